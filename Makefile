@@ -1,0 +1,37 @@
+# make demo: installs and runs the main job.  make test: installs and checks everything.  make lab: JupyterLab on the notebooks.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+TORCH  ?= torch==2.13.0
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lab check clean
+.DELETE_ON_ERROR:
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# torch first and alone: without a GPU this version comes as a CPU build
+$(VENV)/.torch: | $(BIN)/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check "$(TORCH)"
+	touch $@
+
+$(VENV)/.user: $(VENV)/.torch settings.ini setup.py pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.user
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+demo: $(VENV)/.user
+	$(BIN)/python -m loflexmdm.demo --out demo
+
+test: $(VENV)/.dev
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py
+
+lab: $(VENV)/.dev
+	$(BIN)/jupyter lab nbs
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info _proc _docs demo .pytest_cache .ruff_cache

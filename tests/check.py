@@ -1,0 +1,46 @@
+"All checks in order: generated files match the notebooks, lint, then notebooks and tests in two processes of one thread each."
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def digest(folders=("nbs", "loflexmdm")):
+    "Content of every source file, by name."
+    files = (p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in (".py", ".ipynb") and ".ipynb_checkpoints" not in p.parts)
+    return {str(p.relative_to(ROOT)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def run(*command):
+    print("$", *command, flush=True)
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def generated_files_match():
+    "nbdev-export and nbdev-clean must change nothing."
+    before = digest()
+    run("nbdev-export")
+    run("nbdev-clean")
+    after = digest()
+    changed = sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
+    if changed: sys.exit(f"export or clean changed {len(changed)} file(s): {', '.join(changed)}; run nbdev-export and nbdev-clean, then commit")
+
+
+def main():
+    os.environ.update(OMP_NUM_THREADS="1", MPLBACKEND="agg")
+    started = time.monotonic()
+    generated_files_match()
+    run("ruff", "check", "loflexmdm", "tests", "setup.py")
+    workers = "2" if (os.cpu_count() or 1) > 1 else "0"
+    code = subprocess.run([sys.executable, "-m", "pytest", "-n", workers, "--dist", "worksteal", "--durations=8", *sys.argv[1:]], cwd=ROOT).returncode
+    print(f"make test: {'all passed' if code == 0 else 'FAILED'} in {(time.monotonic() - started) / 60:.1f} min", flush=True)
+    shutil.rmtree(ROOT / ".pytest_cache", ignore_errors=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__": main()
