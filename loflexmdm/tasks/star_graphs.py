@@ -7,13 +7,13 @@ __all__ = ['PAPER_SPLITS', 'PRESETS', 'StarGraph', 'StarConfig', 'draw_star', 'S
            'graph_from', 'check_fits', 'read_graphs', 'write_graphs', 'StarFile', 'StarTask', 'verdict',
            'radial_layout', 'draw_graph', 'draw_answer', 'draw_generation', 'draw']
 
-# %% ../../nbs/10_star_graphs.ipynb #dee1f8e7
+# %% ../../nbs/10_star_graphs.ipynb #7b9fb16a
 import json
 import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
