@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['StateSpace', 'enumerate_states', 'Moves', 'aligned_moves', 'ToyLaw', 'as_batch', 'locate', 'aligned_log_probs',
-           'marginals', 'aligned_rates', 'aligned_intensities', 'uniform_logits', 'project', 'oracle', 'partial_moves',
-           'evaluate', 'move_rates', 'exit_rates', 'rate_matrix', 'kfe_residual', 'FinalLaw', 'final_law',
-           'total_variation', 'resolve_masks', 'clock_quadrature', 'Bounds', 'path_terms', 'path_bounds', 'Comparison',
-           'compare']
+           'marginals', 'aligned_rates', 'aligned_intensities', 'uniform_logits', 'project', 'oracle', 'aligned_batch',
+           'partial_moves', 'evaluate', 'move_rates', 'exit_rates', 'rate_matrix', 'kfe_residual', 'FinalLaw',
+           'final_law', 'total_variation', 'resolve_masks', 'clock_quadrature', 'Bounds', 'path_terms', 'path_bounds',
+           'Comparison', 'compare']
 
 # %% ../nbs/03_ctmc.ipynb #f6af47d0
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -187,24 +187,29 @@ def project(law: ToyLaw, index: Tensor, tau: Tensor) -> Intensities:
     logits = torch.where(total[..., None] > 0, log_by_token, uniform_logits(law.vocabulary, total.dtype))
     return Intensities(posterior @ gap, total, logits)
 
-# %% ../nbs/03_ctmc.ipynb #c6cde414
+# %% ../nbs/03_ctmc.ipynb #5a2c35ae
 def oracle(law: ToyLaw) -> Callable[[PartialSequences, Tensor], Intensities]:
     """The exact generator of a toy law: `intensities(x, tau)`, with one clock reading for each row or one for all; float64, on the CPU.
 
-    Rows that the law cannot reach (tau-leaping makes some) get no insertion, unmasking at rate 1 and a uniform token law. Readings are clipped to [1e-9, 600]."""
+    Rows that the law cannot reach (tau-leaping makes some) get no insertion, unmasking at rate 1 and a uniform token law. Readings are clipped to [1e-9, 1e6]."""
     def intensities(x: PartialSequences, tau: Tensor) -> Intensities:
         found = locate(law.space, x)
-        tau = torch.as_tensor(tau).to(law.probs).clamp(1e-9, 600).expand(len(found))
+        tau = torch.as_tensor(tau).to(law.probs).clamp(1e-9, 1e6).expand(len(found))
         exact, reached = project(law, found.clamp_min(0), tau), (found >= 0)[:, None]
-        insert, unmask = x.masked.new_zeros(2, *x.tokens.shape, dtype=law.probs.dtype)
-        logits = uniform_logits(law.vocabulary, insert.dtype).expand(*x.tokens.shape, -1).clone()
-        n = min(x.tokens.shape[1], exact.insert.shape[1])
-        insert[:, :n] = torch.where(reached, exact.insert[:, :n], 0.0)
-        unmask[:, :n] = exact.unmask[:, :n]
-        unmask = torch.where(reached, unmask, 1.0) * x.masked
-        logits[:, :n] = torch.where(reached[..., None], exact.logits[:, :n], logits[:, :n])
-        return Intensities(insert * x.open, unmask, logits)
+        columns = torch.arange(x.tokens.shape[1]).clamp_max(exact.insert.shape[1] - 1)  # beyond them a reached row is padding
+        insert = torch.where(reached & x.open, exact.insert[:, columns], 0.0)
+        unmask = torch.where(reached, exact.unmask[:, columns], 1.0) * x.masked
+        logits = torch.where((reached & x.masked)[..., None], exact.logits[:, columns], uniform_logits(law.vocabulary))
+        return Intensities(insert, unmask, logits)
     return intensities
+
+# %% ../nbs/03_ctmc.ipynb #d545504b
+def aligned_batch(law: ToyLaw) -> tuple[PartialSequences, Tensor, Tensor, Tensor]:
+    "Every aligned state as one batch in the form of training: clean sequences, states, b_in and b_um, each (aligned, slots + 1) with the start token's column."
+    row, one = law.space.row, torch.ones(len(law.space.row), 1, dtype=law.b_in.dtype)
+    x1 = law.x1.rows(row)
+    state = torch.cat([torch.full((len(row), 1), CLEAN), law.space.state], 1)
+    return x1, torch.where(x1.valid, state, DROPPED), torch.cat([one, law.b_in[row]], 1), torch.cat([one, law.b_um[row]], 1)
 
 # %% ../nbs/03_ctmc.ipynb #3eaad257
 def partial_moves(space: StateSpace, vocabulary: int) -> Moves:
@@ -315,7 +320,7 @@ def clock_quadrature(nodes: int = 96, c: float = 2.0) -> tuple[Tensor, Tensor]:
     u = (u + 1) / 2
     return c * u / (1 - u), weight / 2 * c / (1 - u) ** 2
 
-# %% ../nbs/03_ctmc.ipynb #274198aa
+# %% ../nbs/03_ctmc.ipynb #35a91d7f
 class Bounds(NamedTuple):
     "Bounds on -log p(x1) in nats, one per clean sequence: the paper's loss (Eq 5) and the tighter one."
     paper: Tensor
@@ -332,7 +337,8 @@ def path_terms(law: ToyLaw, out: Intensities) -> Bounds:
     cost = b * (b.log() - log_rate) - b
     tight = exit_rates(out)[..., law.space.seen].index_add(-1, source, cost)
     gap, _ = aligned_intensities(law)
-    lumped = torch.special.xlogy(gap, gap).sum(-1).index_add(0, source, -torch.special.xlogy(b, b) * inserts)
+    safe = torch.where(gap > 0, gap, 1.0)  # u log u has no gradient at u = 0
+    lumped = (safe * safe.log()).sum(-1).index_add(0, source, -b * b.log() * inserts)
     return Bounds(tight + lumped, tight)  # the paper charges u log(u/g) for a gap, u = sum of its b
 
 
