@@ -120,7 +120,7 @@ def _elasticities(x: Tensor, y: Tensor, u: Tensor, log_clean: Tensor) -> tuple[T
             torch.stack([-x, masked_in, ratio * of_in], -1),
             torch.stack([zero, -y * of_um / phi, ratio * of_um], -1))
 
-# %% ../nbs/02_schedules.ipynb #78c37d92
+# %% ../nbs/02_schedules.ipynb #436a1b11
 def _readings(tau: Tensor, b_in: Tensor, b_um: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     "x = b_in tau, y = b_um tau and |x - y|, the latter smooth on either side of a tie."
     gap = b_in - b_um
@@ -147,7 +147,7 @@ class _StateLogProbs(torch.autograd.Function):
         if torch.is_grad_enabled(): log_clean = clock_log_probs(tau, b_in, b_um)[..., 2].where(inside, -1.0)  # for second derivatives
         x, y, u = (torch.where(inside, v, 1.0) for v in _readings(tau, b_in, b_um))
         slopes = _elasticities(x, y, u, log_clean)
-        return tuple(torch.where(inside, (grad * e).sum(-1) / v, 0.0) for e, v in zip(slopes, (tau, b_in, b_um)))
+        return tuple(torch.where(inside, (grad * e).sum(-1) / v, 0.0) for e, v in zip(slopes, (tau, b_in, b_um), strict=True))
 
 
 def clock_log_probs(tau: Tensor, b_in: Tensor, b_um: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ PAD, MASK, BOS = 0, 1, 2
 SPECIAL_TOKENS = ("<pad>", "<mask>", "<bos>")
 DROPPED, MASKED, CLEAN = 0, 1, 2
 
-# %% ../nbs/01_states.ipynb #afbc7006
+# %% ../nbs/01_states.ipynb #6d26cbb4
 class Vocabulary:
     "A frozen list of tokens; ids 0, 1, 2 are the padding, the mask and the start of every sequence. ValueError for a token that appears twice or is special."
     def __init__(self, tokens: Iterable[str]):
@@ -36,7 +36,7 @@ class Vocabulary:
         "Ids of the tokens; ValueError on a special token or one outside the vocabulary."
         sequence = list(sequence)
         ids = [self.index.get(str(t), -1) for t in sequence]
-        for t, i in zip(sequence, ids):
+        for t, i in zip(sequence, ids, strict=True):
             if i < len(SPECIAL_TOKENS): raise ValueError(f"token {t!r} is {'special' if i >= 0 else 'outside the vocabulary'}; allowed: {' '.join(self.tokens[3:15])}{' ...' if len(self) > 15 else ''}")
         return ids
 
@@ -95,7 +95,7 @@ class PartialSequences(NamedTuple):
         n = max([1, *self.lengths.tolist()])
         return self.map(lambda v: v[:, :n])
 
-# %% ../nbs/01_states.ipynb #b387bbc3
+# %% ../nbs/01_states.ipynb #ff47b4da
 class Example(NamedTuple):
     "One sequence as a task gives it: ids with the start token, and what of it is a prompt; three lists of one length."
     tokens: list[int]
@@ -133,7 +133,7 @@ def collate(examples: Sequence[Example]) -> PartialSequences:
     if not examples: raise ValueError("examples=[]: at least one sequence is needed")
     n = max(len(e.tokens) for e in examples)
     pad = lambda values, fill: [list(v) + [fill] * (n - len(v)) for v in values]
-    tokens, fixed, closed = zip(*examples)
+    tokens, fixed, closed = zip(*examples, strict=True)
     return PartialSequences(torch.tensor(pad(tokens, PAD)), torch.tensor(pad(fixed, False)), torch.tensor(pad(closed, True)))
 
 # %% ../nbs/01_states.ipynb #c853909a
