@@ -6,9 +6,9 @@
 __all__ = ['UNLIMITED', 'PROGRESS_SECONDS', 'CHECKPOINT_FORMAT', 'FREE_KEYS', 'TrainConfig', 'generator_for', 'epoch_indices',
            'BatchIndices', 'ignore_interrupts', 'batches', 'learning_rate', 'optimiser', 'averaged', 'run_lock',
            'stop_signals', 'Interrupted', 'rounded', 'JsonLines', 'checkpoints', 'sweep', 'remove_checkpoint',
-           'keep_best', 'portable', 'read_state', 'Trainer']
+           'keep_best', 'portable', 'read_state', 'check_vocabulary', 'Trainer']
 
-# %% ../nbs/09_training.ipynb #619fe8a1
+# %% ../nbs/09_training.ipynb #b7ccd9ef
 import fcntl
 import json
 import math
@@ -30,7 +30,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 from tqdm.auto import tqdm
 
-from .methods.base import Method, atomic_directory, load_weights, save_pretrained
+from .methods.base import Method, atomic_directory, load_weights, read_config, save_pretrained
 from .networks import Backbone
 from .states import PartialSequences, collate
 
@@ -188,7 +188,7 @@ class JsonLines:
         partial.write_text("".join(json.dumps(r) + "\n" for r in kept))
         os.replace(partial, self.path)
 
-# %% ../nbs/09_training.ipynb #4c45dd82
+# %% ../nbs/09_training.ipynb #538b517c
 def checkpoints(directory: str | os.PathLike) -> list[Path]:
     "The complete checkpoints of a run, oldest first."
     return sorted((Path(directory) / "checkpoints").glob("step_*"), key=lambda p: int(p.name[5:]))
@@ -196,6 +196,7 @@ def checkpoints(directory: str | os.PathLike) -> list[Path]:
 
 def sweep(directory: Path):
     "Remove what a killed process left half-written."
+    (directory / "best" / ".partial").unlink(missing_ok=True)
     for leftover in [*directory.glob(".best.*"), *(directory / "checkpoints").glob(".step_*")]: shutil.rmtree(leftover, ignore_errors=True)
 
 
@@ -216,7 +217,7 @@ def keep_best(method: Method, directory: Path):
 
 def portable(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]: return {k: v.detach().contiguous().cpu() for k, v in tensors.items()}
 
-# %% ../nbs/09_training.ipynb #5245644e
+# %% ../nbs/09_training.ipynb #42877470
 PROGRESS_SECONDS = 0.2 if sys.stderr.isatty() else 10.0  # between updates of the bar; in a log file each is a line
 CHECKPOINT_FORMAT = 1  # raised when an older version could not continue from a newer checkpoint
 FREE_KEYS = ("log_every", "valid_every", "valid_size", "valid_samples", "save_every", "keep", "workers")  # may change on resuming: they leave the weights alone
@@ -231,7 +232,13 @@ def read_state(checkpoint: Path, config: TrainConfig) -> dict:
         if key not in FREE_KEYS and value != meta["config"].get(key, value): raise ValueError(f"{key}={value!r}: the run in {checkpoint} has {meta['config'][key]!r}")
     return meta
 
-# %% ../nbs/09_training.ipynb #26b159dc
+
+def check_vocabulary(checkpoint: Path, method: Method):
+    "ValueError if the checkpoint's tokens are others than the model's; the weights alone would not show it."
+    saved = read_config(checkpoint)["vocabulary"]
+    if saved != list(method.vocabulary.tokens[3:]): raise ValueError(f"{checkpoint}: its vocabulary is another than the model's: {saved[:8]} and {list(method.vocabulary.tokens[3:11])}")
+
+# %% ../nbs/09_training.ipynb #659bca46
 class Trainer:
     """Trains `method` on `data` (a Dataset of Examples); checkpoints, metrics.jsonl and the best weights go to `directory`.
 
@@ -353,6 +360,7 @@ class Trainer:
         "Stand exactly where the run stood when it wrote `checkpoint`. ValueError if it is damaged or of another model or run."
         meta = read_state(checkpoint, self.config)
         load_weights(self.method, checkpoint / "model.safetensors")
+        check_vocabulary(checkpoint, self.method)
         load_weights(self.ema.module, checkpoint / "ema.safetensors")
         self.ema.n_averaged.fill_(meta["averaged"])
         try: moments = load_file(checkpoint / "optimizer.safetensors")

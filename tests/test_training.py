@@ -1,0 +1,224 @@
+"The loop: exact resumption, failures that save first, files that are whole."
+import json
+import shutil
+
+import pytest
+import torch
+from torch.utils.data import Dataset, Subset
+
+from loflexmdm.methods.base import from_pretrained
+from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.states import Vocabulary, prefix_example
+from loflexmdm.training import FREE_KEYS, UNLIMITED, BatchIndices, JsonLines, TrainConfig, Trainer, checkpoints, epoch_indices, learning_rate
+
+VOCABULARY = Vocabulary("abc")
+WEIGHTS = ["config.json", "ema.safetensors", "model.safetensors", "optimizer.safetensors", "state.json"]
+
+
+class Words(Dataset):
+    "Word i: a prompt letter and 0 to 4 letters more."
+    def __len__(self): return UNLIMITED
+    def __getitem__(self, i): return prefix_example("a", ["abc"[(i * i + j) % 3] for j in range(i % 5)], VOCABULARY)
+
+
+def model(seed=0, vocabulary=VOCABULARY, **options):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return LoFlexMDM(vocabulary, LoFlexMDMConfig(size="nano", order_size="nano", max_length=8, **options))
+
+
+def config(**options):
+    return TrainConfig(**dict(steps=8, batch_size=4, warmup=2, log_every=2, valid_every=3, valid_size=4, valid_samples=2, save_every=3) | options)
+
+
+def trainer(directory, data=None, method=None, **options):
+    words = Words() if data is None else data
+    return Trainer(method or model(), words, config(**options), directory, valid=Words(), progress=False)
+
+
+def same(a, b):
+    left, right = a.state_dict(), b.state_dict()
+    return left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
+
+
+def stop_after(t, step):
+    "Train and die, without a farewell, after `step` steps."
+    class Killed(Exception): pass
+    after = t.after
+    def dying(row, bar):
+        after(row, bar)
+        if t.step == step: raise Killed
+    t.after = dying
+    with pytest.raises(Killed): t.fit()
+
+
+CASES = dict(plain={}, accumulate=dict(accumulate=3), workers=dict(workers=2), no_average=dict(ema=0.0), epochs=dict(data=Subset(Words(), range(10))))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("died_at", [2, 4])  # before the first checkpoint, and after it
+def test_resume_is_bitwise(tmp_path, case, died_at):
+    whole = trainer(tmp_path / "whole", **CASES[case])
+    average = whole.fit()
+    stop_after(trainer(tmp_path / "cut", **CASES[case]), died_at)
+    resumed = trainer(tmp_path / "cut", method=model(seed=5) if died_at == 4 else None, **CASES[case])  # a checkpoint decides everything
+    assert same(resumed.fit(resume=True), average) and same(resumed.method, whole.method)
+    rows = [[{k: v for k, v in r.items() if k != "seconds"} for r in t.log.rows()] for t in (whole, resumed)]
+    assert rows[0] == rows[1]
+    assert same(from_pretrained(tmp_path / "whole/best"), from_pretrained(tmp_path / "cut/best"))
+
+
+@pytest.mark.parametrize("options", [{}, dict(ema=0.0, accumulate=2)])
+@pytest.mark.parametrize("order", ["learned", "fixed"])
+def test_weight_files_have_the_same_names(tmp_path, options, order):
+    trainer(tmp_path, method=model(order=order), **options | dict(steps=2)).fit()
+    assert [p.name for p in checkpoints(tmp_path)] == ["step_000002"]
+    assert sorted(p.name for p in checkpoints(tmp_path)[0].iterdir()) == WEIGHTS
+
+
+def test_without_averaging_the_average_is_the_model(tmp_path):
+    t = trainer(tmp_path, ema=0.0, steps=3)
+    assert same(t.fit(), t.method)
+
+
+def test_one_step_does_what_it_says(tmp_path):
+    "Weights after one step against AdamW applied by hand to the gradient of the same loss."
+    from loflexmdm.states import collate
+    from loflexmdm.training import generator_for
+    t, other = trainer(tmp_path, steps=1, warmup=0, final_lr=1.0, weight_decay=0.0, clip=0.5), model()
+    t.fit()
+    other.train().loss(collate([Words()[i] for i in range(4)]), generator_for(0, "train", 0)).loss.backward()
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in other.parameters()]
+    norm = torch.stack([g.norm() for g in gradients]).norm()
+    assert norm > 0.5  # the clipping is not idle
+    for p, q, g in zip(t.method.parameters(), other.parameters(), gradients, strict=True):
+        g = g * 0.5 / (norm + 1e-6)
+        torch.testing.assert_close(p, q - 1e-3 * g / (g.abs() + 1e-8), rtol=1e-4, atol=1e-7)
+
+
+def test_learning_rate():
+    c = config(steps=100, warmup=10, lr=2.0, final_lr=0.1)
+    assert learning_rate(c, 0) == 0.2 and learning_rate(c, 9) == 2.0 and learning_rate(c, 10) == 2.0
+    assert learning_rate(c, 55) == pytest.approx(1.1) and learning_rate(c, 100) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("n", [7, UNLIMITED])
+def test_indices_from_any_start_are_a_tail(n):
+    import itertools
+    first = list(itertools.islice(epoch_indices(n, 0, seed=3), 30))
+    for start in (1, 7, 13): assert list(itertools.islice(epoch_indices(n, start, seed=3), 30 - start)) == first[start:]
+    if n == 7: assert all(sorted(first[i:i + 7]) == list(range(7)) for i in (0, 7, 14)) and first[:7] != first[7:14]
+    batches = list(BatchIndices(n, 4, 0, 7, 3))
+    assert batches[3:] == list(BatchIndices(n, 4, 3, 7, 3)) and sum(batches, []) == first[:28]
+
+
+class Poisoned(LoFlexMDM):
+    "Its loss is not a number from a given call on."
+    name, Config, calls, poison = "poisoned-for-tests", LoFlexMDMConfig, 0, 3
+
+    def loss(self, batch, generator=None):
+        out = super().loss(batch, generator)
+        self.calls += 1
+        bad = torch.nan if self.calls > self.poison else 1.0
+        return out._replace(loss=out.loss * bad, metrics=out.metrics | dict(gap=out.metrics["gap"] * bad))
+
+
+def test_not_finite_stops_saves_and_says_where(tmp_path):
+    t = trainer(tmp_path, method=Poisoned(VOCABULARY, LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)))
+    with pytest.raises(FloatingPointError, match="step 4: not finite: gap, gradient of .*step_000003"): t.fit()
+    assert t.log.rows()[-1]["not_finite"][0] == "gap" and t.log.rows()[-1]["gap"] is None
+    assert all(p.isfinite().all() for p in from_pretrained(checkpoints(tmp_path)[-1]).parameters())
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path):
+    trainer(tmp_path, save_every=1, keep=3).fit()
+    assert [p.name for p in checkpoints(tmp_path)] == ["step_000006", "step_000007", "step_000008"]
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["step_000006", "step_000007", "step_000008"]
+
+
+def test_steps_sort_as_numbers(tmp_path):
+    for name in ("step_1000000", "step_999999"): (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    assert checkpoints(tmp_path)[-1].name == "step_1000000"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("run") / "run"
+    trainer(path, steps=4).fit()
+    return path
+
+
+def test_a_directory_with_a_run_is_refused(finished):
+    with pytest.raises(ValueError, match="already holds a run"): trainer(finished).fit()
+
+
+def test_two_runs_in_one_directory_are_refused(tmp_path):
+    t, seen = trainer(tmp_path), []
+    after = t.after
+    def meanwhile(row, bar):
+        with pytest.raises(ValueError, match="another run is writing here"): trainer(tmp_path).fit(resume=True)
+        seen.append(t.step)
+        after(row, bar)
+    t.after = meanwhile
+    t.fit()
+    assert len(seen) == 8
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "ema.safetensors", "optimizer.safetensors", "state.json"])
+def test_a_damaged_checkpoint_is_named(finished, tmp_path, name):
+    shutil.copytree(finished, tmp_path / "run")
+    path = checkpoints(tmp_path / "run")[-1] / name
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(ValueError, match=f"{name}: damaged"): trainer(tmp_path / "run", steps=4).fit(resume=True)
+
+
+def test_a_checkpoint_of_another_run_is_refused(finished):
+    with pytest.raises(ValueError, match="lr=0.5: the run in"): trainer(finished, steps=4, lr=0.5).fit(resume=True)
+    with pytest.raises(ValueError, match="weights of another model"): trainer(finished, steps=4, method=model(vocabulary=Vocabulary("abcd"))).fit(resume=True)
+    with pytest.raises(ValueError, match="vocabulary"): trainer(finished, steps=4, method=model(vocabulary=Vocabulary("abd"))).fit(resume=True)
+
+
+def test_what_may_change_on_resuming(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
+    trainer(tmp_path / "run", steps=4, **{key: getattr(config(), key) + 1 for key in FREE_KEYS}).fit(resume=True)
+
+
+def test_leftovers_of_a_kill_are_swept(tmp_path):
+    stop_after(trainer(tmp_path), 4)
+    (tmp_path / "checkpoints/.step_000006.abc").mkdir()
+    (tmp_path / "best/.partial").write_text("half")
+    with open(tmp_path / "metrics.jsonl", "a") as f: f.write('{"step": 4, "lo')
+    trainer(tmp_path).fit(resume=True)
+    assert not (tmp_path / "checkpoints/.step_000006.abc").exists() and not (tmp_path / "best/.partial").exists()
+    assert all(json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())
+
+
+def test_log_rows(finished):
+    rows = JsonLines(finished / "metrics.jsonl").rows()
+    steps = [r for r in rows if "loss" in r]
+    assert [r["step"] for r in steps] == [2, 4] and [r["step"] for r in rows if "valid_nll" in r] == [3, 4]
+    assert {"token", "gap", "bound", "bound_tight", "regulariser", "advantage", "log_b_in", "log_b_in_std", "grad_norm", "lr", "evaluations"} <= steps[0].keys()
+    assert steps[1]["evaluations"] == 8  # two a step
+
+
+def test_the_global_random_state_is_left_alone(tmp_path):
+    before = torch.get_rng_state()
+    trainer(tmp_path, workers=2, steps=2).fit()
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("key, value", [("steps", 0), ("steps", -3), ("lr", 0.0), ("lr", float("nan")), ("ema", 1.0), ("precision", "half"), ("valid_samples", 1), ("accumulate", 0)])
+def test_config_refuses(key, value):
+    with pytest.raises(ValueError, match=f"{key}="): TrainConfig(**{key: value})
+
+
+def test_empty_data_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="data is empty"): trainer(tmp_path, data=Subset(Words(), [])).fit()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("options", [{}, dict(precision="bfloat16", workers=2), dict(compile=True)])
+def test_cuda(tmp_path, options):
+    t = trainer(tmp_path, method=model().to("cuda"), steps=4, **options)
+    assert t.fit().device.type == "cuda" and all(p.isfinite().all() for p in t.method.parameters())
+    assert trainer(tmp_path, method=model().to("cuda"), steps=4, **options).fit(resume=True).device.type == "cuda"
