@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from .states import SPECIAL_TOKENS, PartialSequences
 
-# %% ../nbs/06_networks.ipynb #3218f7c6
+# %% ../nbs/06_networks.ipynb #259f525a
 class Size(NamedTuple):
     "A transformer's size; `width` must be a multiple of 2 x `heads`."
     width: int       # features per column
@@ -25,7 +25,7 @@ class Size(NamedTuple):
     cond: int = 128  # width of the conditioning vector
 
 
-SIZES = dict(nano=Size(64, 2, 2, 32), tiny=Size(128, 4, 4, 64), small=Size(256, 6, 4, 128), base=Size(384, 8, 6, 128),
+SIZES = dict(nano=Size(64, 3, 4, 64), tiny=Size(128, 4, 8, 64), small=Size(256, 6, 8, 128), base=Size(384, 8, 6, 128),
              xtiny_paper=Size(768, 6, 6), tiny_paper=Size(768, 8, 8), medium_paper=Size(768, 12, 12))
 
 
@@ -59,7 +59,7 @@ class TimeEmbedding(nn.Module):
         angle = (tau / (1 + tau))[:, None] * self.freq
         return self.mlp(torch.cat([angle.cos(), angle.sin()], -1))
 
-# %% ../nbs/06_networks.ipynb #853a568f
+# %% ../nbs/06_networks.ipynb #972f56e6
 def modulate(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     "AdaLN: `x` (batch, length, width) normalised over its last dimension, then scaled by 1 + `scale` and shifted, (batch, width) each."
     return F.layer_norm(x, x.shape[-1:]) * (1 + scale[:, None]) + shift[:, None]
@@ -72,6 +72,7 @@ class Block(nn.Module):
         d, self.heads = size.width, size.heads
         self.adapt = nn.Linear(size.cond, 6 * d)
         self.qkv, self.out = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d, bias=False)
+        self.q_norm, self.k_norm = nn.RMSNorm(d // self.heads), nn.RMSNorm(d // self.heads)
         self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(approximate="tanh"), nn.Linear(4 * d, d))
         nn.init.zeros_(self.adapt.weight), nn.init.zeros_(self.adapt.bias)
 
@@ -84,7 +85,8 @@ class Block(nn.Module):
     def attend(self, h: Tensor, angles: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
         "Multi-head self-attention with rotary positions, every column to every valid one: (batch, length, width)."
         q, k, v = self.qkv(h).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        h = F.scaled_dot_product_attention(rotate(q, *angles), rotate(k, *angles), v, attn_mask=mask)
+        q, k = rotate(self.q_norm(q), *angles), rotate(self.k_norm(k), *angles)
+        h = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.out(h.transpose(1, 2).flatten(2))
 
 # %% ../nbs/06_networks.ipynb #81b819cc

@@ -167,11 +167,11 @@ def gap_sums(values: Tensor, x1: PartialSequences, state: Tensor, width: int) ->
     sums = values.new_zeros(values.shape[0], width)
     return sums.scatter_add(-1, gap_of(x1, state), torch.where(missing, values, 0))
 
-# %% ../nbs/01_states.ipynb #3cc0917c
+# %% ../nbs/01_states.ipynb #abaf940a
 def insert_masks(x: PartialSequences, counts: Tensor) -> PartialSequences:
     """`counts` (batch, length) masks inserted just after each column, free and open; counts in closed gaps are ignored.
 
-    As wide as its longest row; origins are lost, as new masks have none."""
+    As wide as its longest row; the new `origin` is each token's old column, -1 for the new masks."""
     counts = torch.where(x.open, counts, 0)
     lengths = x.lengths + counts.sum(-1)
     width = int(lengths.max())
@@ -182,4 +182,5 @@ def insert_masks(x: PartialSequences, counts: Tensor) -> PartialSequences:
         return out.scatter(-1, shifted, values)[:, :width]
     inside = torch.arange(width, device=counts.device) < lengths[:, None]
     tokens = torch.where(inside, place(x.tokens, MASK), PAD)
-    return PartialSequences(tokens, place(x.fixed, False) & inside, place(x.closed, False) | ~inside)
+    origin = place(torch.arange(x.tokens.shape[1], device=counts.device).expand_as(x.tokens), -1)
+    return PartialSequences(tokens, place(x.fixed, False) & inside, place(x.closed, False) | ~inside, origin)
