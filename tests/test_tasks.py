@@ -1,0 +1,86 @@
+"Tasks: the register, round trips through JSON, splits and the errors a user meets; shared by all built-in tasks."
+import json
+
+import pytest
+
+from loflexmdm.sampling import Samples
+from loflexmdm.states import SPECIAL_TOKENS
+from loflexmdm.tasks.base import BUILT_IN, SPLITS, exact_match, task_class, task_from, token_accuracy
+
+TEXT = [f"a{'b' * (i % 7)}c{'d' * (i // 7)}" for i in range(60)]
+
+
+@pytest.fixture(params=sorted(BUILT_IN))
+def task(request, tmp_path):
+    options = dict(kind=request.param)
+    if request.param == "text":
+        (tmp_path / "data.txt").write_text("\n".join(TEXT) + "\n")
+        options |= dict(file=str(tmp_path / "data.txt"), unit="characters")
+    return task_from(options)
+
+
+def as_samples(examples):
+    "The examples themselves, as if a model had generated them."
+    return Samples([e.tokens[1:] for e in examples], [[not f for f in e.fixed[1:]] for e in examples])
+
+
+def test_round_trip_through_json(task):
+    again = task_from(json.loads(json.dumps(task.as_dict())))
+    assert again.as_dict() == task.as_dict() and again.vocabulary == task.vocabulary and again.max_length == task.max_length
+    assert again.prompts("test", 4) == task.prompts("test", 4)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_examples_are_well_formed_and_stable(task, split):
+    data, other = task.dataset(split), task_from(task.as_dict()).dataset(split)
+    for i in range(min(len(data), 50)):
+        e = data[i]
+        assert e == other[i] and len(e.tokens) == len(e.fixed) == len(e.closed) <= task.max_length
+        assert e.fixed[0] and min(e.tokens[1:]) >= len(SPECIAL_TOKENS) and max(e.tokens) < len(task.vocabulary)
+    with pytest.raises(IndexError): data[len(data)]
+
+
+def test_prompts_belong_to_the_examples(task):
+    prompts = task.prompts("test", 5)
+    if prompts is None: return
+    for p, e in zip(prompts, (task.dataset("test")[i] for i in range(5)), strict=True):
+        assert task.vocabulary.encode(p) == [t for t, f in zip(e.tokens[1:], e.fixed[1:]) if f]
+
+
+def test_scores_are_plain_numbers(task):
+    samples = as_samples([task.dataset("test")[i] for i in range(5)])
+    score = task.score("test", samples)
+    assert score and all(type(v) is float for v in score.values()) and json.dumps(score)
+    if task.prompts("test", 1): assert score == dict(exact_match=1.0, token_accuracy=1.0)
+
+
+def test_unknown_split(task):
+    with pytest.raises(ValueError, match="split='testing'.*train, valid, test"): task.dataset("testing")
+
+
+def test_unknown_option_and_type(task):
+    with pytest.raises(ValueError, match=f"task {task.kind}: unknown key 'nodse'"): task_from(task.as_dict() | dict(nodse=1))
+    key = next(k for k, v in task.as_dict().items() if type(v) is int)
+    with pytest.raises(ValueError, match=f"{key}='3' must be of type int"): task_from(task.as_dict() | {key: "3"})
+
+
+@pytest.mark.parametrize("values", [{}, {"kind": "stars"}, {"kind": None}])
+def test_unknown_kind(values):
+    with pytest.raises(ValueError, match="brackets.*star.*text"): task_from(values)
+
+
+def test_task_from_leaves_its_argument_alone():
+    values = dict(kind="star")
+    task_from(values)
+    assert values == dict(kind="star") and task_class("star").kind == "star"
+
+
+@pytest.mark.parametrize("answer, accuracy", [("abcd", 1), ("abdc", 0.5), ("abc", 0.75), ("abcde", 0.8), ("xabc", 0), ("", 0)])
+def test_token_accuracy(answer, accuracy):
+    assert token_accuracy([answer], ["abcd"]) == accuracy and exact_match([answer], ["abcd"]) == float(answer == "abcd")
+
+
+@pytest.mark.parametrize("measure", [exact_match, token_accuracy])
+def test_measures_need_pairs(measure):
+    for answers, truths in (([], []), (["a"], []), (["a"], ["a", "b"])):
+        with pytest.raises(ValueError, match="truths"): measure(answers, truths)
