@@ -134,7 +134,7 @@ def locate(space: StateSpace, x: PartialSequences) -> Tensor:
     index = {p: i for i, p in enumerate(space.partial)}
     return torch.tensor([index.get(tuple(row[1:n]), -1) for row, n in zip(x.tokens.tolist(), x.lengths.tolist())])
 
-# %% ../nbs/03_ctmc.ipynb #89647b4c
+# %% ../nbs/03_ctmc.ipynb #bc5d5f3b
 def aligned_log_probs(law: ToyLaw, tau: Tensor) -> Tensor:
     "log p(z | x1) at clock readings tau (times,) for every aligned state: (times, aligned)."
     each = clock_log_probs(tau[:, None, None], law.b_in, law.b_um)  # (times, sequences, slots, 3)
@@ -149,7 +149,7 @@ def marginals(law: ToyLaw, tau: Tensor) -> Tensor:
     joint = (aligned_log_probs(law, tau) + law.probs.log()[law.space.row]).exp()
     return joint.new_zeros(len(tau), len(law.space.partial)).index_add(1, law.space.seen, joint)
 
-# %% ../nbs/03_ctmc.ipynb #abda3d6c
+
 def aligned_rates(law: ToyLaw) -> Tensor:
     "Rate matrix on the aligned states, per unit of clock time: constant, since the clock absorbs the hazards' shape. (aligned, aligned)"
     source, target, _, token, slot = law.moves
@@ -211,7 +211,7 @@ def aligned_batch(law: ToyLaw) -> tuple[PartialSequences, Tensor, Tensor, Tensor
     state = torch.cat([torch.full((len(row), 1), CLEAN), law.space.state], 1)
     return x1, torch.where(x1.valid, state, DROPPED), torch.cat([one, law.b_in[row]], 1), torch.cat([one, law.b_um[row]], 1)
 
-# %% ../nbs/03_ctmc.ipynb #3eaad257
+# %% ../nbs/03_ctmc.ipynb #7b9c1c56
 def partial_moves(space: StateSpace, vocabulary: int) -> Moves:
     "Every insertion of a mask and every unmasking to an ordinary token (ids below `vocabulary`) that a generator could try on the partial sequences."
     index, found = {x: i for i, x in enumerate(space.partial)}, []
@@ -221,7 +221,7 @@ def partial_moves(space: StateSpace, vocabulary: int) -> Moves:
             found += [(i, index.get(x[:p] + (v,) + x[p + 1:], -1), p + 1, v) for v in range(len(SPECIAL_TOKENS), vocabulary)]
     return Moves(*torch.tensor(found).T)
 
-# %% ../nbs/03_ctmc.ipynb #f3e859bd
+
 def evaluate(model: Callable, space: StateSpace, tau: Tensor) -> Intensities:
     "A generator's intensities on every partial sequence at every clock reading tau (times,): fields (times, partial, width, ...)."
     x, times = as_batch(space.partial), len(tau)
@@ -320,7 +320,7 @@ def clock_quadrature(nodes: int = 96, c: float = 2.0) -> tuple[Tensor, Tensor]:
     u = (u + 1) / 2
     return c * u / (1 - u), weight / 2 * c / (1 - u) ** 2
 
-# %% ../nbs/03_ctmc.ipynb #35a91d7f
+# %% ../nbs/03_ctmc.ipynb #6aaf167f
 class Bounds(NamedTuple):
     "Bounds on -log p(x1) in nats, one per clean sequence: the paper's loss (Eq 5) and the tighter one."
     paper: Tensor
@@ -347,7 +347,7 @@ def path_bounds(law: ToyLaw, model: Callable, quadrature: tuple[Tensor, Tensor] 
     tau, weight = clock_quadrature() if quadrature is None else quadrature
     weighted = weight[:, None] * aligned_log_probs(law, tau).exp()
     def total(terms):
-        each = weighted * torch.where(weighted > 0, terms, 0.0)  # far out p(z) underflows, and no event is left to pay for
+        each = weighted * torch.where(weighted > 1e-40, terms, 0.0)  # far out rates underflow; no event is left to pay for
         return each.new_zeros(len(law.probs)).index_add(0, law.space.row, each.sum(0))
     return Bounds(*map(total, path_terms(law, evaluate(model, law.space, tau))))
 
