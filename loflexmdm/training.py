@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['UNLIMITED', 'PROGRESS_SECONDS', 'CHECKPOINT_FORMAT', 'FREE_KEYS', 'TrainConfig', 'generator_for', 'epoch_indices',
-           'BatchIndices', 'ignore_interrupts', 'batches', 'learning_rate', 'optimiser', 'averaged', 'run_lock',
-           'stop_signals', 'Interrupted', 'rounded', 'JsonLines', 'checkpoints', 'sweep', 'remove_checkpoint',
-           'keep_best', 'portable', 'read_state', 'check_vocabulary', 'Trainer']
+           'BatchIndices', 'ignore_interrupts', 'batches', 'learning_rate', 'optimiser', 'averaged', 'stop_signals',
+           'Interrupted', 'run_lock', 'rounded', 'JsonLines', 'checkpoints', 'sweep', 'remove_checkpoint', 'keep_best',
+           'portable', 'read_state', 'check_vocabulary', 'Trainer', 'plot_metrics']
 
-# %% ../nbs/09_training.ipynb #b7ccd9ef
+# %% ../nbs/09_training.ipynb #f9cefe0e
 import fcntl
 import json
 import math
@@ -18,12 +18,13 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from fastcore.basics import patch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.optim.swa_utils import AveragedModel
@@ -34,7 +35,7 @@ from .methods.base import Method, atomic_directory, load_weights, read_config, s
 from .networks import Backbone
 from .states import PartialSequences, collate
 
-# %% ../nbs/09_training.ipynb #99459706
+# %% ../nbs/09_training.ipynb #54ae0cba
 @dataclass(frozen=True)
 class TrainConfig:
     "How a model is trained; everything that decides the resulting weights."
@@ -47,7 +48,7 @@ class TrainConfig:
     weight_decay: float = 0.01     # on matrices only
     clip: float = 1.0              # largest gradient norm
     ema: float = 0.999             # decay of the averaged weights, which are the ones used
-    seed: int = 0
+    seed: int = 0                  # of first weights, order of data and every draw
     log_every: int = 50            # steps between lines of metrics.jsonl
     valid_every: int = 500         # steps between validations
     valid_size: int = 256          # sequences in one
@@ -134,15 +135,6 @@ def averaged(method: Method, decay: float) -> AveragedModel:
     def lerp(averages, values, n): torch._foreach_lerp_(averages, values, 1 - min(decay, (1 + float(n)) / (10 + float(n))))
     return AveragedModel(method, multi_avg_fn=lerp, use_buffers=True)
 
-# %% ../nbs/09_training.ipynb #5d63294e
-@contextmanager
-def run_lock(directory: Path):
-    "Only one process may train in a directory; the lock goes with the process, however it ends. ValueError if it is held."
-    with open(directory / ".lock", "w") as f:
-        try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError: raise ValueError(f"{directory}: another run is writing here") from None
-        yield
-
 # %% ../nbs/09_training.ipynb #e9fb8b35
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
@@ -161,6 +153,15 @@ class Interrupted(Exception):
     def __init__(self, number: int, step: int):
         self.number, self.step = number, step
         super().__init__(f"{signal.Signals(number).name} at step {step}: saved")
+
+# %% ../nbs/09_training.ipynb #5d63294e
+@contextmanager
+def run_lock(directory: Path):
+    "Only one process may train in a directory; the lock goes with the process, however it ends. ValueError if it is held."
+    with open(directory / ".lock", "w") as f:
+        try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError: raise ValueError(f"{directory}: another run is writing here") from None
+        yield
 
 # %% ../nbs/09_training.ipynb #a7e6256f
 def rounded(value) -> float | None:
@@ -238,7 +239,7 @@ def check_vocabulary(checkpoint: Path, method: Method):
     saved = read_config(checkpoint)["vocabulary"]
     if saved != list(method.vocabulary.tokens[3:]): raise ValueError(f"{checkpoint}: its vocabulary is another than the model's: {saved[:8]} and {list(method.vocabulary.tokens[3:11])}")
 
-# %% ../nbs/09_training.ipynb #659bca46
+# %% ../nbs/09_training.ipynb #370cec1d
 class Trainer:
     """Trains `method` on `data` (a Dataset of Examples); checkpoints, metrics.jsonl and the best weights go to `directory`.
 
@@ -258,116 +259,152 @@ class Trainer:
     @property
     def checkpoints(self) -> list[Path]: return checkpoints(self.directory)
 
-    def fit(self, resume: bool = False) -> Method:
-        """Train to `config.steps`, from the newest checkpoint in the directory if `resume`; returns the averaged model.
+# %% ../nbs/09_training.ipynb #e1668878
+@patch
+def update(self: Trainer, stream: Iterator[PartialSequences]) -> dict:
+    "One optimiser step; returns its metrics, averaged over the micro-batches."
+    k, rows = self.config.accumulate, []
+    self.method.train()
+    for micro in range(k):
+        generator = generator_for(self.config.seed, "train", self.step * k + micro, device=self.device)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
+            terms = self.method.loss(next(stream), generator)
+        (terms.loss / k).backward()
+        rows.append({key: value.detach() for key, value in terms.metrics.items()} | dict(loss=terms.loss.detach()))
+    row = {key: sum(r[key] for r in rows) / k for key in rows[0]}
+    row["grad_norm"] = torch.nn.utils.clip_grad_norm_(self.method.parameters(), self.config.clip)
+    if not torch.isfinite(row["loss"] + row["grad_norm"]): self.fail(row)
+    self.move()
+    self.evaluations += k * self.method.evaluations_per_loss
+    return row
 
-        ValueError if the directory is in use or holds another run; Interrupted on SIGINT or SIGTERM and FloatingPointError on a
-        loss or gradient that is not finite, both after saving."""
-        with run_lock(self.directory), stop_signals() as caught:
-            self.begin(resume)
-            with tqdm(total=self.config.steps, initial=self.step, desc="training", disable=not self.progress, mininterval=PROGRESS_SECONDS) as bar:
-                started = time.monotonic() - self.seconds
-                stream = batches(self.data, self.config, self.step, self.device)
-                while self.step < self.config.steps:
-                    row = self.update(stream)
-                    self.seconds = time.monotonic() - started
-                    self.after(row, bar)
-                    if caught:
-                        self.save()
-                        raise Interrupted(caught[0], self.step)
-        return self.ema.module.eval()
 
-    def begin(self, resume: bool):
-        "Start afresh in a directory without a run, or continue the one that is there (from nothing, if it had not saved yet)."
-        if self.checkpoints and not resume: raise ValueError(f"{self.directory}: already holds a run; resume it or choose another directory")
-        sweep(self.directory)
-        if self.checkpoints: self.load(self.checkpoints[-1])
-        self.log.truncate(self.step)
+@patch
+def move(self: Trainer):
+    "Step the optimiser at the step's learning rate, then the average."
+    for group in self.optimiser.param_groups: group["lr"] = learning_rate(self.config, self.step)
+    self.optimiser.step()
+    self.optimiser.zero_grad(set_to_none=True)
+    self.ema.update_parameters(self.method)
+    self.step += 1
 
-    def update(self, stream: Iterator[PartialSequences]) -> dict:
-        "One optimiser step; returns its metrics, averaged over the micro-batches."
-        k, rows = self.config.accumulate, []
-        self.method.train()
-        for micro in range(k):
-            generator = generator_for(self.config.seed, "train", self.step * k + micro, device=self.device)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
-                terms = self.method.loss(next(stream), generator)
-            (terms.loss / k).backward()
-            rows.append({key: value.detach() for key, value in terms.metrics.items()} | dict(loss=terms.loss.detach()))
-        row = {key: sum(r[key] for r in rows) / k for key in rows[0]}
-        row["grad_norm"] = torch.nn.utils.clip_grad_norm_(self.method.parameters(), self.config.clip)
-        if not torch.isfinite(row["loss"] + row["grad_norm"]): self.fail(row)
-        self.move()
-        self.evaluations += k * self.method.evaluations_per_loss
-        return row
+# %% ../nbs/09_training.ipynb #e5f7d660
+@patch
+def fail(self: Trainer, row: dict):
+    "Save the weights as they were before this step and say what was not finite: loss terms, or else gradients."
+    where = [key for key, value in row.items() if not math.isfinite(float(value)) and key not in ("loss", "grad_norm")]
+    where += [f"gradient of {name}" for name, p in self.method.named_parameters() if p.grad is not None and not p.grad.isfinite().all()][:3]
+    path = self.save()
+    self.log.write(dict(step=self.step + 1, not_finite=where) | {key: rounded(value) for key, value in row.items()})
+    raise FloatingPointError(f"step {self.step + 1}: not finite: {', '.join(where) or 'loss'}; the weights before it are in {path}")
 
-    def move(self):
-        "Step the optimiser at the step's learning rate, then the average."
-        for group in self.optimiser.param_groups: group["lr"] = learning_rate(self.config, self.step)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
-        self.ema.update_parameters(self.method)
-        self.step += 1
+# %% ../nbs/09_training.ipynb #02a92f88
+@patch
+def after(self: Trainer, row: dict, bar: tqdm):
+    "Log, validate and save when it is time to."
+    due = lambda every: self.step % every == 0 or self.step == self.config.steps
+    bar.update()
+    if due(self.config.log_every):
+        counts = dict(step=self.step, evaluations=self.evaluations, seconds=round(self.seconds, 2), lr=learning_rate(self.config, self.step - 1))
+        self.log.write(counts | {key: rounded(value) for key, value in row.items()})
+        bar.set_postfix(loss=f"{float(row['loss']):.3f}")
+    if self.valid is not None and due(self.config.valid_every): self.validate()
+    if due(self.config.save_every): self.save()
 
-    def fail(self, row: dict):
-        "Save the weights as they were before this step and say what was not finite: loss terms, or else gradients."
-        where = [key for key, value in row.items() if not math.isfinite(float(value)) and key not in ("loss", "grad_norm")]
-        where += [f"gradient of {name}" for name, p in self.method.named_parameters() if p.grad is not None and not p.grad.isfinite().all()][:3]
-        path = self.save()
-        self.log.write(dict(step=self.step + 1, not_finite=where) | {key: rounded(value) for key, value in row.items()})
-        raise FloatingPointError(f"step {self.step + 1}: not finite: {', '.join(where) or 'loss'}; the weights before it are in {path}")
 
-    def after(self, row: dict, bar: tqdm):
-        "Log, validate and save when it is time to."
-        due = lambda every: self.step % every == 0 or self.step == self.config.steps
-        bar.update()
-        if due(self.config.log_every):
-            counts = dict(step=self.step, evaluations=self.evaluations, seconds=round(self.seconds, 2), lr=learning_rate(self.config, self.step - 1))
-            self.log.write(counts | {key: rounded(value) for key, value in row.items()})
-            bar.set_postfix(loss=f"{float(row['loss']):.3f}")
-        if self.valid is not None and due(self.config.valid_every): self.validate()
-        if due(self.config.save_every): self.save()
+@patch
+def validate(self: Trainer) -> float:
+    "The tight bound of the averaged model on the validation sequences, in nats per sequence; the best weights so far go to `best`."
+    model, size = self.ema.module.eval(), self.config.batch_size * 4
+    generator = generator_for(self.config.seed, "valid", device=self.device)
+    parts = [self.valid.rows(slice(i, i + size)).trim() for i in range(0, len(self.valid.tokens), size)]
+    values = torch.cat([model.nll_bound(x1, self.config.valid_samples, generator)[0] for x1 in parts])
+    nll, se = float(values.mean()), float(values.std() / len(values)**0.5)
+    self.log.write(dict(step=self.step, evaluations=self.evaluations, valid_nll=rounded(nll), valid_se=rounded(se)))
+    if nll < self.best:
+        self.best = nll
+        keep_best(model, self.directory / "best")
+    return nll
 
-    def validate(self) -> float:
-        "The tight bound of the averaged model on the validation sequences, in nats per sequence; the best weights so far go to `best`."
-        model, size = self.ema.module.eval(), self.config.batch_size * 4
-        generator = generator_for(self.config.seed, "valid", device=self.device)
-        parts = [self.valid.rows(slice(i, i + size)).trim() for i in range(0, len(self.valid.tokens), size)]
-        values = torch.cat([model.nll_bound(x1, self.config.valid_samples, generator)[0] for x1 in parts])
-        nll, se = float(values.mean()), float(values.std() / len(values)**0.5)
-        self.log.write(dict(step=self.step, evaluations=self.evaluations, valid_nll=rounded(nll), valid_se=rounded(se)))
-        if nll < self.best:
-            self.best = nll
-            keep_best(model, self.directory / "best")
-        return nll
+# %% ../nbs/09_training.ipynb #a20b1cc2
+@patch
+def save(self: Trainer) -> Path:
+    "Write a checkpoint of this step, remove old ones; returns its directory."
+    path = self.directory / "checkpoints" / f"step_{self.step:06d}"
+    if path.exists(): return path
+    moments = {f"{name}.{key}": value for name, p in self.method.named_parameters() for key, value in self.optimiser.state.get(p, {}).items()}
+    meta = dict(format=CHECKPOINT_FORMAT, step=self.step, best=self.best if math.isfinite(self.best) else None, evaluations=self.evaluations,
+                seconds=self.seconds, averaged=int(self.ema.n_averaged), config=asdict(self.config))
+    with atomic_directory(path) as d:
+        save_pretrained(self.method, d)
+        save_file(portable(self.ema.module.state_dict()), d / "ema.safetensors")
+        save_file(portable(moments), d / "optimizer.safetensors")
+        (d / "state.json").write_text(json.dumps(meta, indent=1))
+    for old in self.checkpoints[:-self.config.keep]: remove_checkpoint(old)
+    return path
 
-    def save(self) -> Path:
-        "Write a checkpoint of this step, remove old ones; returns its directory."
-        path = self.directory / "checkpoints" / f"step_{self.step:06d}"
-        if path.exists(): return path
-        moments = {f"{name}.{key}": value for name, p in self.method.named_parameters() for key, value in self.optimiser.state.get(p, {}).items()}
-        meta = dict(format=CHECKPOINT_FORMAT, step=self.step, best=self.best if math.isfinite(self.best) else None, evaluations=self.evaluations,
-                    seconds=self.seconds, averaged=int(self.ema.n_averaged), config=asdict(self.config))
-        with atomic_directory(path) as d:
-            save_pretrained(self.method, d)
-            save_file(portable(self.ema.module.state_dict()), d / "ema.safetensors")
-            save_file(portable(moments), d / "optimizer.safetensors")
-            (d / "state.json").write_text(json.dumps(meta, indent=1))
-        for old in self.checkpoints[:-self.config.keep]: remove_checkpoint(old)
-        return path
 
-    def load(self, checkpoint: Path):
-        "Stand exactly where the run stood when it wrote `checkpoint`. ValueError if it is damaged or of another model or run."
-        meta = read_state(checkpoint, self.config)
-        load_weights(self.method, checkpoint / "model.safetensors")
-        check_vocabulary(checkpoint, self.method)
-        load_weights(self.ema.module, checkpoint / "ema.safetensors")
-        self.ema.n_averaged.fill_(meta["averaged"])
-        try: moments = load_file(checkpoint / "optimizer.safetensors")
-        except SafetensorError as e: raise ValueError(f"{checkpoint}/optimizer.safetensors: damaged ({e})") from None
-        parameters = dict(self.method.named_parameters())
-        for key, value in moments.items():
-            name, field = key.rsplit(".", 1)
-            self.optimiser.state[parameters[name]][field] = value if field == "step" else value.to(self.device)
-        self.step, self.evaluations, self.seconds = meta["step"], meta["evaluations"], meta["seconds"]
-        self.best = math.inf if meta["best"] is None else meta["best"]
+@patch
+def load(self: Trainer, checkpoint: Path):
+    "Stand exactly where the run stood when it wrote `checkpoint`. ValueError if it is damaged or of another model or run."
+    meta = read_state(checkpoint, self.config)
+    load_weights(self.method, checkpoint / "model.safetensors")
+    check_vocabulary(checkpoint, self.method)
+    load_weights(self.ema.module, checkpoint / "ema.safetensors")
+    self.ema.n_averaged.fill_(meta["averaged"])
+    try: moments = load_file(checkpoint / "optimizer.safetensors")
+    except SafetensorError as e: raise ValueError(f"{checkpoint}/optimizer.safetensors: damaged ({e})") from None
+    parameters = dict(self.method.named_parameters())
+    for key, value in moments.items():
+        name, field = key.rsplit(".", 1)
+        self.optimiser.state[parameters[name]][field] = value if field == "step" else value.to(self.device)
+    self.step, self.evaluations, self.seconds = meta["step"], meta["evaluations"], meta["seconds"]
+    self.best = math.inf if meta["best"] is None else meta["best"]
+
+# %% ../nbs/09_training.ipynb #300855c1
+@patch
+def begin(self: Trainer, resume: bool):
+    "Start afresh in a directory without a run, or continue the one that is there (from nothing, if it had not saved yet)."
+    if self.checkpoints and not resume: raise ValueError(f"{self.directory}: already holds a run; resume it or choose another directory")
+    sweep(self.directory)
+    if self.checkpoints: self.load(self.checkpoints[-1])
+    self.log.truncate(self.step)
+
+
+@patch
+def fit(self: Trainer, resume: bool = False) -> Method:
+    """Train to `config.steps`, from the newest checkpoint in the directory if `resume`; returns the averaged model.
+
+    ValueError if the directory is in use or holds another run; Interrupted on SIGINT or SIGTERM and FloatingPointError on a
+    loss or gradient that is not finite, both after saving."""
+    with run_lock(self.directory), stop_signals() as caught:
+        self.begin(resume)
+        with tqdm(total=self.config.steps, initial=self.step, desc="training", disable=not self.progress, mininterval=PROGRESS_SECONDS) as bar:
+            started = time.monotonic() - self.seconds
+            stream = batches(self.data, self.config, self.step, self.device)
+            while self.step < self.config.steps:
+                row = self.update(stream)
+                self.seconds = time.monotonic() - started
+                self.after(row, bar)
+                if caught:
+                    self.save()
+                    raise Interrupted(caught[0], self.step)
+    return self.ema.module.eval()
+
+# %% ../nbs/09_training.ipynb #a8e9030f
+def plot_metrics(directory_or_rows: str | os.PathLike | Sequence[dict], ax=None):
+    """The loss curves of a run: its directory, its metrics.jsonl or the rows of one. Nats per sequence, on a log scale; returns the axes.
+
+    The training curve is `bound_tight`, or `loss` for methods that do not report it: one batch each, so it is noisy."""
+    import matplotlib.pyplot as plt  # here, so that training does not wait for it
+    rows = directory_or_rows
+    if isinstance(rows, (str, os.PathLike)): rows = JsonLines(Path(rows) / "metrics.jsonl" if Path(rows).is_dir() else rows).rows()
+    if not rows: raise ValueError(f"{directory_or_rows}: no rows to draw")
+    ax = ax or plt.subplots()[1]
+    key = "bound_tight" if any("bound_tight" in r for r in rows) else "loss"
+    for name, label, style in ((key, "training batch", "-"), ("valid_nll", "validation, averaged model", "o-")):
+        points = [(r["step"], r[name]) for r in rows if r.get(name) is not None]
+        if points: ax.plot(*zip(*points, strict=True), style, ms=3, lw=1, label=label)
+    ax.set(xlabel="step", ylabel="nats per sequence", yscale="log")
+    ax.legend(frameon=False)
+    return ax
