@@ -145,6 +145,13 @@ def test_contract_of_a_random_batch_keeps_rows_apart():
             assert_close(sums[i, :n], gap_sums(values[[i]], x1.rows([i]), state[[i]], n)[0])
 
 
+def test_order_is_kept_in_long_rows():
+    n = 3000  # long enough for a sort that is not stable to show it
+    x1 = collate([Example([BOS] + [A] * n, [True] + [False] * n, [False] * (n + 1))])
+    state = torch.where(x1.free, torch.randint(0, 3, (1, n + 1), generator=torch.Generator().manual_seed(0)), CLEAN)
+    assert bool((contract(x1, state).origin.diff() > 0).all())
+
+
 # insertion
 
 def test_insert_nothing_is_the_identity(x1):
