@@ -166,6 +166,7 @@ def test_insert_masks_by_hand():
     assert grown.tokens.tolist() == [[BOS, A, MASK, MASK, B], [BOS, MASK, PAD, PAD, PAD]]
     assert grown.fixed.tolist() == [[True, True, False, False, True], [True, False, False, False, False]]
     assert grown.closed.tolist() == [[True, False, False, False, True], [False, False, True, True, True]]
+    assert grown.origin.tolist() == [[0, 1, -1, -1, 2], [0, -1, -1, -1, -1]]  # old columns; -1 for new masks and padding
 
 
 def test_inputs_are_not_changed(x1):
