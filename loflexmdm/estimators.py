@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['advantages', 'leave_one_out', 'reinforce']
 
-# %% ../nbs/05_estimators.ipynb #f4a315aa
-import torch
+# %% ../nbs/05_estimators.ipynb #bb5ca67e
 from torch import Tensor
 
 # %% ../nbs/05_estimators.ipynb #997ef13c
