@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['RUN_FILE', 'SAMPLERS', 'COMMANDS', 'write_file', 'provenance', 'announce', 'say', 'pick_device', 'device_name',
            'given', 'resolve', 'new_directory', 'train', 'run', 'read_run', 'resume', 'read_rows', 'read_text',
-           'read_prompts', 'prompt_from', 'sampler_from', 'positive', 'task_of', 'draw', 'sample_rows', 'example_from',
-           'add_bounds', 'format_rows', 'pretty', 'output_path', 'beside', 'counters', 'sample', 'sample_prompts',
-           'evaluate', 'evaluate_model', 'test_bound', 'task_for', 'evaluate_file', 'task_beside', 'read_samples',
-           'card', 'info', 'format_tables', 'run_figures', 'Parser', 'add_fields', 'recipe_in', 'add_train',
-           'add_device', 'add_sampling', 'add_resume', 'add_sample', 'add_evaluate', 'add_info', 'parse', 'refuse',
-           'one_line', 'main']
+           'read_prompts', 'prompt_from', 'sampler_from', 'check_counts', 'task_of', 'draw', 'sample_rows',
+           'example_from', 'add_bounds', 'format_rows', 'pretty', 'output_path', 'beside', 'counters', 'sample',
+           'sample_prompts', 'evaluate', 'evaluate_model', 'test_bound', 'task_for', 'evaluate_file', 'task_beside',
+           'read_samples', 'card', 'info', 'format_tables', 'run_figures', 'Parser', 'add_fields', 'recipe_in',
+           'add_train', 'add_device', 'add_sampling', 'add_resume', 'add_sample', 'add_evaluate', 'add_info', 'parse',
+           'refuse', 'one_line', 'main']
 
 # %% ../nbs/30_cli.ipynb #6071e267
 import argparse
@@ -203,10 +203,11 @@ def sampler_from(args: argparse.Namespace) -> Sampler:
     common = given(args, ("temperature", "top_p", "confidence")) | given(args, own.get(args.sampler, ()))
     return TauLeaping(**common) if args.sampler == "tau" else EventDriven(exact=args.sampler == "event-exact", **common)
 
-# %% ../nbs/30_cli.ipynb #8a9a9008
-def positive(key: str, value: int) -> int:
-    if value < 1: raise ValueError(f"{key}={value}: must be at least 1")
-    return value
+# %% ../nbs/30_cli.ipynb #e0882cf6
+def check_counts(args: argparse.Namespace):
+    "ValueError for numbers of sequences or states that make no sense."
+    if args.n < 1: raise ValueError(f"n={args.n}: must be at least 1")
+    if args.nll < 0 or args.nll == 1: raise ValueError(f"nll={args.nll}: must be at least 2, or 0 for none")
 
 
 def task_of(method: Method) -> Task | None:
@@ -284,10 +285,10 @@ def counters(samples: Samples) -> dict[str, int]:
     "What the simulation counted."
     return {key: getattr(samples, key) for key in ("network_calls", "row_evaluations", "overflow", "overflowing", "violations", "forced")}
 
-# %% ../nbs/30_cli.ipynb #71676d70
+# %% ../nbs/30_cli.ipynb #4fd8838e
 def sample(args: argparse.Namespace):
     "Sample from a model."
-    positive("n", args.n)
+    check_counts(args)
     out, device = output_path(args.out, (".jsonl", ".csv")), pick_device(args.device)
     method = load(args.model, device)
     info = provenance(args, device) | dict(model=args.model, task=method.task, sampler=repr(sampler_from(args)))
@@ -312,9 +313,10 @@ def sample_prompts(args: argparse.Namespace, method: Method) -> tuple[list | Non
     say(f"prompts: the first {len(prompts)} of the task's test split")
     return prompts, None
 
-# %% ../nbs/30_cli.ipynb #de6278ad
+# %% ../nbs/30_cli.ipynb #2cbe86ed
 def evaluate(args: argparse.Namespace):
     "Score a model or a file of samples on the test split of its task."
+    check_counts(args)
     out, device = output_path(args.out, (".json",)), pick_device(args.device)
     announce(provenance(args, device))
     if Path(args.model).is_file(): figures = evaluate_file(Path(args.model), args.task)
@@ -328,7 +330,7 @@ def evaluate_model(args: argparse.Namespace, method: Method) -> dict:
     task = task_for(args.task) or task_of(method)
     if task is None: raise ValueError(f"{args.model}: was saved without a task; name one with --task")
     if task.vocabulary != method.vocabulary: raise ValueError(f"{args.model}: has another vocabulary than the task: {method.vocabulary} and {task.vocabulary}")
-    prompts = task.prompts("test", positive("n", args.n))
+    prompts = task.prompts("test", args.n)
     samples = draw(method, args, prompts, None if prompts else args.n)
     figures = dict(n=len(samples)) | task.score("test", samples) | counters(samples)
     return figures | (test_bound(method, task, args) if args.nll else {})

@@ -1,0 +1,376 @@
+"The command line as a user meets it: second processes, real signals, a full disk, and one line for every wrong input."
+import contextlib
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from loflexmdm.cli import main
+from loflexmdm.recipes import presets, recipe
+from loflexmdm.training import checkpoints
+
+COMMAND = [sys.executable, "-m", "loflexmdm.cli"]
+SMALL = "--batch-size 4 --warmup 2 --log-every 5 --valid-every 10 --valid-size 4 --valid-samples 2 --device cpu".split()
+
+
+def call(line, *more):
+    "A command line in this process: exit code, stdout, stderr without the opening lines."
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err): code = main([*line.split(), *map(str, more)])
+    return code, out.getvalue(), "".join(x for x in err.getvalue().splitlines(True) if not x.startswith(("loflexmdm 0", "device: ", "command: ", "resuming at ")))
+
+
+def start(*argv): return subprocess.Popen([*COMMAND, *map(str, argv)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(path, process, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()
+        time.sleep(0.01)
+
+
+def refused(result, *parts):
+    "Exit code 2 and one line that holds every part."
+    code, out, err = result
+    assert code == 2 and not out and err.count("\n") == 1 and err.startswith("loflexmdm: ") and "Traceback" not in err, result
+    for part in parts: assert str(part) in err, err
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "run"
+    assert call("train brackets --steps 20 --save-every 10 --out", path, *SMALL)[0] == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    "An uninterrupted run of 120 steps."
+    path = tmp_path_factory.mktemp("whole") / "run"
+    assert call("train brackets --steps 120 --save-every 20 --out", path, *SMALL)[0] == 0
+    return path
+
+
+def same_weights(a, b):
+    left, right = checkpoints(a)[-1], checkpoints(b)[-1]
+    assert left.name == right.name
+    for name in ("model.safetensors", "ema.safetensors", "optimizer.safetensors"):
+        u, v = load_file(left / name), load_file(right / name)
+        assert u.keys() == v.keys() and all(torch.equal(u[k], v[k]) for k in u)
+
+
+# what a run leaves, and what can be done with it
+
+def test_train_writes_how_it_came_about(run):
+    saved = json.loads((run / "run.json").read_text())
+    assert saved["recipe"]["train"]["steps"] == 20 and saved["recipe"]["task"]["kind"] == "brackets"
+    session = saved["sessions"][0]
+    assert session["versions"]["torch"] == torch.__version__ and session["seed"] == 0 and session["command"].startswith("loflexmdm train brackets --steps 20")
+    assert (run / "best/model.safetensors").exists() and (run / "checkpoints/step_000020/model.safetensors").exists()
+
+
+def test_sample_to_jsonl_and_csv(run, tmp_path):
+    for name in ("s.jsonl", "s.csv"): assert call(f"sample {run} -n 3 --nll 2 --out", tmp_path / name)[0] == 0
+    lines = [json.loads(x) for x in (tmp_path / "s.jsonl").read_text().splitlines()]
+    table = list(csv.DictReader(open(tmp_path / "s.csv")))
+    assert len(lines) == len(table) == 3 and [" ".join(r["tokens"]) for r in lines] == [r["tokens"] for r in table]
+    assert all(r["nll_bound"] == float(t["nll_bound"]) and r["generated"] == [1] * len(r["tokens"]) for r, t in zip(lines, table, strict=True))
+    beside = json.loads((tmp_path / "s.jsonl.run.json").read_text())
+    assert beside["task"]["kind"] == "brackets" and beside["counters"]["network_calls"] > 0 and beside["n"] == 3
+    code, out, _ = call("evaluate", tmp_path / "s.jsonl")
+    assert code == 0 and out == call("evaluate", tmp_path / "s.csv")[1] and out.split()[:2] == ["n", "3"]
+
+
+@pytest.mark.parametrize("options", ["", "--sampler event-exact", "--sampler tau --steps 4", "--top-p 0.5 --temperature 0.7 --confidence top_prob", "--sampler event --events-per-call 2", "--max-length 5"])
+def test_sampling_is_seeded(run, options):
+    one, two, other = (call(f"sample {run} -n 4 {options} --seed {seed}") for seed in (1, 1, 2))
+    assert one[0] == 0 and one == two and one[1] != other[1] and len(one[1].splitlines()) == 4
+
+
+def test_prompts_in_three_forms(run, tmp_path):
+    (tmp_path / "p.txt").write_text("( ... )\n\n[ (\n")
+    (tmp_path / "p.jsonl").write_text('["(", "...", ")"]\n{"prompt": ["[", "("]}\n')
+    outs = []
+    for name in ("p.txt", "p.jsonl"):
+        assert call(f"sample {run} -n 2 --nll 2 --prompts {tmp_path / name} --out", tmp_path / "s.jsonl")[0] == 0
+        outs.append((tmp_path / "s.jsonl").read_text())
+    rows = [json.loads(x) for x in outs[0].splitlines()]
+    assert outs[0] == outs[1] and [r["prompt"] for r in rows] == [["(", "...", ")"]] * 2 + [["[", "("]] * 2
+    for r in rows: assert [t for t, g in zip(r["tokens"], r["generated"], strict=True) if not g] == [t for t in r["prompt"] if t != "..."]
+    assert all(r["tokens"][-1] == ")" and not r["generated"][-1] for r in rows[:2])  # nothing behind the closed end
+
+
+def test_evaluate_and_info(run, tmp_path):
+    code, out, _ = call(f"evaluate {run} -n 5 --nll 2 --out", tmp_path / "e.json")
+    figures = json.loads((tmp_path / "e.json").read_text())["figures"]
+    assert code == 0 and figures["n"] == 5 and {"network_calls", "nll_bound", "nll_se"} <= figures.keys() and "nll_bound" in out
+    code, out, _ = call("info", run)
+    assert code == 0 and 'kind = "brackets"' in out and "trained: 20 steps, 40 network evaluations" in out and "best validation bound" in out
+    assert call("info star-tiny-fixed")[0] == 0 and "brackets" in call("info")[1]
+
+
+def test_every_preset_is_a_recipe():
+    for name in presets(): assert recipe(name).train.steps > 0
+    tiny, fixed = recipe("star-tiny"), recipe("star-tiny-fixed")
+    assert tiny.task == fixed.task and tiny.model["size"] == fixed.model["size"] and (tiny.model["order"], fixed.model["order"]) == ("learned", "fixed")
+    budget = [r.train.steps * r.train.batch_size * r.train.accumulate * n for r, n in ((tiny, tiny.model["states"]), (fixed, 1))]
+    assert budget[0] == budget[1]
+
+
+def test_help_of_every_command_has_examples():
+    for name in ("train", "resume", "sample", "evaluate", "info"):
+        with pytest.raises(SystemExit) as e, contextlib.redirect_stdout(io.StringIO()) as out: main([name, "--help"])
+        assert e.value.code == 0 and f"loflexmdm {name} " in out.getvalue()
+    with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out: main(["train", "brackets", "--help"])
+    assert "--max-pairs" in out.getvalue() and "--order-size" in out.getvalue() and "--lr" in out.getvalue()
+
+
+# wrong input: one line, exit code 2
+
+def test_wrong_input_in_a_process_of_its_own(tmp_path):
+    done = subprocess.run([*COMMAND, "train", "brackets", "--stepz", "3", "--out", tmp_path / "x"], capture_output=True, text=True)
+    refused((done.returncode, done.stdout, done.stderr), "unknown argument --stepz; did you mean --steps?")
+    assert not (tmp_path / "x").exists()
+
+
+TRAIN = {
+    "train nosuch": "recipe 'nosuch': neither a preset (brackets",
+    "train missing.toml": "missing.toml: No such file",
+    "train brackets --steps many": "argument --steps: invalid int value: 'many'",
+    "train brackets --steps -5": "steps=-5: must be at least 1",
+    "train brackets --lr nan": "lr=nan",
+    "train brackets --order backwards": "order='backwards': choose one of learned, fixed",
+    "train brackets --degree 3": "unknown argument --degree",
+    "train brackets --device tpu": "argument --device: invalid choice",
+    "train": "PRESET_OR_TOML",
+    "dance": "invalid choice: 'dance'",
+}
+
+
+@pytest.mark.parametrize("line", TRAIN)
+def test_wrong_train(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused(call(line, "--out", "x"), TRAIN[line])
+    assert not Path("x").exists()
+
+
+TOML = {
+    "[task]\nkind = 'brackets'\n[train]\nsteps = 'many'": "train: steps='many' must be of type int",
+    "[task]\nkind = 'brackets'\n[train]\nstepz = 3": "train: unknown key 'stepz'; known: steps, batch_size",
+    "[task]\nkind = 'brackets'\n[model]\nsize = 3": "model: size=3 must be of type str",
+    "[task]\nkind = 'brackets'\npears = 3": "unknown key 'pears'; known: kinds",
+    "[task]\nkind = 'brackets'\n[trian]": "unknown table or key 'trian'; allowed: [task], [model], [train]",
+    "steps = 3": "unknown table or key 'steps'",
+    "task = 3": "task=3: must be a table",
+    "[task]\nkind = 'chess'": "kind='chess'; choose one of brackets",
+    "[train]\nsteps = 3": "kind=None",
+    "[task\n": "not valid TOML",
+}
+
+
+@pytest.mark.parametrize("text", TOML)
+def test_wrong_toml(text, tmp_path):
+    (tmp_path / "r.toml").write_text(text)
+    refused(call("train", tmp_path / "r.toml", "--out", tmp_path / "x"), TOML[text])
+    assert not (tmp_path / "x").exists()
+
+
+def test_wrong_out_of_train(run, tmp_path):
+    refused(call("train brackets --out", run), "already holds a run; `loflexmdm resume")
+    (tmp_path / "file").write_text("mine")
+    refused(call("train brackets --out", tmp_path), "is not empty")
+    refused(call("train brackets --out", tmp_path / "file"), "file: File exists")
+    refused(call("train brackets --out", tmp_path / "file" / "x"), "Not a directory")
+    assert (tmp_path / "file").read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_unwritable_out(run, tmp_path):
+    tmp_path.chmod(0o500)
+    refused(call("train brackets --out", tmp_path / "x"), "Permission denied")
+    refused(call(f"sample {run} --out", tmp_path / "x.csv"), "is not writable")
+    tmp_path.chmod(0o700)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+@pytest.mark.parametrize("line", ["train brackets --out {}/x", "resume {}", "sample {}", "evaluate {}"])
+def test_cuda_without_a_gpu(run, line): refused(call(line.format(run) + " --device cuda"), "device='cuda': no usable CUDA GPU")
+
+
+SAMPLE = {
+    "-n 0": "n=0", "-n -1": "n=-1", "--top-p 0": "top_p=0.0", "--top-p 1.5": "top_p=1.5", "--temperature 0": "temperature=0.0", "--temperature -1": "temperature=-1.0",
+    "--sampler tau --steps -1": "steps=-1", "--steps 8": "--steps: only with --sampler tau", "--sampler event-exact --events-per-call 3": "--events-per-call: only with",
+    "--confidence high": "invalid choice: 'high'", "--sampler fast": "invalid choice: 'fast'", "--max-length -3": "max_length=-3", "--min-length 99": "min_length=99",
+    "--batch-size 0": "batch_size=0", "--nll 1": "nll=1", "--nll -4": "nll=-4", "--seed x": "invalid int", "--out x.txt": "must end in .jsonl or .csv", "--out nowhere/x.csv": "nowhere does not exist",
+    "--prompts nowhere.txt": "nowhere.txt: No such file",
+}
+
+
+@pytest.mark.parametrize("options", SAMPLE)
+def test_wrong_sample(run, options): refused(call(f"sample {run} {options}"), SAMPLE[options])
+
+
+PROMPTS = {
+    '["("]\n["(", "[': "p.jsonl, line 2: not valid JSON", '[3.5]': "line 1: a prompt is a list of tokens", '"(("': "line 1: a prompt is a list of tokens", '{"text": ["("]}': "line 1: a prompt is a list",
+    "": "holds no prompts", "\n\n": "holds no prompts", '["<mask>"]': "line 1: token '<mask>' is special", '["<pad>"]': "token '<pad>' is special",
+    '["(", "x"]': "token 'x' is outside the vocabulary", json.dumps(["("] * 500): "501 tokens with the start token: max_length",
+}
+
+
+@pytest.mark.parametrize("text", PROMPTS)
+def test_wrong_prompts(run, text, tmp_path):
+    (tmp_path / "p.jsonl").write_text(text)
+    refused(call(f"sample {run} --prompts {tmp_path / 'p.jsonl'} --out", tmp_path / "out.jsonl"), PROMPTS[text])
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_prompts_that_are_no_text(run, tmp_path):
+    (tmp_path / "p.txt").write_bytes(b"\xff\xfe\x00")
+    refused(call(f"sample {run} --prompts", tmp_path / "p.txt"), "not a text file")
+    refused(call(f"sample {run} --prompts", tmp_path), "Is a directory")
+
+
+def cut(path): path.write_bytes(path.read_bytes()[:100])
+def edit(path, **values): path.write_text(json.dumps(json.loads(path.read_text()) | values))
+def add_token(path): edit(path, vocabulary=json.loads(path.read_text())["vocabulary"] + ["x"])
+def remove_key(path): path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "config"}))
+def other_task(path): edit(path, task=dict(kind="brackets", kinds=1))
+
+
+MODEL = [("model.safetensors", cut, "damaged"), ("model.safetensors", Path.unlink, "no such file"), ("config.json", cut, "not valid JSON"), ("config.json", add_token, "weights of another model"),
+         ("config.json", remove_key, "config"), ("config.json", other_task, "another vocabulary than its task")]
+
+
+@pytest.mark.parametrize("name, damage, message", MODEL)
+def test_damaged_model(run, tmp_path, name, damage, message):
+    shutil.copytree(run / "best", tmp_path / "model")
+    damage(tmp_path / "model" / name)
+    refused(call("sample", tmp_path / "model"), message)
+
+
+def test_no_model(tmp_path):
+    refused(call("sample nosuch"), "nosuch")
+    refused(call("sample", tmp_path), tmp_path)
+    refused(call("info nosuch"), "nosuch")
+
+
+CHECKPOINT = [("checkpoints/step_000010/model.safetensors", cut, "damaged"), ("checkpoints/step_000010/optimizer.safetensors", cut, "damaged"),
+              ("checkpoints/step_000010/optimizer.safetensors", Path.unlink, "optimizer.safetensors"), ("checkpoints/step_000010/state.json", cut, "damaged"),
+              ("run.json", cut, "damaged"), ("run.json", Path.unlink, "holds no run"), ("run.json", lambda p: p.write_text("[]"), "damaged")]
+
+
+@pytest.mark.parametrize("name, damage, message", CHECKPOINT)
+def test_damaged_run(run, tmp_path, name, damage, message):
+    shutil.copytree(run, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/checkpoints/step_000020")
+    damage(tmp_path / "run" / name)
+    refused(call("resume", tmp_path / "run"), message)
+
+
+def test_checkpoint_of_another_vocabulary(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/checkpoints/step_000020")
+    saved = json.loads((tmp_path / "run/run.json").read_text())
+    saved["recipe"]["task"]["kinds"] = 1
+    (tmp_path / "run/run.json").write_text(json.dumps(saved))
+    refused(call("resume", tmp_path / "run"), "weights of another model")
+    refused(call(f"evaluate {run} --task star-tiny"), "has another vocabulary than the task")
+
+
+def test_wrong_samples_files(run, tmp_path):
+    refused(call("evaluate nowhere.jsonl"), "nowhere.jsonl")
+    assert call(f"sample {run} -n 2 --out", tmp_path / "s.jsonl")[0] == 0
+    (tmp_path / "s.jsonl.run.json").unlink()
+    refused(call("evaluate", tmp_path / "s.jsonl"), "no task is recorded beside it")
+    assert call(f"evaluate {tmp_path / 's.jsonl'} --task brackets")[0] == 0
+    refused(call(f"evaluate {tmp_path / 's.jsonl'} --task star-tiny"), "s.jsonl")
+    (tmp_path / "s.jsonl").write_text('{"prompt": []}\n')
+    refused(call(f"evaluate {tmp_path / 's.jsonl'} --task brackets"), "sample 1: needs the keys")
+
+
+def test_resume_of_a_finished_run_says_so(run):
+    code, out, err = call("resume", run)
+    assert code == 0 and err.strip() == f"{run}: finished at step 20; nothing to do"
+
+
+def test_resume_of_nothing(tmp_path):
+    refused(call("resume", tmp_path / "nowhere"), "no such directory")
+    refused(call("resume", tmp_path), "holds no run")
+
+
+# what happens to running processes
+
+def test_kill_9_then_resume(whole, tmp_path):
+    process = start("train", "brackets", "--steps", 120, "--save-every", 20, "--out", tmp_path / "run", *SMALL)
+    wait_for(tmp_path / "run/checkpoints/step_000040", process)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL and checkpoints(tmp_path / "run")[-1].name < "step_000120"
+    assert call("resume", tmp_path / "run")[0] == 0
+    same_weights(tmp_path / "run", whole)
+    assert (tmp_path / "run/best/model.safetensors").read_bytes() == (whole / "best/model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_save_first(whole, tmp_path, number):
+    process = start("train", "brackets", "--steps", 120, "--save-every", 20, "--out", tmp_path / "run", *SMALL)
+    wait_for(tmp_path / "run/checkpoints/step_000020", process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    step = int(checkpoints(tmp_path / "run")[-1].name[5:])
+    assert process.returncode == 128 + number and f"{number.name} at step {step}: saved; continue with `loflexmdm resume" in err and "Traceback" not in err
+    assert call("resume", tmp_path / "run")[0] == 0
+    same_weights(tmp_path / "run", whole)
+
+
+def test_two_runs_in_one_directory(tmp_path):
+    process = start("train", "brackets", "--steps", 100000, "--save-every", 5, "--out", tmp_path / "run", *SMALL)
+    try:
+        wait_for(tmp_path / "run/checkpoints/step_000005", process)
+        refused(call("train brackets --out", tmp_path / "run"), "already holds a run")
+        code, _, err = call("resume", tmp_path / "run")
+        assert code == 2 and err.splitlines()[-1].endswith("another run is writing here") and process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    "A file system of 6 MB, where one can be mounted."
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", tmp_path], capture_output=True).returncode: pytest.skip("cannot mount a small file system")
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_full_disk(small_disk, whole):
+    "Training stops with one line; what was complete stays so, and goes on when there is room."
+    code, _, err = call("train brackets --steps 120 --save-every 20 --out", small_disk / "run", *SMALL)
+    assert code == 2 and "No space left on device" in err.splitlines()[-1] and "Traceback" not in err
+    assert not [p for p in (small_disk / "run").rglob(".*") if p.name != ".lock"]
+    subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
+    assert call("resume", small_disk / "run")[0] == 0
+    same_weights(small_disk / "run", whole)
+
+
+def test_full_disk_while_sampling(small_disk, run):
+    (small_disk / "s.jsonl").write_text("what was here before\n")
+    with open(small_disk / "filler", "wb") as f, contextlib.suppress(OSError): f.write(bytes(7 << 20))
+    code, _, err = call(f"sample {run} -n 20 --out", small_disk / "s.jsonl")
+    assert code == 2 and "No space left on device" in err.splitlines()[-1]
+    assert (small_disk / "s.jsonl").read_text() == "what was here before\n" and sorted(p.name for p in small_disk.iterdir()) == ["filler", "s.jsonl"]
+
+
+def test_a_closed_pipe_is_no_error(run):
+    done = subprocess.run(f"{sys.executable} -m loflexmdm.cli sample {run} -n 2000 --max-length 3 | head -n 1; exit ${{PIPESTATUS[0]}}", shell=True, executable="/bin/bash", capture_output=True, text=True)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 1 and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
