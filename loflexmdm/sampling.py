@@ -212,22 +212,20 @@ def poisson_quantile(u: Tensor, rate: Tensor) -> Tensor:
     counts[at] = drawn
     return counts
 
-# %% ../nbs/07_sampling.ipynb #180bc53d
+# %% ../nbs/07_sampling.ipynb #73c9fb06
 @dataclass(frozen=True)
 class TauLeaping(Sampler):
     """Fixed steps with frozen intensities (Alg 2): Poisson(g dtau) masks per gap, each mask resolved with probability 1 - exp(-b_um dtau).
 
     `steps` counts network calls; the last one resolves what is still masked. `grid`: "time" spaces them evenly in t = 1 - exp(-tau) on the
-    slowest clock, "clock" as tau = 2u/(1-u). `arrivals`: "poisson", or "single" for at most one mask per gap and step."""
+    slowest clock, "clock" as tau = 2u/(1-u)."""
     steps: int = 128
     grid: str = "time"
-    arrivals: str = "poisson"
 
     def __post_init__(self):
         super().__post_init__()
         if not (self.steps >= 2 and self.steps == int(self.steps)): raise ValueError(f"steps={self.steps}: a whole number, at least 2 (the last one only resolves masks)")
         if self.grid not in ("time", "clock"): raise ValueError(f"grid={self.grid!r}: choose time or clock")
-        if self.arrivals not in ("poisson", "single"): raise ValueError(f"arrivals={self.arrivals!r}: choose poisson or single")
 
     def taus(self, tau_max: float, mass: float = 1e-4) -> Tensor:
         "Clock readings of the calls, from 0 to `tau_max`, by which the slowest event is still to come with probability `mass`: (steps,) float64."
@@ -239,7 +237,7 @@ class TauLeaping(Sampler):
 
     def insertions(self, mean: Tensor, u: Tensor) -> Tensor:
         "Masks to insert in each gap, from their expected numbers: (batch, length) whole numbers."
-        return poisson_quantile(u, mean) if self.arrivals == "poisson" else (u < -torch.expm1(-mean)).long()
+        return poisson_quantile(u, mean)
 
     def step(self, intensities: Callable, state: State) -> tuple[State, Info]:
         "One network call and one leap of the clock."
@@ -338,7 +336,7 @@ class Samples:
         counters = ("network_calls", "row_evaluations", "overflow", "overflowing", "violations", "forced")
         return f"**{len(self)} sequences**: " + ", ".join(f"{k.replace('_', ' ')} {getattr(self, k)}" for k in counters)
 
-# %% ../nbs/07_sampling.ipynb #9e2a8961
+# %% ../nbs/07_sampling.ipynb #95c63b68
 class _Harvest:
     "Collects finished rows, counters and trajectories while a simulation runs."
     def __init__(self, n: int, record: bool):
@@ -370,7 +368,7 @@ class _Harvest:
         if self.frames is not None: self.out.trajectories = [Trajectory(f, *t) for f, t in zip(self.frames, self.times)]
         return self.out
 
-# %% ../nbs/07_sampling.ipynb #b52059c1
+
 def simulate(intensities: Callable, prompts: PartialSequences, sampler: Sampler, seeds: Sequence[int], limits: Limits,
              record: bool = False, progress: bool = False) -> Samples:
     """Run `sampler` from each prompt to the end. `intensities(x, tau)` gives the Intensities of a batch at clock readings tau (batch,).
@@ -393,7 +391,7 @@ def simulate(intensities: Callable, prompts: PartialSequences, sampler: Sampler,
             harvest.count(info, rows)
             if record: harvest.snapshot(state)
 
-# %% ../nbs/07_sampling.ipynb #a8484a96
+
 def merge(parts: Sequence[Samples]) -> Samples:
     "Several results as one, in order; counters are added up."
     total = Samples([], [], trajectories=None if parts and parts[0].trajectories is None else [])
