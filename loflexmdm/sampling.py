@@ -212,13 +212,13 @@ def poisson_quantile(u: Tensor, rate: Tensor) -> Tensor:
     counts[at] = drawn
     return counts
 
-# %% ../nbs/07_sampling.ipynb #73c9fb06
+# %% ../nbs/07_sampling.ipynb #b9d28ff2
 @dataclass(frozen=True)
 class TauLeaping(Sampler):
     """Fixed steps with frozen intensities (Alg 2): Poisson(g dtau) masks per gap, each mask resolved with probability 1 - exp(-b_um dtau).
 
     `steps` counts network calls; the last one resolves what is still masked. `grid`: "time" spaces them evenly in t = 1 - exp(-tau) on the
-    slowest clock, "clock" as tau = 2u/(1-u)."""
+    slowest clock, "clock" as tau = 2u/(1-u). ValueError for fewer than 2 steps or another grid."""
     steps: int = 128
     grid: str = "time"
 
@@ -265,14 +265,15 @@ def race(out: Intensities, u: Tensor, limit: Tensor) -> tuple[Tensor, Tensor, Te
     insert, unmask = happened.unflatten(-1, (-1, 2)).unbind(-1)
     return unmask > 0, insert.long(), elapsed
 
-# %% ../nbs/07_sampling.ipynb #8929dbb1
+# %% ../nbs/07_sampling.ipynb #db3f0861
 @dataclass(frozen=True)
 class EventDriven(Sampler):
     """From event to event, each row on its own clock: no idle steps.
 
     exact=True: thinning; propose at rate `slack` x the total intensity, call again there, accept in proportion. Exact wherever the
     total stays below that bound between events (violations are counted). exact=False: intensities are held until the event,
-    one call for `events_per_call` events; exact only where they ignore time and events_per_call is 1."""
+    one call for `events_per_call` events; exact only where they ignore time and events_per_call is 1.
+    ValueError for slack < 1, events_per_call < 1, or more than 1 with exact=True."""
     exact: bool = True
     events_per_call: int = 1
     slack: float = 1.5
