@@ -5,14 +5,13 @@
 # %% auto #0
 __all__ = ['UNITS', 'tokens_of', 'split_of', 'read_sequences', 'SequencesConfig', 'SequencesTask', 'score']
 
-# %% ../../nbs/10c_sequences.ipynb #d7ff17f9
+# %% ../../nbs/10c_sequences.ipynb #21afc512
 import csv
 import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from ..sampling import Samples
