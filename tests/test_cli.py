@@ -116,7 +116,7 @@ def test_evaluate_and_info(run, tmp_path):
     figures = json.loads((tmp_path / "e.json").read_text())["figures"]
     assert code == 0 and figures["n"] == 5 and {"network_calls", "nll_bound", "nll_se"} <= figures.keys() and "nll_bound" in out
     code, out, _ = call("info", run)
-    assert code == 0 and 'kind = "brackets"' in out and "trained: 20 steps, 40 network evaluations" in out and "best validation bound" in out
+    assert code == 0 and 'kind = "brackets"' in out and "trained: 20 steps, 20 network evaluations" in out and "best validation bound" in out
     assert call("info star-tiny-fixed")[0] == 0 and "brackets" in call("info")[1]
 
 
