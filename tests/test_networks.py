@@ -131,8 +131,8 @@ def test_unknown_names_and_ranges():
 def test_parameter_names_and_shapes_are_stable():
     "Stored checkpoints depend on them."
     shapes = {k: tuple(v.shape) for k, v in Backbone(10, SIZES["nano"]).state_dict().items()}
-    block = {"adapt.weight": (384, 32), "adapt.bias": (384,), "qkv.weight": (192, 64), "out.weight": (64, 64), "mlp.0.weight": (256, 64),
-             "mlp.0.bias": (256,), "mlp.2.weight": (64, 256), "mlp.2.bias": (64,)}
-    expected = {"token.weight": (10, 64), "flag.weight": (4, 64), "adapt.weight": (128, 32), "adapt.bias": (128,)}
-    assert shapes == expected | {f"blocks.{i}.{k}": v for i in range(2) for k, v in block.items()}
+    block = {"adapt.weight": (384, 64), "adapt.bias": (384,), "qkv.weight": (192, 64), "out.weight": (64, 64), "q_norm.weight": (16,), "k_norm.weight": (16,),
+             "mlp.0.weight": (256, 64), "mlp.0.bias": (256,), "mlp.2.weight": (64, 256), "mlp.2.bias": (64,)}
+    expected = {"token.weight": (10, 64), "flag.weight": (4, 64), "adapt.weight": (128, 64), "adapt.bias": (128,)}
+    assert shapes == expected | {f"blocks.{i}.{k}": v for i in range(3) for k, v in block.items()}
     assert set(TimeEmbedding(8).state_dict()) == {"mlp.0.weight", "mlp.0.bias", "mlp.2.weight", "mlp.2.bias"}

@@ -26,7 +26,7 @@ from ..objective import Intensities, LossTerms
 from ..sampling import EventDriven, Limits, Sampler, Samples, merge, simulate
 from ..states import PartialSequences, Vocabulary, collate, parse_prompt
 
-# %% ../../nbs/07b_method.ipynb #23645263
+# %% ../../nbs/07b_method.ipynb #2c333dc6
 FORMAT = 1  # of saved models; raised when an older reader could not understand a new file
 METHODS: dict[str, type["Method"]] = {}
 
@@ -59,6 +59,10 @@ class Method(nn.Module):
         "The clock reading at which generation is over."
         raise NotImplementedError
 
+    @property
+    def order_parameters(self) -> list[nn.Parameter]:
+        "Parameters that only an order model has; they may learn at a rate of their own."
+        return []
     @property
     def device(self) -> torch.device: return next(self.parameters()).device
 
@@ -129,7 +133,7 @@ def config_from(cls: type, values: dict, what: str = "config"):
         if type(value) is not types[key]: raise ValueError(f"{what}: {key}={value!r} must be of type {types[key].__name__}")
     return cls(**{key: types[key](value) for key, value in values.items()})
 
-# %% ../../nbs/07b_method.ipynb #24ec154d
+# %% ../../nbs/07b_method.ipynb #bcd99384
 @contextmanager
 def atomic_directory(path: str | os.PathLike):
     """A new empty directory that takes the name `path` only when complete; on any error nothing is left behind and what was there stays.
@@ -141,8 +145,9 @@ def atomic_directory(path: str | os.PathLike):
     partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield partial
-        os.chmod(partial, 0o777 & ~_umask())
-        for f in (*partial.iterdir(), partial): _flush(f)
+        for f in (*partial.iterdir(), partial):
+            os.chmod(f, (0o777 if f.is_dir() else 0o666) & ~_umask())  # safetensors and mkdtemp make private ones
+            _flush(f)
         _put(partial, path)
         _flush(path.parent)
     finally: shutil.rmtree(partial, ignore_errors=True)

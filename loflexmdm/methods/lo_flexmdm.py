@@ -49,9 +49,9 @@ class LoFlexMDMConfig:
         if self.states < (2 if self.order == "learned" else 1): raise ValueError(f"states={self.states}: a learned order needs at least 2, a fixed one 1")
         if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #81b50dd8
+# %% ../../nbs/08_lo_flexmdm.ipynb #348e8f83
 class OrderModel(nn.Module):
-    "The auxiliary network phi: clean sequence and prompt -> raw (b_in, b_um). It never sees time (E14)."
+    "The auxiliary network phi: clean sequence and prompt -> raw (b_in, b_um), two (batch, length) tensors. It never sees time (E14)."
     def __init__(self, backbone: Backbone):
         super().__init__()
         self.cond = nn.Parameter(torch.randn(backbone.size.cond) * 0.5)
@@ -61,9 +61,16 @@ class OrderModel(nn.Module):
         h = backbone(x1, self.cond.expand(len(x1.tokens), -1))
         return self.insert(h), self.unmask(h)
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #a51f2f71
+# %% ../../nbs/08_lo_flexmdm.ipynb #cb782e48
+def _free_logs(b: Tensor, x1: PartialSequences) -> Tensor:
+    "log b of the free positions, one after another; a single 0 if there are none."
+    return b[x1.free].log() if x1.free.any() else b.new_zeros(1)
+
+
 class LoFlexMDM(Method):
-    "Insertion-based masked diffusion with a learned or fixed order of generation."
+    """Insertion-based masked diffusion with a learned or fixed order of generation.
+
+    `config` chooses the variant; `task` (a dict) says what it was trained on and is saved with it."""
     name, Config = "loflexmdm", LoFlexMDMConfig
 
     def __init__(self, vocabulary: Vocabulary, config: LoFlexMDMConfig = LoFlexMDMConfig(), task: dict | None = None):
@@ -99,7 +106,10 @@ class LoFlexMDM(Method):
         return b_in, b_um if self.unmask is not None else ones
 
     def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:
-        "Intensities on the clock at time `t` in [0, 1] or clock reading `tau`, (batch,): hazards are these times `clock.shape(t)`."
+        """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,): hazards are these times `clock.shape(t)`.
+
+        0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
+        if (t is None) == (tau is None): raise ValueError("give either t or tau")
         tau = self.clock.tau(t) if tau is None else tau
         h = self.backbone(x, self.time(tau))
         insert = positive_rate(self.insert(h)) * x.open
@@ -107,12 +117,14 @@ class LoFlexMDM(Method):
         return Intensities(insert, unmask * x.masked, self.token(h))
 
     def match(self, x1: PartialSequences, state: Tensor, tau: Tensor, b_in: Tensor, b_um: Tensor) -> MatchTerms:
-        "Rate-matching terms at the given states of the clean sequences: each (batch,)."
+        "Rate-matching terms (nats per unit of clock time) at the given states (batch, length) of the clean sequences: each (batch,)."
         x = contract(x1, state)
         return match_terms(target_rates(x1, state, x, b_in, b_um), self.intensities(x, tau=tau), x)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        "The training loss on a batch of clean sequences: surrogate for both networks' gradients, with the regulariser (Alg 1)."
+        """The training loss on a batch of clean sequences, in nats per sequence (Alg 1, Eqs 6, 83-84).
+
+        `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The estimated bounds are in `metrics`, detached."""
         k = self.evaluations_per_loss
         b_in, b_um = self.schedule(batch)
         tau, weight = self.proposal(len(b_in), generator, b_in.device)
@@ -139,6 +151,7 @@ class LoFlexMDM(Method):
 
     @torch.no_grad()
     def track_slowest(self, x1: PartialSequences, b_in: Tensor, b_um: Tensor):
+        "Move `slowest` a hundredth of the way to the batch's smallest schedule parameter (at most 1)."
         low = torch.where(x1.free, torch.minimum(b_in, b_um), torch.inf).min().clamp_max(1.0)
         self.slowest.lerp_(low, 0.01)
 
@@ -146,17 +159,22 @@ class LoFlexMDM(Method):
     def metrics(self, x1, terms: MatchTerms, weight: Tensor, losses: Tensor, penalty: Tensor, b_in: Tensor, b_um: Tensor) -> dict[str, Tensor]:
         "What the training log records of one step."
         out = {name: (value * weight).mean() for name, value in terms._asdict().items()}
-        out |= dict(bound=(terms.loss * weight).mean(), bound_tight=(terms.tight * weight).mean(), regulariser=penalty)
+        out |= dict(bound=(terms.loss * weight).mean(), bound_tight=(terms.tight * weight).mean(), regulariser=penalty.detach())
         if self.order is not None:
-            log_b = b_in.log()[x1.free]
-            out |= dict(advantage=advantages(losses).abs().mean(), log_b_in=log_b.mean(), log_b_in_std=log_b.std(), b_min=log_b.min().exp(), b_max=log_b.max().exp())
-            if self.unmask is not None: out |= dict(log_b_um=b_um.log()[x1.free].mean(), log_b_um_std=b_um.log()[x1.free].std())
+            log_b = _free_logs(b_in, x1)
+            out |= dict(advantage=advantages(losses).abs().mean(), log_b_in=log_b.mean(), log_b_in_std=log_b.std(correction=0), b_min=log_b.min().exp(), b_max=log_b.max().exp())
+            if self.unmask is not None:
+                log_b = _free_logs(b_um, x1)
+                out |= dict(log_b_um=log_b.mean(), log_b_um_std=log_b.std(correction=0))
         return out
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #36631447
+# %% ../../nbs/08_lo_flexmdm.ipynb #4587745a
 @torch.no_grad()
 def nll_bound(self: LoFlexMDM, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    "The tight bound on -log p(x1 | prompt) in nats, estimated from `samples` states: mean and standard error, each (batch,)."
+    """The tight bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence: mean and standard error, each (batch,).
+
+    The standard error means something only where the variance is finite: the bound itself is infinite for a model whose insertion
+    intensity does not vanish at late clock readings, and the estimate is then heavy-tailed. ValueError if `samples` < 2."""
     if samples < 2: raise ValueError(f"samples={samples}: at least 2 are needed for a standard error")
     x1 = x1.to(self.device)
     b_in, b_um = self.schedule(x1)
