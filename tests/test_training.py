@@ -88,12 +88,32 @@ def test_one_step_does_what_it_says(tmp_path):
     t, other = trainer(tmp_path, steps=1, warmup=0, final_lr=1.0, weight_decay=0.0, clip=0.5), model()
     t.fit()
     other.train().loss(collate([Words()[i] for i in range(4)]), generator_for(0, "train", 0)).loss.backward()
-    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in other.parameters()]
-    norm = torch.stack([g.norm() for g in gradients]).norm()
-    assert norm > 0.5  # the clipping is not idle
-    for p, q, g in zip(t.method.parameters(), other.parameters(), gradients, strict=True):
-        g = g * 0.5 / (norm + 1e-6)
-        torch.testing.assert_close(p, q - 1e-3 * g / (g.abs() + 1e-8), rtol=1e-4, atol=1e-7)
+    rates = {id(p): 0.3 for p in other.order_parameters}
+    halves = [[p for p in other.parameters() if (id(p) in rates) == order and p.grad is not None] for order in (False, True)]
+    norms = [torch.stack([torch.zeros(()), *(p.grad.norm() for p in half)]).norm() for half in halves]
+    assert norms[0] > 0.5  # the clipping is not idle
+    for p, q in zip(t.method.parameters(), other.parameters(), strict=True):
+        g = torch.zeros_like(q) if q.grad is None else q.grad * (0.5 / (norms[id(q) in rates] + 1e-6)).clamp_max(1)
+        torch.testing.assert_close(p, q - rates.get(id(q), 1.0) * 1e-3 * g / (g.abs() + 1e-8), rtol=1e-4, atol=1e-7)
+
+
+def test_the_order_model_rests_until_it_is_its_turn(tmp_path):
+    start, t = model(), trainer(tmp_path, steps=3, order_start=2)
+    moved = []
+    t.after, after = lambda row, bar: (moved.append(not all(map(torch.equal, t.method.order_parameters, start.order_parameters))), after(row, bar)), t.after
+    t.fit()
+    assert moved == [False, False, True]
+
+
+def test_every_forward_has_its_own_random_numbers(tmp_path):
+    def seeds(name, **options):
+        t, seen = trainer(tmp_path / name, steps=4, accumulate=2, **options), []
+        loss = t.method.loss
+        t.method.loss = lambda batch, generator: (seen.append(generator.initial_seed()), loss(batch, generator))[1]
+        t.fit()
+        return seen
+    first, again, other = seeds("a"), seeds("b"), seeds("c", seed=1)
+    assert len(set(first)) == 8 and first == again and not set(first) & set(other)
 
 
 def test_learning_rate():
