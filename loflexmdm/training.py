@@ -35,7 +35,7 @@ from .methods.base import Method, atomic_directory, load_weights, read_config, s
 from .networks import Backbone
 from .states import PartialSequences, collate
 
-# %% ../nbs/09_training.ipynb #54ae0cba
+# %% ../nbs/09_training.ipynb #d59323c7
 @dataclass(frozen=True)
 class TrainConfig:
     "How a model is trained; everything that decides the resulting weights."
@@ -46,7 +46,9 @@ class TrainConfig:
     warmup: int = 200              # steps of linear warm-up
     final_lr: float = 0.1          # the cosine ends at this share of lr
     weight_decay: float = 0.01     # on matrices only
-    clip: float = 1.0              # largest gradient norm
+    clip: float = 1.0              # largest gradient norm, of the generator and of the order model
+    order_lr: float = 0.3          # the order model's share of lr
+    order_start: int = 0           # steps before the order model starts to learn
     ema: float = 0.999             # decay of the averaged weights, which are the ones used
     seed: int = 0                  # of first weights, order of data and every draw
     log_every: int = 50            # steps between lines of metrics.jsonl
@@ -62,7 +64,7 @@ class TrainConfig:
     def __post_init__(self):
         for key in ("steps", "batch_size", "accumulate", "log_every", "valid_every", "valid_size", "save_every", "keep"):
             if getattr(self, key) < 1: raise ValueError(f"{key}={getattr(self, key)}: must be at least 1")
-        for key in ("warmup", "weight_decay", "workers", "seed"):
+        for key in ("warmup", "weight_decay", "workers", "seed", "order_lr", "order_start"):
             if getattr(self, key) < 0: raise ValueError(f"{key}={getattr(self, key)}: must not be negative")
         for key in ("lr", "clip"):
             if not getattr(self, key) > 0: raise ValueError(f"{key}={getattr(self, key)}: must be positive")
@@ -121,13 +123,13 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     done = min((step - config.warmup) / max(config.steps - config.warmup, 1), 1.0)
     return config.lr * (config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * done)) / 2)
 
-# %% ../nbs/09_training.ipynb #1ad30cd2
+# %% ../nbs/09_training.ipynb #c578c3cf
 def optimiser(method: Method, config: TrainConfig) -> torch.optim.AdamW:
-    "AdamW with weight decay on matrices only."
-    matrices = [p for p in method.parameters() if p.ndim >= 2]
-    others = [p for p in method.parameters() if p.ndim < 2]
-    groups = [dict(params=matrices, weight_decay=config.weight_decay), dict(params=others, weight_decay=0.0)]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, 0.99))
+    "AdamW with weight decay on matrices only; the order model's parameters in groups of their own."
+    late = {id(p) for p in method.order_parameters}
+    groups = [dict(params=[p for p in method.parameters() if (p.ndim >= 2, id(p) in late) == (matrix, order)],
+                   weight_decay=config.weight_decay if matrix else 0.0, order=order) for order in (False, True) for matrix in (True, False)]
+    return torch.optim.AdamW([g for g in groups if g["params"]], lr=config.lr, betas=(0.9, 0.99))
 
 # %% ../nbs/09_training.ipynb #9a325d70
 def averaged(method: Method, decay: float) -> AveragedModel:
@@ -259,7 +261,7 @@ class Trainer:
     @property
     def checkpoints(self) -> list[Path]: return checkpoints(self.directory)
 
-# %% ../nbs/09_training.ipynb #e1668878
+# %% ../nbs/09_training.ipynb #b78e766e
 @patch
 def update(self: Trainer, stream: Iterator[PartialSequences]) -> dict:
     "One optimiser step; returns its metrics, averaged over the micro-batches."
@@ -272,27 +274,40 @@ def update(self: Trainer, stream: Iterator[PartialSequences]) -> dict:
         (terms.loss / k).backward()
         rows.append({key: value.detach() for key, value in terms.metrics.items()} | dict(loss=terms.loss.detach()))
     row = {key: sum(r[key] for r in rows) / k for key in rows[0]}
-    row["grad_norm"] = torch.nn.utils.clip_grad_norm_(self.method.parameters(), self.config.clip)
-    if not torch.isfinite(row["loss"] + row["grad_norm"]): self.fail(row)
+    row |= self.clip()
+    if not torch.isfinite(row["loss"] + sum(value for key, value in row.items() if "grad_norm" in key)): self.fail(row)
     self.move()
     self.evaluations += k * self.method.evaluations_per_loss
     return row
 
 
 @patch
+def clip(self: Trainer) -> dict:
+    "Clip the gradients of the generator and of the order model, each to the norm `config.clip`; returns the norms before."
+    norms = {}
+    for name, order in (("grad_norm", False), ("order_grad_norm", True)):
+        params = [p for g in self.optimiser.param_groups if g["order"] == order for p in g["params"]]
+        if params: norms[name] = torch.nn.utils.clip_grad_norm_(params, self.config.clip)
+    return norms
+
+
+@patch
 def move(self: Trainer):
-    "Step the optimiser at the step's learning rate, then the average."
-    for group in self.optimiser.param_groups: group["lr"] = learning_rate(self.config, self.step)
+    "Step the optimiser at the step's learning rates, then the average. The order model rests until `order_start`."
+    c = self.config
+    for group in self.optimiser.param_groups:
+        share = 1.0 if not group["order"] else c.order_lr if self.step >= c.order_start else 0.0
+        group["lr"] = learning_rate(c, self.step) * share
     self.optimiser.step()
     self.optimiser.zero_grad(set_to_none=True)
     self.ema.update_parameters(self.method)
     self.step += 1
 
-# %% ../nbs/09_training.ipynb #e5f7d660
+# %% ../nbs/09_training.ipynb #2b864c06
 @patch
 def fail(self: Trainer, row: dict):
     "Save the weights as they were before this step and say what was not finite: loss terms, or else gradients."
-    where = [key for key, value in row.items() if not math.isfinite(float(value)) and key not in ("loss", "grad_norm")]
+    where = [key for key, value in row.items() if not math.isfinite(float(value)) and key not in ("loss", "grad_norm", "order_grad_norm")]
     where += [f"gradient of {name}" for name, p in self.method.named_parameters() if p.grad is not None and not p.grad.isfinite().all()][:3]
     path = self.save()
     self.log.write(dict(step=self.step + 1, not_finite=where) | {key: rounded(value) for key, value in row.items()})

@@ -26,7 +26,7 @@ from ..objective import Intensities, LossTerms
 from ..sampling import EventDriven, Limits, Sampler, Samples, merge, simulate
 from ..states import PartialSequences, Vocabulary, collate, parse_prompt
 
-# %% ../../nbs/07b_method.ipynb #2c333dc6
+# %% ../../nbs/07b_method.ipynb #814602af
 FORMAT = 1  # of saved models; raised when an older reader could not understand a new file
 METHODS: dict[str, type["Method"]] = {}
 
@@ -63,6 +63,7 @@ class Method(nn.Module):
     def order_parameters(self) -> list[nn.Parameter]:
         "Parameters that only an order model has; they may learn at a rate of their own."
         return []
+
     @property
     def device(self) -> torch.device: return next(self.parameters()).device
 

@@ -20,7 +20,7 @@ from ..objective import Intensities, LossTerms, MatchTerms, match_terms, target_
 from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser, clock_log_probs, sample_states
 from ..states import CLEAN, PartialSequences, Vocabulary, contract
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #af054afb
+# %% ../../nbs/08_lo_flexmdm.ipynb #f2e44a34
 @dataclass(frozen=True)
 class LoFlexMDMConfig:
     "What defines a model; everything here is saved with its weights."
@@ -33,7 +33,7 @@ class LoFlexMDMConfig:
     a: float = 1.0                # Kumaraswamy exponent
     b_range: float = 10.0         # schedule parameters lie within [1/b_range, b_range]
     states: int = 2               # states drawn per sequence and step when the order is learned
-    regulariser: float = 100.0    # weight of the schedule regulariser (100: the paper's sum over a grid of 100 times)
+    regulariser: float = 10.0     # weight of the schedule regulariser
     proposal: float = 2.0         # c of the clock proposal
     max_length: int = 256         # longest sequence to generate, prompt and start token included
 
@@ -61,7 +61,7 @@ class OrderModel(nn.Module):
         h = backbone(x1, self.cond.expand(len(x1.tokens), -1))
         return self.insert(h), self.unmask(h)
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #cb782e48
+# %% ../../nbs/08_lo_flexmdm.ipynb #a0a932bd
 def _free_logs(b: Tensor, x1: PartialSequences) -> Tensor:
     "log b of the free positions, one after another; a single 0 if there are none."
     return b[x1.free].log() if x1.free.any() else b.new_zeros(1)
@@ -87,6 +87,11 @@ class LoFlexMDM(Method):
             self.order = OrderModel(self.order_backbone or self.backbone)
         self.clock, self.proposal, self.regulariser = Kumaraswamy(config.a), ClockProposal(config.proposal), ScheduleRegulariser()
         self.register_buffer("slowest", torch.ones(()))  # smallest schedule parameter of late, which says when generation is over
+
+    @property
+    def order_parameters(self) -> list[nn.Parameter]:
+        "Parameters of the order model alone: its heads, and its backbone where that is not shared."
+        return [p for module in (self.order, self.order_backbone) if module is not None for p in module.parameters()]
 
     @property
     def evaluations_per_loss(self) -> int:
