@@ -173,10 +173,11 @@ def test_time_and_clock_reading_agree():
 
 
 def test_schedules_stay_in_range_and_start_at_one():
-    fresh, wild = shaken(scale=0.0, unmask="trainable"), shaken(scale=0.5, unmask="trainable", b_range=4.0)
+    fresh, mild, wild = (shaken(scale=v, unmask="trainable", b_range=4.0) for v in (0.0, 0.15, 1.0))
     assert all((b == 1).all() for b in fresh.schedule(LAW.x1))
-    for b in wild.schedule(LAW.x1): assert b.min() >= 0.25 * (1 - 1e-6) and b.max() <= 4 * (1 + 1e-6) and b.std() > 0.01
-    assert (shaken(scale=3.0).schedule(LAW.x1)[1] == 1).all()  # frozen
+    assert all(b[LAW.x1.free].std() > 0.05 for b in mild.schedule(LAW.x1))
+    for b in wild.schedule(LAW.x1): assert b.min() >= 0.25 * (1 - 1e-6) and b.max() <= 4 * (1 + 1e-6) and (b.log().abs() > 1.3).any()
+    assert (shaken(scale=1.0).schedule(LAW.x1)[1] == 1).all()  # frozen
 
 
 def test_the_regulariser_enters_with_its_weight():
