@@ -34,6 +34,7 @@ def test_paths_and_lengths(name):
     c = PRESETS[name]
     for g in map(StarGraphs(c, "test").graph, range(300)):
         assert is_path(g.edges, g.path, g.source, g.goal) and g.junction in g.path
+        assert not is_path(g.edges, g.path[:-1], g.source, g.goal) and not is_path(g.edges, g.path[1:], g.source, g.goal)
         assert c.arm_min <= len(g.path) <= c.arm_max and len(g.path) - 1 - g.path.index(g.junction) >= c.min_plan
         assert len(g.prompt) <= c.prompt_length and len(g.target) <= c.target_length
         assert sum(u == g.junction for u, _ in g.edges) == c.degree
