@@ -86,7 +86,7 @@ def encode_prompts(prompts: Sequence[Sequence[str]] | None, n: int | None, vocab
     examples = [_example(p, vocabulary, max_length) for p in prompts]
     return collate([e for e in examples for _ in range(n or 1)])
 
-# %% ../../nbs/07b_method.ipynb #d8b1e187
+# %% ../../nbs/07b_method.ipynb #7a968960
 def _length_limit(config, min_length: int, max_length: int | None, batch_size: int) -> int:
     "The largest length allowed; ValueError for limits that make no sense."
     if max_length is not None and max_length < 1: raise ValueError(f"max_length={max_length}: must be at least 1 (the start token)")
@@ -96,7 +96,7 @@ def _length_limit(config, min_length: int, max_length: int | None, batch_size: i
     return limit
 
 
-DEFAULT_SAMPLER = EventDriven(exact=False)
+DEFAULT_SAMPLER = EventDriven()
 
 
 @torch.no_grad()
