@@ -8,7 +8,8 @@ from torch.utils.data import Dataset, Subset
 
 from loflexmdm.methods.base import from_pretrained
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.states import Vocabulary, collate, prefix_example
+from loflexmdm.objective import LossTerms
+from loflexmdm.states import CLEAN, MASKED, Vocabulary, collate, prefix_example
 from loflexmdm.training import FREE_KEYS, UNLIMITED, BatchIndices, JsonLines, TrainConfig, Trainer, checkpoints, epoch_indices, generator_for, learning_rate
 
 VOCABULARY = Vocabulary("abc")
@@ -94,6 +95,29 @@ def test_one_step_does_what_it_says(tmp_path):
         part = id(q) in ordering
         g = g * min(1.0, 0.1 / (norms[part] + 1e-6))
         torch.testing.assert_close(p, q - 1e-3 * (0.5 if part else 1.0) * g / (g.abs() + 1e-8), rtol=1e-4, atol=1e-7)
+
+
+class Masked(LoFlexMDM):
+    "A loss without chance: every free token masked, the clock at 1."
+    name, Config = "masked-for-tests", LoFlexMDMConfig
+
+    def loss(self, batch, generator=None):
+        b_in, b_um = self.schedule(batch)
+        state = torch.where(batch.free, MASKED, CLEAN)
+        return LossTerms(self.match(batch, state, torch.ones(len(state)), b_in, b_um).loss.mean(), {})
+
+
+def test_micro_batches_are_one_batch(tmp_path):
+    "Gradient norms and weights of 4 batches of 2 a step and of 1 batch of 8."
+    def fit(name, size, k):
+        t = trainer(tmp_path / name, method=Masked(VOCABULARY, LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)), batch_size=size, accumulate=k, steps=3, log_every=1, clip=1e6)
+        t.method.load_state_dict(start)
+        t.fit()
+        return t
+    start = model().state_dict()
+    one, four = fit("one", 8, 1), fit("four", 2, 4)
+    assert [r["grad_norm"] for r in one.log.rows() if "loss" in r] == pytest.approx([r["grad_norm"] for r in four.log.rows() if "loss" in r], rel=1e-3)
+    torch.testing.assert_close(one.method.token.out.bias, four.method.token.out.bias, rtol=1e-3, atol=1e-6)
 
 
 def test_the_order_model_rests_until_it_starts(tmp_path):
@@ -222,6 +246,12 @@ def test_log_rows(finished):
     assert [r["step"] for r in steps] == [2, 4] and [r["step"] for r in rows if "valid_nll" in r] == [3, 4]
     assert {"token", "gap", "bound", "bound_tight", "regulariser", "advantage", "log_b_in", "log_b_in_std", "grad_norm", "lr", "evaluations"} <= steps[0].keys()
     assert steps[1]["evaluations"] == 8  # two a step
+
+
+def test_the_best_validation_is_remembered(finished):
+    t = trainer(finished, steps=4)
+    t.fit(resume=True)
+    assert t.best == pytest.approx(min(r["valid_nll"] for r in t.log.rows() if "valid_nll" in r), rel=1e-5)
 
 
 def test_the_global_random_state_is_left_alone(tmp_path):
