@@ -25,7 +25,7 @@ $(VENV)/.dev: $(VENV)/.user
 	touch $@
 
 demo: $(VENV)/.user
-	$(BIN)/python -m loflexmdm.demo --out demo
+	$(BIN)/loflexmdm demo --out demo
 
 test: $(VENV)/.dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py

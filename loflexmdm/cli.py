@@ -9,8 +9,8 @@ __all__ = ['RUN_FILE', 'SAMPLERS', 'COMMANDS', 'write_file', 'provenance', 'anno
            'example_from', 'add_bounds', 'format_rows', 'pretty', 'output_path', 'beside', 'counters', 'sample',
            'sample_prompts', 'evaluate', 'evaluate_model', 'test_bound', 'task_for', 'evaluate_file', 'task_beside',
            'read_samples', 'card', 'info', 'format_tables', 'run_figures', 'Parser', 'add_fields', 'recipe_in',
-           'add_train', 'add_device', 'add_sampling', 'add_resume', 'add_sample', 'add_evaluate', 'add_info', 'parse',
-           'refuse', 'one_line', 'main']
+           'add_train', 'add_device', 'add_sampling', 'add_resume', 'add_sample', 'add_evaluate', 'demo', 'add_demo',
+           'add_info', 'parse', 'refuse', 'one_line', 'main']
 
 # %% ../nbs/30_cli.ipynb #6071e267
 import argparse
@@ -190,18 +190,18 @@ def prompt_from(value: object, where: str, vocabulary: Vocabulary) -> list:
     except ValueError as e: raise ValueError(f"{where}: {e}") from None
     return prompt
 
-# %% ../nbs/30_cli.ipynb #7b89ce37
-SAMPLERS = ("event", "event-exact", "tau")
+# %% ../nbs/30_cli.ipynb #4f1c6875
+SAMPLERS = ("event", "event-frozen", "tau")
 
 
 def sampler_from(args: argparse.Namespace) -> Sampler:
     "The sampler of the command line. ValueError for values out of range and for options of another sampler."
-    own = dict(tau=("steps", "grid"), event=("events_per_call",))
+    own = {"tau": ("steps", "grid"), "event-frozen": ("events_per_call",)}
     for name, keys in own.items():
         if wrong := [key for key in given(args, keys) if name != args.sampler]:
             raise ValueError(f"--{wrong[0].replace('_', '-')}: only with --sampler {name}, not {args.sampler}")
     common = given(args, ("temperature", "top_p", "confidence")) | given(args, own.get(args.sampler, ()))
-    return TauLeaping(**common) if args.sampler == "tau" else EventDriven(exact=args.sampler == "event-exact", **common)
+    return TauLeaping(**common) if args.sampler == "tau" else EventDriven(exact=args.sampler == "event", **common)
 
 # %% ../nbs/30_cli.ipynb #e0882cf6
 def check_counts(args: argparse.Namespace):
@@ -452,15 +452,15 @@ def add_train(parser: Parser, argv: Sequence[str]):
 def add_device(parser: Parser):
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto takes a GPU if there is one [auto]")
 
-# %% ../nbs/30_cli.ipynb #b265d677
+# %% ../nbs/30_cli.ipynb #57e97905
 def add_sampling(parser: Parser, n: int, nll: str):
     "Options of sample and evaluate."
     option = parser.add_argument
     option("-n", type=int, default=n, metavar="N", help=f"how many sequences; with --prompts, for each [{n}]")
-    option("--sampler", choices=SAMPLERS, default="event", help="event: one call per event; event-exact: exact, by thinning; tau: tau-leaping [event]")
+    option("--sampler", choices=SAMPLERS, default="event", help="event: event-driven, exact by thinning; event-frozen: intensities held between events, fewer calls, biased where lengths vary; tau: tau-leaping [event]")
     option("--steps", type=int, metavar="INT", help="network calls of tau-leaping [128]")
     option("--grid", choices=("time", "clock"), help="spacing of tau-leaping's steps [time]")
-    option("--events-per-call", type=int, metavar="INT", help="events applied per network call, with --sampler event [1]")
+    option("--events-per-call", type=int, metavar="INT", help="events applied per network call, with --sampler event-frozen [1]")
     option("--top-p", type=float, metavar="P", help="nucleus: the most likely tokens of this mass [1.0]")
     option("--temperature", type=float, metavar="T", help="of the token law [1.0]")
     option("--confidence", choices=tuple(CONFIDENCES), help="unmask the most confident positions first [none]")
@@ -471,7 +471,7 @@ def add_sampling(parser: Parser, n: int, nll: str):
     option("--nll", type=int, default=0, metavar="K", help=f"{nll}, from K states each (0: none) [0]")
     add_device(parser)
 
-# %% ../nbs/30_cli.ipynb #723ec9d7
+# %% ../nbs/30_cli.ipynb #67dd7086
 def add_resume(parser: Parser, argv: Sequence[str]):
     parser.add_argument("directory", metavar="DIR", help="a directory that `loflexmdm train` made")
     add_device(parser)
@@ -492,9 +492,24 @@ def add_evaluate(parser: Parser, argv: Sequence[str]):
     add_sampling(parser, 500, "bound the negative log-likelihood of test sequences")
 
 
+def demo(args: argparse.Namespace):
+    "The demo."
+    for key, value in dict(n=args.n, steps=args.steps).items():
+        if value is not None and value < 1: raise ValueError(f"{key}={value}: must be at least 1")
+    from loflexmdm.demo import demo as run_demo
+    run_demo(args.out, args.n, args.seed, args.steps)
+
+
+def add_demo(parser: Parser, argv: Sequence[str]):
+    parser.add_argument("--out", default="demo", metavar="DIR", help="where results.json and the pictures go [demo]")
+    parser.add_argument("-n", type=int, default=500, metavar="N", help="star graphs to answer [500]")
+    parser.add_argument("--steps", type=int, metavar="INT", help="training steps of brackets [the recipe's]")
+    parser.add_argument("--seed", type=int, default=0, metavar="INT", help="of the samples [0]")
+
+
 def add_info(parser: Parser, argv: Sequence[str]): parser.add_argument("name", metavar="NAME_OR_DIR", nargs="?", help="a model or preset [list them]")
 
-# %% ../nbs/30_cli.ipynb #1e1bc422
+# %% ../nbs/30_cli.ipynb #18f70cb1
 COMMANDS = dict(
     train=(train, add_train, "train a new model", """examples:
   loflexmdm train brackets --out runs/brackets
@@ -512,6 +527,8 @@ COMMANDS = dict(
     info=(info, add_info, "describe a model or preset, or list them", """examples:
   loflexmdm info
   loflexmdm info star-tiny"""),
+    demo=(demo, add_demo, "what `make demo` runs: packaged models, a training from scratch, pictures", """example:
+  loflexmdm demo --out demo"""),
 )
 
 # %% ../nbs/30_cli.ipynb #d2cb2b69

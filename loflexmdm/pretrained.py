@@ -25,7 +25,7 @@ def names() -> list[str]:
     "Names of the models that come with the package."
     return sorted(p.parent.name for p in models_directory().glob("*/config.json"))
 
-# %% ../nbs/08b_pretrained.ipynb #c1030e10
+# %% ../nbs/08b_pretrained.ipynb #b4124bcf
 def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
     """The directory and the weight file that a saved model, a checkpoint or a run stands for.
 
@@ -33,7 +33,7 @@ def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
     path = Path(directory)
     if (path / "config.json").is_file(): return path, "ema.safetensors" if (path / "ema.safetensors").is_file() else "model.safetensors"
     if (path / "best" / "config.json").is_file(): return path / "best", "model.safetensors"
-    complete = sorted(p.parent for p in path.glob("checkpoints/step_*/config.json") if (p.parent / "ema.safetensors").is_file())
+    complete = sorted((p.parent for p in path.glob("checkpoints/step_*/config.json") if (p.parent / "ema.safetensors").is_file()), key=lambda p: int(p.name.split("_")[1]))
     if complete: return complete[-1], "ema.safetensors"
     kind = "a run without checkpoints so far" if any((path / f).exists() for f in ("checkpoints", "metrics.jsonl")) else "no saved model, checkpoint or run"
     raise FileNotFoundError(f"{directory}: {kind}")

@@ -92,7 +92,7 @@ def test_sample_to_jsonl_and_csv(run, tmp_path):
     assert code == 0 and out == call("evaluate", tmp_path / "s.csv")[1] and out.split()[:2] == ["n", "3"]
 
 
-@pytest.mark.parametrize("options", ["", "--sampler event-exact", "--sampler tau --steps 4", "--top-p 0.5 --temperature 0.7 --confidence top_prob", "--sampler event --events-per-call 2", "--max-length 5"])
+@pytest.mark.parametrize("options", ["", "--sampler event", "--sampler tau --steps 4", "--top-p 0.5 --temperature 0.7 --confidence top_prob", "--sampler event-frozen --events-per-call 2", "--max-length 5"])
 def test_sampling_is_seeded(run, options):
     one, two, other = (call(f"sample {run} -n 4 {options} --seed {seed}") for seed in (1, 1, 2))
     assert one[0] == 0 and one == two and one[1] != other[1] and len(one[1].splitlines()) == 4
@@ -210,7 +210,7 @@ def test_cuda_without_a_gpu(run, line): refused(call(line.format(run) + " --devi
 
 SAMPLE = {
     "-n 0": "n=0", "-n -1": "n=-1", "--top-p 0": "top_p=0.0", "--top-p 1.5": "top_p=1.5", "--temperature 0": "temperature=0.0", "--temperature -1": "temperature=-1.0",
-    "--sampler tau --steps -1": "steps=-1", "--steps 8": "--steps: only with --sampler tau", "--sampler event-exact --events-per-call 3": "--events-per-call: only with",
+    "--sampler tau --steps -1": "steps=-1", "--steps 8": "--steps: only with --sampler tau", "--sampler event --events-per-call 3": "--events-per-call: only with",
     "--confidence high": "invalid choice: 'high'", "--sampler fast": "invalid choice: 'fast'", "--max-length -3": "max_length=-3", "--min-length 99": "min_length=99",
     "--batch-size 0": "batch_size=0", "--nll 1": "nll=1", "--nll -4": "nll=-4", "--seed x": "invalid int", "--out x.txt": "must end in .jsonl or .csv", "--out nowhere/x.csv": "nowhere does not exist",
     "--prompts nowhere.txt": "nowhere.txt: No such file",
