@@ -131,7 +131,7 @@ def frames_text(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, m
     word = lambda t: "_" if t == MASK else vocabulary.tokens[t]
     return [" ".join(map(word, trajectory.frames[k][1][skip:])) for k in picked]
 
-# %% ../nbs/13_orders.ipynb #2c110e25
+# %% ../nbs/13_orders.ipynb #fc72801a
 def plot_order(times: Sequence[Sequence[float]], covariates: Sequence[Sequence[float] | None], label: str | None = None, ax=None, colour: str = "tab:blue"):
     "Normalised order against a covariate: tokens as dots, means with two standard errors; returns the axes."
     import matplotlib.pyplot as plt
@@ -143,6 +143,7 @@ def plot_order(times: Sequence[Sequence[float]], covariates: Sequence[Sequence[f
     errors = [2 * float(np.std(v)) / math.sqrt(len(v)) for v in groups.values()]
     ax.errorbar(list(groups), [float(np.mean(v)) for v in groups.values()], errors, marker="o", color=colour, label=label)
     ax.set(xlabel="distance from the junction", ylabel="order (0 first, 1 last)", ylim=(-0.02, 1.02))
+    if label: ax.legend(frameon=False)
     return ax
 
 # %% ../nbs/13_orders.ipynb #95452a20

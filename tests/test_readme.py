@@ -23,7 +23,7 @@ def readme() -> str:
             code = "\n".join(line for line in source.splitlines() if not line.startswith("#|"))
             parts += [f"```python\n{code}\n```", *(t for t in map(text_of, cell["outputs"]) if t.strip())]
     text = "\n\n".join(parts)
-    return re.sub(r"\]\(images/", "](nbs/images/", text) + "\n"
+    return re.sub(r"\]\((images/|[\w/]+\.ipynb)", r"](nbs/\1", text) + "\n"
 
 
 def test_readme_is_the_index_notebook():
