@@ -121,6 +121,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                         'loflexmdm.methods.base.Method.__init_subclass__': ( 'method.html#method.__init_subclass__',
                                                                                              'loflexmdm/methods/base.py'),
                                         'loflexmdm.methods.base.Method.device': ('method.html#method.device', 'loflexmdm/methods/base.py'),
+                                        'loflexmdm.methods.base.Method.evaluations_per_loss': ( 'method.html#method.evaluations_per_loss',
+                                                                                                'loflexmdm/methods/base.py'),
                                         'loflexmdm.methods.base.Method.intensities': ( 'method.html#method.intensities',
                                                                                        'loflexmdm/methods/base.py'),
                                         'loflexmdm.methods.base.Method.loss': ('method.html#method.loss', 'loflexmdm/methods/base.py'),

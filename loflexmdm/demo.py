@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COLUMNS', 'measure', 'table', 'plot_distance', 'save_figure', 'train_brackets', 'star_rows', 'demo']
 
-# %% ../nbs/31_demo.ipynb #97af2259
+# %% ../nbs/31_demo.ipynb #a96b3b7d
 import json
 import os
 import shutil
@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from . import __version__
+from .cli import write_file
 from .methods.base import Method
 from .orders import generation_times, plot_order, star_correlations
 from .pretrained import load
@@ -71,7 +72,7 @@ def train_brackets(directory: Path, steps: int | None = None, progress: bool = T
     r = recipe("brackets", **({} if steps is None else dict(steps=steps)))
     return task_from(r.task), r.trainer(directory, progress=progress).fit()
 
-# %% ../nbs/31_demo.ipynb #cbab01aa
+# %% ../nbs/31_demo.ipynb #fa52d9dc
 def star_rows(n: int, seed: int, progress: bool) -> tuple[list[dict], list[Samples], StarTask]:
     "The table's rows, their samples and the task."
     star, fixed = load("star-tiny"), load("star-tiny-fixed")
@@ -84,7 +85,7 @@ def demo(out: str | os.PathLike = "demo", n: int = 500, seed: int = 0, steps: in
     "Run everything and write results.json and three pictures to `out`; returns what results.json holds."
     out, started = Path(out), time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
-    print(f"1/2  {n} star graphs no model has seen, two packaged models, three samplers", flush=True)
+    print(f"1/2  {n} held-out star graphs, two packaged models, three samplers", flush=True)
     rows, samples, task = star_rows(n, seed, progress)
     print(table(rows), flush=True)
     axes = plot_distance(task, samples[0], label="learned order")
@@ -99,6 +100,6 @@ def demo(out: str | os.PathLike = "demo", n: int = 500, seed: int = 0, steps: in
     pictures.append(save_figure(plot_metrics(out / "brackets"), out / "loss.png"))
     settings = dict(version=__version__, torch=torch.__version__, seed=seed, n=n, seconds=round(time.perf_counter() - started, 1), brackets=score)
     results = dict(rows=rows, settings=settings)
-    (out / "results.json").write_text(json.dumps(results, indent=1))
+    write_file(out / "results.json", json.dumps(results, indent=1))
     print("written: " + ", ".join(str(p) for p in [out / "results.json", *pictures]) + f"  ({settings['seconds']:.0f} s)")
     return results

@@ -26,7 +26,7 @@ from ..objective import Intensities, LossTerms
 from ..sampling import EventDriven, Limits, Sampler, Samples, merge, simulate
 from ..states import PartialSequences, Vocabulary, collate, parse_prompt
 
-# %% ../../nbs/07b_method.ipynb #814602af
+# %% ../../nbs/07b_method.ipynb #8fe9761c
 FORMAT = 1  # of saved models; raised when an older reader could not understand a new file
 METHODS: dict[str, type["Method"]] = {}
 
@@ -58,6 +58,11 @@ class Method(nn.Module):
     def tau_max(self) -> float:
         "The clock reading at which generation is over."
         raise NotImplementedError
+
+    @property
+    def evaluations_per_loss(self) -> int:
+        "Generator evaluations of the batch that one call of `loss` makes."
+        return 1
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:

@@ -61,7 +61,7 @@ class OrderModel(nn.Module):
         h = backbone(x1, self.cond.expand(len(x1.tokens), -1))
         return self.insert(h), self.unmask(h)
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #a0a932bd
+# %% ../../nbs/08_lo_flexmdm.ipynb #c558d4f4
 def _free_logs(b: Tensor, x1: PartialSequences) -> Tensor:
     "log b of the free positions, one after another; a single 0 if there are none."
     return b[x1.free].log() if x1.free.any() else b.new_zeros(1)
@@ -137,9 +137,8 @@ class LoFlexMDM(Method):
         state = torch.where(x1.free, sample_states(many_tau[:, None], many_in.detach(), many_um.detach(), generator), CLEAN)
         terms = self.match(x1, state, many_tau, many_in, many_um)
         losses = (getattr(terms, "loss" if self.config.bound == "paper" else "tight") * weight.repeat(k)).unflatten(0, (k, -1))
-        log_probs = self.state_log_prob(x1, state, many_tau, many_in, many_um).unflatten(0, (k, -1))
-        penalty = self.penalty(batch, b_in, b_um)
-        surrogate = leave_one_out(losses, log_probs) if self.order is not None else losses.mean(0)
+        penalty, surrogate = self.penalty(batch, b_in, b_um), losses.mean(0)
+        if self.order is not None: surrogate = leave_one_out(losses, self.state_log_prob(x1, state, many_tau, many_in, many_um).unflatten(0, (k, -1)))
         if self.order is not None and self.training: self.track_slowest(batch, b_in, b_um)
         return LossTerms(surrogate.mean() + self.config.regulariser * penalty, self.metrics(batch, terms, weight.repeat(k), losses, penalty, b_in, b_um))
 
