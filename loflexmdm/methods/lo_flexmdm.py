@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LoFlexMDMConfig', 'OrderModel', 'LoFlexMDM', 'nll_bound']
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #585c857b
+# %% ../../nbs/08_lo_flexmdm.ipynb #259fed7f
 import math
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..estimators import advantages, leave_one_out
-from .base import Method
+from .base import Method, by_length
 from ..networks import (SOFTPLUS_ONE, Backbone, ScalarHead, TimeEmbedding, TokenHead, bounded_rate, positive_rate,
                                 size_named)
 from ..objective import Intensities, LossTerms, MatchTerms, match_terms, target_rates
@@ -61,7 +61,7 @@ class OrderModel(nn.Module):
         h = backbone(x1, self.cond.expand(len(x1.tokens), -1))
         return self.insert(h), self.unmask(h)
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #c558d4f4
+# %% ../../nbs/08_lo_flexmdm.ipynb #504c157c
 def _free_logs(b: Tensor, x1: PartialSequences) -> Tensor:
     "log b of the free positions, one after another; a single 0 if there are none."
     return b[x1.free].log() if x1.free.any() else b.new_zeros(1)
@@ -124,7 +124,7 @@ class LoFlexMDM(Method):
     def match(self, x1: PartialSequences, state: Tensor, tau: Tensor, b_in: Tensor, b_um: Tensor) -> MatchTerms:
         "Rate-matching terms (nats per unit of clock time) at the given states (batch, length) of the clean sequences: each (batch,)."
         x = contract(x1, state)
-        return match_terms(target_rates(x1, state, x, b_in, b_um), self.intensities(x, tau=tau), x)
+        return match_terms(target_rates(x1, state, x, b_in, b_um), by_length(self.intensities, x, tau), x)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
         """The training loss on a batch of clean sequences, in nats per sequence (Alg 1, Eqs 6, 83-84).

@@ -35,17 +35,17 @@ class Examples(Dataset):
         if not 0 <= i < self.size: raise IndexError(f"example {i} of {self.size}")
         return self.make(i)
 
-# %% ../../nbs/09b_tasks.ipynb #24eab2c7
+# %% ../../nbs/09b_tasks.ipynb #ce28bfcd
 TASKS: dict[str, type["Task"]] = {}  # by kind; a subclass of Task enters itself
-BUILT_IN = dict(star="star_graphs", brackets="brackets", text="sequences")  # kind -> module, imported when first asked for
+BUILT_IN = dict(star="star_graphs", brackets="brackets", text="sequences", molecules="molecules")  # kind -> module, imported when first asked for
 
 
 class Task:
     """Data in three splits, prompts and a score.
 
     A subclass sets `kind` and `Config` (a frozen dataclass of int, float, str and bool fields, each with a default),
-    `vocabulary` and `max_length` (start token and prompt included), and defines `dataset` and `score`; `prompts` and
-    `draw` where they make sense."""
+    `vocabulary` and `max_length` (start token and prompt included), and defines `dataset` and `score`; `prompts`, `describe`
+    and `prompt` where they make sense."""
     kind: str
     Config: type
     vocabulary: Vocabulary
@@ -69,6 +69,14 @@ class Task:
     def score(self, split: str, samples: Samples) -> dict[str, float]:
         "How good samples are that were generated from `prompts(split, len(samples))`, one for each, in order."
         raise NotImplementedError
+
+    def describe(self, samples: Samples) -> list[dict]:
+        "What a results file says of each sample besides its tokens: a dict each, with the same keys."
+        return [{} for _ in samples.sequences]
+
+    def prompt(self, text: str) -> list:
+        "A prompt from text that a user writes, such as a fragment of a molecule. ValueError if the task knows no such text, or it is wrong."
+        raise ValueError(f"prompt {text!r}: the task {self.kind!r} has no prompts written as text")
 
     def as_dict(self) -> dict:
         "What `task_from` needs to build this task again."
