@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from .states import SPECIAL_TOKENS, PartialSequences
 
-# %% ../nbs/06_networks.ipynb #259f525a
+# %% ../nbs/06_networks.ipynb #e4f01c5f
 class Size(NamedTuple):
     "A transformer's size; `width` must be a multiple of 2 x `heads`."
     width: int       # features per column
@@ -25,7 +25,7 @@ class Size(NamedTuple):
     cond: int = 128  # width of the conditioning vector
 
 
-SIZES = dict(nano=Size(64, 3, 4, 64), tiny=Size(128, 4, 8, 64), small=Size(256, 6, 8, 128), base=Size(384, 8, 6, 128),
+SIZES = dict(nano=Size(64, 3, 4, 64), micro=Size(96, 4, 6, 64), tiny=Size(128, 4, 8, 64), small=Size(256, 6, 8, 128), base=Size(384, 8, 6, 128),
              xtiny_paper=Size(768, 6, 6), tiny_paper=Size(768, 8, 8), medium_paper=Size(768, 12, 12))
 
 

@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['UNLIMITED', 'PROGRESS_SECONDS', 'CHECKPOINT_FORMAT', 'FREE_KEYS', 'TrainConfig', 'generator_for', 'epoch_indices',
-           'BatchIndices', 'ignore_interrupts', 'batches', 'learning_rate', 'optimiser', 'averaged', 'stop_signals',
-           'Interrupted', 'run_lock', 'rounded', 'JsonLines', 'checkpoints', 'sweep', 'remove_checkpoint', 'keep_best',
-           'portable', 'read_state', 'check_vocabulary', 'Trainer', 'plot_metrics']
+           'BatchIndices', 'ignore_interrupts', 'batches', 'learning_rate', 'parameter_groups', 'optimisers',
+           'averaged', 'stop_signals', 'Interrupted', 'run_lock', 'rounded', 'JsonLines', 'checkpoints', 'sweep',
+           'remove_checkpoint', 'keep_best', 'portable', 'read_state', 'check_vocabulary', 'Trainer', 'plot_metrics']
 
-# %% ../nbs/09_training.ipynb #f9cefe0e
+# %% ../nbs/09_training.ipynb #97440914
 import fcntl
 import json
 import math
@@ -18,7 +18,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ import torch
 from fastcore.basics import patch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import nn
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 from tqdm.auto import tqdm
@@ -35,7 +36,7 @@ from .methods.base import Method, atomic_directory, load_weights, read_config, s
 from .networks import Backbone
 from .states import PartialSequences, collate
 
-# %% ../nbs/09_training.ipynb #d59323c7
+# %% ../nbs/09_training.ipynb #dfb908ae
 @dataclass(frozen=True)
 class TrainConfig:
     "How a model is trained; everything that decides the resulting weights."
@@ -49,6 +50,7 @@ class TrainConfig:
     clip: float = 1.0              # largest gradient norm, of the generator and of the order model
     order_lr: float = 0.3          # the order model's share of lr
     order_start: int = 0           # steps before the order model starts to learn
+    optimiser: str = "adamw"       # adamw | muon (for the matrices of the transformer blocks; AdamW for the rest)
     ema: float = 0.999             # decay of the averaged weights, which are the ones used
     seed: int = 0                  # of first weights, order of data and every draw
     log_every: int = 50            # steps between lines of metrics.jsonl
@@ -71,6 +73,7 @@ class TrainConfig:
         if self.valid_samples < 2: raise ValueError(f"valid_samples={self.valid_samples}: must be at least 2")
         if not 0 <= self.ema < 1: raise ValueError(f"ema={self.ema}: must lie in [0, 1)")
         if not 0 <= self.final_lr <= 1: raise ValueError(f"final_lr={self.final_lr}: must lie in [0, 1]")
+        if self.optimiser not in ("adamw", "muon"): raise ValueError(f"optimiser={self.optimiser!r}: choose adamw or muon")
         if self.precision not in ("float32", "bfloat16"): raise ValueError(f"precision={self.precision!r}: choose float32 or bfloat16")
 
 # %% ../nbs/09_training.ipynb #d0792a4f
@@ -123,13 +126,22 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     done = min((step - config.warmup) / max(config.steps - config.warmup, 1), 1.0)
     return config.lr * (config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * done)) / 2)
 
-# %% ../nbs/09_training.ipynb #c578c3cf
-def optimiser(method: Method, config: TrainConfig) -> torch.optim.AdamW:
-    "AdamW with weight decay on matrices only; the order model's parameters in groups of their own."
+# %% ../nbs/09_training.ipynb #0d99c6fd
+def parameter_groups(method: Method, weight_decay: float, chosen: Callable[[nn.Parameter], bool]) -> list[dict]:
+    "The chosen parameters in groups: the order model's apart, weight decay on matrices only."
     late = {id(p) for p in method.order_parameters}
-    groups = [dict(params=[p for p in method.parameters() if (p.ndim >= 2, id(p) in late) == (matrix, order)],
-                   weight_decay=config.weight_decay if matrix else 0.0, order=order) for order in (False, True) for matrix in (True, False)]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=config.lr, betas=(0.9, 0.99))
+    groups = [dict(params=[p for p in method.parameters() if chosen(p) and (p.ndim >= 2, id(p) in late) == (matrix, order)],
+                   weight_decay=weight_decay if matrix else 0.0, order=order) for order in (False, True) for matrix in (True, False)]
+    return [g for g in groups if g["params"]]
+
+
+def optimisers(method: Method, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    "AdamW, preceded by Muon for the matrices of the transformer blocks if `config.optimiser` says so."
+    blocks = [m.blocks for m in method.modules() if isinstance(m, Backbone)] if config.optimiser == "muon" else []
+    hidden = {id(p) for block in blocks for p in block.parameters() if p.ndim == 2}
+    adam = torch.optim.AdamW(parameter_groups(method, config.weight_decay, lambda p: id(p) not in hidden), lr=config.lr, betas=(0.9, 0.99))
+    if not hidden: return [adam]
+    return [torch.optim.Muon(parameter_groups(method, config.weight_decay, lambda p: id(p) in hidden), lr=config.lr, adjust_lr_fn="match_rms_adamw"), adam]
 
 # %% ../nbs/09_training.ipynb #9a325d70
 def averaged(method: Method, decay: float) -> AveragedModel:
@@ -241,7 +253,7 @@ def check_vocabulary(checkpoint: Path, method: Method):
     saved = read_config(checkpoint)["vocabulary"]
     if saved != list(method.vocabulary.tokens[3:]): raise ValueError(f"{checkpoint}: its vocabulary is another than the model's: {saved[:8]} and {list(method.vocabulary.tokens[3:11])}")
 
-# %% ../nbs/09_training.ipynb #370cec1d
+# %% ../nbs/09_training.ipynb #e83a09fa
 class Trainer:
     """Trains `method` on `data` (a Dataset of Examples); checkpoints, metrics.jsonl and the best weights go to `directory`.
 
@@ -250,7 +262,7 @@ class Trainer:
         self.method, self.data, self.config, self.progress = method, data, config, progress
         self.directory, self.device = Path(directory), method.device
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.optimiser, self.ema = optimiser(method, config), averaged(method, config.ema)
+        self.optimisers, self.ema = optimisers(method, config), averaged(method, config.ema)
         self.step, self.best, self.evaluations, self.seconds = 0, math.inf, 0, 0.0
         self.log = JsonLines(self.directory / "metrics.jsonl")
         self.valid = None if valid is None else collate([valid[i] for i in range(min(config.valid_size, len(valid)))])
@@ -260,8 +272,10 @@ class Trainer:
 
     @property
     def checkpoints(self) -> list[Path]: return checkpoints(self.directory)
+    @property
+    def groups(self) -> list[dict]: return [g for o in self.optimisers for g in o.param_groups]
 
-# %% ../nbs/09_training.ipynb #b78e766e
+# %% ../nbs/09_training.ipynb #40bf0ad0
 @patch
 def update(self: Trainer, stream: Iterator[PartialSequences]) -> dict:
     "One optimiser step; returns its metrics, averaged over the micro-batches."
@@ -286,20 +300,20 @@ def clip(self: Trainer) -> dict:
     "Clip the gradients of the generator and of the order model, each to the norm `config.clip`; returns the norms before."
     norms = {}
     for name, order in (("grad_norm", False), ("order_grad_norm", True)):
-        params = [p for g in self.optimiser.param_groups if g["order"] == order for p in g["params"]]
+        params = [p for g in self.groups if g["order"] == order for p in g["params"]]
         if params: norms[name] = torch.nn.utils.clip_grad_norm_(params, self.config.clip)
     return norms
 
 
 @patch
 def move(self: Trainer):
-    "Step the optimiser at the step's learning rates, then the average. The order model rests until `order_start`."
+    "Step the optimisers at the step's learning rates, then the average. The order model rests until `order_start`."
     c = self.config
-    for group in self.optimiser.param_groups:
+    for group in self.groups:
         share = 1.0 if not group["order"] else c.order_lr if self.step >= c.order_start else 0.0
         group["lr"] = learning_rate(c, self.step) * share
-    self.optimiser.step()
-    self.optimiser.zero_grad(set_to_none=True)
+    for o in self.optimisers: o.step()
+    self.method.zero_grad(set_to_none=True)
     self.ema.update_parameters(self.method)
     self.step += 1
 
@@ -341,13 +355,13 @@ def validate(self: Trainer) -> float:
         keep_best(model, self.directory / "best")
     return nll
 
-# %% ../nbs/09_training.ipynb #a20b1cc2
+# %% ../nbs/09_training.ipynb #69722980
 @patch
 def save(self: Trainer) -> Path:
     "Write a checkpoint of this step, remove old ones; returns its directory."
     path = self.directory / "checkpoints" / f"step_{self.step:06d}"
     if path.exists(): return path
-    moments = {f"{name}.{key}": value for name, p in self.method.named_parameters() for key, value in self.optimiser.state.get(p, {}).items()}
+    moments = {f"{name}.{key}": value for name, p in self.method.named_parameters() for o in self.optimisers for key, value in o.state.get(p, {}).items()}
     meta = dict(format=CHECKPOINT_FORMAT, step=self.step, best=self.best if math.isfinite(self.best) else None, evaluations=self.evaluations,
                 seconds=self.seconds, averaged=int(self.ema.n_averaged), config=asdict(self.config))
     with atomic_directory(path) as d:
@@ -370,9 +384,10 @@ def load(self: Trainer, checkpoint: Path):
     try: moments = load_file(checkpoint / "optimizer.safetensors")
     except SafetensorError as e: raise ValueError(f"{checkpoint}/optimizer.safetensors: damaged ({e})") from None
     parameters = dict(self.method.named_parameters())
+    state = {p: o.state[p] for o in self.optimisers for g in o.param_groups for p in g["params"]}
     for key, value in moments.items():
         name, field = key.rsplit(".", 1)
-        self.optimiser.state[parameters[name]][field] = value if field == "step" else value.to(self.device)
+        state[parameters[name]][field] = value if field == "step" else value.to(self.device)
     self.step, self.evaluations, self.seconds = meta["step"], meta["evaluations"], meta["seconds"]
     self.best = math.inf if meta["best"] is None else meta["best"]
 

@@ -275,3 +275,23 @@ def test_cuda(tmp_path, options):
     t = trainer(tmp_path, method=model().to("cuda"), steps=4, **options)
     assert t.fit().device.type == "cuda" and all(p.isfinite().all() for p in t.method.parameters())
     assert trainer(tmp_path, method=model().to("cuda"), steps=4, **options).fit(resume=True).device.type == "cuda"
+
+
+def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(tmp_path):
+    "Which parameters each optimiser has, and a step of Muon: a matrix moves by at most about lr 0.2 sqrt(longer side) in any direction."
+    t = trainer(tmp_path, steps=4, warmup=0, final_lr=1.0, weight_decay=0.0, optimiser="muon")
+    muon, adam = t.optimisers
+    assert isinstance(muon, torch.optim.Muon) and isinstance(adam, torch.optim.AdamW)
+    named = {p: name for name, p in t.method.named_parameters()}
+    hidden = {named[p] for g in muon.param_groups for p in g["params"]}
+    assert hidden == {n for n, p in t.method.named_parameters() if ".blocks." in f".{n}" and p.ndim == 2}
+    assert hidden | {named[p] for g in adam.param_groups for p in g["params"]} == set(named.values())
+    weight, before, move = dict(t.method.named_parameters())["backbone.blocks.0.out.weight"], [], t.move
+    t.move = lambda: (before.append(weight.detach().clone()), move())
+    t.fit()
+    turned = torch.linalg.svdvals((weight.detach() - before[-1]).double()) / (t.config.lr * 0.2 * max(weight.shape)**0.5)
+    assert 0.7 < turned.max() < 1.3  # Newton-Schulz brings large singular values near 1; AdamW's sign-like step would give about 5 times that or more
+
+
+def test_an_unknown_optimiser_is_refused():
+    with pytest.raises(ValueError, match="optimiser='sgd': choose adamw or muon"): TrainConfig(optimiser="sgd")
