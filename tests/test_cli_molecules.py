@@ -1,0 +1,299 @@
+"Molecules on the command line: what a results file says of them, pieces to grow from, files of SMILES, and one line for every wrong input."
+import argparse
+import csv
+import json
+import shutil
+from collections import Counter
+
+import pytest
+
+from loflexmdm.cli import mark_lost, nll_states, states_of
+from loflexmdm.pretrained import load, names
+from loflexmdm.recipes import recipe_from
+from loflexmdm.tasks.bracket_safe import decode
+from test_cli import SMALL, call, refused, start
+
+KNOWN = ["CCO", "CCN", "c1ccccc1O", "CC(=O)NC", "CCOC(=O)C", "C1CCNCC1", "CN1CCOCC1", "OCCO", "CC(C)C", "CCCCN", "COC", "CNC", "CCC", "NCCO", "CC(=O)O", "OC=O"]
+
+
+def rows_of(path): return list(csv.DictReader(open(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    "A cache of prepared data of our own."
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOFLEXMDM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    "A file of molecules."
+    path = tmp_path_factory.mktemp("data") / "known.smi"
+    path.write_text("\n".join(KNOWN) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, known):
+    "A run of so few steps that some of its samples are molecules and some are not."
+    path = tmp_path_factory.mktemp("model")
+    (path / "r.toml").write_text(f"""[task]
+kind = "molecules"
+source = "{known}"
+tokens = "( ) . 1 <1> <2> <3> = C N O c"
+max_length = 24
+valid_share = 0.2
+test_share = 0.2
+[model]
+size = "nano"
+order = "fixed"
+order_size = "nano"
+""")
+    assert call(f"train {path / 'r.toml'} --steps 60 --lr 3e-3 --out", path / "run", *SMALL, "--batch-size", 16, "--valid-every", 60)[0] == 0
+    return path / "run"
+
+
+def untrained(path, tokens, source):
+    "Save an untrained model: its samples are random texts of these tokens."
+    table = dict(kind="molecules", tokens=tokens, max_length=24, source=str(source))
+    _, method = recipe_from(dict(task=table, model=dict(size="nano", order="fixed", order_size="nano"))).build()
+    return method.save_pretrained(path)
+
+
+@pytest.fixture(scope="module")
+def table(model, tmp_path_factory):
+    "What the first command a newcomer runs leaves, and says."
+    path = tmp_path_factory.mktemp("out") / "mols.csv"
+    code, out, err = call(f"sample {model} -n 60 --out", path)
+    assert code == 0 and not out
+    return path, err
+
+
+# what a results file says
+
+def test_columns_and_states(table):
+    path, err = table
+    rows = rows_of(path)
+    assert list(rows[0]) == ["smiles", "state", "nll_bound", "nll_se", "prompt", "tokens", "generated"] and len(rows) == 60
+    counts = Counter(r["state"] for r in rows)
+    assert len(counts) > 2 and counts["valid"] and counts.total() == 60
+    line = next(x for x in err.splitlines() if x.startswith("of 60: "))
+    assert line == "of 60: " + ", ".join(f"{n} {state}" for state, n in counts.most_common())
+    assert json.loads((path.parent / "mols.csv.run.json").read_text())["states"] == dict(counts)
+
+
+def test_smiles_are_what_the_tokens_say(table):
+    for row in rows_of(table[0]):
+        d = decode(row["tokens"].replace(" ", ""))
+        assert row["smiles"] == (d.smiles or "") and (row["state"] == "valid") == (d.smiles is not None and "." not in d.smiles)
+
+
+def test_the_bound_is_that_of_16_states(table, model, tmp_path):
+    again = tmp_path / "again.jsonl"
+    assert call(f"sample {model} -n 60 --nll 16 --no-picture --out", again)[0] == 0
+    lines = [json.loads(x) for x in again.read_text().splitlines()]
+    assert [(r["smiles"], str(r["nll_bound"])) for r in lines] == [(r["smiles"], r["nll_bound"]) for r in rows_of(table[0])]
+    assert list(lines[0])[:4] == ["smiles", "state", "nll_bound", "nll_se"] and min(r["nll_bound"] for r in lines) > 0
+
+
+def test_no_bound_if_not_wanted(model, tmp_path):
+    assert call(f"sample {model} -n 3 --nll 0 --out", tmp_path / "m.csv")[0] == 0
+    assert list(rows_of(tmp_path / "m.csv")[0]) == ["smiles", "state", "prompt", "tokens", "generated"]
+
+
+@pytest.mark.parametrize("nll, out, rows, described, states", [(None, "m.csv", 1000, True, 16), (None, "m.csv", 1001, True, 0), (None, None, 9, True, 0), (None, "m.csv", 9, False, 0), (4, None, 9999, False, 4), (0, "m.csv", 9, True, 0)])
+def test_when_there_is_a_bound(nll, out, rows, described, states): assert nll_states(argparse.Namespace(nll=nll, out=out), rows, described) == states
+
+
+def test_the_terminal_shows_molecules_and_why_not(model, table):
+    code, out, _ = call(f"sample {model} -n 60")
+    lines, rows = out.splitlines(), rows_of(table[0])
+    assert code == 0 and len(lines) == 60
+    for line, row in zip(lines, rows, strict=True):
+        if row["state"] == "valid": assert line == row["smiles"]
+        else: assert line.startswith(row["smiles"] or "-   " + row["tokens"].replace(" ", "")) and line.endswith(f"   ({row['state']})")
+
+
+def test_states_of_what_tells_none(): assert states_of([dict(tokens=[]), dict(tokens=[])]) == {}
+
+
+# the picture
+
+def test_picture(table):
+    data = (table[0].parent / "mols.png").read_bytes()
+    assert data.startswith(b"\x89PNG\r\n") and len(data) > 2000 and table[1].rstrip().endswith(f"picture: {table[0].with_suffix('.png')}")
+    assert sorted(p.name for p in table[0].parent.iterdir()) == ["mols.csv", "mols.csv.run.json", "mols.png"]
+
+
+def test_no_picture(model, known, tmp_path):
+    assert call(f"sample {model} -n 20 --nll 0 --no-picture --out", tmp_path / "m.csv")[0] == 0
+    hopeless = untrained(tmp_path / "hopeless", ") (", known)
+    code, _, err = call(f"sample {hopeless} -n 5 --nll 0 --out", tmp_path / "h.csv")
+    assert code == 0 and "valid" not in err and not list(tmp_path.glob("*.png")) and len(rows_of(tmp_path / "h.csv")) == 5
+
+
+def test_place_of_the_picture_is_taken(model, tmp_path):
+    (tmp_path / "m.png").mkdir()
+    code, _, err = call(f"sample {model} -n 20 --nll 0 --out", tmp_path / "m.csv")
+    assert code == 2 and err.splitlines()[-1] == f"loflexmdm: {tmp_path / 'm.png'}: Is a directory"
+    assert len(rows_of(tmp_path / "m.csv")) == 20 and sorted(p.name for p in tmp_path.iterdir()) == ["m.csv", "m.csv.run.json", "m.png"]
+
+
+# pieces to grow from
+
+def test_fragment_stays(model, tmp_path):
+    from loflexmdm.tasks.fragments import contains_fragment
+    assert call(f"sample {model} -n 60 --min-length 13 --max-length 13 --nll 2 --out {tmp_path / 'm.csv'} --fragment", "[1*]c1ccccc1")[0] == 0
+    rows = rows_of(tmp_path / "m.csv")
+    assert len(rows) == 60 and len({r["prompt"] for r in rows}) == 1 and rows[0]["prompt"].endswith(" .") and "c <1>" in rows[0]["prompt"]
+    assert all(r["tokens"].startswith(r["prompt"]) and r["generated"].startswith(" ".join("0" for _ in r["prompt"].split())) for r in rows)
+    valid = [r["smiles"] for r in rows if r["state"] == "valid"]
+    assert valid and all(contains_fragment(s, "[1*]c1ccccc1") for s in valid)
+
+
+def test_a_molecule_without_its_fragment_is_not_valid():
+    found = [dict(smiles=decode(text).smiles, state="valid") for text in ("C<1>O.C<1>", "C<1>O.C=<1>")] + [dict(smiles="", state="syntax")]
+    mark_lost(found, "*CO")
+    assert [(d["smiles"], d["state"]) for d in found] == [("CCO", "valid"), ("C=CO", "fragment altered"), ("", "syntax")]
+
+
+def test_two_pieces_are_one_prompt(model, tmp_path):
+    assert call(f"sample {model} -n 5 --nll 0 --out {tmp_path / 'm.csv'} --fragment", "*c1ccccc1.*N1CCC1")[0] == 0
+    prompt = rows_of(tmp_path / "m.csv")[0]["prompt"]
+    assert prompt.count(".") == 2 and "<1>" in prompt and "<2>" in prompt
+
+
+# files of SMILES
+
+def figures(line, *more):
+    code, out, err = call(line, *more)
+    assert code == 0, err
+    return dict(x.rsplit(maxsplit=1) for x in out.splitlines())
+
+
+def test_evaluate_what_sample_wrote(table):
+    path, _ = table
+    found = figures("evaluate", path)
+    rows = rows_of(path)
+    assert found["n"] == "60" and float(found["validity"]) == pytest.approx(sum(r["state"] == "valid" for r in rows) / 60, abs=5e-5)
+
+
+BY_HAND = "CCO\nOCC\nc1cc\nCCN\nCC.CC\nCCCCCl\n"  # 4 of 6 are one molecule each, 3 of these 4 different, 1 of the 3 unknown
+
+
+def test_evaluate_smiles_by_hand(tmp_path, known):
+    (tmp_path / "m.smi").write_text(BY_HAND)
+    (tmp_path / "r.toml").write_text(f"[task]\nkind = 'molecules'\nsource = '{known}'\nvalid_share = 0.0\ntest_share = 0.0")
+    found = figures("evaluate", tmp_path / "m.smi")
+    assert (found["n"], found["validity"], found["uniqueness"]) == ("6", "0.6667", "0.7500") and "novelty" not in found
+    assert figures(f"evaluate {tmp_path / 'm.smi'} --task", tmp_path / "r.toml")["novelty"] == "0.3333"
+
+
+def test_evaluate_a_column(tmp_path, table):
+    text = "name,structure\n" + "".join(f"{i},{s}\n" for i, s in enumerate(BY_HAND.split()))
+    (tmp_path / "m.csv").write_text(text)
+    assert figures(f"evaluate {tmp_path / 'm.csv'} --column structure")["validity"] == "0.6667"
+    assert figures(f"evaluate {table[0]} --column smiles")["validity"] == figures("evaluate", table[0])["validity"]
+
+
+# wrong input: one line, exit code 2, nothing written
+
+def test_wrong_input_in_processes_of_their_own(model, tmp_path):
+    for name, text in {"empty.smi": "", "table.csv": "structure,name\nCC,x\n", "p.txt": "C C\n"}.items(): (tmp_path / name).write_text(text)
+    before, out = sorted(tmp_path.iterdir()), f"--out {tmp_path / 'm.csv'}"
+    lines = {
+        f"sample {model} {out} --fragment c1cc": "'c1cc'",
+        f"sample {model} {out} --fragment c1ccccc1": "has no attachment point",
+        f"sample {model} {out} --fragment *c1ccc([Pt])cc1": "[Pt]",
+        f"sample star-tiny {out} --fragment *CC": "the task 'star' has no prompts written as text",
+        f"sample {model} {out} --fragment *CC --prompts {tmp_path / 'p.txt'}": "--prompts: not allowed with argument --fragment",
+        f"sample {model} --out /proc/m.csv": "--out /proc/m.csv: /proc is not writable",
+        f"evaluate {tmp_path / 'empty.smi'}": "empty.smi: is empty",
+        f"evaluate {tmp_path / 'table.csv'} --column smiles": "has the columns structure, name",
+    }
+    for line, process in [(line, start(*line.split())) for line in lines]:
+        printed, said = process.communicate(timeout=600)
+        said = "".join(x for x in said.splitlines(True) if not x.startswith(("loflexmdm 0", "device: ", "command: ")))
+        refused((process.returncode, printed, said), lines[line])
+    assert sorted(tmp_path.iterdir()) == before
+
+
+FRAGMENT = {"": "empty", "C C": "white space", "*" + "C" * 40: "max_length", "*CC.CC": "attachment point", "*C.*N.*O": "2 fragments, this is 3", "*1CC1": "must hang on exactly one atom", "*CBr": "Br", "*C[N+](C)(C)C": "[N+]"}
+
+
+@pytest.mark.parametrize("fragment", FRAGMENT)
+def test_wrong_fragment(model, tmp_path, fragment):
+    refused(call(f"sample {model} --out {tmp_path / 'm.csv'} --fragment", fragment), FRAGMENT[fragment])
+    assert not list(tmp_path.iterdir())
+
+
+def test_fragment_of_a_model_without_a_task(model, tmp_path):
+    method = load(model)
+    method.task = None
+    method.save_pretrained(tmp_path / "bare")
+    refused(call(f"sample {tmp_path / 'bare'} --fragment *CC"), "--fragment: the model was saved without a task")
+
+
+def test_prompts_of_a_model_whose_task_is_unknown(model, tmp_path):
+    "Its prompts are enough to sample; without them the missing task is named."
+    method = load(model)
+    method.task = dict(kind="proteins")
+    method.save_pretrained(tmp_path / "other")
+    (tmp_path / "p.txt").write_text("C C\n")
+    code, out, err = call(f"sample {tmp_path / 'other'} -n 2 --max-length 6 --prompts", tmp_path / "p.txt")
+    assert code == 0 and len(out.splitlines()) == 2 and "samples are not described" in err and "proteins" in err
+    refused(call(f"sample {tmp_path / 'other'}"), "kind='proteins'")
+
+
+FILES = {"empty.smi": ("", "", "empty.smi"), "empty.csv": ("", "", "empty.csv"), "header.csv": ("smiles,name\n", "", "header.csv"), "wrong.csv": ("structure,name\nCC,x\n", "--column smiles", "structure"),
+         "unnamed.csv": ("structure,name\nCC,x\n", "", "name the one that holds SMILES"), "list.smi": ("CC\n", "--column smiles", "is no table"), "m.smi": ("CC\n", "--task brackets", "--task brackets: knows no molecules"), "m.sdf": ("CC\n", "", "must end in .smi")}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_wrong_file_of_smiles(tmp_path, name):
+    text, options, part = FILES[name]
+    (tmp_path / name).write_text(text)
+    refused(call(f"evaluate {tmp_path / name} {options}"), part)
+
+
+def test_bytes_that_are_no_text_are_no_molecules(tmp_path):
+    (tmp_path / "m.smi").write_bytes(b"CCO\n\xff\xfe\x00CCO\n")
+    assert figures("evaluate", tmp_path / "m.smi")["valid"] == "1"
+
+
+def test_column_of_a_model(model): refused(call(f"evaluate {model} --column smiles"), "--column")
+
+
+def test_tokens_the_task_does_not_know(table, tmp_path):
+    (tmp_path / "mols.csv").write_text(table[0].read_text().replace("tokens,generated\n", "tokens,generated\nC,valid,1.0,0.1,,[Zz],1\n"))
+    shutil.copy(table[0].parent / "mols.csv.run.json", tmp_path)
+    refused(call("evaluate", tmp_path / "mols.csv"), "'[Zz]' is outside the vocabulary")
+
+
+@pytest.mark.parametrize("place", ["nowhere/m.csv", "file/m.csv", "m.smi", "."])
+def test_places_that_are_none(model, tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    refused(call(f"sample {model} --out", place), "--out")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+# from the data to the package's own model
+
+def test_a_model_carries_its_tokens(tmp_path, known):
+    (tmp_path / "r.toml").write_text(f"[task]\nkind = 'molecules'\nsource = '{known}'\nvalid_share = 0.2\ntest_share = 0.2\n[model]\nsize = 'nano'\norder_size = 'nano'\n")
+    assert call(f"train {tmp_path / 'r.toml'} --steps 2 --out", tmp_path / "run", *SMALL)[0] == 0
+    assert call(f"sample {tmp_path / 'run'} -n 6 --nll 2 --max-length 6 --out", tmp_path / "mols.jsonl")[0] == 0
+    assert figures("evaluate", tmp_path / "mols.jsonl")["n"] == "6"
+    assert json.loads((tmp_path / "mols.jsonl.run.json").read_text())["task"]["tokens"].split() == sorted(load(tmp_path / "run").vocabulary.tokens[3:])
+
+
+@pytest.mark.skipif("molecules" not in names(), reason="the package holds no model called molecules")
+def test_the_packaged_model(tmp_path):
+    assert call("sample molecules -n 24 --nll 4 --out", tmp_path / "mols.csv")[0] == 0
+    rows = rows_of(tmp_path / "mols.csv")
+    assert sum(r["state"] == "valid" for r in rows) >= 12 and (tmp_path / "mols.png").exists()
+    assert call(f"sample molecules -n 8 --out {tmp_path / 'grown.csv'} --fragment", "[1*]c1ccc2c(c1)OCCO2")[0] == 0
+    assert all(r["tokens"].startswith(r["prompt"]) for r in rows_of(tmp_path / "grown.csv"))
