@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'METHODS', 'DEFAULT_SAMPLER', 'Method', 'by_length', 'encode_prompts', 'sample', 'config_from',
-           'atomic_directory', 'save_pretrained', 'read_config', 'load_weights', 'from_pretrained']
+           'atomic_directory', 'write_file', 'save_pretrained', 'read_config', 'load_weights', 'from_pretrained']
 
 # %% ../../nbs/07b_method.ipynb #df0031d8
 import ctypes
@@ -152,7 +152,7 @@ def config_from(cls: type, values: dict, what: str = "config"):
         if type(value) is not types[key]: raise ValueError(f"{what}: {key}={value!r} must be of type {types[key].__name__}")
     return cls(**{key: types[key](value) for key, value in values.items()})
 
-# %% ../../nbs/07b_method.ipynb #bcd99384
+# %% ../../nbs/07b_method.ipynb #04e593e9
 @contextmanager
 def atomic_directory(path: str | os.PathLike):
     """A new empty directory that takes the name `path` only when complete; on any error nothing is left behind and what was there stays.
@@ -170,6 +170,21 @@ def atomic_directory(path: str | os.PathLike):
         _put(partial, path)
         _flush(path.parent)
     finally: shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_file(path: str | os.PathLike, text: str) -> Path:
+    "Write a text file in one rename; on any error nothing is left behind. OSError if it cannot be written."
+    path = Path(path)
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(handle, "w", encoding="utf-8", newline="") as f:
+            f.write(text)
+            f.flush()
+            os.fsync(f.fileno())
+        os.chmod(partial, 0o666 & ~_umask())
+        os.replace(partial, path)
+    finally: Path(partial).unlink(missing_ok=True)
+    return path
 
 
 def _put(new: Path, path: Path):
