@@ -6,9 +6,10 @@
 __all__ = ['UNLIMITED', 'PROGRESS_SECONDS', 'CHECKPOINT_FORMAT', 'FREE_KEYS', 'TrainConfig', 'generator_for', 'epoch_indices',
            'BatchIndices', 'ignore_interrupts', 'batches', 'learning_rate', 'parameter_groups', 'optimisers',
            'averaged', 'stop_signals', 'Interrupted', 'run_lock', 'rounded', 'JsonLines', 'checkpoints', 'sweep',
-           'remove_checkpoint', 'keep_best', 'portable', 'read_state', 'check_vocabulary', 'Trainer', 'plot_metrics']
+           'remove_checkpoint', 'keep_best', 'portable', 'read_state', 'check_vocabulary', 'Trainer', 'take_weights',
+           'plot_metrics']
 
-# %% ../nbs/09_training.ipynb #97440914
+# %% ../nbs/09_training.ipynb #23f5df86
 import fcntl
 import json
 import math
@@ -34,9 +35,10 @@ from tqdm.auto import tqdm
 
 from .methods.base import Method, atomic_directory, load_weights, read_config, save_pretrained
 from .networks import Backbone
+from .pretrained import resolve
 from .states import PartialSequences, collate
 
-# %% ../nbs/09_training.ipynb #dfb908ae
+# %% ../nbs/09_training.ipynb #4534dc78
 @dataclass(frozen=True)
 class TrainConfig:
     "How a model is trained; everything that decides the resulting weights."
@@ -50,8 +52,9 @@ class TrainConfig:
     clip: float = 1.0              # largest gradient norm, of the generator and of the order model
     order_lr: float = 0.3          # the order model's share of lr
     order_start: int = 0           # steps before the order model starts to learn
-    optimiser: str = "adamw"       # adamw | muon (for the matrices of the transformer blocks; AdamW for the rest)
+    optimiser: str = "adamw"       # adamw | muon (for the matrices of the generator's blocks; AdamW for the rest)
     ema: float = 0.999             # decay of the averaged weights, which are the ones used
+    start_from: str = ""           # a saved model or run whose weights to start from, where names and shapes agree
     seed: int = 0                  # of first weights, order of data and every draw
     log_every: int = 50            # steps between lines of metrics.jsonl
     valid_every: int = 500         # steps between validations
@@ -126,7 +129,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     done = min((step - config.warmup) / max(config.steps - config.warmup, 1), 1.0)
     return config.lr * (config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * done)) / 2)
 
-# %% ../nbs/09_training.ipynb #0d99c6fd
+# %% ../nbs/09_training.ipynb #dda891d0
 def parameter_groups(method: Method, weight_decay: float, chosen: Callable[[nn.Parameter], bool]) -> list[dict]:
     "The chosen parameters in groups: the order model's apart, weight decay on matrices only."
     late = {id(p) for p in method.order_parameters}
@@ -136,9 +139,9 @@ def parameter_groups(method: Method, weight_decay: float, chosen: Callable[[nn.P
 
 
 def optimisers(method: Method, config: TrainConfig) -> list[torch.optim.Optimizer]:
-    "AdamW, preceded by Muon for the matrices of the transformer blocks if `config.optimiser` says so."
+    "AdamW, preceded by Muon for the matrices of the generator's transformer blocks if `config.optimiser` says so."
     blocks = [m.blocks for m in method.modules() if isinstance(m, Backbone)] if config.optimiser == "muon" else []
-    hidden = {id(p) for block in blocks for p in block.parameters() if p.ndim == 2}
+    hidden = {id(p) for block in blocks for p in block.parameters() if p.ndim == 2} - {id(p) for p in method.order_parameters}
     adam = torch.optim.AdamW(parameter_groups(method, config.weight_decay, lambda p: id(p) not in hidden), lr=config.lr, betas=(0.9, 0.99))
     if not hidden: return [adam]
     return [torch.optim.Muon(parameter_groups(method, config.weight_decay, lambda p: id(p) in hidden), lr=config.lr, adjust_lr_fn="match_rms_adamw"), adam]
@@ -391,13 +394,26 @@ def load(self: Trainer, checkpoint: Path):
     self.step, self.evaluations, self.seconds = meta["step"], meta["evaluations"], meta["seconds"]
     self.best = math.inf if meta["best"] is None else meta["best"]
 
-# %% ../nbs/09_training.ipynb #300855c1
+# %% ../nbs/09_training.ipynb #a021a904
+def take_weights(method: Method, directory: str | os.PathLike) -> list[str]:
+    "Copy the weights of a saved model, checkpoint or run whose names and shapes agree; returns the names of those that keep their own. ValueError for another vocabulary, or if none agree."
+    path, weights = resolve(directory)
+    check_vocabulary(path, method)
+    there, own = load_file(path / weights), method.state_dict()
+    taken = {k: v for k, v in there.items() if k in own and own[k].shape == v.shape}
+    if not taken: raise ValueError(f"start_from={str(directory)!r}: none of its weights has a name and shape of this model")
+    method.load_state_dict(taken, strict=False)
+    return sorted(own.keys() - taken.keys())
+
+# %% ../nbs/09_training.ipynb #f1c98a79
 @patch
 def begin(self: Trainer, resume: bool):
     "Start afresh in a directory without a run, or continue the one that is there (from nothing, if it had not saved yet)."
     if self.checkpoints and not resume: raise ValueError(f"{self.directory}: already holds a run; resume it or choose another directory")
     sweep(self.directory)
     if self.checkpoints: self.load(self.checkpoints[-1])
+    elif self.config.start_from:
+        for model in (self.method, self.ema.module): take_weights(model, self.config.start_from)
     self.log.truncate(self.step)
 
 

@@ -284,7 +284,7 @@ def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(tmp_path):
     assert isinstance(muon, torch.optim.Muon) and isinstance(adam, torch.optim.AdamW)
     named = {p: name for name, p in t.method.named_parameters()}
     hidden = {named[p] for g in muon.param_groups for p in g["params"]}
-    assert hidden == {n for n, p in t.method.named_parameters() if ".blocks." in f".{n}" and p.ndim == 2}
+    assert hidden == {n for n, p in t.method.named_parameters() if n.startswith("backbone.blocks.") and p.ndim == 2}  # not the order model's
     assert hidden | {named[p] for g in adam.param_groups for p in g["params"]} == set(named.values())
     weight, before, move = dict(t.method.named_parameters())["backbone.blocks.0.out.weight"], [], t.move
     t.move = lambda: (before.append(weight.detach().clone()), move())
@@ -295,3 +295,19 @@ def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(tmp_path):
 
 def test_an_unknown_optimiser_is_refused():
     with pytest.raises(ValueError, match="optimiser='sgd': choose adamw or muon"): TrainConfig(optimiser="sgd")
+
+
+def test_weights_to_start_from(tmp_path):
+    "Those whose names and shapes agree are taken, average included; a resumed run keeps its own; another vocabulary, or no common weight, is refused."
+    first = trainer(tmp_path / "fixed", method=model(order="fixed", states=1), steps=2)
+    first.fit()
+    second = trainer(tmp_path / "learned", method=model(), steps=1, lr=1e-60, weight_decay=0.0, start_from=str(tmp_path / "fixed" / "best"))
+    second.fit()
+    taken, own = from_pretrained(tmp_path / "fixed" / "best").state_dict(), second.method.state_dict()
+    assert taken.keys() < own.keys() and all(torch.equal(taken[k], own[k]) for k in taken)
+    assert same(second.ema.module, second.method)
+    shutil.rmtree(tmp_path / "fixed")
+    trainer(tmp_path / "learned", method=model(), steps=1, lr=1e-60, weight_decay=0.0, start_from=str(tmp_path / "fixed" / "best")).fit(resume=True)
+    with pytest.raises(FileNotFoundError, match="nowhere"): trainer(tmp_path / "a", steps=1, start_from=str(tmp_path / "nowhere")).fit()
+    other = LoFlexMDM(Vocabulary("xyz"), LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)).save_pretrained(tmp_path / "other")
+    with pytest.raises(ValueError, match="vocabulary"): trainer(tmp_path / "b", steps=1, start_from=str(other)).fit()
