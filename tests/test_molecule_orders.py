@@ -198,6 +198,22 @@ def test_rates_by_kind():
     assert sum(s.tokens for s in many.values()) == sum(len(tokenize(t)) for t in texts)
 
 
+class ByToken:
+    "A schedule that depends on the token alone; special tokens get a b that would be noticed."
+    device = "cpu"
+    def __init__(self, vocabulary): self.vocabulary = vocabulary
+    def schedule(self, x):
+        b = torch.tensor([1e6] * 3 + [2.0 ** CATEGORIES.index(k) for k in categories(self.vocabulary.tokens[3:])])[x.tokens]
+        return b, torch.ones_like(b)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_rates_of_a_known_schedule(batch_size):
+    texts = [to_bracket_safe(s) for s in SMILES]
+    rates = category_rates(ByToken(vocabulary_of(texts)), texts, batch_size)
+    assert len(rates) == 6 and all(s.mean == pytest.approx(CATEGORIES.index(k) * math.log(2)) for k, s in rates.items())
+
+
 def test_rates_with_split_attachments():
     model = LoFlexMDM(Vocabulary(["<", ">", "1", "C", "."]), LoFlexMDMConfig(size="nano", order_size="nano", max_length=16)).eval()
     assert {k: s.tokens for k, s in category_rates(model, ["C<1>.C<1>"]).items()} == {"fragment separator": 1, "attachment bracket": 4, "attachment label": 2, "aliphatic atom": 2}
@@ -235,6 +251,14 @@ def test_generation_pictures(axes):
     bare = plot_molecule(tokenize(TEXT), [math.nan] * 11, 420, 170, ax=axes[0]).images[-1].get_array()
     assert coloured > 0.01 > (np.ptp(np.asarray(bare)[..., :3], axis=-1) > 0.05).mean()
     assert plot_states(samples, 0, vocabulary, ax=axes[0]) is axes[0]
+
+
+def test_prompts_have_no_time_in_pictures(axes, monkeypatch):
+    vocabulary, samples = by_hand(fixed=3)
+    seen = []
+    monkeypatch.setattr("loflexmdm.molecule_orders.plot_molecule", lambda tokens, values, *rest: seen.extend(values))
+    plot_generation(samples, 0, vocabulary, axes=axes)
+    assert all(map(math.isnan, seen[:3])) and seen[3:] == pytest.approx(BORN[3:], abs=1e-14)
 
 
 def test_generation_of_what_is_no_molecule(axes):
