@@ -126,18 +126,18 @@ def test_same_texts_whatever_the_hash_seed():
     assert len(printed[0].splitlines()) == len(smiles) * (len(SLICERS) + 5) and len(set(printed)) == 1
 
 
-@pytest.mark.parametrize("residues, least", [(6, 10), (60, 100), (400, 700)])
+@pytest.mark.parametrize("residues, least", [(6, 10), (60, 100), (300, 598)])
 def test_many_attachments(residues, least):
     smiles = "N[C@@H](C)C(=O)" * residues + "O"
     text = to_bracket_safe(smiles)
     labels = [t for t in tokenize(text) if t.startswith("<")]
-    assert len(set(labels)) >= least and f"<%{least}>" in labels and f"<{least}>" not in labels
+    assert len(set(labels)) == 2 * (residues - 1) >= least and f"<%{least}>" in labels and f"<{least}>" not in labels
     assert from_bracket_safe(text) == Chem.CanonSmiles(smiles) == from_bracket_safe(reorder(text, 1))
 
 
 def test_attachments_may_have_any_number():
     assert from_bracket_safe("C<7>.O<7>") == from_bracket_safe("C<1234567>.O<%1234567>") == "CO"
-    assert from_bracket_safe("C1%(100)CC<1>C%(100)C1.O<1>") == Chem.CanonSmiles("C12CC(O)CC1C2".replace("C12CC(O)CC1C2", "C12CC(O)C1C2"))
+    assert from_bracket_safe("C1%(100)CC<1>C%(100)C1.O<1>") == Chem.CanonSmiles("C12CC(O)C1C2")  # ring closures of the text's own are kept apart
 
 
 def test_bonds_in_parentheses_are_read():
@@ -187,7 +187,7 @@ def test_salvaging_lists_what_it_drops():
     assert decode("CC.CCO", salvage=True) == ("CCO", (("component", "CC"),), "")
     assert decode("CC(.CCO<1>.N<1>", salvage=True) == ("CCON", (("fragment", "CC("),), "syntax")
     assert decode("C=<1>.CC<2>.N<2>", salvage=True) == ("CCN", (("attachment", "<1>"), ("component", "C")), "attachment used once")
-    assert decode("[C@@H](<1>)(F)Cl.C<1>.C<1>", salvage=True) == ("C[C@@H](F)Cl", (("fragment", "C<1>"),), "attachment used more than twice") or decode("[C@@H](<1>)(F)Cl.C<1>.C<1>", salvage=True).smiles == "C[C@H](F)Cl"
+    assert decode("[C@@H](<1>)(F)Cl.C<1>.C<1>", salvage=True) == (Chem.CanonSmiles("[C@@H](C)(F)Cl"), (("fragment", "C<1>"),), "attachment used more than twice")
     assert decode("C1CC.C1", salvage=True) == ("CCCC", (), "")  # strict reading accepts it, so there is nothing to salvage
     assert decode("((", salvage=True) == (None, (("fragment", "(("),), "syntax")
 
@@ -244,13 +244,13 @@ def test_plot_returns_the_axes():
 
 
 def fastest(fn, items, repeats=3):
-    "Mean over the items of the fastest of several calls, in ms: what other processes on the machine take is left out as far as possible."
+    "Mean over the items of the fastest of several calls, in ms of processor time, so that other processes on the machine count as little as possible."
     best = [float("inf")] * len(items)
     for _ in range(repeats):
         for k, x in enumerate(items):
-            start = time.perf_counter()
+            start = time.process_time()
             fn(x)
-            best[k] = min(best[k], time.perf_counter() - start)
+            best[k] = min(best[k], time.process_time() - start)
     return 1e3 * sum(best) / len(best)
 
 
