@@ -15,7 +15,7 @@ from rdkit.Chem.Scaffolds.MurckoScaffold import GetScaffoldForMol
 
 from loflexmdm.states import Vocabulary
 from loflexmdm.tasks.bracket_safe import decode, to_bracket_safe, tokenize
-from loflexmdm.tasks.fragments import (DRUGS, FRAGMENT_TASKS, attach_points, contains_fragment, demo_cases, draw_fragment, fragment_prompt,
+from loflexmdm.tasks.fragments import (DRUGS, FRAGMENT_TASKS, attach_points, contains_fragment, demo_cases, draw_fragment, ends_aromaticity, fragment_prompt,
                                        fragments_of, point_candidates, prompt_tokens, read_benchmark, scaffold_with_points, task_for, without_points)
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -129,17 +129,20 @@ def test_contains_refuses_what_is_no_fragment():
 def completion(prompt, rng, tokens):
     opened = [k for k, n in Counter(re.findall(r"<%?\d+>", prompt)).items() if n == 1]
     body = [rng.choice(tokens) for _ in range(rng.randint(1, 4))]
-    for k in opened: body.insert(rng.randint(1, len(body)), k)
+    for k in opened: body.insert(rng.randint(1, len(body)), rng.choice(["", "", "", "="]) + k)
     return prompt + "".join(body)
 
 
 def test_decoded_samples_keep_their_fragment():
-    "Random text behind every demo prompt: what decodes keeps the fragment, unless a bond symbol stands before an attachment."
+    "Random text behind every demo prompt: what decodes keeps the fragment, unless a bond symbol stands before an attachment or a ring of it is no longer aromatic."
     rng, seen = random.Random(0), Counter()
     for case in demo_cases():
-        for text in (completion(case.prompt(), rng, ["C", "N", "O", "C(C)", "C=C", "S", ".", "=", "<1>", "<2>"]) for _ in range(150)):
-            if smiles := decode(text).smiles: seen["=<" in text[len(case.prompt()):], contains_fragment(smiles, case.fragment)] += 1
-    assert seen[False, True] > 200 and seen[True, False] > 10 and seen[False, False] == 0
+        prompt = case.prompt()
+        for text in (completion(prompt, rng, ["C", "N", "O", "C(C)", "C=C", "S", ".", "=", "<1>", "<2>"]) for _ in range(150)):
+            if not (smiles := decode(text).smiles): continue
+            kept, symbol = contains_fragment(smiles, case.fragment), "=<" in text[len(prompt):]
+            seen["kept" if kept else "symbol" if symbol else "aromaticity" if ends_aromaticity(prompt, text) else "otherwise"] += 1
+    assert seen["otherwise"] == 0 and seen["kept"] > 200 and seen["symbol"] > 10 and seen["aromaticity"] > 0, seen
 
 
 def test_samples_without_their_fragment_are_noticed():

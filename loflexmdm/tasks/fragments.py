@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['FRAGMENT_TASKS', 'BONDS', 'DRUGS', 'SMALLEST', 'LARGEST', 'points_of', 'parse_fragment', 'task_for',
            'checked_fragment', 'fragment_prompt', 'with_point', 'point_candidates', 'attach_points', 'FragmentPattern',
-           'atom_pattern', 'fragment_pattern', 'points_fit', 'find_fragment', 'contains_fragment', 'scaffold_atoms',
-           'split_at', 'numbered', 'without_points', 'own_atoms', 'linker_choices', 'motif_choices',
+           'atom_pattern', 'fragment_pattern', 'points_fit', 'find_fragment', 'contains_fragment', 'ends_aromaticity',
+           'scaffold_atoms', 'split_at', 'numbered', 'without_points', 'own_atoms', 'linker_choices', 'motif_choices',
            'scaffold_with_points', 'fragments_of', 'FragmentCase', 'case_of', 'demo_cases', 'read_benchmark',
            'prompt_tokens', 'coloured', 'draw_fragment']
 
-# %% ../../nbs/11c_fragments.ipynb #86175a61
+# %% ../../nbs/11c_fragments.ipynb #7381cdb2
 import csv
 import random
 import re
@@ -23,7 +23,7 @@ from typing import NamedTuple
 from rdkit import Chem, rdBase
 
 from ..states import Vocabulary
-from .bracket_safe import bonds_to_cut, parse_smiles, split_attachments, to_bracket_safe, tokenize
+from .bracket_safe import bonds_to_cut, closures, parse_smiles, split_attachments, to_bracket_safe, tokenize
 
 # %% ../../nbs/11c_fragments.ipynb #8c17c00c
 FRAGMENT_TASKS = "linker_design", "motif_extension", "scaffold_decoration", "superstructure_generation"
@@ -154,6 +154,12 @@ def contains_fragment(smiles: str | None, fragment: str) -> bool:
     fragment_pattern(fragment)
     with rdBase.BlockLogs(): mol = Chem.MolFromSmiles(smiles) if smiles else None
     return mol is not None and bool(find_fragment(mol, fragment))
+
+# %% ../../nbs/11c_fragments.ipynb #bb28f743
+def ends_aromaticity(prompt: str, text: str) -> bool:
+    "Whether an aromatic atom of a prompt, read alone, is no longer aromatic in the molecule of a text that begins with it. ValueError if the text decodes to nothing."
+    before, after = parse_smiles(closures(prompt.rstrip("."), "*")), parse_smiles(closures(text))  # atoms are numbered as they are written
+    return any(a.GetIsAromatic() and not after.GetAtomWithIdx(a.GetIdx()).GetIsAromatic() for a in before.GetAtoms() if a.GetAtomicNum())
 
 # %% ../../nbs/11c_fragments.ipynb #e02b8c79
 DRUGS = {
