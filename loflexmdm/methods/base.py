@@ -4,18 +4,20 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'METHODS', 'DEFAULT_SAMPLER', 'Method', 'by_length', 'encode_prompts', 'sample', 'config_from',
-           'atomic_directory', 'write_file', 'save_pretrained', 'read_config', 'load_weights', 'from_pretrained']
+           'atomic_directory', 'write_file', 'scratch_file', 'save_pretrained', 'read_config', 'load_weights',
+           'from_pretrained']
 
-# %% ../../nbs/07b_method.ipynb #df0031d8
+# %% ../../nbs/07b_method.ipynb #d75c768f
 import ctypes
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 import torch.nn.functional as F
@@ -152,7 +154,7 @@ def config_from(cls: type, values: dict, what: str = "config"):
         if type(value) is not types[key]: raise ValueError(f"{what}: {key}={value!r} must be of type {types[key].__name__}")
     return cls(**{key: types[key](value) for key, value in values.items()})
 
-# %% ../../nbs/07b_method.ipynb #04e593e9
+# %% ../../nbs/07b_method.ipynb #6bbe1334
 @contextmanager
 def atomic_directory(path: str | os.PathLike):
     """A new empty directory that takes the name `path` only when complete; on any error nothing is left behind and what was there stays.
@@ -172,19 +174,27 @@ def atomic_directory(path: str | os.PathLike):
     finally: shutil.rmtree(partial, ignore_errors=True)
 
 
-def write_file(path: str | os.PathLike, text: str) -> Path:
-    "Write a text file in one rename; on any error nothing is left behind. OSError if it cannot be written."
+def write_file(path: str | os.PathLike, content: str | bytes) -> Path:
+    "Write a file (text as UTF-8) in one rename; on any error nothing is left behind. OSError names the file if it cannot be written."
     path = Path(path)
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with open(handle, "w", encoding="utf-8", newline="") as f:
-            f.write(text)
+        with scratch_file(path) as (f, partial):
+            f.write(content.encode() if isinstance(content, str) else content)
             f.flush()
             os.fsync(f.fileno())
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, path)
-    finally: Path(partial).unlink(missing_ok=True)
+            os.chmod(partial, 0o666 & ~_umask())
+            os.replace(partial, path)
+    except OSError as e: raise OSError(e.errno, e.strerror, str(path)) from None
     return path
+
+
+@contextmanager
+def scratch_file(path: Path) -> Iterator[tuple[BinaryIO, str]]:
+    "A file beside `path`, open for writing, and its name; gone at the end unless it was renamed."
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(handle, "wb") as f: yield f, partial
+    finally: Path(partial).unlink(missing_ok=True)
 
 
 def _put(new: Path, path: Path):

@@ -35,7 +35,7 @@ class Examples(Dataset):
         if not 0 <= i < self.size: raise IndexError(f"example {i} of {self.size}")
         return self.make(i)
 
-# %% ../../nbs/09b_tasks.ipynb #ce28bfcd
+# %% ../../nbs/09b_tasks.ipynb #babe3934
 TASKS: dict[str, type["Task"]] = {}  # by kind; a subclass of Task enters itself
 BUILT_IN = dict(star="star_graphs", brackets="brackets", text="sequences", molecules="molecules")  # kind -> module, imported when first asked for
 
@@ -50,6 +50,7 @@ class Task:
     Config: type
     vocabulary: Vocabulary
     max_length: int
+    sampling: dict = {}  # options of sampling that the command line uses unless told otherwise
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
