@@ -7,9 +7,10 @@ __all__ = ['PRINTABLE', 'LIMIT', 'PARTNERS', 'SITES', 'BONDS', 'SLICERS', 'Slice
            'LABEL', 'WILD', 'OPEN', 'REASONS', 'CAPPED', 'TOKEN', 'RING', 'smiles_problem', 'mol_or_none',
            'parse_smiles', 'brics_tables', 'brics_pairs', 'slicer_patterns', 'candidate_pairs', 'has_direction',
            'touches_direction', 'is_rigid_centre', 'is_safe_to_cut', 'bonds_to_cut', 'label', 'renumber', 'reorder',
-           'name_open_points', 'cut_in_order', 'write_pieces', 'write_text', 'to_bracket_safe', 'Decoded', 'closures',
-           'label_counts', 'text_problem', 'chemistry_problem', 'assemble', 'largest', 'decode', 'from_bracket_safe',
-           'tokenize', 'vocabulary_of', 'read_tokenizer', 'split_attachments', 'labelled_piece', 'plot_fragments']
+           'open_points', 'name_open_points', 'cut_in_order', 'write_pieces', 'write_text', 'to_bracket_safe',
+           'Decoded', 'closures', 'label_counts', 'text_problem', 'chemistry_problem', 'assemble', 'largest', 'decode',
+           'from_bracket_safe', 'tokenize', 'vocabulary_of', 'read_tokenizer', 'split_attachments', 'labelled_piece',
+           'plot_fragments']
 
 # %% ../../nbs/11_bracket_safe.ipynb #3fbb0cba
 import json
@@ -159,16 +160,22 @@ def reorder(text: str, seed: int) -> str:
     random.Random(seed).shuffle(pieces)
     return renumber(".".join(pieces))
 
-# %% ../../nbs/11_bracket_safe.ipynb #d186dc8f
-def name_open_points(mol: Chem.Mol, rank: Sequence[int]) -> tuple[list[int], int]:
-    "The terminal wildcards, each given an isotope of its own above those of all other wildcards, in canonical order; and the first of these isotopes."
-    wild = mol.GetSubstructMatches(WILD)
-    points = sorted((i for i, _ in mol.GetSubstructMatches(OPEN)), key=rank.__getitem__) if wild else []
-    first = 1 + max((mol.GetAtomWithIdx(i).GetIsotope() for i, in wild if i not in points), default=0)
-    for k, i in enumerate(points):
-        mol.GetAtomWithIdx(i).SetIsotope(first + k)
-        mol.GetAtomWithIdx(i).SetAtomMapNum(0)
-    return points, first
+# %% ../../nbs/11_bracket_safe.ipynb #e8ec10c8
+def open_points(mol: Chem.Mol) -> list[int]:
+    "The terminal wildcards. Their map numbers become isotopes, which break ties in the canonical order but do not otherwise change it."
+    points = [i for i, _ in mol.GetSubstructMatches(OPEN, maxMatches=LIMIT)]
+    for atom in map(mol.GetAtomWithIdx, points):
+        if atom.GetAtomMapNum(): atom.SetIsotope(atom.GetAtomMapNum())
+        atom.SetAtomMapNum(0)
+    return points
+
+
+def name_open_points(mol: Chem.Mol, points: Sequence[int], rank: Sequence[int]) -> int:
+    "Give every open point an isotope of its own, in canonical order, above those of all other wildcards; returns the first of them."
+    others = [mol.GetAtomWithIdx(i).GetIsotope() for i, in mol.GetSubstructMatches(WILD, maxMatches=LIMIT) if i not in points]
+    first = 1 + max(others, default=0)
+    for k, i in enumerate(sorted(points, key=rank.__getitem__)): mol.GetAtomWithIdx(i).SetIsotope(first + k)
+    return first
 
 
 def cut_in_order(mol: Chem.Mol, bonds: Sequence[int], rank: Sequence[int], free: int) -> Chem.Mol:
@@ -191,11 +198,12 @@ def write_pieces(mol: Chem.Mol, rank: Sequence[int], points: Sequence[int]) -> l
         keyed.append((-len(ids), root, Chem.MolToSmiles(piece, rootedAtAtom=ranks.index(root))))
     return [text for *_, text in sorted(keyed)]
 
-# %% ../../nbs/11_bracket_safe.ipynb #2e90cc81
+# %% ../../nbs/11_bracket_safe.ipynb #9ee2c981
 def write_text(mol: Chem.Mol, bonds: Sequence[int]) -> str:
     "Canonical bracket SAFE of a molecule cut at the given bonds, whatever they are; terminal wildcards of `mol` lose their isotopes."
+    points = open_points(mol)
     rank = list(Chem.CanonicalRankAtoms(mol))
-    points, first = name_open_points(mol, rank)
+    first = name_open_points(mol, points, rank)
     pieces = write_pieces(cut_in_order(mol, bonds, rank, first + len(points)), rank, points)
     text = POINT.sub(lambda m: m[0] if int(m[1]) < first else label(int(m[1])), ".".join(pieces))
     return renumber(BRANCH.sub(r"\1", text))
