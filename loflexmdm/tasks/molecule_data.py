@@ -12,7 +12,7 @@ __all__ = ['SOURCES', 'EMBEDDED', 'FORMATS', 'SMILES_COLUMNS', 'LOOKAHEAD', 'ELE
            'open_stream', 'hub_smiles', 'HubMolecules', 'Content', 'files_content', 'hub_content', 'hub_commit',
            'content_of', 'prepare']
 
-# %% ../../nbs/11b_molecule_data.ipynb #ed26394e
+# %% ../../nbs/11b_molecule_data.ipynb #ff1dd946
 import csv
 import gzip
 import hashlib
@@ -37,6 +37,7 @@ from typing import NamedTuple
 import torch
 from rdkit import Chem, RDConfig, rdBase
 from torch.utils.data import IterableDataset, get_worker_info
+from tqdm.auto import tqdm
 
 from . import sequences
 from .bracket_safe import SLICERS, from_bracket_safe, parse_smiles, to_bracket_safe, tokenize
@@ -328,7 +329,7 @@ def _end_with_parent():
         os._exit(1)
     Thread(target=wait, daemon=True).start()
 
-# %% ../../nbs/11b_molecule_data.ipynb #66a4945a
+# %% ../../nbs/11b_molecule_data.ipynb #0668ca91
 EXAMPLES = 3  # rejected rows that are remembered for each reason
 
 
@@ -350,7 +351,6 @@ def collect(results: Iterable[tuple[list[str], list]]) -> Molecules:
 
 def build(rows: Sequence[str], options: Cleaning = Cleaning(), processes: int = 0, progress: bool = False) -> Molecules:  # noqa: B008 (immutable)
     "Clean and encode; ValueError if no row is left."
-    from tqdm.auto import tqdm
     with tqdm(total=len(rows), unit=" molecules", desc="encoding", disable=not progress) as bar:
         def counted():
             for chunk, outcomes in cleaned(rows, options, processes_for(len(rows), processes)):
@@ -529,7 +529,7 @@ def hub_commit(name: str, revision: str = "") -> str:
     try: return HfApi().dataset_info(name, revision=revision or None, timeout=20).sha
     except Exception as e: raise ValueError(f"source='hub:{name}': the hub does not say which commit that is ({type(e).__name__}: {e}); give it yourself as hub:NAME@COMMIT") from e
 
-# %% ../../nbs/11b_molecule_data.ipynb #c9fcb2da
+# %% ../../nbs/11b_molecule_data.ipynb #f0e0020a
 def content_of(source: str | os.PathLike, column: str = "") -> Content:
     "What a source holds; ValueError for one that cannot be read."
     name = EMBEDDED if source == "embedded" else os.fspath(source)
@@ -537,7 +537,7 @@ def content_of(source: str | os.PathLike, column: str = "") -> Content:
     if set(name.split("+")) <= SOURCES.keys():
         if column: raise ValueError(f"column={column!r}: the source {source!r} has no columns")
         return files_content([source_file(n) for n in name.split("+")], lambda: embedded_smiles(name), name)
-    if not Path(name).suffix: raise ValueError(f"source={name!r}: choose 'embedded', or of {', '.join(SOURCES)} joined by +, or name a file, or hub:NAME")
+    if not Path(name).suffix and not Path(name).exists(): raise ValueError(f"source={name!r}: choose 'embedded', or of {', '.join(SOURCES)} joined by +, or name a file, or hub:NAME")
     read_smiles(name, column)  # what is wrong with the file is said now, even where its molecules are cached
     return files_content([Path(name)], lambda: read_smiles(name, column), format_of(Path(name)), column)
 
