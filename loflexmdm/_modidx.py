@@ -521,6 +521,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                             'loflexmdm/tasks/bracket_safe.py'),
                                               'loflexmdm.tasks.bracket_safe.name_open_points': ( 'bracket_safe.html#name_open_points',
                                                                                                  'loflexmdm/tasks/bracket_safe.py'),
+                                              'loflexmdm.tasks.bracket_safe.open_points': ( 'bracket_safe.html#open_points',
+                                                                                            'loflexmdm/tasks/bracket_safe.py'),
                                               'loflexmdm.tasks.bracket_safe.parse_smiles': ( 'bracket_safe.html#parse_smiles',
                                                                                              'loflexmdm/tasks/bracket_safe.py'),
                                               'loflexmdm.tasks.bracket_safe.plot_fragments': ( 'bracket_safe.html#plot_fragments',

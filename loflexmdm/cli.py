@@ -177,7 +177,7 @@ def prompt_from(value: object, where: str, vocabulary: Vocabulary) -> list:
     except ValueError as e: raise ValueError(f"{where}: {e}") from None
     return prompt
 
-# %% ../nbs/30_cli.ipynb #4f1c6875
+# %% ../nbs/30_cli.ipynb #09078e34
 SAMPLERS = ("event", "event-frozen", "tau")
 
 
@@ -188,6 +188,7 @@ def sampler_from(args: argparse.Namespace) -> Sampler:
         if wrong := [key for key in given(args, keys) if name != args.sampler]:
             raise ValueError(f"--{wrong[0].replace('_', '-')}: only with --sampler {name}, not {args.sampler}")
     common = given(args, ("temperature", "top_p", "confidence")) | given(args, own.get(args.sampler, ()))
+    if common.get("confidence") == "none": common["confidence"] = None
     return TauLeaping(**common) if args.sampler == "tau" else EventDriven(exact=args.sampler == "event", **common)
 
 # %% ../nbs/30_cli.ipynb #ed639c7b
@@ -552,7 +553,7 @@ def add_train(parser: Parser, argv: Sequence[str]):
 def add_device(parser: Parser):
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto takes a GPU if there is one [auto]")
 
-# %% ../nbs/30_cli.ipynb #d3e8723f
+# %% ../nbs/30_cli.ipynb #5802aa7e
 def add_sampling(parser: Parser, n: int, nll: str, states: int | None = 0):
     "Options of sample and evaluate."
     option = parser.add_argument
@@ -563,7 +564,7 @@ def add_sampling(parser: Parser, n: int, nll: str, states: int | None = 0):
     option("--events-per-call", type=int, metavar="INT", help="events applied per network call, with --sampler event-frozen [1]")
     option("--top-p", type=float, metavar="P", help="nucleus: the most likely tokens of this mass [the task's: 0.5 for molecules, else 1.0]")
     option("--temperature", type=float, metavar="T", help="of the token law [1.0]")
-    option("--confidence", choices=tuple(CONFIDENCES), help="unmask the most confident positions first [none]")
+    option("--confidence", choices=("none", *CONFIDENCES), help="unmask the most confident positions first [the task's; top_prob for molecules, else none]")
     option("--max-length", type=int, metavar="INT", help="longest sequence, prompt and start token included [the model's]")
     option("--min-length", type=int, default=0, metavar="INT", help="shortest sequence [0]")
     option("--batch-size", type=int, default=512, metavar="INT", help="sequences at a time; changes no result [512]")
