@@ -224,12 +224,13 @@ def remove_checkpoint(path: Path):
     os.replace(path, gone)
     shutil.rmtree(gone)
 
-# %% ../nbs/09_training.ipynb #77d0d850
+# %% ../nbs/09_training.ipynb #400f9da2
 def keep_best(method: Method, directory: Path):
     "Save as the best so far. Where there was one only its weights are replaced, in one rename, so that at no time there is none."
     if not (directory / "config.json").exists(): return save_pretrained(method, directory)
     partial = directory / ".partial"
     save_file(portable(method.state_dict()), partial)
+    shutil.copymode(directory / "config.json", partial)  # safetensors makes private files
     os.replace(partial, directory / "model.safetensors")
 
 

@@ -311,3 +311,10 @@ def test_weights_to_start_from(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"): trainer(tmp_path / "a", steps=1, start_from=str(tmp_path / "nowhere")).fit()
     other = LoFlexMDM(Vocabulary("xyz"), LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)).save_pretrained(tmp_path / "other")
     with pytest.raises(ValueError, match="vocabulary"): trainer(tmp_path / "b", steps=1, start_from=str(other)).fit()
+
+
+def test_the_best_model_may_be_read_by_those_who_may_read_its_config(tmp_path):
+    t = trainer(tmp_path, steps=9)
+    t.fit()
+    assert sum("valid_nll" in r for r in t.log.rows()) > 1
+    assert (tmp_path / "best" / "model.safetensors").stat().st_mode == (tmp_path / "best" / "config.json").stat().st_mode
