@@ -6,7 +6,7 @@
 __all__ = ['COLUMNS', 'MOLECULES', 'measure', 'table', 'plot_distance', 'save_figure', 'train_brackets', 'molecule_figures',
            'star_rows', 'demo']
 
-# %% ../nbs/31_demo.ipynb #764f43f2
+# %% ../nbs/31_demo.ipynb #2292c94b
 import json
 import os
 import shutil
@@ -23,6 +23,7 @@ from .recipes import recipe
 from .sampling import EventDriven, Sampler, Samples, TauLeaping
 from .tasks.base import Task, task_from
 from .tasks.molecule_metrics import evaluate, molecule_grid
+from .tasks.molecules import MoleculesTask
 from .tasks.star_graphs import StarTask, junction_distances
 from .training import plot_metrics
 
@@ -73,14 +74,14 @@ def train_brackets(directory: Path, steps: int | None = None, progress: bool = T
     r = recipe("brackets", **({} if steps is None else dict(steps=steps)))
     return task_from(r.task), r.trainer(directory, progress=progress).fit()
 
-# %% ../nbs/31_demo.ipynb #3d47f8ed
+# %% ../nbs/31_demo.ipynb #0ca1aee7
 MOLECULES = 100
 
 
 def molecule_figures(picture: Path, n: int, seed: int, progress: bool = True) -> dict[str, float]:
     "Molecules from the packaged model: validity, uniqueness, diversity and quality of `n`, and a picture of the first twelve valid ones."
     method = load("molecules")
-    samples = method.sample(n=n, sampler=EventDriven(top_p=0.5), generator=torch.Generator().manual_seed(seed), progress=progress)
+    samples = method.sample(n=n, sampler=EventDriven(**MoleculesTask.sampling), generator=torch.Generator().manual_seed(seed), progress=progress)
     described = task_from(method.task).describe(samples)
     valid = [d["smiles"] for d in described if d["state"] == "valid"]
     molecule_grid(valid[:12]).save(picture)

@@ -300,7 +300,7 @@ def test_the_packaged_model(tmp_path):
 
 
 def test_the_task_says_how_to_sample_unless_told_otherwise(model, tmp_path):
-    "Molecules come from a nucleus of one half, the most confident positions first; options ask for the whole law."
-    for options, said in (("", "top_p=0.5, confidence='top_prob'"), ("--top-p 1 --confidence none", "top_p=1.0, confidence=None")):
+    "Molecules come from a nucleus, the most confident positions first; options ask for the whole law."
+    for options, said in (("", "top_p=0.7, confidence='top_prob'"), ("--top-p 1 --confidence none", "top_p=1.0, confidence=None")):
         assert call(f"sample {model} -n 2 --nll 0 {options} --out", tmp_path / "m.csv")[0] == 0
         assert said in json.loads((tmp_path / "m.csv.run.json").read_text())["sampler"]

@@ -52,13 +52,13 @@ class MoleculesConfig:
         if min(self.valid_share, self.test_share) < 0 or self.valid_share + self.test_share >= 1:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: must not be negative, with a sum below 1")
 
-# %% ../../nbs/12b_molecules.ipynb #4275deb2
+# %% ../../nbs/12b_molecules.ipynb #a8973f47
 class MoleculesTask(Task):
     """Molecules as bracket SAFE, generated from nothing or from fragments.
 
     `molecules`: the data, read when first needed. `left_out`: molecules of the source that are not used, by reason."""
     kind, Config = "molecules", MoleculesConfig
-    sampling = dict(top_p=0.5, confidence="top_prob")  # small models write few valid molecules from the whole law
+    sampling = dict(top_p=0.7, confidence="top_prob")  # small models write few valid molecules from the whole law
 
     @property
     def max_length(self) -> int: return self.config.max_length
