@@ -351,6 +351,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'loflexmdm.sampling.Sampler.init': ('sampling.html#sampler.init', 'loflexmdm/sampling.py'),
                                     'loflexmdm.sampling.Samples': ('sampling.html#samples', 'loflexmdm/sampling.py'),
                                     'loflexmdm.sampling.Samples.__len__': ('sampling.html#samples.__len__', 'loflexmdm/sampling.py'),
+                                    'loflexmdm.sampling.Samples.__repr__': ('sampling.html#samples.__repr__', 'loflexmdm/sampling.py'),
+                                    'loflexmdm.sampling.Samples._counted': ('sampling.html#samples._counted', 'loflexmdm/sampling.py'),
                                     'loflexmdm.sampling.Samples._repr_markdown_': ( 'sampling.html#samples._repr_markdown_',
                                                                                     'loflexmdm/sampling.py'),
                                     'loflexmdm.sampling.Samples.completions': ( 'sampling.html#samples.completions',

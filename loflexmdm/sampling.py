@@ -306,7 +306,7 @@ class EventDriven(Sampler):
         violated = (state.bound > 0) & (total > state.bound * (1 + 1e-6)) & (state.tau < end)  # 1e-6: a constant total in float32
         return accept, tau, torch.where(accept, 0.0, self.slack * total), violated
 
-# %% ../nbs/07_sampling.ipynb #058b87c6
+# %% ../nbs/07_sampling.ipynb #488ed907
 class Trajectory(NamedTuple):
     "How one sequence came about: snapshots at every change, and for its final tokens the clock readings of insertion and unmasking (0: prompt)."
     frames: list[tuple[float, list[int]]]
@@ -314,7 +314,7 @@ class Trajectory(NamedTuple):
     settled: list[float]
 
 
-@dataclass
+@dataclass(repr=False)
 class Samples:
     "What a simulation returns; sequences are ids without the start token."
     sequences: list[list[int]]
@@ -333,9 +333,11 @@ class Samples:
         "The generated tokens alone."
         return [[t for t, f in zip(s, free) if f] for s, free in zip(self.sequences, self.free)]
 
-    def _repr_markdown_(self):
+    def __repr__(self): return f"Samples({len(self)} sequences, {self._counted()})"
+    def _repr_markdown_(self): return f"**{len(self)} sequences**: {self._counted()}"
+    def _counted(self) -> str:
         counters = ("network_calls", "row_evaluations", "overflow", "overflowing", "violations", "forced")
-        return f"**{len(self)} sequences**: " + ", ".join(f"{k.replace('_', ' ')} {getattr(self, k)}" for k in counters)
+        return ", ".join(f"{k.replace('_', ' ')} {getattr(self, k)}" for k in counters)
 
 # %% ../nbs/07_sampling.ipynb #95c63b68
 class _Harvest:

@@ -8,7 +8,7 @@ import torch
 
 from loflexmdm.ctmc import ToyLaw, as_batch, compare
 from loflexmdm.objective import Intensities
-from loflexmdm.sampling import (CONFIDENCES, EventDriven, Info, Limits, Sampler, State, TauLeaping, inverse_cdf, merge, most_confident, nucleus, poisson_quantile,
+from loflexmdm.sampling import (CONFIDENCES, EventDriven, Info, Limits, Sampler, Samples, State, TauLeaping, Trajectory, inverse_cdf, merge, most_confident, nucleus, poisson_quantile,
                                 possible, race, row_uniforms, simulate)
 from loflexmdm.states import MASK, SPECIAL_TOKENS, Example, Vocabulary, collate, parse_prompt
 
@@ -255,3 +255,9 @@ def test_the_frozen_mode_is_biased_and_valid():
 def test_violations_are_counted():
     rising = simulate(lambda x, tau: Intensities((0.2 + tau)[:, None] * x.open, x.masked.double(), torch.zeros(*x.tokens.shape, 7)), prompts(), EventDriven(slack=1.0), range(5), LIMITS)
     assert rising.violations > 0
+
+
+def test_samples_are_shown_in_a_line():
+    "However many there are, and with trajectories."
+    samples = Samples([[3] * 1000] * 50, [[True] * 1000] * 50, network_calls=7, trajectories=[Trajectory([(0.0, [3] * 1000)], [0.0] * 1000, [1.0] * 1000)] * 50)
+    assert repr(samples).startswith("Samples(50 sequences, network calls 7,") and len(repr(samples)) < 200
