@@ -237,8 +237,8 @@ def bounds(rows: Sequence[dict], method: Method, states: int, seed: int, size: i
         found += [dict(nll_bound=round(m, 5), nll_se=round(s, 5)) for m, s in zip(mean.tolist(), se.tolist(), strict=True)]
     return found
 
-# %% ../nbs/30_cli.ipynb #21a4ee50
-DESCRIBED_STATES, DESCRIBED_ROWS = 16, 1000  # a results file of described samples has the bound from so many states each, up to so many rows
+# %% ../nbs/30_cli.ipynb #8452bee3
+DESCRIBED_STATES, DESCRIBED_ROWS = 64, 1000  # a results file of described samples has the bound from so many states each, up to so many rows
 
 
 def nll_states(args: argparse.Namespace, rows: int, described: bool) -> int:

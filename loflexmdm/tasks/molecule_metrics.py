@@ -355,7 +355,7 @@ def _histograms(ax, name: str, values: Mapping[str, np.ndarray]):
     for label, v in values.items(): ax.hist(v, bins, density=True, histtype="step", label=label)
     ax.set(xlabel=name.replace("_", " "), yticks=[])
 
-# %% ../../nbs/12_molecule_metrics.ipynb #b7ae13e8
+# %% ../../nbs/12_molecule_metrics.ipynb #0de7faed
 def molecule_grid(smiles: Sequence[str | None], legends: Sequence[str] | None = None, columns: int = 4, size: tuple[int, int] = (200, 150)):
     """A picture (PIL image) of molecules in rows of `columns`, each `size` pixels, with QED and SA or the `legends` given below.
 
@@ -367,7 +367,8 @@ def molecule_grid(smiles: Sequence[str | None], legends: Sequence[str] | None = 
     if len(legends) != len(judged): raise ValueError(f"legends: {len(legends)} given for {len(judged)} molecules")
     columns = min(columns, len(judged))
     canvas = rdMolDraw2D.MolDraw2DCairo(columns * size[0], -(-len(judged) // columns) * size[1], *size)
-    canvas.drawOptions().fixedBondLength = 25  # small molecules are not blown up
+    canvas.drawOptions().fixedBondLength = 25  # small molecules are not blown up,
+    canvas.drawOptions().drawMolsSameScale = False  # nor all shrunk to the size of the largest
     canvas.ClearDrawing()  # a white ground even where no place holds a molecule
     canvas.DrawMolecules([j.mol for j in judged], legends=list(legends))
     canvas.FinishDrawing()

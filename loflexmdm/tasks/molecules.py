@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['MoleculesConfig', 'MoleculesTask', 'example', 'dataset', 'decoded', 'describe', 'state_of', 'prompt', 'score',
-           'to_bracket_safe', 'from_bracket_safe', 'fragment_prompt']
+           'to_bracket_safe', 'from_bracket_safe', 'fragment_prompt', 'contains_fragment', 'DRUGS', 'evaluate',
+           'molecule_grid']
 
-# %% ../../nbs/12b_molecules.ipynb #4323a0d8
+# %% ../../nbs/12b_molecules.ipynb #ff17d32b
 import random
 import sys
 from collections import Counter
@@ -21,13 +22,13 @@ from .base import SPLITS, Examples, Task, check_split
 from .bracket_safe import (Decoded, decode, from_bracket_safe, read_tokenizer, reorder, split_attachments, to_bracket_safe,
                                           tokenize)
 from .brackets import total_variation, variation_floor
-from .fragments import fragment_prompt, prompt_tokens
+from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .molecule_data import Molecules, prepare, split_of
-from .molecule_metrics import evaluate, judge
+from .molecule_metrics import evaluate, judge, molecule_grid
 from ..training import UNLIMITED, generator_for
 
-# %% ../../nbs/12b_molecules.ipynb #79dd7539
-_all_ = ["to_bracket_safe", "from_bracket_safe", "fragment_prompt"]
+# %% ../../nbs/12b_molecules.ipynb #7cce9896
+_all_ = ["to_bracket_safe", "from_bracket_safe", "fragment_prompt", "contains_fragment", "DRUGS", "evaluate", "molecule_grid"]
 
 # %% ../../nbs/12b_molecules.ipynb #343cced4
 @dataclass(frozen=True)
