@@ -90,9 +90,9 @@ def test_smiles_are_what_the_tokens_say(table):
         assert row["smiles"] == (d.smiles or "") and (row["state"] == "valid") == (d.smiles is not None and "." not in d.smiles)
 
 
-def test_the_bound_is_that_of_16_states(table, model, tmp_path):
+def test_the_bound_is_that_of_64_states(table, model, tmp_path):
     again = tmp_path / "again.jsonl"
-    assert call(f"sample {model} -n 60 --nll 16 --no-picture --out", again)[0] == 0
+    assert call(f"sample {model} -n 60 --nll 64 --no-picture --out", again)[0] == 0
     lines = [json.loads(x) for x in again.read_text().splitlines()]
     assert [(r["smiles"], str(r["nll_bound"])) for r in lines] == [(r["smiles"], r["nll_bound"]) for r in rows_of(table[0])]
     assert list(lines[0])[:4] == ["smiles", "state", "nll_bound", "nll_se"] and min(r["nll_bound"] for r in lines) > 0
@@ -103,7 +103,7 @@ def test_no_bound_if_not_wanted(model, tmp_path):
     assert list(rows_of(tmp_path / "m.csv")[0]) == ["smiles", "state", "prompt", "tokens", "generated"]
 
 
-@pytest.mark.parametrize("nll, out, rows, described, states", [(None, "m.csv", 1000, True, 16), (None, "m.csv", 1001, True, 0), (None, None, 9, True, 0), (None, "m.csv", 9, False, 0), (4, None, 9999, False, 4), (0, "m.csv", 9, True, 0)])
+@pytest.mark.parametrize("nll, out, rows, described, states", [(None, "m.csv", 1000, True, 64), (None, "m.csv", 1001, True, 0), (None, None, 9, True, 0), (None, "m.csv", 9, False, 0), (4, None, 9999, False, 4), (0, "m.csv", 9, True, 0)])
 def test_when_there_is_a_bound(nll, out, rows, described, states): assert nll_states(argparse.Namespace(nll=nll, out=out), rows, described) == states
 
 
