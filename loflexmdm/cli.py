@@ -553,7 +553,7 @@ def add_train(parser: Parser, argv: Sequence[str]):
 def add_device(parser: Parser):
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto takes a GPU if there is one [auto]")
 
-# %% ../nbs/30_cli.ipynb #5802aa7e
+# %% ../nbs/30_cli.ipynb #a00a75f3
 def add_sampling(parser: Parser, n: int, nll: str, states: int | None = 0):
     "Options of sample and evaluate."
     option = parser.add_argument
@@ -562,9 +562,9 @@ def add_sampling(parser: Parser, n: int, nll: str, states: int | None = 0):
     option("--steps", type=int, metavar="INT", help="network calls of tau-leaping [128]")
     option("--grid", choices=("time", "clock"), help="spacing of tau-leaping's steps [time]")
     option("--events-per-call", type=int, metavar="INT", help="events applied per network call, with --sampler event-frozen [1]")
-    option("--top-p", type=float, metavar="P", help="nucleus: the most likely tokens of this mass [the task's: 0.5 for molecules, else 1.0]")
+    option("--top-p", type=float, metavar="P", help="nucleus: the most likely tokens of this mass [the task's, else 1.0]")
     option("--temperature", type=float, metavar="T", help="of the token law [1.0]")
-    option("--confidence", choices=("none", *CONFIDENCES), help="unmask the most confident positions first [the task's; top_prob for molecules, else none]")
+    option("--confidence", choices=("none", *CONFIDENCES), help="unmask the most confident positions first [the task's, else none]")
     option("--max-length", type=int, metavar="INT", help="longest sequence, prompt and start token included [the model's]")
     option("--min-length", type=int, default=0, metavar="INT", help="shortest sequence [0]")
     option("--batch-size", type=int, default=512, metavar="INT", help="sequences at a time; changes no result [512]")
