@@ -35,9 +35,9 @@ class Examples(Dataset):
         if not 0 <= i < self.size: raise IndexError(f"example {i} of {self.size}")
         return self.make(i)
 
-# %% ../../nbs/09b_tasks.ipynb #babe3934
+# %% ../../nbs/09b_tasks.ipynb #8aa42a34
 TASKS: dict[str, type["Task"]] = {}  # by kind; a subclass of Task enters itself
-BUILT_IN = dict(star="star_graphs", brackets="brackets", text="sequences", molecules="molecules")  # kind -> module, imported when first asked for
+BUILT_IN = dict(star="star_graphs", brackets="brackets", text="sequences", molecules="molecules", maze="mazes")  # kind -> module, imported when first asked for
 
 
 class Task:
