@@ -63,6 +63,28 @@ def test_prompt_flags_matter(backbone, flag):
     assert (features(backbone, x) - features(backbone, y)).abs().max() > 1e-3
 
 
+def test_a_triangular_mask_and_kept_keys(backbone):
+    "Later columns change nothing, and a column alone with the kept keys and values of those before it is as in the whole."
+    x = collate([prefix_example("a", "bcdef", VOCABULARY)])
+    n, kept = x.tokens.shape[1], []
+    cond, triangle = torch.linspace(-1, 1, backbone.size.cond, dtype=torch.float64)[None], torch.ones(n, n, dtype=torch.bool).tril()
+    store = [lambda k, v: kept.append((k, v)) or (k, v)] * len(backbone.blocks)
+    with torch.no_grad():
+        h = backbone.embed(x)
+        whole = backbone.run(h, cond, backbone.angles(x), triangle, store)
+        changed = backbone.run(torch.cat([h[:, :4], -h[:, 4:]], 1), cond, backbone.angles(x), triangle)
+        old = [lambda k, v, pair=pair: (torch.cat([pair[0][:, :, :-1], k], 2), torch.cat([pair[1][:, :, :-1], v], 2)) for pair in kept]
+        last = backbone.run(h[:, -1:], cond, tuple(angle[-1:] for angle in backbone.angles(x)), triangle[-1:], old)
+    torch.testing.assert_close(changed[:, :4], whole[:, :4], rtol=0, atol=1e-12)
+    assert (changed - whole)[:, 4:].abs().max() > 1e-3
+    torch.testing.assert_close(last, whole[:, -1:], rtol=0, atol=1e-11)
+
+
+def test_logits_are_float32_at_least():
+    for dtype, expected in ((torch.bfloat16, torch.float32), (torch.float32, torch.float32), (torch.float64, torch.float64)):
+        assert TokenHead(16, 8).to(dtype)(torch.zeros(1, 2, 16, dtype=dtype)).dtype == expected
+
+
 def test_rotary_scores_depend_on_differences():
     q, k = torch.randn(2, 1, 1, 1, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).expand(2, 1, 1, 64, 32)
     cos, sin = (v.double() for v in rotary(64, 32))
