@@ -211,7 +211,7 @@ def aligned_batch(law: ToyLaw) -> tuple[PartialSequences, Tensor, Tensor, Tensor
     state = torch.cat([torch.full((len(row), 1), CLEAN), law.space.state], 1)
     return x1, torch.where(x1.valid, state, DROPPED), torch.cat([one, law.b_in[row]], 1), torch.cat([one, law.b_um[row]], 1)
 
-# %% ../nbs/03_ctmc.ipynb #7b9c1c56
+# %% ../nbs/03_ctmc.ipynb #498d9d40
 def partial_moves(space: StateSpace, vocabulary: int) -> Moves:
     "Every insertion of a mask and every unmasking to an ordinary token (ids below `vocabulary`) that a generator could try on the partial sequences."
     index, found = {x: i for i, x in enumerate(space.partial)}, []
@@ -226,7 +226,7 @@ def evaluate(model: Callable, space: StateSpace, tau: Tensor) -> Intensities:
     "A generator's intensities on every partial sequence at every clock reading tau (times,): fields (times, partial, width, ...)."
     x, times = as_batch(space.partial), len(tau)
     out = model(x.map(lambda v: v.repeat(times, 1)), tau.repeat_interleave(len(space.partial)))
-    return Intensities(*(v.unflatten(0, (times, -1)) for v in out))
+    return Intensities(*(None if v is None else v.unflatten(0, (times, -1)) for v in out))
 
 
 def move_rates(out: Intensities, source: Tensor, place: Tensor, token: Tensor) -> Tensor:

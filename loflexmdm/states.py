@@ -95,7 +95,7 @@ class PartialSequences(NamedTuple):
         n = max([1, *self.lengths.tolist()])
         return self.map(lambda v: v[:, :n])
 
-# %% ../nbs/01_states.ipynb #ff47b4da
+# %% ../nbs/01_states.ipynb #65cebd4d
 class Example(NamedTuple):
     "One sequence as a task gives it: ids with the start token, and what of it is a prompt; three lists of one length."
     tokens: list[int]
@@ -104,25 +104,25 @@ class Example(NamedTuple):
 
 
 def parse_prompt(prompt: Sequence, vocabulary: Vocabulary) -> Example:
-    """The prompt as an `Example`; `...` marks a gap that is open. Without any `...` the prompt is a prefix, open at its end.
+    """The prompt as an `Example`; `...` marks a gap that is open, `<mask>` one token to be filled in. Without either the prompt is a prefix, open at its end.
 
-    ValueError for special tokens and tokens outside the vocabulary."""
-    prompt = list(prompt)
-    if ... not in prompt: prompt.append(...)
+    ValueError for other special tokens and tokens outside the vocabulary."""
+    prompt, hole = list(prompt), SPECIAL_TOKENS[MASK]
+    if ... not in prompt and hole not in prompt: prompt.append(...)
     tokens, closed = [BOS], [True]
     for token in prompt:
         if token is ...: closed[-1] = False
         else:
-            tokens += vocabulary.encode([token])
+            tokens += [MASK] if token == hole else vocabulary.encode([token])
             closed.append(True)
-    return Example(tokens, [True] * len(tokens), closed)
+    return Example(tokens, [t != MASK for t in tokens], closed)
 
 
 def prefix_example(prompt: Sequence, target: Sequence, vocabulary: Vocabulary) -> Example:
     """A clean training sequence: a fixed prefix (may be empty), then `target`, which is generated.
 
     ValueError for a prefix with `...` in it, special tokens, and tokens outside the vocabulary."""
-    if ... in list(prompt): raise ValueError(f"prompt={list(prompt)}: a prefix has no open gap but its end, so no `...`")
+    if ... in list(prompt) or SPECIAL_TOKENS[MASK] in list(prompt): raise ValueError(f"prompt={list(prompt)}: a prefix is open at its end alone, so no `...` and no `<mask>`")
     tokens, fixed, closed = parse_prompt(prompt, vocabulary)
     n = len(target)
     return Example(tokens + vocabulary.encode(target), fixed + [False] * n, closed + [False] * n)

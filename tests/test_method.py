@@ -65,7 +65,7 @@ def test_prefix_and_infilling_prompts():
     assert torch.equal(x.tokens[::2], x.tokens[1::2]) and (x.fixed == x.valid).all()
 
 
-@pytest.mark.parametrize("prompts, n, named", [([], 1, "prompts"), ("ab", 1, "prompts"), ([["z"]], 1, "'z'"), ([["<mask>"]], 1, "special"), ([["<pad>"]], 1, "special"),
+@pytest.mark.parametrize("prompts, n, named", [([], 1, "prompts"), ("ab", 1, "prompts"), ([["z"]], 1, "'z'"), ([["<mask>"]], 1, "fixed length"), ([["<pad>"]], 1, "special"),
                                                ([5], 1, "prompt 5"), ([["a"] * 24], 1, "max_length is 24"), (None, 0, "n=0"), (None, -1, "n=-1"), (None, 1.5, "n=1.5")])
 def test_bad_prompts(model, prompts, n, named):
     with pytest.raises(ValueError, match=named): model.sample(prompts, n)

@@ -103,7 +103,7 @@ def test_the_minimiser_is_the_projected_rate():
     best = law.oracle()(x, tau)
     weight = (aligned_log_probs(law, tau[:1])[0] + law.probs.log()[law.space.row]).exp()
     groups = torch.nn.functional.one_hot(law.space.seen).double()
-    offsets = [torch.zeros(groups.shape[1], *v.shape[1:], dtype=torch.float64, requires_grad=True) for v in best]
+    offsets = [torch.zeros(groups.shape[1], *v.shape[1:], dtype=torch.float64, requires_grad=True) for v in best[:3]]
     moved = [torch.einsum("zx,x...->z...", groups, o) for o in offsets]  # one table entry per partial sequence
     model = Intensities(best.insert.clamp_min(1e-300) * moved[0].exp(), best.unmask * moved[1].exp(), best.logits + moved[2])
     value = weight @ match_terms(target_rates(x1, state, x, b_in, b_um), model, x).loss

@@ -20,6 +20,8 @@ SAMPLERS = {
     "leaps": TauLeaping(steps=12), "two leaps": TauLeaping(steps=2), "clock grid": TauLeaping(steps=12, grid="clock"),
     "confident leaps": TauLeaping(steps=12, confidence="entropy", top_p=0.7, temperature=0.8), "confident events": EventDriven(confidence="top_rate", top_p=1e-9),
     "confident frozen": EventDriven(exact=False, events_per_call=3, confidence="prob_diff"),
+    "window": TauLeaping(steps=12, confidence="top_prob", window=2), "leftmost": EventDriven(confidence="leftmost"),
+    "sampled": TauLeaping(steps=12, confidence="sampled"), "sampled events": EventDriven(confidence="sampled"), "soft": TauLeaping(steps=12, confidence="sampled", softness=0.5),
 }
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 
@@ -221,9 +223,9 @@ def test_a_mask_fires_once():
 def test_confidence_ranks_the_sure_first(name):
     k = torch.tensor([[[0.1, 0.9], [0.5, 0.5], [0.3, 0.7]]], dtype=torch.float64)
     rate = torch.tensor([[3.0, 1.0, 2.0]], dtype=torch.float64)
-    score = CONFIDENCES[name](k, rate)
+    score = CONFIDENCES[name](k, rate, torch.tensor([[1, 1, 1]]))
     chosen = most_confident(torch.tensor([[False, True, True]]), torch.ones(1, 3, dtype=torch.bool), score)
-    assert chosen.tolist() == [[True, False, True]]
+    assert chosen.tolist() == [[True, False, True] if name != "leftmost" else [True, True, False]]
 
 
 def test_possible_removes_the_impossible():

@@ -72,7 +72,14 @@ def test_prompts(prompt, tokens, closed):
 
 
 def test_prompt_refuses_special_tokens():
-    with pytest.raises(ValueError, match="special"): parse_prompt(["a", "<mask>"], VOCABULARY)
+    for token in ("<pad>", "<bos>"):
+        with pytest.raises(ValueError, match="special"): parse_prompt(["a", token], VOCABULARY)
+
+
+def test_prompt_with_holes_is_closed():
+    assert parse_prompt(["a", "<mask>", "b"], VOCABULARY) == Example([BOS, A, MASK, B], [True, True, False, True], [True] * 4)
+    assert parse_prompt(["a", "<mask>", ...], VOCABULARY) == Example([BOS, A, MASK], [True, True, False], [True, True, False])
+    with pytest.raises(ValueError, match="prefix"): prefix_example(["a", "<mask>"], "b", VOCABULARY)
 
 
 def test_prefix_example():
