@@ -47,7 +47,7 @@ def own_law(model):
 
 
 def double(model):
-    return lambda x, tau: Intensities(*(v.double() for v in model.intensities(x, tau=tau.float())))
+    return lambda x, tau: Intensities(*(None if v is None else v.double() for v in model.intensities(x, tau=tau.float())))
 
 
 @pytest.mark.parametrize("kwargs", VARIANTS)
@@ -131,8 +131,8 @@ def test_prompts_cost_nothing(kwargs):
 
 def test_prompts_are_never_hidden(monkeypatch):
     model, seen = shaken(), []
-    match = LoFlexMDM.match
-    monkeypatch.setattr(LoFlexMDM, "match", lambda self, x1, state, *rest: (seen.append((x1, state)), match(self, x1, state, *rest))[1])
+    compare = LoFlexMDM.compare
+    monkeypatch.setattr(LoFlexMDM, "compare", lambda self, x1, state, *rest: (seen.append((x1, state)), compare(self, x1, state, *rest))[1])
     batch = collate([prefix_example("ab", "ba", LAW.vocabulary)] * 64)
     model.loss(batch, seeded(0)), model.nll_bound(batch, 4, seeded(0))
     assert all((state[x1.fixed] == CLEAN).all() for x1, state in seen)
@@ -188,6 +188,33 @@ def test_the_regulariser_enters_with_its_weight():
     torch.testing.assert_close(a.metrics["regulariser"], expected)
 
 
+@pytest.mark.parametrize("kwargs", [dict(unmask="trainable"), dict(bound="tight", states=3), dict(order="fixed", states=1)])
+def test_planner_weights_move_the_tokens_alone(kwargs):
+    "Same draws with and without: the bounds, the order model's gradient and that of the rates are equal to the last bit."
+    def run(alpha):
+        model = shaken(planner_alpha=alpha, planner_tau=0.5, **kwargs)
+        terms = model.loss(LAW.x1.rows(torch.arange(32) % 4), seeded(0))
+        terms.loss.backward()
+        return terms, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    (plain, before), (weighted, after) = run(0.0), run(3.0)
+    assert plain.metrics == weighted.metrics and plain.loss != weighted.loss
+    assert all(torch.equal(before[n], after[n]) for n in before if n.startswith(("order", "insert", "unmask")))
+    assert not torch.equal(before["token.out.weight"], after["token.out.weight"])
+
+
+def test_planner_term_is_alpha_times_the_weighted_cross_entropy():
+    model = shaken(unmask="trainable", planner_alpha=3.0, planner_tau=0.5)
+    with torch.no_grad():
+        law = own_law(model)
+        x1, state, b_in, b_um = aligned_batch(law)
+        target, out, x = model.compare(x1, state, torch.full((len(state),), 0.7), b_in.float(), b_um.float())
+        found = model.planner_term(target, out, x)
+    for i, where in enumerate(x.masked):
+        log_k = out.logits[i].log_softmax(-1)[torch.arange(len(where)), target.token[i]][where]
+        w = log_k.exp() ** 2 / (log_k.exp() ** 2).sum()
+        torch.testing.assert_close(found[i], -3 * (w * target.unmask[i][where] * log_k).sum(), rtol=1e-4, atol=1e-6)
+
+
 def test_loss_depends_on_its_generator_alone():
     model = shaken()
     before = torch.get_rng_state()
@@ -210,7 +237,7 @@ def test_generation_ends_later_for_slower_schedules():
 
 
 @pytest.mark.parametrize("bad", [dict(order="random"), dict(backbone="two"), dict(unmask="learned"), dict(bound="loose"), dict(size="huge"), dict(states=1), dict(a=0.0), dict(a=float("nan")),
-                                 dict(b_range=1.0), dict(regulariser=-1.0), dict(max_length=1), dict(proposal=0.0)])
+                                 dict(b_range=1.0), dict(regulariser=-1.0), dict(max_length=1), dict(proposal=0.0), dict(planner_alpha=-1.0), dict(planner_alpha=math.inf), dict(planner_tau=0.0)])
 def test_configs_that_make_no_sense(bad):
     with pytest.raises(ValueError, match=next(iter(bad))): LoFlexMDMConfig(**bad)
 

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LoFlexMDMConfig', 'OrderModel', 'LoFlexMDM', 'nll_bound']
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #259fed7f
+# %% ../../nbs/08_lo_flexmdm.ipynb #5501d65e
 import math
 from dataclasses import dataclass
 
@@ -16,11 +16,11 @@ from ..estimators import advantages, leave_one_out
 from .base import Method, by_length
 from ..networks import (SOFTPLUS_ONE, Backbone, ScalarHead, TimeEmbedding, TokenHead, bounded_rate, positive_rate,
                                 size_named)
-from ..objective import Intensities, LossTerms, MatchTerms, match_terms, target_rates
+from ..objective import Intensities, LossTerms, MatchTerms, TargetRates, match_terms, planner_weights, target_rates
 from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser, clock_log_probs, sample_states
 from ..states import CLEAN, PartialSequences, Vocabulary, contract
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #f2e44a34
+# %% ../../nbs/08_lo_flexmdm.ipynb #4a7266b0
 @dataclass(frozen=True)
 class LoFlexMDMConfig:
     "What defines a model; everything here is saved with its weights."
@@ -35,6 +35,8 @@ class LoFlexMDMConfig:
     states: int = 2               # states drawn per sequence and step when the order is learned
     regulariser: float = 10.0     # weight of the schedule regulariser
     proposal: float = 2.0         # c of the clock proposal
+    planner_alpha: float = 0.0    # alpha of planner weights 1 + alpha w on the token terms (PAPL, Eq 7); 0: off; above it the loss is no bound
+    planner_tau: float = 1.0      # their temperature
     max_length: int = 256         # longest sequence to generate, prompt and start token included
 
     def __post_init__(self):
@@ -46,6 +48,8 @@ class LoFlexMDMConfig:
             if not getattr(self, key) > 0: raise ValueError(f"{key}={getattr(self, key)}: must be positive")
         if not self.b_range > 1: raise ValueError(f"b_range={self.b_range}: must exceed 1")
         if self.regulariser < 0: raise ValueError(f"regulariser={self.regulariser}: must not be negative")
+        if not 0 <= self.planner_alpha < math.inf: raise ValueError(f"planner_alpha={self.planner_alpha}: must be a number from 0 on")
+        if not 0 < self.planner_tau < math.inf: raise ValueError(f"planner_tau={self.planner_tau}: must be a positive number")
         if self.states < (2 if self.order == "learned" else 1): raise ValueError(f"states={self.states}: a learned order needs at least 2, a fixed one 1")
         if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")
 
@@ -61,7 +65,7 @@ class OrderModel(nn.Module):
         h = backbone(x1, self.cond.expand(len(x1.tokens), -1))
         return self.insert(h), self.unmask(h)
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #504c157c
+# %% ../../nbs/08_lo_flexmdm.ipynb #916189d0
 def _free_logs(b: Tensor, x1: PartialSequences) -> Tensor:
     "log b of the free positions, one after another; a single 0 if there are none."
     return b[x1.free].log() if x1.free.any() else b.new_zeros(1)
@@ -123,24 +127,40 @@ class LoFlexMDM(Method):
 
     def match(self, x1: PartialSequences, state: Tensor, tau: Tensor, b_in: Tensor, b_um: Tensor) -> MatchTerms:
         "Rate-matching terms (nats per unit of clock time) at the given states (batch, length) of the clean sequences: each (batch,)."
+        return match_terms(*self.compare(x1, state, tau, b_in, b_um))
+
+    def compare(self, x1: PartialSequences, state: Tensor, tau: Tensor, b_in: Tensor, b_um: Tensor) -> tuple[TargetRates, Intensities, PartialSequences]:
+        "What is matched at the given states: the target's intensities, the generator's, and the contracted sequences they are about."
         x = contract(x1, state)
-        return match_terms(target_rates(x1, state, x, b_in, b_um), by_length(self.intensities, x, tau), x)
+        return target_rates(x1, state, x, b_in, b_um), by_length(self.intensities, x, tau), x
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
         """The training loss on a batch of clean sequences, in nats per sequence (Alg 1, Eqs 6, 83-84).
 
-        `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The estimated bounds are in `metrics`, detached."""
+        `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The estimated bounds are in `metrics`, detached.
+        With `planner_alpha` > 0 the generator minimises a weighted loss that is no bound; the order model and the metrics keep the bound."""
         k = self.evaluations_per_loss
         b_in, b_um = self.schedule(batch)
         tau, weight = self.proposal(len(b_in), generator, b_in.device)
         x1, many_in, many_um, many_tau = batch.map(lambda v: v.repeat(k, 1)), b_in.repeat(k, 1), b_um.repeat(k, 1), tau.repeat(k)
         state = torch.where(x1.free, sample_states(many_tau[:, None], many_in.detach(), many_um.detach(), generator), CLEAN)
-        terms = self.match(x1, state, many_tau, many_in, many_um)
+        compared = self.compare(x1, state, many_tau, many_in, many_um)
+        terms = match_terms(*compared)
         losses = (getattr(terms, "loss" if self.config.bound == "paper" else "tight") * weight.repeat(k)).unflatten(0, (k, -1))
         penalty, surrogate = self.penalty(batch, b_in, b_um), losses.mean(0)
         if self.order is not None: surrogate = leave_one_out(losses, self.state_log_prob(x1, state, many_tau, many_in, many_um).unflatten(0, (k, -1)))
+        if self.config.planner_alpha: surrogate = surrogate + (self.planner_term(*compared) * weight.repeat(k)).unflatten(0, (k, -1)).mean(0)
         if self.order is not None and self.training: self.track_slowest(batch, b_in, b_um)
         return LossTerms(surrogate.mean() + self.config.regulariser * penalty, self.metrics(batch, terms, weight.repeat(k), losses, penalty, b_in, b_um))
+
+    def planner_term(self, target: TargetRates, model: Intensities, x: PartialSequences) -> Tensor:
+        """What planner weights add to the token terms: alpha sum over masks of w b_um (-log K), nats per unit of clock time, (batch,).
+
+        For the generator alone: the weights and b_um are constants in it, and it has no part in the order model's gradient."""
+        log_k = torch.log_softmax(model.logits, -1).gather(-1, target.token[..., None])[..., 0]
+        log_k = torch.where(x.masked, log_k, 0.0)
+        extra = planner_weights(log_k, x.masked, self.config.planner_alpha, self.config.planner_tau) - 1
+        return -(torch.where(x.masked, extra, 0.0) * target.unmask.detach() * log_k).sum(-1)
 
     def state_log_prob(self, x1: PartialSequences, state: Tensor, tau: Tensor, b_in: Tensor, b_um: Tensor) -> Tensor:
         "log P(state | clean sequence, tau), over the free positions: (batch,)."
