@@ -223,7 +223,7 @@ def test_wrong_sample(run, options): refused(call(f"sample {run} {options}"), SA
 
 PROMPTS = {
     '["("]\n["(", "[': "p.jsonl, line 2: not valid JSON", '[3.5]': "line 1: a prompt is a list of tokens", '"(("': "line 1: a prompt is a list of tokens", '{"text": ["("]}': "line 1: a prompt is a list",
-    "": "holds no prompts", "\n\n": "holds no prompts", '["<mask>"]': "line 1: token '<mask>' is special", '["<pad>"]': "token '<pad>' is special",
+    "": "holds no prompts", "\n\n": "holds no prompts", '["<mask>"]': "<mask> (exactly one token)", '["<pad>"]': "token '<pad>' is special",
     '["(", "x"]': "token 'x' is outside the vocabulary", json.dumps(["("] * 500): "501 tokens with the start token: max_length",
 }
 
