@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['Cell', 'SEPARATOR', 'LAYOUTS', 'Maze', 'divide', 'maze_from', 'draw_maze', 'shortest_path', 'routes', 'Route',
            'choose_subgoals', 'name_of', 'infill_example', 'infill_prompt', 'prefix_prompt', 'MazeConfig', 'split_of',
-           'MazeTask']
+           'MazeTask', 'cell_of', 'visits', 'verdict', 'shortest_tour', 'answers', 'describe', 'score', 'draw_path',
+           'mark_cells', 'draw_generation', 'draw']
 
-# %% ../../nbs/20b_mazes.ipynb #a11730d7
+# %% ../../nbs/20b_mazes.ipynb #c1f1537c
 import hashlib
 import math
 import random
@@ -16,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
 
 from ..sampling import Samples
 from ..states import BOS, Example, Vocabulary, prefix_example
@@ -265,3 +268,128 @@ class MazeTask(Task):
         if not 0 < n <= size: raise ValueError(f"n={n}: the {split} split has {size} routes")
         make = infill_prompt if self.config.layout == "infill" else prefix_prompt
         return [make(self.route(split, i, subgoals).subgoals) for i in range(n)]
+
+# %% ../../nbs/20b_mazes.ipynb #2600014e
+def cell_of(name: str) -> Cell | None:
+    "The cell of a token; None if it names none."
+    row, comma, column = name.partition(",")
+    return (int(row), int(column)) if comma else None
+
+
+def visits(path: Sequence[Cell], subgoals: Sequence[Cell]) -> bool:
+    "Whether the path starts at the first subgoal, ends at the last, and meets all of them in order."
+    rest = iter(path)
+    return bool(path) and path[0] == subgoals[0] and path[-1] == subgoals[-1] and all(v in rest for v in subgoals)
+
+
+def verdict(maze: Maze, subgoals: Sequence[Cell], path: Sequence[Cell | None]) -> str:
+    "solved | wall | jump | missed: the first thing that is wrong with a path, if any."
+    if any(v not in maze.near for v in path): return "wall"
+    if not maze.is_walk(path): return "jump"
+    return "solved" if visits(path, subgoals) else "missed"
+
+
+def shortest_tour(maze: Maze, subgoals: Sequence[Cell]) -> int:
+    "Fewest steps that meet the subgoals in order."
+    return sum(maze.distances(b)[a] for a, b in zip(subgoals, subgoals[1:]))
+
+# %% ../../nbs/20b_mazes.ipynb #1bb61dc1
+def answers(self: MazeTask, samples: Samples) -> list[tuple[list[Cell], list[Cell | None]]]:
+    "Subgoals and path of each sample. ValueError for one whose prompt names no subgoals."
+    found = []
+    for ids, free in zip(samples.sequences, samples.free):
+        names = self.vocabulary.decode(ids)
+        subgoals = [cell_of(v) for v, f in zip(names, free) if not f and v != SEPARATOR]
+        if not subgoals: raise ValueError(f"sample {len(found)}: its prompt names no subgoals")
+        found.append((subgoals, [cell_of(v) for v, f in zip(names, free) if f or self.config.layout == "infill"]))
+    return found
+
+
+def describe(self: MazeTask, samples: Samples) -> list[dict]:
+    "Of each sample its verdict as `state`, the number of subgoals, the steps and, if solved, how many of them are more than needed."
+    maze, rows = self.config.maze, []
+    for subgoals, path in self.answers(samples):
+        state, steps = verdict(maze, subgoals, path), max(len(path) - 1, 0)
+        rows.append(dict(state=state, subgoals=len(subgoals), steps=steps, excess=steps - shortest_tour(maze, subgoals) if state == "solved" else None))
+    return rows
+
+
+def score(self: MazeTask, split: str, samples: Samples) -> dict[str, float]:
+    "success, wall, jump and missed (fractions of the samples), legal (of all steps) and excess (mean steps too many of the solved, nan if there are none)."
+    if not len(samples): raise ValueError("samples: none to score")
+    near, rows = self.config.maze.near, self.describe(samples)
+    count = Counter(r["state"] for r in rows)
+    steps = [w in near.get(v, ()) for _, path in self.answers(samples) for v, w in zip(path, path[1:])]
+    share = {k: count[k] / len(rows) for k in ("wall", "jump", "missed")}
+    excess = sum(r["excess"] for r in rows if r["state"] == "solved") / count["solved"] if count["solved"] else math.nan
+    return dict(success=count["solved"] / len(rows), **share, legal=sum(steps) / max(len(steps), 1), excess=excess)
+
+
+MazeTask.answers, MazeTask.describe, MazeTask.score = answers, describe, score
+
+# %% ../../nbs/20b_mazes.ipynb #0e30c855
+def draw_path(maze: Maze, path: Sequence[Cell], subgoals: Sequence[Cell] = (), ax=None):
+    "A path over its maze, from dark to light; steps that are none are dashed and red, cells in walls crosses. Subgoals are numbered. Returns the axes."
+    ax = draw_maze(maze, ax)
+    for i, (v, w) in enumerate(zip(path, path[1:])): _draw_step(maze, v, w, i / max(len(path) - 2, 1), ax)
+    for r, c in (v for v in path if v not in maze.near): ax.plot(c, r, "x", color="tab:red", ms=6, mew=2)
+    return mark_cells(maze, subgoals, ax)
+
+
+def mark_cells(maze: Maze, subgoals: Sequence[Cell], ax):
+    "Numbered marks on the subgoals; a cell that is two of them has both numbers. Returns the axes."
+    size = _half_cell(maze, ax)
+    for v in dict.fromkeys(subgoals):
+        text = ",".join(str(i) for i, w in enumerate(subgoals, 1) if w == v)
+        ax.plot(v[1], v[0], "o", ms=2.2 * size, mfc="white", mec="black", mew=0.8, zorder=3)
+        ax.text(v[1], v[0], text, ha="center", va="center_baseline", fontsize=1.5 * size / len(text) ** 0.5, zorder=4)
+    return ax
+
+
+def _half_cell(maze: Maze, ax) -> float:
+    "Half a cell in points."
+    box = ax.get_position().size * ax.figure.get_size_inches() * 72
+    return float(min(box[0] / maze.columns, box[1] / maze.rows)) / 2
+
+
+def _draw_step(maze: Maze, v: Cell, w: Cell, at: float, ax):
+    "A step, `at` of the way along the path; shifted a little to its right, so that there and back can be told apart."
+    import matplotlib as mpl
+    legal = w in maze.near.get(v, ())
+    shift = 0.12
+    dr, dc = (w[0] - v[0], w[1] - v[1]) if legal else (0, 0)
+    style = dict(color=mpl.colormaps["viridis"](0.9 * at), lw=2) if legal else dict(color="tab:red", lw=1.5, ls="--")
+    ax.plot([v[1] - shift * dr, w[1] - shift * dr], [v[0] + shift * dc, w[0] + shift * dc], solid_capstyle="round", **style)
+
+# %% ../../nbs/20b_mazes.ipynb #06626fac
+def draw_generation(maze: Maze, path: Sequence[Cell], subgoals: Sequence[Cell], born: Sequence[float], settled: Sequence[float], panels: int = 4, axes=None):
+    "Snapshots of a generation, evenly spaced in its unmaskings; `born` and `settled` say when each token of the path was inserted and unmasked. Returns the axes."
+    import matplotlib.pyplot as plt
+    if axes is None: axes = plt.subplots(1, panels, figsize=(1.5 * panels, 1.7), squeeze=False, gridspec_kw=dict(left=0.01, right=0.99, bottom=0.01, top=0.86, wspace=0.05))[1][0]
+    moments = sorted({0.0, *settled})
+    for ax, k in zip(axes, np.linspace(0, len(moments) - 1, len(axes)).round().astype(int)):
+        _draw_moment(maze, path, subgoals, born, settled, moments[k], ax)
+    return axes
+
+
+def _draw_moment(maze: Maze, path, subgoals, born, settled, now: float, ax):
+    draw_maze(maze, ax)
+    here = [(v, s <= now) for v, t, s in zip(path, born, settled) if t <= now]
+    for i, ((v, known), (w, too)) in enumerate(zip(here, here[1:])):
+        if known and too and w in maze.near.get(v, ()): _draw_step(maze, v, w, i / max(len(here) - 2, 1), ax)
+    for v, known in here:
+        if known and v is not None: ax.plot(v[1], v[0], "." if v in maze.near else "x", color="black" if v in maze.near else "tab:red", ms=4, zorder=2)
+    masks = sum(not known for _, known in here)
+    mark_cells(maze, subgoals, ax).set_title(f"{len(here) - masks} cells, {masks} masks", fontsize=8)
+
+
+def draw(self: MazeTask, split: str, samples: Samples, i: int = 0, panels: int = 4, axes=None):
+    "Sample `i` over the maze: as it came about if trajectories were recorded, else the path alone. Returns the axes."
+    subgoals, path = self.answers(samples)[i]
+    if samples.trajectories is None: return draw_path(self.config.maze, [v for v in path if v], subgoals, axes)
+    shown = [f or self.config.layout == "infill" for f in samples.free[i]]
+    times = [[v for v, s in zip(values, shown) if s] for values in samples.trajectories[i][1:]]
+    return draw_generation(self.config.maze, path, subgoals, *times, panels, axes)
+
+
+MazeTask.draw = draw
