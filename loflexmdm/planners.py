@@ -92,7 +92,7 @@ class Planner(Sampler):
         new, _ = advance(state, tau, torch.where(keep, drawn, MASK), torch.zeros_like(drawn))
         return new._replace(settled=torch.where(new.x.masked, torch.nan, new.settled), done=finished(new.x, tau, new.full, new.limits))
 
-# %% ../nbs/22_planners.ipynb #6a575395
+# %% ../nbs/22_planners.ipynb #788cfcf6
 class PathBounds(NamedTuple):
     "Bounds on -log p of a deterministic planner in nats, (batch,) each: -(E1 + E2) exactly, and the sum over masks of Cor A.8 and A.13."
     tight: Tensor
@@ -135,8 +135,8 @@ def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY
 
     One network call for each step of the sampler. For rules other than "sampled" `tight` is the negative log-likelihood itself. Infinite where a nucleus excludes a token.
     ValueError for a planner that chooses at random (use `planner_bound`) and methods that insert."""
-    if planner.confidence is None or planner.softness: raise ValueError(f"planner={planner!r}: chooses at random; use planner_bound, or a confidence without softness")
     x1 = _outcome(method, x1, planner)
+    if planner.confidence is None or planner.softness: raise ValueError(f"planner={planner!r}: chooses at random; use planner_bound, or a confidence without softness")
     state, intensities = _begin(method, x1, planner, range(len(x1.tokens))), method.caller()
     tight, loose = torch.zeros(2, len(x1.tokens), dtype=torch.float64, device=x1.tokens.device)
     while not state.done.all():
@@ -148,7 +148,7 @@ def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY
         state = planner.move(state, x1.tokens, keep)
     return PathBounds(tight, loose)
 
-# %% ../nbs/22_planners.ipynb #0624efd1
+# %% ../nbs/22_planners.ipynb #672af4f4
 def _log_weights(planner: Planner, out: Intensities, x: PartialSequences, tokens: Tensor) -> Tensor:
     "log of what the next position is drawn in proportion to, given the drawn tokens; -inf where it cannot be. (batch, length)"
     k = torch.softmax(out.logits.double(), -1)
@@ -186,11 +186,11 @@ def planner_bound(method: Method, x1: PartialSequences, planner: Planner = SOFT,
 
     Soft greedy: PAPL's Prop 3.2 with E2 of Cor A.9 (`draws` = 1), tighter with more; uniform: Eq 1. One network call per position and path.
     ValueError for deterministic planners (use `greedy_bound`), several positions a call, remasking, samples < 2 or draws < 1."""
+    x1, intensities, paths = _outcome(method, x1, planner), method.caller(), []
     if planner.confidence is not None and not planner.softness: raise ValueError(f"planner={planner!r}: is deterministic; use greedy_bound")
     if planner.steps is not None or planner.remask is not None: raise ValueError(f"planner={planner!r}: must choose one position a call (steps=None) and mask none again (remask=None)")
     if samples < 2: raise ValueError(f"samples={samples}: at least 2, for a standard error")
     if draws < 1: raise ValueError(f"draws={draws}: at least 1")
-    x1, intensities, paths = _outcome(method, x1, planner), method.caller(), []
     for _ in range(samples):
         state = _begin(method, x1, planner, torch.randint(2**62, (len(x1.tokens),), generator=generator).tolist())
         total = torch.zeros(len(x1.tokens), dtype=torch.float64, device=x1.tokens.device)
