@@ -245,20 +245,23 @@ def poisson_quantile(u: Tensor, rate: Tensor) -> Tensor:
     counts[at] = drawn
     return counts
 
-# %% ../nbs/07_sampling.ipynb #a27bae76
+# %% ../nbs/07_sampling.ipynb #ae79e773
 @dataclass(frozen=True)
 class TauLeaping(Sampler):
     """Fixed steps with frozen intensities (Alg 2): Poisson(g dtau) masks per gap, each mask resolved with probability 1 - exp(-b_um dtau).
 
     `steps` counts network calls; the last one resolves what is still masked. `grid`: "time" spaces them evenly in t = 1 - exp(-tau) on the
-    slowest clock, "clock" as tau = 2u/(1-u). ValueError for fewer than 2 steps or another grid."""
+    slowest clock, "clock" as tau = 2u/(1-u). `hold`: through a leap a gap keeps its "rate" g, or its "count" of g missing tokens, each due
+    at rate 1 (FlexMDM's own: a mean of g (1 - exp(-dtau)) masks). ValueError for fewer than 2 steps, another grid or hold."""
     steps: int = 128
     grid: str = "time"
+    hold: str = "rate"
 
     def __post_init__(self):
         super().__post_init__()
         if not (self.steps >= 2 and self.steps == int(self.steps)): raise ValueError(f"steps={self.steps}: a whole number, at least 2 (the last one only resolves masks)")
         if self.grid not in ("time", "clock"): raise ValueError(f"grid={self.grid!r}: choose time or clock")
+        if self.hold not in ("rate", "count"): raise ValueError(f"hold={self.hold!r}: choose rate or count")
 
     def taus(self, tau_max: float, mass: float = 1e-4) -> Tensor:
         "Clock readings of the calls, from 0 to `tau_max`, by which the slowest event is still to come with probability `mass`: (steps,) float64."
@@ -280,7 +283,8 @@ class TauLeaping(Sampler):
         dtau = (tau - state.tau)[:, None]
         (chance, out), insert = leap(out, dtau), out.insert
         when, how_many, which = row_uniforms(state.generators, 3 * state.x.lengths).unflatten(-1, (-1, 3)).unbind(-1)
-        state, overflow, forced = settle(self, out, state, state.x.masked & (when < chance), self.insertions(insert * dtau, how_many), tau, which)
+        mean = insert * (dtau if self.hold == "rate" else -torch.expm1(-dtau))
+        state, overflow, forced = settle(self, out, state, state.x.masked & (when < chance), self.insertions(mean, how_many), tau, which)
         return state, Info(overflow, torch.zeros_like(overflow), forced)
 
 # %% ../nbs/07_sampling.ipynb #e7fd6450
