@@ -2,11 +2,14 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str):
-    "`loflexmdm.load` brings in torch, so it is imported when first asked for."
+    "`loflexmdm.load` and `loflexmdm.citation` bring in torch, so they are imported when first asked for."
     if name == "load":
         from loflexmdm.pretrained import load
         return load
+    if name == "citation":
+        from loflexmdm.citations import citation
+        return citation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__() -> list[str]: return sorted([*globals(), "load"])
+def __dir__() -> list[str]: return sorted([*globals(), "citation", "load"])

@@ -65,7 +65,7 @@ class OrderModel(nn.Module):
         h = backbone(x1, self.cond.expand(len(x1.tokens), -1))
         return self.insert(h), self.unmask(h)
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #916189d0
+# %% ../../nbs/08_lo_flexmdm.ipynb #a96815b3
 def _free_logs(b: Tensor, x1: PartialSequences) -> Tensor:
     "log b of the free positions, one after another; a single 0 if there are none."
     return b[x1.free].log() if x1.free.any() else b.new_zeros(1)
@@ -75,7 +75,7 @@ class LoFlexMDM(Method):
     """Insertion-based masked diffusion with a learned or fixed order of generation.
 
     `config` chooses the variant; `task` (a dict) says what it was trained on and is saved with it."""
-    name, Config = "loflexmdm", LoFlexMDMConfig
+    name, Config, papers = "loflexmdm", LoFlexMDMConfig, ("lo_flexmdm", "flexmdm", "rloo", "kumaraswamy")
 
     def __init__(self, vocabulary: Vocabulary, config: LoFlexMDMConfig = LoFlexMDMConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
