@@ -77,6 +77,19 @@ def enumerated(table, planner):
     return torch.tensor([law.get(z, 0.0) for z in OUTCOMES], dtype=torch.float64)
 
 
+def slow_bound(table, planner, x0):
+    "-(E1 + E2) of a deterministic planner, F by summing over everything that could have been drawn."
+    x, total = (None,) * L, 0.0
+    while None in x:
+        d = table.law(x).tolist()
+        (chosen,) = choices(planner, d, x, x0)
+        f = sum(math.prod(d[i][z[i]] for i in range(L) if x[i] is None) for z in product(*([0, 1] if v is None else [v] for v in x))
+                if chosen in choices(planner, d, x, [x0[i] if i in chosen else z[i] for i in range(L)]))
+        total -= sum(math.log(d[i][x0[i]]) for i in chosen if x[i] is None) + math.log(f)
+        x = tuple(x0[i] if i in chosen else None for i in range(L))
+    return total
+
+
 def empty(n, length=L):
     tokens = torch.full((n, length + 1), MASK).index_fill(1, torch.tensor(0), BOS)
     return PartialSequences(tokens, tokens == BOS, torch.ones_like(tokens) > 0)
@@ -135,6 +148,15 @@ def test_greedy_bounds_are_bounds(name, seed):
     table = Table(seed)
     nll, (tight, loose) = -enumerated(table, PLANNERS[name]).log(), greedy_bound(table, outcomes(), PLANNERS[name])
     assert (nll <= tight + 1e-9).all() and (tight <= loose + 1e-9).all() and (tight < loose - 1e-6).any()
+    torch.testing.assert_close(tight, torch.tensor([slow_bound(table, PLANNERS[name], x0) for x0 in OUTCOMES], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["greedy", "two steps", "rdm"])
+def test_ties_are_broken_alike_in_sampler_and_bound(name):
+    "All laws equal, so that scores often are: the leftmost wins."
+    table = Table(0)
+    table.laws.data[:] = torch.tensor([0.25, 0.75])
+    torch.testing.assert_close(greedy_bound(table, outcomes(), PLANNERS[name]).tight, torch.tensor([slow_bound(table, PLANNERS[name], x0) for x0 in OUTCOMES], dtype=torch.float64))
 
 
 def test_the_papers_example():
@@ -199,6 +221,13 @@ def test_protocol(planner):
         assert clean.tolist() == share.long().tolist()
         assert (state.x.tokens == start.tokens)[start.fixed | ~start.valid].all() and (state.x.tokens[start.free & ~state.x.masked] >= len(SPECIAL_TOKENS)).all()
     assert state.done.all() and not state.x.masked.any()
+
+
+def test_every_step_is_planned_and_rounded_half_up():
+    for n, steps in ((n, steps) for n in range(1, 13) for steps in range(1, n + 1)):
+        seen, x = [0], empty(1, n)
+        while seen[-1] < n: seen.append(int(Planner(steps=steps).due(x._replace(tokens=torch.where(torch.arange(n + 1) <= seen[-1], BOS, x.tokens)))))
+        assert seen == [math.floor(n * s / steps + 0.5) for s in range(steps + 1)]
 
 
 @every_rule
