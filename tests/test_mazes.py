@@ -10,7 +10,7 @@ from loflexmdm.sampling import Samples, Trajectory
 from loflexmdm.states import CLEAN, DROPPED, collate, contract, parse_prompt
 from loflexmdm.tasks.base import SPLITS, task_from
 from loflexmdm.tasks.mazes import (LAYOUTS, Maze, MazeConfig, MazeTask, Route, cell_of, choose_subgoals, draw_path, maze_from,
-                                   name_of, routes, shortest_tour, verdict, visits)
+                                   name_of, routes, shortest_tour, subgoal_samples, verdict, visits)
 
 SMALL = dict(rows=7, columns=9, loops=2, path_max=20)
 TASKS = {k: MazeTask(MazeConfig(layout=k)) for k in LAYOUTS}
@@ -108,6 +108,7 @@ def test_the_number_of_subgoals_leaves_the_path_alone():
     task = TASKS["infill"]
     for k in (2, 4, 8):
         prompts = task.prompts("test", 40, subgoals=k)
+        assert all(task.route("test", i, k).path == task.route("test", i).path for i in range(40))
         assert all(len(p) == 2 * k - 1 and (p[0], p[-1]) == (name_of(r.path[0]), name_of(r.path[-1])) for p, r in zip(prompts, map(lambda i: task.route("test", i), range(40))))
     for k in (1, 9):
         with pytest.raises(ValueError, match=f"subgoals={k}: must lie in 2..path_min=8"): task.prompts("test", 1, subgoals=k)
@@ -120,7 +121,7 @@ def test_a_limited_training_split():
 
 @pytest.mark.parametrize("subgoals, path, kind", [
     ("03", "0123", "solved"), ("023", "0123", "solved"), ("03", "01123", "jump"), ("03", "0101123", "jump"), ("03", "010123", "solved"), ("0213", "012123", "solved"),
-    ("0213", "0123", "missed"), ("0113", "0123", "missed"), ("03", "123", "missed"), ("03", "012", "missed"), ("03", "", "missed"), ("03", "013", "jump"), ("03", "01234", "wall"), ("03", "01x3", "wall")])
+    ("0213", "0123", "missed"), ("0113", "0123", "missed"), ("03", "123", "missed"), ("03", "012", "missed"), ("02", "0123", "missed"), ("02", "01232", "solved"), ("03", "", "missed"), ("03", "013", "jump"), ("03", "01234", "wall"), ("03", "01x3", "wall")])
 def test_verdicts(subgoals, path, kind):
     cells = [None if v == "x" else (0, int(v)) for v in path]
     assert verdict(LINE, [(0, int(v)) for v in subgoals], cells) == kind
@@ -172,6 +173,17 @@ def test_task_round_trip_and_splits():
     assert again.as_dict() == task.as_dict() and again.prompts("test", 5) == task.prompts("test", 5)
     with pytest.raises(ValueError, match="split='dev'"): task.dataset("dev")
     with pytest.raises(ValueError, match="n=2001: the test split has 2000 routes"): task.prompts("test", 2001)
+
+
+def test_samples_by_number_of_subgoals():
+    class Walker:
+        "A method that gives the routes themselves, and remembers what it was asked for."
+        def sample(self, prompts, sampler, generator):
+            k = (len(prompts[0]) + 1) // 2
+            assert sampler == "any" and generator.initial_seed() == 7 and prompts == TASKS["infill"].prompts("test", 5, k)
+            return samples_of(TASKS["infill"], [TASKS["infill"].route("test", i, k) for i in range(5)])
+    found = subgoal_samples(Walker(), TASKS["infill"], "any", (2, 5), n=5, seed=7)
+    assert list(found) == [2, 5] and [d["subgoals"] for k in found for d in TASKS["infill"].describe(found[k])] == [2] * 5 + [5] * 5
 
 
 def test_pictures():

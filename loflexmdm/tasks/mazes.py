@@ -6,9 +6,9 @@
 __all__ = ['Cell', 'SEPARATOR', 'LAYOUTS', 'Maze', 'divide', 'maze_from', 'draw_maze', 'shortest_path', 'routes', 'Route',
            'choose_subgoals', 'name_of', 'infill_example', 'infill_prompt', 'prefix_prompt', 'MazeConfig', 'split_of',
            'MazeTask', 'cell_of', 'visits', 'verdict', 'shortest_tour', 'answers', 'describe', 'score', 'draw_path',
-           'mark_cells', 'draw_generation', 'draw']
+           'mark_cells', 'draw_generation', 'draw', 'subgoal_samples']
 
-# %% ../../nbs/20b_mazes.ipynb #c1f1537c
+# %% ../../nbs/20b_mazes.ipynb #f34d72fc
 import hashlib
 import math
 import random
@@ -19,8 +19,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
-from ..sampling import Samples
+from ..methods.base import Method
+from ..sampling import Sampler, Samples
 from ..states import BOS, Example, Vocabulary, prefix_example
 from .base import Examples, Task, check_split
 from ..training import UNLIMITED
@@ -393,3 +395,8 @@ def draw(self: MazeTask, split: str, samples: Samples, i: int = 0, panels: int =
 
 
 MazeTask.draw = draw
+
+# %% ../../nbs/20b_mazes.ipynb #7e5a6f6b
+def subgoal_samples(method: Method, task: MazeTask, sampler: Sampler | None = None, subgoals: Sequence[int] = (2, 4, 7), n: int = 400, seed: int = 0) -> dict[int, Samples]:
+    "Samples for the first `n` routes of the test split with each number of subgoals in turn: the same paths, more or less of them known."
+    return {k: method.sample(task.prompts("test", n, k), sampler=sampler, generator=torch.Generator().manual_seed(seed)) for k in subgoals}
