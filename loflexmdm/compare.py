@@ -7,7 +7,7 @@ __all__ = ['CALLS', 'parse_entrant', 'typed', 'entrant_recipe', 'evaluations_per
            'differences', 'run_facts', 'curve', 'test_likelihood', 'mean_order', 'describe', 'samplers_for', 'measure',
            'Comparison', 'compare', 'add_run', 'spread', 'grouped', 'table', 'plot_comparison']
 
-# %% ../nbs/29b_compare.ipynb #b0ffe017
+# %% ../nbs/29b_compare.ipynb #52109525
 import json
 import math
 import os
@@ -21,7 +21,8 @@ import torch
 
 from .methods.base import Method, from_pretrained, method_class, write_file
 from .orders import generation_times, normalised_order
-from .recipes import Recipe, override, read_tables, recipe_from, with_method
+from .planners import GREEDY, Planner
+from .recipes import Recipe, override, read_tables, recipe_from
 from .sampling import Ancestral, EventDriven, Sampler, Samples, TauLeaping
 from .states import collate
 from .tasks.base import Task, task_from
@@ -42,7 +43,7 @@ def typed(text: str, kind: type, what: str):
     try: return dict(true=True, false=False)[text.lower()] if kind is bool else kind(text)
     except (ValueError, KeyError): raise ValueError(f"{what}={text!r}: must be of type {kind.__name__}") from None
 
-# %% ../nbs/29b_compare.ipynb #61849886
+# %% ../nbs/29b_compare.ipynb #889afcd8
 def entrant_recipe(tables: dict, entrant: str, seed: int = 0, rows: int | None = None, steps: int | None = None, **train) -> Recipe:
     """The recipe by which an entrant is trained: the tables with its method and options, and a batch so that `rows` go through the generator in each step.
 
@@ -52,7 +53,8 @@ def entrant_recipe(tables: dict, entrant: str, seed: int = 0, rows: int | None =
     own = recipe_from(tables)
     rows, steps = rows or own.train.batch_size * evaluations_per_loss(own), steps or own.train.steps
     name, options = parse_entrant(entrant)
-    changed = override(with_method(tables, name), **options)
+    shared = own.model if name == own.model["method"] else dict(method=name, size=own.model["size"], max_length=own.model["max_length"])
+    changed = override(tables | dict(model=shared), **options)
     k = evaluations_per_loss(recipe_from(changed))
     if rows < 1 or rows % k: raise ValueError(f"rows={rows}: {entrant} draws {k} states of each sequence; choose a multiple of {k}")
     start = round(own.train.order_start * steps / own.train.steps)
@@ -117,7 +119,7 @@ def mean_order(samples: Samples, places: int = 4) -> list[float] | None:
     grid = np.linspace(0, 1, places)
     return np.mean([np.interp(grid, np.linspace(0, 1, len(o)), o) for o in orders], 0).round(4).tolist() if orders else None
 
-# %% ../nbs/29b_compare.ipynb #5502829a
+# %% ../nbs/29b_compare.ipynb #e747f9e7
 CALLS = (2, 4, 8, 16, 32, 64)
 
 
@@ -128,10 +130,10 @@ def describe(sampler: Sampler) -> str:
 
 
 def samplers_for(method: Method, calls: Sequence[int] = CALLS) -> list[Sampler]:
-    "Samplers to compare for a method, its default first: event by event, by confidence, and with given numbers of network calls."
-    if method.channels == ("append",): return [method.default_sampler]
+    "Samplers to compare for a method, its default first: event by event, by confidence or a planner, and with given numbers of network calls."
+    more: list[Sampler] = []
     if "insert" in method.channels: more = [EventDriven(), EventDriven(confidence="top_prob"), EventDriven(exact=False), *(TauLeaping(steps=c) for c in calls)]
-    else: more = [EventDriven(exact=False), EventDriven(exact=False, confidence="top_prob"), *(Ancestral(steps=c) for c in calls)]
+    if method.channels == ("unmask",): more = [EventDriven(exact=False), GREEDY, Planner(remask=1.0), *(Ancestral(steps=c) for c in calls)]
     return list({describe(s): s for s in (method.default_sampler, *more)}.values())
 
 # %% ../nbs/29b_compare.ipynb #5ba880f0
@@ -165,7 +167,7 @@ class Comparison:
         try: return Comparison(**json.loads(Path(path).read_text()))
         except (json.JSONDecodeError, UnicodeDecodeError, TypeError) as e: raise ValueError(f"{path}: holds no comparison ({e})") from None
 
-# %% ../nbs/29b_compare.ipynb #cd858c2f
+# %% ../nbs/29b_compare.ipynb #c0ddf1e6
 def compare(recipe: str | os.PathLike, methods: Sequence[str], seeds: int | Sequence[int] = 3, directory: str | os.PathLike = "comparison", *,
             steps: int | None = None, rows: int | None = None, calls: Sequence[int] = CALLS, samplers: Sequence[Sampler] | None = None,
             n: int = 1000, states: int = 64, device: str | torch.device = "cpu", progress: bool = True, **train) -> Comparison:
@@ -189,7 +191,8 @@ def compare(recipe: str | os.PathLike, methods: Sequence[str], seeds: int | Sequ
         results.settings = dict(recipe=str(recipe), task=r.task, steps=r.train.steps)
         results.write(file)
     wanted = {(m, s) for m, s, _ in runs}
-    return Comparison(*([r for r in part if (r["method"], r["seed"]) in wanted] for part in (results.rows, results.curves)), results.settings)
+    part = lambda found: [r for r in found if (r["method"], r["seed"]) in wanted and (r.get("n", n), r.get("states", states)) == (n, states)]
+    return Comparison(part(results.rows), part(results.curves), results.settings)
 
 # %% ../nbs/29b_compare.ipynb #a4f5d816
 def add_run(results: Comparison, entrant: str, seed: int, recipe: Recipe, path: Path, samplers: Sequence[Sampler] | None, calls: Sequence[int], n: int, states: int, device):

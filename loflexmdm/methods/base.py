@@ -108,12 +108,12 @@ class Method(nn.Module):
     @property
     def device(self) -> torch.device: return next(self.parameters()).device
 
-# %% ../../nbs/07b_method.ipynb #2f6eb054
+# %% ../../nbs/07b_method.ipynb #fb6bdbf5
 def by_length(intensities: Callable[..., Intensities], x: PartialSequences, tau: Tensor, groups: int | None = None) -> Intensities:
     """`intensities(x, tau=tau)`, evaluated in groups of rows of similar length; padding columns are 0.
 
-    `groups`: by default one on a GPU, else one for 8 rows, at most 8."""
-    if groups is None: groups = 1 if x.tokens.is_cuda else max(min(len(tau) // 8, 8), 1)
+    `groups`: by default one on a GPU, else one for 8 rows and for 8 tokens between the shortest and the longest, at most 8."""
+    if groups is None: groups = 1 if x.tokens.is_cuda else max(min(len(tau) // 8, int(x.lengths.max() - x.lengths.min()) // 8, 8), 1)
     if groups == 1: return intensities(x, tau=tau)
     order, width = x.lengths.argsort(stable=True), x.tokens.shape[1]
     parts = [intensities(x.rows(rows).trim(), tau=tau[rows]) for rows in order.chunk(groups)]
