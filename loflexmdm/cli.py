@@ -15,7 +15,7 @@ __all__ = ['RUN_FILE', 'SAMPLERS', 'OWN_OPTIONS', 'COMMON_OPTIONS', 'DESCRIBED_S
            'add_device', 'add_sampling', 'add_resume', 'add_sample', 'add_evaluate', 'add_compare', 'add_cite', 'demo',
            'add_demo', 'add_info', 'parse', 'refuse', 'one_line', 'main']
 
-# %% ../nbs/30_cli.ipynb #35632ad4
+# %% ../nbs/30_cli.ipynb #91d225b3
 import argparse
 import csv
 import difflib
@@ -41,6 +41,8 @@ from .citations import citation
 from .compare import CALLS, compare as comparison, table
 from .methods.base import METHOD_MODULES, Method, method_class, scratch_file, write_file
 from .methods.lo_flexmdm import LoFlexMDM
+from .methods.autoregressive import LeftToRight
+from .planners import Planner
 from .pretrained import load, names
 from .recipes import Recipe, keys_of, override, presets, read_tables, recipe_from, with_method
 from .sampling import CONFIDENCES, Ancestral, EventDriven, Sampler, Samples, TauLeaping
@@ -181,9 +183,9 @@ def prompt_from(value: object, where: str, vocabulary: Vocabulary) -> list:
     except ValueError as e: raise ValueError(f"{where}: {e}") from None
     return prompt
 
-# %% ../nbs/30_cli.ipynb #61d50b34
-SAMPLERS = {"event": EventDriven, "event-frozen": partial(EventDriven, exact=False), "tau": TauLeaping, "ancestral": Ancestral}
-OWN_OPTIONS = {"steps": ("tau", "ancestral"), "grid": ("tau", "ancestral"), "events_per_call": ("event-frozen",)}  # option -> the samplers that have it
+# %% ../nbs/30_cli.ipynb #f3620528
+SAMPLERS = {"event": EventDriven, "event-frozen": partial(EventDriven, exact=False), "tau": TauLeaping, "ancestral": Ancestral, "planner": Planner, "left-to-right": LeftToRight}
+OWN_OPTIONS = {"steps": ("tau", "ancestral", "planner"), "grid": ("tau", "ancestral"), "events_per_call": ("event-frozen",), "remask": ("planner",)}  # option -> the samplers that have it
 COMMON_OPTIONS = ("temperature", "top_p", "confidence", "softness", "window")
 
 
@@ -331,14 +333,14 @@ def counters(samples: Samples) -> dict[str, int]:
     "What the simulation counted."
     return {key: getattr(samples, key) for key in ("network_calls", "row_evaluations", "overflow", "overflowing", "violations", "forced")}
 
-# %% ../nbs/30_cli.ipynb #4465a8d1
+# %% ../nbs/30_cli.ipynb #5faf987f
 def sample(args: argparse.Namespace):
     "Sample from a model."
     check_counts(args)
     out, device = output_path(args.out, (".jsonl", ".csv")), pick_device(args.device)
     method = load(args.model, device)
     task = usable_task(method, args)
-    fill_in(args, task)
+    fill_in(args, task, method)
     info = provenance(args, device) | dict(model=args.model, task=method.task, sampler=repr(sampler_from(args, method)))
     announce(info)
     prompts, each = sample_prompts(args, method, task)
@@ -359,10 +361,10 @@ def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | No
     say(f"{len(rows)} sequences: {out}; how they came about: {beside(out)}{shown}")
 
 
-def fill_in(args: argparse.Namespace, task: Task | None):
-    "The task's own options of sampling, where the command line gives none."
+def fill_in(args: argparse.Namespace, task: Task | None, method: Method):
+    "The task's own options of sampling, where the command line gives none and the method has use for them."
     for key, value in ({} if task is None else task.sampling).items():
-        if getattr(args, key) is None: setattr(args, key, value)
+        if getattr(args, key) is None and (key != "confidence" or "unmask" in method.channels): setattr(args, key, value)
 
 
 def usable_task(method: Method, args: argparse.Namespace) -> Task | None:
@@ -393,7 +395,7 @@ def fragment_tokens(text: str, method: Method, task: Task | None) -> list:
     if "*" not in text: raise ValueError(f"--fragment {text!r}: has no attachment point; put a * where it may grow, as in *c1ccccc1")
     return prompt
 
-# %% ../nbs/30_cli.ipynb #a7a6b49a
+# %% ../nbs/30_cli.ipynb #70679273
 def evaluate(args: argparse.Namespace):
     "Score a model or a file of samples on the test split of its task."
     check_counts(args)
@@ -409,7 +411,7 @@ def evaluate_model(args: argparse.Namespace, method: Method) -> dict:
     "Figures of a model: the task's score, what sampling took, and the bound if asked for."
     if args.column: raise ValueError(f"--column: for a file of SMILES, and {args.model} is a model")
     task = task_for(args.task) or task_of(method)
-    fill_in(args, task)
+    fill_in(args, task, method)
     if task is None: raise ValueError(f"{args.model}: was saved without a task; name one with --task")
     if task.vocabulary != method.vocabulary: raise ValueError(f"{args.model}: has another vocabulary than the task: {method.vocabulary} and {task.vocabulary}")
     prompts = task.prompts("test", args.n)
@@ -600,13 +602,13 @@ def add_train(parser: Parser, argv: Sequence[str]):
 def add_device(parser: Parser):
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto takes a GPU if there is one [auto]")
 
-# %% ../nbs/30_cli.ipynb #ccf84ae4
+# %% ../nbs/30_cli.ipynb #23abe4fe
 def add_sampling(parser: Parser, n: int, nll: str, states: int | None = 0):
     "Options of sample and evaluate."
     option = parser.add_argument
     option("-n", type=int, default=n, metavar="N", help=f"how many sequences; with --prompts, for each [{n}]")
-    option("--sampler", choices=tuple(SAMPLERS), help="event: event-driven, exact by thinning; event-frozen: intensities held between events, fewer calls, biased where lengths vary; tau: tau-leaping; ancestral: the same without insertions, as masked diffusion has it [the method's own]")
-    option("--steps", type=int, metavar="INT", help="network calls of tau-leaping and ancestral sampling [128]")
+    option("--sampler", choices=tuple(SAMPLERS), help="event: event-driven, exact by thinning; event-frozen: intensities held between events, fewer calls, biased where lengths vary; tau: tau-leaping; ancestral: the same without insertions, as masked diffusion has it; planner: so many masks a call, chosen by --confidence; left-to-right: of autoregressive models [the method's own]")
+    option("--steps", type=int, metavar="INT", help="network calls of tau, ancestral and planner [128; planner: one for each token]")
     option("--grid", metavar="NAME", help="spacing of their steps: time or clock for tau, a schedule such as linear or cosine for ancestral [time; linear]")
     option("--events-per-call", type=int, metavar="INT", help="events applied per network call, with --sampler event-frozen [1]")
     option("--top-p", type=float, metavar="P", help="nucleus: the most likely tokens of this mass [the task's, else 1.0]")
@@ -614,6 +616,7 @@ def add_sampling(parser: Parser, n: int, nll: str, states: int | None = 0):
     option("--confidence", choices=("none", *CONFIDENCES), help="unmask the most confident positions first [the task's, else none]")
     option("--softness", type=float, metavar="T", help="draw positions in proportion to confidence^(1/T) instead of taking the highest [0]")
     option("--window", type=int, metavar="INT", help="only the leftmost so many masks are candidates, with --confidence [all]")
+    option("--remask", type=float, metavar="ETA", help="let a planner mask tokens again; the larger, the more [never]")
     option("--max-length", type=int, metavar="INT", help="longest sequence, prompt and start token included [the model's]")
     option("--min-length", type=int, default=0, metavar="INT", help="shortest sequence [0]")
     option("--batch-size", type=int, default=512, metavar="INT", help="sequences at a time; changes no result [512]")
