@@ -1,11 +1,12 @@
 # make demo: installs and runs the main job.  make test: installs and checks everything.  make lab: JupyterLab on the notebooks.
+# make docs: the site, in _site/.  make readme: README.md from nbs/index.ipynb.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lab check clean
+.PHONY: demo test docs readme lab clean
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -30,8 +31,14 @@ demo: $(VENV)/.user
 test: $(VENV)/.dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py
 
+docs: $(VENV)/.dev
+	$(BIN)/python docs/build.py
+
+readme: $(VENV)/.dev
+	$(BIN)/python tests/test_readme.py
+
 lab: $(VENV)/.dev
 	$(BIN)/jupyter lab nbs
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info _proc _docs demo .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info _docs _site _screenshots demo .pytest_cache .ruff_cache

@@ -35,7 +35,8 @@ def main():
     os.environ.update(OMP_NUM_THREADS="1", MPLBACKEND="agg")
     started = time.monotonic()
     generated_files_match()
-    run("ruff", "check", "loflexmdm", "tests", "setup.py")
+    run("ruff", "check", "loflexmdm", "tests", "docs", "setup.py")
+    run(sys.executable, "docs/build.py")
     workers = "2" if (os.cpu_count() or 1) > 1 else "0"
     code = subprocess.run([sys.executable, "-m", "pytest", "-n", workers, "--dist", "worksteal", "--durations=8", *sys.argv[1:]], cwd=ROOT).returncode
     print(f"make test: {'all passed' if code == 0 else 'FAILED'} in {(time.monotonic() - started) / 60:.1f} min", flush=True)

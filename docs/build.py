@@ -1,0 +1,406 @@
+"""`make docs`: the site from the notebooks, in _site/.
+
+Notebooks become pages with their kept outputs (nothing is run), the package's source becomes the reference, the tables of checks
+are gathered on one page with a link to each cell. Sphinx does the rest; a warning is an error, a request to the outside too."""
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
+LEARN = ("states", "schedules", "clocks", "ctmc", "objective", "estimators", "networks", "sampling", "lo_flexmdm", "flexmdm", "masked", "gen_md4",
+         "planners", "papl", "autoregressive", "orders")  # theory, in reading order
+MACHINE = r"https?://|^//|data:"
+
+
+class Page(NamedTuple):
+    "A notebook and its place on the site."
+    path: Path
+    section: str
+    name: str
+
+    @property
+    def target(self) -> str: return self.name if self.section == "home" else f"{self.section}/{self.name}"
+
+
+def page_of(path: Path) -> Page:
+    "Where a notebook goes: tutorials and how-to guides have their folders, theory its list, the rest is how the library is built."
+    name = re.sub(r"^\d+[a-z]*_", "", path.stem)
+    folder = path.parent.name
+    if name in ("index", "methods"): return Page(path, "home" if name == "index" else "about", name)
+    if folder in ("tutorials", "how_to"): return Page(path, folder, name)
+    return Page(path, "learn" if name in LEARN else "library", name)
+
+
+def pages() -> list[Page]:
+    "Every notebook, in the order of its section."
+    found = [page_of(p) for p in sorted((ROOT / "nbs").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
+    rank = {name: i for i, name in enumerate(LEARN)}
+    return sorted(found, key=lambda p: (p.section, rank.get(p.name, 0), str(p.path)))
+
+
+# The reference: public names of the package, their signatures, docstrings and comments
+
+class Entry(NamedTuple):
+    "A public name: its module, its definition and the module's source."
+    module: str
+    name: str
+    node: ast.AST
+    source: str
+
+    @property
+    def anchor(self) -> str:  # anchors ignore case, so that the kind tells `Recipe` from `recipe`
+        kind = {ast.ClassDef: "-class", ast.FunctionDef: ""}.get(type(self.node), "-value")
+        return f"api-{self.module.replace('.', '-')}-{self.name}{kind}"
+    @property
+    def code(self) -> str: return "\n".join(self.source.splitlines()[first_line(self.node) - 1:self.node.end_lineno])
+
+
+def first_line(node: ast.AST) -> int:
+    "Line of a definition, decorators included."
+    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+
+
+def modules() -> list[str]:
+    "Names of the package's modules, without `loflexmdm.`."
+    files = sorted((ROOT / "loflexmdm").rglob("*.py"))
+    return [".".join(f.relative_to(ROOT / "loflexmdm").with_suffix("").parts) for f in files if not f.name.startswith("_")]
+
+
+def module_source(name: str) -> str: return (ROOT / "loflexmdm" / (name.replace(".", "/") + ".py")).read_text(encoding="utf-8")
+
+
+def public_names(tree: ast.Module) -> list[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__": return ast.literal_eval(node.value)
+    return []
+
+
+def defined_names(node: ast.AST) -> list[str]:
+    "What a statement of a module defines."
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)): return [node.name]
+    if isinstance(node, ast.Assign): return [t.id for target in node.targets for t in getattr(target, "elts", [target]) if isinstance(t, ast.Name)]
+    return [node.target.id] if isinstance(node, ast.AnnAssign) else []
+
+
+def entries(module: str) -> list[Entry]:
+    "The public names of a module, in the order of its source."
+    source = module_source(module)
+    tree = ast.parse(source)
+    public = set(public_names(tree))
+    found = {name: Entry(module, name, node, source) for node in tree.body for name in defined_names(node) if name in public}
+    return list(found.values())
+
+
+def comment_on(line: str) -> str:
+    "The comment at the end of a line of source; empty if there is none."
+    return line.split("  # ", 1)[1].strip() if "  # " in line else ""
+
+
+def fields_of(entry: Entry) -> list[tuple[str, str, str, str]]:
+    "Name, type, default and comment of each annotated field of a class."
+    lines, rows = entry.source.splitlines(), []
+    for node in entry.node.body:
+        if not isinstance(node, ast.AnnAssign): continue
+        default = "" if node.value is None else ast.unparse(node.value)
+        rows.append((ast.unparse(node.target), ast.unparse(node.annotation), default, comment_on(lines[node.end_lineno - 1])))
+    return rows
+
+
+def signature(node: ast.FunctionDef, name: str = "") -> str:
+    "`name(arguments) -> result`, as the source has it."
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    arguments = ast.unparse(node.args)
+    text = f"{name or node.name}({arguments}){returns}"
+    return text if len(text) <= 110 else f"{name or node.name}(\n    " + arguments.replace(", ", ",\n    ") + f"\n){returns}"
+
+
+def escaped(text: str) -> str: return text.replace("|", "\\|").replace("$", "\\$").replace("<", "&lt;")
+
+
+def prose(docstring: str | None) -> str:
+    "A docstring as Markdown."
+    text = re.sub(r"(?m)^ {4,}", "", docstring or "")
+    return re.sub(r"(`[^`]*`)|([<$*_])", lambda m: m[1] or "\\" + m[2], text)
+
+
+def fence(code: str, language: str = "python") -> str: return f"```{{code-block}} {language}\n{code}\n```\n"
+
+
+def table(header: list[str], rows: list) -> str:
+    "A Markdown table of strings."
+    return "\n".join(["| " + " | ".join(r) + " |" for r in (header, ["---"] * len(header), *rows)]) + "\n"
+
+
+def describe_class(entry: Entry) -> str:
+    "Constructor or fields, docstring and methods of a class."
+    node = entry.node
+    functions = [n for n in node.body if isinstance(n, ast.FunctionDef)]
+    init = next((f for f in functions if f.name == "__init__"), None)
+    bases = ", ".join(ast.unparse(b) for b in node.bases)
+    parts = [fence(f"class {entry.name}({bases})" if init is None else signature(init, f"class {entry.name}").replace("(self, ", "(").replace("(self)", "()"))]
+    parts.append(prose(ast.get_docstring(node)))
+    if rows := fields_of(entry): parts.append(table(["field", "type", "default", ""], [[f"`{n}`", f"`{t}`".replace("|", "\\|"), f"`{d}`" if d else "", escaped(c)] for n, t, d, c in rows]))
+    for f in functions:
+        if f.name.startswith("_") or not ast.get_docstring(f): continue
+        is_property = any(ast.unparse(d).endswith("property") for d in f.decorator_list)
+        head = f".{f.name}" if is_property else "." + signature(f).replace("(self, ", "(").replace("(self)", "()")
+        parts.append(fence(head) + "\n" + prose(ast.get_docstring(f)))
+    return "\n\n".join(parts)
+
+
+def describe(entry: Entry) -> str:
+    "The section of one public name."
+    body = f"({entry.anchor})=\n\n## {entry.name}\n\n"
+    if isinstance(entry.node, ast.ClassDef): body += describe_class(entry)
+    elif isinstance(entry.node, ast.FunctionDef): body += fence(signature(entry.node)) + "\n" + prose(ast.get_docstring(entry.node))
+    else: return body + fence(entry.code)
+    return body + f"\n\n````{{dropdown}} Source\n{fence(entry.code)}````\n"
+
+
+def write_reference(module: str, notebooks: dict[str, Page]):
+    "The page of a module."
+    source = module_source(module)
+    doc = (ast.get_docstring(ast.parse(source)) or "").strip()
+    page = notebooks.get(module)
+    told = f"\n\nDerived and checked in [](../{page.target}).\n" if page else ""
+    text = f"# loflexmdm.{module}\n\n{prose(doc)}{told}\n\n" + "\n\n".join(map(describe, entries(module)))
+    (SOURCE / "api" / f"{module}.md").write_text(text + "\n", encoding="utf-8")
+
+
+# Pages from notebooks
+
+class Links:
+    "Turns `Name` in prose into a link to the reference, where the name is public in one module alone."
+    def __init__(self, all_entries: list[Entry]):
+        seen: dict[str, list[str]] = {}
+        for e in all_entries: seen.setdefault(e.name, []).append(e.anchor)
+        self.anchors = {name: where[0] for name, where in seen.items() if len(where) == 1 and len(name) > 3}
+
+    def __call__(self, text: str) -> str:
+        "The Markdown with links; code blocks, formulas and existing links are left alone."
+        keep = r"```.*?```|\$\$.*?\$\$|\[[^\]]*\]\([^)]*\)"
+        name = r"`(?P<name>[A-Za-z_]\w*)(?P<call>\([^`]*\))?`"
+        link = lambda m: f"[{m[0]}](#{self.anchors[m['name']]})" if m["name"] in self.anchors else m[0]
+        return re.sub(f"{keep}|{name}", lambda m: link(m) if m["name"] else m[0], text, flags=re.S)
+
+
+def directives(source: str) -> tuple[dict[str, str], str]:
+    "nbdev's `#| key: value` lines at the head of a cell, and the rest."
+    found, lines = {}, source.splitlines()
+    while lines and (m := re.match(r"^#\|\s*([\w-]+)\s*:?\s*(.*)$", lines[0])):
+        found[m[1]] = m[2].strip().strip('"')
+        lines.pop(0)
+    return found, "\n".join(lines).strip("\n")
+
+
+def title_of(cells: list[dict]) -> str:
+    return next(line[2:].strip() for c in cells if c["cell_type"] == "markdown" for line in "".join(c["source"]).splitlines() if line.startswith("# "))
+
+
+def alt_text(source: str, before: str, functions: dict[str, str]) -> str:
+    "What a picture shows: the docstring of the function that draws it, or the sentence before it."
+    drawn = next((functions[n] for n in re.findall(r"(\w+)\(", source) if n in functions), "")
+    sentence = re.split(r"(?<=[.:])\s", re.sub(r"[#*`$>|\[\]]", "", before).strip())[0] if before else ""
+    return " ".join((drawn or sentence or "figure").split())[:200].replace('"', "'")
+
+
+def drawing_functions(cells: list[dict]) -> dict[str, str]:
+    "Docstrings of the functions that a notebook defines, by name."
+    found = {}
+    for c in cells:
+        if c["cell_type"] != "code": continue
+        try: tree = ast.parse("".join(c["source"]).replace("%matplotlib inline", ""))
+        except SyntaxError: continue
+        found |= {n.name: ast.get_docstring(n) for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and ast.get_docstring(n)}
+    return found
+
+
+def markdown_cell(source: str, identity: str) -> dict: return dict(cell_type="markdown", id=identity, metadata={}, source=source)
+
+
+def markdown_source(source: str, links: Links, page: Page) -> str:
+    "A markdown cell as MyST reads it: the subtitle in italics, links to notebooks and pictures put right."
+    up = "" if page.section == "home" else "../"
+    source = re.sub(r"(?m)^# (.+)\n+> (.+)$", r"# \1\n\n*\2*", source)
+    source = re.sub(r"\]\((?!https?:)(?:nbs/)?([\w./-]+)\.(?:ipynb|html)(?:#[\w-]*)?\)", lambda m: f"]({up}{page_of((page.path.parent / (m[1] + '.ipynb')).resolve()).target}.ipynb)", source)
+    source = re.sub(r"\]\((?:\.\./)*(?:nbs/)?images/", f"]({up}images/", source)
+    return links(source)
+
+
+def code_cell(cell: dict, options: dict, source: str, alt: str) -> dict:
+    "A code cell with its kept output: long definitions folded, pictures with a text in their place."
+    tags = [tag for key, tag in (("echo", "remove-input"), ("output", "remove-output")) if options.get(key) == "false"]
+    notebook = dict(image=dict(alt=alt))
+    imports_only = all(re.match(r"(from|import) |\s|\)|$", line) for line in source.splitlines())
+    if "code-fold" in options or "export" in options and (source.count("\n") > 24 or imports_only):
+        tags.append("hide-input")
+        defined = ", ".join(re.findall(r"(?m)^(?:class|def) (\w+)", source)[:4])
+        notebook["code_prompt_show"] = options.get("code-summary") or (f"Show the code of {defined}" if defined else "Show the imports")
+    outputs = [o for o in cell["outputs"] if o.get("name") != "stderr"]
+    return dict(cell_type="code", id=cell["id"], metadata=dict(tags=tags, mystnb=notebook), source=source, outputs=outputs, execution_count=None)
+
+
+def convert(page: Page, links: Links) -> dict:
+    "The notebook as a page: hidden cells left out, an anchor before each code cell."
+    nb = json.loads(page.path.read_text(encoding="utf-8"))
+    functions, cells, before = drawing_functions(nb["cells"]), [], ""
+    for c in nb["cells"]:
+        source = "".join(c["source"])
+        if c["cell_type"] == "markdown":
+            before = source
+            cells.append(markdown_cell(markdown_source(source, links, page), c["id"]))
+        if c["cell_type"] != "code": continue
+        options, code = directives(source)
+        if "hide" in options or "default_exp" in options and not code: continue
+        slow = "\n\n*The next cell takes minutes or a GPU; its output is kept.*" if {"slow", "gpu"} & options.keys() else ""
+        cells.append(markdown_cell(f"({anchor_of(page, c['id'])})={slow}", c["id"] + "a"))
+        cells.append(code_cell(c, options, code, alt_text(source, before, functions)))
+    return nb | dict(cells=cells, metadata=dict(kernelspec=nb["metadata"].get("kernelspec", {})))
+
+
+def anchor_of(page: Page, identity: str) -> str: return f"cell-{page.name}-{identity}"
+
+
+# How it was checked
+
+class Check(NamedTuple):
+    "A line of a notebook's table of checks."
+    claim: str
+    how: str
+    seen: str
+    anchor: str
+
+
+def checks_of(page: Page) -> list[Check]:
+    "The last table of a notebook, each line with the cell that made it."
+    cells = json.loads(page.path.read_text(encoding="utf-8"))["cells"]
+    at = next((i for i, c in enumerate(cells) if "What was checked" in "".join(c["source"]) and c["cell_type"] == "markdown"), len(cells))
+    texts = ["".join(o["data"].get("text/markdown", "")) for c in cells[at:] for o in c.get("outputs", []) if "data" in o]
+    rows = [line.strip().strip("|").strip().split(" | ") for text in texts[:1] for line in text.splitlines()[2:] if line.startswith("|")]
+    return [Check(r[0].strip(), " ".join(r[1:-1]).strip(), r[-1].strip(), where_claimed(r[0].strip(), page, cells)) for r in rows if len(r) >= 2]
+
+
+def where_claimed(claim: str, page: Page, cells: list[dict]) -> str:
+    "Anchor of the visible cell that records the claim; empty if it is none."
+    for c in cells:
+        source = "".join(c["source"])
+        if c["cell_type"] == "code" and claim in source.replace('\\"', '"') and not source.startswith("#| hide"): return anchor_of(page, c["id"])
+    return ""
+
+
+def bars(text: str) -> str:
+    "Text of a table's cell, its own bars written so that they do not end it."
+    return re.sub(r"(?<!\\)\|", r"\\|", text)
+
+
+def write_checked(all_pages: list[Page]):
+    "The page that gathers every table of checks."
+    text, total = "", 0
+    for page in all_pages:
+        if not (rows := checks_of(page)): continue
+        total += len(rows)
+        text += f"\n## {title_of(json.loads(page.path.read_text(encoding='utf-8'))['cells'])}\n\nFrom [](../{page.target}).\n\n"
+        text += table(["claim", "check", "seen"], [[f"{bars(r.claim)} [→](#{r.anchor})" if r.anchor else bars(r.claim), bars(r.how), bars(r.seen)] for r in rows])
+    head = f"# How it was checked\n\nEvery notebook ends in a table of its claims, how each was checked and what was seen. These are all of them: {total} claims, gathered from the notebooks when this site was built. The arrow leads to the cell that makes the check.\n"
+    (SOURCE / "about").mkdir(exist_ok=True)
+    (SOURCE / "about" / "checked.md").write_text(head + text, encoding="utf-8")
+    return total
+
+
+# The site
+
+SECTIONS = dict(learn=("Learn", "The theory, in order. Each page derives one piece, checks it on the smallest case that can be enumerated, and exports it into the library."),
+                tutorials=("Tutorials", "From an installed package to a result, step by step."), how_to=("How to", "One question, one screen."),
+                library=("Library", "How the rest of the package is built: training, tasks, molecules, the command line."), api=("Reference", "Every public name, module by module."))
+
+
+def subtitle_of(page: Page) -> str:
+    text = "".join("".join(c["source"]) for c in json.loads(page.path.read_text(encoding="utf-8"))["cells"][:3] if c["cell_type"] == "markdown")
+    m = re.search(r"(?m)^> (.+)$", text)
+    return m[1] if m else ""
+
+
+def write_section(section: str, found: list[Page]):
+    "The overview of a section."
+    title, text = SECTIONS[section]
+    names = modules() if section == "api" else [p.name for p in found]
+    lines = [f"- [](./{name}.md)" for name in names] if section == "api" else [f"- [](./{p.name}.ipynb): {subtitle_of(p)}" for p in found]
+    tree = "\n".join(f"{name} <{name}>" if section == "api" else name for name in names)
+    body = f"# {title}\n\n{text}\n\n" + "\n".join(lines) + f"\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
+    (SOURCE / section / "index.md").write_text(body, encoding="utf-8")
+
+
+HOME_TREE = """```{toctree}
+:hidden:
+:maxdepth: 1
+
+tutorials/index
+how_to/index
+learn/index
+about/methods
+library/index
+api/index
+about/checked
+about/glossary
+about/changelog
+```"""
+
+
+def write_pages():
+    "Everything Sphinx reads, in _docs/."
+    shutil.rmtree(SOURCE, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", SOURCE, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    for name in ("conf.py",): shutil.copy(ROOT / "docs" / name, SOURCE)
+    shutil.copytree(ROOT / "nbs" / "images", SOURCE / "images")
+    found, links = pages(), Links([e for m in modules() for e in entries(m)])
+    for page in found:
+        nb = convert(page, links)
+        if page.section == "home": nb["cells"].append(markdown_cell(HOME_TREE, "tree"))
+        path = SOURCE / f"{page.target}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(nb), encoding="utf-8")
+    (SOURCE / "api").mkdir()
+    exported = {exported_module(p): p for p in found}
+    for module in modules(): write_reference(module, exported)
+    for section in SECTIONS:
+        (SOURCE / section).mkdir(exist_ok=True)
+        write_section(section, [p for p in found if p.section == section])
+    checks = write_checked([p for p in found if p.section in ("learn", "library")])
+    (SOURCE / "about" / "changelog.md").write_text(re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")), encoding="utf-8")
+    return len(found), checks
+
+
+def exported_module(page: Page) -> str:
+    "The module that a notebook exports; empty if none."
+    m = re.search(r"#\| default_exp ([\w.]+)", page.path.read_text(encoding="utf-8"))
+    return m[1] if m else ""
+
+
+def outside_requests() -> list[str]:
+    "What a page would fetch from elsewhere: scripts, styles, pictures and fonts with an address."
+    found = []
+    for page in SITE.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        found += [f"{page.relative_to(SITE)}: {m}" for m in re.findall(r"<(?:script|link|img|iframe|source)[^>]*(?:src|href)=\"((?:https?:)?//[^\"]+)\"", text) if "rel=\"canonical\"" not in m]
+    for sheet in SITE.rglob("*.css"): found += [f"{sheet.relative_to(SITE)}: {u}" for u in re.findall(r"(?:url\(|@import )[\"']?((?:https?:)?//[^\"')]+)", sheet.read_text(encoding="utf-8"))]
+    return found
+
+
+def main():
+    started = time.monotonic()
+    notebooks, checks = write_pages()
+    shutil.rmtree(SITE, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "2", "-d", str(SOURCE / ".doctrees"), str(SOURCE), str(SITE)], check=True)
+    if outside := outside_requests(): sys.exit("requests to the outside:\n" + "\n".join(outside))
+    size = sum(f.stat().st_size for f in SITE.rglob("*") if f.is_file()) / 1e6
+    print(f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, {checks} checks, {size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__": main()

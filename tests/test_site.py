@@ -1,0 +1,136 @@
+"The site as a browser shows it. `make test` builds it first; without it, or without Chromium, these tests are skipped."
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SITE, SHOTS = ROOT / "_site", ROOT / "_screenshots"
+BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+PAGES = dict(index="loflexmdm", **{"learn/objective": "Rate matching", "tutorials/learned_order": "learning the order", "api/sampling": "sampling", "about/checked": "How it was checked", "about/glossary": "Glossary"})
+
+pytestmark = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="the site is not built (make docs)")
+in_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+
+
+class Anchors(HTMLParser):
+    "Links and ids of a page."
+    def __init__(self, path: Path):
+        super().__init__()
+        self.links, self.ids = [], set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if "id" in attributes: self.ids.add(attributes["id"])
+        if tag == "a" and attributes.get("href"): self.links.append(attributes["href"])
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync.sync_playwright() as p:
+        chromium = p.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+def visit(browser, page: str, width: int = 1280, height: int = 900):
+    "A page opened in a window of that size, and what went wrong while it loaded: errors in the console, requests to the outside."
+    tab, wrong = browser.new_page(viewport=dict(width=width, height=height)), []
+    tab.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    tab.on("pageerror", lambda e: wrong.append(str(e)))
+    tab.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(r.url))
+    tab.goto((SITE / page).as_uri() if "?" not in page else (SITE / page.split("?")[0]).as_uri() + "?" + page.split("?")[1])
+    tab.wait_for_load_state("load")
+    return tab, wrong
+
+
+def pages() -> list[Path]: return sorted(SITE.rglob("*.html"))
+
+
+def test_every_link_leads_somewhere():
+    seen = {p.resolve(): Anchors(p) for p in pages()}
+    broken = []
+    for path, page in seen.items():
+        for link in page.links:
+            address, anchor = urldefrag(link)
+            if "://" in address or address.startswith("mailto:"): continue
+            target = (path.parent / unquote(address)).resolve() if address else path
+            if target not in seen and not target.is_file(): broken.append(f"{path.relative_to(SITE)}: {link}")
+            elif anchor and target in seen and unquote(anchor) not in seen[target].ids: broken.append(f"{path.relative_to(SITE)}: {link}")
+    assert len(seen) > 60 and not broken, "\n".join(broken[:20])
+
+
+def test_every_notebook_has_a_page_and_a_picture_a_text():
+    names = {p.stem for p in pages()}
+    notebooks = [p for p in (ROOT / "nbs").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts]
+    missing = [p.name for p in notebooks if p.stem.split("_", 1)[-1] not in names and p.stem not in names]
+    assert not missing
+    tags = {p: re.findall(r"<img [^>]*>", p.read_text(encoding="utf-8")) for p in pages()}
+    without = [f"{p.relative_to(SITE)}: {tag[:80]}" for p, found in tags.items() for tag in found if not re.search(r'alt="[^"]+"', tag)]
+    assert not without
+
+
+@in_browser
+@pytest.mark.parametrize("page", PAGES)
+def test_page_opens(browser, page):
+    tab, wrong = visit(browser, page + ".html")
+    assert PAGES[page] in tab.title() or PAGES[page] in tab.locator("h1").first.inner_text()
+    SHOTS.mkdir(exist_ok=True)
+    tab.screenshot(path=SHOTS / f"{page.replace('/', '-')}.png")
+    assert not wrong
+    tab.close()
+
+
+@in_browser
+@pytest.mark.parametrize("page", ["learn/objective", "about/glossary"])
+def test_formulas_are_drawn(browser, page):
+    tab, wrong = visit(browser, page + ".html")
+    tab.wait_for_selector("mjx-container svg")
+    assert tab.locator("mjx-container svg").count() > 10 and tab.locator("mjx-merror").count() == 0 and not wrong
+    tab.close()
+
+
+INK = """image => { const c = document.createElement('canvas'); c.width = image.naturalWidth; c.height = image.naturalHeight;
+    const g = c.getContext('2d'); g.drawImage(image, 0, 0); return [c.width, c.height]; }"""
+
+
+@in_browser
+@pytest.mark.parametrize("page", ["index", "learn/objective", "tutorials/learned_order"])
+def test_pictures_are_not_blank(browser, page, tmp_path):
+    import matplotlib.image
+    tab, _ = visit(browser, page + ".html")
+    pictures = tab.locator("article img")
+    assert pictures.count() > 0
+    for i in range(min(pictures.count(), 4)):
+        pictures.nth(i).scroll_into_view_if_needed()
+        assert min(pictures.nth(i).evaluate(INK)) > 20
+        pictures.nth(i).screenshot(path=tmp_path / "picture.png")
+        assert matplotlib.image.imread(tmp_path / "picture.png")[..., :3].std() > 0.01
+    tab.close()
+
+
+@in_browser
+@pytest.mark.parametrize("word", ["EventDriven", "Kumaraswamy"])
+def test_search_finds(browser, word):
+    tab, wrong = visit(browser, f"search.html?q={word}")
+    tab.wait_for_selector("ul.search li")
+    tab.wait_for_function("document.querySelector('#search-results p.search-summary')?.innerText.includes('found')")
+    found = tab.locator("ul.search li a").all_inner_texts()
+    assert len(found) > 1 and not wrong
+    tab.close()
+
+
+@in_browser
+@pytest.mark.parametrize("page", PAGES)
+def test_a_phone_does_not_scroll_sideways(browser, page):
+    tab, _ = visit(browser, page + ".html", 390, 844)
+    tab.wait_for_timeout(1500)  # formulas are drawn late and may be wide
+    assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    SHOTS.mkdir(exist_ok=True)
+    tab.screenshot(path=SHOTS / f"phone-{page.replace('/', '-')}.png")
+    tab.close()
