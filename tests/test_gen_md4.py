@@ -262,6 +262,16 @@ def test_loss_depends_on_its_generator_alone():
     assert all(not v.requires_grad and v.isfinite() for v in metrics.values()) and "bound_tight" in metrics
 
 
+@pytest.mark.parametrize("states", [2, 3])
+def test_every_state_has_the_weight_of_its_own_reading(states):
+    "Two readings: at the first all is hidden, at the second nothing is, so that its huge weight must not matter."
+    model, x1 = toy(Wrong, states=states), LAW.x1.rows([0, 1])
+    model.proposal = lambda n, generator, device: (torch.tensor([0.0, 60.0]).double(), torch.tensor([1.0, 1e9]).double())
+    expected = model.match(x1.rows([0]), torch.tensor([[False, True, True]]), torch.zeros(1).double()) / 2
+    torch.testing.assert_close(model.loss(x1, seeded(0)).metrics["bound_tight"], expected[0].detach())
+    torch.testing.assert_close(model.loss(x1, seeded(0)).loss, expected[0])  # equal states: nothing to compare
+
+
 def test_mixed_precision_keeps_the_closed_forms_in_float32():
     model = shaken()
     with torch.autocast("cpu", torch.bfloat16): out = model.loss(LAW.x1, seeded(0)).loss
