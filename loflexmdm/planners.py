@@ -19,7 +19,7 @@ from .objective import Intensities
 from .sampling import CONFIDENCES, Info, Limits, Sampler, State, advance, finished, most_confident, nucleus, row_uniforms
 from .states import MASK, PartialSequences
 
-# %% ../nbs/22_planners.ipynb #fa228c0e
+# %% ../nbs/22_planners.ipynb #75c9bade
 @dataclass(frozen=True)
 class Planner(Sampler):
     """Discrete steps for methods that only unmask: after step s of `steps`, round(L s / steps) of a row's L generated positions are clean.
@@ -76,7 +76,7 @@ class Planner(Sampler):
         count = self.due(state.x) - (standing & state.x.free).sum(-1)
         score = row_uniforms(state.generators, state.x.lengths) if self.confidence is None else self.score(out, state, drawn)
         chosen = torch.arange(drawn.shape[1], device=drawn.device) < count[:, None]
-        return standing | most_confident(chosen, candidates, score)
+        return standing | most_confident(chosen, candidates, score.clamp_min(-1e300))  # log 0 would rank with what is no candidate
 
     def score(self, out: Intensities, state: State, drawn: Tensor) -> Tensor:
         "The confidence in every position, masks' times `remask`; logarithms with noise if the rule is soft. (batch, length)"
