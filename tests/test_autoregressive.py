@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from loflexmdm.cli import main
@@ -42,7 +43,6 @@ def shaken(seed=1, scale=0.3, **kwargs):
     model, g = Autoregressive(VOCABULARY, AutoregressiveConfig(**dict(size="pico", max_length=12) | kwargs)).double().eval(), seeded(seed)
     with torch.no_grad():
         for p in model.parameters(): p.add_(scale * torch.randn(p.shape, generator=g, dtype=p.dtype))
-        model.token.out.weight.mul_(0.4)
     return model
 
 
@@ -98,6 +98,12 @@ def test_later_columns_change_nothing(field, after):
     with torch.no_grad(): a, b = (model.intensities(v).logits.softmax(-1) for v in (x, x._replace(**{field: other})))
     assert torch.equal(a[:, :after + 1], b[:, :after + 1])
     assert (a - b)[:, after + 1:].abs().max() > 1e-3
+
+
+def test_a_fresh_model_is_uniform():
+    torch.manual_seed(0)
+    probs = Autoregressive(VOCABULARY, AutoregressiveConfig(size="pico")).intensities(examples(("a", "ba"))).logits.softmax(-1)
+    torch.testing.assert_close(probs[..., 3:], torch.full((1, 4, 3), 1 / 3))
 
 
 def test_earlier_columns_matter():
@@ -216,6 +222,9 @@ def test_overflow_and_forced_tokens_are_counted():
     never, at_once = run(push(-torch.inf)), run(push(50.0))
     assert [len(s) + 1 for s in never.sequences] == [12] * 5 and never.overflow == never.overflowing == 5 and never.forced == 0
     assert [text(s) for s in at_once.sequences] == ["".join(p) for p in PROMPTS] and at_once.overflow == 0 and at_once.network_calls == 1
+    at_limit = lambda x, tau: Intensities(logits=F.one_hot(torch.tensor(5)) * torch.where(x.lengths == 12, 50.0, -50.0)[:, None, None].expand(*x.tokens.shape, 1))
+    in_time = run(at_limit)
+    assert [len(s) + 1 for s in in_time.sequences] == [12] * 5 and in_time.overflow == in_time.overflowing == 0  # they end at the limit by themselves
     forced = run(push(50.0), limits=Limits(99.0, 12, 5))
     assert [len(s) + 1 for s in forced.sequences] == [5, 5, 5, 5, 6] and forced.forced == 4 + 3 + 2 + 1
 

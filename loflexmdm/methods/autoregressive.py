@@ -61,7 +61,7 @@ class CausalBackbone(Backbone):
         mask = (torch.arange(x.tokens.shape[1], device=at.device) <= at)[:, None, None]
         return self.run(self.embed(x.map(lambda v: v.gather(1, at))), cond, angles, mask, keep)
 
-# %% ../../nbs/24_autoregressive.ipynb #83afe70d
+# %% ../../nbs/24_autoregressive.ipynb #f49fe65f
 class Autoregressive(Method):
     """A causal transformer: the law of the next token, or of the end, given all tokens before.
 
@@ -75,7 +75,6 @@ class Autoregressive(Method):
         self.backbone = CausalBackbone(len(vocabulary), size)
         self.cond = nn.Parameter(torch.randn(size.cond) * 0.5)  # no time: the blocks are conditioned on a learned constant
         self.token = TokenHead(size.width, len(vocabulary) + 1)
-        with torch.no_grad(): self.token.out.weight[:self.end].copy_(self.backbone.token.weight)  # copying from the prompt is then easy to learn
 
     @property
     def tau_max(self) -> float:
