@@ -15,7 +15,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = ("states", "schedules", "clocks", "ctmc", "objective", "estimators", "networks", "sampling", "lo_flexmdm", "flexmdm", "masked", "gen_md4",
-         "planners", "papl", "autoregressive", "orders")  # theory, in reading order
+         "planners", "papl", "autoregressive", "orders", "plotting")  # theory, in reading order
 MACHINE = r"https?://|^//|data:"
 
 
