@@ -485,7 +485,7 @@ def read_samples(path: Path) -> list[dict]:
             raise ValueError(f"{path}, sample {i}: needs the keys prompt, tokens and generated, the last two of one length")
     return rows
 
-# %% ../nbs/30_cli.ipynb #e59c4786
+# %% ../nbs/30_cli.ipynb #6f18ea7b
 BUDGET = ("batch_size", "accumulate", "seed", "start_from")  # of [train]: decided by rows and seeds
 
 
@@ -500,7 +500,7 @@ def compare(args: argparse.Namespace):
     from matplotlib.figure import Figure  # only here: it takes a while to import
     write_file(directory / "comparison.md", table(found.rows, "all") + "\n")
     image = io.BytesIO()
-    figure = Figure(figsize=(8, 3.4), dpi=120)
+    figure = Figure(figsize=(8, 3.6), dpi=120, layout="constrained")
     found.plot(figure.subplots(1, 2))
     figure.savefig(image)
     write_file(directory / "comparison.png", image.getvalue())

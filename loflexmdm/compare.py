@@ -43,7 +43,7 @@ def typed(text: str, kind: type, what: str):
     try: return dict(true=True, false=False)[text.lower()] if kind is bool else kind(text)
     except (ValueError, KeyError): raise ValueError(f"{what}={text!r}: must be of type {kind.__name__}") from None
 
-# %% ../nbs/29b_compare.ipynb #889afcd8
+# %% ../nbs/29b_compare.ipynb #8553d9ed
 def entrant_recipe(tables: dict, entrant: str, seed: int = 0, rows: int | None = None, steps: int | None = None, **train) -> Recipe:
     """The recipe by which an entrant is trained: the tables with its method and options, and a batch so that `rows` go through the generator in each step.
 
@@ -51,7 +51,8 @@ def entrant_recipe(tables: dict, entrant: str, seed: int = 0, rows: int | None =
     budget decides (batch_size, accumulate, seed)."""
     if fixed := {"batch_size", "accumulate", "seed"} & train.keys(): raise ValueError(f"{min(fixed)}: is decided by rows and seeds")
     own = recipe_from(tables)
-    rows, steps = rows or own.train.batch_size * evaluations_per_loss(own), steps or own.train.steps
+    rows = own.train.batch_size * evaluations_per_loss(own) if rows is None else rows
+    steps = own.train.steps if steps is None else steps
     name, options = parse_entrant(entrant)
     shared = own.model if name == own.model["method"] else dict(method=name, size=own.model["size"], max_length=own.model["max_length"])
     changed = override(tables | dict(model=shared), **options)
@@ -87,15 +88,17 @@ def differences(recipe: Recipe, saved: dict) -> list[str]:
     mine, theirs = recipe.as_dict(), recipe_from(saved).as_dict()
     return [f"{t}.{k}" for t, table in mine.items() for k, v in table.items() if theirs[t].get(k) != v and k not in FREE_KEYS]
 
-# %% ../nbs/29b_compare.ipynb #9f72204e
+# %% ../nbs/29b_compare.ipynb #3d592665
 def run_facts(directory: Path, method: Method, recipe: Recipe) -> dict:
-    "What training took: parameters of the generator and of the order model, steps, rows, sequences, and milliseconds a step (median over the log)."
+    """What training took: parameters of the generator and of the order model, steps, rows, sequences, and milliseconds a step.
+
+    The time is the tenth percentile over the lines of the log: other work on the machine only ever adds to it."""
     order = {id(p) for p in method.order_parameters}
     count = lambda chosen: sum(p.numel() for p in method.parameters() if chosen(id(p) in order))
     c, log = recipe.train, [r for r in JsonLines(directory / "metrics.jsonl").rows() if "seconds" in r]
     pace = [(b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in zip(log, log[1:])] or [log[-1]["seconds"] / log[-1]["step"]]
     return dict(parameters=count(lambda o: not o), order_parameters=count(lambda o: o), steps=c.steps, sequences=c.steps * c.batch_size,
-                rows=c.steps * c.batch_size * method.evaluations_per_loss, step_ms=round(1000 * float(np.median(pace)), 3), seconds=log[-1]["seconds"])
+                rows=c.steps * c.batch_size * method.evaluations_per_loss, step_ms=round(1000 * float(np.quantile(pace, 0.1)), 3), seconds=log[-1]["seconds"])
 
 
 def curve(directory: Path, batch_size: int) -> list[list[float]]:
@@ -241,36 +244,37 @@ def table(rows: Sequence[dict], samplers: str = "first") -> str:
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
-# %% ../nbs/29b_compare.ipynb #2828736c
+# %% ../nbs/29b_compare.ipynb #9aeb9dfe
 def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: str | None = None, axes=None):
     """Two panels: `score` (the task's first by default) against network calls a sequence, and the validation bound against training rows; returns the axes.
 
     Samplers with a chosen number of steps are joined by a line; crosses are event-driven ones, a ring is the method's default. Bars: standard deviation over seeds."""
     import matplotlib.pyplot as plt  # here: training needs no pictures
-    axes = plt.subplots(1, 2, figsize=(6, 2.6))[1] if axes is None else axes
+    axes = plt.subplots(1, 2, figsize=(6, 3), layout="constrained")[1] if axes is None else axes
     score, colours = score or next(iter(rows[0]["scores"])), {m: f"C{i}" for i, m in enumerate(dict.fromkeys(r["method"] for r in rows))}
     for m, colour in colours.items(): _plot_samplers(axes[0], [r for r in rows if r["method"] == m], score, m, colour)
     axes[0].set(xlabel="network calls a sequence", ylabel=score.replace("_", " "), xscale="log")
-    for m, colour in colours.items(): _plot_curves(axes[1], [c["points"] for c in curves if c["method"] == m], m, colour)
-    axes[1].set(xlabel="rows through the generator", ylabel="validation bound (nats)")
-    if curves: axes[1].set_yscale("log")
-    axes[0].figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=6, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 0.93))
-    axes[0].figure.tight_layout(rect=(0, 0, 1, 0.95))
+    axes[0].legend(frameon=False, fontsize=6)
+    for m, colour in colours.items(): _plot_curves(axes[1], [c["points"] for c in curves if c["method"] == m], colour)
+    axes[1].set(xlabel="rows through the generator", ylabel="validation bound (nats)", yscale="log" if curves else "linear")
     return axes
 
 
 def _plot_samplers(ax, rows: Sequence[dict], score: str, label: str, colour: str):
-    "Points of one entrant: calls and score of each sampler."
-    points = {s: [(np.mean(c), np.mean(v), np.std(v)) for c, v in [list(zip(*((r["calls"], r["scores"][score]) for r in g)))]][0] for (_, s), g in grouped(rows).items()}
-    steps = sorted(p for s, p in points.items() if "steps=" in s and "confidence" not in s)
-    if steps: ax.errorbar(*zip(*steps), fmt=".-", ms=4, lw=1, elinewidth=0.6, color=colour)
-    others = [p for s, p in points.items() if "steps=" not in s]
-    if others: ax.errorbar(*zip(*others), fmt="x", ms=4, elinewidth=0.6, color=colour)
+    "Points of one entrant: mean calls and score of each sampler, with the spread over seeds."
+    points = {}
+    for (_, sampler), group in grouped(rows).items():
+        values = [r["scores"][score] for r in group]
+        points[sampler] = np.mean([r["calls"] for r in group]), np.mean(values), np.std(values, ddof=1) if len(values) > 1 else 0.0
+    steps = sorted(p for s, p in points.items() if "(steps=" in s)
+    others = [p for s, p in points.items() if "(steps=" not in s]
+    for found, look in ((steps, ".-"), (others, "x")):
+        if found: ax.errorbar(*zip(*found), fmt=look, ms=4, lw=1, elinewidth=0.6, color=colour)
     x, y, _ = next(iter(points.values()))
     ax.plot(x, y, "o", ms=7, mfc="none", color=colour, label=label)
 
 
-def _plot_curves(ax, curves: Sequence[Sequence], label: str, colour: str):
+def _plot_curves(ax, curves: Sequence[Sequence], colour: str):
     "Validation bounds of one entrant, a line for each seed."
     for points in curves:
         if points: ax.plot(*zip(*points), lw=0.8, color=colour)
