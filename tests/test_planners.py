@@ -240,7 +240,7 @@ def test_protocol(planner):
 
 
 def test_every_step_is_planned_and_rounded_half_up():
-    for n, steps in ((n, steps) for n in range(1, 13) for steps in range(1, n + 1)):
+    for n, steps in ((length, steps) for length in range(1, 13) for steps in range(1, length + 1)):
         seen, x = [0], empty(1, n)
         while seen[-1] < n: seen.append(int(Planner(steps=steps).due(x._replace(tokens=torch.where(torch.arange(n + 1) <= seen[-1], BOS, x.tokens)))))
         assert seen == [math.floor(n * s / steps + 0.5) for s in range(steps + 1)]
