@@ -183,9 +183,9 @@ def prompt_from(value: object, where: str, vocabulary: Vocabulary) -> list:
     except ValueError as e: raise ValueError(f"{where}: {e}") from None
     return prompt
 
-# %% ../nbs/30_cli.ipynb #f3620528
+# %% ../nbs/30_cli.ipynb #c19cd00a
 SAMPLERS = {"event": EventDriven, "event-frozen": partial(EventDriven, exact=False), "tau": TauLeaping, "ancestral": Ancestral, "planner": Planner, "left-to-right": LeftToRight}
-OWN_OPTIONS = {"steps": ("tau", "ancestral", "planner"), "grid": ("tau", "ancestral"), "events_per_call": ("event-frozen",), "remask": ("planner",)}  # option -> the samplers that have it
+OWN_OPTIONS = {"steps": ("tau", "ancestral", "planner"), "grid": ("tau", "ancestral"), "events_per_call": ("event-frozen",), "remask": ("planner",), "hold": ("tau",)}  # option -> the samplers that have it
 COMMON_OPTIONS = ("temperature", "top_p", "confidence", "softness", "window")
 
 
@@ -602,7 +602,7 @@ def add_train(parser: Parser, argv: Sequence[str]):
 def add_device(parser: Parser):
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto takes a GPU if there is one [auto]")
 
-# %% ../nbs/30_cli.ipynb #23abe4fe
+# %% ../nbs/30_cli.ipynb #4940538b
 def add_sampling(parser: Parser, n: int, nll: str, states: int | None = 0):
     "Options of sample and evaluate."
     option = parser.add_argument
@@ -616,6 +616,7 @@ def add_sampling(parser: Parser, n: int, nll: str, states: int | None = 0):
     option("--confidence", choices=("none", *CONFIDENCES), help="unmask the most confident positions first [the task's, else none]")
     option("--softness", type=float, metavar="T", help="draw positions in proportion to confidence^(1/T) instead of taking the highest [0]")
     option("--window", type=int, metavar="INT", help="only the leftmost so many masks are candidates, with --confidence [all]")
+    option("--hold", choices=("rate", "count"), help="what a leap of tau holds: the insertion rate, or the number of missing tokens as FlexMDM does [rate]")
     option("--remask", type=float, metavar="ETA", help="let a planner mask tokens again; the larger, the more [never]")
     option("--max-length", type=int, metavar="INT", help="longest sequence, prompt and start token included [the model's]")
     option("--min-length", type=int, default=0, metavar="INT", help="shortest sequence [0]")
