@@ -244,7 +244,7 @@ def table(rows: Sequence[dict], samplers: str = "first") -> str:
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
-# %% ../nbs/29b_compare.ipynb #9aeb9dfe
+# %% ../nbs/29b_compare.ipynb #70fa68d6
 def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: str | None = None, axes=None):
     """Two panels: `score` (the task's first by default) against network calls a sequence, and the validation bound against training rows; returns the axes.
 
@@ -253,10 +253,12 @@ def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: st
     axes = plt.subplots(1, 2, figsize=(6, 3), layout="constrained")[1] if axes is None else axes
     score, colours = score or next(iter(rows[0]["scores"])), {m: f"C{i}" for i, m in enumerate(dict.fromkeys(r["method"] for r in rows))}
     for m, colour in colours.items(): _plot_samplers(axes[0], [r for r in rows if r["method"] == m], score, m, colour)
-    axes[0].set(xlabel="network calls a sequence", ylabel=score.replace("_", " "), xscale="log")
+    axes[0].set(xlabel="network calls a sequence", ylabel=score.replace("_", " "))
+    axes[0].set_xscale("log", base=2)
+    axes[0].xaxis.set_major_formatter("{x:g}")
     axes[0].legend(frameon=False, fontsize=6)
     for m, colour in colours.items(): _plot_curves(axes[1], [c["points"] for c in curves if c["method"] == m], colour)
-    axes[1].set(xlabel="rows through the generator", ylabel="validation bound (nats)", yscale="log" if curves else "linear")
+    axes[1].set(xlabel="rows through the generator", ylabel="validation bound (nats)", ylim=(0, None))
     return axes
 
 
@@ -276,5 +278,4 @@ def _plot_samplers(ax, rows: Sequence[dict], score: str, label: str, colour: str
 
 def _plot_curves(ax, curves: Sequence[Sequence], colour: str):
     "Validation bounds of one entrant, a line for each seed."
-    for points in curves:
-        if points: ax.plot(*zip(*points), lw=0.8, color=colour)
+    for points in curves: ax.plot(*np.transpose(points), lw=0.8, color=colour)
