@@ -129,11 +129,11 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     done = min((step - config.warmup) / max(config.steps - config.warmup, 1), 1.0)
     return config.lr * (config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * done)) / 2)
 
-# %% ../nbs/09_training.ipynb #dda891d0
+# %% ../nbs/09_training.ipynb #80b0f65c
 def parameter_groups(method: Method, weight_decay: float, chosen: Callable[[nn.Parameter], bool]) -> list[dict]:
-    "The chosen parameters in groups: the order model's apart, weight decay on matrices only."
+    "The chosen parameters that need a gradient, in groups: the order model's apart, weight decay on matrices only."
     late = {id(p) for p in method.order_parameters}
-    groups = [dict(params=[p for p in method.parameters() if chosen(p) and (p.ndim >= 2, id(p) in late) == (matrix, order)],
+    groups = [dict(params=[p for p in method.parameters() if p.requires_grad and chosen(p) and (p.ndim >= 2, id(p) in late) == (matrix, order)],
                    weight_decay=weight_decay if matrix else 0.0, order=order) for order in (False, True) for matrix in (True, False)]
     return [g for g in groups if g["params"]]
 
@@ -141,7 +141,7 @@ def parameter_groups(method: Method, weight_decay: float, chosen: Callable[[nn.P
 def optimisers(method: Method, config: TrainConfig) -> list[torch.optim.Optimizer]:
     "AdamW, preceded by Muon for the matrices of the generator's transformer blocks if `config.optimiser` says so."
     blocks = [m.blocks for m in method.modules() if isinstance(m, Backbone)] if config.optimiser == "muon" else []
-    hidden = {id(p) for block in blocks for p in block.parameters() if p.ndim == 2} - {id(p) for p in method.order_parameters}
+    hidden = {id(p) for block in blocks for p in block.parameters() if p.requires_grad and p.ndim == 2} - {id(p) for p in method.order_parameters}
     adam = torch.optim.AdamW(parameter_groups(method, config.weight_decay, lambda p: id(p) not in hidden), lr=config.lr, betas=(0.9, 0.99))
     if not hidden: return [adam]
     return [torch.optim.Muon(parameter_groups(method, config.weight_decay, lambda p: id(p) in hidden), lr=config.lr, adjust_lr_fn="match_rms_adamw"), adam]

@@ -277,6 +277,17 @@ def test_cuda(tmp_path, options):
     assert trainer(tmp_path, method=model().to("cuda"), steps=4, **options).fit(resume=True).device.type == "cuda"
 
 
+@pytest.mark.parametrize("optimiser", ["adamw", "muon"])
+def test_only_what_needs_a_gradient_is_trained(tmp_path, optimiser):
+    method = model(order="fixed")
+    for name, p in method.backbone.named_parameters(): p.requires_grad_("adapt" in name or name == "blocks.0.qkv.weight")
+    before, needed = {k: v.detach().clone() for k, v in method.named_parameters()}, {k for k, v in method.named_parameters() if v.requires_grad}
+    t = trainer(tmp_path, method=method, optimiser=optimiser, ema=0.5, weight_decay=0.0)
+    assert sum(len(g["params"]) for g in t.groups) == len(needed)
+    average = t.fit()
+    for m in (method, average): assert {k for k, v in m.named_parameters() if not torch.equal(v, before[k])} == needed
+
+
 def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(tmp_path):
     "Which parameters each optimiser has, and a step of Muon: a matrix moves by at most about lr 0.2 sqrt(longer side) in any direction."
     t = trainer(tmp_path, steps=4, warmup=0, final_lr=1.0, weight_decay=0.0, optimiser="muon")
