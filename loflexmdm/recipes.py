@@ -72,10 +72,10 @@ def override(tables: dict, **values) -> dict:
         new[table][key] = value
     return new
 
-# %% ../nbs/29_recipes.ipynb #168f0547
+# %% ../nbs/29_recipes.ipynb #3a3e81eb
 def with_method(tables: dict, name: str) -> dict:
-    "The tables with the method `name` in place of their own. ValueError for an unknown method."
-    model, own = tables.get("model", {}), {f.name for f in fields(method_class(name).Config)}
+    "The tables with the method `name` in place of their own: it keeps the model's keys that it knows, but for `states`, which each method has by itself. ValueError for an unknown method."
+    model, own = tables.get("model", {}), {f.name for f in fields(method_class(name).Config)} - {"states"}
     if name == model.get("method", LoFlexMDM.name): return tables
     return tables | dict(model=dict(method=name) | {k: v for k, v in model.items() if k in own})
 

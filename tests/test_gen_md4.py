@@ -1,5 +1,6 @@
 "GenMD4 against exact enumeration, its gradient in the rates, and one run from training to samples."
 import math
+import tomllib
 from itertools import product
 
 import pytest
@@ -10,8 +11,9 @@ from loflexmdm.estimators import leave_one_out
 from loflexmdm.methods.base import METHODS, method_class
 from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config, hidden_log_prob, reveal_terms
 from loflexmdm.networks import SIZES, Size
+from loflexmdm.recipes import PRESETS, presets, recipe_from, with_method
 from loflexmdm.sampling import Ancestral, EventDriven, TauLeaping
-from loflexmdm.states import BOS, MASK, PartialSequences, Vocabulary, collate, parse_prompt, prefix_example
+from loflexmdm.states import BOS, MASK, PartialSequences, collate, parse_prompt, prefix_example
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import Interrupted, TrainConfig, Trainer, parameter_groups
 
@@ -283,7 +285,7 @@ def test_generation_ends_later_for_slower_rates_in_the_data():
     model = shaken(scale=0.0).train()
     with torch.no_grad(): model.raw_speed[3], model.raw_speed[5] = -1.0, -5.0
     batch = collate([prefix_example("c", "ab", LAW.vocabulary)])  # c only as a prompt
-    for s in range(800): model.track_slowest(model.canvas(batch))
+    for _ in range(800): model.track_slowest(model.canvas(batch))
     torch.testing.assert_close(model.slowest, model.speed[3].detach(), rtol=1e-2, atol=0)
     assert model.tau_max == pytest.approx(math.log(1e4) / model.slowest.item())
 
@@ -326,6 +328,15 @@ def test_train_stop_resume_save_load_sample(tmp_path):
     a, b = (m.sample(n=6, generator=seeded(0)).sequences for m in (average, again))
     assert a == b and all(len(s) <= 4 for s in a)
     assert [r["valid_nll"] for r in whole.log.rows() if "valid_nll" in r]
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_every_preset_trains_it(preset):
+    "Also where the preset's own method draws a single state."
+    if preset.startswith("molecules"): pytest.importorskip("rdkit")
+    tables = with_method(tomllib.loads((PRESETS / f"{preset}.toml").read_text()), "genmd4")
+    recipe = recipe_from(tables)
+    assert recipe.model["method"] == "genmd4" and recipe.model["states"] == 2
 
 
 def test_another_methods_weights_are_refused(tmp_path):
