@@ -127,7 +127,7 @@ def test_finishing_removes_blanks_everywhere():
 # hiding
 
 def test_hide_masks_free_tokens_with_the_chance_given():
-    x1 = shaken(max_length=6).canvas(batch(*["ab"] * 4000, prompt="b"))
+    x1 = shaken(max_length=6).canvas(batch("ab", prompt="b")).rows([0] * 20_000)
     x = hide(x1, torch.tensor([[0.3]]), seeded(0))
     assert not x.masked[~x1.free].any() and torch.equal(x.tokens[~x.masked], x1.tokens[~x.masked])
     z = (x.masked[x1.free].double().mean() - 0.3) / (0.21 / x1.free.sum()) ** 0.5
@@ -233,9 +233,9 @@ def test_padding_costs_nothing_when_there_is_none():
 
 def test_the_network_sees_tokens_only():
     "Flags of prompts change nothing; a time changes nothing unless asked for; special tokens are never predicted."
-    model, x = shaken(), hide(shaken().canvas(batch("ab")), torch.full((1, 1), 0.5), seeded(1))
+    model, x = shaken(), prompts(["a", "<mask>", "b"])
     out = model.intensities(x, tau=torch.ones(1))
-    other = model.intensities(x._replace(fixed=~x.masked), tau=torch.full((1,), 3.0))
+    other = model.intensities(x._replace(fixed=~x.fixed, closed=~x.closed), tau=torch.full((1,), 3.0))
     assert torch.equal(out.logits, other.logits) and out.insert is None
     assert torch.equal(out.unmask, x.masked.float()) and out.logits[..., :3].eq(-torch.inf).all() and out.logits[..., 3:].isfinite().all()
     timed = shaken(time=True)
