@@ -329,3 +329,13 @@ def test_star_tiny_from_end_to_end(tmp_path):
     given = task.prompts("test", 3)
     a, b = (m.sample(given, generator=seeded(0)) for m in (average, loaded))
     assert a.sequences == b.sequences and set(task.score("test", a)) and loaded.config == average.config and isinstance(loaded, Method)
+
+
+def test_rows_without_a_gap_get_fixed_blanks_whatever_their_neighbours():
+    from loflexmdm.states import BOS, Example, collate
+    model = MaskedDiffusion(Vocabulary("ab"), MaskedConfig(size="nano", max_length=6))
+    short = Example([BOS, 3], [True, False], [True, True])
+    long = Example([BOS, 3, 4, 3], [True, False, False, False], [True, True, True, True])
+    together, alone = model.canvas(collate([short, long])), model.canvas(collate([short]))
+    assert together.fixed[0].tolist() == alone.fixed[0].tolist() == [True, False, True, True, True, True]
+    assert together.tokens[0].tolist() == [BOS, 3] + [model.blank] * 4

@@ -37,7 +37,7 @@ def widen(x: PartialSequences, limit: int) -> PartialSequences:
     wide = insert_masks(x, torch.where(columns == last, (limit - x.lengths)[:, None], 0))
     return wide._replace(closed=torch.ones_like(wide.closed))
 
-# %% ../../nbs/21_masked.ipynb #2a70c984
+# %% ../../nbs/21_masked.ipynb #c06b8291
 class Canvas:
     """What methods of fixed length share, a mixin to go before `Method`: everything happens on `config.max_length` columns.
 
@@ -59,7 +59,7 @@ class Canvas:
         Rows without an open gap have blanks at their end, which are fixed. ValueError for several gaps in a row, or too many tokens."""
         _one_gap((x1.fixed & x1.open).sum(-1))
         wide = widen(x1, self.config.max_length)
-        return self.fill_up(wide._replace(tokens=torch.where(wide.origin < 0, self.blank, wide.tokens)))
+        return self.fill_up(wide._replace(tokens=torch.where((wide.origin < 0) & wide.valid, self.blank, wide.tokens)))
 
     def fill_up(self, x: PartialSequences) -> PartialSequences:
         "`x` with fixed blanks in place of padding, up to `max_length` columns: (batch, max_length)."
