@@ -124,7 +124,7 @@ def possible(out: Intensities, state: State) -> Intensities:
     special = torch.arange(out.logits.shape[-1], device=insert.device) < len(SPECIAL_TOKENS)
     return out._replace(insert=insert, unmask=unmask, logits=out.logits.masked_fill(special, -torch.inf))
 
-# %% ../nbs/07_sampling.ipynb #b90b3bd1
+# %% ../nbs/07_sampling.ipynb #defc39eb
 @dataclass(frozen=True)
 class Sampler:
     """How tokens and positions are chosen, common to all samplers.
@@ -167,7 +167,7 @@ class Sampler:
         "The confidence in every position (batch, length), with noise if the rule is soft."
         score = CONFIDENCES[self.confidence](torch.softmax(out.logits.double(), -1), out.unmask, drawn)
         if not self.softness: return score
-        return score.log() / self.softness - torch.log(-torch.log(row_uniforms(state.generators, state.x.lengths)))  # the Gumbel trick, without replacement
+        return score.clamp_min(1e-300).log() / self.softness - torch.log(-torch.log(row_uniforms(state.generators, state.x.lengths)))  # the Gumbel trick, without replacement
 
     def choose(self, events: Tensor, out: Intensities, state: State, drawn: Tensor) -> Tensor:
         "The masks to unmask (batch, length): those whose events fired, or as many of the most confident (and no more than the window holds)."

@@ -263,3 +263,13 @@ def test_samples_are_shown_in_a_line():
     "However many there are, and with trajectories."
     samples = Samples([[3] * 1000] * 50, [[True] * 1000] * 50, network_calls=7, trajectories=[Trajectory([(0.0, [3] * 1000)], [0.0] * 1000, [1.0] * 1000)] * 50)
     assert repr(samples).startswith("Samples(50 sequences, network calls 7,") and len(repr(samples)) < 200
+
+
+def test_a_soft_rule_chooses_as_many_as_are_due_even_where_a_score_is_zero():
+    sampler = TauLeaping(confidence="rates", softness=0.5)
+    x = prompts([[]])._replace(tokens=torch.tensor([[2, 1, 1, 1]]), fixed=torch.zeros(1, 4, dtype=torch.bool), closed=torch.ones(1, 4, dtype=torch.bool))
+    state = sampler.init(x, [torch.Generator().manual_seed(0)], LIMITS)
+    out = possible(Intensities(unmask=torch.tensor([[0.0, 0.0, 1.0, 0.0]]), logits=torch.zeros(1, 4, 6)), state)
+    due = torch.tensor([[False, True, True, False]])
+    chosen = sampler.choose(due, out, state, state.x.tokens)
+    assert chosen.sum() == 2 and chosen[0, 2]
