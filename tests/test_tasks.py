@@ -44,14 +44,14 @@ def test_prompts_belong_to_the_examples(task):
     prompts = task.prompts("test", 5)
     if prompts is None: return
     for p, e in zip(prompts, (task.dataset("test")[i] for i in range(5)), strict=True):
-        assert task.vocabulary.encode(p) == [t for t, f in zip(e.tokens[1:], e.fixed[1:]) if f]
+        assert task.vocabulary.encode(t for t in p if t is not ...) == [t for t, f in zip(e.tokens[1:], e.fixed[1:]) if f]
 
 
 def test_scores_are_plain_numbers(task):
     samples = as_samples([task.dataset("test")[i] for i in range(5)])
     score = task.score("test", samples)
     assert score and all(type(v) is float for v in score.values()) and json.dumps(score)
-    if task.prompts("test", 1): assert score == dict(exact_match=1.0, token_accuracy=1.0)
+    if task.prompts("test", 1): assert score.get("success") == 1.0 if task.kind == "maze" else score == dict(exact_match=1.0, token_accuracy=1.0)
 
 
 def test_unknown_split(task):
