@@ -41,4 +41,4 @@ lab: $(VENV)/.dev
 	$(BIN)/jupyter lab nbs
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info _docs _site _screenshots demo .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info _docs _site _screenshots jupyter_execute demo .pytest_cache .ruff_cache

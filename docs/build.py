@@ -398,6 +398,7 @@ def main():
     notebooks, checks = write_pages()
     shutil.rmtree(SITE, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "2", "-d", str(SOURCE / ".doctrees"), str(SOURCE), str(SITE)], check=True)
+    shutil.rmtree(SITE.parent / "jupyter_execute", ignore_errors=True)  # where myst-nb puts pictures on their way
     if outside := outside_requests(): sys.exit("requests to the outside:\n" + "\n".join(outside))
     size = sum(f.stat().st_size for f in SITE.rglob("*") if f.is_file()) / 1e6
     print(f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, {checks} checks, {size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s")
