@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['GREEDY', 'SOFT', 'Planner', 'PathBounds', 'greedy_bound', 'planner_bound']
 
-# %% ../nbs/22_planners.ipynb #fc5efb56
+# %% ../nbs/22_planners.ipynb #c81678a9
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from .methods.base import Method
+from .methods.base import Method, estimate
 from .objective import Intensities
 from .sampling import CONFIDENCES, Info, Limits, Sampler, State, advance, finished, most_confident, nucleus, row_uniforms
 from .states import MASK, PartialSequences
@@ -148,7 +148,7 @@ def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY
         state = planner.move(state, x1.tokens, keep)
     return PathBounds(tight, loose)
 
-# %% ../nbs/22_planners.ipynb #672af4f4
+# %% ../nbs/22_planners.ipynb #8b0e6a64
 def _log_weights(planner: Planner, out: Intensities, x: PartialSequences, tokens: Tensor) -> Tensor:
     "log of what the next position is drawn in proportion to, given the drawn tokens; -inf where it cannot be. (batch, length)"
     k = torch.softmax(out.logits.double(), -1)
@@ -186,18 +186,16 @@ def planner_bound(method: Method, x1: PartialSequences, planner: Planner = SOFT,
 
     Soft greedy: PAPL's Prop 3.2 with E2 of Cor A.9 (`draws` = 1), tighter with more; uniform: Eq 1. One network call per position and path.
     ValueError for deterministic planners (use `greedy_bound`), several positions a call, remasking, samples < 2 or draws < 1."""
-    x1, intensities, paths = _outcome(method, x1, planner), method.caller(), []
+    x1, intensities = _outcome(method, x1, planner), method.caller()
     if planner.confidence is not None and not planner.softness: raise ValueError(f"planner={planner!r}: is deterministic; use greedy_bound")
     if planner.steps is not None or planner.remask is not None: raise ValueError(f"planner={planner!r}: must choose one position a call (steps=None) and mask none again (remask=None)")
-    if samples < 2: raise ValueError(f"samples={samples}: at least 2, for a standard error")
     if draws < 1: raise ValueError(f"draws={draws}: at least 1")
-    for _ in range(samples):
+    def draw() -> Tensor:
         state = _begin(method, x1, planner, torch.randint(2**62, (len(x1.tokens),), generator=generator).tolist())
         total = torch.zeros(len(x1.tokens), dtype=torch.float64, device=x1.tokens.device)
         while not state.done.all():
             out = planner.ask(intensities, state)
             total += torch.where(state.done, 0.0, _planned_step(planner, out, state, x1, draws))
             state = planner.move(state, x1.tokens, planner.keep(out, state, x1.tokens))
-        paths.append(total)
-    paths = torch.stack(paths)
-    return paths.mean(0), paths.std(0) / samples**0.5
+        return total
+    return estimate(draw, samples)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'METHODS', 'METHOD_MODULES', 'DEFAULT_SAMPLER', 'method_class', 'Method', 'by_length', 'encode_prompts',
-           'sample', 'config_from', 'atomic_directory', 'write_file', 'scratch_file', 'save_pretrained', 'read_config',
-           'load_weights', 'from_pretrained']
+           'estimate', 'sample', 'config_from', 'atomic_directory', 'write_file', 'scratch_file', 'save_pretrained',
+           'read_config', 'load_weights', 'from_pretrained']
 
 # %% ../../nbs/07b_method.ipynb #caf75737
 import ctypes
@@ -138,6 +138,13 @@ def encode_prompts(prompts: Sequence[Sequence[str]] | None, n: int | None, vocab
     if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts: raise ValueError(f"prompts={prompts!r}: a list of token sequences, at least one")
     examples = [_example(p, vocabulary, max_length) for p in prompts]
     return collate([e for e in examples for _ in range(n or 1)])
+
+# %% ../../nbs/07b_method.ipynb #40277490
+def estimate(draw: Callable[[], Tensor], samples: int) -> tuple[Tensor, Tensor]:
+    "Mean and standard error of `samples` independent draws (batch,), each (batch,) float64. ValueError if `samples` < 2."
+    if samples < 2: raise ValueError(f"samples={samples}: at least 2 are needed for a standard error")
+    values = torch.stack([draw() for _ in range(samples)]).double()
+    return values.mean(0), values.std(0) / samples**0.5
 
 # %% ../../nbs/07b_method.ipynb #e4682f93
 def _length_limit(config, min_length: int, max_length: int | None, batch_size: int) -> int:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['reveal_terms', 'hidden_log_prob', 'GenMD4Config', 'GenMD4', 'nll_bound']
 
-# %% ../../nbs/21b_gen_md4.ipynb #3ee3047b
+# %% ../../nbs/21b_gen_md4.ipynb #6462122f
 import math
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..clocks import clock_named
 from ..estimators import advantages, leave_one_out
-from .base import Method
+from .base import Method, estimate
 from .masked import Canvas
 from ..networks import Backbone, TimeEmbedding, TokenHead, bounded_rate, size_named
 from ..objective import Intensities, LossTerms
@@ -148,19 +148,17 @@ class GenMD4(Canvas, Method):
         return dict(bound_tight=losses.mean(), advantage=advantages(losses).abs().mean(), log_w=log_w.mean(), log_w_std=log_w.std(correction=0),
                     w_min=log_w.min().exp(), w_max=log_w.max().exp())
 
-# %% ../../nbs/21b_gen_md4.ipynb #0f544f71
+# %% ../../nbs/21b_gen_md4.ipynb #2c36bb07
 @torch.no_grad()
 def nll_bound(self: GenMD4, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
     """A bound on -log p(x1 | prompt) in nats (MD4, Eq 12), estimated from `samples` states per sequence: mean and standard error, each (batch,).
 
     It is for the sequence on its canvas: its blanks are paid for, as they say how long it is. ValueError if `samples` < 2."""
-    if samples < 2: raise ValueError(f"samples={samples}: at least 2 are needed for a standard error")
-    x1, values = self.canvas(x1.to(self.device)), []
-    for _ in range(samples):
+    x1 = self.canvas(x1.to(self.device))
+    def draw() -> Tensor:
         tau, weight = self.proposal(len(x1.tokens), generator, self.device)
-        values.append(self.match(x1, self.hide(x1, tau, generator), tau) * weight)
-    values = torch.stack(values).double()
-    return values.mean(0), values.std(0) / samples**0.5
+        return self.match(x1, self.hide(x1, tau, generator), tau) * weight
+    return estimate(draw, samples)
 
 
 GenMD4.nll_bound = nll_bound

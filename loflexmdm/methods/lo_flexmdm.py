@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LoFlexMDMConfig', 'OrderModel', 'LoFlexMDM', 'nll_bound']
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #5501d65e
+# %% ../../nbs/08_lo_flexmdm.ipynb #9eb34daa
 import math
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..estimators import advantages, leave_one_out
-from .base import Method, by_length
+from .base import Method, by_length, estimate
 from ..networks import (SOFTPLUS_ONE, Backbone, ScalarHead, TimeEmbedding, TokenHead, bounded_rate, positive_rate,
                                 size_named)
 from ..objective import Intensities, LossTerms, MatchTerms, TargetRates, match_terms, planner_weights, target_rates
@@ -192,23 +192,20 @@ class LoFlexMDM(Method):
                 out |= dict(log_b_um=log_b.mean(), log_b_um_std=log_b.std(correction=0))
         return out
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #4587745a
+# %% ../../nbs/08_lo_flexmdm.ipynb #f2686ee7
 @torch.no_grad()
 def nll_bound(self: LoFlexMDM, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
     """The tight bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence: mean and standard error, each (batch,).
 
     The standard error means something only where the variance is finite: the bound itself is infinite for a model whose insertion
     intensity does not vanish at late clock readings, and the estimate is then heavy-tailed. ValueError if `samples` < 2."""
-    if samples < 2: raise ValueError(f"samples={samples}: at least 2 are needed for a standard error")
     x1 = x1.to(self.device)
     b_in, b_um = self.schedule(x1)
-    values = []
-    for _ in range(samples):
+    def draw() -> Tensor:
         tau, weight = self.proposal(len(b_in), generator, self.device)
         state = torch.where(x1.free, sample_states(tau[:, None], b_in, b_um, generator), CLEAN)
-        values.append(self.match(x1, state, tau, b_in, b_um).tight * weight)
-    values = torch.stack(values).double()
-    return values.mean(0), values.std(0) / samples**0.5
+        return self.match(x1, state, tau, b_in, b_um).tight * weight
+    return estimate(draw, samples)
 
 
 LoFlexMDM.nll_bound = nll_bound

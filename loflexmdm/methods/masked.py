@@ -6,7 +6,7 @@
 __all__ = ['RECONSTRUCTIONS', 'widen', 'Canvas', 'MaskedConfig', 'hide', 'hide_some', 'clean_log_probs', 'MaskedDiffusion',
            'nll_bound', 'bound_draw', 'discrete_bound']
 
-# %% ../../nbs/21_masked.ipynb #afe2914d
+# %% ../../nbs/21_masked.ipynb #ae4dc305
 import math
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..clocks import clock_named, lattice_times
-from .base import Method
+from .base import Method, estimate
 from ..networks import Backbone, TimeEmbedding, TokenHead, size_named
 from ..objective import Intensities, LossTerms
 from ..sampling import Ancestral, EventDriven, Sampler, Samples, Trajectory
@@ -187,21 +187,14 @@ class MaskedDiffusion(Canvas, Method):
             metrics = dict(bound_tight=-(rate * log_k.sum(-1)).mean(), cross_entropy=-log_k.sum() / hidden.clamp_min(1), hidden=hidden / x1.free.sum().clamp_min(1))
         return LossTerms(losses.mean(), metrics)
 
-# %% ../../nbs/21_masked.ipynb #45f4dbdc
-def _estimate(draws: list[Tensor]) -> tuple[Tensor, Tensor]:
-    "Mean and standard error of independent draws, (batch,) each. ValueError for fewer than 2."
-    if len(draws) < 2: raise ValueError(f"samples={len(draws)}: at least 2 are needed for a standard error")
-    values = torch.stack(draws).double()
-    return values.mean(0), values.std(0) / len(draws)**0.5
-
-
+# %% ../../nbs/21_masked.ipynb #f3ac8687
 @torch.no_grad()
 def nll_bound(self: MaskedDiffusion, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
     """The continuous-time bound on -log p(x1 | prompt) in nats: mean and standard error over `samples` states, each (batch,). Blanks are paid for.
 
     The schedule does not matter, so states are drawn by their number of masks, k of n, with weight n/k, which is never large. ValueError if `samples` < 2."""
     x1 = self.canvas(x1.to(self.device))
-    return _estimate([self.bound_draw(x1, generator) for _ in range(samples)])
+    return estimate(lambda: self.bound_draw(x1, generator), samples)
 
 
 def bound_draw(self: MaskedDiffusion, x1: PartialSequences, generator: torch.Generator | None = None) -> Tensor:
@@ -213,7 +206,7 @@ def bound_draw(self: MaskedDiffusion, x1: PartialSequences, generator: torch.Gen
 
 MaskedDiffusion.nll_bound, MaskedDiffusion.bound_draw = nll_bound, bound_draw
 
-# %% ../../nbs/21_masked.ipynb #8f457ee7
+# %% ../../nbs/21_masked.ipynb #037cb922
 RECONSTRUCTIONS = ("network", "uniform")
 
 
@@ -231,12 +224,11 @@ def discrete_bound(self: MaskedDiffusion, x1: PartialSequences, steps: int, samp
     if reconstruction == "uniform":
         known, extra = steps - 1, x1.free.sum(-1).double() * math.exp(-taus[-1]) * math.log(self.blank + 1 - len(SPECIAL_TOKENS))
     taus, weight = taus.to(self.device), torch.where(torch.arange(steps) < known, steps * chance, 0.0).to(self.device)
-    draws = []
-    for _ in range(samples):
+    def draw() -> Tensor:
         step = (lattice_times(len(x1.tokens), generator, self.device) * steps).long()
         x = hide(x1, torch.exp(-taus[step])[:, None], generator)
-        draws.append(extra - weight[step] * clean_log_probs(self.logits(x, taus[step].float()), x1, x).sum(-1))
-    return _estimate(draws)
+        return extra - weight[step] * clean_log_probs(self.logits(x, taus[step].float()), x1, x).sum(-1)
+    return estimate(draw, samples)
 
 
 MaskedDiffusion.discrete_bound = discrete_bound
