@@ -17,3 +17,9 @@ def untouched_globals():
     dtype, threads, rng = before
     assert torch.get_default_dtype() == dtype and torch.get_num_threads() == threads
     torch.set_rng_state(rng)
+
+
+def pytest_terminal_summary(terminalreporter):
+    "How long each tutorial took: a reader waits for it."
+    took = {r.nodeid.split("[")[1][:-1]: r.duration for r in terminalreporter.getreports("passed") if r.when == "call" and "[tutorials/" in r.nodeid and "small" not in r.nodeid}
+    for name, seconds in sorted(took.items()): terminalreporter.write_line(f"{name}: {seconds:.0f} s")
