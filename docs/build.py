@@ -16,6 +16,8 @@ ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = ("states", "schedules", "clocks", "ctmc", "objective", "estimators", "networks", "sampling", "lo_flexmdm", "flexmdm", "masked", "gen_md4",
          "planners", "papl", "autoregressive", "orders", "plotting")  # theory, in reading order
+LADDERS = dict(learn=LEARN, tutorials=("star_graphs", "your_own_data", "molecules", "fragments", "reading_an_order", "learned_order", "choosing", "training_on_a_gpu"),
+               how_to=("choose_a_sampler", "condition_on_a_prompt", "resume_a_run", "compare_methods", "report_a_bound"))  # in reading order
 MACHINE = r"https?://|^//|data:"
 
 
@@ -33,7 +35,7 @@ def page_of(path: Path) -> Page:
     "Where a notebook goes: tutorials and how-to guides have their folders, theory its list, the rest is how the library is built."
     name = re.sub(r"^\d+[a-z]*_", "", path.stem)
     folder = path.parent.name
-    if name in ("index", "methods"): return Page(path, "home" if name == "index" else "about", name)
+    if name in ("index", "methods", "formulas"): return Page(path, "home" if name == "index" else "about", name)
     if folder in ("tutorials", "how_to"): return Page(path, folder, name)
     return Page(path, "learn" if name in LEARN else "library", name)
 
@@ -41,7 +43,7 @@ def page_of(path: Path) -> Page:
 def pages() -> list[Page]:
     "Every notebook, in the order of its section."
     found = [page_of(p) for p in sorted((ROOT / "nbs").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
-    rank = {name: i for i, name in enumerate(LEARN)}
+    rank = {name: i for ladder in LADDERS.values() for i, name in enumerate(ladder)}
     return sorted(found, key=lambda p: (p.section, rank.get(p.name, 0), str(p.path)))
 
 
@@ -229,8 +231,9 @@ def markdown_source(source: str, links: Links, page: Page) -> str:
     "A markdown cell as MyST reads it: the subtitle in italics, links to notebooks and pictures put right."
     up = "" if page.section == "home" else "../"
     source = re.sub(r"(?m)^# (.+)\n+> (.+)$", r"# \1\n\n*\2*", source)
-    source = re.sub(r"\]\((?!https?:)(?:nbs/)?([\w./-]+)\.(?:ipynb|html)(?:#[\w-]*)?\)", lambda m: f"]({up}{page_of((page.path.parent / (m[1] + '.ipynb')).resolve()).target}.ipynb)", source)
+    source = re.sub(r"\]\((?!https?:)(?:nbs/)?([\w./-]+)\.(?:ipynb|html)(#[a-z0-9-]+)?(?:#[\w-]*)?\)", lambda m: f"]({up}{page_of((page.path.parent / (m[1] + '.ipynb')).resolve()).target}.ipynb{m[2] or ''})", source)
     source = re.sub(r"\]\((?:\.\./)*(?:nbs/)?images/", f"]({up}images/", source)
+    source = re.sub(r"\]\((?:\.\./)*docs/about/", f"]({up}about/", source)
     return links(source)
 
 
@@ -240,7 +243,7 @@ def code_cell(cell: dict, options: dict, source: str, alt: str) -> dict:
     notebook = dict(image=dict(alt=alt))
     imports_only = all(re.match(r"(from|import) |\s|\)|$", line) for line in source.splitlines())
     if "code-fold" in options or "export" in options and (source.count("\n") > 24 or imports_only):
-        tags.append("hide-input")
+        tags.append("hide-cell" if "answer" in options.get("code-summary", "") else "hide-input")
         defined = ", ".join(re.findall(r"(?m)^(?:class|def) (\w+)", source)[:4])
         notebook["code_prompt_show"] = options.get("code-summary") or (f"Show the code of {defined}" if defined else "Show the imports")
     outputs = [o for o in cell["outputs"] if o.get("name") != "stderr"]
@@ -322,7 +325,7 @@ SECTIONS = dict(learn=("Learn", "The theory, in order. Each page derives one pie
 
 
 def subtitle_of(page: Page) -> str:
-    text = "".join("".join(c["source"]) for c in json.loads(page.path.read_text(encoding="utf-8"))["cells"][:3] if c["cell_type"] == "markdown")
+    text = "\n\n".join("".join(c["source"]) for c in json.loads(page.path.read_text(encoding="utf-8"))["cells"][:3] if c["cell_type"] == "markdown")
     m = re.search(r"(?m)^> (.+)$", text)
     return m[1] if m else ""
 
@@ -345,6 +348,7 @@ tutorials/index
 how_to/index
 learn/index
 about/methods
+about/formulas
 library/index
 api/index
 about/checked

@@ -570,7 +570,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'loflexmdm.plotting.plot_clocks': ('plotting.html#plot_clocks', 'loflexmdm/plotting.py'),
                                     'loflexmdm.plotting.plot_loss_terms': ('plotting.html#plot_loss_terms', 'loflexmdm/plotting.py'),
                                     'loflexmdm.plotting.state_diagram': ('plotting.html#state_diagram', 'loflexmdm/plotting.py'),
-                                    'loflexmdm.plotting.style': ('plotting.html#style', 'loflexmdm/plotting.py'),
                                     'loflexmdm.plotting.trajectory_strip': ('plotting.html#trajectory_strip', 'loflexmdm/plotting.py')},
             'loflexmdm.pretrained': { 'loflexmdm.pretrained.load': ('pretrained.html#load', 'loflexmdm/pretrained.py'),
                                       'loflexmdm.pretrained.models_directory': ( 'pretrained.html#models_directory',

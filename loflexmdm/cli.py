@@ -15,7 +15,7 @@ __all__ = ['RUN_FILE', 'SAMPLERS', 'OWN_OPTIONS', 'COMMON_OPTIONS', 'DESCRIBED_S
            'add_device', 'add_sampling', 'add_resume', 'add_sample', 'add_evaluate', 'add_compare', 'add_cite', 'demo',
            'add_demo', 'add_info', 'parse', 'refuse', 'one_line', 'main']
 
-# %% ../nbs/30_cli.ipynb #91d225b3
+# %% ../nbs/30_cli.ipynb #23699a3f
 import argparse
 import csv
 import difflib
@@ -38,6 +38,7 @@ from safetensors import SafetensorError
 
 import loflexmdm
 from .citations import citation
+from .colours import STYLE
 from .compare import CALLS, compare as comparison, table
 from .methods.base import METHOD_MODULES, Method, method_class, scratch_file, write_file
 from .methods.lo_flexmdm import LoFlexMDM
@@ -485,7 +486,7 @@ def read_samples(path: Path) -> list[dict]:
             raise ValueError(f"{path}, sample {i}: needs the keys prompt, tokens and generated, the last two of one length")
     return rows
 
-# %% ../nbs/30_cli.ipynb #6f18ea7b
+# %% ../nbs/30_cli.ipynb #9a91b9eb
 BUDGET = ("batch_size", "accumulate", "seed", "start_from")  # of [train]: decided by rows and seeds
 
 
@@ -497,12 +498,14 @@ def compare(args: argparse.Namespace):
     train = given(args, [f.name for f in fields(TrainConfig) if f.name not in (*BUDGET, "steps")])
     found = comparison(args.recipe, args.methods.split(","), seeds if "," in args.seeds else seeds[0], directory, steps=args.steps, rows=args.rows,
                        calls=numbers("--calls", args.calls), n=args.n, states=args.nll, device=device, **train)
-    from matplotlib.figure import Figure  # only here: it takes a while to import
+    from matplotlib import style  # only here: it takes a while to import
+    from matplotlib.figure import Figure
     write_file(directory / "comparison.md", table(found.rows, "all") + "\n")
     image = io.BytesIO()
-    figure = Figure(figsize=(8, 3.6), dpi=120, layout="constrained")
-    found.plot(figure.subplots(1, 2))
-    figure.savefig(image)
+    with style.context(STYLE):
+        figure = Figure(figsize=(8, 3.6), dpi=120, layout="constrained")
+        found.plot(figure.subplots(1, 2))
+        figure.savefig(image)
     write_file(directory / "comparison.png", image.getvalue())
     print(found)
     say(f"rows: {directory / 'results.json'}; all samplers: {directory / 'comparison.md'}; picture: {directory / 'comparison.png'}")
@@ -625,7 +628,7 @@ def add_sampling(parser: Parser, n: int, nll: str, states: int | None = 0):
     option("--nll", type=int, default=states, metavar="K", help=nll)
     add_device(parser)
 
-# %% ../nbs/30_cli.ipynb #d7247d3b
+# %% ../nbs/30_cli.ipynb #9e33204e
 def add_resume(parser: Parser, argv: Sequence[str]):
     parser.add_argument("directory", metavar="DIR", help="a directory that `loflexmdm train` made")
     add_device(parser)
@@ -674,7 +677,8 @@ def demo(args: argparse.Namespace):
     for key, value in dict(n=args.n, steps=args.steps).items():
         if value is not None and value < 1: raise ValueError(f"{key}={value}: must be at least 1")
     from loflexmdm.demo import demo as run_demo
-    run_demo(args.out, args.n, args.seed, args.steps)
+    from matplotlib import style
+    with style.context(STYLE): run_demo(args.out, args.n, args.seed, args.steps)
 
 
 def add_demo(parser: Parser, argv: Sequence[str]):

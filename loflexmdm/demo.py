@@ -6,7 +6,7 @@
 __all__ = ['COLUMNS', 'MOLECULES', 'measure', 'table', 'plot_distance', 'save_figure', 'train_brackets', 'molecule_figures',
            'star_rows', 'demo']
 
-# %% ../nbs/31_demo.ipynb #2292c94b
+# %% ../nbs/31_demo.ipynb #18e4ebb2
 import json
 import os
 import shutil
@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from . import __version__
+from .colours import PALETTE
 from .methods.base import Method, write_file
 from .orders import generation_times, plot_order, star_correlations
 from .pretrained import load
@@ -50,8 +51,8 @@ def table(rows: list[dict]) -> str:
     lines = [list(COLUMNS.values()), ["---"] * len(COLUMNS)] + [[show(row[key]) for key in COLUMNS] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
-# %% ../nbs/31_demo.ipynb #4727febb
-def plot_distance(task: StarTask, samples: Samples, ax=None, label: str | None = None, colour: str = "tab:blue"):
+# %% ../nbs/31_demo.ipynb #e64a6cdb
+def plot_distance(task: StarTask, samples: Samples, ax=None, label: str | None = None, colour: str = PALETTE["blue"]):
     "Order of generation against distance from the junction, exact answers only; returns the axes."
     graphs, answers = task.graphs("test", len(samples)), task.answers(samples)
     kept = [i for i, (g, a) in enumerate(zip(graphs, answers)) if a == g.target]
@@ -87,7 +88,7 @@ def molecule_figures(picture: Path, n: int, seed: int, progress: bool = True) ->
     molecule_grid(valid[:12]).save(picture)
     return evaluate([d["smiles"] or None for d in described]).as_dict()
 
-# %% ../nbs/31_demo.ipynb #806f477a
+# %% ../nbs/31_demo.ipynb #1b0046bb
 def star_rows(n: int, seed: int, progress: bool) -> tuple[list[dict], list[Samples], StarTask]:
     "The table's rows, their samples and the task."
     star, fixed = load("star-tiny"), load("star-tiny-fixed")
@@ -105,7 +106,7 @@ def demo(out: str | os.PathLike = "demo", n: int = 500, seed: int = 0, steps: in
     print(table(rows), flush=True)
     axes = plot_distance(task, samples[0], label="learned order")
     pictures = [save_figure(task.draw("test", samples[0], 0), out / "trajectory.png"),
-                save_figure(plot_distance(task, samples[3], axes, "fixed order", "tab:orange"), out / "order.png")]
+                save_figure(plot_distance(task, samples[3], axes, "fixed order", PALETTE["orange"]), out / "order.png")]
     print(f"2/3  {MOLECULES} molecules from the packaged model", flush=True)
     molecules = molecule_figures(out / "molecules.png", MOLECULES, seed, progress)
     print("     " + ", ".join(f"{key} {value:.3g}" for key, value in molecules.items() if value == value))

@@ -6,13 +6,14 @@
 __all__ = ['EVENTS', 'generation_times', 'ranks', 'normalised_order', 'pearson', 'spearman', 'Correlation', 'order_correlation',
            'star_correlations', 'idle_share', 'raster', 'plot_raster', 'frames_text', 'plot_order', 'order_by_kind']
 
-# %% ../nbs/13_orders.ipynb #3278cfc2
+# %% ../nbs/13_orders.ipynb #3c6ef6ae
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from .colours import COLOURS, PALETTE
 from .sampling import Samples, Trajectory
 from .states import MASK, Vocabulary
 from .tasks.star_graphs import StarTask, junction_distances
@@ -104,7 +105,7 @@ def idle_share(samples: Samples) -> float:
     changes = sum(len(t.frames) - 1 for t in samples.trajectories)
     return 1 - changes / samples.row_evaluations
 
-# %% ../nbs/13_orders.ipynb #7dd8e592
+# %% ../nbs/13_orders.ipynb #fb7dcabb
 def raster(trajectory: Trajectory, free: Sequence[bool] | None = None) -> tuple[list[float], np.ndarray]:
     "Moments of change, and the state (0 absent, 1 masked, 2 known) of each final token after each of them: (tokens, moments)."
     kept = [(b, s) for k, (b, s) in enumerate(zip(trajectory.born, trajectory.settled)) if free is None or free[k]]
@@ -119,7 +120,7 @@ def plot_raster(trajectory: Trajectory, labels: Sequence[str] | None = None, fre
     from matplotlib.colors import ListedColormap
     ax = ax or plt.subplots(figsize=(4, 2.5))[1]
     moments, grid = raster(trajectory, free)
-    if grid.size: ax.imshow(grid, cmap=ListedColormap(["white", "0.8", "tab:blue"]), vmin=0, vmax=2, aspect="auto", interpolation="nearest")
+    if grid.size: ax.imshow(grid, cmap=ListedColormap([COLOURS[k] for k in ("missing", "mask", "token")]), vmin=0, vmax=2, aspect="auto", interpolation="nearest")
     ax.set(xlabel="event", ylabel="token", xticks=range(0, len(moments), max(len(moments) // 8, 1)))
     ax.set_yticks(range(len(grid)), labels or range(len(grid)))
     return ax
@@ -131,8 +132,8 @@ def frames_text(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, m
     word = lambda t: "_" if t == MASK else vocabulary.tokens[t]
     return [" ".join(map(word, trajectory.frames[k][1][skip:])) for k in picked]
 
-# %% ../nbs/13_orders.ipynb #fc72801a
-def plot_order(times: Sequence[Sequence[float]], covariates: Sequence[Sequence[float] | None], label: str | None = None, ax=None, colour: str = "tab:blue"):
+# %% ../nbs/13_orders.ipynb #79362788
+def plot_order(times: Sequence[Sequence[float]], covariates: Sequence[Sequence[float] | None], label: str | None = None, ax=None, colour: str = PALETTE["blue"]):
     "Normalised order against a covariate: tokens as dots, means with two standard errors; returns the axes."
     import matplotlib.pyplot as plt
     ax = ax or plt.subplots(figsize=(4, 3))[1]

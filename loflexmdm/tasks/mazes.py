@@ -8,7 +8,7 @@ __all__ = ['Cell', 'SEPARATOR', 'LAYOUTS', 'Maze', 'divide', 'maze_from', 'draw_
            'MazeTask', 'cell_of', 'visits', 'verdict', 'shortest_tour', 'answers', 'describe', 'score', 'draw_path',
            'mark_cells', 'draw_generation', 'draw', 'subgoal_samples']
 
-# %% ../../nbs/20b_mazes.ipynb #f34d72fc
+# %% ../../nbs/20b_mazes.ipynb #075ce1e1
 import hashlib
 import math
 import random
@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from ..colours import PALETTE
 from ..methods.base import Method
 from ..sampling import Sampler, Samples
 from ..states import BOS, Example, Vocabulary, prefix_example
@@ -329,12 +330,12 @@ def score(self: MazeTask, split: str, samples: Samples) -> dict[str, float]:
 
 MazeTask.answers, MazeTask.describe, MazeTask.score = answers, describe, score
 
-# %% ../../nbs/20b_mazes.ipynb #0e30c855
+# %% ../../nbs/20b_mazes.ipynb #78f32cd7
 def draw_path(maze: Maze, path: Sequence[Cell], subgoals: Sequence[Cell] = (), ax=None):
     "A path over its maze, from dark to light; steps that are none are dashed and red, cells in walls crosses. Subgoals are numbered. Returns the axes."
     ax = draw_maze(maze, ax)
     for i, (v, w) in enumerate(zip(path, path[1:])): _draw_step(maze, v, w, i / max(len(path) - 2, 1), ax)
-    for r, c in (v for v in path if v not in maze.near): ax.plot(c, r, "x", color="tab:red", ms=6, mew=2)
+    for r, c in (v for v in path if v not in maze.near): ax.plot(c, r, "x", color=PALETTE["vermillion"], ms=6, mew=2)
     return mark_cells(maze, subgoals, ax)
 
 
@@ -360,10 +361,10 @@ def _draw_step(maze: Maze, v: Cell, w: Cell, at: float, ax):
     legal = w in maze.near.get(v, ())
     shift = 0.12
     dr, dc = (w[0] - v[0], w[1] - v[1]) if legal else (0, 0)
-    style = dict(color=mpl.colormaps["viridis"](0.9 * at), lw=2) if legal else dict(color="tab:red", lw=1.5, ls="--")
+    style = dict(color=mpl.colormaps["viridis"](0.9 * at), lw=2) if legal else dict(color=PALETTE["vermillion"], lw=1.5, ls="--")
     ax.plot([v[1] - shift * dr, w[1] - shift * dr], [v[0] + shift * dc, w[0] + shift * dc], solid_capstyle="round", **style)
 
-# %% ../../nbs/20b_mazes.ipynb #06626fac
+# %% ../../nbs/20b_mazes.ipynb #b5170fb8
 def draw_generation(maze: Maze, path: Sequence[Cell], subgoals: Sequence[Cell], born: Sequence[float], settled: Sequence[float], panels: int = 4, axes=None):
     "Snapshots of a generation, evenly spaced in its unmaskings; `born` and `settled` say when each token of the path was inserted and unmasked. Returns the axes."
     import matplotlib.pyplot as plt
@@ -380,7 +381,7 @@ def _draw_moment(maze: Maze, path, subgoals, born, settled, now: float, ax):
     for i, ((v, known), (w, too)) in enumerate(zip(here, here[1:])):
         if known and too and w in maze.near.get(v, ()): _draw_step(maze, v, w, i / max(len(here) - 2, 1), ax)
     for v, known in here:
-        if known and v is not None: ax.plot(v[1], v[0], "." if v in maze.near else "x", color="black" if v in maze.near else "tab:red", ms=4, zorder=2)
+        if known and v is not None: ax.plot(v[1], v[0], "." if v in maze.near else "x", color="black" if v in maze.near else PALETTE["vermillion"], ms=4, zorder=2)
     masks = sum(not known for _, known in here)
     mark_cells(maze, subgoals, ax).set_title(f"{len(here) - masks} cells, {masks} masks", fontsize=8)
 

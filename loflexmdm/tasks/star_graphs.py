@@ -7,7 +7,7 @@ __all__ = ['PAPER_SPLITS', 'PRESETS', 'StarGraph', 'StarConfig', 'draw_star', 'S
            'graph_from', 'check_fits', 'read_graphs', 'write_graphs', 'StarFile', 'StarTask', 'verdict',
            'radial_layout', 'draw_graph', 'draw_answer', 'draw_generation', 'draw']
 
-# %% ../../nbs/10_star_graphs.ipynb #7b9fb16a
+# %% ../../nbs/10_star_graphs.ipynb #ee09730b
 import json
 import os
 import random
@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 from torch.utils.data import Dataset
 
+from ..colours import PALETTE
 from ..sampling import Samples
 from ..states import Example, Vocabulary, prefix_example
 from .base import Task, check_split, exact_match, token_accuracy
@@ -307,7 +308,7 @@ def _arrow(ax, start, end, colour: str, width: float, style: str = "-"):
     ax.plot(*zip(start, end), style, color=colour, lw=width, zorder=1)
     ax.annotate("", np.add(start, end) / 2, start, arrowprops=dict(arrowstyle="-|>", color=colour, lw=0, mutation_scale=5 + 2 * width, shrinkA=0, shrinkB=0), zorder=2)
 
-# %% ../../nbs/10_star_graphs.ipynb #8b89fd86
+# %% ../../nbs/10_star_graphs.ipynb #31a94a71
 def draw_answer(graph: StarGraph, answer: Sequence[str], ax=None):
     "An answer (tokens) over its graph, edge by edge: on the path green, elsewhere in the graph orange, invented red; returns the axes."
     ax, at = draw_graph(graph, ax), radial_layout(graph)
@@ -319,8 +320,8 @@ def draw_answer(graph: StarGraph, answer: Sequence[str], ax=None):
 
 
 def _look(graph: StarGraph, edge: tuple[int, int]) -> tuple[str, float, str]:
-    if edge in set(zip(graph.path, graph.path[1:])): return "tab:green", 2.0, "-"
-    return ("tab:orange", 2.0, "-") if edge in graph.edges else ("tab:red", 1.5, "--")
+    if edge in set(zip(graph.path, graph.path[1:])): return PALETTE["green"], 2.0, "-"
+    return (PALETTE["orange"], 2.0, "-") if edge in graph.edges else (PALETTE["vermillion"], 1.5, "--")
 
 # %% ../../nbs/10_star_graphs.ipynb #9887304d
 def draw_generation(graph: StarGraph, answer: Sequence[str], born: Sequence[float], settled: Sequence[float], panels: int = 4, axes=None):
