@@ -319,7 +319,8 @@ def write_checked(all_pages: list[Page]):
 
 # The site
 
-SECTIONS = dict(learn=("Learn", "The theory, in order. Each page derives one piece, checks it on the smallest case that can be enumerated, and exports it into the library."),
+SECTIONS = dict(learn=("Learn", "The theory, in order. Each page derives one piece, checks it on the smallest case that can be enumerated, and exports it into the library."
+                       "\n\n![A position of the sequence is dropped, then a mask, then its token](../images/states.png)\n\nEvery position of a sequence goes through three states: it is missing, then a mask, then its token. When is up to a schedule; these pages say what follows from it."),
                 tutorials=("Tutorials", "From an installed package to a result, step by step."), how_to=("How to", "One question, one screen."),
                 library=("Library", "How the rest of the package is built: training, tasks, molecules, the command line."), api=("Reference", "Every public name, module by module."))
 
