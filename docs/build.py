@@ -237,12 +237,23 @@ def markdown_source(source: str, links: Links, page: Page) -> str:
     return links(source)
 
 
+def is_table(source: str) -> bool:
+    "Whether a cell does nothing but write a table."
+    try: body = ast.parse(source).body
+    except SyntaxError: return False
+    if not body or not isinstance(body[-1], ast.Expr) or not isinstance(call := body[-1].value, ast.Call): return False
+    return getattr(call.func, "id", "") in ("Markdown", "markdown_table", "table") and all(isinstance(s, (ast.Import, ast.ImportFrom)) for s in body[:-1])
+
+
 def code_cell(cell: dict, options: dict, source: str, alt: str) -> dict:
-    "A code cell with its kept output: long definitions folded, pictures with a text in their place."
+    "A code cell with its kept output: long definitions and tables' code folded, pictures with a text in their place."
     tags = [tag for key, tag in (("echo", "remove-input"), ("output", "remove-output")) if options.get(key) == "false"]
     notebook = dict(image=dict(alt=alt))
     imports_only = all(re.match(r"(from|import) |\s|\)|$", line) for line in source.splitlines())
-    if "code-fold" in options or "export" in options and (source.count("\n") > 24 or imports_only):
+    if is_table(source):
+        tags.append("hide-input")
+        notebook["code_prompt_show"] = "Show the code of the table"
+    elif "code-fold" in options or "export" in options and (source.count("\n") > 24 or imports_only):
         tags.append("hide-cell" if "answer" in options.get("code-summary", "") else "hide-input")
         defined = ", ".join(re.findall(r"(?m)^(?:class|def) (\w+)", source)[:4])
         notebook["code_prompt_show"] = options.get("code-summary") or (f"Show the code of {defined}" if defined else "Show the imports")

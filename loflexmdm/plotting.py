@@ -107,7 +107,7 @@ def _row(k: int, before: Sequence[int], frame: Sequence[int], vocabulary: Vocabu
     boxes = "".join(_box(i, k, t, vocabulary, i == new) for i, t in enumerate(frame))
     return f'<g class="row" style="animation-delay: {k * seconds:.1f}s; animation-fill-mode: backwards">{boxes}</g>'
 
-# %% ../nbs/14_plotting.ipynb #39b83e92
+# %% ../nbs/14_plotting.ipynb #53da6e6c
 def plot_loss_terms(directory_or_rows: str | os.PathLike | Sequence[dict], terms: Iterable[str] = ("token", "unmask", "gap", "gap_tight", "insert"), ax=None):
     "The terms of the loss that a run's log holds, smoothed over ten lines, in nats per sequence. Returns the axes; ValueError if the log has none of them."
     import matplotlib.pyplot as plt
@@ -122,5 +122,6 @@ def plot_loss_terms(directory_or_rows: str | os.PathLike | Sequence[dict], terms
         ax.plot(points[window - 1:, 0], np.convolve(points[:, 1], np.ones(window) / window, "valid"), label=name)
     ax.axhline(0, color="0.7", lw=0.8)
     ax.set(xlabel="step", ylabel="nats per sequence")
+    ax.set_yscale("symlog", linthresh=1)  # terms start large, and some may be negative
     ax.legend(fontsize=7)
     return ax
