@@ -105,14 +105,16 @@ def comment_on(line: str) -> str:
     return line.split("  # ", 1)[1].strip() if "  # " in line else ""
 
 
-def fields_of(entry: Entry) -> list[tuple[str, str, str, str]]:
-    "Name, type, default and comment of each annotated field of a class."
-    lines, rows = entry.source.splitlines(), []
+def fields_of(entry: Entry, classes: dict[str, Entry]) -> list[tuple[str, str, str, str]]:
+    "Name, type, default and comment of each annotated field of a class and of those it inherits from, the package's own."
+    lines, rows = entry.source.splitlines(), {}
+    for base in entry.node.bases:
+        if parent := classes.get(ast.unparse(base).split("[")[0]): rows |= {r[0]: (*r[:3], r[3] or f"see {parent.name}") for r in fields_of(parent, classes)}
     for node in entry.node.body:
         if not isinstance(node, ast.AnnAssign): continue
-        default = "" if node.value is None else ast.unparse(node.value)
-        rows.append((ast.unparse(node.target), ast.unparse(node.annotation), default, comment_on(lines[node.end_lineno - 1])))
-    return rows
+        name, default = ast.unparse(node.target), "" if node.value is None else ast.unparse(node.value)
+        rows[name] = name, ast.unparse(node.annotation), default, comment_on(lines[node.end_lineno - 1])
+    return list(rows.values())
 
 
 def signature(node: ast.FunctionDef, name: str = "") -> str:
@@ -140,15 +142,21 @@ def table(header: list[str], rows: list) -> str:
     return "\n".join(["| " + " | ".join(r) + " |" for r in (header, ["---"] * len(header), *rows)]) + "\n"
 
 
-def describe_class(entry: Entry) -> str:
+def linked_bases(entry: Entry, classes: dict[str, Entry]) -> str:
+    "A line on the classes of the package that this one extends."
+    found = [classes[b] for b in map(ast.unparse, entry.node.bases) if b in classes]
+    return "Extends " + ", ".join(f"[`{b.name}`](#{b.anchor})" for b in found) + "." if found else ""
+
+
+def describe_class(entry: Entry, classes: dict[str, Entry]) -> str:
     "Constructor or fields, docstring and methods of a class."
     node = entry.node
     functions = [n for n in node.body if isinstance(n, ast.FunctionDef)]
     init = next((f for f in functions if f.name == "__init__"), None)
     bases = ", ".join(ast.unparse(b) for b in node.bases)
     parts = [fence(f"class {entry.name}({bases})" if init is None else signature(init, f"class {entry.name}").replace("(self, ", "(").replace("(self)", "()"))]
-    parts.append(prose(ast.get_docstring(node)))
-    if rows := fields_of(entry): parts.append(table(["field", "type", "default", ""], [[f"`{n}`", f"`{t}`".replace("|", "\\|"), f"`{d}`" if d else "", escaped(c)] for n, t, d, c in rows]))
+    parts += [prose(ast.get_docstring(node)), linked_bases(entry, classes)]
+    if rows := fields_of(entry, classes): parts.append(table(["field", "type", "default", "meaning"], [[f"`{n}`", f"`{t}`".replace("|", "\\|"), f"`{d}`" if d else "", escaped(c)] for n, t, d, c in rows]))
     for f in functions:
         if f.name.startswith("_") or not ast.get_docstring(f): continue
         is_property = any(ast.unparse(d).endswith("property") for d in f.decorator_list)
@@ -157,22 +165,25 @@ def describe_class(entry: Entry) -> str:
     return "\n\n".join(parts)
 
 
-def describe(entry: Entry) -> str:
+def describe(entry: Entry, classes: dict[str, Entry]) -> str:
     "The section of one public name."
     body = f"({entry.anchor})=\n\n## {entry.name}\n\n"
-    if isinstance(entry.node, ast.ClassDef): body += describe_class(entry)
+    if isinstance(entry.node, ast.ClassDef): body += describe_class(entry, classes)
     elif isinstance(entry.node, ast.FunctionDef): body += fence(signature(entry.node)) + "\n" + prose(ast.get_docstring(entry.node))
     else: return body + fence(entry.code)
     return body + f"\n\n````{{dropdown}} Source\n{fence(entry.code)}````\n"
 
 
-def write_reference(module: str, notebooks: dict[str, Page]):
+def purpose(module: str) -> str:
+    "What a module says of itself."
+    return prose((ast.get_docstring(ast.parse(module_source(module))) or "").strip())
+
+
+def write_reference(module: str, notebooks: dict[str, Page], classes: dict[str, Entry]):
     "The page of a module."
-    source = module_source(module)
-    doc = (ast.get_docstring(ast.parse(source)) or "").strip()
     page = notebooks.get(module)
     told = f"\n\nDerived and checked in [](../{page.target}).\n" if page else ""
-    text = f"# loflexmdm.{module}\n\n{prose(doc)}{told}\n\n" + "\n\n".join(map(describe, entries(module)))
+    text = f"# loflexmdm.{module}\n\n{purpose(module)}{told}\n\n" + "\n\n".join(describe(e, classes) for e in entries(module))
     (SOURCE / "api" / f"{module}.md").write_text(text + "\n", encoding="utf-8")
 
 
@@ -206,21 +217,25 @@ def title_of(cells: list[dict]) -> str:
     return next(line[2:].strip() for c in cells if c["cell_type"] == "markdown" for line in "".join(c["source"]).splitlines() if line.startswith("# "))
 
 
-def alt_text(source: str, before: str, functions: dict[str, str]) -> str:
-    "What a picture shows: the docstring of the function that draws it, or the sentence before it."
+def alt_text(source: str, before: str, functions: dict[str, str], given: str | None = None) -> str:
+    "What a picture shows: what the cell says (`fig-alt`), the docstring of the function that draws it, or the sentences before it."
+    if given: return given
     drawn = next((functions[n] for n in re.findall(r"(\w+)\(", source) if n in functions), "")
-    sentence = re.split(r"(?<=[.:])\s", re.sub(r"[#*`$>|\[\]]", "", before).strip())[0] if before else ""
-    return " ".join((drawn or sentence or "figure").split())[:200].replace('"', "'")
+    plain = re.sub(r"[*`$>|\[\]]", "", re.sub(r"(?m)^#+ [\d. ]*(.*)$", r"\1:", before))
+    sentences = [s for s in re.split(r"(?<=[.:])\s", plain) if len(s) > 8]
+    drawn = re.sub(r"[.;,]? [Rr]eturns the (two )?axes.*", "", drawn.split("\n")[0])
+    return " ".join((drawn or " ".join(sentences[:2]) or "figure").split())[:200].rstrip(":").replace('"', "'")
 
 
 def drawing_functions(cells: list[dict]) -> dict[str, str]:
-    "Docstrings of the functions that a notebook defines, by name."
+    "Docstrings of the functions of a notebook that draw, by name."
     found = {}
     for c in cells:
         if c["cell_type"] != "code": continue
         try: tree = ast.parse("".join(c["source"]).replace("%matplotlib inline", ""))
         except SyntaxError: continue
-        found |= {n.name: ast.get_docstring(n) for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and ast.get_docstring(n)}
+        defined = {n.name: n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and ast.get_docstring(n)}
+        found |= {name: ast.get_docstring(n) for name, n in defined.items() if re.search(r"\b(ax|axes|plt|fig|svg)\b", ast.unparse(n))}
     return found
 
 
@@ -261,6 +276,15 @@ def code_cell(cell: dict, options: dict, source: str, alt: str) -> dict:
     return dict(cell_type="code", id=cell["id"], metadata=dict(tags=tags, mystnb=notebook), source=source, outputs=outputs, execution_count=None)
 
 
+def origin(page: Page, cells: list[dict]) -> list[dict]:
+    "For a page that readers run themselves: where its notebook is, and a copy unless it reads files that lie beside it."
+    if page.section not in ("tutorials", "how_to"): return []
+    path = page.path.relative_to(ROOT)
+    alone = not any(".json" in "".join(c["source"]) and "read" in "".join(c["source"]) for c in cells)
+    copy = f"{{download}}`Download this page as a notebook <../../{path}>`" if alone else "This page is a notebook with data beside it"
+    return [markdown_cell(f"{copy}; in a clone it is `{path}`, and `make lab` opens it.", "origin")]
+
+
 def convert(page: Page, links: Links) -> dict:
     "The notebook as a page: hidden cells left out, an anchor before each code cell."
     nb = json.loads(page.path.read_text(encoding="utf-8"))
@@ -272,11 +296,13 @@ def convert(page: Page, links: Links) -> dict:
             cells.append(markdown_cell(markdown_source(source, links, page), c["id"]))
         if c["cell_type"] != "code": continue
         options, code = directives(source)
+        if "hide" in options and page.section in ("tutorials", "how_to") and re.match(r"(from|import) ", code):
+            options = {"code-fold": "true", "code-summary": "Show the imports and settings"}  # so that a reader can paste the rest
         if "hide" in options or "default_exp" in options and not code: continue
         slow = "\n\n*The next cell takes minutes or a GPU; its output is kept.*" if {"slow", "gpu"} & options.keys() else ""
         cells.append(markdown_cell(f"({anchor_of(page, c['id'])})={slow}", c["id"] + "a"))
-        cells.append(code_cell(c, options, code, alt_text(source, before, functions)))
-    return nb | dict(cells=cells, metadata=dict(kernelspec=nb["metadata"].get("kernelspec", {})))
+        cells.append(code_cell(c, options, code, alt_text(source, before, functions, options.get("fig-alt"))))
+    return nb | dict(cells=cells + origin(page, nb["cells"]), metadata=dict(kernelspec=nb["metadata"].get("kernelspec", {})))
 
 
 def anchor_of(page: Page, identity: str) -> str: return f"cell-{page.name}-{identity}"
@@ -346,7 +372,7 @@ def write_section(section: str, found: list[Page]):
     "The overview of a section."
     title, text = SECTIONS[section]
     names = modules() if section == "api" else [p.name for p in found]
-    lines = [f"- [](./{name}.md)" for name in names] if section == "api" else [f"- [](./{p.name}.ipynb): {subtitle_of(p)}" for p in found]
+    lines = [f"- [{name}](./{name}.md): {purpose(name)}" for name in names] if section == "api" else [f"- [](./{p.name}.ipynb): {subtitle_of(p)}" for p in found]
     tree = "\n".join(f"{name} <{name}>" if section == "api" else name for name in names)
     body = f"# {title}\n\n{text}\n\n" + "\n".join(lines) + f"\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
     (SOURCE / section / "index.md").write_text(body, encoding="utf-8")
@@ -384,7 +410,8 @@ def write_pages():
         path.write_text(json.dumps(nb), encoding="utf-8")
     (SOURCE / "api").mkdir()
     exported = {exported_module(p): p for p in found}
-    for module in modules(): write_reference(module, exported)
+    classes = {e.name: e for m in modules() for e in entries(m) if isinstance(e.node, ast.ClassDef)}
+    for module in modules(): write_reference(module, exported, classes)
     for section in SECTIONS:
         (SOURCE / section).mkdir(exist_ok=True)
         write_section(section, [p for p in found if p.section == section])
