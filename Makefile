@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# torch first and alone: without a GPU this version comes as a CPU build
+# torch first and alone, so that another build is one word away: make demo TORCH=...
 $(VENV)/.torch: | $(BIN)/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check "$(TORCH)"
 	touch $@
