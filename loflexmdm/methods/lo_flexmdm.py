@@ -53,9 +53,9 @@ class LoFlexMDMConfig:
         if self.states < (2 if self.order == "learned" else 1): raise ValueError(f"states={self.states}: a learned order needs at least 2, a fixed one 1")
         if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")
 
-# %% ../../nbs/08_lo_flexmdm.ipynb #348e8f83
+# %% ../../nbs/08_lo_flexmdm.ipynb #28e4b192
 class OrderModel(nn.Module):
-    "The auxiliary network phi: clean sequence and prompt -> raw (b_in, b_um), two (batch, length) tensors. It never sees time (E14)."
+    "The auxiliary network phi: clean sequence and prompt -> raw (b_in, b_um), two (batch, length) tensors. It never sees time: a rate that depends on t would break the forward equation."
     def __init__(self, backbone: Backbone):
         super().__init__()
         self.cond = nn.Parameter(torch.randn(backbone.size.cond) * 0.5)
