@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['models_directory', 'names', 'resolve', 'load']
 
-# %% ../nbs/08b_pretrained.ipynb #5121da46
+# %% ../nbs/08b_pretrained.ipynb #31a84ed6
 import os
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import torch
 
 import loflexmdm
 import loflexmdm.methods.lo_flexmdm  # noqa: F401  (importing a method makes it known)
-from .methods.base import Method, from_pretrained
+from .methods.base import Method, did_you_mean, from_pretrained
 
 # %% ../nbs/08b_pretrained.ipynb #353d4f2a
 def models_directory() -> Path:
@@ -38,7 +38,7 @@ def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
     kind = "a run without checkpoints so far" if any((path / f).exists() for f in ("checkpoints", "metrics.jsonl")) else "no saved model, checkpoint or run"
     raise FileNotFoundError(f"{directory}: {kind}")
 
-# %% ../nbs/08b_pretrained.ipynb #d9ac5945
+# %% ../nbs/08b_pretrained.ipynb #7725ee4b
 def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> Method:
     """The method of that name, or saved in that directory, ready to sample on `device`.
 
@@ -49,6 +49,7 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
     if name_or_dir in known: return from_pretrained(models_directory() / name_or_dir, device)
     if not Path(name_or_dir).is_dir():
         if os.sep in str(name_or_dir): raise FileNotFoundError(f"{name_or_dir}: no such directory")
-        raise ValueError(f"{str(name_or_dir)!r} is neither a directory nor one of the package's models: {', '.join(known) or 'none'}")
+        if Path(name_or_dir).suffix == ".toml": raise ValueError(f"{name_or_dir}: is a recipe, which says how to train a model (`loflexmdm train {name_or_dir} --out DIR`); name DIR to use it")
+        raise ValueError(f"{str(name_or_dir)!r} is neither a directory nor one of the package's models{did_you_mean(name_or_dir, known)}: {', '.join(known) or 'none'}")
     directory, weights = resolve(name_or_dir)
     return from_pretrained(directory, device, weights)

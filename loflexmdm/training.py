@@ -6,8 +6,8 @@
 __all__ = ['UNLIMITED', 'PROGRESS_SECONDS', 'CHECKPOINT_FORMAT', 'FREE_KEYS', 'TrainConfig', 'generator_for', 'epoch_indices',
            'BatchIndices', 'ignore_interrupts', 'batches', 'learning_rate', 'parameter_groups', 'optimisers',
            'averaged', 'stop_signals', 'Interrupted', 'run_lock', 'rounded', 'JsonLines', 'checkpoints', 'sweep',
-           'remove_checkpoint', 'keep_best', 'portable', 'read_state', 'check_vocabulary', 'Trainer', 'take_weights',
-           'plot_metrics']
+           'remove_checkpoint', 'keep_best', 'portable', 'read_state', 'check_vocabulary', 'Trainer', 'shown',
+           'take_weights', 'plot_metrics']
 
 # %% ../nbs/09_training.ipynb #23f5df86
 import fcntl
@@ -331,7 +331,12 @@ def fail(self: Trainer, row: dict):
     self.log.write(dict(step=self.step + 1, not_finite=where) | {key: rounded(value) for key, value in row.items()})
     raise FloatingPointError(f"step {self.step + 1}: not finite: {', '.join(where) or 'loss'}; the weights before it are in {path}")
 
-# %% ../nbs/09_training.ipynb #02a92f88
+# %% ../nbs/09_training.ipynb #56d8c321
+def shown(row: dict) -> dict[str, str]:
+    "What the bar says of a step: the bound of its batch in nats per sequence, else the loss."
+    return dict(bound=f"{float(row['bound_tight']):.2f}") if "bound_tight" in row else dict(loss=f"{float(row['loss']):.3f}")
+
+
 @patch
 def after(self: Trainer, row: dict, bar: tqdm):
     "Log, validate and save when it is time to."
@@ -340,7 +345,7 @@ def after(self: Trainer, row: dict, bar: tqdm):
     if due(self.config.log_every):
         counts = dict(step=self.step, evaluations=self.evaluations, seconds=round(self.seconds, 2), lr=learning_rate(self.config, self.step - 1))
         self.log.write(counts | {key: rounded(value) for key, value in row.items()})
-        bar.set_postfix(loss=f"{float(row['loss']):.3f}")
+        bar.set_postfix(shown(row))
     if self.valid is not None and due(self.config.valid_every): self.validate()
     if due(self.config.save_every): self.save()
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,8 +16,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from loflexmdm.cli import main
+from loflexmdm.cli import counted, figure_line, format_rows, main, read_samples
+from loflexmdm.networks import SIZES
 from loflexmdm.recipes import presets, recipe
+from loflexmdm.sampling import Samples
 from loflexmdm.training import checkpoints
 
 COMMAND = [sys.executable, "-m", "loflexmdm.cli"]
@@ -136,16 +139,104 @@ def test_help_of_every_command_has_examples():
     assert "--max-pairs" in out.getvalue() and "--order-size" in out.getvalue() and "--lr" in out.getvalue()
 
 
+def test_help_names_sizes_and_what_makes_a_run_short():
+    with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out: main(["train", "brackets", "--help"])
+    text = " ".join(out.getvalue().split())
+    assert text.count(", ".join(SIZES)) == 2 and "--steps 500 --size nano" in text
+
+
+def test_info_of_a_recipe_file(tmp_path):
+    (tmp_path / "r.toml").write_text("[task]\nkind = 'brackets'\n[train]\nsteps = 7\n")
+    code, out, _ = call("info", tmp_path / "r.toml")
+    assert code == 0 and 'kind = "brackets"' in out and "steps = 7" in out
+
+
+def test_the_limit_of_prompts_is_that_of_sampling(run, tmp_path):
+    (tmp_path / "p.txt").write_text("(\n( ( ( (\n")
+    refused(call(f"sample {run} --max-length 4 --prompts", tmp_path / "p.txt"), "p.txt, line 2: prompt", "max_length is 4")
+
+
+def test_what_is_counted_is_said_in_words_if_it_happened():
+    words = counted(Samples([], [], network_calls=3, violations=6))
+    assert words == "3 network calls, 6 rate bounds exceeded (violations)"
+    assert figure_line("violations", 0) == "" and figure_line("violations", 6).split(maxsplit=2) == ["violations", "6", "rate bounds exceeded\n"]
+    assert figure_line("nll_bound", 1.5).split(maxsplit=2) == ["nll_bound", "1.5000", "nats per sequence\n"] and "total variation" in figure_line("length_tv", 0.1)
+    assert figure_line("exact_match", 1.0).split() == ["exact_match", "1.0000"]
+
+
+# sequences of one's own
+
+SUMS = [f"{a}+{b}={a + b}" for a in range(12) for b in range(12)]
+
+
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory):
+    "A run on sums, written in characters, three of them too long, and what it said."
+    path = tmp_path_factory.mktemp("sums")
+    (path / "sums.txt").write_text("\n".join([*SUMS, *("1000000+1" for _ in range(3))]))
+    (path / "r.toml").write_text(f"[task]\nkind = 'text'\nfile = '{path / 'sums.txt'}'\nunit = 'characters'\nmax_length = 9\n[model]\nsize = 'nano'\norder = 'fixed'\n")
+    code, _, err = call(f"train {path / 'r.toml'} --steps 10 --out {path / 'run'}", *SMALL)
+    assert code == 0
+    return path, err
+
+
+def test_single_words_are_refused(sums, tmp_path):
+    text = (sums[0] / "r.toml").read_text().replace("unit = 'characters'\n", "").replace("max_length = 9\n", "")
+    (tmp_path / "r.toml").write_text(text)
+    refused(call("train", tmp_path / "r.toml", "--out", tmp_path / "x"), "unit='words'", "'0+0=0'", "unit='characters' splits each line into characters")
+    assert not (tmp_path / "x").exists()
+
+
+def test_training_says_what_the_data_is(sums):
+    data, lost, *_ = sums[1].splitlines()
+    sizes = [int(n) for n in re.findall(r"(?:train|valid|test) (\d+)", data)]
+    assert len(sizes) == 3 and sum(sizes) == len(SUMS) and "vocabulary of 12 tokens; at most 8 tokens" in data
+    assert lost == "left out: 3 of the source (3 longer than max_length)"
+
+
+def test_resuming_does_not_say_it_again(sums, tmp_path):
+    shutil.copytree(sums[0] / "run", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/checkpoints")
+    code, _, err = call("resume", tmp_path / "run")
+    assert code == 0 and "data:" not in err
+
+
+def test_characters_are_written_without_spaces(sums, tmp_path):
+    (tmp_path / "p.txt").write_text("12+1=...\n\n1 ... = 1 3\n")
+    code, out, _ = call(f"sample {sums[0] / 'run'} -n 2 --prompts", tmp_path / "p.txt")
+    lines = out.splitlines()
+    assert code == 0 and len(lines) == 4 and " " not in out and "=>" not in out
+    assert all(x.startswith("12+1=") for x in lines[:2]) and all(x[0] == "1" and x.endswith("=13") for x in lines[2:])
+    (tmp_path / "p.txt").write_text("12*1=...\n")
+    refused(call(f"sample {sums[0] / 'run'} --prompts", tmp_path / "p.txt"), "p.txt, line 1: token '*'")
+
+
+def test_files_of_characters_hold_their_text(sums, tmp_path):
+    for name in ("s.jsonl", "s.csv"): assert call(f"sample {sums[0] / 'run'} -n 5 --out", tmp_path / name)[0] == 0
+    rows = [json.loads(x) for x in (tmp_path / "s.jsonl").read_text().splitlines()]
+    assert all(r["text"] == "".join(r["tokens"]) and "nll_bound" not in r for r in rows)
+    assert [r["text"] for r in csv.DictReader(open(tmp_path / "s.csv"))] == [r["text"] for r in rows]
+    assert call("evaluate", tmp_path / "s.csv") == call("evaluate", tmp_path / "s.jsonl")
+
+
+def test_a_space_is_a_character_in_files_too(tmp_path):
+    row = dict(text="a b", prompt=[], tokens=["a", " ", "b"], generated=[1, 1, 1])
+    (tmp_path / "s.csv").write_text(format_rows([row], ".csv"))
+    assert read_samples(tmp_path / "s.csv")[0]["tokens"] == ["a", " ", "b"]
+
+
 # wrong input: one line, exit code 2
 
 def test_wrong_input_in_a_process_of_its_own(tmp_path):
     done = subprocess.run([*COMMAND, "train", "brackets", "--stepz", "3", "--out", tmp_path / "x"], capture_output=True, text=True)
-    refused((done.returncode, done.stdout, done.stderr), "unknown argument --stepz; did you mean --steps?")
+    refused((done.returncode, done.stdout, done.stderr), "unknown argument --stepz (did you mean '--steps'?)")
     assert not (tmp_path / "x").exists()
 
 
 TRAIN = {
     "train nosuch": "recipe 'nosuch': neither a preset (brackets",
+    "train star-tinny": "recipe 'star-tinny' (did you mean 'star-tiny'?): neither",
+    "train brackets --method loflexmd": "method='loflexmd' (did you mean 'loflexmdm'?)",
     "train missing.toml": "missing.toml: No such file",
     "train brackets --steps many": "argument --steps: invalid int value: 'many'",
     "train brackets --steps -5": "steps=-5: must be at least 1",
@@ -166,11 +257,11 @@ def test_wrong_train(line, tmp_path, monkeypatch):
 
 
 TOML = {
-    "[task]\nkind = 'brackets'\n[train]\nsteps = 'many'": "train: steps='many' must be of type int",
-    "[task]\nkind = 'brackets'\n[train]\nstepz = 3": "train: unknown key 'stepz'; known: steps, batch_size",
+    "[task]\nkind = 'brackets'\n[train]\nsteps = 'many'": "r.toml: train: steps='many' must be of type int",
+    "[task]\nkind = 'brackets'\n[train]\nstepz = 3": "r.toml: train: unknown key 'stepz' (did you mean 'steps'?); known: steps, batch_size",
     "[task]\nkind = 'brackets'\n[model]\nsize = 3": "model: size=3 must be of type str",
-    "[task]\nkind = 'brackets'\npears = 3": "unknown key 'pears'; known: kinds",
-    "[task]\nkind = 'brackets'\n[trian]": "unknown table or key 'trian'; allowed: [task], [model], [train]",
+    "[task]\nkind = 'brackets'\npears = 3": "r.toml: task brackets: unknown key 'pears'",
+    "[task]\nkind = 'brackets'\n[trian]": "r.toml: unknown table or key 'trian' (did you mean 'train'?); allowed: [task], [model], [train]",
     "steps = 3": "unknown table or key 'steps'",
     "task = 3": "task=3: must be a table",
     "[task]\nkind = 'chess'": "kind='chess'; choose one of brackets",
@@ -214,6 +305,7 @@ SAMPLE = {
     "--confidence high": "invalid choice: 'high'", "--sampler fast": "invalid choice: 'fast'", "--max-length -3": "max_length=-3", "--min-length 99": "min_length=99",
     "--batch-size 0": "batch_size=0", "--nll 1": "nll=1", "--nll -4": "nll=-4", "--seed x": "invalid int", "--out x.txt": "must end in .jsonl or .csv", "--out nowhere/x.csv": "nowhere does not exist",
     "--prompts nowhere.txt": "nowhere.txt: No such file",
+    "--sampler ancestral": "--sampler ancestral: is for masked diffusion; for loflexmdm take event, event-frozen or tau", "--sampler left-to-right": "is for autoregressive methods",
 }
 
 
@@ -224,7 +316,8 @@ def test_wrong_sample(run, options): refused(call(f"sample {run} {options}"), SA
 PROMPTS = {
     '["("]\n["(", "[': "p.jsonl, line 2: not valid JSON", '[3.5]': "line 1: a prompt is a list of tokens", '"(("': "line 1: a prompt is a list of tokens", '{"text": ["("]}': "line 1: a prompt is a list",
     "": "holds no prompts", "\n\n": "holds no prompts", '["<mask>"]': "<mask> (exactly one token)", '["<pad>"]': "token '<pad>' is special",
-    '["(", "x"]': "token 'x' is outside the vocabulary", json.dumps(["("] * 500): "501 tokens with the start token: max_length",
+    '["("]\n' + json.dumps(["("] * 500): "p.jsonl, line 2: prompt ['(', '(', '(', '(', '(', '(', '(', '(']... has 501 tokens with the start token: max_length is",
+    '["(", "x"]': "token 'x' is outside the vocabulary", json.dumps(["("] * 500): "p.jsonl, line 1: prompt [",
 }
 
 
@@ -263,6 +356,9 @@ def test_no_model(tmp_path):
     refused(call("sample nosuch"), "nosuch")
     refused(call("sample", tmp_path), tmp_path)
     refused(call("info nosuch"), "nosuch")
+    refused(call("sample star-tinny"), "'star-tinny' is neither", "did you mean 'star-tiny'?")
+    refused(call("info bracket"), "did you mean 'brackets'?", "no preset (brackets")
+    refused(call("sample mine.toml"), "mine.toml: is a recipe", "loflexmdm train mine.toml")
 
 
 CHECKPOINT = [("checkpoints/step_000010/model.safetensors", cut, "damaged"), ("checkpoints/step_000010/optimizer.safetensors", cut, "damaged"),

@@ -2,14 +2,16 @@
 import argparse
 import csv
 import json
+import re
 import shutil
 from collections import Counter
 
 import pytest
 
-from loflexmdm.cli import mark_lost, nll_states, states_of
+from loflexmdm.cli import mark_lost, nll_states, said_of, states_of
 from loflexmdm.pretrained import load, names
 from loflexmdm.recipes import recipe_from
+from loflexmdm.sampling import Samples
 from loflexmdm.tasks.bracket_safe import decode
 from test_cli import SMALL, call, refused, start
 
@@ -119,6 +121,25 @@ def test_the_terminal_shows_molecules_and_why_not(model, table):
 def test_states_of_what_tells_none(): assert states_of([dict(tokens=[]), dict(tokens=[])]) == {}
 
 
+def test_columns_and_few_valid_molecules_are_explained(model, known, tmp_path):
+    hopeless = untrained(tmp_path / "hopeless", ") (", known)
+    _, out, err = call(f"sample {hopeless} -n 5")
+    assert len(out.splitlines()) == 5 and err.splitlines()[-1].startswith("SMILES, or - and the text as it was written")
+    assert err.splitlines()[-2] == "0 of 5 are valid molecules: more with a larger -n, or --top-p 0.5 (now 0.7)"
+    samples, args = Samples([[]] * 4, [[]] * 4, network_calls=1), argparse.Namespace(out="m.csv", top_p=None)
+    rows = [dict(smiles="C", state="valid"), dict(smiles="", state="syntax")] * 2
+    assert said_of(rows, samples, args) == ["1 network calls", "of 4: 2 valid, 2 syntax"]
+
+
+def test_training_says_which_rows_it_left_out(tmp_path):
+    (tmp_path / "m.csv").write_text("smiles\n" + "\n".join([*KNOWN, "c1cc", "CCO", "CC.CC"]) + "\n")
+    (tmp_path / "r.toml").write_text(f"[task]\nkind = 'molecules'\nsource = '{tmp_path / 'm.csv'}'\nvalid_share = 0.2\ntest_share = 0.2\n[model]\nsize = 'nano'\norder_size = 'nano'\n")
+    code, _, err = call(f"train {tmp_path / 'r.toml'} --steps 2 --out", tmp_path / "run", *SMALL)
+    data, lost = err.splitlines()[:2]
+    assert code == 0 and sum(map(int, re.findall(r"(?:train|valid|test) (\d+)", data))) + int(re.search(r"left out: (\d+)", lost)[1]) == len(KNOWN) + 3
+    assert "1 unparsable" in lost and "1 duplicate" in lost and "1 several components" in lost
+
+
 # the picture
 
 def test_picture(table):
@@ -131,7 +152,7 @@ def test_no_picture(model, known, tmp_path):
     assert call(f"sample {model} -n 20 --nll 0 --no-picture --out", tmp_path / "m.csv")[0] == 0
     hopeless = untrained(tmp_path / "hopeless", ") (", known)
     code, _, err = call(f"sample {hopeless} -n 5 --nll 0 --out", tmp_path / "h.csv")
-    assert code == 0 and "valid" not in err and not list(tmp_path.glob("*.png")) and len(rows_of(tmp_path / "h.csv")) == 5
+    assert code == 0 and "0 of 5 are valid molecules" in err and "picture:" not in err and not list(tmp_path.glob("*.png")) and len(rows_of(tmp_path / "h.csv")) == 5
 
 
 def test_place_of_the_picture_is_taken(model, tmp_path):

@@ -18,7 +18,7 @@ from loflexmdm import pretrained
 from loflexmdm.methods.base import METHODS, Method, atomic_directory, config_from, encode_prompts, load_weights, read_config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.objective import Intensities
-from loflexmdm.sampling import EventDriven, TauLeaping
+from loflexmdm.sampling import Ancestral, EventDriven, TauLeaping
 from loflexmdm.states import MASK, Vocabulary, collate, parse_prompt, prefix_example
 
 VOCABULARY = Vocabulary("abc")
@@ -66,12 +66,12 @@ def test_prefix_and_infilling_prompts():
 
 
 @pytest.mark.parametrize("prompts, n, named", [([], 1, "prompts"), ("ab", 1, "prompts"), ([["z"]], 1, "'z'"), ([["<mask>"]], 1, "fixed length"), ([["<pad>"]], 1, "special"),
-                                               ([5], 1, "prompt 5"), ([["a"] * 24], 1, "max_length is 24"), (None, 0, "n=0"), (None, -1, "n=-1"), (None, 1.5, "n=1.5")])
+                                               ([5], 1, "prompt 5"), (["a b"], 1, "prompt 'a b': must be a list of tokens.*text.split"), ([["a"] * 24], 1, "max_length is 24"), (None, 0, "n=0"), (None, -1, "n=-1"), (None, 1.5, "n=1.5")])
 def test_bad_prompts(model, prompts, n, named):
     with pytest.raises(ValueError, match=named): model.sample(prompts, n)
 
 
-@pytest.mark.parametrize("kwargs, named", [(dict(sampler="event"), "sampler='event'"), (dict(batch_size=0), "batch_size=0"), (dict(max_length=0), "max_length=0"),
+@pytest.mark.parametrize("kwargs, named", [(dict(sampler="event"), "sampler='event'"), (dict(sampler=Ancestral()), "sampler=Ancestral: is for masked diffusion; .* takes EventDriven or TauLeaping"), (dict(batch_size=0), "batch_size=0"), (dict(max_length=0), "max_length=0"),
                                            (dict(min_length=5, max_length=4), "min_length=5"), (dict(min_length=-1), "min_length=-1")])
 def test_bad_limits(model, kwargs, named):
     with pytest.raises(ValueError, match=named): model.sample(n=1, **kwargs)
@@ -278,6 +278,8 @@ def test_names_that_lead_nowhere(tmp_path):
     with pytest.raises(FileNotFoundError, match="no saved model"): pretrained.load(tmp_path)
     with pytest.raises(FileNotFoundError, match="no such directory"): pretrained.load(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="'star-huge' is neither"): pretrained.load("star-huge")
+    with pytest.raises(ValueError, match="did you mean 'star-tiny'"): pretrained.load("star-tinny")
+    with pytest.raises(ValueError, match="mine.toml: is a recipe"): pretrained.load("mine.toml")
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="no CUDA device"): pretrained.load(tmp_path, device="cuda")
 

@@ -300,7 +300,7 @@ def test_bounds_are_checked():
     for call, what in [(lambda: greedy_bound(table, x1, SOFT), "planner_bound"), (lambda: greedy_bound(table, x1, Planner()), "planner_bound"), (lambda: planner_bound(table, x1, GREEDY), "greedy_bound"),
                        (lambda: planner_bound(table, x1, Planner(steps=2)), "steps"), (lambda: planner_bound(table, x1, Planner(remask=1.0, softness=1.0)), "remask"), (lambda: planner_bound(table, x1, samples=1), "samples=1"),
                        (lambda: planner_bound(table, x1, draws=0), "draws=0"), (lambda: greedy_bound(inserting, x1), "only unmask"), (lambda: greedy_bound(table, empty(2)), "clean"), (lambda: greedy_bound(table, x1, EventDriven()), "Planner"),
-                       (lambda: inserting.sample(n=1, sampler=Planner()), "channels")]:
+                       (lambda: inserting.sample(n=1, sampler=Planner()), "is for masked diffusion")]:
         with pytest.raises(ValueError, match=what): call()
 
 

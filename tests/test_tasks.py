@@ -1,5 +1,6 @@
 "Tasks: the register, round trips through JSON, splits and the errors a user meets; shared by all built-in tasks."
 import json
+import re
 
 import pytest
 
@@ -84,3 +85,47 @@ def test_token_accuracy(answer, accuracy):
 def test_measures_need_pairs(measure):
     for answers, truths in (([], []), (["a"], []), (["a"], ["a", "b"])):
         with pytest.raises(ValueError, match="truths"): measure(answers, truths)
+
+
+# sequences of one's own
+
+def characters(*sequences): return task_class("text")(task_class("text").Config(unit="characters"), list(sequences))
+
+
+@pytest.mark.parametrize("sequences", [["3+4=7", "1+1=2"], ["one"]])
+def test_single_words_are_no_sequences(sequences):
+    with pytest.raises(ValueError, match=f"unit='words'.*{re.escape(repr(sequences[0]))}.*unit='characters'"): task_class("text")(sequences=sequences)
+
+
+@pytest.mark.parametrize("sequences", [["one", "two words"], ["a", "b"], [["one"], ["two"]]])
+def test_what_is_no_list_of_words_passes(sequences): assert sum(task_class("text")(sequences=sequences).sizes().values()) == 2
+
+
+@pytest.mark.parametrize("text, prompt", [("12+...", ["1", "2", "+", ...]), ("1 2 + ...", ["1", "2", "+", ...]), ("...2", [..., "2"]), ("1<mask>+", ["1", "<mask>", "+"]), ("12", ["1", "2"])])
+def test_prompts_of_characters(text, prompt): assert characters("12+3", "4+5").prompt(text) == prompt
+
+
+def test_spaces_count_where_the_data_has_them():
+    task = characters("a b", "b a")
+    assert task.prompt("a ...") == ["a", " ", ...] and task.describe(Samples([task.vocabulary.encode("a b")], [[True] * 3])) == [dict(text="a b")]
+
+
+def test_words_stay_apart():
+    task = task_class("text")(sequences=["one two", "two"])
+    assert task.prompt("one ...") == ["one", ...] and task.describe(Samples([task.vocabulary.encode(["one"])], [[True]])) == [{}]
+
+
+def test_unknown_characters_are_refused():
+    with pytest.raises(ValueError, match="'\\*' is outside the vocabulary"): characters("12+3").prompt("1*")
+
+
+def test_summary_counts_everything(task):
+    text = task.summary()
+    assert text.startswith("data: train ") and f"vocabulary of {len(task.vocabulary) - 3} tokens" in text and text.count("\n") == any(task.rejected().values())
+    for split, n in task.sizes().items(): assert f"{split} without end" in text if n >= 2**40 else f"{split} {n:,}" in text
+
+
+def test_summary_of_what_is_too_long():
+    cls = task_class("text")
+    task = cls(cls.Config(max_length=4), ["a b", "a b c", "a b c d"])
+    assert task.longest == 3 and task.summary().splitlines()[1] == "left out: 1 of the source (1 longer than max_length)"

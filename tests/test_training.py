@@ -10,7 +10,7 @@ from loflexmdm.methods.base import from_pretrained
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.objective import LossTerms
 from loflexmdm.states import CLEAN, MASKED, Vocabulary, collate, prefix_example
-from loflexmdm.training import FREE_KEYS, UNLIMITED, BatchIndices, JsonLines, TrainConfig, Trainer, checkpoints, epoch_indices, generator_for, learning_rate
+from loflexmdm.training import FREE_KEYS, UNLIMITED, BatchIndices, JsonLines, TrainConfig, Trainer, checkpoints, epoch_indices, generator_for, learning_rate, shown
 
 VOCABULARY = Vocabulary("abc")
 WEIGHTS = ["config.json", "ema.safetensors", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -329,3 +329,8 @@ def test_the_best_model_may_be_read_by_those_who_may_read_its_config(tmp_path):
     t.fit()
     assert sum("valid_nll" in r for r in t.log.rows()) > 1
     assert (tmp_path / "best" / "model.safetensors").stat().st_mode == (tmp_path / "best" / "config.json").stat().st_mode
+
+
+def test_the_bar_shows_the_bound_not_the_surrogate():
+    assert shown(dict(loss=torch.tensor(18142.0), bound_tight=torch.tensor(12.25))) == dict(bound="12.25")
+    assert shown(dict(loss=torch.tensor(1.5))) == dict(loss="1.500")

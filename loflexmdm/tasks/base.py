@@ -6,16 +6,17 @@
 __all__ = ['SPLITS', 'TASKS', 'BUILT_IN', 'check_split', 'Examples', 'Task', 'task_class', 'task_from', 'exact_match',
            'token_accuracy', 'check_pairs']
 
-# %% ../../nbs/09b_tasks.ipynb #d8fa27b4
+# %% ../../nbs/09b_tasks.ipynb #11547507
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from torch.utils.data import Dataset
 
-from ..methods.base import config_from
+from ..methods.base import config_from, did_you_mean
 from ..sampling import Samples
-from ..states import Example, Vocabulary
+from ..states import SPECIAL_TOKENS, Example, Vocabulary
+from ..training import UNLIMITED
 
 # %% ../../nbs/09b_tasks.ipynb #c4a6e10a
 SPLITS = ("train", "valid", "test")
@@ -35,7 +36,7 @@ class Examples(Dataset):
         if not 0 <= i < self.size: raise IndexError(f"example {i} of {self.size}")
         return self.make(i)
 
-# %% ../../nbs/09b_tasks.ipynb #8aa42a34
+# %% ../../nbs/09b_tasks.ipynb #8451bff0
 TASKS: dict[str, type["Task"]] = {}  # by kind; a subclass of Task enters itself
 BUILT_IN = dict(star="star_graphs", brackets="brackets", text="sequences", molecules="molecules", maze="mazes")  # kind -> module, imported when first asked for
 
@@ -44,8 +45,8 @@ class Task:
     """Data in three splits, prompts and a score.
 
     A subclass sets `kind` and `Config` (a frozen dataclass of int, float, str and bool fields, each with a default),
-    `vocabulary` and `max_length` (start token and prompt included), and defines `dataset` and `score`; `prompts`, `describe`
-    and `prompt` where they make sense."""
+    `vocabulary` and `max_length` (start token and prompt included), and defines `dataset` and `score`; `prompts`, `describe`,
+    `prompt` and `words` where they make sense, `sizes`, `longest` and `rejected` where the data is not its dataset's to tell."""
     kind: str
     Config: type
     vocabulary: Vocabulary
@@ -79,15 +80,40 @@ class Task:
         "A prompt from text that a user writes, such as a fragment of a molecule. ValueError if the task knows no such text, or it is wrong."
         raise ValueError(f"prompt {text!r}: the task {self.kind!r} has no prompts written as text")
 
+    def words(self, line: str) -> list[str]:
+        "The tokens of a line of a prompts file, `...` and `<mask>` among them: by default what stands between spaces."
+        return line.split()
+
+    @property
+    def longest(self) -> int:
+        "Most tokens that a sequence of the data may have, start token left out."
+        return self.max_length - 1
+
+    def sizes(self) -> dict[str, int]:
+        "How many sequences each split has; UNLIMITED or more where they are made without end."
+        return {split: len(self.dataset(split)) for split in SPLITS}
+
+    def rejected(self) -> dict[str, int]:
+        "How many sequences of the source are not used, by reason."
+        return {}
+
+    def summary(self) -> str:
+        "The data in one line or two: sizes of the splits, vocabulary, longest sequence, and what was left out and why."
+        sizes = ", ".join(f"{split} {'without end' if n >= UNLIMITED else f'{n:,}'}" for split, n in self.sizes().items())
+        text = f"data: {sizes} sequences; vocabulary of {len(self.vocabulary) - len(SPECIAL_TOKENS)} tokens; at most {self.longest} tokens in a sequence"
+        lost = {reason: n for reason, n in self.rejected().items() if n}
+        return text + (f"\nleft out: {sum(lost.values()):,} of the source ({', '.join(f'{n:,} {reason}' for reason, n in lost.items())})" if lost else "")
+
     def as_dict(self) -> dict:
         "What `task_from` needs to build this task again."
         return dict(kind=self.kind, **asdict(self.config))
 
-# %% ../../nbs/09b_tasks.ipynb #cbc1d379
+# %% ../../nbs/09b_tasks.ipynb #64c3b5a9
 def task_class(kind: str) -> type[Task]:
     "The task of that kind, imported if need be; ValueError lists the kinds."
     if kind in BUILT_IN and kind not in TASKS: importlib.import_module(f"loflexmdm.tasks.{BUILT_IN[kind]}")
-    if kind not in TASKS: raise ValueError(f"task: kind={kind!r}; choose one of {', '.join(sorted(BUILT_IN.keys() | TASKS.keys()))}")
+    known = sorted(BUILT_IN.keys() | TASKS.keys())
+    if kind not in TASKS: raise ValueError(f"task: kind={kind!r}{did_you_mean(kind, known)}; choose one of {', '.join(known)}")
     return TASKS[kind]
 
 

@@ -53,7 +53,7 @@ class MoleculesConfig:
         if min(self.valid_share, self.test_share) < 0 or self.valid_share + self.test_share >= 1:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: must not be negative, with a sum below 1")
 
-# %% ../../nbs/12b_molecules.ipynb #a8973f47
+# %% ../../nbs/12b_molecules.ipynb #8e83a117
 class MoleculesTask(Task):
     """Molecules as bracket SAFE, generated from nothing or from fragments.
 
@@ -103,6 +103,8 @@ class MoleculesTask(Task):
 
     @property
     def left_out(self) -> dict[str, int]: return dict(self._sorted[1])
+    def rejected(self) -> dict[str, int]: return self.left_out
+    def sizes(self) -> dict[str, int]: return {split: len(rows) for split, rows in self._sorted[0].items()}
 
     def texts(self, split: str) -> list[str]:
         "Canonical bracket texts of a split."
