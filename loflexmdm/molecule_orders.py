@@ -333,7 +333,7 @@ def _cut(text: str, vocabulary: Vocabulary) -> list[str]:
     "Tokens as the vocabulary has them: attachment points whole, or split where it has single brackets."
     return split_attachments(tokenize(text)) if "<" in vocabulary.index else tokenize(text)
 
-# %% ../nbs/13b_molecule_orders.ipynb #a426293c
+# %% ../nbs/13b_molecule_orders.ipynb #77d26e2a
 _STYLES = tuple(zip((PALETTE[name] for name in CYCLE), "os^DvP", ("-", "--", "-.", ":", "-", "--")))
 
 
@@ -348,7 +348,7 @@ def _curves(rows: Sequence[Mapping], x: str, y: str, ax):
         colour, marker, line = _STYLES[k % len(_STYLES)]
         own = sorted((r for r in rows if r["model"] == model), key=lambda r: r[x])
         ax.errorbar([r[x] for r in own], [r[y] for r in own], [2 * r.get(f"{y}_error", 0.0) for r in own], color=colour, marker=marker, ls=line, ms=4, label=model)
-    ax.set(xlabel=x, ylabel=y)
+    ax.set(xlabel=x.replace("_", " "), ylabel=y.replace("_", " "))
     ax.legend(fontsize=7, frameon=False)
     return ax
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from loflexmdm.cli import counted, figure_line, format_rows, main, read_samples
+from loflexmdm.cli import figure_line, format_rows, main, read_samples
 from loflexmdm.networks import SIZES
 from loflexmdm.recipes import presets, recipe
 from loflexmdm.sampling import Samples
@@ -157,8 +157,9 @@ def test_the_limit_of_prompts_is_that_of_sampling(run, tmp_path):
 
 
 def test_what_is_counted_is_said_in_words_if_it_happened():
-    words = counted(Samples([], [], network_calls=3, violations=6))
-    assert words == "3 network calls, 6 rate bounds exceeded (violations)"
+    samples = Samples([], [], network_calls=3, row_evaluations=5, violations=6)
+    assert samples.counted() == "3 network calls, 5 row evaluations, 6 rate bounds exceeded (violations)" and samples.counted() in repr(samples)
+    assert repr(Samples([], [])) == "Samples(0 sequences)"
     assert figure_line("violations", 0) == "" and figure_line("violations", 6).split(maxsplit=2) == ["violations", "6", "rate bounds exceeded\n"]
     assert figure_line("nll_bound", 1.5).split(maxsplit=2) == ["nll_bound", "1.5000", "nats per sequence\n"] and "total variation" in figure_line("length_tv", 0.1)
     assert figure_line("exact_match", 1.0).split() == ["exact_match", "1.0000"]

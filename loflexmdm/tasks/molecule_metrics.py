@@ -334,7 +334,7 @@ def _gap(name: str, a: np.ndarray, b: np.ndarray) -> PropertyGap:
     variation = (total_variation(Counter(a.tolist()), law), variation_floor(law, len(a))) if counts else (math.nan, math.nan)
     return PropertyGap(name, float(a.mean()), float(b.mean()), wasserstein(a, b), wasserstein_floor(b, len(a)), *variation)
 
-# %% ../../nbs/12_molecule_metrics.ipynb #85c7e0f1
+# %% ../../nbs/12_molecule_metrics.ipynb #1baa5b06
 def plot_properties(groups: Mapping[str, Sequence[str | None] | Values], names: Sequence[str] = ("qed", "sa", "weight", "logp"), axes=None):
     "Histograms of properties of valid molecules, one panel a property, one line a group (label -> SMILES or `properties`); returns the axes."
     import matplotlib.pyplot as plt
@@ -344,16 +344,19 @@ def plot_properties(groups: Mapping[str, Sequence[str | None] | Values], names: 
         if missing: raise ValueError(f"names={k!r}: not a property of {', '.join(missing)}")
     if axes is None: axes = plt.subplots(1, len(names), figsize=(1.5 * len(names), 2), layout="constrained")[1]
     for ax, name in zip(np.atleast_1d(axes), names): _histograms(ax, name, {label: t[name] for label, t in tables.items()})
+    np.atleast_1d(axes)[0].set_ylabel("density")
     np.atleast_1d(axes)[0].legend(fontsize=7, frameon=False)
     return axes
 
+
+_LABELS = dict(qed="QED", sa="SA", weight="weight (g/mol)", logp="logP", tpsa="TPSA (Å²)")
 
 def _histograms(ax, name: str, values: Mapping[str, np.ndarray]):
     together = np.concatenate(list(values.values()))
     counts, (low, high) = (together == together.round()).all(), (together.min(), together.max())
     bins = np.arange(low - 0.5, high + 1) if counts and high - low < 60 else np.linspace(low, high + 1e-9, 21)
     for label, v in values.items(): ax.hist(v, bins, density=True, histtype="step", label=label)
-    ax.set(xlabel=name.replace("_", " "), yticks=[])
+    ax.set(xlabel=_LABELS.get(name, name.replace("_", " ")), yticks=[])
 
 # %% ../../nbs/12_molecule_metrics.ipynb #0de7faed
 def molecule_grid(smiles: Sequence[str | None], legends: Sequence[str] | None = None, columns: int = 4, size: tuple[int, int] = (200, 150)):
