@@ -188,7 +188,7 @@ def prompt_from(value: object, where: str, vocabulary: Vocabulary, limit: float 
     except ValueError as e: raise ValueError(f"{where}: {e}") from None
     return prompt
 
-# %% ../nbs/30_cli.ipynb #f337101e
+# %% ../nbs/30_cli.ipynb #889347ad
 SAMPLERS = {"event": EventDriven, "event-frozen": partial(EventDriven, exact=False), "tau": TauLeaping, "ancestral": Ancestral, "planner": Planner, "left-to-right": LeftToRight}
 OWN_OPTIONS = {"steps": ("tau", "ancestral", "planner"), "grid": ("tau", "ancestral"), "events_per_call": ("event-frozen",), "remask": ("planner",), "hold": ("tau",)}  # option -> the samplers that have it
 COMMON_OPTIONS = ("temperature", "top_p", "confidence", "softness", "window")
@@ -199,7 +199,7 @@ def check_sampler(name: str, method: Method):
     channels = {key: getattr(s, "func", s).channels for key, s in SAMPLERS.items()}
     if method.channels in channels[name]: return
     fitting = [key for key, known in channels.items() if method.channels in known]
-    raise ValueError(f"--sampler {name}: is for {' and '.join(map(channel_words, channels[name]))}; for {method.name} take {' or '.join([', '.join(fitting[:-1]), fitting[-1]] if fitting[1:] else fitting)}")
+    raise ValueError(f"--sampler {name}: is for {' and for '.join(map(channel_words, channels[name]))}; for {method.name} take {' or '.join([', '.join(fitting[:-1]), fitting[-1]] if fitting[1:] else fitting)}")
 
 
 def sampler_from(args: argparse.Namespace, method: Method | None = None) -> Sampler:

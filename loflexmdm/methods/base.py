@@ -155,7 +155,7 @@ def estimate(draw: Callable[[], Tensor], samples: int) -> tuple[Tensor, Tensor]:
     values = torch.stack([draw() for _ in range(samples)]).double()
     return values.mean(0), values.std(0) / samples**0.5
 
-# %% ../../nbs/07b_method.ipynb #05df0935
+# %% ../../nbs/07b_method.ipynb #7d97942a
 def _length_limit(config, min_length: int, max_length: int | None, batch_size: int) -> int:
     "The largest length allowed; ValueError for limits that make no sense."
     if max_length is not None and max_length < 1: raise ValueError(f"max_length={max_length}: must be at least 1 (the start token)")
@@ -170,7 +170,7 @@ DEFAULT_SAMPLER = EventDriven()
 
 def channel_words(channels: Sequence[str]) -> str:
     "Methods of these channels, in words."
-    names = {("insert", "unmask"): "methods that insert and unmask", ("unmask",): "masked diffusion", ("append",): "autoregressive methods"}
+    names = {("insert", "unmask"): "methods that insert", ("unmask",): "masked diffusion", ("append",): "autoregressive methods"}
     return names.get(tuple(channels), f"methods of the channels {'+'.join(channels)}")
 
 
@@ -180,7 +180,7 @@ def _sampler_for(self: Method, sampler: Sampler | None, min_length: int) -> Samp
     if not isinstance(sampler, Sampler): raise ValueError(f"sampler={sampler!r}: must be a Sampler, such as EventDriven() or TauLeaping(steps=128)")
     if self.channels not in sampler.channels:
         fitting = {("insert", "unmask"): "EventDriven or TauLeaping", ("unmask",): "Ancestral, Planner, EventDriven or TauLeaping", ("append",): "LeftToRight"}.get(self.channels, "its own")
-        raise ValueError(f"sampler={type(sampler).__name__}: is for {' and '.join(map(channel_words, sampler.channels))}; {self.name} takes {fitting}")
+        raise ValueError(f"sampler={type(sampler).__name__}: is for {' and for '.join(map(channel_words, sampler.channels))}; {self.name} takes {fitting}")
     if min_length and self.channels == ("unmask",): raise ValueError(f"min_length={min_length}: {self.name} inserts nothing; the shortest length cannot be set")
     return sampler
 
