@@ -348,8 +348,8 @@ def test_sample():
 def test_samplers_and_methods_that_do_not_fit():
     model, other = shaken(), LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="pico", max_length=8))
     for sampler in (EventDriven(), TauLeaping()):
-        with pytest.raises(ValueError, match="append"): model.sample(n=1, sampler=sampler)
-    with pytest.raises(ValueError, match="append"): other.sample(n=1, sampler=LeftToRight())
+        with pytest.raises(ValueError, match="ar takes LeftToRight"): model.sample(n=1, sampler=sampler)
+    with pytest.raises(ValueError, match="is for autoregressive methods; loflexmdm takes EventDriven"): other.sample(n=1, sampler=LeftToRight())
 
 
 @pytest.mark.parametrize("kwargs", [dict(confidence="entropy"), dict(window=2, confidence="leftmost"), dict(temperature=0), dict(top_p=0)])
@@ -434,7 +434,7 @@ def test_the_command_line(tmp_path):
     assert again[0] == 0 and (tmp_path / "again.jsonl").read_text() == (tmp_path / "samples.jsonl").read_text()
     for sampler in ("event", "tau"):
         code, out, err = call("sample", tmp_path / "run", "-n", 1, "--device", "cpu", "--sampler", sampler)
-        assert code == 2 and "append" in err and "Traceback" not in err
+        assert code == 2 and "for ar take left-to-right" in err and "Traceback" not in err
     (tmp_path / "prompts.jsonl").write_text('["1", "...", "2"]\n')
     code, out, err = call("sample", tmp_path / "run", "-n", 1, "--device", "cpu", "--prompts", tmp_path / "prompts.jsonl")
     assert code == 2 and "prefix-only" in err and "Traceback" not in err

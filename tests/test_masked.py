@@ -268,7 +268,7 @@ def test_a_smaller_largest_length():
     assert max(map(len, out.sequences)) <= 2
 
 
-@pytest.mark.parametrize("kwargs, named", [(dict(prompts=[["a", ..., "b", ...]]), "several gaps"), (dict(prompts=["abababa"]), "nothing to fill"), (dict(n=1, min_length=2), "min_length=2"), (dict(n=1, max_length=1), "nothing to fill")])
+@pytest.mark.parametrize("kwargs, named", [(dict(prompts=[["a", ..., "b", ...]]), "several gaps"), (dict(prompts=[list("abababa")]), "nothing to fill"), (dict(n=1, min_length=2), "min_length=2"), (dict(n=1, max_length=1), "nothing to fill")])
 def test_bad_sampling(kwargs, named):
     with pytest.raises(ValueError, match=named): shaken(max_length=8).sample(**kwargs)
 

@@ -262,7 +262,7 @@ def test_violations_are_counted():
 def test_samples_are_shown_in_a_line():
     "However many there are, and with trajectories."
     samples = Samples([[3] * 1000] * 50, [[True] * 1000] * 50, network_calls=7, trajectories=[Trajectory([(0.0, [3] * 1000)], [0.0] * 1000, [1.0] * 1000)] * 50)
-    assert repr(samples).startswith("Samples(50 sequences, network calls 7,") and len(repr(samples)) < 200
+    assert repr(samples).startswith("Samples(50 sequences, 7 network calls)") and len(repr(samples)) < 200
 
 
 def test_a_soft_rule_chooses_as_many_as_are_due_even_where_a_score_is_zero():
