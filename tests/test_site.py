@@ -75,6 +75,34 @@ def test_every_notebook_has_a_page_and_a_picture_a_text():
     assert not without
 
 
+class Prose(HTMLParser):
+    "The text of a page outside code, and its formulas."
+    def __init__(self, path: Path):
+        super().__init__()
+        self.stack, self.text, self.formulas = [], "", []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("img", "br", "hr", "input", "link", "meta", "col", "path", "use", "rect", "circle", "line"): self.stack.append((tag, dict(attributes).get("class") or ""))
+    def handle_endtag(self, tag):
+        while self.stack and self.stack.pop()[0] != tag: pass
+
+    def handle_data(self, data):
+        if any(tag in ("pre", "code", "script", "style", "title", "svg") for tag, _ in self.stack): return
+        if any("math" in kind.split() for _, kind in self.stack): self.formulas.append(data)
+        else: self.text += data + "\n"
+
+
+def test_no_formula_and_no_markup_is_left_unread():
+    "A formula that the reader of Markdown has missed shows its dollars, and may swallow the paragraph after it."
+    wrong = []
+    for path in pages():
+        page = Prose(path)
+        left = re.findall(r".*(?:\$|\*\*|\\\(|\\\[).*", page.text) + [f for f in page.formulas if "**" in f or "$" in f or "](" in f]
+        wrong += [f"{path.relative_to(SITE)}: {found.strip()[:120]}" for found in left]
+    assert not wrong, "\n".join(wrong[:30])
+
+
 @in_browser
 @pytest.mark.parametrize("page", PAGES)
 def test_page_opens(browser, page):
@@ -122,6 +150,15 @@ def test_search_finds(browser, word):
     tab.wait_for_function("document.querySelector('#search-results p.search-summary')?.innerText.includes('found')")
     found = tab.locator("ul.search li a").all_inner_texts()
     assert len(found) > 1 and not wrong
+    tab.close()
+
+
+@in_browser
+@pytest.mark.parametrize("words, first", {"own data": "Your own data", "molecules": "Molecules from nothing", "GPU": "Training on a GPU", "EventDriven": "loflexmdm.sampling > EventDriven"}.items())
+def test_search_puts_first_what_a_reader_wants(browser, words, first):
+    tab, _ = visit(browser, f"search.html?q={words}")
+    tab.wait_for_function("document.querySelector('#search-results p.search-summary')?.innerText.includes('found')")
+    assert tab.locator("ul.search li a").first.inner_text() == first
     tab.close()
 
 
