@@ -429,11 +429,11 @@ def _model(directory: Path) -> list[tuple[str, str]]:
     meta = read_config(directory)
     return reasons(method_class(meta["method"])) + _task(meta.get("task"))
 
-# %% ../nbs/27_citations.ipynb #97847e36
+# %% ../nbs/27_citations.ipynb #ddda7422
 @dataclass(frozen=True, repr=False)
 class Citation:
     "Papers by key, each with the reasons why it is cited; printed, they are BibTeX with the reasons as comments."
-    found: dict[str, tuple[str, ...]]
+    found: dict[str, tuple[str, ...]]  # paper -> why it is cited
 
     @property
     def keys(self) -> tuple[str, ...]: return tuple(self.found)

@@ -28,11 +28,11 @@ class Clock:
         "Probability that the event has happened by time `t`."
         return -torch.expm1(-self.tau(t))
 
-# %% ../nbs/02b_clocks.ipynb #17460b78
+# %% ../nbs/02b_clocks.ipynb #2e2e6f10
 @dataclass(frozen=True)
 class Polynomial(Clock):
     "1 - kappa = (1-t)^w, MD4's polynomial schedule; linear for w = 1. ValueError unless `w` is positive."
-    w: float = 1.0
+    w: float = 1.0  # exponent, above 0
 
     def __post_init__(self):
         if not 0 < self.w < math.inf: raise ValueError(f"w={self.w}: must be a positive number")
@@ -57,7 +57,7 @@ class Cosine(Clock):
     def time(self, tau: Tensor) -> Tensor: return 4 / math.pi * torch.asin(torch.sqrt(-torch.expm1(-tau) / 2))
     def shape(self, t: Tensor) -> Tensor: return math.pi / 2 * torch.tan(math.pi / 2 * t)
 
-# %% ../nbs/02b_clocks.ipynb #b35a42b5
+# %% ../nbs/02b_clocks.ipynb #425f9207
 def _complement(x: Tensor) -> Tensor:
     "-log(1 - e^-x) for x > 0, its own inverse, with all digits at both ends."
     return torch.where(x > math.log(2), -torch.log1p(-torch.exp(-x)), -torch.log(-torch.expm1(-x)))
@@ -66,8 +66,8 @@ def _complement(x: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class Geometric(Clock):
     "kappa = exp(-low^t high^(1-t)): not quite 0 at t = 0 and not quite 1 at t = 1. ValueError unless 0 < low < high."
-    low: float = 1e-5
-    high: float = 20.0
+    low: float = 1e-5  # -log kappa at t = 1
+    high: float = 20.0  # -log kappa at t = 0
 
     def __post_init__(self):
         if not 0 < self.low < self.high < math.inf: raise ValueError(f"low={self.low}, high={self.high}: need 0 < low < high")
@@ -81,11 +81,11 @@ class Geometric(Clock):
         b = self.total(t)
         return b * math.log(self.high / self.low) / torch.expm1(b)
 
-# %% ../nbs/02b_clocks.ipynb #1c23032d
+# %% ../nbs/02b_clocks.ipynb #46d87726
 @dataclass(frozen=True)
 class Shifted(Clock):
     "Linear between kappa = eps and 1 - eps, which keeps the rate finite. ValueError unless 0 < eps < 1/2."
-    eps: float = 1e-4
+    eps: float = 1e-4  # what is left out at each end
 
     def __post_init__(self):
         if not 0 < self.eps < 0.5: raise ValueError(f"eps={self.eps}: must lie strictly between 0 and 0.5")

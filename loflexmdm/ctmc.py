@@ -66,7 +66,7 @@ def aligned_moves(space: StateSpace, sequences: Sequence[Sequence[int]]) -> Move
             found.append((i, index[k, after], column, MASK if state[j] == DROPPED else token, j))
     return Moves(*torch.tensor(found).T)
 
-# %% ../nbs/03_ctmc.ipynb #1ae13624
+# %% ../nbs/03_ctmc.ipynb #94ad5bfb
 def _schedule(name: str, value, sequences: Sequence[Sequence], slots: int) -> Tensor:
     "Schedule parameters (sequences, slots) from a number or a function of the sequence; 1 past its end."
     out = torch.ones(len(sequences), slots, dtype=torch.float64)
@@ -83,7 +83,7 @@ class ToyLaw:
     probs: Tensor  # (sequences,)
     b_in: Tensor   # (sequences, slots)
     b_um: Tensor   # (sequences, slots)
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary  # of its tokens
 
     @classmethod
     def of(cls, probs: Mapping[Sequence, float], b_in=1.0, b_um=1.0) -> "ToyLaw":
@@ -320,11 +320,11 @@ def clock_quadrature(nodes: int = 96, c: float = 2.0) -> tuple[Tensor, Tensor]:
     u = (u + 1) / 2
     return c * u / (1 - u), weight / 2 * c / (1 - u) ** 2
 
-# %% ../nbs/03_ctmc.ipynb #6aaf167f
+# %% ../nbs/03_ctmc.ipynb #6a4b28b6
 class Bounds(NamedTuple):
     "Bounds on -log p(x1) in nats, one per clean sequence: the paper's loss (Eq 5) and the tighter one."
-    paper: Tensor
-    tight: Tensor
+    paper: Tensor  # the loss of the paper (Eq 5)
+    tight: Tensor  # the tighter one
 
 
 def path_terms(law: ToyLaw, out: Intensities) -> Bounds:

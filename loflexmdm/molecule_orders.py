@@ -119,15 +119,15 @@ def category_times(samples: Samples, vocabulary: Vocabulary, event: str = "settl
         if row: found["all tokens"].append(row)
     return {k: v for k, v in found.items() if v}
 
-# %% ../nbs/13b_molecule_orders.ipynb #ce010a51
+# %% ../nbs/13b_molecule_orders.ipynb #f184bcb8
 @dataclass(frozen=True)
 class TimeSummary:
     "Normalised times of one kind of token."
     mean: float        # over tokens
     error: float       # its standard error, with molecules as the independent units; nan for a single one
     deviation: float   # standard deviation over tokens
-    tokens: int
-    molecules: int
+    tokens: int  # of this kind
+    molecules: int  # that have some
 
 
 def summarise(groups: Sequence[Sequence[float]]) -> TimeSummary:
@@ -138,7 +138,7 @@ def summarise(groups: Sequence[Sequence[float]]) -> TimeSummary:
     error = math.sqrt(m / (m - 1) * float(((s - mean * n) ** 2).sum())) / float(n.sum()) if m > 1 else math.nan
     return TimeSummary(mean, error, float(np.std(np.concatenate([np.asarray(g, float) for g in groups]))), int(n.sum()), m)
 
-# %% ../nbs/13b_molecule_orders.ipynb #c5b02225
+# %% ../nbs/13b_molecule_orders.ipynb #6cdf8cd3
 PAPER_TIMES = {  # Table 9: mean and standard deviation over tokens, FlexMDM then LoFlexMDM
     "ring closure": (0.71, 0.26, 0.48, 0.28), "fragment separator": (0.67, 0.27, 0.55, 0.18), "aromatic atom": (0.65, 0.26, 0.55, 0.24),
     "attachment bracket": (0.63, 0.27, 0.61, 0.19), "attachment label": (0.68, 0.27, 0.80, 0.24), "aliphatic atom": (0.68, 0.27, 0.80, 0.16),
@@ -148,9 +148,9 @@ PAPER_TIMES = {  # Table 9: mean and standard deviation over tokens, FlexMDM the
 @dataclass(frozen=True)
 class OrderTable:
     "When each kind of token is generated: `times` on the paper's scale, `ranks` free of any clock (1/2 without a preference)."
-    event: str
-    times: dict[str, TimeSummary]
-    ranks: dict[str, TimeSummary]
+    event: str  # "born" (inserted) or "settled" (unmasked)
+    times: dict[str, TimeSummary]  # by kind, 0 first to 1 last
+    ranks: dict[str, TimeSummary]  # by kind, mean rank among the tokens of a molecule
 
     def _repr_markdown_(self) -> str:
         head = f"| kind | tokens | {self.event}: time | spread | rank | paper: FlexMDM | paper: LoFlexMDM |\n|---|---|---|---|---|---|---|\n"

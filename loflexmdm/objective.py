@@ -63,13 +63,13 @@ def target_rates(x1: PartialSequences, state: Tensor, x: PartialSequences, b_in:
     return TargetRates(gap_sums(b_in, x1, state, width), gap_sums(missing_b * missing_b.log(), x1, state, width),
                        torch.where(x.masked, at_origin(b_um), 0.0), at_origin(x1.tokens))
 
-# %% ../nbs/04_objective.ipynb #ab6f53c9
+# %% ../nbs/04_objective.ipynb #85a87d9b
 class MatchTerms(NamedTuple):
     "The terms of the loss at one state per row, each (batch,) in nats per unit of clock time; `gap` is the paper's insertion term, `gap_tight` ours."
-    token: Tensor
-    unmask: Tensor
-    gap: Tensor
-    gap_tight: Tensor
+    token: Tensor  # of the tokens behind the masks
+    unmask: Tensor  # of when masks are resolved
+    gap: Tensor  # of insertions, the paper's
+    gap_tight: Tensor  # of insertions, tighter
 
     @property
     def loss(self) -> Tensor:
@@ -91,8 +91,8 @@ def match_terms(target: TargetRates, model: Intensities, x: PartialSequences) ->
              torch.where(x.open, bregman(target.gap, insert), 0.0), torch.where(x.open, tight, 0.0))
     return MatchTerms(*(v.sum(-1) for v in terms))
 
-# %% ../nbs/04_objective.ipynb #12adb32a
+# %% ../nbs/04_objective.ipynb #f4ce2f25
 class LossTerms(NamedTuple):
     "`loss` (scalar) is what to differentiate; the rest are its parts and diagnostics, detached, by name."
-    loss: Tensor
-    metrics: dict[str, float]
+    loss: Tensor  # a scalar
+    metrics: dict[str, float]  # numbers by name

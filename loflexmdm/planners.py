@@ -19,7 +19,7 @@ from .objective import Intensities
 from .sampling import CONFIDENCES, Info, Limits, Sampler, State, advance, finished, most_confident, nucleus, row_uniforms
 from .states import MASK, PartialSequences
 
-# %% ../nbs/22_planners.ipynb #75c9bade
+# %% ../nbs/22_planners.ipynb #422d2f16
 @dataclass(frozen=True)
 class Planner(Sampler):
     """Discrete steps for methods that only unmask: after step s of `steps`, round(L s / steps) of a row's L generated positions are clean.
@@ -27,7 +27,7 @@ class Planner(Sampler):
     Each step draws a token for every mask, then chooses positions: evenly (`confidence` None: Alg 3 of PAPL), by confidence ("sampled": greedy,
     Eq 6; with `softness` > 0: soft greedy, Eq 12), or with `remask` among clean positions too (P2, Alg 4 and Eq 30; 1: RDM), which are masked again if not chosen.
     ValueError for steps < 1 or beyond the positions of a row, remask <= 0 or with another confidence than "sampled", a window smaller than a step, prompts with open gaps."""
-    channels: ClassVar[tuple] = (("unmask",),)
+    channels: ClassVar[tuple] = (("unmask",),)  # of the methods that it can simulate
     steps: int | None = None      # network calls; None: one for each position
     remask: float | None = None   # eta: how a mask's confidence counts against a clean token's; the larger, the more are masked again
 
@@ -92,11 +92,11 @@ class Planner(Sampler):
         new, _ = advance(state, tau, torch.where(keep, drawn, MASK), torch.zeros_like(drawn))
         return new._replace(settled=torch.where(new.x.masked, torch.nan, new.settled), done=finished(new.x, tau, new.full, new.limits))
 
-# %% ../nbs/22_planners.ipynb #788cfcf6
+# %% ../nbs/22_planners.ipynb #872fae26
 class PathBounds(NamedTuple):
     "Bounds on -log p of a deterministic planner in nats, (batch,) each: -(E1 + E2) exactly, and the sum over masks of Cor A.8 and A.13."
-    tight: Tensor
-    loose: Tensor
+    tight: Tensor  # -(E1 + E2)
+    loose: Tensor  # the sum over masks
 
 
 def _outcome(method: Method, x1: PartialSequences, planner: Planner) -> PartialSequences:

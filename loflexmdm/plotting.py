@@ -51,11 +51,11 @@ def plot_clocks(names: Sequence[str] = ("linear", "cosine", "polynomial:2", "pow
     axes[0].legend(fontsize=7)
     return axes
 
-# %% ../nbs/14_plotting.ipynb #6ddcd361
+# %% ../nbs/14_plotting.ipynb #c84d966f
 @dataclass(frozen=True)
 class Strip:
     "A picture of a generation as SVG text; notebooks show it, `save` writes it."
-    svg: str
+    svg: str  # the whole file
 
     def _repr_svg_(self) -> str: return self.svg
     def save(self, path: str | os.PathLike) -> Path:

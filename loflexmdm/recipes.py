@@ -21,16 +21,16 @@ from .methods.lo_flexmdm import LoFlexMDM
 from .tasks.base import Task, task_class, task_from
 from .training import TrainConfig, Trainer
 
-# %% ../nbs/29_recipes.ipynb #e3bbae52
+# %% ../nbs/29_recipes.ipynb #9eb20a87
 TABLES = ("task", "model", "train")
 
 
 @dataclass(frozen=True)
 class Recipe:
     "A training run, everything filled in: `task` and `model` as tables with their `kind` and `method`, and the `TrainConfig`."
-    task: dict
-    model: dict
-    train: TrainConfig
+    task: dict  # the task's settings, with its kind
+    model: dict  # the model's, with its method
+    train: TrainConfig  # how it is trained
 
     def as_dict(self) -> dict:
         "The three tables in full; `recipe_from` gives the same recipe back."

@@ -21,26 +21,26 @@ from .clocks import clock_named
 from .objective import Intensities
 from .states import SPECIAL_TOKENS, PartialSequences, insert_masks
 
-# %% ../nbs/07_sampling.ipynb #f9233f1a
+# %% ../nbs/07_sampling.ipynb #a926f618
 class Limits(NamedTuple):
     "When a row ends: the last clock reading, and the lengths allowed (start token and prompt included)."
-    tau_max: float
-    max_length: int
-    min_length: int = 0
+    tau_max: float  # clock reading at which a row ends
+    max_length: int  # longest, start token and prompt included
+    min_length: int = 0  # shortest
 
 
 class State(NamedTuple):
     "Unfinished rows of a simulation. Each row has its own clock and its own generator, so nothing depends on its neighbours."
-    x: PartialSequences
+    x: PartialSequences  # partial sequences of the rows that are not finished
     tau: Tensor       # (batch,) float64 clock readings
     bound: Tensor     # (batch,) float64: the total intensity under which thinning's pending proposal was made, 0 if none is pending
     full: Tensor      # (batch,) bool: an insertion was given up for want of room; the row's gaps count as closed from then on
     born: Tensor      # (batch, length) float64: clock reading at which each token was inserted (0 for prompts)
     settled: Tensor   # (batch, length) float64: ... at which it was unmasked, nan while masked
-    generators: tuple[torch.Generator, ...]
+    generators: tuple[torch.Generator, ...]  # one for each row
     row: Tensor       # (batch,) index of the row in the simulation
     done: Tensor      # (batch,) bool
-    limits: Limits
+    limits: Limits  # when rows end
 
     def select(self, keep: Tensor) -> "State":
         "The rows where `keep` (batch,) is true, without columns that are padding in all of them."
@@ -245,7 +245,7 @@ def poisson_quantile(u: Tensor, rate: Tensor) -> Tensor:
     counts[at] = drawn
     return counts
 
-# %% ../nbs/07_sampling.ipynb #ae79e773
+# %% ../nbs/07_sampling.ipynb #d43cd459
 @dataclass(frozen=True)
 class TauLeaping(Sampler):
     """Fixed steps with frozen intensities (Alg 2): Poisson(g dtau) masks per gap, each mask resolved with probability 1 - exp(-b_um dtau).
@@ -253,9 +253,9 @@ class TauLeaping(Sampler):
     `steps` counts network calls; the last one resolves what is still masked. `grid`: "time" spaces them evenly in t = 1 - exp(-tau) on the
     slowest clock, "clock" as tau = 2u/(1-u). `hold`: through a leap a gap keeps its "rate" g, or its "count" of g missing tokens, each due
     at rate 1 (FlexMDM's own: a mean of g (1 - exp(-dtau)) masks). ValueError for fewer than 2 steps, another grid or hold."""
-    steps: int = 128
-    grid: str = "time"
-    hold: str = "rate"
+    steps: int = 128  # network calls
+    grid: str = "time"  # "time" or "clock": what is spaced evenly
+    hold: str = "rate"  # what a leap holds: "rate" of insertion, or "count" of missing tokens as FlexMDM does
 
     def __post_init__(self):
         super().__post_init__()
@@ -287,14 +287,14 @@ class TauLeaping(Sampler):
         state, overflow, forced = settle(self, out, state, state.x.masked & (when < chance), self.insertions(mean, how_many), tau, which)
         return state, Info(overflow, torch.zeros_like(overflow), forced)
 
-# %% ../nbs/07_sampling.ipynb #e7fd6450
+# %% ../nbs/07_sampling.ipynb #62d936c4
 @dataclass(frozen=True)
 class Ancestral(TauLeaping):
     """A fixed number of steps for methods without insertions (MD4, Alg 2): `steps` network calls at times 0, 1/steps, ... of the clock named `grid`.
 
     ValueError for steps < 1, an unknown clock, or (at the start) prompts with open gaps."""
-    channels: ClassVar[tuple] = (("unmask",),)
-    grid: str = "linear"
+    channels: ClassVar[tuple] = (("unmask",),)  # of the methods that it can simulate
+    grid: str = "linear"  # name of the clock whose times are spaced evenly
 
     def __post_init__(self):
         Sampler.__post_init__(self)
@@ -327,7 +327,7 @@ def race(out: Intensities, u: Tensor, limit: Tensor) -> tuple[Tensor, Tensor, Te
     insert, unmask = happened.unflatten(-1, (-1, 2)).unbind(-1)
     return unmask > 0, insert.long(), elapsed
 
-# %% ../nbs/07_sampling.ipynb #5e7ae84c
+# %% ../nbs/07_sampling.ipynb #dbb04b2e
 @dataclass(frozen=True)
 class EventDriven(Sampler):
     """From event to event, each row on its own clock: no idle steps.
@@ -336,9 +336,9 @@ class EventDriven(Sampler):
     total stays below that bound between events (violations are counted). exact=False: intensities are held until the event,
     one call for `events_per_call` events; exact only where they ignore time and events_per_call is 1.
     ValueError for slack < 1, events_per_call < 1, or more than 1 with exact=True."""
-    exact: bool = True
-    events_per_call: int = 1
-    slack: float = 1.5
+    exact: bool = True  # thinning; else intensities are held until the event
+    events_per_call: int = 1  # more than 1 is approximate, and needs exact=False
+    slack: float = 1.5  # what is proposed, as a multiple of the total intensity
 
     def __post_init__(self):
         super().__post_init__()
@@ -368,12 +368,12 @@ class EventDriven(Sampler):
         violated = (state.bound > 0) & (total > state.bound * (1 + 1e-6)) & (state.tau < end)  # 1e-6: a constant total in float32
         return accept, tau, torch.where(accept, 0.0, self.slack * total), violated
 
-# %% ../nbs/07_sampling.ipynb #8436467c
+# %% ../nbs/07_sampling.ipynb #de6ea870
 class Trajectory(NamedTuple):
     "How one sequence came about: snapshots at every change, and for its final tokens the clock readings of insertion and unmasking (0: prompt)."
-    frames: list[tuple[float, list[int]]]
-    born: list[float]
-    settled: list[float]
+    frames: list[tuple[float, list[int]]]  # (clock reading, token ids) at every change
+    born: list[float]  # when each final token was inserted
+    settled: list[float]  # when it was unmasked
 
 
 COUNTERS = dict(network_calls="network calls", row_evaluations="row evaluations", overflow="insertions given up for want of room", overflowing="sequences with no room left",
@@ -383,7 +383,7 @@ COUNTERS = dict(network_calls="network calls", row_evaluations="row evaluations"
 @dataclass(repr=False)
 class Samples:
     "What a simulation returns; sequences are ids without the start token."
-    sequences: list[list[int]]
+    sequences: list[list[int]]  # token ids of each
     free: list[list[bool]]        # which tokens were generated
     network_calls: int = 0        # batch forwards
     row_evaluations: int = 0      # rows summed over them
@@ -391,7 +391,7 @@ class Samples:
     overflowing: int = 0          # sequences in which that happened
     violations: int = 0           # thinning steps whose bound did not hold
     forced: int = 0               # insertions made only to reach the smallest length
-    trajectories: list[Trajectory] | None = None
+    trajectories: list[Trajectory] | None = None  # one for each sequence, if recorded
 
     def __len__(self): return len(self.sequences)
 

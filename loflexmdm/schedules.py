@@ -13,14 +13,14 @@ from math import factorial
 import torch
 from torch import Tensor
 
-# %% ../nbs/02_schedules.ipynb #7e869847
+# %% ../nbs/02_schedules.ipynb #c8216498
 @dataclass(frozen=True)
 class Kumaraswamy:
     """The clock tau = -log(1 - t^a), on which a Kumaraswamy(a, b) time is exponential with rate b (Eqs 3-4).
 
     Times `t` lie in [0, 1] and clock readings in [0, inf]; both are tensors of any shape, treated elementwise.
     ValueError unless `a` is positive."""
-    a: float = 1.0
+    a: float = 1.0  # exponent shared by all events
 
     def __post_init__(self):
         if not 0 < self.a < float("inf"): raise ValueError(f"a={self.a}: must be a positive number")
@@ -206,13 +206,13 @@ def _same_length(b: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
         raise ValueError(f"order={order.tolist()}: every row must be a permutation of 0..{n - 1}")
     return b, order
 
-# %% ../nbs/02_schedules.ipynb #592c62d4
+# %% ../nbs/02_schedules.ipynb #37db45b4
 @dataclass(frozen=True)
 class ClockProposal:
     """Clock readings with full support for training: tau = c u/(1-u) with u uniform, and weights 1/density = (c + tau)^2 / c.
 
     The second moment of a weighted loss is finite for every b > 0. ValueError unless `c` is positive."""
-    c: float = 2.0
+    c: float = 2.0  # median of the readings
 
     def __post_init__(self):
         if not 0 < self.c < float("inf"): raise ValueError(f"c={self.c}: must be a positive number")
@@ -225,16 +225,16 @@ class ClockProposal:
         tau = self.c * u / (1 - u)
         return tau.to(dtype), ((self.c + tau) ** 2 / self.c).to(dtype)
 
-# %% ../nbs/02_schedules.ipynb #53f5dbdc
+# %% ../nbs/02_schedules.ipynb #fcc92063
 @dataclass(frozen=True)
 class ScheduleRegulariser:
     """Pulls schedules towards covering [0, 1] (Appendix E.5.2, Eqs 85-88, on F_in and F_um): mean CDF close to t, little mass at the ends.
 
     Mean over `grid` times of (mean CDF - t)^2, plus the mean over positions of the squared hinges F(t_eps) <= delta and
     1 - F(1 - t_eps) <= delta. ValueError for arguments out of range."""
-    grid: int = 100
-    t_eps: float = 0.01
-    delta: float = 0.05
+    grid: int = 100  # times between 0 and 1
+    t_eps: float = 0.01  # how near the ends
+    delta: float = 0.05  # the mass allowed there
 
     def __post_init__(self):
         if self.grid < 1: raise ValueError(f"grid={self.grid}: must be at least 1")

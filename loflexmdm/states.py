@@ -95,12 +95,12 @@ class PartialSequences(NamedTuple):
         n = max([1, *self.lengths.tolist()])
         return self.map(lambda v: v[:, :n])
 
-# %% ../nbs/01_states.ipynb #65cebd4d
+# %% ../nbs/01_states.ipynb #b87252bc
 class Example(NamedTuple):
     "One sequence as a task gives it: ids with the start token, and what of it is a prompt; three lists of one length."
-    tokens: list[int]
-    fixed: list[bool]
-    closed: list[bool]
+    tokens: list[int]  # ids, the start token first
+    fixed: list[bool]  # part of the prompt
+    closed: list[bool]  # nothing may be inserted after it
 
 
 def parse_prompt(prompt: Sequence, vocabulary: Vocabulary) -> Example:

@@ -1,4 +1,6 @@
 "The site as a browser shows it. `make test` builds it first; without it, or without Chromium, these tests are skipped."
+import ast
+import importlib.util
 import re
 import shutil
 from html.parser import HTMLParser
@@ -101,6 +103,15 @@ def test_no_formula_and_no_markup_is_left_unread():
         left = re.findall(r".*(?:\$|\*\*|\\\(|\\\[).*", page.text) + [f for f in page.formulas if "**" in f or "$" in f or "](" in f]
         wrong += [f"{path.relative_to(SITE)}: {found.strip()[:120]}" for found in left]
     assert not wrong, "\n".join(wrong[:30])
+
+
+def test_the_reference_says_what_every_field_means():
+    spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "build.py")
+    spec.loader.exec_module(build := importlib.util.module_from_spec(spec))
+    classes = {e.name: e for m in build.modules() for e in build.entries(m) if isinstance(e.node, ast.ClassDef)}
+    without = [f"{name}.{field}" for name, entry in classes.items() for field, _, _, meaning in build.fields_of(entry, classes) if not meaning]
+    assert not without and len(classes) > 60
+    assert {"top_p", "slack"} <= {row[0] for row in build.fields_of(classes["EventDriven"], classes)}  # its own and those of Sampler
 
 
 @in_browser

@@ -121,7 +121,7 @@ class Autoregressive(Method):
         nll = -self.log_prob(x1.to(self.device)).double()
         return nll, torch.zeros_like(nll)
 
-# %% ../../nbs/24_autoregressive.ipynb #dd70468d
+# %% ../../nbs/24_autoregressive.ipynb #9c948f93
 @dataclass(frozen=True)
 class LeftToRight(Sampler):
     """One token per network call at the end of every sequence, until the end is drawn: exact, but for `top_p` and `temperature`.
@@ -129,7 +129,7 @@ class LeftToRight(Sampler):
     The end cannot come below the smallest length (an end drawn there is counted as forced, and a token takes its place); at the largest
     length anything but the end is given up and counted as overflow. `logits_hook` gets the logits (batch, 1, vocabulary + 1) of the next
     token, the end being the last. ValueError for options that choose positions."""
-    channels: ClassVar[tuple] = (("append",),)
+    channels: ClassVar[tuple] = (("append",),)  # of the methods that it can simulate
 
     def __post_init__(self):
         super().__post_init__()

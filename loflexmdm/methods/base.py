@@ -31,7 +31,7 @@ from ..objective import Intensities, LossTerms
 from ..sampling import EventDriven, Limits, Sampler, Samples, merge, simulate
 from ..states import PartialSequences, Vocabulary, collate, parse_prompt
 
-# %% ../../nbs/07b_method.ipynb #31b847ec
+# %% ../../nbs/07b_method.ipynb #f20ab8ed
 FORMAT = 1  # of saved models; raised when an older reader could not understand a new file
 METHODS: dict[str, type["Method"]] = {}  # by name; a subclass of Method enters itself
 METHOD_MODULES = dict(loflexmdm="lo_flexmdm", flexmdm="flexmdm", mdm="masked", genmd4="gen_md4", papl="papl", ar="autoregressive")  # name -> module, imported when first asked for
@@ -55,8 +55,8 @@ class Method(nn.Module):
     """A generative method: a vocabulary, a frozen config, `loss(batch, generator)` and `intensities(x, t)`.
 
     `task` is what the model was trained on, as saved with it (a dict or None). Subclasses register in METHODS under their `name`."""
-    name: str
-    Config: type
+    name: str  # of the method, as recipes and saved models have it
+    Config: type  # its frozen dataclass of settings
     channels: tuple[str, ...] = ("insert", "unmask")  # what can happen: also ("unmask",) without insertions, ("append",) from left to right
     papers: tuple[str, ...] = ()  # keys of the papers to cite
 

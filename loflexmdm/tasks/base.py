@@ -36,7 +36,7 @@ class Examples(Dataset):
         if not 0 <= i < self.size: raise IndexError(f"example {i} of {self.size}")
         return self.make(i)
 
-# %% ../../nbs/09b_tasks.ipynb #8451bff0
+# %% ../../nbs/09b_tasks.ipynb #7b14e326
 TASKS: dict[str, type["Task"]] = {}  # by kind; a subclass of Task enters itself
 BUILT_IN = dict(star="star_graphs", brackets="brackets", text="sequences", molecules="molecules", maze="mazes")  # kind -> module, imported when first asked for
 
@@ -47,10 +47,10 @@ class Task:
     A subclass sets `kind` and `Config` (a frozen dataclass of int, float, str and bool fields, each with a default),
     `vocabulary` and `max_length` (start token and prompt included), and defines `dataset` and `score`; `prompts`, `describe`,
     `prompt` and `words` where they make sense, `sizes`, `longest` and `rejected` where the data is not its dataset's to tell."""
-    kind: str
-    Config: type
-    vocabulary: Vocabulary
-    max_length: int
+    kind: str  # as recipes have it
+    Config: type  # its frozen dataclass of settings
+    vocabulary: Vocabulary  # of its tokens
+    max_length: int  # start token and prompt included
     sampling: dict = {}  # options of sampling that the command line uses unless told otherwise
 
     def __init_subclass__(cls, **kwargs):

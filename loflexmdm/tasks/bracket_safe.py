@@ -218,16 +218,16 @@ def to_bracket_safe(smiles: str, *, seed: int | None = None, slicer: Slicer = "b
     text = write_text(mol, bonds_to_cut(mol, slicer))
     return text if seed is None else reorder(text, seed)
 
-# %% ../../nbs/11_bracket_safe.ipynb #0ae709bf
+# %% ../../nbs/11_bracket_safe.ipynb #7f7c64de
 REASONS = "empty", "attachment used once", "attachment used more than twice", "syntax", "valence", "aromaticity", "chemistry"
 CAPPED = r"[-=#/\\]?<%?{}>"
 
 
 class Decoded(NamedTuple):
     "What a text says: canonical SMILES or None, what was left out as (what, text) pairs, and why the text as a whole is no molecule ('' if it is one)."
-    smiles: str | None
-    dropped: tuple[tuple[str, str], ...] = ()
-    reason: str = ""
+    smiles: str | None  # canonical, or None
+    dropped: tuple[tuple[str, str], ...] = ()  # (what, text) of each piece left out
+    reason: str = ""  # why it is no molecule; '' if it is one
 
 
 def closures(text: str, ends: str = "") -> str:

@@ -51,14 +51,14 @@ def draw_balanced(pairs: int, kinds: int, rng: random.Random) -> str:
     left, right = PAIRS[rng.randrange(kinds)]
     return left + draw_balanced(split, kinds, rng) + right + draw_balanced(pairs - 1 - split, kinds, rng)
 
-# %% ../../nbs/10b_brackets.ipynb #9bec873b
+# %% ../../nbs/10b_brackets.ipynb #4c9bff77
 @dataclass(frozen=True)
 class BracketsConfig:
     "Balanced strings of 1 to `max_pairs` pairs, every number equally likely, of `kinds` kinds of brackets."
-    kinds: int = 2
-    max_pairs: int = 4
+    kinds: int = 2  # of brackets
+    max_pairs: int = 4  # in a string
     train_size: int = 0    # strings in the training split; 0: new ones without end
-    seed: int = 42
+    seed: int = 42  # of the data
 
     def __post_init__(self):
         if not 1 <= self.kinds <= len(PAIRS): raise ValueError(f"kinds={self.kinds}: must lie in 1..{len(PAIRS)}")

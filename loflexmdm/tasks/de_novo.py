@@ -23,13 +23,13 @@ from ..methods.base import Method, write_file
 from ..sampling import EventDriven, Sampler, TauLeaping
 from .molecules import MoleculesTask
 
-# %% ../../nbs/13c_de_novo.ipynb #8461e65e
+# %% ../../nbs/13c_de_novo.ipynb #7cfd50a1
 class Setting(NamedTuple):
     "A way of sampling: kind (event, event-frozen or tau), nucleus mass, confidence rule ('' for none) and, for tau, the steps."
-    kind: str = "event"
-    top_p: float = 1.0
-    confidence: str = ""
-    steps: int = 0
+    kind: str = "event"  # event, event-frozen or tau
+    top_p: float = 1.0  # nucleus mass
+    confidence: str = ""  # position rule, '' for none
+    steps: int = 0  # network calls, of tau
 
     @property
     def sampler(self) -> Sampler:

@@ -20,14 +20,14 @@ from .bracket_safe import decode
 from .fragments import FRAGMENT_TASKS, FragmentCase, contains_fragment, prompt_tokens
 from .molecule_metrics import MoleculeMetrics, distances_to, evaluate
 
-# %% ../../nbs/12c_fragment_benchmark.ipynb #1f1f0a8d
+# %% ../../nbs/12c_fragment_benchmark.ipynb #9a876b14
 class FragmentSamples(NamedTuple):
     "What came back for a case: the prompt, and for each sample its text, its SMILES (None: undecodable), and whether it contains the fragment."
-    case: FragmentCase
-    prompt: str
-    texts: list[str]
-    smiles: list[str | None]
-    kept: list[bool]
+    case: FragmentCase  # what was asked
+    prompt: str  # as the model got it
+    texts: list[str]  # as the model wrote them
+    smiles: list[str | None]  # of each; None: undecodable
+    kept: list[bool]  # whether it contains the fragment
 
     @property
     def valid(self) -> list[str | None]:
@@ -73,7 +73,7 @@ def usable_cases(method, cases: Sequence[FragmentCase], keep_stereo: bool = Fals
         except ValueError as e: refused.append((case, str(e)))
     return usable, refused
 
-# %% ../../nbs/12c_fragment_benchmark.ipynb #ed7da19f
+# %% ../../nbs/12c_fragment_benchmark.ipynb #25ab4c2d
 SHOWN = "validity", "uniqueness", "diversity", "quality", "quality_with_duplicates", "distance", "decodable", "kept"
 
 
@@ -95,8 +95,8 @@ def _mean(values: Sequence[float]) -> float:
 @dataclass(frozen=True)
 class FragmentTable:
     "The figures of every case (`rows`) and, for each task, their means over drugs (`means`, with the number of drugs)."
-    rows: list[dict]
-    means: list[dict]
+    rows: list[dict]  # one for each case
+    means: list[dict]  # one for each task
 
     def _repr_markdown_(self) -> str:
         lines = [(r["task"], r["name"], r) for r in self.rows] + [(f"**{m['task']}**", f"**mean of {m['drugs']}**", m) for m in self.means]

@@ -102,14 +102,14 @@ def attach_points(fragment: str, seed: int = 0, points: int = 1) -> str:
         smiles = rng.choice(found)
     return smiles
 
-# %% ../../nbs/11c_fragments.ipynb #a617a6a2
+# %% ../../nbs/11c_fragments.ipynb #ff794c69
 BONDS = {Chem.BondType.SINGLE: "-,:", Chem.BondType.DOUBLE: "=,:", Chem.BondType.TRIPLE: "#", Chem.BondType.AROMATIC: ":"}
 
 
 class FragmentPattern(NamedTuple):
     "What to look for: a query, and for each of its atoms the orders of the bonds to its attachment points, in increasing order (None: substituents anywhere)."
-    query: Chem.Mol
-    points: list[list[float]] | None
+    query: Chem.Mol  # atoms and bonds to find
+    points: list[list[float]] | None  # bond orders of the attachment points of each atom; None: substituents anywhere
 
 
 def atom_pattern(atom: Chem.Atom) -> str:
@@ -235,13 +235,13 @@ def fragments_of(smiles: str, seed: int = 0) -> dict[str, str]:
     choices = dict(zip(FRAGMENT_TASKS, (linker_choices(mol), motif_choices(mol), {scaffold} if "*" in scaffold else (), {core} if core else ())))
     return {task: numbered(random.Random(f"{task} {seed}").choice(sorted(found))) for task, found in choices.items() if found}
 
-# %% ../../nbs/11c_fragments.ipynb #36b7d4a4
+# %% ../../nbs/11c_fragments.ipynb #1e5f0f82
 class FragmentCase(NamedTuple):
     "A fragment to keep: where it is from, for which task, the fragment with its attachment points, and the molecule it was taken from ('' if there is none)."
-    name: str
-    task: str
-    fragment: str
-    smiles: str = ""
+    name: str  # where it is from
+    task: str  # one of FRAGMENT_TASKS
+    fragment: str  # with its attachment points
+    smiles: str = ""  # it was taken from; '' if none
 
     def prompt(self, keep_stereo: bool = False) -> str:
         "The prompt, see `fragment_prompt`."

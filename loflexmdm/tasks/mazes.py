@@ -28,16 +28,16 @@ from ..states import BOS, Example, Vocabulary, prefix_example
 from .base import Examples, Task, check_split
 from ..training import UNLIMITED
 
-# %% ../../nbs/20b_mazes.ipynb #6b75848d
+# %% ../../nbs/20b_mazes.ipynb #e52e6da9
 Cell = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Maze:
     "A rectangle of cells, some of them walls. Neighbours share a side."
-    rows: int
-    columns: int
-    walls: frozenset[Cell]
+    rows: int  # of cells
+    columns: int  # of cells
+    walls: frozenset[Cell]  # (row, column) of each
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -118,11 +118,11 @@ def routes(maze: Maze, start: Cell, goal: Cell, detours: int, slack: int, longes
         if path not in found: found.append(path)
     return found
 
-# %% ../../nbs/20b_mazes.ipynb #23c6a7be
+# %% ../../nbs/20b_mazes.ipynb #4e818ef7
 class Route(NamedTuple):
     "A path through the maze and the positions in it that are made known, in order; the first and the last always are."
-    path: tuple[Cell, ...]
-    known: tuple[int, ...]
+    path: tuple[Cell, ...]  # cells in order
+    known: tuple[int, ...]  # positions in the path
 
     @property
     def subgoals(self) -> list[Cell]:
@@ -162,27 +162,27 @@ def prefix_prompt(subgoals: Iterable[Cell]) -> list[str]:
     "The subgoals and the separator, after which the path follows."
     return [*map(name_of, subgoals), SEPARATOR]
 
-# %% ../../nbs/20b_mazes.ipynb #c14f91c1
+# %% ../../nbs/20b_mazes.ipynb #af9673d4
 LAYOUTS = ("infill", "prefix")
 
 
 @dataclass(frozen=True)
 class MazeConfig:
     "One maze, and which paths through it."
-    rows: int = 11
-    columns: int = 11
+    rows: int = 11  # of cells
+    columns: int = 11  # of cells
     loops: int = 6         # doors beyond those of a maze without loops
     seed: int = 0          # of the maze, the paths and the splits
-    layout: str = "infill" # infill (subgoals fixed within the path) | prefix (subgoals, a separator, then the path)
+    layout: str = "infill"  # infill (subgoals fixed within the path) | prefix (subgoals, a separator, then the path)
     subgoals_min: int = 2  # fewest subgoals in training, start and goal included
-    subgoals_max: int = 7
+    subgoals_max: int = 7  # in a prompt
     path_min: int = 8      # fewest cells of a shortest path
     path_max: int = 32     # most cells of any path
     detours: int = 3       # paths per pair besides a shortest one
     slack: int = 6         # steps a detour may take more
     train_size: int = 0    # paths in the training split; 0: without end
-    valid_size: int = 1000
-    test_size: int = 2000
+    valid_size: int = 1000  # paths held out for validation
+    test_size: int = 2000  # paths held out for testing
 
     def __post_init__(self):
         if self.layout not in LAYOUTS: raise ValueError(f"layout={self.layout!r}: choose infill or prefix")

@@ -42,12 +42,12 @@ from tqdm.auto import tqdm
 from . import sequences
 from .bracket_safe import SLICERS, from_bracket_safe, parse_smiles, to_bracket_safe, tokenize
 
-# %% ../../nbs/11b_molecule_data.ipynb #edb637a6
+# %% ../../nbs/11b_molecule_data.ipynb #dc2df1f5
 class Source(NamedTuple):
     "A file of SMILES inside the rdkit wheel."
     file: str      # below rdkit's folder
-    licence: str
-    what: str
+    licence: str  # of the file
+    what: str  # it holds
 
 
 SOURCES = dict(
@@ -185,7 +185,7 @@ def _file_errors(path: Path, rows: Iterator[str]) -> Iterator[str]:
         if type(e) is ValueError: raise
         raise ValueError(f"{path}: cannot be read as {''.join(path.suffixes[-2:])} ({e})") from None  # pyarrow's own errors are ValueErrors too
 
-# %% ../../nbs/11b_molecule_data.ipynb #d9411f70
+# %% ../../nbs/11b_molecule_data.ipynb #5f630c5e
 ELEMENTS = "H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I"
 SALTS = "refuse", "largest"
 REASONS = "empty", "unparsable", "several components", "element", "too long", "not reversible", "duplicate"
@@ -193,10 +193,10 @@ REASONS = "empty", "unparsable", "several components", "element", "too long", "n
 
 class Cleaning(NamedTuple):
     "What is kept, and how it is written."
-    slicer: str = "brics"
+    slicer: str = "brics"  # "brics", "recap", ... (see SLICERS)
     max_tokens: int = 0   # 0: no limit
-    salts: str = "refuse"
-    elements: tuple[str, ...] = ELEMENTS
+    salts: str = "refuse"  # "refuse", or "largest": keep the largest component
+    elements: tuple[str, ...] = ELEMENTS  # allowed
 
 
 def check_cleaning(options: Cleaning) -> Cleaning:
@@ -496,11 +496,11 @@ class HubMolecules(IterableDataset):
         "Rows left out so far, by reason, by all workers."
         return Counter({r: n for r, n in zip(REASONS, self._counts[:, 1:].sum(0).tolist()) if n})
 
-# %% ../../nbs/11b_molecule_data.ipynb #24e4c067
+# %% ../../nbs/11b_molecule_data.ipynb #24a3adc1
 class Content(NamedTuple):
     "Rows of a source, and what identifies them."
-    identity: list[str]
-    rows: Callable[[], Iterable[str]]
+    identity: list[str]  # what changes when the rows do
+    rows: Callable[[], Iterable[str]]  # a function that gives the SMILES anew
 
 
 def files_content(files: Sequence[Path], rows: Callable[[], Iterable[str]], *more: str) -> Content:

@@ -30,12 +30,12 @@ from rdkit import Chem, DataStructs, RDConfig, rdBase
 from rdkit.Chem import QED, rdFingerprintGenerator, rdMolDescriptors
 from tqdm.auto import tqdm
 
-# %% ../../nbs/12_molecule_metrics.ipynb #97d74bb3
+# %% ../../nbs/12_molecule_metrics.ipynb #c91a67f3
 class Judged(NamedTuple):
     "A generated text as a molecule: `mol` and its canonical `smiles`, or None and the `reason` why it is not valid."
-    mol: Chem.Mol | None
-    smiles: str | None
-    reason: str = ""
+    mol: Chem.Mol | None  # the molecule; None if it is not valid
+    smiles: str | None  # canonical; None if it is not valid
+    reason: str = ""  # why it is not valid; '' if it is
 
 
 # Left in a canonical SMILES, these characters mean that the text is not one whole molecule.
@@ -185,22 +185,22 @@ def is_good(scores: np.ndarray) -> np.ndarray:
     "Whether QED >= 0.6 and SA <= 4, for rows (QED, SA)."
     return (scores[:, 0] >= QED_LEAST) & (scores[:, 1] <= SA_MOST)
 
-# %% ../../nbs/12_molecule_metrics.ipynb #e3b5cad6
+# %% ../../nbs/12_molecule_metrics.ipynb #cadb24e5
 @dataclass(frozen=True)
 class MoleculeMetrics:
     """What `evaluate` found. All shares are fractions of 1; a figure with nothing to average over is nan.
 
     `n` texts, of which `valid` are molecules, `unique` of them different; `invalid` counts the others by reason."""
-    n: int
-    valid: int
-    unique: int
+    n: int  # texts
+    valid: int  # texts that are molecules
+    unique: int  # different molecules among them
     validity: float               # valid / n
     uniqueness: float             # unique / valid
     novelty: float                # share of the unique ones that the reference lacks; nan without a reference
     diversity: float              # mean Tanimoto distance over pairs of unique ones
     quality: float                # unique ones with QED >= 0.6 and SA <= 4, over n
     quality_with_duplicates: float  # valid ones with QED >= 0.6 and SA <= 4, over n
-    invalid: dict[str, int] = field(default_factory=dict)
+    invalid: dict[str, int] = field(default_factory=dict)  # number of texts, by reason
 
     def as_dict(self) -> dict[str, float]:
         "The figures without the counts: names and plain numbers."
@@ -278,27 +278,27 @@ def wasserstein_floor(reference: np.ndarray, n: int) -> float:
     below = counts.cumsum()[:-1] / len(reference)
     return float(sum(mean_deviation(n, float(p)) * dx for p, dx in zip(below, np.diff(values)))) / n
 
-# %% ../../nbs/12_molecule_metrics.ipynb #0791a638
+# %% ../../nbs/12_molecule_metrics.ipynb #558a2b36
 Values = Mapping[str, np.ndarray]
 
 
 class PropertyGap(NamedTuple):
     "One property of generated and real molecules; the floors are what as many ideal samples would have on average. nan: not a count."
-    name: str
-    mean: float
-    reference_mean: float
-    wasserstein: float
-    wasserstein_floor: float
-    variation: float
-    variation_floor: float
+    name: str  # of the property
+    mean: float  # of the generated molecules
+    reference_mean: float  # of the real ones
+    wasserstein: float  # distance between the two distributions, in units of the property
+    wasserstein_floor: float  # its mean for as many real molecules
+    variation: float  # total variation between counts; nan for a property that is none
+    variation_floor: float  # its mean for as many real molecules
 
 
 @dataclass(frozen=True)
 class Comparison:
     "Rows of `compare`, `n` valid molecules against a reference of `reference_n`."
-    rows: list[PropertyGap]
-    n: int
-    reference_n: int
+    rows: list[PropertyGap]  # one for each property
+    n: int  # valid molecules compared
+    reference_n: int  # molecules compared with
 
     def __getitem__(self, name: str) -> PropertyGap: return next(r for r in self.rows if r.name == name)
 

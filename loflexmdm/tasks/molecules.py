@@ -30,7 +30,7 @@ from ..training import UNLIMITED, generator_for
 # %% ../../nbs/12b_molecules.ipynb #7cce9896
 _all_ = ["to_bracket_safe", "from_bracket_safe", "fragment_prompt", "contains_fragment", "DRUGS", "evaluate", "molecule_grid"]
 
-# %% ../../nbs/12b_molecules.ipynb #343cced4
+# %% ../../nbs/12b_molecules.ipynb #537ff997
 @dataclass(frozen=True)
 class MoleculesConfig:
     "Which molecules, and how they are written."
@@ -41,8 +41,8 @@ class MoleculesConfig:
     salts: str = "refuse"         # refuse | largest (keep the largest component)
     reorder: bool = True          # fragments of training molecules in a new random order each time
     prompt_share: float = 0.25    # share of training examples whose first fragments are given as a fixed prompt
-    valid_share: float = 0.05
-    test_share: float = 0.05
+    valid_share: float = 0.05  # of the molecules, for validation
+    test_share: float = 0.05  # of the molecules, for testing
     tokenizer: str = ""           # a Hugging Face tokenizer.json whose tokens to use [tokens of the data]
     tokens: str = ""              # the vocabulary, separated by spaces [from the training data]
     seed: int = 0                 # of order and prompts

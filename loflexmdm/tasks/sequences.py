@@ -65,7 +65,7 @@ def _column(path: Path, column: str) -> list[str]:
         if column not in names: raise ValueError(f"column={column!r}: {path} has the columns {', '.join(map(str, names)) or '(none)'}")
         return [row[column] or "" for row in rows]
 
-# %% ../../nbs/10c_sequences.ipynb #51f14499
+# %% ../../nbs/10c_sequences.ipynb #2353d4cb
 @dataclass(frozen=True)
 class SequencesConfig:
     "Where the sequences come from and how they are cut and split."
@@ -73,8 +73,8 @@ class SequencesConfig:
     column: str = ""          # of such a table
     unit: str = "words"       # words | characters
     max_length: int = 0       # longest sequence kept, start token included; 0: all
-    valid_share: float = 0.1
-    test_share: float = 0.1
+    valid_share: float = 0.1  # of the sequences, for validation
+    test_share: float = 0.1  # of the sequences, for testing
 
     def __post_init__(self):
         if self.unit not in UNITS: raise ValueError(f"unit={self.unit!r}: choose one of {', '.join(UNITS)}")

@@ -25,14 +25,14 @@ from ..states import Example, Vocabulary, prefix_example
 from .base import Task, check_split, exact_match, token_accuracy
 from ..training import UNLIMITED
 
-# %% ../../nbs/10_star_graphs.ipynb #787e4d18
+# %% ../../nbs/10_star_graphs.ipynb #4419fdb2
 @dataclass(frozen=True)
 class StarGraph:
     "One star graph as the published data has it: shuffled edges, source, goal and the path of nodes between them."
-    edges: tuple[tuple[int, int], ...]
-    source: int
-    goal: int
-    path: tuple[int, ...]
+    edges: tuple[tuple[int, int], ...]  # in the order of the prompt
+    source: int  # where the path starts
+    goal: int  # where it ends
+    path: tuple[int, ...]  # nodes from source to goal
 
     @property
     def prompt(self) -> list[str]:
@@ -50,19 +50,19 @@ class StarGraph:
         degree = Counter(v for edge in self.edges for v in edge)
         return max((self.source, *degree), key=lambda v: degree[v])
 
-# %% ../../nbs/10_star_graphs.ipynb #2a40631a
+# %% ../../nbs/10_star_graphs.ipynb #32777d35
 @dataclass(frozen=True)
 class StarConfig:
     "Which star graphs: `degree` arms of `arm_min` to `arm_max` nodes, the junction included, named by `nodes` numbers."
-    degree: int = 3
-    arm_min: int = 3
-    arm_max: int = 3
-    nodes: int = 10
+    degree: int = 3  # arms of a graph
+    arm_min: int = 3  # fewest nodes of an arm, the junction included
+    arm_max: int = 3  # most
+    nodes: int = 10  # numbers to name them by
     min_plan: int = 0      # 0: paths start at the junction; m > 0: inside arm 0, which crosses it with at least m nodes to go
     train_size: int = 0    # graphs in the training split; 0: new ones without end
-    valid_size: int = 1000
-    test_size: int = 5000
-    seed: int = 42
+    valid_size: int = 1000  # graphs for validation
+    test_size: int = 5000  # graphs for testing
+    seed: int = 42  # of the data
     file: str = ""         # published graphs (JSONL) instead of generated ones; {split} in the name stands for train, valid or test
 
     def __post_init__(self):
