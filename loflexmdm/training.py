@@ -331,10 +331,10 @@ def fail(self: Trainer, row: dict):
     self.log.write(dict(step=self.step + 1, not_finite=where) | {key: rounded(value) for key, value in row.items()})
     raise FloatingPointError(f"step {self.step + 1}: not finite: {', '.join(where) or 'loss'}; the weights before it are in {path}")
 
-# %% ../nbs/09_training.ipynb #56d8c321
+# %% ../nbs/09_training.ipynb #c92d853d
 def shown(row: dict) -> dict[str, str]:
     "What the bar says of a step: the bound of its batch in nats per sequence, else the loss."
-    return dict(bound=f"{float(row['bound_tight']):.2f}") if "bound_tight" in row else dict(loss=f"{float(row['loss']):.3f}")
+    return dict(bound=f"{float(row['bound_tight']):.4g}") if "bound_tight" in row else dict(loss=f"{float(row['loss']):.3f}")
 
 
 @patch
