@@ -53,7 +53,7 @@ class MoleculesConfig:
         if min(self.valid_share, self.test_share) < 0 or self.valid_share + self.test_share >= 1:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: must not be negative, with a sum below 1")
 
-# %% ../../nbs/12b_molecules.ipynb #8e83a117
+# %% ../../nbs/12b_molecules.ipynb #537f493f
 class MoleculesTask(Task):
     """Molecules as bracket SAFE, generated from nothing or from fragments.
 
@@ -67,6 +67,7 @@ class MoleculesTask(Task):
     @cached_property
     def molecules(self) -> Molecules:
         c = self.config
+        if c.tokenizer: read_tokenizer(c.tokenizer)  # a file that is none is refused before the molecules are read
         return prepare(c.source, column=c.column, slicer=c.slicer, salts=c.salts, progress=sys.stderr.isatty())
 
     @cached_property
