@@ -1,5 +1,9 @@
 __version__ = "0.1.0"
 
+from loflexmdm.moved import install as _install
+
+_install()
+
 
 def __getattr__(name: str):
     "`loflexmdm.load` and `loflexmdm.citation` bring in torch, so they are imported when first asked for."
