@@ -6,24 +6,51 @@
 __all__ = ['Intensities', 'planner_weights', 'bregman', 'TargetRates', 'target_rates', 'MatchTerms', 'match_terms', 'LossTerms']
 
 # %% ../nbs/04_objective.ipynb #5d43e265
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from .processes import CHANNELS
 from .states import DROPPED, PartialSequences, gap_sums
 
 # %% ../nbs/04_objective.ipynb #68ccb954
 class Intensities(NamedTuple):
-    "What can happen next, per unit of clock time; a method fills the channels it has."
-    insert: Tensor | None = None   # (batch, length): a mask appears in the gap after each column
+    """What can happen next, per unit of clock time: a rate for each channel of the method, and distributions of tokens.
+
+    A method fills what it has; a channel of another package has its rates in `others`, under its name."""
+    insert: Tensor | None = None   # (batch, length): a mask, or a token if there are `insert_logits`, appears in the gap after each column
     unmask: Tensor | None = None   # (batch, length): the mask at each column becomes a token
-    logits: Tensor | None = None   # (batch, length, vocabulary): which token
-    speed: Tensor | None = None    # (batch, length, vocabulary): intensity of each token if it is the hidden one; None: all alike (GenMD4 has them differ)
+    logits: Tensor | None = None   # (batch, length, vocabulary): which token a column becomes
+    speed: Tensor | None = None    # (batch, length, vocabulary): rate of each token if it is the hidden one; None: all alike
+    delete: Tensor | None = None   # (batch, length): the token at each column disappears
+    substitute: Tensor | None = None  # (batch, length): the token at each column becomes another
+    insert_logits: Tensor | None = None  # (batch, length, vocabulary): which token appears in the gap after a column
+    others: dict[str, Tensor] | None = None  # (batch, length) each: rates of further channels, by name
+
+    def map(self, fn: Callable[[Tensor], Tensor]) -> "Intensities":
+        "The same with `fn` applied to every tensor."
+        each = lambda v: None if v is None else {k: fn(t) for k, t in v.items()} if isinstance(v, dict) else fn(v)
+        return Intensities(*map(each, self))
 
     def rows(self, index) -> "Intensities":
         "The intensities of some rows."
-        return Intensities(*(None if v is None else v[index] for v in self))
+        return self.map(lambda v: v[index])
+
+    def rate(self, channel: str) -> Tensor | None:
+        "The rates of a channel, (batch, length), or None where the method has no such channel."
+        return getattr(self, channel) if channel in CHANNELS and hasattr(self, channel) else (self.others or {}).get(channel)
+
+    def with_rates(self, rates: dict[str, Tensor]) -> "Intensities":
+        "The same with other rates, by channel."
+        own = {name: v for name, v in rates.items() if hasattr(self, name)}
+        rest = {name: v for name, v in rates.items() if name not in own}
+        return self._replace(**own, others={**(self.others or {}), **rest} or None)
+
+    def total(self) -> Tensor:
+        "Rate at which anything happens: (batch,), summed over channels and columns."
+        return sum(rate for name in CHANNELS if (rate := self.rate(name)) is not None).sum(-1)
 
 # %% ../nbs/04_objective.ipynb #edf1383a
 def planner_weights(log_k: Tensor, masked: Tensor, alpha: float, tau: float = 1.0) -> Tensor:
