@@ -114,6 +114,23 @@ class Method(nn.Module):
         return []
 
     @property
+    def networks(self) -> list[nn.Module]:
+        "The backbones within, each once: that of the generator, and that of an order model which has its own."
+        return [part for name, part in self.named_children() if name in ("backbone", "order_backbone")]
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """All parameters by how they may be trained, each in one group.
+
+        `order`: those of the order model alone; `hidden`: other matrices in the hidden layers (`blocks`) of a backbone,
+        which Muon may take; `rest`: what is left."""
+        order = {id(p) for p in self.order_parameters}
+        blocks = [net.blocks for net in self.networks if getattr(net, "blocks", None) is not None]
+        hidden = {id(p) for block in blocks for p in block.parameters() if p.ndim == 2} - order
+        groups = dict(order=[], hidden=[], rest=[])
+        for p in self.parameters(): groups["order" if id(p) in order else "hidden" if id(p) in hidden else "rest"].append(p)
+        return groups
+
+    @property
     def device(self) -> torch.device: return next(self.parameters()).device
 
 # %% ../../nbs/07b_method.ipynb #fb6bdbf5

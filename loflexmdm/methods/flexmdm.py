@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..clocks import Clock, clock_named, lattice_times
 from .base import Method, by_length, estimate
-from ..networks import SOFTPLUS_ONE, Backbone, ScalarHead, TimeEmbedding, TokenHead, positive_rate, size_named
+from ..networks import build_network, positive_rate, size_named
 from ..objective import Intensities, LossTerms, MatchTerms, match_terms, target_rates
 from ..schedules import ClockProposal
 from ..states import BOS, CLEAN, MASK, PAD, Example, PartialSequences, Vocabulary, contract
@@ -66,10 +66,7 @@ class FlexMDM(Method):
 
     def __init__(self, vocabulary: Vocabulary, config: FlexMDMConfig = FlexMDMConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
-        size = size_named(config.size)
-        self.backbone, self.time = Backbone(len(vocabulary), size), TimeEmbedding(size.cond)
-        self.token, self.insert = TokenHead(size.width, len(vocabulary)), ScalarHead(size.width, SOFTPLUS_ONE)
-        with torch.no_grad(): self.token.out.weight.copy_(self.backbone.token.weight)  # copying from the prompt is then easy to learn
+        build_network(self, ("time", "token", "insert"), len(vocabulary))
         self.insertion, self.unmasking, self.proposal = schedule_named(config.insertion), schedule_named(config.unmasking), ClockProposal()
 
     def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:

@@ -16,7 +16,7 @@ from ..clocks import clock_named
 from ..estimators import advantages, leave_one_out
 from .base import Method, estimate
 from .masked import Canvas
-from ..networks import Backbone, TimeEmbedding, TokenHead, bounded_rate, size_named
+from ..networks import bounded_rate, build_network, size_named
 from ..objective import Intensities, LossTerms
 from ..schedules import ClockProposal
 from ..states import MASK, SPECIAL_TOKENS, PartialSequences, Vocabulary
@@ -66,9 +66,8 @@ class GenMD4(Canvas, Method):
 
     def __init__(self, vocabulary: Vocabulary, config: GenMD4Config = GenMD4Config(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
-        size, tokens = size_named(config.size), len(vocabulary) + 1  # with the blank
-        self.backbone, self.time, self.token = Backbone(tokens, size), TimeEmbedding(size.cond), TokenHead(size.width, tokens)
-        with torch.no_grad(): self.token.out.weight.copy_(self.backbone.token.weight)  # copying from the prompt is then easy to learn
+        tokens = len(vocabulary) + 1  # with the blank
+        build_network(self, ("time", "token"), tokens)
         self.raw_speed = nn.Parameter(torch.zeros(tokens))
         self.clock, self.proposal = clock_named("linear"), ClockProposal(config.proposal)
         self.register_buffer("slowest", torch.ones(()))  # smallest rate in the data of late, which says when generation is over

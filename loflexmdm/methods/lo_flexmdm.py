@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from ..estimators import advantages, leave_one_out
 from .base import Method, by_length, estimate
-from ..networks import (SOFTPLUS_ONE, Backbone, ScalarHead, TimeEmbedding, TokenHead, bounded_rate, positive_rate,
-                                size_named)
+from ..networks import Backbone, ScalarHead, bounded_rate, build_backbone, build_network, positive_rate, size_named
 from ..objective import Intensities, LossTerms, MatchTerms, TargetRates, match_terms, planner_weights, target_rates
 from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser, clock_log_probs, sample_states
 from ..states import CLEAN, PartialSequences, Vocabulary, contract
@@ -58,8 +57,8 @@ class OrderModel(nn.Module):
     "The auxiliary network phi: clean sequence and prompt -> raw (b_in, b_um), two (batch, length) tensors. It never sees time: a rate that depends on t would break the forward equation."
     def __init__(self, backbone: Backbone):
         super().__init__()
-        self.cond = nn.Parameter(torch.randn(backbone.size.cond) * 0.5)
-        self.insert, self.unmask = ScalarHead(backbone.size.width), ScalarHead(backbone.size.width)
+        self.cond = nn.Parameter(torch.randn(backbone.cond) * 0.5)
+        self.insert, self.unmask = ScalarHead(backbone.width), ScalarHead(backbone.width)
 
     def forward(self, x1: PartialSequences, backbone: Backbone) -> tuple[Tensor, Tensor]:
         h = backbone(x1, self.cond.expand(len(x1.tokens), -1))
@@ -79,15 +78,11 @@ class LoFlexMDM(Method):
 
     def __init__(self, vocabulary: Vocabulary, config: LoFlexMDMConfig = LoFlexMDMConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
-        size = size_named(config.size)
-        self.backbone = Backbone(len(vocabulary), size)
-        self.time = TimeEmbedding(size.cond)
-        self.token, self.insert = TokenHead(size.width, len(vocabulary)), ScalarHead(size.width, SOFTPLUS_ONE)
-        with torch.no_grad(): self.token.out.weight.copy_(self.backbone.token.weight)  # copying from the prompt is then easy to learn
-        self.unmask = ScalarHead(size.width, SOFTPLUS_ONE) if config.unmask == "trainable" else None
+        rates = ("insert", "unmask") if config.unmask == "trainable" else ("insert",)
+        build_network(self, ("time", "token", *rates), len(vocabulary))
         self.order_backbone = self.order = None
         if config.order == "learned":
-            if config.backbone == "separate": self.order_backbone = Backbone(len(vocabulary), size_named(config.order_size))
+            if config.backbone == "separate": self.order_backbone = build_backbone(config, len(vocabulary), "order_")
             self.order = OrderModel(self.order_backbone or self.backbone)
         self.clock, self.proposal, self.regulariser = Kumaraswamy(config.a), ClockProposal(config.proposal), ScheduleRegulariser()
         self.register_buffer("slowest", torch.ones(()))  # smallest schedule parameter of late, which says when generation is over

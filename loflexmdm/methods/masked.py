@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..clocks import clock_named, lattice_times
 from .base import Method, estimate
-from ..networks import Backbone, TimeEmbedding, TokenHead, size_named
+from ..networks import build_network, size_named
 from ..objective import Intensities, LossTerms
 from ..sampling import Ancestral, EventDriven, Sampler, Samples, Trajectory
 from ..states import MASK, PAD, SPECIAL_TOKENS, PartialSequences, Vocabulary, insert_masks
@@ -134,11 +134,7 @@ class MaskedDiffusion(Canvas, Method):
 
     def __init__(self, vocabulary: Vocabulary, config: MaskedConfig = MaskedConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
-        size, tokens = size_named(config.size), len(vocabulary) + 1  # and the blank
-        self.backbone, self.token = Backbone(tokens, size), TokenHead(size.width, tokens)
-        with torch.no_grad(): self.token.out.weight.copy_(self.backbone.token.weight)  # copying from the prompt is then easy to learn
-        self.time = TimeEmbedding(size.cond) if config.time else None
-        self.cond = None if config.time else nn.Parameter(torch.randn(size.cond) * 0.5)
+        build_network(self, ("token", "time" if config.time else "cond"), len(vocabulary) + 1)  # and the blank
         self.clock = clock_named(config.schedule)
 
     @property
