@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from ..estimators import advantages, leave_one_out
-from .base import Method, by_length, estimate
+from .base import Method, by_length
 from ..networks import (SOFTPLUS_ONE, Backbone, ScalarHead, TimeEmbedding, TokenHead, bounded_rate, positive_rate,
                                 size_named)
 from ..objective import Intensities, LossTerms, MatchTerms, TargetRates, match_terms, planner_weights, target_rates
 from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser, clock_log_probs, sample_states
 from ..states import CLEAN, PartialSequences, Vocabulary, contract
+from ..statistics import estimate
 
 # %% ../../nbs/08_lo_flexmdm.ipynb #4a7266b0
 @dataclass(frozen=True)
