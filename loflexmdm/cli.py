@@ -41,9 +41,10 @@ import loflexmdm
 from .citations import citation
 from .colours import STYLE
 from .compare import CALLS, compare as comparison, table
-from .methods.base import METHOD_MODULES, Method, channel_words, did_you_mean, encode_prompts, method_class, scratch_file, write_file
-from .methods.lo_flexmdm import LoFlexMDM
+from .files import scratch_file, write_file
 from .methods.autoregressive import LeftToRight
+from .methods.base import METHOD_MODULES, Method, channel_words, did_you_mean, encode_prompts, method_class
+from .methods.lo_flexmdm import LoFlexMDM
 from .networks import SIZES
 from .planners import Planner
 from .pretrained import load, names

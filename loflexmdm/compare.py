@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .methods.base import Method, from_pretrained, method_class, write_file
+from .files import write_file
+from .methods.base import Method, from_pretrained, method_class
 from .orders import generation_times, normalised_order
 from .planners import GREEDY, Planner
 from .recipes import Recipe, override, read_tables, recipe_from

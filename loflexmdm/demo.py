@@ -17,7 +17,8 @@ import torch
 
 from . import __version__
 from .colours import PALETTE
-from .methods.base import Method, write_file
+from .files import write_file
+from .methods.base import Method
 from .orders import generation_times, plot_order, star_correlations
 from .pretrained import load
 from .recipes import recipe

@@ -19,10 +19,17 @@ from types import ModuleType
 MODULES: dict[str, tuple[str, ...]] = {  # old module -> the modules that hold its names now
 }
 NAMES: dict[str, dict[str, str]] = {  # module -> name that has left it -> where it is now, as module:name
+    "loflexmdm.methods.base": dict(
+        atomic_directory="loflexmdm.files:atomic_directory", scratch_file="loflexmdm.files:scratch_file",
+        write_file="loflexmdm.files:write_file", config_from="loflexmdm.configs:config_from",
+        estimate="loflexmdm.statistics:estimate"),
+    "loflexmdm.tasks.brackets": dict(
+        mean_deviation="loflexmdm.statistics:mean_deviation", total_variation="loflexmdm.statistics:empirical_variation",
+        variation_floor="loflexmdm.statistics:variation_floor"),
 }
 
 # %% ../nbs/00b_moved.ipynb #239f3b63
-def note(old: str, new: str, stacklevel: int = 3):
+def note(old: str, new: str, stacklevel: int = 2):
     "Tell the caller that `old` is now `new`; a DeprecationWarning, shown once per place."
     warnings.warn(f"{old} is now {new}; the old name goes with the next release", DeprecationWarning, stacklevel + 1)
 
@@ -42,7 +49,7 @@ class Stand(Loader):
 
     def exec_module(self, module: ModuleType):
         "Tell that the module has moved, and forward its attributes."
-        note(module.__name__, " and ".join(self.modules), stacklevel=5)
+        note(module.__name__, " and ".join(self.modules), stacklevel=2)
         module.__getattr__ = lambda name: lookup(self.modules, name)
         module.__all__ = [name for new in map(import_module, self.modules) for name in getattr(new, "__all__", ())]
 
@@ -63,6 +70,6 @@ def forward(module: str) -> Callable[[str], object]:
     def find(name: str) -> object:
         if name not in NAMES.get(module, {}): raise AttributeError(f"module {module!r} has no attribute {name!r}")
         new, _, attribute = NAMES[module][name].partition(":")
-        note(f"{module}.{name}", f"{new}.{attribute}")
+        note(f"{module}.{name}", f"{new}.{attribute}", stacklevel=2)
         return getattr(import_module(new), attribute)
     return find

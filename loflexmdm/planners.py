@@ -14,10 +14,11 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from .methods.base import Method, estimate
+from .methods.base import Method
 from .objective import Intensities
 from .sampling import CONFIDENCES, Info, Limits, Sampler, State, advance, finished, most_confident, nucleus, row_uniforms
 from .states import MASK, PartialSequences
+from .statistics import estimate
 
 # %% ../nbs/22_planners.ipynb #422d2f16
 @dataclass(frozen=True)

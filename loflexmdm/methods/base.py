@@ -4,22 +4,17 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'METHODS', 'METHOD_MODULES', 'DEFAULT_SAMPLER', 'did_you_mean', 'method_class', 'Method', 'by_length',
-           'encode_prompts', 'estimate', 'channel_words', 'sample', 'config_from', 'atomic_directory', 'write_file',
-           'scratch_file', 'save_pretrained', 'read_config', 'load_weights', 'from_pretrained']
+           'encode_prompts', 'channel_words', 'sample', 'save_pretrained', 'read_config', 'load_weights',
+           'from_pretrained']
 
 # %% ../../nbs/07b_method.ipynb #423abf11
-import ctypes
 import difflib
 import importlib
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import BinaryIO
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +22,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from ..configs import config_from
+from ..files import atomic_directory
+from ..moved import forward
 from ..objective import Intensities, LossTerms
 from ..sampling import EventDriven, Limits, Sampler, Samples, merge, simulate
 from ..states import PartialSequences, Vocabulary, collate, parse_prompt
@@ -165,13 +163,6 @@ def encode_prompts(prompts: Sequence[Sequence[str]] | None, n: int | None, vocab
     examples = [_example(p, vocabulary, max_length) for p in prompts]
     return collate([e for e in examples for _ in range(n or 1)])
 
-# %% ../../nbs/07b_method.ipynb #40277490
-def estimate(draw: Callable[[], Tensor], samples: int) -> tuple[Tensor, Tensor]:
-    "Mean and standard error of `samples` independent draws (batch,), each (batch,) float64. ValueError if `samples` < 2."
-    if samples < 2: raise ValueError(f"samples={samples}: at least 2 are needed for a standard error")
-    values = torch.stack([draw() for _ in range(samples)]).double()
-    return values.mean(0), values.std(0) / samples**0.5
-
 # %% ../../nbs/07b_method.ipynb #7d97942a
 def _length_limit(config, min_length: int, max_length: int | None, batch_size: int) -> int:
     "The largest length allowed; ValueError for limits that make no sense."
@@ -224,87 +215,6 @@ def sample(self: Method, prompts: Sequence[Sequence[str]] | None = None, n: int 
 
 
 Method.sample = sample
-
-# %% ../../nbs/07b_method.ipynb #8d689137
-def config_from(cls: type, values: dict, what: str = "config"):
-    "The dataclass `cls` from a dict; ValueError names unknown keys and wrong types. Whole numbers pass as floats."
-    types = {f.name: type(f.default) for f in fields(cls)}
-    if not isinstance(values, dict): raise ValueError(f"{what}: {values!r} must be a table of {', '.join(types)}")
-    if unknown := sorted(set(values) - set(types)): raise ValueError(f"{what}: unknown key {unknown[0]!r}{did_you_mean(unknown[0], types)}; known: {', '.join(types)}")
-    for key, value in values.items():
-        if types[key] is float and type(value) is int: continue
-        if type(value) is not types[key]: raise ValueError(f"{what}: {key}={value!r} must be of type {types[key].__name__}")
-    return cls(**{key: types[key](value) for key, value in values.items()})
-
-# %% ../../nbs/07b_method.ipynb #6bbe1334
-@contextmanager
-def atomic_directory(path: str | os.PathLike):
-    """A new empty directory that takes the name `path` only when complete; on any error nothing is left behind and what was there stays.
-
-    What was at `path` is replaced as a whole. ValueError if a file has that name."""
-    path = Path(path)
-    if path.exists() and not path.is_dir(): raise ValueError(f"{path}: a file has this name; a directory is needed")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        yield partial
-        for f in (*partial.iterdir(), partial):
-            os.chmod(f, (0o777 if f.is_dir() else 0o666) & ~_umask())  # safetensors and mkdtemp make private ones
-            _flush(f)
-        _put(partial, path)
-        _flush(path.parent)
-    finally: shutil.rmtree(partial, ignore_errors=True)
-
-
-def write_file(path: str | os.PathLike, content: str | bytes) -> Path:
-    "Write a file (text as UTF-8) in one rename; on any error nothing is left behind. OSError names the file if it cannot be written."
-    path = Path(path)
-    try:
-        with scratch_file(path) as (f, partial):
-            f.write(content.encode() if isinstance(content, str) else content)
-            f.flush()
-            os.fsync(f.fileno())
-            os.chmod(partial, 0o666 & ~_umask())
-            os.replace(partial, path)
-    except OSError as e: raise OSError(e.errno, e.strerror, str(path)) from None
-    return path
-
-
-@contextmanager
-def scratch_file(path: Path) -> Iterator[tuple[BinaryIO, str]]:
-    "A file beside `path`, open for writing, and its name; gone at the end unless it was renamed."
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with open(handle, "wb") as f: yield f, partial
-    finally: Path(partial).unlink(missing_ok=True)
-
-
-def _put(new: Path, path: Path):
-    "Give `new` the name `path`; what had it takes the name of `new`."
-    if not path.exists(): return os.replace(new, path)
-    if not _exchange(new, path):
-        os.replace(path, old := new.with_name(new.name + ".old"))
-        os.replace(new, path)
-        os.replace(old, new)
-
-
-def _exchange(a: Path, b: Path) -> bool:
-    "Swap two names in one system call, where there is one (Linux); False elsewhere."
-    call = getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
-    return call is not None and call(-100, os.fsencode(a.absolute()), -100, os.fsencode(b.absolute()), 2) == 0
-
-
-def _flush(path: Path):
-    "Force a file's bytes, or a directory's entries, to the disk."
-    f = os.open(path, os.O_RDONLY)
-    try: os.fsync(f)
-    finally: os.close(f)
-
-
-def _umask() -> int:
-    value = os.umask(0)
-    os.umask(value)
-    return value
 
 # %% ../../nbs/07b_method.ipynb #b89c6625
 def save_pretrained(self: Method, directory: str | os.PathLike, **extra_files: str) -> Path:
@@ -368,3 +278,6 @@ def from_pretrained(directory: str | os.PathLike, device: str | torch.device = "
 
 Method.save_pretrained = save_pretrained
 Method.from_pretrained = staticmethod(from_pretrained)
+
+# %% ../../nbs/07b_method.ipynb #99fc76ff
+__getattr__ = forward(__name__)  # names that have left this module

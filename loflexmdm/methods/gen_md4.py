@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from ..clocks import clock_named
 from ..estimators import advantages, leave_one_out
-from .base import Method, estimate
+from .base import Method
 from .masked import Canvas
 from ..networks import bounded_rate, build_network, size_named
 from ..objective import Intensities, LossTerms
 from ..schedules import ClockProposal
 from ..states import MASK, SPECIAL_TOKENS, PartialSequences, Vocabulary
+from ..statistics import estimate
 
 # %% ../../nbs/21b_gen_md4.ipynb #53be2ac5
 def reveal_terms(logits: Tensor, speed: Tensor, token: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ from dataclasses import asdict
 
 from torch.utils.data import Dataset
 
-from ..methods.base import config_from, did_you_mean
+from ..configs import config_from
+from ..methods.base import did_you_mean
 from ..sampling import Samples
 from ..states import SPECIAL_TOKENS, Example, Vocabulary
 from ..training import UNLIMITED

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from ..methods.base import Method, write_file
+from ..files import write_file
+from ..methods.base import Method
 from ..sampling import EventDriven, Sampler, TauLeaping
 from .molecules import MoleculesTask
 

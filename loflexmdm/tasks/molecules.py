@@ -18,10 +18,10 @@ import torch
 
 from ..sampling import Samples
 from ..states import Example, Vocabulary, prefix_example
+from ..statistics import empirical_variation, variation_floor
 from .base import SPLITS, Examples, Task, check_split
 from .bracket_safe import (Decoded, decode, from_bracket_safe, read_tokenizer, reorder, split_attachments, to_bracket_safe,
                                           tokenize)
-from .brackets import total_variation, variation_floor
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .molecule_data import Molecules, prepare, split_of
 from .molecule_metrics import evaluate, judge, molecule_grid
@@ -180,7 +180,7 @@ def score(self: MoleculesTask, split: str, samples: Samples) -> dict[str, float]
     made = Counter(map(len, samples.sequences))
     keys = ("validity", "uniqueness", "novelty", "diversity", "quality", "quality_with_duplicates")
     return {k: getattr(strict, k) for k in keys} | dict(validity_salvaged=rescued.validity, quality_salvaged=rescued.quality,
-        length_tv=total_variation(made, law), length_tv_floor=variation_floor(law, len(samples)))
+        length_tv=empirical_variation(made, law), length_tv_floor=variation_floor(law, len(samples)))
 
 
 MoleculesTask.score = score
