@@ -33,7 +33,8 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 from tqdm.auto import tqdm
 
-from .methods.base import Method, atomic_directory, load_weights, read_config, save_pretrained
+from .files import atomic_directory
+from .methods.base import Method, load_weights, read_config, save_pretrained
 from .pretrained import resolve
 from .states import PartialSequences, collate
 

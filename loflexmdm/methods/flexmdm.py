@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from ..clocks import Clock, clock_named, lattice_times
-from .base import Method, by_length, estimate
+from .base import Method, by_length
 from ..networks import build_network, positive_rate, size_named
 from ..objective import Intensities, LossTerms, MatchTerms, match_terms, target_rates
 from ..schedules import ClockProposal
 from ..states import BOS, CLEAN, MASK, PAD, Example, PartialSequences, Vocabulary, contract
+from ..statistics import estimate
 
 # %% ../../nbs/20_flexmdm.ipynb #fbf0eabb
 def schedule_named(name: str) -> Clock:

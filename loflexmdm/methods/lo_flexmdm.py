@@ -13,11 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from ..estimators import advantages, leave_one_out
-from .base import Method, by_length, estimate
-from ..networks import Backbone, ScalarHead, bounded_rate, build_backbone, build_network, positive_rate, size_named
-from ..objective import Intensities, LossTerms, MatchTerms, TargetRates, match_terms, planner_weights, target_rates
+from .base import Method, by_length
+from ..networks import (Backbone, ScalarHead, bounded_rate, build_backbone, build_network, positive_rate,
+                                size_named)
+from ..objective import (Intensities, LossTerms, MatchTerms, TargetRates, match_terms, planner_weights,
+                                 target_rates)
 from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser, clock_log_probs, sample_states
 from ..states import CLEAN, PartialSequences, Vocabulary, contract
+from ..statistics import estimate
 
 # %% ../../nbs/08_lo_flexmdm.ipynb #4a7266b0
 @dataclass(frozen=True)

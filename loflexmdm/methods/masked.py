@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..clocks import clock_named, lattice_times
-from .base import Method, estimate
+from .base import Method
 from ..networks import build_network, size_named
 from ..objective import Intensities, LossTerms
 from ..sampling import Ancestral, EventDriven, Sampler, Samples, Trajectory
 from ..states import MASK, PAD, SPECIAL_TOKENS, PartialSequences, Vocabulary, insert_masks
+from ..statistics import estimate
 
 # %% ../../nbs/21_masked.ipynb #93378f79
 def _one_gap(gaps: Tensor):
