@@ -16,7 +16,7 @@ from pathlib import Path
 import loflexmdm
 from .methods.base import METHOD_MODULES, METHODS, Method, method_class, read_config
 from .pretrained import models_directory, names, resolve
-from .sampling import Sampler
+from .samplers import Sampler
 from .tasks.base import TASKS, Task
 from .tasks.base import BUILT_IN as KINDS
 

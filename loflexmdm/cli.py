@@ -46,10 +46,10 @@ from .methods.autoregressive import LeftToRight
 from .methods.base import METHOD_MODULES, Method, channel_words, did_you_mean, encode_prompts, method_class
 from .methods.lo_flexmdm import LoFlexMDM
 from .networks import SIZES
-from .planners import Planner
+from .samplers import Planner
 from .pretrained import load, names
 from .recipes import Recipe, keys_of, override, presets, read_tables, recipe_from, with_method
-from .sampling import CONFIDENCES, COUNTERS, Ancestral, EventDriven, Sampler, Samples, TauLeaping
+from .samplers import CONFIDENCES, COUNTERS, Ancestral, EventDriven, Sampler, Samples, TauLeaping
 from .states import BOS, Example, Vocabulary, collate, parse_prompt
 from .tasks.base import Task, task_class, task_from
 from .training import FREE_KEYS, Interrupted, JsonLines, TrainConfig, checkpoints

@@ -22,9 +22,9 @@ import torch
 from .files import write_file
 from .methods.base import Method, from_pretrained, method_class
 from .orders import generation_times, normalised_order
-from .planners import GREEDY, Planner
+from .samplers import GREEDY, Planner
 from .recipes import Recipe, override, read_tables, recipe_from
-from .sampling import Ancestral, EventDriven, Sampler, Samples, TauLeaping
+from .samplers import Ancestral, EventDriven, Sampler, Samples, TauLeaping
 from .states import collate
 from .tasks.base import Task, task_from
 from .training import FREE_KEYS, JsonLines, checkpoints, generator_for

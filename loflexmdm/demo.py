@@ -22,7 +22,7 @@ from .methods.base import Method
 from .orders import generation_times, plot_order, star_correlations
 from .pretrained import load
 from .recipes import recipe
-from .sampling import EventDriven, Sampler, Samples, TauLeaping
+from .samplers import EventDriven, Sampler, Samples, TauLeaping
 from .tasks.base import Task, task_from
 from .tasks.molecule_metrics import evaluate, molecule_grid
 from .tasks.molecules import MoleculesTask

@@ -17,9 +17,18 @@ from types import ModuleType
 
 # %% ../nbs/00b_moved.ipynb #4d85e58f
 MODULES: dict[str, tuple[str, ...]] = {  # old module -> the modules that hold its names now
+    "loflexmdm.sampling": ("loflexmdm.samplers",),
+    "loflexmdm.planners": ("loflexmdm.samplers", "loflexmdm.methods.planner_bounds"),
 }
 NAMES: dict[str, dict[str, str]] = {  # module -> name that has left it -> where it is now, as module:name
+    "loflexmdm.sampling": dict(merge="loflexmdm.samplers:merge_samples"),
+    "loflexmdm.methods.masked": dict(hide="loflexmdm.processes:hide", hide_some="loflexmdm.processes:hide_some"),
+    "loflexmdm.methods.gen_md4": dict(hidden_log_prob="loflexmdm.processes:hidden_log_prob"),
+    "loflexmdm.methods.autoregressive": dict(
+        LeftToRight="loflexmdm.samplers:LeftToRight", check_prefixes="loflexmdm.samplers:check_prefixes",
+        not_a_prefix="loflexmdm.samplers:not_a_prefix"),
     "loflexmdm.methods.base": dict(
+        did_you_mean="loflexmdm.registries:did_you_mean", METHOD_MODULES="loflexmdm.methods.base:METHODS", channel_words="loflexmdm.samplers:channel_words",
         atomic_directory="loflexmdm.files:atomic_directory", scratch_file="loflexmdm.files:scratch_file",
         write_file="loflexmdm.files:write_file", config_from="loflexmdm.configs:config_from",
         estimate="loflexmdm.statistics:estimate"),
@@ -50,7 +59,8 @@ class Stand(Loader):
     def exec_module(self, module: ModuleType):
         "Tell that the module has moved, and forward its attributes."
         note(module.__name__, " and ".join(self.modules), stacklevel=2)
-        module.__getattr__ = lambda name: lookup(self.modules, name)
+        renamed = forward(module.__name__)
+        module.__getattr__ = lambda name: renamed(name) if name in NAMES.get(module.__name__, {}) else lookup(self.modules, name)
         module.__all__ = [name for new in map(import_module, self.modules) for name in getattr(new, "__all__", ())]
 
 

@@ -7,7 +7,7 @@ __all__ = ['Intensities', 'IntensityFn', 'planner_weights', 'bregman', 'TargetRa
            'LossTerms']
 
 # %% ../nbs/04_objective.ipynb #5d43e265
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -38,6 +38,12 @@ class Intensities(NamedTuple):
     def rows(self, index) -> "Intensities":
         "The intensities of some rows."
         return self.map(lambda v: v[index])
+
+    @staticmethod
+    def cat(parts: Sequence["Intensities"]) -> "Intensities":
+        "Several batches of one method as one."
+        join = lambda values: {k: join([v[k] for v in values]) for k in values[0]} if isinstance(values[0], dict) else torch.cat(values)
+        return Intensities(*(None if values[0] is None else join(values) for values in zip(*parts)))
 
     def rate(self, channel: str) -> Tensor | None:
         "The rates of a channel, (batch, length), or None where the method has no such channel."

@@ -4,19 +4,20 @@
 
 # %% auto #0
 __all__ = ['Draw', 'CHANNELS', 'EMPTY', 'MASKS', 'Channel', 'columns_of', 'Insert', 'Unmask', 'Delete', 'Substitute', 'Append',
-           'apply_events', 'Coupling', 'Path', 'InsertUnmask', 'TwoClocks', 'Unmasking', 'hidden_log_prob', 'Inserting']
+           'apply_events', 'Coupling', 'Path', 'InsertUnmask', 'TwoClocks', 'Unmasking', 'hide', 'hide_some',
+           'hidden_log_prob', 'Inserting']
 
 # %% ../nbs/02c_processes.ipynb #04b76e1e
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from .clocks import Clock
+from .clocks import Clock, lattice_times
 from .schedules import clock_log_probs, sample_states
-from .states import CLEAN, DROPPED, MASK, MASKED, PAD, PartialSequences, contract, insert_masks
+from .states import CLEAN, DROPPED, MASK, MASKED, PartialSequences, contract, insert_masks
 
 # %% ../nbs/02c_processes.ipynb #c958c365
 Draw = Callable[[PartialSequences, Tensor, Tensor], Tensor]  # (x, where, column of the distribution) -> tokens
@@ -61,7 +62,7 @@ class Insert(Channel):
         "`draw` is None for masks."
         new = insert_masks(x, events)
         if draw is None: return new
-        fresh = new.origin < 0
+        fresh = new.valid & (new.origin < 0)
         gap = new.origin.cummax(-1).values  # the nearest old column to the left
         return new._replace(tokens=draw(new, fresh, gap))
 
@@ -205,9 +206,7 @@ class Unmasking(Path):
     channels: ClassVar[tuple[str, ...]] = ("unmask",)
 
     def draw_states(self, x1, tau, w=None, generator=None) -> Tensor:
-        if w is None:
-            u = torch.rand(x1.tokens.shape, generator=generator, device=x1.tokens.device, dtype=torch.float64)
-            return torch.where(u < torch.exp(-tau), MASKED, CLEAN)
+        if w is None: return torch.where(hide(x1, torch.exp(-tau), generator).masked, MASKED, CLEAN)
         wait = torch.empty_like(tau.expand(x1.tokens.shape)).exponential_(generator=generator)
         return torch.where(wait > w.detach() * tau, MASKED, CLEAN)
 
@@ -218,6 +217,23 @@ class Unmasking(Path):
     def noised(self, x1: PartialSequences, state: Tensor) -> PartialSequences:
         "The same columns with masks for hidden tokens."
         return x1._replace(tokens=x1.tokens.masked_fill(state == MASKED, MASK))
+
+
+def hide(x1: PartialSequences, chance: Tensor, generator: torch.Generator | None = None) -> PartialSequences:
+    "`x1` with each free token hidden by a mask, independently, with probability `chance` (broadcasts to (batch, length))."
+    u = torch.rand(x1.tokens.shape, generator=generator, device=x1.tokens.device, dtype=torch.float64)
+    return x1._replace(tokens=torch.where(x1.free & (u < chance), MASK, x1.tokens))
+
+
+def hide_some(x1: PartialSequences, generator: torch.Generator | None = None) -> tuple[PartialSequences, Tensor]:
+    """`x1` with k of its n free tokens hidden, k even in 1..n and all sets alike, and the share that would hide k: (batch,).
+
+    The share e^-tau is Beta(k, n - k + 1). Rows without free tokens stay as they are. The k of a batch come from a lattice."""
+    u = torch.rand(x1.tokens.shape, generator=generator, device=x1.tokens.device, dtype=torch.float64).masked_fill(~x1.free, 2.0)
+    n = x1.free.sum(-1)
+    k = (lattice_times(len(n), generator, n.device) * n).long() + 1
+    last = u.sort(-1).values.gather(-1, k[:, None] - 1)
+    return x1._replace(tokens=torch.where(x1.free & (u <= last), MASK, x1.tokens)), last[:, 0].clamp_max(1.0)
 
 
 def hidden_log_prob(wait: Tensor, hidden: Tensor) -> Tensor:

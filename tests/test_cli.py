@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from loflexmdm.cli import figure_line, format_rows, main, read_samples
 from loflexmdm.networks import SIZES
 from loflexmdm.recipes import presets, recipe
-from loflexmdm.sampling import Samples
+from loflexmdm.samplers import Samples
 from loflexmdm.training import checkpoints
 
 COMMAND = [sys.executable, "-m", "loflexmdm.cli"]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.sampling import TauLeaping
+from loflexmdm.samplers import TauLeaping
 from loflexmdm.tasks.bracket_safe import label, tokenize, vocabulary_of
 from loflexmdm.tasks.fragment_benchmark import fragment_row, fragment_table, judge_fragments, plot_fragments, sample_fragments, usable_cases
 from loflexmdm.tasks.fragments import FragmentCase, demo_cases

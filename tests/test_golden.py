@@ -36,10 +36,11 @@ from loflexmdm.methods.autoregressive import LeftToRight
 from loflexmdm.methods.base import method_class
 from loflexmdm.methods.flexmdm import filled_example
 from loflexmdm.methods.masked import discrete_bound
-from loflexmdm.planners import Planner, greedy_bound, planner_bound
+from loflexmdm.methods.planner_bounds import greedy_bound, planner_bound
+from loflexmdm.samplers import Planner
 from loflexmdm.pretrained import load
 from loflexmdm.retrofit import retrofit
-from loflexmdm.sampling import CONFIDENCES, Ancestral, EventDriven, Limits, TauLeaping, simulate
+from loflexmdm.samplers import CONFIDENCES, Ancestral, EventDriven, Limits, TauLeaping, simulate
 from loflexmdm.states import CLEAN, DROPPED, Example, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.training import TrainConfig, Trainer
 

@@ -20,7 +20,7 @@ from loflexmdm.files import atomic_directory
 from loflexmdm.methods.base import METHODS, Method, encode_prompts, load_weights, read_config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.objective import Intensities
-from loflexmdm.sampling import Ancestral, EventDriven, TauLeaping
+from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.states import MASK, Vocabulary, collate, parse_prompt, prefix_example
 
 VOCABULARY = Vocabulary("abc")

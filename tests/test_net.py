@@ -13,7 +13,7 @@ from loflexmdm.methods.gen_md4 import GenMD4
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM
 from loflexmdm.networks import SIZES, Size
 from loflexmdm.objective import Intensities, LossTerms
-from loflexmdm.sampling import EventDriven, Limits, simulate
+from loflexmdm.samplers import EventDriven, Limits, simulate
 from loflexmdm.states import CLEAN, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.training import TrainConfig, Trainer
 

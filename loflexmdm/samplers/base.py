@@ -21,9 +21,9 @@ from tqdm.auto import tqdm
 
 from ..moved import note
 from ..objective import Intensities, IntensityFn
-from ..processes import CHANNELS, Draw, apply_events, columns_of
+from ..processes import CHANNELS, Draw, apply_events
 from ..registries import Registry
-from ..states import MASK, SPECIAL_TOKENS, PartialSequences
+from ..states import SPECIAL_TOKENS, PartialSequences
 
 # %% ../../nbs/07_samplers.ipynb #a926f618
 class Limits(NamedTuple):

@@ -28,7 +28,7 @@ def leap(out: Intensities, dtau: Tensor) -> tuple[Tensor, Intensities]:
     if out.speed is None: return -torch.expm1(-out.unmask * dtau), out
     log_mu = torch.log_softmax(out.logits.double() - out.speed.log(), -1)
     log_p = log_mu + torch.log(-torch.expm1(-out.speed * torch.where(dtau > 0, dtau, torch.inf)[..., None]))
-    return log_p.exp().sum(-1), out._replace(logits=log_p, speed=None)
+    return torch.where(out.unmask > 0, log_p.exp().sum(-1), 0.0), out._replace(logits=log_p, speed=None)
 
 # %% ../../nbs/07b_tau_leaping.ipynb #e4fba73d
 def leaps(out: Intensities, channels: Sequence[str], dtau: Tensor) -> tuple[dict[str, Tensor], Intensities]:

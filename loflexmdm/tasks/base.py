@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from ..configs import config_from
 from ..methods.base import did_you_mean
-from ..sampling import Samples
+from ..samplers import Samples
 from ..states import SPECIAL_TOKENS, Example, Vocabulary
 from ..training import UNLIMITED
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from ..moved import forward
-from ..sampling import Samples
+from ..samplers import Samples
 from ..states import Vocabulary, prefix_example
 from ..statistics import empirical_variation, variation_floor
 from .base import Examples, Task, check_split

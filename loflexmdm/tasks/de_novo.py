@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 
 from ..files import write_file
 from ..methods.base import Method
-from ..sampling import EventDriven, Sampler, TauLeaping
+from ..samplers import EventDriven, Sampler, TauLeaping
 from .molecules import MoleculesTask
 
 # %% ../../nbs/13c_de_novo.ipynb #7cfd50a1

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 
 import torch
 
-from ..sampling import Samples
+from ..samplers import Samples
 from ..states import Example, Vocabulary, prefix_example
 from ..statistics import empirical_variation, variation_floor
 from .base import SPLITS, Examples, Task, check_split

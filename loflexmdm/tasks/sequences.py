@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..sampling import Samples
+from ..samplers import Samples
 from ..states import MASK, SPECIAL_TOKENS, Vocabulary, parse_prompt, prefix_example
 from ..statistics import empirical_variation, variation_floor
 from .base import SPLITS, Examples, Task, check_split
