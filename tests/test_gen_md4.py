@@ -9,8 +9,9 @@ import torch
 from loflexmdm.ctmc import ToyLaw, clock_quadrature
 from loflexmdm.estimators import leave_one_out
 from loflexmdm.methods.base import METHODS, method_class
-from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config, hidden_log_prob, reveal_terms
+from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config, reveal_terms
 from loflexmdm.networks import SIZES, Size
+from loflexmdm.processes import hidden_log_prob
 from loflexmdm.recipes import PRESETS, presets, recipe_from, with_method
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.states import BOS, MASK, PartialSequences, collate, parse_prompt, prefix_example

@@ -8,9 +8,10 @@ import torch
 from scipy import stats
 
 from loflexmdm.methods.base import Method, from_pretrained, method_class
-from loflexmdm.methods.masked import Canvas, MaskedConfig, MaskedDiffusion, clean_log_probs, hide, hide_some
+from loflexmdm.methods.masked import Canvas, MaskedConfig, MaskedDiffusion, clean_log_probs
 from loflexmdm.networks import SIZES, Size
 from loflexmdm.recipes import override, read_tables, recipe_from, with_method
+from loflexmdm.processes import hide, hide_some
 from loflexmdm.samplers import Ancestral, EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.states import BOS, MASK, Vocabulary, collate, parse_prompt, prefix_example
 
