@@ -312,7 +312,7 @@ class Stopping:
 
 def test_train_stop_resume_save_load_sample(tmp_path):
     task = task_from(dict(kind="brackets", max_pairs=2))
-    config = TrainConfig(steps=8, batch_size=8, lr=1e-2, warmup=1, order_start=2, order_lr=1.0, save_every=4, valid_every=4, valid_size=8, valid_samples=2, log_every=2)
+    config = TrainConfig(steps=8, batch_size=8, lr=1e-2, warmup=1, order_start=2, order_lr_scale=1.0, save_every=4, valid_every=4, valid_size=8, valid_samples=2, log_every=2)
     def run(name):
         torch.manual_seed(0)
         model = GenMD4(task.vocabulary, GenMD4Config(size="pico", max_length=task.max_length), task.as_dict())

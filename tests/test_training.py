@@ -84,7 +84,7 @@ def test_without_averaging_the_average_is_the_model(tmp_path):
 
 def test_one_step_does_what_it_says(tmp_path):
     "Weights after one step against AdamW applied by hand to the gradient of the same loss, clipped apart for generator and order model."
-    t, other = trainer(tmp_path, steps=1, warmup=0, final_lr=1.0, weight_decay=0.0, clip=0.1, order_lr=0.5), model()
+    t, other = trainer(tmp_path, steps=1, warmup=0, final_lr_frac=1.0, weight_decay=0.0, clip=0.1, order_lr_scale=0.5), model()
     t.fit()
     other.train().loss(collate([Words()[i] for i in range(4)]), generator_for(0, "train", 0)).loss.backward()
     ordering = {id(p) for p in other.order_parameters}
@@ -144,7 +144,7 @@ def test_every_forward_has_its_own_random_numbers(tmp_path):
 
 
 def test_learning_rate():
-    c = config(steps=100, warmup=10, lr=2.0, final_lr=0.1)
+    c = config(steps=100, warmup=10, lr=2.0, final_lr_frac=0.1)
     assert learning_rate(c, 0) == 0.2 and learning_rate(c, 9) == 2.0 and learning_rate(c, 10) == 2.0
     assert learning_rate(c, 55) == pytest.approx(1.1) and learning_rate(c, 100) == pytest.approx(0.2)
 
@@ -290,7 +290,7 @@ def test_only_what_needs_a_gradient_is_trained(tmp_path, optimiser):
 
 def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(tmp_path):
     "Which parameters each optimiser has, and a step of Muon: a matrix moves by at most about lr 0.2 sqrt(longer side) in any direction."
-    t = trainer(tmp_path, steps=4, warmup=0, final_lr=1.0, weight_decay=0.0, optimiser="muon")
+    t = trainer(tmp_path, steps=4, warmup=0, final_lr_frac=1.0, weight_decay=0.0, optimiser="muon")
     muon, adam = t.optimisers
     assert isinstance(muon, torch.optim.Muon) and isinstance(adam, torch.optim.AdamW)
     named = {p: name for name, p in t.method.named_parameters()}
@@ -305,7 +305,7 @@ def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(tmp_path):
 
 
 def test_an_unknown_optimiser_is_refused():
-    with pytest.raises(ValueError, match="optimiser='sgd': choose adamw or muon"): TrainConfig(optimiser="sgd")
+    with pytest.raises(ValueError, match="optimiser='sgd': choose one of adamw, muon"): TrainConfig(optimiser="sgd")
 
 
 def test_weights_to_start_from(tmp_path):
