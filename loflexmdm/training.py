@@ -10,7 +10,6 @@ __all__ = ['UNLIMITED', 'PROGRESS_SECONDS', 'CHECKPOINT_FORMAT', 'FREE_KEYS', 'T
            'take_weights', 'plot_metrics']
 
 # %% ../nbs/09_training.ipynb #23f5df86
-import fcntl
 import json
 import math
 import os
@@ -20,7 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -36,7 +35,7 @@ from torch.utils.data import DataLoader, Dataset
 from tqdm.auto import tqdm
 
 from .configs import AtLeastTwo, Count, Fraction, Natural, NonNegative, Positive, config, current_names
-from .files import atomic_directory
+from .files import atomic_directory, locked
 from .methods.base import Method, load_weights, read_config, save_pretrained
 from .pretrained import resolve
 from .states import PartialSequences, collate
@@ -162,13 +161,9 @@ class Interrupted(Exception):
         super().__init__(f"{signal.Signals(number).name} at step {step}: saved")
 
 # %% ../nbs/09_training.ipynb #5d63294e
-@contextmanager
-def run_lock(directory: Path):
-    "Only one process may train in a directory; the lock goes with the process, however it ends. ValueError if it is held."
-    with open(directory / ".lock", "w") as f:
-        try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError: raise ValueError(f"{directory}: another run is writing here") from None
-        yield
+def run_lock(directory: Path) -> AbstractContextManager:
+    "Only one process may train in a directory; the lock goes with the process. ValueError if it is held."
+    return locked(directory / ".lock", f"{directory}: another run is writing here")
 
 # %% ../nbs/09_training.ipynb #a7e6256f
 def rounded(value) -> float | None:
@@ -272,7 +267,7 @@ class Trainer:
 
 # %% ../nbs/09_training.ipynb #40bf0ad0
 @patch
-def update(self: Trainer, stream: Iterator[PartialSequences]) -> dict:
+def train_step(self: Trainer, stream: Iterator[PartialSequences]) -> dict:
     "One optimiser step; returns its metrics, averaged over the micro-batches."
     k, rows = self.config.accumulate, []
     self.method.train()
@@ -283,15 +278,15 @@ def update(self: Trainer, stream: Iterator[PartialSequences]) -> dict:
         (terms.loss / k).backward()
         rows.append({key: value.detach() for key, value in terms.metrics.items()} | dict(loss=terms.loss.detach()))
     row = {key: sum(r[key] for r in rows) / k for key in rows[0]}
-    row |= self.clip()
+    row |= self.clip_gradients()
     if not torch.isfinite(row["loss"] + sum(value for key, value in row.items() if "grad_norm" in key)): self.fail(row)
-    self.move()
+    self.optimizer_step()
     self.evaluations += k * self.method.evaluations_per_loss
     return row
 
 
 @patch
-def clip(self: Trainer) -> dict:
+def clip_gradients(self: Trainer) -> dict:
     "Clip the gradients of the generator and of the order model, each to the norm `config.clip`; returns the norms before."
     norms = {}
     for name, order in (("grad_norm", False), ("order_grad_norm", True)):
@@ -301,7 +296,7 @@ def clip(self: Trainer) -> dict:
 
 
 @patch
-def move(self: Trainer):
+def optimizer_step(self: Trainer):
     "Step the optimisers at the step's learning rates, then the average. The order model rests until `order_start`."
     c = self.config
     for group in self.groups:
@@ -329,7 +324,7 @@ def shown(row: dict) -> dict[str, str]:
 
 
 @patch
-def after(self: Trainer, row: dict, bar: tqdm):
+def after_step(self: Trainer, row: dict, bar: tqdm):
     "Log, validate and save when it is time to."
     due = lambda every: self.step % every == 0 or self.step == self.config.steps
     bar.update()
@@ -404,7 +399,7 @@ def take_weights(method: Method, directory: str | os.PathLike) -> list[str]:
 
 # %% ../nbs/09_training.ipynb #f1c98a79
 @patch
-def begin(self: Trainer, resume: bool):
+def start_or_resume(self: Trainer, resume: bool):
     "Start afresh in a directory without a run, or continue the one that is there (from nothing, if it had not saved yet)."
     if self.checkpoints and not resume: raise ValueError(f"{self.directory}: already holds a run; resume it or choose another directory")
     sweep(self.directory)
@@ -421,14 +416,14 @@ def fit(self: Trainer, resume: bool = False) -> Method:
     ValueError if the directory is in use or holds another run; Interrupted on SIGINT or SIGTERM and FloatingPointError on a
     loss or gradient that is not finite, both after saving."""
     with run_lock(self.directory), stop_signals() as caught:
-        self.begin(resume)
+        self.start_or_resume(resume)
         with tqdm(total=self.config.steps, initial=self.step, desc="training", disable=not self.progress, mininterval=PROGRESS_SECONDS) as bar:
             started = time.monotonic() - self.seconds
             stream = batches(self.data, self.config, self.step, self.device)
             while self.step < self.config.steps:
-                row = self.update(stream)
+                row = self.train_step(stream)
                 self.seconds = time.monotonic() - started
-                self.after(row, bar)
+                self.after_step(row, bar)
                 if caught:
                     self.save()
                     raise Interrupted(caught[0], self.step)

@@ -304,7 +304,7 @@ def test_rates_learn_apart_and_without_weight_decay():
 
 class Stopping:
     "Raises after a number of steps."
-    def __init__(self, trainer, at): self.after, self.trainer, self.at = trainer.after, trainer, at
+    def __init__(self, trainer, at): self.after, self.trainer, self.at = trainer.after_step, trainer, at
     def __call__(self, row, bar):
         self.after(row, bar)
         if self.trainer.step == self.at: raise Interrupted(2, self.at)
@@ -319,7 +319,7 @@ def test_train_stop_resume_save_load_sample(tmp_path):
         return Trainer(model, task.dataset("train"), config, tmp_path / name, task.dataset("valid"), progress=False)
     whole, cut = run("whole"), run("cut")
     average = whole.fit()
-    cut.after = Stopping(cut, 6)
+    cut.after_step = Stopping(cut, 6)
     with pytest.raises(Interrupted): cut.fit()
     resumed = run("cut")
     torch.testing.assert_close(resumed.fit(resume=True).state_dict(), average.state_dict(), rtol=0, atol=0)

@@ -45,11 +45,11 @@ def same(a, b):
 def stop_after(t, step):
     "Train and die, without a farewell, after `step` steps."
     class Killed(Exception): pass
-    after = t.after
+    after = t.after_step
     def dying(row, bar):
         after(row, bar)
         if t.step == step: raise Killed
-    t.after = dying
+    t.after_step = dying
     with pytest.raises(Killed): t.fit()
 
 
@@ -122,12 +122,12 @@ def test_micro_batches_are_one_batch(tmp_path):
 
 def test_the_order_model_rests_until_it_starts(tmp_path):
     t, before = trainer(tmp_path, steps=3, order_start=2, weight_decay=0.0), model()
-    seen, move = [], t.move
+    seen, move = [], t.optimizer_step
     ordering, start = list(t.method.order_parameters), list(before.order_parameters)
     def moving():
         move()
         seen.append(all(torch.equal(p, q) for p, q in zip(ordering, start, strict=True)))
-    t.move = moving
+    t.optimizer_step = moving
     t.fit()
     assert seen == [True, True, False]
 
@@ -201,12 +201,12 @@ def test_a_directory_with_a_run_is_refused(finished):
 
 def test_two_runs_in_one_directory_are_refused(tmp_path):
     t, seen = trainer(tmp_path), []
-    after = t.after
+    after = t.after_step
     def meanwhile(row, bar):
         with pytest.raises(ValueError, match="another run is writing here"): trainer(tmp_path).fit(resume=True)
         seen.append(t.step)
         after(row, bar)
-    t.after = meanwhile
+    t.after_step = meanwhile
     t.fit()
     assert len(seen) == 8
 
@@ -297,8 +297,8 @@ def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(tmp_path):
     hidden = {named[p] for g in muon.param_groups for p in g["params"]}
     assert hidden == {n for n, p in t.method.named_parameters() if n.startswith("backbone.blocks.") and p.ndim == 2}  # not the order model's
     assert hidden | {named[p] for g in adam.param_groups for p in g["params"]} == set(named.values())
-    weight, before, move = dict(t.method.named_parameters())["backbone.blocks.0.out.weight"], [], t.move
-    t.move = lambda: (before.append(weight.detach().clone()), move())
+    weight, before, move = dict(t.method.named_parameters())["backbone.blocks.0.out.weight"], [], t.optimizer_step
+    t.optimizer_step = lambda: (before.append(weight.detach().clone()), move())
     t.fit()
     turned = torch.linalg.svdvals((weight.detach() - before[-1]).double()) / (t.config.lr * 0.2 * max(weight.shape)**0.5)
     assert 0.7 < turned.max() < 1.3  # Newton-Schulz brings large singular values near 1; AdamW's sign-like step would give about 5 times that or more
