@@ -154,7 +154,7 @@ def patched(entry: Entry) -> list[ast.FunctionDef]:
     return [f for f in patches if ast.unparse(f.args.args[0].annotation) == entry.name]
 
 
-def without_self(text: str) -> str: return re.sub(r"\(\s*self(: \w+)?(,\s*|(?=\)))", "(", text, count=1)
+def without_self(text: str) -> str: return re.sub(r"\((\s*)self(: \w+)?(,\s*|(?=\)))", r"(\1", text, count=1)
 
 
 def describe_class(entry: Entry, classes: dict[str, Entry]) -> str:
