@@ -34,13 +34,13 @@ from importlib.resources import files
 from pathlib import Path
 
 import torch
-from fastcore.docments import docments
 from safetensors import SafetensorError
 
 import loflexmdm
 from .citations import citation
 from .colours import STYLE
 from .compare import CALLS, compare as comparison, table
+from .configs import comments_of
 from .files import scratch_file, write_file
 from .methods.autoregressive import LeftToRight
 from .methods.base import METHOD_MODULES, Method, channel_words, did_you_mean, encode_prompts, method_class
@@ -608,13 +608,16 @@ class Parser(argparse.ArgumentParser):
 
 def add_fields(parser: Parser, cls: type, title: str, values: dict | None = None, only: Sequence[str] | None = None, options: dict | None = None):
     "An option for each field of a dataclass; its comment and its value without the option (from `values`, or the default) are the help. `options`: key -> its option."
-    group, comments, values = parser.add_argument_group(title), docments(cls), values or {}
+    group, comments, values = parser.add_argument_group(title), comments_of(cls), values or {}
     for f in fields(cls):
         if only is not None and f.name not in only: continue
         sizes = f": {', '.join(SIZES)}" if f.default in SIZES else ""
         text = f"{comments.get(f.name) or ''}{sizes} [{values.get(f.name, f.default)}]".replace("%", "%%")
         kind = dict(action=argparse.BooleanOptionalAction) if type(f.default) is bool else dict(type=type(f.default), metavar=type(f.default).__name__.upper())
-        group.add_argument("--" + (options or {}).get(f.name, f.name).replace("_", "-"), default=None, help=text, **kind)
+        option = (options or {}).get(f.name, f.name)
+        group.add_argument("--" + option.replace("_", "-"), default=None, help=text, **kind)
+        for old, new in getattr(cls, "renamed", {}).items():  # options of earlier versions, which --help does not show
+            if new == f.name: group.add_argument("--" + old.replace("_", "-"), dest=option, default=None, help=argparse.SUPPRESS, **kind)
 
 # %% ../nbs/30_cli.ipynb #786a462c
 def recipe_in(argv: Sequence[str]) -> dict | None:

@@ -313,12 +313,12 @@ def test_star_tiny_from_end_to_end(tmp_path):
     average = whole.fit()
     assert plan.model == dict(method="mdm", schedule="linear", size="nano", time=False, max_length=plan.build()[0].max_length) and isinstance(average, MaskedDiffusion)
     cut = plan.trainer(tmp_path / "cut", progress=False)
-    stop = cut.after
+    stop = cut.after_step
     class Killed(Exception): pass
     def dying(row, bar):
         stop(row, bar)
         if cut.step == 4: raise Killed
-    cut.after = dying
+    cut.after_step = dying
     with pytest.raises(Killed): cut.fit()
     resumed = plan.trainer(tmp_path / "cut", progress=False)
     again = resumed.fit(resume=True)
