@@ -12,23 +12,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..configs import AtLeastTwo, config
 from .base import Method
 from ..moved import forward
-from ..networks import KVCache, build_network, size_named
+from ..networks import KVCache, SizeName, build_network
 from ..objective import Intensities, LossTerms
 from ..samplers.left_to_right import LeftToRight, check_prefixes
 from ..states import PartialSequences, Vocabulary
 
 # %% ../../nbs/24_autoregressive.ipynb #a02829aa
-@dataclass(frozen=True)
+@config
 class AutoregressiveConfig:
     "What defines a model; everything here is saved with its weights."
-    size: str = "tiny"        # of the network
-    max_length: int = 256     # longest sequence to generate, prompt and start token included
-
-    def __post_init__(self):
-        size_named(self.size)
-        if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")
+    size: SizeName = "tiny"  # of the network
+    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
 
 # %% ../../nbs/24_autoregressive.ipynb #f49fe65f
 class Autoregressive(Method):
