@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .base import Method
-from ..networks import KVCache, build_network, size_named
+from ..networks import KVCache, build_network, check_network
 from ..objective import Intensities, LossTerms
 from ..sampling import Info, Limits, Sampler, State, advance, inverse_cdf, nucleus, row_uniforms, too_short
 from ..states import SPECIAL_TOKENS, PartialSequences, Vocabulary
@@ -39,10 +39,12 @@ def check_prefixes(x: PartialSequences, what: str, vocabulary: Vocabulary | None
 class AutoregressiveConfig:
     "What defines a model; everything here is saved with its weights."
     size: str = "tiny"        # of the network
+    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
+    network_config: str = ""      # what that kind has to know besides the size, such as the path of a config.json
     max_length: int = 256     # longest sequence to generate, prompt and start token included
 
     def __post_init__(self):
-        size_named(self.size)
+        check_network(self)
         if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")
 
 # %% ../../nbs/24_autoregressive.ipynb #f49fe65f
@@ -69,7 +71,9 @@ class Autoregressive(Method):
         "The prompts. ValueError for a mask, or a gap that is open anywhere but at the end."
         return check_prefixes(prompts, "prompt", self.vocabulary)
 
-    def caller(self) -> "NextToken": return NextToken(self)
+    def caller(self) -> Callable[[PartialSequences, Tensor], Intensities]:
+        "`NextToken`, where the network can read the last column alone."
+        return NextToken(self) if hasattr(self.backbone, "last_column") else super().caller()
 
     def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:
         "Logits (batch, length, vocabulary + 1) of what follows each column, a token or the end; they do not depend on time."

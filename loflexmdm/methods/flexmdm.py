@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..clocks import Clock, clock_named, lattice_times
 from .base import Method, by_length, estimate
-from ..networks import build_network, positive_rate, size_named
+from ..networks import build_network, check_network, positive_rate
 from ..objective import Intensities, LossTerms, MatchTerms, match_terms, target_rates
 from ..schedules import ClockProposal
 from ..states import BOS, CLEAN, MASK, PAD, Example, PartialSequences, Vocabulary, contract
@@ -36,6 +36,8 @@ class FlexMDMConfig:
     unmasking: str = "linear"     # beta, the schedule of unmasking: the same choices
     times: str = "clock"          # when the loss looks: clock (heavy-tailed on the clock, finite variance) | uniform (in t, low-discrepancy: the paper's)
     size: str = "tiny"            # of the network
+    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
+    network_config: str = ""      # what that kind has to know besides the size, such as the path of a config.json
     max_length: int = 256         # longest sequence to generate, prompt and start token included
 
     def __post_init__(self):
@@ -43,7 +45,7 @@ class FlexMDMConfig:
             try: schedule_named(getattr(self, key))
             except ValueError as e: raise ValueError(f"{key}: {e}") from None
         if self.times not in ("uniform", "clock"): raise ValueError(f"times={self.times!r}: choose uniform or clock")
-        size_named(self.size)
+        check_network(self)
         if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")
 
 # %% ../../nbs/20_flexmdm.ipynb #2fc1dccd

@@ -16,7 +16,7 @@ from ..clocks import clock_named
 from ..estimators import advantages, leave_one_out
 from .base import Method, estimate
 from .masked import Canvas
-from ..networks import bounded_rate, build_network, size_named
+from ..networks import bounded_rate, build_network, check_network
 from ..objective import Intensities, LossTerms
 from ..schedules import ClockProposal
 from ..states import MASK, SPECIAL_TOKENS, PartialSequences, Vocabulary
@@ -43,13 +43,15 @@ def hidden_log_prob(wait: Tensor, hidden: Tensor) -> Tensor:
 class GenMD4Config:
     "What defines a model; everything here is saved with its weights."
     size: str = "tiny"            # of the network
+    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
+    network_config: str = ""      # what that kind has to know besides the size, such as the path of a config.json
     states: int = 2               # states drawn per sequence and step, compared with each other
     w_range: float = 10.0         # every token value's rate lies within [1/w_range, w_range]
     proposal: float = 2.0         # c of the clock proposal
     max_length: int = 256         # columns of the canvas: the longest sequence, prompt and start token included
 
     def __post_init__(self):
-        size_named(self.size)
+        check_network(self)
         if self.states < 2: raise ValueError(f"states={self.states}: at least 2, which are compared with each other")
         if not 1 < self.w_range < float("inf"): raise ValueError(f"w_range={self.w_range}: must exceed 1 and be finite")
         if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")

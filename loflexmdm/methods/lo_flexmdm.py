@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..estimators import advantages, leave_one_out
 from .base import Method, by_length, estimate
-from ..networks import Backbone, ScalarHead, bounded_rate, build_backbone, build_network, positive_rate, size_named
+from ..networks import Backbone, ScalarHead, bounded_rate, build_backbone, build_network, check_network, positive_rate
 from ..objective import Intensities, LossTerms, MatchTerms, TargetRates, match_terms, planner_weights, target_rates
 from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser, clock_log_probs, sample_states
 from ..states import CLEAN, PartialSequences, Vocabulary, contract
@@ -29,6 +29,10 @@ class LoFlexMDMConfig:
     bound: str = "paper"          # paper | tight: which bound trains the order model
     size: str = "tiny"            # of the generator
     order_size: str = "tiny"      # of a separate order model
+    network: str = "transformer"  # kind of the generator's network: transformer, hugging_face or another by name
+    network_config: str = ""      # what that kind has to know besides the size, such as the path of a config.json
+    order_network: str = "transformer"  # kind of a separate order model
+    order_network_config: str = ""      # what that kind has to know besides the size
     a: float = 1.0                # Kumaraswamy exponent
     b_range: float = 10.0         # schedule parameters lie within [1/b_range, b_range]
     states: int = 2               # states drawn per sequence and step when the order is learned
@@ -42,7 +46,7 @@ class LoFlexMDMConfig:
         choices = dict(order=("learned", "fixed"), backbone=("separate", "shared"), unmask=("frozen", "trainable"), bound=("paper", "tight"))
         for key, allowed in choices.items():
             if getattr(self, key) not in allowed: raise ValueError(f"{key}={getattr(self, key)!r}: choose one of {', '.join(allowed)}")
-        for key in ("size", "order_size"): size_named(getattr(self, key))
+        for prefix in ("", "order_"): check_network(self, prefix)
         for key in ("a", "proposal"):
             if not getattr(self, key) > 0: raise ValueError(f"{key}={getattr(self, key)}: must be positive")
         if not self.b_range > 1: raise ValueError(f"b_range={self.b_range}: must exceed 1")
@@ -82,7 +86,7 @@ class LoFlexMDM(Method):
         build_network(self, ("time", "token", *rates), len(vocabulary))
         self.order_backbone = self.order = None
         if config.order == "learned":
-            if config.backbone == "separate": self.order_backbone = build_backbone(config, len(vocabulary), "order_")
+            if config.backbone == "separate": self.order_backbone = build_backbone(self, len(vocabulary), "order_")
             self.order = OrderModel(self.order_backbone or self.backbone)
         self.clock, self.proposal, self.regulariser = Kumaraswamy(config.a), ClockProposal(config.proposal), ScheduleRegulariser()
         self.register_buffer("slowest", torch.ones(()))  # smallest schedule parameter of late, which says when generation is over

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..clocks import clock_named, lattice_times
 from .base import Method, estimate
-from ..networks import build_network, size_named
+from ..networks import build_network, check_network
 from ..objective import Intensities, LossTerms
 from ..sampling import Ancestral, EventDriven, Sampler, Samples, Trajectory
 from ..states import MASK, PAD, SPECIAL_TOKENS, PartialSequences, Vocabulary, insert_masks
@@ -94,11 +94,13 @@ class MaskedConfig:
     "What defines a model; everything here is saved with its weights."
     schedule: str = "linear"   # when training draws its times: linear | cosine | geometric | polynomial:W | power:A | shifted:EPS
     size: str = "tiny"         # of the network
+    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
+    network_config: str = ""      # what that kind has to know besides the size, such as the path of a config.json
     time: bool = False         # whether the network sees the clock; what it has to predict does not depend on it
     max_length: int = 256      # columns of the canvas: the longest sequence, prompt and start token included
 
     def __post_init__(self):
-        clock_named(self.schedule), size_named(self.size)
+        clock_named(self.schedule), check_network(self)
         if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")
 
 # %% ../../nbs/21_masked.ipynb #7e152411
