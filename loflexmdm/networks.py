@@ -91,7 +91,7 @@ class Block(nn.Module):
                 kv_cache: KVCache | None = None) -> Tensor:
         """Features (batch, length, width) after one block.
 
-        `mask`, of a shape that broadcasts to (batch, heads, length, length), is True where a column may attend to another."""
+        `mask` broadcasts to (batch, heads, length, length) and is True where a column may attend to another."""
         s1, c1, g1, s2, c2, g2 = self.adapt(cond).chunk(6, -1)
         h = h + g1[:, None] * self.attend(modulate(h, s1, c1), angles, mask, kv_cache)
         return h + g2[:, None] * self.mlp(modulate(h, s2, c2))
@@ -108,9 +108,9 @@ class Block(nn.Module):
 class Backbone(Protocol):
     """What a method asks of a network: an `nn.Module` that reads partial sequences, given a conditioning vector.
 
-    Padding must not change the hidden states of other columns; those of padding columns mean nothing. Two attributes more
-    are used where they are there: `blocks`, a module with the hidden layers, whose matrices Muon may train, and
-    `last_column` (see `CausalTransformer`), with which sequences are written from left to right without reading them anew."""
+    Padding must not change the hidden states of other columns; those of padding columns mean nothing. Two more attributes
+    are optional: `blocks`, a module with the hidden layers, whose matrices Muon may train, and `last_column` (see
+    `CausalTransformer`), with which sequences are written from left to right without reading them anew."""
     width: int           # features per column
     cond: int            # width of the conditioning vector
     token: nn.Embedding  # of the vocabulary; the token head starts with its weights
@@ -120,12 +120,13 @@ class Backbone(Protocol):
 
 # %% ../nbs/06_networks.ipynb #6ae1ffbd
 class Transformer(nn.Module):
-    """The package's own `Backbone`, a transformer of a `Size`: partial sequences and conditioning -> (batch, length, width).
+    """The package's own `Backbone`, of a `Size`: partial sequences and conditioning -> (batch, length, width).
 
     Padding is never attended to. ValueError if the width does not fit the heads."""
     def __init__(self, vocabulary_size: int, size: Size):
         super().__init__()
-        if size.width % (2 * size.heads): raise ValueError(f"width={size.width}: must be a multiple of 2 x heads = {2 * size.heads}")
+        if size.width % (2 * size.heads):
+            raise ValueError(f"width={size.width}: must be a multiple of 2 x heads = {2 * size.heads}")
         self.size, self.width, self.cond = size, size.width, size.cond
         self.token = nn.Embedding(vocabulary_size, size.width)
         self.flag = nn.Embedding(4, size.width)  # fixed or not, closed or not
@@ -145,9 +146,11 @@ class Transformer(nn.Module):
         "Rotary cosines and sines of the columns, (length, dim/2) each."
         return rotary(x.tokens.shape[1], self.size.width // self.size.heads, x.tokens.device)
 
-    def run(self, h: Tensor, cond: Tensor, angles: tuple[Tensor, Tensor], mask: Tensor, kv_cache: Sequence[KVCache] = ()) -> Tensor:
+    def run(self, h: Tensor, cond: Tensor, angles: tuple[Tensor, Tensor], mask: Tensor,
+            kv_cache: Sequence[KVCache] = ()) -> Tensor:
         "Embedded columns through all blocks; `kv_cache` is empty, or has the cache of each block."
-        for block, cache in zip(self.blocks, kv_cache or [None] * len(self.blocks)): h = block(h, cond, angles, mask, cache)
+        caches = kv_cache or [None] * len(self.blocks)
+        for block, cache in zip(self.blocks, caches): h = block(h, cond, angles, mask, cache)
         return modulate(h, *self.adapt(cond).chunk(2, -1))
 
 # %% ../nbs/06_networks.ipynb #da871dd1
@@ -210,7 +213,7 @@ class TokenHead(nn.Module):
 
 # %% ../nbs/06_networks.ipynb #a42d006c
 def token_head(backbone: Backbone, outcomes: int) -> TokenHead:
-    "A token head for a backbone; with one outcome per token, its weights are those of the token embedding, if widths agree."
+    "A token head; with one outcome per token, its weights are those of the token embedding, if widths agree."
     head = TokenHead(backbone.width, outcomes)
     if head.out.weight.shape == backbone.token.weight.shape:  # copying from the prompt is then easy to learn
         with torch.no_grad(): head.out.weight.copy_(backbone.token.weight)
@@ -231,9 +234,9 @@ NETWORKS = Registry("network", ("loflexmdm.networks", "loflexmdm.hugging_face"),
 def network(cls: type) -> type:
     """Class decorator: enter a kind of network under its `name`.
 
-    `from_config(vocabulary_size, size, options, causal=False)` returns a `Backbone`: `size` is a name in SIZES and `options`
-    the config's `network_config`. Without the argument `causal` it cannot be had for writing from left to right. Where the
-    backbone has an attribute `options`, that takes the place of `network_config` in what is saved."""
+    `from_config(vocabulary_size, size, options, causal=False)` returns a `Backbone`: `size` is a name in SIZES and
+    `options` the config's `network_config`. Without the argument `causal` the kind cannot write from left to right.
+    Where the backbone has an attribute `options`, that takes the place of `network_config` in what is saved."""
     NETWORKS.add(cls.name, cls)
     return cls
 
@@ -294,13 +297,14 @@ def check_attributes(backbone: Backbone, what: str):
 
 
 def check_backbone(backbone: Backbone, what: str, causal: bool = False) -> Backbone:
-    "`backbone`, if it does what a `Backbone` must on two short rows. ValueError says what is expected and what was got."
+    "`backbone`, if it does what it must on two short rows. ValueError says what is expected and what was got."
     check_attributes(backbone, what)
     weight = backbone.token.weight
     if weight.is_meta: return backbone  # there are no numbers to look at
     x = probe_rows(len(weight), weight.device)
     try: h, expected = probe(backbone, x), (*x.tokens.shape, backbone.width)
-    except (RuntimeError, TypeError, IndexError) as e: raise ValueError(f"{what}: fails on a batch of two rows ({e})") from e
+    except (RuntimeError, TypeError, IndexError) as e:
+        raise ValueError(f"{what}: fails on a batch of two rows ({' '.join(str(e).split())})") from e
     if getattr(h, "shape", None) != expected:
         got = tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
         raise ValueError(f"{what}: expected hidden states (batch, length, width) = {expected}, got {got}")
@@ -314,7 +318,7 @@ def check_backbone(backbone: Backbone, what: str, causal: bool = False) -> Backb
 def build_backbone(method: nn.Module, vocabulary_size: int, prefix: str = "", causal: bool = False) -> Backbone:
     """The backbone that a method's config describes, with `prefix` "order_" that of its order model.
 
-    `causal`: one in which a column sees itself and those before it. ValueError for a network that does not do what it must."""
+    `causal`: one in which a column sees itself and those before it. ValueError for one that does not do what it must."""
     name, size, options = network_fields(method.config, prefix)
     cls, what = NETWORKS[name], f"{prefix}network={name!r}"
     if causal and "causal" not in inspect.signature(cls.from_config).parameters:
@@ -326,11 +330,12 @@ def build_backbone(method: nn.Module, vocabulary_size: int, prefix: str = "", ca
     return backbone
 
 
-def build_network(method: nn.Module, parts: Sequence[str], vocabulary_size: int, outcomes: int | None = None, causal: bool = False):
+def build_network(method: nn.Module, parts: Sequence[str], vocabulary_size: int, outcomes: int | None = None,
+                  causal: bool = False):
     """Give a method with a `config` its network: `backbone`, and the parts named, in this order; see `build_part`.
 
-    Of `time`, `cond` and the `unmask` head those not named are None. `vocabulary_size` counts the tokens that the backbone
-    reads, `outcomes` those that the token head predicts, as many by default."""
+    Of `time`, `cond` and the `unmask` head those not named are None. `vocabulary_size` counts the tokens that the
+    backbone reads, `outcomes` those that the token head predicts, as many by default."""
     method.backbone = build_backbone(method, vocabulary_size, causal=causal)
     method.time = method.cond = method.unmask = None
     for name in parts: setattr(method, name, build_part(name, method.backbone, outcomes or vocabulary_size))

@@ -211,8 +211,9 @@ def autoregressive(): return dict(backbone=CausalTransformer(N, NANO), cond=cons
 
 
 BUILT = [(FlexMDM, FlexMDMConfig(size="nano"), flexmdm), (MaskedDiffusion, MaskedConfig(size="nano"), masked),
-         (MaskedDiffusion, MaskedConfig(size="nano", time=True), lambda: masked(True)), (PAPL, PAPLConfig(size="nano"), masked),
-         (GenMD4, GenMD4Config(size="nano"), gen_md4), (Autoregressive, AutoregressiveConfig(size="nano"), autoregressive),
+         (MaskedDiffusion, MaskedConfig(size="nano", time=True), lambda: masked(True)),
+         (PAPL, PAPLConfig(size="nano"), masked), (GenMD4, GenMD4Config(size="nano"), gen_md4),
+         (Autoregressive, AutoregressiveConfig(size="nano"), autoregressive),
          *((LoFlexMDM, LoFlexMDMConfig(size="nano", order_size="micro", unmask=unmask, **more),
             lambda unmask=unmask, order=order: flexmdm(unmask == "trainable", order))
            for unmask in ("frozen", "trainable")
@@ -227,7 +228,8 @@ def test_a_seed_means_the_same_weights_as_parts_built_by_hand(cls, config, parts
     torch.manual_seed(3)
     by_hand = {}
     for name, part in parts().items():
-        by_hand |= {name: part} if isinstance(part, nn.Parameter) else {f"{name}.{k}": v for k, v in part.state_dict().items()}
+        inner = {"": part} if isinstance(part, nn.Parameter) else {f".{k}": v for k, v in part.state_dict().items()}
+        by_hand |= {name + k: v for k, v in inner.items()}
     assert torch.equal(torch.get_rng_state(), after)
     state = {k: v for k, v in method.state_dict().items() if k != "slowest"}
     assert state.keys() == by_hand.keys() and all(torch.equal(v, by_hand[k]) for k, v in state.items())
@@ -239,18 +241,21 @@ def test_every_parameter_is_in_one_group_and_the_groups_are_who_trains_them(cls,
     groups, name = method.parameter_groups(), {id(p): name for name, p in method.named_parameters()}
     named = {key: [name[id(p)] for p in group] for key, group in groups.items()}
     assert sorted(sum(named.values(), [])) == sorted(name.values())
-    assert set(named["hidden"]) == {k for k, p in method.named_parameters() if k.startswith("backbone.blocks.") and p.ndim == 2}
+    matrices = {k for k, p in method.named_parameters() if p.ndim == 2}
+    assert set(named["hidden"]) == {k for k in matrices if k.startswith("backbone.blocks.")}
     starts = ("order.", "order_backbone.", "raw_speed")
     assert set(named["order"]) == {k for k in name.values() if k.startswith(starts)}
     muon, adam = optimisers(method, TrainConfig(optimiser="muon"))
     assert [name[id(p)] for g in muon.param_groups for p in g["params"]] == named["hidden"]
     rows = [(g["order"], bool(g["weight_decay"]), p.ndim >= 2) for g in adam.param_groups for p in g["params"]]
-    assert all(decay == matrix for _, decay, matrix in rows) and sum(order for order, _, _ in rows) == len(named["order"])
+    assert all(decay == matrix for _, decay, matrix in rows)
+    assert sum(order for order, _, _ in rows) == len(named["order"])
 
 
 def test_a_causal_transformer_sees_no_later_column_and_reads_the_last_one_alone():
     torch.manual_seed(0)
-    net, x = shaken(CausalTransformer(N, NANO)), collate([prefix_example("a", "bcdef", VOCABULARY), prefix_example("", "fe", VOCABULARY)])
+    net = shaken(CausalTransformer(N, NANO))
+    x = collate([prefix_example("a", "bcdef", VOCABULARY), prefix_example("", "fe", VOCABULARY)])
     pairs = []
     cond = torch.linspace(-1, 1, 64, dtype=torch.float64)[None]
     with torch.no_grad():
@@ -269,7 +274,8 @@ class Windows(nn.Module):
     def __init__(self, vocabulary_size, width):
         super().__init__()
         self.width, self.cond = width, 8
-        self.token, self.flag, self.project = nn.Embedding(vocabulary_size, width), nn.Embedding(4, width), nn.Linear(8, width)
+        self.token, self.flag = nn.Embedding(vocabulary_size, width), nn.Embedding(4, width)
+        self.project = nn.Linear(8, width)
         self.blocks = nn.ModuleList([nn.Conv1d(width, width, 3, padding=1), nn.Linear(width, width)])
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))  # an average of integers would fail
 
@@ -297,8 +303,8 @@ class OneWay(Windows):
 
 
 OWN = [(LoFlexMDM, dict(order_size="nano")), (LoFlexMDM, dict(order_size="nano", order_network="windows")),
-       (LoFlexMDM, dict(backbone="shared", unmask="trainable")), (FlexMDM, {}), (MaskedDiffusion, {}), (MaskedDiffusion, dict(time=True)),
-       (PAPL, {}), (GenMD4, {})]
+       (LoFlexMDM, dict(backbone="shared", unmask="trainable")), (FlexMDM, {}), (MaskedDiffusion, {}),
+       (MaskedDiffusion, dict(time=True)), (PAPL, {}), (GenMD4, {})]
 
 
 def batch(): return collate([prefix_example("a", "bcde", VOCABULARY), prefix_example("", "fe", VOCABULARY)])
@@ -336,9 +342,11 @@ def test_an_own_network_trains_with_averaging_and_muon(tmp_path):
     assert {type(o).__name__ for o in optimisers(method, config)} == {"Muon", "AdamW"}
 
 
-@pytest.mark.parametrize("fault, message", [("shape", r"expected hidden states \(batch, length, width\) = \(2, 6, 16\), got \(2, 16\)"),
-                                            ("type", "got dict"), ("raises", "fails on a batch of two rows"),
-                                            ("padding", "padding changes the hidden states of other columns")])
+FAULTS = dict(shape=r"expected hidden states \(batch, length, width\) = \(2, 6, 16\), got \(2, 16\)", type="got dict",
+              raises="fails on a batch of two rows", padding="padding changes the hidden states of other columns")
+
+
+@pytest.mark.parametrize("fault, message", FAULTS.items())
 def test_a_network_that_does_not_do_what_it_must_is_refused_in_one_line(monkeypatch, fault, message):
     monkeypatch.setattr(Windows, "fault", fault)
     for make in (lambda: FlexMDM(VOCABULARY, FlexMDMConfig(network="windows")),
@@ -369,14 +377,16 @@ def test_building_a_network_leaves_no_trace_in_the_random_state(monkeypatch):
 
 def test_from_left_to_right_needs_a_network_that_does_not_look_ahead():
     config = lambda name: AutoregressiveConfig(size="nano", network=name)
-    with pytest.raises(ValueError, match="network='windows': later columns change"): Autoregressive(VOCABULARY, config("windows"))
+    with pytest.raises(ValueError, match="network='windows': later columns change"):
+        Autoregressive(VOCABULARY, config("windows"))
     with pytest.raises(ValueError, match="network='one_way': cannot write from left to right, as method 'ar' does"):
         Autoregressive(VOCABULARY, config("one_way"))
     assert FlexMDM(VOCABULARY, FlexMDMConfig(network="one_way")).backbone.width == 16
 
 
-@pytest.mark.parametrize("values, message", [(dict(network="window"), "^network='window' .did you mean 'windows'..: choose .*hugging_face, .*transformer"),
-                                             (dict(order_network="window"), "^order_network='window'"), (dict(size="huge"), "size='huge'")])
+@pytest.mark.parametrize("values, message", [
+    (dict(network="window"), "^network='window' .did you mean 'windows'..: choose .*hugging_face, .*transformer"),
+    (dict(order_network="window"), "^order_network='window'"), (dict(size="huge"), "size='huge'")])
 def test_unknown_networks_are_refused_with_the_config(values, message):
     with pytest.raises(ValueError, match=message): LoFlexMDMConfig(**values)
 

@@ -57,7 +57,7 @@ class Autoregressive(Method):
     def __init__(self, vocabulary: Vocabulary, config: AutoregressiveConfig = AutoregressiveConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
         self.end = len(vocabulary)
-        build_network(self, ("cond", "token"), len(vocabulary), outcomes=len(vocabulary) + 1, causal=True)  # no time: a learned constant
+        build_network(self, ("cond", "token"), len(vocabulary), outcomes=self.end + 1, causal=True)  # it needs no time
 
     @property
     def tau_max(self) -> float:
