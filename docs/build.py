@@ -17,7 +17,7 @@ SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = ("states", "schedules", "clocks", "ctmc", "objective", "estimators", "networks", "sampling", "lo_flexmdm", "flexmdm", "masked", "gen_md4",
          "planners", "papl", "autoregressive", "orders", "plotting")  # theory, in reading order
 LADDERS = dict(learn=LEARN, tutorials=("star_graphs", "your_own_data", "molecules", "fragments", "reading_an_order", "learned_order", "choosing", "training_on_a_gpu"),
-               how_to=("choose_a_sampler", "condition_on_a_prompt", "resume_a_run", "compare_methods", "report_a_bound"))  # in reading order
+               how_to=("choose_a_sampler", "condition_on_a_prompt", "resume_a_run", "compare_methods", "report_a_bound", "your_own_network"))  # in reading order
 MACHINE = r"https?://|^//|data:"
 
 

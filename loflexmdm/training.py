@@ -138,7 +138,9 @@ def optimisers(method: Method, config: TrainConfig) -> list[torch.optim.Optimize
 # %% ../nbs/09_training.ipynb #9a325d70
 def averaged(method: Method, decay: float) -> AveragedModel:
     "Exponential moving average of the weights, with a shorter memory at the start: the decay is min(decay, (1 + n)/(10 + n))."
-    def lerp(averages, values, n): torch._foreach_lerp_(averages, values, 1 - min(decay, (1 + float(n)) / (10 + float(n))))
+    def lerp(averages, values, n):
+        if not averages[0].is_floating_point(): return torch._foreach_copy_(averages, values)  # indices and counters
+        torch._foreach_lerp_(averages, values, 1 - min(decay, (1 + float(n)) / (10 + float(n))))
     return AveragedModel(method, multi_avg_fn=lerp, use_buffers=True)
 
 # %% ../nbs/09_training.ipynb #e9fb8b35

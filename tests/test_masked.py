@@ -311,7 +311,8 @@ def test_star_tiny_from_end_to_end(tmp_path):
     plan = recipe_from(override(with_method(read_tables("star-tiny"), "mdm"), **options))
     whole = plan.trainer(tmp_path / "whole", progress=False)
     average = whole.fit()
-    assert plan.model == dict(method="mdm", schedule="linear", size="nano", time=False, max_length=plan.build()[0].max_length) and isinstance(average, MaskedDiffusion)
+    assert plan.model == dict(method="mdm", schedule="linear", size="nano", network="transformer", network_config="", time=False,
+                              max_length=plan.build()[0].max_length) and isinstance(average, MaskedDiffusion)
     cut = plan.trainer(tmp_path / "cut", progress=False)
     stop = cut.after_step
     class Killed(Exception): pass
