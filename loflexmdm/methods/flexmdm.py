@@ -17,7 +17,7 @@ from torch import Tensor
 from ..clocks import Clock, clock_named, lattice_times
 from ..configs import AtLeastTwo, accepted_by, config
 from .base import Method, by_length
-from ..networks import SizeName, build_network, positive_rate
+from ..networks import SizeName, build_network, check_network, positive_rate
 from ..objective import Intensities, LossTerms, MatchTerms, match_terms, target_rates
 from ..processes import TwoClocks
 from ..schedules import ClockProposal
@@ -43,7 +43,11 @@ class FlexMDMConfig:
     unmasking: ScheduleName = "linear"  # beta, the same choices
     times: Literal["uniform", "clock"] = "clock"  # of the loss: clock (finite variance) | uniform (in t: the paper's)
     size: SizeName = "tiny"  # of the network
+    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
+    network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
     max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
+
+    def __post_init__(self): check_network(self)
 
 # %% ../../nbs/20_flexmdm.ipynb #2fc1dccd
 LAST_TIME = 1 - 1e-4  # of training: the weight dtau/dt grows without bound towards 1

@@ -17,7 +17,7 @@ from ..estimators import advantages, leave_one_out
 from .base import Method
 from .masked import Canvas
 from ..moved import forward
-from ..networks import SizeName, bounded_rate, build_network
+from ..networks import SizeName, bounded_rate, build_network, check_network
 from ..objective import Intensities, LossTerms
 from ..processes import Unmasking
 from ..schedules import ClockProposal
@@ -38,10 +38,14 @@ def reveal_terms(logits: Tensor, speed: Tensor, token: Tensor) -> Tensor:
 class GenMD4Config:
     "What defines a model; everything here is saved with its weights."
     size: SizeName = "tiny"  # of the network
+    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
+    network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
     states: AtLeastTwo = 2  # states drawn per sequence and step, compared with each other
     w_range: AboveOne = 10.0  # every token value's rate lies within [1/w_range, w_range]
     proposal: Positive = 2.0  # c of the clock proposal
     max_length: AtLeastTwo = 256  # columns of the canvas: the longest sequence, prompt and start token included
+
+    def __post_init__(self): check_network(self)
 
 # %% ../../nbs/21b_gen_md4.ipynb #4cc76986
 class GenMD4(Canvas, Method):

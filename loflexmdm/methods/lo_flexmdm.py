@@ -16,7 +16,7 @@ from ..configs import AboveOne, AtLeastTwo, Count, NonNegative, Positive, config
 from ..estimators import advantages, leave_one_out
 from .base import Method, by_length
 from ..networks import (Backbone, ScalarHead, SizeName, bounded_rate, build_backbone, build_network,
-                                positive_rate)
+                                check_network, positive_rate)
 from ..objective import (Intensities, LossTerms, MatchTerms, TargetRates, match_terms, planner_weights,
                                  target_rates)
 from ..processes import InsertUnmask
@@ -34,6 +34,10 @@ class LoFlexMDMConfig:
     bound: Literal["paper", "tight"] = "paper"  # paper | tight: which bound trains the order model
     size: SizeName = "tiny"  # of the generator
     order_size: SizeName = "tiny"  # of a separate order model
+    network: str = "transformer"  # kind of the generator's network: transformer, hugging_face or another by name
+    network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
+    order_network: str = "transformer"  # kind of a separate order model
+    order_network_config: str = ""  # what that kind has to know besides the size
     a: Positive = 1.0  # Kumaraswamy exponent
     b_range: AboveOne = 10.0  # schedule parameters lie within [1/b_range, b_range]
     states: Count = 2  # states drawn per sequence and step when the order is learned
@@ -44,6 +48,7 @@ class LoFlexMDMConfig:
     max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
 
     def __post_init__(self):
+        for prefix in ("", "order_"): check_network(self, prefix)
         if self.states < 2 and self.order == "learned": raise ValueError(f"states={self.states}: a learned order needs at least 2")
 
 # %% ../../nbs/08_lo_flexmdm.ipynb #28e4b192
@@ -92,7 +97,7 @@ class LoFlexMDM(Method):
         build_network(self, ("time", "token", *rates), len(vocabulary))
         self.order_backbone = self.order = None
         if config.order == "learned":
-            if config.backbone == "separate": self.order_backbone = build_backbone(config, len(vocabulary), "order_")
+            if config.backbone == "separate": self.order_backbone = build_backbone(self, len(vocabulary), "order_")
             self.order = OrderModel(self.order_backbone or self.backbone)
         self.clock, self.proposal, self.regulariser = Kumaraswamy(config.a), ClockProposal(config.proposal), ScheduleRegulariser()
         self.register_buffer("slowest", torch.ones(()))  # smallest schedule parameter of late, which says when generation is over

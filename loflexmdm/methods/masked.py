@@ -18,7 +18,7 @@ from ..clocks import clock_named, lattice_times
 from ..configs import AtLeastTwo, accepted_by, config
 from .base import Method
 from ..moved import forward
-from ..networks import SizeName, build_network
+from ..networks import SizeName, build_network, check_network
 from ..objective import Intensities, LossTerms
 from ..processes import Unmasking, hide_some
 from ..samplers import Ancestral, EventDriven, Sampler, Samples, Trajectory
@@ -101,8 +101,12 @@ class MaskedConfig:
     "What defines a model; everything here is saved with its weights."
     schedule: ClockName = "linear"  # of training times: linear | cosine | geometric | polynomial:W | power:A | shifted:EPS
     size: SizeName = "tiny"  # of the network
+    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
+    network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
     time: bool = False  # whether the network sees the clock; what it has to predict does not depend on it
     max_length: AtLeastTwo = 256  # columns of the canvas: the longest sequence, prompt and start token included
+
+    def __post_init__(self): check_network(self)
 
 # %% ../../nbs/21_masked.ipynb #7e152411
 def clean_log_probs(logits: Tensor, x1: PartialSequences, x: PartialSequences) -> Tensor:
