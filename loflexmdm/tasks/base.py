@@ -38,7 +38,8 @@ class Examples(Dataset):
 
 # %% ../../nbs/09b_tasks.ipynb #7b14e326
 TASKS: dict[str, type["Task"]] = {}  # by kind; a subclass of Task enters itself
-BUILT_IN = dict(star="star_graphs", brackets="brackets", text="sequences", molecules="molecules", maze="mazes")  # kind -> module, imported when first asked for
+BUILT_IN = dict(star="tasks.star_graphs", brackets="tasks.brackets", text="tasks.sequences", maze="tasks.mazes",
+                molecules="molecules.task")  # kind -> module, imported when first asked for
 
 
 class Task:
@@ -111,7 +112,7 @@ class Task:
 # %% ../../nbs/09b_tasks.ipynb #64c3b5a9
 def task_class(kind: str) -> type[Task]:
     "The task of that kind, imported if need be; ValueError lists the kinds."
-    if kind in BUILT_IN and kind not in TASKS: importlib.import_module(f"loflexmdm.tasks.{BUILT_IN[kind]}")
+    if kind in BUILT_IN and kind not in TASKS: importlib.import_module(f"loflexmdm.{BUILT_IN[kind]}")
     known = sorted(BUILT_IN.keys() | TASKS.keys())
     if kind not in TASKS: raise ValueError(f"task: kind={kind!r}{did_you_mean(kind, known)}; choose one of {', '.join(known)}")
     return TASKS[kind]

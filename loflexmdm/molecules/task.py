@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MoleculesConfig', 'MoleculesTask', 'example', 'dataset', 'decoded', 'describe', 'state_of', 'prompt', 'score',
-           'to_bracket_safe', 'from_bracket_safe', 'fragment_prompt', 'contains_fragment', 'DRUGS', 'evaluate',
+           'to_bracket_safe', 'from_bracket_safe', 'fragment_prompt', 'contains_fragment', 'DRUGS', 'molecule_metrics',
            'molecule_grid']
 
 # %% ../../nbs/12b_molecules.ipynb #ff17d32b
@@ -18,17 +18,17 @@ import torch
 
 from ..sampling import Samples
 from ..states import Example, Vocabulary, prefix_example
-from .base import SPLITS, Examples, Task, check_split
+from ..tasks.base import SPLITS, Examples, Task, check_split
 from .bracket_safe import (Decoded, decode, from_bracket_safe, read_tokenizer, reorder, split_attachments, to_bracket_safe,
                                           tokenize)
-from .brackets import total_variation, variation_floor
+from ..tasks.brackets import total_variation, variation_floor
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
-from .molecule_data import Molecules, prepare, split_of
-from .molecule_metrics import evaluate, judge, molecule_grid
+from .data import Molecules, molecule_split, prepare
+from .metrics import judge, molecule_grid, molecule_metrics
 from ..training import UNLIMITED, generator_for
 
 # %% ../../nbs/12b_molecules.ipynb #7cce9896
-_all_ = ["to_bracket_safe", "from_bracket_safe", "fragment_prompt", "contains_fragment", "DRUGS", "evaluate", "molecule_grid"]
+_all_ = ["to_bracket_safe", "from_bracket_safe", "fragment_prompt", "contains_fragment", "DRUGS", "molecule_metrics", "molecule_grid"]
 
 # %% ../../nbs/12b_molecules.ipynb #537ff997
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class MoleculesTask(Task):
 
     def split_of(self, smiles: str) -> str:
         "The split of a molecule, by its canonical SMILES."
-        return split_of(smiles, self.config.valid_share, self.config.test_share)
+        return molecule_split(smiles, self.config.valid_share, self.config.test_share)
 
     def tokens_of(self, text: str) -> list[str]:
         "The tokens of a bracket text, attachments spelled as in this vocabulary. ValueError for text that is none."
@@ -174,7 +174,7 @@ MoleculesTask.decoded, MoleculesTask.describe, MoleculesTask.prompt = decoded, d
 def score(self: MoleculesTask, split: str, samples: Samples) -> dict[str, float]:
     """Validity (strict and salvaged), uniqueness, novelty against the training molecules, diversity and quality of the samples, all as fractions,
     and the total variation of their lengths (tokens) from the split's, with the floor that ideal samples would have."""
-    strict, rescued = (evaluate([d.smiles for d in self.decoded(samples, salvage)], self.smiles("train"), canonical_reference=True) for salvage in (False, True))
+    strict, rescued = (molecule_metrics([d.smiles for d in self.decoded(samples, salvage)], self.smiles("train"), canonical_reference=True) for salvage in (False, True))
     counts = Counter(len(self.tokens_of(t)) for t in self.texts(split))
     law = {n: c / counts.total() for n, c in counts.items()}
     made = Counter(map(len, samples.sequences))
