@@ -148,10 +148,17 @@ def linked_bases(entry: Entry, classes: dict[str, Entry]) -> str:
     return "Extends " + ", ".join(f"[`{b.name}`](#{b.anchor})" for b in found) + "." if found else ""
 
 
+def methods_of(entry: Entry) -> list[ast.FunctionDef]:
+    "The methods of a class: those in its body, and the functions of its module that `@patch` adds to it."
+    def patched(f): return any(ast.unparse(d) == "patch" for d in f.decorator_list) and f.args.args
+    functions = [n for n in ast.parse(entry.source).body if isinstance(n, ast.FunctionDef) and patched(n)]
+    return ([n for n in entry.node.body if isinstance(n, ast.FunctionDef)] +
+            [f for f in functions if ast.unparse(f.args.args[0].annotation) == entry.name])
+
+
 def describe_class(entry: Entry, classes: dict[str, Entry]) -> str:
     "Constructor or fields, docstring and methods of a class."
-    node = entry.node
-    functions = [n for n in node.body if isinstance(n, ast.FunctionDef)]
+    node, functions = entry.node, methods_of(entry)
     init = next((f for f in functions if f.name == "__init__"), None)
     bases = ", ".join(ast.unparse(b) for b in node.bases)
     parts = [fence(f"class {entry.name}({bases})" if init is None else signature(init, f"class {entry.name}").replace("(self, ", "(").replace("(self)", "()"))]
@@ -160,7 +167,8 @@ def describe_class(entry: Entry, classes: dict[str, Entry]) -> str:
     for f in functions:
         if f.name.startswith("_") or not ast.get_docstring(f): continue
         is_property = any(ast.unparse(d).endswith("property") for d in f.decorator_list)
-        head = f".{f.name}" if is_property else "." + signature(f).replace("(self, ", "(").replace("(self)", "()")
+        text = signature(f).replace(f"(self: {entry.name}", "(self")
+        head = f".{f.name}" if is_property else "." + text.replace("(self, ", "(").replace("(self)", "()")
         parts.append(fence(head) + "\n" + prose(ast.get_docstring(f)))
     return "\n\n".join(parts)
 
