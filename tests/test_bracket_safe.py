@@ -13,8 +13,8 @@ import pytest
 from rdkit import Chem, rdBase
 from rdkit.Chem import BRICS
 
-from loflexmdm.tasks.bracket_safe import (
-    REASONS,
+from loflexmdm.molecules.bracket_safe import (
+    DECODE_REASONS,
     SLICERS,
     bonds_to_cut,
     brics_pairs,
@@ -111,7 +111,7 @@ def test_published_molecules_round_trip():
 
 
 PRINT = """
-from loflexmdm.tasks.bracket_safe import to_bracket_safe, reorder, SLICERS
+from loflexmdm.molecules.bracket_safe import to_bracket_safe, reorder, SLICERS
 for s in {smiles!r}:
     for slicer in SLICERS: print(to_bracket_safe(s, slicer=slicer))
     for seed in range(5): print(to_bracket_safe(s, seed=seed), reorder(to_bracket_safe(s), seed + 100))
@@ -179,7 +179,7 @@ def test_bad_options():
 def test_strict_never_mends():
     for text, reason in {"": "empty", "C<1>": "attachment used once", "C<1>.C<1>.C<1>": "attachment used more than twice", "C(": "syntax", "C..C": "syntax", "C.": "syntax", "C C": "syntax", "C<1>C<1>": "syntax",
                          "CC(C)(C)(C)C": "valence", "c1cccc1": "aromaticity", "C\u00e9": "syntax"}.items():
-        assert decode(text) == (None, (), reason) and from_bracket_safe(text) is None and reason in REASONS
+        assert decode(text) == (None, (), reason) and from_bracket_safe(text) is None and reason in DECODE_REASONS
     assert from_bracket_safe("CC.CO") == "CC.CO"
 
 
@@ -278,4 +278,4 @@ def test_exact_for_messy_texts():
         strict, kept = decode(text), decode(text, salvage=True)
         with rdBase.BlockLogs():
             for smiles in (strict.smiles, kept.smiles): assert smiles is None or Chem.MolFromSmiles(smiles) is not None
-        assert (strict.smiles is None) == (strict.reason in REASONS)
+        assert (strict.smiles is None) == (strict.reason in DECODE_REASONS)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from torch.utils.data import DataLoader
 
-from loflexmdm.tasks import molecule_data
-from loflexmdm.tasks.bracket_safe import from_bracket_safe
-from loflexmdm.tasks.molecule_data import (ELEMENTS, HUB_ROWS, REASONS, SOURCES, Cleaning, HubMolecules, build, cache_directory, clean, cleaned, embedded_smiles,
-                                           hub_smiles, prepare, processes_for, read_smiles, split_of)
+from loflexmdm.molecules import data as molecule_data
+from loflexmdm.molecules.bracket_safe import from_bracket_safe
+from loflexmdm.molecules.data import (ELEMENTS, HUB_ROWS, REJECT_REASONS, SOURCES, Cleaning, HubMolecules, build_molecules, cache_directory, clean, cleaned, embedded_smiles,
+                                           hub_smiles, molecule_split, prepare, processes_for, read_smiles)
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SMILES = list(islice(embedded_smiles("nci"), 300))
@@ -112,7 +112,7 @@ def test_a_directory_is_no_file(tmp_path):
     ("F[C@@H](Cl)Br", "F[C@@H](Cl)Br"), ("F/C=C\\F", "F/C=C\\F"), ("[H][H]", "[H][H]"), ("[O-]S(=O)(=O)C(F)(F)F", "O=S(=O)([O-])C(F)(F)F")])
 def test_outcomes(smiles, outcome):
     [(_, [found])] = cleaned([smiles], Cleaning())
-    if outcome in REASONS: assert found == outcome
+    if outcome in REJECT_REASONS: assert found == outcome
     else: assert found[1] == outcome and from_bracket_safe(found[0]) == outcome
 
 
@@ -166,23 +166,23 @@ def test_bad_options(options, message):
 
 @pytest.mark.skipif(not DATA.exists(), reason="the larger data sets are not beside this checkout")
 def test_zinc_is_reversible():
-    m = build(list(islice(read_smiles(DATA / "zinc250k.txt.gz"), 500)), processes=1)
+    m = build_molecules(list(islice(read_smiles(DATA / "zinc250k.txt.gz"), 500)), processes=1)
     assert m.rejects["not reversible"] == m.rejects["unparsable"] == 0 and len(m.smiles) > 490
 
 
 # splits
 
 def test_splits_are_pinned():
-    assert [split_of(s) for s in ("CCO", "c1ccccc1", "CCBr")] == ["train", "valid", "test"]
-    assert split_of("CCO", 0, 0) == "train" and split_of("CCO", 0.3, 0.4) == "valid" and split_of("CCO", 0, 0.7) == "test"
+    assert [molecule_split(s) for s in ("CCO", "c1ccccc1", "CCBr")] == ["train", "valid", "test"]
+    assert molecule_split("CCO", 0, 0) == "train" and molecule_split("CCO", 0.3, 0.4) == "valid" and molecule_split("CCO", 0, 0.7) == "test"
     for shares in ((-0.1, 0.1), (0.5, 0.5)):
-        with pytest.raises(ValueError, match="valid_share"): split_of("CCO", *shares)
+        with pytest.raises(ValueError, match="valid_share"): molecule_split("CCO", *shares)
 
 
 # processes
 
 def test_number_of_processes_changes_nothing():
-    one, three = build(SMILES, processes=1), build(SMILES, processes=3)
+    one, three = build_molecules(SMILES, processes=1), build_molecules(SMILES, processes=3)
     assert one == three and one.rejects == three.rejects
     assert processes_for(10) == 1 and processes_for(10, 3) == 3 and processes_for(10**6) >= 1
 
@@ -197,12 +197,12 @@ def test_in_a_worker_of_a_data_loader(tmp_path):
 
 AT_ONCE = """
 import sys
-from loflexmdm.tasks import molecule_data as d
-build = d.build
+from loflexmdm.molecules import data as d
+build = d.build_molecules
 def counted(*args):
     print("built", flush=True)
     return build(*args)
-d.build = counted
+d.build_molecules = counted
 print("ready", flush=True)
 sys.stdin.readline()
 m = d.prepare(sys.argv[1], processes=2)
@@ -251,13 +251,13 @@ def test_cache_is_used_and_never_stale(tmp_path, own_cache, monkeypatch):
     path = smi(tmp_path / "a.smi")
     first = prepare(path)
     assert first.where.parent == own_cache / "molecules" == cache_directory() / "molecules"
-    monkeypatch.setattr(molecule_data, "build", lambda *a: pytest.fail("built again"))
+    monkeypatch.setattr(molecule_data, "build_molecules", lambda *a: pytest.fail("built again"))
     again = prepare(smi(tmp_path / "renamed.smi"))
     assert again == first and again.where == first.where
     monkeypatch.undo()
     keys = {first.where.name}
     for change in (dict(slicer="recap"), dict(max_tokens=60), dict(salts="largest"), dict(elements=ELEMENTS[:5]), dict(limit=99)): keys.add(prepare(path, cache=own_cache, **change).where.name)
-    for name, value in (("FORMAT", 99), ("code_digest", lambda: "x")):
+    for name, value in (("CACHE_VERSION", 99), ("code_digest", lambda: "x")):
         with monkeypatch.context() as m:
             m.setattr(molecule_data, name, value)
             keys.add(prepare(path, cache=own_cache).where.name)

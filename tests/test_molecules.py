@@ -10,8 +10,8 @@ import torch
 
 from loflexmdm.recipes import recipe
 from loflexmdm.tasks.base import task_from
-from loflexmdm.tasks.bracket_safe import from_bracket_safe
-from loflexmdm.tasks.molecules import MoleculesConfig, MoleculesTask, fragment_prompt, to_bracket_safe
+from loflexmdm.molecules.bracket_safe import from_bracket_safe
+from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask, fragment_prompt, to_bracket_safe
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 torch.set_num_threads(1)
@@ -104,7 +104,7 @@ def test_names_that_others_rely_on():
 
 def test_import_is_quick_and_brings_no_heavy_library():
     "safe, datamol, pandas, pyarrow and matplotlib wait until they are needed."
-    code = "import sys, loflexmdm.tasks.molecules; print([m for m in ('safe', 'datamol', 'pandas', 'pyarrow', 'matplotlib', 'datasets', 'scipy') if m in sys.modules])"
+    code = "import sys, loflexmdm.molecules.task; print([m for m in ('safe', 'datamol', 'pandas', 'pyarrow', 'matplotlib', 'datasets', 'scipy') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 

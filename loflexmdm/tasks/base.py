@@ -39,7 +39,7 @@ class Examples(Dataset):
         return self.make(i)
 
 # %% ../../nbs/09b_tasks.ipynb #7b14e326
-TASKS = Registry("task kind", ("loflexmdm.tasks",), "loflexmdm.tasks")
+TASKS = Registry("task kind", ("loflexmdm.tasks", "loflexmdm.molecules.task"), "loflexmdm.tasks")
 
 
 def tokens_as_text(row: Mapping) -> str:
