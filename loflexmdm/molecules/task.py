@@ -7,11 +7,14 @@ __all__ = ['SCORES', 'MoleculesConfig', 'MoleculesTask', 'state_of', 'to_bracket
            'contains_fragment', 'DRUGS', 'molecule_metrics', 'molecule_grid']
 
 # %% ../../nbs/12b_molecules.ipynb #ff17d32b
+import io
 import random
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 
 import torch
 from fastcore.basics import patch
@@ -26,7 +29,7 @@ from loflexmdm.molecules.bracket_safe import (
     to_bracket_safe,
     tokenize,
 )
-from .data import Molecules, molecule_split, prepare
+from .data import FORMATS, Molecules, molecule_split, prepare, read_smiles
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .metrics import judge, molecule_grid, molecule_metrics
 from ..sampling import Samples
@@ -70,6 +73,11 @@ class MoleculesTask(Task):
     `molecules`: the data, read when first needed. `left_out`: molecules of the source that are not used, by reason."""
     kind, Config = "molecules", MoleculesConfig
     sampling = dict(top_p=0.7, confidence="top_prob")  # small models write few valid molecules from the whole law
+    papers = dict(safe="molecules as sequences of fragments", genmol="bracket SAFE and the fragment benchmark",
+                  brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
+    prompt_help = "SMILES", ("grow molecules from this piece, * where it may grow; "
+                             "two pieces with a dot between them are linked")
+    file_suffixes = FORMATS
 
     @property
     def max_length(self) -> int: return self.config.max_length
@@ -169,9 +177,13 @@ def decoded(self: MoleculesTask, samples: Samples, salvage: bool = False) -> lis
 
 
 @patch
-def describe(self: MoleculesTask, samples: Samples) -> list[dict]:
-    "For each sample its canonical SMILES, empty if it is no molecule, and its state: valid, or why not."
-    return [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
+def describe(self: MoleculesTask, samples: Samples, prompt_text: str = "") -> list[dict]:
+    """For each sample its canonical SMILES, empty if it is no molecule, and its state: valid, or why not.
+
+    A molecule that lacks the fragment `prompt_text` it was grown from has the state "fragment altered"."""
+    found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
+    lost = lambda d: prompt_text and d["state"] == "valid" and not contains_fragment(d["smiles"], prompt_text)
+    return [d | dict(state="fragment altered") if lost(d) else d for d in found]
 
 
 def state_of(d: Decoded) -> str:
@@ -181,10 +193,12 @@ def state_of(d: Decoded) -> str:
 
 @patch
 def prompt(self: MoleculesTask, text: str) -> list[str]:
-    """The prompt of one or several fragments written as SMILES, `*` at their attachment points.
+    """The prompt of one fragment, or of two to be linked, written as SMILES with `*` where they may grow.
 
-    ValueError if they cannot be one."""
-    return prompt_tokens(fragment_prompt(text), self.vocabulary)
+    ValueError if they cannot be a prompt."""
+    tokens = prompt_tokens(fragment_prompt(text), self.vocabulary)
+    if "*" in text: return tokens
+    raise ValueError(f"{text!r}: has no attachment point; put a * where it may grow, as in *c1ccccc1")
 
 # %% ../../nbs/12b_molecules.ipynb #dde144db
 SCORES = "validity", "uniqueness", "novelty", "diversity", "quality", "quality_with_duplicates"
@@ -205,3 +219,46 @@ def score(self: MoleculesTask, split: str, samples: Samples) -> dict[str, float]
     return {k: getattr(strict, k) for k in SCORES} | dict(
         validity_salvaged=rescued.validity, quality_salvaged=rescued.quality,
         length_tv=total_variation(made, law), length_tv_floor=variation_floor(law, len(samples)))
+
+# %% ../../nbs/12b_molecules.ipynb #9c8dbd87
+@patch
+def pretty(self: MoleculesTask, row: Mapping) -> str:
+    "The SMILES, or - and the text as it was written; what is not valid says why."
+    text = row["smiles"] or "-   " + "".join(row["tokens"])
+    return text if row["state"] == "valid" else f"{text}   ({row['state']})"
+
+
+@patch
+def advice(self: MoleculesTask, rows: Sequence[Mapping], options: Mapping) -> list[str]:
+    "What helps if fewer than half of the rows are valid, and, at the terminal, what the columns are."
+    valid, mass = sum(r["state"] == "valid" for r in rows), options.get("top_p") or 1.0
+    narrower = f", or --top-p 0.5 (now {mass})" if mass > 0.5 else ""
+    few = f"{valid} of {len(rows)} are valid molecules: more with a larger -n{narrower}"
+    columns = "SMILES, or - and the text as it was written   (state, unless valid)"
+    return [few] * (2 * valid < len(rows)) + [columns] * (options.get("out") is None)
+
+
+@patch
+def picture(self: MoleculesTask, rows: Sequence[Mapping], most: int = 24) -> bytes | None:
+    "A PNG of the first valid molecules of the rows, each once; None if there are none."
+    smiles = list(dict.fromkeys(r["smiles"] for r in rows if r["state"] == "valid"))[:most]
+    if not smiles: return None
+    molecule_grid(smiles).save(image := io.BytesIO(), "PNG")
+    return image.getvalue()
+
+
+@patch
+def bound_states(self: MoleculesTask, rows: int) -> int:
+    "64 states for the bound of each of up to 1,000 molecules, none beyond."
+    return 64 if rows <= 1000 else 0
+
+# %% ../../nbs/12b_molecules.ipynb #a8653db8
+@patch(cls_method=True)
+def evaluate_file(cls: MoleculesTask, path: Path, column: str = "", task: Task | None = None, progress: bool = False) -> dict:
+    """Figures of a file of SMILES, those without a value left out, and how many are invalid for which reason.
+
+    `task`: whose training molecules are known, for novelty. ValueError for a file that cannot be read, or a wrong column."""
+    smiles, known = list(read_smiles(path, column)), None if task is None else task.smiles("train")
+    figures = asdict(molecule_metrics(smiles, known, canonical_reference=True, progress=progress))
+    invalid = {f"invalid: {reason}": n for reason, n in figures.pop("invalid").items()}
+    return {k: v for k, v in figures.items() if v == v} | invalid
