@@ -280,7 +280,7 @@ def result_rows(samples: Samples, prompts: Sequence, method: Method, task: Task 
 
 def mark_lost(described: Sequence[dict], fragment: str):
     "Give molecules that do not hold the fragment as it was drawn a state of their own: a `=` before an attachment alters the atom it leads to."
-    from loflexmdm.tasks.fragments import contains_fragment  # only here: rdkit takes a while to import
+    from loflexmdm.molecules.fragments import contains_fragment  # only here: rdkit takes a while to import
     for d in described:
         if d.get("state") == "valid" and not contains_fragment(d["smiles"], fragment): d["state"] = "fragment altered"
 
@@ -294,7 +294,7 @@ def picture(rows: Sequence[dict], most: int = 24) -> bytes | None:
     "A PNG of the first valid molecules of the rows, each once; None if there are none."
     smiles = list(dict.fromkeys(r["smiles"] for r in rows if r.get("state") == "valid" and "smiles" in r))[:most]
     if not smiles: return None
-    from loflexmdm.tasks.molecule_metrics import molecule_grid
+    from loflexmdm.molecules.metrics import molecule_grid
     molecule_grid(smiles).save(image := io.BytesIO(), "PNG")
     return image.getvalue()
 
@@ -483,12 +483,12 @@ def holds_samples(path: Path) -> bool:
 
 def evaluate_smiles(path: Path, task_name: str | None, column: str) -> dict:
     "Figures of a plain file of SMILES, those without a value left out; with a task, novelty against its training molecules. ValueError for another kind of task."
-    from loflexmdm.tasks import molecule_data, molecule_metrics  # only here: rdkit takes a while to import
+    from loflexmdm.molecules import data, metrics  # only here: rdkit takes a while to import
     task = task_for(task_name)
     if task is not None and task.kind != "molecules": raise ValueError(f"--task {task_name}: knows no molecules (its kind is {task.kind!r})")
-    smiles = list(molecule_data.read_smiles(path, column))
+    smiles = list(data.read_smiles(path, column))
     known = None if task is None else task.smiles("train")
-    figures = asdict(molecule_metrics.evaluate(smiles, known, canonical_reference=True, progress=sys.stderr.isatty()))
+    figures = asdict(metrics.molecule_metrics(smiles, known, canonical_reference=True, progress=sys.stderr.isatty()))
     invalid = {f"invalid: {reason}": n for reason, n in figures.pop("invalid").items()}
     return {k: v for k, v in figures.items() if v == v} | invalid
 
@@ -818,7 +818,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as in `loflexmdm sample ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError, SafetensorError) as e: code, error = 2, e
+    except (ValueError, OSError, SafetensorError, ImportError) as e: code, error = 2, e  # imports: of an extra
     except (FloatingPointError, torch.OutOfMemoryError) as e: code, error = 1, e
     say(f"loflexmdm: {one_line(error)}")
     return code

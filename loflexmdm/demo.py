@@ -24,8 +24,8 @@ from .pretrained import load
 from .recipes import recipe
 from .samplers import EventDriven, Sampler, Samples, TauLeaping
 from .tasks.base import Task, task_from
-from .tasks.molecule_metrics import evaluate, molecule_grid
-from .tasks.molecules import MoleculesTask
+from .molecules.metrics import molecule_grid, molecule_metrics
+from .molecules.task import MoleculesTask
 from .tasks.star_graphs import StarTask, junction_distances
 from .training import plot_metrics
 
@@ -87,7 +87,7 @@ def molecule_figures(picture: Path, n: int, seed: int, progress: bool = True) ->
     described = task_from(method.task).describe(samples)
     valid = [d["smiles"] for d in described if d["state"] == "valid"]
     molecule_grid(valid[:12]).save(picture)
-    return evaluate([d["smiles"] or None for d in described]).as_dict()
+    return molecule_metrics([d["smiles"] or None for d in described]).as_dict()
 
 # %% ../nbs/31_demo.ipynb #1b0046bb
 def star_rows(n: int, seed: int, progress: bool) -> tuple[list[dict], list[Samples], StarTask]:

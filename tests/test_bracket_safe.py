@@ -7,14 +7,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 from rdkit import Chem, rdBase
 from rdkit.Chem import BRICS
 
-from loflexmdm.tasks.bracket_safe import (
-    REASONS,
+from loflexmdm.molecules import bracket_safe
+from loflexmdm.molecules.bracket_safe import (
+    DECODE_REASONS,
     SLICERS,
     bonds_to_cut,
     brics_pairs,
@@ -111,7 +113,7 @@ def test_published_molecules_round_trip():
 
 
 PRINT = """
-from loflexmdm.tasks.bracket_safe import to_bracket_safe, reorder, SLICERS
+from loflexmdm.molecules.bracket_safe import to_bracket_safe, reorder, SLICERS
 for s in {smiles!r}:
     for slicer in SLICERS: print(to_bracket_safe(s, slicer=slicer))
     for seed in range(5): print(to_bracket_safe(s, seed=seed), reorder(to_bracket_safe(s), seed + 100))
@@ -124,6 +126,20 @@ def test_same_texts_whatever_the_hash_seed():
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     printed = [subprocess.run([sys.executable, "-c", PRINT.format(smiles=smiles)], env={**env, "PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True).stdout for seed in ("0", "1", "4242")]
     assert len(printed[0].splitlines()) == len(smiles) * (len(SLICERS) + 5) and len(set(printed)) == 1
+
+
+@pytest.mark.parametrize("slicer", [s for s in SLICERS if s != "brics"])
+def test_other_slicers_say_what_to_install(monkeypatch, slicer):
+    "Without safe-mol, or with one that cannot be imported."
+    advice = f"slicer='{slicer}' needs the package safe-mol: pip install 'loflexmdm\\[safe\\]'"
+    bracket_safe.slicer_patterns.cache_clear()
+    with monkeypatch.context() as m:
+        for name in ("safe", "safe.converter"): m.setitem(sys.modules, name, None)  # an import of it fails
+        with pytest.raises(ImportError, match=advice): to_bracket_safe(DRUGS["imatinib"], slicer=slicer)
+        assert round_trip(DRUGS["imatinib"]) == "exact"
+    def missing(name): raise PackageNotFoundError(name)
+    monkeypatch.setattr(bracket_safe, "version", missing)
+    with pytest.raises(ImportError, match=advice): bracket_safe.safe_mol_version(slicer)
 
 
 @pytest.mark.parametrize("residues, least", [(6, 10), (60, 100), (300, 598)])
@@ -179,7 +195,7 @@ def test_bad_options():
 def test_strict_never_mends():
     for text, reason in {"": "empty", "C<1>": "attachment used once", "C<1>.C<1>.C<1>": "attachment used more than twice", "C(": "syntax", "C..C": "syntax", "C.": "syntax", "C C": "syntax", "C<1>C<1>": "syntax",
                          "CC(C)(C)(C)C": "valence", "c1cccc1": "aromaticity", "C\u00e9": "syntax"}.items():
-        assert decode(text) == (None, (), reason) and from_bracket_safe(text) is None and reason in REASONS
+        assert decode(text) == (None, (), reason) and from_bracket_safe(text) is None and reason in DECODE_REASONS
     assert from_bracket_safe("CC.CO") == "CC.CO"
 
 
@@ -278,4 +294,4 @@ def test_exact_for_messy_texts():
         strict, kept = decode(text), decode(text, salvage=True)
         with rdBase.BlockLogs():
             for smiles in (strict.smiles, kept.smiles): assert smiles is None or Chem.MolFromSmiles(smiles) is not None
-        assert (strict.smiles is None) == (strict.reason in REASONS)
+        assert (strict.smiles is None) == (strict.reason in DECODE_REASONS)

@@ -12,7 +12,7 @@ from loflexmdm.cli import mark_lost, nll_states, said_of, states_of
 from loflexmdm.pretrained import load, names
 from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import Samples
-from loflexmdm.tasks.bracket_safe import decode
+from loflexmdm.molecules.bracket_safe import decode
 from test_cli import SMALL, call, refused, start
 
 KNOWN = ["CCO", "CCN", "c1ccccc1O", "CC(=O)NC", "CCOC(=O)C", "C1CCNCC1", "CN1CCOCC1", "OCCO", "CC(C)C", "CCCCN", "COC", "CNC", "CCC", "NCCO", "CC(=O)O", "OC=O"]
@@ -165,7 +165,7 @@ def test_place_of_the_picture_is_taken(model, tmp_path):
 # pieces to grow from
 
 def test_fragment_stays(model, tmp_path):
-    from loflexmdm.tasks.fragments import contains_fragment
+    from loflexmdm.molecules.fragments import contains_fragment
     assert call(f"sample {model} -n 60 --min-length 13 --max-length 13 --top-p 1 --confidence none --nll 2 --out {tmp_path / 'm.csv'} --fragment", "[1*]c1ccccc1")[0] == 0
     rows = rows_of(tmp_path / "m.csv")
     assert len(rows) == 60 and len({r["prompt"] for r in rows}) == 1 and rows[0]["prompt"].endswith(" .") and "c <1>" in rows[0]["prompt"]

@@ -6,9 +6,9 @@ import torch
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.samplers import TauLeaping
-from loflexmdm.tasks.bracket_safe import label, tokenize, vocabulary_of
-from loflexmdm.tasks.fragment_benchmark import fragment_row, fragment_table, judge_fragments, plot_fragments, sample_fragments, usable_cases
-from loflexmdm.tasks.fragments import FragmentCase, demo_cases
+from loflexmdm.molecules.bracket_safe import label, tokenize, vocabulary_of
+from loflexmdm.molecules.benchmarks.fragment_constrained import fragment_row, fragment_table, judge_fragments, plot_fragment_tables, sample_fragments, usable_cases
+from loflexmdm.molecules.fragments import FragmentCase, demo_cases
 
 CASES = [FragmentCase("a", "motif_extension", "*c1ccccc1", "Cc1ccccc1"), FragmentCase("b", "linker_design", "*CO.*CN")]
 
@@ -59,6 +59,6 @@ def test_means_leave_out_what_is_undefined():
 def test_picture():
     plt = pytest.importorskip("matplotlib.pyplot")
     table = fragment_table([judge_fragments(CASES[0], "c1ccc<1>cc1.", ["c1ccc<1>cc1.C<1>"])])
-    assert plot_fragments(dict(one=table, two=table), "validity").get_ylabel() == "validity"
-    with pytest.raises(ValueError, match="figure='beauty'"): plot_fragments(dict(one=table), "beauty")
+    assert plot_fragment_tables(dict(one=table, two=table), "validity").get_ylabel() == "validity"
+    with pytest.raises(ValueError, match="figure='beauty'"): plot_fragment_tables(dict(one=table), "beauty")
     plt.close("all")

@@ -14,9 +14,9 @@ from rdkit import Chem
 from rdkit.Chem.Scaffolds.MurckoScaffold import GetScaffoldForMol
 
 from loflexmdm.states import Vocabulary
-from loflexmdm.tasks.bracket_safe import decode, to_bracket_safe, tokenize
-from loflexmdm.tasks.fragments import (DRUGS, FRAGMENT_TASKS, attach_points, contains_fragment, demo_cases, draw_fragment, ends_aromaticity, fragment_prompt,
-                                       fragments_of, point_candidates, prompt_tokens, read_benchmark, scaffold_with_points, task_for, without_points)
+from loflexmdm.molecules.bracket_safe import decode, to_bracket_safe, tokenize
+from loflexmdm.molecules.fragments import (DRUGS, FRAGMENT_TASKS, attach_points, contains_fragment, demo_cases, draw_fragment, ends_aromaticity, fragment_prompt,
+                                       fragments_of, point_candidates, prompt_tokens, read_benchmark, scaffold_with_points, fragment_task, without_points)
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(not (DATA / "genmol_fragments.csv").exists(), reason="the published benchmark files are not at hand")
@@ -80,7 +80,7 @@ def test_bad_points():
 
 
 def test_task_guessed():
-    assert [task_for(f) for f in ("*C.*N", "*CN", "CN")] == ["linker_design", "motif_extension", "superstructure_generation"]
+    assert [fragment_task(f) for f in ("*C.*N", "*CN", "CN")] == ["linker_design", "motif_extension", "superstructure_generation"]
     assert fragment_prompt("*CCO") == fragment_prompt("*CCO", "motif_extension")
 
 
@@ -107,7 +107,7 @@ def test_points_of_a_core_do_not_depend_on_its_spelling():
 
 
 def test_same_for_every_hash_seed():
-    code = "from loflexmdm.tasks.fragments import *; print([(c.fragment, c.prompt()) for c in demo_cases(3)])"
+    code = "from loflexmdm.molecules.fragments import *; print([(c.fragment, c.prompt()) for c in demo_cases(3)])"
     runs = {subprocess.run([sys.executable, "-c", code], env=os.environ | dict(PYTHONHASHSEED=str(k)), capture_output=True, text=True, check=True).stdout for k in range(3)}
     assert len(runs) == 1 and len(runs.pop()) > 1000
 

@@ -14,7 +14,7 @@ from rdkit import Chem, DataStructs, RDConfig, rdBase
 from rdkit.Chem import QED, rdFingerprintGenerator
 from scipy import stats
 
-from loflexmdm.tasks import molecule_metrics as mm
+from loflexmdm.molecules import metrics as mm
 
 IBUPROFEN, ASPIRIN, MORPHINE = "CC(C)Cc1ccc(cc1)C(C)C(=O)O", "CC(=O)Oc1ccccc1C(=O)O", "CN1CC[C@]23c4c5ccc(O)c4O[C@H]2[C@@H](O)C=C[C@H]3[C@H]1C5"
 MORGAN = {bits: rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=bits) for bits in (1024, 2048)}
@@ -34,7 +34,7 @@ def library():
 def test_reasons(text, reason):
     (found,) = mm.judge([text])
     assert found.reason == reason and (found.mol is None) == (found.smiles is None) == bool(reason)
-    result = mm.evaluate([text, "CCO"])
+    result = mm.molecule_metrics([text, "CCO"])
     assert result.invalid == ({reason: 1} if reason else {}) and result.validity == (0.5 if reason else 1)
 
 
@@ -49,7 +49,7 @@ def test_rdkit_is_not_left_silent_nor_noisy(capfd):
 
 
 def test_by_hand():
-    result = mm.evaluate([IBUPROFEN, "OC(=O)C(C)c1ccc(CC(C)C)cc1", ASPIRIN, MORPHINE, "CCO.Cl", None], [ASPIRIN, "C1", None])
+    result = mm.molecule_metrics([IBUPROFEN, "OC(=O)C(C)c1ccc(CC(C)C)cc1", ASPIRIN, MORPHINE, "CCO.Cl", None], [ASPIRIN, "C1", None])
     assert (result.n, result.valid, result.unique) == (6, 4, 3) and result.invalid == {"several components": 1, "undecodable": 1}
     assert result.as_dict() == dict(validity=4 / 6, uniqueness=3 / 4, novelty=2 / 3, diversity=result.diversity, quality=1 / 6, quality_with_duplicates=2 / 6)
     assert all(type(v) is float for v in result.as_dict().values()) and "| 66.7 | 75.0 | 66.7 |" in result._repr_markdown_()
@@ -62,13 +62,13 @@ def test_thresholds_are_inclusive():
 def test_order_and_writing_do_not_matter(library):
     texts = library[:60]
     rewritten = [Chem.MolToRandomSmilesVect(j.mol, 1, randomSeed=1)[0] if j.mol else t for t, j in zip(texts, mm.judge(texts))]
-    a, b = mm.evaluate(texts, library[40:80]).as_dict(), mm.evaluate(rewritten[::-1], library[40:80]).as_dict()
+    a, b = mm.molecule_metrics(texts, library[40:80]).as_dict(), mm.molecule_metrics(rewritten[::-1], library[40:80]).as_dict()
     assert a == pytest.approx(b, abs=1e-12) and 0 < a["novelty"] < 1
 
 
 def test_canonical_reference_skips_reading():
-    assert mm.evaluate(["OCC"], ["OCC"]).novelty == mm.evaluate(["OCC"], ["CCO"], canonical_reference=True).novelty == 0
-    assert mm.evaluate(["OCC"], ["OCC"], canonical_reference=True).novelty == 1  # not canonical: taken at its word
+    assert mm.molecule_metrics(["OCC"], ["OCC"]).novelty == mm.molecule_metrics(["OCC"], ["CCO"], canonical_reference=True).novelty == 0
+    assert mm.molecule_metrics(["OCC"], ["OCC"], canonical_reference=True).novelty == 1  # not canonical: taken at its word
 
 
 @pytest.mark.parametrize("tile", [1, 7, 39, 40, 1000])
@@ -92,7 +92,7 @@ def test_similarities_equal_rdkit_exactly(library, bits):
 
 
 def test_nothing_valid():
-    result = mm.evaluate([None, "C.C"], ["C"])
+    result = mm.molecule_metrics([None, "C.C"], ["C"])
     assert result.validity == result.quality == 0 and math.isnan(result.diversity) and math.isnan(result.novelty) and math.isnan(result.uniqueness)
     assert mm.distances_to([None], "C").shape == (0,) and all(np.isnan(v).all() for v in mm.properties([None]).values())
 
@@ -107,7 +107,7 @@ def test_processes_and_threads_give_the_same(library):
 
 @pytest.mark.slow
 def test_two_processes(library, monkeypatch):
-    monkeypatch.setattr(mm, "CHUNK", 10)
+    monkeypatch.setattr(mm, "CHUNK_MOLECULES", 10)
     mols = [j.mol for j in mm.judge(library[:40]) if j.mol]
     assert (mm.qed_sa(mols, processes=2) == mm.qed_sa(mols)).all()
 
@@ -128,29 +128,29 @@ def test_wasserstein_is_scipys():
 def test_ideal_samples_are_at_the_floors():
     rng = np.random.default_rng(1)
     law = dict(x=rng.integers(0, 6, 500).astype(float))
-    rows = [mm.compare(dict(x=rng.choice(law["x"], 50)), law)["x"] for _ in range(300)]
+    rows = [mm.compare_properties(dict(x=rng.choice(law["x"], 50)), law)["x"] for _ in range(300)]
     for seen, floor in [("wasserstein", "wasserstein_floor"), ("variation", "variation_floor")]:
         values = np.array([getattr(r, seen) for r in rows])
         assert abs(values.mean() - getattr(rows[0], floor)) < 4 * values.std() / 300**0.5
 
 
 def test_compare_leaves_out_what_is_not_valid():
-    result = mm.compare([ASPIRIN, None, "C.C"], [ASPIRIN, IBUPROFEN])
+    result = mm.compare_properties([ASPIRIN, None, "C.C"], [ASPIRIN, IBUPROFEN])
     assert result.n == 1 and result.reference_n == 2 and result["heavy_atoms"].mean == 13 and result["heavy_atoms"].variation == 0.5
     assert math.isnan(result["qed"].variation) and "| heavy atoms | 13 | 14 |" in result._repr_markdown_()
 
 
 def test_own_columns():
     table = mm.properties([ASPIRIN, None, IBUPROFEN]) | dict(tokens=np.array([20, 3, 30]))
-    assert mm.compare(table, table)["tokens"].mean == 25 and mm.compare(table, table)["tokens"].wasserstein == 0
+    assert mm.compare_properties(table, table)["tokens"].mean == 25 and mm.compare_properties(table, table)["tokens"].wasserstein == 0
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda: mm.evaluate([]), "smiles: empty"), (lambda: mm.evaluate("CCO"), "must be a list of SMILES, not one text"), (lambda: mm.evaluate(["C", 3]), r"smiles\[1\]=3"),
-    (lambda: mm.evaluate([math.nan]), r"smiles\[0\]=nan"), (lambda: mm.evaluate(["C"], []), "reference: empty"), (lambda: mm.evaluate(["C"], "CC"), "reference='CC'"),
-    (lambda: mm.evaluate(["C"], [None, "C1"]), "reference: none of its 2"), (lambda: mm.evaluate(["C"], [None], canonical_reference=True), "reference: none of its 1"),
-    (lambda: mm.evaluate(["C"], processes=0), "processes=0"), (lambda: mm.diversity([]), "smiles: empty"), (lambda: mm.distances_to(["C"], "C.C"), "several components"),
-    (lambda: mm.compare([None], ["C"]), "smiles: none of its 1"), (lambda: mm.compare(["C"], [None]), "reference: none of its 1"),
+    (lambda: mm.molecule_metrics([]), "smiles: empty"), (lambda: mm.molecule_metrics("CCO"), "must be a list of SMILES, not one text"), (lambda: mm.molecule_metrics(["C", 3]), r"smiles\[1\]=3"),
+    (lambda: mm.molecule_metrics([math.nan]), r"smiles\[0\]=nan"), (lambda: mm.molecule_metrics(["C"], []), "reference: empty"), (lambda: mm.molecule_metrics(["C"], "CC"), "reference='CC'"),
+    (lambda: mm.molecule_metrics(["C"], [None, "C1"]), "reference: none of its 2"), (lambda: mm.molecule_metrics(["C"], [None], canonical_reference=True), "reference: none of its 1"),
+    (lambda: mm.molecule_metrics(["C"], processes=0), "processes=0"), (lambda: mm.diversity([]), "smiles: empty"), (lambda: mm.distances_to(["C"], "C.C"), "several components"),
+    (lambda: mm.compare_properties([None], ["C"]), "smiles: none of its 1"), (lambda: mm.compare_properties(["C"], [None]), "reference: none of its 1"),
     (lambda: mm.molecule_grid(["C"], legends=[]), "legends: 0 given for 1"), (lambda: mm.plot_properties(dict(a=["C"]), ["mass"]), "names='mass'")])
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message): call()
@@ -168,7 +168,7 @@ def test_pictures():
 
 
 def test_import_is_quick():
-    code = "import sys, loflexmdm.tasks.molecule_metrics; print([m for m in ('torch', 'matplotlib', 'pandas', 'safe', 'datamol', 'PIL') if m in sys.modules])"
+    code = "import sys, loflexmdm.molecules.metrics; print([m for m in ('torch', 'matplotlib', 'pandas', 'safe', 'datamol', 'PIL') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 

@@ -7,13 +7,13 @@ import torch
 from rdkit import Chem
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.molecule_orders import (CATEGORIES, PAPER_TIMES, atom_tokens, categories, category_rates, category_times, decodable, fixed_order_time, keep,
+from loflexmdm.molecules.orders import (CATEGORIES, PAPER_TIMES, atom_tokens, categories, category_rates, category_times, decodable, fixed_order_time, keep,
                                        molecule_of, normalised_times, order_table, plot_category_times, plot_generation, plot_molecule, plot_quality_diversity,
                                        plot_quality_steps, plot_states, sample_categories, state_lines, structure_lead, summarise)
 from loflexmdm.samplers import Samples, Trajectory
 from loflexmdm.schedules import sample_event_taus
 from loflexmdm.states import MASK, Vocabulary
-from loflexmdm.tasks.bracket_safe import split_attachments, to_bracket_safe, tokenize, vocabulary_of
+from loflexmdm.molecules.bracket_safe import split_attachments, to_bracket_safe, tokenize, vocabulary_of
 
 SMILES = ("CC(=O)Oc1ccccc1C(=O)O", "CCN(CC)CC(=O)Nc1c(C)cccc1C", "Cn1cnc2c1c(=O)n(C)c(=O)n2C", "Cc1ccc(cc1)-c1cc(nn1-c1ccc(cc1)S(N)(=O)=O)C(F)(F)F",
           "C=C[C@H]1CN2CC[C@H]1C[C@H]2[C@H](O)c1ccnc2ccc(OC)cc12", "F/C=C/C1CC1", "[2H]OCC", "O")
@@ -256,7 +256,7 @@ def test_generation_pictures(axes):
 def test_prompts_have_no_time_in_pictures(axes, monkeypatch):
     vocabulary, samples = by_hand(fixed=3)
     seen = []
-    monkeypatch.setattr("loflexmdm.molecule_orders.plot_molecule", lambda tokens, values, *rest: seen.extend(values))
+    monkeypatch.setattr("loflexmdm.molecules.orders.plot_molecule", lambda tokens, values, *rest: seen.extend(values))
     plot_generation(samples, 0, vocabulary, axes=axes)
     assert all(map(math.isnan, seen[:3])) and seen[3:] == pytest.approx(BORN[3:], abs=1e-14)
 

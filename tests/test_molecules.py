@@ -10,8 +10,8 @@ import torch
 
 from loflexmdm.recipes import recipe
 from loflexmdm.tasks.base import task_from
-from loflexmdm.tasks.bracket_safe import from_bracket_safe
-from loflexmdm.tasks.molecules import MoleculesConfig, MoleculesTask, fragment_prompt, to_bracket_safe
+from loflexmdm.molecules.bracket_safe import from_bracket_safe
+from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask, fragment_prompt, to_bracket_safe
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 torch.set_num_threads(1)
@@ -104,8 +104,33 @@ def test_names_that_others_rely_on():
 
 def test_import_is_quick_and_brings_no_heavy_library():
     "safe, datamol, pandas, pyarrow and matplotlib wait until they are needed."
-    code = "import sys, loflexmdm.tasks.molecules; print([m for m in ('safe', 'datamol', 'pandas', 'pyarrow', 'matplotlib', 'datasets', 'scipy') if m in sys.modules])"
+    code = "import sys, loflexmdm.molecules.task; print([m for m in ('safe', 'datamol', 'pandas', 'pyarrow', 'matplotlib', 'datasets', 'scipy') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+WITHOUT_SAFE = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("safe", "datamol"): raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Block())
+from loflexmdm.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_without_safe_mol(tmp_path):
+    "Packaged models sample, a run trains, samples are scored; a slicer of safe-mol is refused in one line."
+    def call(line):
+        command = [sys.executable, "-c", WITHOUT_SAFE, *line.split()]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    smiles_file(tmp_path / "mine.smi")
+    small = "--source mine.smi --size nano --order fixed --steps 2 --batch-size 4 --valid-share 0.2 --test-share 0.2"
+    for line in ("sample molecules -n 3 --out mols.csv", "evaluate mols.csv", f"train molecules {small} --out run"):
+        assert (done := call(line)).returncode == 0, done.stderr
+    done = call(f"train molecules {small} --slicer recap --out other")
+    assert done.returncode == 2 and "Traceback" not in done.stderr and not (tmp_path / "other").exists()
+    assert "slicer='recap' needs the package safe-mol: pip install 'loflexmdm[safe]'" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("options, message", [

@@ -6,12 +6,12 @@ import pytest
 
 from loflexmdm.samplers import Samples
 from loflexmdm.states import SPECIAL_TOKENS
-from loflexmdm.tasks.base import BUILT_IN, SPLITS, exact_match, task_class, task_from, token_accuracy
+from loflexmdm.tasks.base import SPLITS, TASKS, exact_match, task_class, task_from, token_accuracy
 
 TEXT = [f"a{'b' * (i % 7)}c{'d' * (i // 7)}" for i in range(60)]
 
 
-@pytest.fixture(params=sorted(BUILT_IN))
+@pytest.fixture(params=TASKS.names())
 def task(request, tmp_path):
     options = dict(kind=request.param)
     if request.param == "text":

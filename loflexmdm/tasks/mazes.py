@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['Cell', 'SEPARATOR', 'LAYOUTS', 'Maze', 'divide', 'maze_from', 'draw_maze', 'shortest_path', 'routes', 'Route',
            'choose_subgoals', 'name_of', 'infill_example', 'infill_prompt', 'prefix_prompt', 'MazeConfig', 'split_of',
-           'MazeTask', 'cell_of', 'visits', 'verdict', 'shortest_tour', 'answers', 'describe', 'score', 'draw_path',
-           'mark_cells', 'draw_generation', 'draw', 'subgoal_samples']
+           'MazeTask', 'cell_of', 'visits', 'verdict', 'shortest_tour', 'draw_path', 'mark_cells', 'draw_generation',
+           'draw', 'subgoal_samples']
 
 # %% ../../nbs/20b_mazes.ipynb #075ce1e1
 import hashlib
@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from fastcore.basics import patch
 
 from ..colours import PALETTE
 from ..configs import AtLeastTwo, Count, Natural, config, one_of
@@ -211,6 +212,7 @@ def split_of(a: Cell, b: Cell, seed: int) -> str:
 class MazeTask(Task):
     "Paths through one maze by way of known cells."
     kind, Config = "maze", MazeConfig
+    papers = dict(flexmdm="the mazes, with subgoals and detours")
 
     def __init__(self, config: MazeConfig | None = None):
         super().__init__(config)
@@ -294,6 +296,7 @@ def shortest_tour(maze: Maze, subgoals: Sequence[Cell]) -> int:
     return sum(maze.distances(b)[a] for a, b in zip(subgoals, subgoals[1:]))
 
 # %% ../../nbs/20b_mazes.ipynb #1bb61dc1
+@patch
 def answers(self: MazeTask, samples: Samples) -> list[tuple[list[Cell], list[Cell | None]]]:
     "Subgoals and path of each sample. ValueError for one whose prompt names no subgoals."
     found = []
@@ -305,15 +308,18 @@ def answers(self: MazeTask, samples: Samples) -> list[tuple[list[Cell], list[Cel
     return found
 
 
-def describe(self: MazeTask, samples: Samples) -> list[dict]:
-    "Of each sample its verdict as `state`, the number of subgoals, the steps and, if solved, how many of them are more than needed."
+@patch
+def describe(self: MazeTask, samples: Samples, prompt_text: str = "") -> list[dict]:
+    "Of each sample its verdict as `state`, the number of subgoals, the steps and, if solved, how many are not needed."
     maze, rows = self.config.maze, []
     for subgoals, path in self.answers(samples):
         state, steps = verdict(maze, subgoals, path), max(len(path) - 1, 0)
-        rows.append(dict(state=state, subgoals=len(subgoals), steps=steps, excess=steps - shortest_tour(maze, subgoals) if state == "solved" else None))
+        excess = steps - shortest_tour(maze, subgoals) if state == "solved" else None
+        rows.append(dict(state=state, subgoals=len(subgoals), steps=steps, excess=excess))
     return rows
 
 
+@patch
 def score(self: MazeTask, split: str, samples: Samples) -> dict[str, float]:
     "success, wall, jump and missed (fractions of the samples), legal (of all steps) and excess (mean steps too many of the solved, nan if there are none)."
     if not len(samples): raise ValueError("samples: none to score")
@@ -324,8 +330,6 @@ def score(self: MazeTask, split: str, samples: Samples) -> dict[str, float]:
     excess = sum(r["excess"] for r in rows if r["state"] == "solved") / count["solved"] if count["solved"] else math.nan
     return dict(success=count["solved"] / len(rows), **share, legal=sum(steps) / max(len(steps), 1), excess=excess)
 
-
-MazeTask.answers, MazeTask.describe, MazeTask.score = answers, describe, score
 
 # %% ../../nbs/20b_mazes.ipynb #78f32cd7
 def draw_path(maze: Maze, path: Sequence[Cell], subgoals: Sequence[Cell] = (), ax=None):

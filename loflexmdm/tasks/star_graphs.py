@@ -206,6 +206,7 @@ class StarFile(StarGraphs):
 class StarTask(Task):
     "Paths through star graphs: prompts of edges, source and goal, one right answer each."
     kind, Config = "star", StarConfig
+    papers = dict(ilm="the star graphs")
 
     @cached_property
     def vocabulary(self) -> Vocabulary: return Vocabulary(map(str, range(self.config.nodes)))
