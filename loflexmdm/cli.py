@@ -43,7 +43,8 @@ from .compare import CALLS, compare as comparison, table
 from .configs import comments_of
 from .files import scratch_file, write_file
 from .methods.autoregressive import LeftToRight
-from .methods.base import METHOD_MODULES, Method, channel_words, did_you_mean, encode_prompts, method_class
+from .registries import did_you_mean
+from .methods.base import METHOD_MODULES, Method, channel_words, encode_prompts, method_class
 from .methods.lo_flexmdm import LoFlexMDM
 from .networks import SIZES
 from .samplers import Planner

@@ -13,12 +13,21 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
+from operator import attrgetter
 from types import ModuleType
 
 # %% ../nbs/00b_moved.ipynb #4d85e58f
 MODULES: dict[str, tuple[str, ...]] = {  # old module -> the modules that hold its names now
     "loflexmdm.sampling": ("loflexmdm.samplers",),
     "loflexmdm.planners": ("loflexmdm.samplers", "loflexmdm.methods.planner_bounds"),
+    "loflexmdm.molecule_orders": ("loflexmdm.molecules.orders",),
+    "loflexmdm.tasks.bracket_safe": ("loflexmdm.molecules.bracket_safe",),
+    "loflexmdm.tasks.de_novo": ("loflexmdm.molecules.benchmarks.de_novo",),
+    "loflexmdm.tasks.fragment_benchmark": ("loflexmdm.molecules.benchmarks.fragment_constrained",),
+    "loflexmdm.tasks.fragments": ("loflexmdm.molecules.fragments",),
+    "loflexmdm.tasks.molecule_data": ("loflexmdm.molecules.data",),
+    "loflexmdm.tasks.molecule_metrics": ("loflexmdm.molecules.metrics",),
+    "loflexmdm.tasks.molecules": ("loflexmdm.molecules.task",),
 }
 NAMES: dict[str, dict[str, str]] = {  # module -> name that has left it -> where it is now, as module:name
     "loflexmdm.sampling": dict(merge="loflexmdm.samplers:merge_samples"),
@@ -37,12 +46,52 @@ NAMES: dict[str, dict[str, str]] = {  # module -> name that has left it -> where
     "loflexmdm.tasks.brackets": dict(
         mean_deviation="loflexmdm.statistics:mean_deviation", total_variation="loflexmdm.statistics:empirical_variation",
         variation_floor="loflexmdm.statistics:variation_floor"),
+    "loflexmdm.tasks.bracket_safe": {
+        "BONDS": "loflexmdm.molecules.bracket_safe:BOND_PATTERNS",
+        "REASONS": "loflexmdm.molecules.bracket_safe:DECODE_REASONS",
+    },
+    "loflexmdm.tasks.de_novo": {
+        "measure": "loflexmdm.molecules.benchmarks.de_novo:measure_setting",
+        "read_rows": "loflexmdm.molecules.benchmarks.de_novo:read_results",
+        "spread": "loflexmdm.molecules.benchmarks.de_novo:mean_over_seeds",
+        "table": "loflexmdm.molecules.benchmarks.de_novo:de_novo_table",
+    },
+    "loflexmdm.tasks.fragment_benchmark": {
+        "plot_fragments": "loflexmdm.molecules.benchmarks.fragment_constrained:plot_fragment_tables",
+    },
+    "loflexmdm.tasks.fragments": {
+        "BONDS": "loflexmdm.molecules.fragments:BOND_SMARTS",
+        "task_for": "loflexmdm.molecules.fragments:fragment_task",
+    },
+    "loflexmdm.tasks.molecule_data": {
+        "CHUNK": "loflexmdm.molecules.data:CHUNK_ROWS",
+        "FORMAT": "loflexmdm.molecules.data:CACHE_VERSION",
+        "REASONS": "loflexmdm.molecules.data:REJECT_REASONS",
+        "build": "loflexmdm.molecules.data:build_molecules",
+        "split_of": "loflexmdm.molecules.data:molecule_split",
+    },
+    "loflexmdm.tasks.molecule_metrics": {
+        "CHUNK": "loflexmdm.molecules.metrics:CHUNK_MOLECULES",
+        "Comparison": "loflexmdm.molecules.metrics:PropertyComparison",
+        "REASONS": "loflexmdm.molecules.metrics:INVALID_REASONS",
+        "compare": "loflexmdm.molecules.metrics:compare_properties",
+        "evaluate": "loflexmdm.molecules.metrics:molecule_metrics",
+    },
+    "loflexmdm.tasks.molecules": {
+        "dataset": "loflexmdm.molecules.task:MoleculesTask.dataset",
+        "decoded": "loflexmdm.molecules.task:MoleculesTask.decoded",
+        "describe": "loflexmdm.molecules.task:MoleculesTask.describe",
+        "evaluate": "loflexmdm.molecules.metrics:molecule_metrics",
+        "example": "loflexmdm.molecules.task:MoleculesTask.example",
+        "prompt": "loflexmdm.molecules.task:MoleculesTask.prompt",
+        "score": "loflexmdm.molecules.task:MoleculesTask.score",
+    },
 }
 
 # %% ../nbs/00b_moved.ipynb #239f3b63
-def note(old: str, new: str, stacklevel: int = 2):
-    "Tell the caller that `old` is now `new`; a DeprecationWarning, shown once per place."
-    warnings.warn(f"{old} is now {new}; the old name goes with the next release", DeprecationWarning, stacklevel + 1)
+def note(old: str, new: str):
+    "Tell whoever asked that `old` is now `new`: a DeprecationWarning at the line that called our caller, shown once per place."
+    warnings.warn(f"{old} is now {new}; the old name goes with the next release", DeprecationWarning, stacklevel=3)
 
 
 def lookup(modules: Sequence[str], name: str) -> object:
@@ -59,11 +108,11 @@ class Stand(Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType: return ModuleType(spec.name)
 
     def exec_module(self, module: ModuleType):
-        "Tell that the module has moved, and forward its attributes."
-        note(module.__name__, " and ".join(self.modules), stacklevel=2)
-        renamed = forward(module.__name__)
-        module.__getattr__ = lambda name: renamed(name) if name in NAMES.get(module.__name__, {}) else lookup(self.modules, name)
-        module.__all__ = [name for new in map(import_module, self.modules) for name in getattr(new, "__all__", ())]
+        "Tell that the module has moved, and forward its attributes, those with a new name among them."
+        note(module.__name__, " and ".join(self.modules))
+        module.__getattr__ = forward(module.__name__, self.modules)
+        kept = [name for new in map(import_module, self.modules) for name in getattr(new, "__all__", ())]
+        module.__all__ = list(dict.fromkeys([*kept, *NAMES.get(module.__name__, ())]))
 
 
 class MovedFinder(MetaPathFinder):
@@ -73,15 +122,19 @@ class MovedFinder(MetaPathFinder):
 
 
 def install():
-    "Let Python find the modules that have moved; once per process."
-    if not any(isinstance(finder, MovedFinder) for finder in sys.meta_path): sys.meta_path.append(MovedFinder())
+    "Let Python find the modules that have moved, before a file that an older version left behind; once per process."
+    if not any(isinstance(finder, MovedFinder) for finder in sys.meta_path): sys.meta_path.insert(0, MovedFinder())
 
 # %% ../nbs/00b_moved.ipynb #b35fa9ce
-def forward(module: str) -> Callable[[str], object]:
-    "A `__getattr__` for `module` that finds the names which have left it. AttributeError for any other name."
+def forward(module: str, modules: Sequence[str] = ()) -> Callable[[str], object]:
+    """A `__getattr__` for `module` that finds the names which have left it, and all those of `modules`, to which it has moved.
+
+    AttributeError for any other name."""
     def find(name: str) -> object:
-        if name not in NAMES.get(module, {}): raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if name not in NAMES.get(module, {}):
+            if modules: return lookup(modules, name)
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
         new, _, attribute = NAMES[module][name].partition(":")
-        note(f"{module}.{name}", f"{new}.{attribute}", stacklevel=2)
-        return getattr(import_module(new), attribute)
+        note(f"{module}.{name}", f"{new}.{attribute}")
+        return attrgetter(attribute)(import_module(new))
     return find
