@@ -16,7 +16,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from loflexmdm.cli import figure_line, format_rows, main, read_samples
+from loflexmdm.cli import main
+from loflexmdm.cli.evaluate import figure_line, read_samples
+from loflexmdm.cli.sample import format_rows
 from loflexmdm.networks import SIZES
 from loflexmdm.recipes import presets, recipe
 from loflexmdm.sampling import Samples
@@ -265,7 +267,7 @@ TOML = {
     "[task]\nkind = 'brackets'\n[trian]": "r.toml: unknown table or key 'trian' (did you mean 'train'?); allowed: [task], [model], [train]",
     "steps = 3": "unknown table or key 'steps'",
     "task = 3": "task=3: must be a table",
-    "[task]\nkind = 'chess'": "kind='chess'; choose one of brackets",
+    "[task]\nkind = 'chess'": "task kind='chess': choose one of brackets",
     "[train]\nsteps = 3": "kind=None",
     "[task\n": "not valid TOML",
 }
