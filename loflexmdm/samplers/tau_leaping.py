@@ -1,1 +1,0 @@
-from ..sampling import TauLeaping, Ancestral  # noqa
