@@ -19,10 +19,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .methods.base import Method, from_pretrained, method_class, write_file
+from .files import write_file
+from .methods.base import Method, from_pretrained, method_class
 from .orders import generation_times, normalised_order
 from .recipes import Recipe, override, read_tables, recipe_from
-from .samplers.base import Sampler, Samples, fitting_samplers
+from .samplers import Sampler, Samples, fitting_samplers
 from .states import collate
 from .tasks.base import Task, task_from
 from .training import FREE_KEYS, JsonLines, checkpoints, generator_for

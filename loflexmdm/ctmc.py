@@ -226,7 +226,7 @@ def evaluate(model: Callable, space: StateSpace, tau: Tensor) -> Intensities:
     "A generator's intensities on every partial sequence at every clock reading tau (times,): fields (times, partial, width, ...)."
     x, times = as_batch(space.partial), len(tau)
     out = model(x.map(lambda v: v.repeat(times, 1)), tau.repeat_interleave(len(space.partial)))
-    return Intensities(*(None if v is None else v.unflatten(0, (times, -1)) for v in out))
+    return out.map(lambda v: v.unflatten(0, (times, -1)))
 
 
 def move_rates(out: Intensities, source: Tensor, place: Tensor, token: Tensor) -> Tensor:
@@ -237,7 +237,7 @@ def move_rates(out: Intensities, source: Tensor, place: Tensor, token: Tensor) -
 
 def exit_rates(out: Intensities) -> Tensor:
     "Total rate at which the generator leaves each partial sequence: (..., partial)."
-    return out.insert.sum(-1) + out.unmask.sum(-1)
+    return out.total()
 
 # %% ../nbs/03_ctmc.ipynb #0eadf28d
 def rate_matrix(space: StateSpace, out: Intensities) -> Tensor:

@@ -17,11 +17,13 @@ import torch
 
 from . import __version__
 from .colours import PALETTE
-from .methods.base import Method, write_file
+from .files import write_file
+from .methods.base import Method
 from .orders import generation_times, plot_order, star_correlations
 from .pretrained import load
 from .recipes import recipe
-from .sampling import EventDriven, Sampler, Samples, TauLeaping
+from .moved import forward
+from .samplers import EventDriven, Sampler, Samples, TauLeaping
 from .tasks.base import Task, task_from
 from .molecules.metrics import molecule_grid, molecule_metrics
 from .molecules.task import MoleculesTask
@@ -125,3 +127,6 @@ def demo(out: str | os.PathLike = "demo", n: int = 500, seed: int = 0, steps: in
     write_file(out / "results.json", json.dumps(results, indent=1))
     print("written: " + ", ".join(str(p) for p in [out / "results.json", *pictures]) + f"  ({settings['seconds']:.0f} s)")
     return results
+
+# %% ../nbs/31_demo.ipynb #5443a180
+__getattr__ = forward(__name__)  # names that have left this module

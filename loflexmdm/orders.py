@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .colours import COLOURS, PALETTE
-from .sampling import Samples, Trajectory
+from .samplers import Samples, Trajectory
 from .states import MASK, Vocabulary
 from .tasks.star_graphs import StarTask, junction_distances
 
@@ -108,7 +108,7 @@ def idle_share(samples: Samples) -> float:
 # %% ../nbs/13_orders.ipynb #fb7dcabb
 def raster(trajectory: Trajectory, free: Sequence[bool] | None = None) -> tuple[list[float], np.ndarray]:
     "Moments of change, and the state (0 absent, 1 masked, 2 known) of each final token after each of them: (tokens, moments)."
-    kept = [(b, s) for k, (b, s) in enumerate(zip(trajectory.born, trajectory.settled)) if free is None or free[k]]
+    kept = [(b, s) for k, (b, s) in enumerate(zip(trajectory.inserted_at, trajectory.unmasked_at)) if free is None or free[k]]
     moments = sorted({v for pair in kept for v in pair})
     grid = [[(b <= m) + (s <= m) for m in moments] for b, s in kept]
     return moments, np.array(grid, int).reshape(len(kept), len(moments))

@@ -17,7 +17,7 @@ import torch
 
 from .clocks import clock_named
 from .colours import COLOURS
-from .sampling import Trajectory
+from .samplers import Trajectory
 from .states import MASK, Vocabulary
 from .training import JsonLines
 

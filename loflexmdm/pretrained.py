@@ -13,7 +13,8 @@ import torch
 
 import loflexmdm
 import loflexmdm.methods.lo_flexmdm  # noqa: F401  (importing a method makes it known)
-from .methods.base import Method, did_you_mean, from_pretrained
+from .methods.base import Method, from_pretrained
+from .registries import did_you_mean
 
 # %% ../nbs/08b_pretrained.ipynb #353d4f2a
 def models_directory() -> Path:

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import torch
 
-from .methods.base import Method, config_from, did_you_mean, method_class
+from .configs import config_from
+from .methods.base import Method, method_class
+from .registries import did_you_mean
 from .methods.lo_flexmdm import LoFlexMDM
 from .tasks.base import Task, task_class, task_from
 from .training import TrainConfig, Trainer

@@ -8,7 +8,7 @@ __all__ = ['did_you_mean', 'Registry']
 # %% ../nbs/00c_registries.ipynb #b40f363a
 import difflib
 import pkgutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
@@ -19,7 +19,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 # %% ../nbs/00c_registries.ipynb #5d575480
-class Registry:
+class Registry(Mapping):
     """The classes of one kind by name: defined so far, in modules of this package, or offered by other packages.
 
     `what` is the kind in messages ("method"), `modules` are packages whose modules define such classes, or single modules,
@@ -44,6 +44,10 @@ class Registry:
         "All names, sorted; plug-ins are named without being imported."
         for module in self.unread(): import_module(module)
         return sorted(self.classes.keys() | self.plugins().keys())
+
+    def __iter__(self) -> Iterator[str]: return iter(self.names())
+    def __len__(self) -> int: return len(self.names())
+    def __contains__(self, name: object) -> bool: return name in self.classes or name in self.names()
 
     def all(self) -> dict[str, type]:
         "All classes by name. ValueError if a plug-in cannot be used."

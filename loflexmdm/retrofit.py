@@ -12,7 +12,8 @@ import re
 import torch
 from torch import nn
 
-from .methods.base import Method, config_from, method_class
+from .configs import config_from
+from .methods.base import Method, method_class
 from .methods.masked import MaskedDiffusion
 
 # %% ../nbs/25_retrofit.ipynb #5ee5a261

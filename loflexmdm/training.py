@@ -33,8 +33,8 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 from tqdm.auto import tqdm
 
-from .methods.base import Method, atomic_directory, load_weights, read_config, save_pretrained
-from .networks import Backbone
+from .files import atomic_directory
+from .methods.base import Method, load_weights, read_config, save_pretrained
 from .pretrained import resolve
 from .states import PartialSequences, collate
 
@@ -132,16 +132,15 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 # %% ../nbs/09_training.ipynb #80b0f65c
 def parameter_groups(method: Method, weight_decay: float, chosen: Callable[[nn.Parameter], bool]) -> list[dict]:
     "The chosen parameters that need a gradient, in groups: the order model's apart, weight decay on matrices only."
-    late = {id(p) for p in method.order_parameters}
+    late = {id(p) for p in method.parameter_groups()["order"]}
     groups = [dict(params=[p for p in method.parameters() if p.requires_grad and chosen(p) and (p.ndim >= 2, id(p) in late) == (matrix, order)],
                    weight_decay=weight_decay if matrix else 0.0, order=order) for order in (False, True) for matrix in (True, False)]
     return [g for g in groups if g["params"]]
 
 
 def optimisers(method: Method, config: TrainConfig) -> list[torch.optim.Optimizer]:
-    "AdamW, preceded by Muon for the matrices of the generator's transformer blocks if `config.optimiser` says so."
-    blocks = [m.blocks for m in method.modules() if isinstance(m, Backbone)] if config.optimiser == "muon" else []
-    hidden = {id(p) for block in blocks for p in block.parameters() if p.requires_grad and p.ndim == 2} - {id(p) for p in method.order_parameters}
+    "AdamW, preceded by Muon for the matrices of the generator's hidden layers if `config.optimiser` says so."
+    hidden = {id(p) for p in method.parameter_groups()["hidden"] if p.requires_grad} if config.optimiser == "muon" else set()
     adam = torch.optim.AdamW(parameter_groups(method, config.weight_decay, lambda p: id(p) not in hidden), lr=config.lr, betas=(0.9, 0.99))
     if not hidden: return [adam]
     return [torch.optim.Muon(parameter_groups(method, config.weight_decay, lambda p: id(p) in hidden), lr=config.lr, adjust_lr_fn="match_rms_adamw"), adam]
@@ -271,8 +270,7 @@ class Trainer:
         self.log = JsonLines(self.directory / "metrics.jsonl")
         self.valid = None if valid is None else collate([valid[i] for i in range(min(config.valid_size, len(valid)))])
         if config.compile:
-            for module in method.modules():
-                if isinstance(module, Backbone): module.compile(dynamic=True)
+            for network in method.networks: network.compile(dynamic=True)
 
     @property
     def checkpoints(self) -> list[Path]: return checkpoints(self.directory)

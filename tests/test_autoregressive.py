@@ -20,7 +20,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.networks import SIZES, Size
 from loflexmdm.objective import Intensities
 from loflexmdm.orders import generation_times
-from loflexmdm.sampling import EventDriven, Info, Limits, State, TauLeaping, simulate
+from loflexmdm.samplers import EventDriven, Info, Limits, State, TauLeaping, simulate
 from loflexmdm.states import Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.training import TrainConfig, Trainer, checkpoints
 
@@ -237,7 +237,7 @@ def test_protocol():
         before = state
         with torch.no_grad(): state, info = sampler.step(plain(model), state)
         assert isinstance(state, State) and isinstance(info, Info) and all(v.shape == (5,) and v.dtype == torch.int64 and (v >= 0).all() for v in info)
-        assert state.born.shape == state.settled.shape == state.x.tokens.shape and state.x.origin is None and not state.x.masked.any()
+        assert state.inserted_at.shape == state.unmasked_at.shape == state.x.tokens.shape and state.x.origin is None and not state.x.masked.any()
         assert (state.tau >= before.tau).all() and (state.tau <= limits.tau_max).all() and (state.x.lengths <= before.x.lengths + 1).all()
         assert not (before.done & ~state.done).any() and (state.x.lengths == before.x.lengths)[before.done].all()
     assert state.done.all()

@@ -8,7 +8,7 @@ from loflexmdm.citations import BIBTEX, SAMPLER_NAMES, SAMPLERS, TASK_PAPERS, WH
 from loflexmdm.cli import main
 from loflexmdm.methods.base import METHOD_MODULES, METHODS, method_class
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM
-from loflexmdm.sampling import EventDriven, TauLeaping
+from loflexmdm.samplers import EventDriven, TauLeaping
 from loflexmdm.tasks.base import BUILT_IN, task_from
 
 ROOT = Path(__file__).parent.parent

@@ -21,7 +21,7 @@ from loflexmdm.cli.evaluate import figure_line, read_samples
 from loflexmdm.cli.sample import format_rows
 from loflexmdm.networks import SIZES
 from loflexmdm.recipes import presets, recipe
-from loflexmdm.sampling import Samples
+from loflexmdm.samplers import Samples
 from loflexmdm.training import checkpoints
 
 COMMAND = [sys.executable, "-m", "loflexmdm.cli"]

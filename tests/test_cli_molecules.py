@@ -11,7 +11,7 @@ import pytest
 from loflexmdm.cli import mark_lost, nll_states, said_of, states_of
 from loflexmdm.pretrained import load, names
 from loflexmdm.recipes import recipe_from
-from loflexmdm.sampling import Samples
+from loflexmdm.samplers import Samples
 from loflexmdm.molecules.bracket_safe import decode
 from test_cli import SMALL, call, refused, start
 

@@ -10,7 +10,7 @@ from loflexmdm.compare import (Comparison, compare, curve, describe, differences
                                run_directory, samplers_for, spread, table, train_run)
 from loflexmdm.methods.base import METHOD_MODULES, from_pretrained
 from loflexmdm.recipes import override, read_tables, recipe_from
-from loflexmdm.sampling import EventDriven, Samples, TauLeaping, Trajectory
+from loflexmdm.samplers import EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.training import Interrupted, checkpoints
 
 LEARNED, FIXED = "loflexmdm:order=learned+states=2", "loflexmdm:order=fixed"

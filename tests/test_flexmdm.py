@@ -12,7 +12,7 @@ from loflexmdm.methods.base import from_pretrained
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig, filled_example
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.networks import SIZES, Size
-from loflexmdm.sampling import Ancestral, EventDriven, Limits, TauLeaping
+from loflexmdm.samplers import Ancestral, EventDriven, Limits, TauLeaping
 from loflexmdm.states import CLEAN, DROPPED, MASK, MASKED, PAD, Vocabulary, collate, contract, parse_prompt
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import TrainConfig, Trainer, checkpoints

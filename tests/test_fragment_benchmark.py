@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.sampling import TauLeaping
+from loflexmdm.samplers import TauLeaping
 from loflexmdm.molecules.bracket_safe import label, tokenize, vocabulary_of
 from loflexmdm.molecules.benchmarks.fragment_constrained import fragment_row, fragment_table, judge_fragments, plot_fragment_tables, sample_fragments, usable_cases
 from loflexmdm.molecules.fragments import FragmentCase, demo_cases

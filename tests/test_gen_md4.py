@@ -12,7 +12,7 @@ from loflexmdm.methods.base import METHODS, method_class
 from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config, hidden_log_prob, reveal_terms
 from loflexmdm.networks import SIZES, Size
 from loflexmdm.recipes import PRESETS, presets, recipe_from, with_method
-from loflexmdm.sampling import Ancestral, EventDriven, TauLeaping
+from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.states import BOS, MASK, PartialSequences, collate, parse_prompt, prefix_example
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import Interrupted, TrainConfig, Trainer, parameter_groups
@@ -202,7 +202,7 @@ def test_every_sampler_generates_ordinary_tokens_around_a_prompt(sampler):
     assert all(3 <= v < 6 or v == MASK for s in samples.sequences for v in s) and not any(MASK in s for s in samples.sequences)
     assert all(s[0] == 3 for s in samples.sequences[:20]) and all((s[0], s[2]) == (4, 5) for s in samples.sequences[20:] if len(s) == 3)
     assert len({len(s) for s in samples.sequences[:20]}) > 1  # blanks are gone, and so lengths vary
-    assert all(len(p.settled) == len(s) for p, s in zip(samples.trajectories, samples.sequences, strict=True))
+    assert all(len(p.unmasked_at) == len(s) for p, s in zip(samples.trajectories, samples.sequences, strict=True))
 
 
 @pytest.mark.parametrize("prompt", [[..., "a", ...], ["a"] * 5, ["a", "<pad>"], ["z"]])

@@ -11,7 +11,7 @@ from loflexmdm.methods.base import Method, from_pretrained, method_class
 from loflexmdm.methods.masked import Canvas, MaskedConfig, MaskedDiffusion, clean_log_probs, hide, hide_some
 from loflexmdm.networks import SIZES, Size
 from loflexmdm.recipes import override, read_tables, recipe_from, with_method
-from loflexmdm.sampling import Ancestral, EventDriven, Samples, TauLeaping, Trajectory
+from loflexmdm.samplers import Ancestral, EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.states import BOS, MASK, Vocabulary, collate, parse_prompt, prefix_example
 
 VOCABULARY = Vocabulary("ab")  # ids 3 and 4; the blank is 5
@@ -260,7 +260,7 @@ def test_every_sampler(sampler):
 def test_one_call_for_each_mask_by_default():
     out = shaken(max_length=8).sample(n=20, generator=seeded(2), record=True)
     assert shaken().default_sampler == EventDriven(exact=False) and out.network_calls == 7 and out.row_evaluations == 140
-    for s, path in zip(out.sequences, out.trajectories): assert path.frames[-1][1] == s and len(path.settled) == len(s) and all(v > 0 for v in path.settled)
+    for s, path in zip(out.sequences, out.trajectories): assert path.frames[-1][1] == s and len(path.unmasked_at) == len(s) and all(v > 0 for v in path.unmasked_at)
 
 
 def test_a_smaller_largest_length():

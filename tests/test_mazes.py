@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from loflexmdm.sampling import Samples, Trajectory
+from loflexmdm.samplers import Samples, Trajectory
 from loflexmdm.states import CLEAN, DROPPED, collate, contract, parse_prompt
 from loflexmdm.tasks.base import SPLITS, task_from
 from loflexmdm.tasks.mazes import (LAYOUTS, Maze, MazeConfig, MazeTask, Route, cell_of, choose_subgoals, draw_path, maze_from,

@@ -15,10 +15,12 @@ import torch
 
 import loflexmdm
 from loflexmdm import pretrained
-from loflexmdm.methods.base import METHODS, Method, atomic_directory, config_from, encode_prompts, load_weights, read_config
+from loflexmdm.configs import config_from
+from loflexmdm.files import atomic_directory
+from loflexmdm.methods.base import METHODS, Method, encode_prompts, load_weights, read_config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.objective import Intensities
-from loflexmdm.sampling import Ancestral, EventDriven, TauLeaping
+from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.states import MASK, Vocabulary, collate, parse_prompt, prefix_example
 
 VOCABULARY = Vocabulary("abc")
@@ -137,14 +139,6 @@ def test_an_error_leaves_what_was_there(model, tmp_path):
             (d / "config.json").write_text("half")
             raise RuntimeError
     assert Method.from_pretrained(tmp_path / "model").config == model.config and len(list(tmp_path.iterdir())) == 1
-
-
-@pytest.mark.parametrize("exchange", [True, False])
-def test_replacing_with_and_without_an_exchange_of_names(tmp_path, monkeypatch, exchange):
-    if not exchange: monkeypatch.setattr("loflexmdm.methods.base._exchange", lambda a, b: False)
-    for text in ("one", "two"):
-        with atomic_directory(tmp_path / "d") as d: (d / text).write_text(text)
-    assert [p.name for p in (tmp_path / "d").iterdir()] == ["two"] and len(list(tmp_path.iterdir())) == 1
 
 
 def test_other_files_are_not_deleted(model, tmp_path):

@@ -10,7 +10,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.molecules.orders import (CATEGORIES, PAPER_TIMES, atom_tokens, categories, category_rates, category_times, decodable, fixed_order_time, keep,
                                        molecule_of, normalised_times, order_table, plot_category_times, plot_generation, plot_molecule, plot_quality_diversity,
                                        plot_quality_steps, plot_states, sample_categories, state_lines, structure_lead, summarise)
-from loflexmdm.sampling import Samples, Trajectory
+from loflexmdm.samplers import Samples, Trajectory
 from loflexmdm.schedules import sample_event_taus
 from loflexmdm.states import MASK, Vocabulary
 from loflexmdm.molecules.bracket_safe import split_attachments, to_bracket_safe, tokenize, vocabulary_of

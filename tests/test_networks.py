@@ -5,9 +5,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from loflexmdm.networks import (SIZES, SOFTPLUS_ONE, Backbone, ScalarHead, Size, TimeEmbedding, TokenHead, bounded_rate, positive_rate,
-                                rotary, rotate, size_named)
+from torch import nn
+
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
+from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config
+from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig, OrderModel
+from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
+from loflexmdm.methods.papl import PAPL, PAPLConfig
+from loflexmdm.networks import (SIZES, SOFTPLUS_ONE, CausalTransformer, ScalarHead, Size, TimeEmbedding, TokenHead,
+                                Transformer, bounded_rate, positive_rate, rotary, rotate, size_named)
 from loflexmdm.states import BOS, MASK, PAD, PartialSequences, Vocabulary, collate, prefix_example
+from loflexmdm.training import TrainConfig, optimisers
 
 VOCABULARY = Vocabulary("abcdef")
 
@@ -23,7 +32,7 @@ def shaken(module, seed=0):
 @pytest.fixture(params=["nano", "tiny"])
 def backbone(request):
     torch.manual_seed(0)
-    return shaken(Backbone(len(VOCABULARY), SIZES[request.param]))
+    return shaken(Transformer(len(VOCABULARY), SIZES[request.param]))
 
 
 def features(backbone, x):
@@ -141,7 +150,7 @@ def test_time_feature_is_bounded_and_does_not_saturate():
 
 @pytest.mark.parametrize("size, named", [(Size(30, 1, 4), "width=30"), (Size(20, 1, 4), "width=20")])
 def test_widths_that_do_not_fit(size, named):
-    with pytest.raises(ValueError, match=named): Backbone(8, size)
+    with pytest.raises(ValueError, match=named): Transformer(8, size)
 
 
 def test_unknown_names_and_ranges():
@@ -152,9 +161,97 @@ def test_unknown_names_and_ranges():
 
 def test_parameter_names_and_shapes_are_stable():
     "Stored checkpoints depend on them."
-    shapes = {k: tuple(v.shape) for k, v in Backbone(10, SIZES["nano"]).state_dict().items()}
+    shapes = {k: tuple(v.shape) for k, v in Transformer(10, SIZES["nano"]).state_dict().items()}
     block = {"adapt.weight": (384, 64), "adapt.bias": (384,), "qkv.weight": (192, 64), "out.weight": (64, 64), "q_norm.weight": (16,), "k_norm.weight": (16,),
              "mlp.0.weight": (256, 64), "mlp.0.bias": (256,), "mlp.2.weight": (64, 256), "mlp.2.bias": (64,)}
     expected = {"token.weight": (10, 64), "flag.weight": (4, 64), "adapt.weight": (128, 64), "adapt.bias": (128,)}
     assert shapes == expected | {f"blocks.{i}.{k}": v for i in range(3) for k, v in block.items()}
     assert set(TimeEmbedding(8).state_dict()) == {"mlp.0.weight", "mlp.0.bias", "mlp.2.weight", "mlp.2.bias"}
+
+
+N = len(VOCABULARY)
+NANO, MICRO = SIZES["nano"], SIZES["micro"]
+
+
+def copied(head, backbone):
+    with torch.no_grad(): head.out.weight.copy_(backbone.token.weight)
+    return head
+
+
+def constant(size): return nn.Parameter(torch.randn(size.cond) * 0.5)
+
+
+# Each network built part by part, as the methods did when each had a constructor of its own. The order is what a seed means.
+def flexmdm(unmask=False, order=None):
+    out = dict(backbone=Transformer(N, NANO), time=TimeEmbedding(64), token=TokenHead(64, N), insert=ScalarHead(64, SOFTPLUS_ONE))
+    copied(out["token"], out["backbone"])
+    if unmask: out["unmask"] = ScalarHead(64, SOFTPLUS_ONE)
+    if order == "separate": out["order_backbone"] = Transformer(N, MICRO)
+    if order: out["order"] = OrderModel(out.get("order_backbone", out["backbone"]))
+    return out
+
+
+def masked(time=False):
+    out = dict(backbone=Transformer(N + 1, NANO), token=TokenHead(64, N + 1))
+    copied(out["token"], out["backbone"])
+    return out | (dict(time=TimeEmbedding(64)) if time else dict(cond=constant(NANO)))
+
+
+def gen_md4():
+    out = dict(backbone=Transformer(N + 1, NANO), time=TimeEmbedding(64), token=TokenHead(64, N + 1))
+    copied(out["token"], out["backbone"])
+    return out | dict(raw_speed=nn.Parameter(torch.zeros(N + 1)))
+
+
+def autoregressive(): return dict(backbone=CausalTransformer(N, NANO), cond=constant(NANO), token=TokenHead(64, N + 1))
+
+
+BUILT = [(FlexMDM, FlexMDMConfig(size="nano"), flexmdm), (MaskedDiffusion, MaskedConfig(size="nano"), masked),
+         (MaskedDiffusion, MaskedConfig(size="nano", time=True), lambda: masked(True)), (PAPL, PAPLConfig(size="nano"), masked),
+         (GenMD4, GenMD4Config(size="nano"), gen_md4), (Autoregressive, AutoregressiveConfig(size="nano"), autoregressive),
+         *((LoFlexMDM, LoFlexMDMConfig(size="nano", order_size="micro", unmask=unmask, **more),
+            lambda unmask=unmask, order=order: flexmdm(unmask == "trainable", order))
+           for unmask in ("frozen", "trainable")
+           for more, order in ((dict(order="fixed"), None), (dict(), "separate"), (dict(backbone="shared"), "shared")))]
+BUILT = [pytest.param(*case, id=f"{case[0].name}-{i}") for i, case in enumerate(BUILT)]
+
+
+@pytest.mark.parametrize("cls, config, parts", BUILT)
+def test_a_seed_means_the_same_weights_as_parts_built_by_hand(cls, config, parts):
+    torch.manual_seed(3)
+    method, after = cls(VOCABULARY, config), torch.get_rng_state()
+    torch.manual_seed(3)
+    by_hand = {}
+    for name, part in parts().items():
+        by_hand |= {name: part} if isinstance(part, nn.Parameter) else {f"{name}.{k}": v for k, v in part.state_dict().items()}
+    assert torch.equal(torch.get_rng_state(), after)
+    state = {k: v for k, v in method.state_dict().items() if k != "slowest"}
+    assert state.keys() == by_hand.keys() and all(torch.equal(v, by_hand[k]) for k, v in state.items())
+
+
+@pytest.mark.parametrize("cls, config, parts", BUILT)
+def test_every_parameter_is_in_one_group_and_the_groups_are_who_trains_them(cls, config, parts):
+    method = cls(VOCABULARY, config)
+    groups, name = method.parameter_groups(), {id(p): name for name, p in method.named_parameters()}
+    named = {key: [name[id(p)] for p in group] for key, group in groups.items()}
+    assert sorted(sum(named.values(), [])) == sorted(name.values())
+    assert set(named["hidden"]) == {k for k, p in method.named_parameters() if k.startswith("backbone.blocks.") and p.ndim == 2}
+    starts = ("order.", "order_backbone.", "raw_speed")
+    assert set(named["order"]) == {k for k in name.values() if k.startswith(starts)}
+    muon, adam = optimisers(method, TrainConfig(optimiser="muon"))
+    assert [name[id(p)] for g in muon.param_groups for p in g["params"]] == named["hidden"]
+    rows = [(g["order"], bool(g["weight_decay"]), p.ndim >= 2) for g in adam.param_groups for p in g["params"]]
+    assert all(decay == matrix for _, decay, matrix in rows) and sum(order for order, _, _ in rows) == len(named["order"])
+
+
+def test_a_causal_transformer_sees_no_later_column_and_reads_the_last_one_alone():
+    torch.manual_seed(0)
+    net, x = shaken(CausalTransformer(N, NANO)), collate([prefix_example("a", "bcdef", VOCABULARY), prefix_example("", "fe", VOCABULARY)])
+    pairs = []
+    cond = torch.linspace(-1, 1, 64, dtype=torch.float64)[None]
+    with torch.no_grad():
+        whole = net(x, cond, [lambda k, v: pairs.append((k, v)) or (k, v)] * 3)
+        for n in range(1, x.tokens.shape[1]):
+            torch.testing.assert_close(net(x.map(lambda v: v[:, :n]), cond), whole[:, :n], rtol=0, atol=1e-11)
+        last = net.last_column(x, cond, [lambda k, v, pair=pair: pair for pair in pairs])
+    torch.testing.assert_close(last[:, 0], whole[torch.arange(2), x.lengths - 1], rtol=0, atol=1e-11)

@@ -8,7 +8,7 @@ import torch
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.orders import (frames_text, generation_times, idle_share, normalised_order, order_by_kind, order_correlation, pearson, plot_order,
                               plot_raster, ranks, raster, spearman, star_correlations)
-from loflexmdm.sampling import EventDriven, Samples, TauLeaping, Trajectory
+from loflexmdm.samplers import EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.states import MASK
 from loflexmdm.tasks.star_graphs import StarGraph, StarTask
 
@@ -105,9 +105,9 @@ def test_times_agree_with_frames(sampler):
     model = LoFlexMDM(task.vocabulary, LoFlexMDMConfig(size="nano", order_size="nano", max_length=task.max_length)).eval()
     samples = model.sample(task.prompts("test", 8), sampler=sampler, generator=torch.Generator().manual_seed(0), record=True)
     for t, s in zip(samples.trajectories, samples.sequences):
-        assert t.frames[-1][1] == s and len(t.born) == len(t.settled) == len(s) and all(b <= u for b, u in zip(t.born, t.settled))
+        assert t.frames[-1][1] == s and len(t.inserted_at) == len(t.unmasked_at) == len(s) and all(b <= u for b, u in zip(t.inserted_at, t.unmasked_at))
         for now, tokens in dict(t.frames).items():  # the last frame of each clock reading
-            there = [(b <= now) + (u <= now) for b, u in zip(t.born, t.settled)]
+            there = [(b <= now) + (u <= now) for b, u in zip(t.inserted_at, t.unmasked_at)]
             assert there.count(1) == tokens.count(MASK) and there.count(2) == len(tokens) - tokens.count(MASK)
     assert 0 <= idle_share(samples) < 1
 

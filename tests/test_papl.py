@@ -10,7 +10,7 @@ from loflexmdm.methods.base import from_pretrained, method_class
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion, clean_log_probs, hide_some
 from loflexmdm.methods.papl import FORMS, MIXTURES, PAPL, PAPLConfig, papl_weights
 from loflexmdm.networks import SIZES, Size
-from loflexmdm.planners import GREEDY, Planner
+from loflexmdm.samplers import GREEDY, Planner
 from loflexmdm.states import MASK, Vocabulary, collate, prefix_example
 from loflexmdm.training import TrainConfig, Trainer
 

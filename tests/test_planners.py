@@ -11,8 +11,9 @@ from loflexmdm.methods.base import Method
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.objective import Intensities
-from loflexmdm.planners import GREEDY, SOFT, Planner, greedy_bound, planner_bound
-from loflexmdm.sampling import EventDriven, Info, Limits, State, merge, simulate
+from loflexmdm.methods.planner_bounds import greedy_bound, planner_bound
+from loflexmdm.samplers import GREEDY, SOFT, Planner
+from loflexmdm.samplers import EventDriven, Info, Limits, State, merge, simulate
 from loflexmdm.states import BOS, MASK, PAD, SPECIAL_TOKENS, PartialSequences, Vocabulary
 
 L = 3
@@ -231,7 +232,7 @@ def test_protocol(planner):
         before, (state, info) = state, planner.step(pushy, state)
         assert isinstance(state, State) and isinstance(info, Info) and all(v.shape == (4,) and v.dtype == torch.int64 and not v.any() for v in info)
         assert (state.tau >= before.tau).all() and (state.tau <= LIMITS.tau_max).all() and state.x.origin is None
-        assert ((state.settled.isnan() == state.x.masked) | ~state.x.valid).all() and not state.born[state.x.valid].any()
+        assert ((state.unmasked_at.isnan() == state.x.masked) | ~state.x.valid).all() and not state.inserted_at[state.x.valid].any()
         clean = (state.x.free & ~state.x.masked).sum(-1)
         share = torch.floor(total * s / planner.steps + 0.5) if planner.steps else torch.full((4,), float(s)).minimum(total)
         assert clean.tolist() == share.long().tolist()
@@ -258,12 +259,12 @@ def test_rows_do_not_depend_on_the_batch(planner):
 def test_remasking_happens_and_masks_keep_no_time():
     takes_back = lambda planner: sum(b == MASK != a for t in run(planner, record=True).trajectories for (_, f), (_, g) in zip(t.frames, t.frames[1:]) for a, b in zip(f, g))
     assert takes_back(RULES["rdm"]) > 0 and takes_back(Planner(remask=1e-9)) == takes_back(GREEDY) == 0
-    for t in run(RULES["rdm"], record=True).trajectories: assert not any(math.isnan(v) for v in t.settled) and max(t.settled) <= LIMITS.tau_max
+    for t in run(RULES["rdm"], record=True).trajectories: assert not any(math.isnan(v) for v in t.unmasked_at) and max(t.unmasked_at) <= LIMITS.tau_max
 
 
 def test_the_window_moves_from_left_to_right():
     for t in run(Planner(confidence="top_prob", window=1), record=True).trajectories:
-        for _, tokens in t.frames: assert MASK not in tokens or all(v == MASK or fixed for v, fixed in zip(tokens[tokens.index(MASK):], [s == 0 for s in t.settled][tokens.index(MASK):]))
+        for _, tokens in t.frames: assert MASK not in tokens or all(v == MASK or fixed for v, fixed in zip(tokens[tokens.index(MASK):], [s == 0 for s in t.unmasked_at][tokens.index(MASK):]))
 
 
 @every_rule

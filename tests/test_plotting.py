@@ -6,7 +6,7 @@ import pytest
 matplotlib.use("agg")
 
 from loflexmdm.plotting import COLOURS, plot_clocks, plot_loss_terms, state_diagram, trajectory_strip  # noqa: E402
-from loflexmdm.sampling import Trajectory  # noqa: E402
+from loflexmdm.samplers import Trajectory  # noqa: E402
 from loflexmdm.states import MASK, Vocabulary  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"

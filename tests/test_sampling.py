@@ -8,7 +8,7 @@ import torch
 
 from loflexmdm.ctmc import ToyLaw, as_batch, compare
 from loflexmdm.objective import Intensities
-from loflexmdm.sampling import (CONFIDENCES, EventDriven, Info, Limits, Sampler, Samples, State, TauLeaping, Trajectory, inverse_cdf, merge, most_confident, nucleus, poisson_quantile,
+from loflexmdm.samplers import (CONFIDENCES, EventDriven, Info, Limits, Sampler, Samples, State, TauLeaping, Trajectory, inverse_cdf, merge, most_confident, nucleus, poisson_quantile,
                                 possible, race, row_uniforms, simulate)
 from loflexmdm.states import MASK, SPECIAL_TOKENS, Example, Vocabulary, collate, parse_prompt
 
@@ -54,7 +54,7 @@ def test_protocol(sampler):
         assert isinstance(state, State) and isinstance(info, Info)
         assert all(v.shape == (5,) and v.dtype == torch.int64 and (v >= 0).all() for v in info)
         assert state.tau.dtype == state.bound.dtype == torch.float64 and state.done.dtype == torch.bool
-        assert state.born.shape == state.settled.shape == state.x.tokens.shape and state.x.origin is None
+        assert state.inserted_at.shape == state.unmasked_at.shape == state.x.tokens.shape and state.x.origin is None
         assert (state.tau >= before.tau).all() and (state.tau <= LIMITS.tau_max).all()
         assert (state.x.lengths >= before.x.lengths).all()
         if state.done.all(): break

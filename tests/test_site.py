@@ -165,7 +165,7 @@ def test_search_finds(browser, word):
 
 
 @in_browser
-@pytest.mark.parametrize("words, first", {"own data": "Your own data", "molecules": "Molecules from nothing", "GPU": "Training on a GPU", "EventDriven": "loflexmdm.sampling > EventDriven"}.items())
+@pytest.mark.parametrize("words, first", {"own data": "Your own data", "molecules": "Molecules from nothing", "GPU": "Training on a GPU", "EventDriven": "loflexmdm.samplers > EventDriven"}.items())
 def test_search_puts_first_what_a_reader_wants(browser, words, first):
     tab, _ = visit(browser, f"search.html?q={words}")
     tab.wait_for_function("document.querySelector('#search-results p.search-summary')?.innerText.includes('found')")

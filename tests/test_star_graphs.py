@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from loflexmdm.sampling import Samples
+from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import SPLITS
 from loflexmdm.tasks.star_graphs import (PRESETS, StarConfig, StarGraph, StarGraphs, StarTask, draw_answer, draw_generation,
                                          is_path, junction_distances, radial_layout, read_graphs, verdict, write_graphs)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from loflexmdm.sampling import Samples
+from loflexmdm.samplers import Samples
 from loflexmdm.states import SPECIAL_TOKENS
 from loflexmdm.tasks.base import SPLITS, TASKS, exact_match, task_class, task_from, token_accuracy
 

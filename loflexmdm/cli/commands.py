@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COMMANDS', 'Parser', 'Command', 'command', 'find_commands', 'parse', 'refuse', 'say', 'one_line', 'main', 'run_line']
 
-# %% ../../nbs/30_cli.ipynb #69013b65
+# %% ../../nbs/30_cli.ipynb #c6176e4d
 import argparse
 import contextlib
 import io
@@ -25,7 +25,7 @@ import loflexmdm
 from ..registries import did_you_mean
 from ..training import Interrupted
 
-# %% ../../nbs/30_cli.ipynb #4c75b437
+# %% ../../nbs/30_cli.ipynb #fc20c018
 class Parser(argparse.ArgumentParser):
     "Refuses by ValueError, abbreviates nothing, shows examples as they are written."
     def __init__(self, **kwargs):
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str): raise ValueError(f"{message} (see `{self.prog} --help`)")
 
-# %% ../../nbs/30_cli.ipynb #3fd57cba
+# %% ../../nbs/30_cli.ipynb #472ada0e
 @dataclass(frozen=True)
 class Command:
     "What `loflexmdm NAME` takes and does."
@@ -50,7 +50,9 @@ COMMANDS: dict[str, Command] = {}  # those of the modules imported so far
 
 
 def command(name: str, help: str, arguments: Callable, examples: str, **options) -> Callable:
-    "A decorator that enters a function of the parsed arguments as the command `name`; `options` are further fields of Command."
+    """A decorator that enters a function of the parsed arguments as the command `name`.
+
+    `options` are further fields of Command."""
     def enter(run: Callable[[argparse.Namespace], object]) -> Callable:
         COMMANDS[name] = Command(name, run, help, arguments, examples, **options)
         return run
@@ -63,16 +65,18 @@ def find_commands() -> dict[str, Command]:
     for module in found: module.name.startswith("_") or import_module(f"loflexmdm.cli.{module.name}")
     return dict(sorted(COMMANDS.items(), key=lambda item: item[1].place))
 
-# %% ../../nbs/30_cli.ipynb #ce4cad37
+# %% ../../nbs/30_cli.ipynb #568d223f
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     "The arguments of a command; ValueError for wrong ones, SystemExit after --help and --version."
     parser = Parser(prog="loflexmdm", description="Insertion-based masked diffusion with a learnable order of generation.",
-                    epilog="`loflexmdm COMMAND --help` shows options and examples. Wrong input gives one line and exit code 2.")
+                    epilog="`loflexmdm COMMAND --help` shows options and examples. "
+                           "Wrong input gives one line and exit code 2.")
     parser.add_argument("--version", action="version", version=f"loflexmdm {loflexmdm.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", dest="name_of_command", required=True, parser_class=Parser)
     known = find_commands()
     for name, c in known.items():
-        one = commands.add_parser(name, help=c.help, description=c.help[0].upper() + c.help[1:] + ".", epilog=c.examples)
+        told = c.help[0].upper() + c.help[1:] + "."
+        one = commands.add_parser(name, help=c.help, description=told, epilog=c.examples)
         if name in argv[:1]: c.arguments(one, argv[1:])
     args, extra = parser.parse_known_args(argv)
     if extra: refuse(extra[0], commands.choices[args.name_of_command])
@@ -87,7 +91,7 @@ def refuse(argument: str, parser: Parser):
     near = did_you_mean(argument.split("=")[0], known)
     raise ValueError(f"unknown argument {argument}{near or '; allowed: ' + ', '.join(known)}")
 
-# %% ../../nbs/30_cli.ipynb #1f4679db
+# %% ../../nbs/30_cli.ipynb #4eda2e8c
 def say(message: str):
     "A line for the person at the terminal; stdout is kept for results."
     print(message, file=sys.stderr, flush=True)
@@ -119,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     say(f"loflexmdm: {one_line(error)}")
     return code
 
-# %% ../../nbs/30_cli.ipynb #cf477d50
+# %% ../../nbs/30_cli.ipynb #d0dac41f
 def run_line(line: str, directory: str | os.PathLike) -> tuple[int, str, str]:
     "Exit code, stdout and the last line of stderr of a command line, run in a directory as the terminal would."
     out, err = io.StringIO(), io.StringIO()

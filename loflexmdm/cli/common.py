@@ -7,7 +7,7 @@ __all__ = ['provenance', 'announce', 'pick_device', 'device_name', 'add_device',
            'read_jsonl', 'add_fields', 'kind_of_option', 'given', 'numbers', 'positional', 'value_of', 'recipe_in',
            'task_of', 'task_of_recipe']
 
-# %% ../../nbs/30b_cli_common.ipynb #bba98540
+# %% ../../nbs/30b_cli_common.ipynb #eb6a0639
 import argparse
 import json
 import platform
@@ -20,16 +20,18 @@ from fastcore.docments import docments
 
 import loflexmdm
 from .commands import Parser, say
-from ..methods.base import Method, scratch_file
+from ..files import scratch_file
+from ..methods.base import Method
 from ..networks import SIZES
 from ..recipes import presets, read_tables, recipe_from, with_method
 from ..tasks.base import Task, task_from
 
-# %% ../../nbs/30b_cli_common.ipynb #5d1d1118
+# %% ../../nbs/30b_cli_common.ipynb #a775f001
 def provenance(args: argparse.Namespace, device: torch.device) -> dict:
     "Versions, device, seed and command of this process."
     versions = dict(loflexmdm=loflexmdm.__version__, torch=torch.__version__, python=platform.python_version())
-    return dict(versions=versions, device=device_name(device), seed=getattr(args, "seed", None), command=args.command_line)
+    seed = getattr(args, "seed", None)
+    return dict(versions=versions, device=device_name(device), seed=seed, command=args.command_line)
 
 
 def announce(info: dict):
@@ -38,7 +40,7 @@ def announce(info: dict):
     say(f"device: {info['device']}, seed: {info['seed']}")
     say(f"command: {info['command']}")
 
-# %% ../../nbs/30b_cli_common.ipynb #56849c93
+# %% ../../nbs/30b_cli_common.ipynb #bbdeb1e2
 def pick_device(name: str) -> torch.device:
     "The device of that name, auto being a GPU if there is one. ValueError for cuda without one."
     if name == "auto": name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -57,7 +59,7 @@ def add_device(parser: Parser):
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
                         help="auto takes a GPU if there is one [auto]")
 
-# %% ../../nbs/30b_cli_common.ipynb #3c5db20e
+# %% ../../nbs/30b_cli_common.ipynb #ec495b39
 def output_path(path: str | None, suffixes: Sequence[str]) -> Path | None:
     """The file to write, checked before the work begins.
 
@@ -80,7 +82,8 @@ def beside(path: Path) -> Path:
 def read_text(path: Path) -> str:
     "The text of a file, UTF-8. ValueError if it is not text."
     try: return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as e: raise ValueError(f"{path}: not a text file ({e.reason} at byte {e.start})") from None
+    except UnicodeDecodeError as e:
+        raise ValueError(f"{path}: not a text file ({e.reason} at byte {e.start})") from None
 
 
 def read_jsonl(path: Path) -> list[tuple[int, object]]:
@@ -93,7 +96,7 @@ def read_jsonl(path: Path) -> list[tuple[int, object]]:
             raise ValueError(f"{path}, line {number}: not valid JSON ({e.msg}); is the file cut off?") from None
     return rows
 
-# %% ../../nbs/30b_cli_common.ipynb #467a3776
+# %% ../../nbs/30b_cli_common.ipynb #0cc9b4ac
 def add_fields(parser: Parser, cls: type, title: str, values: dict | None = None, only: Sequence[str] | None = None,
                options: dict | None = None):
     """An option per field of a dataclass, named like it unless `options` (field -> option) says otherwise.
@@ -110,7 +113,8 @@ def add_fields(parser: Parser, cls: type, title: str, values: dict | None = None
 
 def kind_of_option(kind: type) -> dict:
     "How argparse reads a value of a type: --name and --no-name for bool."
-    return dict(action=argparse.BooleanOptionalAction) if kind is bool else dict(type=kind, metavar=kind.__name__.upper())
+    if kind is bool: return dict(action=argparse.BooleanOptionalAction)
+    return dict(type=kind, metavar=kind.__name__.upper())
 
 
 def given(args: argparse.Namespace, keys: Sequence[str]) -> dict:
@@ -123,7 +127,7 @@ def numbers(option: str, text: str) -> list[int]:
     try: return [int(v) for v in text.split(",")]
     except ValueError: raise ValueError(f"{option} {text}: must be whole numbers with commas between them") from None
 
-# %% ../../nbs/30b_cli_common.ipynb #b63c069e
+# %% ../../nbs/30b_cli_common.ipynb #467a5a2b
 def positional(argv: Sequence[str]) -> list[str]:
     "What on a command line is neither an option nor can be the value of one."
     pairs = zip(["", *argv[:-1]], argv, strict=True)
@@ -146,7 +150,7 @@ def recipe_in(argv: Sequence[str]) -> dict | None:
     tables, method = read_tables(named[0]), value_of("--method", argv)
     return with_method(tables, method) if method else tables
 
-# %% ../../nbs/30b_cli_common.ipynb #dc8ea936
+# %% ../../nbs/30b_cli_common.ipynb #3f330db3
 def task_of(method: Method) -> Task | None:
     "The task a model was trained on, None if it was saved without one. ValueError if its vocabulary is another."
     task = None if method.task is None else task_from(method.task)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BUDGET', 'add_compare', 'comparison_picture', 'run_compare']
 
-# %% ../../nbs/30g_cli_compare.ipynb #7e855a3c
+# %% ../../nbs/30g_cli_compare.ipynb #2fe36911
 import argparse
 import io
 from collections.abc import Sequence
@@ -16,11 +16,12 @@ from .commands import Parser, command, say
 from .common import add_device, add_fields, announce, given, numbers, pick_device, provenance, recipe_in
 from ..colours import STYLE
 from ..compare import CALLS, Comparison, compare, table
-from ..methods.base import METHOD_MODULES, write_file
+from ..files import write_file
+from ..methods.base import METHODS
 from ..recipes import presets
 from ..training import TrainConfig
 
-# %% ../../nbs/30g_cli_compare.ipynb #6b3ee951
+# %% ../../nbs/30g_cli_compare.ipynb #870fc7bc
 BUDGET = ("batch_size", "accumulate", "seed", "start_from")  # of [train]: decided by rows and seeds
 
 
@@ -30,7 +31,7 @@ def add_compare(parser: Parser, argv: Sequence[str]):
     option("recipe", metavar="PRESET_OR_TOML",
            help=f"task, size of the network and training: one of {', '.join(presets())}, or a TOML file")
     option("--methods", required=True, metavar="A,B,...",
-           help=f"{', '.join(METHOD_MODULES)}; with options as in loflexmdm:order=fixed+a=2")
+           help=f"{', '.join(METHODS.names())}; with options as in loflexmdm:order=fixed+a=2")
     option("--out", required=True, metavar="DIR",
            help="where the runs and the results go; what is there is continued and reused")
     option("--seeds", default="3", metavar="N", help="how many, or which ones with commas between them [3]")
@@ -42,7 +43,7 @@ def add_compare(parser: Parser, argv: Sequence[str]):
     shared = [f.name for f in fields(TrainConfig) if f.name not in BUDGET]
     add_fields(parser, TrainConfig, "training, the same for all [train]", tables.get("train"), only=shared)
 
-# %% ../../nbs/30g_cli_compare.ipynb #f16f0dd3
+# %% ../../nbs/30g_cli_compare.ipynb #310d1a87
 def comparison_picture(found: Comparison) -> bytes:
     "The comparison's two panels as a PNG."
     from matplotlib import style  # only here: it takes a while to import

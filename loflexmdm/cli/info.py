@@ -6,7 +6,7 @@
 __all__ = ['card', 'format_tables', 'run_figures', 'add_info', 'describe_model', 'run_info', 'add_cite', 'run_cite', 'add_demo',
            'run_demo']
 
-# %% ../../nbs/30h_cli_info.ipynb #276e0df6
+# %% ../../nbs/30h_cli_info.ipynb #0cb40479
 import argparse
 import json
 import os
@@ -23,7 +23,7 @@ from ..recipes import presets, read_tables, recipe_from
 from ..registries import did_you_mean
 from ..training import JsonLines
 
-# %% ../../nbs/30h_cli_info.ipynb #810e54e7
+# %% ../../nbs/30h_cli_info.ipynb #73e1fc33
 def card(name: str) -> str:
     "The model card of a saved or packaged model, empty if it has none."
     packaged = files("loflexmdm") / "pretrained_models" / name / "README.md"
@@ -50,7 +50,7 @@ def run_figures(directory: Path) -> list[str]:
                      f"at step {r['step']}\n")
     return lines
 
-# %% ../../nbs/30h_cli_info.ipynb #3d810cd1
+# %% ../../nbs/30h_cli_info.ipynb #1c3c20d8
 def add_info(parser: Parser, argv: Sequence[str]):
     "Options of info."
     parser.add_argument("name", metavar="NAME_OR_DIR_OR_TOML", nargs="?", help="a model, preset or recipe (.toml) [list them]")
@@ -79,7 +79,7 @@ def run_info(args: argparse.Namespace):
                          f"no preset ({', '.join(recipes)}), no .toml file and no directory")
     print(describe_model(name), end="")
 
-# %% ../../nbs/30h_cli_info.ipynb #a987ecee
+# %% ../../nbs/30h_cli_info.ipynb #a0b98afa
 def add_cite(parser: Parser, argv: Sequence[str]):
     "Options of cite."
     parser.add_argument("names", metavar="NAME_OR_DIR", nargs="*", help="methods, models, samplers, kinds of tasks [this software]")
@@ -91,7 +91,7 @@ def run_cite(args: argparse.Namespace):
     "Print the papers behind names."
     print(citation(*args.names))
 
-# %% ../../nbs/30h_cli_info.ipynb #498740ec
+# %% ../../nbs/30h_cli_info.ipynb #3248277e
 def add_demo(parser: Parser, argv: Sequence[str]):
     "Options of demo."
     option = parser.add_argument

@@ -7,7 +7,7 @@ __all__ = ['PROMPT_TEXT', 'read_prompts', 'prompt_from', 'sample_prompts', 'prom
            'bounds', 'nll_states', 'result_rows', 'states_of', 'pretty_row', 'format_rows', 'usable_task', 'lines_said',
            'write_results', 'counters', 'task_class_in', 'add_sample', 'run_sample']
 
-# %% ../../nbs/30e_cli_sample.ipynb #3c207f6f
+# %% ../../nbs/30e_cli_sample.ipynb #4e09a6e7
 import argparse
 import csv
 import io
@@ -24,13 +24,14 @@ from .commands import Parser, command, say
 from .common import (announce, beside, output_path, pick_device, positional, provenance, read_jsonl, read_text,
                                   task_of)
 from .sampler_options import (add_sampling, check_counts, chosen_options, draw_samples, fill_in, sampler_from)
-from ..methods.base import Method, encode_prompts, read_config, write_file
+from ..files import write_file
+from ..methods.base import Method, encode_prompts, read_config
 from ..pretrained import load, models_directory, resolve
-from ..samplers.base import COUNTERS, Samples
+from ..samplers import COUNTERS, Samples
 from ..states import BOS, Example, Vocabulary, collate, parse_prompt
 from ..tasks.base import Task, task_class, tokens_as_text
 
-# %% ../../nbs/30e_cli_sample.ipynb #7d985005
+# %% ../../nbs/30e_cli_sample.ipynb #ef716f68
 def read_prompts(path: str | os.PathLike, vocabulary: Vocabulary, split: Callable[[str], list[str]] = str.split,
                  limit: float = math.inf) -> list[list]:
     """The prompts of a file, `...` as Ellipsis; `split` cuts a line of text into tokens.
@@ -54,7 +55,7 @@ def prompt_from(value: object, where: str, vocabulary: Vocabulary, limit: float 
     except ValueError as e: raise ValueError(f"{where}: {e}") from None
     return prompt
 
-# %% ../../nbs/30e_cli_sample.ipynb #9276c3b0
+# %% ../../nbs/30e_cli_sample.ipynb #6258922b
 def sample_prompts(args: argparse.Namespace, method: Method, task: Task | None) -> tuple[list | None, int | None]:
     """The prompts of a sample command and how many sequences each gets.
 
@@ -82,7 +83,7 @@ def prompt_from_text(args: argparse.Namespace, method: Method, task: Task | None
 
 PROMPT_TEXT = "--fragment", "--prompt-text"  # names of the option for a prompt written as text
 
-# %% ../../nbs/30e_cli_sample.ipynb #2e9613e7
+# %% ../../nbs/30e_cli_sample.ipynb #509d3fa0
 def sample_rows(samples: Samples, prompts: Sequence[Sequence], vocabulary: Vocabulary) -> list[dict]:
     "A dict per sequence; `prompts` has one prompt for each."
     rows = []
@@ -109,7 +110,7 @@ def bounds(rows: Sequence[dict], method: Method, states: int, seed: int, size: i
         found += [dict(nll_bound=round(m, 5), nll_se=round(s, 5)) for m, s in pairs]
     return found
 
-# %% ../../nbs/30e_cli_sample.ipynb #72901caa
+# %% ../../nbs/30e_cli_sample.ipynb #431921bb
 def nll_states(args: argparse.Namespace, rows: int, task: Task | None) -> int:
     "States for the bound of each sample: as asked for, else those of the task if the rows go to a file, else none."
     if args.nll is not None: return args.nll
@@ -135,7 +136,7 @@ def pretty_row(row: dict, task: Task | None) -> str:
     text = tokens_as_text(row) if task is None else task.pretty(row)
     return text + (f"   (nll <= {row['nll_bound']:.3f} +- {row['nll_se']:.3f})" if "nll_bound" in row else "")
 
-# %% ../../nbs/30e_cli_sample.ipynb #68c0b115
+# %% ../../nbs/30e_cli_sample.ipynb #b40a0d42
 def format_rows(rows: Sequence[dict], suffix: str) -> str:
     "Rows as JSONL or CSV (lists as words separated by spaces)."
     if suffix == ".jsonl": return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -146,7 +147,7 @@ def format_rows(rows: Sequence[dict], suffix: str) -> str:
     for row in rows: writer.writerow({k: flat(v) for k, v in row.items()})
     return text.getvalue()
 
-# %% ../../nbs/30e_cli_sample.ipynb #401e4ae2
+# %% ../../nbs/30e_cli_sample.ipynb #3f4e8c91
 def usable_task(method: Method, args: argparse.Namespace) -> Task | None:
     "The task of a model. One that cannot be used here is an error only if the prompts are to come from it."
     try: return task_of(method)
@@ -174,7 +175,7 @@ def counters(samples: Samples) -> dict[str, int]:
     "What the simulation counted."
     return {key: getattr(samples, key) for key in COUNTERS}
 
-# %% ../../nbs/30e_cli_sample.ipynb #bd8eb57b
+# %% ../../nbs/30e_cli_sample.ipynb #3f6cd042
 def task_class_in(argv: Sequence[str]) -> type[Task] | None:
     "The class of the task of the model that a command line names; None if that cannot be said, which is not an error yet."
     for name in positional(argv)[:1]:

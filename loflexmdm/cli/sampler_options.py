@@ -7,7 +7,7 @@ __all__ = ['usable_samplers', 'SamplerOption', 'one_of', 'comments_of', 'kind_of
            'first_sentence', 'add_sampler', 'add_sampling', 'check_counts', 'chosen_options', 'fitting_names',
            'check_sampler', 'check_options', 'sampler_from', 'fill_in', 'draw_samples']
 
-# %% ../../nbs/30c_cli_samplers.ipynb #d335f794
+# %% ../../nbs/30c_cli_samplers.ipynb #9ed14d04
 import argparse
 import contextlib
 import sys
@@ -22,10 +22,10 @@ from fastcore.docments import docments
 from .commands import Parser
 from .common import add_device, kind_of_option
 from ..methods.base import Method
-from ..samplers.base import SAMPLERS, Sampler, Samples, channel_words
+from ..samplers import SAMPLERS, Sampler, Samples, channel_words
 from ..tasks.base import Task
 
-# %% ../../nbs/30c_cli_samplers.ipynb #4de1d4a8
+# %% ../../nbs/30c_cli_samplers.ipynb #44375351
 def usable_samplers() -> dict[str, type[Sampler]]:
     "Samplers by name; a plug-in that cannot be used is left out here, and refused with its reason when asked for by name."
     found = {}
@@ -62,7 +62,7 @@ def kind_of_field(annotation: object) -> dict:
     if get_origin(kinds[0]) is Literal: return dict(choices=("none",) * optional + get_args(kinds[0]))
     return kind_of_option(kinds[0])
 
-# %% ../../nbs/30c_cli_samplers.ipynb #19fab40e
+# %% ../../nbs/30c_cli_samplers.ipynb #77042d0e
 def option_of(name: str, classes: Mapping[str, type[Sampler]], all_share_it: bool = False) -> SamplerOption:
     "The option for the field `name` of samplers by their names."
     told: dict[str, list[str]] = {}
@@ -84,7 +84,7 @@ def sampler_options() -> list[SamplerOption]:
     own = [option_of(n, {s: cls for s, cls in classes.items() if n in cls.options}) for n in names]
     return [option_of(n, {"": Sampler}, all_share_it=True) for n in Sampler.common_options] + own
 
-# %% ../../nbs/30c_cli_samplers.ipynb #d349d8d6
+# %% ../../nbs/30c_cli_samplers.ipynb #bf0481c2
 def first_sentence(cls: type) -> str:
     "The first sentence of a class's docstring, without its full stop."
     return " ".join((cls.__doc__ or "").split("\n\n")[0].split()).split(". ")[0].rstrip(".")
@@ -120,7 +120,7 @@ def check_counts(args: argparse.Namespace):
     if args.nll is not None and (args.nll < 0 or args.nll == 1):
         raise ValueError(f"nll={args.nll}: must be at least 2, or 0 for none")
 
-# %% ../../nbs/30c_cli_samplers.ipynb #a943f27f
+# %% ../../nbs/30c_cli_samplers.ipynb #0441c2da
 def chosen_options(args: argparse.Namespace) -> dict:
     "The sampler's options on the command line, by field; the text `none` as None."
     found = {o.field: getattr(args, o.dest, None) for o in sampler_options()}

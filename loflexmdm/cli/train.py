@@ -6,7 +6,7 @@
 __all__ = ['RUN_FILE', 'recipe_of', 'new_directory', 'fit_recipe', 'add_train', 'add_task_fields', 'run_train', 'read_run',
            'add_resume', 'run_resume']
 
-# %% ../../nbs/30d_cli_train.ipynb #c1510178
+# %% ../../nbs/30d_cli_train.ipynb #0c101222
 import argparse
 import json
 from collections.abc import Sequence
@@ -16,13 +16,14 @@ import torch
 
 from .commands import Parser, command, say
 from .common import add_device, add_fields, announce, given, pick_device, provenance, recipe_in
-from ..methods.base import METHOD_MODULES, method_class, write_file
+from ..files import write_file
+from ..methods.base import METHODS, method_class
 from ..methods.lo_flexmdm import LoFlexMDM
 from ..recipes import Recipe, keys_of, override, presets, read_tables, recipe_from, with_method
 from ..tasks.base import task_class
 from ..training import FREE_KEYS, TrainConfig, checkpoints
 
-# %% ../../nbs/30d_cli_train.ipynb #8ea7514a
+# %% ../../nbs/30d_cli_train.ipynb #859aba57
 RUN_FILE = "run.json"
 
 
@@ -53,13 +54,13 @@ def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, resume: bo
     say(f"done: {trainer.step} steps, {trainer.evaluations} network evaluations, {trainer.seconds:.0f} s{bound}")
     say(f"model: {directory / 'best'}; metrics: {trainer.log.path}")
 
-# %% ../../nbs/30d_cli_train.ipynb #02689cb2
+# %% ../../nbs/30d_cli_train.ipynb #90a4f5f3
 def add_train(parser: Parser, argv: Sequence[str]):
     "Options of train: those of the recipe's own task and method, if it is named."
     tables, option = recipe_in(argv) or {}, parser.add_argument
     option("recipe", metavar="PRESET_OR_TOML", help=f"one of {', '.join(presets())}, or a TOML file")
     option("--out", required=True, metavar="DIR", help="a new or empty directory")
-    option("--method", metavar="NAME", help=f"another method than the recipe's: {', '.join(METHOD_MODULES)}; "
+    option("--method", metavar="NAME", help=f"another method than the recipe's: {', '.join(METHODS.names())}; "
            "of the recipe's model options it keeps those that it has")
     add_device(parser)
     model, task = tables.get("model", {}), tables.get("task")
@@ -76,7 +77,7 @@ def add_task_fields(parser: Parser, tables: dict):
     options = {key: name for name, (table, key) in keys_of(tables).items() if table == "task"}
     add_fields(parser, task_class(kind).Config, f"task {kind} [task]", tables["task"], options=options)
 
-# %% ../../nbs/30d_cli_train.ipynb #fdb46c76
+# %% ../../nbs/30d_cli_train.ipynb #d5d3ed5d
 @command("train", "train a new model", add_train, """examples:
   loflexmdm train brackets --out runs/brackets
   loflexmdm train star-tiny --steps 100 --lr 3e-4 --order fixed --states 1 --out runs/trial
@@ -95,7 +96,7 @@ def run_train(args: argparse.Namespace):
     write_file(directory / RUN_FILE, json.dumps(dict(recipe=recipe.as_dict(), sessions=[info]), indent=1))
     fit_recipe(recipe, directory, device, resume=False)
 
-# %% ../../nbs/30d_cli_train.ipynb #f0d4211c
+# %% ../../nbs/30d_cli_train.ipynb #f24baf27
 def read_run(directory: Path) -> dict:
     "run.json of a training directory. ValueError if it is not one or the file is damaged."
     path = directory / RUN_FILE

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from ..clocks import Clock, clock_named, lattice_times
-from .base import Method, by_length, estimate
-from ..networks import SOFTPLUS_ONE, Backbone, ScalarHead, TimeEmbedding, TokenHead, positive_rate, size_named
+from .base import Method, by_length
+from ..networks import build_network, positive_rate, size_named
 from ..objective import Intensities, LossTerms, MatchTerms, match_terms, target_rates
+from ..processes import TwoClocks
 from ..schedules import ClockProposal
-from ..states import BOS, CLEAN, MASK, PAD, Example, PartialSequences, Vocabulary, contract
+from ..states import BOS, MASK, PAD, Example, PartialSequences, Vocabulary
+from ..statistics import estimate
 
 # %% ../../nbs/20_flexmdm.ipynb #fbf0eabb
 def schedule_named(name: str) -> Clock:
@@ -66,11 +68,9 @@ class FlexMDM(Method):
 
     def __init__(self, vocabulary: Vocabulary, config: FlexMDMConfig = FlexMDMConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
-        size = size_named(config.size)
-        self.backbone, self.time = Backbone(len(vocabulary), size), TimeEmbedding(size.cond)
-        self.token, self.insert = TokenHead(size.width, len(vocabulary)), ScalarHead(size.width, SOFTPLUS_ONE)
-        with torch.no_grad(): self.token.out.weight.copy_(self.backbone.token.weight)  # copying from the prompt is then easy to learn
-        self.insertion, self.unmasking, self.proposal = schedule_named(config.insertion), schedule_named(config.unmasking), ClockProposal()
+        build_network(self, ("time", "token", "insert"), len(vocabulary))
+        self.insertion, self.unmasking = schedule_named(config.insertion), schedule_named(config.unmasking)
+        self.path, self.proposal = TwoClocks(self.insertion, self.unmasking), ClockProposal()
 
     def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:
         """Intensities per unit of the insertion clock at time `t` in [0, 1] or clock reading `tau`, (batch,): insert is g, logits are log f.
@@ -88,18 +88,6 @@ class FlexMDM(Method):
         t = self.insertion.time(tau.double()).clamp(1e-9, 1 - 1e-9)
         return (self.unmasking.shape(t) / self.insertion.shape(t)).to(tau.dtype)
 
-    def unmasking_reading(self, tau: Tensor) -> Tensor:
-        "The unmasking clock when the insertion clock reads `tau` (float64)."
-        return tau if self.insertion == self.unmasking else self.unmasking.tau(self.insertion.time(tau))
-
-    def sample_states(self, x1: PartialSequences, tau: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        "States of the clean sequences at insertion clock readings `tau` (batch,): T1 by alpha, then T2 by beta from T1 on (Eq 16). Fixed columns are clean."
-        e = torch.empty(2, *x1.tokens.shape, dtype=torch.float64, device=x1.tokens.device).exponential_(generator=generator)
-        now = tau.double()[:, None]
-        inserted = e[0] <= now
-        shown = self.unmasking_reading(e[0]) + e[1] <= self.unmasking_reading(now)
-        return torch.where(x1.free, inserted.long() * (1 + shown.long()), CLEAN)
-
     def draw_times(self, n: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         "`n` readings of the insertion clock and their weights, 1/density: two (n,) float32 tensors."
         if self.config.times == "clock": return self.proposal(n, generator, self.device)
@@ -108,7 +96,7 @@ class FlexMDM(Method):
 
     def match(self, x1: PartialSequences, state: Tensor, tau: Tensor) -> MatchTerms:
         "The loss at the given states (batch, length) of the clean sequences, in nats per unit of the insertion clock: each (batch,)."
-        x, one = contract(x1, state), torch.ones(x1.tokens.shape, device=tau.device)
+        x, one = self.path.noised(x1, state), torch.ones(x1.tokens.shape, device=tau.device)
         target = target_rates(x1, state, x, one, self.unmask_rate(tau)[:, None] * one)
         return match_terms(target, by_length(self.intensities, x, tau), x)
 
@@ -118,7 +106,7 @@ class FlexMDM(Method):
         ValueError for padding inside a sequence or a mask."""
         check_clean(batch)
         tau, weight = self.draw_times(len(batch.tokens), generator)
-        terms = self.match(batch, self.sample_states(batch, tau, generator), tau)
+        terms = self.match(batch, self.path.sample(batch, tau, generator=generator), tau)
         mean = lambda v: (v * weight).mean()
         metrics = dict(token=mean(terms.token), insert=mean(terms.gap_tight), bound_tight=mean(terms.tight))
         return LossTerms(metrics["bound_tight"], {name: v.detach() for name, v in metrics.items()})
@@ -133,7 +121,7 @@ def nll_bound(self: FlexMDM, x1: PartialSequences, samples: int = 64, generator:
     check_clean(x1 := x1.to(self.device))
     def draw() -> Tensor:
         tau, weight = self.proposal(len(x1.tokens), generator, self.device)
-        return self.match(x1, self.sample_states(x1, tau, generator), tau).tight * weight
+        return self.match(x1, self.path.sample(x1, tau, generator=generator), tau).tight * weight
     return estimate(draw, samples)
 
 

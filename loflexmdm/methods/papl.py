@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .masked import MaskedConfig, MaskedDiffusion, hide_some
+from .masked import MaskedConfig, MaskedDiffusion
+from ..processes import hide_some
 from ..objective import planner_weights
-from ..planners import GREEDY
-from ..sampling import Sampler
+from ..samplers import GREEDY
+from ..samplers import Sampler
 from ..states import PartialSequences
 
 # %% ../../nbs/22b_papl.ipynb #9dba794f

@@ -31,6 +31,8 @@ from rdkit import Chem, DataStructs, RDConfig, rdBase
 from rdkit.Chem import QED, rdFingerprintGenerator, rdMolDescriptors
 from tqdm.auto import tqdm
 
+from ..statistics import empirical_variation, mean_deviation, variation_floor
+
 # %% ../../nbs/12_molecule_metrics.ipynb #c91a67f3
 class Judged(NamedTuple):
     "A generated text as a molecule: `mol` and its canonical `smiles`, or None and the `reason` why it is not valid."
@@ -274,7 +276,6 @@ def wasserstein(a: np.ndarray, b: np.ndarray) -> float:
 # %% ../../nbs/12_molecule_metrics.ipynb #cd74ba43
 def wasserstein_floor(reference: np.ndarray, n: int) -> float:
     "Expected Wasserstein distance of `n` ideal samples from the values of the reference, taken as the law."
-    from loflexmdm.tasks.brackets import mean_deviation  # here: it brings in torch, which metrics and their processes do not need
     values, counts = np.unique(reference, return_counts=True)
     below = counts.cumsum()[:-1] / len(reference)
     return float(sum(mean_deviation(n, float(p)) * dx for p, dx in zip(below, np.diff(values)))) / n
@@ -329,10 +330,9 @@ def _values(given: Sequence[str | None] | Values, name: str) -> dict[str, np.nda
 
 
 def _gap(name: str, a: np.ndarray, b: np.ndarray) -> PropertyGap:
-    from loflexmdm.tasks.brackets import total_variation, variation_floor
     law = {k: v / len(b) for k, v in Counter(b.tolist()).items()}
     counts = (b == b.round()).all()  # shares of single values mean something for whole numbers only
-    variation = (total_variation(Counter(a.tolist()), law), variation_floor(law, len(a))) if counts else (math.nan, math.nan)
+    variation = (empirical_variation(Counter(a.tolist()), law), variation_floor(law, len(a))) if counts else (math.nan, math.nan)
     return PropertyGap(name, float(a.mean()), float(b.mean()), wasserstein(a, b), wasserstein_floor(b, len(a)), *variation)
 
 # %% ../../nbs/12_molecule_metrics.ipynb #1baa5b06

@@ -23,7 +23,7 @@ from rdkit.rdBase import BlockLogs
 
 from ..colours import CYCLE, PALETTE
 from ..orders import generation_times, normalised_order
-from ..sampling import Samples
+from ..samplers import Samples
 from ..states import Vocabulary, collate, prefix_example
 from .bracket_safe import closures, decode, split_attachments, tokenize
 
@@ -272,9 +272,9 @@ def state_lines(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 1
     ValueError without trajectories."""
     if samples.trajectories is None: raise ValueError("samples: no trajectories; sample with record=True")
     track, tokens = samples.trajectories[i], vocabulary.decode(samples.sequences[i])
-    moments = sorted({*track.born, *track.settled})
+    moments = sorted({*track.inserted_at, *track.unmasked_at})
     picked = np.unique(np.linspace(0, len(moments) - 1, min(lines, len(moments))).round().astype(int)) if moments else []
-    state = lambda now: [t if s <= now else "_" if b <= now else "" for t, b, s in zip(tokens, track.born, track.settled)]
+    state = lambda now: [t if s <= now else "_" if b <= now else "" for t, b, s in zip(tokens, track.inserted_at, track.unmasked_at)]
     return [(moments[k], state(moments[k])) for k in picked]
 
 # %% ../../nbs/13b_molecule_orders.ipynb #dc8f77e5

@@ -19,12 +19,12 @@ from pathlib import Path
 import torch
 from fastcore.basics import patch
 
-from ..sampling import Samples
+from ..samplers import Samples
 from ..states import Example, Vocabulary, prefix_example
+from ..statistics import empirical_variation, variation_floor
 from ..tasks.base import SPLITS, Examples, Task, check_split
 from .bracket_safe import (Decoded, decode, from_bracket_safe, read_tokenizer, reorder, split_attachments, to_bracket_safe,
                                           tokenize)
-from ..tasks.brackets import total_variation, variation_floor
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .data import FORMATS, Molecules, molecule_split, prepare, read_smiles
 from .metrics import judge, molecule_grid, molecule_metrics
@@ -200,7 +200,7 @@ def score(self: MoleculesTask, split: str, samples: Samples) -> dict[str, float]
     keys = ("validity", "uniqueness", "novelty", "diversity", "quality", "quality_with_duplicates")
     return {k: getattr(strict, k) for k in keys} | dict(
         validity_salvaged=rescued.validity, quality_salvaged=rescued.quality,
-        length_tv=total_variation(Counter(map(len, samples.sequences)), law),
+        length_tv=empirical_variation(Counter(map(len, samples.sequences)), law),
         length_tv_floor=variation_floor(law, len(samples)))
 
 # %% ../../nbs/12b_molecules.ipynb #9c8dbd87

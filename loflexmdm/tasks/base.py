@@ -14,9 +14,10 @@ from pathlib import Path
 from fastcore.basics import patch
 from torch.utils.data import Dataset
 
-from ..methods.base import config_from
+from ..configs import config_from
 from ..registries import Registry
-from ..sampling import Samples
+from ..moved import forward
+from ..samplers import Samples
 from ..states import SPECIAL_TOKENS, Example, Vocabulary
 from ..training import UNLIMITED
 
@@ -209,3 +210,6 @@ def token_accuracy(answers: Sequence[Sequence], truths: Sequence[Sequence]) -> f
 def check_pairs(answers: Sequence, truths: Sequence):
     if len(answers) != len(truths) or not len(answers):
         raise ValueError(f"{len(answers)} answers for {len(truths)} truths: one each, and at least one")
+
+# %% ../../nbs/09b_tasks.ipynb #eed0c2d9
+__getattr__ = forward(__name__)  # names that have left this module

@@ -24,7 +24,7 @@ from fastcore.basics import patch
 
 from ..colours import PALETTE
 from ..methods.base import Method
-from ..sampling import Sampler, Samples
+from ..samplers import Sampler, Samples
 from ..states import BOS, Example, Vocabulary, prefix_example
 from .base import Examples, Task, check_split
 from ..training import UNLIMITED

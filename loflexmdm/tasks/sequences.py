@@ -17,10 +17,10 @@ from pathlib import Path
 
 from fastcore.basics import patch
 
-from ..sampling import Samples
+from ..samplers import Samples
 from ..states import MASK, SPECIAL_TOKENS, Vocabulary, parse_prompt, prefix_example
+from ..statistics import empirical_variation, variation_floor
 from .base import SPLITS, Examples, Task, check_split, tokens_as_text
-from .brackets import total_variation, variation_floor
 
 # %% ../../nbs/10c_sequences.ipynb #4af4b712
 UNITS = ("words", "characters")
@@ -175,7 +175,7 @@ def score(self: SequencesTask, split: str, samples: Samples) -> dict[str, float]
     counts = Counter(len(s) for part in self.splits.values() for s in part)
     law = {n: c / counts.total() for n, c in counts.items()}
     return dict(new=sum(s not in known for s in made) / len(made), unique=len(set(made)) / len(made),
-                length_tv=total_variation(Counter(map(len, made)), law), length_tv_floor=variation_floor(law, len(made)))
+                length_tv=empirical_variation(Counter(map(len, made)), law), length_tv_floor=variation_floor(law, len(made)))
 
 
 SequencesTask.score = score

@@ -20,7 +20,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from ..colours import PALETTE
-from ..sampling import Samples
+from ..samplers import Samples
 from ..states import Example, Vocabulary, prefix_example
 from .base import Task, check_split, exact_match, token_accuracy
 from ..training import UNLIMITED

@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from ...methods.base import Method, write_file
-from ...sampling import EventDriven, Sampler, TauLeaping
+from ...files import write_file
+from ...methods.base import Method
+from ...samplers import EventDriven, Sampler, TauLeaping
 from ..task import MoleculesTask
 
 # %% ../../../nbs/13c_de_novo.ipynb #7cfd50a1

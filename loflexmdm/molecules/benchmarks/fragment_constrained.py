@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from ...methods.base import DEFAULT_SAMPLER
-from ...sampling import Sampler
+from ...samplers import Sampler
 from ..bracket_safe import decode
 from ..fragments import FRAGMENT_TASKS, FragmentCase, contains_fragment, prompt_tokens
 from ..metrics import MoleculeMetrics, distances_to, molecule_metrics

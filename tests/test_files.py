@@ -1,0 +1,35 @@
+"Files and directories that are whole or absent."
+import errno
+
+import pytest
+
+from loflexmdm import files
+from loflexmdm.files import atomic_directory, scratch_file, write_file
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_replacing_with_and_without_an_exchange_of_names(tmp_path, monkeypatch, exchange):
+    if not exchange: monkeypatch.setattr(files, "_exchange", lambda a, b: False)
+    for text in ("one", "two"):
+        with atomic_directory(tmp_path / "d") as d: (d / text).write_text(text)
+    assert [p.name for p in (tmp_path / "d").iterdir()] == ["two"] and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_directory_does_not_replace_a_file(tmp_path):
+    (tmp_path / "d").write_text("text")
+    with pytest.raises(ValueError, match="d: a file has this name"):
+        with atomic_directory(tmp_path / "d"): pass
+    assert (tmp_path / "d").read_text() == "text"
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    path = write_file(tmp_path / "note", "old")
+    def full(handle): raise OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*note'"): write_file(path, b"new")
+    assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["note"]
+
+
+def test_a_scratch_file_leaves_nothing(tmp_path):
+    with scratch_file(tmp_path / "x") as (f, name): f.write(b"probe")
+    assert not list(tmp_path.iterdir())
