@@ -17,6 +17,6 @@ setup(
     keywords=meta["keywords"], long_description=(root / "README.md").read_text(encoding="utf-8"), long_description_content_type="text/markdown",
     python_requires=">=" + meta["min_python"], install_requires=lines("requirements"), extras_require=dict(dev=lines("dev_requirements"), hub=lines("hub_requirements"), retrofit=lines("retrofit_requirements")),
     packages=find_packages(include=["loflexmdm", "loflexmdm.*"]), include_package_data=True,
-    package_data={"loflexmdm": ["py.typed", "presets/*.toml", "pretrained_models/*/*"]},
+    package_data={"loflexmdm": ["py.typed", "papers.bib", "presets/*.toml", "pretrained_models/*/*"]},
     entry_points=dict(console_scripts=lines("console_scripts"), nbdev=["loflexmdm=loflexmdm._modidx:d"]),
 )

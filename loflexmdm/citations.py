@@ -26,7 +26,9 @@ if TYPE_CHECKING: from pybtex.database import Entry
 
 # %% ../nbs/27_citations.ipynb #f231b065
 def read_entries(text: str) -> dict[str, "Entry"]:
-    "BibTeX entries by key. ValueError if there are none, for a malformed one, a key given twice, or no author or title."
+    """BibTeX entries by key.
+
+    ValueError if there are none, for a malformed one, a key given twice, or no author or title."""
     from pybtex.database import parse_string  # only here: most commands cite nothing
     from pybtex.exceptions import PybtexError
     start = text.strip()[:40]

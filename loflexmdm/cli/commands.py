@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COMMANDS', 'Parser', 'Command', 'command', 'find_commands', 'parse', 'refuse', 'say', 'one_line', 'main', 'run_line']
 
-# %% ../../nbs/30_cli.ipynb #c6176e4d
+# %% ../../nbs/30_cli.ipynb #bcf8b049
 import argparse
 import contextlib
 import io
@@ -25,7 +25,7 @@ import loflexmdm
 from ..registries import did_you_mean
 from ..training import Interrupted
 
-# %% ../../nbs/30_cli.ipynb #fc20c018
+# %% ../../nbs/30_cli.ipynb #129203b8
 class Parser(argparse.ArgumentParser):
     "Refuses by ValueError, abbreviates nothing, shows examples as they are written."
     def __init__(self, **kwargs):
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str): raise ValueError(f"{message} (see `{self.prog} --help`)")
 
-# %% ../../nbs/30_cli.ipynb #472ada0e
+# %% ../../nbs/30_cli.ipynb #60e6b2e4
 @dataclass(frozen=True)
 class Command:
     "What `loflexmdm NAME` takes and does."
@@ -65,10 +65,11 @@ def find_commands() -> dict[str, Command]:
     for module in found: module.name.startswith("_") or import_module(f"loflexmdm.cli.{module.name}")
     return dict(sorted(COMMANDS.items(), key=lambda item: item[1].place))
 
-# %% ../../nbs/30_cli.ipynb #568d223f
+# %% ../../nbs/30_cli.ipynb #c9548008
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     "The arguments of a command; ValueError for wrong ones, SystemExit after --help and --version."
-    parser = Parser(prog="loflexmdm", description="Insertion-based masked diffusion with a learnable order of generation.",
+    parser = Parser(prog="loflexmdm",
+                    description="Insertion-based masked diffusion with a learnable order of generation.",
                     epilog="`loflexmdm COMMAND --help` shows options and examples. "
                            "Wrong input gives one line and exit code 2.")
     parser.add_argument("--version", action="version", version=f"loflexmdm {loflexmdm.__version__}")
@@ -91,7 +92,7 @@ def refuse(argument: str, parser: Parser):
     near = did_you_mean(argument.split("=")[0], known)
     raise ValueError(f"unknown argument {argument}{near or '; allowed: ' + ', '.join(known)}")
 
-# %% ../../nbs/30_cli.ipynb #4eda2e8c
+# %% ../../nbs/30_cli.ipynb #795ebec0
 def say(message: str):
     "A line for the person at the terminal; stdout is kept for results."
     print(message, file=sys.stderr, flush=True)
@@ -123,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     say(f"loflexmdm: {one_line(error)}")
     return code
 
-# %% ../../nbs/30_cli.ipynb #d0dac41f
+# %% ../../nbs/30_cli.ipynb #84f5b7ae
 def run_line(line: str, directory: str | os.PathLike) -> tuple[int, str, str]:
     "Exit code, stdout and the last line of stderr of a command line, run in a directory as the terminal would."
     out, err = io.StringIO(), io.StringIO()

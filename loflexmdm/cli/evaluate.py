@@ -6,7 +6,7 @@
 __all__ = ['NOTES', 'evaluate_model', 'mean_test_bound', 'figure_line', 'evaluate_samples', 'task_beside', 'lists',
            'read_samples', 'holds_samples', 'evaluate_file', 'reader_of', 'add_evaluate', 'run_evaluate']
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #8ee3e9f3
+# %% ../../nbs/30f_cli_evaluate.ipynb #5504666e
 import argparse
 import contextlib
 import csv
@@ -30,7 +30,7 @@ from ..samplers import COUNTERS, Samples
 from ..states import collate
 from ..tasks.base import TASKS, Task, task_from
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #c8a0e889
+# %% ../../nbs/30f_cli_evaluate.ipynb #b792888c
 def evaluate_model(args: argparse.Namespace, method: Method) -> dict:
     "Figures of a model: the task's score, what sampling took, and the bound if asked for."
     if args.column: raise ValueError(f"--column: is for a table, and {args.model} is a model")
@@ -38,7 +38,8 @@ def evaluate_model(args: argparse.Namespace, method: Method) -> dict:
     fill_in(args, task, method)
     if task is None: raise ValueError(f"{args.model}: was saved without a task; name one with --task")
     if task.vocabulary != method.vocabulary:
-        raise ValueError(f"{args.model}: has another vocabulary than the task: {method.vocabulary} and {task.vocabulary}")
+        both = f"{method.vocabulary} and {task.vocabulary}"
+        raise ValueError(f"{args.model}: has another vocabulary than the task: {both}")
     prompts = task.prompts("test", args.n)
     samples = draw_samples(method, args, prompts, None if prompts else args.n)
     figures = dict(n=len(samples)) | task.score("test", samples) | counters(samples)
@@ -53,7 +54,7 @@ def mean_test_bound(method: Method, task: Task, args: argparse.Namespace) -> dic
     found = torch.cat([method.nll_bound(batch, args.nll, generator)[0] for batch in batches])
     return dict(nll_bound=float(found.mean()), nll_se=float(found.std() / len(found)**0.5) if len(found) > 1 else 0.0)
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #1924d26e
+# %% ../../nbs/30f_cli_evaluate.ipynb #04fab3f0
 NOTES = COUNTERS | dict(nll_bound="nats per sequence", nll_se="its standard error",
                         length_tv="total variation between the law of lengths and the data's",
                         length_tv_floor="what an ideal sampler would have")
@@ -65,7 +66,7 @@ def figure_line(key: str, value: float) -> str:
     note = f"   {NOTES[key]}" if key in NOTES and NOTES[key] != key.replace("_", " ") else ""
     return f"{key:23} " + (f"{value:.4f}" if isinstance(value, float) else f"{value}") + note + "\n"
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #8e50ee18
+# %% ../../nbs/30f_cli_evaluate.ipynb #dd6dafa3
 def evaluate_samples(path: Path, task_name: str | None) -> dict:
     "Figures of a file of samples, whose prompts must be the first of the task's test split, in order."
     task = task_of_recipe(task_name) or task_beside(path)
@@ -85,7 +86,7 @@ def task_beside(path: Path) -> Task:
     if info.get("task"): return task_from(info["task"])
     raise ValueError(f"{path}: no task is recorded beside it ({beside(path).name}); name one with --task")
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #ec5fd9f5
+# %% ../../nbs/30f_cli_evaluate.ipynb #8a95c31e
 def lists(row: dict[str, str]) -> dict[str, list[str]]:
     "The cells of a row of a table as lists of tokens; those of a text are its characters, some of which may be spaces."
     cells = {k: v.split() for k, v in row.items() if v is not None}
@@ -100,7 +101,8 @@ def read_samples(path: Path) -> list[dict]:
     for i, row in enumerate(rows, 1):
         known = isinstance(row, dict) and {"prompt", "tokens", "generated"} <= row.keys()
         if not known or len(row["tokens"]) != len(row["generated"]):
-            raise ValueError(f"{path}, sample {i}: needs the keys prompt, tokens and generated, the last two of one length")
+            raise ValueError(f"{path}, sample {i}: needs the keys prompt, tokens and generated, "
+                             "the last two of one length")
     return rows
 
 
@@ -109,13 +111,14 @@ def holds_samples(path: Path) -> bool:
     if path.suffix != ".csv": return path.suffix == ".jsonl"
     return "tokens" in next(csv.reader(io.StringIO(read_text(path))), [])
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #af90bcff
+# %% ../../nbs/30f_cli_evaluate.ipynb #728fbf53
 def evaluate_file(path: Path, task_name: str | None, column: str | None) -> dict:
     "Figures of a file: of samples, or if a column is named or it holds none, as a task reads it."
     if not column and holds_samples(path): return evaluate_samples(path, task_name)
     task = task_of_recipe(task_name)
     if task is not None and not task.file_suffixes:
-        raise ValueError(f"--task {task_name}: the task {task.kind!r} scores what `loflexmdm sample` wrote, and no other file")
+        raise ValueError(f"--task {task_name}: the task {task.kind!r} scores what `loflexmdm sample` wrote, "
+                         "and no other file")
     reader = reader_of(path) if task is None else type(task)
     return reader.evaluate_file(path, column or "", task, progress=sys.stderr.isatty())
 
@@ -129,18 +132,19 @@ def reader_of(path: Path) -> type[Task]:
     name = path.name.lower().removesuffix(".gz")
     found = [kind for kind, cls in readers.items() if name.endswith(tuple(cls.file_suffixes))]
     if len(found) == 1: return readers[found[0]]
-    if found: raise ValueError(f"{path}: the tasks {' and '.join(found)} read such files; name a recipe of one with --task")
+    if found:
+        raise ValueError(f"{path}: the tasks {' and '.join(found)} read such files; name a recipe of one with --task")
     known = "; ".join(f"{', '.join(cls.file_suffixes)} for {kind}" for kind, cls in readers.items())
     raise ValueError(f"{path}: the name must end in {known}; .gz may follow. Samples are .jsonl or .csv")
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #8b7a61ec
+# %% ../../nbs/30f_cli_evaluate.ipynb #b9c4469f
 def add_evaluate(parser: Parser, argv: Sequence[str]):
     "Options of evaluate."
     option = parser.add_argument
-    option("model", metavar="NAME_OR_DIR_OR_FILE", help="a model as for sample, a file that sample wrote, or one that a "
-           "task reads: SMILES (.smi .txt .csv .tsv .parquet, .gz)")
-    option("--task", metavar="PRESET_OR_TOML", help="score on the task of this recipe [the model's own; for other files "
-           "than samples none, and so no novelty]")
+    option("model", metavar="NAME_OR_DIR_OR_FILE", help="a model as for sample, a file that sample wrote, or one that "
+           "a task reads: SMILES (.smi .txt .csv .tsv .parquet, .gz)")
+    option("--task", metavar="PRESET_OR_TOML", help="score on the task of this recipe [the model's own; for other "
+           "files than samples none, and so no novelty]")
     option("--column", metavar="NAME", help="which column of a table to read, such as that of SMILES")
     option("--out", metavar="FILE", help="also write the figures here, .json")
     add_sampling(parser, 500, "bound the negative log-likelihood of test sequences, from K states each (0: none) [0]")

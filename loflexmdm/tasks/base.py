@@ -55,8 +55,8 @@ class Task:
 
     A subclass sets `kind` and `Config` (a frozen dataclass of int, float, str and bool fields, each with a default),
     `vocabulary` and `max_length` (start token and prompt included), and defines `dataset` and `score`; `prompts`,
-    `prompt` and `words` where they make sense, `sizes`, `longest` and `rejected` where the data is not its dataset's to
-    tell, and what the command line shows: `describe`, `pretty`, `advice`, `picture`, `bound_states`, `evaluate_file`."""
+    `prompt` and `words` where they make sense, `sizes`, `longest` and `rejected` where the data is not its dataset's
+    to tell, and for the command line `describe`, `pretty`, `advice`, `picture`, `bound_states`, `evaluate_file`."""
     kind: str  # as recipes have it
     Config: type  # its frozen dataclass of settings
     vocabulary: Vocabulary  # of its tokens
@@ -129,7 +129,8 @@ def summary(self: Task) -> str:
     "The data in one line or two: sizes of the splits, vocabulary, longest sequence, what was left out and why."
     sizes = [f"{split} {'without end' if n >= UNLIMITED else f'{n:,}'}" for split, n in self.sizes().items()]
     size = len(self.vocabulary) - len(SPECIAL_TOKENS)
-    text = f"data: {', '.join(sizes)} sequences; vocabulary of {size} tokens; at most {self.longest} tokens in a sequence"
+    text = f"data: {', '.join(sizes)} sequences; vocabulary of {size} tokens; at most {self.longest} tokens in a "
+    text += "sequence"
     lost = {reason: n for reason, n in self.rejected().items() if n}
     if not lost: return text
     reasons = ", ".join(f"{n:,} {reason}" for reason, n in lost.items())
@@ -178,7 +179,7 @@ def bound_states(self: Task, rows: int) -> int:
 def evaluate_file(cls: Task, path: Path, column: str = "", task: Task | None = None, progress: bool = False) -> dict:
     """Figures of a file that `loflexmdm sample` did not write, with one of the endings `file_suffixes`.
 
-    `column` names one of a table; `task`, if given, knows the training data. ValueError says what is wrong with the file."""
+    `column` names one of a table; `task`, if given, knows the training data. ValueError says what is wrong."""
     raise NotImplementedError
 
 # %% ../../nbs/09b_tasks.ipynb #64c3b5a9
@@ -188,7 +189,9 @@ def task_class(kind: str) -> type[Task]:
 
 
 def task_from(values: dict) -> Task:
-    "The task described by `dict(kind=..., **options)`; ValueError for an unknown kind or option, a wrong type or a value out of range."
+    """The task described by `dict(kind=..., **options)`.
+
+    ValueError for an unknown kind or option, a wrong type or a value out of range."""
     values = dict(values)
     cls = task_class(values.pop("kind", None))
     return cls(config_from(cls.Config, values, f"task {cls.kind}"))
@@ -201,7 +204,9 @@ def exact_match(answers: Sequence[Sequence], truths: Sequence[Sequence]) -> floa
 
 
 def token_accuracy(answers: Sequence[Sequence], truths: Sequence[Sequence]) -> float:
-    "Mean over answers of the share of agreeing positions; surplus and missing tokens count as errors, two empty sequences agree."
+    """Mean over answers of the share of agreeing positions.
+
+    Surplus and missing tokens count as errors, two empty sequences agree."""
     check_pairs(answers, truths)
     agree = lambda a, t: sum(u == v for u, v in zip(a, t)) / max(len(a), len(t)) if len(a) + len(t) else 1.0
     return sum(map(agree, answers, truths)) / len(answers)
