@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COMMANDS', 'Parser', 'Command', 'command', 'find_commands', 'parse', 'refuse', 'say', 'one_line', 'main', 'run_line']
 
-# %% ../../nbs/30_cli.ipynb #bcf8b049
+# %% ../../nbs/30_cli.ipynb #91dce8a6
 import argparse
 import contextlib
 import io
@@ -25,7 +25,7 @@ import loflexmdm
 from ..registries import did_you_mean
 from ..training import Interrupted
 
-# %% ../../nbs/30_cli.ipynb #129203b8
+# %% ../../nbs/30_cli.ipynb #0557a49c
 class Parser(argparse.ArgumentParser):
     "Refuses by ValueError, abbreviates nothing, shows examples as they are written."
     def __init__(self, **kwargs):
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str): raise ValueError(f"{message} (see `{self.prog} --help`)")
 
-# %% ../../nbs/30_cli.ipynb #60e6b2e4
+# %% ../../nbs/30_cli.ipynb #f110d5a6
 @dataclass(frozen=True)
 class Command:
     "What `loflexmdm NAME` takes and does."
@@ -65,7 +65,7 @@ def find_commands() -> dict[str, Command]:
     for module in found: module.name.startswith("_") or import_module(f"loflexmdm.cli.{module.name}")
     return dict(sorted(COMMANDS.items(), key=lambda item: item[1].place))
 
-# %% ../../nbs/30_cli.ipynb #c9548008
+# %% ../../nbs/30_cli.ipynb #55da6e3f
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     "The arguments of a command; ValueError for wrong ones, SystemExit after --help and --version."
     parser = Parser(prog="loflexmdm",
@@ -92,7 +92,7 @@ def refuse(argument: str, parser: Parser):
     near = did_you_mean(argument.split("=")[0], known)
     raise ValueError(f"unknown argument {argument}{near or '; allowed: ' + ', '.join(known)}")
 
-# %% ../../nbs/30_cli.ipynb #795ebec0
+# %% ../../nbs/30_cli.ipynb #3c9bc52b
 def say(message: str):
     "A line for the person at the terminal; stdout is kept for results."
     print(message, file=sys.stderr, flush=True)
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     say(f"loflexmdm: {one_line(error)}")
     return code
 
-# %% ../../nbs/30_cli.ipynb #84f5b7ae
+# %% ../../nbs/30_cli.ipynb #2b74e1f0
 def run_line(line: str, directory: str | os.PathLike) -> tuple[int, str, str]:
     "Exit code, stdout and the last line of stderr of a command line, run in a directory as the terminal would."
     out, err = io.StringIO(), io.StringIO()

@@ -7,7 +7,7 @@ __all__ = ['provenance', 'announce', 'pick_device', 'device_name', 'add_device',
            'read_jsonl', 'add_fields', 'kind_of_option', 'given', 'numbers', 'positional', 'value_of', 'recipe_in',
            'task_of', 'task_of_recipe']
 
-# %% ../../nbs/30b_cli_common.ipynb #931d921e
+# %% ../../nbs/30b_cli_common.ipynb #5ea9d58f
 import argparse
 import json
 import platform
@@ -26,7 +26,7 @@ from ..networks import SIZES
 from ..recipes import presets, read_tables, recipe_from, with_method
 from ..tasks.base import Task, task_from
 
-# %% ../../nbs/30b_cli_common.ipynb #641f8654
+# %% ../../nbs/30b_cli_common.ipynb #ff8d45d0
 def provenance(args: argparse.Namespace, device: torch.device) -> dict:
     "Versions, device, seed and command of this process."
     versions = dict(loflexmdm=loflexmdm.__version__, torch=torch.__version__, python=platform.python_version())
@@ -40,7 +40,7 @@ def announce(info: dict):
     say(f"device: {info['device']}, seed: {info['seed']}")
     say(f"command: {info['command']}")
 
-# %% ../../nbs/30b_cli_common.ipynb #14429506
+# %% ../../nbs/30b_cli_common.ipynb #4c293fc9
 def pick_device(name: str) -> torch.device:
     "The device of that name, auto being a GPU if there is one. ValueError for cuda without one."
     if name == "auto": name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -59,7 +59,7 @@ def add_device(parser: Parser):
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
                         help="auto takes a GPU if there is one [auto]")
 
-# %% ../../nbs/30b_cli_common.ipynb #5bb9c651
+# %% ../../nbs/30b_cli_common.ipynb #f1f78d57
 def output_path(path: str | None, suffixes: Sequence[str]) -> Path | None:
     """The file to write, checked before the work begins.
 
@@ -96,7 +96,7 @@ def read_jsonl(path: Path) -> list[tuple[int, object]]:
             raise ValueError(f"{path}, line {number}: not valid JSON ({e.msg}); is the file cut off?") from None
     return rows
 
-# %% ../../nbs/30b_cli_common.ipynb #f4c3f24b
+# %% ../../nbs/30b_cli_common.ipynb #1784695d
 def add_fields(parser: Parser, cls: type, title: str, values: dict | None = None, only: Sequence[str] | None = None,
                options: dict | None = None):
     """An option per field of a dataclass, named like it unless `options` (field -> option) says otherwise.
@@ -127,7 +127,7 @@ def numbers(option: str, text: str) -> list[int]:
     try: return [int(v) for v in text.split(",")]
     except ValueError: raise ValueError(f"{option} {text}: must be whole numbers with commas between them") from None
 
-# %% ../../nbs/30b_cli_common.ipynb #47b46cc3
+# %% ../../nbs/30b_cli_common.ipynb #57990fd1
 def positional(argv: Sequence[str]) -> list[str]:
     "What on a command line is neither an option nor can be the value of one."
     pairs = zip(["", *argv[:-1]], argv, strict=True)
@@ -150,7 +150,7 @@ def recipe_in(argv: Sequence[str]) -> dict | None:
     tables, method = read_tables(named[0]), value_of("--method", argv)
     return with_method(tables, method) if method else tables
 
-# %% ../../nbs/30b_cli_common.ipynb #7bf7b4c0
+# %% ../../nbs/30b_cli_common.ipynb #5a4b7e13
 def task_of(method: Method) -> Task | None:
     "The task a model was trained on, None if it was saved without one. ValueError if its vocabulary is another."
     task = None if method.task is None else task_from(method.task)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BUDGET', 'add_compare', 'comparison_picture', 'run_compare']
 
-# %% ../../nbs/30g_cli_compare.ipynb #0311bcbf
+# %% ../../nbs/30g_cli_compare.ipynb #38b6778f
 import argparse
 import io
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from ..methods.base import METHODS
 from ..recipes import presets
 from ..training import TrainConfig
 
-# %% ../../nbs/30g_cli_compare.ipynb #ddf56ea3
+# %% ../../nbs/30g_cli_compare.ipynb #b55db54b
 BUDGET = ("batch_size", "accumulate", "seed", "start_from")  # of [train]: decided by rows and seeds
 
 
@@ -43,7 +43,7 @@ def add_compare(parser: Parser, argv: Sequence[str]):
     shared = [f.name for f in fields(TrainConfig) if f.name not in BUDGET]
     add_fields(parser, TrainConfig, "training, the same for all [train]", tables.get("train"), only=shared)
 
-# %% ../../nbs/30g_cli_compare.ipynb #193a8f10
+# %% ../../nbs/30g_cli_compare.ipynb #79dcaa6a
 def comparison_picture(found: Comparison) -> bytes:
     "The comparison's two panels as a PNG."
     from matplotlib import style  # only here: it takes a while to import
@@ -58,7 +58,7 @@ def comparison_picture(found: Comparison) -> bytes:
 
 @command("compare", "train several methods with equal budgets and measure them", add_compare, """examples:
   loflexmdm compare star-tiny --methods loflexmdm,flexmdm,mdm,ar --seeds 3 --steps 2000 --out runs/comparison
-  loflexmdm compare brackets --methods loflexmdm:order=fixed,loflexmdm:states=2 --seeds 0,1 --steps 500 --out runs/orders
+  loflexmdm compare brackets --methods loflexmdm:order=fixed,loflexmdm:states=2 --seeds 0,1 --out runs/orders
 the same command continues a comparison that was stopped, and adds methods and seeds to one that is there""", place=5)
 def run_compare(args: argparse.Namespace):
     "Train and measure several methods on one task."

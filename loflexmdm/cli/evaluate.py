@@ -6,7 +6,7 @@
 __all__ = ['NOTES', 'evaluate_model', 'mean_test_bound', 'figure_line', 'evaluate_samples', 'task_beside', 'lists',
            'read_samples', 'holds_samples', 'evaluate_file', 'reader_of', 'add_evaluate', 'run_evaluate']
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #5504666e
+# %% ../../nbs/30f_cli_evaluate.ipynb #44171613
 import argparse
 import contextlib
 import csv
@@ -30,7 +30,7 @@ from ..samplers import COUNTERS, Samples
 from ..states import collate
 from ..tasks.base import TASKS, Task, task_from
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #b792888c
+# %% ../../nbs/30f_cli_evaluate.ipynb #bdcb73ad
 def evaluate_model(args: argparse.Namespace, method: Method) -> dict:
     "Figures of a model: the task's score, what sampling took, and the bound if asked for."
     if args.column: raise ValueError(f"--column: is for a table, and {args.model} is a model")
@@ -54,7 +54,7 @@ def mean_test_bound(method: Method, task: Task, args: argparse.Namespace) -> dic
     found = torch.cat([method.nll_bound(batch, args.nll, generator)[0] for batch in batches])
     return dict(nll_bound=float(found.mean()), nll_se=float(found.std() / len(found)**0.5) if len(found) > 1 else 0.0)
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #04fab3f0
+# %% ../../nbs/30f_cli_evaluate.ipynb #1bbcb847
 NOTES = COUNTERS | dict(nll_bound="nats per sequence", nll_se="its standard error",
                         length_tv="total variation between the law of lengths and the data's",
                         length_tv_floor="what an ideal sampler would have")
@@ -66,7 +66,7 @@ def figure_line(key: str, value: float) -> str:
     note = f"   {NOTES[key]}" if key in NOTES and NOTES[key] != key.replace("_", " ") else ""
     return f"{key:23} " + (f"{value:.4f}" if isinstance(value, float) else f"{value}") + note + "\n"
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #dd6dafa3
+# %% ../../nbs/30f_cli_evaluate.ipynb #0474f7e3
 def evaluate_samples(path: Path, task_name: str | None) -> dict:
     "Figures of a file of samples, whose prompts must be the first of the task's test split, in order."
     task = task_of_recipe(task_name) or task_beside(path)
@@ -86,7 +86,7 @@ def task_beside(path: Path) -> Task:
     if info.get("task"): return task_from(info["task"])
     raise ValueError(f"{path}: no task is recorded beside it ({beside(path).name}); name one with --task")
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #8a95c31e
+# %% ../../nbs/30f_cli_evaluate.ipynb #b4004cab
 def lists(row: dict[str, str]) -> dict[str, list[str]]:
     "The cells of a row of a table as lists of tokens; those of a text are its characters, some of which may be spaces."
     cells = {k: v.split() for k, v in row.items() if v is not None}
@@ -111,7 +111,7 @@ def holds_samples(path: Path) -> bool:
     if path.suffix != ".csv": return path.suffix == ".jsonl"
     return "tokens" in next(csv.reader(io.StringIO(read_text(path))), [])
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #728fbf53
+# %% ../../nbs/30f_cli_evaluate.ipynb #75ae7488
 def evaluate_file(path: Path, task_name: str | None, column: str | None) -> dict:
     "Figures of a file: of samples, or if a column is named or it holds none, as a task reads it."
     if not column and holds_samples(path): return evaluate_samples(path, task_name)
@@ -137,7 +137,7 @@ def reader_of(path: Path) -> type[Task]:
     known = "; ".join(f"{', '.join(cls.file_suffixes)} for {kind}" for kind, cls in readers.items())
     raise ValueError(f"{path}: the name must end in {known}; .gz may follow. Samples are .jsonl or .csv")
 
-# %% ../../nbs/30f_cli_evaluate.ipynb #b9c4469f
+# %% ../../nbs/30f_cli_evaluate.ipynb #20c18f6b
 def add_evaluate(parser: Parser, argv: Sequence[str]):
     "Options of evaluate."
     option = parser.add_argument

@@ -6,7 +6,7 @@
 __all__ = ['card', 'format_tables', 'run_figures', 'add_info', 'describe_model', 'run_info', 'add_cite', 'run_cite', 'add_demo',
            'run_demo']
 
-# %% ../../nbs/30h_cli_info.ipynb #494f38cb
+# %% ../../nbs/30h_cli_info.ipynb #e8f55276
 import argparse
 import json
 import os
@@ -23,7 +23,7 @@ from ..recipes import presets, read_tables, recipe_from
 from ..registries import did_you_mean
 from ..training import JsonLines
 
-# %% ../../nbs/30h_cli_info.ipynb #f0b02489
+# %% ../../nbs/30h_cli_info.ipynb #99a41d60
 def card(name: str) -> str:
     "The model card of a saved or packaged model, empty if it has none."
     packaged = files("loflexmdm") / "pretrained_models" / name / "README.md"
@@ -50,7 +50,7 @@ def run_figures(directory: Path) -> list[str]:
                      f"at step {r['step']}\n")
     return lines
 
-# %% ../../nbs/30h_cli_info.ipynb #7fc533eb
+# %% ../../nbs/30h_cli_info.ipynb #cb12e351
 def add_info(parser: Parser, argv: Sequence[str]):
     "Options of info."
     parser.add_argument("name", metavar="NAME_OR_DIR_OR_TOML", nargs="?",
@@ -81,7 +81,7 @@ def run_info(args: argparse.Namespace):
                          f"no preset ({', '.join(recipes)}), no .toml file and no directory")
     print(describe_model(name), end="")
 
-# %% ../../nbs/30h_cli_info.ipynb #a4b0230d
+# %% ../../nbs/30h_cli_info.ipynb #c10bb403
 def add_cite(parser: Parser, argv: Sequence[str]):
     "Options of cite."
     parser.add_argument("names", metavar="NAME_OR_DIR", nargs="*",
@@ -94,7 +94,7 @@ def run_cite(args: argparse.Namespace):
     "Print the papers behind names."
     print(citation(*args.names))
 
-# %% ../../nbs/30h_cli_info.ipynb #e5c2b312
+# %% ../../nbs/30h_cli_info.ipynb #b0cf3126
 def add_demo(parser: Parser, argv: Sequence[str]):
     "Options of demo."
     option = parser.add_argument

@@ -7,7 +7,7 @@ __all__ = ['PROMPT_TEXT', 'read_prompts', 'prompt_from', 'sample_prompts', 'prom
            'bounds', 'nll_states', 'result_rows', 'states_of', 'pretty_row', 'format_rows', 'usable_task', 'lines_said',
            'write_results', 'counters', 'task_class_in', 'add_sample', 'run_sample']
 
-# %% ../../nbs/30e_cli_sample.ipynb #2d79414e
+# %% ../../nbs/30e_cli_sample.ipynb #c2d155d1
 import argparse
 import csv
 import io
@@ -31,7 +31,7 @@ from ..samplers import COUNTERS, Samples
 from ..states import BOS, Example, Vocabulary, collate, parse_prompt
 from ..tasks.base import Task, task_class, tokens_as_text
 
-# %% ../../nbs/30e_cli_sample.ipynb #4d87cc37
+# %% ../../nbs/30e_cli_sample.ipynb #690482e9
 def read_prompts(path: str | os.PathLike, vocabulary: Vocabulary, split: Callable[[str], list[str]] = str.split,
                  limit: float = math.inf) -> list[list]:
     """The prompts of a file, `...` as Ellipsis; `split` cuts a line of text into tokens.
@@ -55,7 +55,7 @@ def prompt_from(value: object, where: str, vocabulary: Vocabulary, limit: float 
     except ValueError as e: raise ValueError(f"{where}: {e}") from None
     return prompt
 
-# %% ../../nbs/30e_cli_sample.ipynb #dba1f2a8
+# %% ../../nbs/30e_cli_sample.ipynb #33855a56
 def sample_prompts(args: argparse.Namespace, method: Method, task: Task | None) -> tuple[list | None, int | None]:
     """The prompts of a sample command and how many sequences each gets.
 
@@ -83,7 +83,7 @@ def prompt_from_text(args: argparse.Namespace, method: Method, task: Task | None
 
 PROMPT_TEXT = "--fragment", "--prompt-text"  # names of the option for a prompt written as text
 
-# %% ../../nbs/30e_cli_sample.ipynb #909ea14d
+# %% ../../nbs/30e_cli_sample.ipynb #8675efd5
 def sample_rows(samples: Samples, prompts: Sequence[Sequence], vocabulary: Vocabulary) -> list[dict]:
     "A dict per sequence; `prompts` has one prompt for each."
     rows = []
@@ -110,7 +110,7 @@ def bounds(rows: Sequence[dict], method: Method, states: int, seed: int, size: i
         found += [dict(nll_bound=round(m, 5), nll_se=round(s, 5)) for m, s in pairs]
     return found
 
-# %% ../../nbs/30e_cli_sample.ipynb #941598b7
+# %% ../../nbs/30e_cli_sample.ipynb #02275d15
 def nll_states(args: argparse.Namespace, rows: int, task: Task | None) -> int:
     "States for the bound of each sample: as asked for, else those of the task if the rows go to a file, else none."
     if args.nll is not None: return args.nll
@@ -137,7 +137,7 @@ def pretty_row(row: dict, task: Task | None) -> str:
     text = tokens_as_text(row) if task is None else task.pretty(row)
     return text + (f"   (nll <= {row['nll_bound']:.3f} +- {row['nll_se']:.3f})" if "nll_bound" in row else "")
 
-# %% ../../nbs/30e_cli_sample.ipynb #83199e59
+# %% ../../nbs/30e_cli_sample.ipynb #bb771a3a
 def format_rows(rows: Sequence[dict], suffix: str) -> str:
     "Rows as JSONL or CSV (lists as words separated by spaces)."
     if suffix == ".jsonl": return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -148,7 +148,7 @@ def format_rows(rows: Sequence[dict], suffix: str) -> str:
     for row in rows: writer.writerow({k: flat(v) for k, v in row.items()})
     return text.getvalue()
 
-# %% ../../nbs/30e_cli_sample.ipynb #8c7e6894
+# %% ../../nbs/30e_cli_sample.ipynb #05295215
 def usable_task(method: Method, args: argparse.Namespace) -> Task | None:
     "The task of a model. One that cannot be used here is an error only if the prompts are to come from it."
     try: return task_of(method)
@@ -176,7 +176,7 @@ def counters(samples: Samples) -> dict[str, int]:
     "What the simulation counted."
     return {key: getattr(samples, key) for key in COUNTERS}
 
-# %% ../../nbs/30e_cli_sample.ipynb #bf7914bf
+# %% ../../nbs/30e_cli_sample.ipynb #57a1b8e0
 def task_class_in(argv: Sequence[str]) -> type[Task] | None:
     "The class of the task of the model that a command line names; None if that cannot be said, which is no error yet."
     for name in positional(argv)[:1]:

@@ -7,12 +7,12 @@ __all__ = ['usable_samplers', 'SamplerOption', 'one_of', 'comments_of', 'kind_of
            'first_sentence', 'add_sampler', 'add_sampling', 'check_counts', 'chosen_options', 'fitting_names',
            'check_sampler', 'check_options', 'sampler_from', 'fill_in', 'draw_samples']
 
-# %% ../../nbs/30c_cli_samplers.ipynb #d599206b
+# %% ../../nbs/30c_cli_samplers.ipynb #7c13b0b2
 import argparse
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, Field, fields, replace
 from types import NoneType
 from typing import Literal, NamedTuple, get_args, get_origin
 
@@ -25,7 +25,7 @@ from ..methods.base import Method
 from ..samplers import SAMPLERS, Sampler, Samples, channel_words
 from ..tasks.base import Task
 
-# %% ../../nbs/30c_cli_samplers.ipynb #1ed0ba5b
+# %% ../../nbs/30c_cli_samplers.ipynb #f0ba1013
 def usable_samplers() -> dict[str, type[Sampler]]:
     "Samplers by name; a plug-in that cannot be used is left out here, and refused when asked for by name."
     found = {}
@@ -55,14 +55,16 @@ def comments_of(cls: type) -> dict[str, str]:
     return {name: text for c in reversed(cls.__mro__[:-1]) for name, text in docments(c).items() if text}
 
 
-def kind_of_field(annotation: object) -> dict:
-    "How argparse reads values of a field. For one that may be None, `none` is a value, where it is read as text."
-    kinds = [k for k in get_args(annotation) if k is not NoneType] if NoneType in get_args(annotation) else [annotation]
-    optional = kinds != [annotation]
-    if get_origin(kinds[0]) is Literal: return dict(choices=("none",) * optional + get_args(kinds[0]))
-    return kind_of_option(kinds[0])
+def kind_of_field(f: Field) -> dict:
+    """How argparse reads values of a field: `none` is one where text may be None.
 
-# %% ../../nbs/30c_cli_samplers.ipynb #63402a82
+    Choices are those of the field's metadata, or of a Literal."""
+    optional = NoneType in get_args(f.type)
+    kind = next(k for k in get_args(f.type) if k is not NoneType) if optional else f.type
+    choices = f.metadata.get("choices") or (get_args(kind) if get_origin(kind) is Literal else None)
+    return dict(choices=("none",) * optional + tuple(choices)) if choices else kind_of_option(kind)
+
+# %% ../../nbs/30c_cli_samplers.ipynb #1ad0205e
 def option_of(name: str, classes: Mapping[str, type[Sampler]], all_share_it: bool = False) -> SamplerOption:
     "The option for the field `name` of samplers by their names."
     told: dict[str, list[str]] = {}
@@ -70,7 +72,7 @@ def option_of(name: str, classes: Mapping[str, type[Sampler]], all_share_it: boo
         default = next(f.default for f in fields(cls) if f.name == name)
         shown = "the task's, else " * all_share_it + ("none" if default in (None, MISSING) else str(default))
         told.setdefault(f"{comments_of(cls).get(name, '')} [{shown}]", []).append(sampler)
-    kinds = [kind_of_field(next(f.type for f in fields(cls) if f.name == name)) for cls in classes.values()]
+    kinds = [kind_of_field(next(f for f in fields(cls) if f.name == name)) for cls in classes.values()]
     kind = kinds[0] if all(k == kinds[0] for k in kinds) else {k: v for k, v in kinds[0].items() if k != "choices"}
     if all_share_it: return SamplerOption(name, kind, "; ".join(told))
     text = "; ".join(f"{text}, with --sampler {one_of(names)}" for text, names in told.items())
@@ -84,7 +86,7 @@ def sampler_options() -> list[SamplerOption]:
     own = [option_of(n, {s: cls for s, cls in classes.items() if n in cls.options}) for n in names]
     return [option_of(n, {"": Sampler}, all_share_it=True) for n in Sampler.common_options] + own
 
-# %% ../../nbs/30c_cli_samplers.ipynb #0342a225
+# %% ../../nbs/30c_cli_samplers.ipynb #9ac11a7d
 def first_sentence(cls: type) -> str:
     "The first sentence of a class's docstring, without its full stop."
     return " ".join((cls.__doc__ or "").split("\n\n")[0].split()).split(". ")[0].rstrip(".")
@@ -121,7 +123,7 @@ def check_counts(args: argparse.Namespace):
     if args.nll is not None and (args.nll < 0 or args.nll == 1):
         raise ValueError(f"nll={args.nll}: must be at least 2, or 0 for none")
 
-# %% ../../nbs/30c_cli_samplers.ipynb #e8937166
+# %% ../../nbs/30c_cli_samplers.ipynb #3b6d6307
 def chosen_options(args: argparse.Namespace) -> dict:
     "The sampler's options on the command line, by field; the text `none` as None."
     found = {o.field: getattr(args, o.dest, None) for o in sampler_options()}

@@ -6,7 +6,7 @@
 __all__ = ['RUN_FILE', 'recipe_of', 'new_directory', 'fit_recipe', 'add_train', 'add_task_fields', 'run_train', 'read_run',
            'add_resume', 'run_resume']
 
-# %% ../../nbs/30d_cli_train.ipynb #c4323e0e
+# %% ../../nbs/30d_cli_train.ipynb #a4789d65
 import argparse
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from ..recipes import Recipe, keys_of, override, presets, read_tables, recipe_fr
 from ..tasks.base import task_class
 from ..training import FREE_KEYS, TrainConfig, checkpoints
 
-# %% ../../nbs/30d_cli_train.ipynb #923ce23d
+# %% ../../nbs/30d_cli_train.ipynb #6460e5d4
 RUN_FILE = "run.json"
 
 
@@ -54,7 +54,7 @@ def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, resume: bo
     say(f"done: {trainer.step} steps, {trainer.evaluations} network evaluations, {trainer.seconds:.0f} s{bound}")
     say(f"model: {directory / 'best'}; metrics: {trainer.log.path}")
 
-# %% ../../nbs/30d_cli_train.ipynb #3d03ad70
+# %% ../../nbs/30d_cli_train.ipynb #d41d5187
 def add_train(parser: Parser, argv: Sequence[str]):
     "Options of train: those of the recipe's own task and method, if it is named."
     tables, option = recipe_in(argv) or {}, parser.add_argument
@@ -77,7 +77,7 @@ def add_task_fields(parser: Parser, tables: dict):
     options = {key: name for name, (table, key) in keys_of(tables).items() if table == "task"}
     add_fields(parser, task_class(kind).Config, f"task {kind} [task]", tables["task"], options=options)
 
-# %% ../../nbs/30d_cli_train.ipynb #de9fb653
+# %% ../../nbs/30d_cli_train.ipynb #06b3cce8
 @command("train", "train a new model", add_train, """examples:
   loflexmdm train brackets --out runs/brackets
   loflexmdm train star-tiny --steps 100 --lr 3e-4 --order fixed --states 1 --out runs/trial
@@ -96,7 +96,7 @@ def run_train(args: argparse.Namespace):
     write_file(directory / RUN_FILE, json.dumps(dict(recipe=recipe.as_dict(), sessions=[info]), indent=1))
     fit_recipe(recipe, directory, device, resume=False)
 
-# %% ../../nbs/30d_cli_train.ipynb #6b3c844c
+# %% ../../nbs/30d_cli_train.ipynb #0d716c2f
 def read_run(directory: Path) -> dict:
     "run.json of a training directory. ValueError if it is not one or the file is damaged."
     path = directory / RUN_FILE

@@ -174,7 +174,7 @@ class Sampler:
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "confidence", "softness", "window")  # and of this class
     temperature: float = 1.0        # of the token distribution
     top_p: float = 1.0              # nucleus mass
-    confidence: str | None = None   # position rule: None (by rate) or one of CONFIDENCES
+    confidence: str | None = field(default=None, metadata=dict(choices=CONFIDENCES))  # position rule; none: by rate
     softness: float = 0.0           # 0: the highest scores; above: positions drawn one by one in proportion to score^(1/softness)
     window: int | None = None       # only this many masks, the leftmost, are candidates
     logits_hook: Callable[[Tensor, PartialSequences, Tensor], Tensor] | None = field(default=None, repr=False)  # (logits, x, tau) -> logits
