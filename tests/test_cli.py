@@ -284,6 +284,10 @@ def test_wrong_toml(text, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("command", ["train", "sample", "evaluate", "compare", "resume"])
+def test_nothing_given(command): refused(call(command), "the following arguments are required", f"(see `loflexmdm {command} --help`)")
+
+
 def test_wrong_out_of_train(run, tmp_path):
     refused(call("train brackets --out", run), "already holds a run; `loflexmdm resume")
     (tmp_path / "file").write_text("mine")

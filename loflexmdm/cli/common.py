@@ -130,7 +130,7 @@ def numbers(option: str, text: str) -> list[int]:
 # %% ../../nbs/30b_cli_common.ipynb #57990fd1
 def positional(argv: Sequence[str]) -> list[str]:
     "What on a command line is neither an option nor can be the value of one."
-    pairs = zip(["", *argv[:-1]], argv, strict=True)
+    pairs = zip(["", *argv], argv)
     return [a for before, a in pairs if not a.startswith("-") and not (before.startswith("-") and "=" not in before)]
 
 
