@@ -172,9 +172,12 @@ NAMES: dict[str, dict[str, str]] = {  # module -> name that has left it -> where
 }
 
 # %% ../nbs/00b_moved.ipynb #239f3b63
-def note(old: str, new: str):
-    "Tell whoever asked that `old` is now `new`: a DeprecationWarning at the line that called our caller, shown once per place."
-    warnings.warn(f"{old} is now {new}; the old name goes with the next release", DeprecationWarning, stacklevel=3)
+def note(old: str, new: str, stacklevel: int = 2):
+    """Tell whoever asked that `old` is now `new`: a DeprecationWarning, shown once per place.
+
+    `stacklevel`: 2 for the line that called our caller."""
+    text = f"{old} is now {new}; the old name goes with the next release"
+    warnings.warn(text, DeprecationWarning, stacklevel=stacklevel + 1)
 
 
 def lookup(modules: Sequence[str], name: str) -> object:
