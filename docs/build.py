@@ -17,7 +17,7 @@ SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = ("states", "schedules", "clocks", "ctmc", "objective", "estimators", "networks", "sampling", "lo_flexmdm", "flexmdm", "masked", "gen_md4",
          "planners", "papl", "autoregressive", "orders", "plotting")  # theory, in reading order
 LADDERS = dict(learn=LEARN, tutorials=("star_graphs", "your_own_data", "molecules", "fragments", "reading_an_order", "learned_order", "choosing", "training_on_a_gpu"),
-               how_to=("choose_a_sampler", "condition_on_a_prompt", "resume_a_run", "compare_methods", "report_a_bound"))  # in reading order
+               how_to=("choose_a_sampler", "condition_on_a_prompt", "resume_a_run", "compare_methods", "report_a_bound", "your_own_network"))  # in reading order
 MACHINE = r"https?://|^//|data:"
 
 
@@ -148,19 +148,28 @@ def linked_bases(entry: Entry, classes: dict[str, Entry]) -> str:
     return "Extends " + ", ".join(f"[`{b.name}`](#{b.anchor})" for b in found) + "." if found else ""
 
 
+def patched(entry: Entry) -> list[ast.FunctionDef]:
+    "The methods that a class gets by @patch further down in its module."
+    patches = [n for n in ast.parse(entry.source).body if isinstance(n, ast.FunctionDef) and "patch" in map(ast.unparse, n.decorator_list)]
+    return [f for f in patches if ast.unparse(f.args.args[0].annotation) == entry.name]
+
+
+def without_self(text: str) -> str: return re.sub(r"\((\s*)self(: \w+)?(,\s*|(?=\)))", r"(\1", text, count=1)
+
+
 def describe_class(entry: Entry, classes: dict[str, Entry]) -> str:
     "Constructor or fields, docstring and methods of a class."
     node = entry.node
-    functions = [n for n in node.body if isinstance(n, ast.FunctionDef)]
+    functions = [n for n in node.body if isinstance(n, ast.FunctionDef)] + patched(entry)
     init = next((f for f in functions if f.name == "__init__"), None)
     bases = ", ".join(ast.unparse(b) for b in node.bases)
-    parts = [fence(f"class {entry.name}({bases})" if init is None else signature(init, f"class {entry.name}").replace("(self, ", "(").replace("(self)", "()"))]
+    parts = [fence(f"class {entry.name}({bases})" if init is None else without_self(signature(init, f"class {entry.name}")))]
     parts += [prose(ast.get_docstring(node)), linked_bases(entry, classes)]
     if rows := fields_of(entry, classes): parts.append(table(["field", "type", "default", "meaning"], [[f"`{n}`", f"`{t}`".replace("|", "\\|"), f"`{d}`" if d else "", escaped(c)] for n, t, d, c in rows]))
     for f in functions:
         if f.name.startswith("_") or not ast.get_docstring(f): continue
         is_property = any(ast.unparse(d).endswith("property") for d in f.decorator_list)
-        head = f".{f.name}" if is_property else "." + signature(f).replace("(self, ", "(").replace("(self)", "()")
+        head = f".{f.name}" if is_property else "." + without_self(signature(f))
         parts.append(fence(head) + "\n" + prose(ast.get_docstring(f)))
     return "\n\n".join(parts)
 
@@ -441,6 +450,7 @@ def main():
     notebooks, checks = write_pages()
     shutil.rmtree(SITE, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "2", "-d", str(SOURCE / ".doctrees"), str(SOURCE), str(SITE)], check=True)
+    shutil.copy(ROOT / "loflexmdm" / "recipe.schema.json", SITE)  # for editors: an address to name in a recipe
     shutil.rmtree(SITE.parent / "jupyter_execute", ignore_errors=True)  # where myst-nb puts pictures on their way
     if outside := outside_requests(): sys.exit("requests to the outside:\n" + "\n".join(outside))
     size = sum(f.stat().st_size for f in SITE.rglob("*") if f.is_file()) / 1e6

@@ -8,11 +8,13 @@ __all__ = ['CLOCKS', 'TAKES_A_NUMBER', 'Clock', 'Polynomial', 'Power', 'Cosine',
 
 # %% ../nbs/02b_clocks.ipynb #c6b6b523
 import math
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from .configs import Positive, config
 from .schedules import Kumaraswamy
 
 # %% ../nbs/02b_clocks.ipynb #16e77295
@@ -29,25 +31,22 @@ class Clock:
         return -torch.expm1(-self.tau(t))
 
 # %% ../nbs/02b_clocks.ipynb #2e2e6f10
-@dataclass(frozen=True)
+@config
 class Polynomial(Clock):
     "1 - kappa = (1-t)^w, MD4's polynomial schedule; linear for w = 1. ValueError unless `w` is positive."
-    w: float = 1.0  # exponent, above 0
-
-    def __post_init__(self):
-        if not 0 < self.w < math.inf: raise ValueError(f"w={self.w}: must be a positive number")
+    w: Positive = 1.0  # exponent, above 0
 
     def tau(self, t: Tensor) -> Tensor: return -self.w * torch.log1p(-t)
     def time(self, tau: Tensor) -> Tensor: return -torch.expm1(-tau / self.w)
     def shape(self, t: Tensor) -> Tensor: return self.w / (1 - t)
 
 # %% ../nbs/02b_clocks.ipynb #27903599
-@dataclass(frozen=True)
+@config
 class Power(Kumaraswamy, Clock):
     "kappa = t^a: Kumaraswamy's clock, with which FlexMDM's schedules alpha and beta are powers of time. ValueError unless `a` is positive."
 
 # %% ../nbs/02b_clocks.ipynb #eaf8c858
-@dataclass(frozen=True)
+@config
 class Cosine(Clock):
     "1 - kappa = cos(pi t / 2): few events at first."
     def tau(self, t: Tensor) -> Tensor:
@@ -63,7 +62,7 @@ def _complement(x: Tensor) -> Tensor:
     return torch.where(x > math.log(2), -torch.log1p(-torch.exp(-x)), -torch.log(-torch.expm1(-x)))
 
 
-@dataclass(frozen=True)
+@config
 class Geometric(Clock):
     "kappa = exp(-low^t high^(1-t)): not quite 0 at t = 0 and not quite 1 at t = 1. ValueError unless 0 < low < high."
     low: float = 1e-5  # -log kappa at t = 1
@@ -82,13 +81,10 @@ class Geometric(Clock):
         return b * math.log(self.high / self.low) / torch.expm1(b)
 
 # %% ../nbs/02b_clocks.ipynb #46d87726
-@dataclass(frozen=True)
+@config
 class Shifted(Clock):
     "Linear between kappa = eps and 1 - eps, which keeps the rate finite. ValueError unless 0 < eps < 1/2."
-    eps: float = 1e-4  # what is left out at each end
-
-    def __post_init__(self):
-        if not 0 < self.eps < 0.5: raise ValueError(f"eps={self.eps}: must lie strictly between 0 and 0.5")
+    eps: Annotated[float, Field(gt=0, lt=0.5)] = 1e-4  # what is left out at each end
 
     def tau(self, t: Tensor) -> Tensor: return -torch.log1p(-self.eps - (1 - 2 * self.eps) * t)
     def time(self, tau: Tensor) -> Tensor: return (-torch.expm1(-tau) - self.eps) / (1 - 2 * self.eps)

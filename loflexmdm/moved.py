@@ -118,7 +118,9 @@ NAMES: dict[str, dict[str, str]] = {  # module -> name that has left it -> where
     "loflexmdm.sampling": dict(merge="loflexmdm.samplers:merge_samples"),
     "loflexmdm.methods.masked": dict(hide="loflexmdm.processes:hide", hide_some="loflexmdm.processes:hide_some"),
     "loflexmdm.methods.gen_md4": dict(hidden_log_prob="loflexmdm.processes:hidden_log_prob"),
+    "loflexmdm.networks": dict(Keep="loflexmdm.networks:KVCache"),
     "loflexmdm.methods.autoregressive": dict(
+        CausalBackbone="loflexmdm.networks:CausalTransformer",
         LeftToRight="loflexmdm.samplers:LeftToRight", check_prefixes="loflexmdm.samplers:check_prefixes",
         not_a_prefix="loflexmdm.samplers:not_a_prefix"),
     "loflexmdm.methods.base": dict(

@@ -15,6 +15,7 @@ from torch import nn
 from .configs import config_from
 from .methods.base import Method, method_class
 from .methods.masked import MaskedDiffusion
+from .networks import Transformer
 
 # %% ../nbs/25_retrofit.ipynb #5ee5a261
 ONLY_FLAG = 2  # of every column that a masked network sees: not fixed, closed
@@ -66,6 +67,8 @@ def check_source(masked: Method, target: str, rank: int):
     if target not in TARGETS: raise ValueError(f"target={target!r}: choose one of {', '.join(TARGETS)}")
     if type(rank) is not int or rank < 1: raise ValueError(f"rank={rank!r}: must be a positive whole number")
     if not isinstance(masked, MaskedDiffusion): raise ValueError(f"masked={type(masked).__name__}: must be a masked diffusion (mdm, or papl)")
+    if not isinstance(masked.backbone, Transformer):
+        raise ValueError(f"masked: has a network {masked.config.network!r}; a retrofit starts from the package's own transformer")
     if masked.time is not None: raise ValueError("masked: was trained with time=True; a retrofit starts from a network without time")
 
 
@@ -73,6 +76,8 @@ def target_config(masked: MaskedDiffusion, target: str, options: dict):
     "The config of the method to be: the masked model's sizes, and `options`. ValueError for unknown ones and for another size."
     config = dict(size=masked.config.size, max_length=masked.config.max_length)
     if options.get("size", config["size"]) != config["size"]: raise ValueError(f"size={options['size']!r}: a retrofit has that of the masked model, {config['size']!r}")
+    if options.get("network", "transformer") != "transformer":
+        raise ValueError(f"network={options['network']!r}: a retrofit has that of the masked model, 'transformer'")
     if target == "loflexmdm": config["order_size"] = masked.config.size
     return config_from(method_class(target).Config, config | options, f"options of {target}")
 

@@ -7,23 +7,23 @@ __all__ = ['Kumaraswamy', 'sample_event_taus', 'sample_states', 'clock_log_probs
            'ClockProposal', 'ScheduleRegulariser']
 
 # %% ../nbs/02_schedules.ipynb #d224b579
-from dataclasses import dataclass
 from math import factorial
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from .configs import Count, Positive, config
+
 # %% ../nbs/02_schedules.ipynb #c8216498
-@dataclass(frozen=True)
+@config
 class Kumaraswamy:
     """The clock tau = -log(1 - t^a), on which a Kumaraswamy(a, b) time is exponential with rate b (Eqs 3-4).
 
     Times `t` lie in [0, 1] and clock readings in [0, inf]; both are tensors of any shape, treated elementwise.
     ValueError unless `a` is positive."""
-    a: float = 1.0  # exponent shared by all events
-
-    def __post_init__(self):
-        if not 0 < self.a < float("inf"): raise ValueError(f"a={self.a}: must be a positive number")
+    a: Positive = 1.0  # exponent shared by all events
 
     def tau(self, t: Tensor) -> Tensor:
         "Clock reading at time `t`: 0 at t = 0, inf at t = 1, accurate at both ends; the gradient at the two ends is given as 0."
@@ -207,15 +207,12 @@ def _same_length(b: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
     return b, order
 
 # %% ../nbs/02_schedules.ipynb #37db45b4
-@dataclass(frozen=True)
+@config
 class ClockProposal:
     """Clock readings with full support for training: tau = c u/(1-u) with u uniform, and weights 1/density = (c + tau)^2 / c.
 
     The second moment of a weighted loss is finite for every b > 0. ValueError unless `c` is positive."""
-    c: float = 2.0  # median of the readings
-
-    def __post_init__(self):
-        if not 0 < self.c < float("inf"): raise ValueError(f"c={self.c}: must be a positive number")
+    c: Positive = 2.0  # median of the readings
 
     def __call__(self, n: int, generator: torch.Generator | None = None, device=None, dtype=torch.float32) -> tuple[Tensor, Tensor]:
         "`n` clock readings, stratified and in random order, and their weights: two (n,) tensors."
@@ -226,20 +223,15 @@ class ClockProposal:
         return tau.to(dtype), ((self.c + tau) ** 2 / self.c).to(dtype)
 
 # %% ../nbs/02_schedules.ipynb #fcc92063
-@dataclass(frozen=True)
+@config
 class ScheduleRegulariser:
     """Pulls schedules towards covering [0, 1] (Appendix E.5.2, Eqs 85-88, on F_in and F_um): mean CDF close to t, little mass at the ends.
 
     Mean over `grid` times of (mean CDF - t)^2, plus the mean over positions of the squared hinges F(t_eps) <= delta and
     1 - F(1 - t_eps) <= delta. ValueError for arguments out of range."""
-    grid: int = 100  # times between 0 and 1
-    t_eps: float = 0.01  # how near the ends
-    delta: float = 0.05  # the mass allowed there
-
-    def __post_init__(self):
-        if self.grid < 1: raise ValueError(f"grid={self.grid}: must be at least 1")
-        if not 0 < self.t_eps < 0.5: raise ValueError(f"t_eps={self.t_eps}: must lie strictly between 0 and 0.5")
-        if not 0 < self.delta < 1: raise ValueError(f"delta={self.delta}: must lie strictly between 0 and 1")
+    grid: Count = 100  # times between 0 and 1
+    t_eps: Annotated[float, Field(gt=0, lt=0.5)] = 0.01  # how near the ends
+    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # the mass allowed there
 
     def mixture(self, b: Tensor, valid: Tensor, a: float = 1.0) -> Tensor:
         "Mean over the grid of (mean over positions of F(t) - t)^2: (batch,)."

@@ -10,7 +10,6 @@ __all__ = ['UNLIMITED', 'PROGRESS_SECONDS', 'CHECKPOINT_FORMAT', 'FREE_KEYS', 'T
            'take_weights', 'plot_metrics']
 
 # %% ../nbs/09_training.ipynb #23f5df86
-import fcntl
 import json
 import math
 import os
@@ -20,12 +19,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated, Literal
 
 import torch
 from fastcore.basics import patch
+from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -33,51 +34,40 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 from tqdm.auto import tqdm
 
-from .files import atomic_directory
+from .configs import AtLeastTwo, Count, Fraction, Natural, NonNegative, Positive, config, current_names
+from .files import atomic_directory, locked
 from .methods.base import Method, load_weights, read_config, save_pretrained
 from .pretrained import resolve
 from .states import PartialSequences, collate
 
 # %% ../nbs/09_training.ipynb #4534dc78
-@dataclass(frozen=True)
+@config
 class TrainConfig:
     "How a model is trained; everything that decides the resulting weights."
-    steps: int = 10_000            # optimiser steps
-    batch_size: int = 64           # sequences per forward
-    accumulate: int = 1            # forwards per optimiser step
-    lr: float = 1e-3               # peak learning rate of AdamW
-    warmup: int = 200              # steps of linear warm-up
-    final_lr: float = 0.1          # the cosine ends at this share of lr
-    weight_decay: float = 0.01     # on matrices only
-    clip: float = 1.0              # largest gradient norm, of the generator and of the order model
-    order_lr: float = 0.3          # the order model's share of lr
-    order_start: int = 0           # steps before the order model starts to learn
-    optimiser: str = "adamw"       # adamw | muon (for the matrices of the generator's blocks; AdamW for the rest)
-    ema: float = 0.999             # decay of the averaged weights, which are the ones used
-    start_from: str = ""           # a saved model or run whose weights to start from, where names and shapes agree
-    seed: int = 0                  # of first weights, order of data and every draw
-    log_every: int = 50            # steps between lines of metrics.jsonl
-    valid_every: int = 500         # steps between validations
-    valid_size: int = 256          # sequences in one
-    valid_samples: int = 8         # states per sequence
-    save_every: int = 1000         # steps between checkpoints
-    keep: int = 2                  # checkpoints kept, besides the best
-    precision: str = "float32"     # float32 | bfloat16 (autocast)
-    compile: bool = False          # torch.compile the backbones
-    workers: int = 0               # processes that load data
-
-    def __post_init__(self):
-        for key in ("steps", "batch_size", "accumulate", "log_every", "valid_every", "valid_size", "save_every", "keep"):
-            if getattr(self, key) < 1: raise ValueError(f"{key}={getattr(self, key)}: must be at least 1")
-        for key in ("warmup", "weight_decay", "workers", "seed", "order_lr", "order_start"):
-            if getattr(self, key) < 0: raise ValueError(f"{key}={getattr(self, key)}: must not be negative")
-        for key in ("lr", "clip"):
-            if not getattr(self, key) > 0: raise ValueError(f"{key}={getattr(self, key)}: must be positive")
-        if self.valid_samples < 2: raise ValueError(f"valid_samples={self.valid_samples}: must be at least 2")
-        if not 0 <= self.ema < 1: raise ValueError(f"ema={self.ema}: must lie in [0, 1)")
-        if not 0 <= self.final_lr <= 1: raise ValueError(f"final_lr={self.final_lr}: must lie in [0, 1]")
-        if self.optimiser not in ("adamw", "muon"): raise ValueError(f"optimiser={self.optimiser!r}: choose adamw or muon")
-        if self.precision not in ("float32", "bfloat16"): raise ValueError(f"precision={self.precision!r}: choose float32 or bfloat16")
+    renamed = dict(final_lr="final_lr_frac", order_lr="order_lr_scale")
+    steps: Count = 10_000  # optimiser steps
+    batch_size: Count = 64  # sequences per forward
+    accumulate: Count = 1  # forwards per optimiser step
+    lr: Positive = 1e-3  # peak learning rate of AdamW
+    warmup: Natural = 200  # steps of linear warm-up
+    final_lr_frac: Fraction = 0.1  # the cosine ends at this fraction of lr
+    weight_decay: NonNegative = 0.01  # on matrices only
+    clip: Annotated[float, Field(gt=0)] = 1.0  # largest gradient norm, of the generator and of the order model; inf: any
+    order_lr_scale: NonNegative = 0.3  # learning rate of the order model, relative to lr
+    order_start: Natural = 0  # steps before the order model starts to learn
+    optimiser: Literal["adamw", "muon"] = "adamw"  # adamw | muon (for matrices of the generator's blocks; AdamW for the rest)
+    ema: Annotated[float, Field(ge=0, lt=1)] = 0.999  # decay of the averaged weights, which are the ones used
+    start_from: str = ""  # a saved model or run whose weights to start from, where names and shapes agree
+    seed: Natural = 0  # of first weights, order of data and every draw
+    log_every: Count = 50  # steps between lines of metrics.jsonl
+    valid_every: Count = 500  # steps between validations
+    valid_size: Count = 256  # sequences in one
+    valid_samples: AtLeastTwo = 8  # states per sequence
+    save_every: Count = 1000  # steps between checkpoints
+    keep: Count = 2  # checkpoints kept, besides the best
+    precision: Literal["float32", "bfloat16"] = "float32"  # float32 | bfloat16 (autocast)
+    compile: bool = False  # torch.compile the networks
+    workers: Natural = 0  # processes that load data
 
 # %% ../nbs/09_training.ipynb #d0792a4f
 def generator_for(*key, device: torch.device | str = "cpu") -> torch.Generator:
@@ -124,10 +114,10 @@ def batches(data: Dataset, config: TrainConfig, start: int, device: torch.device
 
 # %% ../nbs/09_training.ipynb #3b24df9c
 def learning_rate(config: TrainConfig, step: int) -> float:
-    "The learning rate of a step (the first is 0): linear warm-up to `lr`, then a cosine to `final_lr * lr`."
+    "The learning rate of a step (the first is 0): linear warm-up to `lr`, then a cosine to `final_lr_frac * lr`."
     if step < config.warmup: return config.lr * (step + 1) / config.warmup
     done = min((step - config.warmup) / max(config.steps - config.warmup, 1), 1.0)
-    return config.lr * (config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * done)) / 2)
+    return config.lr * (config.final_lr_frac + (1 - config.final_lr_frac) * (1 + math.cos(math.pi * done)) / 2)
 
 # %% ../nbs/09_training.ipynb #80b0f65c
 def parameter_groups(method: Method, weight_decay: float, chosen: Callable[[nn.Parameter], bool]) -> list[dict]:
@@ -148,7 +138,9 @@ def optimisers(method: Method, config: TrainConfig) -> list[torch.optim.Optimize
 # %% ../nbs/09_training.ipynb #9a325d70
 def averaged(method: Method, decay: float) -> AveragedModel:
     "Exponential moving average of the weights, with a shorter memory at the start: the decay is min(decay, (1 + n)/(10 + n))."
-    def lerp(averages, values, n): torch._foreach_lerp_(averages, values, 1 - min(decay, (1 + float(n)) / (10 + float(n))))
+    def lerp(averages, values, n):
+        if not averages[0].is_floating_point(): return torch._foreach_copy_(averages, values)  # indices and counters
+        torch._foreach_lerp_(averages, values, 1 - min(decay, (1 + float(n)) / (10 + float(n))))
     return AveragedModel(method, multi_avg_fn=lerp, use_buffers=True)
 
 # %% ../nbs/09_training.ipynb #e9fb8b35
@@ -171,13 +163,9 @@ class Interrupted(Exception):
         super().__init__(f"{signal.Signals(number).name} at step {step}: saved")
 
 # %% ../nbs/09_training.ipynb #5d63294e
-@contextmanager
-def run_lock(directory: Path):
-    "Only one process may train in a directory; the lock goes with the process, however it ends. ValueError if it is held."
-    with open(directory / ".lock", "w") as f:
-        try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError: raise ValueError(f"{directory}: another run is writing here") from None
-        yield
+def run_lock(directory: Path) -> AbstractContextManager:
+    "Only one process may train in a directory; the lock goes with the process. ValueError if it is held."
+    return locked(directory / ".lock", f"{directory}: another run is writing here")
 
 # %% ../nbs/09_training.ipynb #a7e6256f
 def rounded(value) -> float | None:
@@ -246,8 +234,10 @@ def read_state(checkpoint: Path, config: TrainConfig) -> dict:
     try: meta = json.loads((checkpoint / "state.json").read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as e: raise ValueError(f"{checkpoint}/state.json: damaged ({e})") from None
     if meta["format"] > CHECKPOINT_FORMAT: raise ValueError(f"{checkpoint}: format {meta['format']} is newer than this version reads ({CHECKPOINT_FORMAT})")
+    saved = current_names(TrainConfig, meta["config"])
     for key, value in asdict(config).items():
-        if key not in FREE_KEYS and value != meta["config"].get(key, value): raise ValueError(f"{key}={value!r}: the run in {checkpoint} has {meta['config'][key]!r}")
+        if key in FREE_KEYS or value == saved.get(key, value): continue
+        raise ValueError(f"{key}={value!r}: the run in {checkpoint} has {saved[key]!r}")
     return meta
 
 
@@ -279,7 +269,7 @@ class Trainer:
 
 # %% ../nbs/09_training.ipynb #40bf0ad0
 @patch
-def update(self: Trainer, stream: Iterator[PartialSequences]) -> dict:
+def train_step(self: Trainer, stream: Iterator[PartialSequences]) -> dict:
     "One optimiser step; returns its metrics, averaged over the micro-batches."
     k, rows = self.config.accumulate, []
     self.method.train()
@@ -290,15 +280,15 @@ def update(self: Trainer, stream: Iterator[PartialSequences]) -> dict:
         (terms.loss / k).backward()
         rows.append({key: value.detach() for key, value in terms.metrics.items()} | dict(loss=terms.loss.detach()))
     row = {key: sum(r[key] for r in rows) / k for key in rows[0]}
-    row |= self.clip()
+    row |= self.clip_gradients()
     if not torch.isfinite(row["loss"] + sum(value for key, value in row.items() if "grad_norm" in key)): self.fail(row)
-    self.move()
+    self.optimizer_step()
     self.evaluations += k * self.method.evaluations_per_loss
     return row
 
 
 @patch
-def clip(self: Trainer) -> dict:
+def clip_gradients(self: Trainer) -> dict:
     "Clip the gradients of the generator and of the order model, each to the norm `config.clip`; returns the norms before."
     norms = {}
     for name, order in (("grad_norm", False), ("order_grad_norm", True)):
@@ -308,11 +298,11 @@ def clip(self: Trainer) -> dict:
 
 
 @patch
-def move(self: Trainer):
+def optimizer_step(self: Trainer):
     "Step the optimisers at the step's learning rates, then the average. The order model rests until `order_start`."
     c = self.config
     for group in self.groups:
-        share = 1.0 if not group["order"] else c.order_lr if self.step >= c.order_start else 0.0
+        share = 1.0 if not group["order"] else c.order_lr_scale if self.step >= c.order_start else 0.0
         group["lr"] = learning_rate(c, self.step) * share
     for o in self.optimisers: o.step()
     self.method.zero_grad(set_to_none=True)
@@ -336,7 +326,7 @@ def shown(row: dict) -> dict[str, str]:
 
 
 @patch
-def after(self: Trainer, row: dict, bar: tqdm):
+def after_step(self: Trainer, row: dict, bar: tqdm):
     "Log, validate and save when it is time to."
     due = lambda every: self.step % every == 0 or self.step == self.config.steps
     bar.update()
@@ -411,7 +401,7 @@ def take_weights(method: Method, directory: str | os.PathLike) -> list[str]:
 
 # %% ../nbs/09_training.ipynb #f1c98a79
 @patch
-def begin(self: Trainer, resume: bool):
+def start_or_resume(self: Trainer, resume: bool):
     "Start afresh in a directory without a run, or continue the one that is there (from nothing, if it had not saved yet)."
     if self.checkpoints and not resume: raise ValueError(f"{self.directory}: already holds a run; resume it or choose another directory")
     sweep(self.directory)
@@ -428,14 +418,14 @@ def fit(self: Trainer, resume: bool = False) -> Method:
     ValueError if the directory is in use or holds another run; Interrupted on SIGINT or SIGTERM and FloatingPointError on a
     loss or gradient that is not finite, both after saving."""
     with run_lock(self.directory), stop_signals() as caught:
-        self.begin(resume)
+        self.start_or_resume(resume)
         with tqdm(total=self.config.steps, initial=self.step, desc="training", disable=not self.progress, mininterval=PROGRESS_SECONDS) as bar:
             started = time.monotonic() - self.seconds
             stream = batches(self.data, self.config, self.step, self.device)
             while self.step < self.config.steps:
-                row = self.update(stream)
+                row = self.train_step(stream)
                 self.seconds = time.monotonic() - started
-                self.after(row, bar)
+                self.after_step(row, bar)
                 if caught:
                     self.save()
                     raise Interrupted(caught[0], self.step)

@@ -14,13 +14,13 @@ from safetensors.torch import load_file
 
 from loflexmdm.cli import main
 from loflexmdm.ctmc import as_batch
-from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, LeftToRight, NextToken, not_a_prefix
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, NextToken
 from loflexmdm.methods.base import Method
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.networks import SIZES, Size
 from loflexmdm.objective import Intensities
 from loflexmdm.orders import generation_times
-from loflexmdm.samplers import EventDriven, Info, Limits, State, TauLeaping, simulate
+from loflexmdm.samplers import EventDriven, Info, LeftToRight, Limits, State, TauLeaping, not_a_prefix, simulate
 from loflexmdm.states import Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.training import TrainConfig, Trainer, checkpoints
 

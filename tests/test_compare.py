@@ -86,10 +86,10 @@ def test_interrupted_run_continues_to_the_same_weights(done, tmp_path, stop_at):
 
 def test_signal_leaves_a_run_that_continues(tmp_path, monkeypatch):
     from loflexmdm.training import Trainer
-    after, directory = Trainer.after, tmp_path / "c"
-    monkeypatch.setattr(Trainer, "after", lambda self, row, bar: (after(self, row, bar), self.step == 3 and signal.raise_signal(signal.SIGTERM)))
+    after, directory = Trainer.after_step, tmp_path / "c"
+    monkeypatch.setattr(Trainer, "after_step", lambda self, row, bar: (after(self, row, bar), self.step == 3 and signal.raise_signal(signal.SIGTERM)))
     with pytest.raises(Interrupted): compare("brackets", [FIXED], 1, directory, **SMALL)
-    monkeypatch.setattr(Trainer, "after", after)
+    monkeypatch.setattr(Trainer, "after_step", after)
     assert checkpoints(run_directory(directory, FIXED, 0)) and not (directory / "results.json").exists()
     assert compare("brackets", [FIXED], 1, directory, **SMALL).rows[0]["steps"] == 6
 

@@ -1,10 +1,12 @@
 "Files and directories that are whole or absent."
 import errno
+import subprocess
+import sys
 
 import pytest
 
 from loflexmdm import files
-from loflexmdm.files import atomic_directory, scratch_file, write_file
+from loflexmdm.files import atomic_directory, locked, scratch_file, write_file
 
 
 @pytest.mark.parametrize("exchange", [True, False])
@@ -33,3 +35,15 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
 def test_a_scratch_file_leaves_nothing(tmp_path):
     with scratch_file(tmp_path / "x") as (f, name): f.write(b"probe")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_is_refused_or_waited_for_and_goes_with_its_process(tmp_path):
+    script = f"import time; from loflexmdm.files import locked\nwith locked({str(tmp_path / 'lock')!r}): print(flush=True); time.sleep(60)"
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    child.stdout.readline()
+    with pytest.raises(ValueError, match="^in use$"):
+        with locked(tmp_path / "lock", "in use"): pass
+    child.kill()
+    child.wait()
+    child.stdout.close()
+    with locked(tmp_path / "lock"): pass

@@ -57,7 +57,7 @@ def nodes(n=48, end=30.0):
 def mask_probability(model, tau):
     "mu at clock readings tau: the integral over u < tau of exp(-u - (sigma(tau) - sigma(u))), sigma the unmasking clock; u = tau v^2."
     u, w = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(64))
-    v, tau, sigma = (u + 1) / 2, tau[:, None], model.unmasking_reading
+    v, tau, sigma = (u + 1) / 2, tau[:, None], model.path.reading
     return (w * tau * v * torch.exp(-tau * v**2 - (sigma(tau) - sigma(tau * v**2)))).sum(-1)
 
 
@@ -81,7 +81,7 @@ def test_states_have_the_probabilities_of_the_schedules(pair):
     model, n = made(pair=pair), 20_000
     for t in torch.tensor([[0.2], [0.6], [0.95]], dtype=torch.float64):
         x1 = as_batch([[3] * 10]).rows(torch.zeros(n // 10, dtype=torch.long))
-        state = model.sample_states(x1, model.insertion.tau(t).expand(n // 10), seeded(2))[:, 1:]
+        state = model.path.sample(x1, model.insertion.tau(t).expand(n // 10), generator=seeded(2))[:, 1:]
         p = state_probs(model, model.insertion.tau(t))[0]
         assert (((torch.bincount(state.flatten(), minlength=3) / n - p) / (p * (1 - p) / n).sqrt()).abs() < 4.5).all()
 
@@ -89,14 +89,14 @@ def test_states_have_the_probabilities_of_the_schedules(pair):
 @pytest.mark.parametrize("pair", PAIRS)
 def test_states_only_move_forward(pair):
     model, x1 = made(pair=pair), X1.rows(torch.arange(100) % 6)
-    a, b = (model.sample_states(x1, torch.full((100,), tau), seeded(3)) for tau in (0.5, 1.5))
+    a, b = (model.path.sample(x1, torch.full((100,), tau), generator=seeded(3)) for tau in (0.5, 1.5))
     assert (b >= a).all() and (b > a).any() and (a[x1.fixed] == CLEAN).all()
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_unmasking_rate_is_the_slope_of_the_unmasking_clock(pair):
     model, tau = made(pair=pair), torch.linspace(0.05, 8, 40, dtype=torch.float64, requires_grad=True)
-    slope, = torch.autograd.grad(model.unmasking_reading(tau).sum(), tau)
+    slope, = torch.autograd.grad(model.path.reading(tau).sum(), tau)
     torch.testing.assert_close(model.unmask_rate(tau.detach()), slope, rtol=1e-7, atol=0)
     x = as_batch([[3, MASK]])
     assert (made(pair=pair).intensities(x, tau=torch.zeros(1)).unmask.isfinite()).all()
@@ -176,7 +176,7 @@ def test_prompts_cost_nothing_and_come_back():
     whole = collate([parse_prompt("ab", WORDS)])._replace(closed=torch.ones(1, 3, dtype=torch.bool))
     assert model.loss(whole, seeded(0)).loss == 0
     x1 = collate([filled_example(PROMPT, ["ab", "c"], WORDS)] * 32)
-    state = model.sample_states(x1, torch.full((32,), 0.7), seeded(1))
+    state = model.path.sample(x1, torch.full((32,), 0.7), generator=seeded(1))
     assert (state[x1.fixed] == CLEAN).all() and set(state[x1.free].tolist()) == {DROPPED, MASKED, CLEAN}
     for sampler in (EventDriven(), TauLeaping(steps=8, hold="count", confidence="leftmost", window=2)):
         out = model.sample([PROMPT], n=8, sampler=sampler, generator=seeded(2), max_length=12)

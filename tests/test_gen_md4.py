@@ -9,8 +9,9 @@ import torch
 from loflexmdm.ctmc import ToyLaw, clock_quadrature
 from loflexmdm.estimators import leave_one_out
 from loflexmdm.methods.base import METHODS, method_class
-from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config, hidden_log_prob, reveal_terms
+from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config, reveal_terms
 from loflexmdm.networks import SIZES, Size
+from loflexmdm.processes import hidden_log_prob
 from loflexmdm.recipes import PRESETS, presets, recipe_from, with_method
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.states import BOS, MASK, PartialSequences, collate, parse_prompt, prefix_example
@@ -304,7 +305,7 @@ def test_rates_learn_apart_and_without_weight_decay():
 
 class Stopping:
     "Raises after a number of steps."
-    def __init__(self, trainer, at): self.after, self.trainer, self.at = trainer.after, trainer, at
+    def __init__(self, trainer, at): self.after, self.trainer, self.at = trainer.after_step, trainer, at
     def __call__(self, row, bar):
         self.after(row, bar)
         if self.trainer.step == self.at: raise Interrupted(2, self.at)
@@ -312,14 +313,14 @@ class Stopping:
 
 def test_train_stop_resume_save_load_sample(tmp_path):
     task = task_from(dict(kind="brackets", max_pairs=2))
-    config = TrainConfig(steps=8, batch_size=8, lr=1e-2, warmup=1, order_start=2, order_lr=1.0, save_every=4, valid_every=4, valid_size=8, valid_samples=2, log_every=2)
+    config = TrainConfig(steps=8, batch_size=8, lr=1e-2, warmup=1, order_start=2, order_lr_scale=1.0, save_every=4, valid_every=4, valid_size=8, valid_samples=2, log_every=2)
     def run(name):
         torch.manual_seed(0)
         model = GenMD4(task.vocabulary, GenMD4Config(size="pico", max_length=task.max_length), task.as_dict())
         return Trainer(model, task.dataset("train"), config, tmp_path / name, task.dataset("valid"), progress=False)
     whole, cut = run("whole"), run("cut")
     average = whole.fit()
-    cut.after = Stopping(cut, 6)
+    cut.after_step = Stopping(cut, 6)
     with pytest.raises(Interrupted): cut.fit()
     resumed = run("cut")
     torch.testing.assert_close(resumed.fit(resume=True).state_dict(), average.state_dict(), rtol=0, atol=0)

@@ -8,9 +8,10 @@ import torch
 from scipy import stats
 
 from loflexmdm.methods.base import Method, from_pretrained, method_class
-from loflexmdm.methods.masked import Canvas, MaskedConfig, MaskedDiffusion, clean_log_probs, hide, hide_some
+from loflexmdm.methods.masked import Canvas, MaskedConfig, MaskedDiffusion, clean_log_probs
 from loflexmdm.networks import SIZES, Size
 from loflexmdm.recipes import override, read_tables, recipe_from, with_method
+from loflexmdm.processes import hide, hide_some
 from loflexmdm.samplers import Ancestral, EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.states import BOS, MASK, Vocabulary, collate, parse_prompt, prefix_example
 
@@ -310,14 +311,15 @@ def test_star_tiny_from_end_to_end(tmp_path):
     plan = recipe_from(override(with_method(read_tables("star-tiny"), "mdm"), **options))
     whole = plan.trainer(tmp_path / "whole", progress=False)
     average = whole.fit()
-    assert plan.model == dict(method="mdm", schedule="linear", size="nano", time=False, max_length=plan.build()[0].max_length) and isinstance(average, MaskedDiffusion)
+    assert plan.model == dict(method="mdm", schedule="linear", size="nano", network="transformer", network_config="", time=False,
+                              max_length=plan.build()[0].max_length) and isinstance(average, MaskedDiffusion)
     cut = plan.trainer(tmp_path / "cut", progress=False)
-    stop = cut.after
+    stop = cut.after_step
     class Killed(Exception): pass
     def dying(row, bar):
         stop(row, bar)
         if cut.step == 4: raise Killed
-    cut.after = dying
+    cut.after_step = dying
     with pytest.raises(Killed): cut.fit()
     resumed = plan.trainer(tmp_path / "cut", progress=False)
     again = resumed.fit(resume=True)

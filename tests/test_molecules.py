@@ -86,11 +86,11 @@ def test_a_stopped_run_goes_on_with_the_same_weights(tmp_path):
     whole = r.trainer(tmp_path / "whole", progress=False)
     whole.fit()
     first = r.trainer(tmp_path / "cut", progress=False)
-    move = first.move
+    move = first.optimizer_step
     def stop():
         if first.step == 3: raise KeyboardInterrupt
         move()
-    first.move = stop
+    first.optimizer_step = stop
     with pytest.raises(KeyboardInterrupt): first.fit()
     second = r.trainer(tmp_path / "cut", progress=False)
     second.fit(resume=True)

@@ -1,5 +1,7 @@
-"The transformer and its heads."
+"The transformer and its heads, networks by name, and networks of other kinds."
+import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch.nn.functional as F
 
 from torch import nn
 
+import loflexmdm
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
 from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config
@@ -14,9 +17,10 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig, OrderModel
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.papl import PAPL, PAPLConfig
 from loflexmdm.networks import (SIZES, SOFTPLUS_ONE, CausalTransformer, ScalarHead, Size, TimeEmbedding, TokenHead,
-                                Transformer, bounded_rate, positive_rate, rotary, rotate, size_named)
+                                Transformer, bounded_rate, build_backbone, network, positive_rate, rotary, rotate, size_named)
 from loflexmdm.states import BOS, MASK, PAD, PartialSequences, Vocabulary, collate, prefix_example
-from loflexmdm.training import TrainConfig, optimisers
+from loflexmdm.tasks.base import Examples
+from loflexmdm.training import TrainConfig, Trainer, optimisers
 
 VOCABULARY = Vocabulary("abcdef")
 
@@ -207,8 +211,9 @@ def autoregressive(): return dict(backbone=CausalTransformer(N, NANO), cond=cons
 
 
 BUILT = [(FlexMDM, FlexMDMConfig(size="nano"), flexmdm), (MaskedDiffusion, MaskedConfig(size="nano"), masked),
-         (MaskedDiffusion, MaskedConfig(size="nano", time=True), lambda: masked(True)), (PAPL, PAPLConfig(size="nano"), masked),
-         (GenMD4, GenMD4Config(size="nano"), gen_md4), (Autoregressive, AutoregressiveConfig(size="nano"), autoregressive),
+         (MaskedDiffusion, MaskedConfig(size="nano", time=True), lambda: masked(True)),
+         (PAPL, PAPLConfig(size="nano"), masked), (GenMD4, GenMD4Config(size="nano"), gen_md4),
+         (Autoregressive, AutoregressiveConfig(size="nano"), autoregressive),
          *((LoFlexMDM, LoFlexMDMConfig(size="nano", order_size="micro", unmask=unmask, **more),
             lambda unmask=unmask, order=order: flexmdm(unmask == "trainable", order))
            for unmask in ("frozen", "trainable")
@@ -223,7 +228,8 @@ def test_a_seed_means_the_same_weights_as_parts_built_by_hand(cls, config, parts
     torch.manual_seed(3)
     by_hand = {}
     for name, part in parts().items():
-        by_hand |= {name: part} if isinstance(part, nn.Parameter) else {f"{name}.{k}": v for k, v in part.state_dict().items()}
+        inner = {"": part} if isinstance(part, nn.Parameter) else {f".{k}": v for k, v in part.state_dict().items()}
+        by_hand |= {name + k: v for k, v in inner.items()}
     assert torch.equal(torch.get_rng_state(), after)
     state = {k: v for k, v in method.state_dict().items() if k != "slowest"}
     assert state.keys() == by_hand.keys() and all(torch.equal(v, by_hand[k]) for k, v in state.items())
@@ -235,18 +241,21 @@ def test_every_parameter_is_in_one_group_and_the_groups_are_who_trains_them(cls,
     groups, name = method.parameter_groups(), {id(p): name for name, p in method.named_parameters()}
     named = {key: [name[id(p)] for p in group] for key, group in groups.items()}
     assert sorted(sum(named.values(), [])) == sorted(name.values())
-    assert set(named["hidden"]) == {k for k, p in method.named_parameters() if k.startswith("backbone.blocks.") and p.ndim == 2}
+    matrices = {k for k, p in method.named_parameters() if p.ndim == 2}
+    assert set(named["hidden"]) == {k for k in matrices if k.startswith("backbone.blocks.")}
     starts = ("order.", "order_backbone.", "raw_speed")
     assert set(named["order"]) == {k for k in name.values() if k.startswith(starts)}
     muon, adam = optimisers(method, TrainConfig(optimiser="muon"))
     assert [name[id(p)] for g in muon.param_groups for p in g["params"]] == named["hidden"]
     rows = [(g["order"], bool(g["weight_decay"]), p.ndim >= 2) for g in adam.param_groups for p in g["params"]]
-    assert all(decay == matrix for _, decay, matrix in rows) and sum(order for order, _, _ in rows) == len(named["order"])
+    assert all(decay == matrix for _, decay, matrix in rows)
+    assert sum(order for order, _, _ in rows) == len(named["order"])
 
 
 def test_a_causal_transformer_sees_no_later_column_and_reads_the_last_one_alone():
     torch.manual_seed(0)
-    net, x = shaken(CausalTransformer(N, NANO)), collate([prefix_example("a", "bcdef", VOCABULARY), prefix_example("", "fe", VOCABULARY)])
+    net = shaken(CausalTransformer(N, NANO))
+    x = collate([prefix_example("a", "bcdef", VOCABULARY), prefix_example("", "fe", VOCABULARY)])
     pairs = []
     cond = torch.linspace(-1, 1, 64, dtype=torch.float64)[None]
     with torch.no_grad():
@@ -255,3 +264,138 @@ def test_a_causal_transformer_sees_no_later_column_and_reads_the_last_one_alone(
             torch.testing.assert_close(net(x.map(lambda v: v[:, :n]), cond), whole[:, :n], rtol=0, atol=1e-11)
         last = net.last_column(x, cond, [lambda k, v, pair=pair: pair for pair in pairs])
     torch.testing.assert_close(last[:, 0], whole[torch.arange(2), x.lengths - 1], rtol=0, atol=1e-11)
+
+
+@network
+class Windows(nn.Module):
+    "A network of a third party: each column with its two neighbours; the faults are for tests of what is refused."
+    name, fault = "windows", ""
+
+    def __init__(self, vocabulary_size, width):
+        super().__init__()
+        self.width, self.cond = width, 8
+        self.token, self.flag = nn.Embedding(vocabulary_size, width), nn.Embedding(4, width)
+        self.project = nn.Linear(8, width)
+        self.blocks = nn.ModuleList([nn.Conv1d(width, width, 3, padding=1), nn.Linear(width, width)])
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))  # an average of integers would fail
+
+    @classmethod
+    def from_config(cls, vocabulary_size, size, options="", causal=False):
+        return cls(vocabulary_size, int(options or 16))
+
+    def forward(self, x, cond):
+        h = self.token(x.tokens) + self.flag(x.fixed + 2 * x.closed) + self.project(cond)[:, None]
+        if self.fault == "shape": return h.mean(1)
+        if self.fault == "type": return dict(h=h)
+        if self.fault == "raises": return h @ h
+        if self.fault != "padding": h = h * x.valid[..., None]
+        conv, last = self.blocks
+        return last(torch.tanh(h + conv(h.mT).mT))
+
+
+@network
+class OneWay(Windows):
+    "Only for methods that look both ways, as it says nothing of `causal`."
+    name = "one_way"
+
+    @classmethod
+    def from_config(cls, vocabulary_size, size, options=""): return cls(vocabulary_size, 16)
+
+
+OWN = [(LoFlexMDM, dict(order_size="nano")), (LoFlexMDM, dict(order_size="nano", order_network="windows")),
+       (LoFlexMDM, dict(backbone="shared", unmask="trainable")), (FlexMDM, {}), (MaskedDiffusion, {}),
+       (MaskedDiffusion, dict(time=True)), (PAPL, {}), (GenMD4, {})]
+
+
+def batch(): return collate([prefix_example("a", "bcde", VOCABULARY), prefix_example("", "fe", VOCABULARY)])
+
+
+@pytest.mark.parametrize("cls, options", OWN)
+def test_an_own_network_serves_every_method_and_is_saved_and_loaded_by_name(cls, options, tmp_path):
+    torch.manual_seed(0)
+    method = cls(VOCABULARY, cls.Config(size="nano", network="windows", network_config="12", max_length=9, **options))
+    assert type(method.backbone) is Windows and method.backbone.width == 12
+    method.loss(batch(), torch.Generator().manual_seed(0)).loss.backward()
+    assert all(p.grad is not None for p in method.backbone.parameters())
+    groups, names = method.parameter_groups(), {id(p): k for k, p in method.named_parameters()}
+    assert [names[id(p)] for p in groups["hidden"]] == ["backbone.blocks.1.weight"]
+    again = loflexmdm.load(method.save_pretrained(tmp_path / "model"))
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["config"]["network"] == "windows"
+    draw = lambda m: m.sample(n=6, generator=torch.Generator().manual_seed(1)).sequences
+    assert again.config == method.config and draw(again) == draw(method)
+
+
+def test_an_own_network_as_order_model_alone():
+    method = LoFlexMDM(VOCABULARY, LoFlexMDMConfig(size="nano", order_network="windows", order_network_config="20"))
+    assert type(method.backbone) is Transformer and method.order_backbone.width == 20
+    assert {id(p) for p in method.order_backbone.parameters()} <= {id(p) for p in method.order_parameters}
+    b_in, _ = method.schedule(batch())
+    assert b_in.shape == batch().tokens.shape
+
+
+def test_an_own_network_trains_with_averaging_and_muon(tmp_path):
+    method = FlexMDM(VOCABULARY, FlexMDMConfig(size="nano", network="windows", max_length=9))
+    data = Examples(8, lambda i: prefix_example("", "abcdef"[i % 6] * 3, VOCABULARY))
+    config = TrainConfig(steps=3, batch_size=4, warmup=1, optimiser="muon", log_every=3, valid_every=3, save_every=3)
+    trained = Trainer(method, data, config, tmp_path, progress=False).fit()
+    assert trained.backbone.calls.dtype == torch.long
+    assert {type(o).__name__ for o in optimisers(method, config)} == {"Muon", "AdamW"}
+
+
+FAULTS = dict(shape=r"expected hidden states \(batch, length, width\) = \(2, 6, 16\), got \(2, 16\)", type="got dict",
+              raises="fails on a batch of two rows", padding="padding changes the hidden states of other columns")
+
+
+@pytest.mark.parametrize("fault, message", FAULTS.items())
+def test_a_network_that_does_not_do_what_it_must_is_refused_in_one_line(monkeypatch, fault, message):
+    monkeypatch.setattr(Windows, "fault", fault)
+    for make in (lambda: FlexMDM(VOCABULARY, FlexMDMConfig(network="windows")),
+                 lambda: LoFlexMDM(VOCABULARY, LoFlexMDMConfig(size="nano", order_network="windows"))):
+        with pytest.raises(ValueError, match=message) as e: make()
+        assert "network='windows': " in str(e.value) and "\n" not in str(e.value)
+    assert str(e.value).startswith("order_network")
+
+
+@pytest.mark.parametrize("name", ["width", "cond", "token"])
+def test_a_missing_attribute_is_named(monkeypatch, name):
+    init = Windows.__init__
+    monkeypatch.setattr(Windows, "__init__", lambda self, *args: (init(self, *args), delattr(self, name))[0])
+    with pytest.raises(ValueError, match=f"network='windows': attribute '{name}' must be of type"):
+        FlexMDM(VOCABULARY, FlexMDMConfig(network="windows"))
+
+
+def test_building_a_network_leaves_no_trace_in_the_random_state(monkeypatch):
+    "Probing draws random numbers where a network does, as dropout would; what is built next must not depend on that."
+    torch.manual_seed(0)
+    Windows(N, 16)
+    expected, forward = torch.get_rng_state(), Windows.forward
+    monkeypatch.setattr(Windows, "forward", lambda self, x, cond: forward(self, x, cond) + 0 * torch.rand(1))
+    torch.manual_seed(0)
+    network_ = build_backbone(SimpleNamespace(config=FlexMDMConfig(network="windows")), N)
+    assert torch.equal(torch.get_rng_state(), expected) and network_.training
+
+
+def test_from_left_to_right_needs_a_network_that_does_not_look_ahead():
+    config = lambda name: AutoregressiveConfig(size="nano", network=name)
+    with pytest.raises(ValueError, match="network='windows': later columns change"):
+        Autoregressive(VOCABULARY, config("windows"))
+    with pytest.raises(ValueError, match="network='one_way': cannot write from left to right, as method 'ar' does"):
+        Autoregressive(VOCABULARY, config("one_way"))
+    assert FlexMDM(VOCABULARY, FlexMDMConfig(network="one_way")).backbone.width == 16
+
+
+@pytest.mark.parametrize("values, message", [
+    (dict(network="window"), "^network='window' .did you mean 'windows'..: choose .*hugging_face, .*transformer"),
+    (dict(order_network="window"), "^order_network='window'"), (dict(size="huge"), "size='huge'")])
+def test_unknown_networks_are_refused_with_the_config(values, message):
+    with pytest.raises(ValueError, match=message): LoFlexMDMConfig(**values)
+
+
+def test_the_transformer_takes_no_options():
+    with pytest.raises(ValueError, match="network_config='8 heads': the transformer has none"):
+        FlexMDM(VOCABULARY, FlexMDMConfig(network_config="8 heads"))
+
+
+def test_parameters_are_counted_on_the_meta_device():
+    with torch.device("meta"): method = LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", network="windows"))
+    assert method.backbone.token.weight.is_meta

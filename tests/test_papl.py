@@ -186,11 +186,11 @@ def run(directory, steps=6, **kwargs):
 def test_trained_saved_loaded_sampled_and_resumed(tmp_path, form):
     whole = run(tmp_path / "whole", form=form).fit()
     cut = run(tmp_path / "cut", form=form)
-    after = cut.after
+    after = cut.after_step
     def dying(row, bar):
         after(row, bar)
         if cut.step == 4: raise KeyboardInterrupt
-    cut.after = dying
+    cut.after_step = dying
     with pytest.raises(KeyboardInterrupt): cut.fit()
     resumed = run(tmp_path / "cut", form=form).fit(resume=True)
     torch.testing.assert_close(resumed.state_dict(), whole.state_dict(), rtol=0, atol=0)

@@ -12,8 +12,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.objective import Intensities
 from loflexmdm.methods.planner_bounds import greedy_bound, planner_bound
-from loflexmdm.samplers import GREEDY, SOFT, Planner
-from loflexmdm.samplers import EventDriven, Info, Limits, State, merge, simulate
+from loflexmdm.samplers import GREEDY, SOFT, EventDriven, Info, Limits, Planner, State, merge_samples, simulate
 from loflexmdm.states import BOS, MASK, PAD, SPECIAL_TOKENS, PartialSequences, Vocabulary
 
 L = 3
@@ -250,7 +249,7 @@ def test_every_step_is_planned_and_rounded_half_up():
 @every_rule
 def test_rows_do_not_depend_on_the_batch(planner):
     together = run(planner, record=True)
-    apart = merge([run(planner, slice(i, i + 1), [i], record=True) for i in range(4)])
+    apart = merge_samples([run(planner, slice(i, i + 1), [i], record=True) for i in range(4)])
     assert together.sequences == apart.sequences == run(planner, [3, 2, 1, 0], [3, 2, 1, 0]).sequences[::-1]
     assert together.trajectories == apart.trajectories and together.row_evaluations == apart.row_evaluations
     assert run(planner, seeds=range(10, 14)).sequences != together.sequences

@@ -45,11 +45,11 @@ def same(a, b):
 def stop_after(t, step):
     "Train and die, without a farewell, after `step` steps."
     class Killed(Exception): pass
-    after = t.after
+    after = t.after_step
     def dying(row, bar):
         after(row, bar)
         if t.step == step: raise Killed
-    t.after = dying
+    t.after_step = dying
     with pytest.raises(Killed): t.fit()
 
 
@@ -84,7 +84,7 @@ def test_without_averaging_the_average_is_the_model(tmp_path):
 
 def test_one_step_does_what_it_says(tmp_path):
     "Weights after one step against AdamW applied by hand to the gradient of the same loss, clipped apart for generator and order model."
-    t, other = trainer(tmp_path, steps=1, warmup=0, final_lr=1.0, weight_decay=0.0, clip=0.1, order_lr=0.5), model()
+    t, other = trainer(tmp_path, steps=1, warmup=0, final_lr_frac=1.0, weight_decay=0.0, clip=0.1, order_lr_scale=0.5), model()
     t.fit()
     other.train().loss(collate([Words()[i] for i in range(4)]), generator_for(0, "train", 0)).loss.backward()
     ordering = {id(p) for p in other.order_parameters}
@@ -122,12 +122,12 @@ def test_micro_batches_are_one_batch(tmp_path):
 
 def test_the_order_model_rests_until_it_starts(tmp_path):
     t, before = trainer(tmp_path, steps=3, order_start=2, weight_decay=0.0), model()
-    seen, move = [], t.move
+    seen, move = [], t.optimizer_step
     ordering, start = list(t.method.order_parameters), list(before.order_parameters)
     def moving():
         move()
         seen.append(all(torch.equal(p, q) for p, q in zip(ordering, start, strict=True)))
-    t.move = moving
+    t.optimizer_step = moving
     t.fit()
     assert seen == [True, True, False]
 
@@ -144,7 +144,7 @@ def test_every_forward_has_its_own_random_numbers(tmp_path):
 
 
 def test_learning_rate():
-    c = config(steps=100, warmup=10, lr=2.0, final_lr=0.1)
+    c = config(steps=100, warmup=10, lr=2.0, final_lr_frac=0.1)
     assert learning_rate(c, 0) == 0.2 and learning_rate(c, 9) == 2.0 and learning_rate(c, 10) == 2.0
     assert learning_rate(c, 55) == pytest.approx(1.1) and learning_rate(c, 100) == pytest.approx(0.2)
 
@@ -201,12 +201,12 @@ def test_a_directory_with_a_run_is_refused(finished):
 
 def test_two_runs_in_one_directory_are_refused(tmp_path):
     t, seen = trainer(tmp_path), []
-    after = t.after
+    after = t.after_step
     def meanwhile(row, bar):
         with pytest.raises(ValueError, match="another run is writing here"): trainer(tmp_path).fit(resume=True)
         seen.append(t.step)
         after(row, bar)
-    t.after = meanwhile
+    t.after_step = meanwhile
     t.fit()
     assert len(seen) == 8
 
@@ -290,22 +290,22 @@ def test_only_what_needs_a_gradient_is_trained(tmp_path, optimiser):
 
 def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(tmp_path):
     "Which parameters each optimiser has, and a step of Muon: a matrix moves by at most about lr 0.2 sqrt(longer side) in any direction."
-    t = trainer(tmp_path, steps=4, warmup=0, final_lr=1.0, weight_decay=0.0, optimiser="muon")
+    t = trainer(tmp_path, steps=4, warmup=0, final_lr_frac=1.0, weight_decay=0.0, optimiser="muon")
     muon, adam = t.optimisers
     assert isinstance(muon, torch.optim.Muon) and isinstance(adam, torch.optim.AdamW)
     named = {p: name for name, p in t.method.named_parameters()}
     hidden = {named[p] for g in muon.param_groups for p in g["params"]}
     assert hidden == {n for n, p in t.method.named_parameters() if n.startswith("backbone.blocks.") and p.ndim == 2}  # not the order model's
     assert hidden | {named[p] for g in adam.param_groups for p in g["params"]} == set(named.values())
-    weight, before, move = dict(t.method.named_parameters())["backbone.blocks.0.out.weight"], [], t.move
-    t.move = lambda: (before.append(weight.detach().clone()), move())
+    weight, before, move = dict(t.method.named_parameters())["backbone.blocks.0.out.weight"], [], t.optimizer_step
+    t.optimizer_step = lambda: (before.append(weight.detach().clone()), move())
     t.fit()
     turned = torch.linalg.svdvals((weight.detach() - before[-1]).double()) / (t.config.lr * 0.2 * max(weight.shape)**0.5)
     assert 0.7 < turned.max() < 1.3  # Newton-Schulz brings large singular values near 1; AdamW's sign-like step would give about 5 times that or more
 
 
 def test_an_unknown_optimiser_is_refused():
-    with pytest.raises(ValueError, match="optimiser='sgd': choose adamw or muon"): TrainConfig(optimiser="sgd")
+    with pytest.raises(ValueError, match="optimiser='sgd': choose one of adamw, muon"): TrainConfig(optimiser="sgd")
 
 
 def test_weights_to_start_from(tmp_path):

@@ -16,10 +16,10 @@ from dataclasses import fields
 from pathlib import Path
 
 import torch
-from fastcore.docments import docments
 
 import loflexmdm
 from .commands import Parser, say
+from ..configs import comments_of
 from ..files import scratch_file
 from ..methods.base import Method
 from ..networks import SIZES
@@ -102,13 +102,16 @@ def add_fields(parser: Parser, cls: type, title: str, values: dict | None = None
     """An option per field of a dataclass, named like it unless `options` (field -> option) says otherwise.
 
     `values`: what stands in brackets as the value without the option, where it is not the field's default."""
-    group, comments, values = parser.add_argument_group(title), docments(cls), values or {}
+    group, comments, values = parser.add_argument_group(title), comments_of(cls), values or {}
+    flag = lambda name: "--" + name.replace("_", "-")
     for f in fields(cls):
         if only is not None and f.name not in only: continue
         sizes = f": {', '.join(SIZES)}" if f.default in SIZES else ""
         text = f"{comments.get(f.name) or ''}{sizes} [{values.get(f.name, f.default)}]".replace("%", "%%")
-        flag = "--" + (options or {}).get(f.name, f.name).replace("_", "-")
-        group.add_argument(flag, default=None, help=text, **kind_of_option(type(f.default)))
+        option, kind = (options or {}).get(f.name, f.name), kind_of_option(type(f.default))
+        group.add_argument(flag(option), default=None, help=text, **kind)
+        for old in (old for old, new in getattr(cls, "renamed", {}).items() if new == f.name):  # not shown in the help
+            group.add_argument(flag(old), dest=option, default=None, help=argparse.SUPPRESS, **kind)
 
 
 def kind_of_option(kind: type) -> dict:

@@ -6,29 +6,28 @@
 __all__ = ['AutoregressiveConfig', 'Autoregressive', 'NextToken', 'written']
 
 # %% ../../nbs/24_autoregressive.ipynb #ee08b640
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..configs import AtLeastTwo, config
 from .base import Method
 from ..moved import forward
-from ..networks import KVCache, build_network, size_named
-from ..objective import Intensities, LossTerms
+from ..networks import KVCache, SizeName, build_network, check_network
+from ..objective import Intensities, IntensityFn, LossTerms
 from ..samplers.left_to_right import LeftToRight, check_prefixes
 from ..states import PartialSequences, Vocabulary
 
 # %% ../../nbs/24_autoregressive.ipynb #a02829aa
-@dataclass(frozen=True)
+@config
 class AutoregressiveConfig:
     "What defines a model; everything here is saved with its weights."
-    size: str = "tiny"        # of the network
-    max_length: int = 256     # longest sequence to generate, prompt and start token included
+    size: SizeName = "tiny"  # of the network
+    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
+    network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
+    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
 
-    def __post_init__(self):
-        size_named(self.size)
-        if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")
+    def __post_init__(self): check_network(self)
 
 # %% ../../nbs/24_autoregressive.ipynb #f49fe65f
 class Autoregressive(Method):
@@ -40,7 +39,7 @@ class Autoregressive(Method):
     def __init__(self, vocabulary: Vocabulary, config: AutoregressiveConfig = AutoregressiveConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
         self.end = len(vocabulary)
-        build_network(self, ("cond", "token"), len(vocabulary), outcomes=len(vocabulary) + 1, causal=True)  # no time: a learned constant
+        build_network(self, ("cond", "token"), len(vocabulary), outcomes=self.end + 1, causal=True)  # it needs no time
 
     @property
     def tau_max(self) -> float:
@@ -54,7 +53,9 @@ class Autoregressive(Method):
         "The prompts. ValueError for a mask, or a gap that is open anywhere but at the end."
         return check_prefixes(prompts, "prompt", self.vocabulary)
 
-    def caller(self) -> "NextToken": return NextToken(self)
+    def caller(self) -> IntensityFn:
+        "`NextToken`, where the network can read the last column alone."
+        return NextToken(self) if hasattr(self.backbone, "last_column") else super().caller()
 
     def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:
         "Logits (batch, length, vocabulary + 1) of what follows each column, a token or the end; they do not depend on time."

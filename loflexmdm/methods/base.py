@@ -117,7 +117,8 @@ class Method(nn.Module):
         blocks = [net.blocks for net in self.networks if getattr(net, "blocks", None) is not None]
         hidden = {id(p) for block in blocks for p in block.parameters() if p.ndim == 2} - order
         groups = dict(order=[], hidden=[], rest=[])
-        for p in self.parameters(): groups["order" if id(p) in order else "hidden" if id(p) in hidden else "rest"].append(p)
+        for p in self.parameters():
+            groups["order" if id(p) in order else "hidden" if id(p) in hidden else "rest"].append(p)
         return groups
 
     @property

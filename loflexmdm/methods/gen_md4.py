@@ -7,17 +7,17 @@ __all__ = ['reveal_terms', 'GenMD4Config', 'GenMD4', 'nll_bound']
 
 # %% ../../nbs/21b_gen_md4.ipynb #6462122f
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ..clocks import clock_named
+from ..configs import AboveOne, AtLeastTwo, Positive, config
 from ..estimators import advantages, leave_one_out
 from .base import Method
 from .masked import Canvas
 from ..moved import forward
-from ..networks import bounded_rate, build_network, size_named
+from ..networks import SizeName, bounded_rate, build_network, check_network
 from ..objective import Intensities, LossTerms
 from ..processes import Unmasking
 from ..schedules import ClockProposal
@@ -34,22 +34,18 @@ def reveal_terms(logits: Tensor, speed: Tensor, token: Tensor) -> Tensor:
     return (log_mu.exp() * speed).sum(-1) - speed[token] * (1 + log_token)
 
 # %% ../../nbs/21b_gen_md4.ipynb #9de6102b
-@dataclass(frozen=True)
+@config
 class GenMD4Config:
     "What defines a model; everything here is saved with its weights."
-    size: str = "tiny"            # of the network
-    states: int = 2               # states drawn per sequence and step, compared with each other
-    w_range: float = 10.0         # every token value's rate lies within [1/w_range, w_range]
-    proposal: float = 2.0         # c of the clock proposal
-    max_length: int = 256         # columns of the canvas: the longest sequence, prompt and start token included
+    size: SizeName = "tiny"  # of the network
+    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
+    network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
+    states: AtLeastTwo = 2  # states drawn per sequence and step, compared with each other
+    w_range: AboveOne = 10.0  # every token value's rate lies within [1/w_range, w_range]
+    proposal: Positive = 2.0  # c of the clock proposal
+    max_length: AtLeastTwo = 256  # columns of the canvas: the longest sequence, prompt and start token included
 
-    def __post_init__(self):
-        size_named(self.size)
-        if self.states < 2: raise ValueError(f"states={self.states}: at least 2, which are compared with each other")
-        if not 1 < self.w_range < float("inf"): raise ValueError(f"w_range={self.w_range}: must exceed 1 and be finite")
-        if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")
-        try: ClockProposal(self.proposal)
-        except ValueError: raise ValueError(f"proposal={self.proposal}: must be a positive number") from None
+    def __post_init__(self): check_network(self)
 
 # %% ../../nbs/21b_gen_md4.ipynb #4cc76986
 class GenMD4(Canvas, Method):
@@ -75,7 +71,7 @@ class GenMD4(Canvas, Method):
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:
-        "The rates: the trainer lets them learn at `order_lr` times the rate of the rest, and from `order_start` on."
+        "The rates: the trainer lets them learn at `order_lr_scale` times the rate of the rest, and from `order_start` on."
         return [self.raw_speed]
 
     @property

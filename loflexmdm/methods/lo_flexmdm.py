@@ -7,16 +7,16 @@ __all__ = ['LoFlexMDMConfig', 'OrderModel', 'Drawn', 'LoFlexMDM', 'nll_bound']
 
 # %% ../../nbs/08_lo_flexmdm.ipynb #9eb34daa
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from ..configs import AboveOne, AtLeastTwo, Count, NonNegative, Positive, config
 from ..estimators import advantages, leave_one_out
 from .base import Method, by_length
-from ..networks import (Backbone, ScalarHead, bounded_rate, build_backbone, build_network, positive_rate,
-                                size_named)
+from ..networks import (Backbone, ScalarHead, SizeName, bounded_rate, build_backbone, build_network,
+                                check_network, positive_rate)
 from ..objective import (Intensities, LossTerms, MatchTerms, TargetRates, match_terms, planner_weights,
                                  target_rates)
 from ..processes import InsertUnmask
@@ -25,37 +25,31 @@ from ..states import PartialSequences, Vocabulary
 from ..statistics import estimate
 
 # %% ../../nbs/08_lo_flexmdm.ipynb #4a7266b0
-@dataclass(frozen=True)
+@config
 class LoFlexMDMConfig:
     "What defines a model; everything here is saved with its weights."
-    order: str = "learned"        # learned | fixed (b = 1: FlexMDM's linear schedule, Remark 1)
-    backbone: str = "separate"    # separate | shared (one transformer for generator and order model)
-    unmask: str = "frozen"        # frozen (b_um = 1) | trainable
-    bound: str = "paper"          # paper | tight: which bound trains the order model
-    size: str = "tiny"            # of the generator
-    order_size: str = "tiny"      # of a separate order model
-    a: float = 1.0                # Kumaraswamy exponent
-    b_range: float = 10.0         # schedule parameters lie within [1/b_range, b_range]
-    states: int = 2               # states drawn per sequence and step when the order is learned
-    regulariser: float = 10.0     # weight of the schedule regulariser
-    proposal: float = 2.0         # c of the clock proposal
-    planner_alpha: float = 0.0    # alpha of planner weights 1 + alpha w on the token terms (PAPL, Eq 7); 0: off; above it the loss is no bound
-    planner_tau: float = 1.0      # their temperature
-    max_length: int = 256         # longest sequence to generate, prompt and start token included
+    order: Literal["learned", "fixed"] = "learned"  # learned | fixed (b = 1: FlexMDM's linear schedule, Remark 1)
+    backbone: Literal["separate", "shared"] = "separate"  # separate | shared (one for generator and order model)
+    unmask: Literal["frozen", "trainable"] = "frozen"  # frozen (b_um = 1) | trainable
+    bound: Literal["paper", "tight"] = "paper"  # paper | tight: which bound trains the order model
+    size: SizeName = "tiny"  # of the generator
+    order_size: SizeName = "tiny"  # of a separate order model
+    network: str = "transformer"  # kind of the generator's network: transformer, hugging_face or another by name
+    network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
+    order_network: str = "transformer"  # kind of a separate order model
+    order_network_config: str = ""  # what that kind has to know besides the size
+    a: Positive = 1.0  # Kumaraswamy exponent
+    b_range: AboveOne = 10.0  # schedule parameters lie within [1/b_range, b_range]
+    states: Count = 2  # states drawn per sequence and step when the order is learned
+    regulariser: NonNegative = 10.0  # weight of the schedule regulariser
+    proposal: Positive = 2.0  # c of the clock proposal
+    planner_alpha: NonNegative = 0.0  # alpha of planner weights 1 + alpha w on token terms (PAPL, Eq 7); above 0: no bound
+    planner_tau: Positive = 1.0  # their temperature
+    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
 
     def __post_init__(self):
-        choices = dict(order=("learned", "fixed"), backbone=("separate", "shared"), unmask=("frozen", "trainable"), bound=("paper", "tight"))
-        for key, allowed in choices.items():
-            if getattr(self, key) not in allowed: raise ValueError(f"{key}={getattr(self, key)!r}: choose one of {', '.join(allowed)}")
-        for key in ("size", "order_size"): size_named(getattr(self, key))
-        for key in ("a", "proposal"):
-            if not getattr(self, key) > 0: raise ValueError(f"{key}={getattr(self, key)}: must be positive")
-        if not self.b_range > 1: raise ValueError(f"b_range={self.b_range}: must exceed 1")
-        if self.regulariser < 0: raise ValueError(f"regulariser={self.regulariser}: must not be negative")
-        if not 0 <= self.planner_alpha < math.inf: raise ValueError(f"planner_alpha={self.planner_alpha}: must be a number from 0 on")
-        if not 0 < self.planner_tau < math.inf: raise ValueError(f"planner_tau={self.planner_tau}: must be a positive number")
-        if self.states < (2 if self.order == "learned" else 1): raise ValueError(f"states={self.states}: a learned order needs at least 2, a fixed one 1")
-        if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")
+        for prefix in ("", "order_"): check_network(self, prefix)
+        if self.states < 2 and self.order == "learned": raise ValueError(f"states={self.states}: a learned order needs at least 2")
 
 # %% ../../nbs/08_lo_flexmdm.ipynb #28e4b192
 class OrderModel(nn.Module):
@@ -103,7 +97,7 @@ class LoFlexMDM(Method):
         build_network(self, ("time", "token", *rates), len(vocabulary))
         self.order_backbone = self.order = None
         if config.order == "learned":
-            if config.backbone == "separate": self.order_backbone = build_backbone(config, len(vocabulary), "order_")
+            if config.backbone == "separate": self.order_backbone = build_backbone(self, len(vocabulary), "order_")
             self.order = OrderModel(self.order_backbone or self.backbone)
         self.clock, self.proposal, self.regulariser = Kumaraswamy(config.a), ClockProposal(config.proposal), ScheduleRegulariser()
         self.register_buffer("slowest", torch.ones(()))  # smallest schedule parameter of late, which says when generation is over

@@ -6,16 +6,14 @@
 __all__ = ['MIXTURES', 'FORMS', 'papl_weights', 'PAPLConfig', 'PAPL']
 
 # %% ../../nbs/22b_papl.ipynb #9c311283
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
+from ..configs import NonNegative, Positive, config, one_of
 from .masked import MaskedConfig, MaskedDiffusion
-from ..processes import hide_some
 from ..objective import planner_weights
-from ..samplers import GREEDY
-from ..samplers import Sampler
+from ..processes import hide_some
+from ..samplers import GREEDY, Sampler
 from ..states import PartialSequences
 
 # %% ../../nbs/22b_papl.ipynb #9dba794f
@@ -36,20 +34,13 @@ def papl_weights(log_k: Tensor, masked: Tensor, alpha: float = 1.0, tau: float =
 FORMS = ("count", "time")
 
 
-@dataclass(frozen=True)
+@config
 class PAPLConfig(MaskedConfig):
     "What defines a model; everything here is saved with its weights."
-    alpha: float = 1.0        # strength of the planner weights; 0: masked diffusion
-    planner_tau: float = 1.0  # temperature of the planner in the weights (not of sampling)
-    form: str = "count"       # count: 1..n masks, evenly (PAPL, Eq 7) | time: at the schedule's times; same expectation, more variance
-    mixture: str = "eq7"      # eq7: (1 + alpha w)/n | interpolate: 1/n + alpha w
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.form not in FORMS: raise ValueError(f"form={self.form!r}: choose one of {', '.join(FORMS)}")
-        if self.mixture not in MIXTURES: raise ValueError(f"mixture={self.mixture!r}: choose one of {', '.join(MIXTURES)}")
-        if not 0 <= self.alpha < float("inf"): raise ValueError(f"alpha={self.alpha}: must be a number from 0 on")
-        if not 0 < self.planner_tau < float("inf"): raise ValueError(f"planner_tau={self.planner_tau}: must be a positive number")
+    alpha: NonNegative = 1.0  # strength of the planner weights; 0: masked diffusion
+    planner_tau: Positive = 1.0  # temperature of the planner in the weights (not of sampling)
+    form: one_of(FORMS) = "count"  # 1..n masks, evenly (PAPL, Eq 7) | time: the schedule's; same mean, more variance
+    mixture: one_of(MIXTURES) = "eq7"  # eq7: (1 + alpha w)/n | interpolate: 1/n + alpha w
 
 
 class PAPL(MaskedDiffusion):

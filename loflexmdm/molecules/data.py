@@ -9,8 +9,8 @@ __all__ = ['SOURCES', 'EMBEDDED', 'FORMATS', 'SMILES_COLUMNS', 'LOOKAHEAD', 'ELE
            'read_table', 'read_parquet', 'read_smiles', 'Cleaning', 'check_cleaning', 'largest_organic', 'mol_of',
            'encode', 'clean', 'molecule_split', 'Strings', 'Molecules', 'clean_chunk', 'in_chunks', 'processes_for',
            'cleaned', 'collect', 'build_molecules', 'cache_directory', 'file_digest', 'code_digest', 'cache_key',
-           'store', 'stored', 'locked', 'cached', 'open_stream', 'hub_smiles', 'HubMolecules', 'Content',
-           'files_content', 'hub_content', 'hub_commit', 'content_of', 'prepare']
+           'store', 'stored', 'cached', 'open_stream', 'hub_smiles', 'HubMolecules', 'Content', 'files_content',
+           'hub_content', 'hub_commit', 'content_of', 'prepare']
 
 # %% ../../nbs/11b_molecule_data.ipynb #ff1dd946
 import csv
@@ -26,10 +26,8 @@ import warnings
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from itertools import chain, islice
-from multiprocessing import connection, current_process, get_context, parent_process
+from multiprocessing import connection, current_process, parent_process
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
@@ -39,6 +37,8 @@ from rdkit import Chem, RDConfig, rdBase
 from torch.utils.data import IterableDataset, get_worker_info
 from tqdm.auto import tqdm
 
+from ..files import locked
+from ..parallel import worker_pool
 from ..tasks import sequences
 from .bracket_safe import SLICERS, from_bracket_safe, parse_smiles, to_bracket_safe, tokenize
 
@@ -310,8 +310,8 @@ def cleaned(rows: Iterable[str], options: Cleaning, processes: int = 1) -> Itera
 
 
 def _cleaned_by(rows, options, processes):
-    context = get_context("fork" if sys.platform == "linux" else None)  # elsewhere the caller's main module is run again, and must allow it
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent) as pool:
+    start = "fork" if sys.platform == "linux" else None  # elsewhere the caller's main module is run again, and must allow it
+    with worker_pool(processes, start, initializer=_end_with_parent) as pool:
         pending = deque()
         for c in in_chunks(rows):
             pending.append((c, pool.submit(clean_chunk, c, options)))
@@ -413,18 +413,6 @@ def stored(path: Path) -> Molecules | None:
     return Molecules(Strings(table["texts"]), Strings(table["smiles"]), Counter(rejects), path, {r: [tuple(e) for e in rows] for r, rows in examples.items()})
 
 # %% ../../nbs/11b_molecule_data.ipynb #c189e4d1
-@contextmanager
-def locked(path: Path):
-    "Hold the lock of that name; the system frees it when the process ends, however it ends. Without locks on this system: nothing."
-    try: import fcntl
-    except ImportError: fcntl = None
-    with open(path, "w") as f:
-        if fcntl: fcntl.flock(f, fcntl.LOCK_EX)
-        try: yield
-        finally:
-            if fcntl: fcntl.flock(f, fcntl.LOCK_UN)  # for processes started meanwhile, too, which have inherited it
-
-
 def cached(path: Path, make: Callable[[], Molecules]) -> Molecules:
     "What is stored at `path`, made and stored first if it is not; several processes at once make it once. A warning where nothing can be written."
     if (found := stored(path)) is not None: return found

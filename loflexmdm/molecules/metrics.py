@@ -15,13 +15,11 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from io import BytesIO
 from itertools import combinations_with_replacement
-from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -31,6 +29,7 @@ from rdkit import Chem, DataStructs, RDConfig, rdBase
 from rdkit.Chem import QED, rdFingerprintGenerator, rdMolDescriptors
 from tqdm.auto import tqdm
 
+from ..parallel import worker_pool
 from ..statistics import empirical_variation, mean_deviation, variation_floor
 
 # %% ../../nbs/12_molecule_metrics.ipynb #c91a67f3
@@ -181,7 +180,7 @@ def _mapper(processes: int) -> Iterator[Callable]:
     if processes < 1: raise ValueError(f"processes={processes}: must be at least 1")
     if processes == 1: yield map
     else:
-        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool: yield pool.map
+        with worker_pool(processes, "spawn") as pool: yield pool.map
 
 
 def is_good(scores: np.ndarray) -> np.ndarray:

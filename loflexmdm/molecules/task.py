@@ -12,19 +12,20 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 import torch
 from fastcore.basics import patch
 
+from ..configs import AtLeastTwo, Fraction, config
 from ..samplers import Samples
 from ..states import Example, Vocabulary, prefix_example
 from ..statistics import empirical_variation, variation_floor
 from ..tasks.base import SPLITS, Examples, Task, check_split
-from .bracket_safe import (Decoded, decode, from_bracket_safe, read_tokenizer, reorder, split_attachments, to_bracket_safe,
-                                          tokenize)
+from .bracket_safe import (Decoded, decode, from_bracket_safe, read_tokenizer, reorder,
+                                              split_attachments, to_bracket_safe, tokenize)
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .data import FORMATS, Molecules, molecule_split, prepare, read_smiles
 from .metrics import judge, molecule_grid, molecule_metrics
@@ -34,27 +35,25 @@ from ..training import UNLIMITED, generator_for
 _all_ = ["to_bracket_safe", "from_bracket_safe", "fragment_prompt", "contains_fragment", "DRUGS", "molecule_metrics", "molecule_grid"]
 
 # %% ../../nbs/12b_molecules.ipynb #537ff997
-@dataclass(frozen=True)
+@config
 class MoleculesConfig:
     "Which molecules, and how they are written."
     source: str = "embedded"      # embedded | a file of SMILES (.smi .txt .csv .tsv .parquet, .gz) | hub:NAME
     column: str = ""              # of a table
-    max_length: int = 72          # longest text in tokens, start token included; longer molecules are left out
+    max_length: AtLeastTwo = 72  # longest text in tokens, start token included; longer molecules are left out
     slicer: str = "brics"         # how molecules are cut into fragments
     salts: str = "refuse"         # refuse | largest (keep the largest component)
     reorder: bool = True          # fragments of training molecules in a new random order each time
-    prompt_share: float = 0.25    # share of training examples whose first fragments are given as a fixed prompt
-    valid_share: float = 0.05  # of the molecules, for validation
-    test_share: float = 0.05  # of the molecules, for testing
+    prompt_share: Fraction = 0.25  # share of training examples whose first fragments are given as a fixed prompt
+    valid_share: Fraction = 0.05  # of the molecules, for validation
+    test_share: Fraction = 0.05  # of the molecules, for testing
     tokenizer: str = ""           # a Hugging Face tokenizer.json whose tokens to use [tokens of the data]
     tokens: str = ""              # the vocabulary, separated by spaces [from the training data]
     seed: int = 0                 # of order and prompts
 
     def __post_init__(self):
-        if self.max_length < 2: raise ValueError(f"max_length={self.max_length}: must be at least 2")
-        if not 0 <= self.prompt_share <= 1: raise ValueError(f"prompt_share={self.prompt_share}: must lie in [0, 1]")
-        if min(self.valid_share, self.test_share) < 0 or self.valid_share + self.test_share >= 1:
-            raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: must not be negative, with a sum below 1")
+        if self.valid_share + self.test_share >= 1:
+            raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: their sum must be below 1")
 
 # %% ../../nbs/12b_molecules.ipynb #537f493f
 class MoleculesTask(Task):

@@ -85,7 +85,7 @@ def finished(x: PartialSequences, tau: Tensor, full: Tensor, limits: Limits) -> 
     "Rows to which nothing more can happen: the clock has run out, or no channel may act; none with masks to resolve. (batch,) bool"
     over = (tau >= limits.tau_max) & ~too_short(x, limits)
     active = torch.stack([legal(x, full, name).any(-1) for name in limits.channels]).any(0)
-    waiting = x.masked.any(-1) if "unmask" in limits.channels else False
+    waiting = x.masked.any(-1) & ("unmask" in limits.channels)
     return (over | ~active) & ~waiting
 
 # %% ../../nbs/07_samplers.ipynb #6f3cd55b
@@ -287,6 +287,7 @@ def drawing(self: Sampler, channel: str, out: Intensities, state: State) -> Draw
     if channel == "substitute": law = law.scatter(-1, state.x.tokens[..., None], -torch.inf)
 
     def draw(x: PartialSequences, where: Tensor, column: Tensor) -> Tensor:
+        if not bool(where.any()): return x.tokens
         count = where.sum(-1)
         row, tokens = torch.arange(len(count), device=count.device)[:, None].expand_as(where), x.tokens.clone()
         u = row_uniforms(state.generators, count)

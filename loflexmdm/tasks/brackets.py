@@ -11,9 +11,12 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Annotated
 
+from pydantic import Field
+
+from ..configs import Natural, config
 from ..moved import forward
 from ..samplers import Samples
 from ..states import Vocabulary, prefix_example
@@ -54,18 +57,13 @@ def draw_balanced(pairs: int, kinds: int, rng: random.Random) -> str:
     return left + draw_balanced(split, kinds, rng) + right + draw_balanced(pairs - 1 - split, kinds, rng)
 
 # %% ../../nbs/10b_brackets.ipynb #4c9bff77
-@dataclass(frozen=True)
+@config
 class BracketsConfig:
     "Balanced strings of 1 to `max_pairs` pairs, every number equally likely, of `kinds` kinds of brackets."
-    kinds: int = 2  # of brackets
-    max_pairs: int = 4  # in a string
-    train_size: int = 0    # strings in the training split; 0: new ones without end
+    kinds: Annotated[int, Field(ge=1, le=len(PAIRS))] = 2  # of brackets
+    max_pairs: Annotated[int, Field(ge=1, le=64)] = 4  # in a string
+    train_size: Natural = 0  # strings in the training split; 0: new ones without end
     seed: int = 42  # of the data
-
-    def __post_init__(self):
-        if not 1 <= self.kinds <= len(PAIRS): raise ValueError(f"kinds={self.kinds}: must lie in 1..{len(PAIRS)}")
-        if not 1 <= self.max_pairs <= 64: raise ValueError(f"max_pairs={self.max_pairs}: must lie in 1..64")
-        if self.train_size < 0: raise ValueError(f"train_size={self.train_size}: must be positive, or 0 for no limit")
 
     @property
     def entropy(self) -> float:

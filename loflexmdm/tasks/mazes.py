@@ -23,6 +23,7 @@ import torch
 from fastcore.basics import patch
 
 from ..colours import PALETTE
+from ..configs import AtLeastTwo, Count, Natural, config, one_of
 from ..methods.base import Method
 from ..samplers import Sampler, Samples
 from ..states import BOS, Example, Vocabulary, prefix_example
@@ -167,33 +168,29 @@ def prefix_prompt(subgoals: Iterable[Cell]) -> list[str]:
 LAYOUTS = ("infill", "prefix")
 
 
-@dataclass(frozen=True)
+@config
 class MazeConfig:
     "One maze, and which paths through it."
     rows: int = 11  # of cells
     columns: int = 11  # of cells
     loops: int = 6         # doors beyond those of a maze without loops
     seed: int = 0          # of the maze, the paths and the splits
-    layout: str = "infill"  # infill (subgoals fixed within the path) | prefix (subgoals, a separator, then the path)
-    subgoals_min: int = 2  # fewest subgoals in training, start and goal included
+    layout: one_of(LAYOUTS) = "infill"  # infill (subgoals fixed within the path) | prefix (subgoals, a separator, then the path)
+    subgoals_min: AtLeastTwo = 2  # fewest subgoals in training, start and goal included
     subgoals_max: int = 7  # in a prompt
     path_min: int = 8      # fewest cells of a shortest path
     path_max: int = 32     # most cells of any path
-    detours: int = 3       # paths per pair besides a shortest one
-    slack: int = 6         # steps a detour may take more
-    train_size: int = 0    # paths in the training split; 0: without end
-    valid_size: int = 1000  # paths held out for validation
-    test_size: int = 2000  # paths held out for testing
+    detours: Natural = 3  # paths per pair besides a shortest one
+    slack: Natural = 6  # steps a detour may take more
+    train_size: Natural = 0  # paths in the training split; 0: without end
+    valid_size: Count = 1000  # paths held out for validation
+    test_size: Count = 2000  # paths held out for testing
 
     def __post_init__(self):
-        if self.layout not in LAYOUTS: raise ValueError(f"layout={self.layout!r}: choose infill or prefix")
-        if not 2 <= self.subgoals_min <= self.subgoals_max <= self.path_min:
-            raise ValueError(f"subgoals_min={self.subgoals_min}, subgoals_max={self.subgoals_max}: need 2 <= subgoals_min <= subgoals_max <= path_min={self.path_min}")
-        if self.path_max < self.path_min: raise ValueError(f"path_max={self.path_max}: must be at least path_min={self.path_min}")
-        for key in ("detours", "slack", "train_size"):
-            if getattr(self, key) < 0: raise ValueError(f"{key}={getattr(self, key)}: must not be negative")
-        for key in ("valid_size", "test_size"):
-            if getattr(self, key) < 1: raise ValueError(f"{key}={getattr(self, key)}: must be at least 1")
+        low, high, path_min = self.subgoals_min, self.subgoals_max, self.path_min
+        if not low <= high <= path_min:
+            raise ValueError(f"subgoals_min={low}, subgoals_max={high}: need subgoals_min <= subgoals_max <= path_min={path_min}")
+        if self.path_max < path_min: raise ValueError(f"path_max={self.path_max}: must be at least path_min={path_min}")
 
     @cached_property
     def maze(self) -> Maze:

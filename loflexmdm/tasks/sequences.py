@@ -12,11 +12,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from fastcore.basics import patch
 
+from ..configs import Fraction, Natural, config, one_of
 from ..samplers import Samples
 from ..states import MASK, SPECIAL_TOKENS, Vocabulary, parse_prompt, prefix_example
 from ..statistics import empirical_variation, variation_floor
@@ -67,21 +67,20 @@ def _column(path: Path, column: str) -> list[str]:
         return [row[column] or "" for row in rows]
 
 # %% ../../nbs/10c_sequences.ipynb #2353d4cb
-@dataclass(frozen=True)
+@config
 class SequencesConfig:
     "Where the sequences come from and how they are cut and split."
     file: str = ""            # text file, one sequence a line; or a .csv or .tsv file with a header
     column: str = ""          # of such a table
-    unit: str = "words"       # words | characters
-    max_length: int = 0       # longest sequence kept, start token included; 0: all
-    valid_share: float = 0.1  # of the sequences, for validation
-    test_share: float = 0.1  # of the sequences, for testing
+    unit: one_of(UNITS) = "words"  # words | characters
+    max_length: Natural = 0  # longest sequence kept, start token included; 0: all
+    valid_share: Fraction = 0.1  # of the sequences, for validation
+    test_share: Fraction = 0.1  # of the sequences, for testing
 
     def __post_init__(self):
-        if self.unit not in UNITS: raise ValueError(f"unit={self.unit!r}: choose one of {', '.join(UNITS)}")
-        if self.max_length < 0 or self.max_length == 1: raise ValueError(f"max_length={self.max_length}: must be at least 2, or 0 for no limit")
-        if min(self.valid_share, self.test_share) < 0 or self.valid_share + self.test_share >= 1:
-            raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: must not be negative, with a sum below 1")
+        if self.max_length == 1: raise ValueError(f"max_length={self.max_length}: must be at least 2, or 0 for no limit")
+        if self.valid_share + self.test_share >= 1:
+            raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: their sum must be below 1")
 
 # %% ../../nbs/10c_sequences.ipynb #b94e9125
 class SequencesTask(Task):

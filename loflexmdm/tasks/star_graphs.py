@@ -20,6 +20,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from ..colours import PALETTE
+from ..configs import AtLeastTwo, Count, Natural, config
 from ..samplers import Samples
 from ..states import Example, Vocabulary, prefix_example
 from .base import Task, check_split, exact_match, token_accuracy
@@ -51,28 +52,25 @@ class StarGraph:
         return max((self.source, *degree), key=lambda v: degree[v])
 
 # %% ../../nbs/10_star_graphs.ipynb #32777d35
-@dataclass(frozen=True)
+@config
 class StarConfig:
     "Which star graphs: `degree` arms of `arm_min` to `arm_max` nodes, the junction included, named by `nodes` numbers."
-    degree: int = 3  # arms of a graph
-    arm_min: int = 3  # fewest nodes of an arm, the junction included
-    arm_max: int = 3  # most
+    degree: Count = 3  # arms of a graph
+    arm_min: AtLeastTwo = 3  # fewest nodes of an arm, the junction included
+    arm_max: AtLeastTwo = 3  # most
     nodes: int = 10  # numbers to name them by
-    min_plan: int = 0      # 0: paths start at the junction; m > 0: inside arm 0, which crosses it with at least m nodes to go
-    train_size: int = 0    # graphs in the training split; 0: new ones without end
-    valid_size: int = 1000  # graphs for validation
-    test_size: int = 5000  # graphs for testing
+    min_plan: Natural = 0  # 0: paths start at the junction; m > 0: inside arm 0, which crosses it with at least m nodes to go
+    train_size: Natural = 0  # graphs in the training split; 0: new ones without end
+    valid_size: Count = 1000  # graphs for validation
+    test_size: Count = 5000  # graphs for testing
     seed: int = 42  # of the data
     file: str = ""         # published graphs (JSONL) instead of generated ones; {split} in the name stands for train, valid or test
 
     def __post_init__(self):
-        if self.degree < 1: raise ValueError(f"degree={self.degree}: must be at least 1")
-        if not 2 <= self.arm_min <= self.arm_max: raise ValueError(f"arm_min={self.arm_min}, arm_max={self.arm_max}: need 2 <= arm_min <= arm_max")
-        if not 0 <= self.min_plan < self.arm_min: raise ValueError(f"min_plan={self.min_plan}: must lie in 0..arm_min-1")
+        if self.arm_max < self.arm_min:
+            raise ValueError(f"arm_min={self.arm_min}, arm_max={self.arm_max}: need arm_min <= arm_max")
+        if self.min_plan >= self.arm_min: raise ValueError(f"min_plan={self.min_plan}: must lie in 0..arm_min-1")
         if self.nodes < self.largest: raise ValueError(f"nodes={self.nodes}: the largest graph has {self.largest}")
-        if self.train_size < 0: raise ValueError(f"train_size={self.train_size}: must be positive, or 0 for no limit")
-        for key in ("valid_size", "test_size"):
-            if getattr(self, key) < 1: raise ValueError(f"{key}={getattr(self, key)}: must be at least 1")
 
     @property
     def largest(self) -> int:

@@ -8,7 +8,7 @@ import torch
 
 from loflexmdm.ctmc import ToyLaw, as_batch, compare
 from loflexmdm.objective import Intensities
-from loflexmdm.samplers import (CONFIDENCES, EventDriven, Info, Limits, Sampler, Samples, State, TauLeaping, Trajectory, inverse_cdf, merge, most_confident, nucleus, poisson_quantile,
+from loflexmdm.samplers import (CONFIDENCES, EventDriven, Info, Limits, Sampler, Samples, State, TauLeaping, Trajectory, inverse_cdf, merge_samples, most_confident, nucleus, poisson_quantile,
                                 possible, race, row_uniforms, simulate)
 from loflexmdm.states import MASK, SPECIAL_TOKENS, Example, Vocabulary, collate, parse_prompt
 
@@ -53,7 +53,7 @@ def test_protocol(sampler):
         before, (state, info) = state, sampler.step(pushy, state)
         assert isinstance(state, State) and isinstance(info, Info)
         assert all(v.shape == (5,) and v.dtype == torch.int64 and (v >= 0).all() for v in info)
-        assert state.tau.dtype == state.bound.dtype == torch.float64 and state.done.dtype == torch.bool
+        assert state.tau.dtype == state.rate_bound.dtype == torch.float64 and state.done.dtype == torch.bool
         assert state.inserted_at.shape == state.unmasked_at.shape == state.x.tokens.shape and state.x.origin is None
         assert (state.tau >= before.tau).all() and (state.tau <= LIMITS.tau_max).all()
         assert (state.x.lengths >= before.x.lengths).all()
@@ -76,7 +76,7 @@ def test_prompts_survive_and_nothing_special_is_drawn(sampler):
 @every_sampler
 def test_rows_do_not_depend_on_the_batch(sampler):
     together = run(sampler, record=True)
-    apart = merge([simulate(pushy, prompts(PROMPTS[i:i + 1]), sampler, [i], LIMITS, record=True) for i in range(5)])
+    apart = merge_samples([simulate(pushy, prompts(PROMPTS[i:i + 1]), sampler, [i], LIMITS, record=True) for i in range(5)])
     backwards = simulate(pushy, prompts(PROMPTS[::-1]), sampler, [4, 3, 2, 1, 0], LIMITS)
     assert together.sequences == apart.sequences == backwards.sequences[::-1]
     assert together.trajectories == apart.trajectories
@@ -207,7 +207,8 @@ def test_uniforms_belong_to_rows():
 def test_race_prefers_in_proportion():
     n = 20_000
     out = Intensities(torch.tensor([[1.0, 0.0, 2.0]]).double().expand(n, 3), torch.tensor([[0.0, 0.5, 0.0]]).double().expand(n, 3))
-    fire, counts, elapsed = race(out, torch.rand(n, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), torch.full((n,), torch.inf, dtype=torch.float64))
+    events, elapsed = race(out, torch.rand(n, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), torch.full((n,), torch.inf, dtype=torch.float64))
+    fire, counts = events["unmask"], events["insert"]
     share, want = torch.stack([counts[:, 0].sum(), fire[:, 1].sum(), counts[:, 2].sum()]) / n, torch.tensor([1.0, 0.5, 2.0]) / 3.5
     assert ((share - want) / (want * (1 - want) / n).sqrt()).abs().max() < 4
     assert abs(elapsed.mean().item() * 3.5 - 1) < 4 / n**0.5 and (fire.sum(1) + counts.sum(1) == 1).all()
@@ -215,8 +216,8 @@ def test_race_prefers_in_proportion():
 
 def test_a_mask_fires_once():
     out = Intensities(torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[0.0, 9.0]], dtype=torch.float64))
-    fire, counts, elapsed = race(out, torch.full((1, 4, 2), 0.5, dtype=torch.float64), torch.tensor([5.0], dtype=torch.float64))
-    assert fire.tolist() == [[False, True]] and counts.sum() == 0 and elapsed.isinf().all()
+    events, elapsed = race(out, torch.full((1, 4, 2), 0.5, dtype=torch.float64), torch.tensor([5.0], dtype=torch.float64))
+    assert events["unmask"].tolist() == [[0, 1]] and events["insert"].sum() == 0 and elapsed.isinf().all()
 
 
 @pytest.mark.parametrize("name", CONFIDENCES)
