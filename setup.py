@@ -18,6 +18,6 @@ setup(
     python_requires=">=" + meta["min_python"], install_requires=lines("requirements"),
     extras_require={extra: lines(f"{extra}_requirements") for extra in ("dev", "hub", "retrofit", "safe", "transformers")},
     packages=find_packages(include=["loflexmdm", "loflexmdm.*"]), include_package_data=True,
-    package_data={"loflexmdm": ["py.typed", "recipe.schema.json", "presets/*.toml", "pretrained_models/*/*"]},
+    package_data={"loflexmdm": ["py.typed", "papers.bib", "recipe.schema.json", "presets/*.toml", "pretrained_models/*/*"]},
     entry_points=dict(console_scripts=lines("console_scripts"), nbdev=["loflexmdm=loflexmdm._modidx:d"]),
 )

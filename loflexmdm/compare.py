@@ -22,9 +22,8 @@ import torch
 from .files import write_file
 from .methods.base import Method, from_pretrained, method_class
 from .orders import generation_times, normalised_order
-from .samplers import GREEDY, Planner
 from .recipes import Recipe, override, read_tables, recipe_from
-from .samplers import Ancestral, EventDriven, Sampler, Samples, TauLeaping
+from .samplers import Sampler, Samples, fitting_samplers
 from .states import collate
 from .tasks.base import Task, task_from
 from .training import FREE_KEYS, JsonLines, checkpoints, generator_for
@@ -129,16 +128,19 @@ CALLS = (2, 4, 8, 16, 32, 64)
 
 def describe(sampler: Sampler) -> str:
     "The call that makes this sampler, defaults left out."
-    changed = [f"{f.name}={getattr(sampler, f.name)!r}" for f in fields(sampler) if f.repr and getattr(sampler, f.name) != f.default]
+    values = {f.name: getattr(sampler, f.name) for f in fields(sampler) if f.repr and getattr(sampler, f.name) != f.default}
+    changed = [f"{name}={value!r}" for name, value in values.items()]
     return f"{type(sampler).__name__}({', '.join(changed)})"
 
 
 def samplers_for(method: Method, calls: Sequence[int] = CALLS) -> list[Sampler]:
-    "Samplers to compare for a method, its default first: event by event, by confidence or a planner, and with given numbers of network calls."
-    more: list[Sampler] = []
-    if "insert" in method.channels: more = [EventDriven(), EventDriven(confidence="top_prob"), EventDriven(exact=False), *(TauLeaping(steps=c) for c in calls)]
-    if method.channels == ("unmask",): more = [EventDriven(exact=False), GREEDY, Planner(remask=1.0), *(Ancestral(steps=c) for c in calls)]
-    return list({describe(s): s for s in (method.default_sampler, *more)}.values())
+    """Samplers to compare for a method, its default first.
+
+    Each sampler that can simulate the method's channels says in which settings (`Sampler.compared`): event by event, by
+    confidence or a planner, and with given numbers of network calls."""
+    fitting = fitting_samplers(method.channels).values()
+    tried = [s for cls in fitting for s in cls.compared(method.channels, calls)]
+    return list({describe(s): s for s in (method.default_sampler, *tried)}.values())
 
 # %% ../nbs/29b_compare.ipynb #5ba880f0
 def measure(method: Method, task: Task, sampler: Sampler, n: int, seed: int) -> dict:
@@ -202,7 +204,7 @@ def compare(recipe: str | os.PathLike, methods: Sequence[str], seeds: int | Sequ
 def add_run(results: Comparison, entrant: str, seed: int, recipe: Recipe, path: Path, samplers: Sequence[Sampler] | None, calls: Sequence[int], n: int, states: int, device):
     "Add to the results what they lack of a finished run: a row for each sampler, and its curve."
     method, task = from_pretrained(checkpoints(path)[-1], device, "ema.safetensors"), task_from(recipe.task)
-    tried = samplers_for(method, calls) if samplers is None else [s for s in samplers if method.channels in s.channels]
+    tried = samplers_for(method, calls) if samplers is None else [s for s in samplers if s.fits(method.channels)]
     same = lambda r: (r["method"], r["seed"], r["n"], r["states"]) == (entrant, seed, n, states)
     known = {r["sampler"] for r in results.rows if same(r)}
     new = [s for s in tried if describe(s) not in known]

@@ -10,16 +10,22 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from loflexmdm.cli import figure_line, format_rows, main, read_samples
+from loflexmdm.cli import main
+from loflexmdm.cli.evaluate import figure_line, read_samples
+from loflexmdm.cli.sample import format_rows
+from loflexmdm.methods.base import METHODS
 from loflexmdm.networks import SIZES
 from loflexmdm.recipes import presets, recipe
-from loflexmdm.samplers import Samples
+from loflexmdm.samplers import SAMPLERS, Samples, TauLeaping
+from loflexmdm.tasks.base import TASKS, task_from
 from loflexmdm.training import checkpoints
 
 COMMAND = [sys.executable, "-m", "loflexmdm.cli"]
@@ -265,7 +271,7 @@ TOML = {
     "[task]\nkind = 'brackets'\n[trian]": "r.toml: unknown table or key 'trian' (did you mean 'train'?); allowed: [task], [model], [train]",
     "steps = 3": "unknown table or key 'steps'",
     "task = 3": "task=3: must be a table",
-    "[task]\nkind = 'chess'": "kind='chess'; choose one of brackets",
+    "[task]\nkind = 'chess'": "task kind='chess': choose one of brackets",
     "[train]\nsteps = 3": "kind=None",
     "[task\n": "not valid TOML",
 }
@@ -276,6 +282,10 @@ def test_wrong_toml(text, tmp_path):
     (tmp_path / "r.toml").write_text(text)
     refused(call("train", tmp_path / "r.toml", "--out", tmp_path / "x"), TOML[text])
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("command", ["train", "sample", "evaluate", "compare", "resume"])
+def test_nothing_given(command): refused(call(command), "the following arguments are required", f"(see `loflexmdm {command} --help`)")
 
 
 def test_wrong_out_of_train(run, tmp_path):
@@ -471,3 +481,90 @@ def test_full_disk_while_sampling(small_disk, run):
 def test_a_closed_pipe_is_no_error(run):
     done = subprocess.run(f"{sys.executable} -m loflexmdm.cli sample {run} -n 2000 --max-length 3 | head -n 1; exit ${{PIPESTATUS[0]}}", shell=True, executable="/bin/bash", capture_output=True, text=True)
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 1 and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+
+
+# parts of other packages
+
+@pytest.fixture
+def broken(monkeypatch):
+    "Plug-ins of all three kinds whose import fails."
+    for registry in (METHODS, SAMPLERS, TASKS):
+        point = EntryPoint("broken", "no_such_package:Part", registry.group)
+        monkeypatch.setattr(registry, "plugins", lambda point=point: dict(broken=point))
+
+
+@pytest.mark.parametrize("line", ["sample {run} --sampler broken", "train brackets --method broken --out {out}", "train {toml} --out {out}", "sample {model}", "cite broken"])
+def test_plug_ins_that_fail_are_refused_in_one_line(run, broken, tmp_path, line):
+    (tmp_path / "r.toml").write_text("[task]\nkind = 'broken'\n")
+    shutil.copytree(run / "best", tmp_path / "model")
+    edit(tmp_path / "model/config.json", task=dict(kind="broken"))
+    places = dict(run=run, out=tmp_path / "x", toml=tmp_path / "r.toml", model=tmp_path / "model")
+    refused(call(line.format(**places)), "broken", "plug-in 'no_such_package:Part' cannot be imported (ModuleNotFoundError")
+    assert not (tmp_path / "x").exists()
+
+
+def test_plug_ins_that_fail_stop_nothing_else(run, broken, tmp_path):
+    assert call(f"sample {run} -n 2")[0] == 0
+    (tmp_path / "m.smi").write_text("CCO\n")
+    assert call("evaluate", tmp_path / "m.smi")[0] == 0
+    with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()): main(["sample", "--help"])
+
+
+def test_newer_format_is_refused(run, tmp_path):
+    shutil.copytree(run / "best", tmp_path / "model")
+    edit(tmp_path / "model/config.json", format=99)
+    refused(call("sample", tmp_path / "model"), "format 99 is newer than this version reads")
+
+
+@pytest.fixture
+def loud():
+    "A task of another package that says everything a task may say."
+    brackets = TASKS["brackets"]
+
+    class LoudTask(brackets):
+        kind, prompt_help, file_suffixes, papers = "loud", ("TEXT", "brackets without spaces"), (".loud",), {"ilm": "noise"}
+        def prompt(self, text): return list(text)
+        def describe(self, samples, prompt_text=""): return [dict(state="loud", text=prompt_text + "!") for _ in samples.sequences]
+        def pretty(self, row): return row["text"] + " " + "".join(row["tokens"])
+        def advice(self, rows, options): return [f"louder with --top-p {options.get('top_p')}, -n {options['n']}"]
+        def picture(self, rows): return b"picture of %d" % len(rows)
+        def bound_states(self, rows): return 2
+        @classmethod
+        def evaluate_file(cls, path, column="", task=None, progress=False): return dict(bytes=len(path.read_bytes()), known=task is not None)
+    yield LoudTask
+    del TASKS.classes["loud"]
+
+
+def test_every_hook_of_a_task_is_used(run, loud, tmp_path):
+    shutil.copytree(run / "best", tmp_path / "model")
+    edit(tmp_path / "model/config.json", task=task_from(json.loads((run / "run.json").read_text())["recipe"]["task"]).as_dict() | dict(kind="loud"))
+    for flag in ("--prompt-text", "--fragment"):
+        code, out, err = call(f"sample {tmp_path / 'model'} -n 2 --top-p 0.5 {flag} ((")
+        assert code == 0 and all(line.startswith("((! ((") for line in out.splitlines()) and len(out.splitlines()) == 2
+        assert "of 2: 2 loud" in err and "louder with --top-p 0.5, -n 2" in err
+    assert call(f"sample {tmp_path / 'model'} -n 3 --out", tmp_path / "s.jsonl")[0] == 0
+    assert (tmp_path / "s.png").read_bytes() == b"picture of 3" and "nll_bound" in (tmp_path / "s.jsonl").read_text()
+    (tmp_path / "x.loud").write_text("abc")
+    assert call("evaluate", tmp_path / "x.loud")[1].split() == ["bytes", "3", "known", "False"]
+    (tmp_path / "r.toml").write_text("[task]\nkind = 'loud'\n")
+    assert call(f"evaluate {tmp_path / 'x.loud'} --task", tmp_path / "r.toml")[1].split() == ["bytes", "3", "known", "True"]
+    assert call("cite loud")[1].startswith("% task loud: noise\n@")
+    with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out: main(["sample", str(tmp_path / "model"), "--help"])
+    assert "brackets without spaces" in " ".join(out.getvalue().split())
+
+
+def test_samplers_of_others_are_on_the_command_line(run):
+    class Halving(TauLeaping):
+        "Tau-leaping that halves its steps."
+        name, options, papers = "halving", ("steps", "seed"), ("ilm",)
+        seed: int = 0  # a field whose option is taken
+    dataclass(frozen=True)(Halving)
+    try:
+        assert call(f"sample {run} -n 2 --sampler halving --steps 4 --sampler-seed 3")[0] == 0
+        refused(call(f"sample {run} --sampler tau --sampler-seed 3"), "--seed: only with --sampler halving, not tau")
+    finally: del SAMPLERS.classes["halving"]
+
+
+def test_old_names_lead_to_the_new_ones():
+    with pytest.warns(DeprecationWarning, match="loflexmdm.cli.evaluate.figure_line"): from loflexmdm.cli import figure_line as old
+    assert old is figure_line

@@ -8,11 +8,12 @@ from collections import Counter
 
 import pytest
 
-from loflexmdm.cli import mark_lost, nll_states, said_of, states_of
+from loflexmdm.cli.sample import lines_said, nll_states, states_of
 from loflexmdm.pretrained import load, names
 from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import Samples
-from loflexmdm.molecules.bracket_safe import decode
+from loflexmdm.molecules.bracket_safe import decode, tokenize
+from loflexmdm.tasks.base import task_from
 from test_cli import SMALL, call, refused, start
 
 KNOWN = ["CCO", "CCN", "c1ccccc1O", "CC(=O)NC", "CCOC(=O)C", "C1CCNCC1", "CN1CCOCC1", "OCCO", "CC(C)C", "CCCCN", "COC", "CNC", "CCC", "NCCO", "CC(=O)O", "OC=O"]
@@ -105,8 +106,11 @@ def test_no_bound_if_not_wanted(model, tmp_path):
     assert list(rows_of(tmp_path / "m.csv")[0]) == ["smiles", "state", "prompt", "tokens", "generated"]
 
 
-@pytest.mark.parametrize("nll, out, rows, described, states", [(None, "m.csv", 1000, True, 64), (None, "m.csv", 1001, True, 0), (None, None, 9, True, 0), (None, "m.csv", 9, False, 0), (4, None, 9999, False, 4), (0, "m.csv", 9, True, 0)])
-def test_when_there_is_a_bound(nll, out, rows, described, states): assert nll_states(argparse.Namespace(nll=nll, out=out), rows, described) == states
+@pytest.mark.parametrize("nll, out, rows, task, states", [
+    (None, "m.csv", 1000, "molecules", 64), (None, "m.csv", 1001, "molecules", 0), (None, None, 9, "molecules", 0),
+    (None, "m.csv", 9, "brackets", 0), (None, "m.csv", 9, None, 0), (4, None, 9999, "brackets", 4), (0, "m.csv", 9, "molecules", 0)])
+def test_when_there_is_a_bound(nll, out, rows, task, states):
+    assert nll_states(argparse.Namespace(nll=nll, out=out), rows, task and task_from(dict(kind=task))) == states
 
 
 def test_the_terminal_shows_molecules_and_why_not(model, table):
@@ -126,9 +130,9 @@ def test_columns_and_few_valid_molecules_are_explained(model, known, tmp_path):
     _, out, err = call(f"sample {hopeless} -n 5")
     assert len(out.splitlines()) == 5 and err.splitlines()[-1].startswith("SMILES, or - and the text as it was written")
     assert err.splitlines()[-2] == "0 of 5 are valid molecules: more with a larger -n, or --top-p 0.5 (now 0.7)"
-    samples, args = Samples([[]] * 4, [[]] * 4, network_calls=1), argparse.Namespace(out="m.csv", top_p=None)
+    samples, args = Samples([[]] * 4, [[]] * 4, network_calls=1), argparse.Namespace(out="m.csv", sampler_top_p=None)
     rows = [dict(smiles="C", state="valid"), dict(smiles="", state="syntax")] * 2
-    assert said_of(rows, samples, args) == ["1 network calls", "of 4: 2 valid, 2 syntax"]
+    assert lines_said(rows, samples, task_from(dict(kind="molecules")), args) == ["1 network calls", "of 4: 2 valid, 2 syntax"]
 
 
 def test_training_says_which_rows_it_left_out(tmp_path):
@@ -174,10 +178,13 @@ def test_fragment_stays(model, tmp_path):
     assert valid and all(contains_fragment(s, "[1*]c1ccccc1") for s in valid)
 
 
-def test_a_molecule_without_its_fragment_is_not_valid():
-    found = [dict(smiles=decode(text).smiles, state="valid") for text in ("C<1>O.C<1>", "C<1>O.C=<1>")] + [dict(smiles="", state="syntax")]
-    mark_lost(found, "*CO")
-    assert [(d["smiles"], d["state"]) for d in found] == [("CCO", "valid"), ("C=CO", "fragment altered"), ("", "syntax")]
+def test_a_molecule_without_its_fragment_is_not_valid(known):
+    task = task_from(dict(kind="molecules", source=str(known), tokens="( ) . 1 <1> = C O"))
+    ids = [task.vocabulary.encode(tokenize(text)) for text in ("C<1>O.C<1>", "C<1>O.C=<1>", "(")]
+    samples = Samples(ids, [[True] * len(i) for i in ids])
+    found = [(d["smiles"], d["state"]) for d in task.describe(samples, "*CO")]
+    assert found[:2] == [("CCO", "valid"), ("C=CO", "fragment altered")] and found[2][1] != "valid"
+    assert {d["state"] for d in task.describe(samples)[:2]} == {"valid"}
 
 
 def test_two_pieces_are_one_prompt(model, tmp_path):
@@ -269,7 +276,7 @@ def test_prompts_of_a_model_whose_task_is_unknown(model, tmp_path):
 
 
 FILES = {"empty.smi": ("", "", "empty.smi"), "empty.csv": ("", "", "empty.csv"), "header.csv": ("smiles,name\n", "", "header.csv"), "wrong.csv": ("structure,name\nCC,x\n", "--column smiles", "structure"),
-         "unnamed.csv": ("structure,name\nCC,x\n", "", "name the one that holds SMILES"), "list.smi": ("CC\n", "--column smiles", "is no table"), "m.smi": ("CC\n", "--task brackets", "--task brackets: knows no molecules"), "m.sdf": ("CC\n", "", "must end in .smi")}
+         "unnamed.csv": ("structure,name\nCC,x\n", "", "name the one that holds SMILES"), "list.smi": ("CC\n", "--column smiles", "is no table"), "m.smi": ("CC\n", "--task brackets", "--task brackets: the task 'brackets' scores what `loflexmdm sample` wrote"), "m.sdf": ("CC\n", "", "must end in .smi")}
 
 
 @pytest.mark.parametrize("name", FILES)

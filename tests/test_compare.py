@@ -8,7 +8,7 @@ import torch
 from loflexmdm.cli import main
 from loflexmdm.compare import (Comparison, compare, curve, describe, differences, entrant_recipe, evaluations_per_loss, mean_order, parse_entrant, plot_comparison,
                                run_directory, samplers_for, spread, table, train_run)
-from loflexmdm.methods.base import METHOD_MODULES, from_pretrained
+from loflexmdm.methods.base import METHODS, from_pretrained
 from loflexmdm.recipes import override, read_tables, recipe_from
 from loflexmdm.samplers import EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.training import Interrupted, checkpoints
@@ -21,7 +21,7 @@ SMALL = dict(steps=6, rows=4, calls=(2,), n=4, states=2, progress=False, warmup=
 def done(tmp_path_factory):
     "Every method, one seed, hardly trained."
     directory = tmp_path_factory.mktemp("comparison")
-    methods = [LEARNED if m == "loflexmdm" else m for m in METHOD_MODULES]
+    methods = [LEARNED if m == "loflexmdm" else m for m in METHODS.names()]
     return directory, methods, compare("brackets", methods, 1, directory, **SMALL)
 
 
@@ -129,12 +129,12 @@ def test_differences_ignore_what_leaves_the_weights_alone():
     assert differences(recipe_from(override(r.as_dict(), lr=1.0, kinds=1)), r.as_dict()) == ["task.kinds", "train.lr"]
 
 
-@pytest.mark.parametrize("name", METHOD_MODULES)
+@pytest.mark.parametrize("name", METHODS.names())
 def test_samplers_fit_their_method(name):
     _, method = entrant_recipe(read_tables("star-tiny"), name).build()
     found = samplers_for(method, (4, 8))
     assert describe(found[0]) == describe(method.default_sampler) and len({describe(s) for s in found}) == len(found)
-    assert all(method.channels in s.channels for s in found) and (len(found) == 1) == (name == "ar")
+    assert all(s.fits(method.channels) for s in found) and (len(found) == 1) == (name == "ar")
 
 
 def test_describe_can_be_evaluated():

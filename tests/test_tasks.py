@@ -1,6 +1,7 @@
 "Tasks: the register, round trips through JSON, splits and the errors a user meets; shared by all built-in tasks."
 import json
 import re
+from importlib.metadata import EntryPoint
 
 import pytest
 
@@ -129,3 +130,18 @@ def test_summary_of_what_is_too_long():
     cls = task_class("text")
     task = cls(cls.Config(max_length=4), ["a b", "a b c", "a b c d"])
     assert task.longest == 3 and task.summary().splitlines()[1] == "left out: 1 of the source (1 longer than max_length)"
+
+
+# what the command line shows, by default and as a task says
+
+def test_neutral_defaults():
+    task, row = task_from(dict(kind="brackets")), dict(prompt=["("], tokens=["(", ")"], generated=[0, 1])
+    assert task.pretty(row) == "( => )" and task.pretty(row | dict(generated=[1, 1])) == "( )"
+    assert task.advice([row], {}) == [] and task.picture([row]) is None and task.bound_states(9) == 0 and not task.file_suffixes
+
+
+@pytest.mark.parametrize("value, message", [("no_such_package:Task", "'no_such_package:Task' cannot be imported (ModuleNotFoundError"), ("math:pi", "'math:pi' defines no task kind of that name")])
+def test_wrong_plug_ins_are_named(monkeypatch, value, message):
+    monkeypatch.setattr(TASKS, "plugins", lambda: dict(chess=EntryPoint("chess", value, TASKS.group)))
+    with pytest.raises(ValueError, match=re.escape(f"task kind='chess': plug-in {message}")): task_class("chess")
+    assert "chess" in TASKS.names() and task_class("star").kind == "star"

@@ -11,7 +11,7 @@ __all__ = ['CONFIDENCES', 'SIGNED', 'SAMPLERS', 'COUNTERS', 'Limits', 'State', '
 # %% ../../nbs/07_samplers.ipynb #6d95155f
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -174,7 +174,7 @@ class Sampler:
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "confidence", "softness", "window")  # and of this class
     temperature: float = 1.0        # of the token distribution
     top_p: float = 1.0              # nucleus mass
-    confidence: str | None = None   # position rule: None (by rate) or one of CONFIDENCES
+    confidence: str | None = field(default=None, metadata=dict(choices=CONFIDENCES))  # position rule; none: by rate
     softness: float = 0.0           # 0: the highest scores; above: positions drawn one by one in proportion to score^(1/softness)
     window: int | None = None       # only this many masks, the leftmost, are candidates
     logits_hook: Callable[[Tensor, PartialSequences, Tensor], Tensor] | None = field(default=None, repr=False)  # (logits, x, tau) -> logits
@@ -188,6 +188,11 @@ class Sampler:
         "Whether it can simulate a method of these channels."
         if cls.channels is None: return all(name in CHANNELS and CHANNELS[name].clocked for name in channels)
         return set(channels) <= set(cls.channels)
+
+    @classmethod
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list["Sampler"]:
+        "Settings that a comparison of methods tries for these channels: one per number of network calls where it has steps."
+        return [cls(steps=c) for c in calls] if any(f.name == "steps" for f in fields(cls)) else [cls()]
 
     def __post_init__(self):
         if not 0 < self.temperature < math.inf: raise ValueError(f"temperature={self.temperature}: must be positive and finite")

@@ -51,6 +51,12 @@ class EventDriven(Sampler):
     events_per_call: int = 1  # more than 1 is approximate, and needs exact=False
     slack: float = 1.5  # what is proposed, as a multiple of the total intensity
 
+    @classmethod
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+        "Exact, by confidence, and with intensities held; for masked diffusion, where all time is alike, held ones alone."
+        held = [cls(exact=False)]
+        return held if set(channels) == {"unmask"} else [cls(), cls(confidence="top_prob"), *held]
+
     def __post_init__(self):
         super().__post_init__()
         if self.events_per_call < 1: raise ValueError(f"events_per_call={self.events_per_call}: at least 1")
@@ -94,3 +100,8 @@ class FrozenEvents(EventDriven):
     name: ClassVar[str] = "event-frozen"
     options: ClassVar[tuple[str, ...]] = ("events_per_call",)
     exact: bool = False  # intensities are held until the event
+
+    @classmethod
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+        "None: EventDriven(exact=False) is the same."
+        return []

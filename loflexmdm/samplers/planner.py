@@ -34,6 +34,11 @@ class Planner(Sampler):
     steps: int | None = None      # network calls; None: one for each position
     remask: float | None = None   # eta: how a mask's confidence counts against a clean token's; the larger, the more are masked again
 
+    @classmethod
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+        "The greedy planner, and the one that masks again (RDM)."
+        return [cls(confidence="sampled"), cls(remask=1.0)]
+
     def __post_init__(self):
         if self.remask is not None:
             if not 0 < self.remask < math.inf: raise ValueError(f"remask={self.remask}: must be positive and finite (at 0 all masks tie); None never masks again")

@@ -86,6 +86,11 @@ class TauLeaping(Sampler):
     grid: str = "time"  # "time" or "clock": what is spaced evenly
     hold: str = "rate"  # what a leap holds: "rate" of insertion, or "count" of missing tokens as FlexMDM does
 
+    @classmethod
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+        "One per number of calls; none for masked diffusion, where ancestral sampling is the same with its own grid."
+        return [] if set(channels) == {"unmask"} else super().compared(channels, calls)
+
     def __post_init__(self):
         super().__post_init__()
         if not (self.steps >= 2 and self.steps == int(self.steps)): raise ValueError(f"steps={self.steps}: a whole number, at least 2 (the last one only resolves masks)")
@@ -133,6 +138,11 @@ class Ancestral(TauLeaping):
     papers: ClassVar[tuple[str, ...]] = ("md4",)
     options: ClassVar[tuple[str, ...]] = ("steps", "grid")
     grid: str = "linear"  # name of the clock whose times are spaced evenly
+
+    @classmethod
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+        "One per number of calls."
+        return [cls(steps=c) for c in calls]
 
     def __post_init__(self):
         Sampler.__post_init__(self)
