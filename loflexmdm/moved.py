@@ -18,9 +18,9 @@ from types import ModuleType
 
 # %% ../nbs/00b_moved.ipynb #4d85e58f
 MODULES: dict[str, tuple[str, ...]] = {  # old module -> the modules that hold its names now
+    "loflexmdm.molecule_orders": ("loflexmdm.molecules.orders",),
     "loflexmdm.sampling": ("loflexmdm.samplers",),
     "loflexmdm.planners": ("loflexmdm.samplers", "loflexmdm.methods.planner_bounds"),
-    "loflexmdm.molecule_orders": ("loflexmdm.molecules.orders",),
     "loflexmdm.tasks.bracket_safe": ("loflexmdm.molecules.bracket_safe",),
     "loflexmdm.tasks.de_novo": ("loflexmdm.molecules.benchmarks.de_novo",),
     "loflexmdm.tasks.fragment_benchmark": ("loflexmdm.molecules.benchmarks.fragment_constrained",),
@@ -30,6 +30,91 @@ MODULES: dict[str, tuple[str, ...]] = {  # old module -> the modules that hold i
     "loflexmdm.tasks.molecules": ("loflexmdm.molecules.task",),
 }
 NAMES: dict[str, dict[str, str]] = {  # module -> name that has left it -> where it is now, as module:name
+    "loflexmdm.cli": {
+        "RUN_FILE": "loflexmdm.cli.train:RUN_FILE",
+        "SAMPLERS": "loflexmdm.samplers:SAMPLERS",
+        "COMMON_OPTIONS": "loflexmdm.samplers:Sampler.common_options",
+        "NOTES": "loflexmdm.cli.evaluate:NOTES",
+        "BUDGET": "loflexmdm.cli.compare:BUDGET",
+        "COMMANDS": "loflexmdm.cli.commands:COMMANDS",
+        "provenance": "loflexmdm.cli.common:provenance",
+        "announce": "loflexmdm.cli.common:announce",
+        "say": "loflexmdm.cli.commands:say",
+        "pick_device": "loflexmdm.cli.common:pick_device",
+        "device_name": "loflexmdm.cli.common:device_name",
+        "given": "loflexmdm.cli.common:given",
+        "resolve": "loflexmdm.cli.train:recipe_of",
+        "new_directory": "loflexmdm.cli.train:new_directory",
+        "run": "loflexmdm.cli.train:fit_recipe",
+        "read_run": "loflexmdm.cli.train:read_run",
+        "resume": "loflexmdm.cli.train:run_resume",
+        "read_rows": "loflexmdm.cli.common:read_jsonl",
+        "read_text": "loflexmdm.cli.common:read_text",
+        "read_prompts": "loflexmdm.cli.sample:read_prompts",
+        "prompt_from": "loflexmdm.cli.sample:prompt_from",
+        "check_sampler": "loflexmdm.cli.sampler_options:check_sampler",
+        "sampler_from": "loflexmdm.cli.sampler_options:sampler_from",
+        "check_counts": "loflexmdm.cli.sampler_options:check_counts",
+        "task_of": "loflexmdm.cli.common:task_of",
+        "draw": "loflexmdm.cli.sampler_options:draw_samples",
+        "sample_rows": "loflexmdm.cli.sample:sample_rows",
+        "example_from": "loflexmdm.cli.sample:example_from",
+        "bounds": "loflexmdm.cli.sample:bounds",
+        "nll_states": "loflexmdm.cli.sample:nll_states",
+        "result_rows": "loflexmdm.cli.sample:result_rows",
+        "states_of": "loflexmdm.cli.sample:states_of",
+        "picture": "loflexmdm.molecules.task:MoleculesTask.picture",
+        "format_rows": "loflexmdm.cli.sample:format_rows",
+        "pretty": "loflexmdm.cli.sample:pretty_row",
+        "pretty_tokens": "loflexmdm.tasks.base:tokens_as_text",
+        "pretty_molecule": "loflexmdm.molecules.task:MoleculesTask.pretty",
+        "output_path": "loflexmdm.cli.common:output_path",
+        "beside": "loflexmdm.cli.common:beside",
+        "counters": "loflexmdm.cli.sample:counters",
+        "said_of": "loflexmdm.cli.sample:lines_said",
+        "write_results": "loflexmdm.cli.sample:write_results",
+        "fill_in": "loflexmdm.cli.sampler_options:fill_in",
+        "usable_task": "loflexmdm.cli.sample:usable_task",
+        "sample_prompts": "loflexmdm.cli.sample:sample_prompts",
+        "fragment_tokens": "loflexmdm.cli.sample:prompt_from_text",
+        "figure_line": "loflexmdm.cli.evaluate:figure_line",
+        "evaluate_model": "loflexmdm.cli.evaluate:evaluate_model",
+        "test_bound": "loflexmdm.cli.evaluate:mean_test_bound",
+        "task_for": "loflexmdm.cli.common:task_of_recipe",
+        "evaluate_file": "loflexmdm.cli.evaluate:evaluate_file",
+        "holds_samples": "loflexmdm.cli.evaluate:holds_samples",
+        "evaluate_smiles": "loflexmdm.molecules.task:MoleculesTask.evaluate_file",
+        "evaluate_samples": "loflexmdm.cli.evaluate:evaluate_samples",
+        "task_beside": "loflexmdm.cli.evaluate:task_beside",
+        "lists": "loflexmdm.cli.evaluate:lists",
+        "read_samples": "loflexmdm.cli.evaluate:read_samples",
+        "numbers": "loflexmdm.cli.common:numbers",
+        "cite": "loflexmdm.cli.info:run_cite",
+        "card": "loflexmdm.cli.info:card",
+        "format_tables": "loflexmdm.cli.info:format_tables",
+        "run_figures": "loflexmdm.cli.info:run_figures",
+        "Parser": "loflexmdm.cli.commands:Parser",
+        "add_fields": "loflexmdm.cli.common:add_fields",
+        "recipe_in": "loflexmdm.cli.common:recipe_in",
+        "value_of": "loflexmdm.cli.common:value_of",
+        "add_train": "loflexmdm.cli.train:add_train",
+        "add_device": "loflexmdm.cli.common:add_device",
+        "add_sampling": "loflexmdm.cli.sampler_options:add_sampling",
+        "add_resume": "loflexmdm.cli.train:add_resume",
+        "add_sample": "loflexmdm.cli.sample:add_sample",
+        "add_evaluate": "loflexmdm.cli.evaluate:add_evaluate",
+        "add_compare": "loflexmdm.cli.compare:add_compare",
+        "add_cite": "loflexmdm.cli.info:add_cite",
+        "demo": "loflexmdm.cli.info:run_demo",
+        "add_demo": "loflexmdm.cli.info:add_demo",
+        "add_info": "loflexmdm.cli.info:add_info",
+        "parse": "loflexmdm.cli.commands:parse",
+        "refuse": "loflexmdm.cli.commands:refuse",
+        "one_line": "loflexmdm.cli.commands:one_line",
+    },
+    "loflexmdm.demo": dict(measure="loflexmdm.demo:answer_figures", table="loflexmdm.demo:figures_table"),
+    "loflexmdm.citations": dict(SAMPLERS="loflexmdm.samplers:SAMPLERS"),
+    "loflexmdm.tasks.base": dict(BUILT_IN="loflexmdm.tasks.base:TASKS"),
     "loflexmdm.sampling": dict(merge="loflexmdm.samplers:merge_samples"),
     "loflexmdm.methods.masked": dict(hide="loflexmdm.processes:hide", hide_some="loflexmdm.processes:hide_some"),
     "loflexmdm.methods.gen_md4": dict(hidden_log_prob="loflexmdm.processes:hidden_log_prob"),
@@ -89,9 +174,12 @@ NAMES: dict[str, dict[str, str]] = {  # module -> name that has left it -> where
 }
 
 # %% ../nbs/00b_moved.ipynb #239f3b63
-def note(old: str, new: str):
-    "Tell whoever asked that `old` is now `new`: a DeprecationWarning at the line that called our caller, shown once per place."
-    warnings.warn(f"{old} is now {new}; the old name goes with the next release", DeprecationWarning, stacklevel=3)
+def note(old: str, new: str, stacklevel: int = 2):
+    """Tell whoever asked that `old` is now `new`: a DeprecationWarning, shown once per place.
+
+    `stacklevel`: 2 for the line that called our caller."""
+    text = f"{old} is now {new}; the old name goes with the next release"
+    warnings.warn(text, DeprecationWarning, stacklevel=stacklevel + 1)
 
 
 def lookup(modules: Sequence[str], name: str) -> object:

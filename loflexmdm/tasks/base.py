@@ -15,6 +15,7 @@ from fastcore.basics import patch
 from torch.utils.data import Dataset
 
 from ..configs import config_from
+from ..moved import forward
 from ..registries import Registry
 from ..samplers import Samples
 from ..states import SPECIAL_TOKENS, Example, Vocabulary
@@ -187,7 +188,9 @@ def task_class(kind: str) -> type[Task]:
 
 
 def task_from(values: dict) -> Task:
-    "The task described by `dict(kind=..., **options)`; ValueError for an unknown kind or option, a wrong type or a value out of range."
+    """The task described by `dict(kind=..., **options)`.
+
+    ValueError for an unknown kind or option, a wrong type or a value out of range."""
     values = dict(values)
     cls = task_class(values.pop("kind", None))
     return cls(config_from(cls.Config, values, f"task {cls.kind}"))
@@ -200,7 +203,9 @@ def exact_match(answers: Sequence[Sequence], truths: Sequence[Sequence]) -> floa
 
 
 def token_accuracy(answers: Sequence[Sequence], truths: Sequence[Sequence]) -> float:
-    "Mean over answers of the share of agreeing positions; surplus and missing tokens count as errors, two empty sequences agree."
+    """Mean over answers of the share of agreeing positions.
+
+    Surplus and missing tokens count as errors, two empty sequences agree."""
     check_pairs(answers, truths)
     agree = lambda a, t: sum(u == v for u, v in zip(a, t)) / max(len(a), len(t)) if len(a) + len(t) else 1.0
     return sum(map(agree, answers, truths)) / len(answers)
@@ -209,3 +214,6 @@ def token_accuracy(answers: Sequence[Sequence], truths: Sequence[Sequence]) -> f
 def check_pairs(answers: Sequence, truths: Sequence):
     if len(answers) != len(truths) or not len(answers):
         raise ValueError(f"{len(answers)} answers for {len(truths)} truths: one each, and at least one")
+
+# %% ../../nbs/09b_tasks.ipynb #eed0c2d9
+__getattr__ = forward(__name__)  # names that have left this module
