@@ -329,7 +329,7 @@ def checks_of(page: Page) -> list[Check]:
 
 
 def where_claimed(claim: str, page: Page, cells: list[dict]) -> str:
-    "Anchor of the visible cell that records the claim; empty if it is none."
+    "Anchor of the visible cell that records the claim; empty if there is none."
     for c in cells:
         source = "".join(c["source"])
         said = re.sub(r'"\s*\n\s*f?"', "", source.replace('\\"', '"'))  # a long text may be written as several literals
