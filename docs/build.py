@@ -333,7 +333,8 @@ def where_claimed(claim: str, page: Page, cells: list[dict]) -> str:
     for c in cells:
         source = "".join(c["source"])
         said = re.sub(r'"\s*\n\s*f?"', "", source.replace('\\"', '"'))  # a long text may be written as several literals
-        if c["cell_type"] == "code" and claim in said and not source.startswith("#| hide"):
+        named = claim in said or claim.replace("\\|", "|") in said
+        if c["cell_type"] == "code" and named and not source.startswith("#| hide"):
             return anchor_of(page, c["id"])
     return ""
 
