@@ -215,8 +215,8 @@ class Links:
 
 
 def directives(source: str) -> tuple[dict[str, str], str]:
-    "nbdev's `#| key: value` lines at the head of a cell, and the rest."
-    found, lines = {}, source.splitlines()
+    "nbdev's `#| key: value` lines at the head of a cell, and the rest; a value goes on in lines that are indented."
+    found, lines = {}, re.sub(r"\n#\|\s{2,}", " ", source).splitlines()
     while lines and (m := re.match(r"^#\|\s*([\w-]+)\s*:?\s*(.*)$", lines[0])):
         found[m[1]] = m[2].strip().strip('"')
         lines.pop(0)
@@ -233,7 +233,7 @@ def alt_text(source: str, before: str, functions: dict[str, str], given: str | N
     drawn = next((functions[n] for n in re.findall(r"(\w+)\(", source) if n in functions), "")
     plain = re.sub(r"[*`$>|\[\]]", "", re.sub(r"(?m)^#+ [\d. ]*(.*)$", r"\1:", before))
     sentences = [s for s in re.split(r"(?<=[.:])\s", plain) if len(s) > 8]
-    drawn = re.sub(r"[.;,]? [Rr]eturns the (two )?axes.*", "", drawn.split("\n")[0])
+    drawn = re.sub(r"[.;,]? ([Rr]eturns the (two )?axes|ValueError).*", "", " ".join(drawn.split()))
     return " ".join((drawn or " ".join(sentences[:2]) or "figure").split())[:200].rstrip(":").replace('"', "'")
 
 
@@ -255,7 +255,8 @@ def markdown_cell(source: str, identity: str) -> dict: return dict(cell_type="ma
 def markdown_source(source: str, links: Links, page: Page) -> str:
     "A markdown cell as MyST reads it: the subtitle in italics, links to notebooks and pictures put right."
     up = "" if page.section == "home" else "../"
-    source = re.sub(r"(?m)^# (.+)\n+> (.+)$", r"# \1\n\n*\2*", source)
+    in_italics = lambda m: f"# {m[1]}\n\n*{' '.join(m[2].replace('> ', '').split())}*"
+    source = re.sub(r"(?m)^# (.+)\n+((?:> .+(?:\n|\Z))+)", lambda m: in_italics(m) + "\n" * m[2].endswith("\n"), source)
     source = re.sub(r"\]\((?!https?:)(?:nbs/)?([\w./-]+)\.(?:ipynb|html)(#[a-z0-9-]+)?(?:#[\w-]*)?\)", lambda m: f"]({up}{page_of((page.path.parent / (m[1] + '.ipynb')).resolve()).target}.ipynb{m[2] or ''})", source)
     source = re.sub(r"\]\((?:\.\./)*(?:nbs/)?images/", f"]({up}images/", source)
     source = re.sub(r"\]\((?:\.\./)*docs/about/", f"]({up}about/", source)
@@ -278,7 +279,7 @@ def code_cell(cell: dict, options: dict, source: str, alt: str) -> dict:
     if is_table(source):
         tags.append("hide-input")
         notebook["code_prompt_show"] = "Show the code of the table"
-    elif "code-fold" in options or "export" in options and (source.count("\n") > 24 or imports_only):
+    elif "code-fold" in options or "export" in options and (source.count("\n") > 32 or imports_only):
         tags.append("hide-cell" if "answer" in options.get("code-summary", "") else "hide-input")
         defined = ", ".join(re.findall(r"(?m)^(?:class|def) (\w+)", source)[:4])
         notebook["code_prompt_show"] = options.get("code-summary") or (f"Show the code of {defined}" if defined else "Show the imports")
@@ -338,10 +339,13 @@ def checks_of(page: Page) -> list[Check]:
 
 
 def where_claimed(claim: str, page: Page, cells: list[dict]) -> str:
-    "Anchor of the visible cell that records the claim; empty if it is none."
+    "Anchor of the visible cell that records the claim; empty if there is none."
     for c in cells:
         source = "".join(c["source"])
-        if c["cell_type"] == "code" and claim in source.replace('\\"', '"') and not source.startswith("#| hide"): return anchor_of(page, c["id"])
+        said = re.sub(r'"\s*\n\s*f?"', "", source.replace('\\"', '"'))  # a long text may be written as several literals
+        named = claim in said or claim.replace("\\|", "|") in said
+        if c["cell_type"] == "code" and named and not source.startswith("#| hide"):
+            return anchor_of(page, c["id"])
     return ""
 
 
@@ -374,8 +378,8 @@ SECTIONS = dict(learn=("Learn", "The theory, in order. Each page derives one pie
 
 def subtitle_of(page: Page) -> str:
     text = "\n\n".join("".join(c["source"]) for c in json.loads(page.path.read_text(encoding="utf-8"))["cells"][:3] if c["cell_type"] == "markdown")
-    m = re.search(r"(?m)^> (.+)$", text)
-    return m[1] if m else ""
+    m = re.search(r"(?m)^(?:> .+\n?)+", text)
+    return " ".join(m[0].replace("> ", "").split()) if m else ""
 
 
 def write_section(section: str, found: list[Page]):

@@ -121,7 +121,7 @@ class MatchTerms(NamedTuple):
 
 
 def match_terms(target: TargetRates, model: Intensities, x: PartialSequences) -> MatchTerms:
-    "The model's intensities matched to the target's (Eqs 79-82), summed over the positions of each sequence: sums, not means, or it is no bound."
+    "The model's intensities matched to the target's (Eqs 79-82), summed over the positions of each sequence: sums, not means, which would not be a bound."
     log_k = torch.log_softmax(model.logits, -1).gather(-1, target.token[..., None])[..., 0]
     log_k = torch.where(x.masked, log_k, 0.0)  # prompts may hold tokens whose log-probability is -inf
     unmask, insert = torch.where(x.masked, model.unmask, 1.0), torch.where(x.open, model.insert, 1.0)
