@@ -148,19 +148,20 @@ def linked_bases(entry: Entry, classes: dict[str, Entry]) -> str:
     return "Extends " + ", ".join(f"[`{b.name}`](#{b.anchor})" for b in found) + "." if found else ""
 
 
-def patched(entry: Entry) -> list[ast.FunctionDef]:
-    "The methods that a class gets by @patch further down in its module."
-    patches = [n for n in ast.parse(entry.source).body if isinstance(n, ast.FunctionDef) and "patch" in map(ast.unparse, n.decorator_list)]
-    return [f for f in patches if ast.unparse(f.args.args[0].annotation) == entry.name]
-
-
 def without_self(text: str) -> str: return re.sub(r"\((\s*)self(: \w+)?(,\s*|(?=\)))", r"(\1", text, count=1)
+
+
+def methods_of(entry: Entry) -> list[ast.FunctionDef]:
+    "The methods of a class: those in its body, and the functions of its module that `@patch` adds to it."
+    def patched(f): return any(ast.unparse(d) == "patch" for d in f.decorator_list) and f.args.args
+    functions = [n for n in ast.parse(entry.source).body if isinstance(n, ast.FunctionDef) and patched(n)]
+    return ([n for n in entry.node.body if isinstance(n, ast.FunctionDef)] +
+            [f for f in functions if ast.unparse(f.args.args[0].annotation) == entry.name])
 
 
 def describe_class(entry: Entry, classes: dict[str, Entry]) -> str:
     "Constructor or fields, docstring and methods of a class."
-    node = entry.node
-    functions = [n for n in node.body if isinstance(n, ast.FunctionDef)] + patched(entry)
+    node, functions = entry.node, methods_of(entry)
     init = next((f for f in functions if f.name == "__init__"), None)
     bases = ", ".join(ast.unparse(b) for b in node.bases)
     parts = [fence(f"class {entry.name}({bases})" if init is None else without_self(signature(init, f"class {entry.name}")))]

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 from rdkit import Chem, rdBase
 from rdkit.Chem import BRICS
 
+from loflexmdm.molecules import bracket_safe
 from loflexmdm.molecules.bracket_safe import (
     DECODE_REASONS,
     SLICERS,
@@ -124,6 +126,20 @@ def test_same_texts_whatever_the_hash_seed():
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     printed = [subprocess.run([sys.executable, "-c", PRINT.format(smiles=smiles)], env={**env, "PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True).stdout for seed in ("0", "1", "4242")]
     assert len(printed[0].splitlines()) == len(smiles) * (len(SLICERS) + 5) and len(set(printed)) == 1
+
+
+@pytest.mark.parametrize("slicer", [s for s in SLICERS if s != "brics"])
+def test_other_slicers_say_what_to_install(monkeypatch, slicer):
+    "Without safe-mol, or with one that cannot be imported."
+    advice = f"slicer='{slicer}' needs the package safe-mol: pip install 'loflexmdm\\[safe\\]'"
+    bracket_safe.slicer_patterns.cache_clear()
+    with monkeypatch.context() as m:
+        for name in ("safe", "safe.converter"): m.setitem(sys.modules, name, None)  # an import of it fails
+        with pytest.raises(ImportError, match=advice): to_bracket_safe(DRUGS["imatinib"], slicer=slicer)
+        assert round_trip(DRUGS["imatinib"]) == "exact"
+    def missing(name): raise PackageNotFoundError(name)
+    monkeypatch.setattr(bracket_safe, "version", missing)
+    with pytest.raises(ImportError, match=advice): bracket_safe.safe_mol_version(slicer)
 
 
 @pytest.mark.parametrize("residues, least", [(6, 10), (60, 100), (300, 598)])

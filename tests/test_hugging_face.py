@@ -12,7 +12,7 @@ import loflexmdm
 from loflexmdm.hugging_face import HuggingFaceBackbone, read_encoder_config, sized_config
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
-from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config
+from loflexmdm.methods.gen_md4 import GenMD4
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.networks import SIZES, Size, check_backbone

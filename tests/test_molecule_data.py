@@ -1,5 +1,7 @@
 "Sources, cleaning, splits and cache of molecules: files as users have them, processes that are killed, streams."
 import gzip
+import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -12,10 +14,29 @@ from pathlib import Path
 import pytest
 from torch.utils.data import DataLoader
 
+from loflexmdm.molecules import bracket_safe
 from loflexmdm.molecules import data as molecule_data
 from loflexmdm.molecules.bracket_safe import from_bracket_safe
-from loflexmdm.molecules.data import (ELEMENTS, HUB_ROWS, REJECT_REASONS, SOURCES, Cleaning, HubMolecules, build_molecules, cache_directory, clean, cleaned, embedded_smiles,
-                                           hub_smiles, molecule_split, prepare, processes_for, read_smiles)
+from loflexmdm.molecules.data import (
+    CACHE_VERSION,
+    ELEMENTS,
+    HUB_ROWS,
+    REJECT_REASONS,
+    SOURCES,
+    Cleaning,
+    HubMolecules,
+    build_molecules,
+    cache_directory,
+    clean,
+    clean_chunk,
+    cleaned,
+    embedded_smiles,
+    hub_smiles,
+    molecule_split,
+    prepare,
+    processes_for,
+    read_smiles,
+)
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SMILES = list(islice(embedded_smiles("nci"), 300))
@@ -256,19 +277,51 @@ def test_cache_is_used_and_never_stale(tmp_path, own_cache, monkeypatch):
     assert again == first and again.where == first.where
     monkeypatch.undo()
     keys = {first.where.name}
-    for change in (dict(slicer="recap"), dict(max_tokens=60), dict(salts="largest"), dict(elements=ELEMENTS[:5]), dict(limit=99)): keys.add(prepare(path, cache=own_cache, **change).where.name)
-    for name, value in (("CACHE_VERSION", 99), ("code_digest", lambda: "x")):
-        with monkeypatch.context() as m:
-            m.setattr(molecule_data, name, value)
-            keys.add(prepare(path, cache=own_cache).where.name)
+    changes = (dict(slicer="recap"), dict(max_tokens=60), dict(salts="largest"), dict(elements=ELEMENTS[:5]),
+               dict(limit=99))
+    for change in changes: keys.add(prepare(path, cache=own_cache, **change).where.name)
+    with monkeypatch.context() as m:
+        m.setattr(molecule_data, "CACHE_VERSION", 99)
+        keys.add(prepare(path, cache=own_cache).where.name)
     keys.add(prepare(smi(path, SMILES[:-1]), cache=own_cache).where.name)
-    assert len(keys) == 9
+    assert len(keys) == 8
 
 
 def test_versions_are_part_of_the_key(monkeypatch):
-    before = molecule_data.cache_key(["x"], Cleaning())
-    monkeypatch.setattr(molecule_data.rdBase, "rdkitVersion", "0.0")
-    assert molecule_data.cache_key(["x"], Cleaning()) != before
+    "Of rdkit always; of safe-mol only where its slicers are used, so that no other molecules need it."
+    key = lambda slicer="brics": molecule_data.cache_key(["x"], Cleaning(slicer))
+    with monkeypatch.context() as m:
+        before = key()
+        m.setattr(molecule_data.rdBase, "rdkitVersion", "0.0")
+        assert key() != before
+    before, recap = key(), key("recap")
+    monkeypatch.setattr(bracket_safe, "version", lambda name: "0.0")
+    assert key() == before and key("recap") != recap
+
+
+# What the molecules below become, by CACHE_VERSION and the version of rdkit, which numbers atoms in a way of its own.
+# A new digest for a pair that is here already means that cached molecules are stale: raise CACHE_VERSION instead.
+ENCODINGS = {(2, "2026.09.1"): "66b0bd8293737108"}
+
+
+def encoding_digest() -> str:
+    "A digest of what 606 fixed rows become, with and without salts and a limit: texts, SMILES and reasons."
+    rows = ["", "C1CC", "C[Pt]", "F/C=C/F", "N[C@@H](C)C(=O)O", "c1ccccc1-c1ccccc1"]
+    for name in ("wehi", "nci"): rows += islice(embedded_smiles(name), 0, None, 25)
+    assert len(rows) == 606
+    found = [clean_chunk(rows, options) for options in (Cleaning(), Cleaning(salts="largest", max_tokens=40))]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
+
+
+def test_another_encoding_has_another_cache_version(monkeypatch):
+    found, versions = encoding_digest(), (CACHE_VERSION, molecule_data.rdBase.rdkitVersion)
+    with monkeypatch.context() as m:  # the digest notices another order of the fragments
+        m.setattr(bracket_safe, "write_pieces", lambda *args, write=bracket_safe.write_pieces: write(*args)[::-1])
+        assert encoding_digest() != found
+    known = dict(ENCODINGS)
+    assert any(version == CACHE_VERSION for version, _ in known), f"add the digest of {versions}: {found}"
+    if versions not in known: pytest.skip(f"no digest for this rdkit; if the encoding is unchanged, add {versions}: {found}")
+    assert found == known[versions], "rows are encoded in another way: raise CACHE_VERSION, then add its digest"
 
 
 def test_a_file_that_changes_while_it_is_read(tmp_path):

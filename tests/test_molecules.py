@@ -108,6 +108,31 @@ def test_import_is_quick_and_brings_no_heavy_library():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
+WITHOUT_SAFE = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("safe", "datamol"): raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Block())
+from loflexmdm.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_without_safe_mol(tmp_path):
+    "Packaged models sample, a run trains, samples are scored; a slicer of safe-mol is refused in one line."
+    def call(line):
+        command = [sys.executable, "-c", WITHOUT_SAFE, *line.split()]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    smiles_file(tmp_path / "mine.smi")
+    small = "--source mine.smi --size nano --order fixed --steps 2 --batch-size 4 --valid-share 0.2 --test-share 0.2"
+    for line in ("sample molecules -n 3 --out mols.csv", "evaluate mols.csv", f"train molecules {small} --out run"):
+        assert (done := call(line)).returncode == 0, done.stderr
+    done = call(f"train molecules {small} --slicer recap --out other")
+    assert done.returncode == 2 and "Traceback" not in done.stderr and not (tmp_path / "other").exists()
+    assert "slicer='recap' needs the package safe-mol: pip install 'loflexmdm[safe]'" in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize("options, message", [
     (dict(source="nowhere.smi"), "nowhere.smi"), (dict(max_length=1), "max_length=1"), (dict(prompt_share=-0.1), "prompt_share=-0.1"),
     (dict(slicer="scissors"), "slicer='scissors'"), (dict(salts="keep"), "salts='keep'"), (dict(valid_share=0.6, test_share=0.4), "valid_share=0.6"),

@@ -261,7 +261,7 @@ def test_a_causal_transformer_sees_no_later_column_and_reads_the_last_one_alone(
     with torch.no_grad():
         whole = net(x, cond, [lambda k, v: pairs.append((k, v)) or (k, v)] * 3)
         for n in range(1, x.tokens.shape[1]):
-            torch.testing.assert_close(net(x.map(lambda v: v[:, :n]), cond), whole[:, :n], rtol=0, atol=1e-11)
+            torch.testing.assert_close(net(x.map(lambda v, n=n: v[:, :n]), cond), whole[:, :n], rtol=0, atol=1e-11)
         last = net.last_column(x, cond, [lambda k, v, pair=pair: pair for pair in pairs])
     torch.testing.assert_close(last[:, 0], whole[torch.arange(2), x.lengths - 1], rtol=0, atol=1e-11)
 

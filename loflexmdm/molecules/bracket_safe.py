@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['PRINTABLE', 'LIMIT', 'PARTNERS', 'SITES', 'BOND_PATTERNS', 'SLICERS', 'Slicer', 'CUTTABLE', 'TETRAHEDRAL', 'POINT',
            'BRANCH', 'LABEL', 'WILD', 'OPEN', 'DECODE_REASONS', 'CAPPED', 'TOKEN', 'RING', 'smiles_problem',
-           'mol_or_none', 'parse_smiles', 'brics_tables', 'brics_pairs', 'slicer_patterns', 'candidate_pairs',
-           'has_direction', 'touches_direction', 'is_rigid_centre', 'is_safe_to_cut', 'bonds_to_cut', 'label',
-           'renumber', 'reorder', 'open_points', 'name_open_points', 'cut_in_order', 'write_pieces', 'write_text',
-           'to_bracket_safe', 'Decoded', 'closures', 'label_counts', 'text_problem', 'chemistry_problem', 'assemble',
-           'largest', 'decode', 'from_bracket_safe', 'tokenize', 'vocabulary_of', 'read_tokenizer', 'split_attachments',
-           'labelled_piece', 'plot_fragments']
+           'mol_or_none', 'parse_smiles', 'brics_tables', 'brics_pairs', 'safe_mol_version', 'needs_safe_mol',
+           'slicer_patterns', 'candidate_pairs', 'has_direction', 'touches_direction', 'is_rigid_centre',
+           'is_safe_to_cut', 'bonds_to_cut', 'label', 'renumber', 'reorder', 'open_points', 'name_open_points',
+           'cut_in_order', 'write_pieces', 'write_text', 'to_bracket_safe', 'Decoded', 'closures', 'label_counts',
+           'text_problem', 'chemistry_problem', 'assemble', 'largest', 'decode', 'from_bracket_safe', 'tokenize',
+           'vocabulary_of', 'read_tokenizer', 'split_attachments', 'labelled_piece', 'plot_fragments']
 
 # %% ../../nbs/11_bracket_safe.ipynb #3fbb0cba
 import json
@@ -19,6 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,19 +85,34 @@ SLICERS = "brics", "hr", "recap", "mmpa", "rotatable", "attach"
 Slicer = str | Callable[[Chem.Mol], Iterable[tuple[int, int]]]
 
 
+def safe_mol_version(slicer: str) -> str:
+    "The version of safe-mol, whose patterns a slicer other than `brics` uses. ImportError says how to install it."
+    try: return version("safe-mol")
+    except PackageNotFoundError: raise ImportError(needs_safe_mol(slicer)) from None
+
+
+def needs_safe_mol(slicer: str) -> str:
+    "What someone is told who asks for a slicer of a package that is not there."
+    return f"slicer={slicer!r} needs the package safe-mol: pip install 'loflexmdm[safe]', or choose slicer='brics'"
+
+
 @cache
 def slicer_patterns(slicer: str) -> tuple[Chem.Mol, ...]:
-    "The patterns of one of safe-mol's slicers; each matches the two atoms of a bond to cut."
-    from safe.converter import SAFEConverter
+    "The patterns of one of safe-mol's slicers; each matches the two atoms of a bond to cut. ImportError without safe-mol."
+    try: from safe.converter import SAFEConverter
+    except ImportError as e: raise ImportError(f"{needs_safe_mol(slicer)} ({e})") from e
     return tuple(SAFEConverter(slicer=slicer).slicer)
 
 
 def candidate_pairs(mol: Chem.Mol, slicer: Slicer = "brics") -> list[tuple[int, int]]:
-    "Pairs of atoms whose bonds a slicer proposes; ValueError for a slicer of no such name."
+    "Pairs of atoms whose bonds a slicer proposes. ValueError for an unknown slicer, ImportError for one that needs safe-mol."
     if callable(slicer): return [tuple(pair) for pair in slicer(mol)]
     if slicer == "brics": return brics_pairs(mol)
-    if slicer not in SLICERS: raise ValueError(f"slicer={slicer!r}: must be one of {', '.join(SLICERS)}, or a function from a molecule to pairs of atoms")
-    return [match for pattern in slicer_patterns(slicer) for match in mol.GetSubstructMatches(pattern, maxMatches=LIMIT)]
+    if slicer not in SLICERS:
+        raise ValueError(f"slicer={slicer!r}: must be one of {', '.join(SLICERS)}, "
+                         "or a function from a molecule to pairs of atoms")
+    matches = (mol.GetSubstructMatches(pattern, maxMatches=LIMIT) for pattern in slicer_patterns(slicer))
+    return [match for found in matches for match in found]
 
 # %% ../../nbs/11_bracket_safe.ipynb #bbe079f6
 CUTTABLE = Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE
@@ -213,7 +229,7 @@ def to_bracket_safe(smiles: str, *, seed: int | None = None, slicer: Slicer = "b
     """Bracket SAFE of a molecule: its fragments joined by '.', cut bonds and terminal wildcards as attachments <1>, <2>, ..., <%10>, ... in order of appearance.
 
     Without a seed the order is canonical: one text for a molecule, however its SMILES is written. With a seed the same fragments come in random order.
-    ValueError for a SMILES that does not parse and for an unknown slicer."""
+    ValueError for a SMILES that does not parse and for an unknown slicer, ImportError for one that needs safe-mol."""
     mol = parse_smiles(smiles)
     text = write_text(mol, bonds_to_cut(mol, slicer))
     return text if seed is None else reorder(text, seed)

@@ -8,15 +8,14 @@ __all__ = ['SOURCES', 'EMBEDDED', 'FORMATS', 'SMILES_COLUMNS', 'LOOKAHEAD', 'ELE
            'embedded_smiles', 'format_of', 'open_text', 'joined_row', 'table_column', 'choose_column', 'read_lines',
            'read_table', 'read_parquet', 'read_smiles', 'Cleaning', 'check_cleaning', 'largest_organic', 'mol_of',
            'encode', 'clean', 'molecule_split', 'Strings', 'Molecules', 'clean_chunk', 'in_chunks', 'processes_for',
-           'cleaned', 'collect', 'build_molecules', 'cache_directory', 'file_digest', 'code_digest', 'cache_key',
-           'store', 'stored', 'cached', 'open_stream', 'hub_smiles', 'HubMolecules', 'Content', 'files_content',
-           'hub_content', 'hub_commit', 'content_of', 'prepare']
+           'cleaned', 'collect', 'build_molecules', 'cache_directory', 'file_digest', 'cache_key', 'store', 'stored',
+           'cached', 'open_stream', 'hub_smiles', 'HubMolecules', 'Content', 'files_content', 'hub_content',
+           'hub_commit', 'content_of', 'prepare']
 
 # %% ../../nbs/11b_molecule_data.ipynb #ff1dd946
 import csv
 import gzip
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -40,7 +39,14 @@ from tqdm.auto import tqdm
 from ..files import locked
 from ..parallel import worker_pool
 from ..tasks import sequences
-from .bracket_safe import SLICERS, from_bracket_safe, parse_smiles, to_bracket_safe, tokenize
+from loflexmdm.molecules.bracket_safe import (
+    SLICERS,
+    from_bracket_safe,
+    parse_smiles,
+    safe_mol_version,
+    to_bracket_safe,
+    tokenize,
+)
 
 # %% ../../nbs/11b_molecule_data.ipynb #dc2df1f5
 class Source(NamedTuple):
@@ -361,7 +367,7 @@ def build_molecules(rows: Sequence[str], options: Cleaning = Cleaning(), process
     return found
 
 # %% ../../nbs/11b_molecule_data.ipynb #6ba33674
-CACHE_VERSION = 1  # of the cache file
+CACHE_VERSION = 2  # raise it if any row gives another text, SMILES or reason than before, or for another file layout
 
 
 def cache_directory() -> Path:
@@ -375,16 +381,10 @@ def file_digest(path: Path) -> str:
     with open(path, "rb") as f: return hashlib.file_digest(f, "sha256").hexdigest()
 
 
-def code_digest() -> str:
-    "Digest of the code that makes a text out of a row."
-    names = "loflexmdm.molecules.bracket_safe", "loflexmdm.molecules.data"
-    return hashlib.sha256("".join(file_digest(importlib.util.find_spec(n).origin) for n in names).encode()).hexdigest()
-
-
 def cache_key(identity: Sequence[str], options: Cleaning) -> str:
-    "Digest of everything that the encoded molecules of a source depend on."
-    from importlib.metadata import version
-    parts = [CACHE_VERSION, list(identity), options._asdict(), rdBase.rdkitVersion, version("safe-mol"), code_digest()]
+    "Digest of everything that the encoded molecules of a source depend on. ImportError for a slicer that needs safe-mol."
+    patterns = "" if options.slicer == "brics" else safe_mol_version(options.slicer)
+    parts = [CACHE_VERSION, list(identity), options._asdict(), rdBase.rdkitVersion, patterns]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 # %% ../../nbs/11b_molecule_data.ipynb #1a6dc0d5
@@ -536,7 +536,7 @@ def prepare(source: str | os.PathLike = "embedded", *, column: str = "", slicer:
 
     `source`: "embedded", names of SOURCES joined by +, a file (see `read_smiles`) or hub:NAME. `limit`: rows to read at most; 0 for all, of a stream for HUB_ROWS.
     `processes`: 0 to choose by the number of rows. `cache`: a directory, None for `cache_directory()`.
-    ValueError for a source or an option that makes no sense, and if no molecule is left."""
+    ValueError for a source or an option that makes no sense, and if no molecule is left; ImportError for what an extra brings."""
     options = check_cleaning(Cleaning(slicer, max_tokens, salts, tuple(elements)))
     processes_for(0, processes)
     if limit < 0: raise ValueError(f"limit={limit}: must be positive, or 0 for all rows")

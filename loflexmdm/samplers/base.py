@@ -363,12 +363,12 @@ class Trajectory(NamedTuple):
     @property
     def born(self) -> list[float]:
         "The old name of `inserted_at`."
-        note("Trajectory.born", "Trajectory.inserted_at", 2)
+        note("Trajectory.born", "Trajectory.inserted_at")
         return self.inserted_at
     @property
     def settled(self) -> list[float]:
         "The old name of `unmasked_at`."
-        note("Trajectory.settled", "Trajectory.unmasked_at", 2)
+        note("Trajectory.settled", "Trajectory.unmasked_at")
         return self.unmasked_at
 
 

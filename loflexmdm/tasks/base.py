@@ -15,8 +15,8 @@ from fastcore.basics import patch
 from torch.utils.data import Dataset
 
 from ..configs import config_from
-from ..registries import Registry
 from ..moved import forward
+from ..registries import Registry
 from ..samplers import Samples
 from ..states import SPECIAL_TOKENS, Example, Vocabulary
 from ..training import UNLIMITED
@@ -55,8 +55,8 @@ class Task:
 
     A subclass sets `kind` and `Config` (a frozen dataclass of int, float, str and bool fields, each with a default),
     `vocabulary` and `max_length` (start token and prompt included), and defines `dataset` and `score`; `prompts`,
-    `prompt` and `words` where they make sense, `sizes`, `longest` and `rejected` where the data is not its dataset's
-    to tell, and for the command line `describe`, `pretty`, `advice`, `picture`, `bound_states`, `evaluate_file`."""
+    `prompt` and `words` where they make sense, `sizes`, `longest` and `rejected` where the data is not its dataset's to
+    tell, and what the command line shows: `describe`, `pretty`, `advice`, `picture`, `bound_states`, `evaluate_file`."""
     kind: str  # as recipes have it
     Config: type  # its frozen dataclass of settings
     vocabulary: Vocabulary  # of its tokens
@@ -129,8 +129,7 @@ def summary(self: Task) -> str:
     "The data in one line or two: sizes of the splits, vocabulary, longest sequence, what was left out and why."
     sizes = [f"{split} {'without end' if n >= UNLIMITED else f'{n:,}'}" for split, n in self.sizes().items()]
     size = len(self.vocabulary) - len(SPECIAL_TOKENS)
-    text = f"data: {', '.join(sizes)} sequences; vocabulary of {size} tokens; at most {self.longest} tokens in a "
-    text += "sequence"
+    text = f"data: {', '.join(sizes)} sequences; vocabulary of {size} tokens; at most {self.longest} tokens in a sequence"
     lost = {reason: n for reason, n in self.rejected().items() if n}
     if not lost: return text
     reasons = ", ".join(f"{n:,} {reason}" for reason, n in lost.items())
@@ -179,7 +178,7 @@ def bound_states(self: Task, rows: int) -> int:
 def evaluate_file(cls: Task, path: Path, column: str = "", task: Task | None = None, progress: bool = False) -> dict:
     """Figures of a file that `loflexmdm sample` did not write, with one of the endings `file_suffixes`.
 
-    `column` names one of a table; `task`, if given, knows the training data. ValueError says what is wrong."""
+    `column` names one of a table; `task`, if given, knows the training data. ValueError says what is wrong with the file."""
     raise NotImplementedError
 
 # %% ../../nbs/09b_tasks.ipynb #64c3b5a9

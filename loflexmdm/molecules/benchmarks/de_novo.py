@@ -21,8 +21,8 @@ from tqdm.auto import tqdm
 
 from ...files import write_file
 from ...methods.base import Method
-from ...samplers import EventDriven, Sampler, TauLeaping
 from ..task import MoleculesTask
+from ...samplers import EventDriven, Sampler, TauLeaping
 
 # %% ../../../nbs/13c_de_novo.ipynb #7cfd50a1
 class Setting(NamedTuple):

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import torch
 
 from ...methods.base import DEFAULT_SAMPLER
-from ...samplers import Sampler
 from ..bracket_safe import decode
 from ..fragments import FRAGMENT_TASKS, FragmentCase, contains_fragment, prompt_tokens
 from ..metrics import MoleculeMetrics, distances_to, molecule_metrics
+from ...samplers import Sampler
 
 # %% ../../../nbs/12c_fragment_benchmark.ipynb #9a876b14
 class FragmentSamples(NamedTuple):
