@@ -162,7 +162,7 @@ def test_spread():
 def test_table_and_picture(done):
     _, methods, found = done
     assert table(found.rows).count("\n") == 1 + len(methods) and table(found.rows, "all").count("\n") == 1 + len(found.rows)
-    assert f"| {methods[0]} | `EventDriven()` |" in found._repr_markdown_() and len(found.plot()) == 2
+    assert f"| {LEARNED} | `EventDriven()` |" in found._repr_markdown_() and len(found.plot()) == 2
     with pytest.raises(ValueError, match="none to show"): table([])
     with pytest.raises(ValueError, match="first or all"): table(found.rows, "best")
     assert len(plot_comparison(found.rows, score="unique")) == 2
