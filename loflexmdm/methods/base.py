@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -62,11 +63,13 @@ class Method(nn.Module):
         "What to differentiate for a batch of clean sequences, and its parts by name."
         raise NotImplementedError
 
-    def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:
+    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
+                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
         "Intensities per unit of clock time at times `t` in [0, 1] or clock readings `tau`, (batch,)."
         raise NotImplementedError
 
-    def nll_bound(self, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    def nll_bound(self, x1: PartialSequences, samples: int = 64,
+                  generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
         "A bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence: mean and standard error, each (batch,)."
         raise NotImplementedError
 
@@ -125,7 +128,8 @@ class Method(nn.Module):
     def device(self) -> torch.device: return next(self.parameters()).device
 
 # %% ../../nbs/07h_method.ipynb #fb6bdbf5
-def by_length(intensity_fn: Callable[..., Intensities], x: PartialSequences, tau: Tensor, groups: int | None = None) -> Intensities:
+def by_length(intensity_fn: Callable[..., Intensities], x: PartialSequences, tau: Float[Tensor, " batch"],
+              groups: int | None = None) -> Intensities:
     """`intensity_fn(x, tau=tau)`, evaluated in groups of rows of similar length; padding columns are 0.
 
     `groups`: by default one on a GPU, else one for 8 rows and for 8 tokens between the shortest and the longest, at most 8."""
