@@ -209,7 +209,8 @@ def oracle(law: ToyLaw) -> Callable[[PartialSequences, Float[Tensor, " batch"]],
 # %% ../nbs/03_ctmc.ipynb #d545504b
 def aligned_batch(
     law: ToyLaw,
-) -> tuple[PartialSequences, Int[Tensor, "aligned length"], *2 * (Float[Tensor, "aligned length"],)]:
+) -> tuple[PartialSequences, Int[Tensor, "aligned length"],
+           Float[Tensor, "aligned length"], Float[Tensor, "aligned length"]]:
     """Every aligned state as one batch in the form of training: clean sequences, states, b_in and b_um.
 
     `length` is the number of slots and the start token's column."""

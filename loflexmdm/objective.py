@@ -8,7 +8,7 @@ __all__ = ['Intensities', 'IntensityFn', 'planner_weights', 'bregman', 'TargetRa
 
 # %% ../nbs/04_objective.ipynb #5d43e265
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,13 +22,13 @@ class Intensities(NamedTuple):
     """What can happen next, per unit of clock time: a rate for each channel of the method, and distributions of tokens.
 
     A method fills what it has; a channel of another package has its rates in `others`, under its name."""
-    insert: Float[Tensor, "*batch length"] | None = None  # a mask (a token if there are `insert_logits`) appears in each gap
+    insert: Float[Tensor, "*batch length"] | None = None  # a mask (with `insert_logits` a token) appears in each gap
     unmask: Float[Tensor, "*batch length"] | None = None  # the mask at each column becomes a token
     logits: Float[Tensor, "*batch length vocabulary"] | None = None  # which token a column becomes
-    speed: Float[Tensor, "*batch length vocabulary"] | None = None  # rate of each token if it is the hidden one; None: all alike
+    speed: Float[Tensor, "*batch length vocabulary"] | None = None  # each token's rate if it is hidden; None: all alike
     delete: Float[Tensor, "*batch length"] | None = None  # the token at each column disappears
     substitute: Float[Tensor, "*batch length"] | None = None  # the token at each column becomes another
-    insert_logits: Float[Tensor, "*batch length vocabulary"] | None = None  # which token appears in the gap after a column
+    insert_logits: Float[Tensor, "*batch length vocabulary"] | None = None  # which token appears in each gap
     others: dict[str, Float[Tensor, "*batch length"]] | None = None  # rates of further channels, by name
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> "Intensities":
@@ -61,6 +61,7 @@ class Intensities(NamedTuple):
         return sum(rate for name in CHANNELS if (rate := self.rate(name)) is not None).sum(-1)
 
 
+@runtime_checkable
 class IntensityFn(Protocol):
     "What a sampler asks: the intensities of a batch at clock readings (batch,). A method's `caller()` is one, a toy law's oracle another."
     def __call__(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities: ...
@@ -137,4 +138,4 @@ def match_terms(target: TargetRates, model: Intensities, x: PartialSequences) ->
 class LossTerms(NamedTuple):
     "`loss` (scalar) is what to differentiate; the rest are its parts and diagnostics, detached, by name."
     loss: Float[Tensor, ""]  # a scalar
-    metrics: dict[str, float]  # numbers by name
+    metrics: dict[str, Float[Tensor, ""] | float]  # numbers by name

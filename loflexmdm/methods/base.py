@@ -141,7 +141,7 @@ def by_length(intensity_fn: Callable[..., Intensities], x: PartialSequences, tau
     return Intensities.cat([part.map(widen) for part in parts]).rows(order.argsort())
 
 # %% ../../nbs/07h_method.ipynb #fd622ec7
-def _example(prompt: Sequence[str], vocabulary: Vocabulary, max_length: int):
+def _example(prompt: Sequence, vocabulary: Vocabulary, max_length: int):
     if isinstance(prompt, str): raise ValueError(f"prompt {prompt[:40]!r}: must be a list of tokens, not one string, which would be read letter by letter; for words text.split(), for characters list(text)")
     try: example = parse_prompt(prompt, vocabulary)
     except TypeError: raise ValueError(f"prompt {prompt!r}: must be a list of tokens") from None
@@ -150,7 +150,8 @@ def _example(prompt: Sequence[str], vocabulary: Vocabulary, max_length: int):
     return example
 
 
-def encode_prompts(prompts: Sequence[Sequence[str]] | None, n: int | None, vocabulary: Vocabulary, max_length: int) -> PartialSequences:
+def encode_prompts(prompts: Sequence[Sequence] | None, n: int | None, vocabulary: Vocabulary,
+                   max_length: int) -> PartialSequences:
     """Prompts as a batch, each `n` times in a row (1 by default); without prompts, `n` empty ones.
 
     ValueError for what cannot be generated from: no prompt at all, a string for a list, special or unknown tokens, more tokens than `max_length`, n < 1."""
@@ -187,7 +188,7 @@ def _sampler_for(self: Method, sampler: Sampler | None, min_length: int) -> Samp
 
 
 @torch.no_grad()
-def sample(self: Method, prompts: Sequence[Sequence[str]] | None = None, n: int | None = None, sampler: Sampler | None = None,
+def sample(self: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None, sampler: Sampler | None = None,
            generator: torch.Generator | None = None, record: bool = False, batch_size: int = 512, min_length: int = 0,
            max_length: int | None = None, progress: bool = False) -> Samples:
     """Sequences from the model, as `Samples`: `n` per prompt (`n` in all without prompts).

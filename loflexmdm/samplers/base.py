@@ -44,10 +44,10 @@ class State(NamedTuple):
     "Unfinished rows of a simulation. Each row has its own clock and its own generator, so nothing depends on its neighbours."
     x: PartialSequences  # partial sequences of the rows that are not finished
     tau: Float[Tensor, " batch"]  # float64 clock readings
-    rate_bound: Float[Tensor, " batch"]  # float64: total intensity under which thinning's pending proposal was made; 0: none is pending
-    full: Bool[Tensor, " batch"]  # an insertion was given up for want of room; the row's gaps count as closed from then on
-    inserted_at: Float[Tensor, "batch length"]  # float64: clock reading at which each token was inserted (0 for prompts)
-    unmasked_at: Float[Tensor, "batch length"]  # float64: ... at which it was last written, nan while masked
+    rate_bound: Float[Tensor, " batch"]  # float64: total intensity under thinning's pending proposal; 0: none
+    full: Bool[Tensor, " batch"]  # an insertion was given up for want of room: its gaps count as closed
+    inserted_at: Float[Tensor, "batch length"]  # float64 clock reading when it was inserted (0 for prompts)
+    unmasked_at: Float[Tensor, "batch length"]  # float64: ... when it was last written, nan while masked
     generators: tuple[torch.Generator, ...]  # one for each row
     row: Int[Tensor, " batch"]  # index of the row in the simulation
     done: Bool[Tensor, " batch"]
@@ -117,8 +117,10 @@ def nucleus(logits: Float[Tensor, "*shape vocabulary"], top_p: float = 1.0,
     return torch.zeros_like(p).scatter(-1, order, kept / kept.sum(-1, keepdim=True))
 
 # %% ../../nbs/07_samplers.ipynb #85d8baca
-# token distribution K (..., vocabulary), unmask intensity, a token drawn from K -> score
-CONFIDENCES: dict[str, Callable[[Float[Tensor, "*batch length vocabulary"], Float[Tensor, "*batch length"], Int[Tensor, "*batch length"]], Float[Tensor, "*batch length"]]] = dict(
+# token distribution K, unmask intensity, a token drawn from K -> score
+_Score = Callable[[Float[Tensor, "*batch length vocabulary"], Float[Tensor, "*batch length"],
+                   Int[Tensor, "*batch length"]], Float[Tensor, "*batch length"]]
+CONFIDENCES: dict[str, _Score] = dict(
     top_prob=lambda k, rate, drawn: k.amax(-1),
     prob_diff=lambda k, rate, drawn: -k.topk(2, -1).values.diff(dim=-1)[..., 0],
     entropy=lambda k, rate, drawn: torch.special.xlogy(k, k).sum(-1),
@@ -181,7 +183,9 @@ class Sampler:
     confidence: str | None = None   # position rule: None (by rate) or one of CONFIDENCES
     softness: float = 0.0           # 0: the highest scores; above: positions drawn one by one in proportion to score^(1/softness)
     window: int | None = None       # only this many masks, the leftmost, are candidates
-    logits_hook: Callable[[Float[Tensor, "batch length vocabulary"], PartialSequences, Float[Tensor, " batch"]], Float[Tensor, "batch length vocabulary"]] | None = field(default=None, repr=False)  # -> logits
+    logits_hook: Callable[[Float[Tensor, "batch length vocabulary"], PartialSequences, Float[Tensor, " batch"]],
+                          Float[Tensor, "batch length vocabulary"]] | None = field(
+        default=None, repr=False)  # (logits, x, tau) -> logits
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
