@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import beartype
+import jaxtyping
+import pytest
 import torch
 
 MODULES = ("states", "schedules", "clocks", "processes", "objective", "estimators", "ctmc", "networks", "samplers",
@@ -15,7 +17,6 @@ check = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))  # a
 
 def install():
     "Check every call of the modules, and the fields of their named tuples, from here on."
-    import jaxtyping
     jaxtyping.install_import_hook([f"loflexmdm.{name}" for name in MODULES], "__main__.check")
     from loflexmdm import ctmc, objective, states
     from loflexmdm.methods import lo_flexmdm, planner_bounds
@@ -56,13 +57,22 @@ def each_method():
 def some_samplers(channels):
     "The samplers for methods of these channels, with the options that take other paths."
     from loflexmdm.samplers import Ancestral, FrozenEvents, Planner, TauLeaping, fitting_samplers
-    yield from (cls() for cls in fitting_samplers(channels).values())
+    for cls in fitting_samplers(channels).values(): yield cls(steps=4) if issubclass(cls, TauLeaping) else cls()
     if "append" in channels: return
     yield TauLeaping(steps=4, grid="clock", hold="count", confidence="top_prob", softness=1.0)
     yield FrozenEvents(events_per_call=2, confidence="sampled")
     if channels == ("unmask",):
         yield Ancestral(steps=3, confidence="entropy", window=2)
         yield Planner(remask=1.0, softness=1.0)
+
+
+def check_refusals():
+    "The hook is at work: a dtype, a dimension and a field of a named tuple that are wrong."
+    from loflexmdm import objective, processes, states
+    vocabulary, x1 = batch()
+    for wrong in (lambda: states.gap_of(x1, x1.tokens.double()), lambda: objective.MatchTerms(*map(torch.rand, (2, 2, 2, 3))),
+                  lambda: processes.InsertUnmask().log_prob(x1, x1.tokens, torch.rand(3)), lambda: x1._replace(fixed=x1.tokens).free):
+        with pytest.raises(jaxtyping.TypeCheckError): wrong()
 
 
 def check_methods():
@@ -122,11 +132,11 @@ def check_schedules():
 def test_every_checked_call_has_the_shapes_that_it_says():
     done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, cwd=Path(__file__).parent)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["check_schedules", "check_laws", "check_methods"]
+    assert done.stdout.split() == ["check_refusals", "check_schedules", "check_laws", "check_methods"]
 
 
 if __name__ == "__main__":
     install()
-    for run in (check_schedules, check_laws, check_methods):
+    for run in (check_refusals, check_schedules, check_laws, check_methods):
         run()
         print(run.__name__, flush=True)
