@@ -113,16 +113,37 @@ def fields_of(entry: Entry, classes: dict[str, Entry]) -> list[tuple[str, str, s
     for node in entry.node.body:
         if not isinstance(node, ast.AnnAssign): continue
         name, default = ast.unparse(node.target), "" if node.value is None else ast.unparse(node.value)
-        rows[name] = name, ast.unparse(node.annotation), default, comment_on(lines[node.end_lineno - 1])
+        rows[name] = name, type_text(node.annotation), default, comment_on(lines[node.end_lineno - 1])
     return list(rows.values())
+
+
+def type_text(node: ast.expr) -> str:
+    "A type as the source has it, with arrays' shapes in double quotes and without the space before a single dimension."
+    return re.sub(r"\[Tensor, ' ?([^']*)'\]", r'[Tensor, "\1"]', ast.unparse(node))
+
+
+def argument_texts(node: ast.arguments) -> list[str]:
+    "The arguments of a function, one string each."
+    positional = node.posonlyargs + node.args
+    defaults = [None] * (len(positional) - len(node.defaults)) + node.defaults
+    def text(arg: ast.arg, default: ast.expr | None = None, stars: str = "") -> str:
+        typed = f": {type_text(arg.annotation)}" if arg.annotation else ""
+        value = "" if default is None else (" = " if typed else "=") + ast.unparse(default)
+        return stars + arg.arg + typed + value
+    found = [text(*pair) for pair in zip(positional, defaults, strict=True)]
+    if node.posonlyargs: found.insert(len(node.posonlyargs), "/")
+    if node.vararg: found.append(text(node.vararg, stars="*"))
+    elif node.kwonlyargs: found.append("*")
+    found += [text(*pair) for pair in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+    return found + ([text(node.kwarg, stars="**")] if node.kwarg else [])
 
 
 def signature(node: ast.FunctionDef, name: str = "") -> str:
     "`name(arguments) -> result`, as the source has it."
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    arguments = ast.unparse(node.args)
-    text = f"{name or node.name}({arguments}){returns}"
-    return text if len(text) <= 110 else f"{name or node.name}(\n    " + arguments.replace(", ", ",\n    ") + f"\n){returns}"
+    returns = f" -> {type_text(node.returns)}" if node.returns else ""
+    arguments = argument_texts(node.args)
+    text = f"{name or node.name}({', '.join(arguments)}){returns}"
+    return text if len(text) <= 110 else f"{name or node.name}(\n    " + ",\n    ".join(arguments) + f"\n){returns}"
 
 
 def escaped(text: str) -> str: return text.replace("|", "\\|").replace("$", "\\$").replace("<", "&lt;")
@@ -170,7 +191,8 @@ def describe_class(entry: Entry, classes: dict[str, Entry]) -> str:
     for f in functions:
         if f.name.startswith("_") or not ast.get_docstring(f): continue
         is_property = any(ast.unparse(d).endswith("property") for d in f.decorator_list)
-        head = f".{f.name}" if is_property else "." + without_self(signature(f))
+        typed = f": {type_text(f.returns)}" if f.returns else ""
+        head = f".{f.name}{typed}" if is_property else "." + without_self(signature(f))
         parts.append(fence(head) + "\n" + prose(ast.get_docstring(f)))
     return "\n\n".join(parts)
 
