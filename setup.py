@@ -13,11 +13,23 @@ lines = lambda key: [line for line in meta[key].splitlines() if line.strip()]
 version = re.search(r'__version__ = "(.+?)"', (root / "loflexmdm" / "__init__.py").read_text())[1]
 
 setup(
-    name=meta["name"], version=version, description=meta["description"], author=meta["author"], license=meta["license"],
-    keywords=meta["keywords"], long_description=(root / "README.md").read_text(encoding="utf-8"), long_description_content_type="text/markdown",
-    python_requires=">=" + meta["min_python"], install_requires=lines("requirements"),
-    extras_require={extra: lines(f"{extra}_requirements") for extra in ("dev", "hub", "retrofit", "safe", "transformers")},
-    packages=find_packages(include=["loflexmdm", "loflexmdm.*"]), include_package_data=True,
-    package_data={"loflexmdm": ["py.typed", "papers.bib", "recipe.schema.json", "presets/*.toml", "pretrained_models/*/*"]},
+    name=meta["name"],
+    version=version,
+    description=meta["description"],
+    author=meta["author"],
+    license=meta["license"],
+    keywords=meta["keywords"],
+    long_description=(root / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    python_requires=">=" + meta["min_python"],
+    install_requires=lines("requirements"),
+    extras_require={
+        extra: lines(f"{extra}_requirements") for extra in ("dev", "hub", "retrofit", "safe", "transformers")
+    },
+    packages=find_packages(include=["loflexmdm", "loflexmdm.*"]),
+    include_package_data=True,
+    package_data={
+        "loflexmdm": ["py.typed", "papers.bib", "recipe.schema.json", "presets/*.toml", "pretrained_models/*/*"]
+    },
     entry_points=dict(console_scripts=lines("console_scripts"), nbdev=["loflexmdm=loflexmdm._modidx:d"]),
 )

@@ -1,7 +1,8 @@
 """`make docs`: the site from the notebooks, in _site/.
 
-Notebooks become pages with their kept outputs (nothing is run), the package's source becomes the reference, the tables of checks
-are gathered on one page with a link to each cell. Sphinx does the rest; a warning is an error, a request to the outside too."""
+Notebooks become pages with their kept outputs (nothing is run), the package's source becomes the reference,
+the tables of checks are gathered on one page with a link to each cell. Sphinx does the rest; a warning is an
+error, a request to the outside too."""
 import ast
 import json
 import re
@@ -14,10 +15,22 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
-LEARN = ("states", "schedules", "clocks", "ctmc", "objective", "estimators", "networks", "sampling", "lo_flexmdm", "flexmdm", "masked", "gen_md4",
-         "planners", "papl", "autoregressive", "orders", "plotting")  # theory, in reading order
-LADDERS = dict(learn=LEARN, tutorials=("star_graphs", "your_own_data", "molecules", "fragments", "reading_an_order", "learned_order", "choosing", "training_on_a_gpu"),
-               how_to=("choose_a_sampler", "condition_on_a_prompt", "resume_a_run", "compare_methods", "report_a_bound", "your_own_network"))  # in reading order
+LEARN = (
+    "states", "schedules", "clocks", "ctmc", "objective", "estimators", "networks", "sampling", "lo_flexmdm",
+    "flexmdm", "masked", "gen_md4", "planners", "papl", "autoregressive", "orders", "plotting",
+)  # theory, in reading order
+LADDERS = dict(
+    learn=LEARN,
+    tutorials=(
+        "star_graphs", "your_own_data", "molecules", "fragments",
+        "reading_an_order", "learned_order", "choosing", "training_on_a_gpu",
+    ),
+    # in reading order
+    how_to=(
+        "choose_a_sampler", "condition_on_a_prompt", "resume_a_run",
+        "compare_methods", "report_a_bound", "your_own_network",
+    ),
+)
 MACHINE = r"https?://|^//|data:"
 
 
@@ -32,7 +45,8 @@ class Page(NamedTuple):
 
 
 def page_of(path: Path) -> Page:
-    "Where a notebook goes: tutorials and how-to guides have their folders, theory its list, the rest is how the library is built."
+    """Where a notebook goes: tutorials and how-to guides have their folders, theory its list, the
+    rest is how the library is built."""
     name = re.sub(r"^\d+[a-z]*_", "", path.stem)
     folder = path.parent.name
     if name in ("index", "methods", "formulas"): return Page(path, "home" if name == "index" else "about", name)
@@ -72,22 +86,27 @@ def first_line(node: ast.AST) -> int:
 def modules() -> list[str]:
     "Names of the package's modules, without `loflexmdm.`."
     files = sorted((ROOT / "loflexmdm").rglob("*.py"))
-    return [".".join(f.relative_to(ROOT / "loflexmdm").with_suffix("").parts) for f in files if not f.name.startswith("_")]
+    return [
+        ".".join(f.relative_to(ROOT / "loflexmdm").with_suffix("").parts) for f in files if not f.name.startswith("_")
+    ]
 
 
-def module_source(name: str) -> str: return (ROOT / "loflexmdm" / (name.replace(".", "/") + ".py")).read_text(encoding="utf-8")
+def module_source(name: str) -> str:
+    return (ROOT / "loflexmdm" / (name.replace(".", "/") + ".py")).read_text(encoding="utf-8")
 
 
 def public_names(tree: ast.Module) -> list[str]:
     for node in tree.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__": return ast.literal_eval(node.value)
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return ast.literal_eval(node.value)
     return []
 
 
 def defined_names(node: ast.AST) -> list[str]:
     "What a statement of a module defines."
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)): return [node.name]
-    if isinstance(node, ast.Assign): return [t.id for target in node.targets for t in getattr(target, "elts", [target]) if isinstance(t, ast.Name)]
+    if isinstance(node, ast.Assign):
+        return [t.id for target in node.targets for t in getattr(target, "elts", [target]) if isinstance(t, ast.Name)]
     return [node.target.id] if isinstance(node, ast.AnnAssign) else []
 
 
@@ -96,7 +115,9 @@ def entries(module: str) -> list[Entry]:
     source = module_source(module)
     tree = ast.parse(source)
     public = set(public_names(tree))
-    found = {name: Entry(module, name, node, source) for node in tree.body for name in defined_names(node) if name in public}
+    found = {
+        name: Entry(module, name, node, source) for node in tree.body for name in defined_names(node) if name in public
+    }
     return list(found.values())
 
 
@@ -106,10 +127,12 @@ def comment_on(line: str) -> str:
 
 
 def fields_of(entry: Entry, classes: dict[str, Entry]) -> list[tuple[str, str, str, str]]:
-    "Name, type, default and comment of each annotated field of a class and of those it inherits from, the package's own."
+    """Name, type, default and comment of each annotated field of a class and of those it
+    inherits from, the package's own."""
     lines, rows = entry.source.splitlines(), {}
     for base in entry.node.bases:
-        if parent := classes.get(ast.unparse(base).split("[")[0]): rows |= {r[0]: (*r[:3], r[3] or f"see {parent.name}") for r in fields_of(parent, classes)}
+        if parent := classes.get(ast.unparse(base).split("[")[0]):
+            rows |= {r[0]: (*r[:3], r[3] or f"see {parent.name}") for r in fields_of(parent, classes)}
     for node in entry.node.body:
         if not isinstance(node, ast.AnnAssign): continue
         name, default = ast.unparse(node.target), "" if node.value is None else ast.unparse(node.value)
@@ -185,9 +208,17 @@ def describe_class(entry: Entry, classes: dict[str, Entry]) -> str:
     node, functions = entry.node, methods_of(entry)
     init = next((f for f in functions if f.name == "__init__"), None)
     bases = ", ".join(ast.unparse(b) for b in node.bases)
-    parts = [fence(f"class {entry.name}({bases})" if init is None else without_self(signature(init, f"class {entry.name}")))]
+    parts = [
+        fence(f"class {entry.name}({bases})" if init is None else without_self(signature(init, f"class {entry.name}")))
+    ]
     parts += [prose(ast.get_docstring(node)), linked_bases(entry, classes)]
-    if rows := fields_of(entry, classes): parts.append(table(["field", "type", "default", "meaning"], [[f"`{n}`", f"`{t}`".replace("|", "\\|"), f"`{d}`" if d else "", escaped(c)] for n, t, d, c in rows]))
+    if rows := fields_of(entry, classes):
+        parts.append(
+            table(
+                ["field", "type", "default", "meaning"],
+                [[f"`{n}`", f"`{t}`".replace("|", "\\|"), f"`{d}`" if d else "", escaped(c)] for n, t, d, c in rows],
+            )
+        )
     for f in functions:
         if f.name.startswith("_") or not ast.get_docstring(f): continue
         is_property = any(ast.unparse(d).endswith("property") for d in f.decorator_list)
@@ -201,7 +232,8 @@ def describe(entry: Entry, classes: dict[str, Entry]) -> str:
     "The section of one public name."
     body = f"({entry.anchor})=\n\n## {entry.name}\n\n"
     if isinstance(entry.node, ast.ClassDef): body += describe_class(entry, classes)
-    elif isinstance(entry.node, ast.FunctionDef): body += fence(signature(entry.node)) + "\n" + prose(ast.get_docstring(entry.node))
+    elif isinstance(entry.node, ast.FunctionDef):
+        body += fence(signature(entry.node)) + "\n" + prose(ast.get_docstring(entry.node))
     else: return body + fence(entry.code)
     return body + f"\n\n````{{dropdown}} Source\n{fence(entry.code)}````\n"
 
@@ -215,7 +247,9 @@ def write_reference(module: str, notebooks: dict[str, Page], classes: dict[str, 
     "The page of a module."
     page = notebooks.get(module)
     told = f"\n\nDerived and checked in [](../{page.target}).\n" if page else ""
-    text = f"# loflexmdm.{module}\n\n{purpose(module)}{told}\n\n" + "\n\n".join(describe(e, classes) for e in entries(module))
+    text = f"# loflexmdm.{module}\n\n{purpose(module)}{told}\n\n" + "\n\n".join(
+        describe(e, classes) for e in entries(module)
+    )
     (SOURCE / "api" / f"{module}.md").write_text(text + "\n", encoding="utf-8")
 
 
@@ -246,11 +280,18 @@ def directives(source: str) -> tuple[dict[str, str], str]:
 
 
 def title_of(cells: list[dict]) -> str:
-    return next(line[2:].strip() for c in cells if c["cell_type"] == "markdown" for line in "".join(c["source"]).splitlines() if line.startswith("# "))
+    return next(
+        line[2:].strip()
+        for c in cells
+        if c["cell_type"] == "markdown"
+        for line in "".join(c["source"]).splitlines()
+        if line.startswith("# ")
+    )
 
 
 def alt_text(source: str, before: str, functions: dict[str, str], given: str | None = None) -> str:
-    "What a picture shows: what the cell says (`fig-alt`), the docstring of the function that draws it, or the sentences before it."
+    """What a picture shows: what the cell says (`fig-alt`), the docstring of the function that draws
+    it, or the sentences before it."""
     if given: return given
     drawn = next((functions[n] for n in re.findall(r"(\w+)\(", source) if n in functions), "")
     plain = re.sub(r"[*`$>|\[\]]", "", re.sub(r"(?m)^#+ [\d. ]*(.*)$", r"\1:", before))
@@ -267,11 +308,16 @@ def drawing_functions(cells: list[dict]) -> dict[str, str]:
         try: tree = ast.parse("".join(c["source"]).replace("%matplotlib inline", ""))
         except SyntaxError: continue
         defined = {n.name: n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and ast.get_docstring(n)}
-        found |= {name: ast.get_docstring(n) for name, n in defined.items() if re.search(r"\b(ax|axes|plt|fig|svg)\b", ast.unparse(n))}
+        found |= {
+            name: ast.get_docstring(n)
+            for name, n in defined.items()
+            if re.search(r"\b(ax|axes|plt|fig|svg)\b", ast.unparse(n))
+        }
     return found
 
 
-def markdown_cell(source: str, identity: str) -> dict: return dict(cell_type="markdown", id=identity, metadata={}, source=source)
+def markdown_cell(source: str, identity: str) -> dict:
+    return dict(cell_type="markdown", id=identity, metadata={}, source=source)
 
 
 def markdown_source(source: str, links: Links, page: Page) -> str:
@@ -279,7 +325,11 @@ def markdown_source(source: str, links: Links, page: Page) -> str:
     up = "" if page.section == "home" else "../"
     in_italics = lambda m: f"# {m[1]}\n\n*{' '.join(m[2].replace('> ', '').split())}*"
     source = re.sub(r"(?m)^# (.+)\n+((?:> .+(?:\n|\Z))+)", lambda m: in_italics(m) + "\n" * m[2].endswith("\n"), source)
-    source = re.sub(r"\]\((?!https?:)(?:nbs/)?([\w./-]+)\.(?:ipynb|html)(#[a-z0-9-]+)?(?:#[\w-]*)?\)", lambda m: f"]({up}{page_of((page.path.parent / (m[1] + '.ipynb')).resolve()).target}.ipynb{m[2] or ''})", source)
+    source = re.sub(
+        r"\]\((?!https?:)(?:nbs/)?([\w./-]+)\.(?:ipynb|html)(#[a-z0-9-]+)?(?:#[\w-]*)?\)",
+        lambda m: f"]({up}{page_of((page.path.parent / (m[1] + '.ipynb')).resolve()).target}.ipynb{m[2] or ''})",
+        source,
+    )
     source = re.sub(r"\]\((?:\.\./)*(?:nbs/)?images/", f"]({up}images/", source)
     source = re.sub(r"\]\((?:\.\./)*docs/about/", f"]({up}about/", source)
     return links(source)
@@ -290,7 +340,9 @@ def is_table(source: str) -> bool:
     try: body = ast.parse(source).body
     except SyntaxError: return False
     if not body or not isinstance(body[-1], ast.Expr) or not isinstance(call := body[-1].value, ast.Call): return False
-    return getattr(call.func, "id", "") in ("Markdown", "markdown_table", "table") and all(isinstance(s, (ast.Import, ast.ImportFrom)) for s in body[:-1])
+    return getattr(call.func, "id", "") in ("Markdown", "markdown_table", "table") and all(
+        isinstance(s, (ast.Import, ast.ImportFrom)) for s in body[:-1]
+    )
 
 
 def code_cell(cell: dict, options: dict, source: str, alt: str) -> dict:
@@ -304,17 +356,27 @@ def code_cell(cell: dict, options: dict, source: str, alt: str) -> dict:
     elif "code-fold" in options or "export" in options and (source.count("\n") > 32 or imports_only):
         tags.append("hide-cell" if "answer" in options.get("code-summary", "") else "hide-input")
         defined = ", ".join(re.findall(r"(?m)^(?:class|def) (\w+)", source)[:4])
-        notebook["code_prompt_show"] = options.get("code-summary") or (f"Show the code of {defined}" if defined else "Show the imports")
+        notebook["code_prompt_show"] = options.get("code-summary") or (
+            f"Show the code of {defined}" if defined else "Show the imports"
+        )
     outputs = [o for o in cell["outputs"] if o.get("name") != "stderr"]
-    return dict(cell_type="code", id=cell["id"], metadata=dict(tags=tags, mystnb=notebook), source=source, outputs=outputs, execution_count=None)
+    return dict(
+        cell_type="code", id=cell["id"], metadata=dict(tags=tags, mystnb=notebook),
+        source=source, outputs=outputs, execution_count=None,
+    )
 
 
 def origin(page: Page, cells: list[dict]) -> list[dict]:
-    "For a page that readers run themselves: where its notebook is, and a copy unless it reads files that lie beside it."
+    """For a page that readers run themselves: where its notebook is, and a copy unless it
+    reads files that lie beside it."""
     if page.section not in ("tutorials", "how_to"): return []
     path = page.path.relative_to(ROOT)
     alone = not any(".json" in "".join(c["source"]) and "read" in "".join(c["source"]) for c in cells)
-    copy = f"{{download}}`Download this page as a notebook <../../{path}>`" if alone else "This page is a notebook with data beside it"
+    copy = (
+        f"{{download}}`Download this page as a notebook <../../{path}>`"
+        if alone
+        else "This page is a notebook with data beside it"
+    )
     return [markdown_cell(f"{copy}; in a clone it is `{path}`, and `make lab` opens it.", "origin")]
 
 
@@ -330,12 +392,19 @@ def convert(page: Page, links: Links) -> dict:
         if c["cell_type"] != "code": continue
         options, code = directives(source)
         if "hide" in options and page.section in ("tutorials", "how_to") and re.match(r"(from|import) ", code):
-            options = {"code-fold": "true", "code-summary": "Show the imports and settings"}  # so that a reader can paste the rest
+            # so that a reader can paste the rest
+            options = {"code-fold": "true", "code-summary": "Show the imports and settings"}
         if "hide" in options or "default_exp" in options and not code: continue
-        slow = "\n\n*The next cell takes minutes or a GPU; its output is kept.*" if {"slow", "gpu"} & options.keys() else ""
+        slow = (
+            "\n\n*The next cell takes minutes or a GPU; its output is kept.*"
+            if {"slow", "gpu"} & options.keys()
+            else ""
+        )
         cells.append(markdown_cell(f"({anchor_of(page, c['id'])})={slow}", c["id"] + "a"))
         cells.append(code_cell(c, options, code, alt_text(source, before, functions, options.get("fig-alt"))))
-    return nb | dict(cells=cells + origin(page, nb["cells"]), metadata=dict(kernelspec=nb["metadata"].get("kernelspec", {})))
+    return nb | dict(
+        cells=cells + origin(page, nb["cells"]), metadata=dict(kernelspec=nb["metadata"].get("kernelspec", {}))
+    )
 
 
 def anchor_of(page: Page, identity: str) -> str: return f"cell-{page.name}-{identity}"
@@ -354,10 +423,24 @@ class Check(NamedTuple):
 def checks_of(page: Page) -> list[Check]:
     "The last table of a notebook, each line with the cell that made it."
     cells = json.loads(page.path.read_text(encoding="utf-8"))["cells"]
-    at = next((i for i, c in enumerate(cells) if "What was checked" in "".join(c["source"]) and c["cell_type"] == "markdown"), len(cells))
-    texts = ["".join(o["data"].get("text/markdown", "")) for c in cells[at:] for o in c.get("outputs", []) if "data" in o]
-    rows = [line.strip().strip("|").strip().split(" | ") for text in texts[:1] for line in text.splitlines()[2:] if line.startswith("|")]
-    return [Check(r[0].strip(), " ".join(r[1:-1]).strip(), r[-1].strip(), where_claimed(r[0].strip(), page, cells)) for r in rows if len(r) >= 2]
+    at = next(
+        (i for i, c in enumerate(cells) if "What was checked" in "".join(c["source"]) and c["cell_type"] == "markdown"),
+        len(cells),
+    )
+    texts = [
+        "".join(o["data"].get("text/markdown", "")) for c in cells[at:] for o in c.get("outputs", []) if "data" in o
+    ]
+    rows = [
+        line.strip().strip("|").strip().split(" | ")
+        for text in texts[:1]
+        for line in text.splitlines()[2:]
+        if line.startswith("|")
+    ]
+    return [
+        Check(r[0].strip(), " ".join(r[1:-1]).strip(), r[-1].strip(), where_claimed(r[0].strip(), page, cells))
+        for r in rows
+        if len(r) >= 2
+    ]
 
 
 def where_claimed(claim: str, page: Page, cells: list[dict]) -> str:
@@ -382,9 +465,22 @@ def write_checked(all_pages: list[Page]):
     for page in all_pages:
         if not (rows := checks_of(page)): continue
         total += len(rows)
-        text += f"\n## {title_of(json.loads(page.path.read_text(encoding='utf-8'))['cells'])}\n\nFrom [](../{page.target}).\n\n"
-        text += table(["claim", "check", "seen"], [[f"{bars(r.claim)} [→](#{r.anchor})" if r.anchor else bars(r.claim), bars(r.how), bars(r.seen)] for r in rows])
-    head = f"# How it was checked\n\nEvery notebook ends in a table of its claims, how each was checked and what was seen. These are all of them: {total} claims, gathered from the notebooks when this site was built. The arrow leads to the cell that makes the check.\n"
+        text += (
+            f"\n## {title_of(json.loads(page.path.read_text(encoding='utf-8'))['cells'])}\n\n"
+            f"From [](../{page.target}).\n\n"
+        )
+        text += table(
+            ["claim", "check", "seen"],
+            [
+                [f"{bars(r.claim)} [→](#{r.anchor})" if r.anchor else bars(r.claim), bars(r.how), bars(r.seen)]
+                for r in rows
+            ],
+        )
+    head = (
+        "# How it was checked\n\nEvery notebook ends in a table of its claims, how each was checked and what was "
+        f"seen. These are all of them: {total} claims, gathered from the notebooks when this site was built. "
+        "The arrow leads to the cell that makes the check.\n"
+    )
     (SOURCE / "about").mkdir(exist_ok=True)
     (SOURCE / "about" / "checked.md").write_text(head + text, encoding="utf-8")
     return total
@@ -392,14 +488,28 @@ def write_checked(all_pages: list[Page]):
 
 # The site
 
-SECTIONS = dict(learn=("Learn", "The theory, in order. Each page derives one piece, checks it on the smallest case that can be enumerated, and exports it into the library."
-                       "\n\n![A position of the sequence is dropped, then a mask, then its token](../images/states.png)\n\nEvery position of a sequence goes through three states: it is missing, then a mask, then its token. When is up to a schedule; these pages say what follows from it."),
-                tutorials=("Tutorials", "From an installed package to a result, step by step."), how_to=("How to", "One question, one screen."),
-                library=("Library", "How the rest of the package is built: training, tasks, molecules, the command line."), api=("Reference", "Every public name, module by module."))
+SECTIONS = dict(
+    learn=(
+        "Learn",
+        "The theory, in order. Each page derives one piece, checks it on the smallest case that can be enumerated, "
+        "and exports it into the library."
+        "\n\n![A position of the sequence is dropped, then a mask, then its token](../images/states.png)\n\n"
+        "Every position of a sequence goes through three states: it is missing, then a mask, then its token. "
+        "When is up to a schedule; these pages say what follows from it.",
+    ),
+    tutorials=("Tutorials", "From an installed package to a result, step by step."),
+    how_to=("How to", "One question, one screen."),
+    library=("Library", "How the rest of the package is built: training, tasks, molecules, the command line."),
+    api=("Reference", "Every public name, module by module."),
+)
 
 
 def subtitle_of(page: Page) -> str:
-    text = "\n\n".join("".join(c["source"]) for c in json.loads(page.path.read_text(encoding="utf-8"))["cells"][:3] if c["cell_type"] == "markdown")
+    text = "\n\n".join(
+        "".join(c["source"])
+        for c in json.loads(page.path.read_text(encoding="utf-8"))["cells"][:3]
+        if c["cell_type"] == "markdown"
+    )
     m = re.search(r"(?m)^(?:> .+\n?)+", text)
     return " ".join(m[0].replace("> ", "").split()) if m else ""
 
@@ -408,9 +518,15 @@ def write_section(section: str, found: list[Page]):
     "The overview of a section."
     title, text = SECTIONS[section]
     names = modules() if section == "api" else [p.name for p in found]
-    lines = [f"- [{name}](./{name}.md): {purpose(name)}" for name in names] if section == "api" else [f"- [](./{p.name}.ipynb): {subtitle_of(p)}" for p in found]
+    lines = (
+        [f"- [{name}](./{name}.md): {purpose(name)}" for name in names]
+        if section == "api"
+        else [f"- [](./{p.name}.ipynb): {subtitle_of(p)}" for p in found]
+    )
     tree = "\n".join(f"{name} <{name}>" if section == "api" else name for name in names)
-    body = f"# {title}\n\n{text}\n\n" + "\n".join(lines) + f"\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
+    body = (
+        f"# {title}\n\n{text}\n\n" + "\n".join(lines) + f"\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
+    )
     (SOURCE / section / "index.md").write_text(body, encoding="utf-8")
 
 
@@ -452,7 +568,9 @@ def write_pages():
         (SOURCE / section).mkdir(exist_ok=True)
         write_section(section, [p for p in found if p.section == section])
     checks = write_checked([p for p in found if p.section in ("learn", "library")])
-    (SOURCE / "about" / "changelog.md").write_text(re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")), encoding="utf-8")
+    (SOURCE / "about" / "changelog.md").write_text(
+        re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")), encoding="utf-8"
+    )
     return len(found), checks
 
 
@@ -467,8 +585,16 @@ def outside_requests() -> list[str]:
     found = []
     for page in SITE.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
-        found += [f"{page.relative_to(SITE)}: {m}" for m in re.findall(r"<(?:script|link|img|iframe|source)[^>]*(?:src|href)=\"((?:https?:)?//[^\"]+)\"", text) if "rel=\"canonical\"" not in m]
-    for sheet in SITE.rglob("*.css"): found += [f"{sheet.relative_to(SITE)}: {u}" for u in re.findall(r"(?:url\(|@import )[\"']?((?:https?:)?//[^\"')]+)", sheet.read_text(encoding="utf-8"))]
+        found += [
+            f"{page.relative_to(SITE)}: {m}"
+            for m in re.findall(r"<(?:script|link|img|iframe|source)[^>]*(?:src|href)=\"((?:https?:)?//[^\"]+)\"", text)
+            if "rel=\"canonical\"" not in m
+        ]
+    for sheet in SITE.rglob("*.css"):
+        found += [
+            f"{sheet.relative_to(SITE)}: {u}"
+            for u in re.findall(r"(?:url\(|@import )[\"']?((?:https?:)?//[^\"')]+)", sheet.read_text(encoding="utf-8"))
+        ]
     return found
 
 
@@ -476,12 +602,21 @@ def main():
     started = time.monotonic()
     notebooks, checks = write_pages()
     shutil.rmtree(SITE, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "2", "-d", str(SOURCE / ".doctrees"), str(SOURCE), str(SITE)], check=True)
+    subprocess.run(
+        [
+            sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j",
+            "2", "-d", str(SOURCE / ".doctrees"), str(SOURCE), str(SITE),
+        ],
+        check=True,
+    )
     shutil.copy(ROOT / "loflexmdm" / "recipe.schema.json", SITE)  # for editors: an address to name in a recipe
     shutil.rmtree(SITE.parent / "jupyter_execute", ignore_errors=True)  # where myst-nb puts pictures on their way
     if outside := outside_requests(): sys.exit("requests to the outside:\n" + "\n".join(outside))
     size = sum(f.stat().st_size for f in SITE.rglob("*") if f.is_file()) / 1e6
-    print(f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, {checks} checks, {size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s")
+    print(
+        f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, {checks} checks, "
+        f"{size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s"
+    )
 
 
 if __name__ == "__main__": main()

@@ -27,7 +27,9 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 # MathJax as one file on the site itself: formulas need no network
 here = Path(__file__).parent
-mathjax = Path(importlib.util.find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax" / "tex-svg-full.js"
+mathjax = (
+    Path(importlib.util.find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax" / "tex-svg-full.js"
+)
 (here / "_static").mkdir(exist_ok=True)
 shutil.copy(mathjax, here / "_static" / "mathjax.js")
 mathjax_path = "mathjax.js"

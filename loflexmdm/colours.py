@@ -6,8 +6,14 @@
 __all__ = ['PALETTE', 'COLOURS', 'CYCLE', 'STYLE']
 
 # %% ../nbs/00_colours.ipynb #b665f28e
-PALETTE = dict(blue="#0072B2", orange="#E69F00", green="#009E73", vermillion="#D55E00", sky="#56B4E9", purple="#CC79A7", yellow="#F0E442", black="#000000")
-COLOURS = dict(token=PALETTE["blue"], mask="#BBBBBB", missing="#FFFFFF", prompt=PALETTE["black"], insert=PALETTE["orange"], unmask=PALETTE["green"])
+PALETTE = dict(
+    blue="#0072B2", orange="#E69F00", green="#009E73", vermillion="#D55E00",
+    sky="#56B4E9", purple="#CC79A7", yellow="#F0E442", black="#000000",
+)
+COLOURS = dict(
+    token=PALETTE["blue"], mask="#BBBBBB", missing="#FFFFFF",
+    prompt=PALETTE["black"], insert=PALETTE["orange"], unmask=PALETTE["green"],
+)
 CYCLE = ("blue", "orange", "green", "vermillion", "sky", "purple")  # lines and bars, in this order
 STYLE = {  # for plt.style.use: no frame above and to the right
     "axes.prop_cycle": f"cycler(color={[PALETTE[name] for name in CYCLE]})",

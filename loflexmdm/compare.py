@@ -30,11 +30,14 @@ from .training import FREE_KEYS, JsonLines, checkpoints, generator_for
 
 # %% ../nbs/29b_compare.ipynb #390a66b4
 def parse_entrant(text: str) -> tuple[str, dict]:
-    "The method and the options of an entrant, `name` or `name:key=value+key=value`. ValueError for an unknown method or option, or a value of the wrong type."
+    """The method and the options of an entrant, `name` or `name:key=value+key=value`.
+
+    ValueError for an unknown method or option, or a value of the wrong type."""
     name, _, rest = text.partition(":")
     types = {f.name: type(f.default) for f in fields(method_class(name).Config)}
     options = dict(o.partition("=")[::2] for o in rest.split("+")) if rest else {}
-    if unknown := [k for k in options if k not in types]: raise ValueError(f"{text!r}: {unknown[0]!r} is no option of {name}; known: {', '.join(types)}")
+    if unknown := [k for k in options if k not in types]:
+        raise ValueError(f"{text!r}: {unknown[0]!r} is not an option of {name}; known: {', '.join(types)}")
     return name, {k: typed(v, types[k], f"{text!r}: {k}") for k, v in options.items()}
 
 
@@ -44,28 +47,40 @@ def typed(text: str, kind: type, what: str):
     except (ValueError, KeyError): raise ValueError(f"{what}={text!r}: must be of type {kind.__name__}") from None
 
 # %% ../nbs/29b_compare.ipynb #8553d9ed
-def entrant_recipe(tables: dict, entrant: str, seed: int = 0, rows: int | None = None, steps: int | None = None, **train) -> Recipe:
-    """The recipe by which an entrant is trained: the tables with its method and options, and a batch so that `rows` go through the generator in each step.
+def entrant_recipe(
+    tables: dict, entrant: str, seed: int = 0, rows: int | None = None, steps: int | None = None, **train
+) -> Recipe:
+    """The recipe by which an entrant is trained: the tables with its method and options, and a batch so that `rows` go
+    through the generator in each step.
 
-    Keywords replace values of [train]. ValueError if `rows` is no multiple of the states that the method draws of a sequence, or for what the
-    budget decides (batch_size, accumulate, seed)."""
-    if fixed := {"batch_size", "accumulate", "seed"} & train.keys(): raise ValueError(f"{min(fixed)}: is decided by rows and seeds")
+    Keywords replace values of [train]. ValueError if `rows` is not a multiple of the states that the method draws of a
+    sequence, or for what the budget decides (batch_size, accumulate, seed)."""
+    if fixed := {"batch_size", "accumulate", "seed"} & train.keys():
+        raise ValueError(f"{min(fixed)}: is decided by rows and seeds")
     own = recipe_from(tables)
     rows = own.train.batch_size * evaluations_per_loss(own) if rows is None else rows
     steps = own.train.steps if steps is None else steps
     name, options = parse_entrant(entrant)
-    shared = own.model if name == own.model["method"] else dict(method=name, size=own.model["size"], max_length=own.model["max_length"])
+    shared = (
+        own.model
+        if name == own.model["method"]
+        else dict(method=name, size=own.model["size"], max_length=own.model["max_length"])
+    )
     changed = override(tables | dict(model=shared), **options)
     k = evaluations_per_loss(recipe_from(changed))
-    if rows < 1 or rows % k: raise ValueError(f"rows={rows}: {entrant} draws {k} states of each sequence; choose a multiple of {k}")
+    if rows < 1 or rows % k:
+        raise ValueError(f"rows={rows}: {entrant} draws {k} states of each sequence; choose a multiple of {k}")
     start = round(own.train.order_start * steps / own.train.steps)
-    return recipe_from(override(changed, **dict(order_start=start) | train, steps=steps, batch_size=rows // k, accumulate=1, seed=seed))
+    return recipe_from(
+        override(changed, **dict(order_start=start) | train, steps=steps, batch_size=rows // k, accumulate=1, seed=seed)
+    )
 
 
 def evaluations_per_loss(recipe: Recipe) -> int: return recipe.build()[1].evaluations_per_loss
 
 # %% ../nbs/29b_compare.ipynb #b4465293
-def run_directory(directory: str | os.PathLike, entrant: str, seed: int) -> Path: return Path(directory) / entrant.replace(":", ",") / f"seed_{seed}"
+def run_directory(directory: str | os.PathLike, entrant: str, seed: int) -> Path:
+    return Path(directory) / entrant.replace(":", ",") / f"seed_{seed}"
 
 
 def train_run(recipe: Recipe, directory: Path, device: str | torch.device = "cpu", progress: bool = True) -> Path:
@@ -77,50 +92,79 @@ def train_run(recipe: Recipe, directory: Path, device: str | torch.device = "cpu
         directory.mkdir(parents=True, exist_ok=True)
         write_file(file, json.dumps(dict(recipe=recipe.as_dict(), sessions=[]), indent=1))
     if different := differences(recipe, json.loads(file.read_text())["recipe"]):
-        raise ValueError(f"{directory}: holds a run with another {', '.join(different)}; choose another directory, or remove it")
+        raise ValueError(
+            f"{directory}: holds a run with another {', '.join(different)}; choose another directory, or remove it"
+        )
     last = checkpoints(directory)[-1:]
-    if not last or int(last[0].name[5:]) < recipe.train.steps: recipe.trainer(directory, device, progress).fit(resume=True)
+    if not last or int(last[0].name[5:]) < recipe.train.steps:
+        recipe.trainer(directory, device, progress).fit(resume=True)
     return checkpoints(directory)[-1]
 
 
 def differences(recipe: Recipe, saved: dict) -> list[str]:
     "Keys in which a recipe and the saved tables of another differ, those left out that do not touch the weights."
     mine, theirs = recipe.as_dict(), recipe_from(saved).as_dict()
-    return [f"{t}.{k}" for t, table in mine.items() for k, v in table.items() if theirs[t].get(k) != v and k not in FREE_KEYS]
+    return [
+        f"{t}.{k}"
+        for t, table in mine.items()
+        for k, v in table.items()
+        if theirs[t].get(k) != v and k not in FREE_KEYS
+    ]
 
 # %% ../nbs/29b_compare.ipynb #3d592665
 def run_facts(directory: Path, method: Method, recipe: Recipe) -> dict:
-    """What training took: parameters of the generator and of the order model, steps, rows, sequences, and milliseconds a step.
+    """What training took: parameters of the generator and of the order model, steps, rows,
+    sequences, and milliseconds a step.
 
     The time is the tenth percentile over the lines of the log: other work on the machine only ever adds to it."""
     order = {id(p) for p in method.order_parameters}
     count = lambda chosen: sum(p.numel() for p in method.parameters() if chosen(id(p) in order))
     c, log = recipe.train, [r for r in JsonLines(directory / "metrics.jsonl").rows() if "seconds" in r]
-    pace = [(b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in zip(log, log[1:])] or [log[-1]["seconds"] / log[-1]["step"]]
-    return dict(parameters=count(lambda o: not o), order_parameters=count(lambda o: o), steps=c.steps, sequences=c.steps * c.batch_size,
-                rows=c.steps * c.batch_size * method.evaluations_per_loss, step_ms=round(1000 * float(np.quantile(pace, 0.1)), 3), seconds=log[-1]["seconds"])
+    pace = [(b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in zip(log, log[1:])] or [
+        log[-1]["seconds"] / log[-1]["step"]
+    ]
+    return dict(
+        parameters=count(lambda o: not o),
+        order_parameters=count(lambda o: o),
+        steps=c.steps,
+        sequences=c.steps * c.batch_size,
+        rows=c.steps * c.batch_size * method.evaluations_per_loss,
+        step_ms=round(1000 * float(np.quantile(pace, 0.1)), 3),
+        seconds=log[-1]["seconds"],
+    )
 
 
 def curve(directory: Path, batch_size: int) -> list[list[float]]:
-    "Rows through the generator and the validation bound of the averaged model (nats per sequence), in the order of training."
+    """Rows through the generator and the validation bound of the averaged model (nats per
+    sequence), in the order of training."""
     rows = JsonLines(directory / "metrics.jsonl").rows()
     return [[r["evaluations"] * batch_size, r["valid_nll"]] for r in rows if r.get("valid_nll") is not None]
 
 # %% ../nbs/29b_compare.ipynb #71bb7832
 def test_likelihood(method: Method, task: Task, n: int, states: int, seed: int = 0) -> dict:
-    "Nats per sequence over the first `n` test sequences: mean, its standard error, and whether it is exact (no spread between states) or a bound."
+    """Nats per sequence over the first `n` test sequences: mean, its standard error, and whether it is exact (no
+    spread between states) or a bound."""
     data, generator = task.dataset("test"), generator_for(seed, "likelihood", device=method.device)
     examples = [data[i] for i in range(min(n, len(data)))]
     parts = [method.nll_bound(collate(examples[i:i + 64]), states, generator) for i in range(0, len(examples), 64)]
     mean, se = (torch.cat(v).double() for v in zip(*parts))
-    return dict(nll=float(mean.mean()), nll_se=float(mean.std() / len(mean)**0.5) if len(mean) > 1 else 0.0, nll_exact=bool((se == 0).all()))
+    return dict(
+        nll=float(mean.mean()),
+        nll_se=float(mean.std() / len(mean) ** 0.5) if len(mean) > 1 else 0.0,
+        nll_exact=bool((se == 0).all()),
+    )
 
 # %% ../nbs/29b_compare.ipynb #ea1a5173
 def mean_order(samples: Samples, places: int = 4) -> list[float] | None:
-    "Mean rank (0 first, 1 last) in which tokens were settled, at `places` evenly spaced places of the generated part; None if no sequence has two generated tokens."
+    """Mean rank (0 first, 1 last) in which tokens were settled, at `places` evenly spaced places of the generated part;
+    None if no sequence has two generated tokens."""
     orders = [normalised_order(t) for t in generation_times(samples) if len(t) > 1]
     grid = np.linspace(0, 1, places)
-    return np.mean([np.interp(grid, np.linspace(0, 1, len(o)), o) for o in orders], 0).round(4).tolist() if orders else None
+    return (
+        np.mean([np.interp(grid, np.linspace(0, 1, len(o)), o) for o in orders], 0).round(4).tolist()
+        if orders
+        else None
+    )
 
 # %% ../nbs/29b_compare.ipynb #e747f9e7
 CALLS = (2, 4, 8, 16, 32, 64)
@@ -128,7 +172,9 @@ CALLS = (2, 4, 8, 16, 32, 64)
 
 def describe(sampler: Sampler) -> str:
     "The call that makes this sampler, defaults left out."
-    values = {f.name: getattr(sampler, f.name) for f in fields(sampler) if f.repr and getattr(sampler, f.name) != f.default}
+    values = {
+        f.name: getattr(sampler, f.name) for f in fields(sampler) if f.repr and getattr(sampler, f.name) != f.default
+    }
     changed = [f"{name}={value!r}" for name, value in values.items()]
     return f"{type(sampler).__name__}({', '.join(changed)})"
 
@@ -147,12 +193,16 @@ def measure(method: Method, task: Task, sampler: Sampler, n: int, seed: int) -> 
     "A row of results: the task's scores of `n` samples, what they took, and their order."
     prompts = task.prompts("test", n)
     samples = method.sample(prompts, None if prompts else n, sampler, generator_for(seed, "compare"), record=True)
-    return dict(n=n, scores=task.score("test", samples), calls=samples.row_evaluations / n, batched_calls=samples.network_calls, order=mean_order(samples))
+    return dict(
+        n=n, scores=task.score("test", samples), calls=samples.row_evaluations / n,
+        batched_calls=samples.network_calls, order=mean_order(samples),
+    )
 
 # %% ../nbs/29b_compare.ipynb #f4dfe825
 @dataclass(repr=False)
 class Comparison:
-    "Results of a comparison: `rows` (one per entrant, seed and sampler), `curves` (one per entrant and seed) and the `settings` that all share."
+    """Results of a comparison: `rows` (one per entrant, seed and sampler), `curves` (one per entrant and seed) and
+    the `settings` that all share."""
     rows: list[dict] = field(default_factory=list)
     curves: list[dict] = field(default_factory=list)
     settings: dict = field(default_factory=dict)
@@ -171,17 +221,23 @@ class Comparison:
     def read(path: str | os.PathLike) -> "Comparison":
         "What `write` wrote. FileNotFoundError; ValueError if it is damaged."
         try: return Comparison(**json.loads(Path(path).read_text()))
-        except (json.JSONDecodeError, UnicodeDecodeError, TypeError) as e: raise ValueError(f"{path}: holds no comparison ({e})") from None
+        except (json.JSONDecodeError, UnicodeDecodeError, TypeError) as e:
+            raise ValueError(f"{path}: holds no comparison ({e})") from None
 
 # %% ../nbs/29b_compare.ipynb #c0ddf1e6
-def compare(recipe: str | os.PathLike, methods: Sequence[str], seeds: int | Sequence[int] = 3, directory: str | os.PathLike = "comparison", *,
-            steps: int | None = None, rows: int | None = None, calls: Sequence[int] = CALLS, samplers: Sequence[Sampler] | None = None,
-            n: int = 1000, states: int = 64, device: str | torch.device = "cpu", progress: bool = True, **train) -> Comparison:
-    """Train every method with every seed on the task of a recipe, sample them and score them; returns a `Comparison`, kept as results.json in `directory`.
+def compare(
+    recipe: str | os.PathLike, methods: Sequence[str], seeds: int | Sequence[int] = 3,
+    directory: str | os.PathLike = "comparison", *, steps: int | None = None, rows: int | None = None,
+    calls: Sequence[int] = CALLS, samplers: Sequence[Sampler] | None = None, n: int = 1000,
+    states: int = 64, device: str | torch.device = "cpu", progress: bool = True, **train,
+) -> Comparison:
+    """Train every method with every seed on the task of a recipe, sample them and score them;
+    returns a `Comparison`, kept as results.json in `directory`.
 
-    `methods`: names, with options as in "loflexmdm:order=fixed". Each takes `steps` optimiser steps of `rows` generator rows (both the recipe's by default);
-    keywords replace other values of [train] for all. `samplers`: instead of each method's own set, those of them that can simulate it. `n` test prompts,
-    `states` per sequence for the bound. What is there already is continued or reused. ValueError for bad input, before anything is trained."""
+    `methods`: names, with options as in "loflexmdm:order=fixed". Each takes `steps` optimiser steps of `rows` generator
+    rows (both the recipe's by default); keywords replace other values of [train] for all. `samplers`: instead of each
+    method's own set, those of them that can simulate it. `n` test prompts, `states` per sequence for the bound. What is
+    there already is continued or reused. ValueError for bad input, before anything is trained."""
     tables, seeds = read_tables(recipe), list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not methods or not seeds: raise ValueError(f"methods={list(methods)}, seeds={seeds}: at least one of each")
     for key, value, least in (("n", n, 1), ("states", states, 2), *(("calls", c, 2) for c in calls)):
@@ -197,11 +253,18 @@ def compare(recipe: str | os.PathLike, methods: Sequence[str], seeds: int | Sequ
         results.settings = dict(recipe=str(recipe), task=r.task, steps=r.train.steps)
         results.write(file)
     wanted = {(m, s) for m, s, _ in runs}
-    part = lambda found: [r for r in found if (r["method"], r["seed"]) in wanted and (r.get("n", n), r.get("states", states)) == (n, states)]
+    part = lambda found: [
+        r
+        for r in found
+        if (r["method"], r["seed"]) in wanted and (r.get("n", n), r.get("states", states)) == (n, states)
+    ]
     return Comparison(part(results.rows), part(results.curves), results.settings)
 
 # %% ../nbs/29b_compare.ipynb #a4f5d816
-def add_run(results: Comparison, entrant: str, seed: int, recipe: Recipe, path: Path, samplers: Sequence[Sampler] | None, calls: Sequence[int], n: int, states: int, device):
+def add_run(
+    results: Comparison, entrant: str, seed: int, recipe: Recipe, path: Path,
+    samplers: Sequence[Sampler] | None, calls: Sequence[int], n: int, states: int, device,
+):
     "Add to the results what they lack of a finished run: a row for each sampler, and its curve."
     method, task = from_pretrained(checkpoints(path)[-1], device, "ema.safetensors"), task_from(recipe.task)
     tried = samplers_for(method, calls) if samplers is None else [s for s in samplers if s.fits(method.channels)]
@@ -209,10 +272,19 @@ def add_run(results: Comparison, entrant: str, seed: int, recipe: Recipe, path: 
     known = {r["sampler"] for r in results.rows if same(r)}
     new = [s for s in tried if describe(s) not in known]
     if not new: return
-    facts = next(({k: r[k] for k in ("nll", "nll_se", "nll_exact")} for r in results.rows if same(r)), None) or test_likelihood(method, task, n, states, seed)
+    facts = next(
+        ({k: r[k] for k in ("nll", "nll_se", "nll_exact")} for r in results.rows if same(r)), None
+    ) or test_likelihood(method, task, n, states, seed)
     facts |= run_facts(path, method, recipe)
-    for s in new: results.rows.append(dict(method=entrant, seed=seed, sampler=describe(s), states=states) | measure(method, task, s, n, seed) | facts)
-    results.curves = [c for c in results.curves if (c["method"], c["seed"]) != (entrant, seed)] + [dict(method=entrant, seed=seed, points=curve(path, recipe.train.batch_size))]
+    for s in new:
+        results.rows.append(
+            dict(method=entrant, seed=seed, sampler=describe(s), states=states)
+            | measure(method, task, s, n, seed)
+            | facts
+        )
+    results.curves = [c for c in results.curves if (c["method"], c["seed"]) != (entrant, seed)] + [
+        dict(method=entrant, seed=seed, points=curve(path, recipe.train.batch_size))
+    ]
 
 # %% ../nbs/29b_compare.ipynb #19034ebc
 def spread(values: Iterable[float], digits: int = 3) -> str:
@@ -229,32 +301,51 @@ def grouped(rows: Sequence[dict]) -> dict[tuple[str, str], list[dict]]:
 
 
 def table(rows: Sequence[dict], samplers: str = "first") -> str:
-    """The rows as a Markdown table, means and standard deviations over seeds: of each entrant its first sampler, or "all" of them.
+    """The rows as a Markdown table, means and standard deviations over seeds:
+    of each entrant its first sampler, or "all" of them.
 
     ValueError without rows or for another choice. `<=` marks a bound; time is relative to the fastest entrant."""
     if samplers not in ("first", "all"): raise ValueError(f"samplers={samplers!r}: choose first or all")
     if not rows: raise ValueError("rows: none to show")
     groups, scores, fastest = grouped(rows), list(rows[0]["scores"]), min(r["step_ms"] for r in rows)
     first = {m: s for m, s in reversed(groups)}
-    lines = [f"| method | sampler | {' | '.join(scores)} | calls a sequence | nats a sequence | time a step | parameters | order |", "|---" * (7 + len(scores)) + "|"]
+    lines = [
+        (
+            f"| method | sampler | {' | '.join(scores)} | calls a sequence | nats a "
+            "sequence | time a step | parameters | order |"
+        ),
+        "|---" * (7 + len(scores)) + "|",
+    ]
     for (m, s), group in groups.items():
         if samplers == "first" and first[m] != s: continue
         order = [r["order"] for r in group if r["order"]]
-        cells = [m, f"`{s}`", *(spread(r["scores"][k] for r in group) for k in scores), spread((r["calls"] for r in group), 1),
-                 ("" if group[0]["nll_exact"] else "<= ") + spread(r["nll"] for r in group), spread((r["step_ms"] / fastest for r in group), 2),
-                 f"{group[0]['parameters']:,}" + (f" + {group[0]['order_parameters']:,}" if group[0]["order_parameters"] else ""),
-                 " ".join(f"{v:.2f}" for v in np.mean(order, 0)) if order else "–"]
+        cells = [
+            m,
+            f"`{s}`",
+            *(spread(r["scores"][k] for r in group) for k in scores),
+            spread((r["calls"] for r in group), 1),
+            ("" if group[0]["nll_exact"] else "<= ") + spread(r["nll"] for r in group),
+            spread((r["step_ms"] / fastest for r in group), 2),
+            f"{group[0]['parameters']:,}"
+            + (f" + {group[0]['order_parameters']:,}" if group[0]["order_parameters"] else ""),
+            " ".join(f"{v:.2f}" for v in np.mean(order, 0)) if order else "–",
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 # %% ../nbs/29b_compare.ipynb #70fa68d6
 def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: str | None = None, axes=None):
-    """Two panels: `score` (the task's first by default) against network calls a sequence, and the validation bound against training rows; returns the axes.
+    """Two panels: `score` (the task's first by default) against network calls a sequence, and the validation bound
+    against training rows; returns the axes.
 
-    Samplers with a chosen number of steps are joined by a line; crosses are event-driven ones, a ring is the method's default. Bars: standard deviation over seeds."""
+    Samplers with a chosen number of steps are joined by a line;
+    crosses are event-driven ones, a ring is the method's default. Bars: standard deviation over seeds."""
     import matplotlib.pyplot as plt  # here: training needs no pictures
     axes = plt.subplots(1, 2, figsize=(6, 3), layout="constrained")[1] if axes is None else axes
-    score, colours = score or next(iter(rows[0]["scores"])), {m: f"C{i}" for i, m in enumerate(dict.fromkeys(r["method"] for r in rows))}
+    score, colours = (
+        score or next(iter(rows[0]["scores"])),
+        {m: f"C{i}" for i, m in enumerate(dict.fromkeys(r["method"] for r in rows))},
+    )
     for m, colour in colours.items(): _plot_samplers(axes[0], [r for r in rows if r["method"] == m], score, m, colour)
     axes[0].set(xlabel="network calls a sequence", ylabel=score.replace("_", " "))
     axes[0].set_xscale("log", base=2)
@@ -270,7 +361,11 @@ def _plot_samplers(ax, rows: Sequence[dict], score: str, label: str, colour: str
     points = {}
     for (_, sampler), group in grouped(rows).items():
         values = [r["scores"][score] for r in group]
-        points[sampler] = np.mean([r["calls"] for r in group]), np.mean(values), np.std(values, ddof=1) if len(values) > 1 else 0.0
+        points[sampler] = (
+            np.mean([r["calls"] for r in group]),
+            np.mean(values),
+            np.std(values, ddof=1) if len(values) > 1 else 0.0,
+        )
     steps = sorted(p for s, p in points.items() if "(steps=" in s)
     others = [p for s, p in points.items() if "(steps=" not in s]
     for found, look in ((steps, ".-"), (others, "x")):

@@ -21,21 +21,25 @@ def advantages(losses: Float[Tensor, "states ..."]) -> Float[Tensor, "states ...
 
 # %% ../nbs/05_estimators.ipynb #5e4ac239
 def _same_shape(losses: Tensor, log_probs: Tensor):
-    if losses.shape != log_probs.shape: raise ValueError(f"log_probs has shape {tuple(log_probs.shape)}: must be that of losses, {tuple(losses.shape)}")
+    if losses.shape != log_probs.shape:
+        raise ValueError(f"log_probs has shape {tuple(log_probs.shape)}: must be that of losses, {tuple(losses.shape)}")
 
 
 def leave_one_out(losses: Float[Tensor, "states batch"],
                   log_probs: Float[Tensor, "states batch"]) -> Float[Tensor, " batch"]:
-    """mean_k [ sg(A_k) log p_k + L_k ] (Eqs 6 and 84, Alg 3; the paper's has K = 2): its gradient is an unbiased estimate of that of E[L].
+    """mean_k [ sg(A_k) log p_k + L_k ] (Eqs 6 and 84, Alg 3; the paper's has K = 2):
+    its gradient is an unbiased estimate of that of E[L].
 
-    `losses`, `log_probs` (K, batch): K states drawn for each sequence at one time; importance weights belong in the losses. Returns (batch,), in the loss's units.
-    The value is not the loss (its first part has mean of the order of the variance of L): report `losses.mean(0)`."""
+    `losses`, `log_probs` (K, batch): K states drawn for each sequence at one time; importance weights belong in the
+    losses. Returns (batch,), in the loss's units. The value is not the loss (its first part has mean of the order of
+    the variance of L): report `losses.mean(0)`."""
     _same_shape(losses, log_probs)
     return (advantages(losses) * log_probs + losses).mean(0)
 
 # %% ../nbs/05_estimators.ipynb #db90d473
 def reinforce(losses: Float[Tensor, "states batch"], log_probs: Float[Tensor, "states batch"],
               baseline: float | Float[Tensor, "..."] = 0.0) -> Float[Tensor, " batch"]:
-    "mean_k [ sg(L_k - baseline) log p_k + L_k ] over K >= 1 states: unbiased for any baseline that does not look at the states, for comparison."
+    """mean_k [ sg(L_k - baseline) log p_k + L_k ] over K >= 1 states:
+    unbiased for any baseline that does not look at the states, for comparison."""
     _same_shape(losses, log_probs)
     return ((losses.detach() - baseline) * log_probs + losses).mean(0)

@@ -121,16 +121,25 @@ NAMES: dict[str, dict[str, str]] = {  # module -> name that has left it -> where
     "loflexmdm.networks": dict(Keep="loflexmdm.networks:KVCache"),
     "loflexmdm.methods.autoregressive": dict(
         CausalBackbone="loflexmdm.networks:CausalTransformer",
-        LeftToRight="loflexmdm.samplers:LeftToRight", check_prefixes="loflexmdm.samplers:check_prefixes",
-        not_a_prefix="loflexmdm.samplers:not_a_prefix"),
+        LeftToRight="loflexmdm.samplers:LeftToRight",
+        check_prefixes="loflexmdm.samplers:check_prefixes",
+        not_a_prefix="loflexmdm.samplers:not_a_prefix",
+    ),
     "loflexmdm.methods.base": dict(
-        did_you_mean="loflexmdm.registries:did_you_mean", METHOD_MODULES="loflexmdm.methods.base:METHODS", channel_words="loflexmdm.samplers:channel_words",
-        atomic_directory="loflexmdm.files:atomic_directory", scratch_file="loflexmdm.files:scratch_file",
-        write_file="loflexmdm.files:write_file", config_from="loflexmdm.configs:config_from",
-        estimate="loflexmdm.statistics:estimate"),
+        did_you_mean="loflexmdm.registries:did_you_mean",
+        METHOD_MODULES="loflexmdm.methods.base:METHODS",
+        channel_words="loflexmdm.samplers:channel_words",
+        atomic_directory="loflexmdm.files:atomic_directory",
+        scratch_file="loflexmdm.files:scratch_file",
+        write_file="loflexmdm.files:write_file",
+        config_from="loflexmdm.configs:config_from",
+        estimate="loflexmdm.statistics:estimate",
+    ),
     "loflexmdm.tasks.brackets": dict(
-        mean_deviation="loflexmdm.statistics:mean_deviation", total_variation="loflexmdm.statistics:empirical_variation",
-        variation_floor="loflexmdm.statistics:variation_floor"),
+        mean_deviation="loflexmdm.statistics:mean_deviation",
+        total_variation="loflexmdm.statistics:empirical_variation",
+        variation_floor="loflexmdm.statistics:variation_floor",
+    ),
     "loflexmdm.tasks.bracket_safe": {
         "BONDS": "loflexmdm.molecules.bracket_safe:BOND_PATTERNS",
         "REASONS": "loflexmdm.molecules.bracket_safe:DECODE_REASONS",
@@ -142,7 +151,7 @@ NAMES: dict[str, dict[str, str]] = {  # module -> name that has left it -> where
         "table": "loflexmdm.molecules.benchmarks.de_novo:de_novo_table",
     },
     "loflexmdm.tasks.fragment_benchmark": {
-        "plot_fragments": "loflexmdm.molecules.benchmarks.fragment_constrained:plot_fragment_tables",
+        "plot_fragments": "loflexmdm.molecules.benchmarks.fragment_constrained:plot_fragment_tables"
     },
     "loflexmdm.tasks.fragments": {
         "BONDS": "loflexmdm.molecules.fragments:BOND_SMARTS",
@@ -215,7 +224,8 @@ def install():
 
 # %% ../nbs/00b_moved.ipynb #b35fa9ce
 def forward(module: str, modules: Sequence[str] = ()) -> Callable[[str], object]:
-    """A `__getattr__` for `module` that finds the names which have left it, and all those of `modules`, to which it has moved.
+    """A `__getattr__` for `module` that finds the names which have left it, and all those of
+    `modules`, to which it has moved.
 
     AttributeError for any other name."""
     def find(name: str) -> object:

@@ -19,7 +19,8 @@ def worker_pool(processes: int, start: str | None = None, **options) -> Iterator
     """A pool of that many processes; `start` is how they are started (fork, spawn; None: as the system does).
 
     `options` are those of ProcessPoolExecutor. ValueError says in one line what to do if a process dies."""
-    if getattr(current_process(), "_inheriting", False): sys.exit(1)  # an unguarded script runs again: die without a word
+    # an unguarded script runs again: die without a word
+    if getattr(current_process(), "_inheriting", False): sys.exit(1)
     try:
         with ProcessPoolExecutor(processes, mp_context=get_context(start), **options) as pool: yield pool
     except BrokenProcessPool:

@@ -32,25 +32,42 @@ def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
 
     A run's best model wins over its newest complete checkpoint. FileNotFoundError if there is neither."""
     path = Path(directory)
-    if (path / "config.json").is_file(): return path, "ema.safetensors" if (path / "ema.safetensors").is_file() else "model.safetensors"
+    if (path / "config.json").is_file():
+        return path, "ema.safetensors" if (path / "ema.safetensors").is_file() else "model.safetensors"
     if (path / "best" / "config.json").is_file(): return path / "best", "model.safetensors"
-    complete = sorted((p.parent for p in path.glob("checkpoints/step_*/config.json") if (p.parent / "ema.safetensors").is_file()), key=lambda p: int(p.name.split("_")[1]))
+    complete = sorted(
+        (p.parent for p in path.glob("checkpoints/step_*/config.json") if (p.parent / "ema.safetensors").is_file()),
+        key=lambda p: int(p.name.split("_")[1]),
+    )
     if complete: return complete[-1], "ema.safetensors"
-    kind = "a run without checkpoints so far" if any((path / f).exists() for f in ("checkpoints", "metrics.jsonl")) else "no saved model, checkpoint or run"
+    kind = (
+        "a run without checkpoints so far"
+        if any((path / f).exists() for f in ("checkpoints", "metrics.jsonl"))
+        else "no saved model, checkpoint or run"
+    )
     raise FileNotFoundError(f"{directory}: {kind}")
 
 # %% ../nbs/08b_pretrained.ipynb #7725ee4b
 def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> Method:
     """The method of that name, or saved in that directory, ready to sample on `device`.
 
-    A name of the package wins over a directory in the working directory (write ./NAME for that). ValueError for unknown names, which lists
-    the known ones, for damaged files and for a device that is not there; FileNotFoundError for a directory without a model."""
-    if torch.device(device).type == "cuda" and not torch.cuda.is_available(): raise ValueError(f"device={str(device)!r}: no CUDA device is available; use cpu")
+    A name of the package wins over a directory in the working directory (write ./NAME for that). ValueError for
+    unknown names, which lists the known ones, for damaged files and for a device that is not there; FileNotFoundError
+    for a directory without a model."""
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={str(device)!r}: no CUDA device is available; use cpu")
     known = names()
     if name_or_dir in known: return from_pretrained(models_directory() / name_or_dir, device)
     if not Path(name_or_dir).is_dir():
         if os.sep in str(name_or_dir): raise FileNotFoundError(f"{name_or_dir}: no such directory")
-        if Path(name_or_dir).suffix == ".toml": raise ValueError(f"{name_or_dir}: is a recipe, which says how to train a model (`loflexmdm train {name_or_dir} --out DIR`); name DIR to use it")
-        raise ValueError(f"{str(name_or_dir)!r} is neither a directory nor one of the package's models{did_you_mean(name_or_dir, known)}: {', '.join(known) or 'none'}")
+        if Path(name_or_dir).suffix == ".toml":
+            raise ValueError(
+                f"{name_or_dir}: is a recipe, which says how to train a model (`loflexmdm train "
+                f"{name_or_dir} --out DIR`); name DIR to use it"
+            )
+        raise ValueError(
+            f"{str(name_or_dir)!r} is neither a directory nor one of the package's "
+            f"models{did_you_mean(name_or_dir, known)}: {', '.join(known) or 'none'}"
+        )
     directory, weights = resolve(name_or_dir)
     return from_pretrained(directory, device, weights)

@@ -1,4 +1,5 @@
-"All checks in order: generated files match the notebooks, lint, then notebooks and tests in two processes of one thread each."
+"""All checks in order: generated files match the notebooks, lint, then notebooks and tests in
+two processes of one thread each."""
 import hashlib
 import os
 import shutil
@@ -12,7 +13,12 @@ ROOT = Path(__file__).parent.parent
 
 def digest(folders=("nbs", "loflexmdm")):
     "Content of every source file, by name."
-    files = (p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in (".py", ".ipynb") and ".ipynb_checkpoints" not in p.parts)
+    files = (
+        p
+        for f in folders
+        for p in (ROOT / f).rglob("*")
+        if p.suffix in (".py", ".ipynb") and ".ipynb_checkpoints" not in p.parts
+    )
     return {str(p.relative_to(ROOT)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
@@ -28,7 +34,11 @@ def generated_files_match():
     run("nbdev-clean")
     after = digest()
     changed = sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
-    if changed: sys.exit(f"export or clean changed {len(changed)} file(s): {', '.join(changed)}; run nbdev-export and nbdev-clean, then commit")
+    if changed:
+        sys.exit(
+            f"export or clean changed {len(changed)} file(s): {', '.join(changed)}; "
+            "run nbdev-export and nbdev-clean, then commit"
+        )
 
 
 def main():
@@ -38,8 +48,13 @@ def main():
     run("ruff", "check", "loflexmdm", "tests", "docs", "setup.py")
     run(sys.executable, "docs/build.py")
     workers = "2" if (os.cpu_count() or 1) > 1 else "0"
-    code = subprocess.run([sys.executable, "-m", "pytest", "-n", workers, "--dist", "worksteal", "--durations=8", *sys.argv[1:]], cwd=ROOT).returncode
-    print(f"make test: {'all passed' if code == 0 else 'FAILED'} in {(time.monotonic() - started) / 60:.1f} min", flush=True)
+    code = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", workers, "--dist", "worksteal", "--durations=8", *sys.argv[1:]], cwd=ROOT
+    ).returncode
+    print(
+        f"make test: {'all passed' if code == 0 else 'FAILED'} in {(time.monotonic() - started) / 60:.1f} min",
+        flush=True,
+    )
     shutil.rmtree(ROOT / ".pytest_cache", ignore_errors=True)
     sys.exit(code)
 

@@ -21,5 +21,9 @@ def untouched_globals():
 
 def pytest_terminal_summary(terminalreporter):
     "How long each tutorial took: a reader waits for it."
-    took = {r.nodeid.split("[")[1][:-1]: r.duration for r in terminalreporter.getreports("passed") if r.when == "call" and "test_notebook[tutorials/" in r.nodeid}
+    took = {
+        r.nodeid.split("[")[1][:-1]: r.duration
+        for r in terminalreporter.getreports("passed")
+        if r.when == "call" and "test_notebook[tutorials/" in r.nodeid
+    }
     for name, seconds in sorted(took.items()): terminalreporter.write_line(f"{name}: {seconds:.0f} s")

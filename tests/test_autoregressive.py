@@ -1,4 +1,5 @@
-"Exact likelihood, cached sampling and prefixes: the autoregressive method against enumeration and through the common interface."
+"""Exact likelihood, cached sampling and prefixes: the autoregressive method against enumeration
+and through the common interface."""
 import contextlib
 import io
 import itertools
@@ -38,9 +39,13 @@ def seeded(n): return torch.Generator().manual_seed(n)
 
 
 def shaken(seed=1, scale=0.3, **kwargs):
-    "A small model with random parameters everywhere, in float64: fresh gates are zero and would let most checks pass trivially."
+    """A small model with random parameters everywhere, in float64:
+    fresh gates are zero and would let most checks pass trivially."""
     torch.manual_seed(0)
-    model, g = Autoregressive(VOCABULARY, AutoregressiveConfig(**dict(size="pico", max_length=12) | kwargs)).double().eval(), seeded(seed)
+    model, g = (
+        Autoregressive(VOCABULARY, AutoregressiveConfig(**dict(size="pico", max_length=12) | kwargs)).double().eval(),
+        seeded(seed),
+    )
     with torch.no_grad():
         for p in model.parameters(): p.add_(scale * torch.randn(p.shape, generator=g, dtype=p.dtype))
     return model
@@ -68,7 +73,8 @@ def test_teacher_forcing_is_the_product_of_conditionals(prompt, seed):
     for s in ("", "b", "abba"):
         slow = 0.0
         for k, what in enumerate(VOCABULARY.encode(s) + [END]):
-            with torch.no_grad(): slow += model.intensities(examples((prompt, s[:k]))).logits[0, -1].log_softmax(-1)[what].item()
+            with torch.no_grad():
+                slow += model.intensities(examples((prompt, s[:k]))).logits[0, -1].log_softmax(-1)[what].item()
         assert model.log_prob(examples((prompt, s))).item() == pytest.approx(slow, abs=1e-12)
 
 
@@ -76,7 +82,8 @@ def test_teacher_forcing_is_the_product_of_conditionals(prompt, seed):
 def test_probabilities_sum_to_one(prompt):
     model, total = shaken(), 0.0
     for n in range(6):
-        with torch.no_grad(): log_p, _ = model.log_probs(examples(*((prompt, s) for s in itertools.product("ab", repeat=n))))
+        with torch.no_grad():
+            log_p, _ = model.log_probs(examples(*((prompt, s) for s in itertools.product("ab", repeat=n))))
         total += log_p.sum(-1).exp().sum()
     total += (log_p[:, :-1].sum(-1).exp() * (1 - log_p[:, -1].exp())).sum()  # not ended after five
     torch.testing.assert_close(total, torch.ones((), dtype=torch.float64), rtol=0, atol=1e-13)
@@ -94,7 +101,11 @@ def test_padding_and_neighbours_change_nothing():
 def test_later_columns_change_nothing(field, after):
     model, x = shaken(), examples(("ab", "babba"))
     later = torch.arange(8) > after
-    other = {"tokens": torch.where(later, 7 - x.tokens, x.tokens), "fixed": x.fixed ^ later, "closed": x.closed ^ later}[field]
+    other = {
+        "tokens": torch.where(later, 7 - x.tokens, x.tokens),
+        "fixed": x.fixed ^ later,
+        "closed": x.closed ^ later,
+    }[field]
     with torch.no_grad(): a, b = (model.intensities(v).logits.softmax(-1) for v in (x, x._replace(**{field: other})))
     assert torch.equal(a[:, :after + 1], b[:, :after + 1])
     assert (a - b)[:, after + 1:].abs().max() > 1e-3
@@ -102,7 +113,11 @@ def test_later_columns_change_nothing(field, after):
 
 def test_a_fresh_model_is_uniform():
     torch.manual_seed(0)
-    probs = Autoregressive(VOCABULARY, AutoregressiveConfig(size="pico")).intensities(examples(("a", "ba"))).logits.softmax(-1)
+    probs = (
+        Autoregressive(VOCABULARY, AutoregressiveConfig(size="pico"))
+        .intensities(examples(("a", "ba")))
+        .logits.softmax(-1)
+    )
     torch.testing.assert_close(probs[..., 3:], torch.full((1, 4, 3), 1 / 3))
 
 
@@ -140,7 +155,8 @@ def test_loss_and_bound():
     torch.testing.assert_close(terms.loss, nll.mean(), rtol=0, atol=1e-14)
     torch.testing.assert_close(nll, -model.log_prob(batch), rtol=0, atol=0)
     assert nll.dtype == torch.float64 and not nll.requires_grad and se.tolist() == [0, 0, 0]
-    assert terms.metrics["per_token"] * 7 / 3 == pytest.approx(terms.loss.item()) and not any(v.requires_grad for v in terms.metrics.values())
+    assert terms.metrics["per_token"] * 7 / 3 == pytest.approx(terms.loss.item())
+    assert not any(v.requires_grad for v in terms.metrics.values())
 
 
 def test_infilling_is_refused():
@@ -181,14 +197,22 @@ def exact_law(model, most, least=0, prompt="", temperature=1.0, top_p=1.0):
     return out
 
 
-@pytest.mark.parametrize("case", [dict(most=6), dict(most=6, temperature=0.5), dict(most=6, top_p=0.7), dict(most=3), dict(most=6, least=4),
-                                  dict(most=7, prompt="ab", least=5, top_p=0.9, temperature=1.5)], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        dict(most=6), dict(most=6, temperature=0.5), dict(most=6, top_p=0.7), dict(most=3),
+        dict(most=6, least=4), dict(most=7, prompt="ab", least=5, top_p=0.9, temperature=1.5),
+    ],
+    ids=str,
+)
 def test_the_law_of_samples(case):
     model, n = shaken(), 1500
     exact = exact_law(model, **case)
     assert sum(exact.values()) == pytest.approx(1)
     limits = Limits(99.0, case.pop("most"), case.pop("least", 0))
-    samples = run(model.caller(), prompts=[list(case.pop("prompt", ""))] * n, sampler=LeftToRight(**case), limits=limits)
+    samples = run(
+        model.caller(), prompts=[list(case.pop("prompt", ""))] * n, sampler=LeftToRight(**case), limits=limits
+    )
     found = Counter(map(text, samples.completions()))
     assert set(found) <= {s for s, p in exact.items() if p > 0}
     z = [(found[s] - n * p) / (n * p * (1 - p))**0.5 for s, p in exact.items() if n * p > 10]
@@ -200,7 +224,8 @@ def test_a_narrow_nucleus_takes_the_likeliest():
     samples = run(model.caller(), LeftToRight(top_p=1e-9), prompts=PROMPTS * 3)
     assert samples.sequences[:5] == samples.sequences[5:10] == samples.sequences[10:]
     s = text(samples.completions()[0])
-    for k, c in enumerate(s): assert VOCABULARY.tokens[max(law := follows(model, s[:k], "", 1.0, 1.0, False), key=law.get)] == c
+    for k, c in enumerate(s):
+        assert VOCABULARY.tokens[max(law := follows(model, s[:k], "", 1.0, 1.0, False), key=law.get)] == c
 
 
 def test_lengths_are_kept_and_counted():
@@ -220,11 +245,19 @@ def push(end):
 
 def test_overflow_and_forced_tokens_are_counted():
     never, at_once = run(push(-torch.inf)), run(push(50.0))
-    assert [len(s) + 1 for s in never.sequences] == [12] * 5 and never.overflow == never.overflowing == 5 and never.forced == 0
-    assert [text(s) for s in at_once.sequences] == ["".join(p) for p in PROMPTS] and at_once.overflow == 0 and at_once.network_calls == 1
-    at_limit = lambda x, tau: Intensities(logits=F.one_hot(torch.tensor(5)) * torch.where(x.lengths == 12, 50.0, -50.0)[:, None, None].expand(*x.tokens.shape, 1))
+    assert [len(s) + 1 for s in never.sequences] == [12] * 5
+    assert never.overflow == never.overflowing == 5
+    assert never.forced == 0
+    assert [text(s) for s in at_once.sequences] == ["".join(p) for p in PROMPTS]
+    assert at_once.overflow == 0
+    assert at_once.network_calls == 1
+    at_limit = lambda x, tau: Intensities(
+        logits=F.one_hot(torch.tensor(5))
+        * torch.where(x.lengths == 12, 50.0, -50.0)[:, None, None].expand(*x.tokens.shape, 1)
+    )
     in_time = run(at_limit)
-    assert [len(s) + 1 for s in in_time.sequences] == [12] * 5 and in_time.overflow == in_time.overflowing == 0  # they end at the limit by themselves
+    # they end at the limit by themselves
+    assert [len(s) + 1 for s in in_time.sequences] == [12] * 5 and in_time.overflow == in_time.overflowing == 0
     forced = run(push(50.0), limits=Limits(99.0, 12, 5))
     assert [len(s) + 1 for s in forced.sequences] == [5, 5, 5, 5, 6] and forced.forced == 4 + 3 + 2 + 1
 
@@ -236,16 +269,24 @@ def test_protocol():
     for _ in range(20):
         before = state
         with torch.no_grad(): state, info = sampler.step(plain(model), state)
-        assert isinstance(state, State) and isinstance(info, Info) and all(v.shape == (5,) and v.dtype == torch.int64 and (v >= 0).all() for v in info)
-        assert state.inserted_at.shape == state.unmasked_at.shape == state.x.tokens.shape and state.x.origin is None and not state.x.masked.any()
-        assert (state.tau >= before.tau).all() and (state.tau <= limits.tau_max).all() and (state.x.lengths <= before.x.lengths + 1).all()
+        assert isinstance(state, State)
+        assert isinstance(info, Info)
+        assert all(v.shape == (5,) and v.dtype == torch.int64 and (v >= 0).all() for v in info)
+        assert state.inserted_at.shape == state.unmasked_at.shape == state.x.tokens.shape
+        assert state.x.origin is None
+        assert not state.x.masked.any()
+        assert (state.tau >= before.tau).all()
+        assert (state.tau <= limits.tau_max).all()
+        assert (state.x.lengths <= before.x.lengths + 1).all()
         assert not (before.done & ~state.done).any() and (state.x.lengths == before.x.lengths)[before.done].all()
     assert state.done.all()
 
 
 def test_complete_prompts_cost_nothing():
     whole = read(["ab", "b"])
-    samples = simulate(push(0.0), whole._replace(closed=torch.ones_like(whole.closed)), LeftToRight(), [0, 1], Limits(9.0, 9))
+    samples = simulate(
+        push(0.0), whole._replace(closed=torch.ones_like(whole.closed)), LeftToRight(), [0, 1], Limits(9.0, 9)
+    )
     assert [text(s) for s in samples.sequences] == ["ab", "b"] and samples.network_calls == 0
 
 
@@ -253,7 +294,10 @@ def test_rows_do_not_depend_on_the_batch():
     model = shaken()
     together = run(model.caller())
     alone = [run(model.caller(), prompts=[p], seed=i).sequences[0] for i, p in enumerate(PROMPTS)]
-    with torch.no_grad(): backwards = simulate(plain(model), read(PROMPTS[::-1]), LeftToRight(), [4, 3, 2, 1, 0], Limits(99.0, 12)).sequences[::-1]
+    with torch.no_grad():
+        backwards = simulate(
+            plain(model), read(PROMPTS[::-1]), LeftToRight(), [4, 3, 2, 1, 0], Limits(99.0, 12)
+        ).sequences[::-1]
     assert together.sequences == alone == backwards == run(plain(model)).sequences
     assert run(model.caller(), seed=1).sequences != together.sequences
 
@@ -261,12 +305,15 @@ def test_rows_do_not_depend_on_the_batch():
 def test_prompts_survive_in_front():
     samples = run(shaken().caller(), prompts=PROMPTS * 5)
     for prompt, tokens, free in zip(PROMPTS * 5, samples.sequences, samples.free, strict=True):
-        assert text(tokens).startswith("".join(prompt)) and free == [False] * len(prompt) + [True] * (len(tokens) - len(prompt))
+        assert text(tokens).startswith("".join(prompt))
+        assert free == [False] * len(prompt) + [True] * (len(tokens) - len(prompt))
     assert any(any(f) for f in samples.free)
 
 
 def test_hooks_reach_tokens_and_the_end():
-    without = lambda i: LeftToRight(logits_hook=lambda logits, x, tau: logits.index_fill(-1, torch.tensor([i]), -torch.inf))
+    without = lambda i: LeftToRight(
+        logits_hook=lambda logits, x, tau: logits.index_fill(-1, torch.tensor([i]), -torch.inf)
+    )
     for fn in (shaken().caller(), plain(shaken())):
         assert {t for s in run(fn, without(4)).completions() for t in s} == {3}
         assert run(fn, without(END)).overflow == 5
@@ -274,14 +321,19 @@ def test_hooks_reach_tokens_and_the_end():
 
 @pytest.mark.parametrize("broken", [math.nan, -math.inf])
 def test_no_token_left_is_refused(broken):
-    with pytest.raises(ValueError, match="logits"): run(lambda x, tau: Intensities(logits=torch.full((*x.tokens.shape, 6), broken)))
-    only_end = lambda x, tau: Intensities(logits=torch.full((*x.tokens.shape, 6), -torch.inf).index_fill(-1, torch.tensor([5]), 0.0))
+    with pytest.raises(ValueError, match="logits"):
+        run(lambda x, tau: Intensities(logits=torch.full((*x.tokens.shape, 6), broken)))
+    only_end = lambda x, tau: Intensities(
+        logits=torch.full((*x.tokens.shape, 6), -torch.inf).index_fill(-1, torch.tensor([5]), 0.0)
+    )
     assert run(only_end).network_calls == 1
     with pytest.raises(ValueError, match="logits"): run(only_end, limits=Limits(99.0, 12, 4))
 
 
 def test_special_tokens_are_never_drawn():
-    likely = lambda x, tau: Intensities(logits=torch.tensor([90.0, 80.0, 70.0, 0.0, 0.0, 0.0]).expand(*x.tokens.shape, 6))
+    likely = lambda x, tau: Intensities(
+        logits=torch.tensor([90.0, 80.0, 70.0, 0.0, 0.0, 0.0]).expand(*x.tokens.shape, 6)
+    )
     assert {t for s in run(likely).sequences for t in s} == {3, 4}
 
 
@@ -292,7 +344,9 @@ class Beside:
     def __init__(self, model): self.cached, self.plain, self.worst, self.rows = model.caller(), plain(model), 0.0, []
     def __call__(self, x, tau):
         a, b = self.cached(x, tau).logits, self.plain(x, tau).logits
-        self.worst = max(self.worst, (a - b.gather(1, (x.lengths - 1)[:, None, None].expand_as(a)))[..., 3:].abs().max().item())
+        self.worst = max(
+            self.worst, (a - b.gather(1, (x.lengths - 1)[:, None, None].expand_as(a)))[..., 3:].abs().max().item()
+        )
         self.rows.append(len(x.tokens))
         return Intensities(logits=a)
 
@@ -307,8 +361,14 @@ def test_the_cache_survives_rows_that_end(seed):
 def test_the_cache_reads_one_column_a_call(monkeypatch):
     model, read_columns = shaken(), []
     embed = type(model.backbone).embed
-    monkeypatch.setattr(type(model.backbone), "embed", lambda self, x: (read_columns.append(tuple(x.tokens.shape)), embed(self, x))[1])
-    run(model.caller(), LeftToRight(logits_hook=lambda logits, x, tau: logits.index_fill(-1, torch.tensor([END]), -torch.inf)), prompts=[["a"], ["b", "b"]])
+    monkeypatch.setattr(
+        type(model.backbone), "embed", lambda self, x: (read_columns.append(tuple(x.tokens.shape)), embed(self, x))[1]
+    )
+    run(
+        model.caller(),
+        LeftToRight(logits_hook=lambda logits, x, tau: logits.index_fill(-1, torch.tensor([END]), -torch.inf)),
+        prompts=[["a"], ["b", "b"]],
+    )
     assert read_columns == [(2, 3)] + [(2, 1)] * 9 + [(1, 1)]
 
 
@@ -316,9 +376,13 @@ def test_the_cache_answers_anything():
     "Repeated, swapped, new and shrinking rows, in any order."
     model = shaken()
     cached, fn = NextToken(model), plain(model)
-    for strings in (("a", "b"), ("ab", "bb"), ("ab", "bb"), ("bba", "aba"), ("abaa", "abaa", "bbab"), ("a",), ("", ""), ("b", "a"), ("ba", "ab", "ba")):
+    for strings in (
+        ("a", "b"), ("ab", "bb"), ("ab", "bb"), ("bba", "aba"),
+        ("abaa", "abaa", "bbab"), ("a",), ("", ""), ("b", "a"), ("ba", "ab", "ba"),
+    ):
         x = as_batch([VOCABULARY.encode(s) for s in strings])
-        with torch.no_grad(): a, b = cached(x).logits[:, 0], fn(x, None).logits[torch.arange(len(strings)), x.lengths - 1]
+        with torch.no_grad():
+            a, b = cached(x).logits[:, 0], fn(x, None).logits[torch.arange(len(strings)), x.lengths - 1]
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
 
@@ -338,8 +402,12 @@ def test_sample():
     model = shaken()
     a, b = (model.sample(PROMPTS, 3, generator=seeded(0), batch_size=k, record=True) for k in (512, 2))
     assert a.sequences == b.sequences and a.trajectories == b.trajectories
-    assert a.network_calls == max(len(c) + (len(s) < 11) for s, c in zip(a.sequences, a.completions(), strict=True)) or a.overflow
-    for times, tokens in zip(generation_times(a), a.completions(), strict=True): assert times == list(range(1, len(tokens) + 1))
+    assert (
+        a.network_calls == max(len(c) + (len(s) < 11) for s, c in zip(a.sequences, a.completions(), strict=True))
+        or a.overflow
+    )
+    for times, tokens in zip(generation_times(a), a.completions(), strict=True):
+        assert times == list(range(1, len(tokens) + 1))
     assert all(t.frames[-1][1] == s for t, s in zip(a.trajectories, a.sequences, strict=True))
     assert max(len(s) for s in model.sample(n=40, max_length=4, generator=seeded(0)).sequences) == 3
     assert min(len(s) for s in model.sample(n=40, min_length=4, generator=seeded(0)).sequences) == 3
@@ -349,10 +417,13 @@ def test_samplers_and_methods_that_do_not_fit():
     model, other = shaken(), LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="pico", max_length=8))
     for sampler in (EventDriven(), TauLeaping()):
         with pytest.raises(ValueError, match="ar takes LeftToRight"): model.sample(n=1, sampler=sampler)
-    with pytest.raises(ValueError, match="is for autoregressive methods; loflexmdm takes EventDriven"): other.sample(n=1, sampler=LeftToRight())
+    with pytest.raises(ValueError, match="is for autoregressive methods; loflexmdm takes EventDriven"):
+        other.sample(n=1, sampler=LeftToRight())
 
 
-@pytest.mark.parametrize("kwargs", [dict(confidence="entropy"), dict(window=2, confidence="leftmost"), dict(temperature=0), dict(top_p=0)])
+@pytest.mark.parametrize(
+    "kwargs", [dict(confidence="entropy"), dict(window=2, confidence="leftmost"), dict(temperature=0), dict(top_p=0)]
+)
 def test_sampler_settings_are_checked(kwargs):
     with pytest.raises(ValueError, match="|".join(kwargs)): LeftToRight(**kwargs)
 
@@ -388,8 +459,17 @@ DATA = [prefix_example("", s, VOCABULARY) for s in ["aab"] * 7 + ["ab"] * 5 + ["
 
 def trainer(directory, **kwargs):
     torch.manual_seed(0)
-    config = TrainConfig(**dict(steps=30, batch_size=20, lr=0.02, warmup=5, ema=0.9, valid_every=15, save_every=15) | kwargs)
-    return Trainer(Autoregressive(VOCABULARY, AutoregressiveConfig(size="pico", max_length=8)), DATA, config, directory, valid=DATA, progress=False)
+    config = TrainConfig(
+        **dict(steps=30, batch_size=20, lr=0.02, warmup=5, ema=0.9, valid_every=15, save_every=15) | kwargs
+    )
+    return Trainer(
+        Autoregressive(VOCABULARY, AutoregressiveConfig(size="pico", max_length=8)),
+        DATA,
+        config,
+        directory,
+        valid=DATA,
+        progress=False,
+    )
 
 
 def test_training_learns_and_resumes_exactly(tmp_path):
@@ -430,11 +510,16 @@ def test_the_command_line(tmp_path):
     assert code == 0 and len((tmp_path / "samples.jsonl").read_text().splitlines()) == 3, err
     code, out, err = call("evaluate", tmp_path / "run", "-n", 4, "--nll", 2, "--device", "cpu")
     assert code == 0 and "exact_match" in out + err, err
-    again = call("sample", tmp_path / "run", "-n", 3, "--device", "cpu", "--sampler", "left-to-right", "--out", tmp_path / "again.jsonl")
+    again = call(
+        "sample", tmp_path / "run", "-n", 3, "--device", "cpu",
+        "--sampler", "left-to-right", "--out", tmp_path / "again.jsonl",
+    )
     assert again[0] == 0 and (tmp_path / "again.jsonl").read_text() == (tmp_path / "samples.jsonl").read_text()
     for sampler in ("event", "tau"):
         code, out, err = call("sample", tmp_path / "run", "-n", 1, "--device", "cpu", "--sampler", sampler)
         assert code == 2 and "for ar take left-to-right" in err and "Traceback" not in err
     (tmp_path / "prompts.jsonl").write_text('["1", "...", "2"]\n')
-    code, out, err = call("sample", tmp_path / "run", "-n", 1, "--device", "cpu", "--prompts", tmp_path / "prompts.jsonl")
+    code, out, err = call(
+        "sample", tmp_path / "run", "-n", 1, "--device", "cpu", "--prompts", tmp_path / "prompts.jsonl"
+    )
     assert code == 2 and "prefix-only" in err and "Traceback" not in err

@@ -45,7 +45,7 @@ DRUGS = {
 
 def data(name):
     "A file of reference data beside the repository; skips where there is none."
-    if not (DATA / name).exists(): pytest.skip(f"{name} is not at hand: it is no part of the repository")
+    if not (DATA / name).exists(): pytest.skip(f"{name} is not at hand: it is not part of the repository")
     return DATA / name
 
 
@@ -59,7 +59,8 @@ def flat(smiles): return Chem.MolToSmiles(parse_smiles(smiles), isomericSmiles=F
 
 
 def round_trip(smiles):
-    "Class of a round trip: exact, stereo (the same without stereochemistry), changed, or the reason why the text cannot be read."
+    """Class of a round trip: exact, stereo (the same without stereochemistry), changed, or the
+    reason why the text cannot be read."""
     read, whole = decode(to_bracket_safe(smiles)), Chem.CanonSmiles(smiles)
     if read.smiles is None: return read.reason
     return "exact" if read.smiles == whole else "stereo" if flat(read.smiles) == flat(whole) else "changed"
@@ -100,7 +101,8 @@ def reference():
 
 
 def test_published_texts_decode_to_the_same_molecules():
-    "Every text reads as its molecule; one that the published decoder rewrote (a sulfoxide as S+ O-) reads as it was written."
+    """Every text reads as its molecule; one that the published decoder rewrote (a sulfoxide as
+    S+ O-) reads as it was written."""
     rows = reference()
     read = [decode(bracket).smiles for _, bracket, _, _ in rows]
     differ = [(s, r) for r, (s, _, _, decoded) in zip(read, rows, strict=True) if r != Chem.CanonSmiles(decoded)]
@@ -124,7 +126,13 @@ def test_same_texts_whatever_the_hash_seed():
     "Three processes with different PYTHONHASHSEEDs print the same."
     smiles = [*DRUGS.values(), "N[C@@H](C)C(=O)" * 12 + "O", "[1*]N1CC([2*])(n2cccn2)C1"]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    printed = [subprocess.run([sys.executable, "-c", PRINT.format(smiles=smiles)], env={**env, "PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True).stdout for seed in ("0", "1", "4242")]
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", PRINT.format(smiles=smiles)],
+            env={**env, "PYTHONHASHSEED": seed}, check=True, capture_output=True, text=True,
+        ).stdout
+        for seed in ("0", "1", "4242")
+    ]
     assert len(printed[0].splitlines()) == len(smiles) * (len(SLICERS) + 5) and len(set(printed)) == 1
 
 
@@ -153,7 +161,8 @@ def test_many_attachments(residues, least):
 
 def test_attachments_may_have_any_number():
     assert from_bracket_safe("C<7>.O<7>") == from_bracket_safe("C<1234567>.O<%1234567>") == "CO"
-    assert from_bracket_safe("C1%(100)CC<1>C%(100)C1.O<1>") == Chem.CanonSmiles("C12CC(O)C1C2")  # ring closures of the text's own are kept apart
+    # ring closures of the text's own are kept apart
+    assert from_bracket_safe("C1%(100)CC<1>C%(100)C1.O<1>") == Chem.CanonSmiles("C12CC(O)C1C2")
 
 
 def test_bonds_in_parentheses_are_read():
@@ -161,20 +170,29 @@ def test_bonds_in_parentheses_are_read():
     assert from_bracket_safe("C(=<1>)c1ccccc1.C=<1>") == "C=Cc1ccccc1"
 
 
-@pytest.mark.parametrize("smiles", ["CC(=O)Oc1ccccc1C(=O)[O-].[Na+]", "[2H]C([2H])([2H])O[13CH2]c1ccccc1", "[NH3]->[Pt](<-[NH3])(Cl)Cl", "C[Hg]c1ccccc1", "[Fe+2].c1cc[cH-]c1.c1cc[cH-]c1", "CC[Mg]Br",
-                                    "[NH3+][C@@H](Cc1ccccc1)C(=O)[O-]", "C" * 400, "C" * 50 + "OC(=O)".join(["CCC"] * 80), "C1CCCC/C=C/CCCOC(=O)CC1", "*", "**", "[H][H]", "[5*]1CCOC1"])
+@pytest.mark.parametrize(
+    "smiles",
+    [
+        "CC(=O)Oc1ccccc1C(=O)[O-].[Na+]", "[2H]C([2H])([2H])O[13CH2]c1ccccc1", "[NH3]->[Pt](<-[NH3])(Cl)Cl",
+        "C[Hg]c1ccccc1", "[Fe+2].c1cc[cH-]c1.c1cc[cH-]c1", "CC[Mg]Br", "[NH3+][C@@H](Cc1ccccc1)C(=O)[O-]", "C" * 400,
+        "C" * 50 + "OC(=O)".join(["CCC"] * 80), "C1CCCC/C=C/CCCOC(=O)CC1", "*", "**", "[H][H]", "[5*]1CCOC1",
+    ],
+)
 def test_unusual_molecules(smiles):
-    for slicer in SLICERS: assert decode(to_bracket_safe(smiles, slicer=slicer), open_points=True).smiles == Chem.CanonSmiles(smiles)
+    for slicer in SLICERS:
+        assert decode(to_bracket_safe(smiles, slicer=slicer), open_points=True).smiles == Chem.CanonSmiles(smiles)
 
 
 @pytest.mark.parametrize("smiles", ["c1ccncc1", "C", "CCC", "C1CC1.O"])
 def test_nothing_to_cut(smiles):
-    assert Counter(to_bracket_safe(smiles).split(".")) == Counter(Chem.CanonSmiles(smiles).split(".")) and not bonds_to_cut(parse_smiles(smiles))
+    assert Counter(to_bracket_safe(smiles).split(".")) == Counter(Chem.CanonSmiles(smiles).split("."))
+    assert not bonds_to_cut(parse_smiles(smiles))
 
 
 def test_open_points():
     text = to_bracket_safe("[11*]C1(CC#N)CN(S(=O)(=O)CC)C1")
-    assert decode(text).reason == "attachment used once" and decode(text, open_points=True).smiles == Chem.CanonSmiles("*C1(CC#N)CN(S(=O)(=O)CC)C1")
+    assert decode(text).reason == "attachment used once"
+    assert decode(text, open_points=True).smiles == Chem.CanonSmiles("*C1(CC#N)CN(S(=O)(=O)CC)C1")
     assert decode(to_bracket_safe("*C(C)=O.[2*]N"), open_points=True).smiles == Chem.CanonSmiles("*C(C)=O.*N")
     assert to_bracket_safe("[1*]CCOC") == to_bracket_safe("[*:3]CCOC") == to_bracket_safe("*CCOC")
 
@@ -186,15 +204,20 @@ def test_bad_smiles_are_named(smiles):
 
 
 def test_bad_options():
-    with pytest.raises(ValueError, match="slicer='bric': must be one of brics, hr"): to_bracket_safe("CCO", slicer="bric")
-    with pytest.raises(ValueError, match=r"atoms \(0, 2\) are not bonded"): to_bracket_safe("CCO", slicer=lambda mol: [(0, 2)])
+    with pytest.raises(ValueError, match="slicer='bric': must be one of brics, hr"):
+        to_bracket_safe("CCO", slicer="bric")
+    with pytest.raises(ValueError, match=r"atoms \(0, 2\) are not bonded"):
+        to_bracket_safe("CCO", slicer=lambda mol: [(0, 2)])
     assert to_bracket_safe("CCO", slicer=lambda mol: [(0, 1)]) == "OC<1>.C<1>"
     with pytest.raises(ValueError, match="no token covers 'Q'"): tokenize("CCQ")
 
 
 def test_strict_never_mends():
-    for text, reason in {"": "empty", "C<1>": "attachment used once", "C<1>.C<1>.C<1>": "attachment used more than twice", "C(": "syntax", "C..C": "syntax", "C.": "syntax", "C C": "syntax", "C<1>C<1>": "syntax",
-                         "CC(C)(C)(C)C": "valence", "c1cccc1": "aromaticity", "C\u00e9": "syntax"}.items():
+    for text, reason in {
+        "": "empty", "C<1>": "attachment used once", "C<1>.C<1>.C<1>": "attachment used more than twice",
+        "C(": "syntax", "C..C": "syntax", "C.": "syntax", "C C": "syntax", "C<1>C<1>": "syntax",
+        "CC(C)(C)(C)C": "valence", "c1cccc1": "aromaticity", "C\u00e9": "syntax",
+    }.items():
         assert decode(text) == (None, (), reason) and from_bracket_safe(text) is None and reason in DECODE_REASONS
     assert from_bracket_safe("CC.CO") == "CC.CO"
 
@@ -202,9 +225,18 @@ def test_strict_never_mends():
 def test_salvaging_lists_what_it_drops():
     assert decode("CC.CCO", salvage=True) == ("CCO", (("component", "CC"),), "")
     assert decode("CC(.CCO<1>.N<1>", salvage=True) == ("CCON", (("fragment", "CC("),), "syntax")
-    assert decode("C=<1>.CC<2>.N<2>", salvage=True) == ("CCN", (("attachment", "<1>"), ("component", "C")), "attachment used once")
-    assert decode("[C@@H](<1>)(F)Cl.C<1>.C<1>", salvage=True) == (Chem.CanonSmiles("[C@@H](C)(F)Cl"), (("fragment", "C<1>"),), "attachment used more than twice")
-    assert decode("C1CC.C1", salvage=True) == ("CCCC", (), "")  # strict reading accepts it, so there is nothing to salvage
+    assert decode("C=<1>.CC<2>.N<2>", salvage=True) == (
+        "CCN",
+        (("attachment", "<1>"), ("component", "C")),
+        "attachment used once",
+    )
+    assert decode("[C@@H](<1>)(F)Cl.C<1>.C<1>", salvage=True) == (
+        Chem.CanonSmiles("[C@@H](C)(F)Cl"),
+        (("fragment", "C<1>"),),
+        "attachment used more than twice",
+    )
+    # strict reading accepts it, so there is nothing to salvage
+    assert decode("C1CC.C1", salvage=True) == ("CCCC", (), "")
     assert decode("((", salvage=True) == (None, (("fragment", "(("),), "syntax")
 
 
@@ -235,9 +267,13 @@ def test_published_tokenizer():
 def test_published_tokenizer_against_the_library():
     "Our tokens are those of the `tokenizers` library with safe-mol's pattern, also for 100 attachments and more."
     tokenizers, utils = pytest.importorskip("tokenizers"), pytest.importorskip("safe._tokenizer_utils")
-    keys = "version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"
+    keys = (
+        "version", "truncation", "padding", "added_tokens", "normalizer",
+        "pre_tokenizer", "post_processor", "decoder", "model",
+    )
     stored = json.loads(data("safe_tokenizer.json").read_text())
-    library = tokenizers.Tokenizer.from_str(json.dumps({k: stored[k] for k in keys}))  # the published file holds keys that the library refuses
+    # the published file holds keys that the library refuses
+    library = tokenizers.Tokenizer.from_str(json.dumps({k: stored[k] for k in keys}))
     assert library.add_tokens(["<", ">"]) == 2 and library.get_vocab_size() == 1882
     pattern = next(v.REGEX_PATTERN for v in vars(utils).values() if hasattr(v, "REGEX_PATTERN"))
     library.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
@@ -260,7 +296,8 @@ def test_plot_returns_the_axes():
 
 
 def fastest(fn, items, repeats=3):
-    "Mean over the items of the fastest of several calls, in ms of processor time, so that other processes on the machine count as little as possible."
+    """Mean over the items of the fastest of several calls, in ms of processor time, so that other processes on the
+    machine count as little as possible."""
     best = [float("inf")] * len(items)
     for _ in range(repeats):
         for k, x in enumerate(items):
@@ -272,19 +309,28 @@ def fastest(fn, items, repeats=3):
 
 @pytest.mark.slow
 def test_rates_beside_safe_mol():
-    "Encoding and decoding against safe-mol on the same molecules in one run: the figures are printed, ours must be the lower ones."
+    """Encoding and decoding against safe-mol on the same molecules in one run:
+    the figures are printed, ours must be the lower ones."""
     safe = pytest.importorskip("safe")
     smiles = zinc(150, seed=5)
     ours, theirs = [to_bracket_safe(s) for s in smiles], [safe.encode(s, allow_empty=True) for s in smiles]
-    ms = dict(encode=fastest(to_bracket_safe, smiles), safe_encode=fastest(lambda s: safe.encode(s, allow_empty=True), smiles), decode=fastest(from_bracket_safe, ours),
-              safe_decode=fastest(lambda t: safe.decode(t, canonical=True), theirs), reorder=fastest(lambda t: reorder(t, 1), ours), tokenize=fastest(tokenize, ours), parse=fastest(Chem.MolFromSmiles, smiles))
+    ms = dict(
+        encode=fastest(to_bracket_safe, smiles),
+        safe_encode=fastest(lambda s: safe.encode(s, allow_empty=True), smiles),
+        decode=fastest(from_bracket_safe, ours),
+        safe_decode=fastest(lambda t: safe.decode(t, canonical=True), theirs),
+        reorder=fastest(lambda t: reorder(t, 1), ours),
+        tokenize=fastest(tokenize, ours),
+        parse=fastest(Chem.MolFromSmiles, smiles),
+    )
     print({k: round(v, 3) for k, v in ms.items()})
     assert ms["encode"] < ms["safe_encode"] and ms["decode"] < ms["safe_decode"]
 
 
 @pytest.mark.slow
 def test_exact_for_messy_texts():
-    "Texts with one character replaced: strict reading and RDKit agree on what is a molecule, and salvaging never raises."
+    """Texts with one character replaced: strict reading and RDKit agree on what is a
+    molecule, and salvaging never raises."""
     rng = random.Random(0)
     alphabet = "CNOcn()=#123[]@/.<>%+-*"
     for s in zinc(300, seed=2):

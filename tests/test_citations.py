@@ -24,13 +24,16 @@ def test_entry_is_well_formed(key):
     f = entry.fields
     assert f["why"] and re.fullmatch(r"\d{4}", f.get("year", "2000")) and ("eprint" in f) == ("archiveprefix" in f)
     assert re.fullmatch(r"\d{4}\.\d{5}", f.get("eprint", "2000.00000")) and f"{{{key}," in text.splitlines()[0]
-    assert "why" not in read_entries(text)[key].fields and not re.search(r"[^\x00-\x7f]", text), "old BibTeX reads ASCII only"
+    assert "why" not in read_entries(text)[key].fields and not re.search(r"[^\x00-\x7f]", text), (
+        "old BibTeX reads ASCII only"
+    )
 
 
 @pytest.mark.parametrize("key", GOLDEN["entries"])
 def test_fields_are_those_of_the_last_release(key):
     entry, wanted = read_entries(bibtex_text(papers()[key]))[key], dict(GOLDEN["entries"][key])
-    assert " and ".join(map(str, entry.persons["author"])) == wanted.pop("author") and dict(entry.fields.items()) == wanted
+    assert " and ".join(map(str, entry.persons["author"])) == wanted.pop("author")
+    assert dict(entry.fields.items()) == wanted
 
 
 @pytest.mark.parametrize("name", GOLDEN["reasons"])
@@ -38,10 +41,18 @@ def test_reasons_are_those_of_the_last_release(name):
     assert {k: list(why) for k, why in citation(name).found.items()} == GOLDEN["reasons"][name]
 
 
-@pytest.mark.parametrize("text, message", [
-    ("@misc{k, author = {A}}", "k: no title"), ("@misc{k, title = {A}}", "k: no author"), ("hello", "holds no entry"),
-    ("@misc{k, author = {A}, title = {B,\n}", "premature end"), ("@misc{k, author = {A} title = {B}}", "'}' expected"),
-    ("@misc{k, author = {A}, title = {B}}" * 2, "repeated"), ("@misc{k, author = {A, B, C, D}, title = {B}}", "commas")])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("@misc{k, author = {A}}", "k: no title"),
+        ("@misc{k, title = {A}}", "k: no author"),
+        ("hello", "holds no entry"),
+        ("@misc{k, author = {A}, title = {B,\n}", "premature end"),
+        ("@misc{k, author = {A} title = {B}}", "'}' expected"),
+        ("@misc{k, author = {A}, title = {B}}" * 2, "repeated"),
+        ("@misc{k, author = {A, B, C, D}, title = {B}}", "commas"),
+    ],
+)
 def test_malformed_entries_are_refused(text, message):
     with pytest.raises(ValueError, match=message): read_entries(text)
 
@@ -72,18 +83,28 @@ def parts():
     class OwnSampler(Sampler): name, papers = "own-sampler", (OWN,)
     class OwnTask(Task): kind, papers = "own-task", {OWN: "its data", "ilm": "its graphs"}
     yield OwnMethod, OwnSampler, OwnTask
-    for registry, name in ((METHODS, "own-method"), (SAMPLERS, "own-sampler"), (TASKS, "own-task")): del registry.classes[name]
+    for registry, name in ((METHODS, "own-method"), (SAMPLERS, "own-sampler"), (TASKS, "own-task")):
+        del registry.classes[name]
 
 
 def test_whole_entries_stand_for_keys(parts):
     for part, name in zip(parts, ("own-method", "own-sampler", "own-task"), strict=True):
         assert "own2026" in citation(part).keys and citation(part).bibtex == citation(name).bibtex
     c = citation(*parts)
-    assert c.keys == ("flexmdm", "own2026", "ilm") and "% task own-task: its data" in repr(c) and c.bibtex.count("own2026") == 1
+    assert c.keys == ("flexmdm", "own2026", "ilm")
+    assert "% task own-task: its data" in repr(c)
+    assert c.bibtex.count("own2026") == 1
     assert 'title = "My {BERT} Own"' in c.bibtex and "Doe, *My BERT Own*, 2026" in c._repr_markdown_()
 
 
-@pytest.mark.parametrize("reference, message", [("own2026", "no such entry in papers.bib"), (OWN + OWN.replace("own", "two"), "holds 2 entries"), ("@article{x", "BibTeX '@article")])
+@pytest.mark.parametrize(
+    "reference, message",
+    [
+        ("own2026", "no such entry in papers.bib"),
+        (OWN + OWN.replace("own", "two"), "holds 2 entries"),
+        ("@article{x", "BibTeX '@article"),
+    ],
+)
 def test_wrong_references_are_refused(reference, message):
     class Wrong(LoFlexMDM): name, papers = "wrong", (reference,)
     METHODS.classes.pop("wrong")
@@ -91,20 +112,27 @@ def test_wrong_references_are_refused(reference, message):
 
 
 def test_options_of_a_sampler_count():
-    assert "nucleus" not in citation(TauLeaping(steps=4)).keys and "nucleus" in citation(TauLeaping(steps=4, top_p=0.5)).keys
-    assert "token_order" in citation(EventDriven(confidence="top_prob")).keys and citation(EventDriven).keys == citation("event").keys
+    assert "nucleus" not in citation(TauLeaping(steps=4)).keys
+    assert "nucleus" in citation(TauLeaping(steps=4, top_p=0.5)).keys
+    assert "token_order" in citation(EventDriven(confidence="top_prob")).keys
+    assert citation(EventDriven).keys == citation("event").keys
 
 
 def test_model_brings_method_and_task():
     model = loflexmdm.load("star-tiny")
-    assert citation(model).keys == citation("star-tiny").keys == (*LoFlexMDM.papers, "ilm") and citation(task_from(model.task)).keys == ("ilm",)
+    assert citation(model).keys == citation("star-tiny").keys == (*LoFlexMDM.papers, "ilm")
+    assert citation(task_from(model.task)).keys == ("ilm",)
     assert citation("star-tiny", "star").found["ilm"] == ("task star: the star graphs",)
 
 
 def test_printed_it_is_bibtex_with_reasons():
     c = citation("flexmdm", "event", "star")
     assert isinstance(c, Citation) and len(c) == len(c.keys)
-    assert list(read_entries("\n".join(line for line in repr(c).splitlines() if not line.startswith("%")))) == list(c.keys) == list(read_entries(c.bibtex))
+    assert (
+        list(read_entries("\n".join(line for line in repr(c).splitlines() if not line.startswith("%"))))
+        == list(c.keys)
+        == list(read_entries(c.bibtex))
+    )
     assert "% task star: the star graphs" in repr(c) and "Patel et al." in c._repr_markdown_()
 
 

@@ -36,10 +36,19 @@ def call(line, *more):
     "A command line in this process: exit code, stdout, stderr without the opening lines."
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err): code = main([*line.split(), *map(str, more)])
-    return code, out.getvalue(), "".join(x for x in err.getvalue().splitlines(True) if not x.startswith(("loflexmdm 0", "device: ", "command: ", "resuming at ")))
+    return (
+        code,
+        out.getvalue(),
+        "".join(
+            x
+            for x in err.getvalue().splitlines(True)
+            if not x.startswith(("loflexmdm 0", "device: ", "command: ", "resuming at "))
+        ),
+    )
 
 
-def start(*argv): return subprocess.Popen([*COMMAND, *map(str, argv)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(*argv):
+    return subprocess.Popen([*COMMAND, *map(str, argv)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def wait_for(path, process, seconds=60):
@@ -52,7 +61,9 @@ def wait_for(path, process, seconds=60):
 def refused(result, *parts):
     "Exit code 2 and one line that holds every part."
     code, out, err = result
-    assert code == 2 and not out and err.count("\n") == 1 and err.startswith("loflexmdm: ") and "Traceback" not in err, result
+    assert (
+        code == 2 and not out and err.count("\n") == 1 and err.startswith("loflexmdm: ") and "Traceback" not in err
+    ), result
     for part in parts: assert str(part) in err, err
 
 
@@ -85,7 +96,9 @@ def test_train_writes_how_it_came_about(run):
     saved = json.loads((run / "run.json").read_text())
     assert saved["recipe"]["train"]["steps"] == 20 and saved["recipe"]["task"]["kind"] == "brackets"
     session = saved["sessions"][0]
-    assert session["versions"]["torch"] == torch.__version__ and session["seed"] == 0 and session["command"].startswith("loflexmdm train brackets --steps 20")
+    assert session["versions"]["torch"] == torch.__version__
+    assert session["seed"] == 0
+    assert session["command"].startswith("loflexmdm train brackets --steps 20")
     assert (run / "best/model.safetensors").exists() and (run / "checkpoints/step_000020/model.safetensors").exists()
 
 
@@ -94,14 +107,23 @@ def test_sample_to_jsonl_and_csv(run, tmp_path):
     lines = [json.loads(x) for x in (tmp_path / "s.jsonl").read_text().splitlines()]
     table = list(csv.DictReader(open(tmp_path / "s.csv")))
     assert len(lines) == len(table) == 3 and [" ".join(r["tokens"]) for r in lines] == [r["tokens"] for r in table]
-    assert all(r["nll_bound"] == float(t["nll_bound"]) and r["generated"] == [1] * len(r["tokens"]) for r, t in zip(lines, table, strict=True))
+    assert all(
+        r["nll_bound"] == float(t["nll_bound"]) and r["generated"] == [1] * len(r["tokens"])
+        for r, t in zip(lines, table, strict=True)
+    )
     beside = json.loads((tmp_path / "s.jsonl.run.json").read_text())
     assert beside["task"]["kind"] == "brackets" and beside["counters"]["network_calls"] > 0 and beside["n"] == 3
     code, out, _ = call("evaluate", tmp_path / "s.jsonl")
     assert code == 0 and out == call("evaluate", tmp_path / "s.csv")[1] and out.split()[:2] == ["n", "3"]
 
 
-@pytest.mark.parametrize("options", ["", "--sampler event", "--sampler tau --steps 4", "--top-p 0.5 --temperature 0.7 --confidence top_prob", "--sampler event-frozen --events-per-call 2", "--max-length 5"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "", "--sampler event", "--sampler tau --steps 4", "--top-p 0.5 --temperature 0.7 --confidence top_prob",
+        "--sampler event-frozen --events-per-call 2", "--max-length 5",
+    ],
+)
 def test_sampling_is_seeded(run, options):
     one, two, other = (call(f"sample {run} -n 4 {options} --seed {seed}") for seed in (1, 1, 2))
     assert one[0] == 0 and one == two and one[1] != other[1] and len(one[1].splitlines()) == 4
@@ -116,24 +138,38 @@ def test_prompts_in_three_forms(run, tmp_path):
         outs.append((tmp_path / "s.jsonl").read_text())
     rows = [json.loads(x) for x in outs[0].splitlines()]
     assert outs[0] == outs[1] and [r["prompt"] for r in rows] == [["(", "...", ")"]] * 2 + [["[", "("]] * 2
-    for r in rows: assert [t for t, g in zip(r["tokens"], r["generated"], strict=True) if not g] == [t for t in r["prompt"] if t != "..."]
+    for r in rows:
+        assert [t for t, g in zip(r["tokens"], r["generated"], strict=True) if not g] == [
+            t for t in r["prompt"] if t != "..."
+        ]
     assert all(r["tokens"][-1] == ")" and not r["generated"][-1] for r in rows[:2])  # nothing behind the closed end
 
 
 def test_evaluate_and_info(run, tmp_path):
     code, out, _ = call(f"evaluate {run} -n 5 --nll 2 --out", tmp_path / "e.json")
     figures = json.loads((tmp_path / "e.json").read_text())["figures"]
-    assert code == 0 and figures["n"] == 5 and {"network_calls", "nll_bound", "nll_se"} <= figures.keys() and "nll_bound" in out
+    assert code == 0
+    assert figures["n"] == 5
+    assert {"network_calls", "nll_bound", "nll_se"} <= figures.keys()
+    assert "nll_bound" in out
     code, out, _ = call("info", run)
-    assert code == 0 and 'kind = "brackets"' in out and "trained: 20 steps, 20 network evaluations" in out and "best validation bound" in out
+    assert code == 0
+    assert 'kind = "brackets"' in out
+    assert "trained: 20 steps, 20 network evaluations" in out
+    assert "best validation bound" in out
     assert call("info star-tiny-fixed")[0] == 0 and "brackets" in call("info")[1]
 
 
 def test_every_preset_is_a_recipe():
     for name in presets(): assert recipe(name).train.steps > 0
     tiny, fixed = recipe("star-tiny"), recipe("star-tiny-fixed")
-    assert tiny.task == fixed.task and tiny.model["size"] == fixed.model["size"] and (tiny.model["order"], fixed.model["order"]) == ("learned", "fixed")
-    budget = [r.train.steps * r.train.batch_size * r.train.accumulate * n for r, n in ((tiny, tiny.model["states"]), (fixed, 1))]
+    assert tiny.task == fixed.task
+    assert tiny.model["size"] == fixed.model["size"]
+    assert (tiny.model["order"], fixed.model["order"]) == ("learned", "fixed")
+    budget = [
+        r.train.steps * r.train.batch_size * r.train.accumulate * n
+        for r, n in ((tiny, tiny.model["states"]), (fixed, 1))
+    ]
     assert budget[0] == budget[1]
 
 
@@ -141,12 +177,14 @@ def test_help_of_every_command_has_examples():
     for name in ("train", "resume", "sample", "evaluate", "info"):
         with pytest.raises(SystemExit) as e, contextlib.redirect_stdout(io.StringIO()) as out: main([name, "--help"])
         assert e.value.code == 0 and f"loflexmdm {name} " in out.getvalue()
-    with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out: main(["train", "brackets", "--help"])
+    with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
+        main(["train", "brackets", "--help"])
     assert "--max-pairs" in out.getvalue() and "--order-size" in out.getvalue() and "--lr" in out.getvalue()
 
 
 def test_help_names_sizes_and_what_makes_a_run_short():
-    with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out: main(["train", "brackets", "--help"])
+    with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
+        main(["train", "brackets", "--help"])
     text = " ".join(out.getvalue().split())
     assert text.count(", ".join(SIZES)) == 2 and "--steps 500 --size nano" in text
 
@@ -159,15 +197,20 @@ def test_info_of_a_recipe_file(tmp_path):
 
 def test_the_limit_of_prompts_is_that_of_sampling(run, tmp_path):
     (tmp_path / "p.txt").write_text("(\n( ( ( (\n")
-    refused(call(f"sample {run} --max-length 4 --prompts", tmp_path / "p.txt"), "p.txt, line 2: prompt", "max_length is 4")
+    refused(
+        call(f"sample {run} --max-length 4 --prompts", tmp_path / "p.txt"), "p.txt, line 2: prompt", "max_length is 4"
+    )
 
 
 def test_what_is_counted_is_said_in_words_if_it_happened():
     samples = Samples([], [], network_calls=3, row_evaluations=5, violations=6)
-    assert samples.counted() == "3 network calls, 5 row evaluations, 6 rate bounds exceeded (violations)" and samples.counted() in repr(samples)
+    assert samples.counted() == "3 network calls, 5 row evaluations, 6 rate bounds exceeded (violations)"
+    assert samples.counted() in repr(samples)
     assert repr(Samples([], [])) == "Samples(0 sequences)"
-    assert figure_line("violations", 0) == "" and figure_line("violations", 6).split(maxsplit=2) == ["violations", "6", "rate bounds exceeded\n"]
-    assert figure_line("nll_bound", 1.5).split(maxsplit=2) == ["nll_bound", "1.5000", "nats per sequence\n"] and "total variation" in figure_line("length_tv", 0.1)
+    assert figure_line("violations", 0) == ""
+    assert figure_line("violations", 6).split(maxsplit=2) == ["violations", "6", "rate bounds exceeded\n"]
+    assert figure_line("nll_bound", 1.5).split(maxsplit=2) == ["nll_bound", "1.5000", "nats per sequence\n"]
+    assert "total variation" in figure_line("length_tv", 0.1)
     assert figure_line("exact_match", 1.0).split() == ["exact_match", "1.0000"]
 
 
@@ -181,7 +224,10 @@ def sums(tmp_path_factory):
     "A run on sums, written in characters, three of them too long, and what it said."
     path = tmp_path_factory.mktemp("sums")
     (path / "sums.txt").write_text("\n".join([*SUMS, *("1000000+1" for _ in range(3))]))
-    (path / "r.toml").write_text(f"[task]\nkind = 'text'\nfile = '{path / 'sums.txt'}'\nunit = 'characters'\nmax_length = 9\n[model]\nsize = 'nano'\norder = 'fixed'\n")
+    (path / "r.toml").write_text(
+        f"[task]\nkind = 'text'\nfile = '{path / 'sums.txt'}'\nunit = 'characters'\n"
+        "max_length = 9\n[model]\nsize = 'nano'\norder = 'fixed'\n"
+    )
     code, _, err = call(f"train {path / 'r.toml'} --steps 10 --out {path / 'run'}", *SMALL)
     assert code == 0
     return path, err
@@ -190,7 +236,12 @@ def sums(tmp_path_factory):
 def test_single_words_are_refused(sums, tmp_path):
     text = (sums[0] / "r.toml").read_text().replace("unit = 'characters'\n", "").replace("max_length = 9\n", "")
     (tmp_path / "r.toml").write_text(text)
-    refused(call("train", tmp_path / "r.toml", "--out", tmp_path / "x"), "unit='words'", "'0+0=0'", "unit='characters' splits each line into characters")
+    refused(
+        call("train", tmp_path / "r.toml", "--out", tmp_path / "x"),
+        "unit='words'",
+        "'0+0=0'",
+        "unit='characters' splits each line into characters",
+    )
     assert not (tmp_path / "x").exists()
 
 
@@ -235,7 +286,9 @@ def test_a_space_is_a_character_in_files_too(tmp_path):
 # wrong input: one line, exit code 2
 
 def test_wrong_input_in_a_process_of_its_own(tmp_path):
-    done = subprocess.run([*COMMAND, "train", "brackets", "--stepz", "3", "--out", tmp_path / "x"], capture_output=True, text=True)
+    done = subprocess.run(
+        [*COMMAND, "train", "brackets", "--stepz", "3", "--out", tmp_path / "x"], capture_output=True, text=True
+    )
     refused((done.returncode, done.stdout, done.stderr), "unknown argument --stepz (did you mean '--steps'?)")
     assert not (tmp_path / "x").exists()
 
@@ -265,10 +318,14 @@ def test_wrong_train(line, tmp_path, monkeypatch):
 
 TOML = {
     "[task]\nkind = 'brackets'\n[train]\nsteps = 'many'": "r.toml: train: steps='many' must be of type int",
-    "[task]\nkind = 'brackets'\n[train]\nstepz = 3": "r.toml: train: unknown key 'stepz' (did you mean 'steps'?); known: steps, batch_size",
+    "[task]\nkind = 'brackets'\n[train]\nstepz = 3": (
+        "r.toml: train: unknown key 'stepz' (did you mean 'steps'?); known: steps, batch_size"
+    ),
     "[task]\nkind = 'brackets'\n[model]\nsize = 3": "model: size=3 must be of type str",
     "[task]\nkind = 'brackets'\npears = 3": "r.toml: task brackets: unknown key 'pears'",
-    "[task]\nkind = 'brackets'\n[trian]": "r.toml: unknown table or key 'trian' (did you mean 'train'?); allowed: [task], [model], [train]",
+    "[task]\nkind = 'brackets'\n[trian]": (
+        "r.toml: unknown table or key 'trian' (did you mean 'train'?); allowed: [task], [model], [train]"
+    ),
     "steps = 3": "unknown table or key 'steps'",
     "task = 3": "task=3: must be a table",
     "[task]\nkind = 'chess'": "task kind='chess': choose one of brackets",
@@ -285,7 +342,8 @@ def test_wrong_toml(text, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["train", "sample", "evaluate", "compare", "resume"])
-def test_nothing_given(command): refused(call(command), "the following arguments are required", f"(see `loflexmdm {command} --help`)")
+def test_nothing_given(command):
+    refused(call(command), "the following arguments are required", f"(see `loflexmdm {command} --help`)")
 
 
 def test_wrong_out_of_train(run, tmp_path):
@@ -307,16 +365,35 @@ def test_unwritable_out(run, tmp_path):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
 @pytest.mark.parametrize("line", ["train brackets --out {}/x", "resume {}", "sample {}", "evaluate {}"])
-def test_cuda_without_a_gpu(run, line): refused(call(line.format(run) + " --device cuda"), "device='cuda': no usable CUDA GPU")
+def test_cuda_without_a_gpu(run, line):
+    refused(call(line.format(run) + " --device cuda"), "device='cuda': no usable CUDA GPU")
 
 
 SAMPLE = {
-    "-n 0": "n=0", "-n -1": "n=-1", "--top-p 0": "top_p=0.0", "--top-p 1.5": "top_p=1.5", "--temperature 0": "temperature=0.0", "--temperature -1": "temperature=-1.0",
-    "--sampler tau --steps -1": "steps=-1", "--steps 8": "--steps: only with --sampler tau", "--sampler event --events-per-call 3": "--events-per-call: only with",
-    "--confidence high": "invalid choice: 'high'", "--sampler fast": "invalid choice: 'fast'", "--max-length -3": "max_length=-3", "--min-length 99": "min_length=99",
-    "--batch-size 0": "batch_size=0", "--nll 1": "nll=1", "--nll -4": "nll=-4", "--seed x": "invalid int", "--out x.txt": "must end in .jsonl or .csv", "--out nowhere/x.csv": "nowhere does not exist",
+    "-n 0": "n=0",
+    "-n -1": "n=-1",
+    "--top-p 0": "top_p=0.0",
+    "--top-p 1.5": "top_p=1.5",
+    "--temperature 0": "temperature=0.0",
+    "--temperature -1": "temperature=-1.0",
+    "--sampler tau --steps -1": "steps=-1",
+    "--steps 8": "--steps: only with --sampler tau",
+    "--sampler event --events-per-call 3": "--events-per-call: only with",
+    "--confidence high": "invalid choice: 'high'",
+    "--sampler fast": "invalid choice: 'fast'",
+    "--max-length -3": "max_length=-3",
+    "--min-length 99": "min_length=99",
+    "--batch-size 0": "batch_size=0",
+    "--nll 1": "nll=1",
+    "--nll -4": "nll=-4",
+    "--seed x": "invalid int",
+    "--out x.txt": "must end in .jsonl or .csv",
+    "--out nowhere/x.csv": "nowhere does not exist",
     "--prompts nowhere.txt": "nowhere.txt: No such file",
-    "--sampler ancestral": "--sampler ancestral: is for masked diffusion; for loflexmdm take event, event-frozen or tau", "--sampler left-to-right": "is for autoregressive methods",
+    "--sampler ancestral": (
+        "--sampler ancestral: is for masked diffusion; for loflexmdm take event, event-frozen or tau"
+    ),
+    "--sampler left-to-right": "is for autoregressive methods",
 }
 
 
@@ -325,10 +402,20 @@ def test_wrong_sample(run, options): refused(call(f"sample {run} {options}"), SA
 
 
 PROMPTS = {
-    '["("]\n["(", "[': "p.jsonl, line 2: not valid JSON", '[3.5]': "line 1: a prompt is a list of tokens", '"(("': "line 1: a prompt is a list of tokens", '{"text": ["("]}': "line 1: a prompt is a list",
-    "": "holds no prompts", "\n\n": "holds no prompts", '["<mask>"]': "<mask> (exactly one token)", '["<pad>"]': "token '<pad>' is special",
-    '["("]\n' + json.dumps(["("] * 500): "p.jsonl, line 2: prompt ['(', '(', '(', '(', '(', '(', '(', '(']... has 501 tokens with the start token: max_length is",
-    '["(", "x"]': "token 'x' is outside the vocabulary", json.dumps(["("] * 500): "p.jsonl, line 1: prompt [",
+    '["("]\n["(", "[': "p.jsonl, line 2: not valid JSON",
+    '[3.5]': "line 1: a prompt is a list of tokens",
+    '"(("': "line 1: a prompt is a list of tokens",
+    '{"text": ["("]}': "line 1: a prompt is a list",
+    "": "holds no prompts",
+    "\n\n": "holds no prompts",
+    '["<mask>"]': "<mask> (exactly one token)",
+    '["<pad>"]': "token '<pad>' is special",
+    '["("]\n' + json.dumps(["("] * 500): (
+        "p.jsonl, line 2: prompt ['(', '(', '(', '(', '(', '(', '(', '(']... "
+        "has 501 tokens with the start token: max_length is"
+    ),
+    '["(", "x"]': "token 'x' is outside the vocabulary",
+    json.dumps(["("] * 500): "p.jsonl, line 1: prompt [",
 }
 
 
@@ -348,12 +435,19 @@ def test_prompts_that_are_no_text(run, tmp_path):
 def cut(path): path.write_bytes(path.read_bytes()[:100])
 def edit(path, **values): path.write_text(json.dumps(json.loads(path.read_text()) | values))
 def add_token(path): edit(path, vocabulary=json.loads(path.read_text())["vocabulary"] + ["x"])
-def remove_key(path): path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "config"}))
+def remove_key(path):
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "config"}))
 def other_task(path): edit(path, task=dict(kind="brackets", kinds=1))
 
 
-MODEL = [("model.safetensors", cut, "damaged"), ("model.safetensors", Path.unlink, "no such file"), ("config.json", cut, "not valid JSON"), ("config.json", add_token, "weights of another model"),
-         ("config.json", remove_key, "config"), ("config.json", other_task, "another vocabulary than its task")]
+MODEL = [
+    ("model.safetensors", cut, "damaged"),
+    ("model.safetensors", Path.unlink, "no such file"),
+    ("config.json", cut, "not valid JSON"),
+    ("config.json", add_token, "weights of another model"),
+    ("config.json", remove_key, "config"),
+    ("config.json", other_task, "another vocabulary than its task"),
+]
 
 
 @pytest.mark.parametrize("name, damage, message", MODEL)
@@ -372,9 +466,15 @@ def test_no_model(tmp_path):
     refused(call("sample mine.toml"), "mine.toml: is a recipe", "loflexmdm train mine.toml")
 
 
-CHECKPOINT = [("checkpoints/step_000010/model.safetensors", cut, "damaged"), ("checkpoints/step_000010/optimizer.safetensors", cut, "damaged"),
-              ("checkpoints/step_000010/optimizer.safetensors", Path.unlink, "optimizer.safetensors"), ("checkpoints/step_000010/state.json", cut, "damaged"),
-              ("run.json", cut, "damaged"), ("run.json", Path.unlink, "holds no run"), ("run.json", lambda p: p.write_text("[]"), "damaged")]
+CHECKPOINT = [
+    ("checkpoints/step_000010/model.safetensors", cut, "damaged"),
+    ("checkpoints/step_000010/optimizer.safetensors", cut, "damaged"),
+    ("checkpoints/step_000010/optimizer.safetensors", Path.unlink, "optimizer.safetensors"),
+    ("checkpoints/step_000010/state.json", cut, "damaged"),
+    ("run.json", cut, "damaged"),
+    ("run.json", Path.unlink, "holds no run"),
+    ("run.json", lambda p: p.write_text("[]"), "damaged"),
+]
 
 
 @pytest.mark.parametrize("name, damage, message", CHECKPOINT)
@@ -435,7 +535,9 @@ def test_signals_save_first(whole, tmp_path, number):
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     step = int(checkpoints(tmp_path / "run")[-1].name[5:])
-    assert process.returncode == 128 + number and f"{number.name} at step {step}: saved; continue with `loflexmdm resume" in err and "Traceback" not in err
+    assert process.returncode == 128 + number
+    assert f"{number.name} at step {step}: saved; continue with `loflexmdm resume" in err
+    assert "Traceback" not in err
     assert call("resume", tmp_path / "run")[0] == 0
     same_weights(tmp_path / "run", whole)
 
@@ -455,7 +557,11 @@ def test_two_runs_in_one_directory(tmp_path):
 @pytest.fixture
 def small_disk(tmp_path):
     "A file system of 6 MB, where one can be mounted."
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", tmp_path], capture_output=True).returncode: pytest.skip("cannot mount a small file system")
+    if (
+        os.geteuid() != 0
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", tmp_path], capture_output=True).returncode
+    ):
+        pytest.skip("cannot mount a small file system")
     yield tmp_path
     subprocess.run(["umount", tmp_path], check=True)
 
@@ -475,12 +581,22 @@ def test_full_disk_while_sampling(small_disk, run):
     with open(small_disk / "filler", "wb") as f, contextlib.suppress(OSError): f.write(bytes(7 << 20))
     code, _, err = call(f"sample {run} -n 20 --out", small_disk / "s.jsonl")
     assert code == 2 and "No space left on device" in err.splitlines()[-1]
-    assert (small_disk / "s.jsonl").read_text() == "what was here before\n" and sorted(p.name for p in small_disk.iterdir()) == ["filler", "s.jsonl"]
+    assert (small_disk / "s.jsonl").read_text() == "what was here before\n"
+    assert sorted(p.name for p in small_disk.iterdir()) == ["filler", "s.jsonl"]
 
 
 def test_a_closed_pipe_is_no_error(run):
-    done = subprocess.run(f"{sys.executable} -m loflexmdm.cli sample {run} -n 2000 --max-length 3 | head -n 1; exit ${{PIPESTATUS[0]}}", shell=True, executable="/bin/bash", capture_output=True, text=True)
-    assert done.returncode == 0 and len(done.stdout.splitlines()) == 1 and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+    done = subprocess.run(
+        f"{sys.executable} -m loflexmdm.cli sample {run} -n 2000 --max-length 3 | head -n 1; exit ${{PIPESTATUS[0]}}",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
 
 
 # parts of other packages
@@ -493,13 +609,21 @@ def broken(monkeypatch):
         monkeypatch.setattr(registry, "plugins", lambda point=point: dict(broken=point))
 
 
-@pytest.mark.parametrize("line", ["sample {run} --sampler broken", "train brackets --method broken --out {out}", "train {toml} --out {out}", "sample {model}", "cite broken"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sample {run} --sampler broken", "train brackets --method broken --out {out}",
+        "train {toml} --out {out}", "sample {model}", "cite broken",
+    ],
+)
 def test_plug_ins_that_fail_are_refused_in_one_line(run, broken, tmp_path, line):
     (tmp_path / "r.toml").write_text("[task]\nkind = 'broken'\n")
     shutil.copytree(run / "best", tmp_path / "model")
     edit(tmp_path / "model/config.json", task=dict(kind="broken"))
     places = dict(run=run, out=tmp_path / "x", toml=tmp_path / "r.toml", model=tmp_path / "model")
-    refused(call(line.format(**places)), "broken", "plug-in 'no_such_package:Part' cannot be imported (ModuleNotFoundError")
+    refused(
+        call(line.format(**places)), "broken", "plug-in 'no_such_package:Part' cannot be imported (ModuleNotFoundError"
+    )
     assert not (tmp_path / "x").exists()
 
 
@@ -522,22 +646,29 @@ def loud():
     brackets = TASKS["brackets"]
 
     class LoudTask(brackets):
-        kind, prompt_help, file_suffixes, papers = "loud", ("TEXT", "brackets without spaces"), (".loud",), {"ilm": "noise"}
+        kind, prompt_help, file_suffixes, papers = (
+            "loud", ("TEXT", "brackets without spaces"), (".loud",), {"ilm": "noise"},
+        )
         def prompt(self, text): return list(text)
-        def describe(self, samples, prompt_text=""): return [dict(state="loud", text=prompt_text + "!") for _ in samples.sequences]
+        def describe(self, samples, prompt_text=""):
+            return [dict(state="loud", text=prompt_text + "!") for _ in samples.sequences]
         def pretty(self, row): return row["text"] + " " + "".join(row["tokens"])
         def advice(self, rows, options): return [f"louder with --top-p {options.get('top_p')}, -n {options['n']}"]
         def picture(self, rows): return b"picture of %d" % len(rows)
         def bound_states(self, rows): return 2
         @classmethod
-        def evaluate_file(cls, path, column="", task=None, progress=False): return dict(bytes=len(path.read_bytes()), known=task is not None)
+        def evaluate_file(cls, path, column="", task=None, progress=False):
+            return dict(bytes=len(path.read_bytes()), known=task is not None)
     yield LoudTask
     del TASKS.classes["loud"]
 
 
 def test_every_hook_of_a_task_is_used(run, loud, tmp_path):
     shutil.copytree(run / "best", tmp_path / "model")
-    edit(tmp_path / "model/config.json", task=task_from(json.loads((run / "run.json").read_text())["recipe"]["task"]).as_dict() | dict(kind="loud"))
+    edit(
+        tmp_path / "model/config.json",
+        task=task_from(json.loads((run / "run.json").read_text())["recipe"]["task"]).as_dict() | dict(kind="loud"),
+    )
     for flag in ("--prompt-text", "--fragment"):
         code, out, err = call(f"sample {tmp_path / 'model'} -n 2 --top-p 0.5 {flag} ((")
         assert code == 0 and all(line.startswith("((! ((") for line in out.splitlines()) and len(out.splitlines()) == 2
@@ -547,9 +678,12 @@ def test_every_hook_of_a_task_is_used(run, loud, tmp_path):
     (tmp_path / "x.loud").write_text("abc")
     assert call("evaluate", tmp_path / "x.loud")[1].split() == ["bytes", "3", "known", "False"]
     (tmp_path / "r.toml").write_text("[task]\nkind = 'loud'\n")
-    assert call(f"evaluate {tmp_path / 'x.loud'} --task", tmp_path / "r.toml")[1].split() == ["bytes", "3", "known", "True"]
+    assert call(f"evaluate {tmp_path / 'x.loud'} --task", tmp_path / "r.toml")[1].split() == [
+        "bytes", "3", "known", "True",
+    ]
     assert call("cite loud")[1].startswith("% task loud: noise\n@")
-    with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out: main(["sample", str(tmp_path / "model"), "--help"])
+    with pytest.raises(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
+        main(["sample", str(tmp_path / "model"), "--help"])
     assert "brackets without spaces" in " ".join(out.getvalue().split())
 
 
@@ -566,5 +700,6 @@ def test_samplers_of_others_are_on_the_command_line(run):
 
 
 def test_old_names_lead_to_the_new_ones():
-    with pytest.warns(DeprecationWarning, match="loflexmdm.cli.evaluate.figure_line"): from loflexmdm.cli import figure_line as old
+    with pytest.warns(DeprecationWarning, match="loflexmdm.cli.evaluate.figure_line"):
+        from loflexmdm.cli import figure_line as old
     assert old is figure_line

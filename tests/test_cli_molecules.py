@@ -1,4 +1,5 @@
-"Molecules on the command line: what a results file says of them, pieces to grow from, files of SMILES, and one line for every wrong input."
+"""Molecules on the command line: what a results file says of them, pieces to grow from, files of SMILES, and
+one line for every wrong input."""
 import argparse
 import csv
 import json
@@ -16,7 +17,10 @@ from loflexmdm.molecules.bracket_safe import decode, tokenize
 from loflexmdm.tasks.base import task_from
 from test_cli import SMALL, call, refused, start
 
-KNOWN = ["CCO", "CCN", "c1ccccc1O", "CC(=O)NC", "CCOC(=O)C", "C1CCNCC1", "CN1CCOCC1", "OCCO", "CC(C)C", "CCCCN", "COC", "CNC", "CCC", "NCCO", "CC(=O)O", "OC=O"]
+KNOWN = [
+    "CCO", "CCN", "c1ccccc1O", "CC(=O)NC", "CCOC(=O)C", "C1CCNCC1", "CN1CCOCC1",
+    "OCCO", "CC(C)C", "CCCCN", "COC", "CNC", "CCC", "NCCO", "CC(=O)O", "OC=O",
+]
 
 
 def rows_of(path): return list(csv.DictReader(open(path)))
@@ -54,7 +58,13 @@ size = "nano"
 order = "fixed"
 order_size = "nano"
 """)
-    assert call(f"train {path / 'r.toml'} --steps 60 --lr 3e-3 --out", path / "run", *SMALL, "--batch-size", 16, "--valid-every", 60)[0] == 0
+    assert (
+        call(
+            f"train {path / 'r.toml'} --steps 60 --lr 3e-3 --out",
+            path / "run", *SMALL, "--batch-size", 16, "--valid-every", 60,
+        )[0]
+        == 0
+    )
     return path / "run"
 
 
@@ -79,7 +89,8 @@ def table(model, tmp_path_factory):
 def test_columns_and_states(table):
     path, err = table
     rows = rows_of(path)
-    assert list(rows[0]) == ["smiles", "state", "nll_bound", "nll_se", "prompt", "tokens", "generated"] and len(rows) == 60
+    assert list(rows[0]) == ["smiles", "state", "nll_bound", "nll_se", "prompt", "tokens", "generated"]
+    assert len(rows) == 60
     counts = Counter(r["state"] for r in rows)
     assert len(counts) > 2 and counts["valid"] and counts.total() == 60
     line = next(x for x in err.splitlines() if x.startswith("of 60: "))
@@ -90,14 +101,17 @@ def test_columns_and_states(table):
 def test_smiles_are_what_the_tokens_say(table):
     for row in rows_of(table[0]):
         d = decode(row["tokens"].replace(" ", ""))
-        assert row["smiles"] == (d.smiles or "") and (row["state"] == "valid") == (d.smiles is not None and "." not in d.smiles)
+        assert row["smiles"] == (d.smiles or "")
+        assert (row["state"] == "valid") == (d.smiles is not None and "." not in d.smiles)
 
 
 def test_the_bound_is_that_of_64_states(table, model, tmp_path):
     again = tmp_path / "again.jsonl"
     assert call(f"sample {model} -n 60 --nll 64 --no-picture --out", again)[0] == 0
     lines = [json.loads(x) for x in again.read_text().splitlines()]
-    assert [(r["smiles"], str(r["nll_bound"])) for r in lines] == [(r["smiles"], r["nll_bound"]) for r in rows_of(table[0])]
+    assert [(r["smiles"], str(r["nll_bound"])) for r in lines] == [
+        (r["smiles"], r["nll_bound"]) for r in rows_of(table[0])
+    ]
     assert list(lines[0])[:4] == ["smiles", "state", "nll_bound", "nll_se"] and min(r["nll_bound"] for r in lines) > 0
 
 
@@ -106,9 +120,14 @@ def test_no_bound_if_not_wanted(model, tmp_path):
     assert list(rows_of(tmp_path / "m.csv")[0]) == ["smiles", "state", "prompt", "tokens", "generated"]
 
 
-@pytest.mark.parametrize("nll, out, rows, task, states", [
-    (None, "m.csv", 1000, "molecules", 64), (None, "m.csv", 1001, "molecules", 0), (None, None, 9, "molecules", 0),
-    (None, "m.csv", 9, "brackets", 0), (None, "m.csv", 9, None, 0), (4, None, 9999, "brackets", 4), (0, "m.csv", 9, "molecules", 0)])
+@pytest.mark.parametrize(
+    "nll, out, rows, task, states",
+    [
+        (None, "m.csv", 1000, "molecules", 64), (None, "m.csv", 1001, "molecules", 0),
+        (None, None, 9, "molecules", 0), (None, "m.csv", 9, "brackets", 0),
+        (None, "m.csv", 9, None, 0), (4, None, 9999, "brackets", 4), (0, "m.csv", 9, "molecules", 0),
+    ],
+)
 def test_when_there_is_a_bound(nll, out, rows, task, states):
     assert nll_states(argparse.Namespace(nll=nll, out=out), rows, task and task_from(dict(kind=task))) == states
 
@@ -119,7 +138,9 @@ def test_the_terminal_shows_molecules_and_why_not(model, table):
     assert code == 0 and len(lines) == 60
     for line, row in zip(lines, rows, strict=True):
         if row["state"] == "valid": assert line == row["smiles"]
-        else: assert line.startswith(row["smiles"] or "-   " + row["tokens"].replace(" ", "")) and line.endswith(f"   ({row['state']})")
+        else:
+            assert line.startswith(row["smiles"] or "-   " + row["tokens"].replace(" ", ""))
+            assert line.endswith(f"   ({row['state']})")
 
 
 def test_states_of_what_tells_none(): assert states_of([dict(tokens=[]), dict(tokens=[])]) == {}
@@ -132,15 +153,25 @@ def test_columns_and_few_valid_molecules_are_explained(model, known, tmp_path):
     assert err.splitlines()[-2] == "0 of 5 are valid molecules: more with a larger -n, or --top-p 0.5 (now 0.7)"
     samples, args = Samples([[]] * 4, [[]] * 4, network_calls=1), argparse.Namespace(out="m.csv", sampler_top_p=None)
     rows = [dict(smiles="C", state="valid"), dict(smiles="", state="syntax")] * 2
-    assert lines_said(rows, samples, task_from(dict(kind="molecules")), args) == ["1 network calls", "of 4: 2 valid, 2 syntax"]
+    assert lines_said(rows, samples, task_from(dict(kind="molecules")), args) == [
+        "1 network calls",
+        "of 4: 2 valid, 2 syntax",
+    ]
 
 
 def test_training_says_which_rows_it_left_out(tmp_path):
     (tmp_path / "m.csv").write_text("smiles\n" + "\n".join([*KNOWN, "c1cc", "CCO", "CC.CC"]) + "\n")
-    (tmp_path / "r.toml").write_text(f"[task]\nkind = 'molecules'\nsource = '{tmp_path / 'm.csv'}'\nvalid_share = 0.2\ntest_share = 0.2\n[model]\nsize = 'nano'\norder_size = 'nano'\n")
+    (tmp_path / "r.toml").write_text(
+        f"[task]\nkind = 'molecules'\nsource = '{tmp_path / 'm.csv'}'\nvalid_share = 0.2\n"
+        "test_share = 0.2\n[model]\nsize = 'nano'\norder_size = 'nano'\n"
+    )
     code, _, err = call(f"train {tmp_path / 'r.toml'} --steps 2 --out", tmp_path / "run", *SMALL)
     data, lost = err.splitlines()[:2]
-    assert code == 0 and sum(map(int, re.findall(r"(?:train|valid|test) (\d+)", data))) + int(re.search(r"left out: (\d+)", lost)[1]) == len(KNOWN) + 3
+    assert code == 0
+    assert (
+        sum(map(int, re.findall(r"(?:train|valid|test) (\d+)", data))) + int(re.search(r"left out: (\d+)", lost)[1])
+        == len(KNOWN) + 3
+    )
     assert "1 unparsable" in lost and "1 duplicate" in lost and "1 several components" in lost
 
 
@@ -148,7 +179,9 @@ def test_training_says_which_rows_it_left_out(tmp_path):
 
 def test_picture(table):
     data = (table[0].parent / "mols.png").read_bytes()
-    assert data.startswith(b"\x89PNG\r\n") and len(data) > 2000 and table[1].rstrip().endswith(f"picture: {table[0].with_suffix('.png')}")
+    assert data.startswith(b"\x89PNG\r\n")
+    assert len(data) > 2000
+    assert table[1].rstrip().endswith(f"picture: {table[0].with_suffix('.png')}")
     assert sorted(p.name for p in table[0].parent.iterdir()) == ["mols.csv", "mols.csv.run.json", "mols.png"]
 
 
@@ -156,24 +189,44 @@ def test_no_picture(model, known, tmp_path):
     assert call(f"sample {model} -n 20 --nll 0 --no-picture --out", tmp_path / "m.csv")[0] == 0
     hopeless = untrained(tmp_path / "hopeless", ") (", known)
     code, _, err = call(f"sample {hopeless} -n 5 --nll 0 --out", tmp_path / "h.csv")
-    assert code == 0 and "0 of 5 are valid molecules" in err and "picture:" not in err and not list(tmp_path.glob("*.png")) and len(rows_of(tmp_path / "h.csv")) == 5
+    assert code == 0
+    assert "0 of 5 are valid molecules" in err
+    assert "picture:" not in err
+    assert not list(tmp_path.glob("*.png"))
+    assert len(rows_of(tmp_path / "h.csv")) == 5
 
 
 def test_place_of_the_picture_is_taken(model, tmp_path):
     (tmp_path / "m.png").mkdir()
     code, _, err = call(f"sample {model} -n 20 --nll 0 --out", tmp_path / "m.csv")
     assert code == 2 and err.splitlines()[-1] == f"loflexmdm: {tmp_path / 'm.png'}: Is a directory"
-    assert len(rows_of(tmp_path / "m.csv")) == 20 and sorted(p.name for p in tmp_path.iterdir()) == ["m.csv", "m.csv.run.json", "m.png"]
+    assert len(rows_of(tmp_path / "m.csv")) == 20
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.csv", "m.csv.run.json", "m.png"]
 
 
 # pieces to grow from
 
 def test_fragment_stays(model, tmp_path):
     from loflexmdm.molecules.fragments import contains_fragment
-    assert call(f"sample {model} -n 60 --min-length 13 --max-length 13 --top-p 1 --confidence none --nll 2 --out {tmp_path / 'm.csv'} --fragment", "[1*]c1ccccc1")[0] == 0
+    assert (
+        call(
+            (
+                f"sample {model} -n 60 --min-length 13 --max-length 13 --top-p 1 --confidence "
+                f"none --nll 2 --out {tmp_path / 'm.csv'} --fragment"
+            ),
+            "[1*]c1ccccc1",
+        )[0]
+        == 0
+    )
     rows = rows_of(tmp_path / "m.csv")
-    assert len(rows) == 60 and len({r["prompt"] for r in rows}) == 1 and rows[0]["prompt"].endswith(" .") and "c <1>" in rows[0]["prompt"]
-    assert all(r["tokens"].startswith(r["prompt"]) and r["generated"].startswith(" ".join("0" for _ in r["prompt"].split())) for r in rows)
+    assert len(rows) == 60
+    assert len({r["prompt"] for r in rows}) == 1
+    assert rows[0]["prompt"].endswith(" .")
+    assert "c <1>" in rows[0]["prompt"]
+    assert all(
+        r["tokens"].startswith(r["prompt"]) and r["generated"].startswith(" ".join("0" for _ in r["prompt"].split()))
+        for r in rows
+    )
     valid = [r["smiles"] for r in rows if r["state"] == "valid"]
     assert valid and all(contains_fragment(s, "[1*]c1ccccc1") for s in valid)
 
@@ -205,15 +258,19 @@ def test_evaluate_what_sample_wrote(table):
     path, _ = table
     found = figures("evaluate", path)
     rows = rows_of(path)
-    assert found["n"] == "60" and float(found["validity"]) == pytest.approx(sum(r["state"] == "valid" for r in rows) / 60, abs=5e-5)
+    assert found["n"] == "60"
+    assert float(found["validity"]) == pytest.approx(sum(r["state"] == "valid" for r in rows) / 60, abs=5e-5)
 
 
-BY_HAND = "CCO\nOCC\nc1cc\nCCN\nCC.CC\nCCCCCl\n"  # 4 of 6 are one molecule each, 3 of these 4 different, 1 of the 3 unknown
+# 4 of 6 are one molecule each, 3 of these 4 different, 1 of the 3 unknown
+BY_HAND = "CCO\nOCC\nc1cc\nCCN\nCC.CC\nCCCCCl\n"
 
 
 def test_evaluate_smiles_by_hand(tmp_path, known):
     (tmp_path / "m.smi").write_text(BY_HAND)
-    (tmp_path / "r.toml").write_text(f"[task]\nkind = 'molecules'\nsource = '{known}'\nvalid_share = 0.0\ntest_share = 0.0")
+    (tmp_path / "r.toml").write_text(
+        f"[task]\nkind = 'molecules'\nsource = '{known}'\nvalid_share = 0.0\ntest_share = 0.0"
+    )
     found = figures("evaluate", tmp_path / "m.smi")
     assert (found["n"], found["validity"], found["uniqueness"]) == ("6", "0.6667", "0.7500") and "novelty" not in found
     assert figures(f"evaluate {tmp_path / 'm.smi'} --task", tmp_path / "r.toml")["novelty"] == "0.3333"
@@ -229,14 +286,17 @@ def test_evaluate_a_column(tmp_path, table):
 # wrong input: one line, exit code 2, nothing written
 
 def test_wrong_input_in_processes_of_their_own(model, tmp_path):
-    for name, text in {"empty.smi": "", "table.csv": "structure,name\nCC,x\n", "p.txt": "C C\n"}.items(): (tmp_path / name).write_text(text)
+    for name, text in {"empty.smi": "", "table.csv": "structure,name\nCC,x\n", "p.txt": "C C\n"}.items():
+        (tmp_path / name).write_text(text)
     before, out = sorted(tmp_path.iterdir()), f"--out {tmp_path / 'm.csv'}"
     lines = {
         f"sample {model} {out} --fragment c1cc": "'c1cc'",
         f"sample {model} {out} --fragment c1ccccc1": "has no attachment point",
         f"sample {model} {out} --fragment *c1ccc([Pt])cc1": "[Pt]",
         f"sample star-tiny {out} --fragment *CC": "the task 'star' has no prompts written as text",
-        f"sample {model} {out} --fragment *CC --prompts {tmp_path / 'p.txt'}": "--prompts: not allowed with argument --fragment",
+        (
+            f"sample {model} {out} --fragment *CC --prompts {tmp_path / 'p.txt'}"
+        ): "--prompts: not allowed with argument --fragment",
         f"sample {model} --out /proc/m.csv": "--out /proc/m.csv: /proc is not writable",
         f"evaluate {tmp_path / 'empty.smi'}": "empty.smi: is empty",
         f"evaluate {tmp_path / 'table.csv'} --column smiles": "has the columns structure, name",
@@ -248,7 +308,11 @@ def test_wrong_input_in_processes_of_their_own(model, tmp_path):
     assert sorted(tmp_path.iterdir()) == before
 
 
-FRAGMENT = {"": "empty", "C C": "white space", "*" + "C" * 40: "max_length", "*CC.CC": "attachment point", "*C.*N.*O": "2 fragments, this is 3", "*1CC1": "must hang on exactly one atom", "*CBr": "Br", "*C[N+](C)(C)C": "[N+]"}
+FRAGMENT = {
+    "": "empty", "C C": "white space", "*" + "C" * 40: "max_length",
+    "*CC.CC": "attachment point", "*C.*N.*O": "2 fragments, this is 3",
+    "*1CC1": "must hang on exactly one atom", "*CBr": "Br", "*C[N+](C)(C)C": "[N+]",
+}
 
 
 @pytest.mark.parametrize("fragment", FRAGMENT)
@@ -275,8 +339,16 @@ def test_prompts_of_a_model_whose_task_is_unknown(model, tmp_path):
     refused(call(f"sample {tmp_path / 'other'}"), "kind='proteins'")
 
 
-FILES = {"empty.smi": ("", "", "empty.smi"), "empty.csv": ("", "", "empty.csv"), "header.csv": ("smiles,name\n", "", "header.csv"), "wrong.csv": ("structure,name\nCC,x\n", "--column smiles", "structure"),
-         "unnamed.csv": ("structure,name\nCC,x\n", "", "name the one that holds SMILES"), "list.smi": ("CC\n", "--column smiles", "is no table"), "m.smi": ("CC\n", "--task brackets", "--task brackets: the task 'brackets' scores what `loflexmdm sample` wrote"), "m.sdf": ("CC\n", "", "must end in .smi")}
+FILES = {
+    "empty.smi": ("", "", "empty.smi"),
+    "empty.csv": ("", "", "empty.csv"),
+    "header.csv": ("smiles,name\n", "", "header.csv"),
+    "wrong.csv": ("structure,name\nCC,x\n", "--column smiles", "structure"),
+    "unnamed.csv": ("structure,name\nCC,x\n", "", "name the one that holds SMILES"),
+    "list.smi": ("CC\n", "--column smiles", "is not a table"),
+    "m.smi": ("CC\n", "--task brackets", "--task brackets: the task 'brackets' scores what `loflexmdm sample` wrote"),
+    "m.sdf": ("CC\n", "", "must end in .smi"),
+}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -295,7 +367,9 @@ def test_column_of_a_model(model): refused(call(f"evaluate {model} --column smil
 
 
 def test_tokens_the_task_does_not_know(table, tmp_path):
-    (tmp_path / "mols.csv").write_text(table[0].read_text().replace("tokens,generated\n", "tokens,generated\nC,valid,1.0,0.1,,[Zz],1\n"))
+    (tmp_path / "mols.csv").write_text(
+        table[0].read_text().replace("tokens,generated\n", "tokens,generated\nC,valid,1.0,0.1,,[Zz],1\n")
+    )
     shutil.copy(table[0].parent / "mols.csv.run.json", tmp_path)
     refused(call("evaluate", tmp_path / "mols.csv"), "'[Zz]' is outside the vocabulary")
 
@@ -311,11 +385,16 @@ def test_places_that_are_none(model, tmp_path, monkeypatch, place):
 # from the data to the package's own model
 
 def test_a_model_carries_its_tokens(tmp_path, known):
-    (tmp_path / "r.toml").write_text(f"[task]\nkind = 'molecules'\nsource = '{known}'\nvalid_share = 0.2\ntest_share = 0.2\n[model]\nsize = 'nano'\norder_size = 'nano'\n")
+    (tmp_path / "r.toml").write_text(
+        f"[task]\nkind = 'molecules'\nsource = '{known}'\nvalid_share = 0.2\ntest_share = 0.2\n"
+        "[model]\nsize = 'nano'\norder_size = 'nano'\n"
+    )
     assert call(f"train {tmp_path / 'r.toml'} --steps 2 --out", tmp_path / "run", *SMALL)[0] == 0
     assert call(f"sample {tmp_path / 'run'} -n 6 --nll 2 --max-length 6 --out", tmp_path / "mols.jsonl")[0] == 0
     assert figures("evaluate", tmp_path / "mols.jsonl")["n"] == "6"
-    assert json.loads((tmp_path / "mols.jsonl.run.json").read_text())["task"]["tokens"].split() == sorted(load(tmp_path / "run").vocabulary.tokens[3:])
+    assert json.loads((tmp_path / "mols.jsonl.run.json").read_text())["task"]["tokens"].split() == sorted(
+        load(tmp_path / "run").vocabulary.tokens[3:]
+    )
 
 
 @pytest.mark.skipif("molecules" not in names(), reason="the package holds no model called molecules")
@@ -329,6 +408,9 @@ def test_the_packaged_model(tmp_path):
 
 def test_the_task_says_how_to_sample_unless_told_otherwise(model, tmp_path):
     "Molecules come from a nucleus, the most confident positions first; options ask for the whole law."
-    for options, said in (("", "top_p=0.7, confidence='top_prob'"), ("--top-p 1 --confidence none", "top_p=1.0, confidence=None")):
+    for options, said in (
+        ("", "top_p=0.7, confidence='top_prob'"),
+        ("--top-p 1 --confidence none", "top_p=1.0, confidence=None"),
+    ):
         assert call(f"sample {model} -n 2 --nll 0 {options} --out", tmp_path / "m.csv")[0] == 0
         assert said in json.loads((tmp_path / "m.csv.run.json").read_text())["sampler"]

@@ -6,15 +6,20 @@ import pytest
 import torch
 
 from loflexmdm.cli import main
-from loflexmdm.compare import (Comparison, compare, curve, describe, differences, entrant_recipe, evaluations_per_loss, mean_order, parse_entrant, plot_comparison,
-                               run_directory, samplers_for, spread, table, train_run)
+from loflexmdm.compare import (
+    Comparison, compare, curve, describe, differences, entrant_recipe, evaluations_per_loss,
+    mean_order, parse_entrant, plot_comparison, run_directory, samplers_for, spread, table, train_run,
+)
 from loflexmdm.methods.base import METHODS, from_pretrained
 from loflexmdm.recipes import override, read_tables, recipe_from
 from loflexmdm.samplers import EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.training import Interrupted, checkpoints
 
 LEARNED, FIXED = "loflexmdm:order=learned+states=2", "loflexmdm:order=fixed"
-SMALL = dict(steps=6, rows=4, calls=(2,), n=4, states=2, progress=False, warmup=2, valid_every=3, valid_size=4, valid_samples=2, log_every=2, save_every=2)
+SMALL = dict(
+    steps=6, rows=4, calls=(2,), n=4, states=2, progress=False, warmup=2,
+    valid_every=3, valid_size=4, valid_samples=2, log_every=2, save_every=2,
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +42,8 @@ def test_every_method_takes_part(done):
 
 def test_methods_with_two_states_see_half_the_sequences(done):
     rows = {r["method"]: r for r in done[2].rows}
-    assert rows[LEARNED]["sequences"] == rows["genmd4"]["sequences"] == 12 and {rows[m]["sequences"] for m in ("flexmdm", "mdm", "papl", "ar")} == {24}
+    assert rows[LEARNED]["sequences"] == rows["genmd4"]["sequences"] == 12
+    assert {rows[m]["sequences"] for m in ("flexmdm", "mdm", "papl", "ar")} == {24}
 
 
 def test_runs_are_ordinary(done, capsys):
@@ -56,7 +62,8 @@ def test_again_gives_the_same_and_trains_nothing(done):
 def test_widening_keeps_what_is_there(done):
     directory, methods, found = done
     wider = compare("brackets", ["mdm"], [0, 1], directory, **SMALL)
-    assert {r["seed"] for r in wider.rows} == {0, 1} and [r for r in wider.rows if r["seed"] == 0] == [r for r in found.rows if r["method"] == "mdm"]
+    assert {r["seed"] for r in wider.rows} == {0, 1}
+    assert [r for r in wider.rows if r["seed"] == 0] == [r for r in found.rows if r["method"] == "mdm"]
     more = compare("brackets", ["flexmdm"], 1, directory, **SMALL, samplers=[TauLeaping(steps=3)])
     assert len(more.rows) == len([r for r in found.rows if r["method"] == "flexmdm"]) + 1
     kept = Comparison.read(directory / "results.json")
@@ -73,7 +80,14 @@ def test_another_number_of_prompts_is_measured_anew(done):
 @pytest.mark.parametrize("stop_at", [0, 2, 4])
 def test_interrupted_run_continues_to_the_same_weights(done, tmp_path, stop_at):
     path = run_directory(done[0], FIXED, 0)
-    recipe = entrant_recipe(read_tables("brackets"), FIXED, 0, SMALL["rows"], SMALL["steps"], **{k: SMALL[k] for k in ("warmup", "valid_every", "valid_size", "valid_samples", "log_every", "save_every")})
+    recipe = entrant_recipe(
+        read_tables("brackets"),
+        FIXED,
+        0,
+        SMALL["rows"],
+        SMALL["steps"],
+        **{k: SMALL[k] for k in ("warmup", "valid_every", "valid_size", "valid_samples", "log_every", "save_every")},
+    )
     whole = train_run(recipe, path, progress=False)
     cut = tmp_path / "cut"
     train_run(recipe, cut, progress=False)
@@ -87,17 +101,37 @@ def test_interrupted_run_continues_to_the_same_weights(done, tmp_path, stop_at):
 def test_signal_leaves_a_run_that_continues(tmp_path, monkeypatch):
     from loflexmdm.training import Trainer
     after, directory = Trainer.after_step, tmp_path / "c"
-    monkeypatch.setattr(Trainer, "after_step", lambda self, row, bar: (after(self, row, bar), self.step == 3 and signal.raise_signal(signal.SIGTERM)))
+    monkeypatch.setattr(
+        Trainer,
+        "after_step",
+        lambda self, row, bar: (after(self, row, bar), self.step == 3 and signal.raise_signal(signal.SIGTERM)),
+    )
     with pytest.raises(Interrupted): compare("brackets", [FIXED], 1, directory, **SMALL)
     monkeypatch.setattr(Trainer, "after_step", after)
     assert checkpoints(run_directory(directory, FIXED, 0)) and not (directory / "results.json").exists()
     assert compare("brackets", [FIXED], 1, directory, **SMALL).rows[0]["steps"] == 6
 
 
-@pytest.mark.parametrize("change, message", [
-    (dict(methods=["nobody"]), "choose one of"), (dict(methods=[]), "at least one"), (dict(seeds=0), "at least one"), (dict(n=0), "n=0"), (dict(states=1), "states=1"), (dict(calls=(1,)), "calls=1"),
-    (dict(methods=["mdm", LEARNED], rows=5), "multiple of 2"), (dict(lr=-1.0), "lr"), (dict(speed=1), "speed"), (dict(batch_size=3), "batch_size"), (dict(methods=["mdm:schedule=quick"]), "quick"),
-    (dict(methods=["mdm:order=fixed"]), "no option of mdm"), (dict(methods=["mdm:time=maybe"]), "bool"), (dict(methods=["mdm:max_length=x"]), "int"), (dict(recipe="bracket"), "bracket")])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(methods=["nobody"]), "choose one of"),
+        (dict(methods=[]), "at least one"),
+        (dict(seeds=0), "at least one"),
+        (dict(n=0), "n=0"),
+        (dict(states=1), "states=1"),
+        (dict(calls=(1,)), "calls=1"),
+        (dict(methods=["mdm", LEARNED], rows=5), "multiple of 2"),
+        (dict(lr=-1.0), "lr"),
+        (dict(speed=1), "speed"),
+        (dict(batch_size=3), "batch_size"),
+        (dict(methods=["mdm:schedule=quick"]), "quick"),
+        (dict(methods=["mdm:order=fixed"]), "no option of mdm"),
+        (dict(methods=["mdm:time=maybe"]), "bool"),
+        (dict(methods=["mdm:max_length=x"]), "int"),
+        (dict(recipe="bracket"), "bracket"),
+    ],
+)
 def test_bad_input_is_refused_before_training(tmp_path, change, message):
     arguments = dict(recipe="brackets", methods=["mdm"], seeds=1, directory=tmp_path / "c") | SMALL | change
     with pytest.raises(ValueError, match=message): compare(**arguments)
@@ -106,7 +140,8 @@ def test_bad_input_is_refused_before_training(tmp_path, change, message):
 
 def test_runs_of_another_recipe_are_refused(done):
     with pytest.raises(ValueError, match="train.lr"): compare("brackets", ["mdm"], 1, done[0], **SMALL, lr=1e-5)
-    with pytest.raises(ValueError, match="train.steps"): compare("brackets", ["mdm"], 1, done[0], **SMALL | dict(steps=7))
+    with pytest.raises(ValueError, match="train.steps"):
+        compare("brackets", ["mdm"], 1, done[0], **SMALL | dict(steps=7))
 
 
 def test_damaged_results_are_refused(tmp_path):
@@ -118,7 +153,8 @@ def test_budget_and_share_of_the_order_model():
     tables = read_tables("star-tiny")
     for entrant in ("loflexmdm", "loflexmdm:order=fixed", "genmd4", "mdm", "ar", "loflexmdm:states=4"):
         r = entrant_recipe(tables, entrant, 3, steps=800)
-        assert r.train.batch_size * evaluations_per_loss(r) == 64 and (r.train.steps, r.train.seed, r.train.order_start) == (800, 3, 200)
+        assert r.train.batch_size * evaluations_per_loss(r) == 64
+        assert (r.train.steps, r.train.seed, r.train.order_start) == (800, 3, 200)
         assert r.model["size"] == "nano"
     assert entrant_recipe(tables, "loflexmdm", steps=800, order_start=7).train.order_start == 7
 
@@ -144,14 +180,21 @@ def test_describe_can_be_evaluated():
 
 def test_entrants():
     assert parse_entrant("mdm:schedule=polynomial:2+size=nano") == ("mdm", dict(schedule="polynomial:2", size="nano"))
-    assert parse_entrant("mdm:time=true") == ("mdm", dict(time=True)) and parse_entrant("loflexmdm:a=2") == ("loflexmdm", dict(a=2.0))
+    assert parse_entrant("mdm:time=true") == ("mdm", dict(time=True))
+    assert parse_entrant("loflexmdm:a=2") == ("loflexmdm", dict(a=2.0))
 
 
-def samples(*times): return Samples([[3] * len(t) for t in times], [[True] * len(t) for t in times], trajectories=[Trajectory([], [0.0] * len(t), list(t)) for t in times])
+def samples(*times):
+    return Samples(
+        [[3] * len(t) for t in times],
+        [[True] * len(t) for t in times],
+        trajectories=[Trajectory([], [0.0] * len(t), list(t)) for t in times],
+    )
 
 
 def test_mean_order():
-    assert mean_order(samples([5, 4, 3, 2])) == [1, 0.6667, 0.3333, 0] and mean_order(samples([1, 2], [2, 1]), 3) == [0.5] * 3
+    assert mean_order(samples([5, 4, 3, 2])) == [1, 0.6667, 0.3333, 0]
+    assert mean_order(samples([1, 2], [2, 1]), 3) == [0.5] * 3
     assert mean_order(samples([1, 1, 1])) == [0.5] * 4 and mean_order(samples([], [1])) is None
 
 
@@ -161,7 +204,8 @@ def test_spread():
 
 def test_table_and_picture(done):
     _, methods, found = done
-    assert table(found.rows).count("\n") == 1 + len(methods) and table(found.rows, "all").count("\n") == 1 + len(found.rows)
+    assert table(found.rows).count("\n") == 1 + len(methods)
+    assert table(found.rows, "all").count("\n") == 1 + len(found.rows)
     assert f"| {LEARNED} | `EventDriven()` |" in found._repr_markdown_() and len(found.plot()) == 2
     with pytest.raises(ValueError, match="none to show"): table([])
     with pytest.raises(ValueError, match="first or all"): table(found.rows, "best")
@@ -171,20 +215,35 @@ def test_table_and_picture(done):
 def test_curves_count_rows(done):
     directory, methods, found = done
     assert all([p[0] for p in c["points"]] == [12, 24] for c in found.curves)
-    assert curve(run_directory(directory, "mdm", 0), 4) == next(c["points"] for c in found.curves if c["method"] == "mdm")
+    assert curve(run_directory(directory, "mdm", 0), 4) == next(
+        c["points"] for c in found.curves if c["method"] == "mdm"
+    )
 
 
 def test_command(tmp_path, capsys):
     out = tmp_path / "c"
-    options = "--seeds 1 --steps 4 --rows 4 --calls 2 -n 4 --nll 2 --valid-size 4 --valid-samples 2 --warmup 1 --log-every 2"
+    options = (
+        "--seeds 1 --steps 4 --rows 4 --calls 2 -n 4 --nll 2 --valid-size 4 --valid-samples 2 --warmup 1 --log-every 2"
+    )
     assert main(["compare", "brackets", "--methods", f"{FIXED},ar", "--out", str(out), *options.split()]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("| method |") and "results.json" in captured.err
-    assert {p.name for p in out.iterdir() if p.is_file()} == {"results.json", "comparison.md", "comparison.png"} and len(json.loads((out / "results.json").read_text())["curves"]) == 2
+    assert {p.name for p in out.iterdir() if p.is_file()} == {"results.json", "comparison.md", "comparison.png"}
+    assert len(json.loads((out / "results.json").read_text())["curves"]) == 2
 
 
-@pytest.mark.parametrize("options", ["--methods mdn", "--methods mdm --seeds x", "--methods mdm --calls 4,x", "--methods mdm --rows 0", "--methods mdm -n 0", "--seeds 1", "--methods mdm --batch-size 4", "--methods ,"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--methods mdn", "--methods mdm --seeds x", "--methods mdm --calls 4,x", "--methods mdm --rows 0",
+        "--methods mdm -n 0", "--seeds 1", "--methods mdm --batch-size 4", "--methods ,",
+    ],
+)
 def test_command_refuses_in_one_line(tmp_path, capsys, options):
     assert main(["compare", "brackets", "--out", str(tmp_path / "c"), *options.split()]) == 2
-    err = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(("loflexmdm 0", "device:", "command:"))]
+    err = [
+        line
+        for line in capsys.readouterr().err.splitlines()
+        if not line.startswith(("loflexmdm 0", "device:", "command:"))
+    ]
     assert len(err) == 1 and err[0].startswith("loflexmdm: ") and not (tmp_path / "c").exists()

@@ -5,9 +5,11 @@ import pytest
 import scipy.linalg
 import torch
 
-from loflexmdm.ctmc import (ToyLaw, aligned_batch, aligned_log_probs, aligned_rates, as_batch, clock_quadrature, compare, enumerate_states, evaluate,
-                            exit_rates, final_law, kfe_residual, locate, marginals, oracle, partial_moves, path_bounds, rate_matrix, resolve_masks,
-                            total_variation)
+from loflexmdm.ctmc import (
+    ToyLaw, aligned_batch, aligned_log_probs, aligned_rates, as_batch, clock_quadrature,
+    compare, enumerate_states, evaluate, exit_rates, final_law, kfe_residual, locate,
+    marginals, oracle, partial_moves, path_bounds, rate_matrix, resolve_masks, total_variation,
+)
 from loflexmdm.objective import Intensities
 from loflexmdm.states import CLEAN, DROPPED, MASK, contract
 
@@ -37,8 +39,15 @@ def test_the_law_reads_its_probabilities():
     assert [law.space.partial[i] for i in law.clean] == [tuple(s) for s in law.ids]
 
 
-@pytest.mark.parametrize("arguments", [dict(probs={"a": .5, "b": .6}), dict(probs={"a": 1.5, "b": -.5}), dict(probs={"a": 1.}, b_in=0.),
-                                       dict(probs={"a": 1.}, b_um=lambda s: [math.nan])])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        dict(probs={"a": 0.5, "b": 0.6}),
+        dict(probs={"a": 1.5, "b": -0.5}),
+        dict(probs={"a": 1.0}, b_in=0.0),
+        dict(probs={"a": 1.0}, b_um=lambda s: [math.nan]),
+    ],
+)
 def test_bad_laws_are_refused(arguments):
     with pytest.raises(ValueError, match="must be positive"): ToyLaw.of(**arguments)
 
@@ -46,7 +55,12 @@ def test_bad_laws_are_refused(arguments):
 @pytest.mark.parametrize("seed", range(3))
 def test_closed_form_is_the_matrix_exponential(seed):
     law = wild(seed)
-    start = torch.tensor([float(all(s == DROPPED for s in state[:len(law.ids[k])])) for k, state in zip(law.space.row.tolist(), law.space.state.tolist())]).double()
+    start = torch.tensor(
+        [
+            float(all(s == DROPPED for s in state[: len(law.ids[k])]))
+            for k, state in zip(law.space.row.tolist(), law.space.state.tolist())
+        ]
+    ).double()
     for tau in (.05, 1., 6.):
         flow = torch.from_numpy(scipy.linalg.expm(tau * aligned_rates(law).numpy()))
         torch.testing.assert_close(aligned_log_probs(law, times(tau))[0].exp(), start @ flow, rtol=1e-10, atol=1e-14)
@@ -87,17 +101,21 @@ def test_too_few_steps_are_an_error():
 
 def test_mass_that_leaves_the_space_is_missing():
     law = ToyLaw.of({"a": 1.})
-    def eager(x, tau): return Intensities(torch.exp(-tau)[:, None] * x.open, x.masked.double(), law.oracle()(x, tau).logits)
+    def eager(x, tau):
+        return Intensities(torch.exp(-tau)[:, None] * x.open, x.masked.double(), law.oracle()(x, tau).logits)
     probs = final_law(law.space, eager, tau_max=40.).probs
-    one = math.exp(-1) - math.exp(-2)  # the integral of e^{-s} e^{-2(1-s)}: one insertion at s, none in the two gaps after it
-    assert probs[law.clean].item() == pytest.approx(one, abs=1e-7) and probs.sum().item() == pytest.approx(one + math.exp(-1), abs=1e-7)
+    # the integral of e^{-s} e^{-2(1-s)}: one insertion at s, none in the two gaps after it
+    one = math.exp(-1) - math.exp(-2)
+    assert probs[law.clean].item() == pytest.approx(one, abs=1e-7)
+    assert probs.sum().item() == pytest.approx(one + math.exp(-1), abs=1e-7)
 
 
 def test_oracle_interface():
     law = wild()
     x = as_batch([(), (MASK, 4), (MASK,) * 4, (3, 3, 4)])
     out = law.oracle()(x, torch.tensor([.1, 1., 2., 3.]))
-    assert out.insert.shape == out.unmask.shape == x.tokens.shape and out.logits.shape == (*x.tokens.shape, len(law.vocabulary))
+    assert out.insert.shape == out.unmask.shape == x.tokens.shape
+    assert out.logits.shape == (*x.tokens.shape, len(law.vocabulary))
     assert out.insert[2].sum() == 0 and torch.equal(out.unmask[2], x.masked[2].double())  # outside the law
     law_of_tokens = out.logits.softmax(-1)
     assert law_of_tokens.isfinite().all() and (law_of_tokens[..., :3] == 0).all()
@@ -121,20 +139,26 @@ def test_partial_moves_count():
     masks = sum(x.count(MASK) for x in space.partial)
     gaps = sum(len(x) + 1 for x in space.partial)
     assert len(moves.source) == gaps + 2 * masks
-    after = [space.partial[t] for t, s in zip(moves.target.tolist(), moves.source.tolist()) if space.partial[s] == (MASK,) and t >= 0]
+    after = [
+        space.partial[t]
+        for t, s in zip(moves.target.tolist(), moves.source.tolist())
+        if space.partial[s] == (MASK,) and t >= 0
+    ]
     assert sorted(after) == [(MASK, MASK), (MASK, MASK), (3,), (4,)]
 
 
 def test_quadrature_integrates_exponentials():
     tau, weight = clock_quadrature()
-    for k in range(4): assert (weight @ (tau ** k * torch.exp(-tau))).item() == pytest.approx(math.factorial(k), rel=1e-10)
+    for k in range(4):
+        assert (weight @ (tau ** k * torch.exp(-tau))).item() == pytest.approx(math.factorial(k), rel=1e-10)
 
 
 def test_the_tight_bound_of_a_constant_schedule_is_the_entropy():
     law = ToyLaw.of(P, b_in=2., b_um=.5)
     bounds = path_bounds(law, law.oracle())
     assert (law.probs @ bounds.tight).item() == pytest.approx(law.entropy, abs=1e-10)
-    torch.testing.assert_close(bounds.tight, -law.probs.log(), rtol=0, atol=1e-9)  # for every sequence, not only on average
+    # for every sequence, not only on average
+    torch.testing.assert_close(bounds.tight, -law.probs.log(), rtol=0, atol=1e-9)
     assert (law.probs @ bounds.paper).item() == pytest.approx(2.2379751553, abs=1e-9)
 
 
@@ -174,7 +198,9 @@ def test_compare():
     law = ToyLaw.of(P)
     exact = [law.ids[i] for i, n in enumerate((35, 25, 25, 15)) for _ in range(n)]
     result = compare(law, exact)
-    assert result.tv == pytest.approx(0, abs=1e-12) and result.outside == 0 and result.worst_z == pytest.approx(0, abs=1e-9)
+    assert result.tv == pytest.approx(0, abs=1e-12)
+    assert result.outside == 0
+    assert result.worst_z == pytest.approx(0, abs=1e-9)
     torch.testing.assert_close(result.lengths, torch.tensor([0, .15, .5, .35]))
     torch.testing.assert_close(result.expected, torch.tensor([0, .15, .5, .35]).double())
     foreign = compare(law, exact[:-10] + [[3, 3, 3, 3, 3]] * 10)

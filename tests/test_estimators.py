@@ -33,7 +33,9 @@ def exact_gradient(problem):
 
 @pytest.mark.parametrize("k", (2, 3, 4))
 def test_leave_one_out_is_unbiased(problem, k):
-    torch.testing.assert_close(mean_gradient(leave_one_out, problem, k), exact_gradient(problem), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        mean_gradient(leave_one_out, problem, k), exact_gradient(problem), rtol=1e-10, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("baseline", (0., 1.7))

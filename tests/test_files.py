@@ -38,7 +38,10 @@ def test_a_scratch_file_leaves_nothing(tmp_path):
 
 
 def test_a_lock_is_refused_or_waited_for_and_goes_with_its_process(tmp_path):
-    script = f"import time; from loflexmdm.files import locked\nwith locked({str(tmp_path / 'lock')!r}): print(flush=True); time.sleep(60)"
+    script = (
+        "import time; from loflexmdm.files import locked\n"
+        f"with locked({str(tmp_path / 'lock')!r}): print(flush=True); time.sleep(60)"
+    )
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
     child.stdout.readline()
     with pytest.raises(ValueError, match="^in use$"):

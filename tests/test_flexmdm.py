@@ -18,7 +18,10 @@ from loflexmdm.tasks.base import Examples
 from loflexmdm.training import TrainConfig, Trainer, checkpoints
 
 LAW = ToyLaw.of({"": 0.05, "0": 0.1, "10": 0.2, "001": 0.3, "11": 0.15, "1011": 0.2})
-PAIRS = [("linear", "linear"), ("linear", "power:2"), ("power:2", "cosine"), ("cosine", "linear"), ("polynomial:2", "linear")]
+PAIRS = [
+    ("linear", "linear"), ("linear", "power:2"), ("power:2", "cosine"),
+    ("cosine", "linear"), ("polynomial:2", "linear"),
+]
 X1, STATE = aligned_batch(LAW)[:2]
 EXACT = oracle(LAW)
 
@@ -55,7 +58,8 @@ def nodes(n=48, end=30.0):
 
 
 def mask_probability(model, tau):
-    "mu at clock readings tau: the integral over u < tau of exp(-u - (sigma(tau) - sigma(u))), sigma the unmasking clock; u = tau v^2."
+    """mu at clock readings tau: the integral over u < tau of exp(-u - (sigma(tau) - sigma(u))), sigma
+    the unmasking clock; u = tau v^2."""
     u, w = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(64))
     v, tau, sigma = (u + 1) / 2, tau[:, None], model.path.reading
     return (w * tau * v * torch.exp(-tau * v**2 - (sigma(tau) - sigma(tau * v**2)))).sum(-1)
@@ -66,7 +70,9 @@ def state_probs(model, tau):
     return torch.stack([torch.exp(-tau), mu, -torch.expm1(-tau) - mu], -1)
 
 
-@pytest.mark.parametrize("pair, exact", [(PAIRS[0], lambda t: -(1 - t) * torch.log1p(-t)), (PAIRS[1], lambda t: (1 - t**2) * torch.atanh(t))])
+@pytest.mark.parametrize(
+    "pair, exact", [(PAIRS[0], lambda t: -(1 - t) * torch.log1p(-t)), (PAIRS[1], lambda t: (1 - t**2) * torch.atanh(t))]
+)
 def test_masks_in_closed_form(pair, exact):
     model, t = made(pair=pair), torch.tensor([0.1, 0.5, 0.99], dtype=torch.float64)
     torch.testing.assert_close(mask_probability(model, model.insertion.tau(t)), exact(t), rtol=1e-9, atol=0)
@@ -111,7 +117,9 @@ def test_forward_equation(pair):
     for t in (0.13, 0.77):
         at = torch.tensor([t], dtype=torch.float64)
         slope = torch.autograd.functional.jacobian(lambda s: marginal(s)[0], at)[:, 0]
-        R = rate_matrix(LAW.space, evaluate(lambda x, tau: model.intensities(x, tau=tau), LAW.space, model.insertion.tau(at)))[0]
+        R = rate_matrix(
+            LAW.space, evaluate(lambda x, tau: model.intensities(x, tau=tau), LAW.space, model.insertion.tau(at))
+        )[0]
         torch.testing.assert_close(slope, model.insertion.shape(at) * (marginal(at)[0] @ R), rtol=1e-10, atol=1e-10)
 
 
@@ -152,7 +160,8 @@ def test_neither_head_sees_the_unmasking_schedule():
 
 def test_time_and_clock_reading_agree():
     model, x, t = made(pair=PAIRS[2]), as_batch([[3, MASK, 4]]), torch.tensor([0.6])
-    for a, b in zip(model.intensities(x, t)[:3], model.intensities(x, tau=model.insertion.tau(t))[:3], strict=True): torch.testing.assert_close(a, b)
+    for a, b in zip(model.intensities(x, t)[:3], model.intensities(x, tau=model.insertion.tau(t))[:3], strict=True):
+        torch.testing.assert_close(a, b)
     for kwargs in (dict(), dict(t=t, tau=t)):
         with pytest.raises(ValueError, match="either t or tau"): model.intensities(x, **kwargs)
 
@@ -163,7 +172,8 @@ PROMPT = ["(", ..., ",", ..., ")"]
 
 def test_filled_examples_start_from_their_prompt():
     example = filled_example(PROMPT, ["ab", ""], WORDS)
-    assert WORDS.decode(example.tokens) == ["<bos>", *"(ab,)"] and example.fixed == [True, True, False, False, True, True]
+    assert WORDS.decode(example.tokens) == ["<bos>", *"(ab,)"]
+    assert example.fixed == [True, True, False, False, True, True]
     x1 = collate([example])
     start, asked = contract(x1, torch.where(x1.free, DROPPED, CLEAN)), collate([parse_prompt(PROMPT, WORDS)])
     assert all(torch.equal(a, b) for a, b in zip(start[:3], asked[:3], strict=True))
@@ -180,7 +190,8 @@ def test_prompts_cost_nothing_and_come_back():
     assert (state[x1.fixed] == CLEAN).all() and set(state[x1.free].tolist()) == {DROPPED, MASKED, CLEAN}
     for sampler in (EventDriven(), TauLeaping(steps=8, hold="count", confidence="leftmost", window=2)):
         out = model.sample([PROMPT], n=8, sampler=sampler, generator=seeded(2), max_length=12)
-        for tokens, free in zip(out.sequences, out.free, strict=True): assert "".join(WORDS.decode(t for t, f in zip(tokens, free, strict=True) if not f)) == "(,)"
+        for tokens, free in zip(out.sequences, out.free, strict=True):
+            assert "".join(WORDS.decode(t for t, f in zip(tokens, free, strict=True) if not f)) == "(,)"
         assert any(any(free) for free in out.free)
 
 
@@ -188,7 +199,8 @@ def test_padding_and_neighbours_change_nothing():
     model, tau = made(pair=PAIRS[1]), torch.tensor([0.8, 0.8])
     pair = as_batch([[3, 4], [4, 3, 3, 4, 3]])
     state = torch.where(pair.valid, torch.tensor([[2, 1, 0, 0, 0, 0], [2, 0, 1, 0, 2, 1]]), DROPPED)
-    with torch.no_grad(): both, alone = model.match(pair, state, tau), model.match(pair.rows([0]).trim(), state[:1, :3], tau[:1])
+    with torch.no_grad():
+        both, alone = model.match(pair, state, tau), model.match(pair.rows([0]).trim(), state[:1, :3], tau[:1])
     for a, b in zip(both, alone, strict=True): torch.testing.assert_close(a[:1], b, rtol=1e-5, atol=1e-6)
 
 
@@ -211,8 +223,14 @@ def test_tau_leaping_may_hold_the_count():
     with pytest.raises(ValueError, match="hold='all'"): TauLeaping(hold="all")
 
 
-@pytest.mark.parametrize("bad", [dict(insertion="quadratic"), dict(unmasking="geometric"), dict(unmasking="shifted:0.1"), dict(insertion="power:0"), dict(insertion="polynomial:-1"),
-                                 dict(times="random"), dict(size="huge"), dict(max_length=1)])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        dict(insertion="quadratic"), dict(unmasking="geometric"), dict(unmasking="shifted:0.1"),
+        dict(insertion="power:0"), dict(insertion="polynomial:-1"), dict(times="random"),
+        dict(size="huge"), dict(max_length=1),
+    ],
+)
 def test_configs_that_make_no_sense(bad):
     with pytest.raises(ValueError, match=next(iter(bad))): FlexMDMConfig(**bad)
 
@@ -226,7 +244,8 @@ def test_what_is_refused():
         with pytest.raises(ValueError, match="padding .* inside a sequence"): estimate(padded)
         with pytest.raises(ValueError, match="a mask .* in a clean sequence"): estimate(hidden)
     with pytest.raises(ValueError, match="samples=1"): model.nll_bound(LAW.x1, 1)
-    with pytest.raises(ValueError, match="is for masked diffusion; flexmdm takes EventDriven"): model.sample(n=1, sampler=Ancestral())
+    with pytest.raises(ValueError, match="is for masked diffusion; flexmdm takes EventDriven"):
+        model.sample(n=1, sampler=Ancestral())
     with pytest.raises(ValueError, match="<mask>"): model.sample([["0", "<mask>"]])
 
 
@@ -240,8 +259,14 @@ def words_cut(size):
 
 
 def run(directory, **options):
-    config = TrainConfig(**dict(steps=8, batch_size=8, warmup=2, log_every=2, valid_every=4, valid_size=8, valid_samples=2, save_every=3) | options)
-    return Trainer(made(vocabulary=WORDS, pair=PAIRS[1], scale=0.0), words_cut(10**6), config, directory, words_cut(50), progress=False)
+    config = TrainConfig(
+        **dict(steps=8, batch_size=8, warmup=2, log_every=2, valid_every=4, valid_size=8, valid_samples=2, save_every=3)
+        | options
+    )
+    return Trainer(
+        made(vocabulary=WORDS, pair=PAIRS[1], scale=0.0), words_cut(10**6),
+        config, directory, words_cut(50), progress=False,
+    )
 
 
 def test_trained_saved_loaded_resumed_and_sampled(tmp_path):
@@ -251,19 +276,41 @@ def test_trained_saved_loaded_resumed_and_sampled(tmp_path):
     for late in checkpoints(tmp_path / "cut")[1:]: shutil.rmtree(late)
     assert checkpoints(tmp_path / "cut")[-1].name == "step_000003"
     resumed = run(tmp_path / "cut", keep=9).fit(resume=True)
-    assert all(torch.equal(a, b) for a, b in zip(average.state_dict().values(), resumed.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(average.state_dict().values(), resumed.state_dict().values(), strict=True)
+    )
     loaded = from_pretrained(average.save_pretrained(tmp_path / "model"))
     assert isinstance(loaded, FlexMDM) and loaded.config == average.config
     a, b = (m.sample([["a", ..., "c"]], n=4, generator=seeded(0)) for m in (average, loaded))
-    assert a.sequences == b.sequences and all(WORDS.decode(s)[0] == "a" and WORDS.decode(s)[-1] == "c" for s in a.sequences)
+    assert a.sequences == b.sequences
+    assert all(WORDS.decode(s)[0] == "a" and WORDS.decode(s)[-1] == "c" for s in a.sequences)
     rows = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
     assert any("bound_tight" in r for r in rows) and any("valid_nll" in r for r in rows)
 
 
 def test_command_line(tmp_path, capsys):
-    quick = "--size nano --steps 4 --batch-size 4 --valid-every 4 --valid-size 4 --valid-samples 2 --save-every 4 --device cpu".split()
-    assert cli.main(["train", "brackets", "--method", "flexmdm", "--unmasking", "power:2", *quick, "--out", str(tmp_path / "run")]) == 0
+    quick = (
+        "--size nano --steps 4 --batch-size 4 --valid-every 4 --valid-size 4 "
+        "--valid-samples 2 --save-every 4 --device cpu"
+    ).split()
+    assert (
+        cli.main(
+            [
+                "train", "brackets", "--method", "flexmdm", "--unmasking",
+                "power:2", *quick, "--out", str(tmp_path / "run"),
+            ]
+        )
+        == 0
+    )
     assert from_pretrained(tmp_path / "run" / "best").config.unmasking == "power:2"
-    assert cli.main(["sample", str(tmp_path / "run"), "-n", "3", "--sampler", "tau", "--steps", "8", "--device", "cpu"]) == 0
-    assert cli.main(["train", "brackets", "--method", "flexmdm", "--insertion", "quadratic", "--out", str(tmp_path / "other")]) == 2
+    assert (
+        cli.main(["sample", str(tmp_path / "run"), "-n", "3", "--sampler", "tau", "--steps", "8", "--device", "cpu"])
+        == 0
+    )
+    assert (
+        cli.main(
+            ["train", "brackets", "--method", "flexmdm", "--insertion", "quadratic", "--out", str(tmp_path / "other")]
+        )
+        == 2
+    )
     assert "schedule 'quadratic'" in capsys.readouterr().err

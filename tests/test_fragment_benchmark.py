@@ -7,7 +7,9 @@ import torch
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.samplers import TauLeaping
 from loflexmdm.molecules.bracket_safe import label, tokenize, vocabulary_of
-from loflexmdm.molecules.benchmarks.fragment_constrained import fragment_row, fragment_table, judge_fragments, plot_fragment_tables, sample_fragments, usable_cases
+from loflexmdm.molecules.benchmarks.fragment_constrained import (
+    fragment_row, fragment_table, judge_fragments, plot_fragment_tables, sample_fragments, usable_cases,
+)
 from loflexmdm.molecules.fragments import FragmentCase, demo_cases
 
 CASES = [FragmentCase("a", "motif_extension", "*c1ccccc1", "Cc1ccccc1"), FragmentCase("b", "linker_design", "*CO.*CN")]
@@ -21,18 +23,23 @@ def untrained(max_length=24):
 
 def test_any_method():
     method, options = untrained(), dict(sampler=TauLeaping(steps=8))
-    first, second = (sample_fragments(method, CASES, 3, generator=torch.Generator().manual_seed(1), batch_size=b, **options) for b in (512, 2))
+    first, second = (
+        sample_fragments(method, CASES, 3, generator=torch.Generator().manual_seed(1), batch_size=b, **options)
+        for b in (512, 2)
+    )
     assert [r.texts for r in first] == [r.texts for r in second]
     for case, result in zip(CASES, first, strict=True):
         assert result.case is case and len(result.texts) == 3 and all(t.startswith(case.prompt()) for t in result.texts)
     table = fragment_table(first)
-    assert [r["n"] for r in table.rows] == [3, 3] and [m["task"] for m in table.means] == ["linker_design", "motif_extension"]
+    assert [r["n"] for r in table.rows] == [3, 3]
+    assert [m["task"] for m in table.means] == ["linker_design", "motif_extension"]
     assert "linker design | a" not in table._repr_markdown_() and "motif extension | a" in table._repr_markdown_()
 
 
 def test_refusals():
     method = untrained()
-    with pytest.raises(ValueError, match="c, motif_extension: .*lacks Br"): sample_fragments(method, [FragmentCase("c", "motif_extension", "*CBr")])
+    with pytest.raises(ValueError, match="c, motif_extension: .*lacks Br"):
+        sample_fragments(method, [FragmentCase("c", "motif_extension", "*CBr")])
     with pytest.raises(ValueError, match="cases"): sample_fragments(method, [])
     with pytest.raises(ValueError, match="results"): fragment_table([])
     with pytest.raises(ValueError, match="does not begin"): judge_fragments(CASES[0], CASES[0].prompt(), ["CC"])
@@ -43,15 +50,23 @@ def test_refusals():
 
 def test_figures_by_hand():
     prompt = CASES[0].prompt()
-    row = fragment_row(judge_fragments(CASES[0], prompt, [prompt + s for s in ("C<1>", "C<1>", "CC<1>", "C<1>.C", "C", "CO<1>")]))
+    row = fragment_row(
+        judge_fragments(CASES[0], prompt, [prompt + s for s in ("C<1>", "C<1>", "CC<1>", "C<1>.C", "C", "CO<1>")])
+    )
     assert row["decodable"] == 5 / 6 and row["kept"] == 1 and row["validity"] == 4 / 6 and row["uniqueness"] == 3 / 4
     assert 0 < row["distance"] < 1 and 0 < row["diversity"] < 1  # toluene itself is one of the three
     lost = fragment_row(judge_fragments(FragmentCase("e", "motif_extension", "*CO"), "OC<1>.", ["OC<1>.C=<1>"] * 2))
-    assert lost["decodable"] == 1 and lost["kept"] == lost["validity"] == 0 and math.isnan(lost["uniqueness"]) and math.isnan(lost["distance"])
+    assert lost["decodable"] == 1
+    assert lost["kept"] == lost["validity"] == 0
+    assert math.isnan(lost["uniqueness"])
+    assert math.isnan(lost["distance"])
 
 
 def test_means_leave_out_what_is_undefined():
-    good, bad = judge_fragments(CASES[0], "c1ccc<1>cc1.", ["c1ccc<1>cc1.C<1>"]), judge_fragments(CASES[0], "c1ccc<1>cc1.", ["c1ccc<1>cc1."])
+    good, bad = (
+        judge_fragments(CASES[0], "c1ccc<1>cc1.", ["c1ccc<1>cc1.C<1>"]),
+        judge_fragments(CASES[0], "c1ccc<1>cc1.", ["c1ccc<1>cc1."]),
+    )
     mean = fragment_table([good, bad]).means[0]
     assert mean["drugs"] == 2 and mean["validity"] == 0.5 and mean["uniqueness"] == 1 and math.isnan(mean["diversity"])
 

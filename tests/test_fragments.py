@@ -15,11 +15,16 @@ from rdkit.Chem.Scaffolds.MurckoScaffold import GetScaffoldForMol
 
 from loflexmdm.states import Vocabulary
 from loflexmdm.molecules.bracket_safe import decode, to_bracket_safe, tokenize
-from loflexmdm.molecules.fragments import (DRUGS, FRAGMENT_TASKS, attach_points, contains_fragment, demo_cases, draw_fragment, ends_aromaticity, fragment_prompt,
-                                       fragments_of, point_candidates, prompt_tokens, read_benchmark, scaffold_with_points, fragment_task, without_points)
+from loflexmdm.molecules.fragments import (
+    DRUGS, FRAGMENT_TASKS, attach_points, contains_fragment, demo_cases, draw_fragment,
+    ends_aromaticity, fragment_prompt, fragments_of, point_candidates, prompt_tokens,
+    read_benchmark, scaffold_with_points, fragment_task, without_points,
+)
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-needs_data = pytest.mark.skipif(not (DATA / "genmol_fragments.csv").exists(), reason="the published benchmark files are not at hand")
+needs_data = pytest.mark.skipif(
+    not (DATA / "genmol_fragments.csv").exists(), reason="the published benchmark files are not at hand"
+)
 
 
 def reference(): return json.loads((DATA / "fragment_prompts_reference.json").read_text())
@@ -49,7 +54,9 @@ def test_benchmark_file():
         assert contains_fragment(c.smiles, rows[c.name][c.task])  # points included where the file has any
         assert contains_fragment(c.smiles, without_points(c.fragment))
         assert "*" in c.fragment and "@" not in c.prompt()
-        assert [int(k) for k in dict.fromkeys(re.findall(r"<%?(\d+)>", c.prompt()))] == list(range(1, len(set(re.findall(r"<%?(\d+)>", c.prompt()))) + 1))
+        assert [int(k) for k in dict.fromkeys(re.findall(r"<%?(\d+)>", c.prompt()))] == list(
+            range(1, len(set(re.findall(r"<%?(\d+)>", c.prompt()))) + 1)
+        )
 
 
 @needs_data
@@ -63,13 +70,26 @@ def test_our_slicing_gives_the_published_scaffolds():
         assert Chem.CanonSmiles(ours["superstructure_generation"]) == Chem.CanonSmiles(r["superstructure_generation"])
 
 
-@pytest.mark.parametrize("fragment, task, message", [
-    ("c1ccccc1", "motif_extension", "needs an attachment point"), ("c1ccccc1", "scaffold_decoration", "needs an attachment point"),
-    ("*CC.CC", "linker_design", "each fragment"), ("*CC", "linker_design", "takes 2 fragments, this is 1"), ("*C.*C.*C", "linker_design", "this is 3"),
-    ("*C.*N", "motif_extension", "takes 1 fragment, this is 2"), ("CC.CC", "superstructure_generation", "takes 1 fragment, this is 2"),
-    ("", "motif_extension", "empty"), ("*C1CC", "motif_extension", "not a SMILES"), ("*C(C)(C)(C)C", "motif_extension", "valence"),
-    ("*1CC1", "motif_extension", "hang on exactly one atom"), ("*", "motif_extension", "hang on"), ("**", "", "hang on"), ("*C", "growing", "choose one of linker_design"),
-    ("FC(F)(F)F", "superstructure_generation", "hydrogen to give")])
+@pytest.mark.parametrize(
+    "fragment, task, message",
+    [
+        ("c1ccccc1", "motif_extension", "needs an attachment point"),
+        ("c1ccccc1", "scaffold_decoration", "needs an attachment point"),
+        ("*CC.CC", "linker_design", "each fragment"),
+        ("*CC", "linker_design", "takes 2 fragments, this is 1"),
+        ("*C.*C.*C", "linker_design", "this is 3"),
+        ("*C.*N", "motif_extension", "takes 1 fragment, this is 2"),
+        ("CC.CC", "superstructure_generation", "takes 1 fragment, this is 2"),
+        ("", "motif_extension", "empty"),
+        ("*C1CC", "motif_extension", "not a SMILES"),
+        ("*C(C)(C)(C)C", "motif_extension", "valence"),
+        ("*1CC1", "motif_extension", "hang on exactly one atom"),
+        ("*", "motif_extension", "hang on"),
+        ("**", "", "hang on"),
+        ("*C", "growing", "choose one of linker_design"),
+        ("FC(F)(F)F", "superstructure_generation", "hydrogen to give"),
+    ],
+)
 def test_bad_fragments(fragment, task, message):
     with pytest.raises(ValueError, match=message): fragment_prompt(fragment, task)
 
@@ -80,7 +100,11 @@ def test_bad_points():
 
 
 def test_task_guessed():
-    assert [fragment_task(f) for f in ("*C.*N", "*CN", "CN")] == ["linker_design", "motif_extension", "superstructure_generation"]
+    assert [fragment_task(f) for f in ("*C.*N", "*CN", "CN")] == [
+        "linker_design",
+        "motif_extension",
+        "superstructure_generation",
+    ]
     assert fragment_prompt("*CCO") == fragment_prompt("*CCO", "motif_extension")
 
 
@@ -108,16 +132,28 @@ def test_points_of_a_core_do_not_depend_on_its_spelling():
 
 def test_same_for_every_hash_seed():
     code = "from loflexmdm.molecules.fragments import *; print([(c.fragment, c.prompt()) for c in demo_cases(3)])"
-    runs = {subprocess.run([sys.executable, "-c", code], env=os.environ | dict(PYTHONHASHSEED=str(k)), capture_output=True, text=True, check=True).stdout for k in range(3)}
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | dict(PYTHONHASHSEED=str(k)),
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for k in range(3)
+    }
     assert len(runs) == 1 and len(runs.pop()) > 1000
 
 
-@pytest.mark.parametrize("smiles, fragment, truth", [
-    ("CCCO", "*CC", True), ("CC(C)CO", "*CCC", False), ("CC=O", "*CC", False), ("C1CC1", "*CCC*", True), ("CCC", "*CCC*", False), ("c1ccccc1", "*C=C*", True),
-    ("C1CCCCC1", "*C=C*", False), ("CCNCC", "*CC.*CC", True), ("CCN", "*CC.*CC", False), ("COC", "*C.*C", True), ("CO", "*C.*O", True), ("CC=CC", "C=*", False),
-    ("c1ccc2ccccc2c1", "*c1ccccc1*", True), ("O=C1C=CC(=O)C=C1", "*c1ccc(*)cc1", False), ("CCO", "CC", True), ("CCO", "CN", False), ("Cc1ccccc1", "c1ccccc1", True),
-    ("*CC", "*CC", False), ("[2H]CC", "*CC", False), ("[13CH3]CO", "*CC", True), (None, "*CC", False), ("", "*CC", False), ("C1CC", "*CC", False),
-    ("C[C@H](N)O", "*[C@@H](N)O", True), ("CS(C)=O", "*S(*)*", False), ("CS(C)=O", "*=S(*)*", True)])
+@pytest.mark.parametrize(
+    "smiles, fragment, truth",
+    [
+        ("CCCO", "*CC", True), ("CC(C)CO", "*CCC", False), ("CC=O", "*CC", False), ("C1CC1", "*CCC*", True),
+        ("CCC", "*CCC*", False), ("c1ccccc1", "*C=C*", True), ("C1CCCCC1", "*C=C*", False), ("CCNCC", "*CC.*CC", True),
+        ("CCN", "*CC.*CC", False), ("COC", "*C.*C", True), ("CO", "*C.*O", True), ("CC=CC", "C=*", False),
+        ("c1ccc2ccccc2c1", "*c1ccccc1*", True), ("O=C1C=CC(=O)C=C1", "*c1ccc(*)cc1", False), ("CCO", "CC", True),
+        ("CCO", "CN", False), ("Cc1ccccc1", "c1ccccc1", True), ("*CC", "*CC", False), ("[2H]CC", "*CC", False),
+        ("[13CH3]CO", "*CC", True), (None, "*CC", False), ("", "*CC", False), ("C1CC", "*CC", False),
+        ("C[C@H](N)O", "*[C@@H](N)O", True), ("CS(C)=O", "*S(*)*", False), ("CS(C)=O", "*=S(*)*", True),
+    ],
+)
 def test_contains(smiles, fragment, truth): assert contains_fragment(smiles, fragment) is truth
 
 
@@ -134,14 +170,25 @@ def completion(prompt, rng, tokens):
 
 
 def test_decoded_samples_keep_their_fragment():
-    "Random text behind every demo prompt: what decodes keeps the fragment, unless a bond symbol stands before an attachment or a ring of it is no longer aromatic."
+    """Random text behind every demo prompt: what decodes keeps the fragment, unless a bond symbol stands before an
+    attachment or a ring of it is no longer aromatic."""
     rng, seen = random.Random(0), Counter()
     for case in demo_cases():
         prompt = case.prompt()
-        for text in (completion(prompt, rng, ["C", "N", "O", "C(C)", "C=C", "S", ".", "=", "<1>", "<2>"]) for _ in range(150)):
+        for text in (
+            completion(prompt, rng, ["C", "N", "O", "C(C)", "C=C", "S", ".", "=", "<1>", "<2>"]) for _ in range(150)
+        ):
             if not (smiles := decode(text).smiles): continue
             kept, symbol = contains_fragment(smiles, case.fragment), "=<" in text[len(prompt):]
-            seen["kept" if kept else "symbol" if symbol else "aromaticity" if ends_aromaticity(prompt, text) else "otherwise"] += 1
+            seen[
+                "kept"
+                if kept
+                else "symbol"
+                if symbol
+                else "aromaticity"
+                if ends_aromaticity(prompt, text)
+                else "otherwise"
+            ] += 1
     assert seen["otherwise"] == 0 and seen["kept"] > 200 and seen["symbol"] > 10 and seen["aromaticity"] > 0, seen
 
 
@@ -157,7 +204,9 @@ def test_drugs_and_their_fragments():
             found = fragments_of(smiles, seed)
             assert set(found) == set(FRAGMENT_TASKS) and found == fragments_of(Chem.CanonSmiles(smiles), seed)
             assert all(contains_fragment(smiles, f) for f in found.values()), name
-        assert without_points(scaffold_with_points(Chem.MolFromSmiles(smiles))) == Chem.MolToSmiles(GetScaffoldForMol(Chem.MolFromSmiles(smiles)))
+        assert without_points(scaffold_with_points(Chem.MolFromSmiles(smiles))) == Chem.MolToSmiles(
+            GetScaffoldForMol(Chem.MolFromSmiles(smiles))
+        )
     assert len({tuple(fragments_of(DRUGS["imatinib"], seed).values()) for seed in range(10)}) > 3
 
 
@@ -169,10 +218,24 @@ def test_nothing_fits():
 HEADER = "name,smiles," + ",".join(FRAGMENT_TASKS) + "\n"
 
 
-@pytest.mark.parametrize("text, message", [
-    ("", "no column"), ("name,smiles\n", "no column linker_design, motif_extension, scaffold_decoration, superstructure_generation; there are name, smiles"),
-    (HEADER, "no fragment in it"), (HEADER + "a,CC,,*C1,,\n", "line 2, motif_extension: .*not a SMILES"), (HEADER + "a,CC,,*C,,\nb,CC,*C,,,\n", "line 3, linker_design: .*takes 2"),
-    (HEADER + "a,C1,,*C,,\n", "line 2, motif_extension: .*C1"), (HEADER + "a\n", "no fragment")])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "no column"),
+        (
+            "name,smiles\n",
+            (
+                "no column linker_design, motif_extension, scaffold_decoration, superstructure_generation; "
+                "there are name, smiles"
+            ),
+        ),
+        (HEADER, "no fragment in it"),
+        (HEADER + "a,CC,,*C1,,\n", "line 2, motif_extension: .*not a SMILES"),
+        (HEADER + "a,CC,,*C,,\nb,CC,*C,,,\n", "line 3, linker_design: .*takes 2"),
+        (HEADER + "a,C1,,*C,,\n", "line 2, motif_extension: .*C1"),
+        (HEADER + "a\n", "no fragment"),
+    ],
+)
 def test_damaged_benchmark(tmp_path, text, message):
     (tmp_path / "b.csv").write_text(text)
     with pytest.raises(ValueError, match=message): read_benchmark(tmp_path / "b.csv")
@@ -181,7 +244,8 @@ def test_damaged_benchmark(tmp_path, text, message):
 def test_own_benchmark(tmp_path):
     (tmp_path / "b.csv").write_text(HEADER + "toluene,Cc1ccccc1,,*c1ccccc1,,c1ccccc1\n")
     motif, core = read_benchmark(tmp_path / "b.csv", seed=1, points=2)
-    assert (motif.name, motif.fragment, motif.prompt()) == ("toluene", "*c1ccccc1", "c1ccc<1>cc1.") and core.fragment.count("*") == 2
+    assert (motif.name, motif.fragment, motif.prompt()) == ("toluene", "*c1ccccc1", "c1ccc<1>cc1.")
+    assert core.fragment.count("*") == 2
 
 
 def test_unknown_tokens():

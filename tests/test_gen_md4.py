@@ -38,7 +38,9 @@ class Exact(GenMD4):
     def token_logits(self, x, tau):
         x1, speed = LAW.x1.tokens, torch.tensor([1, 1, 1, 0.8, 1.7, 1.2, 1]).double() if self.wrong else self.speed
         agree = (x.masked[:, None] | (x.tokens[:, None] == x1)).all(-1)
-        weight = torch.where(agree, LAW.probs.log() - tau[:, None] * (speed[x1] * x.masked[:, None]).sum(-1), -torch.inf)[..., None]
+        weight = torch.where(
+            agree, LAW.probs.log() - tau[:, None] * (speed[x1] * x.masked[:, None]).sum(-1), -torch.inf
+        )[..., None]
         out = torch.stack([torch.where(x1 == v, weight, -torch.inf).logsumexp(1) for v in range(7)], -1)
         bend = 0.6 * torch.randn(3, 7, generator=seeded(3)).double() * (1 + torch.tanh(tau))[:, None, None]
         return out + bend if self.wrong else out
@@ -65,7 +67,8 @@ def shaken(vocabulary=LAW.vocabulary, max_length=6, scale=0.15, **kwargs):
 
 
 def enumerated(model, nodes=96):
-    "Loss and log-probability of every set of hidden positions at every node, (nodes, strings, sets), and the quadrature's weights."
+    """Loss and log-probability of every set of hidden positions at every node, (nodes, strings,
+    sets), and the quadrature's weights."""
     tau, weight = clock_quadrature(nodes)
     sets = torch.tensor([(False, *s) for s in product((False, True), repeat=2)])
     shape = nodes, len(LAW.probs), len(sets)
@@ -102,8 +105,12 @@ def test_leave_one_out_is_unbiased_and_the_naive_gradient_is_not():
     loss, log_q, weight = enumerated(model)
     i, j = torch.cartesian_prod(*[torch.arange(loss.shape[-1])] * 2).T
     pairs = lambda v: torch.stack([v[..., i], v[..., j]]).flatten(1)
-    prob = (weight[:, None, None] * LAW.probs[:, None] * log_q.detach()[..., i].exp() * log_q.detach()[..., j].exp()).flatten()
-    of = lambda value: torch.autograd.grad(torch.where(prob > 0, prob * value, 0.0).sum(), model.raw_speed, retain_graph=True)[0]
+    prob = (
+        weight[:, None, None] * LAW.probs[:, None] * log_q.detach()[..., i].exp() * log_q.detach()[..., j].exp()
+    ).flatten()
+    of = lambda value: torch.autograd.grad(
+        torch.where(prob > 0, prob * value, 0.0).sum(), model.raw_speed, retain_graph=True
+    )[0]
     torch.testing.assert_close(of(leave_one_out(pairs(loss), pairs(log_q))), true, rtol=1e-9, atol=1e-9)
     naive = of(pairs(loss).mean(0))
     assert (naive[3:6] > 0).all() and (true[3:6] < -0.01).any()
@@ -113,7 +120,9 @@ def test_leave_one_out_is_unbiased_and_the_naive_gradient_is_not():
 def test_gradient_of_the_loss(states):
     model, batch = toy(Wrong, states=states), LAW.x1.rows(torch.arange(70) % 7)
     true, = torch.autograd.grad(bound(model).mean(), model.raw_speed)
-    drawn = torch.stack([torch.autograd.grad(model.loss(batch, seeded(k)).loss, model.raw_speed)[0] for k in range(200)])[:, 3:6]
+    drawn = torch.stack(
+        [torch.autograd.grad(model.loss(batch, seeded(k)).loss, model.raw_speed)[0] for k in range(200)]
+    )[:, 3:6]
     assert ((drawn.mean(0) - true[3:6]) / (drawn.std(0) / 200**0.5)).abs().max() < 4
 
 
@@ -122,7 +131,9 @@ def test_gradient_of_the_network():
     model, g = shaken(max_length=3), seeded(4)
     with torch.no_grad(): model.raw_speed.copy_(toy().raw_speed)
     direction = [torch.randn(p.shape, generator=g) for p in model.parameters()]
-    project = lambda value: sum((a * b).sum() for a, b in zip(torch.autograd.grad(value, list(model.parameters())), direction, strict=True)).item()
+    project = lambda value: sum(
+        (a * b).sum() for a, b in zip(torch.autograd.grad(value, list(model.parameters())), direction, strict=True)
+    ).item()
     double = model.double()
     true = project(bound(double, 64).mean())
     drawn = torch.tensor([project(double.loss(LAW.x1.rows(torch.arange(56) % 7), seeded(k)).loss) for k in range(60)])
@@ -139,7 +150,10 @@ def test_nll_bound_is_calibrated():
 
 
 def test_terms_are_never_negative_and_their_derivative_in_the_rates_neither():
-    logits, token = 3 * torch.randn(400, 7, generator=seeded(0)).double(), torch.randint(0, 7, (400,), generator=seeded(1))
+    logits, token = (
+        3 * torch.randn(400, 7, generator=seeded(0)).double(),
+        torch.randint(0, 7, (400,), generator=seeded(1)),
+    )
     speed = (torch.rand(7, generator=seeded(2)).double() + 0.1).requires_grad_()
     terms = reveal_terms(logits, speed, token)
     assert terms.min() >= 0
@@ -178,13 +192,26 @@ def test_event_driven_sampling_is_exact():
 def test_one_ancestral_step_uses_the_hidden_token_law_and_many_the_data_law():
     "At the last call all masks are resolved by mu; the marginal of a position is then exact, the pair is not."
     model = toy()
-    first = lambda samples: torch.bincount(torch.tensor([s[0] for s in samples.sequences]), minlength=6)[3:].double() / len(samples)
+    first = lambda samples: (
+        torch.bincount(torch.tensor([s[0] for s in samples.sequences]), minlength=6)[3:].double() / len(samples)
+    )
     marginal = torch.tensor([LAW.probs[LAW.x1.tokens[:, 1] == v].sum() for v in (3, 4, 5)])
     z = lambda share: ((share - marginal) / (marginal * (1 - marginal) / 3000).sqrt()).abs().max()
     assert z(first(model.sample(n=3000, sampler=Ancestral(steps=1), generator=seeded(1)))) < 4
     assert z(first(model.sample(n=3000, sampler=Ancestral(steps=32), generator=seeded(2)))) < 4
-    shown_first = torch.softmax(model.intensities(LAW.x1.rows([0])._replace(tokens=torch.tensor([[BOS, MASK, MASK]])), tau=torch.zeros(1)).logits, -1)[0, 1, 3:6].double()
-    torch.testing.assert_close(shown_first, marginal * torch.tensor(SPEED) / (marginal @ torch.tensor(SPEED).double()), rtol=1e-6, atol=1e-6, check_dtype=False)
+    shown_first = torch.softmax(
+        model.intensities(
+            LAW.x1.rows([0])._replace(tokens=torch.tensor([[BOS, MASK, MASK]])), tau=torch.zeros(1)
+        ).logits,
+        -1,
+    )[0, 1, 3:6].double()
+    torch.testing.assert_close(
+        shown_first,
+        marginal * torch.tensor(SPEED) / (marginal @ torch.tensor(SPEED).double()),
+        rtol=1e-6,
+        atol=1e-6,
+        check_dtype=False,
+    )
     assert z(shown_first) > 10  # drawing what shows from the law of what is hidden would be seen
 
 
@@ -196,12 +223,20 @@ def test_infilling_keeps_the_prompt_and_follows_the_conditional_law():
     assert ((share - p) / (p * (1 - p) / 2000).sqrt()).abs().max() < 4
 
 
-@pytest.mark.parametrize("sampler", [EventDriven(), EventDriven(exact=False), TauLeaping(steps=8), Ancestral(steps=1), Ancestral(steps=5, grid="cosine"), TauLeaping(steps=8, confidence="top_prob"), None])
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        EventDriven(), EventDriven(exact=False), TauLeaping(steps=8), Ancestral(steps=1),
+        Ancestral(steps=5, grid="cosine"), TauLeaping(steps=8, confidence="top_prob"), None,
+    ],
+)
 def test_every_sampler_generates_ordinary_tokens_around_a_prompt(sampler):
     model = shaken()
     samples = model.sample([["a", ...], ["b", "<mask>", "c"]], n=20, sampler=sampler, generator=seeded(0), record=True)
-    assert all(3 <= v < 6 or v == MASK for s in samples.sequences for v in s) and not any(MASK in s for s in samples.sequences)
-    assert all(s[0] == 3 for s in samples.sequences[:20]) and all((s[0], s[2]) == (4, 5) for s in samples.sequences[20:] if len(s) == 3)
+    assert all(3 <= v < 6 or v == MASK for s in samples.sequences for v in s)
+    assert not any(MASK in s for s in samples.sequences)
+    assert all(s[0] == 3 for s in samples.sequences[:20])
+    assert all((s[0], s[2]) == (4, 5) for s in samples.sequences[20:] if len(s) == 3)
     assert len({len(s) for s in samples.sequences[:20]}) > 1  # blanks are gone, and so lengths vary
     assert all(len(p.unmasked_at) == len(s) for p, s in zip(samples.trajectories, samples.sequences, strict=True))
 
@@ -215,17 +250,23 @@ def test_rates_start_at_one_and_stay_in_range():
     fresh = GenMD4(LAW.vocabulary, GenMD4Config(size="pico"))
     assert (fresh.speed == 1).all() and len(fresh.speed) == len(LAW.vocabulary) + 1
     wild = shaken(scale=9.0, w_range=3.0)
-    assert wild.speed.min() >= 1 / 3 * (1 - 1e-6) and wild.speed.max() <= 3 * (1 + 1e-6) and wild.speed.log().abs().max() > 1
+    assert wild.speed.min() >= 1 / 3 * (1 - 1e-6)
+    assert wild.speed.max() <= 3 * (1 + 1e-6)
+    assert wild.speed.log().abs().max() > 1
 
 
 def test_intensities_at_masks_alone():
     model = toy(Wrong)
-    x = PartialSequences(torch.tensor([[BOS, MASK, 4]]), torch.ones(1, 3, dtype=torch.bool), torch.ones(1, 3, dtype=torch.bool))
+    x = PartialSequences(
+        torch.tensor([[BOS, MASK, 4]]), torch.ones(1, 3, dtype=torch.bool), torch.ones(1, 3, dtype=torch.bool)
+    )
     t = torch.tensor([0.6], dtype=torch.float64)
     a, b = model.intensities(x, t), model.intensities(x, tau=-torch.log(1 - t))
     torch.testing.assert_close(a.logits, b.logits), torch.testing.assert_close(a.unmask, b.unmask)
     mu = torch.softmax(model.token_logits(x, -torch.log(1 - t)), -1)[0, 1]
-    torch.testing.assert_close(a.unmask, torch.stack([mu.new_zeros(()), (mu * model.speed).sum(), mu.new_zeros(())])[None])
+    torch.testing.assert_close(
+        a.unmask, torch.stack([mu.new_zeros(()), (mu * model.speed).sum(), mu.new_zeros(())])[None]
+    )
     torch.testing.assert_close(torch.softmax(a.logits - a.speed.log(), -1)[0, 1], mu)
     assert a.insert is None and (a.speed[0, 1] == model.speed).all()
     for kwargs in (dict(), dict(t=t, tau=t)):
@@ -234,8 +275,15 @@ def test_intensities_at_masks_alone():
 
 def test_the_network_cannot_tell_a_prompt_from_a_token_that_has_shown():
     model, tau = shaken(), torch.tensor([0.5])
-    x = PartialSequences(torch.tensor([[BOS, 3, MASK, 4, 6, 6]]), torch.ones(1, 6, dtype=torch.bool), torch.ones(1, 6, dtype=torch.bool))
-    torch.testing.assert_close(model.intensities(x, tau=tau).logits, model.intensities(x._replace(fixed=~x.fixed, closed=~x.closed), tau=tau).logits, rtol=0, atol=0)
+    x = PartialSequences(
+        torch.tensor([[BOS, 3, MASK, 4, 6, 6]]), torch.ones(1, 6, dtype=torch.bool), torch.ones(1, 6, dtype=torch.bool)
+    )
+    torch.testing.assert_close(
+        model.intensities(x, tau=tau).logits,
+        model.intensities(x._replace(fixed=~x.fixed, closed=~x.closed), tau=tau).logits,
+        rtol=0,
+        atol=0,
+    )
 
 
 def test_prompts_cost_nothing():
@@ -269,7 +317,10 @@ def test_loss_depends_on_its_generator_alone():
 def test_every_state_has_the_weight_of_its_own_reading(states):
     "Two readings: at the first all is hidden, at the second nothing is, so that its huge weight must not matter."
     model, x1 = toy(Wrong, states=states), LAW.x1.rows([0, 1])
-    model.proposal = lambda n, generator, device: (torch.tensor([0.0, 60.0]).double(), torch.tensor([1.0, 1e9]).double())
+    model.proposal = lambda n, generator, device: (
+        torch.tensor([0.0, 60.0]).double(),
+        torch.tensor([1.0, 1e9]).double(),
+    )
     expected = model.match(x1.rows([0]), torch.tensor([[False, True, True]]), torch.zeros(1).double()) / 2
     torch.testing.assert_close(model.loss(x1, seeded(0)).metrics["bound_tight"], expected[0].detach())
     torch.testing.assert_close(model.loss(x1, seeded(0)).loss, expected[0])  # equal states: nothing to compare
@@ -291,14 +342,22 @@ def test_generation_ends_later_for_slower_rates_in_the_data():
     assert model.tau_max == pytest.approx(math.log(1e4) / model.slowest.item())
 
 
-@pytest.mark.parametrize("bad", [dict(states=1), dict(w_range=1.0), dict(w_range=math.inf), dict(w_range=math.nan), dict(size="huge"), dict(proposal=0.0), dict(proposal=math.nan), dict(max_length=1)])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        dict(states=1), dict(w_range=1.0), dict(w_range=math.inf), dict(w_range=math.nan),
+        dict(size="huge"), dict(proposal=0.0), dict(proposal=math.nan), dict(max_length=1),
+    ],
+)
 def test_configs_that_make_no_sense(bad):
     with pytest.raises(ValueError, match=next(iter(bad))): GenMD4Config(**bad)
 
 
 def test_rates_learn_apart_and_without_weight_decay():
     model = shaken()
-    group, = [g for g in parameter_groups(model, 0.01, lambda p: True) if any(p is model.raw_speed for p in g["params"])]
+    (group,) = [
+        g for g in parameter_groups(model, 0.01, lambda p: True) if any(p is model.raw_speed for p in g["params"])
+    ]
     assert group["order"] and group["weight_decay"] == 0 and len(group["params"]) == 1
     assert model.evaluations_per_loss == 2 and method_class("genmd4") is METHODS["genmd4"] is GenMD4
 
@@ -313,7 +372,10 @@ class Stopping:
 
 def test_train_stop_resume_save_load_sample(tmp_path):
     task = task_from(dict(kind="brackets", max_pairs=2))
-    config = TrainConfig(steps=8, batch_size=8, lr=1e-2, warmup=1, order_start=2, order_lr_scale=1.0, save_every=4, valid_every=4, valid_size=8, valid_samples=2, log_every=2)
+    config = TrainConfig(
+        steps=8, batch_size=8, lr=1e-2, warmup=1, order_start=2, order_lr_scale=1.0,
+        save_every=4, valid_every=4, valid_size=8, valid_samples=2, log_every=2,
+    )
     def run(name):
         torch.manual_seed(0)
         model = GenMD4(task.vocabulary, GenMD4Config(size="pico", max_length=task.max_length), task.as_dict())
@@ -324,7 +386,9 @@ def test_train_stop_resume_save_load_sample(tmp_path):
     with pytest.raises(Interrupted): cut.fit()
     resumed = run("cut")
     torch.testing.assert_close(resumed.fit(resume=True).state_dict(), average.state_dict(), rtol=0, atol=0)
-    assert (whole.method.raw_speed[3:] != 0).all() and (whole.method.raw_speed[:3] == 0).all() and whole.method.slowest < 1
+    assert (whole.method.raw_speed[3:] != 0).all()
+    assert (whole.method.raw_speed[:3] == 0).all()
+    assert whole.method.slowest < 1
     again = GenMD4.from_pretrained(average.save_pretrained(tmp_path / "model"))
     a, b = (m.sample(n=6, generator=seeded(0)).sequences for m in (average, again))
     assert a == b and all(len(s) <= 4 for s in a)

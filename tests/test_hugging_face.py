@@ -94,8 +94,13 @@ def test_it_is_built_again_from_what_is_saved(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", STYLES)
-@pytest.mark.parametrize("cls, options", [(FlexMDM, {}), (MaskedDiffusion, {}), (GenMD4, {}), (LoFlexMDM, dict(order_size="pico")),
-                                          (LoFlexMDM, dict(backbone="shared"))])
+@pytest.mark.parametrize(
+    "cls, options",
+    [
+        (FlexMDM, {}), (MaskedDiffusion, {}), (GenMD4, {}),
+        (LoFlexMDM, dict(order_size="pico")), (LoFlexMDM, dict(backbone="shared")),
+    ],
+)
 def test_every_parameter_learns(kind, cls, options):
     torch.manual_seed(0)
     network = dict(network="hugging_face", network_config=kind)
@@ -195,10 +200,19 @@ def test_first_weights_are_scaled_to_the_width_and_nothing_drops_out():
     assert torch.equal(*h)
 
 
-REFUSED = {"": "name a type of model", "brt": "no file, and no type of model", "{": "not valid JSON", "[1]": "no file",
-           '{"hidden_size": 8}': "'model_type' is missing", '{"model_type": "huge"}': "'huge' is unknown to transformers",
-           '{"model_type": "bert", "hidden_size": "big"}': "hidden_size", "gpt2": "'gpt2': reads from left to right only",
-           "t5": "encoder with a decoder", "vit": "'vit': reads no tokens", "xlnet": "has no sizes of this kind"}
+REFUSED = {
+    "": "name a type of model",
+    "brt": "no file, and no type of model",
+    "{": "not valid JSON",
+    "[1]": "no file",
+    '{"hidden_size": 8}': "'model_type' is missing",
+    '{"model_type": "huge"}': "'huge' is unknown to transformers",
+    '{"model_type": "bert", "hidden_size": "big"}': "hidden_size",
+    "gpt2": "'gpt2': reads from left to right only",
+    "t5": "encoder with a decoder",
+    "vit": "'vit': reads no tokens",
+    "xlnet": "has no sizes of this kind",
+}
 
 
 @pytest.mark.parametrize("options, message", REFUSED.items())

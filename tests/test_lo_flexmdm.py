@@ -12,7 +12,10 @@ from loflexmdm.schedules import ScheduleRegulariser
 from loflexmdm.states import CLEAN, DROPPED, collate, parse_prompt, prefix_example
 
 LAW = ToyLaw.of({"aab": 0.35, "ab": 0.25, "bb": 0.25, "a": 0.15})
-VARIANTS = [dict(order="fixed", states=1), dict(), dict(backbone="shared"), dict(unmask="trainable"), dict(backbone="shared", unmask="trainable", states=3), dict(bound="tight", a=2.0)]
+VARIANTS = [
+    dict(order="fixed", states=1), dict(), dict(backbone="shared"), dict(unmask="trainable"),
+    dict(backbone="shared", unmask="trainable", states=3), dict(bound="tight", a=2.0),
+]
 
 
 class Vanishing(LoFlexMDM):
@@ -36,18 +39,28 @@ def seeded(n): return torch.Generator().manual_seed(n)
 def shaken(cls=LoFlexMDM, seed=1, scale=0.15, **kwargs):
     "A small model with random parameters everywhere."
     torch.manual_seed(0)
-    model, g = cls(LAW.vocabulary, LoFlexMDMConfig(**(dict(size="pico", order_size="pico", max_length=12, regulariser=0.0) | kwargs))), seeded(seed)
+    model, g = (
+        cls(
+            LAW.vocabulary,
+            LoFlexMDMConfig(**(dict(size="pico", order_size="pico", max_length=12, regulariser=0.0) | kwargs)),
+        ),
+        seeded(seed),
+    )
     with torch.no_grad():
         for p in model.parameters(): p.add_(scale * torch.randn(p.shape, generator=g))
     return model
 
 
 def own_law(model):
-    return LAW.with_schedule(*(torch.where(LAW.x1.valid[:, 1:], v[:, 1:], 1.0).double() for v in model.schedule(LAW.x1)))
+    return LAW.with_schedule(
+        *(torch.where(LAW.x1.valid[:, 1:], v[:, 1:], 1.0).double() for v in model.schedule(LAW.x1))
+    )
 
 
 def double(model):
-    return lambda x, tau: Intensities(*(None if v is None else v.double() for v in model.intensities(x, tau=tau.float())))
+    return lambda x, tau: Intensities(
+        *(None if v is None else v.double() for v in model.intensities(x, tau=tau.float()))
+    )
 
 
 @pytest.mark.parametrize("kwargs", VARIANTS)
@@ -75,7 +88,11 @@ def test_every_random_model_obeys_the_bounds(kwargs):
 def test_an_untrained_model_never_stops():
     torch.manual_seed(0)
     model = LoFlexMDM(LAW.vocabulary, LoFlexMDMConfig(order="fixed", states=1, size="pico"))
-    with torch.no_grad(): p = [final_law(LAW.space, double(model), tau_max=T, tol=1e-6).probs[LAW.clean].sum().item() for T in (4.0, 8.0, 16.0)]
+    with torch.no_grad():
+        p = [
+            final_law(LAW.space, double(model), tau_max=T, tol=1e-6).probs[LAW.clean].sum().item()
+            for T in (4.0, 8.0, 16.0)
+        ]
     assert p[1] < 0.1 * p[0] and p[2] < 0.1 * p[1]
 
 
@@ -95,8 +112,16 @@ def test_gradients_of_both_networks(kwargs):
     "Projections on random directions against the gradient of enumeration and quadrature, by z-scores."
     model = shaken(Vanishing, **kwargs)
     g = seeded(5)
-    directions = [[torch.randn(p.shape, generator=g) * n.startswith("order") ** k for n, p in model.named_parameters()] for k in (0, 0, 1, 1)]
-    project = lambda: torch.stack([sum((p.grad * v).sum() for p, v in zip(model.parameters(), d, strict=True) if p.grad is not None) for d in directions]).double()
+    directions = [
+        [torch.randn(p.shape, generator=g) * n.startswith("order") ** k for n, p in model.named_parameters()]
+        for k in (0, 0, 1, 1)
+    ]
+    project = lambda: torch.stack(
+        [
+            sum((p.grad * v).sum() for p, v in zip(model.parameters(), d, strict=True) if p.grad is not None)
+            for d in directions
+        ]
+    ).double()
     getattr(path_bounds(own_law(model), double(model), clock_quadrature(64)), model.config.bound).mean().backward()
     exact, found = project(), []
     for s in range(40):
@@ -132,7 +157,11 @@ def test_prompts_cost_nothing(kwargs):
 def test_prompts_are_never_hidden(monkeypatch):
     model, seen = shaken(), []
     compare = LoFlexMDM.compare
-    monkeypatch.setattr(LoFlexMDM, "compare", lambda self, x1, state, *rest: (seen.append((x1, state)), compare(self, x1, state, *rest))[1])
+    monkeypatch.setattr(
+        LoFlexMDM,
+        "compare",
+        lambda self, x1, state, *rest: (seen.append((x1, state)), compare(self, x1, state, *rest))[1],
+    )
     batch = collate([prefix_example("ab", "ba", LAW.vocabulary)] * 64)
     model.loss(batch, seeded(0)), model.nll_bound(batch, 4, seeded(0))
     assert all((state[x1.fixed] == CLEAN).all() for x1, state in seen)
@@ -167,7 +196,8 @@ def flexmdm_gaps(model, x1, state, tau):
 def test_time_and_clock_reading_agree():
     model = shaken(a=2.0, unmask="trainable")
     x, t = collate([parse_prompt(["a", ..., "b"], LAW.vocabulary)]), torch.tensor([0.6])
-    for a, b in zip(model.intensities(x, t), model.intensities(x, tau=model.clock.tau(t)), strict=True): torch.testing.assert_close(a, b)
+    for a, b in zip(model.intensities(x, t), model.intensities(x, tau=model.clock.tau(t)), strict=True):
+        torch.testing.assert_close(a, b)
     for kwargs in (dict(), dict(t=t, tau=t)):
         with pytest.raises(ValueError, match="either t or tau"): model.intensities(x, **kwargs)
 
@@ -176,7 +206,8 @@ def test_schedules_stay_in_range_and_start_at_one():
     fresh, mild, wild = (shaken(scale=v, unmask="trainable", b_range=4.0) for v in (0.0, 0.15, 1.0))
     assert all((b == 1).all() for b in fresh.schedule(LAW.x1))
     assert all(b[LAW.x1.free].std() > 0.05 for b in mild.schedule(LAW.x1))
-    for b in wild.schedule(LAW.x1): assert b.min() >= 0.25 * (1 - 1e-6) and b.max() <= 4 * (1 + 1e-6) and (b.log().abs() > 1.3).any()
+    for b in wild.schedule(LAW.x1):
+        assert b.min() >= 0.25 * (1 - 1e-6) and b.max() <= 4 * (1 + 1e-6) and (b.log().abs() > 1.3).any()
     assert (shaken(scale=1.0).schedule(LAW.x1)[1] == 1).all()  # frozen
 
 
@@ -188,9 +219,12 @@ def test_the_regulariser_enters_with_its_weight():
     torch.testing.assert_close(a.metrics["regulariser"], expected)
 
 
-@pytest.mark.parametrize("kwargs", [dict(unmask="trainable"), dict(bound="tight", states=3), dict(order="fixed", states=1)])
+@pytest.mark.parametrize(
+    "kwargs", [dict(unmask="trainable"), dict(bound="tight", states=3), dict(order="fixed", states=1)]
+)
 def test_planner_weights_move_the_tokens_alone(kwargs):
-    "Same draws with and without: the bounds, the order model's gradient and that of the rates are equal to the last bit."
+    """Same draws with and without: the bounds, the order model's gradient and that of the
+    rates are equal to the last bit."""
     def run(alpha):
         model = shaken(planner_alpha=alpha, planner_tau=0.5, **kwargs)
         terms = model.loss(LAW.x1.rows(torch.arange(32) % 4), seeded(0))
@@ -225,7 +259,9 @@ def test_loss_depends_on_its_generator_alone():
 def test_metrics_are_detached_and_finite():
     for kwargs in VARIANTS:
         metrics = shaken(**kwargs).loss(LAW.x1, seeded(0)).metrics
-        assert all(not torch.as_tensor(v).requires_grad and torch.isfinite(torch.as_tensor(v)) for v in metrics.values())
+        assert all(
+            not torch.as_tensor(v).requires_grad and torch.isfinite(torch.as_tensor(v)) for v in metrics.values()
+        )
 
 
 def test_generation_ends_later_for_slower_schedules():
@@ -236,8 +272,15 @@ def test_generation_ends_later_for_slower_schedules():
     assert model.tau_max == pytest.approx(math.log(1e4) / model.slowest.item())
 
 
-@pytest.mark.parametrize("bad", [dict(order="random"), dict(backbone="two"), dict(unmask="learned"), dict(bound="loose"), dict(size="huge"), dict(states=1), dict(a=0.0), dict(a=float("nan")),
-                                 dict(b_range=1.0), dict(regulariser=-1.0), dict(max_length=1), dict(proposal=0.0), dict(planner_alpha=-1.0), dict(planner_alpha=math.inf), dict(planner_tau=0.0)])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        dict(order="random"), dict(backbone="two"), dict(unmask="learned"), dict(bound="loose"),
+        dict(size="huge"), dict(states=1), dict(a=0.0), dict(a=float("nan")), dict(b_range=1.0),
+        dict(regulariser=-1.0), dict(max_length=1), dict(proposal=0.0),
+        dict(planner_alpha=-1.0), dict(planner_alpha=math.inf), dict(planner_tau=0.0),
+    ],
+)
 def test_configs_that_make_no_sense(bad):
     with pytest.raises(ValueError, match=next(iter(bad))): LoFlexMDMConfig(**bad)
 

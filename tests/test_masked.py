@@ -16,7 +16,10 @@ from loflexmdm.samplers import Ancestral, EventDriven, Samples, TauLeaping, Traj
 from loflexmdm.states import BOS, MASK, Vocabulary, collate, parse_prompt, prefix_example
 
 VOCABULARY = Vocabulary("ab")  # ids 3 and 4; the blank is 5
-SAMPLERS = [EventDriven(exact=False), EventDriven(), EventDriven(exact=False, events_per_call=2, confidence="top_prob"), Ancestral(steps=1), Ancestral(steps=3, grid="cosine"), TauLeaping(steps=5)]
+SAMPLERS = [
+    EventDriven(exact=False), EventDriven(), EventDriven(exact=False, events_per_call=2, confidence="top_prob"),
+    Ancestral(steps=1), Ancestral(steps=3, grid="cosine"), TauLeaping(steps=5),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +51,10 @@ def cost(model, x1, hidden, *taus):
     return (-sum(logits[:, n].log_softmax(-1)[:, x1.tokens[0, n]] for n, h in enumerate(hidden) if h)).tolist()
 
 
-def states(x1): return [[bool(h) for h in s] for s in itertools.product(*[(0, 1) if free else (0,) for free in x1.free[0].tolist()])]
+def states(x1):
+    return [
+        [bool(h) for h in s] for s in itertools.product(*[(0, 1) if free else (0,) for free in x1.free[0].tolist()])
+    ]
 
 
 def bound(model, x1, quadrature=24):
@@ -57,7 +63,9 @@ def bound(model, x1, quadrature=24):
     nodes, weights = np.polynomial.legendre.leggauss(quadrature)
     n, total, v = int(x1.free.sum()), 0.0, (nodes + 1) / 2
     for s in states(x1)[1:]:
-        total += (weights / 2 / v * v ** sum(s) * (1 - v) ** (n - sum(s)) * cost(model, x1, s, *(-np.log(v)).tolist())).sum()
+        total += (
+            weights / 2 / v * v ** sum(s) * (1 - v) ** (n - sum(s)) * cost(model, x1, s, *(-np.log(v)).tolist())
+        ).sum()
     return total
 
 
@@ -69,7 +77,9 @@ def discrete(model, x1, readings, uniform=False):
         v, chance = math.exp(-now), 1 - math.exp(now - after)
         for s in states(x1)[1:]:
             p = v ** sum(s) * (1 - v) ** (n - sum(s))
-            total += p * (sum(s) * math.log(3) if uniform and after == math.inf else chance * cost(model, x1, s, now)[0])
+            total += p * (
+                sum(s) * math.log(3) if uniform and after == math.inf else chance * cost(model, x1, s, now)[0]
+            )
     return total
 
 
@@ -77,9 +87,20 @@ def discrete(model, x1, readings, uniform=False):
 
 def test_canvas_of_clean_sequences():
     model = shaken(max_length=6)
-    x = model.canvas(collate([prefix_example("", "ab", VOCABULARY), prefix_example("ab", "a", VOCABULARY), prefix_example("b", "", VOCABULARY), prefix_example("", "ababa", VOCABULARY)]))
+    x = model.canvas(
+        collate(
+            [
+                prefix_example("", "ab", VOCABULARY),
+                prefix_example("ab", "a", VOCABULARY),
+                prefix_example("b", "", VOCABULARY),
+                prefix_example("", "ababa", VOCABULARY),
+            ]
+        )
+    )
     assert x.tokens.tolist() == [[2, 3, 4, 5, 5, 5], [2, 3, 4, 3, 5, 5], [2, 4, 5, 5, 5, 5], [2, 3, 4, 3, 4, 3]]
-    assert x.free.tolist() == [[False, True, True, True, True, True], [False] * 3 + [True] * 3, [False] * 2 + [True] * 4, [False] + [True] * 5]
+    assert x.free.tolist() == [
+        [False, True, True, True, True, True], [False] * 3 + [True] * 3, [False] * 2 + [True] * 4, [False] + [True] * 5,
+    ]
     assert x.closed.all() and x.origin is None
     assert all(torch.equal(a, b) for a, b in zip(model.canvas(x)[:3], x[:3]))  # a canvas is one already
 
@@ -101,27 +122,46 @@ def test_starting_from_prompts():
     assert torch.equal(x.free, x.masked) and x.closed.all()
 
 
-@pytest.mark.parametrize("prompt, limit, named", [(["a", ..., "b", ...], 6, "several gaps"), ([..., "<mask>", ...], 6, "several gaps"), (["a", "b"], 3, "nothing to fill"), ("ababab", 6, "max_length is 6")])
+@pytest.mark.parametrize(
+    "prompt, limit, named",
+    [
+        (["a", ..., "b", ...], 6, "several gaps"),
+        ([..., "<mask>", ...], 6, "several gaps"),
+        (["a", "b"], 3, "nothing to fill"),
+        ("ababab", 6, "max_length is 6"),
+    ],
+)
 def test_prompts_without_a_canvas(prompt, limit, named):
     with pytest.raises(ValueError, match=named): shaken(max_length=6).start(prompts(prompt), limit)
 
 
 def test_nothing_to_fill_names_the_prompt():
     x = prompts(["a"], ["a", "<mask>"])
-    with pytest.raises(ValueError, match="prompt 1: nothing to fill"): shaken(max_length=6).start(x._replace(tokens=torch.where(x.masked, 3, x.tokens)), 6)
+    with pytest.raises(ValueError, match="prompt 1: nothing to fill"):
+        shaken(max_length=6).start(x._replace(tokens=torch.where(x.masked, 3, x.tokens)), 6)
 
 
 def test_sequences_without_a_canvas():
     with pytest.raises(ValueError, match="a sequence has 5 tokens"): shaken().canvas(batch("ab", "abab"))
     x = batch("aa")
-    with pytest.raises(ValueError, match="several gaps"): shaken().canvas(x._replace(fixed=torch.tensor([[True, True, False]])))
+    with pytest.raises(ValueError, match="several gaps"):
+        shaken().canvas(x._replace(fixed=torch.tensor([[True, True, False]])))
 
 
 def test_finishing_removes_blanks_everywhere():
-    raw = Samples([[3, 5, 4, 5]], [[False, True, True, True]], network_calls=7, trajectories=[Trajectory([(0.0, [3, 1, 1, 1]), (0.5, [3, 5, 1, 1]), (2.0, [3, 5, 4, 5])], [0.0] * 4, [0.0, 0.5, 1.0, 2.0])])
+    raw = Samples(
+        [[3, 5, 4, 5]],
+        [[False, True, True, True]],
+        network_calls=7,
+        trajectories=[
+            Trajectory([(0.0, [3, 1, 1, 1]), (0.5, [3, 5, 1, 1]), (2.0, [3, 5, 4, 5])], [0.0] * 4, [0.0, 0.5, 1.0, 2.0])
+        ],
+    )
     out = shaken().finish(raw)
     assert (out.sequences, out.free, out.network_calls) == ([[3, 4]], [[False, True]], 7)
-    assert out.trajectories == [Trajectory([(0.0, [3, 1, 1, 1]), (0.5, [3, 1, 1]), (2.0, [3, 4])], [0.0, 0.0], [0.0, 1.0])]
+    assert out.trajectories == [
+        Trajectory([(0.0, [3, 1, 1, 1]), (0.5, [3, 1, 1]), (2.0, [3, 4])], [0.0, 0.0], [0.0, 1.0])
+    ]
     assert raw.sequences == [[3, 5, 4, 5]]
 
 
@@ -133,7 +173,8 @@ def test_hide_masks_free_tokens_with_the_chance_given():
     assert not x.masked[~x1.free].any() and torch.equal(x.tokens[~x.masked], x1.tokens[~x.masked])
     z = (x.masked[x1.free].double().mean() - 0.3) / (0.21 / x1.free.sum()) ** 0.5
     assert abs(z) < 4
-    assert torch.equal(hide(x1, torch.ones(1, 1), seeded(0)).masked, x1.free) and not hide(x1, torch.zeros(1, 1), seeded(0)).masked.any()
+    assert torch.equal(hide(x1, torch.ones(1, 1), seeded(0)).masked, x1.free)
+    assert not hide(x1, torch.zeros(1, 1), seeded(0)).masked.any()
 
 
 def test_hide_some_draws_every_number_evenly_and_its_share():
@@ -150,7 +191,9 @@ def test_rows_with_nothing_free():
     model = shaken()
     x1 = batch("ab")._replace(fixed=torch.tensor([[True] * 3]), closed=torch.tensor([[True] * 3]))
     assert not hide_some(model.canvas(x1), seeded(0))[0].masked.any()
-    assert model.nll_bound(x1, 2)[0].tolist() == [0.0] and model.loss(x1).loss == 0 and model.discrete_bound(x1, 3, 2)[0].tolist() == [0.0]
+    assert model.nll_bound(x1, 2)[0].tolist() == [0.0]
+    assert model.loss(x1).loss == 0
+    assert model.discrete_bound(x1, 3, 2)[0].tolist() == [0.0]
 
 
 # the loss and the bounds
@@ -163,18 +206,21 @@ def test_bounds_against_enumeration(options):
     "Also of a network that sees the clock: the reading must fit the number of masks."
     model, x1 = shaken(**options), batch("ab", "b")
     many = x1.rows(torch.arange(2).repeat_interleave(1500))
-    truth = [bound(model, x1.rows([i]), 600 if model.config.time else 24) for i in range(2)]  # features of the clock oscillate
+    # features of the clock oscillate
+    truth = [bound(model, x1.rows([i]), 600 if model.config.time else 24) for i in range(2)]
     x, tau, rate = model.draw(model.canvas(many), seeded(0))
     with torch.no_grad(): draws = -rate * clean_log_probs(model.logits(x, tau), model.canvas(many), x).sum(-1)
     for values in (model.nll_bound(many, 2, seeded(1))[0], draws):
-        for v, true in zip(values.double().view(2, -1), truth): assert abs(v.mean() - true) < 4 * v.std() / len(v) ** 0.5
+        for v, true in zip(values.double().view(2, -1), truth):
+            assert abs(v.mean() - true) < 4 * v.std() / len(v) ** 0.5
 
 
 @pytest.mark.parametrize("options", [{}, dict(time=True)], ids=["still", "time"])
 @pytest.mark.parametrize("how", ["network", "uniform"])
 def test_discrete_bounds_against_enumeration(options, how):
     model, x1 = shaken(**options), batch("ab")
-    readings = [0.0, -math.log(math.cos(math.pi / 6)), -math.log(math.cos(math.pi / 3))]  # the cosine clock at 0, 1/3, 2/3
+    # the cosine clock at 0, 1/3, 2/3
+    readings = [0.0, -math.log(math.cos(math.pi / 6)), -math.log(math.cos(math.pi / 3))]
     values = model.discrete_bound(x1.rows([0] * 4000), 3, 2, seeded(2), how, "cosine")[0]
     assert abs(values.mean() - discrete(model, x1, readings, how == "uniform")) < 4 * values.std() / len(values) ** 0.5
 
@@ -183,7 +229,9 @@ def test_one_step_is_exact():
     model, x1 = shaken(), batch("ab")
     mean, error = model.discrete_bound(x1, 1, 3)
     assert mean.item() == pytest.approx(discrete(model, x1, [0.0]), rel=1e-6) and error.item() < 1e-6
-    assert model.discrete_bound(x1, 1, 3, reconstruction="uniform")[0].item() == pytest.approx(3 * math.log(3), rel=1e-12)
+    assert model.discrete_bound(x1, 1, 3, reconstruction="uniform")[0].item() == pytest.approx(
+        3 * math.log(3), rel=1e-12
+    )
 
 
 def test_the_loss_is_the_mean_of_its_draws_and_its_gradient_reaches_everything():
@@ -191,9 +239,21 @@ def test_the_loss_is_the_mean_of_its_draws_and_its_gradient_reaches_everything()
         model, x1 = shaken(**options).train(), batch("ab", "b", "aba")
         terms = model.loss(x1, seeded(3))
         x, tau, rate = model.draw(model.canvas(x1), seeded(3))
-        by_hand = sum(r * -sum(model.logits(x, tau)[i, n].log_softmax(-1)[model.canvas(x1).tokens[i, n]] for n in range(4) if x.masked[i, n]) for i, r in enumerate(rate.tolist())) / 3
+        by_hand = (
+            sum(
+                r
+                * -sum(
+                    model.logits(x, tau)[i, n].log_softmax(-1)[model.canvas(x1).tokens[i, n]]
+                    for n in range(4)
+                    if x.masked[i, n]
+                )
+                for i, r in enumerate(rate.tolist())
+            )
+            / 3
+        )
         torch.testing.assert_close(terms.loss, by_hand)
-        assert terms.metrics["bound_tight"].item() == pytest.approx(terms.loss.item()) and not any(v.requires_grad for v in terms.metrics.values())
+        assert terms.metrics["bound_tight"].item() == pytest.approx(terms.loss.item())
+        assert not any(v.requires_grad for v in terms.metrics.values())
         terms.loss.backward()
         assert [n for n, p in model.named_parameters() if p.grad is None] == []
 
@@ -208,15 +268,32 @@ def test_a_subclass_changes_the_weights_alone():
     assert method_class("mdm") is MaskedDiffusion and MaskedDiffusion.channels == Canvas.channels == ("unmask",)
 
 
-@pytest.mark.parametrize("call, named", [(lambda m, x: m.nll_bound(x, 1), "samples=1"), (lambda m, x: m.discrete_bound(x, 0), "steps=0"), (lambda m, x: m.discrete_bound(x, 2.5), "steps=2.5"),
-                                         (lambda m, x: m.discrete_bound(x, 2, 1), "samples=1"), (lambda m, x: m.discrete_bound(x, 2, reconstruction="none"), "reconstruction='none'"),
-                                         (lambda m, x: m.discrete_bound(x, 2, grid="square"), "schedule 'square'"), (lambda m, x: m.intensities(x), "either t or tau"),
-                                         (lambda m, x: m.intensities(x, torch.ones(1), tau=torch.ones(1)), "either t or tau")])
+@pytest.mark.parametrize(
+    "call, named",
+    [
+        (lambda m, x: m.nll_bound(x, 1), "samples=1"),
+        (lambda m, x: m.discrete_bound(x, 0), "steps=0"),
+        (lambda m, x: m.discrete_bound(x, 2.5), "steps=2.5"),
+        (lambda m, x: m.discrete_bound(x, 2, 1), "samples=1"),
+        (lambda m, x: m.discrete_bound(x, 2, reconstruction="none"), "reconstruction='none'"),
+        (lambda m, x: m.discrete_bound(x, 2, grid="square"), "schedule 'square'"),
+        (lambda m, x: m.intensities(x), "either t or tau"),
+        (lambda m, x: m.intensities(x, torch.ones(1), tau=torch.ones(1)), "either t or tau"),
+    ],
+)
 def test_bad_calls(call, named):
     with pytest.raises(ValueError, match=named): call(shaken(), batch("ab"))
 
 
-@pytest.mark.parametrize("options, named", [(dict(schedule="quadratic"), "schedule 'quadratic'"), (dict(schedule="polynomial:0"), "w=0.0"), (dict(size="huge"), "size='huge'"), (dict(max_length=1), "max_length=1")])
+@pytest.mark.parametrize(
+    "options, named",
+    [
+        (dict(schedule="quadratic"), "schedule 'quadratic'"),
+        (dict(schedule="polynomial:0"), "w=0.0"),
+        (dict(size="huge"), "size='huge'"),
+        (dict(max_length=1), "max_length=1"),
+    ],
+)
 def test_bad_configs(options, named):
     with pytest.raises(ValueError, match=named): MaskedConfig(**options)
 
@@ -238,10 +315,16 @@ def test_the_network_sees_tokens_only():
     out = model.intensities(x, tau=torch.ones(1))
     other = model.intensities(x._replace(fixed=~x.fixed, closed=~x.closed), tau=torch.full((1,), 3.0))
     assert torch.equal(out.logits, other.logits) and out.insert is None
-    assert torch.equal(out.unmask, x.masked.float()) and out.logits[..., :3].eq(-torch.inf).all() and out.logits[..., 3:].isfinite().all()
+    assert torch.equal(out.unmask, x.masked.float())
+    assert out.logits[..., :3].eq(-torch.inf).all()
+    assert out.logits[..., 3:].isfinite().all()
     timed = shaken(time=True)
-    assert not torch.equal(timed.intensities(x, tau=torch.ones(1)).logits, timed.intensities(x, tau=torch.full((1,), 3.0)).logits)
-    torch.testing.assert_close(timed.intensities(x, torch.tensor([0.5])).logits, timed.intensities(x, tau=torch.tensor([math.log(2)])).logits)
+    assert not torch.equal(
+        timed.intensities(x, tau=torch.ones(1)).logits, timed.intensities(x, tau=torch.full((1,), 3.0)).logits
+    )
+    torch.testing.assert_close(
+        timed.intensities(x, torch.tensor([0.5])).logits, timed.intensities(x, tau=torch.tensor([math.log(2)])).logits
+    )
 
 
 # sampling
@@ -260,8 +343,11 @@ def test_every_sampler(sampler):
 
 def test_one_call_for_each_mask_by_default():
     out = shaken(max_length=8).sample(n=20, generator=seeded(2), record=True)
-    assert shaken().default_sampler == EventDriven(exact=False) and out.network_calls == 7 and out.row_evaluations == 140
-    for s, path in zip(out.sequences, out.trajectories): assert path.frames[-1][1] == s and len(path.unmasked_at) == len(s) and all(v > 0 for v in path.unmasked_at)
+    assert shaken().default_sampler == EventDriven(exact=False)
+    assert out.network_calls == 7
+    assert out.row_evaluations == 140
+    for s, path in zip(out.sequences, out.trajectories):
+        assert path.frames[-1][1] == s and len(path.unmasked_at) == len(s) and all(v > 0 for v in path.unmasked_at)
 
 
 def test_a_smaller_largest_length():
@@ -269,7 +355,15 @@ def test_a_smaller_largest_length():
     assert max(map(len, out.sequences)) <= 2
 
 
-@pytest.mark.parametrize("kwargs, named", [(dict(prompts=[["a", ..., "b", ...]]), "several gaps"), (dict(prompts=[list("abababa")]), "nothing to fill"), (dict(n=1, min_length=2), "min_length=2"), (dict(n=1, max_length=1), "nothing to fill")])
+@pytest.mark.parametrize(
+    "kwargs, named",
+    [
+        (dict(prompts=[["a", ..., "b", ...]]), "several gaps"),
+        (dict(prompts=[list("abababa")]), "nothing to fill"),
+        (dict(n=1, min_length=2), "min_length=2"),
+        (dict(n=1, max_length=1), "nothing to fill"),
+    ],
+)
 def test_bad_sampling(kwargs, named):
     with pytest.raises(ValueError, match=named): shaken(max_length=8).sample(**kwargs)
 
@@ -278,9 +372,12 @@ def test_steps_below_one():
     with pytest.raises(ValueError, match="steps=0"): Ancestral(steps=0)
 
 
-@pytest.mark.parametrize("sampler, exact", [(EventDriven(exact=False), True), (Ancestral(steps=2), False)], ids=["events", "steps"])
+@pytest.mark.parametrize(
+    "sampler, exact", [(EventDriven(exact=False), True), (Ancestral(steps=2), False)], ids=["events", "steps"]
+)
 def test_the_law_of_what_is_generated(sampler, exact):
-    "Chains of a random network over two columns, by hand: one column after the other in either order, or also both at once."
+    """Chains of a random network over two columns, by hand: one column after the other in
+    either order, or also both at once."""
     model, n = shaken(max_length=3), 4000
     def law(*tokens):
         x = prompts(["<mask>", "<mask>"])._replace(tokens=torch.tensor([[BOS, *tokens]]))
@@ -290,7 +387,8 @@ def test_the_law_of_what_is_generated(sampler, exact):
     for i, j in itertools.product((3, 4, 5), repeat=2):
         ordered = (both[0, i] * law(i, MASK)[1, j] + both[1, j] * law(MASK, j)[0, i]).item() / 2
         at_once = (both[0, i] * both[1, j]).item()
-        truth[i, j] = ordered if exact else ordered / 2 + at_once / 2  # two steps of chance 1/2, then 1: as often both in one
+        # two steps of chance 1/2, then 1: as often both in one
+        truth[i, j] = ordered if exact else ordered / 2 + at_once / 2
     found = [tuple(s) for s in raw_canvases(model, sampler, n)]
     assert stats.chisquare([found.count(k) for k in truth], [n * p for p in truth.values()]).pvalue > 1e-4
 
@@ -307,12 +405,17 @@ def raw_canvases(model, sampler, n):
 # from end to end
 
 def test_star_tiny_from_end_to_end(tmp_path):
-    options = dict(steps=6, batch_size=8, warmup=2, save_every=3, valid_every=3, valid_size=4, valid_samples=2, log_every=1)
+    options = dict(
+        steps=6, batch_size=8, warmup=2, save_every=3, valid_every=3, valid_size=4, valid_samples=2, log_every=1
+    )
     plan = recipe_from(override(with_method(read_tables("star-tiny"), "mdm"), **options))
     whole = plan.trainer(tmp_path / "whole", progress=False)
     average = whole.fit()
-    assert plan.model == dict(method="mdm", schedule="linear", size="nano", network="transformer", network_config="", time=False,
-                              max_length=plan.build()[0].max_length) and isinstance(average, MaskedDiffusion)
+    assert plan.model == dict(
+        method="mdm", schedule="linear", size="nano", network="transformer",
+        network_config="", time=False, max_length=plan.build()[0].max_length,
+    )
+    assert isinstance(average, MaskedDiffusion)
     cut = plan.trainer(tmp_path / "cut", progress=False)
     stop = cut.after_step
     class Killed(Exception): pass
@@ -323,14 +426,19 @@ def test_star_tiny_from_end_to_end(tmp_path):
     with pytest.raises(Killed): cut.fit()
     resumed = plan.trainer(tmp_path / "cut", progress=False)
     again = resumed.fit(resume=True)
-    assert all(torch.equal(a, b) for a, b in zip(average.state_dict().values(), again.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(average.state_dict().values(), again.state_dict().values(), strict=True)
+    )
     rows = [[{k: v for k, v in r.items() if k != "seconds"} for r in t.log.rows()] for t in (whole, resumed)]
     assert rows[0] == rows[1] and all("bound_tight" in r for r in rows[0] if "loss" in r)
     loaded = from_pretrained(average.save_pretrained(tmp_path / "saved"))
     task, _ = plan.build()
     given = task.prompts("test", 3)
     a, b = (m.sample(given, generator=seeded(0)) for m in (average, loaded))
-    assert a.sequences == b.sequences and set(task.score("test", a)) and loaded.config == average.config and isinstance(loaded, Method)
+    assert a.sequences == b.sequences
+    assert set(task.score("test", a))
+    assert loaded.config == average.config
+    assert isinstance(loaded, Method)
 
 
 def test_rows_without_a_gap_get_fixed_blanks_whatever_their_neighbours():

@@ -42,7 +42,11 @@ class Poisson(Method):
 
     def intensities(self, x, t=None, *, tau=None):
         last = x.open & (x.open.flip(-1).cumsum(-1).flip(-1) == 1)
-        return Intensities(self.config.rate * torch.exp(-tau)[:, None] * last, x.masked.float(), self.logits.expand(*x.tokens.shape, -1))
+        return Intensities(
+            self.config.rate * torch.exp(-tau)[:, None] * last,
+            x.masked.float(),
+            self.logits.expand(*x.tokens.shape, -1),
+        )
 
 
 @pytest.fixture
@@ -63,32 +67,58 @@ def unregister():
 
 def test_prefix_and_infilling_prompts():
     x = encode_prompts([["a", "b"], ["a", ..., "b"], [..., "c", ...], []], 2, VOCABULARY, 24)
-    assert x.open[::2].tolist() == [[False, False, True], [False, True, False], [True, True, False], [True, False, False]]
+    assert x.open[::2].tolist() == [
+        [False, False, True], [False, True, False], [True, True, False], [True, False, False],
+    ]
     assert torch.equal(x.tokens[::2], x.tokens[1::2]) and (x.fixed == x.valid).all()
 
 
-@pytest.mark.parametrize("prompts, n, named", [([], 1, "prompts"), ("ab", 1, "prompts"), ([["z"]], 1, "'z'"), ([["<mask>"]], 1, "fixed length"), ([["<pad>"]], 1, "special"),
-                                               ([5], 1, "prompt 5"), (["a b"], 1, "prompt 'a b': must be a list of tokens.*text.split"), ([["a"] * 24], 1, "max_length is 24"), (None, 0, "n=0"), (None, -1, "n=-1"), (None, 1.5, "n=1.5")])
+@pytest.mark.parametrize(
+    "prompts, n, named",
+    [
+        ([], 1, "prompts"), ("ab", 1, "prompts"), ([["z"]], 1, "'z'"), ([["<mask>"]], 1, "fixed length"),
+        ([["<pad>"]], 1, "special"), ([5], 1, "prompt 5"),
+        (["a b"], 1, "prompt 'a b': must be a list of tokens.*text.split"),
+        ([["a"] * 24], 1, "max_length is 24"), (None, 0, "n=0"), (None, -1, "n=-1"), (None, 1.5, "n=1.5"),
+    ],
+)
 def test_bad_prompts(model, prompts, n, named):
     with pytest.raises(ValueError, match=named): model.sample(prompts, n)
 
 
-@pytest.mark.parametrize("kwargs, named", [(dict(sampler="event"), "sampler='event'"), (dict(sampler=Ancestral()), "sampler=Ancestral: is for masked diffusion; .* takes EventDriven or TauLeaping"), (dict(batch_size=0), "batch_size=0"), (dict(max_length=0), "max_length=0"),
-                                           (dict(min_length=5, max_length=4), "min_length=5"), (dict(min_length=-1), "min_length=-1")])
+@pytest.mark.parametrize(
+    "kwargs, named",
+    [
+        (dict(sampler="event"), "sampler='event'"),
+        (dict(sampler=Ancestral()), "sampler=Ancestral: is for masked diffusion; .* takes EventDriven or TauLeaping"),
+        (dict(batch_size=0), "batch_size=0"),
+        (dict(max_length=0), "max_length=0"),
+        (dict(min_length=5, max_length=4), "min_length=5"),
+        (dict(min_length=-1), "min_length=-1"),
+    ],
+)
 def test_bad_limits(model, kwargs, named):
     with pytest.raises(ValueError, match=named): model.sample(n=1, **kwargs)
 
 
-@pytest.mark.parametrize("sampler", [EventDriven(), EventDriven(exact=False), TauLeaping(steps=20, confidence="top_prob")])
+@pytest.mark.parametrize(
+    "sampler", [EventDriven(), EventDriven(exact=False), TauLeaping(steps=20, confidence="top_prob")]
+)
 def test_sequences_depend_on_seeds_not_on_batches(model, sampler):
     prompts = [["a"], ["b", ..., "c"], []]
-    a, b, c = (model.sample(prompts, n=3, sampler=sampler, generator=seeded(1), batch_size=size).sequences for size in (512, 4, 1))
+    a, b, c = (
+        model.sample(prompts, n=3, sampler=sampler, generator=seeded(1), batch_size=size).sequences
+        for size in (512, 4, 1)
+    )
     assert a == b == c != model.sample(prompts, n=3, sampler=sampler, generator=seeded(2)).sequences
 
 
 def test_prompts_stay_and_special_tokens_do_not_appear(model):
     out = model.sample([["c", "c"], ["a", ..., "b"]], n=50, generator=seeded(0))
-    kept = [[VOCABULARY.tokens[t] for t, f in zip(s, free, strict=True) if not f] for s, free in zip(out.sequences, out.free, strict=True)]
+    kept = [
+        [VOCABULARY.tokens[t] for t, f in zip(s, free, strict=True) if not f]
+        for s, free in zip(out.sequences, out.free, strict=True)
+    ]
     assert kept == [["c", "c"]] * 50 + [["a", "b"]] * 50
     assert all(t > 2 for s in out.sequences for t in s)
 
@@ -96,12 +126,16 @@ def test_prompts_stay_and_special_tokens_do_not_appear(model):
 def test_the_length_law(model):
     out = model.sample(n=2000, sampler=EventDriven(), generator=seeded(3))
     lengths = torch.tensor([len(s) for s in out.sequences]).double()
-    z = (lengths.mean() - 2) / (2 / 2000) ** 0.5, (lengths.var() - 2) / ((2 + 2 * 4) / 2000) ** 0.5  # mu_4 - sigma^4 of a Poisson
+    # mu_4 - sigma^4 of a Poisson
+    z = (lengths.mean() - 2) / (2 / 2000) ** 0.5, (lengths.var() - 2) / ((2 + 2 * 4) / 2000) ** 0.5
     assert max(abs(v) for v in z) < 4
 
 
 def test_lengths_are_limited_and_reported(model):
-    short, long = model.sample(n=60, max_length=2, generator=seeded(4)), model.sample(n=60, min_length=5, generator=seeded(4))
+    short, long = (
+        model.sample(n=60, max_length=2, generator=seeded(4)),
+        model.sample(n=60, min_length=5, generator=seeded(4)),
+    )
     assert max(map(len, short.sequences)) == 1 and short.overflow >= short.overflowing > 0
     assert min(map(len, long.sequences)) == 4 and long.forced > 0
 
@@ -118,7 +152,9 @@ def test_round_trip(model, tmp_path):
     with torch.no_grad(): model.logits[3:] = torch.tensor([1.0, -0.5, 2.0])
     model.task = {"kind": "text"}
     again = Method.from_pretrained(model.save_pretrained(tmp_path / "deep" / "model", README_md="# card"))
-    assert (again.config, again.vocabulary, again.task, again.training) == (model.config, model.vocabulary, model.task, False)
+    assert (again.config, again.vocabulary, again.task, again.training) == (
+        model.config, model.vocabulary, model.task, False,
+    )
     torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0)
     assert (tmp_path / "deep" / "model" / "README.md").read_text() == "# card"
     assert sorted(p.name for p in (tmp_path / "deep").iterdir()) == ["model"]
@@ -153,7 +189,8 @@ KILLED = """
 import sys, torch
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.states import Vocabulary
-models = [LoFlexMDM(Vocabulary("ab"), LoFlexMDMConfig(order="fixed", states=1, size="nano", max_length=n)) for n in (8, 9)]
+models = [LoFlexMDM(Vocabulary("ab"), LoFlexMDMConfig(order="fixed", states=1, size="nano", max_length=n)) for n in \
+(8, 9)]
 for m in models: torch.nn.init.constant_(m.token.out.bias, m.config.max_length)
 while True:
     for m in models: m.save_pretrained(sys.argv[1]); print("saved", flush=True)
@@ -192,10 +229,12 @@ def test_full_disk_leaves_the_old_model(model, tmp_path):
 def test_full_tmpfs_leaves_the_old_model(model, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True).returncode: pytest.skip("mounting is not allowed here")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
     try:
         model.save_pretrained(disk / "model")
-        with pytest.raises(Exception, match="(?i)space|os error 28"): LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="nano")).save_pretrained(disk / "model")
+        with pytest.raises(Exception, match="(?i)space|os error 28"):
+            LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="nano")).save_pretrained(disk / "model")
         assert Method.from_pretrained(disk / "model").config == model.config and len(list(disk.iterdir())) == 1
     finally: subprocess.run(["umount", disk], check=True)
 
@@ -207,10 +246,22 @@ def edited(path, **edit):
     (path / "config.json").write_text(json.dumps({k: v for k, v in (meta | edit).items() if v is not ...}))
 
 
-@pytest.mark.parametrize("edit, named", [
-    (dict(format=2), "format 2 is newer"), (dict(format="x"), "format='x'"), (dict(format=0), "format=0"), (dict(method="diffuse"), "method='diffuse'"), (dict(method=...), "'method' is missing"),
-    (dict(vocabulary="abc"), "vocabulary must be a list"), (dict(vocabulary=["a", "a", "b"]), "each token may appear once"), (dict(vocabulary=list("abcd")), "weights of another model"),
-    (dict(config={"speed": 1}), "unknown key 'speed'"), (dict(config={"rate": "1"}), "rate='1' must be of type float"), (dict(config=3), "must be a table")])
+@pytest.mark.parametrize(
+    "edit, named",
+    [
+        (dict(format=2), "format 2 is newer"),
+        (dict(format="x"), "format='x'"),
+        (dict(format=0), "format=0"),
+        (dict(method="diffuse"), "method='diffuse'"),
+        (dict(method=...), "'method' is missing"),
+        (dict(vocabulary="abc"), "vocabulary must be a list"),
+        (dict(vocabulary=["a", "a", "b"]), "each token may appear once"),
+        (dict(vocabulary=list("abcd")), "weights of another model"),
+        (dict(config={"speed": 1}), "unknown key 'speed'"),
+        (dict(config={"rate": "1"}), "rate='1' must be of type float"),
+        (dict(config=3), "must be a table"),
+    ],
+)
 def test_damaged_configs(model, tmp_path, edit, named):
     path = model.save_pretrained(tmp_path / "model")
     edited(path, **edit)
@@ -281,11 +332,15 @@ def test_names_that_lead_nowhere(tmp_path):
 @pytest.mark.parametrize("name", pretrained.names())
 def test_packaged_models_sample(name):
     method = loflexmdm.load(name)
-    assert len(method.sample(n=2, generator=seeded(0))) == 2 and (pretrained.models_directory() / name / "README.md").is_file()
+    assert len(method.sample(n=2, generator=seeded(0))) == 2
+    assert (pretrained.models_directory() / name / "README.md").is_file()
 
 
 def test_import_is_light():
-    code = "import sys, loflexmdm; assert 'torch' not in sys.modules; assert 'load' in dir(loflexmdm); loflexmdm.load; assert 'torch' in sys.modules"
+    code = (
+        "import sys, loflexmdm; assert 'torch' not in sys.modules; assert 'load' in dir(loflexmdm); "
+        "loflexmdm.load; assert 'torch' in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"): loflexmdm.__getattr__("nothing")
 
@@ -303,8 +358,16 @@ def observed(method):
         hidden = x._replace(tokens=torch.where(x.free, MASK, x.tokens))
         out = method.intensities(hidden, tau=torch.tensor([0.5, 3.0]))
     samples = method.sample([[], ["a", ..., "b"]], n=3, sampler=EventDriven(exact=False), generator=seeded(0))
-    return dict(sequences=samples.sequences, bound=float(metrics["bound"]), bound_tight=float(metrics["bound_tight"]), tau_max=method.tau_max,
-                b_in=method.schedule(x)[0][1].tolist(), insert=out.insert.flatten().tolist(), unmask=out.unmask.flatten().tolist(), logits=out.logits[0, 1, 3:].tolist())
+    return dict(
+        sequences=samples.sequences,
+        bound=float(metrics["bound"]),
+        bound_tight=float(metrics["bound_tight"]),
+        tau_max=method.tau_max,
+        b_in=method.schedule(x)[0][1].tolist(),
+        insert=out.insert.flatten().tolist(),
+        unmask=out.unmask.flatten().tolist(),
+        logits=out.logits[0, 1, 3:].tolist(),
+    )
 
 
 def test_a_stored_checkpoint_still_loads():
@@ -313,13 +376,22 @@ def test_a_stored_checkpoint_still_loads():
     assert read_config(STORED)["format"] == 1 and method.task == {"kind": "brackets"}
     found = observed(method)
     assert found.pop("sequences") == expected.pop("sequences")
-    for key, value in expected.items(): torch.testing.assert_close(torch.tensor(found[key]), torch.tensor(value), rtol=1e-4, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}")
+    for key, value in expected.items():
+        torch.testing.assert_close(
+            torch.tensor(found[key]), torch.tensor(value), rtol=1e-4, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}"
+        )
 
 
 def store():
-    "Writes the stored checkpoint anew: only for a new format, in a directory of its own. Weights in bfloat16 keep it small."
+    """Writes the stored checkpoint anew: only for a new format, in a directory of its own.
+
+    Weights in bfloat16 keep it small."""
     torch.manual_seed(0)
-    method = LoFlexMDM(VOCABULARY, LoFlexMDMConfig(backbone="shared", unmask="trainable", size="nano", max_length=12), {"kind": "brackets"})
+    method = LoFlexMDM(
+        VOCABULARY,
+        LoFlexMDMConfig(backbone="shared", unmask="trainable", size="nano", max_length=12),
+        {"kind": "brackets"},
+    )
     with torch.no_grad():
         for p in method.parameters(): p.add_(0.1 * torch.randn(p.shape))
         method.slowest.fill_(0.75)

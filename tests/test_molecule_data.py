@@ -68,7 +68,12 @@ def test_lines(tmp_path, ending, line, newline):
 @pytest.mark.parametrize("kind, tab", [("csv", ","), ("tsv", "\t")])
 def test_tables(tmp_path, kind, tab):
     path = tmp_path / f"data.{kind}"
-    path.write_bytes(b"\xef\xbb\xbf" + "".join(f'"{i}"{tab}"{s}"{tab}"a ""note"""\r\n' for i, s in [("id", "Canonical_SMILES"), *enumerate(SMILES[:5])]).encode())
+    path.write_bytes(
+        b"\xef\xbb\xbf"
+        + "".join(
+            f'"{i}"{tab}"{s}"{tab}"a ""note"""\r\n' for i, s in [("id", "Canonical_SMILES"), *enumerate(SMILES[:5])]
+        ).encode()
+    )
     assert list(read_smiles(path)) == list(read_smiles(path, "Canonical_SMILES")) == SMILES[:5]
     assert list(read_smiles(path, "id")) == ["0", "1", "2", "3", "4"]
     with pytest.raises(ValueError, match="column='smiles'.*id, Canonical_SMILES"): read_smiles(path, "smiles")
@@ -78,7 +83,8 @@ def test_tables(tmp_path, kind, tab):
     ("smiles,n\nCCO\n,2\nCCN,3,4\n\n", ["CCO", "", "CCN", ""]),                      # short, empty and long rows
     ('smiles,n\n"CCO,1\nCCN,2\n', ["CCO,1", "CCN"]),                                # a quote that is never closed
     ('smiles,n\n"CCO,1\nCCN,2\nCCC,"3\nCCS,4\n', ["CCO,1", "CCN", "CCC", "CCS"]),   # and another
-    ('smiles,n\n"CCO,1\nCCN,2\nCCC",3\nCCS,4\n', ["CCO,1", "CCN", 'CCC"', "CCS"]),  # closed by another: no SMILES spans lines
+    # closed by another: no SMILES spans lines
+    ('smiles,n\n"CCO,1\nCCN,2\nCCC",3\nCCS,4\n', ["CCO,1", "CCN", 'CCC"', "CCS"]),
     ('n,smiles\n"a\nb\nc",CCO\n2,CCN\n', ["CCO", "CCN"]),                           # a field of three lines
     ('smiles\nCCO"\n"CCN"\n', ['CCO"', "CCN"])])
 def test_broken_tables(tmp_path, text, found):
@@ -103,10 +109,24 @@ def test_parquet(tmp_path):
     with pytest.raises(ValueError, match="cannot be read as .parquet"): read_smiles(tmp_path / "b.parquet")
 
 
-@pytest.mark.parametrize("name, content, column, message", [
-    ("no.smi", None, "", "no such file"), ("a.smi", b"", "", "is empty"), ("a.csv", b"", "", "none"), ("a.csv", b"smiles\n", "", "is empty"), ("a.csv.gz", gzip.compress(b""), "", "none"),
-    ("a.csv", b"a,b\n1,2\n", "", "columns a, b; name"), ("a.csv", b"smiles,SMILES\n1,2\n", "", "name the one"), ("a.smi", b"C\n", "smiles", "is no table"), ("a.xlsx", b"C\n", "", "must end in"),
-    ("a", b"C\n", "", "must end in"), ("a.parquet.gz", b"C\n", "", "must end in"), ("a.smi.gz", b"C\n", "", "cannot be read"), ("a.parquet", b"C\n", "", "cannot be read")])
+@pytest.mark.parametrize(
+    "name, content, column, message",
+    [
+        ("no.smi", None, "", "no such file"),
+        ("a.smi", b"", "", "is empty"),
+        ("a.csv", b"", "", "none"),
+        ("a.csv", b"smiles\n", "", "is empty"),
+        ("a.csv.gz", gzip.compress(b""), "", "none"),
+        ("a.csv", b"a,b\n1,2\n", "", "columns a, b; name"),
+        ("a.csv", b"smiles,SMILES\n1,2\n", "", "name the one"),
+        ("a.smi", b"C\n", "smiles", "is not a table"),
+        ("a.xlsx", b"C\n", "", "must end in"),
+        ("a", b"C\n", "", "must end in"),
+        ("a.parquet.gz", b"C\n", "", "must end in"),
+        ("a.smi.gz", b"C\n", "", "cannot be read"),
+        ("a.parquet", b"C\n", "", "cannot be read"),
+    ],
+)
 def test_refused_at_once(tmp_path, name, content, column, message):
     if content is not None: (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message): read_smiles(tmp_path / name, column)
@@ -126,19 +146,35 @@ def test_a_directory_is_no_file(tmp_path):
 
 # cleaning
 
-@pytest.mark.parametrize("smiles, outcome", [
-    ("", "empty"), (" ", "empty"), ("C1CC", "unparsable"), ("CC(C)(C)(C)C", "unparsable"), ("CC name", "unparsable"), ("C\u03b1", "unparsable"), ("C\x00C", "unparsable"),
-    ("CCO.Cl", "several components"), ("CCO.CCO", "several components"), ("C[Hg]C", "element"), ("[Na+]", "element"), ("C*", "element"), ("[1*]CC", "element"), ("[He]", "element"),
-    ("CC(=O)[O-]", "CC(=O)[O-]"), ("[13CH3]CO", "[13CH3]CO"), ("[2H]OC", "[2H]OC"), ("[CH3:3][NH2:4]", "CN"), ("C[CH2]", "[CH2]C"), ("OB(O)c1ccccc1", "OB(O)c1ccccc1"),
-    ("F[C@@H](Cl)Br", "F[C@@H](Cl)Br"), ("F/C=C\\F", "F/C=C\\F"), ("[H][H]", "[H][H]"), ("[O-]S(=O)(=O)C(F)(F)F", "O=S(=O)([O-])C(F)(F)F")])
+@pytest.mark.parametrize(
+    "smiles, outcome",
+    [
+        ("", "empty"), (" ", "empty"), ("C1CC", "unparsable"), ("CC(C)(C)(C)C", "unparsable"),
+        ("CC name", "unparsable"), ("C\u03b1", "unparsable"), ("C\x00C", "unparsable"),
+        ("CCO.Cl", "several components"), ("CCO.CCO", "several components"), ("C[Hg]C", "element"),
+        ("[Na+]", "element"), ("C*", "element"), ("[1*]CC", "element"), ("[He]", "element"),
+        ("CC(=O)[O-]", "CC(=O)[O-]"), ("[13CH3]CO", "[13CH3]CO"), ("[2H]OC", "[2H]OC"), ("[CH3:3][NH2:4]", "CN"),
+        ("C[CH2]", "[CH2]C"), ("OB(O)c1ccccc1", "OB(O)c1ccccc1"), ("F[C@@H](Cl)Br", "F[C@@H](Cl)Br"),
+        ("F/C=C\\F", "F/C=C\\F"), ("[H][H]", "[H][H]"), ("[O-]S(=O)(=O)C(F)(F)F", "O=S(=O)([O-])C(F)(F)F"),
+    ],
+)
 def test_outcomes(smiles, outcome):
     [(_, [found])] = cleaned([smiles], Cleaning())
     if outcome in REJECT_REASONS: assert found == outcome
     else: assert found[1] == outcome and from_bracket_safe(found[0]) == outcome
 
 
-@pytest.mark.parametrize("smiles, outcome", [("CC[NH3+].[Cl-]", "CC[NH3+]"), ("O.O.c1ccccc1", "c1ccccc1"), ("CCO.CCN", "CCN"), ("[Na+].[Cl-]", "several components"), ("CCO.C[Hg]CCCC", "element"),
-                                             ("CC[C@H](C)[NH3+].OC(=O)[C@H](O)[C@@H](O)C(=O)O", "O=C(O)[C@H](O)[C@@H](O)C(=O)O")])
+@pytest.mark.parametrize(
+    "smiles, outcome",
+    [
+        ("CC[NH3+].[Cl-]", "CC[NH3+]"),
+        ("O.O.c1ccccc1", "c1ccccc1"),
+        ("CCO.CCN", "CCN"),
+        ("[Na+].[Cl-]", "several components"),
+        ("CCO.C[Hg]CCCC", "element"),
+        ("CC[C@H](C)[NH3+].OC(=O)[C@H](O)[C@@H](O)C(=O)O", "O=C(O)[C@H](O)[C@@H](O)C(=O)O"),
+    ],
+)
 def test_largest_organic_component(smiles, outcome):
     found = clean(smiles, Cleaning(salts="largest"))
     assert (found if isinstance(found, str) else found[1]) == outcome
@@ -148,11 +184,16 @@ def test_four_hundred_atoms():
     peptide = "N[C@@H](C)C(=O)" * 80 + "O"
     text, smiles = clean(peptide)
     assert from_bracket_safe(text) == smiles and "<%99>" in text
-    assert clean(peptide, Cleaning(max_tokens=200)) == "too long" and clean("CCO", Cleaning(max_tokens=3)) == ("CCO", "CCO") and clean("CCOC", Cleaning(max_tokens=3)) == "too long"
+    assert clean(peptide, Cleaning(max_tokens=200)) == "too long"
+    assert clean("CCO", Cleaning(max_tokens=3)) == ("CCO", "CCO")
+    assert clean("CCOC", Cleaning(max_tokens=3)) == "too long"
 
 
 def test_elements_can_be_chosen(tmp_path):
-    assert prepare(smi(tmp_path / "a.smi", ["C[Hg]C", "CCO", "CCCl"]), elements=("C", "H", "O", "Hg")).smiles == ["[CH3][Hg][CH3]", "CCO"]
+    assert prepare(smi(tmp_path / "a.smi", ["C[Hg]C", "CCO", "CCCl"]), elements=("C", "H", "O", "Hg")).smiles == [
+        "[CH3][Hg][CH3]",
+        "CCO",
+    ]
 
 
 def test_every_row_is_kept_or_counted(tmp_path):
@@ -160,9 +201,13 @@ def test_every_row_is_kept_or_counted(tmp_path):
     m = prepare(smi(tmp_path / "a.smi", rows))
     assert len(m.smiles) == len(m.texts) == len(set(m.smiles)) and len(m.smiles) + m.rejects.total() == len(rows)
     plain = prepare(smi(tmp_path / "b.smi"))
-    assert m.rejects - plain.rejects == Counter(empty=1, unparsable=1, element=1, duplicate=1) + Counter({"several components": 1})
+    assert m.rejects - plain.rejects == Counter(empty=1, unparsable=1, element=1, duplicate=1) + Counter(
+        {"several components": 1}
+    )
     assert (301, "") in m.examples["empty"] and all(from_bracket_safe(t) == s for t, s in zip(m.texts, m.smiles))
-    assert "| empty | 1 |" in m._repr_markdown_() and list(m.smiles[:2]) == m.smiles[:2] == [m.smiles[0], m.smiles[1]] and m.smiles[-1] == list(m.smiles)[-1]
+    assert "| empty | 1 |" in m._repr_markdown_()
+    assert list(m.smiles[:2]) == m.smiles[:2] == [m.smiles[0], m.smiles[1]]
+    assert m.smiles[-1] == list(m.smiles)[-1]
 
 
 def test_one_per_cent_of_garbage(tmp_path):
@@ -174,13 +219,26 @@ def test_one_per_cent_of_garbage(tmp_path):
 
 
 def test_nothing_left(tmp_path, own_cache):
-    with pytest.raises(ValueError, match="no molecule is left of 2 rows.*unparsable: 1.*such as 'junk'"): prepare(smi(tmp_path / "a.smi", ["junk", "C.C"]))
+    with pytest.raises(ValueError, match="no molecule is left of 2 rows.*unparsable: 1.*such as 'junk'"):
+        prepare(smi(tmp_path / "a.smi", ["junk", "C.C"]))
     assert not list(own_cache.rglob("*.arrow"))
 
 
-@pytest.mark.parametrize("options, message", [
-    (dict(source="nowhere"), "source='nowhere'"), (dict(source="wehi+other"), "wehi\\+other"), (dict(slicer="x"), "slicer='x'.*brics"), (dict(salts="x"), "salts='x'.*refuse, largest"), (dict(max_tokens=-1), "max_tokens=-1"),
-    (dict(elements=["Zz"]), "elements"), (dict(elements=[]), "elements"), (dict(limit=-2), "limit=-2"), (dict(processes=-2), "processes=-2"), (dict(column="x"), "column='x'")])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(source="nowhere"), "source='nowhere'"),
+        (dict(source="wehi+other"), "wehi\\+other"),
+        (dict(slicer="x"), "slicer='x'.*brics"),
+        (dict(salts="x"), "salts='x'.*refuse, largest"),
+        (dict(max_tokens=-1), "max_tokens=-1"),
+        (dict(elements=["Zz"]), "elements"),
+        (dict(elements=[]), "elements"),
+        (dict(limit=-2), "limit=-2"),
+        (dict(processes=-2), "processes=-2"),
+        (dict(column="x"), "column='x'"),
+    ],
+)
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message): prepare(**options)
 
@@ -195,7 +253,9 @@ def test_zinc_is_reversible():
 
 def test_splits_are_pinned():
     assert [molecule_split(s) for s in ("CCO", "c1ccccc1", "CCBr")] == ["train", "valid", "test"]
-    assert molecule_split("CCO", 0, 0) == "train" and molecule_split("CCO", 0.3, 0.4) == "valid" and molecule_split("CCO", 0, 0.7) == "test"
+    assert molecule_split("CCO", 0, 0) == "train"
+    assert molecule_split("CCO", 0.3, 0.4) == "valid"
+    assert molecule_split("CCO", 0, 0.7) == "test"
     for shares in ((-0.1, 0.1), (0.5, 0.5)):
         with pytest.raises(ValueError, match="valid_share"): molecule_split("CCO", *shares)
 
@@ -235,13 +295,20 @@ def test_two_processes_at_once(tmp_path, own_cache):
     "Two interpreters that start to prepare the same file at the same moment: one builds, both get it."
     root = str(Path(molecule_data.__file__).parents[2])
     command = [sys.executable, "-c", AT_ONCE, str(smi(tmp_path / "a.smi"))]
-    both = [subprocess.Popen(command, env=dict(os.environ, PYTHONPATH=root), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen(
+            command, env=dict(os.environ, PYTHONPATH=root), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
     for p in both: assert p.stdout.readline() == "ready\n"
     for p in both:
         p.stdin.write("\n")
         p.stdin.flush()
     out = [p.communicate(timeout=300)[0].splitlines() for p in both]
-    assert [p.returncode for p in both] == [0, 0] and out[0][-1] == out[1][-1] and sum(o.count("built") for o in out) == 1
+    assert [p.returncode for p in both] == [0, 0]
+    assert out[0][-1] == out[1][-1]
+    assert sum(o.count("built") for o in out) == 1
     assert len(list(own_cache.rglob("*.arrow"))) == 1 and not list(own_cache.rglob("*.part"))
 
 
@@ -255,17 +322,21 @@ def killed_while_building(path, moment):
 @pytest.mark.skipif(sys.platform != "linux", reason="forks processes")
 @pytest.mark.parametrize("moment", ["_done", "os.fsync", "os.replace"])
 def test_killed_in_the_middle(tmp_path, own_cache, moment):
-    "kill -9 while two further processes clean molecules, before the file is complete, and just before it gets its name."
+    """kill -9 while two further processes clean molecules, before the file is complete,
+    and just before it gets its name."""
     path, fork = smi(tmp_path / "a.smi"), get_context("fork")
     victim = fork.Process(target=killed_while_building, args=(path, moment))
     victim.start()
     victim.join(300)
     assert victim.exitcode == -signal.SIGKILL and not list(own_cache.rglob("*.arrow"))
-    heir = fork.Process(target=prepare, args=(path,), kwargs=dict(processes=1))  # would wait for ever if the lock were still held
+    # would wait for ever if the lock were still held
+    heir = fork.Process(target=prepare, args=(path,), kwargs=dict(processes=1))
     heir.start()
     heir.join(300)
     assert heir.exitcode == 0, "still waiting for a process that is dead" if heir.exitcode is None else "failed"
-    assert len(list(own_cache.rglob("*.arrow"))) == 1 and not list(own_cache.rglob("*.part")) and len(prepare(path).smiles) > 200
+    assert len(list(own_cache.rglob("*.arrow"))) == 1
+    assert not list(own_cache.rglob("*.part"))
+    assert len(prepare(path).smiles) > 200
 
 
 def test_cache_is_used_and_never_stale(tmp_path, own_cache, monkeypatch):
@@ -320,7 +391,8 @@ def test_another_encoding_has_another_cache_version(monkeypatch):
         assert encoding_digest() != found
     known = dict(ENCODINGS)
     assert any(version == CACHE_VERSION for version, _ in known), f"add the digest of {versions}: {found}"
-    if versions not in known: pytest.skip(f"no digest for this rdkit; if the encoding is unchanged, add {versions}: {found}")
+    if versions not in known:
+        pytest.skip(f"no digest for this rdkit; if the encoding is unchanged, add {versions}: {found}")
     assert found == known[versions], "rows are encoded in another way: raise CACHE_VERSION, then add its digest"
 
 
@@ -333,7 +405,8 @@ def test_a_file_that_changes_while_it_is_read(tmp_path):
 
 def test_a_cache_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match="cannot be written"): m = prepare(smi(tmp_path / "a.smi"), cache=tmp_path / "file" / "below")
+    with pytest.warns(UserWarning, match="cannot be written"):
+        m = prepare(smi(tmp_path / "a.smi"), cache=tmp_path / "file" / "below")
     assert m.where is None and len(m.smiles) > 200
 
 
@@ -370,7 +443,11 @@ def shards(tmp_path):
     import pyarrow.parquet as pq
     (tmp_path / "hub").mkdir()
     good = [s for s in SMILES if not isinstance(clean(s), str)][:200]
-    for k in range(4): pq.write_table(pa.table(dict(safe=[*good[50 * k:50 * k + 50], None, "rubbish"], n=[k] * 52)), tmp_path / "hub" / f"train-{k:05d}-of-00004.parquet")
+    for k in range(4):
+        pq.write_table(
+            pa.table(dict(safe=[*good[50 * k : 50 * k + 50], None, "rubbish"], n=[k] * 52)),
+            tmp_path / "hub" / f"train-{k:05d}-of-00004.parquet",
+        )
     return tmp_path / "hub", [clean(s)[1] for s in good]
 
 

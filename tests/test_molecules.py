@@ -32,7 +32,9 @@ def words(task, example): return "".join(task.vocabulary.decode(example.tokens[1
 
 
 def test_a_file_of_ones_own(tmp_path):
-    task = task_from(dict(kind="molecules", source=str(smiles_file(tmp_path / "mine.smi")), valid_share=0.2, test_share=0.2))
+    task = task_from(
+        dict(kind="molecules", source=str(smiles_file(tmp_path / "mine.smi")), valid_share=0.2, test_share=0.2)
+    )
     assert sum(len(task.texts(s)) for s in ("train", "valid", "test")) == 60
     known = set(task.smiles("train"))
     data = task.dataset("train")
@@ -41,7 +43,12 @@ def test_a_file_of_ones_own(tmp_path):
 
 def test_stereochemistry_survives_shuffling_and_prompts(tmp_path):
     path = tmp_path / "stereo.smi"
-    path.write_text("\n".join(["C[C@H](N)C(=O)N[C@@H](Cc1ccccc1)C(=O)O", "C/C=C/C(=O)Nc1ccccc1", "O[C@H]1CC[C@@H](OCc2ccncc2)CC1"] * 1) + "\n")
+    path.write_text(
+        "\n".join(
+            ["C[C@H](N)C(=O)N[C@@H](Cc1ccccc1)C(=O)O", "C/C=C/C(=O)Nc1ccccc1", "O[C@H]1CC[C@@H](OCc2ccncc2)CC1"] * 1
+        )
+        + "\n"
+    )
     task = MoleculesTask(MoleculesConfig(source=str(path), valid_share=0.0, test_share=0.0, prompt_share=0.5))
     data, known = task.dataset("train"), set(task.smiles("train"))
     assert {from_bracket_safe(words(task, data[i])) for i in range(60)} == known
@@ -60,8 +67,13 @@ def test_the_vocabulary_is_that_of_the_config_and_others_are_counted(tmp_path):
 
 @pytest.mark.skipif(not (DATA / "safe_tokenizer.json").exists(), reason="the published tokenizer.json is not at hand")
 def test_the_published_vocabulary(tmp_path):
-    "1,880 tokens and two brackets, less the five special ones; attachments are three tokens each; text comes back whole."
-    task = MoleculesTask(MoleculesConfig(source=str(smiles_file(tmp_path / "mine.smi")), tokenizer=str(DATA / "safe_tokenizer.json"), max_length=120))
+    """1,880 tokens and two brackets, less the five special ones;
+    attachments are three tokens each; text comes back whole."""
+    task = MoleculesTask(
+        MoleculesConfig(
+            source=str(smiles_file(tmp_path / "mine.smi")), tokenizer=str(DATA / "safe_tokenizer.json"), max_length=120
+        )
+    )
     assert len(task.vocabulary) - 3 == 1880 + 2 - 5
     example = task.dataset("train")[0]
     assert from_bracket_safe(words(task, example)) in set(task.smiles("train"))
@@ -81,7 +93,10 @@ def test_zinc_molecules_are_a_source(tmp_path):
 
 def test_a_stopped_run_goes_on_with_the_same_weights(tmp_path):
     "Six steps at once, and three, then three more: bit for bit the same."
-    options = dict(source=str(smiles_file(tmp_path / "mine.smi")), size="nano", steps=6, batch_size=4, warmup=2, valid_every=3, valid_size=4, valid_samples=2, save_every=3)
+    options = dict(
+        source=str(smiles_file(tmp_path / "mine.smi")), size="nano", steps=6, batch_size=4,
+        warmup=2, valid_every=3, valid_size=4, valid_samples=2, save_every=3,
+    )
     r = recipe("molecules", **options)
     whole = r.trainer(tmp_path / "whole", progress=False)
     whole.fit()
@@ -94,7 +109,8 @@ def test_a_stopped_run_goes_on_with_the_same_weights(tmp_path):
     with pytest.raises(KeyboardInterrupt): first.fit()
     second = r.trainer(tmp_path / "cut", progress=False)
     second.fit(resume=True)
-    for a, b in zip(whole.method.state_dict().values(), second.method.state_dict().values(), strict=True): assert torch.equal(a, b)
+    for a, b in zip(whole.method.state_dict().values(), second.method.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
 
 
 def test_names_that_others_rely_on():
@@ -104,8 +120,13 @@ def test_names_that_others_rely_on():
 
 def test_import_is_quick_and_brings_no_heavy_library():
     "safe, datamol, pandas, pyarrow and matplotlib wait until they are needed."
-    code = "import sys, loflexmdm.molecules.task; print([m for m in ('safe', 'datamol', 'pandas', 'pyarrow', 'matplotlib', 'datasets', 'scipy') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    code = (
+        "import sys, loflexmdm.molecules.task; print([m for m in ('safe', 'datamol', 'pandas', 'pyarrow', "
+        "'matplotlib', 'datasets', 'scipy') if m in sys.modules])"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
 
 
 WITHOUT_SAFE = """
@@ -133,9 +154,18 @@ def test_without_safe_mol(tmp_path):
     assert "slicer='recap' needs the package safe-mol: pip install 'loflexmdm[safe]'" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("options, message", [
-    (dict(source="nowhere.smi"), "nowhere.smi"), (dict(max_length=1), "max_length=1"), (dict(prompt_share=-0.1), "prompt_share=-0.1"),
-    (dict(slicer="scissors"), "slicer='scissors'"), (dict(salts="keep"), "salts='keep'"), (dict(valid_share=0.6, test_share=0.4), "valid_share=0.6"),
-    (dict(tokenizer="nowhere.json"), "nowhere.json")])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(source="nowhere.smi"), "nowhere.smi"),
+        (dict(max_length=1), "max_length=1"),
+        (dict(prompt_share=-0.1), "prompt_share=-0.1"),
+        (dict(slicer="scissors"), "slicer='scissors'"),
+        (dict(salts="keep"), "salts='keep'"),
+        (dict(valid_share=0.6, test_share=0.4), "valid_share=0.6"),
+        (dict(tokenizer="nowhere.json"), "nowhere.json"),
+    ],
+)
 def test_bad_options_are_refused(options, message):
-    with pytest.raises((ValueError, OSError), match=message): task_from(dict(kind="molecules", **options)).texts("train")
+    with pytest.raises((ValueError, OSError), match=message):
+        task_from(dict(kind="molecules", **options)).texts("train")

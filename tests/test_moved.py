@@ -33,10 +33,13 @@ def test_every_name_of_the_last_release(module):
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_moved_modules_warn_and_give_the_same_objects(module):
     sys.modules.pop(module, None)
-    with pytest.warns(DeprecationWarning, match=f"{module} is now {MODULES[module][0]}") as told: old = importlib.import_module(module)
+    with pytest.warns(DeprecationWarning, match=f"{module} is now {MODULES[module][0]}") as told:
+        old = importlib.import_module(module)
     assert len(told) == 1
     news = [importlib.import_module(new) for new in MODULES[module]]
-    for name in set(RELEASED[module]) - NAMES.get(module, {}).keys() - {name for where, name in GONE if where == module}:
+    for name in (
+        set(RELEASED[module]) - NAMES.get(module, {}).keys() - {name for where, name in GONE if where == module}
+    ):
         assert getattr(old, name) is getattr(next(new for new in news if hasattr(new, name)), name), name
     assert NAMES.get(module, {}).keys() <= set(old.__all__)
     with pytest.raises(AttributeError, match="no_such_name"): _ = old.no_such_name
@@ -48,7 +51,8 @@ def test_renamed_names_warn_and_give_the_same_objects(module, name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         old = importlib.import_module(module)
-    with pytest.warns(DeprecationWarning, match=f"{module}.{name} is now {new}.{attribute};") as told: found = getattr(old, name)
+    with pytest.warns(DeprecationWarning, match=f"{module}.{name} is now {new}.{attribute};") as told:
+        found = getattr(old, name)
     assert found is attrgetter(attribute)(importlib.import_module(new)) and told[0].filename == __file__
 
 

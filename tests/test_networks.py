@@ -16,8 +16,10 @@ from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig, OrderModel
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.papl import PAPL, PAPLConfig
-from loflexmdm.networks import (SIZES, SOFTPLUS_ONE, CausalTransformer, ScalarHead, Size, TimeEmbedding, TokenHead,
-                                Transformer, bounded_rate, build_backbone, network, positive_rate, rotary, rotate, size_named)
+from loflexmdm.networks import (
+    SIZES, SOFTPLUS_ONE, CausalTransformer, ScalarHead, Size, TimeEmbedding, TokenHead,
+    Transformer, bounded_rate, build_backbone, network, positive_rate, rotary, rotate, size_named,
+)
 from loflexmdm.states import BOS, MASK, PAD, PartialSequences, Vocabulary, collate, prefix_example
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import TrainConfig, Trainer, optimisers
@@ -61,7 +63,8 @@ def test_absolute_position_does_not_matter(backbone):
     x = collate([prefix_example("a", "bcdef", VOCABULARY)])
     left = lambda v, fill: F.pad(v, (5, 0), value=fill)
     moved = PartialSequences(left(x.tokens, PAD), left(x.fixed, False), left(x.closed, True))
-    torch.testing.assert_close(features(backbone, moved)[:, 5:], features(backbone, x), rtol=0, atol=1e-4)  # float32 angles
+    # float32 angles
+    torch.testing.assert_close(features(backbone, moved)[:, 5:], features(backbone, x), rtol=0, atol=1e-4)
 
 
 def test_order_matters(backbone):
@@ -77,16 +80,23 @@ def test_prompt_flags_matter(backbone, flag):
 
 
 def test_a_triangular_mask_and_kept_keys(backbone):
-    "Later columns change nothing, and a column alone with the kept keys and values of those before it is as in the whole."
+    """Later columns change nothing, and a column alone with the kept keys and values of
+    those before it is as in the whole."""
     x = collate([prefix_example("a", "bcdef", VOCABULARY)])
     n, kept = x.tokens.shape[1], []
-    cond, triangle = torch.linspace(-1, 1, backbone.size.cond, dtype=torch.float64)[None], torch.ones(n, n, dtype=torch.bool).tril()
+    cond, triangle = (
+        torch.linspace(-1, 1, backbone.size.cond, dtype=torch.float64)[None],
+        torch.ones(n, n, dtype=torch.bool).tril(),
+    )
     store = [lambda k, v: kept.append((k, v)) or (k, v)] * len(backbone.blocks)
     with torch.no_grad():
         h = backbone.embed(x)
         whole = backbone.run(h, cond, backbone.angles(x), triangle, store)
         changed = backbone.run(torch.cat([h[:, :4], -h[:, 4:]], 1), cond, backbone.angles(x), triangle)
-        old = [lambda k, v, pair=pair: (torch.cat([pair[0][:, :, :-1], k], 2), torch.cat([pair[1][:, :, :-1], v], 2)) for pair in kept]
+        old = [
+            lambda k, v, pair=pair: (torch.cat([pair[0][:, :, :-1], k], 2), torch.cat([pair[1][:, :, :-1], v], 2))
+            for pair in kept
+        ]
         last = backbone.run(h[:, -1:], cond, tuple(angle[-1:] for angle in backbone.angles(x)), triangle[-1:], old)
     torch.testing.assert_close(changed[:, :4], whole[:, :4], rtol=0, atol=1e-12)
     assert (changed - whole)[:, 4:].abs().max() > 1e-3
@@ -94,12 +104,18 @@ def test_a_triangular_mask_and_kept_keys(backbone):
 
 
 def test_logits_are_float32_at_least():
-    for dtype, expected in ((torch.bfloat16, torch.float32), (torch.float32, torch.float32), (torch.float64, torch.float64)):
+    for dtype, expected in (
+        (torch.bfloat16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ):
         assert TokenHead(16, 8).to(dtype)(torch.zeros(1, 2, 16, dtype=dtype)).dtype == expected
 
 
 def test_rotary_scores_depend_on_differences():
-    q, k = torch.randn(2, 1, 1, 1, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).expand(2, 1, 1, 64, 32)
+    q, k = torch.randn(2, 1, 1, 1, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).expand(
+        2, 1, 1, 64, 32
+    )
     cos, sin = (v.double() for v in rotary(64, 32))
     scores = (rotate(q, cos, sin) @ rotate(k, cos, sin).mT)[0, 0]
     for offset in (-20, 0, 7):
@@ -166,8 +182,11 @@ def test_unknown_names_and_ranges():
 def test_parameter_names_and_shapes_are_stable():
     "Stored checkpoints depend on them."
     shapes = {k: tuple(v.shape) for k, v in Transformer(10, SIZES["nano"]).state_dict().items()}
-    block = {"adapt.weight": (384, 64), "adapt.bias": (384,), "qkv.weight": (192, 64), "out.weight": (64, 64), "q_norm.weight": (16,), "k_norm.weight": (16,),
-             "mlp.0.weight": (256, 64), "mlp.0.bias": (256,), "mlp.2.weight": (64, 256), "mlp.2.bias": (64,)}
+    block = {
+        "adapt.weight": (384, 64), "adapt.bias": (384,), "qkv.weight": (192, 64),
+        "out.weight": (64, 64), "q_norm.weight": (16,), "k_norm.weight": (16,),
+        "mlp.0.weight": (256, 64), "mlp.0.bias": (256,), "mlp.2.weight": (64, 256), "mlp.2.bias": (64,),
+    }
     expected = {"token.weight": (10, 64), "flag.weight": (4, 64), "adapt.weight": (128, 64), "adapt.bias": (128,)}
     assert shapes == expected | {f"blocks.{i}.{k}": v for i in range(3) for k, v in block.items()}
     assert set(TimeEmbedding(8).state_dict()) == {"mlp.0.weight", "mlp.0.bias", "mlp.2.weight", "mlp.2.bias"}
@@ -185,9 +204,13 @@ def copied(head, backbone):
 def constant(size): return nn.Parameter(torch.randn(size.cond) * 0.5)
 
 
-# Each network built part by part, as the methods did when each had a constructor of its own. The order is what a seed means.
+# Each network built part by part, as the methods did when each had a constructor of its own. The order is what a seed
+# means.
 def flexmdm(unmask=False, order=None):
-    out = dict(backbone=Transformer(N, NANO), time=TimeEmbedding(64), token=TokenHead(64, N), insert=ScalarHead(64, SOFTPLUS_ONE))
+    out = dict(
+        backbone=Transformer(N, NANO), time=TimeEmbedding(64),
+        token=TokenHead(64, N), insert=ScalarHead(64, SOFTPLUS_ONE),
+    )
     copied(out["token"], out["backbone"])
     if unmask: out["unmask"] = ScalarHead(64, SOFTPLUS_ONE)
     if order == "separate": out["order_backbone"] = Transformer(N, MICRO)

@@ -4,7 +4,10 @@ from itertools import product
 import pytest
 import torch
 
-from loflexmdm.ctmc import (ToyLaw, aligned_batch, aligned_log_probs, as_batch, evaluate, final_law, locate, path_bounds, path_terms, uniform_logits)
+from loflexmdm.ctmc import (
+    ToyLaw, aligned_batch, aligned_log_probs, as_batch, evaluate,
+    final_law, locate, path_bounds, path_terms, uniform_logits,
+)
 from loflexmdm.objective import Intensities, LossTerms, bregman, match_terms, target_rates
 from loflexmdm.states import CLEAN, DROPPED, MASKED, Vocabulary, collate, contract, prefix_example
 
@@ -21,10 +24,18 @@ def random_law(probs, seed):
 def random_model(law, seed):
     "A table for every partial sequence; insertions die out, so that generation ends."
     g, shape = torch.Generator().manual_seed(seed), (len(law.space.partial), law.b_in.shape[1] + 1)
-    insert, unmask, logits = normal(g, *shape).exp(), normal(g, *shape).mul(.4).exp(), normal(g, *shape, len(law.vocabulary))
+    insert, unmask, logits = (
+        normal(g, *shape).exp(),
+        normal(g, *shape).mul(0.4).exp(),
+        normal(g, *shape, len(law.vocabulary)),
+    )
     def model(x, tau):
         i = locate(law.space, x)
-        return Intensities(insert[i] * torch.exp(-.7 * tau)[:, None] * x.open, unmask[i] * x.masked, logits[i] + uniform_logits(law.vocabulary))
+        return Intensities(
+            insert[i] * torch.exp(-0.7 * tau)[:, None] * x.open,
+            unmask[i] * x.masked,
+            logits[i] + uniform_logits(law.vocabulary),
+        )
     return model
 
 
@@ -77,12 +88,14 @@ def test_prompts_cost_nothing_and_nothing_is_nan():
     x = contract(x1, state)
     b = torch.ones(x1.tokens.shape, requires_grad=True)
     logits = torch.zeros(*x.tokens.shape, len(vocabulary))
-    logits[..., :3], logits[0, :, 3] = -torch.inf, -torch.inf  # the first prompt holds a token the model thinks impossible
+    # the first prompt holds a token the model thinks impossible
+    logits[..., :3], logits[0, :, 3] = -torch.inf, -torch.inf
     model = Intensities(torch.full(x.tokens.shape, .5) * x.open, torch.ones(x.tokens.shape) * x.masked, logits)
     terms = match_terms(target_rates(x1, state, x, b, b), model, x)
     assert terms.loss[0].item() == pytest.approx(.5)  # one open gap
     assert terms.token[1].item() == pytest.approx(2 * torch.log(torch.tensor(2.)).item())
-    for value in (terms.loss, terms.tight): assert torch.autograd.grad(value.sum(), b, retain_graph=True)[0].isfinite().all()
+    for value in (terms.loss, terms.tight):
+        assert torch.autograd.grad(value.sum(), b, retain_graph=True)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -105,7 +118,9 @@ def test_the_minimiser_is_the_projected_rate():
     groups = torch.nn.functional.one_hot(law.space.seen).double()
     offsets = [torch.zeros(groups.shape[1], *v.shape[1:], dtype=torch.float64, requires_grad=True) for v in best[:3]]
     moved = [torch.einsum("zx,x...->z...", groups, o) for o in offsets]  # one table entry per partial sequence
-    model = Intensities(best.insert.clamp_min(1e-300) * moved[0].exp(), best.unmask * moved[1].exp(), best.logits + moved[2])
+    model = Intensities(
+        best.insert.clamp_min(1e-300) * moved[0].exp(), best.unmask * moved[1].exp(), best.logits + moved[2]
+    )
     value = weight @ match_terms(target_rates(x1, state, x, b_in, b_um), model, x).loss
     for slope in torch.autograd.grad(value, offsets): assert slope.abs().max() < 1e-12
 

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.orders import (frames_text, generation_times, idle_share, normalised_order, order_by_kind, order_correlation, pearson, plot_order,
-                              plot_raster, ranks, raster, spearman, star_correlations)
+from loflexmdm.orders import (
+    frames_text, generation_times, idle_share, normalised_order, order_by_kind, order_correlation,
+    pearson, plot_order, plot_raster, ranks, raster, spearman, star_correlations,
+)
 from loflexmdm.samplers import EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.states import MASK
 from loflexmdm.tasks.star_graphs import StarGraph, StarTask
@@ -27,8 +29,14 @@ def samples_with(*rows):
     task = OneGraph()
     prompt = task.vocabulary.encode(GRAPH.prompt)
     zeros, ids = [0.0] * len(prompt), [task.vocabulary.encode(a.split()) for a, _ in rows]
-    tracks = [Trajectory([(0.0, prompt), (1.0, prompt + i)], zeros + [0.0] * len(t), zeros + list(t)) for i, (_, t) in zip(ids, rows)]
-    return task, Samples([prompt + i for i in ids], [[False] * len(prompt) + [True] * len(i) for i in ids], row_evaluations=4, trajectories=tracks)
+    tracks = [
+        Trajectory([(0.0, prompt), (1.0, prompt + i)], zeros + [0.0] * len(t), zeros + list(t))
+        for i, (_, t) in zip(ids, rows)
+    ]
+    return task, Samples(
+        [prompt + i for i in ids], [[False] * len(prompt) + [True] * len(i) for i in ids],
+        row_evaluations=4, trajectories=tracks,
+    )
 
 
 def test_ranks_share_ties():
@@ -57,18 +65,25 @@ def test_against_scipy():
     for _ in range(200):
         u, v = ([rng.randint(0, 4) for _ in range(8)] for _ in range(2))
         if len(set(u)) == 1 or len(set(v)) == 1: continue
-        assert pearson(u, v) == pytest.approx(stats.pearsonr(u, v)[0], abs=1e-12) and spearman(u, v) == pytest.approx(stats.spearmanr(u, v)[0], abs=1e-12)
+        assert pearson(u, v) == pytest.approx(stats.pearsonr(u, v)[0], abs=1e-12)
+        assert spearman(u, v) == pytest.approx(stats.spearmanr(u, v)[0], abs=1e-12)
 
 
 def test_means_leave_undefined_cases_out():
-    c = order_correlation([INWARDS, INWARDS, [1.0], [2.0, 2.0], INWARDS], [DISTANCES, [2 - d for d in DISTANCES], [0], [0, 1], None])
-    assert (c.n, c.undefined) == (2, 3) and c.mean == pytest.approx(0, abs=1e-12) and c.error == pytest.approx(-EXACT, abs=1e-12)
+    c = order_correlation(
+        [INWARDS, INWARDS, [1.0], [2.0, 2.0], INWARDS], [DISTANCES, [2 - d for d in DISTANCES], [0], [0, 1], None]
+    )
+    assert (c.n, c.undefined) == (2, 3)
+    assert c.mean == pytest.approx(0, abs=1e-12)
+    assert c.error == pytest.approx(-EXACT, abs=1e-12)
     alone, none = order_correlation([INWARDS], [DISTANCES]), order_correlation([], [])
     assert alone.mean == pytest.approx(EXACT) and math.isnan(alone.error) and none.n == 0 and math.isnan(none.mean)
 
 
 def test_star_correlations_filter_exact_matches():
-    task, samples = samples_with(("4 7 7 2 2 5", INWARDS), ("4 7 7 2 2 4", [-t for t in INWARDS]), ("4 9", [1, 2]), ("7", [1]), ("", []))
+    task, samples = samples_with(
+        ("4 7 7 2 2 5", INWARDS), ("4 7 7 2 2 4", [-t for t in INWARDS]), ("4 9", [1, 2]), ("7", [1]), ("", [])
+    )
     c = star_correlations(task, "test", samples)
     assert c["exact"].n == 1 and c["exact"].mean == pytest.approx(EXACT)
     assert (c["all"].n, c["all"].undefined) == (2, 3) and c["all"].mean == pytest.approx(0, abs=1e-12)
@@ -98,14 +113,22 @@ def test_kinds_count_sequences():
     assert math.isnan(order_by_kind([[1.0]], [["a"]])["a"][1])
 
 
-@pytest.mark.parametrize("sampler", [EventDriven(), EventDriven(exact=False), TauLeaping(steps=16)], ids=["exact", "frozen", "tau"])
+@pytest.mark.parametrize(
+    "sampler", [EventDriven(), EventDriven(exact=False), TauLeaping(steps=16)], ids=["exact", "frozen", "tau"]
+)
 def test_times_agree_with_frames(sampler):
     task = StarTask()
     torch.manual_seed(0)
-    model = LoFlexMDM(task.vocabulary, LoFlexMDMConfig(size="nano", order_size="nano", max_length=task.max_length)).eval()
-    samples = model.sample(task.prompts("test", 8), sampler=sampler, generator=torch.Generator().manual_seed(0), record=True)
+    model = LoFlexMDM(
+        task.vocabulary, LoFlexMDMConfig(size="nano", order_size="nano", max_length=task.max_length)
+    ).eval()
+    samples = model.sample(
+        task.prompts("test", 8), sampler=sampler, generator=torch.Generator().manual_seed(0), record=True
+    )
     for t, s in zip(samples.trajectories, samples.sequences):
-        assert t.frames[-1][1] == s and len(t.inserted_at) == len(t.unmasked_at) == len(s) and all(b <= u for b, u in zip(t.inserted_at, t.unmasked_at))
+        assert t.frames[-1][1] == s
+        assert len(t.inserted_at) == len(t.unmasked_at) == len(s)
+        assert all(b <= u for b, u in zip(t.inserted_at, t.unmasked_at))
         for now, tokens in dict(t.frames).items():  # the last frame of each clock reading
             there = [(b <= now) + (u <= now) for b, u in zip(t.inserted_at, t.unmasked_at)]
             assert there.count(1) == tokens.count(MASK) and there.count(2) == len(tokens) - tokens.count(MASK)
@@ -117,7 +140,8 @@ def test_raster_and_text():
     moments, grid = raster(t)
     assert moments == [0.0, 0.5, 1.0] and grid.tolist() == [[2, 2, 2], [0, 1, 2]]
     assert raster(t, [False, True])[1].tolist() == [[1, 2]] and raster(t, [False, False])[1].shape == (0, 0)
-    assert frames_text(t, StarTask().vocabulary) == ["2", "2 _", "2 1"] and frames_text(t, StarTask().vocabulary, skip=1, most=2) == ["", "1"]
+    assert frames_text(t, StarTask().vocabulary) == ["2", "2 _", "2 1"]
+    assert frames_text(t, StarTask().vocabulary, skip=1, most=2) == ["", "1"]
 
 
 def test_figures_return_axes():
@@ -125,5 +149,6 @@ def test_figures_return_axes():
     plt.switch_backend("Agg")
     ax = plot_order([INWARDS, [1.0]], [DISTANCES, None], "inwards")
     assert plot_order([INWARDS], [DISTANCES], ax=ax) is ax and ax.get_xlabel()
-    assert plot_raster(Trajectory([], [0.0], [1.0]), ["a"]).get_ylabel() == "token" and plot_raster(Trajectory([], [], [])) is not None
+    assert plot_raster(Trajectory([], [0.0], [1.0]), ["a"]).get_ylabel() == "token"
+    assert plot_raster(Trajectory([], [], [])) is not None
     plt.close("all")

@@ -1,4 +1,5 @@
-"Planner weights: known values, gradients, expectations by enumeration, where the loss rests, and a run from end to end."
+"""Planner weights: known values, gradients, expectations by enumeration, where the loss
+rests, and a run from end to end."""
 import itertools
 import math
 
@@ -39,7 +40,13 @@ def shaken(cls=PAPL, **kwargs):
 def p(*values): return torch.tensor([values], dtype=torch.float64).log()
 
 
-@pytest.mark.parametrize(("alpha", "tau", "value"), [(0, 1, 1.033698), (0, 0.5, 1.033698), (1, 1, 1.182955), (5, 1, 1.779983), (1, 0.5, 1.121440), (5, 0.5, 1.472412), (5, 2, 2.147805)])
+@pytest.mark.parametrize(
+    ("alpha", "tau", "value"),
+    [
+        (0, 1, 1.033698), (0, 0.5, 1.033698), (1, 1, 1.182955), (5, 1, 1.779983),
+        (1, 0.5, 1.121440), (5, 0.5, 1.472412), (5, 2, 2.147805),
+    ],
+)
 def test_known_values(alpha, tau, value):
     log_k = p(0.9, 0.5, 0.1)
     weights = papl_weights(log_k, torch.ones(1, 3, dtype=torch.bool), float(alpha), tau)
@@ -62,12 +69,14 @@ def test_one_mask_weighs_one_plus_alpha_and_none_nothing(mixture):
 def test_rows_do_not_share_weights():
     log_k, where = torch.rand(5, 4, generator=seeded(0)).log(), torch.rand(5, 4, generator=seeded(1)) < 0.6
     together = papl_weights(log_k, where, 2.0, 0.5)
-    for i in range(5): torch.testing.assert_close(together[[i]], papl_weights(log_k[[i]], where[[i]], 2.0, 0.5), rtol=0, atol=0)
+    for i in range(5):
+        torch.testing.assert_close(together[[i]], papl_weights(log_k[[i]], where[[i]], 2.0, 0.5), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kwargs", [dict(alpha=-1.0), dict(alpha=math.nan), dict(tau=0.0), dict(mixture="mean")])
 def test_weights_that_make_no_sense(kwargs):
-    with pytest.raises(ValueError, match=next(iter(kwargs))): papl_weights(p(0.5), torch.ones(1, 1, dtype=torch.bool), **kwargs)
+    with pytest.raises(ValueError, match=next(iter(kwargs))):
+        papl_weights(p(0.5), torch.ones(1, 1, dtype=torch.bool), **kwargs)
 
 
 def test_gradient_is_that_of_cross_entropy_rescaled():
@@ -78,7 +87,9 @@ def test_gradient_is_that_of_cross_entropy_rescaled():
     (-(papl_weights(log_k, where, 2.0, 0.5) * log_k).sum()).backward()
     w = torch.where(where, (log_k / 0.5).exp(), 0.0)
     scale = torch.where(where, (1 + 2 * w / w.sum(-1, keepdim=True)) / where.sum(-1, keepdim=True), 0.0)
-    torch.testing.assert_close(logits.grad, (scale[..., None] * (log_d.exp() - F.one_hot(tokens, 5))).detach(), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        logits.grad, (scale[..., None] * (log_d.exp() - F.one_hot(tokens, 5))).detach(), rtol=1e-12, atol=1e-12
+    )
 
 
 @torch.no_grad()
@@ -95,13 +106,22 @@ def enumerated(model, **kwargs):
     return total
 
 
-@pytest.mark.parametrize(("form", "mixture", "schedule"), [("count", "eq7", "linear"), ("count", "interpolate", "linear"), ("time", "eq7", "linear"), ("time", "interpolate", "linear"), ("time", "eq7", "cosine")])
+@pytest.mark.parametrize(
+    ("form", "mixture", "schedule"),
+    [
+        ("count", "eq7", "linear"), ("count", "interpolate", "linear"),
+        ("time", "eq7", "linear"), ("time", "interpolate", "linear"), ("time", "eq7", "cosine"),
+    ],
+)
 def test_loss_and_bound_against_enumeration(form, mixture, schedule):
     "Both forms, and any schedule, have one expectation; the bound in the metrics has no weights."
     model = shaken(alpha=5.0, planner_tau=0.5, form=form, mixture=mixture, schedule=schedule)
     batch = CLEAN.rows(torch.arange(64) % 2)
     with torch.no_grad(): terms = [model.loss(batch, seeded(s)) for s in range(120)]
-    for values, target in (([t.loss for t in terms], enumerated(model)), ([t.metrics["bound_tight"] for t in terms], enumerated(model, alpha=0.0))):
+    for values, target in (
+        ([t.loss for t in terms], enumerated(model)),
+        ([t.metrics["bound_tight"] for t in terms], enumerated(model, alpha=0.0)),
+    ):
         values = torch.stack(values).double()
         assert abs(values.mean() - target) < 4.5 * values.std() / len(values) ** 0.5
 
@@ -109,7 +129,8 @@ def test_loss_and_bound_against_enumeration(form, mixture, schedule):
 def test_nll_bound_is_masked_diffusions():
     weighted, plain = shaken(alpha=5.0), shaken(MaskedDiffusion)
     plain.load_state_dict(weighted.state_dict())
-    for a, b in zip(weighted.nll_bound(CLEAN, 8, seeded(0)), plain.nll_bound(CLEAN, 8, seeded(0)), strict=True): assert torch.equal(a, b)
+    for a, b in zip(weighted.nll_bound(CLEAN, 8, seeded(0)), plain.nll_bound(CLEAN, 8, seeded(0)), strict=True):
+        assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -149,7 +170,9 @@ def test_the_loss_rests_at_a_sharper_law(alpha, rest):
     chance, logits = torch.where(y, q, 1 - q).prod(-1), torch.zeros(2, dtype=torch.float64, requires_grad=True)
     for _ in range(300):
         log_k = F.logsigmoid(torch.where(y, logits, -logits))
-        gradient, = torch.autograd.grad(-(chance @ (papl_weights(log_k, torch.ones_like(y), alpha) * log_k).sum(-1)), logits)
+        (gradient,) = torch.autograd.grad(
+            -(chance @ (papl_weights(log_k, torch.ones_like(y), alpha) * log_k).sum(-1)), logits
+        )
         with torch.no_grad(): logits -= gradient
     d = logits.detach().sigmoid()
     assert d.tolist() == pytest.approx(rest, abs=5e-4)
@@ -159,7 +182,13 @@ def test_the_loss_rests_at_a_sharper_law(alpha, rest):
     torch.testing.assert_close(mass[0] / mass.sum(0), d, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("bad", [dict(alpha=-1.0), dict(alpha=math.inf), dict(planner_tau=0.0), dict(planner_tau=math.nan), dict(form="counts"), dict(mixture="mean"), dict(schedule="quadratic"), dict(size="huge"), dict(max_length=1)])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        dict(alpha=-1.0), dict(alpha=math.inf), dict(planner_tau=0.0), dict(planner_tau=math.nan),
+        dict(form="counts"), dict(mixture="mean"), dict(schedule="quadratic"), dict(size="huge"), dict(max_length=1),
+    ],
+)
 def test_configs_that_make_no_sense(bad):
     with pytest.raises(ValueError, match=next(iter(bad))): PAPLConfig(**bad)
 
@@ -179,7 +208,16 @@ class Words(torch.utils.data.Dataset):
 def run(directory, steps=6, **kwargs):
     torch.manual_seed(0)
     method = PAPL(LETTERS, PAPLConfig(size="pico", max_length=6, alpha=5.0, **kwargs))
-    return Trainer(method, Words(), TrainConfig(steps=steps, batch_size=4, warmup=2, log_every=2, valid_every=3, valid_size=4, valid_samples=2, save_every=3), directory, valid=Words(), progress=False)
+    return Trainer(
+        method,
+        Words(),
+        TrainConfig(
+            steps=steps, batch_size=4, warmup=2, log_every=2, valid_every=3, valid_size=4, valid_samples=2, save_every=3
+        ),
+        directory,
+        valid=Words(),
+        progress=False,
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -197,6 +235,9 @@ def test_trained_saved_loaded_sampled_and_resumed(tmp_path, form):
     again = from_pretrained(whole.save_pretrained(tmp_path / "saved"))
     assert type(again) is PAPL and again.config == whole.config
     for sampler in (None, Planner(), Planner(remask=1.0)):
-        a, b = (m.sample([["a"], ["a", "<mask>", "b"]], n=3, sampler=sampler, generator=seeded(0)) for m in (whole, again))
-        assert a.sequences == b.sequences and all(s[0] == LETTERS.index["a"] and s[2] == LETTERS.index["b"] for s in a.sequences[3:])
+        a, b = (
+            m.sample([["a"], ["a", "<mask>", "b"]], n=3, sampler=sampler, generator=seeded(0)) for m in (whole, again)
+        )
+        assert a.sequences == b.sequences
+        assert all(s[0] == LETTERS.index["a"] and s[2] == LETTERS.index["b"] for s in a.sequences[3:])
     assert {"loss", "bound_tight", "valid_nll"} <= {k for r in cut.log.rows() for k in r}

@@ -11,11 +11,15 @@ from loflexmdm.states import MASK, Vocabulary  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"
 VOCABULARY = Vocabulary(["<a>", "b&"])
-GROWING = Trajectory([(0.0, []), (0.1, [MASK]), (0.2, [MASK, MASK]), (0.5, [3, MASK]), (0.9, [3, 4])], [0.1, 0.2], [0.5, 0.9])
+GROWING = Trajectory(
+    [(0.0, []), (0.1, [MASK]), (0.2, [MASK, MASK]), (0.5, [3, MASK]), (0.9, [3, 4])], [0.1, 0.2], [0.5, 0.9]
+)
 
 
 def texts(strip):
-    return [[t.text or "_" for t in row.iter(SVG + "text")] for row in ElementTree.fromstring(strip.svg).findall(SVG + "g")]
+    return [
+        [t.text or "_" for t in row.iter(SVG + "text")] for row in ElementTree.fromstring(strip.svg).findall(SVG + "g")
+    ]
 
 
 def test_a_strip_has_a_row_for_each_change_and_escapes_tokens():

@@ -1,4 +1,5 @@
-"Retrofit: the start is the masked model, frozen weights stay, adapters merge without a trace, and what cannot be retrofitted is refused."
+"""Retrofit: the start is the masked model, frozen weights stay, adapters merge without a trace, and what
+cannot be retrofitted is refused."""
 import importlib.util
 import shutil
 import sys
@@ -19,7 +20,9 @@ from loflexmdm.training import TrainConfig, Trainer
 
 LETTERS = Vocabulary("abcd")
 TEXTS = (("ab", "cdda"), ("", "ddcabb"))
-needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="peft (the extra loflexmdm[retrofit]) is not installed")
+needs_peft = pytest.mark.skipif(
+    importlib.util.find_spec("peft") is None, reason="peft (the extra loflexmdm[retrofit]) is not installed"
+)
 
 
 class Letters(Dataset):
@@ -48,16 +51,29 @@ def states():
     return x._replace(tokens=torch.where(x.free & (torch.arange(7) % 2 == 1), MASK, x.tokens))
 
 
-def token_logits(method, x, tau): return method.token(method.backbone(x, method.time(torch.full((2,), tau, dtype=method.token.out.weight.dtype))))[..., 3:]
+def token_logits(method, x, tau):
+    return method.token(method.backbone(x, method.time(torch.full((2,), tau, dtype=method.token.out.weight.dtype))))[
+        ..., 3:
+    ]
 
 
 def trained(method, directory, steps=6, **options):
-    config = TrainConfig(steps=steps, batch_size=8, lr=1e-2, warmup=1, ema=0.5, log_every=steps, valid_every=steps, save_every=steps, **options)
+    config = TrainConfig(
+        steps=steps, batch_size=8, lr=1e-2, warmup=1, ema=0.5,
+        log_every=steps, valid_every=steps, save_every=steps, **options,
+    )
     return Trainer(method, Letters(), config, directory, progress=False).fit()
 
 
-@pytest.mark.parametrize("target,options", [("flexmdm", {}), ("loflexmdm", dict(order="fixed")), ("loflexmdm", dict(order="learned")),
-                                            ("loflexmdm", dict(order="learned", backbone="shared", unmask="trainable"))])
+@pytest.mark.parametrize(
+    "target,options",
+    [
+        ("flexmdm", {}),
+        ("loflexmdm", dict(order="fixed")),
+        ("loflexmdm", dict(order="learned")),
+        ("loflexmdm", dict(order="learned", backbone="shared", unmask="trainable")),
+    ],
+)
 @pytest.mark.parametrize("adapters", [False, pytest.param(True, marks=needs_peft)])
 def test_token_logits_at_the_start_are_the_masked_models(target, options, adapters):
     masked, x = masked_model().double(), states()
@@ -72,7 +88,8 @@ def test_the_start_depends_on_neither_time_nor_flags_and_training_changes_that(t
     other = x._replace(fixed=~x.fixed, closed=~x.closed)
     assert torch.equal(token_logits(method, x, 0.1), token_logits(method, other, 5.0))
     after = trained(method, tmp_path)
-    assert not torch.equal(token_logits(after, x, 0.1), token_logits(after, x, 5.0)) and not torch.equal(token_logits(after, x, 0.1), token_logits(after, other, 0.1))
+    assert not torch.equal(token_logits(after, x, 0.1), token_logits(after, x, 5.0))
+    assert not torch.equal(token_logits(after, x, 0.1), token_logits(after, other, 0.1))
 
 
 @needs_peft
@@ -85,7 +102,10 @@ def test_what_is_frozen_stays_bit_for_bit(tmp_path, optimiser):
     after = dict(trained(method, tmp_path, optimiser=optimiser).named_parameters())
     frozen = {k for k, p in method.named_parameters() if not p.requires_grad}
     assert {k for k in before if torch.equal(before[k], after[k])} == frozen
-    assert {"backbone.token.weight", "backbone.blocks.0.adapt.bias", "backbone.blocks.1.qkv.base_layer.weight", "token.out.base_layer.weight"} <= frozen
+    assert {
+        "backbone.token.weight", "backbone.blocks.0.adapt.bias",
+        "backbone.blocks.1.qkv.base_layer.weight", "token.out.base_layer.weight",
+    } <= frozen
     assert not {"backbone.flag.weight", "backbone.adapt.weight", "insert.out.weight", "time.mlp.0.weight"} & frozen
     assert all(torch.equal(v, kept[k]) for k, v in masked.state_dict().items())
 
@@ -106,14 +126,19 @@ def test_merged_equals_unmerged_and_is_an_ordinary_model(tmp_path):
     before = method.intensities(x, tau=tau)
     started = token_logits(retrofit(masked_model(), adapters=False).eval(), x, 0.3)
     assert (before.logits[..., 3:] - started).abs().max() > 0.01  # training did move it
-    with pytest.raises(ValueError, match="weights of another model"): loflexmdm.load(method.save_pretrained(tmp_path / "unmerged"))
+    with pytest.raises(ValueError, match="weights of another model"):
+        loflexmdm.load(method.save_pretrained(tmp_path / "unmerged"))
     whole = merge(method)
     after = whole.intensities(x, tau=tau)
     for a, b in zip(before[:3], after[:3], strict=True): torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
-    assert whole.state_dict().keys() == FlexMDM(LETTERS, whole.config).state_dict().keys() and parameter_counts(whole)[0] == parameter_counts(whole)[1]
+    assert whole.state_dict().keys() == FlexMDM(LETTERS, whole.config).state_dict().keys()
+    assert parameter_counts(whole)[0] == parameter_counts(whole)[1]
     again = loflexmdm.load(whole.save_pretrained(tmp_path / "model"))
-    assert isinstance(again, FlexMDM) and all(torch.equal(v, whole.state_dict()[k]) for k, v in again.state_dict().items())
-    draws = [m.sample([["a", "b"], []], n=10, generator=torch.Generator().manual_seed(3)).sequences for m in (whole, again)]
+    assert isinstance(again, FlexMDM)
+    assert all(torch.equal(v, whole.state_dict()[k]) for k, v in again.state_dict().items())
+    draws = [
+        m.sample([["a", "b"], []], n=10, generator=torch.Generator().manual_seed(3)).sequences for m in (whole, again)
+    ]
     assert draws[0] == draws[1] and merge(whole) is whole
 
 
@@ -122,7 +147,9 @@ def test_a_run_with_adapters_resumes_exactly(tmp_path):
     def fresh():
         torch.manual_seed(0)
         return retrofit(masked_model(), rank=2)
-    config = lambda steps: TrainConfig(steps=6, batch_size=8, lr=1e-2, warmup=1, save_every=steps, log_every=1, valid_every=3)
+    config = lambda steps: TrainConfig(
+        steps=6, batch_size=8, lr=1e-2, warmup=1, save_every=steps, log_every=1, valid_every=3
+    )
     through = Trainer(fresh(), Letters(), config(6), tmp_path / "a", progress=False).fit()
     trainer = Trainer(fresh(), Letters(), config(3), tmp_path / "b", progress=False)
     trainer.fit()
@@ -141,10 +168,15 @@ def test_learned_order_trains_its_order_model(tmp_path):
 
 def test_bad_input():
     masked = masked_model()
-    for args, options, message in [((masked, "ar"), {}, "target='ar': choose one of flexmdm, loflexmdm"), ((masked,), dict(rank=0), "rank=0: must be a positive"),
-                                   ((masked,), dict(rank=True), "rank=True"), ((masked,), dict(size="nano"), "size='nano': a retrofit has that of the masked model, 'pico'"),
-                                   ((masked,), dict(order="fixed"), "unknown key 'order'"), ((masked_model(time=True),), {}, "trained with time=True"),
-                                   ((FlexMDM(LETTERS, FlexMDMConfig(size="pico")),), {}, "masked=FlexMDM: must be a masked diffusion")]:
+    for args, options, message in [
+        ((masked, "ar"), {}, "target='ar': choose one of flexmdm, loflexmdm"),
+        ((masked,), dict(rank=0), "rank=0: must be a positive"),
+        ((masked,), dict(rank=True), "rank=True"),
+        ((masked,), dict(size="nano"), "size='nano': a retrofit has that of the masked model, 'pico'"),
+        ((masked,), dict(order="fixed"), "unknown key 'order'"),
+        ((masked_model(time=True),), {}, "trained with time=True"),
+        ((FlexMDM(LETTERS, FlexMDMConfig(size="pico")),), {}, "masked=FlexMDM: must be a masked diffusion"),
+    ]:
         with pytest.raises(ValueError, match=message): retrofit(*args, **options)
 
 
@@ -157,4 +189,6 @@ def test_without_peft_one_line_says_what_to_install(monkeypatch):
 
 def test_another_target_size_cannot_come_by_the_back_door():
     assert retrofit(masked_model(), "loflexmdm", adapters=False).config.order_size == "pico"
-    assert retrofit(masked_model(), adapters=False, max_length=20, insertion="power:2").config == FlexMDMConfig(insertion="power:2", size="pico", max_length=20)
+    assert retrofit(masked_model(), adapters=False, max_length=20, insertion="power:2").config == FlexMDMConfig(
+        insertion="power:2", size="pico", max_length=20
+    )

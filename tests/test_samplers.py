@@ -8,26 +8,38 @@ import torch
 
 from loflexmdm.ctmc import ToyLaw, as_batch, compare
 from loflexmdm.objective import Intensities
-from loflexmdm.samplers import (CONFIDENCES, EventDriven, Info, Limits, Sampler, Samples, State, TauLeaping, Trajectory, inverse_cdf, merge_samples, most_confident, nucleus, poisson_quantile,
-                                possible, race, row_uniforms, simulate)
+from loflexmdm.samplers import (
+    CONFIDENCES, EventDriven, Info, Limits, Sampler, Samples, State, TauLeaping, Trajectory, inverse_cdf,
+    merge_samples, most_confident, nucleus, poisson_quantile, possible, race, row_uniforms, simulate,
+)
 from loflexmdm.states import MASK, SPECIAL_TOKENS, Example, Vocabulary, collate, parse_prompt
 
 VOCABULARY = Vocabulary("abcd")
 LIMITS = Limits(tau_max=9.0, max_length=14)
 PROMPTS = [[], ["a"], ["a", ..., "b"], [..., "c", "d"], ["a", "b", ..., "c", "d", ...]]
 SAMPLERS = {
-    "thinning": EventDriven(), "slack 1": EventDriven(slack=1.0), "frozen": EventDriven(exact=False), "three a call": EventDriven(exact=False, events_per_call=3),
-    "leaps": TauLeaping(steps=12), "two leaps": TauLeaping(steps=2), "clock grid": TauLeaping(steps=12, grid="clock"),
-    "confident leaps": TauLeaping(steps=12, confidence="entropy", top_p=0.7, temperature=0.8), "confident events": EventDriven(confidence="top_rate", top_p=1e-9),
+    "thinning": EventDriven(),
+    "slack 1": EventDriven(slack=1.0),
+    "frozen": EventDriven(exact=False),
+    "three a call": EventDriven(exact=False, events_per_call=3),
+    "leaps": TauLeaping(steps=12),
+    "two leaps": TauLeaping(steps=2),
+    "clock grid": TauLeaping(steps=12, grid="clock"),
+    "confident leaps": TauLeaping(steps=12, confidence="entropy", top_p=0.7, temperature=0.8),
+    "confident events": EventDriven(confidence="top_rate", top_p=1e-9),
     "confident frozen": EventDriven(exact=False, events_per_call=3, confidence="prob_diff"),
-    "window": TauLeaping(steps=12, confidence="top_prob", window=2), "leftmost": EventDriven(confidence="leftmost"),
-    "sampled": TauLeaping(steps=12, confidence="sampled"), "sampled events": EventDriven(confidence="sampled"), "soft": TauLeaping(steps=12, confidence="sampled", softness=0.5),
+    "window": TauLeaping(steps=12, confidence="top_prob", window=2),
+    "leftmost": EventDriven(confidence="leftmost"),
+    "sampled": TauLeaping(steps=12, confidence="sampled"),
+    "sampled events": EventDriven(confidence="sampled"),
+    "soft": TauLeaping(steps=12, confidence="sampled", softness=0.5),
 }
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 
 
 def pushy(x, tau):
-    "Falling rates everywhere, closed gaps, padding and clean tokens included; NaN in padding; special tokens far likelier than ordinary ones."
+    """Falling rates everywhere, closed gaps, padding and clean tokens included;
+    NaN in padding; special tokens far likelier than ordinary ones."""
     column = torch.arange(x.tokens.shape[1])
     rate = (2.0 / (1 + tau))[:, None] * (1 + torch.sin(column + x.tokens.sum(-1, keepdim=True)) / 2)
     rate = torch.where(x.valid, rate, torch.nan).float()
@@ -38,10 +50,12 @@ def pushy(x, tau):
 def prompts(some=PROMPTS): return collate([parse_prompt(p, VOCABULARY) for p in some])
 
 
-def run(sampler, limits=LIMITS, some=PROMPTS, model=pushy, seed=0, **kwargs): return simulate(model, prompts(some), sampler, range(seed, seed + len(some)), limits, **kwargs)
+def run(sampler, limits=LIMITS, some=PROMPTS, model=pushy, seed=0, **kwargs):
+    return simulate(model, prompts(some), sampler, range(seed, seed + len(some)), limits, **kwargs)
 
 
-def complete(*strings): return collate([Example([2] + VOCABULARY.encode(s), [True] * (len(s) + 1), [True] * (len(s) + 1)) for s in strings])
+def complete(*strings):
+    return collate([Example([2] + VOCABULARY.encode(s), [True] * (len(s) + 1), [True] * (len(s) + 1)) for s in strings])
 
 
 @every_sampler
@@ -76,11 +90,17 @@ def test_prompts_survive_and_nothing_special_is_drawn(sampler):
 @every_sampler
 def test_rows_do_not_depend_on_the_batch(sampler):
     together = run(sampler, record=True)
-    apart = merge_samples([simulate(pushy, prompts(PROMPTS[i:i + 1]), sampler, [i], LIMITS, record=True) for i in range(5)])
+    apart = merge_samples(
+        [simulate(pushy, prompts(PROMPTS[i : i + 1]), sampler, [i], LIMITS, record=True) for i in range(5)]
+    )
     backwards = simulate(pushy, prompts(PROMPTS[::-1]), sampler, [4, 3, 2, 1, 0], LIMITS)
     assert together.sequences == apart.sequences == backwards.sequences[::-1]
     assert together.trajectories == apart.trajectories
-    assert (together.row_evaluations, together.overflow, together.violations) == (apart.row_evaluations, apart.overflow, apart.violations)
+    assert (together.row_evaluations, together.overflow, together.violations) == (
+        apart.row_evaluations,
+        apart.overflow,
+        apart.violations,
+    )
     assert run(sampler, seed=1).sequences != together.sequences
 
 
@@ -95,29 +115,39 @@ def test_complete_prompts_cost_nothing(sampler):
 
 @every_sampler
 def test_masks_in_the_prompt_are_resolved(sampler):
-    batch = complete("abc")._replace(tokens=torch.tensor([[2, 3, MASK, 5]]), fixed=torch.tensor([[True, True, False, True]]))
+    batch = complete("abc")._replace(
+        tokens=torch.tensor([[2, 3, MASK, 5]]), fixed=torch.tensor([[True, True, False, True]])
+    )
     tokens = simulate(pushy, batch, sampler, [0], LIMITS).sequences[0]
     assert len(tokens) == 3 and tokens[::2] == [3, 5] and tokens[1] in range(3, 7)
 
 
 @every_sampler
 def test_overflow_is_trimmed_counted_and_ends_the_row(sampler):
-    def greedy(x, tau): return Intensities(torch.full(x.tokens.shape, 50.0), x.masked.double(), torch.zeros(*x.tokens.shape, 7))
+    def greedy(x, tau):
+        return Intensities(torch.full(x.tokens.shape, 50.0), x.masked.double(), torch.zeros(*x.tokens.shape, 7))
     samples = run(sampler, model=greedy)
     assert [len(s) + 1 for s in samples.sequences] == [LIMITS.max_length] * 5
     assert samples.overflowing == 5 <= samples.overflow
     assert samples.network_calls < 150  # not one proposal after the other until the clock runs out
-    calm = run(sampler, model=lambda x, tau: Intensities(torch.zeros(x.tokens.shape), x.masked.double(), torch.zeros(*x.tokens.shape, 7)))
+    calm = run(
+        sampler,
+        model=lambda x, tau: Intensities(
+            torch.zeros(x.tokens.shape), x.masked.double(), torch.zeros(*x.tokens.shape, 7)
+        ),
+    )
     assert calm.overflow == calm.overflowing == 0
 
 
 @every_sampler
 def test_lengths_are_kept(sampler):
-    def silent(x, tau): return Intensities(torch.zeros(x.tokens.shape), x.masked.double(), torch.zeros(*x.tokens.shape, 7))
+    def silent(x, tau):
+        return Intensities(torch.zeros(x.tokens.shape), x.masked.double(), torch.zeros(*x.tokens.shape, 7))
     short = run(sampler, LIMITS._replace(min_length=6), model=silent)
     assert [len(s) + 1 for s in short.sequences] == [6, 6, 6, 6, 6] and short.forced == 5 + 4 + 3 + 3 + 1
     assert run(sampler, LIMITS._replace(min_length=6)).forced < short.forced
-    assert run(sampler, LIMITS._replace(max_length=5)).sequences[0] and max(len(s) for s in run(sampler, LIMITS._replace(max_length=5)).sequences) == 4
+    assert run(sampler, LIMITS._replace(max_length=5)).sequences[0]
+    assert max(len(s) for s in run(sampler, LIMITS._replace(max_length=5)).sequences) == 4
     stuck = simulate(silent, complete("a"), sampler, [0], LIMITS._replace(min_length=6))  # nowhere to grow
     assert len(stuck.sequences[0]) == 1 and stuck.forced == 0
 
@@ -128,13 +158,18 @@ def test_trajectories(sampler):
     for tokens, free, (frames, born, settled) in zip(samples.sequences, samples.free, samples.trajectories):
         assert frames[-1][1] == tokens and [t for t, _ in frames] == sorted(t for t, _ in frames)
         assert len(born) == len(settled) == len(tokens)
-        assert all((0 < b or sampler == SAMPLERS["frozen"]) and b <= s <= LIMITS.tau_max if f else b == s == 0 for b, s, f in zip(born, settled, free))
+        assert all(
+            (0 < b or sampler == SAMPLERS["frozen"]) and b <= s <= LIMITS.tau_max if f else b == s == 0
+            for b, s, f in zip(born, settled, free)
+        )
 
 
 @every_sampler
 def test_hook_reaches_every_token(sampler):
     def only_d(logits, x, tau): return torch.full_like(logits, -torch.inf).index_fill(-1, torch.tensor([0, 1, 6]), 0.0)
-    samples = run(type(sampler)(**{f.name: getattr(sampler, f.name) for f in fields(sampler)} | {"logits_hook": only_d}))
+    samples = run(
+        type(sampler)(**{f.name: getattr(sampler, f.name) for f in fields(sampler)} | {"logits_hook": only_d})
+    )
     assert {t for s in samples.completions() for t in s} == {6}
 
 
@@ -147,17 +182,35 @@ def test_broken_rates_are_refused(sampler, broken):
 
 @every_sampler
 def test_no_token_left_is_refused(sampler):
-    with pytest.raises(ValueError, match="logits"): run(sampler, model=lambda x, tau: pushy(x, tau)._replace(logits=torch.full((*x.tokens.shape, 7), -torch.inf)))
+    with pytest.raises(ValueError, match="logits"):
+        run(sampler, model=lambda x, tau: pushy(x, tau)._replace(logits=torch.full((*x.tokens.shape, 7), -torch.inf)))
 
 
-@pytest.mark.parametrize("kwargs", [dict(top_p=0), dict(top_p=1.1), dict(temperature=0), dict(temperature=math.nan), dict(temperature=math.inf), dict(confidence="best")])
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        dict(top_p=0), dict(top_p=1.1), dict(temperature=0), dict(temperature=math.nan),
+        dict(temperature=math.inf), dict(confidence="best"),
+    ],
+)
 @pytest.mark.parametrize("sampler", [TauLeaping, EventDriven])
 def test_settings_are_checked(sampler, kwargs):
     with pytest.raises(ValueError, match=next(iter(kwargs))): sampler(**kwargs)
 
 
-@pytest.mark.parametrize("make", [lambda: TauLeaping(steps=1), lambda: TauLeaping(steps=-5), lambda: TauLeaping(steps=2.5), lambda: TauLeaping(grid="even"),
-                                  lambda: EventDriven(events_per_call=2), lambda: EventDriven(exact=False, events_per_call=0), lambda: EventDriven(slack=0.9), lambda: EventDriven(slack=math.inf)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TauLeaping(steps=1),
+        lambda: TauLeaping(steps=-5),
+        lambda: TauLeaping(steps=2.5),
+        lambda: TauLeaping(grid="even"),
+        lambda: EventDriven(events_per_call=2),
+        lambda: EventDriven(exact=False, events_per_call=0),
+        lambda: EventDriven(slack=0.9),
+        lambda: EventDriven(slack=math.inf),
+    ],
+)
 def test_sampler_settings_are_checked(make):
     with pytest.raises(ValueError): make()
 
@@ -194,7 +247,9 @@ def test_poisson_quantile_means():
     u = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
     for rate in (0.0, 0.01, 1.0, 30.0):
         k = poisson_quantile(u, torch.full_like(u, rate)).double()
-        torch.testing.assert_close(torch.stack([k.mean(), k.var()]), torch.full((2,), rate, dtype=torch.float64), rtol=2e-3, atol=1e-4)
+        torch.testing.assert_close(
+            torch.stack([k.mean(), k.var()]), torch.full((2,), rate, dtype=torch.float64), rtol=2e-3, atol=1e-4
+        )
 
 
 def test_uniforms_belong_to_rows():
@@ -206,17 +261,28 @@ def test_uniforms_belong_to_rows():
 
 def test_race_prefers_in_proportion():
     n = 20_000
-    out = Intensities(torch.tensor([[1.0, 0.0, 2.0]]).double().expand(n, 3), torch.tensor([[0.0, 0.5, 0.0]]).double().expand(n, 3))
-    events, elapsed = race(out, torch.rand(n, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), torch.full((n,), torch.inf, dtype=torch.float64))
+    out = Intensities(
+        torch.tensor([[1.0, 0.0, 2.0]]).double().expand(n, 3), torch.tensor([[0.0, 0.5, 0.0]]).double().expand(n, 3)
+    )
+    events, elapsed = race(
+        out,
+        torch.rand(n, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),
+        torch.full((n,), torch.inf, dtype=torch.float64),
+    )
     fire, counts = events["unmask"], events["insert"]
-    share, want = torch.stack([counts[:, 0].sum(), fire[:, 1].sum(), counts[:, 2].sum()]) / n, torch.tensor([1.0, 0.5, 2.0]) / 3.5
+    share, want = (
+        torch.stack([counts[:, 0].sum(), fire[:, 1].sum(), counts[:, 2].sum()]) / n,
+        torch.tensor([1.0, 0.5, 2.0]) / 3.5,
+    )
     assert ((share - want) / (want * (1 - want) / n).sqrt()).abs().max() < 4
     assert abs(elapsed.mean().item() * 3.5 - 1) < 4 / n**0.5 and (fire.sum(1) + counts.sum(1) == 1).all()
 
 
 def test_a_mask_fires_once():
     out = Intensities(torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[0.0, 9.0]], dtype=torch.float64))
-    events, elapsed = race(out, torch.full((1, 4, 2), 0.5, dtype=torch.float64), torch.tensor([5.0], dtype=torch.float64))
+    events, elapsed = race(
+        out, torch.full((1, 4, 2), 0.5, dtype=torch.float64), torch.tensor([5.0], dtype=torch.float64)
+    )
     assert events["unmask"].tolist() == [[0, 1]] and events["insert"].sum() == 0 and elapsed.isinf().all()
 
 
@@ -232,11 +298,17 @@ def test_confidence_ranks_the_sure_first(name):
 def test_possible_removes_the_impossible():
     state = Sampler().init(prompts([["a", ..., "b"]]), [torch.Generator()], LIMITS)
     out = possible(pushy(state.x, state.tau), state)
-    assert (out.insert > 0).tolist() == [[False, True, False]] and not out.unmask.any() and out.logits[..., :3].isneginf().all()
+    assert (out.insert > 0).tolist() == [[False, True, False]]
+    assert not out.unmask.any()
+    assert out.logits[..., :3].isneginf().all()
     assert not possible(pushy(state.x, state.tau), state._replace(full=torch.tensor([True]))).insert.any()
 
 
-LAW = ToyLaw.of({s: 1 / 6 for s in ("a", "b", "ab", "bb", "aab", "bab")}, b_in=lambda s: [0.5 + len(s) / 3] * len(s), b_um=lambda s: [1 / len(s)] * len(s))
+LAW = ToyLaw.of(
+    {s: 1 / 6 for s in ("a", "b", "ab", "bb", "aab", "bab")},
+    b_in=lambda s: [0.5 + len(s) / 3] * len(s),
+    b_um=lambda s: [1 / len(s)] * len(s),
+)
 
 
 def sampled(sampler, n=4000):
@@ -256,19 +328,34 @@ def test_the_frozen_mode_is_biased_and_valid():
 
 
 def test_violations_are_counted():
-    rising = simulate(lambda x, tau: Intensities((0.2 + tau)[:, None] * x.open, x.masked.double(), torch.zeros(*x.tokens.shape, 7)), prompts(), EventDriven(slack=1.0), range(5), LIMITS)
+    rising = simulate(
+        lambda x, tau: Intensities((0.2 + tau)[:, None] * x.open, x.masked.double(), torch.zeros(*x.tokens.shape, 7)),
+        prompts(),
+        EventDriven(slack=1.0),
+        range(5),
+        LIMITS,
+    )
     assert rising.violations > 0
 
 
 def test_samples_are_shown_in_a_line():
     "However many there are, and with trajectories."
-    samples = Samples([[3] * 1000] * 50, [[True] * 1000] * 50, network_calls=7, trajectories=[Trajectory([(0.0, [3] * 1000)], [0.0] * 1000, [1.0] * 1000)] * 50)
+    samples = Samples(
+        [[3] * 1000] * 50,
+        [[True] * 1000] * 50,
+        network_calls=7,
+        trajectories=[Trajectory([(0.0, [3] * 1000)], [0.0] * 1000, [1.0] * 1000)] * 50,
+    )
     assert repr(samples).startswith("Samples(50 sequences, 7 network calls)") and len(repr(samples)) < 200
 
 
 def test_a_soft_rule_chooses_as_many_as_are_due_even_where_a_score_is_zero():
     sampler = TauLeaping(confidence="rates", softness=0.5)
-    x = prompts([[]])._replace(tokens=torch.tensor([[2, 1, 1, 1]]), fixed=torch.zeros(1, 4, dtype=torch.bool), closed=torch.ones(1, 4, dtype=torch.bool))
+    x = prompts([[]])._replace(
+        tokens=torch.tensor([[2, 1, 1, 1]]),
+        fixed=torch.zeros(1, 4, dtype=torch.bool),
+        closed=torch.ones(1, 4, dtype=torch.bool),
+    )
     state = sampler.init(x, [torch.Generator().manual_seed(0)], LIMITS)
     out = possible(Intensities(unmask=torch.tensor([[0.0, 0.0, 1.0, 0.0]]), logits=torch.zeros(1, 4, 6)), state)
     due = torch.tensor([[False, True, True, False]])

@@ -67,7 +67,9 @@ def test_values_known_by_hand():
     assert_close(p, d(0.25, 0.5, 0.25), rtol=1e-14, atol=0)
 
 
-@pytest.mark.parametrize("b_in, b_um", [(1e-3, 1e3), (1e3, 1e-3), (1.0, 1.0), (1.0, 1.0 + 1e-12), (1e3, 1e3), (1e-3, 1e-3)])
+@pytest.mark.parametrize(
+    "b_in, b_um", [(1e-3, 1e3), (1e3, 1e-3), (1.0, 1.0), (1.0, 1.0 + 1e-12), (1e3, 1e3), (1e-3, 1e-3)]
+)
 def test_sums_to_one_and_swapping_rates_leaves_clean_alone(b_in, b_um):
     t = torch.linspace(0, 1, 201, dtype=D)
     p, q = (state_log_probs(t, d(*v), d(*w)) for v, w in (((b_in,), (b_um,)), ((b_um,), (b_in,))))
@@ -96,7 +98,10 @@ def test_python_numbers_take_the_dtype_of_the_tensors():
 
 @pytest.mark.parametrize("a", [0.5, 1.0, 2.0, 5.0])
 def test_ends_are_exact_and_gradients_finite(a):
-    t, b, c = (torch.tensor(v, requires_grad=True) for v in ([0.0, 1.0, 0.0, 1.0], [1.0, 1.0, 50.0, 0.01], [1.0, 1.0, 0.01, 50.0]))
+    t, b, c = (
+        torch.tensor(v, requires_grad=True)
+        for v in ([0.0, 1.0, 0.0, 1.0], [1.0, 1.0, 50.0, 0.01], [1.0, 1.0, 0.01, 50.0])
+    )
     out = state_log_probs(t, b, c, a)
     assert out.tolist() == [[0, -inf, -inf], [-inf, -inf, 0]] * 2
     for k in range(3):
@@ -124,7 +129,9 @@ def test_gradients_keep_their_digits_where_terms_cancel():
     assert g.item() == pytest.approx(-1e-3 / (1e3 * (1e3 - 1e-3)), rel=1e-5)
 
 
-@pytest.mark.parametrize("x, y", [(1.0, 0.3), (1.0, 1.0), (2.0, 1.0), (1.0 + 1e-12, 0.4), (3.0, 1.5), (0.2, 4.0), (1e-9, 1e-9), (40.0, 1e-6)])
+@pytest.mark.parametrize(
+    "x, y", [(1.0, 0.3), (1.0, 1.0), (2.0, 1.0), (1.0 + 1e-12, 0.4), (3.0, 1.5), (0.2, 4.0), (1e-9, 1e-9), (40.0, 1e-6)]
+)
 def test_gradcheck_at_the_borders_of_the_branches(x, y):
     inputs = [torch.tensor(log(v), dtype=D, requires_grad=True) for v in (1.0, x, y)]
     assert torch.autograd.gradcheck(lambda *v: clock_log_probs(*(w.exp() for w in v)), inputs, rtol=1e-6, atol=1e-7)
@@ -135,9 +142,14 @@ def test_second_derivatives_at_a_tie():
     assert torch.autograd.gradgradcheck(clock_log_probs, inputs, rtol=1e-4)
 
 
-@pytest.mark.parametrize("bad, name", [
-    (dict(t=1.0001), "t="), (dict(t=torch.tensor([0.5, -1e-9])), "t="), (dict(t=float("nan")), "t="), (dict(b_in=0.0), "b_in="),
-    (dict(b_in=torch.tensor([1.0, -1.0])), "b_in=-1"), (dict(b_um=float("nan")), "b_um="), (dict(b_um=inf), "b_um="), (dict(a=0.0), "a=")])
+@pytest.mark.parametrize(
+    "bad, name",
+    [
+        (dict(t=1.0001), "t="), (dict(t=torch.tensor([0.5, -1e-9])), "t="), (dict(t=float("nan")), "t="),
+        (dict(b_in=0.0), "b_in="), (dict(b_in=torch.tensor([1.0, -1.0])), "b_in=-1"),
+        (dict(b_um=float("nan")), "b_um="), (dict(b_um=inf), "b_um="), (dict(a=0.0), "a="),
+    ],
+)
 def test_state_log_probs_refuses(bad, name):
     with pytest.raises(ValueError, match=name): state_log_probs(**(dict(t=0.5, b_in=1.0, b_um=1.0) | bad))
 
@@ -145,7 +157,9 @@ def test_state_log_probs_refuses(bad, name):
 # sampling
 
 def test_event_times_reproduce_and_are_ordered():
-    draw = lambda seed: sample_event_taus(torch.tensor([[0.1], [9.0]], dtype=D), torch.ones(1, 500, dtype=D), torch.Generator().manual_seed(seed))
+    draw = lambda seed: sample_event_taus(
+        torch.tensor([[0.1], [9.0]], dtype=D), torch.ones(1, 500, dtype=D), torch.Generator().manual_seed(seed)
+    )
     (tau_in, tau_um), again, other = draw(1), draw(1), draw(2)
     assert tau_in.shape == tau_um.shape == (2, 500) and bool((tau_um > tau_in).all())
     assert torch.equal(tau_in, again[0]) and torch.equal(tau_um, again[1]) and not torch.equal(tau_in, other[0])
@@ -187,7 +201,10 @@ def test_order_sums_to_one_and_is_free_of_scale():
 
 @pytest.mark.parametrize("place", list(permutations(range(4))))
 def test_order_ignores_invalid_positions_wherever_they_stand(place):
-    b, valid = torch.tensor([2.0, -1.0, 3.0, float("nan")], dtype=D, requires_grad=True), torch.tensor([True, False, True, False])
+    b, valid = (
+        torch.tensor([2.0, -1.0, 3.0, float("nan")], dtype=D, requires_grad=True),
+        torch.tensor([True, False, True, False]),
+    )
     got = order_log_prob(b, torch.tensor(place), valid)
     first = next(p for p in place if p in (0, 2))
     assert got.item() == pytest.approx(log({0: 2, 2: 3}[first] / 5), rel=1e-13)
@@ -202,7 +219,8 @@ def test_order_gradient():
 
 @pytest.mark.parametrize("order", [[0, 0, 1], [0, 1], [0, 1, 3], [-1, 0, 1], [[0, 1, 2], [0, 2, 2]]])
 def test_order_refuses_what_is_no_permutation(order):
-    with pytest.raises(ValueError, match="permutation"): order_log_prob(torch.ones(3), torch.tensor(order), torch.tensor([True, True, False]))
+    with pytest.raises(ValueError, match="permutation"):
+        order_log_prob(torch.ones(3), torch.tensor(order), torch.tensor([True, True, False]))
 
 
 def test_order_refuses_rates():
@@ -225,7 +243,10 @@ def test_proposal_refuses():
 
 def test_regulariser_by_hand():
     regulariser = ScheduleRegulariser(grid=2, t_eps=0.1, delta=0.25)
-    b, valid = torch.tensor([[3.0, 1.0, float("nan")], [1.0, 1.0, 1.0], [9.0, 9.0, 9.0]], dtype=D), torch.tensor([[1, 1, 0], [1, 1, 1], [0, 0, 0]]).bool()
+    b, valid = (
+        torch.tensor([[3.0, 1.0, float("nan")], [1.0, 1.0, 1.0], [9.0, 9.0, 9.0]], dtype=D),
+        torch.tensor([[1, 1, 0], [1, 1, 1], [0, 0, 0]]).bool(),
+    )
     mixture = sum((1 - ((1 - t) ** 3 + (1 - t)) / 2 - t) ** 2 for t in (0.25, 0.75)) / 2
     ends = (1 - 0.9**3 - 0.25) ** 2 / 2
     assert_close(regulariser(b, valid), d(mixture + ends, 0, 0), rtol=1e-12, atol=1e-15)

@@ -1,4 +1,5 @@
-"""The shapes and dtypes in the package's types hold: with every annotated call checked, training, bounds, samplers and the exact laws run through.
+"""The shapes and dtypes in the package's types hold: with every annotated call checked, training, bounds, samplers
+and the exact laws run through.
 
 The checks are in an import hook, so they run in a process of their own, `python tests/test_shapes.py`."""
 import subprocess
@@ -70,8 +71,12 @@ def check_refusals():
     "The hook is at work: a dtype, a dimension and a field of a named tuple that are wrong."
     from loflexmdm import objective, processes, states
     vocabulary, x1 = batch()
-    for wrong in (lambda: states.gap_of(x1, x1.tokens.double()), lambda: objective.MatchTerms(*map(torch.rand, (2, 2, 2, 3))),
-                  lambda: processes.InsertUnmask().log_prob(x1, x1.tokens, torch.rand(3)), lambda: x1._replace(fixed=x1.tokens).free):
+    for wrong in (
+        lambda: states.gap_of(x1, x1.tokens.double()),
+        lambda: objective.MatchTerms(*map(torch.rand, (2, 2, 2, 3))),
+        lambda: processes.InsertUnmask().log_prob(x1, x1.tokens, torch.rand(3)),
+        lambda: x1._replace(fixed=x1.tokens).free,
+    ):
         with pytest.raises(jaxtyping.TypeCheckError): wrong()
 
 

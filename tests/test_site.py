@@ -11,8 +11,19 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SITE, SHOTS = ROOT / "_site", ROOT / "_screenshots"
-BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
-PAGES = dict(index="loflexmdm", **{"learn/objective": "Rate matching", "tutorials/learned_order": "learning the order", "api/sampling": "sampling", "about/checked": "How it was checked", "about/glossary": "Glossary"})
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+PAGES = dict(
+    index="loflexmdm",
+    **{
+        "learn/objective": "Rate matching",
+        "tutorials/learned_order": "learning the order",
+        "api/sampling": "sampling",
+        "about/checked": "How it was checked",
+        "about/glossary": "Glossary",
+    },
+)
 
 pytestmark = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="the site is not built (make docs)")
 in_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
@@ -41,12 +52,15 @@ def browser():
 
 
 def visit(browser, page: str, width: int = 1280, height: int = 900):
-    "A page opened in a window of that size, and what went wrong while it loaded: errors in the console, requests to the outside."
+    """A page opened in a window of that size, and what went wrong while it loaded:
+    errors in the console, requests to the outside."""
     tab, wrong = browser.new_page(viewport=dict(width=width, height=height)), []
     tab.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
     tab.on("pageerror", lambda e: wrong.append(str(e)))
     tab.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(r.url))
-    tab.goto((SITE / page).as_uri() if "?" not in page else (SITE / page.split("?")[0]).as_uri() + "?" + page.split("?")[1])
+    tab.goto(
+        (SITE / page).as_uri() if "?" not in page else (SITE / page.split("?")[0]).as_uri() + "?" + page.split("?")[1]
+    )
     tab.wait_for_load_state("load")
     return tab, wrong
 
@@ -63,7 +77,8 @@ def test_every_link_leads_somewhere():
             if "://" in address or address.startswith("mailto:"): continue
             target = (path.parent / unquote(address)).resolve() if address else path
             if target not in seen and not target.is_file(): broken.append(f"{path.relative_to(SITE)}: {link}")
-            elif anchor and target in seen and unquote(anchor) not in seen[target].ids: broken.append(f"{path.relative_to(SITE)}: {link}")
+            elif anchor and target in seen and unquote(anchor) not in seen[target].ids:
+                broken.append(f"{path.relative_to(SITE)}: {link}")
     assert len(seen) > 60 and not broken, "\n".join(broken[:20])
 
 
@@ -73,7 +88,12 @@ def test_every_notebook_has_a_page_and_a_picture_a_text():
     missing = [p.name for p in notebooks if p.stem.split("_", 1)[-1] not in names and p.stem not in names]
     assert not missing
     tags = {p: re.findall(r"<img [^>]*>", p.read_text(encoding="utf-8")) for p in pages()}
-    without = [f"{p.relative_to(SITE)}: {tag[:80]}" for p, found in tags.items() for tag in found if not re.search(r'alt="[^"]+"', tag)]
+    without = [
+        f"{p.relative_to(SITE)}: {tag[:80]}"
+        for p, found in tags.items()
+        for tag in found
+        if not re.search(r'alt="[^"]+"', tag)
+    ]
     assert not without
 
 
@@ -85,7 +105,8 @@ class Prose(HTMLParser):
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attributes):
-        if tag not in ("img", "br", "hr", "input", "link", "meta", "col", "path", "use", "rect", "circle", "line"): self.stack.append((tag, dict(attributes).get("class") or ""))
+        if tag not in ("img", "br", "hr", "input", "link", "meta", "col", "path", "use", "rect", "circle", "line"):
+            self.stack.append((tag, dict(attributes).get("class") or ""))
     def handle_endtag(self, tag):
         while self.stack and self.stack.pop()[0] != tag: pass
 
@@ -100,7 +121,9 @@ def test_no_formula_and_no_markup_is_left_unread():
     wrong = []
     for path in pages():
         page = Prose(path)
-        left = re.findall(r".*(?:\$|\*\*|\\\(|\\\[).*", page.text) + [f for f in page.formulas if "**" in f or "$" in f or "](" in f]
+        left = re.findall(r".*(?:\$|\*\*|\\\(|\\\[).*", page.text) + [
+            f for f in page.formulas if "**" in f or "$" in f or "](" in f
+        ]
         wrong += [f"{path.relative_to(SITE)}: {found.strip()[:120]}" for found in left]
     assert not wrong, "\n".join(wrong[:30])
 
@@ -109,9 +132,15 @@ def test_the_reference_says_what_every_field_means():
     spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "build.py")
     spec.loader.exec_module(build := importlib.util.module_from_spec(spec))
     classes = {e.name: e for m in build.modules() for e in build.entries(m) if isinstance(e.node, ast.ClassDef)}
-    without = [f"{name}.{field}" for name, entry in classes.items() for field, _, _, meaning in build.fields_of(entry, classes) if not meaning]
+    without = [
+        f"{name}.{field}"
+        for name, entry in classes.items()
+        for field, _, _, meaning in build.fields_of(entry, classes)
+        if not meaning
+    ]
     assert not without and len(classes) > 60
-    assert {"top_p", "slack"} <= {row[0] for row in build.fields_of(classes["EventDriven"], classes)}  # its own and those of Sampler
+    # its own and those of Sampler
+    assert {"top_p", "slack"} <= {row[0] for row in build.fields_of(classes["EventDriven"], classes)}
 
 
 @in_browser
@@ -134,7 +163,8 @@ def test_formulas_are_drawn(browser, page):
     tab.close()
 
 
-INK = """image => { const c = document.createElement('canvas'); c.width = image.naturalWidth; c.height = image.naturalHeight;
+INK = """image => { const c = document.createElement('canvas'); c.width = image.naturalWidth; c.height = \
+image.naturalHeight;
     const g = c.getContext('2d'); g.drawImage(image, 0, 0); return [c.width, c.height]; }"""
 
 
@@ -165,7 +195,15 @@ def test_search_finds(browser, word):
 
 
 @in_browser
-@pytest.mark.parametrize("words, first", {"own data": "Your own data", "molecules": "Molecules from nothing", "GPU": "Training on a GPU", "EventDriven": "loflexmdm.samplers > EventDriven"}.items())
+@pytest.mark.parametrize(
+    "words, first",
+    {
+        "own data": "Your own data",
+        "molecules": "Molecules from nothing",
+        "GPU": "Training on a GPU",
+        "EventDriven": "loflexmdm.samplers > EventDriven",
+    }.items(),
+)
 def test_search_puts_first_what_a_reader_wants(browser, words, first):
     tab, _ = visit(browser, f"search.html?q={words}")
     tab.wait_for_function("document.querySelector('#search-results p.search-summary')?.innerText.includes('found')")

@@ -6,8 +6,10 @@ import pytest
 
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import SPLITS
-from loflexmdm.tasks.star_graphs import (PRESETS, StarConfig, StarGraph, StarGraphs, StarTask, draw_answer, draw_generation,
-                                         is_path, junction_distances, radial_layout, read_graphs, verdict, write_graphs)
+from loflexmdm.tasks.star_graphs import (
+    PRESETS, StarConfig, StarGraph, StarGraphs, StarTask, draw_answer, draw_generation,
+    is_path, junction_distances, radial_layout, read_graphs, verdict, write_graphs,
+)
 
 GRAPH = StarGraph(((7, 2), (4, 7), (7, 9), (2, 5)), 4, 5, (4, 7, 2, 5))
 PINNED = {"star-tiny": "cb7b0de68f2a840d",
@@ -17,7 +19,9 @@ PINNED = {"star-tiny": "cb7b0de68f2a840d",
 
 
 def fingerprint(name):
-    graphs = [(g.edges, g.source, g.goal, g.path) for s in SPLITS for g in map(StarGraphs(PRESETS[name], s).graph, range(64))]
+    graphs = [
+        (g.edges, g.source, g.goal, g.path) for s in SPLITS for g in map(StarGraphs(PRESETS[name], s).graph, range(64))
+    ]
     return hashlib.sha256(repr(graphs).encode()).hexdigest()[:16]
 
 
@@ -26,7 +30,9 @@ def test_graphs_never_change(name): assert fingerprint(name) == PINNED[name]
 
 
 def test_a_known_graph():
-    assert StarGraphs(StarConfig()).graph(0) == StarGraph(edges=((1, 9), (9, 3), (7, 5), (1, 7), (1, 4), (4, 2)), source=1, goal=2, path=(1, 4, 2))
+    assert StarGraphs(StarConfig()).graph(0) == StarGraph(
+        edges=((1, 9), (9, 3), (7, 5), (1, 7), (1, 4), (4, 2)), source=1, goal=2, path=(1, 4, 2)
+    )
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -34,15 +40,23 @@ def test_paths_and_lengths(name):
     c = PRESETS[name]
     for g in map(StarGraphs(c, "test").graph, range(300)):
         assert is_path(g.edges, g.path, g.source, g.goal) and g.junction in g.path
-        assert not is_path(g.edges, g.path[:-1], g.source, g.goal) and not is_path(g.edges, g.path[1:], g.source, g.goal)
+        assert not is_path(g.edges, g.path[:-1], g.source, g.goal)
+        assert not is_path(g.edges, g.path[1:], g.source, g.goal)
         assert c.arm_min <= len(g.path) <= c.arm_max and len(g.path) - 1 - g.path.index(g.junction) >= c.min_plan
         assert len(g.prompt) <= c.prompt_length and len(g.target) <= c.target_length
         assert sum(u == g.junction for u, _ in g.edges) == c.degree
 
 
 def test_paper_sizes():
-    assert [(len(t.dataset("train")), len(t.dataset("valid")), len(t.dataset("test"))) for t in (StarTask(PRESETS[f"star-{k}"]) for k in ("easy", "medium", "hard"))] == [(50_000, 100, 5_000)] * 3
-    assert (PRESETS["star-easy"].prompt_length, PRESETS["star-easy"].target_length, PRESETS["star-hard"].max_length) == (26, 8, 135)
+    assert [
+        (len(t.dataset("train")), len(t.dataset("valid")), len(t.dataset("test")))
+        for t in (StarTask(PRESETS[f"star-{k}"]) for k in ("easy", "medium", "hard"))
+    ] == [(50_000, 100, 5_000)] * 3
+    assert (
+        PRESETS["star-easy"].prompt_length,
+        PRESETS["star-easy"].target_length,
+        PRESETS["star-hard"].max_length,
+    ) == (26, 8, 135)
 
 
 def test_splits_differ_and_seed_matters():
@@ -50,9 +64,18 @@ def test_splits_differ_and_seed_matters():
     assert len(graphs) == 6
 
 
-@pytest.mark.parametrize("bad, message", [(dict(degree=0), "degree=0"), (dict(arm_min=1), "arm_min=1"), (dict(arm_max=2), "arm_min=3, arm_max=2"),
-                                          (dict(min_plan=3), "min_plan=3"), (dict(nodes=6), "nodes=6: the largest graph has 7"),
-                                          (dict(train_size=-1), "train_size=-1"), (dict(test_size=0), "test_size=0")])
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        (dict(degree=0), "degree=0"),
+        (dict(arm_min=1), "arm_min=1"),
+        (dict(arm_max=2), "arm_min=3, arm_max=2"),
+        (dict(min_plan=3), "min_plan=3"),
+        (dict(nodes=6), "nodes=6: the largest graph has 7"),
+        (dict(train_size=-1), "train_size=-1"),
+        (dict(test_size=0), "test_size=0"),
+    ],
+)
 def test_bad_configurations(bad, message):
     with pytest.raises(ValueError, match=message): StarConfig(**bad)
 
@@ -66,16 +89,25 @@ def test_file_round_trip(tmp_path):
     with pytest.raises(FileNotFoundError, match="valid.jsonl"): task.dataset("valid")
 
 
-@pytest.mark.parametrize("text, message", [
-    ('{"edge_list": [[1, 2', "line 2: not valid JSON"), ("null\n", "line 2: not a JSON object"), ("\n", "line 2: not valid JSON"),
-    ('{"edge_list": [], "source": 1, "goal": 2, "path": [1, 2]}', "line 2: edge_list"),
-    ('{"edge_list": [[1, true]], "source": 1, "goal": 2, "path": [1, 2]}', "line 2: edge_list"),
-    ('{"edge_list": [[1, 2]], "source": "1", "goal": 2, "path": [1, 2]}', "line 2: source='1'"),
-    ('{"edge_list": [[1, 2]], "source": 1, "goal": 2, "path": "12"}', "line 2: path"),
-    ('{"edge_list": [[1, 2]], "source": 2, "goal": 1, "path": [2, 1]}', "line 2: path"),
-    ('{"edge_list": [[1, 2]], "source": 1, "goal": 1, "path": [1]}', "line 2: path"),
-    ('{"edge_list": [[1, 12]], "source": 1, "goal": 12, "path": [1, 12]}', "line 2: node 12"),
-    ('{"edge_list": [[1, 2], [2, 3], [3, 4]], "source": 1, "goal": 4, "path": [1, 2, 3, 4]}', "line 2: prompt of 8 and path of 6 tokens")])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ('{"edge_list": [[1, 2', "line 2: not valid JSON"),
+        ("null\n", "line 2: not a JSON object"),
+        ("\n", "line 2: not valid JSON"),
+        ('{"edge_list": [], "source": 1, "goal": 2, "path": [1, 2]}', "line 2: edge_list"),
+        ('{"edge_list": [[1, true]], "source": 1, "goal": 2, "path": [1, 2]}', "line 2: edge_list"),
+        ('{"edge_list": [[1, 2]], "source": "1", "goal": 2, "path": [1, 2]}', "line 2: source='1'"),
+        ('{"edge_list": [[1, 2]], "source": 1, "goal": 2, "path": "12"}', "line 2: path"),
+        ('{"edge_list": [[1, 2]], "source": 2, "goal": 1, "path": [2, 1]}', "line 2: path"),
+        ('{"edge_list": [[1, 2]], "source": 1, "goal": 1, "path": [1]}', "line 2: path"),
+        ('{"edge_list": [[1, 12]], "source": 1, "goal": 12, "path": [1, 12]}', "line 2: node 12"),
+        (
+            '{"edge_list": [[1, 2], [2, 3], [3, 4]], "source": 1, "goal": 4, "path": [1, 2, 3, 4]}',
+            "line 2: prompt of 8 and path of 6 tokens",
+        ),
+    ],
+)
 def test_damaged_files(tmp_path, text, message):
     write_graphs([StarGraph(((0, 1), (1, 2)), 0, 2, (0, 1, 2))], tmp_path / "a.jsonl")
     with open(tmp_path / "a.jsonl", "a") as f: f.write(text)
@@ -94,17 +126,25 @@ def test_scores():
     free = [[False] * 14 + [True] * 4] * 4
     assert task.score("test", Samples(truths, free)) == dict(exact_match=1.0, token_accuracy=1.0)
     spoilt = truths[:3] + [truths[3][:-1]]
-    assert task.score("test", Samples(spoilt, free[:3] + [free[3][:-1]])) == dict(exact_match=0.75, token_accuracy=pytest.approx(15 / 16))
+    assert task.score("test", Samples(spoilt, free[:3] + [free[3][:-1]])) == dict(
+        exact_match=0.75, token_accuracy=pytest.approx(15 / 16)
+    )
 
 
-@pytest.mark.parametrize("answer, kind", [("4 7 7 2 2 5", "exact"), ("4 7 7 9", "wrong arm"), ("4 7", "wrong arm"), ("4 7 2 5", "broken path"),
-                                          ("7 2", "broken path"), ("7 4", "invented edge"), ("4 7 7", "no edge list"), ("", "no edge list")])
+@pytest.mark.parametrize(
+    "answer, kind",
+    [
+        ("4 7 7 2 2 5", "exact"), ("4 7 7 9", "wrong arm"), ("4 7", "wrong arm"), ("4 7 2 5", "broken path"),
+        ("7 2", "broken path"), ("7 4", "invented edge"), ("4 7 7", "no edge list"), ("", "no edge list"),
+    ],
+)
 def test_verdicts(answer, kind): assert verdict(GRAPH, answer.split()) == kind
 
 
 def test_junction_distances():
     assert junction_distances(GRAPH, GRAPH.target) == [1, 0, 0, 1, 1, 2]
-    assert junction_distances(GRAPH, "7 2 2 5".split()) == [0, 1, 1, 2] and junction_distances(GRAPH, ["2", "5"]) is None
+    assert junction_distances(GRAPH, "7 2 2 5".split()) == [0, 1, 1, 2]
+    assert junction_distances(GRAPH, ["2", "5"]) is None
 
 
 def test_layout_and_pictures():

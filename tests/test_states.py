@@ -34,7 +34,9 @@ def test_special_ids_come_first():
 
 
 def test_vocabulary_is_a_value():
-    assert Vocabulary("abc") == VOCABULARY and hash(Vocabulary("abc")) == hash(VOCABULARY) and Vocabulary("acb") != VOCABULARY
+    assert Vocabulary("abc") == VOCABULARY
+    assert hash(Vocabulary("abc")) == hash(VOCABULARY)
+    assert Vocabulary("acb") != VOCABULARY
     assert VOCABULARY != ("a", "b", "c") and len(Vocabulary(())) == 3
 
 
@@ -48,7 +50,9 @@ def test_vocabulary_refuses(tokens):
     with pytest.raises(ValueError, match="tokens="): Vocabulary(tokens)
 
 
-@pytest.mark.parametrize("sequence, token", [(["d"], "'d'"), (["a", "<pad>"], "special"), (["<bos>"], "special"), (["<mask>"], "special")])
+@pytest.mark.parametrize(
+    "sequence, token", [(["d"], "'d'"), (["a", "<pad>"], "special"), (["<bos>"], "special"), (["<mask>"], "special")]
+)
 def test_encode_refuses(sequence, token):
     with pytest.raises(ValueError, match=token): VOCABULARY.encode(sequence)
 
@@ -77,13 +81,19 @@ def test_prompt_refuses_special_tokens():
 
 
 def test_prompt_with_holes_is_closed():
-    assert parse_prompt(["a", "<mask>", "b"], VOCABULARY) == Example([BOS, A, MASK, B], [True, True, False, True], [True] * 4)
-    assert parse_prompt(["a", "<mask>", ...], VOCABULARY) == Example([BOS, A, MASK], [True, True, False], [True, True, False])
+    assert parse_prompt(["a", "<mask>", "b"], VOCABULARY) == Example(
+        [BOS, A, MASK, B], [True, True, False, True], [True] * 4
+    )
+    assert parse_prompt(["a", "<mask>", ...], VOCABULARY) == Example(
+        [BOS, A, MASK], [True, True, False], [True, True, False]
+    )
     with pytest.raises(ValueError, match="prefix"): prefix_example(["a", "<mask>"], "b", VOCABULARY)
 
 
 def test_prefix_example():
-    assert prefix_example("a", "bc", VOCABULARY) == Example([BOS, A, B, C], [True, True, False, False], [True, False, False, False])
+    assert prefix_example("a", "bc", VOCABULARY) == Example(
+        [BOS, A, B, C], [True, True, False, False], [True, False, False, False]
+    )
     assert prefix_example("", "", VOCABULARY) == Example([BOS], [True], [False])
     with pytest.raises(ValueError, match="prompt="): prefix_example(["a", ..., "b"], "c", VOCABULARY)
 
@@ -111,9 +121,11 @@ def x1(): return collate([prefix_example("a", "bcb", VOCABULARY), prefix_example
 
 
 def test_contract_by_hand(x1):
-    state = torch.tensor([[CLEAN, CLEAN, DROPPED, MASKED, CLEAN], [CLEAN, MASKED, CLEAN, MASKED, CLEAN]])  # the last two are padding
+    # the last two are padding
+    state = torch.tensor([[CLEAN, CLEAN, DROPPED, MASKED, CLEAN], [CLEAN, MASKED, CLEAN, MASKED, CLEAN]])
     x = contract(x1, state)
-    assert x.tokens.tolist() == [[BOS, A, MASK, B], [BOS, MASK, B, PAD]] and x.origin.tolist() == [[0, 1, 3, 4], [0, 1, 2, 0]]
+    assert x.tokens.tolist() == [[BOS, A, MASK, B], [BOS, MASK, B, PAD]]
+    assert x.origin.tolist() == [[0, 1, 3, 4], [0, 1, 2, 0]]
     assert x.fixed.tolist() == [[True, True, False, False], [True, False, False, False]]
     assert x.closed.tolist() == [[True, False, False, False], [False, False, False, True]]
     assert gap_of(x1, state).tolist() == [[0, 1, 1, 2, 3], [0, 1, 2, 2, 2]]
@@ -128,7 +140,8 @@ def test_all_clean_and_all_dropped(x1):
 
 def test_gap_sums_by_hand(x1):
     state = torch.tensor([[CLEAN, CLEAN, DROPPED, MASKED, DROPPED], [CLEAN, DROPPED, DROPPED, DROPPED, DROPPED]])
-    values = torch.tensor([[100.0, 100, 1, 100, 2], [100, 4, 8, torch.nan, torch.nan]])  # survivors and padding count for nothing
+    # survivors and padding count for nothing
+    values = torch.tensor([[100.0, 100, 1, 100, 2], [100, 4, 8, torch.nan, torch.nan]])
     assert gap_sums(values, x1, state, 3).tolist() == [[0, 1, 2], [12, 0, 0]]
 
 
@@ -169,11 +182,13 @@ def test_insert_nothing_is_the_identity(x1):
 
 def test_insert_masks_by_hand():
     x = collate([parse_prompt(["a", ..., "b"], VOCABULARY), parse_prompt((), VOCABULARY)])
-    grown = insert_masks(x, torch.tensor([[5, 2, 5], [1, 5, 5]]))  # only open gaps take masks: after "a", and after the start
+    # only open gaps take masks: after "a", and after the start
+    grown = insert_masks(x, torch.tensor([[5, 2, 5], [1, 5, 5]]))
     assert grown.tokens.tolist() == [[BOS, A, MASK, MASK, B], [BOS, MASK, PAD, PAD, PAD]]
     assert grown.fixed.tolist() == [[True, True, False, False, True], [True, False, False, False, False]]
     assert grown.closed.tolist() == [[True, False, False, False, True], [False, False, True, True, True]]
-    assert grown.origin.tolist() == [[0, 1, -1, -1, 2], [0, -1, -1, -1, -1]]  # old columns; -1 for new masks and padding
+    # old columns; -1 for new masks and padding
+    assert grown.origin.tolist() == [[0, 1, -1, -1, 2], [0, -1, -1, -1, -1]]
 
 
 def test_inputs_are_not_changed(x1):

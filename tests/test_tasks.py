@@ -28,7 +28,9 @@ def as_samples(examples):
 
 def test_round_trip_through_json(task):
     again = task_from(json.loads(json.dumps(task.as_dict())))
-    assert again.as_dict() == task.as_dict() and again.vocabulary == task.vocabulary and again.max_length == task.max_length
+    assert again.as_dict() == task.as_dict()
+    assert again.vocabulary == task.vocabulary
+    assert again.max_length == task.max_length
     assert again.prompts("test", 4) == task.prompts("test", 4)
 
 
@@ -46,14 +48,19 @@ def test_prompts_belong_to_the_examples(task):
     prompts = task.prompts("test", 5)
     if prompts is None: return
     for p, e in zip(prompts, (task.dataset("test")[i] for i in range(5)), strict=True):
-        assert task.vocabulary.encode(t for t in p if t is not ...) == [t for t, f in zip(e.tokens[1:], e.fixed[1:]) if f]
+        assert task.vocabulary.encode(t for t in p if t is not ...) == [
+            t for t, f in zip(e.tokens[1:], e.fixed[1:]) if f
+        ]
 
 
 def test_scores_are_plain_numbers(task):
     samples = as_samples([task.dataset("test")[i] for i in range(5)])
     score = task.score("test", samples)
     assert score and all(type(v) is float for v in score.values()) and json.dumps(score)
-    if task.prompts("test", 1): assert score.get("success") == 1.0 if task.kind == "maze" else score == dict(exact_match=1.0, token_accuracy=1.0)
+    if task.prompts("test", 1):
+        assert (
+            score.get("success") == 1.0 if task.kind == "maze" else score == dict(exact_match=1.0, token_accuracy=1.0)
+        )
 
 
 def test_unknown_split(task):
@@ -61,7 +68,8 @@ def test_unknown_split(task):
 
 
 def test_unknown_option_and_type(task):
-    with pytest.raises(ValueError, match=f"task {task.kind}: unknown key 'nodse'"): task_from(task.as_dict() | dict(nodse=1))
+    with pytest.raises(ValueError, match=f"task {task.kind}: unknown key 'nodse'"):
+        task_from(task.as_dict() | dict(nodse=1))
     key = next(k for k, v in task.as_dict().items() if type(v) is int)
     with pytest.raises(ValueError, match=f"{key}='3' must be of type int"): task_from(task.as_dict() | {key: "3"})
 
@@ -77,7 +85,9 @@ def test_task_from_leaves_its_argument_alone():
     assert values == dict(kind="star") and task_class("star").kind == "star"
 
 
-@pytest.mark.parametrize("answer, accuracy", [("abcd", 1), ("abdc", 0.5), ("abc", 0.75), ("abcde", 0.8), ("xabc", 0), ("", 0)])
+@pytest.mark.parametrize(
+    "answer, accuracy", [("abcd", 1), ("abdc", 0.5), ("abc", 0.75), ("abcde", 0.8), ("xabc", 0), ("", 0)]
+)
 def test_token_accuracy(answer, accuracy):
     assert token_accuracy([answer], ["abcd"]) == accuracy and exact_match([answer], ["abcd"]) == float(answer == "abcd")
 
@@ -95,25 +105,35 @@ def characters(*sequences): return task_class("text")(task_class("text").Config(
 
 @pytest.mark.parametrize("sequences", [["3+4=7", "1+1=2"], ["one"]])
 def test_single_words_are_no_sequences(sequences):
-    with pytest.raises(ValueError, match=f"unit='words'.*{re.escape(repr(sequences[0]))}.*unit='characters'"): task_class("text")(sequences=sequences)
+    with pytest.raises(ValueError, match=f"unit='words'.*{re.escape(repr(sequences[0]))}.*unit='characters'"):
+        task_class("text")(sequences=sequences)
 
 
 @pytest.mark.parametrize("sequences", [["one", "two words"], ["a", "b"], [["one"], ["two"]]])
-def test_what_is_no_list_of_words_passes(sequences): assert sum(task_class("text")(sequences=sequences).sizes().values()) == 2
+def test_what_is_no_list_of_words_passes(sequences):
+    assert sum(task_class("text")(sequences=sequences).sizes().values()) == 2
 
 
-@pytest.mark.parametrize("text, prompt", [("12+...", ["1", "2", "+", ...]), ("1 2 + ...", ["1", "2", "+", ...]), ("...2", [..., "2"]), ("1<mask>+", ["1", "<mask>", "+"]), ("12", ["1", "2"])])
+@pytest.mark.parametrize(
+    "text, prompt",
+    [
+        ("12+...", ["1", "2", "+", ...]), ("1 2 + ...", ["1", "2", "+", ...]),
+        ("...2", [..., "2"]), ("1<mask>+", ["1", "<mask>", "+"]), ("12", ["1", "2"]),
+    ],
+)
 def test_prompts_of_characters(text, prompt): assert characters("12+3", "4+5").prompt(text) == prompt
 
 
 def test_spaces_count_where_the_data_has_them():
     task = characters("a b", "b a")
-    assert task.prompt("a ...") == ["a", " ", ...] and task.describe(Samples([task.vocabulary.encode("a b")], [[True] * 3])) == [dict(text="a b")]
+    assert task.prompt("a ...") == ["a", " ", ...]
+    assert task.describe(Samples([task.vocabulary.encode("a b")], [[True] * 3])) == [dict(text="a b")]
 
 
 def test_words_stay_apart():
     task = task_class("text")(sequences=["one two", "two"])
-    assert task.prompt("one ...") == ["one", ...] and task.describe(Samples([task.vocabulary.encode(["one"])], [[True]])) == [{}]
+    assert task.prompt("one ...") == ["one", ...]
+    assert task.describe(Samples([task.vocabulary.encode(["one"])], [[True]])) == [{}]
 
 
 def test_unknown_characters_are_refused():
@@ -122,14 +142,18 @@ def test_unknown_characters_are_refused():
 
 def test_summary_counts_everything(task):
     text = task.summary()
-    assert text.startswith("data: train ") and f"vocabulary of {len(task.vocabulary) - 3} tokens" in text and text.count("\n") == any(task.rejected().values())
-    for split, n in task.sizes().items(): assert f"{split} without end" in text if n >= 2**40 else f"{split} {n:,}" in text
+    assert text.startswith("data: train ")
+    assert f"vocabulary of {len(task.vocabulary) - 3} tokens" in text
+    assert text.count("\n") == any(task.rejected().values())
+    for split, n in task.sizes().items():
+        assert f"{split} without end" in text if n >= 2**40 else f"{split} {n:,}" in text
 
 
 def test_summary_of_what_is_too_long():
     cls = task_class("text")
     task = cls(cls.Config(max_length=4), ["a b", "a b c", "a b c d"])
-    assert task.longest == 3 and task.summary().splitlines()[1] == "left out: 1 of the source (1 longer than max_length)"
+    assert task.longest == 3
+    assert task.summary().splitlines()[1] == "left out: 1 of the source (1 longer than max_length)"
 
 
 # what the command line shows, by default and as a task says
@@ -137,10 +161,19 @@ def test_summary_of_what_is_too_long():
 def test_neutral_defaults():
     task, row = task_from(dict(kind="brackets")), dict(prompt=["("], tokens=["(", ")"], generated=[0, 1])
     assert task.pretty(row) == "( => )" and task.pretty(row | dict(generated=[1, 1])) == "( )"
-    assert task.advice([row], {}) == [] and task.picture([row]) is None and task.bound_states(9) == 0 and not task.file_suffixes
+    assert task.advice([row], {}) == []
+    assert task.picture([row]) is None
+    assert task.bound_states(9) == 0
+    assert not task.file_suffixes
 
 
-@pytest.mark.parametrize("value, message", [("no_such_package:Task", "'no_such_package:Task' cannot be imported (ModuleNotFoundError"), ("math:pi", "'math:pi' defines no task kind of that name")])
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ("no_such_package:Task", "'no_such_package:Task' cannot be imported (ModuleNotFoundError"),
+        ("math:pi", "'math:pi' defines no task kind of that name"),
+    ],
+)
 def test_wrong_plug_ins_are_named(monkeypatch, value, message):
     monkeypatch.setattr(TASKS, "plugins", lambda: dict(chess=EntryPoint("chess", value, TASKS.group)))
     with pytest.raises(ValueError, match=re.escape(f"task kind='chess': plug-in {message}")): task_class("chess")

@@ -10,7 +10,10 @@ from loflexmdm.methods.base import from_pretrained
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.objective import LossTerms
 from loflexmdm.states import CLEAN, MASKED, Vocabulary, collate, prefix_example
-from loflexmdm.training import FREE_KEYS, UNLIMITED, BatchIndices, JsonLines, TrainConfig, Trainer, checkpoints, epoch_indices, generator_for, learning_rate, shown
+from loflexmdm.training import (
+    FREE_KEYS, UNLIMITED, BatchIndices, JsonLines, TrainConfig, Trainer,
+    checkpoints, epoch_indices, generator_for, learning_rate, shown,
+)
 
 VOCABULARY = Vocabulary("abc")
 WEIGHTS = ["config.json", "ema.safetensors", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -29,7 +32,10 @@ def model(seed=0, vocabulary=VOCABULARY, **options):
 
 
 def config(**options):
-    return TrainConfig(**dict(steps=8, batch_size=4, warmup=2, log_every=2, valid_every=3, valid_size=4, valid_samples=2, save_every=3) | options)
+    return TrainConfig(
+        **dict(steps=8, batch_size=4, warmup=2, log_every=2, valid_every=3, valid_size=4, valid_samples=2, save_every=3)
+        | options
+    )
 
 
 def trainer(directory, data=None, method=None, **options):
@@ -53,7 +59,10 @@ def stop_after(t, step):
     with pytest.raises(Killed): t.fit()
 
 
-CASES = dict(plain={}, accumulate=dict(accumulate=3), workers=dict(workers=2), no_average=dict(ema=0.0), epochs=dict(data=Subset(Words(), range(10))))
+CASES = dict(
+    plain={}, accumulate=dict(accumulate=3), workers=dict(workers=2),
+    no_average=dict(ema=0.0), epochs=dict(data=Subset(Words(), range(10))),
+)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -62,7 +71,8 @@ def test_resume_is_bitwise(tmp_path, case, died_at):
     whole = trainer(tmp_path / "whole", **CASES[case])
     average = whole.fit()
     stop_after(trainer(tmp_path / "cut", **CASES[case]), died_at)
-    resumed = trainer(tmp_path / "cut", method=model(seed=5) if died_at == 4 else None, **CASES[case])  # a checkpoint decides everything
+    # a checkpoint decides everything
+    resumed = trainer(tmp_path / "cut", method=model(seed=5) if died_at == 4 else None, **CASES[case])
     assert same(resumed.fit(resume=True), average) and same(resumed.method, whole.method)
     rows = [[{k: v for k, v in r.items() if k != "seconds"} for r in t.log.rows()] for t in (whole, resumed)]
     assert rows[0] == rows[1]
@@ -83,13 +93,22 @@ def test_without_averaging_the_average_is_the_model(tmp_path):
 
 
 def test_one_step_does_what_it_says(tmp_path):
-    "Weights after one step against AdamW applied by hand to the gradient of the same loss, clipped apart for generator and order model."
-    t, other = trainer(tmp_path, steps=1, warmup=0, final_lr_frac=1.0, weight_decay=0.0, clip=0.1, order_lr_scale=0.5), model()
+    """Weights after one step against AdamW applied by hand to the gradient of the same loss, clipped apart
+    for generator and order model."""
+    t, other = (
+        trainer(tmp_path, steps=1, warmup=0, final_lr_frac=1.0, weight_decay=0.0, clip=0.1, order_lr_scale=0.5),
+        model(),
+    )
     t.fit()
     other.train().loss(collate([Words()[i] for i in range(4)]), generator_for(0, "train", 0)).loss.backward()
     ordering = {id(p) for p in other.order_parameters}
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in other.parameters()]
-    norms = {part: torch.stack([g.norm() for p, g in zip(other.parameters(), gradients, strict=True) if (id(p) in ordering) == part]).norm() for part in (False, True)}
+    norms = {
+        part: torch.stack(
+            [g.norm() for p, g in zip(other.parameters(), gradients, strict=True) if (id(p) in ordering) == part]
+        ).norm()
+        for part in (False, True)
+    }
     assert norms[False] > 0.1  # the clipping is not idle
     for p, q, g in zip(t.method.parameters(), other.parameters(), gradients, strict=True):
         part = id(q) in ordering
@@ -110,13 +129,23 @@ class Masked(LoFlexMDM):
 def test_micro_batches_are_one_batch(tmp_path):
     "Gradient norms and weights of 4 batches of 2 a step and of 1 batch of 8."
     def fit(name, size, k):
-        t = trainer(tmp_path / name, method=Masked(VOCABULARY, LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)), batch_size=size, accumulate=k, steps=3, log_every=1, clip=1e6)
+        t = trainer(
+            tmp_path / name,
+            method=Masked(VOCABULARY, LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)),
+            batch_size=size,
+            accumulate=k,
+            steps=3,
+            log_every=1,
+            clip=1e6,
+        )
         t.method.load_state_dict(start)
         t.fit()
         return t
     start = model().state_dict()
     one, four = fit("one", 8, 1), fit("four", 2, 4)
-    assert [r["grad_norm"] for r in one.log.rows() if "loss" in r] == pytest.approx([r["grad_norm"] for r in four.log.rows() if "loss" in r], rel=1e-3)
+    assert [r["grad_norm"] for r in one.log.rows() if "loss" in r] == pytest.approx(
+        [r["grad_norm"] for r in four.log.rows() if "loss" in r], rel=1e-3
+    )
     torch.testing.assert_close(one.method.token.out.bias, four.method.token.out.bias, rtol=1e-3, atol=1e-6)
 
 
@@ -221,8 +250,10 @@ def test_a_damaged_checkpoint_is_named(finished, tmp_path, name):
 
 def test_a_checkpoint_of_another_run_is_refused(finished):
     with pytest.raises(ValueError, match="lr=0.5: the run in"): trainer(finished, steps=4, lr=0.5).fit(resume=True)
-    with pytest.raises(ValueError, match="weights of another model"): trainer(finished, steps=4, method=model(vocabulary=Vocabulary("abcd"))).fit(resume=True)
-    with pytest.raises(ValueError, match="vocabulary"): trainer(finished, steps=4, method=model(vocabulary=Vocabulary("abd"))).fit(resume=True)
+    with pytest.raises(ValueError, match="weights of another model"):
+        trainer(finished, steps=4, method=model(vocabulary=Vocabulary("abcd"))).fit(resume=True)
+    with pytest.raises(ValueError, match="vocabulary"):
+        trainer(finished, steps=4, method=model(vocabulary=Vocabulary("abd"))).fit(resume=True)
 
 
 def test_what_may_change_on_resuming(finished, tmp_path):
@@ -244,7 +275,10 @@ def test_log_rows(finished):
     rows = JsonLines(finished / "metrics.jsonl").rows()
     steps = [r for r in rows if "loss" in r]
     assert [r["step"] for r in steps] == [2, 4] and [r["step"] for r in rows if "valid_nll" in r] == [3, 4]
-    assert {"token", "gap", "bound", "bound_tight", "regulariser", "advantage", "log_b_in", "log_b_in_std", "grad_norm", "lr", "evaluations"} <= steps[0].keys()
+    assert {
+        "token", "gap", "bound", "bound_tight", "regulariser", "advantage",
+        "log_b_in", "log_b_in_std", "grad_norm", "lr", "evaluations",
+    } <= steps[0].keys()
     assert steps[1]["evaluations"] == 8  # two a step
 
 
@@ -260,7 +294,13 @@ def test_the_global_random_state_is_left_alone(tmp_path):
     assert torch.equal(before, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("key, value", [("steps", 0), ("steps", -3), ("lr", 0.0), ("lr", float("nan")), ("ema", 1.0), ("precision", "half"), ("valid_samples", 1), ("accumulate", 0)])
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("steps", 0), ("steps", -3), ("lr", 0.0), ("lr", float("nan")), ("ema", 1.0),
+        ("precision", "half"), ("valid_samples", 1), ("accumulate", 0),
+    ],
+)
 def test_config_refuses(key, value):
     with pytest.raises(ValueError, match=f"{key}="): TrainConfig(**{key: value})
 
@@ -280,8 +320,12 @@ def test_cuda(tmp_path, options):
 @pytest.mark.parametrize("optimiser", ["adamw", "muon"])
 def test_only_what_needs_a_gradient_is_trained(tmp_path, optimiser):
     method = model(order="fixed")
-    for name, p in method.backbone.named_parameters(): p.requires_grad_("adapt" in name or name == "blocks.0.qkv.weight")
-    before, needed = {k: v.detach().clone() for k, v in method.named_parameters()}, {k for k, v in method.named_parameters() if v.requires_grad}
+    for name, p in method.backbone.named_parameters():
+        p.requires_grad_("adapt" in name or name == "blocks.0.qkv.weight")
+    before, needed = (
+        {k: v.detach().clone() for k, v in method.named_parameters()},
+        {k for k, v in method.named_parameters() if v.requires_grad},
+    )
     t = trainer(tmp_path, method=method, optimiser=optimiser, ema=0.5, weight_decay=0.0)
     assert sum(len(g["params"]) for g in t.groups) == len(needed)
     average = t.fit()
@@ -289,19 +333,24 @@ def test_only_what_needs_a_gradient_is_trained(tmp_path, optimiser):
 
 
 def test_muon_moves_the_matrices_of_the_blocks_and_adamw_the_rest(tmp_path):
-    "Which parameters each optimiser has, and a step of Muon: a matrix moves by at most about lr 0.2 sqrt(longer side) in any direction."
+    """Which parameters each optimiser has, and a step of Muon: a matrix moves by at most about lr 0.2
+    sqrt(longer side) in any direction."""
     t = trainer(tmp_path, steps=4, warmup=0, final_lr_frac=1.0, weight_decay=0.0, optimiser="muon")
     muon, adam = t.optimisers
     assert isinstance(muon, torch.optim.Muon) and isinstance(adam, torch.optim.AdamW)
     named = {p: name for name, p in t.method.named_parameters()}
     hidden = {named[p] for g in muon.param_groups for p in g["params"]}
-    assert hidden == {n for n, p in t.method.named_parameters() if n.startswith("backbone.blocks.") and p.ndim == 2}  # not the order model's
+    # not the order model's
+    assert hidden == {n for n, p in t.method.named_parameters() if n.startswith("backbone.blocks.") and p.ndim == 2}
     assert hidden | {named[p] for g in adam.param_groups for p in g["params"]} == set(named.values())
     weight, before, move = dict(t.method.named_parameters())["backbone.blocks.0.out.weight"], [], t.optimizer_step
     t.optimizer_step = lambda: (before.append(weight.detach().clone()), move())
     t.fit()
-    turned = torch.linalg.svdvals((weight.detach() - before[-1]).double()) / (t.config.lr * 0.2 * max(weight.shape)**0.5)
-    assert 0.7 < turned.max() < 1.3  # Newton-Schulz brings large singular values near 1; AdamW's sign-like step would give about 5 times that or more
+    turned = torch.linalg.svdvals((weight.detach() - before[-1]).double()) / (
+        t.config.lr * 0.2 * max(weight.shape) ** 0.5
+    )
+    # Newton-Schulz brings large singular values near 1; AdamW's sign-like step would give about 5 times that or more
+    assert 0.7 < turned.max() < 1.3
 
 
 def test_an_unknown_optimiser_is_refused():
@@ -309,18 +358,28 @@ def test_an_unknown_optimiser_is_refused():
 
 
 def test_weights_to_start_from(tmp_path):
-    "Those whose names and shapes agree are taken, average included; a resumed run keeps its own; another vocabulary, or no common weight, is refused."
+    """Those whose names and shapes agree are taken, average included;
+    a resumed run keeps its own; another vocabulary, or no common weight, is refused."""
     first = trainer(tmp_path / "fixed", method=model(order="fixed", states=1), steps=2)
     first.fit()
-    second = trainer(tmp_path / "learned", method=model(), steps=1, lr=1e-60, weight_decay=0.0, start_from=str(tmp_path / "fixed" / "best"))
+    second = trainer(
+        tmp_path / "learned", method=model(), steps=1, lr=1e-60,
+        weight_decay=0.0, start_from=str(tmp_path / "fixed" / "best"),
+    )
     second.fit()
     taken, own = from_pretrained(tmp_path / "fixed" / "best").state_dict(), second.method.state_dict()
     assert taken.keys() < own.keys() and all(torch.equal(taken[k], own[k]) for k in taken)
     assert same(second.ema.module, second.method)
     shutil.rmtree(tmp_path / "fixed")
-    trainer(tmp_path / "learned", method=model(), steps=1, lr=1e-60, weight_decay=0.0, start_from=str(tmp_path / "fixed" / "best")).fit(resume=True)
-    with pytest.raises(FileNotFoundError, match="nowhere"): trainer(tmp_path / "a", steps=1, start_from=str(tmp_path / "nowhere")).fit()
-    other = LoFlexMDM(Vocabulary("xyz"), LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)).save_pretrained(tmp_path / "other")
+    trainer(
+        tmp_path / "learned", method=model(), steps=1, lr=1e-60,
+        weight_decay=0.0, start_from=str(tmp_path / "fixed" / "best"),
+    ).fit(resume=True)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        trainer(tmp_path / "a", steps=1, start_from=str(tmp_path / "nowhere")).fit()
+    other = LoFlexMDM(Vocabulary("xyz"), LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)).save_pretrained(
+        tmp_path / "other"
+    )
     with pytest.raises(ValueError, match="vocabulary"): trainer(tmp_path / "b", steps=1, start_from=str(other)).fit()
 
 
@@ -328,7 +387,9 @@ def test_the_best_model_may_be_read_by_those_who_may_read_its_config(tmp_path):
     t = trainer(tmp_path, steps=9)
     t.fit()
     assert sum("valid_nll" in r for r in t.log.rows()) > 1
-    assert (tmp_path / "best" / "model.safetensors").stat().st_mode == (tmp_path / "best" / "config.json").stat().st_mode
+    assert (tmp_path / "best" / "model.safetensors").stat().st_mode == (
+        tmp_path / "best" / "config.json"
+    ).stat().st_mode
 
 
 def test_the_bar_shows_the_bound_not_the_surrogate():

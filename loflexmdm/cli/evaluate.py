@@ -19,8 +19,9 @@ from pathlib import Path
 import torch
 
 from .commands import Parser, command
-from .common import (announce, beside, output_path, pick_device, provenance, read_jsonl, read_text, task_of,
-                                  task_of_recipe)
+from loflexmdm.cli.common import (
+    announce, beside, output_path, pick_device, provenance, read_jsonl, read_text, task_of, task_of_recipe,
+)
 from .sample import counters
 from .sampler_options import add_sampling, check_counts, draw_samples, fill_in
 from ..files import write_file

@@ -77,8 +77,8 @@ def run_info(args: argparse.Namespace):
         return print(format_tables(recipe_from(read_tables(name)).as_dict()))
     known = [*models, *recipes]
     if os.sep not in name and name not in known and not Path(name).is_dir():
-        raise ValueError(f"{name!r}{did_you_mean(name, known)}: is no model ({', '.join(models)}), "
-                         f"no preset ({', '.join(recipes)}), no .toml file and no directory")
+        raise ValueError(f"{name!r}{did_you_mean(name, known)}: is not a model ({', '.join(models)}), "
+                         f"no preset ({', '.join(recipes)}), a .toml file or a directory")
     print(describe_model(name), end="")
 
 # %% ../../nbs/30h_cli_info.ipynb #c10bb403

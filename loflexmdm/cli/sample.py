@@ -21,9 +21,12 @@ from pathlib import Path
 import torch
 
 from .commands import Parser, command, say
-from .common import (announce, beside, output_path, pick_device, positional, provenance, read_jsonl, read_text,
-                                  task_of)
-from .sampler_options import (add_sampling, check_counts, chosen_options, draw_samples, fill_in, sampler_from)
+from loflexmdm.cli.common import (
+    announce, beside, output_path, pick_device, positional, provenance, read_jsonl, read_text, task_of,
+)
+from loflexmdm.cli.sampler_options import (
+    add_sampling, check_counts, chosen_options, draw_samples, fill_in, sampler_from,
+)
 from ..files import write_file
 from ..methods.base import Method, encode_prompts, read_config
 from ..pretrained import load, models_directory, resolve
@@ -178,7 +181,8 @@ def counters(samples: Samples) -> dict[str, int]:
 
 # %% ../../nbs/30e_cli_sample.ipynb #57a1b8e0
 def task_class_in(argv: Sequence[str]) -> type[Task] | None:
-    "The class of the task of the model that a command line names; None if that cannot be said, which is no error yet."
+    """The class of the task of the model that a command line names;
+    None if that cannot be said, which is not an error yet."""
     for name in positional(argv)[:1]:
         packaged = models_directory() / name
         try: return task_class(read_config(resolve(packaged if packaged.is_dir() else name)[0])["task"]["kind"])

@@ -44,7 +44,8 @@ def method_class(name: str) -> type["Method"]:
 class Method(nn.Module):
     """A generative method: a vocabulary, a frozen config, `loss(batch, generator)` and `intensities(x, t)`.
 
-    `task` is what the model was trained on, as saved with it (a dict or None). A subclass with a `name` enters itself in METHODS."""
+    `task` is what the model was trained on, as saved with it (a dict or None). A subclass with a
+    `name` enters itself in METHODS."""
     name: str  # of the method, as recipes and saved models have it
     Config: type  # its frozen dataclass of settings
     channels: tuple[str, ...] = ("insert", "unmask")  # what can happen, keys of `processes.CHANNELS`
@@ -70,12 +71,19 @@ class Method(nn.Module):
 
     def nll_bound(self, x1: PartialSequences, samples: int = 64,
                   generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        "A bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence: mean and standard error, each (batch,)."
+        """A bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence:
+        mean and standard error, each (batch,)."""
         raise NotImplementedError
 
     def start(self, prompts: PartialSequences, limit: int) -> PartialSequences:
-        "The initial state for prompts, at most `limit` columns wide. ValueError for masks in them: gaps say where tokens may come."
-        if prompts.masked.any(): raise ValueError(f"prompts: <mask> (exactly one token) is for methods of fixed length; for {self.name} write ... where tokens may be inserted")
+        """The initial state for prompts, at most `limit` columns wide.
+
+        ValueError for masks in them: gaps say where tokens may come."""
+        if prompts.masked.any():
+            raise ValueError(
+                "prompts: <mask> (exactly one token) is for methods of fixed length; "
+                f"for {self.name} write ... where tokens may be inserted"
+            )
         return prompts
 
     def finish(self, samples: Samples) -> Samples:
@@ -132,8 +140,10 @@ def by_length(intensity_fn: Callable[..., Intensities], x: PartialSequences, tau
               groups: int | None = None) -> Intensities:
     """`intensity_fn(x, tau=tau)`, evaluated in groups of rows of similar length; padding columns are 0.
 
-    `groups`: by default one on a GPU, else one for 8 rows and for 8 tokens between the shortest and the longest, at most 8."""
-    if groups is None: groups = 1 if x.tokens.is_cuda else max(min(len(tau) // 8, int(x.lengths.max() - x.lengths.min()) // 8, 8), 1)
+    `groups`: by default one on a GPU, else one for 8 rows and for 8 tokens between the
+    shortest and the longest, at most 8."""
+    if groups is None:
+        groups = 1 if x.tokens.is_cuda else max(min(len(tau) // 8, int(x.lengths.max() - x.lengths.min()) // 8, 8), 1)
     if groups == 1: return intensity_fn(x, tau=tau)
     order, width = x.lengths.argsort(stable=True), x.tokens.shape[1]
     parts = [intensity_fn(x.rows(rows).trim(), tau=tau[rows]) for rows in order.chunk(groups)]
@@ -142,11 +152,18 @@ def by_length(intensity_fn: Callable[..., Intensities], x: PartialSequences, tau
 
 # %% ../../nbs/07h_method.ipynb #fd622ec7
 def _example(prompt: Sequence, vocabulary: Vocabulary, max_length: int):
-    if isinstance(prompt, str): raise ValueError(f"prompt {prompt[:40]!r}: must be a list of tokens, not one string, which would be read letter by letter; for words text.split(), for characters list(text)")
+    if isinstance(prompt, str):
+        raise ValueError(
+            f"prompt {prompt[:40]!r}: must be a list of tokens, not one string, which would be read letter by letter; "
+            "for words text.split(), for characters list(text)"
+        )
     try: example = parse_prompt(prompt, vocabulary)
     except TypeError: raise ValueError(f"prompt {prompt!r}: must be a list of tokens") from None
     n = len(example.tokens)
-    if n > max_length: raise ValueError(f"prompt {list(prompt)[:8]}... has {n} tokens with the start token: max_length is {max_length}")
+    if n > max_length:
+        raise ValueError(
+            f"prompt {list(prompt)[:8]}... has {n} tokens with the start token: max_length is {max_length}"
+        )
     return example
 
 
@@ -154,17 +171,20 @@ def encode_prompts(prompts: Sequence[Sequence] | None, n: int | None, vocabulary
                    max_length: int) -> PartialSequences:
     """Prompts as a batch, each `n` times in a row (1 by default); without prompts, `n` empty ones.
 
-    ValueError for what cannot be generated from: no prompt at all, a string for a list, special or unknown tokens, more tokens than `max_length`, n < 1."""
+    ValueError for what cannot be generated from: no prompt at all, a string for a list, special or unknown tokens, more
+    tokens than `max_length`, n < 1."""
     if n is not None and (type(n) is not int or n < 1): raise ValueError(f"n={n!r}: must be a positive whole number")
     if prompts is None: prompts = [()]
-    if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts: raise ValueError(f"prompts={prompts!r}: a list of token sequences, at least one")
+    if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts:
+        raise ValueError(f"prompts={prompts!r}: a list of token sequences, at least one")
     examples = [_example(p, vocabulary, max_length) for p in prompts]
     return collate([e for e in examples for _ in range(n or 1)])
 
 # %% ../../nbs/07h_method.ipynb #7d97942a
 def _length_limit(config, min_length: int, max_length: int | None, batch_size: int) -> int:
     "The largest length allowed; ValueError for limits that make no sense."
-    if max_length is not None and max_length < 1: raise ValueError(f"max_length={max_length}: must be at least 1 (the start token)")
+    if max_length is not None and max_length < 1:
+        raise ValueError(f"max_length={max_length}: must be at least 1 (the start token)")
     limit = config.max_length if max_length is None else min(max_length, config.max_length)
     if not 0 <= min_length <= limit: raise ValueError(f"min_length={min_length}: must lie in 0..max_length={limit}")
     if batch_size < 1: raise ValueError(f"batch_size={batch_size}: must be positive")
@@ -175,26 +195,38 @@ DEFAULT_SAMPLER = EventDriven()
 
 
 def _sampler_for(self: Method, sampler: Sampler | None, min_length: int) -> Sampler:
-    "The sampler to use; ValueError for one that cannot simulate the method, or a smallest length that it cannot reach by inserting."
+    """The sampler to use; ValueError for one that cannot simulate the method, or a smallest length
+    that it cannot reach by inserting."""
     if sampler is None: sampler = self.default_sampler
-    if not isinstance(sampler, Sampler): raise ValueError(f"sampler={sampler!r}: must be a Sampler, such as EventDriven() or TauLeaping(steps=128)")
+    if not isinstance(sampler, Sampler):
+        raise ValueError(f"sampler={sampler!r}: must be a Sampler, such as EventDriven() or TauLeaping(steps=128)")
     if not sampler.fits(self.channels):
-        fitting = " or ".join(cls.__name__ for cls in fitting_samplers(self.channels).values()) or "a sampler of its own"
-        raise ValueError(f"sampler={type(sampler).__name__}: is for {channel_words(sampler.channels)}; {self.name} takes {fitting}")
+        fitting = (
+            " or ".join(cls.__name__ for cls in fitting_samplers(self.channels).values()) or "a sampler of its own"
+        )
+        raise ValueError(
+            f"sampler={type(sampler).__name__}: is for {channel_words(sampler.channels)}; {self.name} takes {fitting}"
+        )
     growth = [CHANNELS[name].growth for name in self.channels]
-    if min_length and max(growth) < 1: raise ValueError(f"min_length={min_length}: {self.name} inserts nothing; the shortest length cannot be set")
-    if min_length and min(growth) < 0: raise ValueError(f"min_length={min_length}: {self.name} deletes tokens; the shortest length cannot be kept")
+    if min_length and max(growth) < 1:
+        raise ValueError(f"min_length={min_length}: {self.name} inserts nothing; the shortest length cannot be set")
+    if min_length and min(growth) < 0:
+        raise ValueError(f"min_length={min_length}: {self.name} deletes tokens; the shortest length cannot be kept")
     return sampler
 
 
 @torch.no_grad()
-def sample(self: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None, sampler: Sampler | None = None,
-           generator: torch.Generator | None = None, record: bool = False, batch_size: int = 512, min_length: int = 0,
-           max_length: int | None = None, progress: bool = False) -> Samples:
+def sample(
+    self: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None,
+    sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
+    batch_size: int = 512, min_length: int = 0, max_length: int | None = None, progress: bool = False,
+) -> Samples:
     """Sequences from the model, as `Samples`: `n` per prompt (`n` in all without prompts).
 
-    A prompt is a list of tokens, not of ids: a number stands for the token that is written so, 4 for "4". `...` in it marks where tokens may be
-    inserted (at its end if nowhere). Lengths count prompt and start token. Sequence i depends on its prompt and the i-th seed that `generator` yields, not on `batch_size`. `record` adds trajectories. ValueError for bad input."""
+    A prompt is a list of tokens, not of ids: a number stands for the token that is written so, 4 for "4". `...` in
+    it marks where tokens may be inserted (at its end if nowhere). Lengths count prompt and start token. Sequence i
+    depends on its prompt and the i-th seed that `generator` yields, not on `batch_size`. `record` adds
+    trajectories. ValueError for bad input."""
     limit = _length_limit(self.config, min_length, max_length, batch_size)
     sampler = _sampler_for(self, sampler, min_length)
     batch = self.start(encode_prompts(prompts, n, self.vocabulary, limit), limit)
@@ -202,8 +234,14 @@ def sample(self: Method, prompts: Sequence[Sequence] | None = None, n: int | Non
     seeds = torch.randint(2**62, (len(batch.tokens),), generator=generator, device=generator.device).tolist()
     limits, training = Limits(self.tau_max, limit, min_length, tuple(self.channels)), self.training
     self.eval()
-    try: parts = [simulate(self.caller(), batch.rows(slice(i, i + batch_size)).trim().to(self.device), sampler, seeds[i:i + batch_size], limits, record, progress)
-                  for i in range(0, len(seeds), batch_size)]
+    try:
+        parts = [
+            simulate(
+                self.caller(), batch.rows(slice(i, i + batch_size)).trim().to(self.device),
+                sampler, seeds[i : i + batch_size], limits, record, progress,
+            )
+            for i in range(0, len(seeds), batch_size)
+        ]
     finally: self.train(training)
     return self.finish(merge_samples(parts))
 
@@ -219,8 +257,12 @@ def save_pretrained(self: Method, directory: str | os.PathLike, **extra_files: s
     from loflexmdm import __version__
     path = Path(directory)
     there = list(path.iterdir()) if path.is_dir() else []
-    if there and (any(p.is_dir() for p in there) or not (path / "config.json").exists()): raise ValueError(f"{path}: holds other files, which saving here would delete; choose a new directory")
-    meta = dict(format=FORMAT, method=self.name, version=__version__, vocabulary=list(self.vocabulary.tokens[3:]), config=asdict(self.config), task=self.task)
+    if there and (any(p.is_dir() for p in there) or not (path / "config.json").exists()):
+        raise ValueError(f"{path}: holds other files, which saving here would delete; choose a new directory")
+    meta = dict(
+        format=FORMAT, method=self.name, version=__version__,
+        vocabulary=list(self.vocabulary.tokens[3:]), config=asdict(self.config), task=self.task,
+    )
     with atomic_directory(path) as d:
         save_file({k: v.detach().contiguous().cpu() for k, v in self.state_dict().items()}, d / "model.safetensors")
         (d / "config.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -231,13 +273,19 @@ def save_pretrained(self: Method, directory: str | os.PathLike, **extra_files: s
 def _check_config(meta, path: Path):
     "ValueError says what is wrong with the contents of a config.json."
     if not isinstance(meta, dict): raise ValueError(f"{path}: not a saved model's description")
-    if missing := [k for k in ("format", "method", "vocabulary", "config") if k not in meta]: raise ValueError(f"{path}: {missing[0]!r} is missing")
-    if type(meta["format"]) is not int or meta["format"] < 1: raise ValueError(f"{path}: format={meta['format']!r} must be a positive whole number")
-    if meta["format"] > FORMAT: raise ValueError(f"{path}: format {meta['format']} is newer than this version reads ({FORMAT}); upgrade loflexmdm")
+    if missing := [k for k in ("format", "method", "vocabulary", "config") if k not in meta]:
+        raise ValueError(f"{path}: {missing[0]!r} is missing")
+    if type(meta["format"]) is not int or meta["format"] < 1:
+        raise ValueError(f"{path}: format={meta['format']!r} must be a positive whole number")
+    if meta["format"] > FORMAT:
+        raise ValueError(
+            f"{path}: format {meta['format']} is newer than this version reads ({FORMAT}); upgrade loflexmdm"
+        )
     try: method_class(meta["method"])
     except ValueError as e: raise ValueError(f"{path}: {e}") from None
     tokens = meta["vocabulary"]
-    if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens): raise ValueError(f"{path}: vocabulary must be a list of tokens")
+    if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens):
+        raise ValueError(f"{path}: vocabulary must be a list of tokens")
 
 
 def read_config(directory: str | os.PathLike) -> dict:
@@ -256,16 +304,26 @@ def load_weights(module: nn.Module, path: str | os.PathLike):
     try: tensors = load_file(path)
     except SafetensorError as e: raise ValueError(f"{path}: damaged weights file ({e})") from None
     try: module.load_state_dict(tensors)
-    except RuntimeError as e: raise ValueError(f"{path}: weights of another model: {' '.join(str(e).splitlines()[1:2]).strip() or e}") from None
+    except RuntimeError as e:
+        raise ValueError(
+            f"{path}: weights of another model: {' '.join(str(e).splitlines()[1:2]).strip() or e}"
+        ) from None
 
 
-def from_pretrained(directory: str | os.PathLike, device: str | torch.device = "cpu", weights: str = "model.safetensors") -> Method:
+def from_pretrained(
+    directory: str | os.PathLike, device: str | torch.device = "cpu", weights: str = "model.safetensors"
+) -> Method:
     """The method saved in a directory, in evaluation mode on `device`; `weights` names the file to take them from.
 
-    FileNotFoundError if there is no saved model, ValueError if it is damaged, of a newer format or of an unknown method."""
+    FileNotFoundError if there is no saved model, ValueError if it is damaged, of a newer
+    format or of an unknown method."""
     meta = read_config(directory)
     cls = method_class(meta["method"])
-    method = cls(Vocabulary(meta["vocabulary"]), config_from(cls.Config, meta["config"], f"{directory}/config.json"), meta.get("task"))
+    method = cls(
+        Vocabulary(meta["vocabulary"]),
+        config_from(cls.Config, meta["config"], f"{directory}/config.json"),
+        meta.get("task"),
+    )
     load_weights(method, Path(directory) / weights)
     return method.to(device).eval()
 

@@ -30,7 +30,11 @@ def schedule_named(name: str) -> Clock:
     "The clock of a schedule that starts at 0 and ends at 1, as both of FlexMDM's must. ValueError for others."
     clock = clock_named(name)
     start, end = clock.kappa(torch.tensor([0.0, 1.0], dtype=torch.float64)).tolist()
-    if start != 0 or end != 1: raise ValueError(f"schedule {name!r}: goes from {start:.3g} to {end:.3g}; FlexMDM needs one from 0 to 1: linear, cosine, power:NUMBER or polynomial:NUMBER")
+    if start != 0 or end != 1:
+        raise ValueError(
+            f"schedule {name!r}: goes from {start:.3g} to {end:.3g}; FlexMDM needs one from 0 to 1: "
+            "linear, cosine, power:NUMBER or polynomial:NUMBER"
+        )
     return clock
 
 
@@ -55,15 +59,22 @@ LAST_TIME = 1 - 1e-4  # of training: the weight dtau/dt grows without bound towa
 
 
 def check_clean(x1: PartialSequences):
-    "ValueError unless the sequences are clean ones of their own length: no mask, and padding only after the last token."
-    if bool((~x1.valid[:, :-1] & x1.valid[:, 1:]).any()): raise ValueError(f"tokens: padding (id {PAD}) inside a sequence; it may only follow the last token, since the length is generated")
+    """ValueError unless the sequences are clean ones of their own length:
+    no mask, and padding only after the last token."""
+    if bool((~x1.valid[:, :-1] & x1.valid[:, 1:]).any()):
+        raise ValueError(
+            f"tokens: padding (id {PAD}) inside a sequence; "
+            "it may only follow the last token, since the length is generated"
+        )
     if bool(x1.masked.any()): raise ValueError(f"tokens: a mask (id {MASK}) in a clean sequence")
 
 
 class FlexMDM(Method):
-    """Any-order masked diffusion with insertions (Kim et al., 2025): token law f and expected insertions g, on two known schedules.
+    """Any-order masked diffusion with insertions (Kim et al., 2025):
+    token law f and expected insertions g, on two known schedules.
 
-    The network sees the partial sequence and the reading of the insertion clock; neither f nor g depends on the unmasking schedule."""
+    The network sees the partial sequence and the reading of the insertion clock;
+    neither f nor g depends on the unmasking schedule."""
     name, Config = "flexmdm", FlexMDMConfig
     channels, papers = ("insert", "unmask"), ("flexmdm",)
     tau_max = -math.log(1e-4)  # by then all but 1e-4 of the tokens are there
@@ -76,7 +87,8 @@ class FlexMDM(Method):
 
     def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
                     tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-        """Intensities per unit of the insertion clock at time `t` in [0, 1] or clock reading `tau`, (batch,): insert is g, logits are log f.
+        """Intensities per unit of the insertion clock at time `t` in [0, 1] or clock reading `tau`, (batch,):
+        insert is g, logits are log f.
 
         0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
         if (t is None) == (tau is None): raise ValueError("give either t or tau")
@@ -100,13 +112,15 @@ class FlexMDM(Method):
 
     def match(self, x1: PartialSequences, state: Int[Tensor, "batch length"],
               tau: Float[Tensor, " batch"]) -> MatchTerms:
-        "The loss at the given states (batch, length) of the clean sequences, in nats per unit of the insertion clock: each (batch,)."
+        """The loss at the given states (batch, length) of the clean sequences, in nats per unit of the
+        insertion clock: each (batch,)."""
         x, one = self.path.noised(x1, state), torch.ones(x1.tokens.shape, device=tau.device)
         target = target_rates(x1, state, x, one, self.unmask_rate(tau)[:, None] * one)
         return match_terms(target, by_length(self.intensities, x, tau), x)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """The loss on a batch of clean sequences less their expected length (Eq 7; ours: minus |x1|), in nats per sequence, and its parts.
+        """The loss on a batch of clean sequences less their expected length (Eq 7; ours: minus |x1|), in
+        nats per sequence, and its parts.
 
         ValueError for padding inside a sequence or a mask."""
         check_clean(batch)
@@ -120,10 +134,12 @@ class FlexMDM(Method):
 @torch.no_grad()
 def nll_bound(self: FlexMDM, x1: PartialSequences, samples: int = 64,
               generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """The bound on -log p(x1 | prompt) in nats, L - E|x1|, estimated from `samples` states per sequence: mean and standard error, each (batch,).
+    """The bound on -log p(x1 | prompt) in nats, L - E|x1|, estimated from `samples` states per sequence:
+    mean and standard error, each (batch,).
 
-    Times are drawn by the clock proposal, so that nothing late is cut off; a network whose g does not vanish late has an infinite bound,
-    and the estimate is then heavy-tailed. ValueError if `samples` < 2, for padding inside a sequence or a mask."""
+    Times are drawn by the clock proposal, so that nothing late is cut off; a network whose g does not vanish
+    late has an infinite bound, and the estimate is then heavy-tailed. ValueError if `samples` < 2, for
+    padding inside a sequence or a mask."""
     check_clean(x1 := x1.to(self.device))
     def draw() -> Tensor:
         tau, weight = self.proposal(len(x1.tokens), generator, self.device)
@@ -135,14 +151,22 @@ FlexMDM.nll_bound = nll_bound
 
 # %% ../../nbs/20_flexmdm.ipynb #0f0b4899
 def filled_example(prompt: Sequence, fillings: Iterable[Sequence], vocabulary: Vocabulary) -> Example:
-    """A clean training sequence: `prompt` with `...` for each gap, and what fills each of them (may be empty), which is generated.
+    """A clean training sequence: `prompt` with `...` for each gap, and what fills each of them (may
+    be empty), which is generated.
 
     ValueError unless there is one filling for each gap, and for special tokens and tokens outside the vocabulary."""
     fillings = list(fillings)
-    if sum(p is ... for p in prompt) != len(fillings): raise ValueError(f"fillings: {len(fillings)} given, the prompt {list(prompt)} has {sum(p is ... for p in prompt)} gaps (...)")
+    if sum(p is ... for p in prompt) != len(fillings):
+        raise ValueError(
+            f"fillings: {len(fillings)} given, the prompt {list(prompt)} has {sum(p is ... for p in prompt)} gaps (...)"
+        )
     tokens, fixed, closed, rest = [BOS], [True], [True], iter(fillings)
     for piece in prompt:
         ids = vocabulary.encode(next(rest) if piece is ... else [piece])
         if piece is ...: closed[-1] = False
-        tokens, fixed, closed = tokens + ids, fixed + [piece is not ...] * len(ids), closed + [piece is not ...] * len(ids)
+        tokens, fixed, closed = (
+            tokens + ids,
+            fixed + [piece is not ...] * len(ids),
+            closed + [piece is not ...] * len(ids),
+        )
     return Example(tokens, fixed, closed)

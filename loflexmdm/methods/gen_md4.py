@@ -28,9 +28,11 @@ from ..statistics import estimate
 # %% ../../nbs/21b_gen_md4.ipynb #53be2ac5
 def reveal_terms(logits: Float[Tensor, "*shape vocabulary"], speed: Float[Tensor, " vocabulary"],
                  token: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """sum_i w_i mu_i - w_x (1 + log mu_x) at hidden positions: nats per unit of clock time, never negative (MD4, Eqs 12 and 32).
+    """sum_i w_i mu_i - w_x (1 + log mu_x) at hidden positions: nats per unit of clock time, never
+    negative (MD4, Eqs 12 and 32).
 
-    `logits` (..., vocabulary) are log mu up to a constant, `speed` (vocabulary,) is w, `token` (...,) the clean token x. Returns (...,)."""
+    `logits` (..., vocabulary) are log mu up to a constant, `speed` (vocabulary,) is w, `token` (...,) the
+    clean token x. Returns (...,)."""
     log_mu = torch.log_softmax(logits, -1)
     log_token = log_mu.gather(-1, token[..., None])[..., 0]
     return (log_mu.exp() * speed).sum(-1) - speed[token] * (1 + log_token)
@@ -51,7 +53,9 @@ class GenMD4Config:
 
 # %% ../../nbs/21b_gen_md4.ipynb #4cc76986
 class GenMD4(Canvas, Method):
-    """Masked diffusion with a learned rate for every token value (GenMD4; Shi et al., 2024, section 6). It always sees the clock.
+    """Masked diffusion with a learned rate for every token value (GenMD4; Shi et al., 2024, section 6).
+
+    It always sees the clock.
 
     `task` (a dict) says what it was trained on and is saved with it."""
     name, Config = "genmd4", GenMD4Config
@@ -64,16 +68,19 @@ class GenMD4(Canvas, Method):
         build_network(self, ("time", "token"), tokens)
         self.raw_speed = nn.Parameter(torch.zeros(tokens))
         self.clock, self.proposal = clock_named("linear"), ClockProposal(config.proposal)
-        self.register_buffer("slowest", torch.ones(()))  # smallest rate in the data of late, which says when generation is over
+        # smallest recent rate in the data: says when generation is over
+        self.register_buffer("slowest", torch.ones(()))
 
     @property
     def speed(self) -> Float[Tensor, " outcomes"]:
-        "The rates w, one per token value, special tokens (unused) first and the blank last: (vocabulary + 1,), 1 in a new model."
+        """The rates w, one per token value, special tokens (unused) first and the blank last:
+        (vocabulary + 1,), 1 in a new model."""
         return bounded_rate(self.raw_speed, self.config.w_range)
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:
-        "The rates: the trainer lets them learn at `order_lr_scale` times the rate of the rest, and from `order_start` on."
+        """The rates: the trainer lets them learn at `order_lr_scale` times the rate of the
+        rest, and from `order_start` on."""
         return [self.raw_speed]
 
     @property
@@ -83,7 +90,7 @@ class GenMD4(Canvas, Method):
 
     @property
     def tau_max(self) -> float:
-        "Clock reading by which all but 1e-4 of the slowest token value of late has shown."
+        "Clock reading by which all but 1e-4 of the slowest recent token value has shown."
         return -math.log(1e-4) / float(self.slowest)
 
     def token_logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Float[Tensor, "batch length outcomes"]:
@@ -92,9 +99,11 @@ class GenMD4(Canvas, Method):
 
     def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
                     tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-        """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,): each mask shows with sum_i w_i mu_i.
+        """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,):
+        each mask shows with sum_i w_i mu_i.
 
-        The token law is that of what shows, proportional to w mu; `speed` holds w. ValueError unless exactly one of `t` and `tau` is given."""
+        The token law is that of what shows, proportional to w mu;
+        `speed` holds w. ValueError unless exactly one of `t` and `tau` is given."""
         if (t is None) == (tau is None): raise ValueError("give either t or tau")
         logits, speed = self.token_logits(x, self.clock.tau(t) if tau is None else tau), self.speed
         unmask = (torch.softmax(logits, -1) * speed).sum(-1)
@@ -115,13 +124,15 @@ class GenMD4(Canvas, Method):
               tau: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
         "The loss with the positions `hidden` (batch, length) masked, in nats per unit of clock time."
         x = self.path.noised(x1, torch.where(hidden, MASKED, CLEAN))
-        terms = reveal_terms(self.token_logits(x, tau)[hidden], self.speed, x1.tokens[hidden])  # positions that show cost no memory
+        # positions that show cost no memory
+        terms = reveal_terms(self.token_logits(x, tau)[hidden], self.speed, x1.tokens[hidden])
         return terms.new_zeros(hidden.shape).masked_scatter(hidden, terms).sum(-1)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
         """The training loss on a batch of clean sequences, in nats per sequence (MD4, section 6 and appendix I.2).
 
-        `loss` is a surrogate: its gradient, not its value, is unbiased for network and rates. The bound's estimate is in `metrics`."""
+        `loss` is a surrogate: its gradient, not its value, is unbiased for network and rates. The
+        bound's estimate is in `metrics`."""
         tau, weight = self.proposal(len(batch.tokens), generator, batch.tokens.device)
         k, x1 = self.config.states, self.canvas(batch)
         x1, many_tau = x1.map(lambda v: v.repeat(k, 1)), tau.repeat(k)
@@ -140,16 +151,20 @@ class GenMD4(Canvas, Method):
     def metrics(self, losses: Float[Tensor, "states batch"]) -> dict[str, Float[Tensor, ""]]:
         "What the training log records of one step."
         log_w = self.speed[len(SPECIAL_TOKENS):].log()
-        return dict(bound_tight=losses.mean(), advantage=advantages(losses).abs().mean(), log_w=log_w.mean(), log_w_std=log_w.std(correction=0),
-                    w_min=log_w.min().exp(), w_max=log_w.max().exp())
+        return dict(
+            bound_tight=losses.mean(), advantage=advantages(losses).abs().mean(), log_w=log_w.mean(),
+            log_w_std=log_w.std(correction=0), w_min=log_w.min().exp(), w_max=log_w.max().exp(),
+        )
 
 # %% ../../nbs/21b_gen_md4.ipynb #2c36bb07
 @torch.no_grad()
 def nll_bound(self: GenMD4, x1: PartialSequences, samples: int = 64,
               generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """A bound on -log p(x1 | prompt) in nats (MD4, Eq 12), estimated from `samples` states per sequence: mean and standard error, each (batch,).
+    """A bound on -log p(x1 | prompt) in nats (MD4, Eq 12), estimated from `samples` states per sequence:
+    mean and standard error, each (batch,).
 
-    It is for the sequence on its canvas: its blanks are paid for, as they say how long it is. ValueError if `samples` < 2."""
+    It is for the sequence on its canvas: its blanks are paid for, as they say how long it
+    is. ValueError if `samples` < 2."""
     x1 = self.canvas(x1.to(self.device))
     def draw() -> Tensor:
         tau, weight = self.proposal(len(x1.tokens), generator, self.device)

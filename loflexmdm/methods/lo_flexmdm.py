@@ -44,17 +44,20 @@ class LoFlexMDMConfig:
     states: Count = 2  # states drawn per sequence and step when the order is learned
     regulariser: NonNegative = 10.0  # weight of the schedule regulariser
     proposal: Positive = 2.0  # c of the clock proposal
-    planner_alpha: NonNegative = 0.0  # alpha of planner weights 1 + alpha w on token terms (PAPL, Eq 7); above 0: no bound
+    planner_alpha: NonNegative = 0.0  # alpha of planner weights 1 + alpha w (PAPL, Eq 7); above 0: no bound
     planner_tau: Positive = 1.0  # their temperature
     max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
 
     def __post_init__(self):
         for prefix in ("", "order_"): check_network(self, prefix)
-        if self.states < 2 and self.order == "learned": raise ValueError(f"states={self.states}: a learned order needs at least 2")
+        if self.states < 2 and self.order == "learned":
+            raise ValueError(f"states={self.states}: a learned order needs at least 2")
 
 # %% ../../nbs/08_lo_flexmdm.ipynb #28e4b192
 class OrderModel(nn.Module):
-    "The auxiliary network phi: clean sequence and prompt -> raw (b_in, b_um), two (batch, length) tensors. It never sees time: a rate that depends on t would break the forward equation."
+    """The auxiliary network phi: clean sequence and prompt -> raw (b_in, b_um), two (batch, length) tensors.
+
+    It never sees time: a rate that depends on t would break the forward equation."""
     def __init__(self, backbone: Backbone):
         super().__init__()
         self.cond = nn.Parameter(torch.randn(backbone.cond) * 0.5)
@@ -101,8 +104,13 @@ class LoFlexMDM(Method):
         if config.order == "learned":
             if config.backbone == "separate": self.order_backbone = build_backbone(self, len(vocabulary), "order_")
             self.order = OrderModel(self.order_backbone or self.backbone)
-        self.clock, self.proposal, self.regulariser = Kumaraswamy(config.a), ClockProposal(config.proposal), ScheduleRegulariser()
-        self.register_buffer("slowest", torch.ones(()))  # smallest schedule parameter of late, which says when generation is over
+        self.clock, self.proposal, self.regulariser = (
+            Kumaraswamy(config.a),
+            ClockProposal(config.proposal),
+            ScheduleRegulariser(),
+        )
+        # smallest recent schedule parameter: says when generation is over
+        self.register_buffer("slowest", torch.ones(()))
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:
@@ -116,19 +124,23 @@ class LoFlexMDM(Method):
 
     @property
     def tau_max(self) -> float:
-        "Clock reading by which all but 1e-4 of a position's events have happened, at the smallest schedule parameter of late."
+        """Clock reading by which all but 1e-4 of a position's events have happened, at the
+        smallest recent schedule parameter."""
         return -math.log(1e-4) / float(self.slowest)
 
     def schedule(self, x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
         "Schedule parameters b_in, b_um of every column of the clean sequences: two (batch, length) float32 tensors."
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
         if self.order is None: return ones, ones
-        b_in, b_um = (bounded_rate(raw, self.config.b_range) for raw in self.order(x1, self.order_backbone or self.backbone))
+        b_in, b_um = (
+            bounded_rate(raw, self.config.b_range) for raw in self.order(x1, self.order_backbone or self.backbone)
+        )
         return b_in, b_um if self.unmask is not None else ones
 
     def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
                     tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-        """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,): hazards are these times `clock.shape(t)`.
+        """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,):
+        hazards are these times `clock.shape(t)`.
 
         0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
         if (t is None) == (tau is None): raise ValueError("give either t or tau")
@@ -140,21 +152,24 @@ class LoFlexMDM(Method):
 
     def match(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
               b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"]) -> MatchTerms:
-        "Rate-matching terms (nats per unit of clock time) at the given states (batch, length) of the clean sequences: each (batch,)."
+        """Rate-matching terms (nats per unit of clock time) at the given states (batch, length) of the
+        clean sequences: each (batch,)."""
         return match_terms(*self.compare(x1, state, tau, b_in, b_um))
 
     def compare(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
                 b_in: Float[Tensor, "batch length"],
                 b_um: Float[Tensor, "batch length"]) -> tuple[TargetRates, Intensities, PartialSequences]:
-        "What is matched at the given states: the target's intensities, the generator's, and the contracted sequences they are about."
+        """What is matched at the given states: the target's intensities, the generator's, and the
+        contracted sequences they are about."""
         x = self.path.noised(x1, state)
         return target_rates(x1, state, x, b_in, b_um), by_length(self.intensities, x, tau), x
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
         """The training loss on a batch of clean sequences, in nats per sequence (Alg 1, Eqs 6, 83-84).
 
-        `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The estimated bounds are in `metrics`, detached.
-        With `planner_alpha` > 0 the generator minimises a weighted loss that is no bound; the order model and the metrics keep the bound."""
+        `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The estimated bounds are in
+        `metrics`, detached. With `planner_alpha` > 0 the generator minimises a weighted loss that is not a bound; the
+        order model and the metrics keep the bound."""
         b_in, b_um = self.schedule(batch)
         drawn = self.draw(batch, b_in, b_um, generator)
         compared = self.compare(drawn.x1, drawn.state, drawn.tau, drawn.b_in, drawn.b_um)
@@ -176,15 +191,19 @@ class LoFlexMDM(Method):
         return Drawn(x1, state, tau, weight.repeat(k), b_in, b_um, k)
 
     def surrogate(self, drawn: "Drawn", losses: Float[Tensor, "states batch"]) -> Float[Tensor, " batch"]:
-        "What to differentiate for both networks, from `losses` (states, batch): (batch,). Leave-one-out where the order is learned (Eq 84)."
+        """What to differentiate for both networks, from `losses` (states, batch): (batch,).
+
+        Leave-one-out where the order is learned (Eq 84)."""
         if self.order is None: return losses.mean(0)
         log_p = self.state_log_prob(drawn.x1, drawn.state, drawn.tau, drawn.b_in, drawn.b_um)
         return leave_one_out(losses, log_p.unflatten(0, losses.shape))
 
     def planner_term(self, target: TargetRates, model: Intensities, x: PartialSequences) -> Float[Tensor, " batch"]:
-        """What planner weights add to the token terms: alpha sum over masks of w b_um (-log K), nats per unit of clock time.
+        """What planner weights add to the token terms: alpha sum over masks of w b_um (-log
+        K), nats per unit of clock time.
 
-        For the generator alone: the weights and b_um are constants in it, and it has no part in the order model's gradient."""
+        For the generator alone: the weights and b_um are constants in it, and it has no part
+        in the order model's gradient."""
         log_k = torch.log_softmax(model.logits, -1).gather(-1, target.token[..., None])[..., 0]
         log_k = torch.where(x.masked, log_k, 0.0)
         extra = planner_weights(log_k, x.masked, self.config.planner_alpha, self.config.planner_tau) - 1
@@ -216,10 +235,15 @@ class LoFlexMDM(Method):
                 b_um: Float[Tensor, "batch length"]) -> dict[str, Float[Tensor, ""]]:
         "What the training log records of one step."
         out = {name: (value * weight).mean() for name, value in terms._asdict().items()}
-        out |= dict(bound=(terms.loss * weight).mean(), bound_tight=(terms.tight * weight).mean(), regulariser=penalty.detach())
+        out |= dict(
+            bound=(terms.loss * weight).mean(), bound_tight=(terms.tight * weight).mean(), regulariser=penalty.detach()
+        )
         if self.order is not None:
             log_b = _free_logs(b_in, x1)
-            out |= dict(advantage=advantages(losses).abs().mean(), log_b_in=log_b.mean(), log_b_in_std=log_b.std(correction=0), b_min=log_b.min().exp(), b_max=log_b.max().exp())
+            out |= dict(
+                advantage=advantages(losses).abs().mean(), log_b_in=log_b.mean(),
+                log_b_in_std=log_b.std(correction=0), b_min=log_b.min().exp(), b_max=log_b.max().exp(),
+            )
             if self.unmask is not None:
                 log_b = _free_logs(b_um, x1)
                 out |= dict(log_b_um=log_b.mean(), log_b_um_std=log_b.std(correction=0))
@@ -229,10 +253,12 @@ class LoFlexMDM(Method):
 @torch.no_grad()
 def nll_bound(self: LoFlexMDM, x1: PartialSequences, samples: int = 64,
               generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """The tight bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence: mean and standard error, each (batch,).
+    """The tight bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence:
+    mean and standard error, each (batch,).
 
-    The standard error means something only where the variance is finite: the bound itself is infinite for a model whose insertion
-    intensity does not vanish at late clock readings, and the estimate is then heavy-tailed. ValueError if `samples` < 2."""
+    The standard error means something only where the variance is finite: the bound itself is infinite for a
+    model whose insertion intensity does not vanish at late clock readings, and the estimate is then
+    heavy-tailed. ValueError if `samples` < 2."""
     x1 = x1.to(self.device)
     b_in, b_um = self.schedule(x1)
     def draw() -> Tensor:

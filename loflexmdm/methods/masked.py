@@ -29,14 +29,20 @@ from ..statistics import estimate
 # %% ../../nbs/21_masked.ipynb #93378f79
 def _one_gap(gaps: Tensor):
     "ValueError if a row has more than one open gap; `gaps` (batch,) counts them."
-    if bool((gaps > 1).any()): raise ValueError(f"sequence {int(gaps.argmax())}: several gaps (...); a canvas of fixed length can stretch only one. Write <mask> for each single token to fill")
+    if bool((gaps > 1).any()):
+        raise ValueError(
+            f"sequence {int(gaps.argmax())}: several gaps (...); a canvas of fixed length can stretch only one. "
+            "Write <mask> for each single token to fill"
+        )
 
 
 def widen(x: PartialSequences, limit: int) -> PartialSequences:
-    """`x` with its open gap filled up with masks to `limit` columns, after the last column that is open; then every gap is closed.
+    """`x` with its open gap filled up with masks to `limit` columns, after the last column that is open;
+    then every gap is closed.
 
     As wide as its longest row; `origin` is -1 at the new masks. ValueError for a row of more than `limit` columns."""
-    if int(x.lengths.max()) > limit: raise ValueError(f"a sequence has {int(x.lengths.max())} tokens with the start token: max_length is {limit}")
+    if int(x.lengths.max()) > limit:
+        raise ValueError(f"a sequence has {int(x.lengths.max())} tokens with the start token: max_length is {limit}")
     columns = torch.arange(x.tokens.shape[1], device=x.tokens.device)
     last = torch.where(x.open, columns, -1).amax(-1, keepdim=True)
     wide = insert_masks(x, torch.where(columns == last, (limit - x.lengths)[:, None], 0))
@@ -44,9 +50,11 @@ def widen(x: PartialSequences, limit: int) -> PartialSequences:
 
 # %% ../../nbs/21_masked.ipynb #c06b8291
 class Canvas:
-    """What methods of fixed length share, a mixin to go before `Method`: everything happens on `config.max_length` columns.
+    """What methods of fixed length share, a mixin to go before `Method`:
+    everything happens on `config.max_length` columns.
 
-    The network knows one token more than the vocabulary: the blank, with which a canvas goes on where its sequence ends."""
+    The network knows one token more than the vocabulary: the blank, with which a canvas
+    goes on where its sequence ends."""
     channels = ("unmask",)
 
     @property
@@ -55,13 +63,17 @@ class Canvas:
         return len(self.vocabulary)
 
     def seen(self, x: PartialSequences) -> PartialSequences:
-        "What the network sees: tokens without flags. A prompt's token is to it one that has been unmasked, so that it can fill in around any prompt."
+        """What the network sees: tokens without flags.
+
+        A prompt's token is to it one that has been unmasked, so that it can fill in around any prompt."""
         return PartialSequences(x.tokens, torch.zeros_like(x.fixed), torch.ones_like(x.closed))
 
     def canvas(self, x1: PartialSequences) -> PartialSequences:
-        """Clean sequences as a network is trained on them: (batch, max_length) with every gap closed and blanks, which are free, in place of the open gap.
+        """Clean sequences as a network is trained on them: (batch, max_length) with every gap closed and blanks, which
+        are free, in place of the open gap.
 
-        Rows without an open gap have blanks at their end, which are fixed. ValueError for several gaps in a row, or too many tokens."""
+        Rows without an open gap have blanks at their end, which are fixed. ValueError for several
+        gaps in a row, or too many tokens."""
         _one_gap((x1.fixed & x1.open).sum(-1))
         wide = widen(x1, self.config.max_length)
         return self.fill_up(wide._replace(tokens=torch.where((wide.origin < 0) & wide.valid, self.blank, wide.tokens)))
@@ -80,7 +92,11 @@ class Canvas:
         _one_gap(prompts.open.sum(-1))
         x = self.fill_up(widen(prompts, limit))
         idle = ~x.masked.any(-1)
-        if bool(idle.any()): raise ValueError(f"prompt {int(idle.int().argmax())}: nothing to fill; it needs a <mask>, or a gap (...) and room below max_length={limit}")
+        if bool(idle.any()):
+            raise ValueError(
+                f"prompt {int(idle.int().argmax())}: nothing to fill; it needs a <mask>, "
+                f"or a gap (...) and room below max_length={limit}"
+            )
         return x
 
     def finish(self, samples: Samples) -> Samples:
@@ -90,7 +106,12 @@ class Canvas:
         paths = samples.trajectories
         if paths is not None:
             frames = [[(tau, [t for t in tokens if t != self.blank]) for tau, tokens in path.frames] for path in paths]
-            paths = [Trajectory(*parts) for parts in zip(frames, pick([p.inserted_at for p in paths]), pick([p.unmasked_at for p in paths]), strict=True)]
+            paths = [
+                Trajectory(*parts)
+                for parts in zip(
+                    frames, pick([p.inserted_at for p in paths]), pick([p.unmasked_at for p in paths]), strict=True
+                )
+            ]
         return replace(samples, sequences=pick(samples.sequences), free=pick(samples.free), trajectories=paths)
 
 # %% ../../nbs/21_masked.ipynb #270516c1
@@ -100,7 +121,7 @@ ClockName = accepted_by(clock_named)
 @config
 class MaskedConfig:
     "What defines a model; everything here is saved with its weights."
-    schedule: ClockName = "linear"  # of training times: linear | cosine | geometric | polynomial:W | power:A | shifted:EPS
+    schedule: ClockName = "linear"  # linear | cosine | geometric | polynomial:W | power:A | shifted:EPS
     size: SizeName = "tiny"  # of the network
     network: str = "transformer"  # its kind: transformer, hugging_face or another by name
     network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
@@ -137,7 +158,8 @@ class MaskedDiffusion(Canvas, Method):
 
     @property
     def default_sampler(self) -> Sampler:
-        "One mask per network call, at the time when it resolves: exact, as nothing depends on time between events (but with `time`, the token law)."
+        """One mask per network call, at the time when it resolves:
+        exact, as nothing depends on time between events (but with `time`, the token law)."""
         return EventDriven(exact=False)
 
     def logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Float[Tensor, "batch length outcomes"]:
@@ -147,7 +169,8 @@ class MaskedDiffusion(Canvas, Method):
 
     def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
                     tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-        """1 for every mask, 0 elsewhere, and the token law; at time `t` in [0, 1] of the model's schedule, or clock reading `tau`, (batch,).
+        """1 for every mask, 0 elsewhere, and the token law; at time `t` in [0, 1] of the model's schedule, or
+        clock reading `tau`, (batch,).
 
         ValueError unless exactly one of `t` and `tau` is given."""
         if (t is None) == (tau is None): raise ValueError("give either t or tau")
@@ -156,9 +179,11 @@ class MaskedDiffusion(Canvas, Method):
 
     def weights(self, log_k: Float[Tensor, "batch length"], masked: Bool[Tensor, "batch length"],
                 rate: Float[Tensor, " batch"]) -> Float[Tensor, "batch length"]:
-        """Weight of every mask's cross-entropy in the loss, (batch, length); `rate` (batch,) is that of the bound (MD4, Eq 5), 1/(1-t) when linear.
+        """Weight of every mask's cross-entropy in the loss, (batch, length);
+        `rate` (batch,) is that of the bound (MD4, Eq 5), 1/(1-t) when linear.
 
-        For subclasses whose loss is no bound; `log_k` and `masked` (batch, length) are there for those that weigh masks apart."""
+        For subclasses whose loss is not a bound; `log_k` and `masked` (batch, length) are there
+        for those that weigh masks apart."""
         return rate[:, None].expand_as(log_k)
 
     def draw(
@@ -166,30 +191,38 @@ class MaskedDiffusion(Canvas, Method):
         x1: PartialSequences,
         generator: torch.Generator | None = None,
     ) -> tuple[PartialSequences, Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        "One state of each canvas for the loss, its clock reading and its rate, both (batch,): the schedule's times, on a lattice."
+        """One state of each canvas for the loss, its clock reading and its rate, both (batch,):
+        the schedule's times, on a lattice."""
         t = lattice_times(len(x1.tokens), generator, x1.tokens.device)
         tau = self.clock.tau(t)
         x = self.path.noised(x1, self.path.sample(x1, tau, generator=generator))
         return x, tau.float(), self.clock.shape(t).float()
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        "The continuous-time bound on -log p in nats per sequence (MD4, Eq 5), at one state per sequence; mean over the batch."
+        """The continuous-time bound on -log p in nats per sequence (MD4, Eq 5), at one state per
+        sequence; mean over the batch."""
         x1 = self.canvas(batch)
         x, tau, rate = self.draw(x1, generator)
         log_k = clean_log_probs(self.logits(x, tau), x1, x)
         losses = -(self.weights(log_k, x.masked, rate) * log_k).sum(-1)
         with torch.no_grad():
             hidden = x.masked.sum()
-            metrics = dict(bound_tight=-(rate * log_k.sum(-1)).mean(), cross_entropy=-log_k.sum() / hidden.clamp_min(1), hidden=hidden / x1.free.sum().clamp_min(1))
+            metrics = dict(
+                bound_tight=-(rate * log_k.sum(-1)).mean(),
+                cross_entropy=-log_k.sum() / hidden.clamp_min(1),
+                hidden=hidden / x1.free.sum().clamp_min(1),
+            )
         return LossTerms(losses.mean(), metrics)
 
 # %% ../../nbs/21_masked.ipynb #f3ac8687
 @torch.no_grad()
 def nll_bound(self: MaskedDiffusion, x1: PartialSequences, samples: int = 64,
               generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """The continuous-time bound on -log p(x1 | prompt) in nats: mean and standard error over `samples` states, each (batch,). Blanks are paid for.
+    """The continuous-time bound on -log p(x1 | prompt) in nats:
+    mean and standard error over `samples` states, each (batch,). Blanks are paid for.
 
-    The schedule does not matter, so states are drawn by their number of masks, k of n, with weight n/k, which is never large. ValueError if `samples` < 2."""
+    The schedule does not matter, so states are drawn by their number of masks, k of n, with weight n/k, which is never
+    large. ValueError if `samples` < 2."""
     x1 = self.canvas(x1.to(self.device))
     return estimate(lambda: self.bound_draw(x1, generator), samples)
 
@@ -212,16 +245,23 @@ RECONSTRUCTIONS = ("network", "uniform")
 def discrete_bound(self: MaskedDiffusion, x1: PartialSequences, steps: int, samples: int = 64,
                    generator: torch.Generator | None = None, reconstruction: str = "network",
                    grid: str | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """The bound on -log p of `steps` ancestral steps on the uniform grid of a clock (by default the schedule's), in nats: mean and standard error, each (batch,).
+    """The bound on -log p of `steps` ancestral steps on the uniform grid of a clock (by default the schedule's), in
+    nats: mean and standard error, each (batch,).
 
-    `reconstruction` says who fills in what is still hidden at the last step: "network", as the sampler does, or "uniform", MD4's p(x0 | x_t(1)), which costs
-    log m per hidden token (m tokens, blank included). Each draw looks at one random step. ValueError for steps < 1, samples < 2 or another name."""
-    if reconstruction not in RECONSTRUCTIONS: raise ValueError(f"reconstruction={reconstruction!r}: choose one of {', '.join(RECONSTRUCTIONS)}")
+    `reconstruction` says who fills in what is still hidden at the last step: "network", as the sampler does, or
+    "uniform", MD4's p(x0 | x_t(1)), which costs log m per hidden token (m tokens, blank included). Each draw looks at
+    one random step. ValueError for steps < 1, samples < 2 or another name."""
+    if reconstruction not in RECONSTRUCTIONS:
+        raise ValueError(f"reconstruction={reconstruction!r}: choose one of {', '.join(RECONSTRUCTIONS)}")
     taus = Ancestral(steps=steps, grid=grid or self.config.schedule).taus()
-    chance = -torch.expm1(-taus.diff(append=taus.new_tensor([math.inf])))  # that a mask is resolved in each step: 1 in the last
+    # that a mask is resolved in each step: 1 in the last
+    chance = -torch.expm1(-taus.diff(append=taus.new_tensor([math.inf])))
     x1, known, extra = self.canvas(x1.to(self.device)), steps, 0.0
     if reconstruction == "uniform":
-        known, extra = steps - 1, x1.free.sum(-1).double() * math.exp(-taus[-1]) * math.log(self.blank + 1 - len(SPECIAL_TOKENS))
+        known, extra = (
+            steps - 1,
+            x1.free.sum(-1).double() * math.exp(-taus[-1]) * math.log(self.blank + 1 - len(SPECIAL_TOKENS)),
+        )
     taus, weight = taus.to(self.device), torch.where(torch.arange(steps) < known, steps * chance, 0.0).to(self.device)
     def draw() -> Tensor:
         step = (lattice_times(len(x1.tokens), generator, self.device) * steps).long()

@@ -92,7 +92,7 @@ class MoleculesTask(Task):
         return molecule_split(smiles, self.config.valid_share, self.config.test_share)
 
     def tokens_of(self, text: str) -> list[str]:
-        "The tokens of a bracket text, attachments spelled as in this vocabulary. ValueError for text that is none."
+        "The tokens of a bracket text, attachments spelled as in this vocabulary. ValueError for other text."
         tokens = tokenize(text)
         return split_attachments(tokens) if "<" in self.vocabulary.index else tokens
 
@@ -168,7 +168,7 @@ def decoded(self: MoleculesTask, samples: Samples, salvage: bool = False) -> lis
 
 @patch
 def describe(self: MoleculesTask, samples: Samples, prompt_text: str = "") -> list[dict]:
-    """For each sample its canonical SMILES, empty if it is no molecule, and its state: valid, or why not.
+    """For each sample its canonical SMILES, empty if it is not a molecule, and its state: valid, or why not.
 
     A molecule that lacks the fragment `prompt_text` it was grown from has the state "fragment altered"."""
     found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
@@ -244,10 +244,13 @@ def bound_states(self: MoleculesTask, rows: int) -> int:
 
 # %% ../../nbs/12b_molecules.ipynb #a8653db8
 @patch(cls_method=True)
-def evaluate_file(cls: MoleculesTask, path: Path, column: str = "", task: Task | None = None, progress: bool = False) -> dict:
+def evaluate_file(
+    cls: MoleculesTask, path: Path, column: str = "", task: Task | None = None, progress: bool = False
+) -> dict:
     """Figures of a file of SMILES, those without a value left out, and how many are invalid for which reason.
 
-    `task`: whose training molecules are known, for novelty. ValueError for a file that cannot be read, or a wrong column."""
+    `task`: whose training molecules are known, for novelty. ValueError for a file that
+    cannot be read, or a wrong column."""
     smiles, known = list(read_smiles(path, column)), None if task is None else task.smiles("train")
     figures = asdict(molecule_metrics(smiles, known, canonical_reference=True, progress=progress))
     invalid = {f"invalid: {reason}": n for reason, n in figures.pop("invalid").items()}

@@ -28,7 +28,8 @@ from ..states import SPECIAL_TOKENS, PartialSequences
 
 # %% ../../nbs/07_samplers.ipynb #a926f618
 class Limits(NamedTuple):
-    "What a simulation may do: the last clock reading, the lengths allowed (start token and prompt included), and the channels."
+    """What a simulation may do: the last clock reading, the lengths allowed (start token and
+    prompt included), and the channels."""
     tau_max: float  # clock reading at which a row ends
     max_length: int  # longest, start token and prompt included
     min_length: int = 0  # shortest
@@ -41,7 +42,9 @@ class Limits(NamedTuple):
 
 
 class State(NamedTuple):
-    "Unfinished rows of a simulation. Each row has its own clock and its own generator, so nothing depends on its neighbours."
+    """Unfinished rows of a simulation.
+
+    Each row has its own clock and its own generator, so nothing depends on its neighbours."""
     x: PartialSequences  # partial sequences of the rows that are not finished
     tau: Float[Tensor, " batch"]  # float64 clock readings
     rate_bound: Float[Tensor, " batch"]  # float64: total intensity under thinning's pending proposal; 0: none
@@ -99,7 +102,9 @@ def row_uniforms(generators: Sequence[torch.Generator], counts: Int[Tensor, " ba
 
 # %% ../../nbs/07_samplers.ipynb #7a88b019
 def inverse_cdf(probs: Float[Tensor, "*shape outcomes"], u: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-    "The outcome whose cumulative probability first exceeds u (...,); `probs` (..., outcomes) need not sum to 1. Outcomes of probability 0 are never drawn."
+    """The outcome whose cumulative probability first exceeds u (...,); `probs` (..., outcomes) need not sum to 1.
+
+    Outcomes of probability 0 are never drawn."""
     c = probs.cumsum(-1)
     index = (c <= u[..., None] * c[..., -1:]).sum(-1)
     last = probs.shape[-1] - 1 - (probs.flip(-1) > 0).int().argmax(-1)
@@ -142,13 +147,17 @@ def most_confident(chosen: Bool[Tensor, "batch length"], candidates: Bool[Tensor
 def possible(out: Intensities, state: State) -> Intensities:
     """Intensities in float64 with 0 for whatever cannot happen: events where their channel may not act, special tokens.
 
-    A channel that `out` lacks is 0. ValueError for a rate that is negative or not finite, or of a channel that the limits do not name."""
+    A channel that `out` lacks is 0. ValueError for a rate that is negative or not finite, or of a
+    channel that the limits do not name."""
     allowed = state.limits.channels
     if other := [name for name in CHANNELS if name not in allowed and out.rate(name) is not None]:
-        raise ValueError(f"intensities: a rate for {other[0]!r}, but the simulation has the channels {', '.join(allowed)}")
+        raise ValueError(
+            f"intensities: a rate for {other[0]!r}, but the simulation has the channels {', '.join(allowed)}"
+        )
     rates = {name: _possible_rate(out.rate(name), legal(state.x, state.full, name)) for name in allowed}
     worst = torch.stack([*(rate.amin() for rate in rates.values()), -sum(rate.sum() for rate in rates.values())])
-    if not bool((worst[:-1] >= 0).all() & worst.isfinite().all()): raise ValueError("intensities: every rate must be finite and not negative")
+    if not bool((worst[:-1] >= 0).all() & worst.isfinite().all()):
+        raise ValueError("intensities: every rate must be finite and not negative")
     return out.with_rates(rates)._replace(logits=_ordinary(out.logits), insert_logits=_ordinary(out.insert_logits))
 
 
@@ -172,16 +181,17 @@ SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")  #
 class Sampler:
     """How tokens and positions are chosen, common to all samplers. A subclass with a `name` enters itself in SAMPLERS.
 
-    ValueError for a temperature that is not positive, top_p outside (0, 1], an unknown confidence, or a softness or window that does not fit it."""
+    ValueError for a temperature that is not positive, top_p outside (0, 1], an unknown confidence, or a softness
+    or window that does not fit it."""
     name: ClassVar[str]  # on the command line
     channels: ClassVar[tuple[str, ...] | None] = None  # that it can simulate; None: all whose events come at rates
     papers: ClassVar[tuple[str, ...]] = ()  # keys of the papers to cite, or whole BibTeX entries
     options: ClassVar[tuple[str, ...]] = ()  # fields of its own that the command line offers
-    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "confidence", "softness", "window")  # and of this class
+    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "confidence", "softness", "window")  # of all
     temperature: float = 1.0        # of the token distribution
     top_p: float = 1.0              # nucleus mass
     confidence: str | None = field(default=None, metadata=dict(choices=CONFIDENCES))  # position rule; none: by rate
-    softness: float = 0.0           # 0: the highest scores; above: positions drawn one by one in proportion to score^(1/softness)
+    softness: float = 0.0  # 0: the highest scores; above: drawn one by one in proportion to score^(1/softness)
     window: int | None = None       # only this many masks, the leftmost, are candidates
     logits_hook: Callable[[Float[Tensor, "batch length vocabulary"], PartialSequences, Float[Tensor, " batch"]],
                           Float[Tensor, "batch length vocabulary"]] | None = field(
@@ -199,17 +209,22 @@ class Sampler:
 
     @classmethod
     def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list["Sampler"]:
-        "Settings that a comparison of methods tries for these channels: one per number of network calls where it has steps."
+        """Settings that a comparison of methods tries for these channels:
+        one per number of network calls where it has steps."""
         return [cls(steps=c) for c in calls] if any(f.name == "steps" for f in fields(cls)) else [cls()]
 
     def __post_init__(self):
-        if not 0 < self.temperature < math.inf: raise ValueError(f"temperature={self.temperature}: must be positive and finite")
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature={self.temperature}: must be positive and finite")
         if not 0 < self.top_p <= 1: raise ValueError(f"top_p={self.top_p}: must lie in (0, 1]")
         if self.confidence is not None and self.confidence not in CONFIDENCES:
             raise ValueError(f"confidence={self.confidence!r}: choose none or one of {', '.join(CONFIDENCES)}")
-        if not 0 <= self.softness < math.inf: raise ValueError(f"softness={self.softness}: must not be negative, and finite")
+        if not 0 <= self.softness < math.inf:
+            raise ValueError(f"softness={self.softness}: must not be negative, and finite")
         if self.softness and (self.confidence is None or self.confidence in SIGNED):
-            raise ValueError(f"softness={self.softness}: needs a confidence with positive scores, not {self.confidence or 'none'}")
+            raise ValueError(
+                f"softness={self.softness}: needs a confidence with positive scores, not {self.confidence or 'none'}"
+            )
         if self.window is not None and not (type(self.window) is int and self.window >= 1):
             raise ValueError(f"window={self.window!r}: a whole number of masks, at least 1")
         if self.window is not None and self.confidence is None:
@@ -254,7 +269,8 @@ def score(self: Sampler, out: Intensities, state: State,
 @patch
 def choose(self: Sampler, events: Bool[Tensor, "batch length"], out: Intensities, state: State,
            drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
-    "The masks to unmask (batch, length): those whose events fired, or as many of the most confident (and no more than the window holds)."
+    """The masks to unmask (batch, length): those whose events fired, or as many of the most confident (and
+    no more than the window holds)."""
     if self.confidence is None: return events
     candidates = state.x.masked
     if self.window is not None: candidates = candidates & (candidates.cumsum(-1) <= self.window)
@@ -264,7 +280,9 @@ def choose(self: Sampler, events: Bool[Tensor, "batch length"], out: Intensities
 @patch
 def resolve(self: Sampler, fire: Bool[Tensor, "batch length"], at_end: Bool[Tensor, " batch"], out: Intensities,
             state: State, u: Float[Tensor, "batch n"]) -> Int[Tensor, "batch length"]:
-    "The tokens after a step in which the masks `fire` (batch, length), or at the end all, are due. `sampled` draws at every mask, then keeps what it chooses."
+    """The tokens after a step in which the masks `fire` (batch, length), or at the end all, are due.
+
+    `sampled` draws at every mask, then keeps what it chooses."""
     masked, tokens = state.x.masked, state.x.tokens
     ahead = self.draw_tokens(masked, out, state, u) if self.confidence == "sampled" else tokens
     fire = torch.where(at_end[:, None], masked, self.choose(fire, out, state, ahead))
@@ -274,7 +292,8 @@ def resolve(self: Sampler, fire: Bool[Tensor, "batch length"], at_end: Bool[Tens
 @patch
 def draw_tokens(self: Sampler, where: Bool[Tensor, "batch length"], out: Intensities, state: State,
                 u: Float[Tensor, "batch n"]) -> Int[Tensor, "batch length"]:
-    """The tokens with those at `where` (batch, length) drawn from the model's distribution; the i-th of a row uses u[:, i].
+    """The tokens with those at `where` (batch, length) drawn from the model's distribution;
+    the i-th of a row uses u[:, i].
 
     ValueError if the logits leave no token."""
     tokens = state.x.tokens.clone()
@@ -324,7 +343,8 @@ def fitting(
     state: State,
     events: dict[str, Int[Tensor, "batch length"]],
 ) -> tuple[dict[str, Int[Tensor, "batch length"]], Int[Tensor, " batch"]]:
-    "The events without the insertions for which there is no room (the leftmost gaps come first), and how many those are."
+    """The events without the insertions for which there is no room (the leftmost gaps come
+    first), and how many those are."""
     room, overflow = (state.limits.max_length - state.x.lengths).clamp_min(0), torch.zeros_like(state.row)
     for name in (name for name in events if CHANNELS[name].growth > 0):
         counts = events[name]
@@ -335,7 +355,8 @@ def fitting(
 
 def advance(state: State, tau: Float[Tensor, " batch"], events: dict[str, Int[Tensor, "batch length"]],
             draw: dict[str, Draw]) -> tuple[State, Int[Tensor, " batch"]]:
-    """The state after events (batch, length) by channel, with the clock at `tau`; and the insertions given up for length (batch,).
+    """The state after events (batch, length) by channel, with the clock at `tau`;
+    and the insertions given up for length (batch,).
 
     A row that gave one up counts as full from then on, unless it can become shorter again."""
     events, overflow = fitting(state, events)
@@ -354,10 +375,11 @@ def forced_insertions(out: Intensities, state: State, at_end: Bool[Tensor, " bat
 def settle(sampler: Sampler, out: Intensities, state: State, events: dict[str, Int[Tensor, "batch length"]],
            tau: Float[Tensor, " batch"],
            u: Float[Tensor, "batch n"]) -> tuple[State, Int[Tensor, " batch"], Int[Tensor, " batch"]]:
-    """Apply the events of one step, (batch, length) by channel; returns the state, the overflow and the forced insertions of each row.
+    """Apply the events of one step, (batch, length) by channel;
+    returns the state, the overflow and the forced insertions of each row.
 
-    A row whose clock already stood at the end has its masks resolved and nothing else happens, unless it is too short: then one
-    mask, in its most intense gap. `u` are uniforms for the tokens behind masks."""
+    A row whose clock already stood at the end has its masks resolved and nothing else happens, unless it is too short:
+    then one mask, in its most intense gap. `u` are uniforms for the tokens behind masks."""
     at_end = state.tau >= state.limits.tau_max
     forced = forced_insertions(out, state, at_end)
     if out.speed is not None:
@@ -373,7 +395,8 @@ def settle(sampler: Sampler, out: Intensities, state: State, events: dict[str, I
 
 # %% ../../nbs/07_samplers.ipynb #de6ea870
 class Trajectory(NamedTuple):
-    "How one sequence came about: snapshots at every change, and for its final tokens the clock readings of insertion and unmasking (0: prompt)."
+    """How one sequence came about: snapshots at every change, and for its final tokens the clock readings of
+    insertion and unmasking (0: prompt)."""
     frames: list[tuple[float, list[int]]]  # (clock reading, token ids) at every change
     inserted_at: list[float]  # when each final token was inserted
     unmasked_at: list[float]  # when it was unmasked, or last written
@@ -390,8 +413,15 @@ class Trajectory(NamedTuple):
         return self.unmasked_at
 
 
-COUNTERS = dict(network_calls="network calls", row_evaluations="row evaluations", overflow="insertions given up for want of room", overflowing="sequences with no room left",
-                violations="rate bounds exceeded", forced="insertions forced to reach the smallest length")  # of a simulation, in words
+COUNTERS = dict(
+    network_calls="network calls",
+    row_evaluations="row evaluations",
+    overflow="insertions given up for want of room",
+    overflowing="sequences with no room left",
+    # of a simulation, in words
+    violations="rate bounds exceeded",
+    forced="insertions forced to reach the smallest length",
+)
 
 
 @dataclass(repr=False)
@@ -416,7 +446,10 @@ class Samples:
     def counted(self) -> str:
         "What the simulation counted, in words; nothing for what did not happen."
         found = {key: n for key in COUNTERS if (n := getattr(self, key))}
-        return ", ".join(f"{n} {COUNTERS[key]}" + ("" if COUNTERS[key] == key.replace("_", " ") else f" ({key})") for key, n in found.items())
+        return ", ".join(
+            f"{n} {COUNTERS[key]}" + ("" if COUNTERS[key] == key.replace("_", " ") else f" ({key})")
+            for key, n in found.items()
+        )
 
     def __repr__(self): return f"Samples({', '.join(filter(None, [f'{len(self)} sequences', self.counted()]))})"
     def _repr_markdown_(self): return f"**{len(self)} sequences**: {self.counted()}"
@@ -437,16 +470,25 @@ class _Harvest:
         self.over[rows[info.overflow > 0].cpu()] = True
 
     def snapshot(self, state: State):
-        for r, tau, tokens, n in zip(state.row.tolist(), state.tau.tolist(), state.x.tokens.tolist(), state.x.lengths.tolist()):
+        for r, tau, tokens, n in zip(
+            state.row.tolist(), state.tau.tolist(), state.x.tokens.tolist(), state.x.lengths.tolist()
+        ):
             frames, tokens = self.frames[r], tokens[1:n]
             if not frames or frames[-1][1] != tokens: frames.append((tau, tokens))
 
     def take(self, state: State):
         "Store the rows that are done."
         x, n = state.x, state.x.lengths.tolist()
-        columns = zip(state.row.tolist(), n, x.tokens.tolist(), (~x.fixed).tolist(), state.inserted_at.tolist(), state.unmasked_at.tolist())
+        columns = zip(
+            state.row.tolist(), n, x.tokens.tolist(), (~x.fixed).tolist(),
+            state.inserted_at.tolist(), state.unmasked_at.tolist(),
+        )
         for r, n, tokens, free, inserted_at, unmasked_at in columns:
-            self.out.sequences[r], self.out.free[r], self.times[r] = tokens[1:n], free[1:n], (inserted_at[1:n], unmasked_at[1:n])
+            self.out.sequences[r], self.out.free[r], self.times[r] = (
+                tokens[1:n],
+                free[1:n],
+                (inserted_at[1:n], unmasked_at[1:n]),
+            )
 
     def result(self) -> Samples:
         self.out.overflowing = int(self.over.sum())
@@ -454,12 +496,18 @@ class _Harvest:
         return self.out
 
 
-def simulate(intensity_fn: IntensityFn, prompts: PartialSequences, sampler: Sampler, seeds: Sequence[int], limits: Limits,
-             record: bool = False, progress: bool = False) -> Samples:
-    """Run `sampler` from each prompt to the end. `intensity_fn(x, tau)` gives the Intensities of a batch at clock readings tau (batch,).
+def simulate(
+    intensity_fn: IntensityFn, prompts: PartialSequences, sampler: Sampler,
+    seeds: Sequence[int], limits: Limits, record: bool = False, progress: bool = False,
+) -> Samples:
+    """Run `sampler` from each prompt to the end.
 
-    Row i depends on `seeds[i]`, its prompt and the model, not on the other rows. ValueError if a seed is missing, tau_max is not positive and finite, or the limits name an unknown channel."""
-    if len(seeds) != len(prompts.tokens): raise ValueError(f"seeds: {len(seeds)} given, one for each of {len(prompts.tokens)} prompts is needed")
+    `intensity_fn(x, tau)` gives the Intensities of a batch at clock readings tau (batch,).
+
+    Row i depends on `seeds[i]`, its prompt and the model, not on the other rows. ValueError if a seed is missing,
+    tau_max is not positive and finite, or the limits name an unknown channel."""
+    if len(seeds) != len(prompts.tokens):
+        raise ValueError(f"seeds: {len(seeds)} given, one for each of {len(prompts.tokens)} prompts is needed")
     if not 0 < limits.tau_max < math.inf: raise ValueError(f"tau_max={limits.tau_max}: must be positive and finite")
     if unknown := [name for name in limits.channels if name not in CHANNELS]:
         raise ValueError(f"channels={limits.channels}: {unknown[0]!r} is unknown; choose among {', '.join(CHANNELS)}")
@@ -493,9 +541,15 @@ def merge_samples(parts: Sequence[Samples]) -> Samples:
 # %% ../../nbs/07_samplers.ipynb #e3469eaa
 def channel_words(channels: Sequence[str] | None) -> str:
     "Methods of these channels, in words; None stands for all whose events come at rates."
-    names = {None: "methods whose events come at rates", ("insert", "unmask"): "methods that insert", ("unmask",): "masked diffusion",
-             ("append",): "autoregressive methods"}
-    return names.get(channels if channels is None else tuple(channels)) or f"methods of the channels {'+'.join(channels)}"
+    names = {
+        None: "methods whose events come at rates",
+        ("insert", "unmask"): "methods that insert",
+        ("unmask",): "masked diffusion",
+        ("append",): "autoregressive methods",
+    }
+    return (
+        names.get(channels if channels is None else tuple(channels)) or f"methods of the channels {'+'.join(channels)}"
+    )
 
 
 def fitting_samplers(channels: Sequence[str]) -> dict[str, type[Sampler]]:

@@ -26,12 +26,15 @@ def race(
     limit: Float[Tensor, " batch"],
     channels: Sequence[str] = ("insert", "unmask"),
 ) -> tuple[dict[str, Int[Tensor, "batch length"]], Float[Tensor, " batch"]]:
-    """The first events of frozen intensities that come before `limit` (batch,): their numbers (batch, length) by channel, and the time of the last one tried.
+    """The first events of frozen intensities that come before `limit` (batch,):
+    their numbers (batch, length) by channel, and the time of the last one tried.
 
-    `u` (batch, events, 2): for the wait until each event, Exp(total intensity), and for which one it is. A column that takes one event only
-    (its mask has fired, its token is deleted) leaves the race; a gap stays."""
+    `u` (batch, events, 2): for the wait until each event, Exp(total intensity), and for which one it is. A column that
+    takes one event only (its mask has fired, its token is deleted) leaves the race; a gap stays."""
     rates = torch.stack([out.rate(name) for name in channels], -1).flatten(1)  # interleaved: padding stays at the end
-    once = torch.tensor([CHANNELS[name].once for name in channels], device=rates.device).repeat(rates.shape[1] // len(channels))
+    once = torch.tensor([CHANNELS[name].once for name in channels], device=rates.device).repeat(
+        rates.shape[1] // len(channels)
+    )
     column = torch.arange(rates.shape[1], device=rates.device) // len(channels)
     happened, elapsed = torch.zeros_like(rates), torch.zeros_like(limit)
     for wait, which in u.permute(1, 2, 0):
@@ -46,9 +49,9 @@ def race(
 class EventDriven(Sampler):
     """From event to event, each row on its own clock: no idle steps.
 
-    exact=True: thinning; propose at rate `slack` x the total intensity, call again there, accept in proportion. Exact wherever the
-    total stays below that bound between events (violations are counted). exact=False: intensities are held until the event,
-    one call for `events_per_call` events; exact only where they ignore time and events_per_call is 1.
+    exact=True: thinning; propose at rate `slack` x the total intensity, call again there, accept in proportion. Exact
+    wherever the total stays below that bound between events (violations are counted). exact=False: intensities are held
+    until the event, one call for `events_per_call` events; exact only where they ignore time and events_per_call is 1.
     ValueError for slack < 1, events_per_call < 1, or more than 1 with exact=True."""
     name: ClassVar[str] = "event"
     papers: ClassVar[tuple[str, ...]] = ("gillespie", "first_hitting")
@@ -59,25 +62,32 @@ class EventDriven(Sampler):
 
     @classmethod
     def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
-        "Exact, by confidence, and with intensities held; for masked diffusion, where all time is alike, held ones alone."
+        """Exact, by confidence, and with intensities held; for masked diffusion, where all
+        time is alike, held ones alone."""
         held = [cls(exact=False)]
         return held if set(channels) == {"unmask"} else [cls(), cls(confidence="top_prob"), *held]
 
     def __post_init__(self):
         super().__post_init__()
         if self.events_per_call < 1: raise ValueError(f"events_per_call={self.events_per_call}: at least 1")
-        if self.exact and self.events_per_call > 1: raise ValueError(f"events_per_call={self.events_per_call}: exact simulation takes 1; use exact=False for more")
+        if self.exact and self.events_per_call > 1:
+            raise ValueError(
+                f"events_per_call={self.events_per_call}: exact simulation takes 1; use exact=False for more"
+            )
         if not 1 <= self.slack < math.inf: raise ValueError(f"slack={self.slack}: at least 1, and finite")
 
     def uniforms(
         self,
         state: State,
     ) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch events 2"], Float[Tensor, "batch n"]]:
-        "Random numbers of one step: for the test (batch, 1), the events (batch, events, 2) and the tokens behind masks."
+        """Random numbers of one step: for the test (batch, 1), the events (batch, events,
+        2) and the tokens behind masks."""
         k, n = self.events_per_call, state.x.lengths
         at_end = state.tau >= state.limits.tau_max  # then every mask is resolved
         tokens = torch.where(at_end, n, n if self.confidence == "sampled" else k)
-        test, events, which = row_uniforms(state.generators, 1 + 2 * k + tokens).split_with_sizes([1, 2 * k, int(tokens.max())], -1)
+        test, events, which = row_uniforms(state.generators, 1 + 2 * k + tokens).split_with_sizes(
+            [1, 2 * k, int(tokens.max())], -1
+        )
         return test, events.unflatten(-1, (k, 2)), which
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
@@ -87,7 +97,10 @@ class EventDriven(Sampler):
         left = torch.full_like(state.tau, torch.inf) if self.exact else end - state.tau
         events, elapsed = race(out, u, left, state.limits.channels)
         if self.exact: accept, tau, bound, violated = self.thin(out, state, test[:, 0], elapsed)
-        else: accept, tau, bound, violated = left > 0, torch.where(elapsed < left, state.tau + elapsed, end), state.rate_bound, left < 0
+        else:
+            accept, tau, bound, violated = (
+                left > 0, torch.where(elapsed < left, state.tau + elapsed, end), state.rate_bound, left < 0,
+            )
         accepted = {name: n * accept[:, None] for name, n in events.items()}
         state, overflow, forced = settle(self, out, state, accepted, tau, which)
         return state._replace(rate_bound=bound), Info(overflow, violated.long(), forced)
@@ -99,7 +112,8 @@ class EventDriven(Sampler):
         u: Float[Tensor, " batch"],
         elapsed: Float[Tensor, " batch"],
     ) -> tuple[Bool[Tensor, " batch"], Float[Tensor, " batch"], Float[Tensor, " batch"], Bool[Tensor, " batch"]]:
-        """Whether the pending proposal is accepted (then the clock stands), the clock, the bound of the next proposal, whether the last one failed.
+        """Whether the pending proposal is accepted (then the clock stands), the clock, the bound of the next
+        proposal, whether the last one failed.
 
         `elapsed` ~ Exp(total intensity): divided by the slack, the wait until the next proposal."""
         total, end, bound = out.total(), state.limits.tau_max, state.rate_bound

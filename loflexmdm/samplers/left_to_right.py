@@ -30,16 +30,21 @@ def check_prefixes(x: PartialSequences, what: str, vocabulary: Vocabulary | None
     if not bad: return x
     ids = x.tokens[bad[0], 1:x.lengths[bad[0]]].tolist()[:8]
     shown = ids if vocabulary is None else vocabulary.decode(ids)
-    raise ValueError(f"{what} starting with {shown}: infilling on a prefix-only method; tokens can only be appended, so a prompt has its one gap at its end and no <mask>")
+    raise ValueError(
+        f"{what} starting with {shown}: infilling on a prefix-only method; tokens can only be appended, "
+        "so a prompt has its one gap at its end and no <mask>"
+    )
 
 # %% ../../nbs/07e_left_to_right.ipynb #9c948f93
 @dataclass(frozen=True)
 class LeftToRight(Sampler):
-    """One token per network call at the end of every sequence, until the end is drawn: exact, but for `top_p` and `temperature`.
+    """One token per network call at the end of every sequence, until the end is drawn:
+    exact, but for `top_p` and `temperature`.
 
-    The end cannot come below the smallest length (an end drawn there is counted as forced, and a token takes its place); at the largest
-    length anything but the end is given up and counted as overflow. `logits_hook` gets the logits (batch, 1, vocabulary + 1) of the next
-    token, the end being the last. ValueError for options that choose positions."""
+    The end cannot come below the smallest length (an end drawn there is counted as forced, and a token takes
+    its place); at the largest length anything but the end is given up and counted as overflow. `logits_hook`
+    gets the logits (batch, 1, vocabulary + 1) of the next token, the end being the last. ValueError for
+    options that choose positions."""
     name: ClassVar[str] = "left-to-right"
     channels: ClassVar[tuple[str, ...]] = ("append",)  # of the methods that it can simulate
     papers: ClassVar[tuple[str, ...]] = ("transformer",)
@@ -50,29 +55,38 @@ class LeftToRight(Sampler):
         for f in fields(Sampler):
             value = getattr(self, f.name)
             if f.name not in (*self.common_options, "logits_hook") and value != f.default:
-                raise ValueError(f"{f.name}={value!r}: tokens come from left to right; there are no positions to choose")
+                raise ValueError(
+                    f"{f.name}={value!r}: tokens come from left to right; there are no positions to choose"
+                )
 
     def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
-        "The state with nothing generated. ValueError for prompts that are no prefixes."
+        "The state with nothing generated. ValueError for prompts that are not prefixes."
         return super().init(check_prefixes(x, "prompt"), generators, limits)
 
     def ask(self, intensity_fn: IntensityFn, state: State) -> Intensities:
-        "One network call: what comes next, logits (batch, 1, vocabulary + 1) after the hook. Where there are logits for every column, the last one's count."
+        """One network call: what comes next, logits (batch, 1, vocabulary + 1) after the hook.
+
+        Where there are logits for every column, the last one's count."""
         logits = intensity_fn(state.x, state.tau).logits
-        if logits.shape[1] > 1: logits = logits.gather(1, (state.x.lengths - 1)[:, None, None].expand(-1, 1, logits.shape[-1]))
+        if logits.shape[1] > 1:
+            logits = logits.gather(1, (state.x.lengths - 1)[:, None, None].expand(-1, 1, logits.shape[-1]))
         if self.logits_hook is not None: logits = self.logits_hook(logits, state.x, state.tau)
         special = torch.arange(logits.shape[-1], device=logits.device) < len(SPECIAL_TOKENS)
         return Intensities(logits=logits.masked_fill(special, -torch.inf))
 
     def draw(self, logits: Float[Tensor, "batch outcomes"], short: Bool[Tensor, " batch"],
              u: Float[Tensor, "batch 2"]) -> tuple[Bool[Tensor, " batch"], Int[Tensor, " batch"]]:
-        """Whether the end comes (batch,), and the token that comes otherwise (batch,), from logits (batch, vocabulary + 1) and two uniforms each.
+        """Whether the end comes (batch,), and the token that comes otherwise (batch,), from logits (batch,
+        vocabulary + 1) and two uniforms each.
 
-        Rows that are too `short` get their token from the law without the end. ValueError if the logits leave nothing."""
+        Rows that are too `short` get their token from the law without the end.
+        ValueError if the logits leave nothing."""
         probs = nucleus(logits, self.top_p, self.temperature)
         no_end = probs[:, :-1]
-        if short.any(): no_end = torch.where(short[:, None], nucleus(logits[:, :-1], self.top_p, self.temperature), no_end)
-        if bool(no_end.isnan().any() | probs.isnan().any()): raise ValueError("logits: NaN, or no ordinary token has a finite one")
+        if short.any():
+            no_end = torch.where(short[:, None], nucleus(logits[:, :-1], self.top_p, self.temperature), no_end)
+        if bool(no_end.isnan().any() | probs.isnan().any()):
+            raise ValueError("logits: NaN, or no ordinary token has a finite one")
         return u[:, 0] < probs[:, -1], inverse_cdf(no_end, u[:, 1])
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:

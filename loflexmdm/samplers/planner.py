@@ -23,17 +23,20 @@ from ..states import MASK, PartialSequences
 # %% ../../nbs/07d_planner.ipynb #422d2f16
 @dataclass(frozen=True)
 class Planner(Sampler):
-    """Discrete steps for methods that only unmask: after step s of `steps`, round(L s / steps) of a row's L generated positions are clean.
+    """Discrete steps for methods that only unmask: after step s of `steps`, round(L s / steps) of a row's L
+    generated positions are clean.
 
-    Each step draws a token for every mask, then chooses positions: evenly (`confidence` None: Alg 3 of PAPL), by confidence ("sampled": greedy,
-    Eq 6; with `softness` > 0: soft greedy, Eq 12), or with `remask` among clean positions too (P2, Alg 4 and Eq 30; 1: RDM), which are masked again if not chosen.
-    ValueError for steps < 1 or beyond the positions of a row, remask <= 0 or with another confidence than "sampled", a window smaller than a step, prompts with open gaps."""
+    Each step draws a token for every mask, then chooses positions: evenly (`confidence` None: Alg 3 of PAPL), by
+    confidence ("sampled": greedy, Eq 6; with `softness` > 0: soft greedy, Eq 12), or with `remask` among clean
+    positions too (P2, Alg 4 and Eq 30; 1: RDM), which are masked again if not chosen. ValueError for steps < 1
+    or beyond the positions of a row, remask <= 0 or with another confidence than "sampled", a window smaller
+    than a step, prompts with open gaps."""
     name: ClassVar[str] = "planner"
     channels: ClassVar[tuple[str, ...]] = ("unmask",)  # of the methods that it can simulate
     papers: ClassVar[tuple[str, ...]] = ("papl", "p2", "rdm")
     options: ClassVar[tuple[str, ...]] = ("steps", "remask")
     steps: int | None = None      # network calls; None: one for each position
-    remask: float | None = None   # eta: how a mask's confidence counts against a clean token's; the larger, the more are masked again
+    remask: float | None = None  # a mask's confidence against a clean token's; the larger, the more are masked again
 
     @classmethod
     def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
@@ -42,21 +45,38 @@ class Planner(Sampler):
 
     def __post_init__(self):
         if self.remask is not None:
-            if not 0 < self.remask < math.inf: raise ValueError(f"remask={self.remask}: must be positive and finite (at 0 all masks tie); None never masks again")
+            if not 0 < self.remask < math.inf:
+                raise ValueError(
+                    f"remask={self.remask}: must be positive and finite (at 0 all masks tie); None never masks again"
+                )
             if self.confidence is None: object.__setattr__(self, "confidence", "sampled")
-            if self.confidence != "sampled": raise ValueError(f"confidence={self.confidence!r}: remasking compares the probabilities of the tokens themselves; leave it out, or 'sampled'")
+            if self.confidence != "sampled":
+                raise ValueError(
+                    f"confidence={self.confidence!r}: remasking compares the probabilities of the tokens themselves; "
+                    "leave it out, or 'sampled'"
+                )
         super().__post_init__()
-        if self.steps is not None and not (self.steps >= 1 and self.steps == int(self.steps)): raise ValueError(f"steps={self.steps}: a whole number, at least 1")
+        if self.steps is not None and not (self.steps >= 1 and self.steps == int(self.steps)):
+            raise ValueError(f"steps={self.steps}: a whole number, at least 1")
 
     def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
-        "The state before the first step. ValueError if some row has fewer positions than `steps`, an open gap, or more to choose at once than `window`."
-        if x.open.any(): raise ValueError("prompts: an open gap is left, and a planner cannot insert; use TauLeaping or EventDriven")
+        """The state before the first step.
+
+        ValueError if some row has fewer positions than `steps`, an open gap, or more
+        to choose at once than `window`."""
+        if x.open.any():
+            raise ValueError("prompts: an open gap is left, and a planner cannot insert; use TauLeaping or EventDriven")
         state = super().init(x, generators, limits)
         counts = state.x.free.sum(-1)[~state.done]
         fewest, most = (int(counts.min()), int(counts.max())) if len(counts) else (self.steps or 1, 1)
-        if self.steps is not None and self.steps > fewest: raise ValueError(f"steps={self.steps}: a row has {fewest} positions to generate; at most as many steps, or None for one each")
+        if self.steps is not None and self.steps > fewest:
+            raise ValueError(
+                f"steps={self.steps}: a row has {fewest} positions to generate; "
+                "at most as many steps, or None for one each"
+            )
         at_once = 1 if self.steps is None else -(-most // int(self.steps))
-        if self.window is not None and self.window < at_once: raise ValueError(f"window={self.window}: a step has to choose {at_once} positions")
+        if self.window is not None and self.window < at_once:
+            raise ValueError(f"window={self.window}: a step has to choose {at_once} positions")
         return state
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
@@ -67,25 +87,33 @@ class Planner(Sampler):
         return state, Info(*torch.zeros(3, len(state.row), dtype=torch.long, device=drawn.device))
 
     def due(self, x: PartialSequences) -> Int[Tensor, " batch"]:
-        "Free positions that are clean after the next step, of each row: the first round(L s / steps) beyond those that are now."
+        """Free positions that are clean after the next step, of each row:
+        the first round(L s / steps) beyond those that are now."""
         n, clean = x.free.sum(-1).clamp_min(1), (x.free & ~x.masked).sum(-1)
         steps = n if self.steps is None else int(self.steps)
         s = (steps * (2 * clean + 1) + 2 * n - 1) // (2 * n)
         return ((2 * n * s + steps) // (2 * steps)).minimum(n)
 
     def candidates(self, x: PartialSequences) -> Bool[Tensor, "batch length"]:
-        "Positions to choose from (batch, length): masks (in the window, if there is one), and with remasking the free clean ones."
+        """Positions to choose from (batch, length): masks (in the window, if there is one), and with
+        remasking the free clean ones."""
         masks = x.masked if self.window is None else x.masked & (x.masked.cumsum(-1) <= self.window)
         return masks if self.remask is None else masks | (x.free & ~x.masked)
 
     def keep(self, out: Intensities, state: State, drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
-        "The planner's choice G(. | z, x), z = `drawn`: columns that are not masks after the step, fixed ones and padding included."
+        """The planner's choice G(. | z, x), z = `drawn`: columns that are not masks after the step,
+        fixed ones and padding included."""
         candidates = self.candidates(state.x)
         standing = ~state.x.masked & ~candidates
         count = self.due(state.x) - (standing & state.x.free).sum(-1)
-        score = row_uniforms(state.generators, state.x.lengths) if self.confidence is None else self.score(out, state, drawn)
+        score = (
+            row_uniforms(state.generators, state.x.lengths)
+            if self.confidence is None
+            else self.score(out, state, drawn)
+        )
         chosen = torch.arange(drawn.shape[1], device=drawn.device) < count[:, None]
-        return standing | most_confident(chosen, candidates, score.clamp_min(-1e300))  # log 0 would rank with what is no candidate
+        # log 0 would rank with positions that are not candidates
+        return standing | most_confident(chosen, candidates, score.clamp_min(-1e300))
 
     def score(self, out: Intensities, state: State,
               drawn: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
@@ -96,7 +124,8 @@ class Planner(Sampler):
         return torch.where(state.x.masked, weighted, score)
 
     def move(self, state: State, drawn: Int[Tensor, "batch length"], keep: Bool[Tensor, "batch length"]) -> State:
-        "The state with the tokens of `drawn` at `keep` and masks elsewhere, its clock where so many positions are clean on average."
+        """The state with the tokens of `drawn` at `keep` and masks elsewhere, its clock where that number of
+        positions is clean on average."""
         n, clean = state.x.free.sum(-1).clamp_min(1), (state.x.free & keep).sum(-1)
         tau = (-torch.log1p(-clean.double() / n)).clamp_max(state.limits.tau_max)
         new = follow(state, state.x._replace(tokens=torch.where(keep, drawn, MASK), origin=columns_of(state.x)), tau)

@@ -23,7 +23,8 @@ from ..states import PartialSequences
 
 # %% ../../nbs/07b_tau_leaping.ipynb #0c14adea
 def leap(out: Intensities, dtau: Float[Tensor, "batch 1"]) -> tuple[Float[Tensor, "batch length"], Intensities]:
-    """Probability (batch, length) that a mask is resolved within `dtau` (batch, 1), and the intensities with the distribution of its token then.
+    """Probability (batch, length) that a mask is resolved within `dtau` (batch, 1), and the intensities with the
+    distribution of its token then.
 
     A step of length 0 is the end: all are resolved."""
     if out.speed is None: return -torch.expm1(-out.unmask * dtau), out
@@ -34,14 +35,16 @@ def leap(out: Intensities, dtau: Float[Tensor, "batch 1"]) -> tuple[Float[Tensor
 # %% ../../nbs/07b_tau_leaping.ipynb #e4fba73d
 def leaps(out: Intensities, channels: Sequence[str],
           dtau: Float[Tensor, "batch 1"]) -> tuple[dict[str, Float[Tensor, "batch length"]], Intensities]:
-    """Probability (batch, length) of each channel's event within `dtau`, where a column takes one event of all; and the intensities as in `leap`.
+    """Probability (batch, length) of each channel's event within `dtau`, where a column takes one event of all;
+    and the intensities as in `leap`.
 
     Competing exponentials: any event with 1 - exp(-(sum of rates) dtau), each in proportion to its rate."""
     if list(channels) == ["unmask"]:
         chance, out = leap(out, dtau)
         return dict(unmask=chance), out
     if not channels: return {}, out
-    if out.speed is not None: raise ValueError(f"channels={tuple(channels)}: rates per token value (speed) are for unmasking alone")
+    if out.speed is not None:
+        raise ValueError(f"channels={tuple(channels)}: rates per token value (speed) are for unmasking alone")
     rates = torch.stack([out.rate(name) for name in channels])
     total = rates.sum(0)
     share = -torch.expm1(-total * dtau) / torch.where(total > 0, total, 1.0)
@@ -50,7 +53,8 @@ def leaps(out: Intensities, channels: Sequence[str],
 
 def one_of(chance: dict[str, Float[Tensor, "batch length"]],
            u: Float[Tensor, "batch length"]) -> dict[str, Int[Tensor, "batch length"]]:
-    "At most one event per column, from the channels' probabilities and one uniform each: 0 or 1, (batch, length) by channel."
+    """At most one event per column, from the channels' probabilities and one uniform each:
+    0 or 1, (batch, length) by channel."""
     below, found = torch.zeros_like(u), {}
     for name, p in chance.items():
         found[name] = ((u >= below) & (u < below + p)).long()
@@ -75,13 +79,16 @@ def poisson_quantile(u: Float[Tensor, "*shape"], rate: Float[Tensor, "*shape"]) 
 # %% ../../nbs/07b_tau_leaping.ipynb #d43cd459
 @dataclass(frozen=True)
 class TauLeaping(Sampler):
-    """Fixed steps with frozen intensities (Alg 2): Poisson(g dtau) masks per gap, each mask resolved with probability 1 - exp(-b_um dtau).
+    """Fixed steps with frozen intensities (Alg 2): Poisson(g dtau) masks per gap, each mask resolved with
+    probability 1 - exp(-b_um dtau).
 
-    Channels of which a column takes one event (unmask, delete, substitute) compete: one happens with 1 - exp(-(sum of rates) dtau).
+    Channels of which a column takes one event (unmask, delete, substitute) compete:
+    one happens with 1 - exp(-(sum of rates) dtau).
 
-    `steps` counts network calls; the last one resolves what is still masked. `grid`: "time" spaces them evenly in t = 1 - exp(-tau) on the
-    slowest clock, "clock" as tau = 2u/(1-u). `hold`: through a leap a gap keeps its "rate" g, or its "count" of g missing tokens, each due
-    at rate 1 (FlexMDM's own: a mean of g (1 - exp(-dtau)) masks). ValueError for fewer than 2 steps, another grid or hold."""
+    `steps` counts network calls; the last one resolves what is still masked. `grid`: "time" spaces them evenly in t = 1
+    - exp(-tau) on the slowest clock, "clock" as tau = 2u/(1-u). `hold`: through a leap a gap keeps its "rate" g, or its
+    "count" of g missing tokens, each due at rate 1 (FlexMDM's own: a mean of g (1 - exp(-dtau)) masks). ValueError for
+    fewer than 2 steps, another grid or hold."""
     name: ClassVar[str] = "tau"
     papers: ClassVar[tuple[str, ...]] = ("tau_leaping",)
     options: ClassVar[tuple[str, ...]] = ("steps", "grid", "hold")
@@ -96,12 +103,14 @@ class TauLeaping(Sampler):
 
     def __post_init__(self):
         super().__post_init__()
-        if not (self.steps >= 2 and self.steps == int(self.steps)): raise ValueError(f"steps={self.steps}: a whole number, at least 2 (the last one only resolves masks)")
+        if not (self.steps >= 2 and self.steps == int(self.steps)):
+            raise ValueError(f"steps={self.steps}: a whole number, at least 2 (the last one only resolves masks)")
         if self.grid not in ("time", "clock"): raise ValueError(f"grid={self.grid!r}: choose time or clock")
         if self.hold not in ("rate", "count"): raise ValueError(f"hold={self.hold!r}: choose rate or count")
 
     def taus(self, tau_max: float, mass: float = 1e-4) -> Float[Tensor, " steps"]:
-        "Clock readings of the calls, from 0 to `tau_max`, by which the slowest event is still to come with probability `mass`: (steps,) float64."
+        """Clock readings of the calls, from 0 to `tau_max`, by which the slowest event is still to come with
+        probability `mass`: (steps,) float64."""
         u = torch.linspace(0, 1, int(self.steps), dtype=torch.float64)
         if self.grid == "time": tau = torch.log1p(-(1 - mass) * u) * (tau_max / math.log(mass))
         else: tau = 2 * (u := u * tau_max / (2 + tau_max)) / (1 - u)
@@ -120,12 +129,15 @@ class TauLeaping(Sampler):
         dtau: Float[Tensor, "batch 1"],
         u: tuple[Float[Tensor, "batch length"], ...],
     ) -> tuple[dict[str, Int[Tensor, "batch length"]], Intensities]:
-        "Numbers of events (batch, length) by channel within `dtau` (batch, 1), and the intensities with the distributions of tokens then."
+        """Numbers of events (batch, length) by channel within `dtau` (batch, 1), and the intensities with
+        the distributions of tokens then."""
         when, how_many, which = u
         often = {name: out.rate(name) for name in channels if not CHANNELS[name].once}
         chance, out = leaps(out, [name for name in channels if CHANNELS[name].once], dtau)
         mean = dtau if self.hold == "rate" else -torch.expm1(-dtau)
-        return one_of(chance, when) | {name: self.insertions(rate * mean, how_many) for name, rate in often.items()}, out
+        return one_of(chance, when) | {
+            name: self.insertions(rate * mean, how_many) for name, rate in often.items()
+        }, out
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "One network call and one leap of the clock."
@@ -140,7 +152,8 @@ class TauLeaping(Sampler):
 # %% ../../nbs/07b_tau_leaping.ipynb #62d936c4
 @dataclass(frozen=True)
 class Ancestral(TauLeaping):
-    """A fixed number of steps for methods without insertions (MD4, Alg 2): `steps` network calls at times 0, 1/steps, ... of the clock named `grid`.
+    """A fixed number of steps for methods without insertions (MD4, Alg 2):
+    `steps` network calls at times 0, 1/steps, ... of the clock named `grid`.
 
     ValueError for steps < 1, an unknown clock, or (at the start) prompts with open gaps."""
     name: ClassVar[str] = "ancestral"
@@ -156,7 +169,8 @@ class Ancestral(TauLeaping):
 
     def __post_init__(self):
         Sampler.__post_init__(self)
-        if not (self.steps >= 1 and self.steps == int(self.steps)): raise ValueError(f"steps={self.steps}: a whole number, at least 1")
+        if not (self.steps >= 1 and self.steps == int(self.steps)):
+            raise ValueError(f"steps={self.steps}: a whole number, at least 1")
         clock_named(self.grid)
 
     def taus(self, tau_max: float = math.inf, mass: float = 0.0) -> Float[Tensor, " steps"]:
@@ -167,5 +181,8 @@ class Ancestral(TauLeaping):
 
     def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
         "The state at clock reading 0; the last call is the end of the clock."
-        if x.open.any(): raise ValueError("prompts: an open gap is left, and ancestral sampling cannot insert; use TauLeaping or EventDriven")
+        if x.open.any():
+            raise ValueError(
+                "prompts: an open gap is left, and ancestral sampling cannot insert; use TauLeaping or EventDriven"
+            )
         return super().init(x, generators, limits._replace(tau_max=float(self.taus()[-1])))

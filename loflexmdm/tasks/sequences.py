@@ -36,7 +36,10 @@ def tokens_of(sequence: str | Sequence[str], unit: str = "words") -> tuple[str, 
 def check_unit(sequences: Sequence[Sequence[str]], where: str):
     "ValueError if every sequence is a single word, and some word has several characters."
     if max(map(len, sequences)) > 1 or max(len(s[0]) for s in sequences) == 1: return
-    raise ValueError(f"unit='words': every line of {where} is a single word, such as {sequences[0][0][:40]!r}, so there is nothing to learn but a list; unit='characters' splits each line into characters")
+    raise ValueError(
+        f"unit='words': every line of {where} is a single word, such as {sequences[0][0][:40]!r}, "
+        "so there is nothing to learn but a list; unit='characters' splits each line into characters"
+    )
 
 # %% ../../nbs/10c_sequences.ipynb #b3e4c5d1
 def split_of(tokens: Sequence[str], valid_share: float, test_share: float) -> str:
@@ -46,12 +49,18 @@ def split_of(tokens: Sequence[str], valid_share: float, test_share: float) -> st
 
 # %% ../../nbs/10c_sequences.ipynb #67ab2b64
 def read_sequences(path: str | os.PathLike, column: str = "", unit: str = "words") -> list[tuple[str, ...]]:
-    "The sequences of a text file, or of a column of a .csv or .tsv file; ValueError if there are none, or no such column."
+    """The sequences of a text file, or of a column of a .csv or .tsv file;
+    ValueError if there are none, or no such column."""
     path = Path(path)
     table = path.suffix.lower() in (".csv", ".tsv")
-    if table != bool(column): raise ValueError(f"column={column!r}: {path} " + ("is a table, name one of its columns" if table else "is no .csv or .tsv file, it has no columns"))
+    if table != bool(column):
+        raise ValueError(
+            f"column={column!r}: {path} "
+            + ("is a table, name one of its columns" if table else "is no .csv or .tsv file, it has no columns")
+        )
     try: lines = _column(path, column) if table else path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as e: raise ValueError(f"{path}: not a text file in UTF-8 ({e.reason} at byte {e.start})") from None
+    except UnicodeDecodeError as e:
+        raise ValueError(f"{path}: not a text file in UTF-8 ({e.reason} at byte {e.start})") from None
     except csv.Error as e: raise ValueError(f"{path}: not a readable table ({e})") from None
     sequences = [t for line in lines if (t := tokens_of(line, unit))]
     if not sequences: raise ValueError(f"{path}: holds no sequences")
@@ -63,7 +72,8 @@ def _column(path: Path, column: str) -> list[str]:
     with open(path, encoding="utf-8", newline="") as f:
         rows = csv.DictReader(f, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
         names = rows.fieldnames or []
-        if column not in names: raise ValueError(f"column={column!r}: {path} has the columns {', '.join(map(str, names)) or '(none)'}")
+        if column not in names:
+            raise ValueError(f"column={column!r}: {path} has the columns {', '.join(map(str, names)) or '(none)'}")
         return [row[column] or "" for row in rows]
 
 # %% ../../nbs/10c_sequences.ipynb #2353d4cb
@@ -78,7 +88,8 @@ class SequencesConfig:
     test_share: Fraction = 0.1  # of the sequences, for testing
 
     def __post_init__(self):
-        if self.max_length == 1: raise ValueError(f"max_length={self.max_length}: must be at least 2, or 0 for no limit")
+        if self.max_length == 1:
+            raise ValueError(f"max_length={self.max_length}: must be at least 2, or 0 for no limit")
         if self.valid_share + self.test_share >= 1:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: their sum must be below 1")
 
@@ -93,10 +104,15 @@ class SequencesTask(Task):
     def __init__(self, config: SequencesConfig | None = None, sequences: Iterable[str | Sequence[str]] | None = None):
         super().__init__(config)
         c = self.config
-        if sequences is None and not c.file: raise ValueError("file='': name a text file, or give the sequences: SequencesTask(sequences=[...])")
+        if sequences is None and not c.file:
+            raise ValueError("file='': name a text file, or give the sequences: SequencesTask(sequences=[...])")
         found = read_sequences(c.file, c.column, c.unit) if sequences is None else _given(sequences, c.unit)
         kept = [s for s in found if not c.max_length or len(s) < c.max_length]
-        if not kept: raise ValueError(f"max_length={c.max_length}: all {len(found)} sequences are longer; the shortest has {min(map(len, found))} tokens and a start token")
+        if not kept:
+            raise ValueError(
+                f"max_length={c.max_length}: all {len(found)} sequences are longer; "
+                f"the shortest has {min(map(len, found))} tokens and a start token"
+            )
         self.left_out = len(found) - len(kept)
         self.kept_longest = max(map(len, kept))
         self.max_length = c.max_length or 1 + self.kept_longest
@@ -107,7 +123,11 @@ class SequencesTask(Task):
     def dataset(self, split: str = "train") -> Examples:
         "The sequences of a split as examples; ValueError if there are none."
         rows = self.splits[check_split(split)]
-        if not rows: raise ValueError(f"the {split} split is empty: {sum(map(len, self.splits.values()))} sequences are too few for valid_share={self.config.valid_share}, test_share={self.config.test_share}")
+        if not rows:
+            raise ValueError(
+                f"the {split} split is empty: {sum(map(len, self.splits.values()))} sequences are too few for "
+                f"valid_share={self.config.valid_share}, test_share={self.config.test_share}"
+            )
         return Examples(len(rows), lambda i: prefix_example((), rows[i], self.vocabulary))
 
     def sequences(self, samples: Samples) -> list[tuple[str, ...]]:
@@ -122,7 +142,8 @@ class SequencesTask(Task):
 # %% ../../nbs/10c_sequences.ipynb #68870e19
 def _given(sequences: Iterable, unit: str) -> list[tuple[str, ...]]:
     "Sequences given in Python, as tokens; ValueError if there are none or one is empty."
-    if isinstance(sequences, str): raise ValueError(f"sequences={sequences[:20]!r}: a list of sequences is needed, not one string")
+    if isinstance(sequences, str):
+        raise ValueError(f"sequences={sequences[:20]!r}: a list of sequences is needed, not one string")
     given = list(sequences)
     found = [tokens_of(s, unit) for s in given]
     if not found: raise ValueError("sequences=[]: at least one is needed")
@@ -173,8 +194,12 @@ def score(self: SequencesTask, split: str, samples: Samples) -> dict[str, float]
     if not made: raise ValueError("samples: none to score")
     counts = Counter(len(s) for part in self.splits.values() for s in part)
     law = {n: c / counts.total() for n, c in counts.items()}
-    return dict(new=sum(s not in known for s in made) / len(made), unique=len(set(made)) / len(made),
-                length_tv=empirical_variation(Counter(map(len, made)), law), length_tv_floor=variation_floor(law, len(made)))
+    return dict(
+        new=sum(s not in known for s in made) / len(made),
+        unique=len(set(made)) / len(made),
+        length_tv=empirical_variation(Counter(map(len, made)), law),
+        length_tv_floor=variation_floor(law, len(made)),
+    )
 
 
 SequencesTask.score = score

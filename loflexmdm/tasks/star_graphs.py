@@ -59,12 +59,12 @@ class StarConfig:
     arm_min: AtLeastTwo = 3  # fewest nodes of an arm, the junction included
     arm_max: AtLeastTwo = 3  # most
     nodes: int = 10  # numbers to name them by
-    min_plan: Natural = 0  # 0: paths start at the junction; m > 0: inside arm 0, which crosses it with at least m nodes to go
+    min_plan: Natural = 0  # 0: start at the junction; m > 0: inside arm 0, crossing it with at least m nodes to go
     train_size: Natural = 0  # graphs in the training split; 0: new ones without end
     valid_size: Count = 1000  # graphs for validation
     test_size: Count = 5000  # graphs for testing
     seed: int = 42  # of the data
-    file: str = ""         # published graphs (JSONL) instead of generated ones; {split} in the name stands for train, valid or test
+    file: str = ""  # published graphs (JSONL) instead of generated ones; {split}: train, valid or test
 
     def __post_init__(self):
         if self.arm_max < self.arm_min:
@@ -134,7 +134,8 @@ def is_path(edges: Iterable[tuple[int, int]], path: Sequence[int], source: int, 
 
 # %% ../../nbs/10_star_graphs.ipynb #e2a75f69
 def junction_distances(graph: StarGraph, answer: Sequence[str]) -> list[int] | None:
-    "Steps along the answer (tokens) from each token's node to the junction's first mention; None if it is not mentioned."
+    """Steps along the answer (tokens) from each token's node to the junction's first mention;
+    None if it is not mentioned."""
     if str(graph.junction) not in answer: return None
     place = lambda k: k // 2 + k % 2
     at = place(list(answer).index(str(graph.junction)))
@@ -146,9 +147,12 @@ def graph_from(row: dict) -> StarGraph:
     if not isinstance(row, dict) or (missing := [k for k in ("edge_list", "source", "goal", "path") if k not in row]):
         raise ValueError(f"column {missing[0]!r} is missing" if isinstance(row, dict) else "not a JSON object")
     edges, path = _pairs(row["edge_list"]), row["path"]
-    if not all(map(_is_node, (row["source"], row["goal"]))): raise ValueError(f"source={row['source']!r}, goal={row['goal']!r}: must be whole numbers")
-    if not isinstance(path, list) or not all(map(_is_node, path)): raise ValueError(f"path={path!r}: must be a list of whole numbers")
-    if not is_path(edges, path, row["source"], row["goal"]): raise ValueError(f"path={path}: does not run from {row['source']} to {row['goal']} along the edges")
+    if not all(map(_is_node, (row["source"], row["goal"]))):
+        raise ValueError(f"source={row['source']!r}, goal={row['goal']!r}: must be whole numbers")
+    if not isinstance(path, list) or not all(map(_is_node, path)):
+        raise ValueError(f"path={path!r}: must be a list of whole numbers")
+    if not is_path(edges, path, row["source"], row["goal"]):
+        raise ValueError(f"path={path}: does not run from {row['source']} to {row['goal']} along the edges")
     return StarGraph(edges, row["source"], row["goal"], tuple(path))
 
 
@@ -156,7 +160,11 @@ def _is_node(v) -> bool: return type(v) is int and v >= 0
 
 
 def _pairs(edges) -> tuple[tuple[int, int], ...]:
-    ok = isinstance(edges, list) and edges and all(isinstance(e, list) and len(e) == 2 and all(map(_is_node, e)) for e in edges)
+    ok = (
+        isinstance(edges, list)
+        and edges
+        and all(isinstance(e, list) and len(e) == 2 and all(map(_is_node, e)) for e in edges)
+    )
     if not ok: raise ValueError(f"edge_list={str(edges)[:40]}: must be a list of pairs of whole numbers")
     return tuple(map(tuple, edges))
 
@@ -166,17 +174,22 @@ def check_fits(graph: StarGraph, c: StarConfig) -> StarGraph:
     highest = max(v for e in graph.edges for v in e)
     if highest >= c.nodes: raise ValueError(f"node {highest}: nodes={c.nodes} names 0 to {c.nodes - 1}")
     if len(graph.prompt) > c.prompt_length or len(graph.target) > c.target_length:
-        raise ValueError(f"prompt of {len(graph.prompt)} and path of {len(graph.target)} tokens: degree={c.degree}, arm_max={c.arm_max} make at most {c.prompt_length} and {c.target_length}")
+        raise ValueError(
+            f"prompt of {len(graph.prompt)} and path of {len(graph.target)} tokens: degree={c.degree}, "
+            f"arm_max={c.arm_max} make at most {c.prompt_length} and {c.target_length}"
+        )
     return graph
 
 
 def read_graphs(path: str | os.PathLike, config: StarConfig | None = None) -> list[StarGraph]:
-    "Graphs of a published file, in order; ValueError names the file and the line that is damaged or does not fit `config`."
+    """Graphs of a published file, in order; ValueError names the file and the line that is
+    damaged or does not fit `config`."""
     graphs = []
     with open(path, "rb") as f:
         for number, line in enumerate(f, 1):
             try: graphs.append(graph_from(json.loads(line)))
-            except (json.JSONDecodeError, UnicodeDecodeError) as e: raise ValueError(f"{path}, line {number}: not valid JSON, the file may be cut off ({e})") from None
+            except (json.JSONDecodeError, UnicodeDecodeError) as e:
+                raise ValueError(f"{path}, line {number}: not valid JSON, the file may be cut off ({e})") from None
             except ValueError as e: raise ValueError(f"{path}, line {number}: {e}") from None
             if config is not None: _refit(graphs[-1], config, path, number)
     if not graphs: raise ValueError(f"{path}: holds no graphs")
@@ -197,7 +210,10 @@ def write_graphs(graphs: Iterable[StarGraph], path: str | os.PathLike):
 class StarFile(StarGraphs):
     "The graphs of a published file as examples."
     def __init__(self, config: StarConfig, split: str):
-        if "{split}" not in config.file and split != "test": raise ValueError(f"file={config.file!r}: without {{split}} in its name it is the test split; there is no {split} split")
+        if "{split}" not in config.file and split != "test":
+            raise ValueError(
+                f"file={config.file!r}: without {{split}} in its name it is the test split; there is no {split} split"
+            )
         self.graphs = read_graphs(config.file.replace("{split}", split), config)
         super().__init__(config, split, len(self.graphs))
     def graph(self, i: int) -> StarGraph: return self.graphs[i]
@@ -219,7 +235,11 @@ class StarTask(Task):
         "The graphs of a split."
         if check_split(split) not in self._splits:
             size = getattr(self.config, f"{split}_size") or UNLIMITED
-            self._splits[split] = StarFile(self.config, split) if self.config.file else StarGraphs(self.config, split, size, self.config.seed)
+            self._splits[split] = (
+                StarFile(self.config, split)
+                if self.config.file
+                else StarGraphs(self.config, split, size, self.config.seed)
+            )
         return self._splits[split]
 
     def graphs(self, split: str, n: int) -> list[StarGraph]:
@@ -228,7 +248,8 @@ class StarTask(Task):
         if not 0 < n <= len(data): raise ValueError(f"n={n}: the {split} split has {len(data)} graphs")
         return [data.graph(i) for i in range(n)]
 
-    def prompts(self, split: str = "test", n: int = 8) -> list[list[str]]: return [g.prompt for g in self.graphs(split, n)]
+    def prompts(self, split: str = "test", n: int = 8) -> list[list[str]]:
+        return [g.prompt for g in self.graphs(split, n)]
     def answers(self, samples: Samples) -> list[list[str]]:
         "The generated tokens, prompts left out."
         return [self.vocabulary.decode(c) for c in samples.completions()]
@@ -241,7 +262,8 @@ class StarTask(Task):
 
 # %% ../../nbs/10_star_graphs.ipynb #f6054a19
 def verdict(graph: StarGraph, answer: Sequence[str]) -> str:
-    "exact | wrong arm (a path from the source that misses the goal) | broken path | invented edge | no edge list (empty or odd)."
+    """exact | wrong arm (a path from the source that misses the goal) | broken path | invented edge
+    | no edge list (empty or odd)."""
     if list(answer) == graph.target: return "exact"
     if not answer or len(answer) % 2: return "no edge list"
     edges = list(zip(answer[::2], answer[1::2]))
@@ -288,7 +310,10 @@ def draw_graph(graph: StarGraph, ax=None):
     for u, v in graph.edges: _arrow(ax, at[u], at[v], "0.8", 1.0)
     for v, (x, y) in at.items():
         marker = "s" if v == graph.source else "D" if v == graph.goal else "o"
-        ax.plot(x, y, marker, ms=size * (0.8 if marker == "D" else 1), mfc="white", mec="black" if marker != "o" else "0.6", zorder=3)
+        ax.plot(
+            x, y, marker, ms=size * (0.8 if marker == "D" else 1),
+            mfc="white", mec="black" if marker != "o" else "0.6", zorder=3,
+        )
         ax.text(x, y, str(v), ha="center", va="center", fontsize=0.6 * size, zorder=4)
     return ax
 
@@ -305,11 +330,18 @@ def _fit(ax, at: dict[int, tuple[float, float]]) -> float:
 def _arrow(ax, start, end, colour: str, width: float, style: str = "-"):
     "A line with an arrow head at its middle, which no node hides."
     ax.plot(*zip(start, end), style, color=colour, lw=width, zorder=1)
-    ax.annotate("", np.add(start, end) / 2, start, arrowprops=dict(arrowstyle="-|>", color=colour, lw=0, mutation_scale=5 + 2 * width, shrinkA=0, shrinkB=0), zorder=2)
+    ax.annotate(
+        "",
+        np.add(start, end) / 2,
+        start,
+        arrowprops=dict(arrowstyle="-|>", color=colour, lw=0, mutation_scale=5 + 2 * width, shrinkA=0, shrinkB=0),
+        zorder=2,
+    )
 
 # %% ../../nbs/10_star_graphs.ipynb #31a94a71
 def draw_answer(graph: StarGraph, answer: Sequence[str], ax=None):
-    "An answer (tokens) over its graph, edge by edge: on the path green, elsewhere in the graph orange, invented red; returns the axes."
+    """An answer (tokens) over its graph, edge by edge: on the path green, elsewhere in the graph orange,
+    invented red; returns the axes."""
     ax, at = draw_graph(graph, ax), radial_layout(graph)
     for edge in zip(answer[::2], answer[1::2]):
         u, v = map(int, edge)
@@ -323,10 +355,17 @@ def _look(graph: StarGraph, edge: tuple[int, int]) -> tuple[str, float, str]:
     return (PALETTE["orange"], 2.0, "-") if edge in graph.edges else (PALETTE["vermillion"], 1.5, "--")
 
 # %% ../../nbs/10_star_graphs.ipynb #9887304d
-def draw_generation(graph: StarGraph, answer: Sequence[str], born: Sequence[float], settled: Sequence[float], panels: int = 4, axes=None):
-    "Snapshots of a generation over its graph, evenly spaced in its unmaskings; times belong to the answer's tokens. Returns the axes."
+def draw_generation(
+    graph: StarGraph, answer: Sequence[str], born: Sequence[float], settled: Sequence[float], panels: int = 4, axes=None
+):
+    """Snapshots of a generation over its graph, evenly spaced in its unmaskings; times belong to the answer's tokens.
+
+    Returns the axes."""
     import matplotlib.pyplot as plt
-    if axes is None: axes = plt.subplots(1, panels, figsize=(6, 1.8), squeeze=False, gridspec_kw=dict(left=0.01, right=0.99, wspace=0.05))[1][0]
+    if axes is None:
+        axes = plt.subplots(
+            1, panels, figsize=(6, 1.8), squeeze=False, gridspec_kw=dict(left=0.01, right=0.99, wspace=0.05)
+        )[1][0]
     moments = sorted(set(settled)) or [0.0]
     for ax, k in zip(axes, np.linspace(0, len(moments) - 1, len(axes)).round().astype(int)):
         _draw_moment(graph, answer, born, settled, moments[k], ax)

@@ -22,7 +22,8 @@ from ...samplers import Sampler
 
 # %% ../../../nbs/12c_fragment_benchmark.ipynb #9a876b14
 class FragmentSamples(NamedTuple):
-    "What came back for a case: the prompt, and for each sample its text, its SMILES (None: undecodable), and whether it contains the fragment."
+    """What came back for a case: the prompt, and for each sample its text, its SMILES (None: undecodable), and
+    whether it contains the fragment."""
     case: FragmentCase  # what was asked
     prompt: str  # as the model got it
     texts: list[str]  # as the model wrote them
@@ -36,8 +37,11 @@ class FragmentSamples(NamedTuple):
 
 
 def judge_fragments(case: FragmentCase, prompt: str, texts: Sequence[str]) -> FragmentSamples:
-    "Decode texts strictly and look for the fragment in them. ValueError for a text that does not begin with the prompt: it belongs to another case."
-    if other := next((t for t in texts if not t.startswith(prompt)), None): raise ValueError(f"texts: {other!r} does not begin with the prompt {prompt!r}")
+    """Decode texts strictly and look for the fragment in them.
+
+    ValueError for a text that does not begin with the prompt: it belongs to another case."""
+    if other := next((t for t in texts if not t.startswith(prompt)), None):
+        raise ValueError(f"texts: {other!r} does not begin with the prompt {prompt!r}")
     smiles = [decode(t).smiles for t in texts]
     return FragmentSamples(case, prompt, list(texts), smiles, [contains_fragment(s, case.fragment) for s in smiles])
 
@@ -50,25 +54,38 @@ def prompts_of(method, cases: Sequence[FragmentCase], keep_stereo: bool = False)
     return [tokens(case) for case in cases]
 
 
-def sample_fragments(method, cases: Sequence[FragmentCase], n: int = 100, sampler: Sampler = DEFAULT_SAMPLER, generator: torch.Generator | None = None,
-                     keep_stereo: bool = False, **options) -> list[FragmentSamples]:
+def sample_fragments(
+    method, cases: Sequence[FragmentCase], n: int = 100, sampler: Sampler = DEFAULT_SAMPLER,
+    generator: torch.Generator | None = None, keep_stereo: bool = False, **options,
+) -> list[FragmentSamples]:
     """`n` samples for each case, judged. `options` go to `method.sample`.
 
-    ValueError, before anything is sampled, without cases, for prompts with tokens that the method's vocabulary lacks, and for prompts too long for it."""
+    ValueError, before anything is sampled, without cases, for prompts with tokens that the method's vocabulary lacks,
+    and for prompts too long for it."""
     if not cases: raise ValueError("cases=[]: at least one is needed")
     prompts = prompts_of(method, cases, keep_stereo)
     samples = method.sample(prompts, n, sampler=sampler, generator=generator, **options)
     texts = ["".join(method.vocabulary.decode(s)) for s in samples.sequences]
-    return [judge_fragments(case, "".join(prompt), texts[i * n:(i + 1) * n]) for i, (case, prompt) in enumerate(zip(cases, prompts, strict=True))]
+    return [
+        judge_fragments(case, "".join(prompt), texts[i * n : (i + 1) * n])
+        for i, (case, prompt) in enumerate(zip(cases, prompts, strict=True))
+    ]
 
 # %% ../../../nbs/12c_fragment_benchmark.ipynb #1d09b0b9
-def usable_cases(method, cases: Sequence[FragmentCase], keep_stereo: bool = False) -> tuple[list[FragmentCase], list[tuple[FragmentCase, str]]]:
-    "The cases that a method can sample from, and the others with the reason: tokens outside its vocabulary, or no room behind the prompt."
+def usable_cases(
+    method, cases: Sequence[FragmentCase], keep_stereo: bool = False
+) -> tuple[list[FragmentCase], list[tuple[FragmentCase, str]]]:
+    """The cases that a method can sample from, and the others with the reason:
+    tokens outside its vocabulary, or no room behind the prompt."""
     limit, usable, refused = getattr(getattr(method, "config", None), "max_length", math.inf), [], []
     for case in cases:
         try:
             length = 1 + len(prompts_of(method, [case], keep_stereo)[0])
-            if length >= limit: raise ValueError(f"{case.name}, {case.task}: a prompt of {length} tokens with the start token leaves no room: max_length is {limit}")
+            if length >= limit:
+                raise ValueError(
+                    f"{case.name}, {case.task}: a prompt of {length} tokens with the start token leaves no room: "
+                    f"max_length is {limit}"
+                )
             usable.append(case)
         except ValueError as e: refused.append((case, str(e)))
     return usable, refused
@@ -82,7 +99,9 @@ def fragment_row(samples: FragmentSamples, processes: int = 1) -> dict:
     n, found = len(samples.smiles), sum(s is not None for s in samples.smiles)
     metrics: MoleculeMetrics = molecule_metrics(samples.valid, processes=processes)
     far = distances_to(samples.valid, samples.case.smiles).tolist() if samples.case.smiles and metrics.valid else []
-    figures = {k: getattr(metrics, k) for k in SHOWN[:5]} | dict(distance=_mean(far), decodable=found / n, kept=sum(samples.kept) / found if found else math.nan)
+    figures = {k: getattr(metrics, k) for k in SHOWN[:5]} | dict(
+        distance=_mean(far), decodable=found / n, kept=sum(samples.kept) / found if found else math.nan
+    )
     return dict(name=samples.case.name, task=samples.case.task, n=n) | figures
 
 
@@ -99,30 +118,52 @@ class FragmentTable:
     means: list[dict]  # one for each task
 
     def _repr_markdown_(self) -> str:
-        lines = [(r["task"], r["name"], r) for r in self.rows] + [(f"**{m['task']}**", f"**mean of {m['drugs']}**", m) for m in self.means]
+        lines = [(r["task"], r["name"], r) for r in self.rows] + [
+            (f"**{m['task']}**", f"**mean of {m['drugs']}**", m) for m in self.means
+        ]
         show = lambda k, v: "-" if math.isnan(v) else f"{v:.3f}" if k in ("diversity", "distance") else f"{100 * v:.1f}"
-        head = "| task | drug | " + " | ".join(k.replace("_", " ") for k in SHOWN) + " |\n|---|---|" + "---|" * len(SHOWN) + "\n"
-        return head + "\n".join(f"| {a.replace('_', ' ')} | {b} | " + " | ".join(show(k, r[k]) for k in SHOWN) + " |" for a, b, r in lines)
+        head = (
+            "| task | drug | "
+            + " | ".join(k.replace("_", " ") for k in SHOWN)
+            + " |\n|---|---|"
+            + "---|" * len(SHOWN)
+            + "\n"
+        )
+        return head + "\n".join(
+            f"| {a.replace('_', ' ')} | {b} | " + " | ".join(show(k, r[k]) for k in SHOWN) + " |" for a, b, r in lines
+        )
 
 
 def fragment_table(results: Sequence[FragmentSamples], processes: int = 1) -> FragmentTable:
-    "The table of the paper from judged samples: a row for each case and a mean over drugs for each task. ValueError without results."
+    """The table of the paper from judged samples: a row for each case and a mean over drugs for each task.
+
+    ValueError without results."""
     if not results: raise ValueError("results=[]: at least one case is needed")
     rows = [fragment_row(r, processes) for r in results]
     tasks = [t for t in FRAGMENT_TASKS if any(r["task"] == t for r in rows)]
     groups = {t: [r for r in rows if r["task"] == t] for t in tasks}
-    return FragmentTable(rows, [dict(task=t, drugs=len(g)) | {k: _mean([r[k] for r in g]) for k in SHOWN} for t, g in groups.items()])
+    return FragmentTable(
+        rows, [dict(task=t, drugs=len(g)) | {k: _mean([r[k] for r in g]) for k in SHOWN} for t, g in groups.items()]
+    )
 
 # %% ../../../nbs/12c_fragment_benchmark.ipynb #55259d07
 def plot_fragment_tables(tables: dict[str, FragmentTable], figure: str = "quality", ax=None):
-    "Bars: one figure of several tables by task, a dot for each drug; returns the axes. ValueError for a figure that the tables lack."
+    """Bars: one figure of several tables by task, a dot for each drug; returns the axes.
+
+    ValueError for a figure that the tables lack."""
     import matplotlib.pyplot as plt
     if figure not in SHOWN: raise ValueError(f"figure={figure!r}: choose one of {', '.join(SHOWN)}")
     if ax is None: ax = plt.subplots()[1]
-    tasks, width = [t for t in FRAGMENT_TASKS if any(m["task"] == t for table in tables.values() for m in table.means)], 0.8 / len(tables)
+    tasks, width = (
+        [t for t in FRAGMENT_TASKS if any(m["task"] == t for table in tables.values() for m in table.means)],
+        0.8 / len(tables),
+    )
     for i, (name, table) in enumerate(tables.items()):
         place = {t: k + (i + 0.5) * width - 0.4 for k, t in enumerate(tasks)}
-        ax.bar([place[m["task"]] for m in table.means], [m[figure] for m in table.means], 0.9 * width, label=name, alpha=0.6)
+        ax.bar(
+            [place[m["task"]] for m in table.means],
+            [m[figure] for m in table.means], 0.9 * width, label=name, alpha=0.6,
+        )
         ax.plot([place[r["task"]] for r in table.rows], [r[figure] for r in table.rows], "k.", markersize=3)
     ax.set_xticks(range(len(tasks)), [t.replace("_", "\n") for t in tasks])
     ax.set_ylabel(figure.replace("_", " "))
