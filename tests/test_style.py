@@ -14,8 +14,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LONG_CELLS = ROOT / "tests" / "data" / "long_cells.json"
 WIDTH, FUNCTION, CELL = 120, 40, 40
-ENFORCED = False  # True as soon as every notebook is wrapped: nothing else switches these tests on
-pytestmark = pytest.mark.skipif(not ENFORCED, reason="notebooks are not wrapped yet")
 
 NOUN = r"(?!longer\b|more\b|less\b|better\b|worse\b|fewer\b|such\b|different\b)[a-zA-Z-]+"
 WORDS = {
