@@ -113,16 +113,37 @@ def fields_of(entry: Entry, classes: dict[str, Entry]) -> list[tuple[str, str, s
     for node in entry.node.body:
         if not isinstance(node, ast.AnnAssign): continue
         name, default = ast.unparse(node.target), "" if node.value is None else ast.unparse(node.value)
-        rows[name] = name, ast.unparse(node.annotation), default, comment_on(lines[node.end_lineno - 1])
+        rows[name] = name, type_text(node.annotation), default, comment_on(lines[node.end_lineno - 1])
     return list(rows.values())
+
+
+def type_text(node: ast.expr) -> str:
+    "A type as the source has it, with arrays' shapes in double quotes and without the space before a single dimension."
+    return re.sub(r"\[Tensor, ' ?([^']*)'\]", r'[Tensor, "\1"]', ast.unparse(node))
+
+
+def argument_texts(node: ast.arguments) -> list[str]:
+    "The arguments of a function, one string each."
+    positional = node.posonlyargs + node.args
+    defaults = [None] * (len(positional) - len(node.defaults)) + node.defaults
+    def text(arg: ast.arg, default: ast.expr | None = None, stars: str = "") -> str:
+        typed = f": {type_text(arg.annotation)}" if arg.annotation else ""
+        value = "" if default is None else (" = " if typed else "=") + ast.unparse(default)
+        return stars + arg.arg + typed + value
+    found = [text(*pair) for pair in zip(positional, defaults, strict=True)]
+    if node.posonlyargs: found.insert(len(node.posonlyargs), "/")
+    if node.vararg: found.append(text(node.vararg, stars="*"))
+    elif node.kwonlyargs: found.append("*")
+    found += [text(*pair) for pair in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+    return found + ([text(node.kwarg, stars="**")] if node.kwarg else [])
 
 
 def signature(node: ast.FunctionDef, name: str = "") -> str:
     "`name(arguments) -> result`, as the source has it."
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    arguments = ast.unparse(node.args)
-    text = f"{name or node.name}({arguments}){returns}"
-    return text if len(text) <= 110 else f"{name or node.name}(\n    " + arguments.replace(", ", ",\n    ") + f"\n){returns}"
+    returns = f" -> {type_text(node.returns)}" if node.returns else ""
+    arguments = argument_texts(node.args)
+    text = f"{name or node.name}({', '.join(arguments)}){returns}"
+    return text if len(text) <= 110 else f"{name or node.name}(\n    " + ",\n    ".join(arguments) + f"\n){returns}"
 
 
 def escaped(text: str) -> str: return text.replace("|", "\\|").replace("$", "\\$").replace("<", "&lt;")
@@ -170,7 +191,8 @@ def describe_class(entry: Entry, classes: dict[str, Entry]) -> str:
     for f in functions:
         if f.name.startswith("_") or not ast.get_docstring(f): continue
         is_property = any(ast.unparse(d).endswith("property") for d in f.decorator_list)
-        head = f".{f.name}" if is_property else "." + without_self(signature(f))
+        typed = f": {type_text(f.returns)}" if f.returns else ""
+        head = f".{f.name}{typed}" if is_property else "." + without_self(signature(f))
         parts.append(fence(head) + "\n" + prose(ast.get_docstring(f)))
     return "\n\n".join(parts)
 
@@ -215,8 +237,8 @@ class Links:
 
 
 def directives(source: str) -> tuple[dict[str, str], str]:
-    "nbdev's `#| key: value` lines at the head of a cell, and the rest."
-    found, lines = {}, source.splitlines()
+    "nbdev's `#| key: value` lines at the head of a cell, and the rest; a value goes on in lines that are indented."
+    found, lines = {}, re.sub(r"\n#\|\s{2,}", " ", source).splitlines()
     while lines and (m := re.match(r"^#\|\s*([\w-]+)\s*:?\s*(.*)$", lines[0])):
         found[m[1]] = m[2].strip().strip('"')
         lines.pop(0)
@@ -233,7 +255,7 @@ def alt_text(source: str, before: str, functions: dict[str, str], given: str | N
     drawn = next((functions[n] for n in re.findall(r"(\w+)\(", source) if n in functions), "")
     plain = re.sub(r"[*`$>|\[\]]", "", re.sub(r"(?m)^#+ [\d. ]*(.*)$", r"\1:", before))
     sentences = [s for s in re.split(r"(?<=[.:])\s", plain) if len(s) > 8]
-    drawn = re.sub(r"[.;,]? [Rr]eturns the (two )?axes.*", "", drawn.split("\n")[0])
+    drawn = re.sub(r"[.;,]? ([Rr]eturns the (two )?axes|ValueError).*", "", " ".join(drawn.split()))
     return " ".join((drawn or " ".join(sentences[:2]) or "figure").split())[:200].rstrip(":").replace('"', "'")
 
 
@@ -255,7 +277,8 @@ def markdown_cell(source: str, identity: str) -> dict: return dict(cell_type="ma
 def markdown_source(source: str, links: Links, page: Page) -> str:
     "A markdown cell as MyST reads it: the subtitle in italics, links to notebooks and pictures put right."
     up = "" if page.section == "home" else "../"
-    source = re.sub(r"(?m)^# (.+)\n+> (.+)$", r"# \1\n\n*\2*", source)
+    in_italics = lambda m: f"# {m[1]}\n\n*{' '.join(m[2].replace('> ', '').split())}*"
+    source = re.sub(r"(?m)^# (.+)\n+((?:> .+(?:\n|\Z))+)", lambda m: in_italics(m) + "\n" * m[2].endswith("\n"), source)
     source = re.sub(r"\]\((?!https?:)(?:nbs/)?([\w./-]+)\.(?:ipynb|html)(#[a-z0-9-]+)?(?:#[\w-]*)?\)", lambda m: f"]({up}{page_of((page.path.parent / (m[1] + '.ipynb')).resolve()).target}.ipynb{m[2] or ''})", source)
     source = re.sub(r"\]\((?:\.\./)*(?:nbs/)?images/", f"]({up}images/", source)
     source = re.sub(r"\]\((?:\.\./)*docs/about/", f"]({up}about/", source)
@@ -278,7 +301,7 @@ def code_cell(cell: dict, options: dict, source: str, alt: str) -> dict:
     if is_table(source):
         tags.append("hide-input")
         notebook["code_prompt_show"] = "Show the code of the table"
-    elif "code-fold" in options or "export" in options and (source.count("\n") > 24 or imports_only):
+    elif "code-fold" in options or "export" in options and (source.count("\n") > 32 or imports_only):
         tags.append("hide-cell" if "answer" in options.get("code-summary", "") else "hide-input")
         defined = ", ".join(re.findall(r"(?m)^(?:class|def) (\w+)", source)[:4])
         notebook["code_prompt_show"] = options.get("code-summary") or (f"Show the code of {defined}" if defined else "Show the imports")
@@ -338,10 +361,13 @@ def checks_of(page: Page) -> list[Check]:
 
 
 def where_claimed(claim: str, page: Page, cells: list[dict]) -> str:
-    "Anchor of the visible cell that records the claim; empty if it is none."
+    "Anchor of the visible cell that records the claim; empty if there is none."
     for c in cells:
         source = "".join(c["source"])
-        if c["cell_type"] == "code" and claim in source.replace('\\"', '"') and not source.startswith("#| hide"): return anchor_of(page, c["id"])
+        said = re.sub(r'"\s*\n\s*f?"', "", source.replace('\\"', '"'))  # a long text may be written as several literals
+        named = claim in said or claim.replace("\\|", "|") in said
+        if c["cell_type"] == "code" and named and not source.startswith("#| hide"):
+            return anchor_of(page, c["id"])
     return ""
 
 
@@ -374,8 +400,8 @@ SECTIONS = dict(learn=("Learn", "The theory, in order. Each page derives one pie
 
 def subtitle_of(page: Page) -> str:
     text = "\n\n".join("".join(c["source"]) for c in json.loads(page.path.read_text(encoding="utf-8"))["cells"][:3] if c["cell_type"] == "markdown")
-    m = re.search(r"(?m)^> (.+)$", text)
-    return m[1] if m else ""
+    m = re.search(r"(?m)^(?:> .+\n?)+", text)
+    return " ".join(m[0].replace("> ", "").split()) if m else ""
 
 
 def write_section(section: str, found: list[Page]):

@@ -11,6 +11,7 @@ import math
 from typing import Annotated
 
 import torch
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
@@ -23,10 +24,10 @@ class Clock:
 
     Subclasses give `tau`, its inverse `time` and `shape` = dtau/dt, elementwise on tensors of any shape. Times lie in [0, 1]; readings that the
     clock does not show in that time, below tau(0) or above tau(1), have times outside it."""
-    def tau(self, t: Tensor) -> Tensor: raise NotImplementedError
-    def time(self, tau: Tensor) -> Tensor: raise NotImplementedError
-    def shape(self, t: Tensor) -> Tensor: raise NotImplementedError
-    def kappa(self, t: Tensor) -> Tensor:
+    def tau(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]: raise NotImplementedError
+    def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]: raise NotImplementedError
+    def shape(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]: raise NotImplementedError
+    def kappa(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "Probability that the event has happened by time `t`."
         return -torch.expm1(-self.tau(t))
 
@@ -36,9 +37,9 @@ class Polynomial(Clock):
     "1 - kappa = (1-t)^w, MD4's polynomial schedule; linear for w = 1. ValueError unless `w` is positive."
     w: Positive = 1.0  # exponent, above 0
 
-    def tau(self, t: Tensor) -> Tensor: return -self.w * torch.log1p(-t)
-    def time(self, tau: Tensor) -> Tensor: return -torch.expm1(-tau / self.w)
-    def shape(self, t: Tensor) -> Tensor: return self.w / (1 - t)
+    def tau(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]: return -self.w * torch.log1p(-t)
+    def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]: return -torch.expm1(-tau / self.w)
+    def shape(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]: return self.w / (1 - t)
 
 # %% ../nbs/02b_clocks.ipynb #27903599
 @config
@@ -49,12 +50,13 @@ class Power(Kumaraswamy, Clock):
 @config
 class Cosine(Clock):
     "1 - kappa = cos(pi t / 2): few events at first."
-    def tau(self, t: Tensor) -> Tensor:
+    def tau(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         early = t < 0.5
         small = -torch.log1p(-2 * torch.sin(math.pi / 4 * torch.where(early, t, 0.0)) ** 2)
         return torch.where(early, small, -torch.log(torch.sin(math.pi / 2 * (1 - torch.where(early, 0.5, t)))))
-    def time(self, tau: Tensor) -> Tensor: return 4 / math.pi * torch.asin(torch.sqrt(-torch.expm1(-tau) / 2))
-    def shape(self, t: Tensor) -> Tensor: return math.pi / 2 * torch.tan(math.pi / 2 * t)
+    def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return 4 / math.pi * torch.asin(torch.sqrt(-torch.expm1(-tau) / 2))
+    def shape(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]: return math.pi / 2 * torch.tan(math.pi / 2 * t)
 
 # %% ../nbs/02b_clocks.ipynb #425f9207
 def _complement(x: Tensor) -> Tensor:
@@ -74,9 +76,10 @@ class Geometric(Clock):
     def total(self, t: Tensor) -> Tensor:
         "Masking rate integrated from the data to time `t`: low^t high^(1-t)."
         return self.high * torch.exp(-t * math.log(self.high / self.low))
-    def tau(self, t: Tensor) -> Tensor: return _complement(self.total(t))
-    def time(self, tau: Tensor) -> Tensor: return torch.log(self.high / _complement(tau)) / math.log(self.high / self.low)
-    def shape(self, t: Tensor) -> Tensor:
+    def tau(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]: return _complement(self.total(t))
+    def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return torch.log(self.high / _complement(tau)) / math.log(self.high / self.low)
+    def shape(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         b = self.total(t)
         return b * math.log(self.high / self.low) / torch.expm1(b)
 
@@ -86,9 +89,12 @@ class Shifted(Clock):
     "Linear between kappa = eps and 1 - eps, which keeps the rate finite. ValueError unless 0 < eps < 1/2."
     eps: Annotated[float, Field(gt=0, lt=0.5)] = 1e-4  # what is left out at each end
 
-    def tau(self, t: Tensor) -> Tensor: return -torch.log1p(-self.eps - (1 - 2 * self.eps) * t)
-    def time(self, tau: Tensor) -> Tensor: return (-torch.expm1(-tau) - self.eps) / (1 - 2 * self.eps)
-    def shape(self, t: Tensor) -> Tensor: return (1 - 2 * self.eps) / (1 - self.eps - (1 - 2 * self.eps) * t)
+    def tau(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return -torch.log1p(-self.eps - (1 - 2 * self.eps) * t)
+    def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return (-torch.expm1(-tau) - self.eps) / (1 - 2 * self.eps)
+    def shape(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return (1 - 2 * self.eps) / (1 - self.eps - (1 - 2 * self.eps) * t)
 
 # %% ../nbs/02b_clocks.ipynb #eefcdb28
 CLOCKS = dict(linear=Polynomial, polynomial=Polynomial, power=Power, cosine=Cosine, geometric=Geometric, shifted=Shifted)
@@ -104,7 +110,8 @@ def clock_named(name: str) -> Clock:
     except ValueError as e: raise ValueError(f"schedule {name!r}: {e}") from None
 
 # %% ../nbs/02b_clocks.ipynb #02229368
-def lattice_times(n: int, generator: torch.Generator | None = None, device=None, dtype=torch.float64) -> Tensor:
+def lattice_times(n: int, generator: torch.Generator | None = None, device=None,
+                  dtype=torch.float64) -> Float[Tensor, " n"]:
     """MD4's low-discrepancy times: one uniform number shared by the batch, (u + i/n) mod 1, in random order: (n,) in [0, 1).
 
     Each is uniform, and together they are a lattice of spacing 1/n. ValueError for n < 1."""

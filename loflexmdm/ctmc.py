@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from .objective import Intensities
@@ -27,9 +28,9 @@ from .states import CLEAN, DROPPED, MASK, MASKED, SPECIAL_TOKENS, PartialSequenc
 # %% ../nbs/03_ctmc.ipynb #04cc24a4
 class StateSpace(NamedTuple):
     "Every aligned state z of a few clean sequences, and every partial sequence x they contract to."
-    row: Tensor    # (aligned,) which clean sequence
-    state: Tensor  # (aligned, slots) DROPPED, MASKED or CLEAN; slots past the end of the sequence are CLEAN
-    seen: Tensor   # (aligned,) which partial sequence the generator sees
+    row: Int[Tensor, " aligned"]  # which clean sequence
+    state: Int[Tensor, "aligned slots"]  # DROPPED, MASKED or CLEAN; slots past the end of the sequence are CLEAN
+    seen: Int[Tensor, " aligned"]  # which partial sequence the generator sees
     partial: tuple[tuple[int, ...], ...]  # ids without the start token
 
 
@@ -46,11 +47,11 @@ def enumerate_states(sequences: Sequence[Sequence[int]]) -> StateSpace:
 # %% ../nbs/03_ctmc.ipynb #e5cda439
 class Moves(NamedTuple):
     "The possible events of a state space, one per entry."
-    source: Tensor  # state before
-    target: Tensor  # state after; -1 where the event leaves the space
-    place: Tensor   # column of the partial sequence: the gap after it, or the mask at it
-    token: Tensor   # MASK for an insertion, else the token shown
-    slot: Tensor | None = None  # aligned moves: which position of the clean sequence moves
+    source: Int[Tensor, " moves"]  # state before
+    target: Int[Tensor, " moves"]  # state after; -1 where the event leaves the space
+    place: Int[Tensor, " moves"]  # column of the partial sequence: the gap after it, or the mask at it
+    token: Int[Tensor, " moves"]  # MASK for an insertion, else the token shown
+    slot: Int[Tensor, " moves"] | None = None  # aligned moves: which position of the clean sequence moves
 
 
 def aligned_moves(space: StateSpace, sequences: Sequence[Sequence[int]]) -> Moves:
@@ -80,9 +81,9 @@ def _schedule(name: str, value, sequences: Sequence[Sequence], slots: int) -> Te
 class ToyLaw:
     "A law over a few sequences, with schedule parameters for each of their positions: small enough to know everything about."
     sequences: tuple[tuple, ...]  # tokens
-    probs: Tensor  # (sequences,)
-    b_in: Tensor   # (sequences, slots)
-    b_um: Tensor   # (sequences, slots)
+    probs: Float[Tensor, " sequences"]
+    b_in: Float[Tensor, "sequences slots"]
+    b_um: Float[Tensor, "sequences slots"]
     vocabulary: Vocabulary  # of its tokens
 
     @classmethod
@@ -112,7 +113,7 @@ class ToyLaw:
         "-sum p log p in nats: no code for the sequences is shorter on average."
         return -torch.special.xlogy(self.probs, self.probs).sum().item()
     @property
-    def clean(self) -> Tensor:
+    def clean(self) -> Int[Tensor, " sequences"]:
         "(sequences,) index of each clean sequence among the partial ones."
         return locate(self.space, self.x1)
 
@@ -120,7 +121,7 @@ class ToyLaw:
         "The same law with other schedule tensors (sequences, slots), through which gradients flow."
         return replace(self, b_in=self.b_in if b_in is None else b_in, b_um=self.b_um if b_um is None else b_um)
 
-    def oracle(self) -> Callable[[PartialSequences, Tensor], Intensities]: return oracle(self)
+    def oracle(self) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]: return oracle(self)
 
 # %% ../nbs/03_ctmc.ipynb #161501db
 def as_batch(sequences: Iterable[Sequence[int]]) -> PartialSequences:
@@ -129,14 +130,14 @@ def as_batch(sequences: Iterable[Sequence[int]]) -> PartialSequences:
     return collate([start._replace(tokens=start.tokens + list(s), fixed=[True] + [False] * len(s), closed=[False] * (len(s) + 1)) for s in sequences])
 
 
-def locate(space: StateSpace, x: PartialSequences) -> Tensor:
-    "Index of each row among the partial sequences, -1 where it is none of them: (batch,)."
+def locate(space: StateSpace, x: PartialSequences) -> Int[Tensor, " batch"]:
+    "Index of each row among the partial sequences, -1 where it is none of them."
     index = {p: i for i, p in enumerate(space.partial)}
     return torch.tensor([index.get(tuple(row[1:n]), -1) for row, n in zip(x.tokens.tolist(), x.lengths.tolist())])
 
 # %% ../nbs/03_ctmc.ipynb #bc5d5f3b
-def aligned_log_probs(law: ToyLaw, tau: Tensor) -> Tensor:
-    "log p(z | x1) at clock readings tau (times,) for every aligned state: (times, aligned)."
+def aligned_log_probs(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times aligned"]:
+    "log p(z | x1) at clock readings tau (times,) for every aligned state."
     each = clock_log_probs(tau[:, None, None], law.b_in, law.b_um)  # (times, sequences, slots, 3)
     inside = torch.tensor([[j < len(s) for j in range(law.b_in.shape[1])] for s in law.sequences])
     each = torch.where(inside[..., None], each, 0.0)
@@ -144,14 +145,14 @@ def aligned_log_probs(law: ToyLaw, tau: Tensor) -> Tensor:
     return each[:, law.space.row[:, None], slots, law.space.state].sum(-1)
 
 
-def marginals(law: ToyLaw, tau: Tensor) -> Tensor:
-    "p(x) at clock readings tau (times,), sequences and alignments summed out: (times, partial)."
+def marginals(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times partial"]:
+    "p(x) at clock readings tau (times,), sequences and alignments summed out."
     joint = (aligned_log_probs(law, tau) + law.probs.log()[law.space.row]).exp()
     return joint.new_zeros(len(tau), len(law.space.partial)).index_add(1, law.space.seen, joint)
 
 
-def aligned_rates(law: ToyLaw) -> Tensor:
-    "Rate matrix on the aligned states, per unit of clock time: constant, since the clock absorbs the hazards' shape. (aligned, aligned)"
+def aligned_rates(law: ToyLaw) -> Float[Tensor, "aligned aligned"]:
+    "Rate matrix on the aligned states, per unit of clock time: constant, since the clock absorbs the hazards' shape."
     source, target, _, token, slot = law.moves
     rate = torch.where(token == MASK, law.b_in[law.space.row[source], slot], law.b_um[law.space.row[source], slot])
     n = len(law.space.row)
@@ -159,7 +160,9 @@ def aligned_rates(law: ToyLaw) -> Tensor:
     return R - torch.diag(R.sum(1))
 
 # %% ../nbs/03_ctmc.ipynb #399ff525
-def aligned_intensities(law: ToyLaw) -> tuple[Tensor, Tensor]:
+def aligned_intensities(
+    law: ToyLaw,
+) -> tuple[Float[Tensor, "aligned width"], Float[Tensor, "aligned width vocabulary"]]:
     "What each aligned state asks of the generator: insertion by gap (aligned, width) and unmasking by token (aligned, width, vocabulary)."
     source, _, place, token, slot = law.moves
     row, inserts = law.space.row[source], token == MASK
@@ -169,12 +172,12 @@ def aligned_intensities(law: ToyLaw) -> tuple[Tensor, Tensor]:
     return gap, shown.index_put((source, place, token), law.b_um[row, slot] * ~inserts, accumulate=True)
 
 
-def uniform_logits(vocabulary: Vocabulary, dtype=torch.float64) -> Tensor:
+def uniform_logits(vocabulary: Vocabulary, dtype=torch.float64) -> Float[Tensor, " vocabulary"]:
     "Logits of the uniform law over ordinary tokens: (vocabulary,), -inf for the special ones."
     return torch.where(torch.arange(len(vocabulary)) >= len(SPECIAL_TOKENS), 0.0, -torch.inf).to(dtype)
 
 
-def project(law: ToyLaw, index: Tensor, tau: Tensor) -> Intensities:
+def project(law: ToyLaw, index: Int[Tensor, " rows"], tau: Float[Tensor, " rows"]) -> Intensities:
     """Projected intensities (Eq 14 with the Bayes decoder): the mean of the aligned ones over sequences and alignments given x.
 
     `index` (rows,) partial sequences, `tau` (rows,) clock readings > 0; each field (rows, width[, vocabulary]). The token law is uniform where there is no mask."""
@@ -188,11 +191,11 @@ def project(law: ToyLaw, index: Tensor, tau: Tensor) -> Intensities:
     return Intensities(posterior @ gap, total, logits)
 
 # %% ../nbs/03_ctmc.ipynb #5a2c35ae
-def oracle(law: ToyLaw) -> Callable[[PartialSequences, Tensor], Intensities]:
+def oracle(law: ToyLaw) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]:
     """The exact generator of a toy law: `intensities(x, tau)`, with one clock reading for each row or one for all; float64, on the CPU.
 
     Rows that the law cannot reach (tau-leaping makes some) get no insertion, unmasking at rate 1 and a uniform token law. Readings are clipped to [1e-9, 1e6]."""
-    def intensities(x: PartialSequences, tau: Tensor) -> Intensities:
+    def intensities(x: PartialSequences, tau: Float[Tensor, "..."] | float) -> Intensities:
         found = locate(law.space, x)
         tau = torch.as_tensor(tau).to(law.probs).clamp(1e-9, 1e6).expand(len(found))
         exact, reached = project(law, found.clamp_min(0), tau), (found >= 0)[:, None]
@@ -204,8 +207,13 @@ def oracle(law: ToyLaw) -> Callable[[PartialSequences, Tensor], Intensities]:
     return intensities
 
 # %% ../nbs/03_ctmc.ipynb #d545504b
-def aligned_batch(law: ToyLaw) -> tuple[PartialSequences, Tensor, Tensor, Tensor]:
-    "Every aligned state as one batch in the form of training: clean sequences, states, b_in and b_um, each (aligned, slots + 1) with the start token's column."
+def aligned_batch(
+    law: ToyLaw,
+) -> tuple[PartialSequences, Int[Tensor, "aligned length"],
+           Float[Tensor, "aligned length"], Float[Tensor, "aligned length"]]:
+    """Every aligned state as one batch in the form of training: clean sequences, states, b_in and b_um.
+
+    `length` is the number of slots and the start token's column."""
     row, one = law.space.row, torch.ones(len(law.space.row), 1, dtype=law.b_in.dtype)
     x1 = law.x1.rows(row)
     state = torch.cat([torch.full((len(row), 1), CLEAN), law.space.state], 1)
@@ -222,25 +230,26 @@ def partial_moves(space: StateSpace, vocabulary: int) -> Moves:
     return Moves(*torch.tensor(found).T)
 
 
-def evaluate(model: Callable, space: StateSpace, tau: Tensor) -> Intensities:
+def evaluate(model: Callable, space: StateSpace, tau: Float[Tensor, " times"]) -> Intensities:
     "A generator's intensities on every partial sequence at every clock reading tau (times,): fields (times, partial, width, ...)."
     x, times = as_batch(space.partial), len(tau)
     out = model(x.map(lambda v: v.repeat(times, 1)), tau.repeat_interleave(len(space.partial)))
     return out.map(lambda v: v.unflatten(0, (times, -1)))
 
 
-def move_rates(out: Intensities, source: Tensor, place: Tensor, token: Tensor) -> Tensor:
+def move_rates(out: Intensities, source: Int[Tensor, " moves"], place: Int[Tensor, " moves"],
+               token: Int[Tensor, " moves"]) -> Float[Tensor, "... moves"]:
     "The generator's rate of each move out of the partial sequences `source`: (..., moves)."
     shown = out.unmask.unsqueeze(-1) * torch.softmax(out.logits, -1)
     return torch.where(token == MASK, out.insert[..., source, place], shown[..., source, place, token])
 
 
-def exit_rates(out: Intensities) -> Tensor:
+def exit_rates(out: Intensities) -> Float[Tensor, "... partial"]:
     "Total rate at which the generator leaves each partial sequence: (..., partial)."
     return out.total()
 
 # %% ../nbs/03_ctmc.ipynb #0eadf28d
-def rate_matrix(space: StateSpace, out: Intensities) -> Tensor:
+def rate_matrix(space: StateSpace, out: Intensities) -> Float[Tensor, "... partial partial"]:
     "The generator as a rate matrix (..., partial, partial); rates towards sequences outside the space count in the diagonal only."
     source, target, place, token, _ = partial_moves(space, out.logits.shape[-1])
     rate, inside = move_rates(out, source, place, token), target >= 0
@@ -249,7 +258,7 @@ def rate_matrix(space: StateSpace, out: Intensities) -> Tensor:
     return flat.unflatten(-1, (n, n)) - torch.diag_embed(exit_rates(out))
 
 # %% ../nbs/03_ctmc.ipynb #b4c3e0db
-def kfe_residual(law: ToyLaw, model: Callable, tau: float) -> Tensor:
+def kfe_residual(law: ToyLaw, model: Callable, tau: float) -> Float[Tensor, " partial"]:
     "d p(x)/d tau - sum_y p(y) R(y, x) at one clock reading (Kolmogorov's forward equation, Definition 1): (partial,), zero where `model` generates p."
     at = torch.tensor([tau], dtype=torch.float64)
     slope = torch.autograd.functional.jacobian(lambda s: marginals(law, s)[0], at)[:, 0]
@@ -258,7 +267,7 @@ def kfe_residual(law: ToyLaw, model: Callable, tau: float) -> Tensor:
 # %% ../nbs/03_ctmc.ipynb #a79b5be5
 class FinalLaw(NamedTuple):
     "Where a generator ends."
-    probs: Tensor  # (partial,)
+    probs: Float[Tensor, " partial"]
     error: float   # estimated error of `probs`, from halving the number of steps
 
 
@@ -297,13 +306,14 @@ def final_law(space: StateSpace, model: Callable, tau_max: float = 60.0, tol: fl
     raise RuntimeError(f"tol={tol}: not reached with {most} steps to tau_max={tau_max}; allow more steps or a smaller tau_max")
 
 
-def total_variation(p: Tensor, q: Tensor) -> Tensor:
+def total_variation(p: Float[Tensor, "... outcomes"], q: Float[Tensor, "... outcomes"]) -> Float[Tensor, "..."]:
     "Half the sum of |p - q| along the last dimension."
     return (p - q).abs().sum(-1) / 2
 
 # %% ../nbs/03_ctmc.ipynb #adb0c5c5
-def resolve_masks(space: StateSpace, model: Callable, probs: Tensor, tau: float) -> Tensor:
-    "Shows the masks that are left, from left to right, with the token laws at clock reading `tau`; nothing is inserted. (partial,)"
+def resolve_masks(space: StateSpace, model: Callable, probs: Float[Tensor, " partial"],
+                  tau: float) -> Float[Tensor, " partial"]:
+    "Shows the masks that are left, from left to right, with the token laws at clock reading `tau`; nothing is inserted."
     out = evaluate(model, space, torch.tensor([tau], dtype=torch.float64))
     source, target, place, token, _ = partial_moves(space, out.logits.shape[-1])
     first = torch.tensor([x.index(MASK) + 1 if MASK in x else 0 for x in space.partial])
@@ -314,7 +324,7 @@ def resolve_masks(space: StateSpace, model: Callable, probs: Tensor, tau: float)
     return probs
 
 # %% ../nbs/03_ctmc.ipynb #4fc294ca
-def clock_quadrature(nodes: int = 96, c: float = 2.0) -> tuple[Tensor, Tensor]:
+def clock_quadrature(nodes: int = 96, c: float = 2.0) -> tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]]:
     "Clock readings and weights for integrals over tau in [0, inf): Gauss-Legendre in u, with tau = c u/(1-u). (nodes,) each"
     u, weight = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
     u = (u + 1) / 2
@@ -323,8 +333,8 @@ def clock_quadrature(nodes: int = 96, c: float = 2.0) -> tuple[Tensor, Tensor]:
 # %% ../nbs/03_ctmc.ipynb #6a4b28b6
 class Bounds(NamedTuple):
     "Bounds on -log p(x1) in nats, one per clean sequence: the paper's loss (Eq 5) and the tighter one."
-    paper: Tensor  # the loss of the paper (Eq 5)
-    tight: Tensor  # the tighter one
+    paper: Float[Tensor, "..."]  # the loss of the paper (Eq 5)
+    tight: Float[Tensor, "..."]  # the tighter one
 
 
 def path_terms(law: ToyLaw, out: Intensities) -> Bounds:
@@ -342,7 +352,8 @@ def path_terms(law: ToyLaw, out: Intensities) -> Bounds:
     return Bounds(tight + lumped, tight)  # the paper charges u log(u/g) for a gap, u = sum of its b
 
 
-def path_bounds(law: ToyLaw, model: Callable, quadrature: tuple[Tensor, Tensor] | None = None) -> Bounds:
+def path_bounds(law: ToyLaw, model: Callable,
+                quadrature: tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]] | None = None) -> Bounds:
     "Both bounds for every clean sequence of the law, exact up to the quadrature on the clock (`clock_quadrature` by default)."
     tau, weight = clock_quadrature() if quadrature is None else quadrature
     weighted = weight[:, None] * aligned_log_probs(law, tau).exp()
@@ -357,8 +368,8 @@ class Comparison(NamedTuple):
     tv: float          # total variation distance of the frequencies
     floor: float       # what as many exact samples would give on average
     worst_z: float     # largest |z-score| over the sequences of the law
-    lengths: Tensor    # frequency of each length from 0, against
-    expected: Tensor   # the law's
+    lengths: Float[Tensor, " lengths"]  # frequency of each length from 0, against
+    expected: Float[Tensor, " lengths"]  # the law's
     outside: float     # share of samples the law never makes
 
 

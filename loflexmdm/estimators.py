@@ -6,10 +6,11 @@
 __all__ = ['advantages', 'leave_one_out', 'reinforce']
 
 # %% ../nbs/05_estimators.ipynb #bb5ca67e
+from jaxtyping import Float
 from torch import Tensor
 
 # %% ../nbs/05_estimators.ipynb #997ef13c
-def advantages(losses: Tensor) -> Tensor:
+def advantages(losses: Float[Tensor, "states ..."]) -> Float[Tensor, "states ..."]:
     """A_k = L_k - mean_{j != k} L_j = K/(K-1) (L_k - mean L) along the first dimension: (K, ...), detached.
 
     ValueError for fewer than two samples, which have nothing to be compared with."""
@@ -23,7 +24,8 @@ def _same_shape(losses: Tensor, log_probs: Tensor):
     if losses.shape != log_probs.shape: raise ValueError(f"log_probs has shape {tuple(log_probs.shape)}: must be that of losses, {tuple(losses.shape)}")
 
 
-def leave_one_out(losses: Tensor, log_probs: Tensor) -> Tensor:
+def leave_one_out(losses: Float[Tensor, "states batch"],
+                  log_probs: Float[Tensor, "states batch"]) -> Float[Tensor, " batch"]:
     """mean_k [ sg(A_k) log p_k + L_k ] (Eqs 6 and 84, Alg 3; the paper's has K = 2): its gradient is an unbiased estimate of that of E[L].
 
     `losses`, `log_probs` (K, batch): K states drawn for each sequence at one time; importance weights belong in the losses. Returns (batch,), in the loss's units.
@@ -32,7 +34,8 @@ def leave_one_out(losses: Tensor, log_probs: Tensor) -> Tensor:
     return (advantages(losses) * log_probs + losses).mean(0)
 
 # %% ../nbs/05_estimators.ipynb #db90d473
-def reinforce(losses: Tensor, log_probs: Tensor, baseline: float | Tensor = 0.0) -> Tensor:
-    "mean_k [ sg(L_k - baseline) log p_k + L_k ] over K >= 1 states: unbiased for any baseline that does not look at the states, for comparison. (batch,)"
+def reinforce(losses: Float[Tensor, "states batch"], log_probs: Float[Tensor, "states batch"],
+              baseline: float | Float[Tensor, "..."] = 0.0) -> Float[Tensor, " batch"]:
+    "mean_k [ sg(L_k - baseline) log p_k + L_k ] over K >= 1 states: unbiased for any baseline that does not look at the states, for comparison."
     _same_shape(losses, log_probs)
     return ((losses.detach() - baseline) * log_probs + losses).mean(0)

@@ -14,10 +14,11 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from .configs import one_of
@@ -47,14 +48,16 @@ def size_named(name: str) -> Size:
 SizeName = one_of(SIZES)  # the type of a setting that names a size
 
 # %% ../nbs/06_networks.ipynb #20b1dedb
-def rotary(length: int, dim: int, device=None, base: float = 10_000.0) -> tuple[Tensor, Tensor]:
+def rotary(length: int, dim: int, device=None,
+           base: float = 10_000.0) -> tuple[Float[Tensor, "length half"], Float[Tensor, "length half"]]:
     "Cosines and sines of the rotary angles (position x frequency): two (length, dim/2) float32 tensors."
     freq = base ** (-torch.arange(0, dim, 2, device=device) / dim)
     angle = torch.arange(length, device=device)[:, None] * freq
     return angle.cos(), angle.sin()
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotate(x: Float[Tensor, "batch heads length dim"], cos: Float[Tensor, "... half"],
+           sin: Float[Tensor, "... half"]) -> Float[Tensor, "batch heads length dim"]:
     "`x` (batch, heads, length, dim) with features j and j + dim/2 turned as a pair by its position's angle; dtype of `x`."
     a, b = x.chunk(2, -1)
     return torch.cat([a * cos - b * sin, a * sin + b * cos], -1).to(x.dtype)
@@ -67,12 +70,13 @@ class TimeEmbedding(nn.Module):
         self.register_buffer("freq", torch.exp(torch.linspace(0, math.log(500.0), features // 2)), persistent=False)
         self.mlp = nn.Sequential(nn.Linear(features, cond), nn.SiLU(), nn.Linear(cond, cond), nn.SiLU())
 
-    def forward(self, tau: Tensor) -> Tensor:
+    def forward(self, tau: Float[Tensor, " batch"]) -> Float[Tensor, "batch cond"]:
         angle = (tau / (1 + tau))[:, None] * self.freq
         return self.mlp(torch.cat([angle.cos(), angle.sin()], -1))
 
 # %% ../nbs/06_networks.ipynb #f2e18774
-def modulate(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+def modulate(x: Float[Tensor, "batch length width"], shift: Float[Tensor, "#batch width"],
+             scale: Float[Tensor, "#batch width"]) -> Float[Tensor, "batch length width"]:
     "AdaLN: `x` (batch, length, width) normalised over its last dimension, then scaled by 1 + `scale` and shifted, (batch, width) each."
     return F.layer_norm(x, x.shape[-1:]) * (1 + scale[:, None]) + shift[:, None]
 
@@ -92,8 +96,9 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(approximate="tanh"), nn.Linear(4 * d, d))
         nn.init.zeros_(self.adapt.weight), nn.init.zeros_(self.adapt.bias)
 
-    def forward(self, h: Tensor, cond: Tensor, angles: tuple[Tensor, Tensor], mask: Tensor,
-                kv_cache: KVCache | None = None) -> Tensor:
+    def forward(self, h: Float[Tensor, "batch length width"], cond: Float[Tensor, "#batch cond"],
+                angles: tuple[Float[Tensor, "... half"], Float[Tensor, "... half"]], mask: Bool[Tensor, "..."],
+                kv_cache: KVCache | None = None) -> Float[Tensor, "batch length width"]:
         """Features (batch, length, width) after one block.
 
         `mask` broadcasts to (batch, heads, length, length) and is True where a column may attend to another."""
@@ -101,8 +106,10 @@ class Block(nn.Module):
         h = h + g1[:, None] * self.attend(modulate(h, s1, c1), angles, mask, kv_cache)
         return h + g2[:, None] * self.mlp(modulate(h, s2, c2))
 
-    def attend(self, h: Tensor, angles: tuple[Tensor, Tensor], mask: Tensor, kv_cache: KVCache | None = None) -> Tensor:
-        "Multi-head self-attention with rotary positions, every column to those that `mask` lets it see: (batch, length, width)."
+    def attend(self, h: Float[Tensor, "batch length width"],
+               angles: tuple[Float[Tensor, "... half"], Float[Tensor, "... half"]], mask: Bool[Tensor, "..."],
+               kv_cache: KVCache | None = None) -> Float[Tensor, "batch length width"]:
+        "Multi-head self-attention with rotary positions, every column to those that `mask` lets it see."
         q, k, v = self.qkv(h).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         q, k = rotate(self.q_norm(q), *angles), rotate(self.k_norm(k), *angles)
         if kv_cache is not None: k, v = kv_cache(k, v)
@@ -110,6 +117,7 @@ class Block(nn.Module):
         return self.out(h.transpose(1, 2).flatten(2))
 
 # %% ../nbs/06_networks.ipynb #61ad5533
+@runtime_checkable
 class Backbone(Protocol):
     """What a method asks of a network: an `nn.Module` that reads partial sequences, given a conditioning vector.
 
@@ -120,7 +128,7 @@ class Backbone(Protocol):
     cond: int            # width of the conditioning vector
     token: nn.Embedding  # of the vocabulary; the token head starts with its weights
 
-    def __call__(self, x: PartialSequences, cond: Tensor) -> Tensor:
+    def __call__(self, x: PartialSequences, cond: Float[Tensor, "#batch cond"]) -> Float[Tensor, "batch length width"]:
         "Hidden states (batch, length, width) of `x` (batch, length), given `cond` (batch or 1, cond)."
 
 # %% ../nbs/06_networks.ipynb #6ae1ffbd
@@ -140,19 +148,20 @@ class Transformer(nn.Module):
         nn.init.normal_(self.token.weight, std=0.3), nn.init.normal_(self.flag.weight, std=0.3)
         nn.init.zeros_(self.adapt.weight), nn.init.zeros_(self.adapt.bias)
 
-    def forward(self, x: PartialSequences, cond: Tensor) -> Tensor:
+    def forward(self, x: PartialSequences, cond: Float[Tensor, "#batch cond"]) -> Float[Tensor, "batch length width"]:
         return self.run(self.embed(x), cond, self.angles(x), x.valid[:, None, None, :])
 
-    def embed(self, x: PartialSequences) -> Tensor:
+    def embed(self, x: PartialSequences) -> Float[Tensor, "batch length width"]:
         "Tokens and prompt flags as features (batch, length, width)."
         return self.token(x.tokens) + self.flag(x.fixed.long() + 2 * x.closed.long())
 
-    def angles(self, x: PartialSequences) -> tuple[Tensor, Tensor]:
+    def angles(self, x: PartialSequences) -> tuple[Float[Tensor, "length half"], Float[Tensor, "length half"]]:
         "Rotary cosines and sines of the columns, (length, dim/2) each."
         return rotary(x.tokens.shape[1], self.size.width // self.size.heads, x.tokens.device)
 
-    def run(self, h: Tensor, cond: Tensor, angles: tuple[Tensor, Tensor], mask: Tensor,
-            kv_cache: Sequence[KVCache] = ()) -> Tensor:
+    def run(self, h: Float[Tensor, "batch length width"], cond: Float[Tensor, "#batch cond"],
+            angles: tuple[Float[Tensor, "... half"], Float[Tensor, "... half"]], mask: Bool[Tensor, "..."],
+            kv_cache: Sequence[KVCache] = ()) -> Float[Tensor, "batch length width"]:
         "Embedded columns through all blocks; `kv_cache` is empty, or has the cache of each block."
         caches = kv_cache or [None] * len(self.blocks)
         for block, cache in zip(self.blocks, caches): h = block(h, cond, angles, mask, cache)
@@ -161,13 +170,15 @@ class Transformer(nn.Module):
 # %% ../nbs/06_networks.ipynb #da871dd1
 class CausalTransformer(Transformer):
     "A transformer in which each column sees itself and the columns before it."
-    def forward(self, x: PartialSequences, cond: Tensor, kv_cache: Sequence[KVCache] = ()) -> Tensor:
+    def forward(self, x: PartialSequences, cond: Float[Tensor, "#batch cond"],
+                kv_cache: Sequence[KVCache] = ()) -> Float[Tensor, "batch length width"]:
         n = x.tokens.shape[1]
         mask = torch.ones(n, n, dtype=torch.bool, device=x.tokens.device).tril()
         return self.run(self.embed(x), cond, self.angles(x), mask, kv_cache)
 
-    def last_column(self, x: PartialSequences, cond: Tensor, kv_cache: Sequence[KVCache]) -> Tensor:
-        """Features of each row's last column alone, (batch, 1, width).
+    def last_column(self, x: PartialSequences, cond: Float[Tensor, "#batch cond"],
+                    kv_cache: Sequence[KVCache]) -> Float[Tensor, "batch 1 width"]:
+        """Features of each row's last column alone.
 
         `kv_cache` brings back the keys and values of the columns before it, one function per block."""
         at = x.lengths[:, None] - 1
@@ -183,7 +194,7 @@ class ScalarHead(nn.Module):
         self.hidden, self.out = nn.Linear(width, width), nn.Linear(width, 1)
         nn.init.zeros_(self.out.weight), nn.init.constant_(self.out.bias, start)
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length"]:
         with torch.autocast(h.device.type, enabled=False):
             return self.out(F.gelu(self.hidden(h.float())))[..., 0]
 
@@ -191,12 +202,12 @@ class ScalarHead(nn.Module):
 SOFTPLUS_ONE = math.log(math.e - 1)  # softplus of this is 1
 
 
-def positive_rate(raw: Tensor) -> Tensor:
+def positive_rate(raw: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     "An intensity that may come close to 0: softplus, with a floor of 1e-9 so that its logarithm stays finite."
     return F.softplus(raw) + 1e-9
 
 
-def bounded_rate(raw: Tensor, b_range: float) -> Tensor:
+def bounded_rate(raw: Float[Tensor, "..."], b_range: float) -> Float[Tensor, "..."]:
     "A schedule parameter within [1/b_range, b_range], 1 at raw = 0, symmetric in log b. ValueError unless b_range > 1."
     if not b_range > 1: raise ValueError(f"b_range={b_range}: must exceed 1")
     r = math.log(b_range)
@@ -210,7 +221,7 @@ class TokenHead(nn.Module):
         self.out = nn.Linear(width, vocabulary_size)
         nn.init.zeros_(self.out.weight), nn.init.zeros_(self.out.bias)
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length outcomes"]:
         logits = self.out(h)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         special = torch.arange(logits.shape[-1], device=h.device) < len(SPECIAL_TOKENS)
@@ -272,7 +283,7 @@ def check_network(config, prefix: str = ""):
     except ValueError as e: raise ValueError(f"{prefix}{e}") from None
 
 # %% ../nbs/06_networks.ipynb #b0647dfc
-def probe(backbone: Backbone, x: PartialSequences) -> Tensor:
+def probe(backbone: Backbone, x: PartialSequences) -> Float[Tensor, "batch length width"]:
     "Hidden states of `x` in evaluation mode, without gradients; the random state stays as it was."
     training = backbone.training
     with torch.random.fork_rng(devices=[]), torch.no_grad():

@@ -8,9 +8,10 @@ __all__ = ['Intensities', 'IntensityFn', 'planner_weights', 'bregman', 'TargetRa
 
 # %% ../nbs/04_objective.ipynb #5d43e265
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .processes import CHANNELS
@@ -21,14 +22,14 @@ class Intensities(NamedTuple):
     """What can happen next, per unit of clock time: a rate for each channel of the method, and distributions of tokens.
 
     A method fills what it has; a channel of another package has its rates in `others`, under its name."""
-    insert: Tensor | None = None   # (batch, length): a mask, or a token if there are `insert_logits`, appears in the gap after each column
-    unmask: Tensor | None = None   # (batch, length): the mask at each column becomes a token
-    logits: Tensor | None = None   # (batch, length, vocabulary): which token a column becomes
-    speed: Tensor | None = None    # (batch, length, vocabulary): rate of each token if it is the hidden one; None: all alike
-    delete: Tensor | None = None   # (batch, length): the token at each column disappears
-    substitute: Tensor | None = None  # (batch, length): the token at each column becomes another
-    insert_logits: Tensor | None = None  # (batch, length, vocabulary): which token appears in the gap after a column
-    others: dict[str, Tensor] | None = None  # (batch, length) each: rates of further channels, by name
+    insert: Float[Tensor, "*batch length"] | None = None  # a mask (with `insert_logits` a token) appears in each gap
+    unmask: Float[Tensor, "*batch length"] | None = None  # the mask at each column becomes a token
+    logits: Float[Tensor, "*batch length vocabulary"] | None = None  # which token a column becomes
+    speed: Float[Tensor, "*batch length vocabulary"] | None = None  # each token's rate if it is hidden; None: all alike
+    delete: Float[Tensor, "*batch length"] | None = None  # the token at each column disappears
+    substitute: Float[Tensor, "*batch length"] | None = None  # the token at each column becomes another
+    insert_logits: Float[Tensor, "*batch length vocabulary"] | None = None  # which token appears in each gap
+    others: dict[str, Float[Tensor, "*batch length"]] | None = None  # rates of further channels, by name
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> "Intensities":
         "The same with `fn` applied to every tensor."
@@ -45,27 +46,29 @@ class Intensities(NamedTuple):
         join = lambda values: {k: join([v[k] for v in values]) for k in values[0]} if isinstance(values[0], dict) else torch.cat(values)
         return Intensities(*(None if values[0] is None else join(values) for values in zip(*parts)))
 
-    def rate(self, channel: str) -> Tensor | None:
+    def rate(self, channel: str) -> Float[Tensor, "*batch length"] | None:
         "The rates of a channel, (batch, length), or None where the method has no such channel."
         return getattr(self, channel) if channel in self._fields else (self.others or {}).get(channel)
 
-    def with_rates(self, rates: dict[str, Tensor]) -> "Intensities":
+    def with_rates(self, rates: dict[str, Float[Tensor, "*batch length"]]) -> "Intensities":
         "The same with other rates, by channel."
         own = {name: v for name, v in rates.items() if name in self._fields}
         rest = {name: v for name, v in rates.items() if name not in own}
         return self._replace(**own, others={**(self.others or {}), **rest} or None)
 
-    def total(self) -> Tensor:
+    def total(self) -> Float[Tensor, "*batch"]:
         "Rate at which anything happens: (batch,), summed over channels and columns."
         return sum(rate for name in CHANNELS if (rate := self.rate(name)) is not None).sum(-1)
 
 
+@runtime_checkable
 class IntensityFn(Protocol):
     "What a sampler asks: the intensities of a batch at clock readings (batch,). A method's `caller()` is one, a toy law's oracle another."
-    def __call__(self, x: PartialSequences, tau: Tensor) -> Intensities: ...
+    def __call__(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities: ...
 
 # %% ../nbs/04_objective.ipynb #edf1383a
-def planner_weights(log_k: Tensor, masked: Tensor, alpha: float, tau: float = 1.0) -> Tensor:
+def planner_weights(log_k: Float[Tensor, "batch length"], masked: Bool[Tensor, "batch length"], alpha: float,
+                    tau: float = 1.0) -> Float[Tensor, "batch length"]:
     """1 + alpha w with w = softmax of `log_k`/tau over the masks of each row, detached (PAPL, Eq 7): (batch, length), 1 elsewhere.
 
     `log_k` (batch, length): log-probability of the clean token. ValueError for alpha < 0 or tau <= 0."""
@@ -76,7 +79,7 @@ def planner_weights(log_k: Tensor, masked: Tensor, alpha: float, tau: float = 1.
     return 1 + alpha * torch.where(masked, w, 0.0)
 
 # %% ../nbs/04_objective.ipynb #f2009d3c
-def bregman(target: Tensor, rate: Tensor) -> Tensor:
+def bregman(target: Float[Tensor, "..."], rate: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """D(u, v) = u log(u/v) - u + v, elementwise, with 0 log 0 = 0 (Eq 5): nats per unit of clock time, never negative.
 
     `target` >= 0, `rate` > 0, any shapes that broadcast."""
@@ -86,13 +89,14 @@ def bregman(target: Tensor, rate: Tensor) -> Tensor:
 # %% ../nbs/04_objective.ipynb #0b5e5ccf
 class TargetRates(NamedTuple):
     "The target's intensities on the contracted sequence x, for one aligned state per row."
-    gap: Tensor      # (batch, width): sum of b_in over the dropped columns of each gap
-    gap_log: Tensor  # (batch, width): sum of b_in log b_in over them
-    unmask: Tensor   # (batch, width): b_um of each mask, 0 elsewhere
-    token: Tensor    # (batch, width): the clean token of each column
+    gap: Float[Tensor, "batch width"]  # sum of b_in over the dropped columns of each gap
+    gap_log: Float[Tensor, "batch width"]  # sum of b_in log b_in over them
+    unmask: Float[Tensor, "batch width"]  # b_um of each mask, 0 elsewhere
+    token: Int[Tensor, "batch width"]  # the clean token of each column
 
 
-def target_rates(x1: PartialSequences, state: Tensor, x: PartialSequences, b_in: Tensor, b_um: Tensor) -> TargetRates:
+def target_rates(x1: PartialSequences, state: Int[Tensor, "batch length"], x: PartialSequences,
+                 b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"]) -> TargetRates:
     """Target intensities on `x = contract(x1, state)` given the clean sequence and the alignment (Eqs 66-77), per unit of clock time.
 
     `state`, `b_in`, `b_um` are (batch, length) like `x1`; gradients flow to the schedule parameters."""
@@ -105,23 +109,23 @@ def target_rates(x1: PartialSequences, state: Tensor, x: PartialSequences, b_in:
 # %% ../nbs/04_objective.ipynb #85a87d9b
 class MatchTerms(NamedTuple):
     "The terms of the loss at one state per row, each (batch,) in nats per unit of clock time; `gap` is the paper's insertion term, `gap_tight` ours."
-    token: Tensor  # of the tokens behind the masks
-    unmask: Tensor  # of when masks are resolved
-    gap: Tensor  # of insertions, the paper's
-    gap_tight: Tensor  # of insertions, tighter
+    token: Float[Tensor, " batch"]  # of the tokens behind the masks
+    unmask: Float[Tensor, " batch"]  # of when masks are resolved
+    gap: Float[Tensor, " batch"]  # of insertions, the paper's
+    gap_tight: Float[Tensor, " batch"]  # of insertions, tighter
 
     @property
-    def loss(self) -> Tensor:
+    def loss(self) -> Float[Tensor, " batch"]:
         "The paper's integrand (Eq 5)."
         return self.token + self.unmask + self.gap
     @property
-    def tight(self) -> Tensor:
+    def tight(self) -> Float[Tensor, " batch"]:
         "The tighter bound's integrand: same gradient in the generator."
         return self.token + self.unmask + self.gap_tight
 
 
 def match_terms(target: TargetRates, model: Intensities, x: PartialSequences) -> MatchTerms:
-    "The model's intensities matched to the target's (Eqs 79-82), summed over the positions of each sequence: sums, not means, or it is no bound."
+    "The model's intensities matched to the target's (Eqs 79-82), summed over the positions of each sequence: sums, not means, which would not be a bound."
     log_k = torch.log_softmax(model.logits, -1).gather(-1, target.token[..., None])[..., 0]
     log_k = torch.where(x.masked, log_k, 0.0)  # prompts may hold tokens whose log-probability is -inf
     unmask, insert = torch.where(x.masked, model.unmask, 1.0), torch.where(x.open, model.insert, 1.0)
@@ -133,5 +137,5 @@ def match_terms(target: TargetRates, model: Intensities, x: PartialSequences) ->
 # %% ../nbs/04_objective.ipynb #f4ce2f25
 class LossTerms(NamedTuple):
     "`loss` (scalar) is what to differentiate; the rest are its parts and diagnostics, detached, by name."
-    loss: Tensor  # a scalar
-    metrics: dict[str, float]  # numbers by name
+    loss: Float[Tensor, ""]  # a scalar
+    metrics: dict[str, Float[Tensor, ""] | float]  # numbers by name

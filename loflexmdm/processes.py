@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .clocks import Clock, lattice_times
@@ -20,7 +21,9 @@ from .schedules import clock_log_probs, sample_states
 from .states import CLEAN, DROPPED, MASK, MASKED, PartialSequences, contract, insert_masks
 
 # %% ../nbs/02c_processes.ipynb #c958c365
-Draw = Callable[[PartialSequences, Tensor, Tensor], Tensor]  # (x, where, column of the distribution) -> tokens
+# (x, where, column of the distribution) -> tokens
+Draw = Callable[[PartialSequences, Bool[Tensor, "batch length"], Int[Tensor, "batch length"]],
+                Int[Tensor, "batch length"]]
 CHANNELS: dict[str, "Channel"] = {}  # by name, in the order in which they are defined
 
 
@@ -38,17 +41,17 @@ class Channel:
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls): CHANNELS[cls.name] = cls()
 
-    def legal(self, x: PartialSequences) -> Tensor:
-        "Columns at which an event can happen: (batch, length) bool."
+    def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]:
+        "Columns at which an event can happen."
         raise NotImplementedError
 
-    def apply(self, x: PartialSequences, events: Tensor, draw: Draw) -> PartialSequences:
+    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw) -> PartialSequences:
         "The sequences after `events` (batch, length), numbers of events per column; `origin` holds old columns, -1 if new."
         raise NotImplementedError
 
 
-def columns_of(x: PartialSequences) -> Tensor:
-    "The number of every column: (batch, length)."
+def columns_of(x: PartialSequences) -> Int[Tensor, "batch length"]:
+    "The number of every column."
     return torch.arange(x.tokens.shape[1], device=x.tokens.device).expand_as(x.tokens)
 
 # %% ../nbs/02c_processes.ipynb #89a9f871
@@ -56,9 +59,9 @@ class Insert(Channel):
     "A mask, or a token, appears in the gap after a column; a gap may take several per network call."
     name, tokens, once, growth = "insert", "insert_logits", False, 1
 
-    def legal(self, x: PartialSequences) -> Tensor: return x.open
+    def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.open
 
-    def apply(self, x: PartialSequences, events: Tensor, draw: Draw | None) -> PartialSequences:
+    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw | None) -> PartialSequences:
         "`draw` is None for masks."
         new = insert_masks(x, events)
         if draw is None: return new
@@ -71,9 +74,9 @@ class Unmask(Channel):
     "A mask becomes a token."
     name, tokens = "unmask", "logits"
 
-    def legal(self, x: PartialSequences) -> Tensor: return x.masked
+    def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.masked
 
-    def apply(self, x: PartialSequences, events: Tensor, draw: Draw) -> PartialSequences:
+    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw) -> PartialSequences:
         at = columns_of(x)
         return x._replace(tokens=draw(x, events > 0, at), origin=at)
 
@@ -82,9 +85,10 @@ class Delete(Channel):
     "A free token, or a mask, disappears; its gap joins the one before it."
     name, growth = "delete", -1
 
-    def legal(self, x: PartialSequences) -> Tensor: return x.free
+    def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.free
 
-    def apply(self, x: PartialSequences, events: Tensor, draw: Draw | None = None) -> PartialSequences:
+    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"],
+              draw: Draw | None = None) -> PartialSequences:
         state = torch.where(events > 0, DROPPED, CLEAN)
         return contract(x, state)
 
@@ -93,9 +97,9 @@ class Substitute(Channel):
     "A free token becomes another one."
     name, tokens = "substitute", "logits"
 
-    def legal(self, x: PartialSequences) -> Tensor: return x.free & ~x.masked
+    def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.free & ~x.masked
 
-    def apply(self, x: PartialSequences, events: Tensor, draw: Draw) -> PartialSequences:
+    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw) -> PartialSequences:
         at = columns_of(x)
         return x._replace(tokens=draw(x, events > 0, at), origin=at)
 
@@ -104,12 +108,13 @@ class Append(Insert):
     "A token appears after the last column, one per network call: generation from left to right."
     name, once, clocked = "append", True, False
 
-    def legal(self, x: PartialSequences) -> Tensor:
+    def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]:
         last = x.lengths[:, None] - 1
         return x.open & (columns_of(x) == last)
 
 # %% ../nbs/02c_processes.ipynb #73441dd0
-def apply_events(x: PartialSequences, events: dict[str, Tensor], draw: dict[str, Draw]) -> PartialSequences:
+def apply_events(x: PartialSequences, events: dict[str, Int[Tensor, "batch length"]],
+                 draw: dict[str, Draw]) -> PartialSequences:
     """The sequences after all events of one step, (batch, length) numbers by channel; `origin` holds columns of `x`, -1 if new.
 
     `draw` gives the tokens of the channels that write some. A column that is deleted keeps the insertions after it."""
@@ -130,8 +135,8 @@ class Coupling:
     def __post_init__(self):
         if self.start not in (DROPPED, MASKED): raise ValueError(f"start={self.start}: choose DROPPED ({DROPPED}) or MASKED ({MASKED})")
 
-    def states(self, x1: PartialSequences) -> Tensor:
-        "The states of the columns of `x1` at clock reading 0: (batch, length)."
+    def states(self, x1: PartialSequences) -> Int[Tensor, "batch length"]:
+        "The states of the columns of `x1` at clock reading 0."
         return torch.where(x1.free, self.start, CLEAN)
 
     def source(self, x1: PartialSequences) -> PartialSequences:
@@ -147,23 +152,27 @@ class Path:
     coupling: ClassVar[Coupling] = EMPTY  # where they start
     channels: ClassVar[tuple[str, ...]]  # that they pass, in order
 
-    def sample(self, x1: PartialSequences, tau: Tensor, *rates: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, x1: PartialSequences, tau: Float[Tensor, " batch"], *rates: Float[Tensor, "batch length"],
+               generator: torch.Generator | None = None) -> Int[Tensor, "batch length"]:
         "States at clock readings `tau` (batch,): (batch, length), CLEAN where a column is not free."
         return torch.where(x1.free, self.draw_states(x1, tau[:, None], *rates, generator=generator), CLEAN)
 
-    def log_prob(self, x1: PartialSequences, state: Tensor, tau: Tensor, *rates: Tensor) -> Tensor:
+    def log_prob(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
+                 *rates: Float[Tensor, "batch length"]) -> Float[Tensor, " batch"]:
         "log P(state | clean sequence, tau) in nats over the free positions: (batch,), differentiable in the rates."
         return torch.where(x1.free, self.log_probs(x1, state, tau[:, None], *rates), 0.0).sum(-1)
 
-    def noised(self, x1: PartialSequences, state: Tensor) -> PartialSequences:
+    def noised(self, x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:
         "What the network sees in these states, with the `origin` of every column."
         return contract(x1, state)
 
-    def draw_states(self, x1: PartialSequences, tau: Tensor, *rates: Tensor, generator=None) -> Tensor:
+    def draw_states(self, x1: PartialSequences, tau: Float[Tensor, "batch 1"], *rates: Float[Tensor, "batch length"],
+                    generator=None) -> Int[Tensor, "batch length"]:
         "States of all columns, free or not; `tau` is (batch, 1)."
         raise NotImplementedError
 
-    def log_probs(self, x1: PartialSequences, state: Tensor, tau: Tensor, *rates: Tensor) -> Tensor:
+    def log_probs(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, "batch 1"],
+                  *rates: Float[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
         "log P of the state of each column; `tau` is (batch, 1)."
         raise NotImplementedError
 
@@ -173,10 +182,13 @@ class InsertUnmask(Path):
     "A mask at rate b_in, its token at rate b_um; both (batch, length), per unit of clock time (Prop 1, Eqs 94-97)."
     channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")
 
-    def draw_states(self, x1, tau, b_in, b_um, generator=None) -> Tensor:
+    def draw_states(self, x1, tau: Float[Tensor, "batch 1"], b_in: Float[Tensor, "batch length"],
+                    b_um: Float[Tensor, "batch length"], generator=None) -> Int[Tensor, "batch length"]:
         return sample_states(tau, b_in.detach(), b_um.detach(), generator)
 
-    def log_probs(self, x1, state, tau, b_in, b_um) -> Tensor:
+    def log_probs(self, x1, state: Int[Tensor, "batch length"], tau: Float[Tensor, "batch 1"],
+                  b_in: Float[Tensor, "batch length"],
+                  b_um: Float[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
         return clock_log_probs(tau, b_in, b_um).gather(-1, state[..., None])[..., 0]
 
 # %% ../nbs/02c_processes.ipynb #7fc22731
@@ -187,11 +199,11 @@ class TwoClocks(Path):
     unmasking: Clock
     channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")
 
-    def reading(self, tau: Tensor) -> Tensor:
+    def reading(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "The unmasking clock when the insertion clock reads `tau` (float64)."
         return tau if self.insertion == self.unmasking else self.unmasking.tau(self.insertion.time(tau))
 
-    def draw_states(self, x1, tau, generator=None) -> Tensor:
+    def draw_states(self, x1, tau: Float[Tensor, "batch 1"], generator=None) -> Int[Tensor, "batch length"]:
         waits = torch.empty(2, *x1.tokens.shape, dtype=torch.float64, device=x1.tokens.device)
         inserted_at, wait = waits.exponential_(generator=generator)
         now = tau.double()
@@ -205,28 +217,32 @@ class Unmasking(Path):
     coupling: ClassVar[Coupling] = MASKS
     channels: ClassVar[tuple[str, ...]] = ("unmask",)
 
-    def draw_states(self, x1, tau, w=None, generator=None) -> Tensor:
+    def draw_states(self, x1, tau: Float[Tensor, "batch 1"], w: Float[Tensor, "batch length"] | None = None,
+                    generator=None) -> Int[Tensor, "batch length"]:
         if w is None: return torch.where(hide(x1, torch.exp(-tau), generator).masked, MASKED, CLEAN)
         wait = torch.empty_like(tau.expand(x1.tokens.shape)).exponential_(generator=generator)
         return torch.where(wait > w.detach() * tau, MASKED, CLEAN)
 
-    def log_probs(self, x1, state, tau, w=None) -> Tensor:
+    def log_probs(self, x1, state: Int[Tensor, "batch length"], tau: Float[Tensor, "batch 1"],
+                  w: Float[Tensor, "batch length"] | None = None) -> Float[Tensor, "batch length"]:
         w = torch.ones_like(tau) if w is None else w
         return hidden_log_prob(torch.where(x1.free, w * tau, 1.0), state == MASKED)  # at tau = 0 what is not free shows too
 
-    def noised(self, x1: PartialSequences, state: Tensor) -> PartialSequences:
+    def noised(self, x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:
         "The same columns with masks for hidden tokens."
         return x1._replace(tokens=x1.tokens.masked_fill(state == MASKED, MASK))
 
 
-def hide(x1: PartialSequences, chance: Tensor, generator: torch.Generator | None = None) -> PartialSequences:
+def hide(x1: PartialSequences, chance: Float[Tensor, "..."],
+         generator: torch.Generator | None = None) -> PartialSequences:
     "`x1` with each free token hidden by a mask, independently, with probability `chance` (broadcasts to (batch, length))."
     u = torch.rand(x1.tokens.shape, generator=generator, device=x1.tokens.device, dtype=torch.float64)
     return x1._replace(tokens=torch.where(x1.free & (u < chance), MASK, x1.tokens))
 
 
-def hide_some(x1: PartialSequences, generator: torch.Generator | None = None) -> tuple[PartialSequences, Tensor]:
-    """`x1` with k of its n free tokens hidden, k even in 1..n and all sets alike, and the share that would hide k: (batch,).
+def hide_some(x1: PartialSequences,
+              generator: torch.Generator | None = None) -> tuple[PartialSequences, Float[Tensor, " batch"]]:
+    """`x1` with k of its n free tokens hidden, k even in 1..n and all sets alike, and the share that would hide k.
 
     The share e^-tau is Beta(k, n - k + 1). Rows without free tokens stay as they are. The k of a batch come from a lattice."""
     u = torch.rand(x1.tokens.shape, generator=generator, device=x1.tokens.device, dtype=torch.float64).masked_fill(~x1.free, 2.0)
@@ -236,7 +252,7 @@ def hide_some(x1: PartialSequences, generator: torch.Generator | None = None) ->
     return x1._replace(tokens=torch.where(x1.free & (u <= last), MASK, x1.tokens)), last[:, 0].clamp_max(1.0)
 
 
-def hidden_log_prob(wait: Tensor, hidden: Tensor) -> Tensor:
+def hidden_log_prob(wait: Float[Tensor, "..."], hidden: Bool[Tensor, "..."]) -> Float[Tensor, "..."]:
     """log P(hidden) = -wait and log P(shown) = log(1 - e^-wait), elementwise, for `wait` = w tau.
 
     Differentiable where `hidden` and `wait` agree: a token that shows has waited, so its `wait` is positive."""
@@ -249,9 +265,11 @@ class Inserting(Path):
     "Tokens appear at rates b (batch, length) per unit of clock time, without masks."
     channels: ClassVar[tuple[str, ...]] = ("insert",)
 
-    def draw_states(self, x1, tau, b, generator=None) -> Tensor:
+    def draw_states(self, x1, tau: Float[Tensor, "batch 1"], b: Float[Tensor, "batch length"],
+                    generator=None) -> Int[Tensor, "batch length"]:
         wait = torch.empty_like(b, dtype=torch.float64).exponential_(generator=generator)
         return torch.where(wait <= b.detach() * tau, CLEAN, DROPPED)
 
-    def log_probs(self, x1, state, tau, b) -> Tensor:
+    def log_probs(self, x1, state: Int[Tensor, "batch length"], tau: Float[Tensor, "batch 1"],
+                  b: Float[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
         return hidden_log_prob(torch.where(x1.free, b * tau, 1.0), state == DROPPED)

@@ -11,6 +11,7 @@ from math import factorial
 from typing import Annotated
 
 import torch
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
@@ -25,7 +26,7 @@ class Kumaraswamy:
     ValueError unless `a` is positive."""
     a: Positive = 1.0  # exponent shared by all events
 
-    def tau(self, t: Tensor) -> Tensor:
+    def tau(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "Clock reading at time `t`: 0 at t = 0, inf at t = 1, accurate at both ends; the gradient at the two ends is given as 0."
         inside = (t > 0) & (t < 1)
         t_inside = torch.where(inside, t, 0.5)
@@ -35,26 +36,28 @@ class Kumaraswamy:
         large = -torch.log(-torch.expm1(self.a * torch.log(torch.where(early, 0.75, t_inside))))
         return torch.where(inside, torch.where(early, small, large), torch.where(t > 0, torch.inf, 0.0))
 
-    def time(self, tau: Tensor) -> Tensor:
+    def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "Time at clock reading `tau`, the inverse of `tau`: (1 - e^-tau)^(1/a)."
         return (-torch.expm1(-tau)) ** (1 / self.a)
 
-    def shape(self, t: Tensor) -> Tensor:
+    def shape(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "dtau/dt = a t^(a-1) / (1 - t^a): a hazard (per unit of time) is an intensity (per unit of the clock) times this."
         return self.a * t ** (self.a - 1) / -torch.expm1(self.a * torch.log(t))
 
-    def cdf(self, t: Tensor, b: Tensor) -> Tensor:
+    def cdf(self, t: Float[Tensor, "..."], b: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "F(t) = 1 - (1 - t^a)^b (Eq 3), differentiable in `b` at the ends too."
         tau = self.tau(t)
         done = torch.isinf(tau)
         return torch.where(done, 1.0, -torch.expm1(-b * torch.where(done, 0.0, tau)))
 
-    def quantile(self, u: Tensor, b: Tensor) -> Tensor:
+    def quantile(self, u: Float[Tensor, "..."], b: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "The time at which the CDF is `u` in [0, 1]: (1 - (1-u)^(1/b))^(1/a)."
         return self.time(-torch.log1p(-u) / b)
 
 # %% ../nbs/02_schedules.ipynb #fbf2361a
-def sample_event_taus(b_in: Tensor, b_um: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+def sample_event_taus(
+    b_in: Float[Tensor, "..."], b_um: Float[Tensor, "..."], generator: torch.Generator | None = None,
+) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
     """Clock readings of insertion and unmasking: tau_in ~ Exp(b_in), then tau_um = tau_in + Exp(b_um) (Eqs 28-29 on the clock).
 
     `b_in` and `b_um` are positive and broadcast together; both results have their common shape. tau_um >= tau_in."""
@@ -64,7 +67,8 @@ def sample_event_taus(b_in: Tensor, b_um: Tensor, generator: torch.Generator | N
     return tau_in, tau_in + e[1] / b_um
 
 
-def sample_states(tau: Tensor, b_in: Tensor, b_um: Tensor, generator: torch.Generator | None = None) -> Tensor:
+def sample_states(tau: Float[Tensor, "..."], b_in: Float[Tensor, "..."], b_um: Float[Tensor, "..."],
+                  generator: torch.Generator | None = None) -> Int[Tensor, "..."]:
     "States (dropped, masked, clean as 0, 1, 2) at clock reading `tau`, which broadcasts with `b_in` and `b_um`: int64."
     tau_in, tau_um = sample_event_taus(b_in, b_um, generator)
     return (tau_in <= tau).long() + (tau_um <= tau).long()
@@ -150,7 +154,8 @@ class _StateLogProbs(torch.autograd.Function):
         return tuple(torch.where(inside, (grad * e).sum(-1) / v, 0.0) for e, v in zip(slopes, (tau, b_in, b_um), strict=True))
 
 
-def clock_log_probs(tau: Tensor, b_in: Tensor, b_um: Tensor) -> Tensor:
+def clock_log_probs(tau: Float[Tensor, "..."], b_in: Float[Tensor, "..."],
+                    b_um: Float[Tensor, "..."]) -> Float[Tensor, "... 3"]:
     """log P of dropped, masked, clean at clock reading `tau` (Eqs 94-97): shape (..., 3) with ... the common shape of the arguments.
 
     Differentiable in all three, twice if need be. Exact at tau = 0 and inf: 0 and -inf, gradient 0.
@@ -171,7 +176,8 @@ def _require(ok: Tensor, values: Tensor, name: str, allowed: str):
     if not bool(ok.all()): raise ValueError(f"{name}={values[~ok].flatten()[0].item():.6g}: {allowed}")
 
 
-def state_log_probs(t: Tensor, b_in: Tensor, b_um: Tensor, a: float = 1.0) -> Tensor:
+def state_log_probs(t: Float[Tensor, "..."] | float, b_in: Float[Tensor, "..."] | float,
+                    b_um: Float[Tensor, "..."] | float, a: float = 1.0) -> Float[Tensor, "... 3"]:
     """log P of dropped, masked and clean at time `t` in [0, 1] (Prop 1, Eqs 94-97): shape (..., 3) with ... the common shape of the arguments.
 
     Tensors or numbers; the result has the tensors' dtype. Differentiable in t, b_in and b_um, ties b_in = b_um included.
@@ -185,7 +191,8 @@ def state_log_probs(t: Tensor, b_in: Tensor, b_um: Tensor, a: float = 1.0) -> Te
     return clock_log_probs(Kumaraswamy(a).tau(t), b_in, b_um).to(dtype)
 
 # %% ../nbs/02_schedules.ipynb #68bbda2a
-def order_log_prob(b: Tensor, order: Tensor, valid: Tensor | None = None) -> Tensor:
+def order_log_prob(b: Float[Tensor, "... n"], order: Int[Tensor, "... n"],
+                   valid: Bool[Tensor, "... n"] | None = None) -> Float[Tensor, "..."]:
     """log P(insertion order) = sum_i log b[pi(i)] - log sum_{j>=i} b[pi(j)] (Prop 6, Eq 98): Plackett-Luce, free of a.
 
     `b` (..., n) positive, `order` (..., n) with order[i] the position that comes i-th; leading shapes broadcast, the result has them.
@@ -214,7 +221,8 @@ class ClockProposal:
     The second moment of a weighted loss is finite for every b > 0. ValueError unless `c` is positive."""
     c: Positive = 2.0  # median of the readings
 
-    def __call__(self, n: int, generator: torch.Generator | None = None, device=None, dtype=torch.float32) -> tuple[Tensor, Tensor]:
+    def __call__(self, n: int, generator: torch.Generator | None = None, device=None,
+                 dtype=torch.float32) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         "`n` clock readings, stratified and in random order, and their weights: two (n,) tensors."
         if n < 1: raise ValueError(f"n={n}: must be at least 1")
         u = (torch.arange(n, device=device) + torch.rand(n, generator=generator, device=device, dtype=torch.float64)) / n
@@ -233,19 +241,22 @@ class ScheduleRegulariser:
     t_eps: Annotated[float, Field(gt=0, lt=0.5)] = 0.01  # how near the ends
     delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # the mass allowed there
 
-    def mixture(self, b: Tensor, valid: Tensor, a: float = 1.0) -> Tensor:
-        "Mean over the grid of (mean over positions of F(t) - t)^2: (batch,)."
+    def mixture(self, b: Float[Tensor, "batch length"], valid: Bool[Tensor, "batch length"],
+                a: float = 1.0) -> Float[Tensor, " batch"]:
+        "Mean over the grid of (mean over positions of F(t) - t)^2."
         t = (torch.arange(self.grid, device=b.device, dtype=b.dtype) + 0.5) / self.grid
         cdf = torch.where(valid, Kumaraswamy(a).cdf(t[:, None, None], b), 0.0)
         return ((cdf.sum(-1) / valid.sum(-1).clamp_min(1) - t[:, None]) ** 2).mean(0) * valid.any(-1)
 
-    def ends(self, b: Tensor, valid: Tensor, a: float = 1.0) -> Tensor:
-        "Mean over positions of the squared hinges at both ends: (batch,)."
+    def ends(self, b: Float[Tensor, "batch length"], valid: Bool[Tensor, "batch length"],
+             a: float = 1.0) -> Float[Tensor, " batch"]:
+        "Mean over positions of the squared hinges at both ends."
         times = torch.tensor([self.t_eps, 1 - self.t_eps], device=b.device, dtype=b.dtype)
         low, high = Kumaraswamy(a).cdf(times[:, None, None], b)
         hinge = torch.relu(low - self.delta) ** 2 + torch.relu(1 - high - self.delta) ** 2
         return torch.where(valid, hinge, 0.0).sum(-1) / valid.sum(-1).clamp_min(1)
 
-    def __call__(self, b: Tensor, valid: Tensor, a: float = 1.0) -> Tensor:
+    def __call__(self, b: Float[Tensor, "batch length"], valid: Bool[Tensor, "batch length"],
+                 a: float = 1.0) -> Float[Tensor, " batch"]:
         "The penalty of each sequence, (batch,); `b` and `valid` are (batch, length), `valid` marks the positions that count."
         return self.mixture(b, valid, a) + self.ends(b, valid, a)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 # %% ../nbs/01_states.ipynb #8c50495e
@@ -52,30 +53,30 @@ class PartialSequences(NamedTuple):
     """A batch of sequences, padded on the right; column 0 is the start token, so that gap `i` lies just after column `i`.
 
     A closed gap is never followed by a free token: what may not be inserted is not missing either."""
-    tokens: Tensor  # (batch, length) ids
-    fixed: Tensor   # (batch, length) bool: prompt tokens, which never change
-    closed: Tensor  # (batch, length) bool: nothing may be inserted just after this column
-    origin: Tensor | None = None  # (batch, length) column each token has in the aligned sequence it came from
+    tokens: Int[Tensor, "batch length"]  # ids
+    fixed: Bool[Tensor, "batch length"]  # prompt tokens, which never change
+    closed: Bool[Tensor, "batch length"]  # nothing may be inserted just after this column
+    origin: Int[Tensor, "batch length"] | None = None  # column each token has in the aligned sequence it came from
 
     @property
-    def valid(self) -> Tensor:
+    def valid(self) -> Bool[Tensor, "batch length"]:
         "Columns that are not padding."
         return self.tokens != PAD
     @property
-    def free(self) -> Tensor:
+    def free(self) -> Bool[Tensor, "batch length"]:
         "Tokens that are generated: neither prompt nor padding."
         return self.valid & ~self.fixed
     @property
-    def masked(self) -> Tensor:
+    def masked(self) -> Bool[Tensor, "batch length"]:
         "Masks, which wait for their token."
         return self.tokens == MASK
     @property
-    def open(self) -> Tensor:
+    def open(self) -> Bool[Tensor, "batch length"]:
         "Gaps in which something may be inserted."
         return self.valid & ~self.closed
     @property
-    def lengths(self) -> Tensor:
-        "Number of tokens of each row, start token included: (batch,)."
+    def lengths(self) -> Int[Tensor, " batch"]:
+        "Number of tokens of each row, start token included."
         return self.valid.sum(-1)
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> "PartialSequences":
@@ -137,7 +138,7 @@ def collate(examples: Sequence[Example]) -> PartialSequences:
     return PartialSequences(torch.tensor(pad(tokens, PAD)), torch.tensor(pad(fixed, False)), torch.tensor(pad(closed, True)))
 
 # %% ../nbs/01_states.ipynb #c853909a
-def contract(x1: PartialSequences, state: Tensor) -> PartialSequences:
+def contract(x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:
     """f_contract of section 2: `x1` with its DROPPED columns removed and its MASKED ones hidden, and each survivor's `origin`.
 
     `state` (batch, length) holds DROPPED, MASKED or CLEAN. Fixed columns, the start token among them, must be CLEAN; padding
@@ -152,14 +153,15 @@ def contract(x1: PartialSequences, state: Tensor) -> PartialSequences:
                             x1.closed.gather(-1, order) | ~kept, torch.where(kept, order, 0))
 
 # %% ../nbs/01_states.ipynb #2f089b2f
-def gap_of(x1: PartialSequences, state: Tensor) -> Tensor:
+def gap_of(x1: PartialSequences, state: Int[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
     """For each column of the aligned sequence, the column of the contracted one that it became or, if dropped, whose gap it lies in.
 
     (batch, length) int64; padding gets the last survivor."""
     return (((state != DROPPED) & x1.valid).cumsum(-1) - 1).clamp_min(0)
 
 
-def gap_sums(values: Tensor, x1: PartialSequences, state: Tensor, width: int) -> Tensor:
+def gap_sums(values: Float[Tensor, "batch length"], x1: PartialSequences, state: Int[Tensor, "batch length"],
+             width: int) -> Float[Tensor, "batch width"]:
     """Sums of `values` (batch, length) over the dropped columns of each gap (Eq 66): (batch, width), differentiable in `values`.
 
     `width` is that of the contracted batch, or more."""
@@ -168,7 +170,7 @@ def gap_sums(values: Tensor, x1: PartialSequences, state: Tensor, width: int) ->
     return sums.scatter_add(-1, gap_of(x1, state), torch.where(missing, values, 0))
 
 # %% ../nbs/01_states.ipynb #abaf940a
-def insert_masks(x: PartialSequences, counts: Tensor) -> PartialSequences:
+def insert_masks(x: PartialSequences, counts: Int[Tensor, "batch length"]) -> PartialSequences:
     """`counts` (batch, length) masks inserted just after each column, free and open; counts in closed gaps are ignored.
 
     As wide as its longest row; the new `origin` is each token's old column, -1 for the new masks."""

@@ -8,6 +8,7 @@ __all__ = ['AutoregressiveConfig', 'Autoregressive', 'NextToken', 'written']
 # %% ../../nbs/24_autoregressive.ipynb #ee08b640
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..configs import AtLeastTwo, config
@@ -57,12 +58,13 @@ class Autoregressive(Method):
         "`NextToken`, where the network can read the last column alone."
         return NextToken(self) if hasattr(self.backbone, "last_column") else super().caller()
 
-    def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:
+    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
+                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
         "Logits (batch, length, vocabulary + 1) of what follows each column, a token or the end; they do not depend on time."
         return Intensities(logits=self.token(self.backbone(x, self.cond[None])))
 
-    def log_probs(self, x1: PartialSequences) -> tuple[Tensor, Tensor]:
-        """log-probability of what follows each column, token or end, given the columns up to it: (batch, length); and whether it was generated, (batch, length) bool.
+    def log_probs(self, x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
+        """log-probability of what follows each column, token or end, given the columns up to it, and whether it was generated.
 
         0 where it was not: in prompts, padding, and at a last column whose gap is closed. ValueError for sequences with masks or prompt tokens after free ones."""
         check_prefixes(x1, "sequence", self.vocabulary)
@@ -72,7 +74,7 @@ class Autoregressive(Method):
         log_p = torch.log_softmax(self.intensities(x1).logits, -1).gather(-1, torch.where(last, self.end, follows)[..., None])[..., 0]
         return torch.where(counted, log_p, 0.0), counted
 
-    def log_prob(self, x1: PartialSequences) -> Tensor:
+    def log_prob(self, x1: PartialSequences) -> Float[Tensor, " batch"]:
         "log p(free tokens and end | prompt) in nats, exactly: (batch,), differentiable. ValueError as in `log_probs`."
         return self.log_probs(x1)[0].sum(-1)
 
@@ -83,7 +85,8 @@ class Autoregressive(Method):
         return LossTerms(nll, dict(bound_tight=nll.detach(), per_token=nll.detach() / count.clamp_min(1.0)))
 
     @torch.no_grad()
-    def nll_bound(self, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    def nll_bound(self, x1: PartialSequences, samples: int = 64,
+                  generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
         "-log p(x1 | prompt) in nats and its standard error, which is 0: (batch,) each, float64. It is exact, whatever `samples` and `generator`."
         nll = -self.log_prob(x1.to(self.device)).double()
         return nll, torch.zeros_like(nll)
@@ -98,7 +101,7 @@ class NextToken:
         self.method, self.rows = method, []  # what each row of the last call held
         self.memory = None                   # (blocks, 2, batch, heads, columns, dim): its keys and values
 
-    def __call__(self, x: PartialSequences, tau: Tensor | None = None) -> Intensities:
+    def __call__(self, x: PartialSequences, tau: Float[Tensor, " batch"] | None = None) -> Intensities:
         code, n = (4 * x.tokens + x.fixed + 2 * x.closed).cpu().numpy(), x.lengths.tolist()
         before, now = ([row[:k - j].tobytes() for row, k in zip(code, n)] for j in (1, 0))
         place = {row: i for i, row in enumerate(self.rows)}
@@ -107,14 +110,14 @@ class NextToken:
         self.rows = now
         return Intensities(logits=self.method.token(h))
 
-    def read(self, x: PartialSequences) -> Tensor:
+    def read(self, x: PartialSequences) -> Float[Tensor, "batch 1 width"]:
         "Features of the last columns (batch, 1, width), reading all."
         pairs, method = [], self.method
         h = method.backbone(x, method.cond[None], [lambda k, v: pairs.append(torch.stack([k, v])) or (k, v)] * len(method.backbone.blocks))
         self.memory = torch.stack(pairs)
         return h.gather(1, (x.lengths - 1)[:, None, None].expand(-1, 1, h.shape[-1]))
 
-    def extend(self, x: PartialSequences, rows: list[int] | None) -> Tensor:
+    def extend(self, x: PartialSequences, rows: list[int] | None) -> Float[Tensor, "batch 1 width"]:
         "Features of the last columns (batch, 1, width), reading them alone; `rows` says where in memory the rest of each row is, unless they are as they were."
         width, at, method = x.tokens.shape[1], x.lengths - 1, self.method
         if rows is not None: self.memory = self.memory[:, :, rows]
@@ -122,7 +125,7 @@ class NextToken:
         return method.backbone.last_column(x, method.cond[None], [written(layer, at, width) for layer in self.memory])
 
 
-def written(layer: Tensor, at: Tensor, width: int) -> KVCache:
+def written(layer: Float[Tensor, "2 batch heads columns dim"], at: Int[Tensor, " batch"], width: int) -> KVCache:
     "Writes a new column into a block's memory (2, batch, heads, columns, dim), in place, and returns the keys and values of the first `width`."
     def kv_cache(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         new = torch.stack([k, v])

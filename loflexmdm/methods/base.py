@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -62,11 +63,13 @@ class Method(nn.Module):
         "What to differentiate for a batch of clean sequences, and its parts by name."
         raise NotImplementedError
 
-    def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:
+    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
+                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
         "Intensities per unit of clock time at times `t` in [0, 1] or clock readings `tau`, (batch,)."
         raise NotImplementedError
 
-    def nll_bound(self, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    def nll_bound(self, x1: PartialSequences, samples: int = 64,
+                  generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
         "A bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence: mean and standard error, each (batch,)."
         raise NotImplementedError
 
@@ -125,7 +128,8 @@ class Method(nn.Module):
     def device(self) -> torch.device: return next(self.parameters()).device
 
 # %% ../../nbs/07h_method.ipynb #fb6bdbf5
-def by_length(intensity_fn: Callable[..., Intensities], x: PartialSequences, tau: Tensor, groups: int | None = None) -> Intensities:
+def by_length(intensity_fn: Callable[..., Intensities], x: PartialSequences, tau: Float[Tensor, " batch"],
+              groups: int | None = None) -> Intensities:
     """`intensity_fn(x, tau=tau)`, evaluated in groups of rows of similar length; padding columns are 0.
 
     `groups`: by default one on a GPU, else one for 8 rows and for 8 tokens between the shortest and the longest, at most 8."""
@@ -137,7 +141,7 @@ def by_length(intensity_fn: Callable[..., Intensities], x: PartialSequences, tau
     return Intensities.cat([part.map(widen) for part in parts]).rows(order.argsort())
 
 # %% ../../nbs/07h_method.ipynb #fd622ec7
-def _example(prompt: Sequence[str], vocabulary: Vocabulary, max_length: int):
+def _example(prompt: Sequence, vocabulary: Vocabulary, max_length: int):
     if isinstance(prompt, str): raise ValueError(f"prompt {prompt[:40]!r}: must be a list of tokens, not one string, which would be read letter by letter; for words text.split(), for characters list(text)")
     try: example = parse_prompt(prompt, vocabulary)
     except TypeError: raise ValueError(f"prompt {prompt!r}: must be a list of tokens") from None
@@ -146,7 +150,8 @@ def _example(prompt: Sequence[str], vocabulary: Vocabulary, max_length: int):
     return example
 
 
-def encode_prompts(prompts: Sequence[Sequence[str]] | None, n: int | None, vocabulary: Vocabulary, max_length: int) -> PartialSequences:
+def encode_prompts(prompts: Sequence[Sequence] | None, n: int | None, vocabulary: Vocabulary,
+                   max_length: int) -> PartialSequences:
     """Prompts as a batch, each `n` times in a row (1 by default); without prompts, `n` empty ones.
 
     ValueError for what cannot be generated from: no prompt at all, a string for a list, special or unknown tokens, more tokens than `max_length`, n < 1."""
@@ -183,7 +188,7 @@ def _sampler_for(self: Method, sampler: Sampler | None, min_length: int) -> Samp
 
 
 @torch.no_grad()
-def sample(self: Method, prompts: Sequence[Sequence[str]] | None = None, n: int | None = None, sampler: Sampler | None = None,
+def sample(self: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None, sampler: Sampler | None = None,
            generator: torch.Generator | None = None, record: bool = False, batch_size: int = 512, min_length: int = 0,
            max_length: int | None = None, progress: bool = False) -> Samples:
     """Sequences from the model, as `Samples`: `n` per prompt (`n` in all without prompts).

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..clocks import Clock, clock_named, lattice_times
@@ -73,7 +74,8 @@ class FlexMDM(Method):
         self.insertion, self.unmasking = schedule_named(config.insertion), schedule_named(config.unmasking)
         self.path, self.proposal = TwoClocks(self.insertion, self.unmasking), ClockProposal()
 
-    def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:
+    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
+                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
         """Intensities per unit of the insertion clock at time `t` in [0, 1] or clock reading `tau`, (batch,): insert is g, logits are log f.
 
         0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
@@ -83,19 +85,21 @@ class FlexMDM(Method):
         unmask = torch.where(x.masked, self.unmask_rate(tau)[:, None], 0.0)
         return Intensities(positive_rate(self.insert(h)) * x.open, unmask, self.token(h))
 
-    def unmask_rate(self, tau: Tensor) -> Tensor:
+    def unmask_rate(self, tau: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         "Unmasking hazard over insertion hazard at insertion clock reading `tau`; 1 where the schedules are the same."
         if self.insertion == self.unmasking: return torch.ones_like(tau)
         t = self.insertion.time(tau.double()).clamp(1e-9, 1 - 1e-9)
         return (self.unmasking.shape(t) / self.insertion.shape(t)).to(tau.dtype)
 
-    def draw_times(self, n: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    def draw_times(self, n: int,
+                   generator: torch.Generator | None = None) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         "`n` readings of the insertion clock and their weights, 1/density: two (n,) float32 tensors."
         if self.config.times == "clock": return self.proposal(n, generator, self.device)
         t = LAST_TIME * lattice_times(n, generator, self.device)
         return self.insertion.tau(t).float(), (LAST_TIME * self.insertion.shape(t)).float()
 
-    def match(self, x1: PartialSequences, state: Tensor, tau: Tensor) -> MatchTerms:
+    def match(self, x1: PartialSequences, state: Int[Tensor, "batch length"],
+              tau: Float[Tensor, " batch"]) -> MatchTerms:
         "The loss at the given states (batch, length) of the clean sequences, in nats per unit of the insertion clock: each (batch,)."
         x, one = self.path.noised(x1, state), torch.ones(x1.tokens.shape, device=tau.device)
         target = target_rates(x1, state, x, one, self.unmask_rate(tau)[:, None] * one)
@@ -114,7 +118,8 @@ class FlexMDM(Method):
 
 # %% ../../nbs/20_flexmdm.ipynb #ab4730ab
 @torch.no_grad()
-def nll_bound(self: FlexMDM, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+def nll_bound(self: FlexMDM, x1: PartialSequences, samples: int = 64,
+              generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """The bound on -log p(x1 | prompt) in nats, L - E|x1|, estimated from `samples` states per sequence: mean and standard error, each (batch,).
 
     Times are drawn by the clock proposal, so that nothing late is cut off; a network whose g does not vanish late has an infinite bound,

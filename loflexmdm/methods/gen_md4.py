@@ -9,6 +9,7 @@ __all__ = ['reveal_terms', 'GenMD4Config', 'GenMD4', 'nll_bound']
 import math
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..clocks import clock_named
@@ -25,7 +26,8 @@ from ..states import CLEAN, MASKED, SPECIAL_TOKENS, PartialSequences, Vocabulary
 from ..statistics import estimate
 
 # %% ../../nbs/21b_gen_md4.ipynb #53be2ac5
-def reveal_terms(logits: Tensor, speed: Tensor, token: Tensor) -> Tensor:
+def reveal_terms(logits: Float[Tensor, "*shape vocabulary"], speed: Float[Tensor, " vocabulary"],
+                 token: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """sum_i w_i mu_i - w_x (1 + log mu_x) at hidden positions: nats per unit of clock time, never negative (MD4, Eqs 12 and 32).
 
     `logits` (..., vocabulary) are log mu up to a constant, `speed` (vocabulary,) is w, `token` (...,) the clean token x. Returns (...,)."""
@@ -65,7 +67,7 @@ class GenMD4(Canvas, Method):
         self.register_buffer("slowest", torch.ones(()))  # smallest rate in the data of late, which says when generation is over
 
     @property
-    def speed(self) -> Tensor:
+    def speed(self) -> Float[Tensor, " outcomes"]:
         "The rates w, one per token value, special tokens (unused) first and the blank last: (vocabulary + 1,), 1 in a new model."
         return bounded_rate(self.raw_speed, self.config.w_range)
 
@@ -84,11 +86,12 @@ class GenMD4(Canvas, Method):
         "Clock reading by which all but 1e-4 of the slowest token value of late has shown."
         return -math.log(1e-4) / float(self.slowest)
 
-    def token_logits(self, x: PartialSequences, tau: Tensor) -> Tensor:
-        "log mu up to a constant, the law of each hidden token: (batch, length, vocabulary + 1)."
+    def token_logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Float[Tensor, "batch length outcomes"]:
+        "log mu up to a constant, the law of each hidden token."
         return self.token(self.backbone(self.seen(x), self.time(tau)))
 
-    def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:
+    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
+                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
         """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,): each mask shows with sum_i w_i mu_i.
 
         The token law is that of what shows, proportional to w mu; `speed` holds w. ValueError unless exactly one of `t` and `tau` is given."""
@@ -97,17 +100,20 @@ class GenMD4(Canvas, Method):
         unmask = (torch.softmax(logits, -1) * speed).sum(-1)
         return Intensities(unmask=unmask * x.masked, logits=logits + speed.log(), speed=speed.expand_as(logits))
 
-    def state_log_prob(self, x1: PartialSequences, hidden: Tensor, tau: Tensor) -> Tensor:
-        "log P(hidden positions | clean sequence, tau), over the free positions: (batch,)."
+    def state_log_prob(self, x1: PartialSequences, hidden: Bool[Tensor, "batch length"],
+                       tau: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+        "log P(hidden positions | clean sequence, tau), over the free positions."
         return self.path.log_prob(x1, torch.where(hidden, MASKED, CLEAN), tau, self.speed[x1.tokens])
 
     @torch.no_grad()
-    def hide(self, x1: PartialSequences, tau: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        "Which free positions are still hidden at clock readings `tau` (batch,), drawn: (batch, length) bool."
+    def hide(self, x1: PartialSequences, tau: Float[Tensor, " batch"],
+             generator: torch.Generator | None = None) -> Bool[Tensor, "batch length"]:
+        "Which free positions are still hidden at clock readings `tau` (batch,), drawn."
         return self.path.sample(x1, tau, self.speed[x1.tokens], generator=generator) == MASKED
 
-    def match(self, x1: PartialSequences, hidden: Tensor, tau: Tensor) -> Tensor:
-        "The loss with the positions `hidden` (batch, length) masked, in nats per unit of clock time: (batch,)."
+    def match(self, x1: PartialSequences, hidden: Bool[Tensor, "batch length"],
+              tau: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+        "The loss with the positions `hidden` (batch, length) masked, in nats per unit of clock time."
         x = self.path.noised(x1, torch.where(hidden, MASKED, CLEAN))
         terms = reveal_terms(self.token_logits(x, tau)[hidden], self.speed, x1.tokens[hidden])  # positions that show cost no memory
         return terms.new_zeros(hidden.shape).masked_scatter(hidden, terms).sum(-1)
@@ -131,7 +137,7 @@ class GenMD4(Canvas, Method):
         self.slowest.lerp_(torch.where(x1.free, self.speed[x1.tokens], torch.inf).min().clamp_max(1.0), 0.01)
 
     @torch.no_grad()
-    def metrics(self, losses: Tensor) -> dict[str, Tensor]:
+    def metrics(self, losses: Float[Tensor, "states batch"]) -> dict[str, Float[Tensor, ""]]:
         "What the training log records of one step."
         log_w = self.speed[len(SPECIAL_TOKENS):].log()
         return dict(bound_tight=losses.mean(), advantage=advantages(losses).abs().mean(), log_w=log_w.mean(), log_w_std=log_w.std(correction=0),
@@ -139,7 +145,8 @@ class GenMD4(Canvas, Method):
 
 # %% ../../nbs/21b_gen_md4.ipynb #2c36bb07
 @torch.no_grad()
-def nll_bound(self: GenMD4, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+def nll_bound(self: GenMD4, x1: PartialSequences, samples: int = 64,
+              generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """A bound on -log p(x1 | prompt) in nats (MD4, Eq 12), estimated from `samples` states per sequence: mean and standard error, each (batch,).
 
     It is for the sequence on its canvas: its blanks are paid for, as they say how long it is. ValueError if `samples` < 2."""

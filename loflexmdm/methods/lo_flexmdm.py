@@ -10,6 +10,7 @@ import math
 from typing import Literal, NamedTuple
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..configs import AboveOne, AtLeastTwo, Count, NonNegative, Positive, config
@@ -59,7 +60,8 @@ class OrderModel(nn.Module):
         self.cond = nn.Parameter(torch.randn(backbone.cond) * 0.5)
         self.insert, self.unmask = ScalarHead(backbone.width), ScalarHead(backbone.width)
 
-    def forward(self, x1: PartialSequences, backbone: Backbone) -> tuple[Tensor, Tensor]:
+    def forward(self, x1: PartialSequences,
+                backbone: Backbone) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
         h = backbone(x1, self.cond.expand(len(x1.tokens), -1))
         return self.insert(h), self.unmask(h)
 
@@ -70,17 +72,17 @@ def _free_logs(b: Tensor, x1: PartialSequences) -> Tensor:
 
 
 class Drawn(NamedTuple):
-    "States drawn for a batch: `states` of them per sequence, one after another along the first dimension."
-    x1: PartialSequences  # (states x batch, length) clean sequences, repeated
-    state: Tensor  # (states x batch, length)
-    tau: Tensor  # (states x batch,) clock readings, the same for all states of a sequence
-    weight: Tensor  # (states x batch,) 1 / density of the readings
-    b_in: Tensor  # (states x batch, length)
-    b_um: Tensor  # (states x batch, length)
+    "States drawn for a batch: `states` of them per sequence, one after another: rows = states x batch."
+    x1: PartialSequences  # clean sequences, repeated
+    state: Int[Tensor, "rows length"]
+    tau: Float[Tensor, " rows"]  # clock readings, the same for all states of a sequence
+    weight: Float[Tensor, " rows"]  # 1 / density of the readings
+    b_in: Float[Tensor, "rows length"]
+    b_um: Float[Tensor, "rows length"]
     states: int  # per sequence
 
-    def apart(self, values: Tensor) -> Tensor:
-        "Weighted values with states and sequences in dimensions of their own: (states, batch)."
+    def apart(self, values: Float[Tensor, " rows"]) -> Float[Tensor, "states batch"]:
+        "Weighted values with states and sequences in dimensions of their own."
         return (values * self.weight).unflatten(0, (self.states, -1))
 
 
@@ -117,14 +119,15 @@ class LoFlexMDM(Method):
         "Clock reading by which all but 1e-4 of a position's events have happened, at the smallest schedule parameter of late."
         return -math.log(1e-4) / float(self.slowest)
 
-    def schedule(self, x1: PartialSequences) -> tuple[Tensor, Tensor]:
+    def schedule(self, x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
         "Schedule parameters b_in, b_um of every column of the clean sequences: two (batch, length) float32 tensors."
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
         if self.order is None: return ones, ones
         b_in, b_um = (bounded_rate(raw, self.config.b_range) for raw in self.order(x1, self.order_backbone or self.backbone))
         return b_in, b_um if self.unmask is not None else ones
 
-    def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:
+    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
+                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
         """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,): hazards are these times `clock.shape(t)`.
 
         0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
@@ -135,11 +138,14 @@ class LoFlexMDM(Method):
         unmask = torch.ones_like(insert) if self.unmask is None else positive_rate(self.unmask(h))
         return Intensities(insert, unmask * x.masked, self.token(h))
 
-    def match(self, x1: PartialSequences, state: Tensor, tau: Tensor, b_in: Tensor, b_um: Tensor) -> MatchTerms:
+    def match(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
+              b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"]) -> MatchTerms:
         "Rate-matching terms (nats per unit of clock time) at the given states (batch, length) of the clean sequences: each (batch,)."
         return match_terms(*self.compare(x1, state, tau, b_in, b_um))
 
-    def compare(self, x1: PartialSequences, state: Tensor, tau: Tensor, b_in: Tensor, b_um: Tensor) -> tuple[TargetRates, Intensities, PartialSequences]:
+    def compare(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
+                b_in: Float[Tensor, "batch length"],
+                b_um: Float[Tensor, "batch length"]) -> tuple[TargetRates, Intensities, PartialSequences]:
         "What is matched at the given states: the target's intensities, the generator's, and the contracted sequences they are about."
         x = self.path.noised(x1, state)
         return target_rates(x1, state, x, b_in, b_um), by_length(self.intensities, x, tau), x
@@ -160,7 +166,8 @@ class LoFlexMDM(Method):
         metrics = self.metrics(batch, terms, drawn.weight, losses, penalty, b_in, b_um)
         return LossTerms(surrogate.mean() + self.config.regulariser * penalty, metrics)
 
-    def draw(self, x1: PartialSequences, b_in: Tensor, b_um: Tensor, generator: torch.Generator | None = None) -> "Drawn":
+    def draw(self, x1: PartialSequences, b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"],
+             generator: torch.Generator | None = None) -> "Drawn":
         "Several states of every clean sequence, at one clock reading each (Alg 1)."
         k = self.evaluations_per_loss
         tau, weight = self.proposal(len(b_in), generator, b_in.device)
@@ -168,14 +175,14 @@ class LoFlexMDM(Method):
         state = self.path.sample(x1, tau, b_in, b_um, generator=generator)
         return Drawn(x1, state, tau, weight.repeat(k), b_in, b_um, k)
 
-    def surrogate(self, drawn: "Drawn", losses: Tensor) -> Tensor:
+    def surrogate(self, drawn: "Drawn", losses: Float[Tensor, "states batch"]) -> Float[Tensor, " batch"]:
         "What to differentiate for both networks, from `losses` (states, batch): (batch,). Leave-one-out where the order is learned (Eq 84)."
         if self.order is None: return losses.mean(0)
         log_p = self.state_log_prob(drawn.x1, drawn.state, drawn.tau, drawn.b_in, drawn.b_um)
         return leave_one_out(losses, log_p.unflatten(0, losses.shape))
 
-    def planner_term(self, target: TargetRates, model: Intensities, x: PartialSequences) -> Tensor:
-        """What planner weights add to the token terms: alpha sum over masks of w b_um (-log K), nats per unit of clock time, (batch,).
+    def planner_term(self, target: TargetRates, model: Intensities, x: PartialSequences) -> Float[Tensor, " batch"]:
+        """What planner weights add to the token terms: alpha sum over masks of w b_um (-log K), nats per unit of clock time.
 
         For the generator alone: the weights and b_um are constants in it, and it has no part in the order model's gradient."""
         log_k = torch.log_softmax(model.logits, -1).gather(-1, target.token[..., None])[..., 0]
@@ -183,24 +190,30 @@ class LoFlexMDM(Method):
         extra = planner_weights(log_k, x.masked, self.config.planner_alpha, self.config.planner_tau) - 1
         return -(torch.where(x.masked, extra, 0.0) * target.unmask.detach() * log_k).sum(-1)
 
-    def state_log_prob(self, x1: PartialSequences, state: Tensor, tau: Tensor, b_in: Tensor, b_um: Tensor) -> Tensor:
-        "log P(state | clean sequence, tau), over the free positions: (batch,)."
+    def state_log_prob(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
+                       b_in: Float[Tensor, "batch length"],
+                       b_um: Float[Tensor, "batch length"]) -> Float[Tensor, " batch"]:
+        "log P(state | clean sequence, tau), over the free positions."
         return self.path.log_prob(x1, state, tau, b_in, b_um)
 
-    def penalty(self, x1: PartialSequences, b_in: Tensor, b_um: Tensor) -> Tensor:
+    def penalty(self, x1: PartialSequences, b_in: Float[Tensor, "batch length"],
+                b_um: Float[Tensor, "batch length"]) -> Float[Tensor, ""]:
         "The schedule regulariser, averaged over the batch; 0 for a fixed order."
         if self.order is None: return b_in.new_zeros(())
         both = (b_in, b_um) if self.unmask is not None else (b_in,)
         return sum(self.regulariser(b, x1.free, self.config.a).mean() for b in both)
 
     @torch.no_grad()
-    def track_slowest(self, x1: PartialSequences, b_in: Tensor, b_um: Tensor):
+    def track_slowest(self, x1: PartialSequences, b_in: Float[Tensor, "batch length"],
+                      b_um: Float[Tensor, "batch length"]):
         "Move `slowest` a hundredth of the way to the batch's smallest schedule parameter (at most 1)."
         low = torch.where(x1.free, torch.minimum(b_in, b_um), torch.inf).min().clamp_max(1.0)
         self.slowest.lerp_(low, 0.01)
 
     @torch.no_grad()
-    def metrics(self, x1, terms: MatchTerms, weight: Tensor, losses: Tensor, penalty: Tensor, b_in: Tensor, b_um: Tensor) -> dict[str, Tensor]:
+    def metrics(self, x1, terms: MatchTerms, weight: Float[Tensor, " rows"], losses: Float[Tensor, "states batch"],
+                penalty: Float[Tensor, ""], b_in: Float[Tensor, "batch length"],
+                b_um: Float[Tensor, "batch length"]) -> dict[str, Float[Tensor, ""]]:
         "What the training log records of one step."
         out = {name: (value * weight).mean() for name, value in terms._asdict().items()}
         out |= dict(bound=(terms.loss * weight).mean(), bound_tight=(terms.tight * weight).mean(), regulariser=penalty.detach())
@@ -214,7 +227,8 @@ class LoFlexMDM(Method):
 
 # %% ../../nbs/08_lo_flexmdm.ipynb #f2686ee7
 @torch.no_grad()
-def nll_bound(self: LoFlexMDM, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+def nll_bound(self: LoFlexMDM, x1: PartialSequences, samples: int = 64,
+              generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """The tight bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence: mean and standard error, each (batch,).
 
     The standard error means something only where the variance is finite: the bound itself is infinite for a model whose insertion

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..clocks import clock_named, lattice_times
@@ -109,8 +110,9 @@ class MaskedConfig:
     def __post_init__(self): check_network(self)
 
 # %% ../../nbs/21_masked.ipynb #7e152411
-def clean_log_probs(logits: Tensor, x1: PartialSequences, x: PartialSequences) -> Tensor:
-    "log-probability of the clean token at every mask of `x`, 0 elsewhere: (batch, length)."
+def clean_log_probs(logits: Float[Tensor, "batch length vocabulary"], x1: PartialSequences,
+                    x: PartialSequences) -> Float[Tensor, "batch length"]:
+    "log-probability of the clean token at every mask of `x`, 0 elsewhere."
     log_k = torch.log_softmax(logits, -1).gather(-1, x1.tokens[..., None])[..., 0]
     return torch.where(x.masked, log_k, 0.0)  # elsewhere it may be -inf
 
@@ -138,12 +140,13 @@ class MaskedDiffusion(Canvas, Method):
         "One mask per network call, at the time when it resolves: exact, as nothing depends on time between events (but with `time`, the token law)."
         return EventDriven(exact=False)
 
-    def logits(self, x: PartialSequences, tau: Tensor) -> Tensor:
+    def logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Float[Tensor, "batch length outcomes"]:
         "Token logits (batch, length, vocabulary + 1) at clock readings (batch,), special tokens -inf."
         cond = self.cond.expand(len(x.tokens), -1) if self.time is None else self.time(tau)
         return self.token(self.backbone(self.seen(x), cond))
 
-    def intensities(self, x: PartialSequences, t: Tensor | None = None, *, tau: Tensor | None = None) -> Intensities:
+    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
+                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
         """1 for every mask, 0 elsewhere, and the token law; at time `t` in [0, 1] of the model's schedule, or clock reading `tau`, (batch,).
 
         ValueError unless exactly one of `t` and `tau` is given."""
@@ -151,13 +154,18 @@ class MaskedDiffusion(Canvas, Method):
         logits = self.logits(x, self.clock.tau(t) if tau is None else tau)
         return Intensities(unmask=x.masked.to(logits.dtype), logits=logits)
 
-    def weights(self, log_k: Tensor, masked: Tensor, rate: Tensor) -> Tensor:
+    def weights(self, log_k: Float[Tensor, "batch length"], masked: Bool[Tensor, "batch length"],
+                rate: Float[Tensor, " batch"]) -> Float[Tensor, "batch length"]:
         """Weight of every mask's cross-entropy in the loss, (batch, length); `rate` (batch,) is that of the bound (MD4, Eq 5), 1/(1-t) when linear.
 
         For subclasses whose loss is no bound; `log_k` and `masked` (batch, length) are there for those that weigh masks apart."""
         return rate[:, None].expand_as(log_k)
 
-    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> tuple[PartialSequences, Tensor, Tensor]:
+    def draw(
+        self,
+        x1: PartialSequences,
+        generator: torch.Generator | None = None,
+    ) -> tuple[PartialSequences, Float[Tensor, " batch"], Float[Tensor, " batch"]]:
         "One state of each canvas for the loss, its clock reading and its rate, both (batch,): the schedule's times, on a lattice."
         t = lattice_times(len(x1.tokens), generator, x1.tokens.device)
         tau = self.clock.tau(t)
@@ -177,7 +185,8 @@ class MaskedDiffusion(Canvas, Method):
 
 # %% ../../nbs/21_masked.ipynb #f3ac8687
 @torch.no_grad()
-def nll_bound(self: MaskedDiffusion, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+def nll_bound(self: MaskedDiffusion, x1: PartialSequences, samples: int = 64,
+              generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """The continuous-time bound on -log p(x1 | prompt) in nats: mean and standard error over `samples` states, each (batch,). Blanks are paid for.
 
     The schedule does not matter, so states are drawn by their number of masks, k of n, with weight n/k, which is never large. ValueError if `samples` < 2."""
@@ -185,7 +194,8 @@ def nll_bound(self: MaskedDiffusion, x1: PartialSequences, samples: int = 64, ge
     return estimate(lambda: self.bound_draw(x1, generator), samples)
 
 
-def bound_draw(self: MaskedDiffusion, x1: PartialSequences, generator: torch.Generator | None = None) -> Tensor:
+def bound_draw(self: MaskedDiffusion, x1: PartialSequences,
+               generator: torch.Generator | None = None) -> Float[Tensor, " batch"]:
     "One unbiased draw of the bound for every canvas: (batch,), in nats."
     x, share = hide_some(x1, generator)
     rate = x1.free.sum(-1) / x.masked.sum(-1).clamp_min(1)
@@ -199,8 +209,9 @@ RECONSTRUCTIONS = ("network", "uniform")
 
 
 @torch.no_grad()
-def discrete_bound(self: MaskedDiffusion, x1: PartialSequences, steps: int, samples: int = 64, generator: torch.Generator | None = None,
-                   reconstruction: str = "network", grid: str | None = None) -> tuple[Tensor, Tensor]:
+def discrete_bound(self: MaskedDiffusion, x1: PartialSequences, steps: int, samples: int = 64,
+                   generator: torch.Generator | None = None, reconstruction: str = "network",
+                   grid: str | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """The bound on -log p of `steps` ancestral steps on the uniform grid of a clock (by default the schedule's), in nats: mean and standard error, each (batch,).
 
     `reconstruction` says who fills in what is still hidden at the last step: "network", as the sampler does, or "uniform", MD4's p(x0 | x_t(1)), which costs

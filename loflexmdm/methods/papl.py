@@ -7,6 +7,7 @@ __all__ = ['MIXTURES', 'FORMS', 'papl_weights', 'PAPLConfig', 'PAPL']
 
 # %% ../../nbs/22b_papl.ipynb #9c311283
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..configs import NonNegative, Positive, config, one_of
@@ -20,7 +21,8 @@ from ..states import PartialSequences
 MIXTURES = ("eq7", "interpolate")
 
 
-def papl_weights(log_k: Tensor, masked: Tensor, alpha: float = 1.0, tau: float = 1.0, mixture: str = "eq7") -> Tensor:
+def papl_weights(log_k: Float[Tensor, "batch length"], masked: Bool[Tensor, "batch length"], alpha: float = 1.0,
+                 tau: float = 1.0, mixture: str = "eq7") -> Float[Tensor, "batch length"]:
     """Weight of every mask's cross-entropy, 0 elsewhere: (1 + alpha w)/n (PAPL, Eq 7), or 1/n + alpha w for "interpolate"; (batch, length), detached.
 
     `log_k` (batch, length): log-probability of the clean token; n masks in each row, over which w = softmax(log_k/tau) sums to 1.
@@ -56,12 +58,17 @@ class PAPL(MaskedDiffusion):
         "The greedy planner (PAPL, Eq 6): one token per network call, where the token drawn is most probable."
         return GREEDY
 
-    def weights(self, log_k: Tensor, masked: Tensor, rate: Tensor) -> Tensor:
+    def weights(self, log_k: Float[Tensor, "batch length"], masked: Bool[Tensor, "batch length"],
+                rate: Float[Tensor, " batch"]) -> Float[Tensor, "batch length"]:
         "Weight of every mask's cross-entropy in the loss, (batch, length): `papl_weights` with the bound's `rate` (batch,) in place of 1/n."
         c, n = self.config, masked.sum(-1)
         return (rate * n)[:, None] * papl_weights(log_k, masked, c.alpha, c.planner_tau, c.mixture)
 
-    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> tuple[PartialSequences, Tensor, Tensor]:
+    def draw(
+        self,
+        x1: PartialSequences,
+        generator: torch.Generator | None = None,
+    ) -> tuple[PartialSequences, Float[Tensor, " batch"], Float[Tensor, " batch"]]:
         "One state of each canvas for the loss, its clock reading and the bound's rate there, both (batch,): by number of masks (rate L/n), or at the schedule's times."
         if self.config.form == "time": return super().draw(x1, generator)
         x, share = hide_some(x1, generator)

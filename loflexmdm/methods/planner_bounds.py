@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from .base import Method
@@ -23,8 +24,8 @@ from ..states import MASK, PartialSequences
 # %% ../../nbs/22_planners.ipynb #872fae26
 class PathBounds(NamedTuple):
     "Bounds on -log p of a deterministic planner in nats, (batch,) each: -(E1 + E2) exactly, and the sum over masks of Cor A.8 and A.13."
-    tight: Tensor  # -(E1 + E2)
-    loose: Tensor  # the sum over masks
+    tight: Float[Tensor, " batch"]  # -(E1 + E2)
+    loose: Float[Tensor, " batch"]  # the sum over masks
 
 
 def _outcome(method: Method, x1: PartialSequences, planner: Planner) -> PartialSequences:
@@ -103,7 +104,7 @@ def _planned_step(planner: Planner, out: Intensities, state: State, x1: PartialS
 
 @torch.no_grad()
 def planner_bound(method: Method, x1: PartialSequences, planner: Planner = SOFT, samples: int = 8, draws: int = 1,
-                  generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+                  generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """A bound on -log p(x1 | prompt) of samples from a planner that chooses one position a call at random, in nats: mean and standard error over `samples` paths, (batch,) each.
 
     Soft greedy: PAPL's Prop 3.2 with E2 of Cor A.9 (`draws` = 1), tighter with more; uniform: Eq 1. One network call per position and path.

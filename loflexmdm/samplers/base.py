@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from fastcore.basics import patch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -42,17 +43,17 @@ class Limits(NamedTuple):
 class State(NamedTuple):
     "Unfinished rows of a simulation. Each row has its own clock and its own generator, so nothing depends on its neighbours."
     x: PartialSequences  # partial sequences of the rows that are not finished
-    tau: Tensor       # (batch,) float64 clock readings
-    rate_bound: Tensor   # (batch,) float64: total intensity under which thinning's pending proposal was made; 0: none is pending
-    full: Tensor      # (batch,) bool: an insertion was given up for want of room; the row's gaps count as closed from then on
-    inserted_at: Tensor  # (batch, length) float64: clock reading at which each token was inserted (0 for prompts)
-    unmasked_at: Tensor  # (batch, length) float64: ... at which it was last written, nan while masked
+    tau: Float[Tensor, " batch"]  # float64 clock readings
+    rate_bound: Float[Tensor, " batch"]  # float64: total intensity under thinning's pending proposal; 0: none
+    full: Bool[Tensor, " batch"]  # an insertion was given up for want of room: its gaps count as closed
+    inserted_at: Float[Tensor, "batch length"]  # float64 clock reading when it was inserted (0 for prompts)
+    unmasked_at: Float[Tensor, "batch length"]  # float64: ... when it was last written, nan while masked
     generators: tuple[torch.Generator, ...]  # one for each row
-    row: Tensor       # (batch,) index of the row in the simulation
-    done: Tensor      # (batch,) bool
+    row: Int[Tensor, " batch"]  # index of the row in the simulation
+    done: Bool[Tensor, " batch"]
     limits: Limits  # when rows end
 
-    def select(self, keep: Tensor) -> "State":
+    def select(self, keep: Bool[Tensor, " batch"]) -> "State":
         "The rows where `keep` (batch,) is true, without columns that are padding in all of them."
         index = keep.nonzero()[:, 0]
         x = self.x.rows(index)
@@ -65,38 +66,39 @@ class State(NamedTuple):
 
 class Info(NamedTuple):
     "What one step did, one value per row of the state it started from."
-    overflow: Tensor    # insertions given up because the sequence was full
-    violations: Tensor  # thinning: the total intensity exceeded its bound (the step was then not exact)
-    forced: Tensor      # insertions made only to reach the smallest length
+    overflow: Int[Tensor, " batch"]  # insertions given up because the sequence was full
+    violations: Int[Tensor, " batch"]  # thinning: the total intensity exceeded its bound (the step was then not exact)
+    forced: Int[Tensor, " batch"]  # insertions made only to reach the smallest length
 
 # %% ../../nbs/07_samplers.ipynb #3772e5e3
-def too_short(x: PartialSequences, limits: Limits) -> Tensor:
-    "Rows below the smallest length that have an open gap to grow in: (batch,) bool."
+def too_short(x: PartialSequences, limits: Limits) -> Bool[Tensor, " batch"]:
+    "Rows below the smallest length that have an open gap to grow in."
     return (x.lengths < min(limits.min_length, limits.max_length)) & x.open.any(-1)
 
 
-def legal(x: PartialSequences, full: Tensor, channel: str) -> Tensor:
+def legal(x: PartialSequences, full: Bool[Tensor, " batch"], channel: str) -> Bool[Tensor, "batch length"]:
     "Columns at which a channel may act, (batch, length) bool; rows that are `full` (batch,) do not grow."
     where = CHANNELS[channel].legal(x)
     return where & ~full[:, None] if CHANNELS[channel].growth > 0 else where
 
 
-def finished(x: PartialSequences, tau: Tensor, full: Tensor, limits: Limits) -> Tensor:
-    "Rows to which nothing more can happen: the clock has run out, or no channel may act; none with masks to resolve. (batch,) bool"
+def finished(x: PartialSequences, tau: Float[Tensor, " batch"], full: Bool[Tensor, " batch"],
+             limits: Limits) -> Bool[Tensor, " batch"]:
+    "Rows to which nothing more can happen: the clock has run out, or no channel may act; none with masks to resolve."
     over = (tau >= limits.tau_max) & ~too_short(x, limits)
     active = torch.stack([legal(x, full, name).any(-1) for name in limits.channels]).any(0)
     waiting = x.masked.any(-1) & ("unmask" in limits.channels)
     return (over | ~active) & ~waiting
 
 # %% ../../nbs/07_samplers.ipynb #6f3cd55b
-def row_uniforms(generators: Sequence[torch.Generator], counts: Tensor) -> Tensor:
+def row_uniforms(generators: Sequence[torch.Generator], counts: Int[Tensor, " batch"]) -> Float[Tensor, "batch n"]:
     "Uniforms in (0, 1), `counts[i]` of them from generator i, padded with 0.5: (batch, max(counts)) float64."
     u = torch.full((len(generators), int(counts.max())), 0.5, dtype=torch.float64)
     for row, n, g in zip(u.unbind(), counts.tolist(), generators): row[:n].uniform_(generator=g)
     return u.clamp_(1e-300, 1 - 2.0**-53).to(counts.device)
 
 # %% ../../nbs/07_samplers.ipynb #7a88b019
-def inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:
+def inverse_cdf(probs: Float[Tensor, "*shape outcomes"], u: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     "The outcome whose cumulative probability first exceeds u (...,); `probs` (..., outcomes) need not sum to 1. Outcomes of probability 0 are never drawn."
     c = probs.cumsum(-1)
     index = (c <= u[..., None] * c[..., -1:]).sum(-1)
@@ -104,7 +106,8 @@ def inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:
     return torch.minimum(index, last)  # u c can round up to c
 
 # %% ../../nbs/07_samplers.ipynb #c0099f7f
-def nucleus(logits: Tensor, top_p: float = 1.0, temperature: float = 1.0) -> Tensor:
+def nucleus(logits: Float[Tensor, "*shape vocabulary"], top_p: float = 1.0,
+            temperature: float = 1.0) -> Float[Tensor, "*shape vocabulary"]:
     "Probabilities (float64) of the smallest set of most likely tokens whose mass reaches `top_p`, renormalised."
     logits = logits.double()
     p = torch.softmax((logits - logits.amax(-1, keepdim=True)) / temperature, -1)
@@ -114,8 +117,10 @@ def nucleus(logits: Tensor, top_p: float = 1.0, temperature: float = 1.0) -> Ten
     return torch.zeros_like(p).scatter(-1, order, kept / kept.sum(-1, keepdim=True))
 
 # %% ../../nbs/07_samplers.ipynb #85d8baca
-# token distribution K (..., vocabulary), unmask intensity, a token drawn from K -> score
-CONFIDENCES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = dict(
+# token distribution K, unmask intensity, a token drawn from K -> score
+_Score = Callable[[Float[Tensor, "*batch length vocabulary"], Float[Tensor, "*batch length"],
+                   Int[Tensor, "*batch length"]], Float[Tensor, "*batch length"]]
+CONFIDENCES: dict[str, _Score] = dict(
     top_prob=lambda k, rate, drawn: k.amax(-1),
     prob_diff=lambda k, rate, drawn: -k.topk(2, -1).values.diff(dim=-1)[..., 0],
     entropy=lambda k, rate, drawn: torch.special.xlogy(k, k).sum(-1),
@@ -127,8 +132,9 @@ CONFIDENCES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = dict(
 SIGNED = ("entropy", "leftmost")  # scores that are not positive and so have no power
 
 
-def most_confident(chosen: Tensor, candidates: Tensor, score: Tensor) -> Tensor:
-    "As many positions per row as `chosen` has, but the highest-scoring of the candidates: (batch, length) bool."
+def most_confident(chosen: Bool[Tensor, "batch length"], candidates: Bool[Tensor, "batch length"],
+                   score: Float[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
+    "As many positions per row as `chosen` has, but the highest-scoring of the candidates."
     rank = torch.where(candidates, score, -torch.inf).argsort(dim=-1, descending=True, stable=True).argsort(-1)
     return (rank < chosen.sum(-1, keepdim=True)) & candidates
 
@@ -177,7 +183,9 @@ class Sampler:
     confidence: str | None = field(default=None, metadata=dict(choices=CONFIDENCES))  # position rule; none: by rate
     softness: float = 0.0           # 0: the highest scores; above: positions drawn one by one in proportion to score^(1/softness)
     window: int | None = None       # only this many masks, the leftmost, are candidates
-    logits_hook: Callable[[Tensor, PartialSequences, Tensor], Tensor] | None = field(default=None, repr=False)  # (logits, x, tau) -> logits
+    logits_hook: Callable[[Float[Tensor, "batch length vocabulary"], PartialSequences, Float[Tensor, " batch"]],
+                          Float[Tensor, "batch length vocabulary"]] | None = field(
+        default=None, repr=False)  # (logits, x, tau) -> logits
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -234,7 +242,8 @@ def ask(self: Sampler, intensity_fn: IntensityFn, state: State) -> Intensities:
 
 # %% ../../nbs/07_samplers.ipynb #b3fa0792
 @patch
-def score(self: Sampler, out: Intensities, state: State, drawn: Tensor) -> Tensor:
+def score(self: Sampler, out: Intensities, state: State,
+          drawn: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
     "The confidence in every position (batch, length), with noise if the rule is soft."
     score = CONFIDENCES[self.confidence](torch.softmax(out.logits.double(), -1), out.unmask, drawn)
     if not self.softness: return score
@@ -243,7 +252,8 @@ def score(self: Sampler, out: Intensities, state: State, drawn: Tensor) -> Tenso
 
 
 @patch
-def choose(self: Sampler, events: Tensor, out: Intensities, state: State, drawn: Tensor) -> Tensor:
+def choose(self: Sampler, events: Bool[Tensor, "batch length"], out: Intensities, state: State,
+           drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
     "The masks to unmask (batch, length): those whose events fired, or as many of the most confident (and no more than the window holds)."
     if self.confidence is None: return events
     candidates = state.x.masked
@@ -252,7 +262,8 @@ def choose(self: Sampler, events: Tensor, out: Intensities, state: State, drawn:
 
 
 @patch
-def resolve(self: Sampler, fire: Tensor, at_end: Tensor, out: Intensities, state: State, u: Tensor) -> Tensor:
+def resolve(self: Sampler, fire: Bool[Tensor, "batch length"], at_end: Bool[Tensor, " batch"], out: Intensities,
+            state: State, u: Float[Tensor, "batch n"]) -> Int[Tensor, "batch length"]:
     "The tokens after a step in which the masks `fire` (batch, length), or at the end all, are due. `sampled` draws at every mask, then keeps what it chooses."
     masked, tokens = state.x.masked, state.x.tokens
     ahead = self.draw_tokens(masked, out, state, u) if self.confidence == "sampled" else tokens
@@ -261,7 +272,8 @@ def resolve(self: Sampler, fire: Tensor, at_end: Tensor, out: Intensities, state
 
 
 @patch
-def draw_tokens(self: Sampler, where: Tensor, out: Intensities, state: State, u: Tensor) -> Tensor:
+def draw_tokens(self: Sampler, where: Bool[Tensor, "batch length"], out: Intensities, state: State,
+                u: Float[Tensor, "batch n"]) -> Int[Tensor, "batch length"]:
     """The tokens with those at `where` (batch, length) drawn from the model's distribution; the i-th of a row uses u[:, i].
 
     ValueError if the logits leave no token."""
@@ -272,7 +284,7 @@ def draw_tokens(self: Sampler, where: Tensor, out: Intensities, state: State, u:
 
 
 @patch
-def outcome(self: Sampler, logits: Tensor, u: Tensor) -> Tensor:
+def outcome(self: Sampler, logits: Float[Tensor, "n vocabulary"], u: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
     "A token for each row of logits (n, vocabulary) and uniform (n,). ValueError if the logits leave none."
     probs = nucleus(logits, self.top_p, self.temperature)
     if bool(probs.isnan().any()): raise ValueError("logits: NaN, or no ordinary token has a finite one")
@@ -286,7 +298,8 @@ def drawing(self: Sampler, channel: str, out: Intensities, state: State) -> Draw
     if law is None: return None
     if channel == "substitute": law = law.scatter(-1, state.x.tokens[..., None], -torch.inf)
 
-    def draw(x: PartialSequences, where: Tensor, column: Tensor) -> Tensor:
+    def draw(x: PartialSequences, where: Bool[Tensor, "batch length"],
+             column: Int[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
         if not bool(where.any()): return x.tokens
         count = where.sum(-1)
         row, tokens = torch.arange(len(count), device=count.device)[:, None].expand_as(where), x.tokens.clone()
@@ -297,7 +310,7 @@ def drawing(self: Sampler, channel: str, out: Intensities, state: State) -> Draw
     return draw
 
 # %% ../../nbs/07_samplers.ipynb #0df8dcdf
-def follow(state: State, x: PartialSequences, tau: Tensor) -> State:
+def follow(state: State, x: PartialSequences, tau: Float[Tensor, " batch"]) -> State:
     "The state with sequences `x`, whose `origin` holds columns of `state.x` (-1: new), and the clock at `tau`."
     old, new = x.origin.clamp_min(0), x.origin < 0
     written = x.valid & (new | (x.tokens != state.x.tokens.gather(-1, old)))
@@ -307,8 +320,11 @@ def follow(state: State, x: PartialSequences, tau: Tensor) -> State:
     return state._replace(x=x._replace(origin=None), tau=tau, inserted_at=inserted_at, unmasked_at=unmasked_at)
 
 
-def fitting(state: State, events: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
-    "The events without the insertions for which there is no room (the leftmost gaps come first), and how many those are, (batch,)."
+def fitting(
+    state: State,
+    events: dict[str, Int[Tensor, "batch length"]],
+) -> tuple[dict[str, Int[Tensor, "batch length"]], Int[Tensor, " batch"]]:
+    "The events without the insertions for which there is no room (the leftmost gaps come first), and how many those are."
     room, overflow = (state.limits.max_length - state.x.lengths).clamp_min(0), torch.zeros_like(state.row)
     for name in (name for name in events if CHANNELS[name].growth > 0):
         counts = events[name]
@@ -317,7 +333,8 @@ def fitting(state: State, events: dict[str, Tensor]) -> tuple[dict[str, Tensor],
     return events, overflow
 
 
-def advance(state: State, tau: Tensor, events: dict[str, Tensor], draw: dict[str, Draw]) -> tuple[State, Tensor]:
+def advance(state: State, tau: Float[Tensor, " batch"], events: dict[str, Int[Tensor, "batch length"]],
+            draw: dict[str, Draw]) -> tuple[State, Int[Tensor, " batch"]]:
     """The state after events (batch, length) by channel, with the clock at `tau`; and the insertions given up for length (batch,).
 
     A row that gave one up counts as full from then on, unless it can become shorter again."""
@@ -326,16 +343,17 @@ def advance(state: State, tau: Tensor, events: dict[str, Tensor], draw: dict[str
     return new._replace(full=state.full | (overflow > 0) & (not state.limits.shrinks)), overflow
 
 # %% ../../nbs/07_samplers.ipynb #1f5a7e08
-def forced_insertions(out: Intensities, state: State, at_end: Tensor) -> Tensor:
-    "One insertion in the most intense gap of each row that is at the end, without masks and too short: (batch, length)."
+def forced_insertions(out: Intensities, state: State, at_end: Bool[Tensor, " batch"]) -> Int[Tensor, "batch length"]:
+    "One insertion in the most intense gap of each row that is at the end, without masks and too short."
     force = at_end & ~state.x.masked.any(-1) & too_short(state.x, state.limits)
     if out.insert is None: return torch.zeros_like(state.x.tokens)
     gap = torch.where(state.x.open, out.insert, -1.0).argmax(-1, keepdim=True)
     return torch.zeros_like(state.x.tokens).scatter(-1, gap, force[:, None].long())
 
 
-def settle(sampler: Sampler, out: Intensities, state: State, events: dict[str, Tensor], tau: Tensor,
-           u: Tensor) -> tuple[State, Tensor, Tensor]:
+def settle(sampler: Sampler, out: Intensities, state: State, events: dict[str, Int[Tensor, "batch length"]],
+           tau: Float[Tensor, " batch"],
+           u: Float[Tensor, "batch n"]) -> tuple[State, Int[Tensor, " batch"], Int[Tensor, " batch"]]:
     """Apply the events of one step, (batch, length) by channel; returns the state, the overflow and the forced insertions of each row.
 
     A row whose clock already stood at the end has its masks resolved and nothing else happens, unless it is too short: then one

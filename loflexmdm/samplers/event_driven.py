@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..objective import Intensities, IntensityFn
@@ -19,7 +20,12 @@ from ..processes import CHANNELS
 from .base import Info, Sampler, State, inverse_cdf, row_uniforms, settle
 
 # %% ../../nbs/07c_event_driven.ipynb #ef179dac
-def race(out: Intensities, u: Tensor, limit: Tensor, channels: Sequence[str] = ("insert", "unmask")) -> tuple[dict[str, Tensor], Tensor]:
+def race(
+    out: Intensities,
+    u: Float[Tensor, "batch events 2"],
+    limit: Float[Tensor, " batch"],
+    channels: Sequence[str] = ("insert", "unmask"),
+) -> tuple[dict[str, Int[Tensor, "batch length"]], Float[Tensor, " batch"]]:
     """The first events of frozen intensities that come before `limit` (batch,): their numbers (batch, length) by channel, and the time of the last one tried.
 
     `u` (batch, events, 2): for the wait until each event, Exp(total intensity), and for which one it is. A column that takes one event only
@@ -63,7 +69,10 @@ class EventDriven(Sampler):
         if self.exact and self.events_per_call > 1: raise ValueError(f"events_per_call={self.events_per_call}: exact simulation takes 1; use exact=False for more")
         if not 1 <= self.slack < math.inf: raise ValueError(f"slack={self.slack}: at least 1, and finite")
 
-    def uniforms(self, state: State) -> tuple[Tensor, Tensor, Tensor]:
+    def uniforms(
+        self,
+        state: State,
+    ) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch events 2"], Float[Tensor, "batch n"]]:
         "Random numbers of one step: for the test (batch, 1), the events (batch, events, 2) and the tokens behind masks."
         k, n = self.events_per_call, state.x.lengths
         at_end = state.tau >= state.limits.tau_max  # then every mask is resolved
@@ -83,7 +92,13 @@ class EventDriven(Sampler):
         state, overflow, forced = settle(self, out, state, accepted, tau, which)
         return state._replace(rate_bound=bound), Info(overflow, violated.long(), forced)
 
-    def thin(self, out: Intensities, state: State, u: Tensor, elapsed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def thin(
+        self,
+        out: Intensities,
+        state: State,
+        u: Float[Tensor, " batch"],
+        elapsed: Float[Tensor, " batch"],
+    ) -> tuple[Bool[Tensor, " batch"], Float[Tensor, " batch"], Float[Tensor, " batch"], Bool[Tensor, " batch"]]:
         """Whether the pending proposal is accepted (then the clock stands), the clock, the bound of the next proposal, whether the last one failed.
 
         `elapsed` ~ Exp(total intensity): divided by the slack, the wait until the next proposal."""

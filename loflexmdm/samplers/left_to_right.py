@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..objective import Intensities, IntensityFn
@@ -18,8 +19,8 @@ from .base import Info, Limits, Sampler, State, advance, inverse_cdf, nucleus, r
 from ..states import SPECIAL_TOKENS, PartialSequences, Vocabulary
 
 # %% ../../nbs/07e_left_to_right.ipynb #fa26aa5d
-def not_a_prefix(x: PartialSequences) -> Tensor:
-    "Rows that cannot be written from left to right: a mask, or a gap that is open before a prompt token. (batch,) bool"
+def not_a_prefix(x: PartialSequences) -> Bool[Tensor, " batch"]:
+    "Rows that cannot be written from left to right: a mask, or a gap that is open before a prompt token."
     return x.masked.any(-1) | (x.open[:, :-1] & x.fixed[:, 1:]).any(-1)
 
 
@@ -63,7 +64,8 @@ class LeftToRight(Sampler):
         special = torch.arange(logits.shape[-1], device=logits.device) < len(SPECIAL_TOKENS)
         return Intensities(logits=logits.masked_fill(special, -torch.inf))
 
-    def draw(self, logits: Tensor, short: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    def draw(self, logits: Float[Tensor, "batch outcomes"], short: Bool[Tensor, " batch"],
+             u: Float[Tensor, "batch 2"]) -> tuple[Bool[Tensor, " batch"], Int[Tensor, " batch"]]:
         """Whether the end comes (batch,), and the token that comes otherwise (batch,), from logits (batch, vocabulary + 1) and two uniforms each.
 
         Rows that are too `short` get their token from the law without the end. ValueError if the logits leave nothing."""

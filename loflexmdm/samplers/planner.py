@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..objective import Intensities, IntensityFn
@@ -65,20 +66,20 @@ class Planner(Sampler):
         state = self.move(state, drawn, self.keep(out, state, drawn))
         return state, Info(*torch.zeros(3, len(state.row), dtype=torch.long, device=drawn.device))
 
-    def due(self, x: PartialSequences) -> Tensor:
-        "Free positions that are clean after the next step, of each row: the first round(L s / steps) beyond those that are now. (batch,)"
+    def due(self, x: PartialSequences) -> Int[Tensor, " batch"]:
+        "Free positions that are clean after the next step, of each row: the first round(L s / steps) beyond those that are now."
         n, clean = x.free.sum(-1).clamp_min(1), (x.free & ~x.masked).sum(-1)
         steps = n if self.steps is None else int(self.steps)
         s = (steps * (2 * clean + 1) + 2 * n - 1) // (2 * n)
         return ((2 * n * s + steps) // (2 * steps)).minimum(n)
 
-    def candidates(self, x: PartialSequences) -> Tensor:
+    def candidates(self, x: PartialSequences) -> Bool[Tensor, "batch length"]:
         "Positions to choose from (batch, length): masks (in the window, if there is one), and with remasking the free clean ones."
         masks = x.masked if self.window is None else x.masked & (x.masked.cumsum(-1) <= self.window)
         return masks if self.remask is None else masks | (x.free & ~x.masked)
 
-    def keep(self, out: Intensities, state: State, drawn: Tensor) -> Tensor:
-        "The planner's choice G(. | z, x), z = `drawn`: columns that are not masks after the step, fixed ones and padding included. (batch, length) bool"
+    def keep(self, out: Intensities, state: State, drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
+        "The planner's choice G(. | z, x), z = `drawn`: columns that are not masks after the step, fixed ones and padding included."
         candidates = self.candidates(state.x)
         standing = ~state.x.masked & ~candidates
         count = self.due(state.x) - (standing & state.x.free).sum(-1)
@@ -86,14 +87,15 @@ class Planner(Sampler):
         chosen = torch.arange(drawn.shape[1], device=drawn.device) < count[:, None]
         return standing | most_confident(chosen, candidates, score.clamp_min(-1e300))  # log 0 would rank with what is no candidate
 
-    def score(self, out: Intensities, state: State, drawn: Tensor) -> Tensor:
-        "The confidence in every position, masks' times `remask`; logarithms with noise if the rule is soft. (batch, length)"
+    def score(self, out: Intensities, state: State,
+              drawn: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
+        "The confidence in every position, masks' times `remask`; logarithms with noise if the rule is soft."
         score = super().score(out, state, drawn)
         if self.remask is None: return score
         weighted = score + math.log(self.remask) / self.softness if self.softness else self.remask * score
         return torch.where(state.x.masked, weighted, score)
 
-    def move(self, state: State, drawn: Tensor, keep: Tensor) -> State:
+    def move(self, state: State, drawn: Int[Tensor, "batch length"], keep: Bool[Tensor, "batch length"]) -> State:
         "The state with the tokens of `drawn` at `keep` and masks elsewhere, its clock where so many positions are clean on average."
         n, clean = state.x.free.sum(-1).clamp_min(1), (state.x.free & keep).sum(-1)
         tau = (-torch.log1p(-clean.double() / n)).clamp_max(state.limits.tau_max)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..clocks import clock_named
@@ -21,7 +22,7 @@ from .base import Info, Limits, Sampler, State, row_uniforms, settle
 from ..states import PartialSequences
 
 # %% ../../nbs/07b_tau_leaping.ipynb #0c14adea
-def leap(out: Intensities, dtau: Tensor) -> tuple[Tensor, Intensities]:
+def leap(out: Intensities, dtau: Float[Tensor, "batch 1"]) -> tuple[Float[Tensor, "batch length"], Intensities]:
     """Probability (batch, length) that a mask is resolved within `dtau` (batch, 1), and the intensities with the distribution of its token then.
 
     A step of length 0 is the end: all are resolved."""
@@ -31,7 +32,8 @@ def leap(out: Intensities, dtau: Tensor) -> tuple[Tensor, Intensities]:
     return torch.where(out.unmask > 0, log_p.exp().sum(-1), 0.0), out._replace(logits=log_p, speed=None)
 
 # %% ../../nbs/07b_tau_leaping.ipynb #e4fba73d
-def leaps(out: Intensities, channels: Sequence[str], dtau: Tensor) -> tuple[dict[str, Tensor], Intensities]:
+def leaps(out: Intensities, channels: Sequence[str],
+          dtau: Float[Tensor, "batch 1"]) -> tuple[dict[str, Float[Tensor, "batch length"]], Intensities]:
     """Probability (batch, length) of each channel's event within `dtau`, where a column takes one event of all; and the intensities as in `leap`.
 
     Competing exponentials: any event with 1 - exp(-(sum of rates) dtau), each in proportion to its rate."""
@@ -46,7 +48,8 @@ def leaps(out: Intensities, channels: Sequence[str], dtau: Tensor) -> tuple[dict
     return dict(zip(channels, rates * share)), out
 
 
-def one_of(chance: dict[str, Tensor], u: Tensor) -> dict[str, Tensor]:
+def one_of(chance: dict[str, Float[Tensor, "batch length"]],
+           u: Float[Tensor, "batch length"]) -> dict[str, Int[Tensor, "batch length"]]:
     "At most one event per column, from the channels' probabilities and one uniform each: 0 or 1, (batch, length) by channel."
     below, found = torch.zeros_like(u), {}
     for name, p in chance.items():
@@ -55,7 +58,7 @@ def one_of(chance: dict[str, Tensor], u: Tensor) -> dict[str, Tensor]:
     return found
 
 # %% ../../nbs/07b_tau_leaping.ipynb #939eb7fa
-def poisson_quantile(u: Tensor, rate: Tensor) -> Tensor:
+def poisson_quantile(u: Float[Tensor, "*shape"], rate: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     "Poisson counts by inversion: the smallest k with P(N <= k) > u, at most 1000."
     term = torch.exp(-rate)
     counts, at = torch.zeros_like(u, dtype=torch.long), u >= term
@@ -97,7 +100,7 @@ class TauLeaping(Sampler):
         if self.grid not in ("time", "clock"): raise ValueError(f"grid={self.grid!r}: choose time or clock")
         if self.hold not in ("rate", "count"): raise ValueError(f"hold={self.hold!r}: choose rate or count")
 
-    def taus(self, tau_max: float, mass: float = 1e-4) -> Tensor:
+    def taus(self, tau_max: float, mass: float = 1e-4) -> Float[Tensor, " steps"]:
         "Clock readings of the calls, from 0 to `tau_max`, by which the slowest event is still to come with probability `mass`: (steps,) float64."
         u = torch.linspace(0, 1, int(self.steps), dtype=torch.float64)
         if self.grid == "time": tau = torch.log1p(-(1 - mass) * u) * (tau_max / math.log(mass))
@@ -105,11 +108,18 @@ class TauLeaping(Sampler):
         tau[-1] = tau_max  # exactly: the end is recognised by this value
         return tau
 
-    def insertions(self, mean: Tensor, u: Tensor) -> Tensor:
+    def insertions(self, mean: Float[Tensor, "batch length"],
+                   u: Float[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
         "Masks to insert in each gap, from their expected numbers: (batch, length) whole numbers."
         return poisson_quantile(u, mean)
 
-    def events(self, out: Intensities, channels: Sequence[str], dtau: Tensor, u: Tensor) -> tuple[dict[str, Tensor], Intensities]:
+    def events(
+        self,
+        out: Intensities,
+        channels: Sequence[str],
+        dtau: Float[Tensor, "batch 1"],
+        u: tuple[Float[Tensor, "batch length"], ...],
+    ) -> tuple[dict[str, Int[Tensor, "batch length"]], Intensities]:
         "Numbers of events (batch, length) by channel within `dtau` (batch, 1), and the intensities with the distributions of tokens then."
         when, how_many, which = u
         often = {name: out.rate(name) for name in channels if not CHANNELS[name].once}
@@ -149,7 +159,7 @@ class Ancestral(TauLeaping):
         if not (self.steps >= 1 and self.steps == int(self.steps)): raise ValueError(f"steps={self.steps}: a whole number, at least 1")
         clock_named(self.grid)
 
-    def taus(self, tau_max: float = math.inf, mass: float = 0.0) -> Tensor:
+    def taus(self, tau_max: float = math.inf, mass: float = 0.0) -> Float[Tensor, " steps"]:
         "Clock readings of the calls, whatever the end of the clock: (steps,) float64, the first 0."
         tau = clock_named(self.grid).tau(torch.arange(int(self.steps), dtype=torch.float64) / int(self.steps))
         tau[0] = 0.0

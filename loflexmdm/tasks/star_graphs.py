@@ -251,7 +251,7 @@ def verdict(graph: StarGraph, answer: Sequence[str]) -> str:
 
 # %% ../../nbs/10_star_graphs.ipynb #b6c23fe3
 def radial_layout(graph: StarGraph) -> dict[int, tuple[float, float]]:
-    "Coordinates of every node: the junction at the origin, half-arms as rays. ValueError if the graph is no star."
+    "Coordinates of every node: the junction at the origin, half-arms as rays. ValueError if the graph is not a star."
     near, centre = _neighbours(graph.edges), graph.junction
     at = graph.path.index(centre) if centre in graph.path else 0
     on_path = [v for v in (graph.path[at + 1:at + 2] + graph.path[max(at - 1, 0):at]) if v in near[centre]]
