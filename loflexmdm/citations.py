@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import loflexmdm
 from .methods.base import METHODS, Method, method_class, read_config
-from .moved import forward
 from .pretrained import models_directory, names, resolve
 from .samplers import SAMPLERS, Sampler
 from .tasks.base import TASKS, Task
@@ -173,6 +172,3 @@ def citation(*what) -> Citation:
         entries.setdefault(key, entry)
         if why not in found.setdefault(key, []): found[key].append(why)
     return Citation({k: tuple(v) for k, v in found.items()}, entries)
-
-# %% ../nbs/27_citations.ipynb #43983dc2
-__getattr__ = forward(__name__)  # names that have left this module
