@@ -13,9 +13,11 @@ from loflexmdm.moved import MODULES, NAMES
 
 RELEASED: dict[str, list[str]] = json.loads((Path(__file__).parent / "names_0_1.json").read_text())  # __all__ of 0.1
 GONE = {("loflexmdm.tasks.molecule_data", "code_digest"),  # hashed the source files; CACHE_VERSION takes its place
-        *(("loflexmdm.cli", name) for name in  # tables of samplers and special cases of molecules; samplers and tasks say them
+        # tables of samplers and special cases of molecules; samplers and tasks say them
+        *(("loflexmdm.cli", name) for name in
           ("OWN_OPTIONS", "DESCRIBED_STATES", "DESCRIBED_ROWS", "mark_lost", "evaluate_smiles")),
-        *(("loflexmdm.citations", name) for name in  # BibTeX as code; papers.bib and the classes' own `papers` take its place
+        # BibTeX as code; papers.bib and the classes' own `papers` take its place
+        *(("loflexmdm.citations", name) for name in
           ("BIBTEX", "METHOD_ENTRIES", "TOOL_ENTRIES", "DATA_ENTRIES", "SOFTWARE", "WHY", "FIELD", "fields_of",
            "SAMPLER_NAMES", "TASK_PAPERS", "method_names"))}
 
