@@ -18,7 +18,9 @@ def module_of(path: Path) -> str:
 
 
 MODULES = {
-    module_of(p): p for p in PACKAGE.rglob("*.py") if p.name != "_modidx.py" and p.parent / p.name != PACKAGE / "__init__.py"
+    module_of(p): p
+    for p in PACKAGE.rglob("*.py")
+    if p.name != "_modidx.py" and p.parent / p.name != PACKAGE / "__init__.py"
 }
 
 

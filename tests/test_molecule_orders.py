@@ -94,15 +94,15 @@ def test_normalised_times():
 def test_times_without_a_preference():
     assert fixed_order_time(1) == (0.5, 0)
     assert fixed_order_time(2) == (0.5, 0.5)
-    assert fixed_order_time(2, "born") == (0.5, 0.5)
-    assert fixed_order_time(10**6, "born")[1] == pytest.approx(12**-0.5, abs=1e-5)
+    assert fixed_order_time(2, "inserted") == (0.5, 0.5)
+    assert fixed_order_time(10**6, "inserted")[1] == pytest.approx(12**-0.5, abs=1e-5)
     assert all(
         a == pytest.approx(b, abs=1e-7)
         for n in (3, 40, 200)
         for a, b in zip(fixed_order_time(n), fixed_order_time(n, nodes=300))
     )
     ones = torch.ones(3000, 9, dtype=torch.float64)
-    for event, tau in zip(("born", "settled"), sample_event_taus(ones, ones, torch.Generator().manual_seed(3))):
+    for event, tau in zip(("inserted", "unmasked"), sample_event_taus(ones, ones, torch.Generator().manual_seed(3))):
         x = torch.tensor([normalised_times(row) for row in tau.tolist()]).mean(1)
         assert abs(float((x.mean() - fixed_order_time(9, event)[0]) / (x.std() / 3000**0.5))) < 4
     with pytest.raises(ValueError, match="n=0"): fixed_order_time(0)
@@ -111,7 +111,7 @@ def test_times_without_a_preference():
 
 def test_times_by_kind():
     vocabulary, samples = by_hand()
-    got = category_times(samples, vocabulary, "born")
+    got = category_times(samples, vocabulary, "inserted")
     wanted = {
         "ring closure": [0, 0], "fragment separator": [0.6], "aromatic atom": [0, 0.2, 0.2, 0.2, 0.2],
         "attachment point": [0.4, 1], "aliphatic atom": [0.8], "all tokens": BORN,
@@ -151,7 +151,7 @@ def test_summary_of_unequal_groups():
 
 def test_table_and_lead():
     vocabulary, samples = by_hand()
-    table = order_table(samples, vocabulary, "born")
+    table = order_table(samples, vocabulary, "inserted")
     assert table.times["aromatic atom"].mean == pytest.approx(0.16) and table.ranks["all tokens"].mean == 0.5
     text = table._repr_markdown_()
     assert "0.63 ± 0.27, 0.68 ± 0.27 | 0.61 ± 0.19, 0.80 ± 0.24" in text
@@ -173,7 +173,7 @@ def test_no_preference_is_rank_one_half_for_every_kind():
         for r in rows
     ]
     samples = Samples(rows, [[True] * len(r) for r in rows], trajectories=tracks)
-    for event in ("born", "settled"):
+    for event in ("inserted", "unmasked"):
         ranks = {k: v for k, v in order_table(samples, vocabulary, event).ranks.items() if k != "all tokens"}
         lead = structure_lead(samples, vocabulary, event)
         assert max(abs(r.mean - 0.5) / r.error for r in ranks.values()) < 4

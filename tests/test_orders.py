@@ -88,12 +88,12 @@ def test_star_correlations_filter_exact_matches():
     assert c["exact"].n == 1 and c["exact"].mean == pytest.approx(EXACT)
     assert (c["all"].n, c["all"].undefined) == (2, 3) and c["all"].mean == pytest.approx(0, abs=1e-12)
     assert star_correlations(task, "test", samples, method="spearman")["exact"].mean == -1
-    assert star_correlations(task, "test", samples, "born")["exact"].undefined == 1  # all inserted at once
+    assert star_correlations(task, "test", samples, "inserted")["exact"].undefined == 1  # all inserted at once
 
 
 def test_times_need_trajectories():
     task, samples = samples_with(("4 7", [1, 2]))
-    assert generation_times(samples) == [[1, 2]] and generation_times(samples, "born") == [[0, 0]]
+    assert generation_times(samples) == [[1, 2]] and generation_times(samples, "inserted") == [[0, 0]]
     with pytest.raises(ValueError, match="event='unmasked'"): generation_times(samples, "unmasked")
     samples.trajectories = None
     for f in (generation_times, idle_share):

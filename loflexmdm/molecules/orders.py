@@ -23,7 +23,7 @@ from rdkit import Chem
 from rdkit.rdBase import BlockLogs
 
 from ..colours import CYCLE, PALETTE
-from ..orders import generation_times, normalised_order
+from ..orders import event_named, generation_times, normalised_order
 from ..samplers import Samples
 from ..states import Vocabulary, collate, prefix_example
 from .bracket_safe import closures, decode, split_attachments, tokenize
@@ -87,14 +87,14 @@ def _moments(w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @cache
-def fixed_order_time(n: int, event: str = "settled", nodes: int = 200) -> tuple[float, float]:
+def fixed_order_time(n: int, event: str = "unmasked", nodes: int = 200) -> tuple[float, float]:
     """Mean and standard deviation of a token's normalised time among `n` tokens when no order is
     preferred (b = 1), by quadrature.
 
     ValueError for n < 1 or an unknown event."""
-    if event not in ("settled", "born"): raise ValueError(f"event={event!r}: choose settled or born")
+    event = event_named(event)
     if n < 1: raise ValueError(f"n={n}: must be at least 1")
-    if event == "born" or n < 3: return 0.5, math.sqrt(max(1 + (n - 2) / 3, 0) / n - 0.25) if n > 1 else 0.0
+    if event == "inserted" or n < 3: return 0.5, math.sqrt(max(1 + (n - 2) / 3, 0) / n - 0.25) if n > 1 else 0.0
     x, weight = (v / 2 for v in np.polynomial.legendre.leggauss(nodes))
     r, y = np.meshgrid(x + 0.5, x + 0.5)
     v, u = 1 - y**3, r * (1 - y**3)  # the cube smooths the density's logarithm at v = 1
@@ -113,7 +113,7 @@ def sample_categories(samples: Samples, vocabulary: Vocabulary) -> list[list[str
 
 
 def category_times(
-    samples: Samples, vocabulary: Vocabulary, event: str = "settled", scale: str = "time", slowest: float = 1.0
+    samples: Samples, vocabulary: Vocabulary, event: str = "unmasked", scale: str = "time", slowest: float = 1.0
 ) -> dict[str, list[list[float]]]:
     """Normalised times of generation by kind of token, one list per molecule that has the kind:
     {kind: [[time, ...], ...]}, and "all tokens" together.
@@ -167,7 +167,7 @@ PAPER_TIMES = {  # Table 9: mean and standard deviation over tokens, FlexMDM the
 class OrderTable:
     """When each kind of token is generated: `times` on the paper's scale, `ranks` free of any
     clock (1/2 without a preference)."""
-    event: str  # "born" (inserted) or "settled" (unmasked)
+    event: str  # "inserted" or "unmasked"
     times: dict[str, TimeSummary]  # by kind, 0 first to 1 last
     ranks: dict[str, TimeSummary]  # by kind, mean rank among the tokens of a molecule
 
@@ -189,8 +189,8 @@ def _paper(kind: str, column: int) -> str:
     return ", ".join("{:.2f} ± {:.2f}".format(*PAPER_TIMES[k][column:column + 2]) for k in rows if k in PAPER_TIMES)
 
 
-def order_table(samples: Samples, vocabulary: Vocabulary, event: str = "settled", slowest: float = 1.0) -> OrderTable:
-    """Mean normalised time and rank of each kind of token, beside the paper's Table 9 (there `settled` counts).
+def order_table(samples: Samples, vocabulary: Vocabulary, event: str = "unmasked", slowest: float = 1.0) -> OrderTable:
+    """Mean normalised time and rank of each kind of token, beside the paper's Table 9 (there `unmasked` counts).
 
     Arguments as of `category_times`."""
     of = lambda scale: {k: summarise(v) for k, v in category_times(samples, vocabulary, event, scale, slowest).items()}
@@ -202,7 +202,7 @@ CHEMISTRY = ("aliphatic atom", "attachment label", "bond or branch")
 
 
 def structure_lead(
-    samples: Samples, vocabulary: Vocabulary, event: str = "settled",
+    samples: Samples, vocabulary: Vocabulary, event: str = "unmasked",
     early: Sequence[str] = STRUCTURE, late: Sequence[str] = CHEMISTRY,
 ) -> TimeSummary:
     """Mean rank of `late` kinds less that of `early` ones, molecule by molecule:
