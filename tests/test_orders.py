@@ -94,7 +94,7 @@ def test_star_correlations_filter_exact_matches():
 def test_times_need_trajectories():
     task, samples = samples_with(("4 7", [1, 2]))
     assert generation_times(samples) == [[1, 2]] and generation_times(samples, "inserted") == [[0, 0]]
-    with pytest.raises(ValueError, match="event='unmasked'"): generation_times(samples, "unmasked")
+    with pytest.raises(ValueError, match="event='masked'"): generation_times(samples, "masked")
     samples.trajectories = None
     for f in (generation_times, idle_share):
         with pytest.raises(ValueError, match="record=True"): f(samples)
