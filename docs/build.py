@@ -16,8 +16,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = (
-    "states", "schedules", "clocks", "ctmc", "objective", "estimators", "networks", "sampling", "lo_flexmdm",
-    "flexmdm", "masked", "gen_md4", "planners", "papl", "autoregressive", "orders", "plotting",
+    "states", "schedules", "clocks", "processes", "ctmc", "objective", "estimators", "networks", "samplers",
+    "tau_leaping", "event_driven", "planner", "left_to_right", "exactness", "all_channels", "lo_flexmdm", "flexmdm", "masked", "gen_md4", "planners", "papl", "autoregressive", "orders", "plotting",
 )  # theory, in reading order
 LADDERS = dict(
     learn=LEARN,
