@@ -17,7 +17,8 @@ ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = (
     "states", "schedules", "clocks", "processes", "ctmc", "objective", "estimators", "networks", "samplers",
-    "tau_leaping", "event_driven", "planner", "left_to_right", "exactness", "all_channels", "lo_flexmdm", "flexmdm", "masked", "gen_md4", "planners", "papl", "autoregressive", "orders", "plotting",
+    "tau_leaping", "event_driven", "planner", "left_to_right", "exactness", "all_channels", "lo_flexmdm",
+    "flexmdm", "masked", "gen_md4", "planners", "papl", "autoregressive", "orders", "plotting",
 )  # theory, in reading order
 LADDERS = dict(
     learn=LEARN,

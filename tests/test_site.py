@@ -19,7 +19,7 @@ PAGES = dict(
     **{
         "learn/objective": "Rate matching",
         "tutorials/learned_order": "learning the order",
-        "api/sampling": "sampling",
+        "api/samplers.base": "samplers.base",
         "about/checked": "How it was checked",
         "about/glossary": "Glossary",
     },
