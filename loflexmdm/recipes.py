@@ -20,10 +20,10 @@ import torch
 
 from .configs import config_from, config_schema, current_names
 from .files import write_file
-from .methods.base import METHOD_MODULES, Method, method_class
+from .methods.base import METHODS, Method, method_class
 from .methods.lo_flexmdm import LoFlexMDM
 from .registries import did_you_mean
-from .tasks.base import BUILT_IN, Task, task_class, task_from
+from .tasks.base import TASKS, Task, task_class, task_from
 from .training import TrainConfig, Trainer
 
 # %% ../nbs/29_recipes.ipynb #9eb20a87
@@ -152,10 +152,9 @@ def _variants(what: str, key: str, classes: dict[str, type], default: str | None
 
 
 def recipe_schema() -> dict:
-    "JSON schema of recipes as TOML files, for the package's tasks and methods."
-    tasks = {kind: task_class(kind) for kind in sorted(BUILT_IN)}
-    methods = {name: method_class(name) for name in sorted(METHOD_MODULES)}
-    task, model = _variants("task", "kind", tasks), _variants("model", "method", methods, LoFlexMDM.name)
+    "JSON schema of recipes as TOML files, for all tasks and methods that are installed."
+    task = _variants("task", "kind", TASKS.usable())
+    model = _variants("model", "method", METHODS.usable(), LoFlexMDM.name)
     tables = dict(task=dict(oneOf=task), model=dict(oneOf=model), train=config_schema(TrainConfig, "training"))
     return {"$schema": "http://json-schema.org/draft-07/schema#", "title": "loflexmdm recipe", "type": "object",
             "properties": tables, "required": ["task"], "additionalProperties": False}

@@ -12,21 +12,21 @@ import pytest
 
 from loflexmdm.cli import main
 from loflexmdm.configs import Count, Positive, comments_of, config, config_from, config_schema, one_of
-from loflexmdm.methods.base import METHOD_MODULES, method_class
+from loflexmdm.methods.base import METHODS
 from loflexmdm.methods.flexmdm import FlexMDMConfig
 from loflexmdm.methods.gen_md4 import GenMD4Config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig
 from loflexmdm.methods.papl import PAPLConfig
 from loflexmdm.recipes import PRESETS, SCHEMA, override, presets, read_tables, recipe, recipe_schema
-from loflexmdm.tasks.base import BUILT_IN, task_class
+from loflexmdm.tasks.base import TASKS
 from loflexmdm.tasks.brackets import BracketsConfig
 from loflexmdm.tasks.mazes import MazeConfig
 from loflexmdm.tasks.sequences import SequencesConfig
 from loflexmdm.tasks.star_graphs import StarConfig
 from loflexmdm.training import TrainConfig, read_state
 
-PARTS = [*map(method_class, METHOD_MODULES), *map(task_class, BUILT_IN)]
+PARTS = [*METHODS.usable().values(), *TASKS.usable().values()]
 CLASSES = [TrainConfig, *(part.Config for part in PARTS)]
 NAN, INF = float("nan"), float("inf")
 REFUSED = [
