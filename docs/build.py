@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
-LEARN = ("states", "schedules", "clocks", "ctmc", "objective", "estimators", "networks", "sampling", "lo_flexmdm", "flexmdm", "masked", "gen_md4",
-         "planners", "papl", "autoregressive", "orders", "plotting")  # theory, in reading order
+LEARN = ("states", "schedules", "clocks", "processes", "ctmc", "objective", "estimators", "networks", "samplers",
+         "tau_leaping", "event_driven", "planner", "left_to_right", "exactness", "all_channels", "lo_flexmdm", "flexmdm",
+         "masked", "gen_md4", "planners", "papl", "autoregressive", "orders", "plotting")  # theory, in reading order
 LADDERS = dict(learn=LEARN, tutorials=("star_graphs", "your_own_data", "molecules", "fragments", "reading_an_order", "learned_order", "choosing", "training_on_a_gpu"),
-               how_to=("choose_a_sampler", "condition_on_a_prompt", "resume_a_run", "compare_methods", "report_a_bound", "your_own_network"))  # in reading order
+               how_to=("choose_a_sampler", "condition_on_a_prompt", "resume_a_run", "compare_methods", "report_a_bound", "your_own_network",
+                       "add_your_own"))  # in reading order
 MACHINE = r"https?://|^//|data:"
 
 

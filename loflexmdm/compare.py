@@ -244,7 +244,8 @@ def table(rows: Sequence[dict], samplers: str = "first") -> str:
     ValueError without rows or for another choice. `<=` marks a bound; time is relative to the fastest entrant."""
     if samplers not in ("first", "all"): raise ValueError(f"samplers={samplers!r}: choose first or all")
     if not rows: raise ValueError("rows: none to show")
-    groups, scores, fastest = grouped(rows), list(rows[0]["scores"]), min(r["step_ms"] for r in rows)
+    groups, scores = grouped(rows), list(rows[0]["scores"])
+    fastest = min(r["step_ms"] for r in rows) or math.nan  # 0: too short to be timed, which shows as a dash
     first = {m: s for m, s in reversed(groups)}
     lines = [f"| method | sampler | {' | '.join(scores)} | calls a sequence | nats a sequence | time a step | parameters | order |", "|---" * (7 + len(scores)) + "|"]
     for (m, s), group in groups.items():

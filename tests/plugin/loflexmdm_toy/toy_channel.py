@@ -1,4 +1,6 @@
 # toy_channel.py
+import torch
+
 from loflexmdm.processes import Channel
 from loflexmdm.states import BOS, insert_masks
 
@@ -11,5 +13,5 @@ class Duplicate(Channel):
 
     def apply(self, x, events, draw=None):
         new = insert_masks(x, events)
-        copied = new.origin.cummax(-1).values  # the nearest old column to the left
-        return new._replace(tokens=x.tokens.gather(-1, copied))
+        copies = x.tokens.gather(-1, new.origin.cummax(-1).values)  # of the nearest old column to the left
+        return new._replace(tokens=torch.where(new.valid & (new.origin < 0), copies, new.tokens))
