@@ -7,6 +7,7 @@ when they are first asked for."""
 __all__ = ['did_you_mean', 'Registry']
 
 # %% ../nbs/00c_registries.ipynb #b40f363a
+import contextlib
 import difflib
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,6 +54,13 @@ class Registry(Mapping):
     def all(self) -> dict[str, type]:
         "All classes by name. ValueError if a plug-in cannot be used."
         return {name: self[name] for name in self.names()}
+
+    def usable(self) -> dict[str, type]:
+        "All classes by name, without plug-ins that cannot be used; those are refused when they are asked for by name."
+        found = {}
+        for name in self.names():
+            with contextlib.suppress(ValueError): found[name] = self[name]
+        return found
 
     def unread(self, until: str | None = None) -> Iterator[str]:
         "Modules of the package that may define more classes, as long as `until` is not among those defined."

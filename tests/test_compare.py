@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from loflexmdm.cli import main
-from loflexmdm.compare import (
-    Comparison, compare, curve, describe, differences, entrant_recipe, evaluations_per_loss,
-    mean_order, parse_entrant, plot_comparison, run_directory, samplers_for, spread, table, train_run,
-)
+from loflexmdm.compare import (Comparison, compare, curve, describe, differences, entrant_recipe, evaluations_per_loss, mean_order, parse_entrant, plot_comparison,
+                               run_directory, samplers_for, shared_model, spread, table, train_run)
 from loflexmdm.methods.base import METHODS, from_pretrained
 from loflexmdm.recipes import override, read_tables, recipe_from
 from loflexmdm.samplers import EventDriven, Samples, TauLeaping, Trajectory
@@ -210,6 +208,20 @@ def test_table_and_picture(done):
     with pytest.raises(ValueError, match="none to show"): table([])
     with pytest.raises(ValueError, match="first or all"): table(found.rows, "best")
     assert len(plot_comparison(found.rows, score="unique")) == 2
+
+
+def test_a_training_too_short_to_be_timed_shows_a_dash(done):
+    _, _, found = done
+    row = table([found.rows[0] | dict(step_ms=0.0)]).splitlines()[-1]
+    assert row.split(" | ")[-3] == "–"
+
+
+def test_entrants_share_what_their_configs_have():
+    model = dict(method="mdm", network="gru", network_config="2", size="nano", max_length=9, schedule="cosine")
+    assert shared_model(model, "mdm") == model
+    shared = dict(network="gru", network_config="2", size="nano", max_length=9)
+    assert shared_model(model, "ar") == dict(method="ar") | shared
+    assert shared_model(dict(method="mdm", max_length=9), "ar") == dict(method="ar", max_length=9)
 
 
 def test_curves_count_rows(done):

@@ -26,7 +26,7 @@ from loflexmdm.tasks.sequences import SequencesConfig
 from loflexmdm.tasks.star_graphs import StarConfig
 from loflexmdm.training import TrainConfig, read_state
 
-PARTS = [*map(method_class, METHODS.names()), *map(task_class, TASKS.names())]
+PARTS = [*METHODS.usable().values(), *TASKS.usable().values()]
 CLASSES = [TrainConfig, *(part.Config for part in PARTS)]
 NAN, INF = float("nan"), float("inf")
 REFUSED = [

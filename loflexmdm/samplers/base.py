@@ -554,4 +554,4 @@ def channel_words(channels: Sequence[str] | None) -> str:
 
 def fitting_samplers(channels: Sequence[str]) -> dict[str, type[Sampler]]:
     "The samplers that can simulate a method of these channels, by name."
-    return {name: cls for name, cls in SAMPLERS.all().items() if cls.fits(channels)}
+    return {name: cls for name, cls in SAMPLERS.usable().items() if cls.fits(channels)}

@@ -1,0 +1,55 @@
+# toy_task.py
+import random
+from typing import Annotated
+
+from pydantic import Field
+
+from loflexmdm.configs import config
+from loflexmdm.states import Vocabulary, prefix_example
+from loflexmdm.tasks.base import Examples, Task, check_split, exact_match
+from loflexmdm.training import UNLIMITED
+
+
+@config
+class SortingConfig:
+    "Digits in random order, and the same digits sorted."
+    digits: Annotated[int, Field(ge=1, le=50)] = 4  # in each prompt
+    seed: int = 0  # of the data
+
+
+class SortingTask(Task):
+    "Sort the digits of the prompt: `3 1 2 =` is continued by `1 2 3`."
+    kind, Config = "sorting", SortingConfig
+    vocabulary = Vocabulary("0123456789=")
+    prompt_help = "DIGITS", "digits to sort, such as 312"
+
+    @property
+    def max_length(self): return 2 * self.config.digits + 2
+
+    def digits(self, split, i):
+        "The digits to sort in example number `i` of a split."
+        rng = random.Random(f"{self.config.seed} {check_split(split)} {i}")
+        return rng.choices("0123456789", k=self.config.digits)
+
+    def dataset(self, split="train"):
+        size = UNLIMITED if check_split(split) == "train" else 500
+        example = lambda digits: prefix_example([*digits, "="], sorted(digits), self.vocabulary)
+        return Examples(size, lambda i: example(self.digits(split, i)))
+
+    def prompts(self, split="test", n=8): return [[*self.digits(split, i), "="] for i in range(n)]
+
+    def prompt(self, text):
+        if not set(text) <= set("0123456789"): raise ValueError(f"prompt {text!r}: must be digits")
+        return [*text, "="]
+
+    def answers(self, samples): return [self.vocabulary.decode(c) for c in samples.completions()]
+
+    def score(self, split, samples):
+        truths = [sorted(self.digits(split, i)) for i in range(len(samples))]
+        return dict(exact=exact_match(self.answers(samples), truths))
+
+    def describe(self, samples, prompt_text=""):
+        state = lambda answer: "sorted" if answer == sorted(answer) else "unsorted"
+        return [dict(answer="".join(a), state=state(a)) for a in self.answers(samples)]
+
+    def pretty(self, row): return f"{''.join(row['prompt']).strip('=')} -> {row['answer']} ({row['state']})"
