@@ -12,14 +12,14 @@ import pytest
 
 from loflexmdm.cli import main
 from loflexmdm.configs import Count, Positive, comments_of, config, config_from, config_schema, one_of
-from loflexmdm.methods.base import METHODS, method_class
+from loflexmdm.methods.base import METHODS
 from loflexmdm.methods.flexmdm import FlexMDMConfig
 from loflexmdm.methods.gen_md4 import GenMD4Config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig
 from loflexmdm.methods.papl import PAPLConfig
 from loflexmdm.recipes import PRESETS, SCHEMA, override, presets, read_tables, recipe, recipe_schema
-from loflexmdm.tasks.base import TASKS, task_class
+from loflexmdm.tasks.base import TASKS
 from loflexmdm.tasks.brackets import BracketsConfig
 from loflexmdm.tasks.mazes import MazeConfig
 from loflexmdm.tasks.sequences import SequencesConfig
