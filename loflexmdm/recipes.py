@@ -6,7 +6,7 @@ TOML file, or a preset by name."""
 # %% auto #0
 __all__ = ['TABLES', 'PRESETS', 'SCHEMA', 'Recipe', 'check_tables', 'configs_of', 'with_current_names', 'check_values',
            'recipe_from', 'keys_of', 'override', 'with_method', 'presets', 'read_tables', 'recipe', 'recipe_schema',
-           'write_schema', 'build', 'trainer']
+           'write_schema']
 
 # %% ../nbs/29_recipes.ipynb #490a91d0
 import json
@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import torch
+from fastcore.basics import patch
 
 from .configs import config_from, config_schema, current_names
 from .files import write_file
@@ -179,6 +180,7 @@ def write_schema(path: str | os.PathLike = SCHEMA) -> Path:
     return write_file(path, json.dumps(recipe_schema(), indent=1) + "\n")
 
 # %% ../nbs/29_recipes.ipynb #f3940fc8
+@patch
 def build(self: Recipe, device: str | torch.device = "cpu") -> tuple[Task, Method]:
     "The task and an untrained model on `device`, its weights drawn with `train.seed`."
     task, table = task_from(self.task), dict(self.model)
@@ -189,6 +191,7 @@ def build(self: Recipe, device: str | torch.device = "cpu") -> tuple[Task, Metho
     return task, method.to(device)
 
 
+@patch
 def trainer(
     self: Recipe, directory: str | os.PathLike, device: str | torch.device = "cpu",
     progress: bool = True, tell: Callable[[str], object] | None = None,
@@ -199,6 +202,3 @@ def trainer(
     task, method = self.build(device)
     if tell is not None: tell(task.summary())
     return Trainer(method, task.dataset("train"), self.train, directory, task.dataset("valid"), progress)
-
-
-Recipe.build, Recipe.trainer = build, trainer

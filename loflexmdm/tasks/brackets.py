@@ -5,7 +5,7 @@ judged by more than being plausible."""
 
 # %% auto #0
 __all__ = ['PAIRS', 'PARTNER', 'is_balanced', 'catalan', 'split_weights', 'draw_balanced', 'BracketsConfig', 'BracketsTask',
-           'balanced_strings', 'score']
+           'balanced_strings']
 
 # %% ../../nbs/10b_brackets.ipynb #ba163eef
 import math
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from typing import Annotated
 
+from fastcore.basics import patch
 from pydantic import Field
 
 from ..configs import Natural, config
@@ -128,6 +129,7 @@ def balanced_strings(max_pairs: int, kinds: int) -> Iterator[str]:
         yield from made[n]
 
 # %% ../../nbs/10b_brackets.ipynb #271c6ee8
+@patch
 def score(self: BracketsTask, split: str, samples: Samples) -> dict[str, float]:
     """valid, length_tv and short_tv with the floors an ideal sampler would have, and unique:
     all fractions, against the exact law."""
@@ -142,9 +144,6 @@ def score(self: BracketsTask, split: str, samples: Samples) -> dict[str, float]:
         short_tv=empirical_variation(kept, short),
         short_tv_floor=variation_floor(short, len(strings)),
     )
-
-
-BracketsTask.score = score
 
 # %% ../../nbs/10b_brackets.ipynb #4f8d3b33
 __getattr__ = forward(__name__)  # names that have left this module

@@ -7,7 +7,7 @@ fill in the way between fixed points, as many tokens as it takes."""
 __all__ = ['Cell', 'SEPARATOR', 'LAYOUTS', 'Maze', 'divide', 'maze_from', 'draw_maze', 'shortest_path', 'routes', 'Route',
            'choose_subgoals', 'name_of', 'infill_example', 'infill_prompt', 'prefix_prompt', 'MazeConfig', 'split_of',
            'MazeTask', 'cell_of', 'visits', 'verdict', 'shortest_tour', 'draw_path', 'mark_cells', 'draw_generation',
-           'draw', 'subgoal_samples']
+           'subgoal_samples']
 
 # %% ../../nbs/20b_mazes.ipynb #075ce1e1
 import hashlib
@@ -441,6 +441,7 @@ def _draw_moment(maze: Maze, path, subgoals, born, settled, now: float, ax):
     mark_cells(maze, subgoals, ax).set_title(f"{len(here) - masks} cells, {masks} masks", fontsize=8)
 
 
+@patch
 def draw(self: MazeTask, split: str, samples: Samples, i: int = 0, panels: int = 4, axes=None):
     "Sample `i` over the maze: as it came about if trajectories were recorded, else the path alone. Returns the axes."
     subgoals, path = self.answers(samples)[i]
@@ -448,9 +449,6 @@ def draw(self: MazeTask, split: str, samples: Samples, i: int = 0, panels: int =
     shown = [f or self.config.layout == "infill" for f in samples.free[i]]
     times = [[v for v, s in zip(values, shown) if s] for values in samples.trajectories[i][1:]]
     return draw_generation(self.config.maze, path, subgoals, *times, panels, axes)
-
-
-MazeTask.draw = draw
 
 # %% ../../nbs/20b_mazes.ipynb #7e5a6f6b
 def subgoal_samples(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PAPER_SPLITS', 'PRESETS', 'StarGraph', 'StarConfig', 'draw_star', 'StarGraphs', 'is_path', 'junction_distances',
            'graph_from', 'check_fits', 'read_graphs', 'write_graphs', 'StarFile', 'StarTask', 'verdict',
-           'radial_layout', 'draw_graph', 'draw_answer', 'draw_generation', 'draw']
+           'radial_layout', 'draw_graph', 'draw_answer', 'draw_generation']
 
 # %% ../../nbs/10_star_graphs.ipynb #ee09730b
 import json
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from fastcore.basics import patch
 from torch.utils.data import Dataset
 
 from ..colours import PALETTE
@@ -385,12 +386,10 @@ def _draw_moment(graph: StarGraph, answer, born, settled, now: float, ax):
     ax.set_title(" ".join(text), fontsize=6)
 
 # %% ../../nbs/10_star_graphs.ipynb #35d7a86b
+@patch
 def draw(self: StarTask, split: str, samples: Samples, i: int = 0, panels: int = 4, axes=None):
     "Sample `i` on its graph: as it came about if trajectories were recorded, else as an answer. Returns the axes."
     graph, answer = self.graphs(split, i + 1)[i], self.answers(samples)[i]
     if samples.trajectories is None: return draw_answer(graph, answer, axes)
     times = [[v for v, free in zip(values, samples.free[i]) if free] for values in samples.trajectories[i][1:]]
     return draw_generation(graph, answer, *times, panels, axes)
-
-
-StarTask.draw = draw
