@@ -166,10 +166,9 @@ def _variants(what: str, key: str, classes: dict[str, type], default: str | None
 
 
 def recipe_schema() -> dict:
-    "JSON schema of recipes as TOML files, for the package's tasks and methods."
-    tasks = {kind: task_class(kind) for kind in TASKS.names()}
-    methods = {name: method_class(name) for name in METHODS.names()}
-    task, model = _variants("task", "kind", tasks), _variants("model", "method", methods, LoFlexMDM.name)
+    "JSON schema of recipes as TOML files, for all tasks and methods that are installed."
+    task = _variants("task", "kind", TASKS.usable())
+    model = _variants("model", "method", METHODS.usable(), LoFlexMDM.name)
     tables = dict(task=dict(oneOf=task), model=dict(oneOf=model), train=config_schema(TrainConfig, "training"))
     return {"$schema": "http://json-schema.org/draft-07/schema#", "title": "loflexmdm recipe", "type": "object",
             "properties": tables, "required": ["task"], "additionalProperties": False}

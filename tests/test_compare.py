@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from loflexmdm.cli import main
-from loflexmdm.compare import (Comparison, compare, curve, describe, differences, entrant_recipe, evaluations_per_loss, mean_order, parse_entrant, plot_comparison,
-                               run_directory, samplers_for, shared_model, spread, table, train_run)
+from loflexmdm.compare import (
+    compare, Comparison, curve, describe, differences, entrant_recipe, evaluations_per_loss, mean_order,
+    parse_entrant, plot_comparison, run_directory, samplers_for, shared_model, spread, table, train_run,
+)
 from loflexmdm.methods.base import METHODS, from_pretrained
 from loflexmdm.recipes import override, read_tables, recipe_from
 from loflexmdm.samplers import EventDriven, Samples, TauLeaping, Trajectory
