@@ -305,7 +305,7 @@ def grouped(rows: Sequence[dict]) -> dict[tuple[str, str], list[dict]]:
     for r in rows: groups.setdefault((r["method"], r["sampler"]), []).append(r)
     return groups
 
-
+# %% ../nbs/29b_compare.ipynb #500682e8
 def table(rows: Sequence[dict], samplers: str = "first") -> str:
     """The rows as a Markdown table, means and standard deviations over seeds:
     of each entrant its first sampler, or "all" of them.

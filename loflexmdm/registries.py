@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
+from fastcore.basics import patch
+
 # %% ../nbs/00c_registries.ipynb #8440f4b2
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     "` (did you mean 'X'?)` with the nearest known name, to be put behind a wrong one; empty if none is near."
@@ -55,13 +57,6 @@ class Registry(Mapping):
         "All classes by name. ValueError if a plug-in cannot be used."
         return {name: self[name] for name in self.names()}
 
-    def usable(self) -> dict[str, type]:
-        "All classes by name, without plug-ins that cannot be used; those are refused when they are asked for by name."
-        found = {}
-        for name in self.names():
-            with contextlib.suppress(ValueError): found[name] = self[name]
-        return found
-
     def unread(self, until: str | None = None) -> Iterator[str]:
         "Modules of the package that may define more classes, as long as `until` is not among those defined."
         for name in self.modules:
@@ -85,3 +80,12 @@ class Registry(Mapping):
             ) from e
         if point.name not in self.classes:
             raise ValueError(f"{self.what}={point.name!r}: {source} defines no {self.what} of that name")
+
+# %% ../nbs/00c_registries.ipynb #6889bc91
+@patch
+def usable(self: Registry) -> dict[str, type]:
+    "All classes by name, without plug-ins that cannot be used; those are refused when they are asked for by name."
+    found = {}
+    for name in self.names():
+        with contextlib.suppress(ValueError): found[name] = self[name]
+    return found
