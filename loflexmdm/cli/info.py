@@ -82,7 +82,7 @@ def describe_part(registry: Registry, name: str) -> str:
     text = f"{name}: {registry.what}, {cls.__module__}.{cls.__qualname__}\n\n{inspect.getdoc(cls) or ''}\n\n"
     return text + "".join(f"{f.name} = {f.default!r}  # {comments.get(f.name, '')}\n" for f in known)
 
-
+# %% ../../nbs/30h_cli_info.ipynb #1fbb242a
 def describe_model(name: str) -> str:
     "What a model is: parameters, vocabulary, task, settings, its training log and its card."
     method, directory = load(name, "cpu"), Path(name)
