@@ -87,9 +87,9 @@ class ToyLaw:
     """A law over a few sequences, with schedule parameters for each of their positions:
     small enough to know everything about."""
     sequences: tuple[tuple, ...]  # tokens
-    probs: Float[Tensor, " sequences"]
-    b_in: Float[Tensor, "sequences slots"]
-    b_um: Float[Tensor, "sequences slots"]
+    probs: Float[Tensor, " sequences"]  # of the sequences, with sum 1
+    b_in: Float[Tensor, "sequences slots"]  # insertion rate of every position
+    b_um: Float[Tensor, "sequences slots"]  # unmasking rate of every position
     vocabulary: Vocabulary  # of its tokens
 
     @classmethod
@@ -300,7 +300,7 @@ def kfe_residual(law: ToyLaw, model: Callable, tau: float) -> Float[Tensor, " pa
 # %% ../nbs/03_ctmc.ipynb #a79b5be5
 class FinalLaw(NamedTuple):
     "Where a generator ends."
-    probs: Float[Tensor, " partial"]
+    probs: Float[Tensor, " partial"]  # of every partial sequence
     error: float   # estimated error of `probs`, from halving the number of steps
 
 

@@ -184,7 +184,7 @@ class Path:
 @dataclass(frozen=True)
 class InsertUnmask(Path):
     "A mask at rate b_in, its token at rate b_um; both (batch, length), per unit of clock time (Prop 1, Eqs 94-97)."
-    channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")
+    channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")  # that it passes, in order
 
     def draw_states(self, x1, tau: Float[Tensor, "batch 1"], b_in: Float[Tensor, "batch length"],
                     b_um: Float[Tensor, "batch length"], generator=None) -> Int[Tensor, "batch length"]:
@@ -199,9 +199,9 @@ class InsertUnmask(Path):
 @dataclass(frozen=True)
 class TwoClocks(Path):
     "A mask by one schedule, then its token by another (FlexMDM, Eq 16); `tau` are readings of the insertion clock."
-    insertion: Clock
-    unmasking: Clock
-    channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")
+    insertion: Clock  # schedule of insertions
+    unmasking: Clock  # schedule of unmasking
+    channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")  # that it passes, in order
 
     def reading(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "The unmasking clock when the insertion clock reads `tau` (float64)."
@@ -218,8 +218,8 @@ class TwoClocks(Path):
 @dataclass(frozen=True)
 class Unmasking(Path):
     "Masks become tokens at rate 1, or at rates w (batch, length), per unit of clock time."
-    coupling: ClassVar[Coupling] = MASKS
-    channels: ClassVar[tuple[str, ...]] = ("unmask",)
+    coupling: ClassVar[Coupling] = MASKS  # where positions start
+    channels: ClassVar[tuple[str, ...]] = ("unmask",)  # that it passes, in order
 
     def draw_states(self, x1, tau: Float[Tensor, "batch 1"], w: Float[Tensor, "batch length"] | None = None,
                     generator=None) -> Int[Tensor, "batch length"]:
@@ -272,7 +272,7 @@ def hidden_log_prob(wait: Float[Tensor, "..."], hidden: Bool[Tensor, "..."]) -> 
 @dataclass(frozen=True)
 class Inserting(Path):
     "Tokens appear at rates b (batch, length) per unit of clock time, without masks."
-    channels: ClassVar[tuple[str, ...]] = ("insert",)
+    channels: ClassVar[tuple[str, ...]] = ("insert",)  # that it passes, in order
 
     def draw_states(self, x1, tau: Float[Tensor, "batch 1"], b: Float[Tensor, "batch length"],
                     generator=None) -> Int[Tensor, "batch length"]:

@@ -462,7 +462,7 @@ def test_no_model(tmp_path):
     refused(call("sample", tmp_path), tmp_path)
     refused(call("info nosuch"), "nosuch")
     refused(call("sample star-tinny"), "'star-tinny' is neither", "did you mean 'star-tiny'?")
-    refused(call("info bracket"), "did you mean 'brackets'?", "no preset (brackets")
+    refused(call("info bracket"), "did you mean 'brackets'?", "a preset (brackets")
     refused(call("sample mine.toml"), "mine.toml: is a recipe", "loflexmdm train mine.toml")
 
 

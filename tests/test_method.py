@@ -60,7 +60,7 @@ def seeded(n): return torch.Generator().manual_seed(n)
 @pytest.fixture(scope="module", autouse=True)
 def unregister():
     yield
-    METHODS.pop(Poisson.name, None)
+    METHODS.classes.pop(Poisson.name, None)
 
 
 # prompts and sampling
@@ -90,7 +90,10 @@ def test_bad_prompts(model, prompts, n, named):
     "kwargs, named",
     [
         (dict(sampler="event"), "sampler='event'"),
-        (dict(sampler=Ancestral()), "sampler=Ancestral: is for masked diffusion; .* takes EventDriven or TauLeaping"),
+        (
+            dict(sampler=Ancestral()),
+            "sampler=Ancestral: is for masked diffusion; .* takes EventDriven or FrozenEvents or TauLeaping",
+        ),
         (dict(batch_size=0), "batch_size=0"),
         (dict(max_length=0), "max_length=0"),
         (dict(min_length=5, max_length=4), "min_length=5"),

@@ -201,7 +201,7 @@ def test_search_finds(browser, word):
         "own data": "Your own data",
         "molecules": "Molecules from nothing",
         "GPU": "Training on a GPU",
-        "EventDriven": "loflexmdm.samplers > EventDriven",
+        "EventDriven": "loflexmdm.samplers.event_driven > EventDriven",
     }.items(),
 )
 def test_search_puts_first_what_a_reader_wants(browser, words, first):

@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as in `loflexmdm sample ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError, SafetensorError) as e: code, error = 2, e
+    except (ValueError, OSError, ImportError, SafetensorError) as e: code, error = 2, e
     except (FloatingPointError, torch.OutOfMemoryError) as e: code, error = 1, e
     say(f"loflexmdm: {one_line(error)}")
     return code

@@ -78,11 +78,11 @@ def _free_logs(b: Tensor, x1: PartialSequences) -> Tensor:
 class Drawn(NamedTuple):
     "States drawn for a batch: `states` of them per sequence, one after another: rows = states x batch."
     x1: PartialSequences  # clean sequences, repeated
-    state: Int[Tensor, "rows length"]
+    state: Int[Tensor, "rows length"]  # DROPPED, MASKED or CLEAN
     tau: Float[Tensor, " rows"]  # clock readings, the same for all states of a sequence
     weight: Float[Tensor, " rows"]  # 1 / density of the readings
-    b_in: Float[Tensor, "rows length"]
-    b_um: Float[Tensor, "rows length"]
+    b_in: Float[Tensor, "rows length"]  # insertion rates
+    b_um: Float[Tensor, "rows length"]  # unmasking rates
     states: int  # per sequence
 
     def apart(self, values: Float[Tensor, " rows"]) -> Float[Tensor, "states batch"]:

@@ -53,7 +53,7 @@ class State(NamedTuple):
     unmasked_at: Float[Tensor, "batch length"]  # float64: ... when it was last written, nan while masked
     generators: tuple[torch.Generator, ...]  # one for each row
     row: Int[Tensor, " batch"]  # index of the row in the simulation
-    done: Bool[Tensor, " batch"]
+    done: Bool[Tensor, " batch"]  # rows that are finished
     limits: Limits  # when rows end
 
     def select(self, keep: Bool[Tensor, " batch"]) -> "State":

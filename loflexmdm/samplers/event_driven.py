@@ -53,9 +53,9 @@ class EventDriven(Sampler):
     wherever the total stays below that bound between events (violations are counted). exact=False: intensities are held
     until the event, one call for `events_per_call` events; exact only where they ignore time and events_per_call is 1.
     ValueError for slack < 1, events_per_call < 1, or more than 1 with exact=True."""
-    name: ClassVar[str] = "event"
-    papers: ClassVar[tuple[str, ...]] = ("gillespie", "first_hitting")
-    options: ClassVar[tuple[str, ...]] = ("slack",)
+    name: ClassVar[str] = "event"  # on the command line
+    papers: ClassVar[tuple[str, ...]] = ("gillespie", "first_hitting")  # keys of the papers to cite
+    options: ClassVar[tuple[str, ...]] = ("slack",)  # of its own, on the command line
     exact: bool = True  # thinning; else intensities are held until the event
     events_per_call: int = 1  # more than 1 is approximate, and needs exact=False
     slack: float = 1.5  # what is proposed, as a multiple of the total intensity
@@ -126,8 +126,8 @@ class EventDriven(Sampler):
 @dataclass(frozen=True)
 class FrozenEvents(EventDriven):
     "Event-driven with intensities held between events: fewer calls than thinning, biased where lengths vary."
-    name: ClassVar[str] = "event-frozen"
-    options: ClassVar[tuple[str, ...]] = ("events_per_call",)
+    name: ClassVar[str] = "event-frozen"  # on the command line
+    options: ClassVar[tuple[str, ...]] = ("events_per_call",)  # of its own, on the command line
     exact: bool = False  # intensities are held until the event
 
     @classmethod

@@ -45,10 +45,10 @@ class LeftToRight(Sampler):
     its place); at the largest length anything but the end is given up and counted as overflow. `logits_hook`
     gets the logits (batch, 1, vocabulary + 1) of the next token, the end being the last. ValueError for
     options that choose positions."""
-    name: ClassVar[str] = "left-to-right"
+    name: ClassVar[str] = "left-to-right"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("append",)  # of the methods that it can simulate
-    papers: ClassVar[tuple[str, ...]] = ("transformer",)
-    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")
+    papers: ClassVar[tuple[str, ...]] = ("transformer",)  # keys of the papers to cite
+    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # those of Sampler that it takes
 
     def __post_init__(self):
         super().__post_init__()

@@ -31,10 +31,10 @@ class Planner(Sampler):
     positions too (P2, Alg 4 and Eq 30; 1: RDM), which are masked again if not chosen. ValueError for steps < 1
     or beyond the positions of a row, remask <= 0 or with another confidence than "sampled", a window smaller
     than a step, prompts with open gaps."""
-    name: ClassVar[str] = "planner"
+    name: ClassVar[str] = "planner"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("unmask",)  # of the methods that it can simulate
-    papers: ClassVar[tuple[str, ...]] = ("papl", "p2", "rdm")
-    options: ClassVar[tuple[str, ...]] = ("steps", "remask")
+    papers: ClassVar[tuple[str, ...]] = ("papl", "p2", "rdm")  # keys of the papers to cite
+    options: ClassVar[tuple[str, ...]] = ("steps", "remask")  # of its own, on the command line
     steps: int | None = None      # network calls; None: one for each position
     remask: float | None = None  # a mask's confidence against a clean token's; the larger, the more are masked again
 

@@ -89,9 +89,9 @@ class TauLeaping(Sampler):
     - exp(-tau) on the slowest clock, "clock" as tau = 2u/(1-u). `hold`: through a leap a gap keeps its "rate" g, or its
     "count" of g missing tokens, each due at rate 1 (FlexMDM's own: a mean of g (1 - exp(-dtau)) masks). ValueError for
     fewer than 2 steps, another grid or hold."""
-    name: ClassVar[str] = "tau"
-    papers: ClassVar[tuple[str, ...]] = ("tau_leaping",)
-    options: ClassVar[tuple[str, ...]] = ("steps", "grid", "hold")
+    name: ClassVar[str] = "tau"  # on the command line
+    papers: ClassVar[tuple[str, ...]] = ("tau_leaping",)  # keys of the papers to cite
+    options: ClassVar[tuple[str, ...]] = ("steps", "grid", "hold")  # of its own, on the command line
     steps: int = 128  # network calls
     grid: str = "time"  # "time" or "clock": what is spaced evenly
     hold: str = "rate"  # what a leap holds: "rate" of insertion, or "count" of missing tokens as FlexMDM does
@@ -156,10 +156,10 @@ class Ancestral(TauLeaping):
     `steps` network calls at times 0, 1/steps, ... of the clock named `grid`.
 
     ValueError for steps < 1, an unknown clock, or (at the start) prompts with open gaps."""
-    name: ClassVar[str] = "ancestral"
+    name: ClassVar[str] = "ancestral"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("unmask",)  # of the methods that it can simulate
-    papers: ClassVar[tuple[str, ...]] = ("md4",)
-    options: ClassVar[tuple[str, ...]] = ("steps", "grid")
+    papers: ClassVar[tuple[str, ...]] = ("md4",)  # keys of the papers to cite
+    options: ClassVar[tuple[str, ...]] = ("steps", "grid")  # of its own, on the command line
     grid: str = "linear"  # name of the clock whose times are spaced evenly
 
     @classmethod
