@@ -152,8 +152,9 @@ class TauLeaping(Sampler):
 # %% ../../nbs/07b_tau_leaping.ipynb #62d936c4
 @dataclass(frozen=True)
 class Ancestral(TauLeaping):
-    """A fixed number of steps for methods without insertions (MD4, Alg 2):
-    `steps` network calls at times 0, 1/steps, ... of the clock named `grid`.
+    """A fixed number of steps for methods without insertions (MD4, Alg 2), evenly spaced on the clock named `grid`.
+
+    The `steps` network calls are at times 0, 1/steps and so on of that clock; the last one resolves all masks.
 
     ValueError for steps < 1, an unknown clock, or (at the start) prompts with open gaps."""
     name: ClassVar[str] = "ancestral"  # on the command line
