@@ -6,6 +6,8 @@ os.environ.setdefault("MPLBACKEND", "agg")
 import pytest
 import torch
 
+from loflexmdm.networks import SIZES, Size
+
 torch.set_num_threads(1)
 
 
@@ -17,6 +19,12 @@ def untouched_globals():
     dtype, threads, rng = before
     assert torch.get_default_dtype() == dtype and torch.get_num_threads() == threads
     torch.set_rng_state(rng)
+
+
+@pytest.fixture
+def pico(monkeypatch):
+    "A size of network with one block of 16 features, for tests alone."
+    monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -24,6 +24,7 @@ from loflexmdm.orders import generation_times
 from loflexmdm.samplers import EventDriven, Info, LeftToRight, Limits, State, TauLeaping, not_a_prefix, simulate
 from loflexmdm.states import Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.training import TrainConfig, Trainer, checkpoints
+from helpers import seeded
 
 VOCABULARY = Vocabulary("ab")
 END = len(VOCABULARY)
@@ -33,9 +34,6 @@ INFILLING = [["a", ..., "b"], [..., "a"], ["a", ..., "b", ...], ["a", "<mask>"],
 
 @pytest.fixture(autouse=True)
 def pico(monkeypatch): monkeypatch.setitem(SIZES, "pico", Size(16, 2, 2, 8))
-
-
-def seeded(n): return torch.Generator().manual_seed(n)
 
 
 def shaken(seed=1, scale=0.3, **kwargs):

@@ -11,11 +11,11 @@ from loflexmdm.ctmc import ToyLaw, aligned_batch, as_batch, evaluate, oracle, ra
 from loflexmdm.methods.base import from_pretrained
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig, filled_example
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.networks import SIZES, Size
 from loflexmdm.samplers import Ancestral, EventDriven, Limits, TauLeaping
 from loflexmdm.states import CLEAN, DROPPED, MASK, MASKED, PAD, Vocabulary, collate, contract, parse_prompt
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import TrainConfig, Trainer, checkpoints
+from helpers import seeded
 
 LAW = ToyLaw.of({"": 0.05, "0": 0.1, "10": 0.2, "001": 0.3, "11": 0.15, "1011": 0.2})
 PAIRS = [
@@ -35,12 +35,7 @@ class Perfect(FlexMDM):
         return out._replace(unmask=torch.where(x.masked, self.unmask_rate(tau)[:, None], 0.0))
 
 
-@pytest.fixture(autouse=True)
-def pico(monkeypatch):
-    monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
-
-
-def seeded(n): return torch.Generator().manual_seed(n)
+pytestmark = pytest.mark.usefixtures("pico")
 
 
 def made(cls=FlexMDM, pair=PAIRS[0], scale=0.15, vocabulary=LAW.vocabulary, **kwargs):

@@ -10,24 +10,19 @@ from loflexmdm.ctmc import ToyLaw, clock_quadrature
 from loflexmdm.estimators import leave_one_out
 from loflexmdm.methods.base import METHODS, method_class
 from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config, reveal_terms
-from loflexmdm.networks import SIZES, Size
 from loflexmdm.processes import hidden_log_prob
 from loflexmdm.recipes import PRESETS, presets, recipe_from, with_method
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.states import BOS, MASK, PartialSequences, collate, parse_prompt, prefix_example
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import Interrupted, TrainConfig, Trainer, parameter_groups
+from helpers import seeded
 
 LAW = ToyLaw.of({"aa": 0.3, "ab": 0.05, "ac": 0.1, "ba": 0.15, "bc": 0.2, "ca": 0.05, "cc": 0.15})
 SPEED = (0.4, 1.0, 2.5)
 
 
-@pytest.fixture(autouse=True)
-def pico(monkeypatch):
-    monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
-
-
-def seeded(n): return torch.Generator().manual_seed(n)
+pytestmark = pytest.mark.usefixtures("pico")
 
 
 class Exact(GenMD4):

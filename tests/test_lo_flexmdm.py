@@ -6,10 +6,10 @@ import torch
 
 from loflexmdm.ctmc import ToyLaw, aligned_batch, clock_quadrature, evaluate, final_law, path_bounds, path_terms
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.networks import SIZES, Size
 from loflexmdm.objective import Intensities
 from loflexmdm.schedules import ScheduleRegulariser
 from loflexmdm.states import CLEAN, DROPPED, collate, parse_prompt, prefix_example
+from helpers import seeded
 
 LAW = ToyLaw.of({"aab": 0.35, "ab": 0.25, "bb": 0.25, "a": 0.15})
 VARIANTS = [
@@ -28,12 +28,7 @@ class Vanishing(LoFlexMDM):
         return out._replace(insert=out.insert * torch.exp(-tau.clamp_max(60))[:, None])
 
 
-@pytest.fixture(autouse=True)
-def pico(monkeypatch):
-    monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
-
-
-def seeded(n): return torch.Generator().manual_seed(n)
+pytestmark = pytest.mark.usefixtures("pico")
 
 
 def shaken(cls=LoFlexMDM, seed=1, scale=0.15, **kwargs):

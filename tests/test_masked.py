@@ -9,11 +9,11 @@ from scipy import stats
 
 from loflexmdm.methods.base import Method, from_pretrained, method_class
 from loflexmdm.methods.masked import Canvas, MaskedConfig, MaskedDiffusion, clean_log_probs
-from loflexmdm.networks import SIZES, Size
 from loflexmdm.recipes import override, read_tables, recipe_from, with_method
 from loflexmdm.processes import hide, hide_some
 from loflexmdm.samplers import Ancestral, EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.states import BOS, MASK, Vocabulary, collate, parse_prompt, prefix_example
+from helpers import seeded
 
 VOCABULARY = Vocabulary("ab")  # ids 3 and 4; the blank is 5
 SAMPLERS = [
@@ -22,12 +22,7 @@ SAMPLERS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def pico(monkeypatch):
-    monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
-
-
-def seeded(n): return torch.Generator().manual_seed(n)
+pytestmark = pytest.mark.usefixtures("pico")
 
 
 def shaken(cls=MaskedDiffusion, seed=1, scale=0.3, max_length=4, **options):

@@ -22,6 +22,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.objective import Intensities
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.states import MASK, Vocabulary, collate, parse_prompt, prefix_example
+from helpers import seeded
 
 VOCABULARY = Vocabulary("abc")
 
@@ -52,9 +53,6 @@ class Poisson(Method):
 @pytest.fixture
 def model():
     return Poisson(VOCABULARY)
-
-
-def seeded(n): return torch.Generator().manual_seed(n)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,11 +12,11 @@ from loflexmdm.methods.base import Method
 from loflexmdm.methods.flexmdm import filled_example
 from loflexmdm.methods.gen_md4 import GenMD4
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM
-from loflexmdm.networks import SIZES, Size
 from loflexmdm.objective import Intensities, LossTerms
 from loflexmdm.samplers import EventDriven, Limits, simulate
 from loflexmdm.states import CLEAN, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.training import TrainConfig, Trainer
+from helpers import seeded
 
 VOCABULARY = Vocabulary("abc")
 EXAMPLES = (
@@ -27,9 +27,7 @@ EXAMPLES = (
 CONDITIONAL = collate(EXAMPLES)  # every sequence with a prompt, the last with nothing else
 
 
-@pytest.fixture(autouse=True)
-def pico(monkeypatch):
-    monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
+pytestmark = pytest.mark.usefixtures("pico")
 
 
 @pytest.fixture
@@ -40,10 +38,6 @@ def double(monkeypatch):
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(before)
-
-
-def seeded(n):
-    return torch.Generator().manual_seed(n)
 
 
 def shaken(cls=LoFlexMDM, **kwargs):

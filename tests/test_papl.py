@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from loflexmdm.methods.base import from_pretrained, method_class
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion, clean_log_probs, hide_some
 from loflexmdm.methods.papl import FORMS, MIXTURES, PAPL, PAPLConfig, papl_weights
-from loflexmdm.networks import SIZES, Size
 from loflexmdm.samplers import GREEDY, Planner
 from loflexmdm.states import MASK, Vocabulary, collate, prefix_example
 from loflexmdm.training import TrainConfig, Trainer
+from helpers import seeded
 
 LETTERS = Vocabulary("ab")
 CLEAN = collate([prefix_example("", "ab", LETTERS), prefix_example("", "bba", LETTERS)])
@@ -21,12 +21,7 @@ SETS = torch.tensor([s for s in itertools.product([False, True], repeat=3) if an
 PER_SET = torch.tensor([1 / (3 * math.comb(3, n)) for n in SETS.sum(-1).tolist()], dtype=torch.float64)
 
 
-@pytest.fixture(autouse=True)
-def pico(monkeypatch):
-    monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
-
-
-def seeded(n): return torch.Generator().manual_seed(n)
+pytestmark = pytest.mark.usefixtures("pico")
 
 
 def shaken(cls=PAPL, **kwargs):
