@@ -1193,7 +1193,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'loflexmdm.processes.Path.noised': ('processes.html#path.noised', 'loflexmdm/processes.py'),
                                      'loflexmdm.processes.Path.sample': ('processes.html#path.sample', 'loflexmdm/processes.py'),
                                      'loflexmdm.processes.Substitute': ('processes.html#substitute', 'loflexmdm/processes.py'),
-                                     'loflexmdm.processes.Substitute.apply': ('processes.html#substitute.apply', 'loflexmdm/processes.py'),
                                      'loflexmdm.processes.Substitute.legal': ('processes.html#substitute.legal', 'loflexmdm/processes.py'),
                                      'loflexmdm.processes.TwoClocks': ('processes.html#twoclocks', 'loflexmdm/processes.py'),
                                      'loflexmdm.processes.TwoClocks.draw_states': ( 'processes.html#twoclocks.draw_states',

@@ -36,6 +36,7 @@ class Channel:
     tokens: ClassVar[str | None] = None  # field of `Intensities` with the distribution of its tokens, if it writes any
     once: ClassVar[bool] = True  # whether a column takes at most one event, of all such channels, per network call
     growth: ClassVar[int] = 0  # of the length by one event: 1, 0 or -1
+    excludes_present: ClassVar[bool] = False  # whether the token that is there cannot be drawn again
     clocked: ClassVar[bool] = True  # whether events come at rates; False: one per step, as in left-to-right generation
 
     def __init_subclass__(cls, **kwargs):
@@ -95,15 +96,11 @@ class Delete(Channel):
         return contract(x, state)
 
 
-class Substitute(Channel):
-    "A free token becomes another one."
-    name, tokens = "substitute", "logits"
+class Substitute(Unmask):
+    "A free token becomes another one; written in place, as a mask's token is."
+    name, excludes_present = "substitute", True
 
     def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.free & ~x.masked
-
-    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw) -> PartialSequences:
-        at = columns_of(x)
-        return x._replace(tokens=draw(x, events > 0, at), origin=at)
 
 
 class Append(Insert):

@@ -24,7 +24,7 @@ from loflexmdm.orders import generation_times
 from loflexmdm.samplers import EventDriven, Info, LeftToRight, Limits, State, TauLeaping, not_a_prefix, simulate
 from loflexmdm.states import Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.training import TrainConfig, Trainer, checkpoints
-from helpers import seeded
+from loflexmdm.notebook import seeded
 
 VOCABULARY = Vocabulary("ab")
 END = len(VOCABULARY)

@@ -15,7 +15,7 @@ from loflexmdm.samplers import Ancestral, EventDriven, Limits, TauLeaping
 from loflexmdm.states import CLEAN, DROPPED, MASK, MASKED, PAD, Vocabulary, collate, contract, parse_prompt
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import TrainConfig, Trainer, checkpoints
-from helpers import seeded
+from loflexmdm.notebook import seeded
 
 LAW = ToyLaw.of({"": 0.05, "0": 0.1, "10": 0.2, "001": 0.3, "11": 0.15, "1011": 0.2})
 PAIRS = [

@@ -16,7 +16,7 @@ from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.states import BOS, MASK, PartialSequences, collate, parse_prompt, prefix_example
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import Interrupted, TrainConfig, Trainer, parameter_groups
-from helpers import seeded
+from loflexmdm.notebook import seeded
 
 LAW = ToyLaw.of({"aa": 0.3, "ab": 0.05, "ac": 0.1, "ba": 0.15, "bc": 0.2, "ca": 0.05, "cc": 0.15})
 SPEED = (0.4, 1.0, 2.5)

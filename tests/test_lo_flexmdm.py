@@ -9,7 +9,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.objective import Intensities
 from loflexmdm.schedules import ScheduleRegulariser
 from loflexmdm.states import CLEAN, DROPPED, collate, parse_prompt, prefix_example
-from helpers import seeded
+from loflexmdm.notebook import seeded
 
 LAW = ToyLaw.of({"aab": 0.35, "ab": 0.25, "bb": 0.25, "a": 0.15})
 VARIANTS = [

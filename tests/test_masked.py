@@ -13,7 +13,7 @@ from loflexmdm.recipes import override, read_tables, recipe_from, with_method
 from loflexmdm.processes import hide, hide_some
 from loflexmdm.samplers import Ancestral, EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.states import BOS, MASK, Vocabulary, collate, parse_prompt, prefix_example
-from helpers import seeded
+from loflexmdm.notebook import seeded
 
 VOCABULARY = Vocabulary("ab")  # ids 3 and 4; the blank is 5
 SAMPLERS = [

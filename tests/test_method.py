@@ -22,7 +22,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.objective import Intensities
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.states import MASK, Vocabulary, collate, parse_prompt, prefix_example
-from helpers import seeded
+from loflexmdm.notebook import seeded
 
 VOCABULARY = Vocabulary("abc")
 

@@ -16,7 +16,7 @@ from loflexmdm.objective import Intensities, LossTerms
 from loflexmdm.samplers import EventDriven, Limits, simulate
 from loflexmdm.states import CLEAN, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.training import TrainConfig, Trainer
-from helpers import seeded
+from loflexmdm.notebook import seeded
 
 VOCABULARY = Vocabulary("abc")
 EXAMPLES = (

@@ -13,7 +13,7 @@ from loflexmdm.methods.papl import FORMS, MIXTURES, PAPL, PAPLConfig, papl_weigh
 from loflexmdm.samplers import GREEDY, Planner
 from loflexmdm.states import MASK, Vocabulary, collate, prefix_example
 from loflexmdm.training import TrainConfig, Trainer
-from helpers import seeded
+from loflexmdm.notebook import seeded
 
 LETTERS = Vocabulary("ab")
 CLEAN = collate([prefix_example("", "ab", LETTERS), prefix_example("", "bba", LETTERS)])

@@ -315,7 +315,7 @@ def drawing(self: Sampler, channel: str, out: Intensities, state: State) -> Draw
     "How a channel other than unmask gets its tokens; None if it writes masks or nothing."
     law = CHANNELS[channel].tokens and getattr(out, CHANNELS[channel].tokens)
     if law is None: return None
-    if channel == "substitute": law = law.scatter(-1, state.x.tokens[..., None], -torch.inf)
+    if CHANNELS[channel].excludes_present: law = law.scatter(-1, state.x.tokens[..., None], -torch.inf)
 
     def draw(x: PartialSequences, where: Bool[Tensor, "batch length"],
              column: Int[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
