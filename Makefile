@@ -12,9 +12,9 @@ export OMP_NUM_THREADS ?= 1
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# torch first and alone, so that another build is one word away: make demo TORCH=...
+# torch first and alone, so that another build is one word away: make demo TORCH="torch --index-url ..."
 $(VENV)/.torch: | $(BIN)/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check "$(TORCH)"
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(TORCH)
 	touch $@
 
 $(VENV)/.user: $(VENV)/.torch settings.ini setup.py pyproject.toml

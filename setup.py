@@ -24,7 +24,8 @@ setup(
     python_requires=">=" + meta["min_python"],
     install_requires=lines("requirements"),
     extras_require={
-        extra: lines(f"{extra}_requirements") for extra in ("dev", "hub", "retrofit", "safe", "transformers")
+        extra: lines(f"{extra}_requirements")
+        for extra in ("dev", "hub", "retrofit", "safe", "selfies", "transformers")
     },
     packages=find_packages(include=["loflexmdm", "loflexmdm.*"]),
     include_package_data=True,

@@ -17,13 +17,15 @@ ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = (
     "states", "schedules", "clocks", "processes", "ctmc", "objective", "estimators", "networks", "samplers",
-    "tau_leaping", "event_driven", "planner", "left_to_right", "exactness", "all_channels", "lo_flexmdm",
-    "flexmdm", "masked", "gen_md4", "planners", "papl", "autoregressive", "orders", "plotting",
+    "tau_leaping", "event_driven", "planner", "left_to_right", "exactness", "all_channels",
+    "given_orders", "lo_flexmdm", "flexmdm", "masked", "gen_md4", "planners", "papl",
+    "alignments", "edit_laws", "edit_flows", "edit_sampling", "localized_paths", "reverse_and_guidance",
+    "learned_edit_order", "autoregressive", "orders", "plotting",
 )  # theory, in reading order
 LADDERS = dict(
     learn=LEARN,
     tutorials=(
-        "star_graphs", "your_own_data", "molecules", "fragments",
+        "star_graphs", "your_own_data", "repair", "molecules", "fragments",
         "reading_an_order", "learned_order", "choosing", "training_on_a_gpu",
     ),
     # in reading order

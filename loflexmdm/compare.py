@@ -197,8 +197,8 @@ def samplers_for(method: Method, calls: Sequence[int] = CALLS) -> list[Sampler]:
 # %% ../nbs/29b_compare.ipynb #5ba880f0
 def measure(method: Method, task: Task, sampler: Sampler, n: int, seed: int) -> dict:
     "A row of results: the task's scores of `n` samples, what they took, and their order."
-    prompts = task.prompts("test", n)
-    samples = method.sample(prompts, None if prompts else n, sampler, generator_for(seed, "compare"), record=True)
+    samples = task.samples(method, "test", n, sampler=sampler, generator=generator_for(seed, "compare"), record=True)
+    n = len(samples)
     return dict(
         n=n, scores=task.score("test", samples), calls=samples.row_evaluations / n,
         batched_calls=samples.network_calls, order=mean_order(samples),

@@ -169,6 +169,7 @@ class Transformer(nn.Module):
             angles: tuple[Float[Tensor, "... half"], Float[Tensor, "... half"]], mask: Bool[Tensor, "..."],
             kv_cache: Sequence[KVCache] = ()) -> Float[Tensor, "batch length width"]:
         "Embedded columns through all blocks; `kv_cache` is empty, or has the cache of each block."
+        cond = cond.contiguous()  # a constant expanded to all rows would be another case for a compiler
         caches = kv_cache or [None] * len(self.blocks)
         for block, cache in zip(self.blocks, caches): h = block(h, cond, angles, mask, cache)
         return modulate(h, *self.adapt(cond).chunk(2, -1))
@@ -222,14 +223,14 @@ def bounded_rate(raw: Float[Tensor, "..."], b_range: float) -> Float[Tensor, "..
 
 # %% ../nbs/06_networks.ipynb #951b8000
 class TokenHead(nn.Module):
-    """Logits over the vocabulary, (batch, length, width) -> (batch, length, vocabulary), float32 at least;
-    special tokens have -inf."""
+    """Logits over the vocabulary, (batch, length, width) -> (batch, length, vocabulary), or of some columns
+    (n, width) -> (n, vocabulary); float32 at least, special tokens have -inf."""
     def __init__(self, width: int, vocabulary_size: int):
         super().__init__()
         self.out = nn.Linear(width, vocabulary_size)
         nn.init.zeros_(self.out.weight), nn.init.zeros_(self.out.bias)
 
-    def forward(self, h: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length outcomes"]:
+    def forward(self, h: Float[Tensor, "*columns width"]) -> Float[Tensor, "*columns outcomes"]:
         logits = self.out(h)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         special = torch.arange(logits.shape[-1], device=h.device) < len(SPECIAL_TOKENS)
@@ -245,10 +246,10 @@ def token_head(backbone: Backbone, outcomes: int) -> TokenHead:
 
 
 def build_part(name: str, backbone: Backbone, outcomes: int) -> nn.Module | nn.Parameter:
-    "What a method calls `name`: `time`, `cond`, `token`, or an intensity, which starts at 1."
+    "What a method calls `name`: `time`, `cond`, `token` or `insert_token`, or an intensity, which starts at 1."
     if name == "time": return TimeEmbedding(backbone.cond)
     if name == "cond": return nn.Parameter(torch.randn(backbone.cond) * 0.5)
-    if name == "token": return token_head(backbone, outcomes)
+    if name in ("token", "insert_token"): return token_head(backbone, outcomes)
     return ScalarHead(backbone.width, SOFTPLUS_ONE)
 
 # %% ../nbs/06_networks.ipynb #8095bd32

@@ -187,8 +187,9 @@ def plot_order(
     ax = ax or plt.subplots(figsize=(4, 3))[1]
     points = [(x, y) for t, c in zip(times, covariates) if c is not None for x, y in zip(c, normalised_order(t))]
     groups = {x: [y for u, y in points if u == x] for x in sorted({x for x, _ in points})}
-    shown = points[::max(len(points) // 400, 1)]
-    ax.plot([x for x, _ in shown], [y for _, y in shown], ".", color=colour, alpha=0.15, ms=4, mec="none")
+    rng = np.random.default_rng(0)  # every k-th point might always be the same token of an answer
+    shown = np.array([points[i] for i in rng.permutation(len(points))[:400]]).reshape(-1, 2)
+    ax.plot(shown[:, 0] + rng.uniform(-0.1, 0.1, len(shown)), shown[:, 1], ".", color=colour, alpha=0.3, ms=4, mec="none")
     errors = [2 * float(np.std(v)) / math.sqrt(len(v)) for v in groups.values()]
     ax.errorbar(
         list(groups), [float(np.mean(v)) for v in groups.values()], errors, marker="o", color=colour, label=label

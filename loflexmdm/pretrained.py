@@ -13,7 +13,8 @@ import torch
 
 import loflexmdm
 import loflexmdm.methods.lo_flexmdm  # noqa: F401  (importing a method makes it known)
-from .methods.base import Method, from_pretrained
+from .files import recorded
+from .methods.base import AVERAGE_FILE, CONFIG_FILE, WEIGHTS_FILE, Method, from_pretrained
 from .registries import did_you_mean
 
 # %% ../nbs/08b_pretrained.ipynb #353d4f2a
@@ -32,14 +33,15 @@ def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
 
     A run's best model wins over its newest complete checkpoint. FileNotFoundError if there is neither."""
     path = Path(directory)
-    if (path / "config.json").is_file():
-        return path, "ema.safetensors" if (path / "ema.safetensors").is_file() else "model.safetensors"
-    if (path / "best" / "config.json").is_file(): return path / "best", "model.safetensors"
+    if (path / CONFIG_FILE).is_file():
+        averaged = (path / AVERAGE_FILE).is_file() or AVERAGE_FILE in recorded(path / CONFIG_FILE)
+        return path, AVERAGE_FILE if averaged else WEIGHTS_FILE
+    if (path / "best" / CONFIG_FILE).is_file(): return path / "best", WEIGHTS_FILE
     complete = sorted(
-        (p.parent for p in path.glob("checkpoints/step_*/config.json") if (p.parent / "ema.safetensors").is_file()),
+        (p.parent for p in path.glob(f"checkpoints/step_*/{CONFIG_FILE}") if (p.parent / AVERAGE_FILE).is_file()),
         key=lambda p: int(p.name.split("_")[1]),
     )
-    if complete: return complete[-1], "ema.safetensors"
+    if complete: return complete[-1], AVERAGE_FILE
     kind = (
         "a run without checkpoints so far"
         if any((path / f).exists() for f in ("checkpoints", "metrics.jsonl"))

@@ -5,7 +5,8 @@ gaps where something may still appear."""
 
 # %% auto #0
 __all__ = ['PAD', 'MASK', 'BOS', 'SPECIAL_TOKENS', 'DROPPED', 'MASKED', 'CLEAN', 'Vocabulary', 'PartialSequences', 'Example',
-           'parse_prompt', 'prefix_example', 'collate', 'contract', 'gap_of', 'gap_sums', 'insert_masks']
+           'Pair', 'parse_prompt', 'prefix_example', 'Pairs', 'collate', 'contract', 'gap_of', 'gap_sums',
+           'insert_masks']
 
 # %% ../nbs/01_states.ipynb #9f451bf9
 from collections.abc import Callable, Iterable, Sequence
@@ -118,6 +119,12 @@ class Example(NamedTuple):
     closed: list[bool]  # nothing may be inserted after it
 
 
+class Pair(NamedTuple):
+    "A sequence and what it is to become, as a task of edits gives them."
+    source: Example  # x0, where generation starts
+    target: Example  # x1, clean
+
+# %% ../nbs/01_states.ipynb #4cbf707b
 def parse_prompt(prompt: Sequence, vocabulary: Vocabulary) -> Example:
     """The prompt as an `Example`; `...` marks a gap that is open, `<mask>` one token to be filled in.
 
@@ -145,10 +152,44 @@ def prefix_example(prompt: Sequence, target: Sequence, vocabulary: Vocabulary) -
     n = len(target)
     return Example(tokens + vocabulary.encode(target), fixed + [False] * n, closed + [False] * n)
 
+# %% ../nbs/01_states.ipynb #6f2f152b
+class Pairs(NamedTuple):
+    "A batch of pairs: row i of `x0` is to become row i of `x1`. Its `tokens` and `lengths` are those of `x1`."
+    x0: PartialSequences  # sources
+    x1: PartialSequences  # targets
 
-def collate(examples: Sequence[Example]) -> PartialSequences:
-    "Examples as one batch, padded on the right with PAD (not fixed, closed). ValueError for an empty list."
+    @property
+    def tokens(self) -> Int[Tensor, "batch length"]: return self.x1.tokens
+    @property
+    def lengths(self) -> Int[Tensor, " batch"]: return self.x1.lengths
+    @property
+    def valid(self) -> Bool[Tensor, "batch columns"]:
+        "Columns of both, sources first, that are not padding."
+        return torch.cat([self.x0.valid, self.x1.valid], -1)
+
+    def map(self, fn: Callable[[Tensor], Tensor]) -> "Pairs":
+        "The same batch with `fn` applied to every tensor."
+        return Pairs(self.x0.map(fn), self.x1.map(fn))
+    def to(self, device, non_blocking=False) -> "Pairs":
+        "The batch on another device."
+        return self.map(lambda v: v.to(device, non_blocking=non_blocking))
+    def pin_memory(self) -> "Pairs":
+        "The batch in page-locked memory, from which copies to a GPU need not wait."
+        return self.map(Tensor.pin_memory)
+    def rows(self, index) -> "Pairs":
+        "Some rows: a slice, a list of indices or a boolean (batch,)."
+        return self.map(lambda v: v[index])
+    def trim(self) -> "Pairs":
+        "Each of the two without the columns that are padding in every row."
+        return Pairs(self.x0.trim(), self.x1.trim())
+
+# %% ../nbs/01_states.ipynb #c2c58dc9
+def collate(examples: Sequence[Example] | Sequence[Pair]) -> PartialSequences | Pairs:
+    """Examples as one batch, padded on the right with PAD (not fixed, closed); pairs as `Pairs`.
+
+    ValueError for an empty list."""
     if not examples: raise ValueError("examples=[]: at least one sequence is needed")
+    if isinstance(examples[0], Pair): return Pairs(*map(collate, zip(*examples, strict=True)))
     n = max(len(e.tokens) for e in examples)
     pad = lambda values, fill: [list(v) + [fill] * (n - len(v)) for v in values]
     tokens, fixed, closed = zip(*examples, strict=True)

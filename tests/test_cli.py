@@ -20,7 +20,8 @@ from safetensors.torch import load_file
 
 from loflexmdm.cli import main
 from loflexmdm.cli.evaluate import figure_line, read_samples
-from loflexmdm.cli.sample import format_rows
+from loflexmdm.cli.sample import SavedRows, format_rows
+from loflexmdm.files import locked, sealed
 from loflexmdm.methods.base import METHODS
 from loflexmdm.networks import SIZES
 from loflexmdm.recipes import presets, recipe
@@ -433,7 +434,7 @@ def test_prompts_that_are_no_text(run, tmp_path):
 
 
 def cut(path): path.write_bytes(path.read_bytes()[:100])
-def edit(path, **values): path.write_text(json.dumps(json.loads(path.read_text()) | values))
+def edit(path, **values): path.write_text(json.dumps(sealed(json.loads(path.read_text()) | values)))
 def add_token(path): edit(path, vocabulary=json.loads(path.read_text())["vocabulary"] + ["x"])
 def remove_key(path):
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "config"}))
@@ -491,7 +492,8 @@ def test_checkpoint_of_another_vocabulary(run, tmp_path):
     saved = json.loads((tmp_path / "run/run.json").read_text())
     saved["recipe"]["task"]["kinds"] = 1
     (tmp_path / "run/run.json").write_text(json.dumps(saved))
-    refused(call("resume", tmp_path / "run"), "weights of another model")
+    refused(call("resume", tmp_path / "run"), "task.kinds: 2 then, 1 now")
+    refused(call("resume", tmp_path / "run", "--changed-data"), "weights of another model")
     refused(call(f"evaluate {run} --task star-tiny"), "has another vocabulary than the task")
 
 
@@ -528,7 +530,7 @@ def test_kill_9_then_resume(whole, tmp_path):
     assert (tmp_path / "run/best/model.safetensors").read_bytes() == (whole / "best/model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_save_first(whole, tmp_path, number):
     process = start("train", "brackets", "--steps", 120, "--save-every", 20, "--out", tmp_path / "run", *SMALL)
     wait_for(tmp_path / "run/checkpoints/step_000020", process)
@@ -548,10 +550,96 @@ def test_two_runs_in_one_directory(tmp_path):
         wait_for(tmp_path / "run/checkpoints/step_000005", process)
         refused(call("train brackets --out", tmp_path / "run"), "already holds a run")
         code, _, err = call("resume", tmp_path / "run")
-        assert code == 2 and err.splitlines()[-1].endswith("another run is writing here") and process.poll() is None
+        assert code == 2 and process.poll() is None
+        assert f"another run is writing here (process {process.pid} on " in err.splitlines()[-1]
+        assert len(json.loads((tmp_path / "run/run.json").read_text())["sessions"]) == 1
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_run_that_was_killed_before_it_began_can_be_trained(tmp_path):
+    (tmp_path / "run").mkdir()
+    for name in (".lock", ".run.json.abcdefgh"): (tmp_path / "run" / name).write_text("{")
+    assert call("train brackets --steps 2 --size nano --out", tmp_path / "run", *SMALL)[0] == 0
+    assert not (tmp_path / "run/.run.json.abcdefgh").exists()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/.hidden").write_text("mine")
+    refused(call("train brackets --out", tmp_path / "other"), "is not empty")
+
+
+LONG = "-n 40 --batch-size 10 --nll 2 --max-length 6 --device cpu".split()
+
+
+def stopped_after(batches, number, directory, run, options=LONG):
+    "A sample command in a process of its own that gets a signal after some batches: exit code, last line of stderr."
+    if child := os.fork():
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return code, (directory / "said").read_text().splitlines()[-1]
+    add, seen = SavedRows.add, []
+    def counting(*args):
+        if len(seen) == batches: os.kill(os.getpid(), number)
+        seen.append(add(*args))
+    SavedRows.add = counting
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        code, _, err = call(f"sample {run} --out", directory / "s.jsonl", *options)
+        (directory / "said").write_text(err)
+    finally: os._exit(code)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_sampling_is_stopped_and_continued(run, tmp_path, number):
+    assert call(f"sample {run} --out", tmp_path / "s.jsonl", *LONG)[0] == 0
+    (d := tmp_path / "cut").mkdir()
+    code, said = stopped_after(2, number, d, run)
+    partial = d / "s.jsonl.partial.jsonl"
+    assert code == 128 + number
+    assert said.startswith(f"loflexmdm: {number.name}: 20 of 40 sequences are kept in {partial}; continue with `")
+    code, _, err = call(f"sample {run} --out", d / "s.jsonl", *LONG)
+    assert code == 0 and "continuing: 20 of 40 sequences are there" in err
+    assert (d / "s.jsonl").read_bytes() == (tmp_path / "s.jsonl").read_bytes()
+    infos = [json.loads((p / "s.jsonl.run.json").read_text()) for p in (tmp_path, d)]
+    assert infos[0]["counters"] == infos[1]["counters"]
+    assert sorted(p.name for p in d.iterdir()) == ["s.jsonl", "s.jsonl.run.json", "said"]
+
+
+def test_a_partial_file_of_another_command_is_refused(run, tmp_path):
+    stopped_after(2, signal.SIGINT, tmp_path, run)
+    held = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    for other in ("--seed 1", "-n 41", "--top-p 0.5", "--batch-size 20", "--nll 3"):
+        refused_by = call(f"sample {run} --out {tmp_path / 's.jsonl'}", *LONG, *other.split())
+        assert refused_by[0] == 2 and "holds sequences of a command with another" in refused_by[2], other
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == held
+    (tmp_path / "s.jsonl.partial.jsonl.run.json").unlink()
+    refused(call(f"sample {run} --out", tmp_path / "s.jsonl", *LONG), "missing or damaged", "cannot be continued")
+
+
+def test_a_partial_file_is_a_samples_file(run, tmp_path):
+    stopped_after(1, signal.SIGINT, tmp_path, run, "-n 80 --batch-size 70 --nll 2 --max-length 6".split())
+    code, out, _ = call("evaluate", tmp_path / "s.jsonl.partial.jsonl")
+    assert code == 0 and out.split()[:2] == ["n", "64"]  # six rows wait for the rest of their block
+
+
+def test_ctrl_c_in_the_first_batch_leaves_nothing(run, tmp_path):
+    (tmp_path / "s.jsonl").write_text("what was here before\n")
+    code, said = stopped_after(0, signal.SIGINT, tmp_path, run)
+    assert code == 130 and "the first batch was not finished, nothing is kept" in said
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s.jsonl", "said"]
+    assert (tmp_path / "s.jsonl").read_text() == "what was here before\n"
+
+
+def test_two_commands_that_write_one_file(run, tmp_path):
+    with locked(tmp_path / ".s.jsonl.partial.jsonl.lock"):
+        code, _, err = call(f"sample {run} --out", tmp_path / "s.jsonl", *LONG)
+    assert code == 2 and "another command is writing there (process " in err
+
+
+def test_ctrl_c_while_evaluating_leaves_no_half_files(run, tmp_path, monkeypatch):
+    def interrupted(handle): raise KeyboardInterrupt
+    monkeypatch.setattr(os, "fsync", interrupted)
+    assert call(f"evaluate {run} -n 4 --out", tmp_path / "e.json")[0] == 130
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture

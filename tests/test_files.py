@@ -1,5 +1,7 @@
 "Files and directories that are whole or absent."
 import errno
+import os
+import signal
 import subprocess
 import sys
 
@@ -24,6 +26,15 @@ def test_a_directory_does_not_replace_a_file(tmp_path):
     assert (tmp_path / "d").read_text() == "text"
 
 
+def test_a_new_directory_does_not_replace_one_that_appeared_meanwhile(tmp_path):
+    with pytest.raises(ValueError, match="d: holds other files"):
+        with atomic_directory(tmp_path / "d", replace=False) as d:
+            (d / "new").write_text("new")
+            (tmp_path / "d").mkdir()
+            (tmp_path / "d" / "theirs").write_text("theirs")
+    assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")] == ["d", "d/theirs"]
+
+
 def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     path = write_file(tmp_path / "note", "old")
     def full(handle): raise OSError(errno.ENOSPC, "No space left on device")
@@ -44,9 +55,26 @@ def test_a_lock_is_refused_or_waited_for_and_goes_with_its_process(tmp_path):
     )
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
     child.stdout.readline()
-    with pytest.raises(ValueError, match="^in use$"):
+    with pytest.raises(ValueError, match=rf"^in use \(process {child.pid} on .+\)$"):
         with locked(tmp_path / "lock", "in use"): pass
     child.kill()
     child.wait()
     child.stdout.close()
     with locked(tmp_path / "lock"): pass
+
+
+def test_a_lock_does_not_live_on_in_a_child_process(tmp_path):
+    "As loader processes outlive a killed training run for some seconds."
+    if (holder := os.fork()) == 0:
+        with locked(tmp_path / "lock"):
+            if os.fork() == 0: signal.alarm(10), signal.pause()
+            (tmp_path / "forked").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(holder, 0)
+    assert (tmp_path / "forked").exists()
+    with locked(tmp_path / "lock", "held by a child"): pass
+
+
+def test_a_lock_may_remove_its_file(tmp_path):
+    with locked(tmp_path / "lock", remove=True): assert (tmp_path / "lock").exists()
+    assert not list(tmp_path.iterdir())

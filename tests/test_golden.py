@@ -36,9 +36,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from loflexmdm.alignments import Corrupted
 from loflexmdm.ctmc import ToyLaw, final_law, oracle, path_bounds
 from loflexmdm.methods.autoregressive import LeftToRight
 from loflexmdm.methods.base import method_class
+from loflexmdm.methods.edit_flows import GIVEN
 from loflexmdm.methods.flexmdm import filled_example
 from loflexmdm.methods.masked import discrete_bound
 from loflexmdm.methods.planner_bounds import greedy_bound, planner_bound
@@ -46,7 +48,7 @@ from loflexmdm.samplers import Planner
 from loflexmdm.pretrained import load
 from loflexmdm.retrofit import retrofit
 from loflexmdm.samplers import CONFIDENCES, Ancestral, EventDriven, Limits, TauLeaping, simulate
-from loflexmdm.states import CLEAN, DROPPED, Example, Vocabulary, collate, parse_prompt, prefix_example
+from loflexmdm.states import CLEAN, DROPPED, Example, Pairs, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.training import TrainConfig, Trainer
 
 FILE = Path(__file__).with_name("golden.json")
@@ -137,9 +139,14 @@ METHODS = {
     "ar": ("ar", dict()),
     "retrofit flexmdm": ("retrofit", dict(target="flexmdm", unmasking="cosine")),
     "retrofit loflexmdm": ("retrofit", dict(target="loflexmdm", unmask="trainable")),
+    "edit empty": ("editflow", dict()),
+    "edit uniform": ("editflow", dict(coupling="uniform", tokens=4, schedule="linear", times="uniform")),
+    "edit masks shown": ("editflow", dict(coupling="masks", tokens=3, source="shown", alignment="padded")),
+    "edit corrupted": ("editflow", dict(coupling="corrupted", schedule="cosine", alignment="shuffled:0.5")),
+    "edit pairs shown": ("editflow", dict(coupling="pairs", source="shown")),
 }
 NEW_PARTS = ("time.", "insert.", "unmask.", "order.", "order_backbone.")  # of a retrofit
-INSERTING = [n for n, (kind, _) in METHODS.items() if kind in ("loflexmdm", "flexmdm", "retrofit")]
+INSERTING = [n for n, (kind, _) in METHODS.items() if kind in ("loflexmdm", "flexmdm", "retrofit", "editflow")]
 MASKED = [n for n, (kind, _) in METHODS.items() if kind in ("mdm", "genmd4", "papl")]
 
 
@@ -205,7 +212,10 @@ def examples_for(name: str) -> list[Example]:
 
 
 def batch_for(name: str):
-    return collate(examples_for(name))
+    x1 = collate(examples_for(name))
+    if METHODS[name][1].get("coupling") != "pairs":
+        return x1
+    return Pairs(Corrupted(len(VOCABULARY), 1, 3, limit=12).draw(x1, seeded(11)), x1)
 
 
 def prompts_for(name: str) -> list[list]:
@@ -249,6 +259,13 @@ def sampled(name: str, sampler=None, prompts=None, n=3, seed=0, record=True, **o
             prompts_for(name) if prompts is None else prompts, n, sampler, seeded(seed), record=record, **options
         )
     )
+
+
+def edited(name: str, sampler=None, **options) -> dict:
+    "What a model makes of given sequences, the first token of one kept, each with its trajectory."
+    sources = [list("abca"), list("dd"), list("cabdabc")]
+    keep = [[False] * 4, [True, False], [False] * 7]
+    return read(model_of(name).edit(sources, keep, 3, sampler, seeded(0), record=True, **options))
 
 
 def toy_samples(sampler) -> dict:
@@ -521,7 +538,9 @@ for m in METHODS:
         f"intensities {m}": partial(intensities, m),
         f"samples {m}": partial(sampled, m),
     }
-    if METHODS[m][0] not in ("mdm", "papl"):
+    if METHODS[m][1].get("coupling") in GIVEN:
+        del CASES[f"samples {m}"]
+    if METHODS[m][0] not in ("mdm", "papl", "editflow"):
         CASES[f"terms {m}"] = partial(terms_of, m)
 CASES |= {
     f"toy {s}": partial(toy_samples, sampler) for s, sampler in SAMPLERS.items() if s not in TIES and "hook" not in s
@@ -559,6 +578,11 @@ for m, s in (("lo trainable", EVENTS()), ("lo trainable", LEAPS()), ("lo fixed",
         f"lengths {word} batches of 3": partial(sampled, m, s, n=1, batch_size=3),
     }
 CASES |= {f"lengths {m} at most 8": partial(sampled, m, max_length=8) for m in ("mdm", "genmd4", "papl")}
+CASES |= {
+    f"{m} {s}": partial(edited, m, SAMPLERS[s])
+    for m in ("edit uniform", "edit corrupted", "edit pairs shown")
+    for s in ("events", "events slack 3", "events top_p", "frozen two per call", "leaps", "leaps clock")
+}
 for m in ("mdm", "mdm cosine time", "papl time"):
     for kind in ("network", "uniform"):
         CASES[f"discrete bound {m} {kind}"] = lambda m=m, kind=kind: pair(
@@ -587,6 +611,7 @@ CASES |= {
         ("flexmdm", "muon"),
         ("papl", "adamw"),
         ("ar", "adamw"),
+        ("edit empty", "adamw"),
     )
 }
 for m, p in PACKAGED.items():

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import loflexmdm
 from loflexmdm import pretrained
 from loflexmdm.configs import config_from
-from loflexmdm.files import atomic_directory
+from loflexmdm.files import atomic_directory, sealed
 from loflexmdm.methods.base import METHODS, Method, encode_prompts, load_weights, read_config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.objective import Intensities
@@ -39,14 +40,14 @@ class Poisson(Method):
 
     def __init__(self, vocabulary, config=PoissonConfig(), task=None):
         super().__init__(vocabulary, config, task)
-        self.logits = torch.nn.Parameter(torch.zeros(len(vocabulary)).index_fill(0, torch.arange(3), -torch.inf))
+        self.logits = torch.nn.Parameter(torch.zeros(len(vocabulary) - 3))
 
     def intensities(self, x, t=None, *, tau=None):
         last = x.open & (x.open.flip(-1).cumsum(-1).flip(-1) == 1)
         return Intensities(
             self.config.rate * torch.exp(-tau)[:, None] * last,
             x.masked.float(),
-            self.logits.expand(*x.tokens.shape, -1),
+            F.pad(self.logits, (3, 0), value=-torch.inf).expand(*x.tokens.shape, -1),
         )
 
 
@@ -150,7 +151,7 @@ def test_global_random_state_and_mode_are_left_alone(model):
 # saving
 
 def test_round_trip(model, tmp_path):
-    with torch.no_grad(): model.logits[3:] = torch.tensor([1.0, -0.5, 2.0])
+    with torch.no_grad(): model.logits[:] = torch.tensor([1.0, -0.5, 2.0])
     model.task = {"kind": "text"}
     again = Method.from_pretrained(model.save_pretrained(tmp_path / "deep" / "model", README_md="# card"))
     assert (again.config, again.vocabulary, again.task, again.training) == (
@@ -243,8 +244,9 @@ def test_full_tmpfs_leaves_the_old_model(model, tmp_path):
 # loading
 
 def edited(path, **edit):
+    "Write config.json anew with some entries changed (..., removed) and a digest that fits."
     meta = json.loads((path / "config.json").read_text())
-    (path / "config.json").write_text(json.dumps({k: v for k, v in (meta | edit).items() if v is not ...}))
+    (path / "config.json").write_text(json.dumps(sealed({k: v for k, v in (meta | edit).items() if v is not ...})))
 
 
 @pytest.mark.parametrize(

@@ -433,6 +433,18 @@ def test_missing_file_of_the_wheel(monkeypatch):
     with pytest.raises(ValueError, match="this installation of rdkit has no file /nowhere"): prepare("embedded")
 
 
+def test_benchmark_in_a_package_that_is_not_imported(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="molsets is not installed; pip install --no-deps molsets"): prepare("moses")
+    data = tmp_path / "site/moses/dataset/data"
+    data.mkdir(parents=True)
+    (tmp_path / "site/moses/__init__.py").write_text("raise RuntimeError('imported')")
+    with gzip.open(data / "train.csv.gz", "wt") as f: f.write("SMILES\n" + "\n".join(SMILES[:20]))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    found = prepare("moses", limit=10)
+    assert found.smiles and len(found.smiles) + found.rejects.total() == 10 and "moses" not in sys.modules
+    with pytest.raises(ValueError, match="molsets has no file dataset/data/test.csv.gz"): prepare("moses-test")
+
+
 # streams
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import jaxtyping
 import pytest
 import torch
 
-MODULES = ("states", "schedules", "clocks", "processes", "objective", "estimators", "ctmc", "networks", "samplers",
-           "methods")
+MODULES = ("states", "alignments", "schedules", "clocks", "processes", "objective", "estimators", "ctmc", "networks",
+           "samplers", "methods")
 check = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))  # an int is welcome where a float is
 
 
@@ -114,6 +114,22 @@ def check_laws():
     x1, state, b_in, b_um = ctmc.aligned_batch(law)
 
 
+def check_alignments():
+    "Alignments of every kind, from every source."
+    from loflexmdm import alignments
+    vocabulary, x1 = batch()
+    g = torch.Generator().manual_seed(0)
+    size = len(vocabulary)
+    sources = (alignments.Empty(), alignments.Masks(), alignments.UniformTokens(size, 3), alignments.Corrupted(size))
+    for source in sources:
+        for how in (*alignments.ALIGNMENTS, "shuffled:0.5"):
+            z = alignments.align(*source.pairs(x1, g), how, g)
+            shown = torch.rand(z.z0.shape, generator=g) < 0.5
+            alignments.at(z, shown), alignments.slot_column(z, shown)
+            assert z.edits.sum() == z.inserts.sum() + z.deletes.sum() + z.substitutes.sum()
+        alignments.edit_distance(*source.pairs(x1, g))
+
+
 def check_schedules():
     "Clocks, log-probabilities, penalties, processes and estimators."
     from loflexmdm import clocks, estimators, processes, schedules
@@ -137,11 +153,13 @@ def check_schedules():
 def test_every_checked_call_has_the_shapes_that_it_says():
     done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, cwd=Path(__file__).parent)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["check_refusals", "check_schedules", "check_laws", "check_methods"]
+    assert done.stdout.split() == [
+        "check_refusals", "check_alignments", "check_schedules", "check_laws", "check_methods"
+    ]
 
 
 if __name__ == "__main__":
     install()
-    for run in (check_refusals, check_schedules, check_laws, check_methods):
+    for run in (check_refusals, check_alignments, check_schedules, check_laws, check_methods):
         run()
         print(run.__name__, flush=True)

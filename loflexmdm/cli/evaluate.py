@@ -23,7 +23,7 @@ from loflexmdm.cli.common import (
     announce, beside, output_path, pick_device, provenance, read_jsonl, read_text, task_of, task_of_recipe,
 )
 from .sample import counters
-from .sampler_options import add_sampling, check_counts, draw_samples, fill_in
+from .sampler_options import add_sampling, check_counts, draw_samples, edit_samples, fill_in
 from ..files import write_file
 from ..methods.base import Method
 from ..pretrained import load
@@ -41,8 +41,10 @@ def evaluate_model(args: argparse.Namespace, method: Method) -> dict:
     if task.vocabulary != method.vocabulary:
         both = f"{method.vocabulary} and {task.vocabulary}"
         raise ValueError(f"{args.model}: has another vocabulary than the task: {both}")
-    prompts = task.prompts("test", args.n)
-    samples = draw_samples(method, args, prompts, None if prompts else args.n)
+    if (given := task.sources("test", args.n)) is not None: samples = edit_samples(method, args, *given)
+    else:
+        prompts = task.prompts("test", args.n)
+        samples = draw_samples(method, args, prompts, None if prompts else args.n)
     figures = dict(n=len(samples)) | task.score("test", samples) | counters(samples)
     return figures | (mean_test_bound(method, task, args) if args.nll else {})
 

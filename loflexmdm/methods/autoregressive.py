@@ -16,7 +16,7 @@ from ..configs import AtLeastTwo, config
 from .base import Method
 from ..moved import forward
 from ..networks import KVCache, SizeName, build_network, check_network
-from ..objective import Intensities, IntensityFn, LossTerms
+from ..objective import Intensities, IntensityFn, LossTerms, log_probs_at, token_laws, unread
 from ..samplers.left_to_right import LeftToRight, check_prefixes
 from ..states import PartialSequences, Vocabulary
 
@@ -66,7 +66,7 @@ class Autoregressive(Method):
                     tau: Float[Tensor, " batch"] | None = None) -> Intensities:
         """Logits (batch, length, vocabulary + 1) of what follows each column, a token or the end;
         they do not depend on time."""
-        return Intensities(logits=self.token(self.backbone(x, self.cond[None])))
+        return Intensities(logits=token_laws(self.token, self.backbone(x, self.cond[None])))
 
     def log_probs(self, x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
         """log-probability of what follows each column, token or end, given the columns up to
@@ -78,10 +78,8 @@ class Autoregressive(Method):
         follows, free = F.pad(x1.tokens[:, 1:], (0, 1)), F.pad(x1.free[:, 1:], (0, 1))
         last = x1.valid & ~F.pad(x1.valid[:, 1:], (0, 1))
         counted = torch.where(last, x1.open, free)
-        log_p = torch.log_softmax(self.intensities(x1).logits, -1).gather(
-            -1, torch.where(last, self.end, follows)[..., None]
-        )[..., 0]
-        return torch.where(counted, log_p, 0.0), counted
+        logits = unread(self.intensities, x1).logits
+        return log_probs_at(logits, torch.where(last, self.end, follows), counted), counted
 
     def log_prob(self, x1: PartialSequences) -> Float[Tensor, " batch"]:
         "log p(free tokens and end | prompt) in nats, exactly: (batch,), differentiable. ValueError as in `log_probs`."

@@ -19,7 +19,7 @@ from ..clocks import Clock, clock_named, lattice_times
 from ..configs import AtLeastTwo, accepted_by, config
 from .base import Method, by_length
 from ..networks import SizeName, build_network, check_network, positive_rate
-from ..objective import Intensities, LossTerms, MatchTerms, match_terms, target_rates
+from ..objective import Intensities, LossTerms, MatchTerms, match_terms, target_rates, token_laws
 from ..processes import TwoClocks
 from ..schedules import ClockProposal
 from ..states import BOS, MASK, PAD, Example, PartialSequences, Vocabulary
@@ -95,7 +95,7 @@ class FlexMDM(Method):
         tau = self.insertion.tau(t) if tau is None else tau
         h = self.backbone(x, self.time(tau))
         unmask = torch.where(x.masked, self.unmask_rate(tau)[:, None], 0.0)
-        return Intensities(positive_rate(self.insert(h)) * x.open, unmask, self.token(h))
+        return Intensities(positive_rate(self.insert(h)) * x.open, unmask, token_laws(self.token, h))
 
     def unmask_rate(self, tau: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         "Unmasking hazard over insertion hazard at insertion clock reading `tau`; 1 where the schedules are the same."

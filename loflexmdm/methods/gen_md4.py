@@ -20,7 +20,7 @@ from .base import Method
 from .masked import Canvas
 from ..moved import forward
 from ..networks import SizeName, bounded_rate, build_network, check_network
-from ..objective import Intensities, LossTerms
+from ..objective import Intensities, Logits, LossTerms, TokenLaws, token_laws, unread
 from ..processes import Unmasking
 from ..schedules import ClockProposal
 from ..states import CLEAN, MASKED, SPECIAL_TOKENS, PartialSequences, Vocabulary
@@ -94,9 +94,9 @@ class GenMD4(Canvas, Method):
         "Clock reading by which all but 1e-4 of the slowest recent token value has shown."
         return -math.log(1e-4) / float(self.slowest)
 
-    def token_logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Float[Tensor, "batch length outcomes"]:
-        "log mu up to a constant, the law of each hidden token."
-        return self.token(self.backbone(self.seen(x), self.time(tau)))
+    def token_logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
+        "log mu up to a constant, the law of each hidden token: (batch, length, vocabulary + 1)."
+        return token_laws(self.token, self.backbone(self.seen(x), self.time(tau)))
 
     def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
                     tau: Float[Tensor, " batch"] | None = None) -> Intensities:
@@ -107,8 +107,10 @@ class GenMD4(Canvas, Method):
         `speed` holds w. ValueError unless exactly one of `t` and `tau` is given."""
         if (t is None) == (tau is None): raise ValueError("give either t or tau")
         logits, speed = self.token_logits(x, self.clock.tau(t) if tau is None else tau), self.speed
-        unmask = (torch.softmax(logits, -1) * speed).sum(-1)
-        return Intensities(unmask=unmask * x.masked, logits=logits + speed.log(), speed=speed.expand_as(logits))
+        mu = torch.softmax(TokenLaws.of(logits).at(x.masked, keep=True), -1)
+        unmask = mu.new_zeros(x.tokens.shape).masked_scatter(x.masked, (mu * speed).sum(-1))
+        shown = logits.then(lambda v: v + speed.log()) if isinstance(logits, TokenLaws) else logits + speed.log()
+        return Intensities(unmask=unmask, logits=shown, speed=speed.expand(*x.tokens.shape, -1))
 
     def state_log_prob(self, x1: PartialSequences, hidden: Bool[Tensor, "batch length"],
                        tau: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
@@ -126,7 +128,7 @@ class GenMD4(Canvas, Method):
         "The loss with the positions `hidden` (batch, length) masked, in nats per unit of clock time."
         x = self.path.noised(x1, torch.where(hidden, MASKED, CLEAN))
         # positions that show cost no memory
-        terms = reveal_terms(self.token_logits(x, tau)[hidden], self.speed, x1.tokens[hidden])
+        terms = reveal_terms(unread(self.token_logits, x, tau)[hidden], self.speed, x1.tokens[hidden])
         return terms.new_zeros(hidden.shape).masked_scatter(hidden, terms).sum(-1)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:

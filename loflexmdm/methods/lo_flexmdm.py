@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from ..configs import AboveOne, AtLeastTwo, Count, NonNegative, Positive, config
 from ..estimators import advantages, leave_one_out
+from ..given_orders import order_named
 from .base import Method, by_length
 from ..networks import (Backbone, ScalarHead, SizeName, bounded_rate, build_backbone, build_network,
                                 check_network, positive_rate)
-from ..objective import (Intensities, LossTerms, MatchTerms, TargetRates, match_terms, planner_weights,
-                                 target_rates)
+from ..objective import (Intensities, LossTerms, MatchTerms, TargetRates, log_probs_at, match_terms,
+                                 planner_weights, target_rates, token_laws)
 from ..processes import InsertUnmask
 from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser
 from ..states import PartialSequences, Vocabulary
@@ -30,7 +31,7 @@ from ..statistics import estimate
 @config
 class LoFlexMDMConfig:
     "What defines a model; everything here is saved with its weights."
-    order: Literal["learned", "fixed"] = "learned"  # learned | fixed (b = 1: FlexMDM's linear schedule, Remark 1)
+    order: Literal["learned", "fixed", "given"] = "learned"  # learned | fixed (b = 1: FlexMDM, Remark 1) | given
     backbone: Literal["separate", "shared"] = "separate"  # separate | shared (one for generator and order model)
     unmask: Literal["frozen", "trainable"] = "frozen"  # frozen (b_um = 1) | trainable
     bound: Literal["paper", "tight"] = "paper"  # paper | tight: which bound trains the order model
@@ -48,9 +49,13 @@ class LoFlexMDMConfig:
     planner_alpha: NonNegative = 0.0  # alpha of planner weights 1 + alpha w (PAPL, Eq 7); above 0: no bound
     planner_tau: Positive = 1.0  # their temperature
     max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
+    given: str = ""  # a given order by name and numbers, such as slots:7,0.6 or backward:8,0.3
 
     def __post_init__(self):
         for prefix in ("", "order_"): check_network(self, prefix)
+        if (self.order == "given") != bool(self.given):
+            raise ValueError(f"given={self.given!r}: names the order if order is 'given', and is empty otherwise")
+        if self.given: order_named(self.given)
         if self.states < 2 and self.order == "learned":
             raise ValueError(f"states={self.states}: a learned order needs at least 2")
 
@@ -102,6 +107,7 @@ class LoFlexMDM(Method):
         rates = ("insert", "unmask") if config.unmask == "trainable" else ("insert",)
         build_network(self, ("time", "token", *rates), len(vocabulary))
         self.order_backbone = self.order = None
+        self.given_order = order_named(config.given) if config.given else None
         if config.order == "learned":
             if config.backbone == "separate": self.order_backbone = build_backbone(self, len(vocabulary), "order_")
             self.order = OrderModel(self.order_backbone or self.backbone)
@@ -132,6 +138,7 @@ class LoFlexMDM(Method):
     def schedule(self, x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
         "Schedule parameters b_in, b_um of every column of the clean sequences: two (batch, length) float32 tensors."
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
+        if self.given_order is not None: return self.given_order(x1), ones
         if self.order is None: return ones, ones
         b_in, b_um = (
             bounded_rate(raw, self.config.b_range) for raw in self.order(x1, self.order_backbone or self.backbone)
@@ -149,7 +156,7 @@ class LoFlexMDM(Method):
         h = self.backbone(x, self.time(tau))
         insert = positive_rate(self.insert(h)) * x.open
         unmask = torch.ones_like(insert) if self.unmask is None else positive_rate(self.unmask(h))
-        return Intensities(insert, unmask * x.masked, self.token(h))
+        return Intensities(insert, unmask * x.masked, token_laws(self.token, h))
 
     def match(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
               b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"]) -> MatchTerms:
@@ -178,7 +185,7 @@ class LoFlexMDM(Method):
         losses = drawn.apart(terms.loss if self.config.bound == "paper" else terms.tight)
         surrogate = self.surrogate(drawn, losses)
         if self.config.planner_alpha: surrogate = surrogate + drawn.apart(self.planner_term(*compared)).mean(0)
-        if self.order is not None and self.training: self.track_slowest(batch, b_in, b_um)
+        if self.config.order != "fixed" and self.training: self.track_slowest(batch, b_in, b_um)
         metrics = self.metrics(batch, terms, drawn.weight, losses, penalty, b_in, b_um)
         return LossTerms(surrogate.mean() + self.config.regulariser * penalty, metrics)
 
@@ -205,8 +212,7 @@ class LoFlexMDM(Method):
 
         For the generator alone: the weights and b_um are constants in it, and it has no part
         in the order model's gradient."""
-        log_k = torch.log_softmax(model.logits, -1).gather(-1, target.token[..., None])[..., 0]
-        log_k = torch.where(x.masked, log_k, 0.0)
+        log_k = log_probs_at(model.logits, target.token, x.masked)
         extra = planner_weights(log_k, x.masked, self.config.planner_alpha, self.config.planner_tau) - 1
         return -(torch.where(x.masked, extra, 0.0) * target.unmask.detach() * log_k).sum(-1)
 

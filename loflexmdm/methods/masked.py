@@ -21,7 +21,7 @@ from ..configs import AtLeastTwo, accepted_by, config
 from .base import Method
 from ..moved import forward
 from ..networks import SizeName, build_network, check_network
-from ..objective import Intensities, LossTerms
+from ..objective import Intensities, Logits, LossTerms, log_probs_at, token_laws, unread
 from ..processes import Unmasking, hide_some
 from ..samplers import Ancestral, EventDriven, Sampler, Samples, Trajectory
 from ..states import PAD, SPECIAL_TOKENS, PartialSequences, Vocabulary, insert_masks
@@ -131,12 +131,10 @@ class MaskedConfig:
 
     def __post_init__(self): check_network(self)
 
-# %% ../../nbs/21_masked.ipynb #7e152411
-def clean_log_probs(logits: Float[Tensor, "batch length vocabulary"], x1: PartialSequences,
-                    x: PartialSequences) -> Float[Tensor, "batch length"]:
+# %% ../../nbs/21_masked.ipynb #4e155cf2
+def clean_log_probs(logits: Logits, x1: PartialSequences, x: PartialSequences) -> Float[Tensor, "batch length"]:
     "log-probability of the clean token at every mask of `x`, 0 elsewhere."
-    log_k = torch.log_softmax(logits, -1).gather(-1, x1.tokens[..., None])[..., 0]
-    return torch.where(x.masked, log_k, 0.0)  # elsewhere it may be -inf
+    return log_probs_at(logits, x1.tokens, x.masked)
 
 # %% ../../nbs/21_masked.ipynb #a659181a
 class MaskedDiffusion(Canvas, Method):
@@ -163,10 +161,10 @@ class MaskedDiffusion(Canvas, Method):
         exact, as nothing depends on time between events (but with `time`, the token law)."""
         return EventDriven(exact=False)
 
-    def logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Float[Tensor, "batch length outcomes"]:
+    def logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
         "Token logits (batch, length, vocabulary + 1) at clock readings (batch,), special tokens -inf."
         cond = self.cond.expand(len(x.tokens), -1) if self.time is None else self.time(tau)
-        return self.token(self.backbone(self.seen(x), cond))
+        return token_laws(self.token, self.backbone(self.seen(x), cond))
 
     def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
                     tau: Float[Tensor, " batch"] | None = None) -> Intensities:
@@ -204,7 +202,7 @@ class MaskedDiffusion(Canvas, Method):
         sequence; mean over the batch."""
         x1 = self.canvas(batch)
         x, tau, rate = self.draw(x1, generator)
-        log_k = clean_log_probs(self.logits(x, tau), x1, x)
+        log_k = clean_log_probs(unread(self.logits, x, tau), x1, x)
         losses = -(self.weights(log_k, x.masked, rate) * log_k).sum(-1)
         with torch.no_grad():
             hidden = x.masked.sum()
@@ -235,7 +233,7 @@ def bound_draw(self: MaskedDiffusion, x1: PartialSequences,
     "One unbiased draw of the bound for every canvas: (batch,), in nats."
     x, share = hide_some(x1, generator)
     rate = x1.free.sum(-1) / x.masked.sum(-1).clamp_min(1)
-    return -rate * clean_log_probs(self.logits(x, -share.log().float()), x1, x).sum(-1)
+    return -rate * clean_log_probs(unread(self.logits, x, -share.log().float()), x1, x).sum(-1)
 
 # %% ../../nbs/21_masked.ipynb #037cb922
 RECONSTRUCTIONS = ("network", "uniform")
@@ -266,7 +264,7 @@ def discrete_bound(self: MaskedDiffusion, x1: PartialSequences, steps: int, samp
     def draw() -> Tensor:
         step = (lattice_times(len(x1.tokens), generator, self.device) * steps).long()
         x = self.path.noised(x1, self.path.sample(x1, taus[step], generator=generator))
-        return extra - weight[step] * clean_log_probs(self.logits(x, taus[step].float()), x1, x).sum(-1)
+        return extra - weight[step] * clean_log_probs(unread(self.logits, x, taus[step].float()), x1, x).sum(-1)
     return estimate(draw, samples)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .base import Method
 from ..objective import Intensities
-from ..samplers.base import CONFIDENCES, Limits, State, nucleus, row_uniforms
+from ..samplers.base import CONFIDENCES, WITHOUT_TOKENS, Limits, State, nucleus, row_uniforms
 from ..samplers.planner import GREEDY, SOFT, Planner
 from ..statistics import estimate
 from ..states import MASK, PartialSequences
@@ -60,10 +60,20 @@ def _left_out(planner: Planner, out: Intensities, state: State, score: Tensor, k
     lowest = torch.where(chosen, score, torch.inf).amin(-1, keepdim=True)
     # of equal scores the leftmost wins
     last = torch.where(chosen & (score == lowest), column, -1).amax(-1, keepdim=True)
-    each = torch.softmax(out.logits.double(), -1) * (planner.remask or 1.0)
-    below = (each < lowest[..., None]) | (each == lowest[..., None]) & (column > last)[..., None]
-    log_p = (nucleus(out.logits, planner.top_p, planner.temperature) * below).sum(-1).log()
-    return torch.where(candidates & state.x.masked & ~keep, log_p, 0.0).sum(-1)
+    where = candidates & state.x.masked & ~keep
+    least, later = lowest.expand(where.shape)[where][:, None], (column > last)[where][:, None]
+    logits = out.logits[where]
+    each = torch.softmax(logits.double(), -1) * (planner.remask or 1.0)
+    below = (each < least) | (each == least) & later
+    log_p = (nucleus(logits, planner.top_p, planner.temperature) * below).sum(-1).log()
+    return log_p.new_zeros(where.shape).masked_scatter(where, log_p).sum(-1)
+
+
+def _log_drawn(planner: Planner, out: Intensities, where: Tensor, tokens: Tensor) -> Tensor:
+    "log-probability (batch, length) that the planner draws `tokens` at the columns `where`, 0 elsewhere."
+    probs = nucleus(out.logits[where], planner.top_p, planner.temperature)
+    log_d = probs.gather(-1, tokens[where][:, None])[:, 0].log()
+    return log_d.new_zeros(where.shape).masked_scatter(where, log_d)
 
 
 @torch.no_grad()
@@ -81,10 +91,12 @@ def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY
     tight, loose = torch.zeros(2, len(x1.tokens), dtype=torch.float64, device=x1.tokens.device)
     while not state.done.all():
         out = planner.ask(intensities, state)
-        score, keep, masked = planner.score(out, state, x1.tokens), planner.keep(out, state, x1.tokens), state.x.masked
-        log_d = nucleus(out.logits, planner.top_p, planner.temperature).gather(-1, x1.tokens[..., None])[..., 0].log()
-        tight -= torch.where(masked & keep, log_d, 0.0).sum(-1) + _left_out(planner, out, state, score, keep)
-        loose -= torch.where(masked & (keep | planner.candidates(state.x)), log_d, 0.0).sum(-1)
+        masked, candidates = state.x.masked, planner.candidates(state.x)
+        out = planner.read(out, masked | candidates)
+        score, keep = planner.score(out, state, x1.tokens), planner.keep(out, state, x1.tokens)
+        log_d = _log_drawn(planner, out, masked & (keep | candidates), x1.tokens)
+        tight -= torch.where(keep, log_d, 0.0).sum(-1) + _left_out(planner, out, state, score, keep)
+        loose -= log_d.sum(-1)
         state = planner.move(state, x1.tokens, keep)
     return PathBounds(tight, loose)
 
@@ -93,13 +105,11 @@ def _log_weights(planner: Planner, out: Intensities, x: PartialSequences, tokens
     """log of what the next position is drawn in proportion to, given the drawn tokens; -inf where it cannot be.
 
     (batch, length)"""
-    k = torch.softmax(out.logits.double(), -1)
-    weight = (
-        torch.zeros_like(out.unmask)
-        if planner.confidence is None
-        else CONFIDENCES[planner.confidence](k, out.unmask, tokens).log() / planner.softness
-    )
-    return torch.where(planner.candidates(x), weight, -torch.inf)
+    where = planner.candidates(x)
+    if planner.confidence is None: return torch.zeros_like(out.unmask).masked_fill(~where, -torch.inf)
+    k = None if planner.confidence in WITHOUT_TOKENS else torch.softmax(out.logits[where].double(), -1)
+    weight = CONFIDENCES[planner.confidence](k, out.unmask[where], tokens[where]).log() / planner.softness
+    return weight.new_full(where.shape, -torch.inf).masked_scatter(where, weight)
 
 
 def _without_self(w: Tensor) -> Tensor:
@@ -112,14 +122,15 @@ def _without_self(w: Tensor) -> Tensor:
 def _planned_step(planner: Planner, out: Intensities, state: State, x1: PartialSequences, draws: int) -> Tensor:
     """-(E1 + E2) of one step, the mean over the next position taken exactly, log F estimated
     from `draws` candidates: (batch,)."""
+    out = planner.read(out, state.x.masked)
     own, other = _log_weights(planner, out, state.x, x1.tokens), []
     norm = own.logsumexp(-1, keepdim=True)
     for _ in range(draws if planner.confidence == "sampled" else 0):
         z = planner.draw_tokens(state.x.masked, out, state, row_uniforms(state.generators, state.x.lengths))
         other.append(-torch.logaddexp(own, _without_self(_log_weights(planner, out, state.x, z))))
     log_f = torch.stack(other).logsumexp(0) - math.log(draws) if other else -norm.expand_as(own)
-    log_d = nucleus(out.logits, planner.top_p, planner.temperature).gather(-1, x1.tokens[..., None])[..., 0].log()
     possible = own > -torch.inf
+    log_d = _log_drawn(planner, out, possible, x1.tokens)
     return -torch.where(possible, (own - norm).exp() * (log_d + log_f + norm), 0.0).sum(-1)
 
 

@@ -20,6 +20,7 @@ import torch
 from fastcore.basics import patch
 
 from ..configs import AtLeastTwo, Fraction, config
+from ..digests import row_digest, rows_digest
 from .bracket_safe import (Decoded, decode, from_bracket_safe, read_tokenizer, reorder,
                                               split_attachments, to_bracket_safe, tokenize)
 from .data import FORMATS, Molecules, molecule_split, prepare, read_smiles
@@ -39,7 +40,7 @@ _all_ = ["to_bracket_safe", "from_bracket_safe", "fragment_prompt", "contains_fr
 @config
 class MoleculesConfig:
     "Which molecules, and how they are written."
-    source: str = "embedded"      # embedded | a file of SMILES (.smi .txt .csv .tsv .parquet, .gz) | hub:NAME
+    source: str = "embedded"      # embedded | moses | a file of SMILES (.smi .txt .csv .tsv .parquet, .gz) | hub:NAME
     column: str = ""              # of a table
     max_length: AtLeastTwo = 72  # longest text in tokens, start token included; longer molecules are left out
     slicer: str = "brics"         # how molecules are cut into fragments
@@ -128,6 +129,20 @@ class MoleculesTask(Task):
         "What `task_from` needs, vocabulary included."
         return super().as_dict() | dict(tokens=" ".join(self.vocabulary.tokens[3:]))
 
+# %% ../../nbs/12b_molecules.ipynb #030e2e0e
+@patch(cls_method=True)
+def paths(cls: MoleculesTask, values: Mapping) -> list[str]:
+    source = values.get("source", "")
+    file = Path(source).suffix and not source.startswith("hub:")
+    return ["source"] * bool(file) + ["tokenizer"] * bool(values.get("tokenizer"))
+
+
+@patch
+def digests(self: MoleculesTask) -> dict[str, str]:
+    "Digest of the texts and SMILES of each split, and of all of them under ''."
+    found = {split: rows_digest(map(row_digest, rows)) for split, rows in self._sorted[0].items()}
+    return found | {"": row_digest(found.values()).hex()}
+
 # %% ../../nbs/12b_molecules.ipynb #319f1ec1
 @patch
 def example(self: MoleculesTask, text: str, rng: random.Random, prompt_share: float = 0.0) -> Example:
@@ -147,7 +162,11 @@ def dataset(self: MoleculesTask, split: str = "train") -> Examples:
     if not rows:
         raise ValueError(f"the {split} split of {c.source!r} is empty: {len(self.molecules.texts)} molecules, "
                          f"left out: {self.left_out}")
-    if split != "train": return Examples(len(rows), lambda i: self.example(rows[i], random.Random(f"{split} {i}")))
+    digests = self.digests()
+    source = dict(name=Path(c.source).name, rows=sum(self.sizes().values()), digest=digests[""])
+    about = dict(rows=len(rows), digest=digests[split]), source
+    fixed = lambda i: self.example(rows[i], random.Random(f"{split} {i}"))
+    if split != "train": return Examples(len(rows), fixed, *about)
 
     @lru_cache(2)
     def permutation(epoch: int) -> list[int]:
@@ -157,7 +176,7 @@ def dataset(self: MoleculesTask, split: str = "train") -> Examples:
         epoch, k = divmod(i, len(rows))
         return self.example(rows[permutation(epoch)[k]], random.Random(f"{c.seed} {i}"), c.prompt_share)
 
-    return Examples(UNLIMITED, make)
+    return Examples(UNLIMITED, make, *about)
 
 # %% ../../nbs/12b_molecules.ipynb #8e759ec1
 @patch

@@ -62,10 +62,10 @@ class EventDriven(Sampler):
 
     @classmethod
     def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
-        """Exact, by confidence, and with intensities held; for masked diffusion, where all
-        time is alike, held ones alone."""
-        held = [cls(exact=False)]
-        return held if set(channels) == {"unmask"} else [cls(), cls(confidence="top_prob"), *held]
+        """Exact, by confidence where there are masks to rank, and with intensities held; for masked diffusion, where
+        all time is alike, held ones alone."""
+        held, ranked = [cls(exact=False)], [cls(confidence="top_prob")] * ("unmask" in channels)
+        return held if set(channels) == {"unmask"} else [cls(), *ranked, *held]
 
     def __post_init__(self):
         super().__post_init__()

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..objective import Intensities, IntensityFn
+from ..objective import Intensities, IntensityFn, as_tensors
 from .base import Info, Limits, Sampler, State, advance, inverse_cdf, nucleus, row_uniforms, too_short
 from ..states import SPECIAL_TOKENS, PartialSequences, Vocabulary
 
@@ -69,7 +69,9 @@ class LeftToRight(Sampler):
         Where there are logits for every column, the last one's count."""
         logits = intensity_fn(state.x, state.tau).logits
         if logits.shape[1] > 1:
-            logits = logits.gather(1, (state.x.lengths - 1)[:, None, None].expand(-1, 1, logits.shape[-1]))
+            last = state.x.lengths[:, None] - 1
+            logits = logits[torch.arange(len(last), device=last.device)[:, None], last]
+        logits = as_tensors(logits)
         if self.logits_hook is not None: logits = self.logits_hook(logits, state.x, state.tau)
         special = torch.arange(logits.shape[-1], device=logits.device) < len(SPECIAL_TOKENS)
         return Intensities(logits=logits.masked_fill(special, -torch.inf))

@@ -82,6 +82,7 @@ class Planner(Sampler):
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "One network call: tokens for all masks, and which positions are clean from here on."
         out = self.ask(intensity_fn, state)
+        out = self.read(out, state.x.masked | self.candidates(state.x))
         drawn = self.draw_tokens(state.x.masked, out, state, row_uniforms(state.generators, state.x.lengths))
         state = self.move(state, drawn, self.keep(out, state, drawn))
         return state, Info(*torch.zeros(3, len(state.row), dtype=torch.long, device=drawn.device))

@@ -5,7 +5,7 @@ judged by more than being plausible."""
 
 # %% auto #0
 __all__ = ['PAIRS', 'PARTNER', 'is_balanced', 'catalan', 'split_weights', 'draw_balanced', 'BracketsConfig', 'BracketsTask',
-           'balanced_strings']
+           'balanced_strings', 'edits_to_balanced']
 
 # %% ../../nbs/10b_brackets.ipynb #ba163eef
 import math
@@ -144,6 +144,35 @@ def score(self: BracketsTask, split: str, samples: Samples) -> dict[str, float]:
         short_tv=empirical_variation(kept, short),
         short_tv_floor=variation_floor(short, len(strings)),
     )
+
+# %% ../../nbs/10b_brackets.ipynb #20d428b6
+def edits_to_balanced(string: Sequence[str]) -> int:
+    "Fewest insertions, deletions and substitutions that balance a string; the empty string counts as balanced."
+    s = "".join(string)
+    opening = {p[0] for p in PAIRS}
+
+    def partner_cost(a: str, b: str) -> int:
+        if PARTNER.get(b) == a: return 0
+        return 1 if a in opening or b not in opening else 2
+
+    @cache
+    def cost(i: int, j: int) -> int:
+        if i >= j: return 0
+        paired = (partner_cost(s[i], s[k]) + cost(i + 1, k) + cost(k + 1, j) for k in range(i + 1, j))
+        return min([1 + cost(i + 1, j), *paired])
+    return cost(0, len(s))
+
+
+@patch
+def correct(self: BracketsTask, prompt: Sequence[str], answer: Sequence[str]) -> bool:
+    "Whether a string is balanced and one that the law can produce."
+    return self.config.probability("".join(answer)) > 0
+
+
+@patch
+def edits_to_correct(self: BracketsTask, prompt: Sequence[str], answer: Sequence[str]) -> int:
+    "Fewest edits that balance a string, of whatever length it then is."
+    return edits_to_balanced(answer)
 
 # %% ../../nbs/10b_brackets.ipynb #4f8d3b33
 __getattr__ = forward(__name__)  # names that have left this module

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PAPER_SPLITS', 'PRESETS', 'StarGraph', 'StarConfig', 'draw_star', 'StarGraphs', 'is_path', 'junction_distances',
-           'graph_from', 'check_fits', 'read_graphs', 'write_graphs', 'StarFile', 'StarTask', 'verdict',
+           'to_junction', 'graph_from', 'check_fits', 'read_graphs', 'write_graphs', 'StarFile', 'StarTask', 'verdict',
            'radial_layout', 'draw_graph', 'draw_answer', 'draw_generation']
 
 # %% ../../nbs/10_star_graphs.ipynb #ee09730b
@@ -12,18 +12,24 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
 from fastcore.basics import patch
+from jaxtyping import Float
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from ..colours import PALETTE
 from ..configs import AtLeastTwo, Count, Natural, config
+from ..given_orders import free_ranks, given_order
+from ..digests import row_digest, rows_digest
+from ..readers import read_lines
 from ..samplers import Samples
-from ..states import Example, Vocabulary, prefix_example
+from ..states import BOS, Example, PartialSequences, Vocabulary, prefix_example
 from .base import Task, check_split, exact_match, token_accuracy
 from ..training import UNLIMITED
 
@@ -142,6 +148,19 @@ def junction_distances(graph: StarGraph, answer: Sequence[str]) -> list[int] | N
     at = place(list(answer).index(str(graph.junction)))
     return [abs(place(k) - at) for k in range(len(answer))]
 
+# %% ../../nbs/10_star_graphs.ipynb #80c8ee41
+@given_order("to-junction")
+def to_junction(x1: PartialSequences, high: float = 10.0, low: float = 0.1) -> Float[Tensor, "batch length"]:
+    """Rates of the answers' tokens from `low` at the junction to `high` at the node farthest from it, by a constant
+    factor from node to node; without the junction in the answer, from its first node on."""
+    prompt = (x1.fixed & x1.valid & (x1.tokens != BOS)).float()
+    votes = prompt.new_zeros(len(prompt), int(x1.tokens.max()) + 1).scatter_add_(1, x1.tokens, prompt)
+    place = ((free_ranks(x1)[0] + 1) / 2).floor()  # of the token's node along the path
+    here = x1.free & (x1.tokens == votes.argmax(-1, keepdim=True))
+    at = torch.where(here, place, torch.inf).amin(-1, keepdim=True)
+    far = torch.where(x1.free, (place - torch.where(at.isinf(), 0.0, at)).abs(), 0.0)
+    return low * (high / low) ** (far / far.amax(-1, keepdim=True).clamp_min(1))
+
 # %% ../../nbs/10_star_graphs.ipynb #a8bb4ab0
 def graph_from(row: dict) -> StarGraph:
     "A graph from the published columns; ValueError says what is wrong."
@@ -186,13 +205,12 @@ def read_graphs(path: str | os.PathLike, config: StarConfig | None = None) -> li
     """Graphs of a published file, in order; ValueError names the file and the line that is
     damaged or does not fit `config`."""
     graphs = []
-    with open(path, "rb") as f:
-        for number, line in enumerate(f, 1):
-            try: graphs.append(graph_from(json.loads(line)))
-            except (json.JSONDecodeError, UnicodeDecodeError) as e:
-                raise ValueError(f"{path}, line {number}: not valid JSON, the file may be cut off ({e})") from None
-            except ValueError as e: raise ValueError(f"{path}, line {number}: {e}") from None
-            if config is not None: _refit(graphs[-1], config, path, number)
+    for number, line in enumerate(read_lines(path), 1):
+        try: graphs.append(graph_from(json.loads(line)))
+        except json.JSONDecodeError as e:
+            raise ValueError(f"{path}, line {number}: not valid JSON, the file may be cut off ({e})") from None
+        except ValueError as e: raise ValueError(f"{path}, line {number}: {e}") from None
+        if config is not None: _refit(graphs[-1], config, path, number)
     if not graphs: raise ValueError(f"{path}: holds no graphs")
     return graphs
 
@@ -216,6 +234,8 @@ class StarFile(StarGraphs):
                 f"file={config.file!r}: without {{split}} in its name it is the test split; there is no {split} split"
             )
         self.graphs = read_graphs(config.file.replace("{split}", split), config)
+        digest = rows_digest(row_digest([*g.prompt, ">", *g.target]) for g in self.graphs)
+        self.identity = dict(rows=len(self.graphs), digest=digest)
         super().__init__(config, split, len(self.graphs))
     def graph(self, i: int) -> StarGraph: return self.graphs[i]
 
@@ -232,6 +252,9 @@ class StarTask(Task):
     @cached_property
     def _splits(self) -> dict[str, StarGraphs]: return {}
 
+    @classmethod
+    def paths(cls, values: Mapping) -> list[str]: return ["file"] if values.get("file") else []
+
     def dataset(self, split: str = "train") -> StarGraphs:
         "The graphs of a split."
         if check_split(split) not in self._splits:
@@ -243,23 +266,32 @@ class StarTask(Task):
             )
         return self._splits[split]
 
-    def graphs(self, split: str, n: int) -> list[StarGraph]:
-        "The first `n` graphs of a split; ValueError if it has fewer."
-        data = self.dataset(split)
-        if not 0 < n <= len(data): raise ValueError(f"n={n}: the {split} split has {len(data)} graphs")
-        return [data.graph(i) for i in range(n)]
+# %% ../../nbs/10_star_graphs.ipynb #e309419b
+@patch
+def graphs(self: StarTask, split: str, n: int) -> list[StarGraph]:
+    "The first `n` graphs of a split; ValueError if it has fewer."
+    data = self.dataset(split)
+    if not 0 < n <= len(data): raise ValueError(f"n={n}: the {split} split has {len(data)} graphs")
+    return [data.graph(i) for i in range(n)]
 
-    def prompts(self, split: str = "test", n: int = 8) -> list[list[str]]:
-        return [g.prompt for g in self.graphs(split, n)]
-    def answers(self, samples: Samples) -> list[list[str]]:
-        "The generated tokens, prompts left out."
-        return [self.vocabulary.decode(c) for c in samples.completions()]
 
-    def score(self, split: str, samples: Samples) -> dict[str, float]:
-        "exact_match and token_accuracy (fractions) of the answers to the first prompts of the split."
-        truths = [g.target for g in self.graphs(split, len(samples))]
-        answers = self.answers(samples)
-        return dict(exact_match=exact_match(answers, truths), token_accuracy=token_accuracy(answers, truths))
+@patch
+def prompts(self: StarTask, split: str = "test", n: int = 8) -> list[list[str]]:
+    return [g.prompt for g in self.graphs(split, n)]
+
+
+@patch
+def answers(self: StarTask, samples: Samples) -> list[list[str]]:
+    "The generated tokens, prompts left out."
+    return [self.vocabulary.decode(c) for c in samples.completions()]
+
+
+@patch
+def score(self: StarTask, split: str, samples: Samples) -> dict[str, float]:
+    "exact_match and token_accuracy (fractions) of the answers to the first prompts of the split."
+    truths = [g.target for g in self.graphs(split, len(samples))]
+    answers = self.answers(samples)
+    return dict(exact_match=exact_match(answers, truths), token_accuracy=token_accuracy(answers, truths))
 
 # %% ../../nbs/10_star_graphs.ipynb #f6054a19
 def verdict(graph: StarGraph, answer: Sequence[str]) -> str:
@@ -271,6 +303,15 @@ def verdict(graph: StarGraph, answer: Sequence[str]) -> str:
     if not set(edges) <= {(str(u), str(v)) for u, v in graph.edges}: return "invented edge"
     chained = edges[0][0] == str(graph.source) and all(a[1] == b[0] for a, b in zip(edges, edges[1:]))
     return "wrong arm" if chained else "broken path"
+
+# %% ../../nbs/10_star_graphs.ipynb #498b19c1
+@patch
+def correct(self: StarTask, prompt: Sequence[str], answer: Sequence[str]) -> bool:
+    "Whether an answer (tokens) is a path from the prompt's source to its goal along its edges."
+    nodes, steps = [int(t) for t in prompt], [int(t) for t in answer]
+    edges, taken = list(zip(nodes[:-2:2], nodes[1:-2:2])), list(zip(steps[::2], steps[1::2]))
+    if len(steps) % 2 or not taken or any(a[1] != b[0] for a, b in zip(taken, taken[1:])): return False
+    return is_path(edges, [taken[0][0], *(v for _, v in taken)], *nodes[-2:])
 
 # %% ../../nbs/10_star_graphs.ipynb #b6c23fe3
 def radial_layout(graph: StarGraph) -> dict[int, tuple[float, float]]:

@@ -1,0 +1,47 @@
+"""The key task: data, scores, and what an order is worth to a generator that cannot infer the key."""
+import math
+
+import pytest
+import torch
+
+from loflexmdm.states import collate
+from loflexmdm.tasks.base import task_from
+from loflexmdm.tasks.key import KeyConfig, KeyTask, early_ciphers
+
+
+def test_ranks_of_the_key_are_even_at_equal_rates():
+    for n in (1, 4, 10):
+        torch.testing.assert_close(early_ciphers(n, 1.0, 1.0), torch.full((n + 1,), 1 / (n + 1)).double(),
+                                   rtol=0, atol=1e-7)
+
+
+def test_a_fast_key_comes_first():
+    mean = [float(early_ciphers(10, b, 0.6) @ torch.arange(11).double()) for b in (0.6, 2.0, 7.0, 1000.0)]
+    assert math.isclose(mean[0], 5, rel_tol=1e-6) and mean == sorted(mean, reverse=True)
+    # a key inserted at once: P(Exp(.6) + Exp(1) < Exp(1)) = E e^(-T) = (.6/1.6)(1/2)
+    assert math.isclose(mean[3] / 10, 0.6 / 1.6 / 2, rel_tol=2e-3)
+
+
+@pytest.mark.parametrize("layout", ["infill", "prefix"])
+def test_clean_sequences_fit_their_prompts(layout):
+    task = KeyTask(KeyConfig(n=3, q=5, layout=layout))
+    batch = collate([task.dataset("test")[i] for i in range(20)])
+    assert batch.tokens.shape[1] == task.max_length and batch.free.sum(-1).tolist() == [4] * 20
+    given = [[t for t in p if t is not ...] for p in task.prompts("test", 20)]
+    fixed = [[task.vocabulary.tokens[t] for t in row[f][1:]] for row, f in zip(batch.tokens, batch.fixed, strict=True)]
+    assert fixed == given
+    assert sum(... in p for p in task.prompts("test", 20)) == (20 if layout == "infill" else 0)
+
+
+def test_right_answers():
+    task = KeyTask(KeyConfig(n=3, q=5))
+    assert task.is_right([1, 2, 4], [["3"], ["4"], ["0"], ["2"]])
+    for wrong in ([["3"], ["4"], ["0"], ["1"]], [["3"], ["4"], ["0"]], [["3"], ["4", "4"], ["0"], ["2"]],
+                  [[], ["4"], ["0"], ["2"]]):
+        assert not task.is_right([1, 2, 4], wrong)
+
+
+@pytest.mark.parametrize("wrong, message", [(dict(q=1), "q=1"), (dict(n=0), "n=0"), (dict(layout="both"), "layout")])
+def test_refusals(wrong, message):
+    with pytest.raises(ValueError, match=message): task_from(dict(kind="key", **wrong))
+    with pytest.raises(ValueError, match="b_key=0"): early_ciphers(3, 0.0, 1.0)
