@@ -458,6 +458,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                  'loflexmdm.files._set_aside': ('files.html#_set_aside', 'loflexmdm/files.py'),
                                  'loflexmdm.files._settle': ('files.html#_settle', 'loflexmdm/files.py'),
                                  'loflexmdm.files._stage': ('files.html#_stage', 'loflexmdm/files.py'),
+                                 'loflexmdm.files._still_at': ('files.html#_still_at', 'loflexmdm/files.py'),
                                  'loflexmdm.files._umask': ('files.html#_umask', 'loflexmdm/files.py'),
                                  'loflexmdm.files._write_new': ('files.html#_write_new', 'loflexmdm/files.py'),
                                  'loflexmdm.files.atomic_directory': ('files.html#atomic_directory', 'loflexmdm/files.py'),

@@ -148,6 +148,12 @@ def recorded(description: Mapping | Path) -> dict[str, str]:
     return {name: d for name, d in files.items() if isinstance(d, str) and Path(name).name == name}
 
 
+def _still_at(path: Path, file: BinaryIO) -> bool:
+    "Whether the open file is the one of that name."
+    try: return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError: return False
+
+
 @contextmanager
 def intact(path: str | os.PathLike, digest: str) -> Iterator[Path]:
     """Where the file `path` of that digest lies, to be read inside the block.
@@ -158,8 +164,10 @@ def intact(path: str | os.PathLike, digest: str) -> Iterator[Path]:
         if not place.is_file(): continue
         with open(place, "rb") as f:
             if hashlib.file_digest(f, "sha256").hexdigest() != digest: continue
-            yield place
-            if not os.path.samestat(os.fstat(f.fileno()), os.stat(place)): break
+            try: yield place
+            except RuntimeError:  # torch opens the file anew, and raises this when it is no longer there
+                if _still_at(place, f): raise
+            if not _still_at(place, f): break
             return
     if not path.is_file(): raise FileNotFoundError(f"{path}: no such file")
     raise ValueError(f"{path}: damaged, or of another save: its SHA-256 is not the one recorded beside it")

@@ -1,5 +1,6 @@
 "Files and directories that are whole or absent."
 import errno
+import hashlib
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import pytest
 
 from loflexmdm import files
-from loflexmdm.files import atomic_directory, locked, scratch_file, write_file
+from loflexmdm.files import atomic_directory, intact, locked, scratch_file, write_file
 
 
 @pytest.mark.parametrize("exchange", [True, False])
@@ -78,3 +79,19 @@ def test_a_lock_does_not_live_on_in_a_child_process(tmp_path):
 def test_a_lock_may_remove_its_file(tmp_path):
     with locked(tmp_path / "lock", remove=True): assert (tmp_path / "lock").exists()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_a_file_replaced_while_a_library_opens_it_anew_is_told_as_such(tmp_path, present):
+    path, meanwhile = tmp_path / "weights", tmp_path / "other"
+    path.write_bytes(b"first"), meanwhile.write_bytes(b"second")
+    digest = hashlib.sha256(b"first").hexdigest()
+    with pytest.raises(ValueError if present else FileNotFoundError), intact(path, digest):
+        meanwhile.rename(path) if present else path.unlink()
+        raise RuntimeError("unable to open file")
+
+
+def test_an_error_of_a_library_on_an_intact_file_is_its_own(tmp_path):
+    (path := tmp_path / "weights").write_bytes(b"first")
+    with pytest.raises(RuntimeError, match="memory"), intact(path, hashlib.sha256(b"first").hexdigest()):
+        raise RuntimeError("out of memory")
