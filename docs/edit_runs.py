@@ -113,7 +113,7 @@ def text(seed: int, steps: int):
         task, method, took = trained(TEXT, dict(source="shown", size="nano"), steps, seed, f"seed-{seed}")
         base = task.as_dict() | dict(seed=1000)
         words = base | dict(settings="file = 'new_words.txt', unit = 'characters', test_share = 0.98, valid_share = 0")
-        several = {f"{k} errors": (base | dict(least=k, errors=k), "test") for k in range(6)}
+        several = {f"{k} errors": (base | dict(least=k, errors=k), "test") for k in range(1, 6)}
         others = {"training phrases": (base, "train"), "new phrases": (base, "test"), "new words": (words, "test")}
         found = dict()
         for name, (config, split) in (others | several).items():

@@ -147,7 +147,7 @@ def recorded(description: Mapping | Path) -> dict[str, str]:
     if not isinstance(files, Mapping): return {}
     return {name: d for name, d in files.items() if isinstance(d, str) and Path(name).name == name}
 
-
+# %% ../nbs/00d_files.ipynb #st000001
 def _still_at(path: Path, file: BinaryIO) -> bool:
     "Whether the open file is the one of that name."
     try: return os.path.samestat(os.fstat(file.fileno()), os.stat(path))

@@ -189,7 +189,8 @@ def plot_order(
     groups = {x: [y for u, y in points if u == x] for x in sorted({x for x, _ in points})}
     rng = np.random.default_rng(0)  # every k-th point might always be the same token of an answer
     shown = np.array([points[i] for i in rng.permutation(len(points))[:400]]).reshape(-1, 2)
-    ax.plot(shown[:, 0] + rng.uniform(-0.1, 0.1, len(shown)), shown[:, 1], ".", color=colour, alpha=0.3, ms=4, mec="none")
+    beside = shown[:, 0] + rng.uniform(-0.1, 0.1, len(shown))
+    ax.plot(beside, shown[:, 1], ".", color=colour, alpha=0.3, ms=4, mec="none")
     errors = [2 * float(np.std(v)) / math.sqrt(len(v)) for v in groups.values()]
     ax.errorbar(
         list(groups), [float(np.mean(v)) for v in groups.values()], errors, marker="o", color=colour, label=label

@@ -160,7 +160,7 @@ def edit_rows(trajectory: EditTrajectory, vocabulary: Vocabulary,
         rows.append([(column[label], name(i), kind.get(label)) for label, i in (frame | gone).items()])
     return rows
 
-
+# %% ../nbs/14_plotting.ipynb #ed000001
 def _edit_cell(ax, x: int, y: int, text: str, kind: str | None):
     "One token of `plot_edits`."
     colour = EDIT_COLOURS.get(kind)
