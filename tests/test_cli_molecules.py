@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import Counter
 
+import forks
 import pytest
 
 from loflexmdm.cli.sample import lines_said, nll_states, states_of
@@ -15,7 +16,7 @@ from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import Samples
 from loflexmdm.molecules.bracket_safe import decode, tokenize
 from loflexmdm.tasks.base import task_from
-from test_cli import SMALL, call, refused, start
+from test_cli import SMALL, call, refused
 
 KNOWN = [
     "CCO", "CCN", "c1ccccc1O", "CC(=O)NC", "CCOC(=O)C", "C1CCNCC1", "CN1CCOCC1",
@@ -301,10 +302,11 @@ def test_wrong_input_in_processes_of_their_own(model, tmp_path):
         f"evaluate {tmp_path / 'empty.smi'}": "empty.smi: is empty",
         f"evaluate {tmp_path / 'table.csv'} --column smiles": "has the columns structure, name",
     }
-    for line, process in [(line, start(*line.split())) for line in lines]:
-        printed, said = process.communicate(timeout=600)
-        said = "".join(x for x in said.splitlines(True) if not x.startswith(("loflexmdm 0", "device: ", "command: ")))
-        refused((process.returncode, printed, said), lines[line])
+    for i, (line, expected) in enumerate(lines.items()):
+        run = forks.start if i < 2 else forks.run
+        done = run(["-m", "loflexmdm.cli", *line.split()])
+        said = [x for x in done.stderr.splitlines(True) if not x.startswith(("loflexmdm 0", "device: ", "command: "))]
+        refused((done.returncode, done.stdout, "".join(said)), expected)
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forks
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -93,18 +94,17 @@ for line in json.load(sys.stdin):
 """
 
 
-def python(place, *argv, sites=("site",), text=None):
+def python(place, *argv, sites=("site",), text="", run=forks.run):
     "A process of its own in `place`, to which the packages of `sites` are visible: exit code, stdout, stderr."
     paths = [str(ROOT), *(str(place / s) for s in sites)]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(paths), OMP_NUM_THREADS="1", COLUMNS="110")
-    done = subprocess.run([sys.executable, *map(str, argv)], cwd=place, env=environment, capture_output=True, text=True,
-                          input=text)
+    done = run(argv, cwd=place, env=environment, input=text)
     return done.returncode, done.stdout, done.stderr
 
 
-def call(place, line):
+def call(place, line, run=forks.run):
     "Stdout of a command line, which must succeed, in a process of its own."
-    code, out, err = python(place, "-m", "loflexmdm.cli", *line.split())
+    code, out, err = python(place, "-m", "loflexmdm.cli", *line.split(), run=run)
     assert code == 0, err
     return out
 
@@ -134,12 +134,12 @@ def refused(place, expected, sites=("site",)):
 @pytest.fixture(scope="module")
 def run(place):
     "A finished training run of the toy method and network on the toy task."
-    call(place, "train toy.toml --out run --device cpu")
+    call(place, "train toy.toml --out run --device cpu", forks.start)
     return "run"
 
 
 def test_the_package_is_not_importable_from_the_tree():
-    code = python(ROOT / "tests", "-c", "import loflexmdm_toy", sites=())[0]
+    code = python(ROOT / "tests", "-c", "import loflexmdm_toy", sites=(), run=forks.start)[0]
     assert code != 0
 
 
@@ -163,7 +163,7 @@ def test_info_help_and_cite_know_plug_ins(place, run):
 
 
 def test_a_model_of_plug_ins_is_sampled_in_another_process(place, run):
-    rows = call(place, f"sample {run} -n 4").splitlines()
+    rows = call(place, f"sample {run} -n 4", forks.start).splitlines()
     assert len(rows) == 4 and all(re.fullmatch(r"\d{3} -> \d* \((un)?sorted\)", row) for row in rows)
     call(place, f"sample {run} -n 4 --sampler in-steps --pace 3 --nll 2 --out samples.jsonl")
     written = [json.loads(line) for line in (place / "samples.jsonl").read_text().splitlines()]
