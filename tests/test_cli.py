@@ -162,7 +162,7 @@ def test_evaluate_and_info(run, tmp_path):
 
 
 def test_every_preset_is_a_recipe():
-    few = {"molecule-edits": dict(task_source="chembl", task_max_length=100)}  # the preset's pairs take a minute to find
+    few = {"molecule-edits": dict(task_source="chembl", task_max_length=100)}  # its own pairs take a minute to find
     for name in presets(): assert recipe(name, **few.get(name, {})).train.steps > 0
     tiny, fixed = recipe("star-tiny"), recipe("star-tiny-fixed")
     assert tiny.task == fixed.task
