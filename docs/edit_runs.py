@@ -12,6 +12,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,29 +29,40 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "nbs" / "edit_runs.json"
 BRACKETS = dict(kind="repair", inner="brackets", settings="kinds = 2, max_pairs = 4", errors=2)
 MOLECULES = dict(kind="molecule-edits", source="moses", limit=40_000, gain=0.05)
+BEFORE: dict = {}  # what an earlier training of the same weights took
 COMMIT = subprocess.run(
     ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
 ).stdout.strip()  # of the code when the run began
-TRAIN = dict(batch_size=64, lr=3e-3, warmup=100, ema=0.99, save_every=10_000, valid_every=10_000)
+TRAIN = dict(batch_size=64, lr=1e-2, warmup=100, ema=0.99, optimiser="muon", save_every=500, valid_every=500)
 
 
 def note(row: dict):
     "Add a row to the results; one of the same name takes its place."
     with locked(RESULTS.with_name(f".{RESULTS.name}.lock")):
         rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-        rows = sorted([r for r in rows if r["name"] != row["name"]] + [row], key=lambda r: r["name"])
+        rows = sorted([r for r in rows if r["name"] != row["name"]] + [without_nan(row)], key=lambda r: r["name"])
         write_file(RESULTS, json.dumps(rows, indent=1) + "\n")
     print(json.dumps(row), flush=True)
 
 
+def without_nan(value: dict | float) -> dict | float | None:
+    "The same with None in place of NaN, which JSON does not know."
+    if isinstance(value, dict): return {k: without_nan(v) for k, v in value.items()}
+    return None if value != value else value
+
+
 def trained(task: dict, model: dict, steps: int, seed: int, directory: str | None = None) -> tuple[Task, Method, dict]:
-    "The task and the trained model, and what the training took. `train.seed` decides weights and states."
+    """The task and the trained model, and what the training took. `train.seed` decides weights and states.
+
+    A training that starts from the weights of another counts that one's steps and time too."""
     recipe: Recipe = recipe_from(dict(task=task, model=dict(method="editflow", coupling="pairs") | model,
                                       train=TRAIN | dict(steps=steps, seed=seed)))
     start = time.process_time()
     trainer = recipe.trainer(directory or tempfile.mkdtemp(), progress=False)
     method = trainer.fit().eval()
-    return task_from(recipe.task), method, dict(steps=steps, cpu_seconds=round(time.process_time() - start), seed=seed)
+    took = dict(steps=steps, cpu_seconds=round(time.process_time() - start), seed=seed)
+    if TRAIN.get("start_from"): took |= dict(lr=TRAIN["lr"], started_from=BEFORE)
+    return task_from(recipe.task), method, took
 
 
 def edited(task: Task, method: Method, n: int, seed: int, split: str = "test", **options) -> dict:
@@ -68,15 +80,28 @@ def brackets(seed: int, steps: int):
              | edited(task, method, 500, seed))
 
 
-def library_phrases() -> list[str]:
-    "Phrases of three words or more and 12 to 32 letters from the docstrings of Python's standard library, each once."
+def library_phrases(words: int = 1000) -> list[str]:
+    """Phrases of three words or more, 12 to 32 letters, from docstrings and comments of Python's library, each once, of
+    its most frequent words."""
     found = dict()
     for file in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
         if {"site-packages", "test", "tests"} & set(file.parts): continue
-        for text in docstrings(file):
-            parts = re.split(r"(?<=[.!?:;,])\s|\n\s*\n|[()]", text)
-            found |= dict.fromkeys(" ".join(part.lower().split()).strip(" '-.,:;") for part in parts)
-    return sorted(p for p in found if 12 <= len(p) <= 32 and len(p.split()) >= 3 and re.fullmatch("[a-z' -]+", p))
+        for text in docstrings(file) + [comments(file)]:
+            clauses = re.split(r"(?<=[.!?:;,])\s|\n\s*\n|[()]", text)
+            found |= dict.fromkeys(phrase for c in clauses for phrase in packed(c.lower().strip(" '-.,:;\n").split()))
+    fits = lambda p: len(p) >= 12 and len(p.split()) >= 3 and "--" not in p and re.fullmatch("[a-z' -]+", p)
+    phrases = sorted(filter(fits, found))
+    common = {w for w, _ in Counter(w for p in phrases for w in p.split()).most_common(words)}
+    return [p for p in phrases if common.issuperset(p.split())]
+
+
+def packed(words: list[str], longest: int = 32) -> list[str]:
+    "Consecutive phrases, each with as many words as make at most `longest` letters."
+    phrases = [""]
+    for word in words:
+        if len(longer := f"{phrases[-1]} {word}".strip()) <= longest: phrases[-1] = longer
+        elif len(word) <= longest: phrases.append(word)
+    return phrases
 
 
 def docstrings(file: Path) -> list[str]:
@@ -85,6 +110,12 @@ def docstrings(file: Path) -> list[str]:
     except (SyntaxError, ValueError): return []
     kinds = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
     return [text for node in ast.walk(tree) if isinstance(node, kinds) and (text := ast.get_docstring(node))]
+
+
+def comments(file: Path) -> str:
+    "Comment lines of a Python file, those of one block one after another, blocks apart."
+    lines = (line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
+    return "\n".join(line[2:] if line.startswith("# ") else "\n" for line in lines)
 
 
 def is_held_out(word: str) -> bool:
@@ -110,7 +141,8 @@ def text(seed: int, steps: int):
     (folder := ROOT / "runs" / "text").mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(folder):  # so that no path of this machine is saved with the model
         sizes = write_phrases()
-        task, method, took = trained(TEXT, dict(source="shown", size="nano"), steps, seed, f"seed-{seed}")
+        directory = f"seed-{seed}" + "-more" * bool(BEFORE)
+        task, method, took = trained(TEXT, dict(size="micro"), steps, seed, directory)
         base = task.as_dict() | dict(seed=1000)
         words = base | dict(settings="file = 'new_words.txt', unit = 'characters', test_share = 0.98, valid_share = 0")
         several = {f"{k} errors": (base | dict(least=k, errors=k), "test") for k in range(1, 6)}
@@ -121,7 +153,9 @@ def text(seed: int, steps: int):
             found[name] = edited(there, method, 500, seed, split)
             careful = replace(method.default_sampler, **CAREFUL)
             found[f"{name}, top_p .7"] = edited(there, method, 500, seed, split, sampler=careful)
-    note(dict(name=f"text {seed}", task=TEXT, phrases=sizes, source="shown", commit=COMMIT) | took | found)
+    name = f"text {seed}"
+    ran = dict(name=name, run=f"text/{directory}", task=TEXT, phrases=sizes, source="hidden", commit=COMMIT)
+    note(ran | took | found)
 
 
 LEADS, ATTEMPTS = 300, 8  # that are judged, and attempts at each
@@ -150,7 +184,7 @@ def molecules(seed: int, steps: int, notation: str = "smiles"):
     "Edits of leads that are held out; the model is kept in runs/."
     config = MOLECULES | dict(notation=notation)
     directory = ROOT / "runs" / f"molecules-{notation}-{seed}"
-    task, method, took = trained(config, dict(source="shown", size="nano"), steps, seed, directory)
+    task, method, took = trained(config, dict(source="shown", size="micro"), steps, seed, directory)
     leads = task.leads("test")[:LEADS]
     name = dict(name=f"molecules {notation} {seed}", task=config, leads=len(leads), attempts=ATTEMPTS, commit=COMMIT)
     found = dict()
@@ -185,12 +219,24 @@ def selfies(seed: int, steps: int):
     molecules(seed, steps, "selfies")
 
 
+def start_from(name: str):
+    "Take the weights that a noted run ended with, and remember what it took."
+    row = next(r for r in json.loads(RESULTS.read_text()) if r["name"] == name)
+    BEFORE.update({k: row[k] for k in ("steps", "cpu_seconds", "commit")})
+    found = (ROOT / "runs" / row["run"]).glob("checkpoints/step_*")
+    TRAIN["start_from"] = str(max(found, key=lambda p: int(p.name.removeprefix("step_"))))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("brackets", "molecules", "selfies", "baselines", "text"))
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--lr", type=float, help="peak learning rate")
+    parser.add_argument("--start-from", metavar="NAME", help="noted run whose last weights to start from")
     args = parser.parse_args()
+    if args.lr: TRAIN["lr"] = args.lr
+    if args.start_from: start_from(args.start_from)
     torch.set_num_threads(1)
     for seed in args.seeds: globals()[args.what](seed, args.steps)
 

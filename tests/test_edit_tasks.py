@@ -2,6 +2,7 @@
 import csv
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -226,3 +227,33 @@ def test_leads_are_edited_on_the_command_line(leads, tmp_path):
     assert "not a molecule" in rows[2]["state"] and "is not in" in rows[3]["state"]
     assert run_line(line + " --gain 5", tmp_path)[0] == 0
     assert len(list(csv.DictReader((tmp_path / "out.csv").open()))) == 2  # those that could not be read
+
+
+# ---- the packaged models
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    "A directory without data, and molecules that must not be read."
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("loflexmdm.molecules.edits.prepare_pairs", lambda *a, **k: pytest.fail("data were read"))
+
+
+def test_the_packaged_model_of_texts_mends_single_errors(elsewhere):
+    model = load("repair-text")
+    spoilt = {"the frst argument": "the first argument", "retrun the value": "return the value",
+              "a list of sttrings": "a list of strings", "raise an excepton": "raise an exception"}
+    edited = model.edit([list(text) for text in spoilt], n=8, generator=torch.Generator().manual_seed(0))
+    texts = ["".join(model.vocabulary.decode(s)) for s in edited.sequences]
+    likeliest = [Counter(texts[8 * i:8 * i + 8]).most_common(1)[0][0] for i in range(len(spoilt))]
+    assert sum(a == b for a, b in zip(likeliest, spoilt.values())) >= 3
+
+
+def test_the_packaged_model_of_molecules_edits_a_lead_without_data(elsewhere):
+    model, lead = load("molecule-edits"), "CCOC(=O)c1ccc(NC(C)=O)cc1"
+    task = task_from(model.task)
+    tokens = [task.source(lead, k) for k in range(16)]
+    edited = model.edit(tokens, generator=torch.Generator().manual_seed(0))
+    rows = task.describe_edits(tokens, edited)
+    assert sum(row["state"] == "valid" for row in rows) >= 4 and len({row["smiles"] for row in rows}) >= 3
+    again = model.edit(tokens[:3], generator=torch.Generator().manual_seed(0))
+    assert again.sequences == edited.sequences[:3]
