@@ -194,7 +194,8 @@ def edits_to_balanced(string: Sequence[str]) -> int:
 def correct(self: BracketsTask, prompt: Sequence[str], answer: Sequence[str]) -> bool:
     "Whether a string is balanced, one that the law can produce, and of the depth that the prompt asks for, if any."
     if not self.config.probability("".join(answer)) > 0: return False
-    return ANY in prompt or list(prompt) == self.asked("".join(answer))
+    asked = self.vocabulary.conditions and ANY not in prompt
+    return not asked or self.asked("".join(answer))[0] in prompt
 
 
 @patch
