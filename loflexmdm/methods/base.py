@@ -358,8 +358,8 @@ def edit(
 
     Sequences are lists of tokens. `keep` has a bool for each token of each of them: kept tokens are never replaced or
     deleted, and kept neighbours stay together. Result i depends on its sequence and the i-th seed that `generator`
-    yields. `guidance` is as in `sample`, towards the conditions among the kept tokens. ValueError for a method that does not edit, unknown tokens, a sequence that is too long or has
-    nothing to edit."""
+    yields. `guidance` is as in `sample`, for conditions among the kept tokens. ValueError for a method that does not
+    edit, unknown tokens, a sequence that is too long or has nothing to edit."""
     limit = _length_limit(self.config, 0, max_length, batch_size)
     sampler = _sampler_for(self, sampler, 0)
     batch = encode_sources(sequences, keep, n, self.vocabulary, limit)
