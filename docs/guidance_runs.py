@@ -1,6 +1,6 @@
 """Trainings behind the figures on guidance: `python docs/guidance_runs.py WHAT SEED... [--method NAME] [--steps N]`.
 
-Each run adds its figures to nbs/guidance_runs.json, with its settings, seed and commit. One thread; a run takes minutes."""
+Each run adds its figures to nbs/guidance_runs.json, with its settings, seed and commit. One thread, some minutes."""
 import argparse
 import json
 import subprocess

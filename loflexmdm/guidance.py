@@ -19,7 +19,7 @@ from .states import ANY, SPECIAL_TOKENS, Pairs, PartialSequences, Vocabulary
 
 # %% ../nbs/23g_guidance.ipynb #d72c1a8b
 def holds_condition(x: PartialSequences, vocabulary: Vocabulary) -> Bool[Tensor, "batch length"]:
-    "Columns that hold a condition; ANY is none."
+    "Columns that hold a condition other than ANY."
     first = len(SPECIAL_TOKENS) + len(vocabulary.ordinary)
     return (x.tokens >= first) & (x.tokens < first + len(vocabulary.conditions))
 
@@ -79,7 +79,8 @@ class Guidance:
     def check(self, prompts: PartialSequences) -> "Guidance":
         "Itself; ValueError if it is to lean towards conditions and the vocabulary, or a prompt, has none."
         if not self.w: return self
-        if not self.vocabulary.conditions: raise ValueError(f"guidance={self.w}: the model's vocabulary has no conditions")
+        if not self.vocabulary.conditions:
+            raise ValueError(f"guidance={self.w}: the model's vocabulary has no conditions")
         bare = ~holds_condition(prompts, self.vocabulary).any(-1)
         if not bool(bare.any()): return self
         raise ValueError(f"guidance={self.w}: prompt {int(bare.int().argmax())} holds no condition; "

@@ -136,8 +136,9 @@ def test_rates_by_token_are_guided_within_rates_and_distributions():
     g = lambda: Intensities(unmask=torch.rand(1, 2, generator=r), logits=torch.randn(1, 2, 5, generator=r), speed=speed)
     r, speed = seeded(7), torch.rand(1, 2, 5, generator=seeded(8)) + 0.1
     one, other = g(), g()
-    found, without = (guide(*pair, 1.5) for pair in ((one, other), (one._replace(speed=None), other._replace(speed=None))))
-    assert found.speed is None and torch.equal(found.unmask, without.unmask) and torch.equal(found.logits, without.logits)
+    found, without = guide(one, other, 1.5), guide(one._replace(speed=None), other._replace(speed=None), 1.5)
+    assert found.speed is None
+    assert torch.equal(found.unmask, without.unmask) and torch.equal(found.logits, without.logits)
     with pytest.raises(ValueError, match="speed"): guide(one, other._replace(speed=speed + 1), 1.5)
 
 
@@ -195,8 +196,8 @@ def test_brackets_by_depth():
 
 
 def test_molecules_by_rings(tmp_path):
-    smiles = ["CCO", "CCCN", "c1ccccc1CCO", "C1CCCCC1CN", "c1ccc2ccccc2c1", "c1ccc(-c2ccccc2)cc1", "CCOC(C)=O", "CC(C)N",
-              "c1ccncc1CO", "C1CC1CCO", "O=C1CCCN1CCO", "CCN(CC)CC"]
+    smiles = ["CCO", "CCCN", "c1ccccc1CCO", "C1CCCCC1CN", "c1ccc2ccccc2c1", "c1ccc(-c2ccccc2)cc1", "CCOC(C)=O",
+              "CC(C)N", "c1ccncc1CO", "C1CC1CCO", "O=C1CCCN1CCO", "CCN(CC)CC"]
     (tmp_path / "some.smi").write_text("\n".join(smiles))
     task = task_from(dict(kind="molecules", source=str(tmp_path / "some.smi"), condition="rings", test_share=0.2,
                           valid_share=0.2))
@@ -212,13 +213,15 @@ def test_molecules_by_rings(tmp_path):
 
 def test_the_command_line_samples_with_guidance(tmp_path):
     task = dict(kind="brackets", max_pairs=2, condition="depth")
-    recipe = recipe_from(dict(task=task, model=dict(method="mdm", size="nano"), train=dict(steps=2, batch_size=4, warmup=1)))
+    train = dict(steps=2, batch_size=4, warmup=1)
+    recipe = recipe_from(dict(task=task, model=dict(method="mdm", size="nano"), train=train))
     recipe.trainer(tmp_path / "run", progress=False).fit().save_pretrained(tmp_path / "model")
     def call(*more):
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
             code = main(["sample", str(tmp_path / "model"), "-n", "4", "--device", "cpu", *more])
         return code, out.getvalue(), err.getvalue()
     code, out, _ = call("--guidance", "2", "--prompt-text", "<depth:2>")
-    assert code == 0 and len(out.splitlines()) == 4 and all(line.startswith("<depth:2> =>") for line in out.splitlines())
+    assert code == 0 and len(out.splitlines()) == 4
+    assert all(line.startswith("<depth:2> =>") for line in out.splitlines())
     code, _, err = call("--guidance", "-1")
     assert code == 2 and "guidance=-1.0: must not be negative" in err and "Traceback" not in err

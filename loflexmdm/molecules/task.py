@@ -91,8 +91,6 @@ class MoleculesTask(Task):
 
     @property
     def max_length(self) -> int: return self.config.max_length
-    @property
-    def longest(self) -> int: return self.max_length - 1 - (self.config.condition != "none")
 
     @cached_property
     def molecules(self) -> Molecules:
@@ -106,13 +104,6 @@ class MoleculesTask(Task):
         tokens = self._tokens()
         if self.config.condition == "none" or ANY in tokens: return Vocabulary(tokens)
         return Vocabulary([*tokens, *self.conditions(), ANY])
-
-    def _tokens(self) -> list[str]:
-        if self.config.tokens: return self.config.tokens.split(" ")
-        if self.config.tokenizer: return list(read_tokenizer(self.config.tokenizer).ordinary)
-        rows = zip(self.molecules.texts, self.molecules.smiles)
-        found = (tokenize(text) for text, smiles in rows if self.split_of(smiles) == "train")
-        return sorted({t for tokens in found if len(tokens) < self.longest for t in tokens})
 
     def split_of(self, smiles: str) -> str:
         "The split of a molecule, by its canonical SMILES."
@@ -155,6 +146,19 @@ class MoleculesTask(Task):
         "What `task_from` needs, vocabulary included."
         own = dict(tokens=" ".join(self.vocabulary.tokens[3:]))
         return super().as_dict() | own | (dict(bounds=self.bounds_text) if self.config.condition != "none" else {})
+
+# %% ../../nbs/12b_molecules.ipynb #f5fe931e
+@patch(as_prop=True)
+def longest(self: MoleculesTask) -> int: return self.max_length - 1 - (self.config.condition != "none")
+
+
+@patch
+def _tokens(self: MoleculesTask) -> list[str]:
+    if self.config.tokens: return self.config.tokens.split(" ")
+    if self.config.tokenizer: return list(read_tokenizer(self.config.tokenizer).ordinary)
+    rows = zip(self.molecules.texts, self.molecules.smiles)
+    found = (tokenize(text) for text, smiles in rows if self.split_of(smiles) == "train")
+    return sorted({t for tokens in found if len(tokens) <= self.longest for t in tokens})
 
 # %% ../../nbs/12b_molecules.ipynb #030e2e0e
 @patch(cls_method=True)
@@ -202,7 +206,7 @@ def property_of(self: MoleculesTask, smiles: Sequence[str]) -> list[float]:
         if s not in known: known[s] = float(compute(Chem.MolFromSmiles(s)))
     return [known[s] for s in smiles]
 
-
+# %% ../../nbs/12b_molecules.ipynb #d59155b6
 @patch
 def classes_of(self: MoleculesTask, smiles: Sequence[str]) -> list[str]:
     "The condition that each molecule meets."
@@ -219,7 +223,7 @@ def asked(self: MoleculesTask, split: str) -> list[list[str]]:
 
 @patch
 def prompts(self: MoleculesTask, split: str = "test", n: int = 8) -> list[list[str]] | None:
-    "The conditions of the first `n` molecules of a split, again from the first if it has fewer; None without conditions."
+    "The conditions of the first `n` molecules of a split, again from the first if it has fewer; or None."
     if self.config.condition == "none": return None
     found = self.asked(split)
     return [found[i % len(found)] for i in range(n)]
@@ -295,7 +299,7 @@ def state_of(d: Decoded) -> str:
     "valid, or why a decoded text is not one molecule."
     return d.reason if d.smiles is None else judge([d.smiles])[0].reason or "valid"
 
-
+# %% ../../nbs/12b_molecules.ipynb #8f9f7962
 @patch
 def prompt(self: MoleculesTask, text: str) -> list[str]:
     """The prompt of one fragment, or of two to be linked, written as SMILES with `*` where they may grow.
@@ -324,8 +328,8 @@ SCORES = "validity", "uniqueness", "novelty", "diversity", "quality", "quality_w
 def score(self: MoleculesTask, split: str, samples: Samples) -> dict[str, float]:
     """Validity (strict and salvaged), uniqueness, novelty against the training molecules, diversity and quality of the
     samples, all as fractions, and the total variation of their lengths (tokens) from the split's, with the floor that
-    ideal samples would have. With conditions also `asked`, the share of all samples that are valid and in the class that
-    their prompt asks for."""
+    ideal samples would have. With conditions also `asked`, the share of all samples that are valid and in the class
+    that their prompt asks for."""
     def metrics(salvage):
         smiles = [d.smiles for d in self.decoded(samples, salvage)]
         return molecule_metrics(smiles, self.smiles("train"), canonical_reference=True)
@@ -333,7 +337,7 @@ def score(self: MoleculesTask, split: str, samples: Samples) -> dict[str, float]
     counts = Counter(len(self.tokens_of(t)) for t in self.texts(split))
     law = {n: c / counts.total() for n, c in counts.items()}
     asked = {} if self.config.condition == "none" else dict(asked=self.share_asked(samples))
-    made = Counter(len(s) - len(asked) for s in samples.sequences)
+    made = Counter(len(s) - len(asked) for s in samples.sequences)  # without the condition
     return {k: getattr(strict, k) for k in SCORES} | asked | dict(
         validity_salvaged=rescued.validity, quality_salvaged=rescued.quality,
         length_tv=empirical_variation(made, law), length_tv_floor=variation_floor(law, len(samples)))

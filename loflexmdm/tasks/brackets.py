@@ -115,20 +115,6 @@ class BracketsTask(Task):
         made = lambda string: prefix_example(self.asked(string), string, self.vocabulary)
         return Examples(size, lambda i: made(self.string(split, i)))
 
-    def asked(self, string: str) -> list[str]:
-        "The prompt that asks for strings like this one: its depth, or nothing."
-        return [] if self.config.condition == "none" else [f"<depth:{depth(string)}>"]
-
-    def prompts(self, split: str = "test", n: int = 8) -> list[list[str]] | None:
-        "The conditions of the first `n` strings of a split; None without conditions."
-        if self.config.condition == "none": return None
-        return [self.asked(self.string(split, i)) for i in range(n)]
-
-    def prompt(self, text: str) -> list[str]:
-        "A condition, such as <depth:2>, or <any>. ValueError for anything else."
-        if text in (ANY, *self.vocabulary.conditions): return [text]
-        return super().prompt(text)
-
     def strings(self, samples: Samples) -> list[str]:
         "Generated strings."
         return ["".join(self.vocabulary.decode(c)) for c in samples.completions()]
@@ -144,6 +130,26 @@ class BracketsTask(Task):
         }
         return law | {"...": max(1 - sum(law.values()), 0.0)}
 
+# %% ../../nbs/10b_brackets.ipynb #3b19fa7e
+@patch
+def asked(self: BracketsTask, string: str) -> list[str]:
+    "The prompt that asks for strings like this one: its depth, or nothing."
+    return [] if self.config.condition == "none" else [f"<depth:{depth(string)}>"]
+
+
+@patch
+def prompts(self: BracketsTask, split: str = "test", n: int = 8) -> list[list[str]] | None:
+    "The conditions of the first `n` strings of a split; None without conditions."
+    if self.config.condition == "none": return None
+    return [self.asked(self.string(split, i)) for i in range(n)]
+
+
+@patch
+def prompt(self: BracketsTask, text: str) -> list[str]:
+    "A condition, such as <depth:2>, or <any>. ValueError for anything else."
+    if text in (ANY, *self.vocabulary.conditions): return [text]
+    return Task.prompt(self, text)
+
 # %% ../../nbs/10b_brackets.ipynb #79665a59
 def balanced_strings(max_pairs: int, kinds: int) -> Iterator[str]:
     "All balanced strings of 1 to `max_pairs` pairs."
@@ -158,7 +164,7 @@ def balanced_strings(max_pairs: int, kinds: int) -> Iterator[str]:
 @patch
 def score(self: BracketsTask, split: str, samples: Samples) -> dict[str, float]:
     """valid, length_tv and short_tv with the floors an ideal sampler would have, and unique:
-    all fractions, against the exact law. With conditions also `asked`, the share that is valid and as was asked for."""
+    all fractions, against the exact law. With conditions also `asked`, the share that is valid and of the depth asked for."""
     strings, short = self.strings(samples), self.short_law()
     if not strings: raise ValueError("samples: none to score")
     lengths, kept = self.length_law(), Counter(s if s in short else "..." for s in strings)
