@@ -164,7 +164,7 @@ def balanced_strings(max_pairs: int, kinds: int) -> Iterator[str]:
 @patch
 def score(self: BracketsTask, split: str, samples: Samples) -> dict[str, float]:
     """valid, length_tv and short_tv with the floors an ideal sampler would have, and unique:
-    all fractions, against the exact law. With conditions also `asked`, the share that is valid and of the depth asked for."""
+    all fractions, against the exact law. With conditions also `asked`, the share valid and of the depth asked for."""
     strings, short = self.strings(samples), self.short_law()
     if not strings: raise ValueError("samples: none to score")
     lengths, kept = self.length_law(), Counter(s if s in short else "..." for s in strings)
