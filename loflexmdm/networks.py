@@ -8,7 +8,7 @@ __all__ = ['SIZES', 'SizeName', 'KVCache', 'SOFTPLUS_ONE', 'NETWORKS', 'Size', '
            'modulate', 'Block', 'Backbone', 'Transformer', 'CausalTransformer', 'ScalarHead', 'positive_rate',
            'bounded_rate', 'TokenHead', 'token_head', 'build_part', 'network', 'TransformerNetwork', 'network_fields',
            'check_network', 'probe', 'probe_rows', 'reads_ahead', 'check_attributes', 'check_backbone',
-           'build_backbone', 'build_network']
+           'build_backbone', 'build_network', 'never_conditions']
 
 # %% ../nbs/06_networks.ipynb #fed8e5af
 import inspect
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from .configs import one_of
 from .moved import forward
 from .registries import Registry
-from .states import BOS, PAD, SPECIAL_TOKENS, PartialSequences
+from .states import BOS, PAD, SPECIAL_TOKENS, PartialSequences, Vocabulary
 
 # %% ../nbs/06_networks.ipynb #e4f01c5f
 class Size(NamedTuple):
@@ -229,11 +229,13 @@ class TokenHead(nn.Module):
         super().__init__()
         self.out = nn.Linear(width, vocabulary_size)
         nn.init.zeros_(self.out.weight), nn.init.zeros_(self.out.bias)
+        self.register_buffer("never", None, persistent=False)  # (vocabulary,) bool: further tokens that have -inf
 
     def forward(self, h: Float[Tensor, "*columns width"]) -> Float[Tensor, "*columns outcomes"]:
         logits = self.out(h)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         special = torch.arange(logits.shape[-1], device=h.device) < len(SPECIAL_TOKENS)
+        if self.never is not None: special = special | self.never
         return logits.masked_fill(special, -torch.inf)
 
 # %% ../nbs/06_networks.ipynb #a42d006c
@@ -361,10 +363,20 @@ def build_network(method: nn.Module, parts: Sequence[str], vocabulary_size: int,
     """Give a method with a `config` its network: `backbone`, and the parts named, in this order; see `build_part`.
 
     Of `time`, `cond` and the `unmask` head those not named are None. `vocabulary_size` counts the tokens that the
-    backbone reads, `outcomes` those that the token head predicts, as many by default."""
+    backbone reads, `outcomes` those that the token head predicts, as many by default. No token head predicts the
+    conditions of the method's `vocabulary`, if it has some."""
     method.backbone = build_backbone(method, vocabulary_size, causal=causal)
     method.time = method.cond = method.unmask = None
     for name in parts: setattr(method, name, build_part(name, method.backbone, outcomes or vocabulary_size))
+    vocabulary = getattr(method, "vocabulary", None)
+    if vocabulary is not None and vocabulary.conditions: never_conditions(method, vocabulary)
+
+
+def never_conditions(method: nn.Module, vocabulary: Vocabulary):
+    "Keep a method's token heads from predicting conditions, or ANY."
+    for head in (part for part in method.children() if isinstance(part, TokenHead)):
+        ids = torch.arange(len(head.out.bias))
+        head.never = (ids >= len(SPECIAL_TOKENS) + len(vocabulary.ordinary)) & (ids < len(vocabulary))
 
 # %% ../nbs/06_networks.ipynb #fd82de46
 __getattr__ = forward(__name__)  # names that have left this module

@@ -66,11 +66,16 @@ def guide(conditional: Intensities, unconditional: Intensities, w: float, scheme
     """Guided intensities (Eqs 30-33): `naive`, `fixed` or `weighted`; all channels of both, with their distributions.
 
     `x`, the sequences they belong to, matters for `weighted` with substitutions: a token is never replaced by itself.
-    ValueError for another scheme, for channels that only one of the two has, and for rates by token (`speed`)."""
+    Logits without rates, as from left to right, are mixed too. Rates by token (`speed`) are in the rates and
+    distributions already, and are left out. ValueError for another scheme, for channels that only one of the two has,
+    and for rates by token that are not those of both."""
     c, u = _powers(scheme, w)
-    if conditional.speed is not None or unconditional.speed is not None:
-        raise ValueError("speed: guidance does not know rates that depend on the token")
-    new, rates = {}, {}
+    speeds = [g.speed for g in (conditional, unconditional) if g.speed is not None]
+    if speeds and not (len(speeds) == 2 and torch.equal(*speeds)):
+        raise ValueError("speed: the two generators have other rates by token")
+    new, rates = dict(speed=None), {}
+    if conditional.logits is not None:  # of channels without rates; others follow
+        new["logits"] = _log_softmax(_log_mix(*(_log_softmax(g.logits) for g in (conditional, unconditional)), c, u))
     for name, channel in CHANNELS.items():
         one, other = conditional.rate(name), unconditional.rate(name)
         if (one is None) != (other is None): raise ValueError(f"{name}: only one generator has this channel")

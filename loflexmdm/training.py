@@ -43,6 +43,7 @@ from loflexmdm.configs import (
 )
 from .digests import check_data, data_digests
 from .files import atomic_directory, check_seal, file_digest, locked, recorded, sealed, write_file
+from .guidance import hide_conditions
 from loflexmdm.methods.base import (
     AVERAGE_FILE, WEIGHTS_FILE, Method, check_weights, is_finite, model_weights, not_finite, portable, read_config,
     read_model, read_tensors, write_model,
@@ -77,6 +78,7 @@ class TrainConfig:
     valid_samples: AtLeastTwo = 8  # states per sequence
     save_every: Count = 1000  # steps between checkpoints
     keep: Count = 2  # checkpoints kept, besides the best
+    drop_condition: Fraction = 0.1  # share of sequences whose conditions are hidden, for guidance
     precision: Literal["float32", "bfloat16"] = "float32"  # float32 | bfloat16 (autocast)
     compile: OnOffAuto = "auto"  # torch.compile the networks: true, false, or auto (where the run is long enough)
     workers: Natural = 0  # processes that load data
@@ -523,10 +525,20 @@ def backward(self: Trainer, batch: PartialSequences, micro: int) -> dict:
     "Add the gradients of micro-batch number `micro` of a step; returns its metrics."
     k = self.config.accumulate
     generator = generator_for(self.config.seed, "train", self.step * k + micro, device=self.device)
+    batch = self.drop_conditions(batch, self.step * k + micro)
     with self.autocast(): terms = self.method.loss(batch, generator)
     (terms.loss / k).backward()
     real = dict(real_columns=batch.valid.float().mean(), loss=terms.loss.detach())
     return {key: value.detach() for key, value in terms.metrics.items()} | real
+
+
+@patch
+def drop_conditions(self: Trainer, batch: PartialSequences | Pairs, number: int) -> PartialSequences | Pairs:
+    "Micro-batch `number` with the conditions of some rows hidden; as it is if the vocabulary has none."
+    vocabulary = self.method.vocabulary
+    if not vocabulary.conditions: return batch
+    generator = generator_for(self.config.seed, "conditions", number, device=self.device)
+    return hide_conditions(batch, vocabulary, self.config.drop_condition, generator)
 
 
 @patch

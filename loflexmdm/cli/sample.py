@@ -292,7 +292,8 @@ def sweep(path: Path):
 # %% ../../nbs/30e_cli_sample.ipynb #3c9c995b
 def settings_of(args: argparse.Namespace, method: Method, prompts: Sequence[Sequence], states: int, info: dict) -> dict:
     "All that decides the rows of a sample command, to be compared with that of another."
-    told = {key: getattr(args, key) for key in ("seed", "batch_size", "min_length", "max_length", "prompt_text")}
+    keys = "seed", "batch_size", "min_length", "max_length", "prompt_text", "guidance", "guidance_scheme"
+    told = {key: getattr(args, key) for key in keys}
     texts = [["..." if t is ... else str(t) for t in p] for p in prompts]
     device, versions = method.device.type, {f"{name} version": v for name, v in info["versions"].items()}
     return told | versions | dict(

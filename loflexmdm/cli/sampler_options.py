@@ -22,6 +22,7 @@ from .commands import Parser
 from .common import add_device, kind_of_option
 from ..configs import comments_of
 from ..methods.base import Method
+from ..reverse_and_guidance import SCHEMES
 from ..samplers import SAMPLERS, Sampler, Samples, channel_words, fitting_samplers, merge_samples
 from ..tasks.base import Task
 
@@ -103,6 +104,9 @@ def add_sampling(parser: Parser, n: int, nll: str, states: int | None = 0):
     option("--batch-size", type=int, default=512, metavar="INT", help="sequences at a time; changes no result [512]")
     option("--seed", type=int, default=0, metavar="INT", help="of the samples [0]")
     option("--nll", type=int, default=states, metavar="K", help=nll)
+    option("--guidance", type=float, default=0.0, metavar="W",
+           help="how far to lean towards the conditions in the prompts, such as 1 or 2 [0]")
+    option("--guidance-scheme", choices=SCHEMES, default=SCHEMES[0], help=f"how [{SCHEMES[0]}]")
     add_device(parser)
     add_sampler(parser)
 
@@ -163,7 +167,8 @@ def draw_batches(method: Method, args: argparse.Namespace, prompts: Sequence | N
     generator = torch.Generator().manual_seed(args.seed)
     return method.sample_batches(
         prompts, n, sampler_from(args, method), generator, batch_size=args.batch_size, min_length=args.min_length,
-        max_length=args.max_length, progress=sys.stderr.isatty(), skip=skip,
+        max_length=args.max_length, progress=sys.stderr.isatty(), skip=skip, guidance=args.guidance,
+        guidance_scheme=args.guidance_scheme,
     )
 
 
@@ -177,4 +182,6 @@ def edit_samples(method: Method, args: argparse.Namespace, sequences: Sequence, 
     if getattr(args, "min_length", 0): raise ValueError(f"--min-length {args.min_length}: edited sequences have none")
     generator = torch.Generator().manual_seed(args.seed)
     return method.edit(sequences, keep, sampler=sampler_from(args, method), generator=generator,
-                       batch_size=args.batch_size, max_length=args.max_length, progress=sys.stderr.isatty())
+                       batch_size=args.batch_size, max_length=args.max_length, progress=sys.stderr.isatty(),
+                       guidance=getattr(args, "guidance", 0.0),
+                       guidance_scheme=getattr(args, "guidance_scheme", SCHEMES[0]))

@@ -14,7 +14,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from ..configs import config_from
 from loflexmdm.files import (
     STAGED, Write, atomic_directory, check_seal, file_digest, intact, recorded, replace_files,
 )
+from ..guidance import Guidance
 from ..moved import forward
 from ..objective import Intensities, IntensityFn, LossTerms, TokenLaws, unread
 from ..processes import CHANNELS
@@ -258,21 +259,26 @@ def sample(
     self: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None,
     sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
     batch_size: int = 512, min_length: int = 0, max_length: int | None = None, progress: bool = False,
+    guidance: float = 0.0, guidance_scheme: str = "naive",
 ) -> Samples:
     """Sequences from the model, as `Samples`: `n` per prompt (`n` in all without prompts).
 
     A prompt is a list of tokens, not of ids: a number stands for the token that is written so, 4 for "4". `...` in
     it marks where tokens may be inserted (at its end if nowhere). Lengths count prompt and start token. Sequence i
     depends on its prompt and the i-th seed that `generator` yields, not on `batch_size`. `record` adds
-    trajectories. ValueError for bad input."""
-    parts = self.sample_batches(prompts, n, sampler, generator, record, batch_size, min_length, max_length, progress)
-    return merge_samples(list(parts))
+    trajectories. `guidance` above 0 leans towards the conditions in the prompts (`guidance.Guidance`). ValueError for
+    bad input."""
+    return merge_samples(list(self.sample_batches(
+        prompts, n, sampler, generator, record, batch_size, min_length, max_length, progress,
+        guidance=guidance, guidance_scheme=guidance_scheme,
+    )))
 
 # %% ../../nbs/07h_method.ipynb #7f60971c
 def sample_batches(
     self: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None,
     sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
     batch_size: int = 512, min_length: int = 0, max_length: int | None = None, progress: bool = False, skip: int = 0,
+    guidance: float = 0.0, guidance_scheme: str = "naive",
 ) -> Iterator[Samples]:
     """What `sample` returns, in parts: the `Samples` of every `batch_size` sequences as soon as these are finished.
 
@@ -281,10 +287,11 @@ def sample_batches(
     limit = _length_limit(self.config, min_length, max_length, batch_size)
     sampler = _sampler_for(self, sampler, min_length)
     batch = encode_prompts(prompts, n, self.vocabulary, limit)
+    lean = Guidance(self.vocabulary, guidance, guidance_scheme).check(batch)
     seeds = _seeds(len(batch.tokens), generator)
     batch = self.begin(batch, limit, seeds)
     limits = Limits(self.tau_max, self.most_columns(limit), min_length, tuple(self.channels))
-    yield from _run(self, batch, seeds, sampler, limits, batch_size, record, progress, skip)
+    yield from _run(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip)
 
 # %% ../../nbs/07h_method.ipynb #e3d8ba13
 def _seeds(n: int, generator: torch.Generator | None) -> list[int]:
@@ -294,19 +301,20 @@ def _seeds(n: int, generator: torch.Generator | None) -> list[int]:
 
 @torch.no_grad()
 def _part(self: Method, rows: PartialSequences, seeds: Sequence[int], sampler: Sampler, limits: Limits,
-          record: bool, progress: bool) -> Samples:
+          record: bool, progress: bool, lean: Guidance) -> Samples:
     "Simulate from some rows, in evaluation mode."
     training, rows = self.training, rows.trim().to(self.device)
     self.eval()
-    try: return self.finish(simulate(self.caller(), rows, sampler, seeds, limits, record, progress))
+    try: samples = simulate(lean.guided(self.caller()), rows, sampler, seeds, limits, record, progress)
     finally: self.train(training)
+    return self.finish(replace(samples, row_evaluations=samples.row_evaluations * lean.evaluations))
 
 
 def _run(self: Method, batch: PartialSequences, seeds: Sequence[int], sampler: Sampler, limits: Limits,
-         batch_size: int, record: bool, progress: bool, skip: int = 0) -> Iterator[Samples]:
+         batch_size: int, record: bool, progress: bool, lean: Guidance, skip: int = 0) -> Iterator[Samples]:
     "Simulate from the rows of `batch`, `batch_size` at a time, without the first `skip` parts."
     for part in (slice(i, i + batch_size) for i in range(skip * batch_size, len(seeds), batch_size)):
-        yield _part(self, batch.rows(part), seeds[part], sampler, limits, record, progress)
+        yield _part(self, batch.rows(part), seeds[part], sampler, limits, record, progress, lean)
 
 
 Method.sample, Method.sample_batches = sample, sample_batches
@@ -344,19 +352,22 @@ def edit(
     self: Method, sequences: Sequence[Sequence], keep: Sequence[Sequence[bool]] | None = None, n: int | None = None,
     sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
     batch_size: int = 512, max_length: int | None = None, progress: bool = False,
+    guidance: float = 0.0, guidance_scheme: str = "naive",
 ) -> Samples:
     """What the model makes of given sequences, as `Samples`: each `n` times in a row (once by default).
 
     Sequences are lists of tokens. `keep` has a bool for each token of each of them: kept tokens are never replaced or
     deleted, and kept neighbours stay together. Result i depends on its sequence and the i-th seed that `generator`
-    yields. ValueError for a method that does not edit, unknown tokens, a sequence that is too long or has
-    nothing to edit."""
+    yields. `guidance` is as in `sample`, for conditions among the kept tokens. ValueError for a method that does not
+    edit, unknown tokens, a sequence that is too long or has nothing to edit."""
     limit = _length_limit(self.config, 0, max_length, batch_size)
     sampler = _sampler_for(self, sampler, 0)
-    batch = self.begin_edit(encode_sources(sequences, keep, n, self.vocabulary, limit))
+    batch = encode_sources(sequences, keep, n, self.vocabulary, limit)
+    lean = Guidance(self.vocabulary, guidance, guidance_scheme).check(batch)
+    batch = self.begin_edit(batch)
     limits = Limits(self.tau_max, self.most_columns(limit), 0, tuple(self.channels))
     seeds = _seeds(len(batch.tokens), generator)
-    return merge_samples(list(_run(self, batch, seeds, sampler, limits, batch_size, record, progress)))
+    return merge_samples(list(_run(self, batch, seeds, sampler, limits, batch_size, record, progress, lean)))
 
 
 Method.edit = edit

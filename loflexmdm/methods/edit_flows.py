@@ -203,7 +203,7 @@ class EditFlow(Method):
         tokens = ("insert_token",) if rates == ("insert",) else ("insert_token", "token")
         build_network(self, ("time", *rates, *tokens), len(vocabulary))
         self.clock, self.proposal = schedule_named(config.schedule), ClockProposal()
-        self.drawn_from = source_of(config, len(vocabulary))
+        self.drawn_from = source_of(config, len(SPECIAL_TOKENS) + len(vocabulary.ordinary))
 
 # %% ../../nbs/23b_edit_flows.ipynb #1dc787a9
 def except_present(logits: Logits, tokens: Int[Tensor, "batch length"]) -> Logits:
@@ -225,7 +225,7 @@ def intensities(self: EditFlow, x: PartialSequences, t: Float[Tensor, " batch"] 
     if self.channels == ("insert",): return Intensities(insert, insert_logits=insert_logits)
     write, delete = (positive_rate(head(h)) * gate * x.free for head in (self.substitute, self.delete))
     other = except_present(token_laws(self.token, h), x.tokens)
-    several = len(self.vocabulary) > len(SPECIAL_TOKENS) + 1  # else there is no other
+    several = len(self.vocabulary.ordinary) > 1  # else there is no other
     return Intensities(
         insert, write * x.masked if "unmask" in self.channels else None, other, delete=delete,
         substitute=write * (~x.masked & several), insert_logits=insert_logits,

@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from ..alignments import ERRORS, Corrupted
 from ..configs import Count, Natural, accepted_by, config
 from ..samplers import Samples
-from ..states import Example, Pair, Vocabulary, collate
+from ..states import SPECIAL_TOKENS, Example, Pair, Vocabulary, collate
 from .base import SPLITS, Examples, Task, check_split, fewest_edits, task_from
 from ..training import UNLIMITED, generator_for
 
@@ -78,7 +78,8 @@ class RepairTask(Task):
     @cached_property
     def errors(self) -> Corrupted:
         c = self.config
-        return Corrupted(len(self.vocabulary), c.least, c.errors, kinds_from(c.kinds), self.max_length)
+        size = len(SPECIAL_TOKENS) + len(self.vocabulary.ordinary)
+        return Corrupted(size, c.least, c.errors, kinds_from(c.kinds), self.max_length)
 
     def as_dict(self) -> dict:
         "What `task_from` needs, vocabulary and length included."
