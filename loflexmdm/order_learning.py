@@ -25,7 +25,8 @@ def event_density(tau: Float[Tensor, " batch"], b_in: Float[Tensor, "batch lengt
 
 
 def draw_events(b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"],
-                free: Bool[Tensor, "batch length"], generator: torch.Generator | None = None) -> Float[Tensor, " batch"]:
+                free: Bool[Tensor, "batch length"],
+                generator: torch.Generator | None = None) -> Float[Tensor, " batch"]:
     "The clock reading of a random event of a random free position of each sequence; every row must have one."
     position = torch.multinomial(free.float(), 1, generator=generator)
     second = torch.rand(len(free), generator=generator, device=free.device) < 0.5
