@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from fastcore.basics import patch
 from torch import Tensor, nn
 
-from ..configs import AboveOne, AtLeastTwo, Count, NonNegative, Positive, config
+from ..configs import AboveOne, AtLeastTwo, Count, Fraction, NonNegative, Positive, config
 from ..estimators import advantages, leave_one_out
 from ..given_orders import order_named
 from .base import Method, by_length
@@ -22,6 +22,7 @@ from ..networks import (Backbone, ScalarHead, SizeName, bounded_rate, build_back
                                 check_network, positive_rate)
 from ..objective import (Intensities, LossTerms, MatchTerms, TargetRates, log_probs_at, match_terms,
                                  planner_weights, target_rates, token_laws)
+from ..order_learning import EventProposal, centred
 from ..processes import InsertUnmask
 from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser
 from ..states import PartialSequences, Vocabulary
@@ -50,12 +51,16 @@ class LoFlexMDMConfig:
     planner_tau: Positive = 1.0  # their temperature
     max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
     given: str = ""  # a given order by name and numbers, such as slots:7,0.6 or backward:8,0.3
+    readings: Literal["clock", "event"] = "clock"  # training's clock readings: clock | event (where events happen)
+    centre: bool = False  # a learned order's rates without their common mode, per sequence
+    plain: Fraction = 0.0  # share of rows drawn at b = 1, which train the token distribution alone
 
     def __post_init__(self):
         for prefix in ("", "order_"): check_network(self, prefix)
         if (self.order == "given") != bool(self.given):
             raise ValueError(f"given={self.given!r}: names the order if order is 'given', and is empty otherwise")
         if self.given: order_named(self.given)
+        if self.plain == 1: raise ValueError(f"plain={self.plain}: must be below 1, or nothing learns the rates")
         if self.states < 2 and self.order == "learned":
             raise ValueError(f"states={self.states}: a learned order needs at least 2")
 
@@ -111,11 +116,8 @@ class LoFlexMDM(Method):
         if config.order == "learned":
             if config.backbone == "separate": self.order_backbone = build_backbone(self, len(vocabulary), "order_")
             self.order = OrderModel(self.order_backbone or self.backbone)
-        self.clock, self.proposal, self.regulariser = (
-            Kumaraswamy(config.a),
-            ClockProposal(config.proposal),
-            ScheduleRegulariser(),
-        )
+        self.clock, self.regulariser = Kumaraswamy(config.a), ScheduleRegulariser()
+        self.proposal, self.event_proposal = ClockProposal(config.proposal), EventProposal(c=config.proposal)
         # smallest recent schedule parameter: says when generation is over
         self.register_buffer("slowest", torch.ones(()))
 
@@ -140,9 +142,9 @@ class LoFlexMDM(Method):
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
         if self.given_order is not None: return self.given_order(x1), ones
         if self.order is None: return ones, ones
-        b_in, b_um = (
-            bounded_rate(raw, self.config.b_range) for raw in self.order(x1, self.order_backbone or self.backbone)
-        )
+        raws = self.order(x1, self.order_backbone or self.backbone)
+        if self.config.centre: raws = (centred(raw, x1.free) for raw in raws)
+        b_in, b_um = (bounded_rate(raw, self.config.b_range) for raw in raws)
         return b_in, b_um if self.unmask is not None else ones
 
     def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
@@ -178,6 +180,8 @@ class LoFlexMDM(Method):
         `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The estimated bounds are in
         `metrics`, detached. With `planner_alpha` > 0 the generator minimises a weighted loss that is not a bound; the
         order model and the metrics keep the bound."""
+        aside = round(self.config.plain * len(batch.tokens))
+        plain, batch = batch.rows(slice(0, aside)), batch.rows(slice(aside, None))
         b_in, b_um = self.schedule(batch)
         drawn = self.draw(batch, b_in, b_um, generator)
         compared = self.compare(drawn.x1, drawn.state, drawn.tau, drawn.b_in, drawn.b_um)
@@ -187,13 +191,14 @@ class LoFlexMDM(Method):
         if self.config.planner_alpha: surrogate = surrogate + drawn.apart(self.planner_term(*compared)).mean(0)
         if self.config.order != "fixed" and self.training: self.track_slowest(batch, b_in, b_um)
         metrics = self.metrics(batch, terms, drawn.weight, losses, penalty, b_in, b_um)
+        if aside: surrogate = torch.cat([surrogate, self.plain_term(plain, generator)])
         return LossTerms(surrogate.mean() + self.config.regulariser * penalty, metrics)
 
     def draw(self, x1: PartialSequences, b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"],
              generator: torch.Generator | None = None) -> "Drawn":
         "Several states of every clean sequence, at one clock reading each (Alg 1)."
         k = self.evaluations_per_loss
-        tau, weight = self.proposal(len(b_in), generator, b_in.device)
+        tau, weight = self.draw_readings(x1, b_in, b_um, generator)
         x1, b_in, b_um, tau = x1.map(lambda v: v.repeat(k, 1)), b_in.repeat(k, 1), b_um.repeat(k, 1), tau.repeat(k)
         state = self.path.sample(x1, tau, b_in, b_um, generator=generator)
         return Drawn(x1, state, tau, weight.repeat(k), b_in, b_um, k)
@@ -255,6 +260,27 @@ class LoFlexMDM(Method):
                 log_b = _free_logs(b_um, x1)
                 out |= dict(log_b_um=log_b.mean(), log_b_um_std=log_b.std(correction=0))
         return out
+
+# %% ../../nbs/08_lo_flexmdm.ipynb #pl000000
+@patch
+def draw_readings(
+    self: LoFlexMDM, x1: PartialSequences, b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"],
+    generator: torch.Generator | None = None,
+) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    "A clock reading for each sequence and its weight, by the proposal that the configuration names: two (batch,)."
+    if self.config.readings == "event": return self.event_proposal(b_in, b_um, x1.free, generator)
+    return self.proposal(len(b_in), generator, b_in.device)
+
+
+@patch
+def plain_term(
+    self: LoFlexMDM, x1: PartialSequences, generator: torch.Generator | None = None,
+) -> Float[Tensor, " batch"]:
+    "Cross-entropies of tokens at states drawn with b = 1, integrated over the clock: (batch,), nats."
+    ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
+    drawn = self.draw(x1, ones, ones, generator)
+    terms = match_terms(*self.compare(drawn.x1, drawn.state, drawn.tau, drawn.b_in, drawn.b_um))
+    return drawn.apart(terms.token).mean(0)
 
 # %% ../../nbs/08_lo_flexmdm.ipynb #f2686ee7
 @patch
