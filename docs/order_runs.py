@@ -68,7 +68,8 @@ def train(name: str, entrant: str, seed: int, steps: int):
     directory, start = ROOT / "runs" / f"{name}-{entrant}-{seed}-{steps}", time.process_time()
     recipe.trainer(directory, progress=False).fit()
     task, spent, curve = task_from(recipe.task), round(time.process_time() - start), []
-    valid = {r["step"]: r["valid_nll"] for r in map(json.loads, (directory / "metrics.jsonl").open()) if "valid_nll" in r}
+    logged = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
+    valid = {r["step"]: r["valid_nll"] for r in logged if "valid_nll" in r}
     for path in sorted(directory.glob("checkpoints/step_*")):
         step, method = int(path.name.split("_")[1]), load(path)
         curve.append(dict(step=step, valid_nll=valid.get(step)) | judged(task, method))
