@@ -25,7 +25,7 @@ LEARN = (
 LADDERS = dict(
     learn=LEARN,
     tutorials=(
-        "star_graphs", "your_own_data", "repair", "molecules", "fragments",
+        "star_graphs", "your_own_data", "repair", "molecules", "fragments", "molecule_edits",
         "reading_an_order", "learned_order", "choosing", "training_on_a_gpu",
     ),
     # in reading order
