@@ -110,7 +110,7 @@ class Benchmark(NamedTuple):
     package: str  # as it is imported, which is never done
     wheel: str  # as pip knows it
     file: str  # below the package's folder
-    licence: str
+    licence: str  # of the molecules
 
 
 _MOSES = "moses", "molsets"
