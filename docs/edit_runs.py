@@ -12,6 +12,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +32,7 @@ MOLECULES = dict(kind="molecule-edits", source="moses", limit=40_000, gain=0.05)
 COMMIT = subprocess.run(
     ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
 ).stdout.strip()  # of the code when the run began
-TRAIN = dict(batch_size=64, lr=3e-3, warmup=100, ema=0.99, save_every=10_000, valid_every=10_000)
+TRAIN = dict(batch_size=64, lr=1e-2, warmup=100, ema=0.99, optimiser="muon", save_every=500, valid_every=500)
 
 
 def note(row: dict):
@@ -68,15 +69,28 @@ def brackets(seed: int, steps: int):
              | edited(task, method, 500, seed))
 
 
-def library_phrases() -> list[str]:
-    "Phrases of three words or more and 12 to 32 letters from the docstrings of Python's standard library, each once."
+def library_phrases(words: int = 1000) -> list[str]:
+    """Phrases of three words or more, 12 to 32 letters, from docstrings and comments of Python's library, each once, of
+    its most frequent words."""
     found = dict()
     for file in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
         if {"site-packages", "test", "tests"} & set(file.parts): continue
-        for text in docstrings(file):
-            parts = re.split(r"(?<=[.!?:;,])\s|\n\s*\n|[()]", text)
-            found |= dict.fromkeys(" ".join(part.lower().split()).strip(" '-.,:;") for part in parts)
-    return sorted(p for p in found if 12 <= len(p) <= 32 and len(p.split()) >= 3 and re.fullmatch("[a-z' -]+", p))
+        for text in docstrings(file) + [comments(file)]:
+            clauses = re.split(r"(?<=[.!?:;,])\s|\n\s*\n|[()]", text)
+            found |= dict.fromkeys(phrase for c in clauses for phrase in packed(c.lower().strip(" '-.,:;\n").split()))
+    fits = lambda p: len(p) >= 12 and len(p.split()) >= 3 and "--" not in p and re.fullmatch("[a-z' -]+", p)
+    phrases = sorted(filter(fits, found))
+    common = {w for w, _ in Counter(w for p in phrases for w in p.split()).most_common(words)}
+    return [p for p in phrases if common.issuperset(p.split())]
+
+
+def packed(words: list[str], longest: int = 32) -> list[str]:
+    "Consecutive phrases, each with as many words as make at most `longest` letters."
+    phrases = [""]
+    for word in words:
+        if len(longer := f"{phrases[-1]} {word}".strip()) <= longest: phrases[-1] = longer
+        elif len(word) <= longest: phrases.append(word)
+    return phrases
 
 
 def docstrings(file: Path) -> list[str]:
@@ -85,6 +99,12 @@ def docstrings(file: Path) -> list[str]:
     except (SyntaxError, ValueError): return []
     kinds = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
     return [text for node in ast.walk(tree) if isinstance(node, kinds) and (text := ast.get_docstring(node))]
+
+
+def comments(file: Path) -> str:
+    "Comment lines of a Python file, those of one block one after another, blocks apart."
+    lines = (line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
+    return "\n".join(line[2:] if line.startswith("# ") else "\n" for line in lines)
 
 
 def is_held_out(word: str) -> bool:
@@ -110,10 +130,10 @@ def text(seed: int, steps: int):
     (folder := ROOT / "runs" / "text").mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(folder):  # so that no path of this machine is saved with the model
         sizes = write_phrases()
-        task, method, took = trained(TEXT, dict(source="shown", size="nano"), steps, seed, f"seed-{seed}")
+        task, method, took = trained(TEXT, dict(size="micro"), steps, seed, f"seed-{seed}")
         base = task.as_dict() | dict(seed=1000)
         words = base | dict(settings="file = 'new_words.txt', unit = 'characters', test_share = 0.98, valid_share = 0")
-        several = {f"{k} errors": (base | dict(least=k, errors=k), "test") for k in range(6)}
+        several = {f"{k} errors": (base | dict(least=k, errors=k), "test") for k in range(1, 6)}
         others = {"training phrases": (base, "train"), "new phrases": (base, "test"), "new words": (words, "test")}
         found = dict()
         for name, (config, split) in (others | several).items():
@@ -121,7 +141,7 @@ def text(seed: int, steps: int):
             found[name] = edited(there, method, 500, seed, split)
             careful = replace(method.default_sampler, **CAREFUL)
             found[f"{name}, top_p .7"] = edited(there, method, 500, seed, split, sampler=careful)
-    note(dict(name=f"text {seed}", task=TEXT, phrases=sizes, source="shown", commit=COMMIT) | took | found)
+    note(dict(name=f"text {seed}", task=TEXT, phrases=sizes, source="hidden", commit=COMMIT) | took | found)
 
 
 LEADS, ATTEMPTS = 300, 8  # that are judged, and attempts at each
