@@ -170,7 +170,7 @@ def molecules(seed: int, steps: int, notation: str = "smiles"):
     "Edits of leads that are held out; the model is kept in runs/."
     config = MOLECULES | dict(notation=notation)
     directory = ROOT / "runs" / f"molecules-{notation}-{seed}"
-    task, method, took = trained(config, dict(source="shown", size="nano"), steps, seed, directory)
+    task, method, took = trained(config, dict(source="shown", size="micro"), steps, seed, directory)
     leads = task.leads("test")[:LEADS]
     name = dict(name=f"molecules {notation} {seed}", task=config, leads=len(leads), attempts=ATTEMPTS, commit=COMMIT)
     found = dict()
