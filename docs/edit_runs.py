@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "nbs" / "edit_runs.json"
 BRACKETS = dict(kind="repair", inner="brackets", settings="kinds = 2, max_pairs = 4", errors=2)
 MOLECULES = dict(kind="molecule-edits", source="moses", limit=40_000, gain=0.05)
+BEFORE: dict = {}  # what an earlier training of the same weights took
 COMMIT = subprocess.run(
     ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
 ).stdout.strip()  # of the code when the run began
@@ -39,19 +40,29 @@ def note(row: dict):
     "Add a row to the results; one of the same name takes its place."
     with locked(RESULTS.with_name(f".{RESULTS.name}.lock")):
         rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-        rows = sorted([r for r in rows if r["name"] != row["name"]] + [row], key=lambda r: r["name"])
+        rows = sorted([r for r in rows if r["name"] != row["name"]] + [without_nan(row)], key=lambda r: r["name"])
         write_file(RESULTS, json.dumps(rows, indent=1) + "\n")
     print(json.dumps(row), flush=True)
 
 
+def without_nan(value: dict | float) -> dict | float | None:
+    "The same with None in place of NaN, which JSON does not know."
+    if isinstance(value, dict): return {k: without_nan(v) for k, v in value.items()}
+    return None if value != value else value
+
+
 def trained(task: dict, model: dict, steps: int, seed: int, directory: str | None = None) -> tuple[Task, Method, dict]:
-    "The task and the trained model, and what the training took. `train.seed` decides weights and states."
+    """The task and the trained model, and what the training took. `train.seed` decides weights and states.
+
+    A training that starts from the weights of another counts that one's steps and time too."""
     recipe: Recipe = recipe_from(dict(task=task, model=dict(method="editflow", coupling="pairs") | model,
                                       train=TRAIN | dict(steps=steps, seed=seed)))
     start = time.process_time()
     trainer = recipe.trainer(directory or tempfile.mkdtemp(), progress=False)
     method = trainer.fit().eval()
-    return task_from(recipe.task), method, dict(steps=steps, cpu_seconds=round(time.process_time() - start), seed=seed)
+    took = dict(steps=steps, cpu_seconds=round(time.process_time() - start), seed=seed)
+    if TRAIN.get("start_from"): took |= dict(lr=TRAIN["lr"], started_from=BEFORE)
+    return task_from(recipe.task), method, took
 
 
 def edited(task: Task, method: Method, n: int, seed: int, split: str = "test", **options) -> dict:
@@ -130,7 +141,7 @@ def text(seed: int, steps: int):
     (folder := ROOT / "runs" / "text").mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(folder):  # so that no path of this machine is saved with the model
         sizes = write_phrases()
-        task, method, took = trained(TEXT, dict(size="micro"), steps, seed, f"seed-{seed}")
+        task, method, took = trained(TEXT, dict(size="micro"), steps, seed, directory := f"seed-{seed}" + "-more" * bool(BEFORE))
         base = task.as_dict() | dict(seed=1000)
         words = base | dict(settings="file = 'new_words.txt', unit = 'characters', test_share = 0.98, valid_share = 0")
         several = {f"{k} errors": (base | dict(least=k, errors=k), "test") for k in range(1, 6)}
@@ -141,7 +152,8 @@ def text(seed: int, steps: int):
             found[name] = edited(there, method, 500, seed, split)
             careful = replace(method.default_sampler, **CAREFUL)
             found[f"{name}, top_p .7"] = edited(there, method, 500, seed, split, sampler=careful)
-    note(dict(name=f"text {seed}", task=TEXT, phrases=sizes, source="hidden", commit=COMMIT) | took | found)
+    name = f"text {seed}"
+    note(dict(name=name, run=f"text/{directory}", task=TEXT, phrases=sizes, source="hidden", commit=COMMIT) | took | found)
 
 
 LEADS, ATTEMPTS = 300, 8  # that are judged, and attempts at each
@@ -205,12 +217,24 @@ def selfies(seed: int, steps: int):
     molecules(seed, steps, "selfies")
 
 
+def start_from(name: str):
+    "Take the weights that a noted run ended with, and remember what it took."
+    row = next(r for r in json.loads(RESULTS.read_text()) if r["name"] == name)
+    BEFORE.update({k: row[k] for k in ("steps", "cpu_seconds", "commit")})
+    found = (ROOT / "runs" / row["run"]).glob("checkpoints/step_*")
+    TRAIN["start_from"] = str(max(found, key=lambda p: int(p.name.removeprefix("step_"))))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("brackets", "molecules", "selfies", "baselines", "text"))
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--lr", type=float, help="peak learning rate")
+    parser.add_argument("--start-from", metavar="NAME", help="noted run whose last weights to start from")
     args = parser.parse_args()
+    if args.lr: TRAIN["lr"] = args.lr
+    if args.start_from: start_from(args.start_from)
     torch.set_num_threads(1)
     for seed in args.seeds: globals()[args.what](seed, args.steps)
 
