@@ -141,7 +141,8 @@ def text(seed: int, steps: int):
     (folder := ROOT / "runs" / "text").mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(folder):  # so that no path of this machine is saved with the model
         sizes = write_phrases()
-        task, method, took = trained(TEXT, dict(size="micro"), steps, seed, directory := f"seed-{seed}" + "-more" * bool(BEFORE))
+        directory = f"seed-{seed}" + "-more" * bool(BEFORE)
+        task, method, took = trained(TEXT, dict(size="micro"), steps, seed, directory)
         base = task.as_dict() | dict(seed=1000)
         words = base | dict(settings="file = 'new_words.txt', unit = 'characters', test_share = 0.98, valid_share = 0")
         several = {f"{k} errors": (base | dict(least=k, errors=k), "test") for k in range(1, 6)}
@@ -153,7 +154,8 @@ def text(seed: int, steps: int):
             careful = replace(method.default_sampler, **CAREFUL)
             found[f"{name}, top_p .7"] = edited(there, method, 500, seed, split, sampler=careful)
     name = f"text {seed}"
-    note(dict(name=name, run=f"text/{directory}", task=TEXT, phrases=sizes, source="hidden", commit=COMMIT) | took | found)
+    ran = dict(name=name, run=f"text/{directory}", task=TEXT, phrases=sizes, source="hidden", commit=COMMIT)
+    note(ran | took | found)
 
 
 LEADS, ATTEMPTS = 300, 8  # that are judged, and attempts at each
