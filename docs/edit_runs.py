@@ -196,6 +196,18 @@ def molecules(seed: int, steps: int, notation: str = "smiles"):
     note(name | took | dict(pairs=task.sizes()) | found)
 
 
+def resampled(seed: int, steps: int):
+    "The leads edited anew, by the packaged model with another seed of sampling."
+    method = load("molecule-edits")
+    task = task_from(method.task)
+    leads = task.leads("test")[:LEADS]
+    tokens = [task.source(s, k) for s in leads for k in range(ATTEMPTS)]
+    samples = method.edit(tokens, generator=torch.Generator().manual_seed(seed),
+                          sampler=replace(method.default_sampler, top_p=0.7))
+    note(dict(name=f"molecules resampled {seed}", task=MOLECULES, leads=len(leads), attempts=ATTEMPTS, commit=COMMIT,
+              seed=seed) | {"top_p .7": judged(task, leads, task.products(samples))})
+
+
 def baselines(seed: int, steps: int):
     "What the leads become without this model: left alone, exchanged by a rule, regrown by the packaged generator."
     task, rng = task_from(MOLECULES), random.Random(seed)
@@ -229,7 +241,7 @@ def start_from(name: str):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("brackets", "molecules", "selfies", "baselines", "text"))
+    parser.add_argument("what", choices=("brackets", "molecules", "resampled", "selfies", "baselines", "text"))
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--lr", type=float, help="peak learning rate")
