@@ -8,7 +8,6 @@ import hashlib
 import json
 import random
 import re
-import subprocess
 import sysconfig
 import tempfile
 import time
@@ -18,43 +17,26 @@ from pathlib import Path
 
 import torch
 
-from loflexmdm.files import locked, write_file
+from loflexmdm.files import write_file
 from loflexmdm.methods.base import Method
 from loflexmdm.molecules.edits import edit_figures, exchange_rules, exchanged, judge_edits, regrown
 from loflexmdm.pretrained import load
 from loflexmdm.recipes import Recipe, recipe_from
 from loflexmdm.tasks.base import Task, task_from
+from loflexmdm.training import checkpoints
+from runs import ROOT, note
 
-ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "nbs" / "edit_runs.json"
 BRACKETS = dict(kind="repair", inner="brackets", settings="kinds = 2, max_pairs = 4", errors=2)
 MOLECULES = dict(kind="molecule-edits", source="moses", limit=40_000, gain=0.05)
 BEFORE: dict = {}  # what an earlier training of the same weights took
-COMMIT = subprocess.run(
-    ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-).stdout.strip()  # of the code when the run began
 TRAIN = dict(batch_size=64, lr=1e-2, warmup=100, ema=0.99, optimiser="muon", save_every=500, valid_every=500)
-
-
-def note(row: dict):
-    "Add a row to the results; one of the same name takes its place."
-    with locked(RESULTS.with_name(f".{RESULTS.name}.lock")):
-        rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-        rows = sorted([r for r in rows if r["name"] != row["name"]] + [without_nan(row)], key=lambda r: r["name"])
-        write_file(RESULTS, json.dumps(rows, indent=1) + "\n")
-    print(json.dumps(row), flush=True)
-
-
-def without_nan(value: dict | float) -> dict | float | None:
-    "The same with None in place of NaN, which JSON does not know."
-    if isinstance(value, dict): return {k: without_nan(v) for k, v in value.items()}
-    return None if value != value else value
 
 
 def trained(task: dict, model: dict, steps: int, seed: int, directory: str | None = None) -> tuple[Task, Method, dict]:
     """The task and the trained model, and what the training took. `train.seed` decides weights and states.
 
-    A training that starts from the weights of another counts that one's steps and time too."""
+    Of a training that starts from the weights of another, what that one took is told beside."""
     recipe: Recipe = recipe_from(dict(task=task, model=dict(method="editflow", coupling="pairs") | model,
                                       train=TRAIN | dict(steps=steps, seed=seed)))
     start = time.process_time()
@@ -76,7 +58,7 @@ def brackets(seed: int, steps: int):
     "Bracket repair with the source hidden and shown."
     for source in ("shown", "hidden"):
         task, method, took = trained(BRACKETS, dict(source=source, size="nano"), steps, seed)
-        note(dict(name=f"brackets {source} {seed}", task=BRACKETS, source=source, commit=COMMIT) | took
+        note(RESULTS, dict(name=f"brackets {source} {seed}", task=BRACKETS, source=source) | took
              | edited(task, method, 500, seed))
 
 
@@ -154,8 +136,8 @@ def text(seed: int, steps: int):
             careful = replace(method.default_sampler, **CAREFUL)
             found[f"{name}, top_p .7"] = edited(there, method, 500, seed, split, sampler=careful)
     name = f"text {seed}"
-    ran = dict(name=name, run=f"text/{directory}", task=TEXT, phrases=sizes, source="hidden", commit=COMMIT)
-    note(ran | took | found)
+    ran = dict(name=name, run=f"text/{directory}", task=TEXT, phrases=sizes, source="hidden")
+    note(RESULTS, ran | took | found)
 
 
 LEADS, ATTEMPTS = 300, 8  # that are judged, and attempts at each
@@ -180,20 +162,24 @@ def judged(task: Task, leads: list[str], products: list) -> dict:
         reached={str(gain): reached(rows, gain) for gain in (task.config.gain, 0.1)})
 
 
+def edited_leads(task: Task, method: Method, leads: list[str], seed: int, top_p: float) -> dict:
+    "Figures of ATTEMPTS edits per lead, and the calls that they took; each attempt spells the lead anew."
+    tokens = [task.source(s, k) for s in leads for k in range(ATTEMPTS)]
+    samples = method.edit(tokens, generator=torch.Generator().manual_seed(seed),
+                          sampler=replace(method.default_sampler, top_p=top_p))
+    return judged(task, leads, task.products(samples)) | dict(network_calls=samples.network_calls)
+
+
 def molecules(seed: int, steps: int, notation: str = "smiles"):
     "Edits of leads that are held out; the model is kept in runs/."
     config = MOLECULES | dict(notation=notation)
     directory = ROOT / "runs" / f"molecules-{notation}-{seed}"
     task, method, took = trained(config, dict(source="shown", size="micro"), steps, seed, directory)
     leads = task.leads("test")[:LEADS]
-    name = dict(name=f"molecules {notation} {seed}", task=config, leads=len(leads), attempts=ATTEMPTS, commit=COMMIT)
-    found = dict()
-    for way, options in (("plain", dict(top_p=1.0)), ("top_p .7", dict(top_p=0.7))):
-        tokens = [task.source(s, k) for s in leads for k in range(ATTEMPTS)]  # each attempt spells the lead anew
-        samples = method.edit(tokens, generator=torch.Generator().manual_seed(seed),
-                              sampler=replace(method.default_sampler, **options))
-        found[way] = judged(task, leads, task.products(samples)) | dict(network_calls=samples.network_calls)
-    note(name | took | dict(pairs=task.sizes()) | found)
+    name = dict(name=f"molecules {notation} {seed}", task=config, leads=len(leads), attempts=ATTEMPTS)
+    ways = {"plain": 1.0, "top_p .7": 0.7}
+    found = {way: edited_leads(task, method, leads, seed, top_p) for way, top_p in ways.items()}
+    note(RESULTS, name | took | dict(pairs=task.sizes()) | found)
 
 
 def resampled(seed: int, steps: int):
@@ -201,11 +187,8 @@ def resampled(seed: int, steps: int):
     method = load("molecule-edits")
     task = task_from(method.task)
     leads = task.leads("test")[:LEADS]
-    tokens = [task.source(s, k) for s in leads for k in range(ATTEMPTS)]
-    samples = method.edit(tokens, generator=torch.Generator().manual_seed(seed),
-                          sampler=replace(method.default_sampler, top_p=0.7))
-    note(dict(name=f"molecules resampled {seed}", task=MOLECULES, leads=len(leads), attempts=ATTEMPTS, commit=COMMIT,
-              seed=seed) | {"top_p .7": judged(task, leads, task.products(samples))})
+    note(RESULTS, {"name": f"molecules resampled {seed}", "task": MOLECULES, "leads": len(leads), "attempts": ATTEMPTS,
+                   "seed": seed, "top_p .7": edited_leads(task, method, leads, seed, 0.7)})
 
 
 def baselines(seed: int, steps: int):
@@ -222,7 +205,7 @@ def baselines(seed: int, steps: int):
         regrown=regrown(grown, many, rng, sampler=sampler, generator=generator, max_length=72),
     )
     for name, products in made.items():
-        note(dict(name=f"molecules {name} {seed}", task=MOLECULES, leads=len(leads), attempts=ATTEMPTS, commit=COMMIT,
+        note(RESULTS, dict(name=f"molecules {name} {seed}", task=MOLECULES, leads=len(leads), attempts=ATTEMPTS,
                   seed=seed) | judged(task, leads, products))
 
 
@@ -235,8 +218,7 @@ def start_from(name: str):
     "Take the weights that a noted run ended with, and remember what it took."
     row = next(r for r in json.loads(RESULTS.read_text()) if r["name"] == name)
     BEFORE.update({k: row[k] for k in ("steps", "cpu_seconds", "commit")})
-    found = (ROOT / "runs" / row["run"]).glob("checkpoints/step_*")
-    TRAIN["start_from"] = str(max(found, key=lambda p: int(p.name.removeprefix("step_"))))
+    TRAIN["start_from"] = str(checkpoints(ROOT / "runs" / row["run"])[-1])
 
 
 def main():

@@ -2,18 +2,14 @@
 
 Each run adds its figures to nbs/guidance_runs.json, with its settings, seed and commit. One thread, some minutes."""
 import argparse
-import json
-import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
-from loflexmdm.files import locked, write_file
 from loflexmdm.methods.base import Method
 from loflexmdm.molecules.metrics import judge
 from loflexmdm.recipes import recipe_from
@@ -21,12 +17,9 @@ from loflexmdm.samplers import Samples
 from loflexmdm.states import ANY
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.tasks.brackets import balanced_strings, depth
+from runs import ROOT, note
 
-ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "nbs" / "guidance_runs.json"
-COMMIT = subprocess.run(
-    ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-).stdout.strip()  # of the code when the run began
 BRACKETS = dict(kind="brackets", max_pairs=5, condition="depth")
 MOLECULES = dict(kind="molecules")
 TRAIN = dict(batch_size=64, lr=3e-3, warmup=100, ema=0.99, save_every=100_000, valid_every=100_000)
@@ -35,15 +28,6 @@ EACH = 200  # samples per condition
 WEIGHTS = dict(brackets=[("naive", 0), ("naive", 1), ("naive", 2), ("naive", 4), ("fixed", 2), ("weighted", 2)],
                molecules=[("naive", 0), ("naive", 1), ("naive", 2)])  # guidance
 OPTIONS = dict(loflexmdm=dict(order="fixed"))  # of the methods
-
-
-def note(row: dict):
-    "Add a row to the results; one of the same name takes its place."
-    with locked(RESULTS.with_name(f".{RESULTS.name}.lock")):
-        rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-        rows = sorted([r for r in rows if r["name"] != row["name"]] + [row], key=lambda r: r["name"])
-        write_file(RESULTS, json.dumps(rows, indent=1) + "\n")
-    print(json.dumps(row), flush=True)
 
 
 def trained(task: dict, model: dict, train: dict, seed: int) -> tuple[Task, Method, dict]:
@@ -96,7 +80,7 @@ def brackets(seed: int, steps: int, method: str):
     for scheme, w in WEIGHTS["brackets"]:
         made = drawn(model, task.vocabulary.conditions, EACH, seed, w, scheme)
         found["guided"][f"{scheme} {w}"] = {token: bracket_figures(task, part, token) for token, part in made.items()}
-    note(dict(name=f"brackets {method} {seed}", task=BRACKETS, method=method, each=EACH, commit=COMMIT) | took | found)
+    note(RESULTS, dict(name=f"brackets {method} {seed}", task=BRACKETS, method=method, each=EACH) | took | found)
 
 
 def molecule_figures(task: Task, samples: Samples) -> dict:
@@ -119,8 +103,8 @@ def molecules(seed: int, steps: int, method: str, condition: str = "qed"):
     found = dict(bounds=task.bounds_text, unconditional=figures([ANY], 0)[ANY],
                  data={t: share([a == [t] for a in task.asked("test")]) for t in task.vocabulary.conditions},
                  guided={f"{scheme} {w}": figures(task.vocabulary.conditions, w) for scheme, w in WEIGHTS["molecules"]})
-    note(dict(name=f"molecules {condition} {method} {seed}", task=MOLECULES | dict(condition=condition), method=method,
-              each=EACH, sampling=options, commit=COMMIT) | took | found)
+    row = dict(name=f"molecules {condition} {method} {seed}", task=MOLECULES | dict(condition=condition), method=method)
+    note(RESULTS, row | dict(each=EACH, sampling=options) | took | found)
 
 
 def rings(seed: int, steps: int, method: str):

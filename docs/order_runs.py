@@ -4,23 +4,19 @@ Every entrant has the same network and as many generator rows per step. Each run
 with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
 import json
-import subprocess
 import time
-from pathlib import Path
 
 import torch
 
-from loflexmdm.files import locked, write_file
 from loflexmdm.methods.base import Method
 from loflexmdm.pretrained import load
 from loflexmdm.recipes import recipe_from
+from loflexmdm.states import collate
 from loflexmdm.tasks.base import Task, task_from
+from loflexmdm.training import checkpoints
+from runs import ROOT, note
 
-ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "nbs" / "order_runs.json"
-COMMIT = subprocess.run(
-    ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-).stdout.strip()  # of the code when the run began
 TASKS = dict(
     key=dict(kind="key", n=10, q=4), key_small=dict(kind="key", n=6, q=3),
 )
@@ -34,15 +30,6 @@ ROWS = 64  # of the generator per step, for every entrant
 TRAIN = dict(lr=6e-3, warmup=100, ema=0.99, optimiser="muon", keep=100, valid_size=256)
 
 
-def note(row: dict):
-    "Add a row to the results; one of the same name takes its place."
-    with locked(RESULTS.with_name(f".{RESULTS.name}.lock")):
-        rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-        rows = sorted([r for r in rows if r["name"] != row["name"]] + [row], key=lambda r: r["name"])
-        write_file(RESULTS, json.dumps(rows, indent=1) + "\n")
-    print(json.dumps(row), flush=True)
-
-
 def judged(task: Task, method: Method, n: int = 500) -> dict[str, float]:
     "Scores of answers to the first n test prompts."
     samples = method.sample(task.prompts("test", n), generator=torch.Generator().manual_seed(0))
@@ -51,7 +38,6 @@ def judged(task: Task, method: Method, n: int = 500) -> dict[str, float]:
 
 def rates(task: Task, method: Method) -> list[float]:
     "Mean insertion rate of each free position of 200 test sequences of one length."
-    from loflexmdm.states import collate
     data = task.dataset("test")
     x1 = collate([data[i] for i in range(200)])
     with torch.no_grad(): b = method.schedule(x1.to(method.device))[0]
@@ -66,15 +52,15 @@ def train(name: str, entrant: str, seed: int, steps: int):
         order_start=steps // 6,
     )))
     directory, start = ROOT / "runs" / f"{name}-{entrant}-{seed}-{steps}", time.process_time()
-    recipe.trainer(directory, progress=False).fit()
+    recipe.trainer(directory, progress=False).fit(resume=bool(checkpoints(directory)))
     task, spent, curve = task_from(recipe.task), round(time.process_time() - start), []
     logged = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
     valid = {r["step"]: r["valid_nll"] for r in logged if "valid_nll" in r}
-    for path in sorted(directory.glob("checkpoints/step_*")):
+    for path in checkpoints(directory):
         step, method = int(path.name.split("_")[1]), load(path)
         curve.append(dict(step=step, valid_nll=valid.get(step)) | judged(task, method))
-    note(dict(name=f"{name} {entrant} {seed}", task=TASKS[name], model=model, commit=COMMIT, steps=steps, seed=seed,
-              rows=ROWS, cpu_seconds=spent, curve=curve, rates=rates(task, method)))
+    note(RESULTS, dict(name=f"{name} {entrant} {seed}", task=TASKS[name], model=model, steps=steps, seed=seed,
+                       rows=ROWS, cpu_seconds=spent, curve=curve, rates=rates(task, method)))
 
 
 def main():

@@ -11,6 +11,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from loflexmdm import files, training
 from loflexmdm.methods import base
 
@@ -97,3 +99,17 @@ def killed_at(at: int, root: Path, run: Callable[[], object]) -> dict:
             code = run()
         os.write(write, json.dumps(dict(code=code or 0, operations=killer.seen, said=err.getvalue()[-1000:])).encode())
     finally: os._exit(99)
+
+
+class Killed(Exception):
+    "What `stop_after` raises: no code expects it."
+
+
+def stop_after(trainer, step: int, error: type[BaseException] = Killed):
+    "Train and die of `error`, without a farewell, after `step` steps."
+    after = trainer.after_step
+    def dying(row, bar):
+        after(row, bar)
+        if trainer.step == step: raise error
+    trainer.after_step = dying
+    with pytest.raises(error): trainer.fit()

@@ -4,6 +4,7 @@ from itertools import count
 
 import pytest
 import torch
+from kill import stop_after
 
 import loflexmdm.training as training
 from loflexmdm import progress
@@ -105,16 +106,10 @@ def test_a_failure_later_on_takes_the_step_again_without(tmp_path, pico):
 
 def test_the_decision_is_kept_by_resuming(tmp_path, pico, monkeypatch):
     monkeypatch.setattr(training, "compiler", lambda device: "g++")
-    class Stop(Exception): pass
     t, made = trainer(tmp_path, pico), []
     said(t, 1000.0)
     t.compile_networks = lambda: made.append(t.step)
-    after = t.after_step
-    def stopping(row, bar):
-        after(row, bar)
-        if t.step == 13: raise Stop
-    t.after_step = stopping
-    with pytest.raises(Stop): t.fit()
+    stop_after(t, 13)
     again = trainer(tmp_path, pico)
     again.compile_networks = lambda: made.append(again.step)
     again.fit(resume=True)
@@ -253,13 +248,7 @@ def test_checkpoints_of_other_kernels_are_resumed(tmp_path, pico):
     whole, first = trainer(tmp_path / "whole", pico), trainer(tmp_path / "cut", pico)
     whole.fit()
     first.optimisers = [torch.optim.AdamW(first.groups, betas=(0.9, 0.99))]
-    class Stop(Exception): pass
-    after = first.after_step
-    def stopping(row, bar):
-        after(row, bar)
-        if first.step == 8: raise Stop
-    first.after_step = stopping
-    with pytest.raises(Stop): first.fit()
+    stop_after(first, 8)
     second = trainer(tmp_path / "cut", pico)
     second.fit(resume=True)
     assert {int(s["step"]) for s in second.optimisers[0].state.values()} == {14}

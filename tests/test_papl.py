@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from kill import stop_after
 
 from loflexmdm.methods.base import from_pretrained, method_class
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion, clean_log_probs, hide_some
@@ -219,12 +220,7 @@ def run(directory, steps=6, **kwargs):
 def test_trained_saved_loaded_sampled_and_resumed(tmp_path, form):
     whole = run(tmp_path / "whole", form=form).fit()
     cut = run(tmp_path / "cut", form=form)
-    after = cut.after_step
-    def dying(row, bar):
-        after(row, bar)
-        if cut.step == 4: raise KeyboardInterrupt
-    cut.after_step = dying
-    with pytest.raises(KeyboardInterrupt): cut.fit()
+    stop_after(cut, 4, KeyboardInterrupt)
     resumed = run(tmp_path / "cut", form=form).fit(resume=True)
     torch.testing.assert_close(resumed.state_dict(), whole.state_dict(), rtol=0, atol=0)
     again = from_pretrained(whole.save_pretrained(tmp_path / "saved"))

@@ -7,6 +7,7 @@ import signal
 import pytest
 import torch
 from torch.utils.data import Dataset, Subset
+from kill import stop_after
 
 from loflexmdm import files
 from loflexmdm.methods.base import from_pretrained
@@ -49,17 +50,6 @@ def trainer(directory, data=None, method=None, **options):
 def same(a, b):
     left, right = a.state_dict(), b.state_dict()
     return left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
-
-
-def stop_after(t, step):
-    "Train and die, without a farewell, after `step` steps."
-    class Killed(Exception): pass
-    after = t.after_step
-    def dying(row, bar):
-        after(row, bar)
-        if t.step == step: raise Killed
-    t.after_step = dying
-    with pytest.raises(Killed): t.fit()
 
 
 CASES = dict(
