@@ -631,6 +631,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                    'loflexmdm/methods/base.py'),
                                         'loflexmdm.methods.base.save_pretrained': ( 'method.html#save_pretrained',
                                                                                     'loflexmdm/methods/base.py'),
+                                        'loflexmdm.methods.base.save_tensors': ('method.html#save_tensors', 'loflexmdm/methods/base.py'),
                                         'loflexmdm.methods.base.write_model': ('method.html#write_model', 'loflexmdm/methods/base.py')},
             'loflexmdm.methods.edit_flows': { 'loflexmdm.methods.edit_flows.EditFlow': ( 'edit_flows.html#editflow',
                                                                                          'loflexmdm/methods/edit_flows.py'),

@@ -33,7 +33,6 @@ import torch
 from fastcore.basics import patch
 from jaxtyping import Float
 from pydantic import Field
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
@@ -46,7 +45,7 @@ from .files import atomic_directory, check_seal, file_digest, locked, recorded, 
 from .guidance import hide_conditions
 from loflexmdm.methods.base import (
     AVERAGE_FILE, WEIGHTS_FILE, Method, check_weights, is_finite, model_weights, not_finite, portable, read_config,
-    read_model, read_tensors, write_model,
+    read_model, read_tensors, save_tensors, write_model,
 )
 from .networks import Transformer
 from .pretrained import resolve
@@ -745,7 +744,7 @@ def save(self: Trainer) -> Path:
     with atomic_directory(path) as d:
         weights = {WEIGHTS_FILE: self.method.state_dict(), AVERAGE_FILE: self.ema.module.state_dict()}
         write_model(self.method, d, {name: portable(tensors) for name, tensors in weights.items()})
-        save_file(portable(moments), d / OPTIMIZER_FILE)
+        save_tensors(portable(moments), d / OPTIMIZER_FILE)
         digests = recorded(d / "config.json") | {OPTIMIZER_FILE: file_digest(d / OPTIMIZER_FILE)}
         write_file(d / "state.json", json.dumps(sealed(meta | dict(files=digests)), indent=1))
     for old in self.checkpoints[:-self.config.keep]: remove_checkpoint(old)

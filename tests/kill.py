@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from loflexmdm import files, training
-from loflexmdm.methods import base
+from loflexmdm import files
 
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate", "os.link", "os.symlink")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -55,17 +54,7 @@ class Killer:
         sys.addaudithook(self.audit)
         os.fsync = self.before(os.fsync)
         files._exchange = self.before(files._exchange)
-        for module in (training, base): module.save_file = self.torn_save(module.save_file)
         builtins.open = io.open = self.open(open)
-
-    def torn_save(self, save: Callable) -> Callable:
-        "Saving tensors: killed before, or with half of the file written."
-        def call(tensors, path, *args, **options):
-            self.operation()
-            save(tensors, path, *args, **options)
-            if self.seen + 1 == self.at: os.truncate(path, os.path.getsize(path) // 2)
-            self.operation()
-        return call
 
 
 class Torn:

@@ -6,8 +6,8 @@
 __all__ = ['FORMAT', 'METHODS', 'GPU_ROWS', 'DEFAULT_SAMPLER', 'CONFIG_FILE', 'WEIGHTS_FILE', 'AVERAGE_FILE', 'MODEL_FILES',
            'DTYPES', 'method_class', 'Method', 'by_length', 'encode_prompts', 'sample', 'sample_batches',
            'encode_sources', 'edit', 'is_finite', 'not_finite', 'portable', 'model_weights', 'declared_dtype',
-           'write_model', 'save_pretrained', 'read_config', 'notice', 'read_tensors', 'read_model', 'check_weights',
-           'load_weights', 'from_pretrained']
+           'save_tensors', 'write_model', 'save_pretrained', 'read_config', 'notice', 'read_tensors', 'read_model',
+           'check_weights', 'load_weights', 'from_pretrained']
 
 # %% ../../nbs/07h_method.ipynb #423abf11
 import json
@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from fastcore.basics import patch
 from jaxtyping import Float
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from ..configs import config_from
@@ -439,6 +439,11 @@ def _describes_a_model(path: Path) -> bool:
     return isinstance(meta, dict) and {"format", "method", "vocabulary", "config"} <= meta.keys()
 
 # %% ../../nbs/07h_method.ipynb #abde104f
+def save_tensors(tensors: Mapping[str, Tensor], path: str | os.PathLike):
+    "Write a safetensors file under exactly that name; a kill leaves no file of another name beside it."
+    Path(path).write_bytes(save(dict(tensors)))  # safetensors' save_file writes to .tmpXXXXXX first
+
+
 def write_model(method: Method, directory: str | os.PathLike, weights: Mapping[str, Mapping[str, Tensor]],
                 texts: Mapping[str, str] | None = None, check: Callable[[Path], object] | None = None):
     """Write weights files, text files and config.json into a directory, which is made if it is not there.
@@ -451,7 +456,7 @@ def write_model(method: Method, directory: str | os.PathLike, weights: Mapping[s
         vocabulary=list(method.vocabulary.tokens[3:]), config=asdict(method.config), task=method.task,
     )
     if dtype := declared_dtype(weights[WEIGHTS_FILE]): meta["dtype"] = dtype
-    files: dict[str, Write] = {name: partial(save_file, tensors) for name, tensors in weights.items()}
+    files: dict[str, Write] = {name: partial(save_tensors, tensors) for name, tensors in weights.items()}
     files |= {name: partial(_write_text, text) for name, text in (texts or {}).items()}
     if path.exists(): return replace_files(path, CONFIG_FILE, meta, files, check)
     with atomic_directory(path, replace=False) as d: replace_files(d, CONFIG_FILE, meta, files)
