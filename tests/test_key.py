@@ -1,10 +1,11 @@
 """The key task: data, scores, and what an order is worth to a generator that cannot infer the key."""
 import math
+from itertools import product
 
 import pytest
 import torch
 
-from loflexmdm.states import collate
+from loflexmdm.states import collate, parse_prompt
 from loflexmdm.tasks.base import task_from
 from loflexmdm.tasks.key import KeyConfig, KeyTask, early_ciphers
 
@@ -22,11 +23,17 @@ def test_a_fast_key_comes_first():
     assert math.isclose(mean[3] / 10, 0.6 / 1.6 / 2, rel_tol=2e-3)
 
 
+@pytest.mark.parametrize("blocks, free", [(1, 4), (2, 9)])
 @pytest.mark.parametrize("layout", ["infill", "prefix"])
-def test_clean_sequences_fit_their_prompts(layout):
-    task = KeyTask(KeyConfig(n=3, q=5, layout=layout))
+def test_clean_sequences_fit_their_prompts(layout, blocks, free):
+    task = KeyTask(KeyConfig(n=3, q=5, layout=layout, blocks=blocks))
     batch = collate([task.dataset("test")[i] for i in range(20)])
-    assert batch.tokens.shape[1] == task.max_length and batch.free.sum(-1).tolist() == [4] * 20
+    assert batch.tokens.shape[1] == task.max_length and batch.free.sum(-1).tolist() == [free] * 20
+    if layout == "infill":  # what is closed in training is closed when a prompt is answered
+        prompts = task.prompts("test", 20)
+        row = parse_prompt(prompts[0], task.vocabulary)
+        gaps = [c for c, f in zip(task.dataset("test")[0].closed, task.dataset("test")[0].fixed, strict=True) if f]
+        assert gaps == row.closed
     given = [[t for t in p if t is not ...] for p in task.prompts("test", 20)]
     fixed = [[task.vocabulary.tokens[t] for t in row[f][1:]] for row, f in zip(batch.tokens, batch.fixed, strict=True)]
     assert fixed == given
@@ -41,7 +48,16 @@ def test_right_answers():
         assert not task.is_right([1, 2, 4], wrong)
 
 
-@pytest.mark.parametrize("wrong, message", [(dict(q=1), "q=1"), (dict(n=0), "n=0"), (dict(layout="both"), "layout")])
+def test_blocks_agree_with_their_keys():
+    task = KeyTask(KeyConfig(n=1, q=3, blocks=2))
+    slots = [[t] for t in task.answer([1, 2, 0, 1], 2)]
+    assert slots == [["2"], ["0"], ["2"], ["2"], ["0"]] and task.is_right([1, 2, 0, 1], slots)
+    assert sum(task.is_right([1, 2, 0, 1], [[str(v)] for v in answer]) for answer in product(range(3), repeat=5)) == 3
+    assert not task.is_right([1, 2, 0, 1], [[","], *slots[1:]])
+
+
+@pytest.mark.parametrize("wrong, message", [(dict(q=1), "q=1"), (dict(n=0), "n=0"), (dict(layout="both"), "layout"),
+                                             (dict(blocks=0), "blocks=0")])
 def test_refusals(wrong, message):
     with pytest.raises(ValueError, match=message): task_from(dict(kind="key", **wrong))
     with pytest.raises(ValueError, match="b_key=0"): early_ciphers(3, 0.0, 1.0)
