@@ -1,4 +1,4 @@
-"""Trainings behind the figures on orders: `python docs/order_runs.py TASK SEED... [--steps N] [--entrants NAME...]`.
+"""Trainings behind the figures on orders: `python docs/order_runs.py TASK SEED... [--entrants NAME...] [--lr LR]`.
 
 Every entrant has the same network and as many generator rows per step. Each run adds its curve to nbs/order_runs.json,
 with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
@@ -9,70 +9,122 @@ import time
 import torch
 
 from loflexmdm.methods.base import Method
+from loflexmdm.orders import star_correlations
 from loflexmdm.pretrained import load
 from loflexmdm.recipes import recipe_from
+from loflexmdm.samplers import EventDriven
 from loflexmdm.states import collate
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.training import checkpoints
 from runs import ROOT, note
 
 RESULTS = ROOT / "nbs" / "order_runs.json"
-TASKS = dict(
-    key=dict(kind="key", n=10, q=4), key_small=dict(kind="key", n=6, q=3),
+TASKS = dict(  # settings of the task, its order by hand, and the budget, fixed before the seeds that count
+    key=dict(task=dict(kind="key", n=10, q=4), given="slots:10,0.1", steps=2400, lr=2e-3),
+    key_blocks=dict(task=dict(kind="key", n=2, q=3, blocks=4), given="levels:3,10,1,0.1", steps=3200, lr=2e-3),
+    stars=dict(task=dict(kind="star", degree=3, arm_min=2, arm_max=6, nodes=16), given="to-junction:10,0.1",
+               steps=4000, lr=4e-3),
 )
-LEARNED = dict(order="learned", order_size="nano", states=2)
-OPTIONS = dict(readings="event", centre=True, regulariser=1.0)
+LEARNED = dict(order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0)
+FIXED = dict(order="fixed", states=1, readings="event")
 ENTRANTS = dict(
-    fixed=dict(order="fixed", states=1), given=dict(order="given", given="slots:7,0.6", states=1),
-    published=LEARNED, learned=LEARNED | OPTIONS, plain=LEARNED | OPTIONS | dict(plain=0.25),
+    fixed=FIXED, given=FIXED | dict(order="given"), learned=LEARNED,
+    published=LEARNED | dict(readings="clock", centre=False, regulariser=10.0),
+    # the learned order with one thing changed
+    clock=LEARNED | dict(readings="clock"), uncentred=LEARNED | dict(centre=False),
+    regularised_1=LEARNED | dict(regulariser=1.0), regularised_10=LEARNED | dict(regulariser=10.0),
+    tight=LEARNED | dict(bound="tight"), shared=LEARNED | dict(backbone="shared"),
+    unmask=LEARNED | dict(unmask="trainable"), larger=LEARNED | dict(order_size="tiny"),
+    four_states=LEARNED | dict(states=4), plain=LEARNED | dict(plain=0.25), slow=LEARNED, early=LEARNED,
+    autoregressive=dict(method="autoregressive"),
 )
+SCHEDULE = dict(slow=dict(order_lr_scale=0.3), published=dict(order_lr_scale=0.3), early=dict(order_start=0))
 ROWS = 64  # of the generator per step, for every entrant
-TRAIN = dict(lr=6e-3, warmup=100, ema=0.99, optimiser="muon", keep=100, valid_size=256)
+TRAIN = dict(warmup=100, ema=0.99, optimiser="muon", keep=100, valid_size=256)
+PLANNERS = ("top_prob", "prob_diff", "entropy")  # rules of position for a model with a fixed order
 
 
-def judged(task: Task, method: Method, n: int = 500) -> dict[str, float]:
+def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
+    "The recipe of a run."
+    task, model = TASKS[name]["task"], dict(size="nano") | ENTRANTS[entrant]
+    if model.get("order") == "given": model["given"] = TASKS[name]["given"]
+    if entrant == "autoregressive" and task["kind"] == "key": task = task | dict(layout="prefix")
+    train = TRAIN | dict(order_lr_scale=1.0, order_start=steps // 4) | SCHEDULE.get(entrant, {}) | dict(
+        steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=steps // 8,
+        valid_every=steps // 8)
+    return dict(task=task, model=model, train=train)
+
+
+def judged(task: Task, method: Method, n: int = 250, **options) -> dict[str, float]:
     "Scores of answers to the first n test prompts."
-    samples = method.sample(task.prompts("test", n), generator=torch.Generator().manual_seed(0))
+    prompts, noise = task.prompts("test", n), torch.Generator().manual_seed(0)
+    samples = method.sample(prompts, sampler=EventDriven(**options), generator=noise) if options else method.sample(
+        prompts, generator=noise)
     return {k: round(v, 4) for k, v in task.score("test", samples).items()} | dict(calls=samples.network_calls)
 
 
-def rates(task: Task, method: Method) -> list[float]:
-    "Mean insertion rate of each free position of 200 test sequences of one length."
+def rates(task: Task, method: Method) -> dict[str, list[float]]:
+    "Geometric mean and spread of log of the insertion rate, by position in the longest answers among 500."
     data = task.dataset("test")
-    x1 = collate([data[i] for i in range(200)])
-    with torch.no_grad(): b = method.schedule(x1.to(method.device))[0]
-    return [round(v, 3) for v in b[x1.free].view(200, -1).mean(0).tolist()]
+    x1 = collate([data[i] for i in range(500)])
+    with torch.no_grad(): b = method.schedule(x1.to(method.device))[0].cpu()
+    longest = (count := x1.free.sum(-1)) == count.max()
+    log_b = b[longest][x1.free[longest]].view(int(longest.sum()), -1).log()
+    return dict(mean=[round(v, 3) for v in log_b.mean(0).exp().tolist()],
+                spread=[round(v, 3) for v in log_b.std(0).tolist()])
 
 
-def train(name: str, entrant: str, seed: int, steps: int):
+def correlations(task: Task, method: Method, n: int = 500) -> dict[str, list[float]]:
+    "Correlation of order with distance from the junction, of exact and of all answers, each with its error."
+    samples = method.sample(task.prompts("test", n), generator=torch.Generator().manual_seed(1), record=True)
+    found = star_correlations(task, "test", samples)
+    return {k: [round(float(c.mean), 3), round(float(c.error), 3)] for k, c in found.items()}
+
+
+def last_figures(task: Task, method: Method, entrant: str) -> dict:
+    "What is measured of a run's last weights alone."
+    out = dict(last=judged(task, method, 1000))
+    if entrant == "autoregressive": return out
+    if entrant == "fixed": out["planners"] = {rule: judged(task, method, 500, confidence=rule) for rule in PLANNERS}
+    if task.kind == "star": out["correlations"] = correlations(task, method)
+    return out | dict(rates=rates(task, method))
+
+
+def logged(directory, key: str) -> dict[int, float]:
+    "What the training log has under a key, by step."
+    rows = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
+    return {r["step"]: r[key] for r in rows if key in r}
+
+
+def train(name: str, entrant: str, seed: int, steps: int, lr: float):
     "Train an entrant on a task, judge eight checkpoints on the way, and note its curve."
-    model = dict(size="nano") | ENTRANTS[entrant]
-    recipe = recipe_from(dict(task=TASKS[name], model=model, train=TRAIN | dict(
-        steps=steps, seed=seed, batch_size=ROWS // model["states"], save_every=steps // 8, valid_every=steps // 8,
-        order_start=steps // 6,
-    )))
-    directory, start = ROOT / "runs" / f"{name}-{entrant}-{seed}-{steps}", time.process_time()
+    label = f"{name} {entrant} {seed}" + (f" lr {lr:g}" if lr != TASKS[name]["lr"] else "")
+    settings = tables(name, entrant, seed, steps, lr)
+    directory, start = ROOT / "runs" / f"{label.replace(' ', '-')}-{steps}", time.process_time()
+    recipe = recipe_from(settings)
     recipe.trainer(directory, progress=False).fit(resume=bool(checkpoints(directory)))
     task, spent, curve = task_from(recipe.task), round(time.process_time() - start), []
-    logged = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-    valid = {r["step"]: r["valid_nll"] for r in logged if "valid_nll" in r}
+    valid, spread = logged(directory, "valid_nll"), logged(directory, "log_b_in_std")
     for path in checkpoints(directory):
-        step, method = int(path.name.split("_")[1]), load(path)
-        curve.append(dict(step=step, valid_nll=valid.get(step)) | judged(task, method))
-    note(RESULTS, dict(name=f"{name} {entrant} {seed}", task=TASKS[name], model=model, steps=steps, seed=seed,
-                       rows=ROWS, cpu_seconds=spent, curve=curve, rates=rates(task, method)))
+        step = int(path.name.split("_")[1])
+        curve.append(dict(step=step, valid_nll=valid.get(step), spread=spread.get(step)) | judged(task, load(path)))
+    note(RESULTS, dict(name=label, steps=steps, seed=seed, rows=ROWS, cpu_seconds=spent, curve=curve, **settings)
+         | last_figures(task, load(checkpoints(directory)[-1]), entrant))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("seeds", type=int, nargs="+")
-    parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--entrants", nargs="+", choices=ENTRANTS, default=list(ENTRANTS))
+    parser.add_argument("--steps", type=int, help="instead of the budget of the task")
+    parser.add_argument("--lr", type=float, help="instead of the learning rate of the task")
+    parser.add_argument("--entrants", nargs="+", choices=ENTRANTS, default=["fixed", "given", "learned", "published"])
     args = parser.parse_args()
     torch.set_num_threads(1)
+    budget = TASKS[args.task]
     for seed in args.seeds:
-        for entrant in args.entrants: train(args.task, entrant, seed, args.steps)
+        for entrant in args.entrants:
+            train(args.task, entrant, seed, args.steps or budget["steps"], args.lr or budget["lr"])
 
 
 if __name__ == "__main__": main()
