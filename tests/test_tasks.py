@@ -1,9 +1,12 @@
 "Tasks: the register, round trips through JSON, splits and the errors a user meets; shared by all built-in tasks."
 import json
 import re
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import pytest
+
+import loflexmdm
 
 from loflexmdm.samplers import Samples
 from loflexmdm.states import SPECIAL_TOKENS, Pair
@@ -182,3 +185,27 @@ def test_wrong_plug_ins_are_named(monkeypatch, value, message):
     monkeypatch.setattr(TASKS, "plugins", lambda: dict(chess=EntryPoint("chess", value, TASKS.group)))
     with pytest.raises(ValueError, match=re.escape(f"task kind='chess': plug-in {message}")): task_class("chess")
     assert "chess" in TASKS.names() and task_class("star").kind == "star"
+
+
+@pytest.mark.parametrize("name, joined", [("star-tiny", " "), ("repair-text", ""), ("molecules", "")])
+def test_samples_of_packaged_models_read_as_text(name, joined):
+    model = loflexmdm.load(name)
+    task = model.task_object
+    assert task is model.task_object and task.kind == model.task["kind"]
+    prompts = task.prompts("test", 2) if name == "star-tiny" else None
+    made = model.edit([list("a lst")], n=2, seed=1) if name == "repair-text" else model.sample(prompts, n=2, seed=1)
+    assert made.texts == list(made) == [joined.join(model.vocabulary.decode(s)) for s in made.sequences]
+    assert made[0] == made.texts[0] and made[-1:] == made.texts[-1:]
+    if name == "molecules":
+        assert made.smiles == [d["smiles"] or None if d["state"] == "valid" else None for d in task.describe(made)]
+    else:
+        with pytest.raises(ValueError, match="are not molecules"): _ = made.smiles
+    with pytest.raises(ValueError, match="not known which model"): _ = replace(made, model=None).texts
+
+
+def test_a_frame_has_a_row_per_sample():
+    pytest.importorskip("pandas")
+    model = loflexmdm.load("molecules")
+    made = model.sample(n=3, seed=0)
+    frame = made.frame()
+    assert list(frame.text) == made.texts and {"smiles", "state", "tokens", "generated"} <= set(frame.columns)

@@ -259,18 +259,18 @@ def sample(
     self: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None,
     sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
     batch_size: int = 512, min_length: int = 0, max_length: int | None = None, progress: bool = False,
-    guidance: float = 0.0, guidance_scheme: str = "naive",
+    guidance: float = 0.0, guidance_scheme: str = "naive", seed: int | None = None,
 ) -> Samples:
     """Sequences from the model, as `Samples`: `n` per prompt (`n` in all without prompts).
 
     A prompt is a list of tokens, not of ids: a number stands for the token that is written so, 4 for "4". `...` in
     it marks where tokens may be inserted (at its end if nowhere). Lengths count prompt and start token. Sequence i
-    depends on its prompt and the i-th seed that `generator` yields, not on `batch_size`. `record` adds
-    trajectories. `guidance` above 0 leans towards the conditions in the prompts (`guidance.Guidance`). ValueError for
-    bad input."""
+    depends on its prompt and the i-th seed that `generator` yields, not on `batch_size`; `seed` stands for a
+    generator with that seed. `record` adds trajectories. `guidance` above 0 leans towards the conditions in the
+    prompts (`guidance.Guidance`). ValueError for bad input."""
     return merge_samples(list(self.sample_batches(
         prompts, n, sampler, generator, record, batch_size, min_length, max_length, progress,
-        guidance=guidance, guidance_scheme=guidance_scheme,
+        guidance=guidance, guidance_scheme=guidance_scheme, seed=seed,
     )))
 
 # %% ../../nbs/07h_method.ipynb #7f60971c
@@ -278,7 +278,7 @@ def sample_batches(
     self: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None,
     sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
     batch_size: int = 512, min_length: int = 0, max_length: int | None = None, progress: bool = False, skip: int = 0,
-    guidance: float = 0.0, guidance_scheme: str = "naive",
+    guidance: float = 0.0, guidance_scheme: str = "naive", seed: int | None = None,
 ) -> Iterator[Samples]:
     """What `sample` returns, in parts: the `Samples` of every `batch_size` sequences as soon as these are finished.
 
@@ -288,13 +288,20 @@ def sample_batches(
     sampler = _sampler_for(self, sampler, min_length)
     batch = encode_prompts(prompts, n, self.vocabulary, limit)
     lean = Guidance(self.vocabulary, guidance, guidance_scheme).check(batch)
-    seeds = _seeds(len(batch.tokens), generator)
+    seeds = _seeds(len(batch.tokens), generator, seed)
     batch = self.begin(batch, limit, seeds)
     limits = Limits(self.tau_max, self.most_columns(limit), min_length, tuple(self.channels))
     yield from _run(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip)
 
 # %% ../../nbs/07h_method.ipynb #e3d8ba13
-def _seeds(n: int, generator: torch.Generator | None) -> list[int]:
+def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -> list[int]:
+    "A seed for each of n sequences. ValueError for both a generator and a seed, or for a wrong type."
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise ValueError(f"generator={generator!r}: must be a torch.Generator; for a number there is seed=")
+    if seed is not None:
+        if generator is not None: raise ValueError(f"seed={seed!r}: give either a generator or a seed")
+        if type(seed) is not int: raise ValueError(f"seed={seed!r}: must be a whole number")
+        generator = torch.Generator().manual_seed(seed % 2**63)
     if generator is None: (generator := torch.Generator()).seed()
     return torch.randint(2**62, (n,), generator=generator, device=generator.device).tolist()
 
@@ -307,7 +314,7 @@ def _part(self: Method, rows: PartialSequences, seeds: Sequence[int], sampler: S
     self.eval()
     try: samples = simulate(lean.guided(self.caller()), rows, sampler, seeds, limits, record, progress)
     finally: self.train(training)
-    return self.finish(replace(samples, row_evaluations=samples.row_evaluations * lean.evaluations))
+    return self.finish(replace(samples, row_evaluations=samples.row_evaluations * lean.evaluations, model=self))
 
 
 def _run(self: Method, batch: PartialSequences, seeds: Sequence[int], sampler: Sampler, limits: Limits,
@@ -352,21 +359,22 @@ def edit(
     self: Method, sequences: Sequence[Sequence], keep: Sequence[Sequence[bool]] | None = None, n: int | None = None,
     sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
     batch_size: int = 512, max_length: int | None = None, progress: bool = False,
-    guidance: float = 0.0, guidance_scheme: str = "naive",
+    guidance: float = 0.0, guidance_scheme: str = "naive", seed: int | None = None,
 ) -> Samples:
     """What the model makes of given sequences, as `Samples`: each `n` times in a row (once by default).
 
     Sequences are lists of tokens. `keep` has a bool for each token of each of them: kept tokens are never replaced or
     deleted, and kept neighbours stay together. Result i depends on its sequence and the i-th seed that `generator`
-    yields. `guidance` is as in `sample`, for conditions among the kept tokens. ValueError for a method that does not
-    edit, unknown tokens, a sequence that is too long or has nothing to edit."""
+    yields; `seed` stands for a generator with that seed. `guidance` is as in `sample`, for conditions among the kept
+    tokens. ValueError for a method that does not edit, unknown tokens, a sequence that is too long or has nothing to
+    edit."""
     limit = _length_limit(self.config, 0, max_length, batch_size)
     sampler = _sampler_for(self, sampler, 0)
     batch = encode_sources(sequences, keep, n, self.vocabulary, limit)
     lean = Guidance(self.vocabulary, guidance, guidance_scheme).check(batch)
     batch = self.begin_edit(batch)
     limits = Limits(self.tau_max, self.most_columns(limit), 0, tuple(self.channels))
-    seeds = _seeds(len(batch.tokens), generator)
+    seeds = _seeds(len(batch.tokens), generator, seed)
     return merge_samples(list(_run(self, batch, seeds, sampler, limits, batch_size, record, progress, lean)))
 
 

@@ -587,6 +587,18 @@ def keep(self: MoleculeEditsTask, tokens: Sequence[str], text: str) -> list[bool
 
 # %% ../../nbs/12d_molecule_edits.ipynb #6f0dba99
 @patch
+def text(self: MoleculeEditsTask, tokens: Sequence[str]) -> str:
+    "The product as it is written."
+    return "".join(tokens)
+
+
+@patch
+def smiles_of(self: MoleculeEditsTask, samples: Samples) -> list[str | None]:
+    "The canonical SMILES of each product, None for one that is not a molecule."
+    return [j.smiles for j in judge(self.products(samples))]
+
+
+@patch
 def products(self: MoleculeEditsTask, samples: Samples) -> list[str | None]:
     "SMILES that samples say, not judged; None where the notation gives none."
     return [_product(self.vocabulary.decode(s), self.config.notation) for s in samples.sequences]

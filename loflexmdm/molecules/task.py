@@ -278,11 +278,22 @@ def dataset(self: MoleculesTask, split: str = "train") -> Examples:
 
 # %% ../../nbs/12b_molecules.ipynb #8e759ec1
 @patch
+def text(self: MoleculesTask, tokens: Sequence[str]) -> str:
+    "The molecule as it is written, without conditions."
+    left_out = {*self.vocabulary.conditions, ANY}
+    return "".join(t for t in tokens if t not in left_out)
+
+
+@patch
+def smiles_of(self: MoleculesTask, samples: Samples) -> list[str | None]:
+    "The canonical SMILES of each sample, None for one that is not a molecule."
+    return [d["smiles"] if d["state"] == "valid" else None for d in self.describe(samples)]
+
+
+@patch
 def decoded(self: MoleculesTask, samples: Samples, salvage: bool = False) -> list[Decoded]:
     "What each sample says, prompt included but for conditions: its molecule, or why there is none."
-    left_out = {*self.vocabulary.conditions, ANY}
-    text = lambda s: "".join(t for t in self.vocabulary.decode(s) if t not in left_out)
-    return [decode(text(s), salvage=salvage) for s in samples.sequences]
+    return [decode(self.text(self.vocabulary.decode(s)), salvage=salvage) for s in samples.sequences]
 
 
 @patch

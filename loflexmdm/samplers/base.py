@@ -507,6 +507,7 @@ class Samples:
     violations: int = 0           # thinning steps whose bound did not hold
     forced: int = 0               # insertions made only to reach the smallest length
     trajectories: list[Trajectory] | None = None  # one for each sequence, if recorded
+    model: object = field(default=None, repr=False, compare=False)  # that they are from, if it is known
 
     def __len__(self): return len(self.sequences)
 
@@ -608,6 +609,7 @@ def simulate(
 def merge_samples(parts: Sequence[Samples]) -> Samples:
     "Several results as one, in order; counters are added up."
     total = Samples([], [], trajectories=None if parts and parts[0].trajectories is None else [])
+    total.model = parts[0].model if parts else None
     for part in parts:
         total.sequences += part.sequences
         total.free += part.free

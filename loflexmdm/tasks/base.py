@@ -8,7 +8,7 @@ __all__ = ['SPLITS', 'TASKS', 'check_split', 'Examples', 'tokens_as_text', 'Task
            'exact_match', 'token_accuracy', 'fewest_edits', 'check_pairs']
 
 # %% ../../nbs/09b_tasks.ipynb #11547507
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from fastcore.basics import patch
 from torch.utils.data import Dataset
 
 from ..configs import config_from
+from ..methods.base import Method
 from ..moved import forward
 from ..registries import Registry
 from ..samplers import Samples
@@ -333,6 +334,74 @@ def fewest_edits(a: Sequence, b: Sequence) -> int:
 def check_pairs(answers: Sequence, truths: Sequence):
     if len(answers) != len(truths) or not len(answers):
         raise ValueError(f"{len(answers)} answers for {len(truths)} truths: one each, and at least one")
+
+# %% ../../nbs/09b_tasks.ipynb #sr000003
+@patch
+def text(self: Task, tokens: Sequence[str]) -> str:
+    "A sequence as the task's data has it: by default its tokens between spaces."
+    return " ".join(tokens)
+
+
+@patch
+def smiles_of(self: Task, samples: Samples) -> list[str | None]:
+    "The canonical SMILES of each sample, None for one that is not a molecule. ValueError for other tasks."
+    raise ValueError(f"smiles: sequences of the task {self.kind} are not molecules")
+
+
+@patch(as_prop=True)
+def task_object(self: Method) -> Task | None:
+    "The task that the model was trained on, made from `task`; None if it is not known. ValueError as in `task_from`."
+    if self.task is None: return None
+    made, task = vars(self).get("_task_made", (None, None))
+    if made != self.task:
+        made, task = dict(self.task), task_from(self.task, self.vocabulary)
+        vars(self)["_task_made"] = made, task
+    return task
+
+
+def _owner(samples: Samples):
+    if samples.model is None: raise ValueError("samples: it is not known which model they are from, so how they read")
+    return samples.model
+
+
+@patch(as_prop=True)
+def texts(self: Samples) -> list[str]:
+    "Each sequence as the model's task writes it, or its tokens between spaces. ValueError without a model."
+    owner = _owner(self)
+    write = " ".join if owner.task_object is None else owner.task_object.text
+    return [write(owner.vocabulary.decode(s)) for s in self.sequences]
+
+
+@patch(as_prop=True)
+def smiles(self: Samples) -> list[str | None]:
+    "The canonical SMILES of each sample, None for one that is not a molecule. ValueError for other tasks."
+    owner = _owner(self)
+    if owner.task_object is None: raise ValueError("smiles: the model does not know what it was trained on")
+    return owner.task_object.smiles_of(self)
+
+
+@patch
+def __getitem__(self: Samples, i: int | slice) -> str | list[str]:
+    "The text of sample i, or of several."
+    return self.texts[i]
+
+
+@patch
+def __iter__(self: Samples) -> Iterator[str]: return iter(self.texts)
+
+
+@patch
+def frame(self: Samples):
+    """A pandas DataFrame with a row for each sample: text, what the task says of it, tokens, and which were generated.
+
+    ValueError without a model; ImportError, with what to install, without pandas."""
+    try: from pandas import DataFrame
+    except ImportError: raise ImportError("frame() needs pandas: pip install pandas") from None
+    owner = _owner(self)
+    said = [{} for _ in self.sequences] if owner.task_object is None else owner.task_object.describe(self)
+    rows = zip(self.texts, said, self.sequences, self.free, strict=True)
+    return DataFrame([dict(text=text) | row | dict(tokens=owner.vocabulary.decode(s), generated=free)
+                      for text, row, s, free in rows])
 
 # %% ../../nbs/09b_tasks.ipynb #eed0c2d9
 __getattr__ = forward(__name__)  # names that have left this module

@@ -115,6 +115,10 @@ class BracketsTask(Task):
         made = lambda string: prefix_example(self.asked(string), string, self.vocabulary)
         return Examples(size, lambda i: made(self.string(split, i)))
 
+    def text(self, tokens: Sequence[str]) -> str:
+        "The brackets, without the depth that was asked for."
+        return "".join(t for t in tokens if len(t) == 1)
+
     def strings(self, samples: Samples) -> list[str]:
         "Generated strings."
         return ["".join(self.vocabulary.decode(c)) for c in samples.completions()]

@@ -87,6 +87,7 @@ class RepairTask(Task):
         return super().as_dict() | dict(tokens=tokens, longest=self.max_length)
 
     def words(self, line: str) -> list[str]: return line.split() if self._spaced else list(line)
+    def text(self, tokens: Sequence[str]) -> str: return (" " if self._spaced else "").join(tokens)
 
     @property
     def _spaced(self) -> bool: return any(len(t) > 1 for t in self.vocabulary.tokens[3:])
@@ -175,6 +176,5 @@ def _correctness(self: RepairTask, before: Sequence[tuple[list[str], list[str]]]
 @patch
 def describe_edits(self: RepairTask, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
     "Of each repaired sequence its text, its state (edited or unchanged) and the fewest edits to it."
-    join = (" " if self._spaced else "").join
     found = Task.describe_edits(self, sources, samples)
-    return [row | dict(text=join(self.vocabulary.decode(m))) for m, row in zip(samples.sequences, found, strict=True)]
+    return [row | dict(text=self.text(self.vocabulary.decode(m))) for m, row in zip(samples.sequences, found, strict=True)]

@@ -221,6 +221,12 @@ def joined(self: SequencesTask) -> bool:
 
 
 @patch
+def text(self: SequencesTask, tokens: Sequence[str]) -> str:
+    "The tokens as the data has them: sequences of characters without spaces between them."
+    return ("" if self.joined() else " ").join(tokens)
+
+
+@patch
 def words(self: SequencesTask, line: str) -> list[str]:
     "The tokens of a prompt, `...` and `<mask>` among them."
     if not self.joined(): return line.split()
