@@ -22,7 +22,7 @@ RESULTS = ROOT / "nbs" / "order_runs.json"
 TASKS = dict(  # settings of the task, its order by hand, and the budget, fixed before the seeds that count
     key=dict(task=dict(kind="key", n=10, q=4), given="slots:10,0.1", steps=2400, lr=dict(fixed=1e-3)),
     key_blocks=dict(task=dict(kind="key", n=2, q=3, blocks=4), given="levels:3,10,1,0.1", steps=3200,
-                    lr=dict(fixed=1e-3)),
+                    lr=dict(fixed=1e-3, given=4e-3)),
     stars=dict(task=dict(kind="star", degree=3, arm_min=2, arm_max=5, nodes=13), given="to-junction:10,0.1",
                steps=16_000, lr={}),
 )
