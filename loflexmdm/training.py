@@ -73,7 +73,7 @@ class TrainConfig:
     seed: Natural = 0  # of first weights, order of data and every draw
     log_every: Count = 50  # steps between lines of metrics.jsonl
     valid_every: Count = 500  # steps between validations
-    valid_size: Count = 256  # sequences in one
+    valid_size: Count = 256  # sequences per validation
     valid_samples: AtLeastTwo = 8  # states per sequence
     save_every: Count = 1000  # steps between checkpoints
     keep: Count = 2  # checkpoints kept, besides the best

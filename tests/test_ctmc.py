@@ -1,4 +1,4 @@
-"The exact side: enumerated laws, oracle generators, forward equation, bounds."
+"Enumeration: exact laws, oracle generators, forward equation, bounds."
 import math
 
 import pytest

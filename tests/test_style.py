@@ -23,6 +23,10 @@ WORDS = {
     r"\bso many\b": "the number: `n` steps, this number of masks",
     r"\bas was\b": "as ... was",
     r"\bper each\b": "per",
+    r"\bexact side\b": "exact values, enumeration",
+    r"\bsecond thoughts\b": "remasking",
+    r"\bcame about\b": "step by step",
+    r"\bthe (?:kinder|better|worse) for it\b": "say in whose favour it is",
 }
 
 

@@ -200,7 +200,7 @@ def longest(self: Task) -> int:
 
 @patch
 def sizes(self: Task) -> dict[str, int]:
-    "How many sequences each split has; UNLIMITED or more where they are made without end."
+    "How many sequences each split has; UNLIMITED or more where they are made on demand."
     return {split: len(self.dataset(split)) for split in SPLITS}
 
 

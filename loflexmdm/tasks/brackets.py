@@ -71,7 +71,7 @@ class BracketsConfig:
     "Balanced strings of 1 to `max_pairs` pairs, every number equally likely, of `kinds` kinds of brackets."
     kinds: Annotated[int, Field(ge=1, le=len(PAIRS))] = 2  # of brackets
     max_pairs: Annotated[int, Field(ge=1, le=64)] = 4  # in a string
-    train_size: Natural = 0  # strings in the training split; 0: new ones without end
+    train_size: Natural = 0  # strings in the training split; 0: unlimited
     seed: int = 42  # of the data
     condition: Literal["none", "depth"] = "none"  # what a prompt asks for: nothing, or how deep the brackets are nested
 

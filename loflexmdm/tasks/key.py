@@ -50,7 +50,7 @@ class KeyConfig:
     q: AtLeastTwo = 4  # values of a number
     blocks: Count = 1  # with more than one, each has a key of its own, which adds a number to the first key
     layout: one_of(LAYOUTS) = "infill"  # infill (each token in a gap of its own) | prefix (prompt, then answer)
-    train_size: Natural = 0  # examples in the training split; 0: new ones without end
+    train_size: Natural = 0  # examples in the training split; 0: unlimited
     valid_size: Count = 1000  # for validation
     test_size: Count = 5000  # for testing
     seed: int = 42  # of the data

@@ -198,7 +198,7 @@ class MazeConfig:
     path_max: int = 32     # most cells of any path
     detours: Natural = 3  # paths per pair besides a shortest one
     slack: Natural = 6  # steps a detour may take more
-    train_size: Natural = 0  # paths in the training split; 0: without end
+    train_size: Natural = 0  # paths in the training split; 0: unlimited
     valid_size: Count = 1000  # paths held out for validation
     test_size: Count = 2000  # paths held out for testing
 
@@ -443,7 +443,7 @@ def _draw_moment(maze: Maze, path, subgoals, born, settled, now: float, ax):
 
 @patch
 def draw(self: MazeTask, split: str, samples: Samples, i: int = 0, panels: int = 4, axes=None):
-    "Sample `i` over the maze: as it came about if trajectories were recorded, else the path alone. Returns the axes."
+    "Sample `i` over the maze: step by step if trajectories were recorded, else the path alone. Returns the axes."
     subgoals, path = self.answers(samples)[i]
     if samples.trajectories is None: return draw_path(self.config.maze, [v for v in path if v], subgoals, axes)
     shown = [f or self.config.layout == "infill" for f in samples.free[i]]

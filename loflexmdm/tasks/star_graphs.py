@@ -67,7 +67,7 @@ class StarConfig:
     arm_max: AtLeastTwo = 3  # most
     nodes: int = 10  # numbers to name them by
     min_plan: Natural = 0  # 0: start at the junction; m > 0: inside arm 0, crossing it with at least m nodes to go
-    train_size: Natural = 0  # graphs in the training split; 0: new ones without end
+    train_size: Natural = 0  # graphs in the training split; 0: unlimited
     valid_size: Count = 1000  # graphs for validation
     test_size: Count = 5000  # graphs for testing
     seed: int = 42  # of the data
@@ -429,7 +429,7 @@ def _draw_moment(graph: StarGraph, answer, born, settled, now: float, ax):
 # %% ../../nbs/10_star_graphs.ipynb #35d7a86b
 @patch
 def draw(self: StarTask, split: str, samples: Samples, i: int = 0, panels: int = 4, axes=None):
-    "Sample `i` on its graph: as it came about if trajectories were recorded, else as an answer. Returns the axes."
+    "Sample `i` on its graph: step by step if trajectories were recorded, else as an answer. Returns the axes."
     graph, answer = self.graphs(split, i + 1)[i], self.answers(samples)[i]
     if samples.trajectories is None: return draw_answer(graph, answer, axes)
     times = [[v for v, free in zip(values, samples.free[i]) if free] for values in samples.trajectories[i][1:]]
