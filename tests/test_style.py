@@ -25,7 +25,6 @@ WORDS = {
     r"\bper each\b": "per",
     r"\bexact side\b": "exact values, enumeration",
     r"\bsecond thoughts\b": "remasking",
-    r"\bcame about\b": "step by step",
     r"\bthe (?:kinder|better|worse) for it\b": "say in whose favour it is",
 }
 

@@ -177,4 +177,5 @@ def _correctness(self: RepairTask, before: Sequence[tuple[list[str], list[str]]]
 def describe_edits(self: RepairTask, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
     "Of each repaired sequence its text, its state (edited or unchanged) and the fewest edits to it."
     found = Task.describe_edits(self, sources, samples)
-    return [row | dict(text=self.text(self.vocabulary.decode(m))) for m, row in zip(samples.sequences, found, strict=True)]
+    texts = [self.text(self.vocabulary.decode(s)) for s in samples.sequences]
+    return [row | dict(text=text) for row, text in zip(found, texts, strict=True)]
