@@ -2219,6 +2219,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                       'loflexmdm.tasks.base.Task.words': ('tasks.html#task.words', 'loflexmdm/tasks/base.py'),
                                       'loflexmdm.tasks.base._owner': ('tasks.html#_owner', 'loflexmdm/tasks/base.py'),
                                       'loflexmdm.tasks.base.check_pairs': ('tasks.html#check_pairs', 'loflexmdm/tasks/base.py'),
+                                      'loflexmdm.tasks.base.check_prompts': ('tasks.html#check_prompts', 'loflexmdm/tasks/base.py'),
                                       'loflexmdm.tasks.base.check_split': ('tasks.html#check_split', 'loflexmdm/tasks/base.py'),
                                       'loflexmdm.tasks.base.exact_match': ('tasks.html#exact_match', 'loflexmdm/tasks/base.py'),
                                       'loflexmdm.tasks.base.fewest_edits': ('tasks.html#fewest_edits', 'loflexmdm/tasks/base.py'),

@@ -5,7 +5,7 @@ the package works on any of them."""
 
 # %% auto #0
 __all__ = ['SPLITS', 'TASKS', 'check_split', 'Examples', 'tokens_as_text', 'Task', 'kept_places', 'task_class', 'task_from',
-           'exact_match', 'token_accuracy', 'fewest_edits', 'check_pairs']
+           'exact_match', 'token_accuracy', 'fewest_edits', 'check_pairs', 'check_prompts']
 
 # %% ../../nbs/09b_tasks.ipynb #11547507
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from ..methods.base import Method
 from ..moved import forward
 from ..registries import Registry
 from ..samplers import Samples
-from ..states import SPECIAL_TOKENS, Example, Vocabulary
+from ..states import SPECIAL_TOKENS, Example, Pair, Vocabulary, parse_prompt
 from ..training import UNLIMITED
 
 # %% ../../nbs/09b_tasks.ipynb #c4a6e10a
@@ -334,6 +334,21 @@ def fewest_edits(a: Sequence, b: Sequence) -> int:
 def check_pairs(answers: Sequence, truths: Sequence):
     if len(answers) != len(truths) or not len(answers):
         raise ValueError(f"{len(answers)} answers for {len(truths)} truths: one each, and at least one")
+
+# %% ../../nbs/09b_tasks.ipynb #cp000003
+def check_prompts(task: Task, split: str = "test", n: int = 20):
+    """ValueError unless the first prompts of a split are what is given in its examples: tokens, and which gaps are
+    closed. Tasks without prompts, and tasks of edits, have nothing to compare."""
+    for i, prompt in enumerate(task.prompts(split, n) or []):
+        if isinstance(example := task.dataset(split)[i], Pair): return
+        asked = parse_prompt(prompt, task.vocabulary)
+        given = [(t, c) for t, f, c in zip(*example, strict=True) if f]
+        if [t for t, _ in given] != asked.tokens:
+            raise ValueError(f"{task.kind}: prompt {i} of {split} has other tokens than its example: {prompt}")
+        if wrong := [k for k, ((_, a), b) in enumerate(zip(given, asked.closed, strict=True)) if a != b]:
+            state = "open" if asked.closed[wrong[0]] else "closed"
+            raise ValueError(f"{task.kind}: the gap after given token {wrong[0]} (0: the start) of prompt {i} of {split} "
+                             f"is {state} in its example only: {prompt}")
 
 # %% ../../nbs/09b_tasks.ipynb #sr000003
 @patch
