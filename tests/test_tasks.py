@@ -10,7 +10,9 @@ import loflexmdm
 
 from loflexmdm.samplers import Samples
 from loflexmdm.states import SPECIAL_TOKENS, Pair
-from loflexmdm.tasks.base import SPLITS, TASKS, exact_match, task_class, task_from, token_accuracy
+from loflexmdm.tasks.base import (
+    SPLITS, TASKS, check_prompts, exact_match, task_class, task_from, token_accuracy,
+)
 
 TEXT = [f"a{'b' * (i % 7)}c{'d' * (i // 7)}" for i in range(60)]
 
@@ -209,3 +211,12 @@ def test_a_frame_has_a_row_per_sample():
     made = model.sample(n=3, seed=0)
     frame = made.frame()
     assert list(frame.text) == made.texts and {"smiles", "state", "tokens", "generated"} <= set(frame.columns)
+
+
+@pytest.mark.parametrize("settings", [
+    dict(kind="key", n=3), dict(kind="key", n=2, blocks=3), dict(kind="key", n=2, blocks=3, layout="prefix"),
+    dict(kind="star"), dict(kind="maze"), dict(kind="maze", layout="prefix"), dict(kind="brackets"),
+    dict(kind="brackets", condition="depth"), dict(kind="molecules"), dict(kind="molecules", condition="rings"),
+    dict(kind="repair", inner="brackets"),
+], ids=str)
+def test_prompts_agree_with_examples(settings): check_prompts(task_from(settings))
