@@ -1970,6 +1970,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'loflexmdm.samplers.base.advance': ('samplers.html#advance', 'loflexmdm/samplers/base.py'),
                                          'loflexmdm.samplers.base.channel_words': ( 'samplers.html#channel_words',
                                                                                     'loflexmdm/samplers/base.py'),
+                                         'loflexmdm.samplers.base.check_whole': ('samplers.html#check_whole', 'loflexmdm/samplers/base.py'),
                                          'loflexmdm.samplers.base.finished': ('samplers.html#finished', 'loflexmdm/samplers/base.py'),
                                          'loflexmdm.samplers.base.fitting': ('samplers.html#fitting', 'loflexmdm/samplers/base.py'),
                                          'loflexmdm.samplers.base.fitting_samplers': ( 'samplers.html#fitting_samplers',

@@ -9,7 +9,7 @@ import torch
 from loflexmdm.ctmc import ToyLaw, as_batch, compare
 from loflexmdm.objective import Intensities
 from loflexmdm.samplers import (
-    CONFIDENCES, EventDriven, Info, Limits, Sampler, Samples, State, TauLeaping, Trajectory, inverse_cdf,
+    CONFIDENCES, EventDriven, Info, Limits, Planner, Sampler, Samples, State, TauLeaping, Trajectory, inverse_cdf,
     merge_samples, most_confident, nucleus, poisson_quantile, possible, race, row_uniforms, simulate,
 )
 from loflexmdm.states import MASK, SPECIAL_TOKENS, Example, Vocabulary, collate, parse_prompt
@@ -204,9 +204,13 @@ def test_settings_are_checked(sampler, kwargs):
         lambda: TauLeaping(steps=1),
         lambda: TauLeaping(steps=-5),
         lambda: TauLeaping(steps=2.5),
+        lambda: TauLeaping(steps=math.inf),
+        lambda: TauLeaping(steps="3"),
+        lambda: Planner(steps=math.nan),
         lambda: TauLeaping(grid="even"),
         lambda: EventDriven(events_per_call=2),
         lambda: EventDriven(exact=False, events_per_call=0),
+        lambda: EventDriven(exact=False, events_per_call=math.inf),
         lambda: EventDriven(slack=0.9),
         lambda: EventDriven(slack=math.inf),
     ],

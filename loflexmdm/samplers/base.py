@@ -5,13 +5,14 @@
 # %% auto #0
 __all__ = ['CONFIDENCES', 'SIGNED', 'WITHOUT_TOKENS', 'SAMPLERS', 'COUNTERS', 'Limits', 'State', 'Info', 'too_short', 'legal',
            'finished', 'row_uniforms', 'inverse_cdf', 'nucleus', 'most_confident', 'possible', 'without_special',
-           'Sampler', 'follow', 'fitting', 'advance', 'forced_insertions', 'token_law_at_end', 'settle', 'Trajectory',
-           'EditTrajectory', 'Samples', 'simulate', 'merge_samples', 'channel_words', 'fitting_samplers']
+           'check_whole', 'Sampler', 'follow', 'fitting', 'advance', 'forced_insertions', 'token_law_at_end', 'settle',
+           'Trajectory', 'EditTrajectory', 'Samples', 'simulate', 'merge_samples', 'channel_words', 'fitting_samplers']
 
 # %% ../../nbs/07_samplers.ipynb #6d95155f
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -185,6 +186,13 @@ def without_special(logits: Float[Tensor, "*shape vocabulary"]) -> Float[Tensor,
 SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")  # by the name that the command line uses
 
 
+def check_whole(name: str, value, least: int, why: str = ""):
+    "ValueError unless `value` is a finite whole number, at least `least`; `why` is added to the message."
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (number and least <= value < math.inf and value == int(value)):
+        raise ValueError(f"{name}={value!r}: a whole number, at least {least}{why}")
+
+
 @dataclass(frozen=True)
 class Sampler:
     """How tokens and positions are chosen, common to all samplers. A subclass with a `name` enters itself in SAMPLERS.
@@ -233,8 +241,7 @@ class Sampler:
             raise ValueError(
                 f"softness={self.softness}: needs a confidence with positive scores, not {self.confidence or 'none'}"
             )
-        if self.window is not None and not (type(self.window) is int and self.window >= 1):
-            raise ValueError(f"window={self.window!r}: a whole number of masks, at least 1")
+        if self.window is not None: check_whole("window", self.window, 1, " (masks)")
         if self.window is not None and self.confidence is None:
             raise ValueError(f"window={self.window}: needs a confidence that ranks the masks in it")
 

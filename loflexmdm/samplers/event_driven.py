@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..objective import Intensities, IntensityFn
 from ..processes import CHANNELS
-from .base import Info, Sampler, State, inverse_cdf, row_uniforms, settle
+from .base import Info, Sampler, State, check_whole, inverse_cdf, row_uniforms, settle
 
 # %% ../../nbs/07c_event_driven.ipynb #ef179dac
 def race(
@@ -69,7 +69,7 @@ class EventDriven(Sampler):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.events_per_call < 1: raise ValueError(f"events_per_call={self.events_per_call}: at least 1")
+        check_whole("events_per_call", self.events_per_call, 1)
         if self.exact and self.events_per_call > 1:
             raise ValueError(
                 f"events_per_call={self.events_per_call}: exact simulation takes 1; use exact=False for more"

@@ -17,7 +17,9 @@ from torch import Tensor
 
 from ..objective import Intensities, IntensityFn
 from ..processes import columns_of
-from .base import Info, Limits, Sampler, State, finished, follow, most_confident, row_uniforms
+from loflexmdm.samplers.base import (
+    Info, Limits, Sampler, State, check_whole, finished, follow, most_confident, row_uniforms,
+)
 from ..states import MASK, PartialSequences
 
 # %% ../../nbs/07d_planner.ipynb #422d2f16
@@ -56,8 +58,7 @@ class Planner(Sampler):
                     "leave it out, or 'sampled'"
                 )
         super().__post_init__()
-        if self.steps is not None and not (self.steps >= 1 and self.steps == int(self.steps)):
-            raise ValueError(f"steps={self.steps}: a whole number, at least 1")
+        if self.steps is not None: check_whole("steps", self.steps, 1)
 
     def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
         """The state before the first step.

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..clocks import clock_named
 from ..objective import Intensities, IntensityFn, TokenLaws
 from ..processes import CHANNELS
-from .base import Info, Limits, Sampler, State, row_uniforms, settle
+from .base import Info, Limits, Sampler, State, check_whole, row_uniforms, settle
 from ..states import PartialSequences
 
 # %% ../../nbs/07b_tau_leaping.ipynb #0c14adea
@@ -111,8 +111,7 @@ class TauLeaping(Sampler):
 
     def __post_init__(self):
         super().__post_init__()
-        if not (self.steps >= 2 and self.steps == int(self.steps)):
-            raise ValueError(f"steps={self.steps}: a whole number, at least 2 (the last one only resolves masks)")
+        check_whole("steps", self.steps, 2, " (the last one only resolves masks)")
         if self.grid not in ("time", "clock"): raise ValueError(f"grid={self.grid!r}: choose time or clock")
         if self.hold not in ("rate", "count"): raise ValueError(f"hold={self.hold!r}: choose rate or count")
 
@@ -178,8 +177,7 @@ class Ancestral(TauLeaping):
 
     def __post_init__(self):
         Sampler.__post_init__(self)
-        if not (self.steps >= 1 and self.steps == int(self.steps)):
-            raise ValueError(f"steps={self.steps}: a whole number, at least 1")
+        check_whole("steps", self.steps, 1)
         clock_named(self.grid)
 
     def taus(self, tau_max: float = math.inf, mass: float = 0.0) -> Float[Tensor, " steps"]:
