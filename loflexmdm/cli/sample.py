@@ -431,7 +431,7 @@ def add_sample(parser: Parser, argv: Sequence[str]):
   loflexmdm sample star-tiny --prompts prompts.txt -n 4 --nll 64 --out samples.csv
   loflexmdm sample molecules -n 100 --out mols.csv           # and mols.png
   loflexmdm sample molecules --fragment "[1*]c1ccc2c(c1)OCCO2" -n 16
-  loflexmdm sample molecules --fragment "*N1CCCC1.*c1ccc2c(c1)OCCO2"   # links two pieces
+  loflexmdm sample molecules --fragment "*N1CCCC1.*c1ccc2c(c1)OCCO2"   # links two fragments
 in the shell a fragment needs quotes, for its * and brackets
 with --out, sequences are kept as their batches are finished, in FILE.partial.jsonl; after Ctrl-C the same command
 goes on""", place=3)

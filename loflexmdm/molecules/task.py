@@ -85,8 +85,8 @@ class MoleculesTask(Task):
     sampling = dict(top_p=0.7, confidence="top_prob")  # small models write few valid molecules from the whole law
     papers = dict(safe="molecules as sequences of fragments", genmol="bracket SAFE and the fragment benchmark",
                   brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
-    prompt_help = "SMILES", ("grow molecules from this piece, * where it may grow; "
-                             "two pieces with a dot between them are linked")
+    prompt_help = "SMILES", ("grow molecules from this fragment, * where it may grow; "
+                             "two fragments with a dot between them are linked")
     file_suffixes = FORMATS
 
     @property
