@@ -31,6 +31,7 @@ LEARNED = dict(order="learned", order_size="nano", states=2, readings="event", c
 FIXED = dict(order="fixed", states=1, readings="event")
 ENTRANTS = dict(
     fixed=FIXED, given=FIXED | dict(order="given"), learned=LEARNED,
+    found=FIXED | dict(order="given", given="levels:3,0.1,10,0.1"),  # what was learned on key_blocks, from the start
     published=LEARNED | dict(readings="clock", centre=False, regulariser=10.0),
     # the learned order with one thing changed
     clock=LEARNED | dict(readings="clock"), uncentred=LEARNED | dict(centre=False),
@@ -49,7 +50,7 @@ PLANNERS = ("top_prob", "prob_diff", "entropy")  # rules of position for a model
 def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
     "The recipe of a run."
     task, model = TASKS[name]["task"], dict(size="nano") | ENTRANTS[entrant]
-    if model.get("order") == "given": model["given"] = TASKS[name]["given"]
+    if entrant == "given": model["given"] = TASKS[name]["given"]
     if entrant == "autoregressive" and task["kind"] == "key": task = task | dict(layout="prefix")
     train = TRAIN | dict(order_lr_scale=1.0, order_start=steps // 4) | SCHEDULE.get(entrant, {}) | dict(
         steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=steps // 8,
