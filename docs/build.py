@@ -30,7 +30,7 @@ LADDERS = dict(
     ),
     # in reading order
     how_to=(
-        "choose_a_sampler", "condition_on_a_prompt", "resume_a_run",
+        "choose_a_sampler", "condition_on_a_prompt", "read_samples", "resume_a_run",
         "compare_methods", "report_a_bound", "your_own_network", "add_your_own",
     ),
 )
