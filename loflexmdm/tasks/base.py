@@ -347,8 +347,8 @@ def check_prompts(task: Task, split: str = "test", n: int = 20):
             raise ValueError(f"{task.kind}: prompt {i} of {split} has other tokens than its example: {prompt}")
         if wrong := [k for k, ((_, a), b) in enumerate(zip(given, asked.closed, strict=True)) if a != b]:
             state = "open" if asked.closed[wrong[0]] else "closed"
-            raise ValueError(f"{task.kind}: the gap after given token {wrong[0]} (0: the start) of prompt {i} of {split} "
-                             f"is {state} in its example only: {prompt}")
+            raise ValueError(f"{task.kind}: the gap after given token {wrong[0]} (0: the start) of prompt {i} of "
+                             f"{split} is {state} in its example only: {prompt}")
 
 # %% ../../nbs/09b_tasks.ipynb #sr000003
 @patch
