@@ -60,8 +60,8 @@ def page_of(path: Path) -> Page:
 def pages() -> list[Page]:
     "Every notebook, in the order of its section."
     found = [page_of(p) for p in sorted((ROOT / "nbs").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
-    rank = {name: i for ladder in LADDERS.values() for i, name in enumerate(ladder)}
-    return sorted(found, key=lambda p: (p.section, rank.get(p.name, 0), str(p.path)))
+    rank = {(section, name): i for section, ladder in LADDERS.items() for i, name in enumerate(ladder)}
+    return sorted(found, key=lambda p: (p.section, rank.get((p.section, p.name), 0), str(p.path)))
 
 
 # The reference: public names of the package, their signatures, docstrings and comments
@@ -533,6 +533,21 @@ def write_section(section: str, found: list[Page]):
     (SOURCE / section / "index.md").write_text(body, encoding="utf-8")
 
 
+def write_llms(found: list[Page]):
+    "llms.txt: a line on every page, for programs that read the site."
+    home = next(p for p in found if p.section == "home")
+    lines = ["# loflexmdm", "", f"> {subtitle_of(home)}"]
+    for section, (title, _) in SECTIONS.items():
+        own = [(cells_of(p), p) for p in found if p.section == section]
+        told = [f"- [{title_of(cells)}]({p.target}.html): {subtitle_of(p)}" for cells, p in own]
+        told += [f"- [{m}](api/{m}.html): {purpose(m)}" for m in modules() if section == "api"]
+        lines += ["", f"## {title}", "", *told]
+    (SITE / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def cells_of(page: Page) -> list[dict]: return json.loads(page.path.read_text(encoding="utf-8"))["cells"]
+
+
 HOME_TREE = """```{toctree}
 :hidden:
 :maxdepth: 1
@@ -612,6 +627,7 @@ def main():
         ],
         check=True,
     )
+    write_llms(pages())
     shutil.copy(ROOT / "loflexmdm" / "recipe.schema.json", SITE)  # for editors: an address to name in a recipe
     shutil.rmtree(SITE.parent / "jupyter_execute", ignore_errors=True)  # where myst-nb puts pictures on their way
     if outside := outside_requests(): sys.exit("requests to the outside:\n" + "\n".join(outside))

@@ -220,3 +220,10 @@ def test_a_phone_does_not_scroll_sideways(browser, page):
     SHOTS.mkdir(exist_ok=True)
     tab.screenshot(path=SHOTS / f"phone-{page.replace('/', '-')}.png")
     tab.close()
+
+
+def test_every_page_is_in_llms_txt():
+    targets = re.findall(r"\]\(([^)]+\.html)\)", (SITE / "llms.txt").read_text(encoding="utf-8"))
+    assert len(targets) == len(set(targets)) > 80 and all((SITE / t).is_file() for t in targets)
+    found = (p for s in ("learn", "tutorials", "how_to", "library") for p in (SITE / s).glob("*.html"))
+    assert {str(p.relative_to(SITE)) for p in found if p.stem != "index"} <= set(targets)
