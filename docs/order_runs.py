@@ -31,6 +31,7 @@ LEARNED = dict(order="learned", order_size="nano", states=2, readings="event", c
 FIXED = dict(order="fixed", states=1, readings="event")
 ENTRANTS = dict(
     fixed=FIXED, given=FIXED | dict(order="given"), learned=LEARNED,
+    fixed_clock=FIXED | dict(readings="clock"),
     found=FIXED | dict(order="given", given="levels:3,0.1,10,0.1"),  # what was learned on key_blocks, from the start
     published=LEARNED | dict(readings="clock", centre=False, regulariser=10.0),
     # the learned order with one thing changed
@@ -88,7 +89,7 @@ def last_figures(task: Task, method: Method, entrant: str) -> dict:
     "What is measured of a run's last weights alone."
     out = dict(last=judged(task, method, 1000))
     if entrant == "autoregressive": return out
-    if entrant == "fixed": out["planners"] = {rule: judged(task, method, 500, confidence=rule) for rule in PLANNERS}
+    if entrant in ("fixed", "fixed_clock"): out["planners"] = {rule: judged(task, method, 500, confidence=rule) for rule in PLANNERS}
     if task.kind == "star": out["correlations"] = correlations(task, method)
     return out | dict(rates=rates(task, method))
 
