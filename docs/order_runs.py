@@ -89,7 +89,8 @@ def last_figures(task: Task, method: Method, entrant: str) -> dict:
     "What is measured of a run's last weights alone."
     out = dict(last=judged(task, method, 1000))
     if entrant == "autoregressive": return out
-    if entrant in ("fixed", "fixed_clock"): out["planners"] = {rule: judged(task, method, 500, confidence=rule) for rule in PLANNERS}
+    if entrant in ("fixed", "fixed_clock"):
+        out["planners"] = {rule: judged(task, method, 500, confidence=rule) for rule in PLANNERS}
     if task.kind == "star": out["correlations"] = correlations(task, method)
     return out | dict(rates=rates(task, method))
 
