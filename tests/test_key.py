@@ -5,7 +5,6 @@ from itertools import product
 import pytest
 import torch
 
-import loflexmdm
 
 from loflexmdm.given_orders import order_named
 from loflexmdm.states import collate, parse_prompt
@@ -70,13 +69,3 @@ def test_levels_are_given_by_place():
     x1 = collate([KeyTask(KeyConfig(n=2, q=3, blocks=2)).dataset("test")[0]])
     assert order_named("levels:3,10,1,0.5")(x1)[x1.free].tolist() == [10, 1, 0.5, 0.5, 1, 0.5, 0.5]
     with pytest.raises(ValueError, match="cannot be computed"): order_named("levels:3,10")(x1)
-
-
-def test_the_packaged_pair_differs():
-    found = {}
-    for name in ("key-blocks", "key-blocks-fixed"):
-        model = loflexmdm.load(name)
-        samples = model.sample(model.task_object.prompts("test", 150), seed=0)
-        found[name] = model.task_object.score("test", samples)["exact_match"]
-    # 97 and 46 % of 2,000: four standard errors of 150 to either side
-    assert found["key-blocks"] > 0.91 and 0.29 < found["key-blocks-fixed"] < 0.63
