@@ -282,6 +282,9 @@ def directives(source: str) -> tuple[dict[str, str], str]:
     return found, "\n".join(lines).strip("\n")
 
 
+def cells_of(page: Page) -> list[dict]: return json.loads(page.path.read_text(encoding="utf-8"))["cells"]
+
+
 def title_of(cells: list[dict]) -> str:
     return next(
         line[2:].strip()
@@ -425,7 +428,7 @@ class Check(NamedTuple):
 
 def checks_of(page: Page) -> list[Check]:
     "The last table of a notebook, each line with the cell that made it."
-    cells = json.loads(page.path.read_text(encoding="utf-8"))["cells"]
+    cells = cells_of(page)
     at = next(
         (i for i, c in enumerate(cells) if "What was checked" in "".join(c["source"]) and c["cell_type"] == "markdown"),
         len(cells),
@@ -508,11 +511,7 @@ SECTIONS = dict(
 
 
 def subtitle_of(page: Page) -> str:
-    text = "\n\n".join(
-        "".join(c["source"])
-        for c in json.loads(page.path.read_text(encoding="utf-8"))["cells"][:3]
-        if c["cell_type"] == "markdown"
-    )
+    text = "\n\n".join("".join(c["source"]) for c in cells_of(page)[:3] if c["cell_type"] == "markdown")
     m = re.search(r"(?m)^(?:> .+\n?)+", text)
     return " ".join(m[0].replace("> ", "").split()) if m else ""
 
@@ -538,14 +537,11 @@ def write_llms(found: list[Page]):
     home = next(p for p in found if p.section == "home")
     lines = ["# loflexmdm", "", f"> {subtitle_of(home)}"]
     for section, (title, _) in SECTIONS.items():
-        own = [(cells_of(p), p) for p in found if p.section == section]
-        told = [f"- [{title_of(cells)}]({p.target}.html): {subtitle_of(p)}" for cells, p in own]
+        own = [p for p in found if p.section == section]
+        told = [f"- [{title_of(cells_of(p))}]({p.target}.html): {subtitle_of(p)}" for p in own]
         told += [f"- [{m}](api/{m}.html): {purpose(m)}" for m in modules() if section == "api"]
         lines += ["", f"## {title}", "", *told]
     (SITE / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def cells_of(page: Page) -> list[dict]: return json.loads(page.path.read_text(encoding="utf-8"))["cells"]
 
 
 HOME_TREE = """```{toctree}

@@ -2297,6 +2297,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'loflexmdm.tasks.key.KeyTask.prompts': ('key.html#keytask.prompts', 'loflexmdm/tasks/key.py'),
                                      'loflexmdm.tasks.key.KeyTask.question': ('key.html#keytask.question', 'loflexmdm/tasks/key.py'),
                                      'loflexmdm.tasks.key.KeyTask.score': ('key.html#keytask.score', 'loflexmdm/tasks/key.py'),
+                                     'loflexmdm.tasks.key.KeyTask.several': ('key.html#keytask.several', 'loflexmdm/tasks/key.py'),
                                      'loflexmdm.tasks.key.KeyTask.vocabulary': ('key.html#keytask.vocabulary', 'loflexmdm/tasks/key.py'),
                                      'loflexmdm.tasks.key.KeyTask.width': ('key.html#keytask.width', 'loflexmdm/tasks/key.py'),
                                      'loflexmdm.tasks.key.by_level': ('key.html#by_level', 'loflexmdm/tasks/key.py'),

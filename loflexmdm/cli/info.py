@@ -95,7 +95,7 @@ def list_names() -> str:
             _listed("presets", {name: preset_line(name) for name in presets()})]
     return "\n".join(told + [f"{kind + ':':9} {' '.join(r.names())}" for kind, r in PARTS.items()])
 
-
+# %% ../../nbs/30h_cli_info.ipynb #6867e791
 def describe_part(registry: Registry, name: str) -> str:
     "What a method, sampler, task or network is: its class, its docstring, its settings with their defaults."
     cls = registry[name]

@@ -182,15 +182,15 @@ def without_special(logits: Float[Tensor, "*shape vocabulary"]) -> Float[Tensor,
     special = torch.arange(logits.shape[-1], device=logits.device) < len(SPECIAL_TOKENS)
     return logits.masked_fill(special, -torch.inf)
 
-# %% ../../nbs/07_samplers.ipynb #defc39eb
-SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")  # by the name that the command line uses
-
-
+# %% ../../nbs/07_samplers.ipynb #cw000001
 def check_whole(name: str, value, least: int, why: str = ""):
     "ValueError unless `value` is a finite whole number, at least `least`; `why` is added to the message."
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and least <= value < math.inf and value == int(value)):
         raise ValueError(f"{name}={value!r}: a whole number, at least {least}{why}")
+
+# %% ../../nbs/07_samplers.ipynb #defc39eb
+SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")  # by the name that the command line uses
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,8 @@ class Sampler:
             raise ValueError(
                 f"softness={self.softness}: needs a confidence with positive scores, not {self.confidence or 'none'}"
             )
-        if self.window is not None: check_whole("window", self.window, 1, " (masks)")
+        if self.window is not None and not (type(self.window) is int and self.window >= 1):
+            raise ValueError(f"window={self.window!r}: a whole number of masks, at least 1")
         if self.window is not None and self.confidence is None:
             raise ValueError(f"window={self.window}: needs a confidence that ranks the masks in it")
 

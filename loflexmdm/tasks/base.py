@@ -339,8 +339,11 @@ def check_pairs(answers: Sequence, truths: Sequence):
 def check_prompts(task: Task, split: str = "test", n: int = 20):
     """ValueError unless the first prompts of a split are what is given in its examples: tokens, and which gaps are
     closed. Tasks without prompts, and tasks of edits, have nothing to compare."""
-    for i, prompt in enumerate(task.prompts(split, n) or []):
-        if isinstance(example := task.dataset(split)[i], Pair): return
+    prompts = task.prompts(split, n)
+    if prompts is None: return
+    data = task.dataset(split)
+    for i, prompt in enumerate(prompts):
+        if isinstance(example := data[i], Pair): return
         asked = parse_prompt(prompt, task.vocabulary)
         given = [(t, c) for t, f, c in zip(*example, strict=True) if f]
         if [t for t, _ in given] != asked.tokens:
@@ -386,7 +389,7 @@ def texts(self: Samples) -> list[str]:
     write = " ".join if owner.task_object is None else owner.task_object.text
     return [write(owner.vocabulary.decode(s)) for s in self.sequences]
 
-
+# %% ../../nbs/09b_tasks.ipynb #afeadbfc
 @patch(as_prop=True)
 def smiles(self: Samples) -> list[str | None]:
     "The canonical SMILES of each sample, None for one that is not a molecule. ValueError for other tasks."

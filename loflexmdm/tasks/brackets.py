@@ -115,10 +115,6 @@ class BracketsTask(Task):
         made = lambda string: prefix_example(self.asked(string), string, self.vocabulary)
         return Examples(size, lambda i: made(self.string(split, i)))
 
-    def text(self, tokens: Sequence[str]) -> str:
-        "The brackets, without the depth that was asked for."
-        return "".join(t for t in tokens if len(t) == 1)
-
     def strings(self, samples: Samples) -> list[str]:
         "Generated strings."
         return ["".join(self.vocabulary.decode(c)) for c in samples.completions()]
@@ -133,6 +129,12 @@ class BracketsTask(Task):
             s: self.config.probability(s) for s in balanced_strings(min(2, self.config.max_pairs), self.config.kinds)
         }
         return law | {"...": max(1 - sum(law.values()), 0.0)}
+
+# %% ../../nbs/10b_brackets.ipynb #30536c41
+@patch
+def text(self: BracketsTask, tokens: Sequence[str]) -> str:
+    "The brackets, without the depth that was asked for."
+    return "".join(t for t in tokens if len(t) == 1)
 
 # %% ../../nbs/10b_brackets.ipynb #3b19fa7e
 @patch

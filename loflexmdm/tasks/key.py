@@ -65,55 +65,68 @@ class KeyTask(Task):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        return Vocabulary([*map(str, range(self.config.q)), *([SEPARATOR] if self.config.blocks > 1 else [])])
+        return Vocabulary([*map(str, range(self.config.q)), *[SEPARATOR] * self.several])
+    @property
+    def several(self) -> bool:
+        "Whether there are several blocks, each with a key of its own and a separator before it."
+        return self.config.blocks > 1
     @property
     def width(self) -> int:
         "Numbers of a block: one for each cipher and, with several blocks, one for the block's key."
-        return self.config.n + (self.config.blocks > 1)
+        return self.config.n + self.several
     @property
     def given(self) -> int:
         "Numbers of a prompt."
         return self.config.blocks * self.width
     @property
-    def max_length(self) -> int: return 2 + 2 * self.given + (self.config.blocks if self.config.blocks > 1 else 0)
+    def max_length(self) -> int: return 2 + 2 * self.given + self.config.blocks * self.several
 
     def numbers(self, split: str, i: int) -> tuple[list[int], int]:
         "The numbers of prompt `i` of a split, block after block, and its key."
         rng, q = random.Random(f"{self.config.seed} {check_split(split)} {i}"), self.config.q
         return [rng.randrange(q) for _ in range(self.given)], rng.randrange(q)
 
-    def in_blocks(self, row: Sequence) -> list[list]:
-        "What belongs to the numbers of a prompt, a list for each block."
-        return [list(row[i:i + self.width]) for i in range(0, self.given, self.width)]
+# %% ../../nbs/10e_key.ipynb #kb000007
+@patch
+def in_blocks(self: KeyTask, row: Sequence) -> list[list]:
+    "What belongs to the numbers of a prompt, a list for each block."
+    return [list(row[i:i + self.width]) for i in range(0, self.given, self.width)]
 
-    def answer(self, numbers: Sequence[int], key: int) -> list[str]:
-        "The key, and for each block its own key, if there are several, and its ciphers."
-        sums, several = [key], self.config.blocks > 1
-        for block in self.in_blocks(numbers):
-            own = key + block[0] if several else key
-            sums += [own] * several + [own + u for u in block[several:]]
-        return [str(s % self.config.q) for s in sums]
 
-    def example(self, numbers: Sequence[int], key: int) -> Example:
-        "The clean sequence, its given numbers fixed, in the task's layout."
-        answer = self.answer(numbers, key)
-        if self.config.layout == "prefix": return prefix_example(self.question(numbers), answer, self.vocabulary)
-        rows = [(BOS, True, False), (self.vocabulary.encode(answer[:1])[0], False, False)]
-        pairs = list(zip(map(str, numbers), answer[1:], strict=True))
-        for block in self.in_blocks(pairs):
-            if self.config.blocks > 1: rows.append((self.vocabulary.encode([SEPARATOR])[0], True, True))
-            for u, c in block: rows += [(t, f, False) for t, f in zip(self.vocabulary.encode([u, c]), (True, False))]
-        return Example(*map(list, zip(*rows)))
+@patch
+def answer(self: KeyTask, numbers: Sequence[int], key: int) -> list[str]:
+    "The key, and for each block its own key, if there are several, and its ciphers."
+    sums = [key]
+    for block in self.in_blocks(numbers):
+        own = key + block[0] if self.several else key
+        sums += [own] * self.several + [own + u for u in block[self.several:]]
+    return [str(s % self.config.q) for s in sums]
 
-    def question(self, numbers: Sequence[int]) -> list[str]:
-        "The tokens of a prompt."
-        several = [SEPARATOR] if self.config.blocks > 1 else []
-        return [t for block in self.in_blocks(numbers) for t in (*several, *map(str, block))]
 
-    def dataset(self, split: str = "train") -> Examples:
-        "The examples of a split."
-        size = getattr(self.config, f"{check_split(split)}_size") or UNLIMITED
-        return Examples(size, lambda i: self.example(*self.numbers(split, i)))
+@patch
+def example(self: KeyTask, numbers: Sequence[int], key: int) -> Example:
+    "The clean sequence, its given numbers fixed, in the task's layout."
+    answer = self.answer(numbers, key)
+    if self.config.layout == "prefix": return prefix_example(self.question(numbers), answer, self.vocabulary)
+    rows = [(BOS, True, False), (self.vocabulary.encode(answer[:1])[0], False, False)]
+    pairs = list(zip(map(str, numbers), answer[1:], strict=True))
+    for block in self.in_blocks(pairs):
+        if self.several: rows.append((self.vocabulary.encode([SEPARATOR])[0], True, True))
+        for u, c in block: rows += [(t, f, False) for t, f in zip(self.vocabulary.encode([u, c]), (True, False))]
+    return Example(*map(list, zip(*rows)))
+
+
+@patch
+def question(self: KeyTask, numbers: Sequence[int]) -> list[str]:
+    "The tokens of a prompt."
+    return [t for block in self.in_blocks(numbers) for t in (*[SEPARATOR] * self.several, *map(str, block))]
+
+# %% ../../nbs/10e_key.ipynb #391f5152
+@patch
+def dataset(self: KeyTask, split: str = "train") -> Examples:
+    "The examples of a split."
+    size = getattr(self.config, f"{check_split(split)}_size") or UNLIMITED
+    return Examples(size, lambda i: self.example(*self.numbers(split, i)))
 
 # %% ../../nbs/10e_key.ipynb #kb000006
 @given_order("levels")
@@ -155,7 +168,7 @@ def is_right(self: KeyTask, numbers: Sequence[int], slots: Sequence[Sequence[str
     if len(slots) != len(numbers) + 1 or any(len(s) != 1 or s[0] == SEPARATOR for s in slots): return False
     return [s[0] for s in slots] == self.answer(numbers, int(slots[0][0]))
 
-
+# %% ../../nbs/10e_key.ipynb #8f5f005f
 @patch
 def score(self: KeyTask, split: str, samples: Samples) -> dict[str, float]:
     """exact_match: share of the answers in which key and ciphers all agree; complete: share with one token in

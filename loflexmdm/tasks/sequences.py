@@ -246,7 +246,7 @@ def describe(self: SequencesTask, samples: Samples, prompt_text: str = "") -> li
     "Of sequences of characters their text."
     return [dict(text="".join(s)) if self.joined() else {} for s in self.sequences(samples)]
 
-
+# %% ../../nbs/10c_sequences.ipynb #3edaa290
 @patch
 def pretty(self: SequencesTask, row: Mapping) -> str:
     "The text of sequences of characters, else the tokens."
