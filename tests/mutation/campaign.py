@@ -1,0 +1,377 @@
+"""Plants mutants in a copy of the repository, one at a time, and runs the tests that reach the changed line.
+
+`python tests/mutation/campaign.py [--mutants N] [--budget SECONDS] [--work FOLDER]`. Each mutant is tried in a fork of
+this process, which has imported torch, by its tests in the order of their durations and earlier successes, then by the
+notebooks that run within the budget; the first failure ends it. What is known is kept in report.json and is not tried
+again while the mutant's function keeps its text, unless asked with --again. report.md is written from it."""
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+import forks  # noqa: E402
+from mutants import Mutant, mutants, planted_cell, sample  # noqa: E402
+from reach import Plugin, Reach  # noqa: E402
+
+MODULES = (
+    "objective", "estimators", "schedules", "states", "processes", "training", "samplers/base",
+    "samplers/event_driven", "samplers/left_to_right", "samplers/planner", "samplers/tau_leaping",
+    "methods/autoregressive", "methods/base", "methods/edit_flows", "methods/flexmdm", "methods/gen_md4",
+    "methods/lo_flexmdm", "methods/masked", "methods/papl", "methods/planner_bounds",
+)
+# tests of what is not mutated, of the command line in processes of their own, and those that take long
+LEFT_OUT = {
+    "bracket_safe", "changed_data", "citations", "cli", "cli_molecules", "compare", "damage", "files", "forks",
+    "fragment_benchmark", "fragments", "hugging_face", "imports", "kill", "layers", "mazes", "molecule_data",
+    "molecule_metrics", "molecule_orders", "molecules", "moved", "notebooks", "pace", "plotting", "readme", "site",
+    "style", "plugin", "readers", "star_graphs", "edit_tasks", "key",
+}
+REPORT, EQUIVALENT = HERE / "report.json", HERE / "equivalent.json"
+MEMORY = 24 << 30  # address space of a mutant's process, in bytes
+KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "untested"
+
+
+class Try(NamedTuple):
+    "How a mutant ended."
+    status: str
+    killer: str     # the test that failed
+    seconds: float
+
+
+# The copy
+
+def copy_tree(work: Path) -> Path:
+    "The files of the repository, with old times, so that a planted file is newer than its bytecode."
+    tree = work / "tree"
+    if tree.exists(): shutil.rmtree(tree)
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    for name in listed.stdout.splitlines():
+        if not (ROOT / name).is_file(): continue
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, tree / name)
+        os.utime(tree / name, (1e9, 1e9))
+    return tree
+
+
+def cells_of(module: str, text: str) -> list[tuple[int, int, str, str]]:
+    "Start and end of each exported cell in a module's text, its notebook and its name there."
+    marks, at = [], 0
+    for line in text.splitlines(keepends=True):
+        if line.startswith("# %% ") and ".ipynb #" in line:
+            path, cell = line.removeprefix("# %% ").split()
+            marks.append((at + len(line), at, str(os.path.normpath(Path(module).parent / path)), cell[1:]))
+        at += len(line)
+    ends = [m[1] for m in marks[1:]] + [len(text)]
+    return [(start, end, notebook, cell) for (start, _, notebook, cell), end in zip(marks, ends)]
+
+
+def plant(tree: Path, mutant: Mutant) -> dict[Path, bytes]:
+    "Change the module and the cell of its notebook; what they held before."
+    path = tree / mutant.module
+    text = path.read_text(encoding="utf-8")
+    before, after = {path: path.read_bytes()}, mutant.plant(text)
+    path.write_text(after, encoding="utf-8")
+    for start, end, name, cell in cells_of(mutant.module, text):
+        if not start <= mutant.start < end: continue
+        notebook = tree / name
+        before[notebook] = notebook.read_bytes()
+        grown = end + len(after) - len(text)
+        plant_in_notebook(notebook, cell, text[start:end], after[start:grown])
+    return before
+
+
+def plant_in_notebook(path: Path, cell: str, chunk: str, mutated: str):
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    for one in notebook["cells"]:
+        if one.get("id") != cell: continue
+        source = planted_cell("".join(one["source"]), chunk, mutated)
+        if source is not None: one["source"] = source.splitlines(keepends=True)
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def restore(before: dict[Path, bytes]):
+    for path, content in before.items():
+        path.write_bytes(content)
+        os.utime(path, (1e9, 1e9))
+
+
+# A process per try
+
+def fork(tree: Path, out: Path, limit: float, what, cwd: Path | None = None) -> tuple[int | None, str]:
+    "Exit code of `what()` in a child, None after `limit` seconds, and what it printed."
+    sys.stdout.flush()
+    if not (child := os.fork()): become(tree, out, what, cwd or tree)
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done: break
+        time.sleep(0.02)
+    else: status = None
+    stop_group(child, wait=status is None)
+    return None if status is None else os.waitstatus_to_exitcode(status), out.read_text(errors="replace")
+
+
+def stop_group(child: int, wait: bool):
+    "End what a child left behind."
+    try: os.killpg(child, signal.SIGKILL)
+    except ProcessLookupError: pass
+    if wait: os.waitpid(child, 0)
+
+
+def become(tree: Path, out: Path, what, cwd: Path):
+    "The child: a session and a folder of its own, the copy as the package, little memory."
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (1, 2): os.dup2(descriptor, stream)
+    os.chdir(cwd)
+    os.environ.update(forks.ALWAYS, PYTHONPATH=str(tree))
+    sys.path[:0] = [str(tree), str(tree / "tests")]
+    code = 70
+    try: code = what()
+    except BaseException as error: print(repr(error), flush=True)
+    sys.stdout.flush()
+    os._exit(code)
+
+
+class First:
+    "The first test that failed, written where the parent finds it."
+    def __init__(self, path: Path): self.path = path
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed: self.path.write_text(report.nodeid)
+
+    def pytest_collectreport(self, report):
+        if report.failed: self.path.write_text(report.nodeid)
+
+
+def run_tests(names: list[str], plugin, *options: str) -> int:
+    import pytest
+    return int(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", *options, *names], plugins=[plugin]))
+
+
+def run_notebook(tree: Path, name: str) -> int:
+    from nbdev.test import test_nb
+    return int(not test_nb(tree / name, skip_flags=["notest", "slow", "gpu"], basepath=tree)[0])
+
+
+# What reaches what
+
+def measure(tree: Path, work: Path, files: list[str], known: dict) -> dict:
+    "Seconds and lines of every test and notebook, kept in work/reach.json."
+    for name in files:
+        if name in known: continue
+        target, out = work / "one.json", work / "out.txt"
+        target.unlink(missing_ok=True)
+        code, text = fork(tree, out, 400, lambda: measured(tree, name, target), (tree / name).parent if name.endswith("nb") else tree)
+        known[name] = json.loads(target.read_text()) if target.exists() else {}
+        print(f"{name}: {len(known[name])} tests, {sum(t['seconds'] for t in known[name].values()):.1f} s, exit {code}", flush=True)
+        if code: print(text[-600:], flush=True)
+        (work / "reach.json").write_text(json.dumps(known))
+    return known
+
+
+def measured(tree: Path, name: str, target: Path) -> int:
+    if name.endswith(".py"):
+        code = run_tests([name], plugin := Plugin(tree))
+        found = plugin.result()
+    else:
+        (reach := Reach(tree)).start()
+        code = run_notebook(tree, name)
+        found = {} if code else {name: reach.stop()}
+    target.write_text(json.dumps(found))
+    return code
+
+
+def in_scope(tree: Path) -> list[str]:
+    "Test files, and notebooks in the order of their names: those of the mutated modules first."
+    tests = [p for p in sorted((tree / "tests").glob("test_*.py")) if p.stem.removeprefix("test_") not in LEFT_OUT]
+    notebooks = sorted((tree / "nbs").glob("0[1-9]*.ipynb")) + sorted((tree / "nbs").glob("2[0-5]*.ipynb"))
+    return [str(p.relative_to(tree)) for p in [*tests, *notebooks]]
+
+
+class Tests:
+    "Which tests can see a mutant, in the order in which they should be tried."
+    def __init__(self, reach: dict, notebooks: dict):
+        self.tests = {name: one for file in reach.values() for name, one in file.items()}
+        self.notebooks, self.kills = notebooks, Counter()
+        self.lines = {n: {m: set(v) for m, v in one["lines"].items()} for n, one in self.tests.items()}
+
+    def reaching(self, mutant: Mutant) -> list[str]:
+        first, last = (mutant.line, mutant.last) if mutant.runs else mutant.body
+        wanted = set(range(first, last + 1))
+        found = [n for n, lines in self.lines.items() if wanted & lines.get(mutant.module, set())]
+        own = self.notebooks.get(mutant.module)
+        return found + [own] * (own in self.tests and own not in found)
+
+    def order(self, mutant: Mutant, budget: float) -> list[str]:
+        "The cheapest per earlier kill in the module first, within `budget` seconds."
+        def cost(name): return (self.tests[name]["seconds"] + 0.02) / (1 + self.kills[mutant.module, name])
+        chosen, total = [], 0.0
+        for name in sorted(self.reaching(mutant), key=cost):
+            total += self.tests[name]["seconds"]
+            if total > budget and chosen: break
+            chosen.append(name)
+        return chosen
+
+    def seconds(self, names: list[str]) -> float: return sum(self.tests[n]["seconds"] for n in names)
+
+
+def try_mutant(tree: Path, work: Path, mutant: Mutant, tests: Tests, budget: float) -> Try:
+    "Plant, test, restore."
+    began, names = time.monotonic(), tests.order(mutant, budget)
+    if not names: return Try(UNTESTED, "", 0.0)
+    before = plant(tree, mutant)
+    try: status, killer = outcome(tree, work, names, tests)
+    finally: restore(before)
+    if status == KILLED: tests.kills[mutant.module, killer] += 1
+    return Try(status, killer, round(time.monotonic() - began, 2))
+
+
+def outcome(tree: Path, work: Path, names: list[str], tests: Tests) -> tuple[str, str]:
+    "Tests first, then notebooks, each of these in a process of its own."
+    cases = [n for n in names if not n.endswith(".ipynb")]
+    groups = [cases[:12], cases[12:], *([n] for n in names if n.endswith(".ipynb"))]
+    for group in filter(None, groups):
+        status, killer = outcome_of(tree, work, group, 20 + 5 * tests.seconds(group))
+        if status != SURVIVED: return status, killer
+    return SURVIVED, ""
+
+
+def outcome_of(tree: Path, work: Path, names: list[str], limit: float) -> tuple[str, str]:
+    first, out = work / "first.txt", work / "out.txt"
+    first.unlink(missing_ok=True)
+    if names[0].endswith(".ipynb"):
+        code, _ = fork(tree, out, limit, lambda: run_notebook(tree, names[0]), (tree / names[0]).parent)
+    else: code, _ = fork(tree, out, limit, lambda: run_tests(names, First(first), "-x"))
+    if code == 0: return SURVIVED, ""
+    killer = first.read_text() if first.exists() else names[0]
+    return (TIMEOUT, killer) if code is None else (KILLED, killer)
+
+
+# The report
+
+def write(report: dict):
+    temporary = REPORT.with_suffix(".tmp")
+    temporary.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.replace(REPORT)
+    REPORT.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
+
+
+def reasons() -> dict[str, str]:
+    "Why a mutant changes nothing that can be observed, by its name."
+    return json.loads(EQUIVALENT.read_text(encoding="utf-8")) if EQUIVALENT.exists() else {}
+
+
+def share(rows: list[dict], equivalent: dict) -> tuple[int, int, int]:
+    "Killed (or timed out), equivalent among the rest, all."
+    dead = sum(r["status"] in (KILLED, TIMEOUT) for r in rows)
+    return dead, sum(r["status"] in (SURVIVED, UNTESTED) and r["id"] in equivalent for r in rows), len(rows)
+
+
+def line_of(name: str, rows: list[dict], equivalent: dict) -> str:
+    dead, same, n = share(rows, equivalent)
+    timeouts = sum(r["status"] == TIMEOUT for r in rows)
+    return f"| {name} | {n} | {dead} | {timeouts} | {n - dead - same} | {same} | {100 * dead / max(n - same, 1):.1f} % |"
+
+
+def markdown(report: dict) -> str:
+    "The table by module and by kind, then every survivor."
+    rows, equivalent = report["mutants"], reasons()
+    by = [("module", "module"), ("kind of change", "kind")]
+    lines = ["# Mutants", "", report["note"], ""]
+    for title, key in by:
+        lines += [f"| {title} | planted | killed | of these by time | survived | equivalent | killed, equivalent aside |",
+                  "|---|---|---|---|---|---|---|"]
+        for name in sorted({r[key] for r in rows}):
+            lines.append(line_of(name, [r for r in rows if r[key] == name], equivalent))
+        lines += [line_of("**all**", rows, equivalent), ""]
+    lines += ["## Survivors", "", "| mutant | where | change | reason |", "|---|---|---|---|"]
+    for r in rows:
+        if r["status"] in (KILLED, TIMEOUT): continue
+        change = f"`{flat(r['before'])}` to `{flat(r['after'])}`".replace("|", "\\|")
+        lines.append(f"| {r['id']} | {r['module']}:{r['line']} {r['function']} | {r['kind']}: {change} | {equivalent.get(r['id'], 'not detected')} |")
+    return "\n".join(lines) + "\n"
+
+
+def flat(text: str, most: int = 70) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[:most - 3] + "..."
+
+
+def planted(n: int, seed: int) -> tuple[list[Mutant], int, dict[str, str]]:
+    "The sample, the number of all mutants, and the notebook of each module."
+    found, notebooks = [], {}
+    for name in MODULES:
+        module = f"loflexmdm/{name}.py"
+        text = (ROOT / module).read_text(encoding="utf-8")
+        found += mutants(module, text)
+        notebooks[module] = cells_of(module, text)[0][2]
+    return sample(found, n, seed), len(found), notebooks
+
+
+def commit() -> str:
+    return subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
+def entry(mutant: Mutant, result: Try) -> dict:
+    fields = ("id", "module", "function", "line", "kind", "before", "after")
+    return {k: getattr(mutant, k) for k in fields} | result._asdict()
+
+
+def campaign(options, tree: Path, work: Path, reach: dict):
+    "Try each mutant of the sample that has no result yet."
+    chosen, total, notebooks = planted(options.mutants, options.seed)
+    old = json.loads(REPORT.read_text(encoding="utf-8"))["mutants"] if REPORT.exists() else []
+    known, tests = {r["id"]: r for r in old}, Tests(reach, notebooks)
+    for r in old: tests.kills[r["module"], r["killer"]] += r["status"] == KILLED
+    for i, mutant in enumerate(chosen):
+        before = known.get(mutant.id)
+        if before and not (options.again and before["status"] in (SURVIVED, UNTESTED)): continue
+        result = try_mutant(tree, work, mutant, tests, options.budget)
+        known[mutant.id] = entry(mutant, result)
+        where = f"{mutant.module}:{mutant.line} {mutant.kind}: {flat(mutant.before, 50)} -> {flat(mutant.after, 50)}"
+        print(f"{i + 1}/{len(chosen)} {result.status} {result.seconds:.1f} s {where} [{result.killer}]", flush=True)
+        rows = [known[m.id] | dict(line=m.line) for m in chosen if m.id in known]
+        write(dict(commit=commit(), all=total, sample=len(chosen), seed=options.seed, note=note(rows, total, options), mutants=rows))
+
+
+def note(rows: list[dict], total: int, options) -> str:
+    dead, same, n = share(rows, reasons())
+    return (f"Commit {commit()}: {n} of {total} mutants (seed {options.seed}), {dead} killed, {n - dead - same} survived, {same} "
+            f"equivalent; {100 * dead / max(n - same, 1):.1f} % of those that are not equivalent are killed.")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mutants", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests per mutant")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "loflexmdm-mutants")
+    parser.add_argument("--again", action="store_true", help="try the survivors again")
+    parser.add_argument("--files", nargs="*", help="measure these tests and notebooks again")
+    parser.add_argument("--measure", action="store_true", help="only measure what reaches what")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    forks.import_packages()
+    tree = copy_tree(options.work)
+    kept = options.work / "reach.json"
+    known = json.loads(kept.read_text()) if kept.exists() else {}
+    for name in options.files or []: known.pop(name, None)
+    reach = measure(tree, options.work, options.files or in_scope(tree), known)
+    if not options.measure: campaign(options, tree, options.work, reach)
+
+
+if __name__ == "__main__": main()
