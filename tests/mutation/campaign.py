@@ -1,10 +1,13 @@
 """Plants mutants in a copy of the repository, one at a time, and runs the tests that reach the changed line.
 
-`python tests/mutation/campaign.py [--mutants N] [--budget SECONDS] [--work FOLDER]`. Each mutant is tried in a fork of
-this process, which has imported torch, by its tests in the order of their durations and earlier successes, then by the
-notebooks that run within the budget; the first failure ends it. What is known is kept in report.json and is not tried
-again while the mutant's function keeps its text, unless asked with --again. report.md is written from it."""
+`python tests/mutation/campaign.py [--mutants N] [--budget SECONDS] [--work FOLDER]`. A session of pytest collects all
+tests once. For each mutant it forks; the child gives the functions in memory their changed code, and runs the tests that
+reach them in the order of their durations and earlier successes, up to the first failure. A mutant that this does not
+kill, or that runs only when its module is imported, is planted in the copy's files and tried in a process that imports
+them, then by the notebooks. Limits are of processor time. What is known is kept in report.json and is not tried again
+while the mutant's function keeps its text, unless asked with --again. report.md is written from it."""
 import argparse
+import gc
 import json
 import os
 import resource
@@ -14,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+import types
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,18 +113,19 @@ def restore(before: dict[Path, bytes]):
 
 # A process per try
 
-def fork(tree: Path, out: Path, limit: float, what, cwd: Path | None = None) -> tuple[int | None, str]:
-    "Exit code of `what()` in a child, None after `limit` seconds, and what it printed."
+def fork(out: Path, limit: float, what, environment=lambda: None) -> int | None:
+    "Exit code of `what()` in a child that prints into a file; None where it took over `limit` seconds of processor time."
     sys.stdout.flush()
-    if not (child := os.fork()): become(tree, out, what, cwd or tree)
-    end = time.monotonic() + limit
+    if not (child := os.fork()): become(out, limit, what, environment)
+    end = time.monotonic() + 60 + 20 * limit  # for one that waits
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done: break
-        time.sleep(0.02)
+        time.sleep(0.01)
     else: status = None
     stop_group(child, wait=status is None)
-    return None if status is None else os.waitstatus_to_exitcode(status), out.read_text(errors="replace")
+    code = None if status is None else os.waitstatus_to_exitcode(status)
+    return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code
 
 
 def stop_group(child: int, wait: bool):
@@ -130,36 +135,31 @@ def stop_group(child: int, wait: bool):
     if wait: os.waitpid(child, 0)
 
 
-def become(tree: Path, out: Path, what, cwd: Path):
-    "The child: a session and a folder of its own, the copy as the package, little memory."
+def become(out: Path, limit: float, what, environment):
+    "The child: a session of its own, little memory, limited time."
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    most = int(used + limit) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most + 5))
     descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2): os.dup2(descriptor, stream)
-    os.chdir(cwd)
-    os.environ.update(forks.ALWAYS, PYTHONPATH=str(tree))
-    sys.path[:0] = [str(tree), str(tree / "tests")]
     code = 70
-    try: code = what()
+    try:
+        environment()
+        code = what()
     except BaseException as error: print(repr(error), flush=True)
     sys.stdout.flush()
     os._exit(code)
 
 
-class First:
-    "The first test that failed, written where the parent finds it."
-    def __init__(self, path: Path): self.path = path
-
-    def pytest_runtest_logreport(self, report):
-        if report.failed: self.path.write_text(report.nodeid)
-
-    def pytest_collectreport(self, report):
-        if report.failed: self.path.write_text(report.nodeid)
-
-
-def run_tests(names: list[str], plugin, *options: str) -> int:
-    import pytest
-    return int(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", *options, *names], plugins=[plugin]))
+def in_tree(tree: Path, cwd: Path | None = None):
+    "What makes the copy the package of a child that has not imported it."
+    def environment():
+        os.chdir(cwd or tree)
+        os.environ.update(forks.ALWAYS, PYTHONPATH=str(tree))
+        sys.path[:0] = [str(tree), str(tree / "tests")]
+    return environment
 
 
 def run_notebook(tree: Path, name: str) -> int:
@@ -175,17 +175,25 @@ def measure(tree: Path, work: Path, files: list[str], known: dict) -> dict:
         if name in known: continue
         target, out = work / "one.json", work / "out.txt"
         target.unlink(missing_ok=True)
-        code, text = fork(tree, out, 400, lambda: measured(tree, name, target), (tree / name).parent if name.endswith("nb") else tree)
+        code = fork(out, 400, lambda: measured(tree, name, target), in_tree(tree, folder(tree, name)))
         known[name] = json.loads(target.read_text()) if target.exists() else {}
-        print(f"{name}: {len(known[name])} tests, {sum(t['seconds'] for t in known[name].values()):.1f} s, exit {code}", flush=True)
-        if code: print(text[-600:], flush=True)
+        seconds = sum(t["seconds"] for t in known[name].values())
+        print(f"{name}: {len(known[name])} tests, {seconds:.1f} s, exit {code}", flush=True)
+        if code: print(out.read_text(errors="replace")[-600:], flush=True)
         (work / "reach.json").write_text(json.dumps(known))
     return known
 
 
+def folder(tree: Path, name: str) -> Path:
+    "Where a test file or a notebook runs."
+    return (tree / name).parent if name.endswith(".ipynb") else tree
+
+
 def measured(tree: Path, name: str, target: Path) -> int:
     if name.endswith(".py"):
-        code = run_tests([name], plugin := Plugin(tree))
+        import pytest
+        plugin = Plugin(tree)
+        code = int(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", name], plugins=[plugin]))
         found = plugin.result()
     else:
         (reach := Reach(tree)).start()
@@ -213,7 +221,7 @@ class Tests:
         first, last = (mutant.line, mutant.last) if mutant.runs else mutant.body
         wanted = set(range(first, last + 1))
         found = [n for n, lines in self.lines.items() if wanted & lines.get(mutant.module, set())]
-        own = self.notebooks.get(mutant.module)
+        own = self.notebooks.get(mutant.module)  # it runs its own cells, not the module's lines
         return found + [own] * (own in self.tests and own not in found)
 
     def order(self, mutant: Mutant, budget: float) -> list[str]:
@@ -229,36 +237,109 @@ class Tests:
     def seconds(self, names: list[str]) -> float: return sum(self.tests[n]["seconds"] for n in names)
 
 
-def try_mutant(tree: Path, work: Path, mutant: Mutant, tests: Tests, budget: float) -> Try:
-    "Plant, test, restore."
-    began, names = time.monotonic(), tests.order(mutant, budget)
+# A try in memory
+
+class Live:
+    "The functions of the package that this process has, by file, name and first line."
+    def __init__(self, tree: Path):
+        self.tree, self.functions = tree, defaultdict(list)
+        for one in gc.get_objects():
+            if isinstance(one, types.FunctionType) and one.__code__.co_filename.startswith(str(tree)):
+                self.functions[one.__code__].append(one)
+
+    def change(self, mutant: Mutant) -> bool:
+        "Give functions their changed code; False where there are none, or the new code does not fit them."
+        path = self.tree / mutant.module
+        text = path.read_text(encoding="utf-8")
+        pairs = list(changed_code(*(compile(t, str(path), "exec") for t in (text, mutant.plant(text)))))
+        found = [(f, new) for old, new in pairs for f in self.functions.get(old, ())]
+        for function, new in found:
+            if len(new.co_freevars) != len(function.__code__.co_freevars): return False
+            function.__code__ = new
+        return bool(found)
+
+
+def changed_code(old: types.CodeType, new: types.CodeType):
+    "Functions of two versions of a module whose code differs, in pairs, outermost first."
+    if old.co_name != "<module>" and old != new: yield old, new
+    inner = [[c for c in code.co_consts if isinstance(c, types.CodeType)] for code in (old, new)]
+    for pair in zip(*inner): yield from changed_code(*pair)
+
+
+def run_items(items: list, first: Path) -> int:
+    "Run collected tests up to the first failure, whose name is written."
+    from _pytest.runner import runtestprotocol
+    for item, after in zip(items, [*items[1:], None]):
+        if any(r.failed for r in runtestprotocol(item, log=False, nextitem=after)):
+            first.write_text(item.nodeid)
+            return 1
+    return 0
+
+
+class Loop:
+    "In place of pytest's own loop: the campaign, with the collected tests."
+    def __init__(self, action): self.action = action
+
+    def pytest_runtestloop(self, session):
+        gc.collect()
+        self.action({item.nodeid: item for item in session.items})
+        return True
+
+
+class Bench(NamedTuple):
+    "What a try needs."
+    tree: Path
+    work: Path
+    tests: Tests
+    items: dict  # collected tests by name
+    live: Live
+
+    @property
+    def first(self) -> Path: return self.work / "first.txt"
+
+    def fork(self, names: list[str], what, environment=lambda: None) -> tuple[str, str]:
+        "Status and killer, from a child that writes the first failure; a code of 71 says that nothing was tried."
+        self.first.unlink(missing_ok=True)
+        code = fork(self.work / "out.txt", 10 + 3 * self.tests.seconds(names), what, environment)
+        if code in (0, 71): return (SURVIVED if code == 0 else UNTESTED), ""
+        killer = self.first.read_text() if self.first.exists() else names[0]
+        return (TIMEOUT if code is None else KILLED), killer
+
+    def started(self, names: list[str]) -> tuple[str, str]:
+        "Status and killer, from a process that has imported nothing of the package before."
+        self.first.unlink(missing_ok=True)
+        request = [str(self.tree), str(self.first), 20 + 3 * self.tests.seconds(names), names]
+        code = f"import sys; sys.path[:0] = [{str(HERE)!r}]; import one; sys.exit(one.main(*{request!r}))"
+        env = os.environ | {"PYTHONPATH": str(self.tree)}
+        done = forks.run(["-c", code], cwd=folder(self.tree, names[0]), env=env)
+        if done.returncode == 0: return SURVIVED, ""
+        killer = self.first.read_text() if self.first.exists() else names[0]
+        return (TIMEOUT if done.returncode in (-signal.SIGXCPU, -signal.SIGALRM) else KILLED), killer
+
+    def in_memory(self, mutant: Mutant, names: list[str]) -> tuple[str, str]:
+        def what(): return run_items([self.items[n] for n in names], self.first) if self.live.change(mutant) else 71
+        return self.fork(names, what)
+
+    def in_files(self, mutant: Mutant, names: list[str]) -> tuple[str, str]:
+        "Tests, then notebooks, each of these in a process of its own that imports the changed file."
+        before = plant(self.tree, mutant)
+        try:
+            for group in filter(None, [[n for n in names if n in self.items], *([n] for n in names if n not in self.items)]):
+                status, killer = self.started(group)
+                if status != SURVIVED: return status, killer
+        finally: restore(before)
+        return SURVIVED, ""
+
+
+def try_mutant(bench: Bench, mutant: Mutant, budget: float, files: bool) -> Try:
+    "In memory, and if that does not kill it, in files."
+    began, names = time.monotonic(), bench.tests.order(mutant, budget)
     if not names: return Try(UNTESTED, "", 0.0)
-    before = plant(tree, mutant)
-    try: status, killer = outcome(tree, work, names, tests)
-    finally: restore(before)
-    if status == KILLED: tests.kills[mutant.module, killer] += 1
+    cases = [n for n in names if n in bench.items]
+    status, killer = bench.in_memory(mutant, cases) if mutant.runs and cases else (UNTESTED, "")
+    if status not in (KILLED, TIMEOUT) and (files or status == UNTESTED): status, killer = bench.in_files(mutant, names)
+    if status == KILLED: bench.tests.kills[mutant.module, killer] += 1
     return Try(status, killer, round(time.monotonic() - began, 2))
-
-
-def outcome(tree: Path, work: Path, names: list[str], tests: Tests) -> tuple[str, str]:
-    "Tests first, then notebooks, each of these in a process of its own."
-    cases = [n for n in names if not n.endswith(".ipynb")]
-    groups = [cases[:12], cases[12:], *([n] for n in names if n.endswith(".ipynb"))]
-    for group in filter(None, groups):
-        status, killer = outcome_of(tree, work, group, 20 + 5 * tests.seconds(group))
-        if status != SURVIVED: return status, killer
-    return SURVIVED, ""
-
-
-def outcome_of(tree: Path, work: Path, names: list[str], limit: float) -> tuple[str, str]:
-    first, out = work / "first.txt", work / "out.txt"
-    first.unlink(missing_ok=True)
-    if names[0].endswith(".ipynb"):
-        code, _ = fork(tree, out, limit, lambda: run_notebook(tree, names[0]), (tree / names[0]).parent)
-    else: code, _ = fork(tree, out, limit, lambda: run_tests(names, First(first), "-x"))
-    if code == 0: return SURVIVED, ""
-    killer = first.read_text() if first.exists() else names[0]
-    return (TIMEOUT, killer) if code is None else (KILLED, killer)
 
 
 # The report
@@ -313,13 +394,10 @@ def flat(text: str, most: int = 70) -> str:
 
 def planted(n: int, seed: int) -> tuple[list[Mutant], int, dict[str, str]]:
     "The sample, the number of all mutants, and the notebook of each module."
-    found, notebooks = [], {}
-    for name in MODULES:
-        module = f"loflexmdm/{name}.py"
-        text = (ROOT / module).read_text(encoding="utf-8")
-        found += mutants(module, text)
-        notebooks[module] = cells_of(module, text)[0][2]
-    return sample(found, n, seed), len(found), notebooks
+    texts = {f"loflexmdm/{name}.py": (ROOT / f"loflexmdm/{name}.py").read_text(encoding="utf-8") for name in MODULES}
+    found = [m for module, text in texts.items() for m in mutants(module, text)]
+    notebooks = {module: cells_of(module, text)[0][2] for module, text in texts.items()}
+    return sample(found, texts, n, seed), len(found), notebooks
 
 
 def commit() -> str:
@@ -331,21 +409,35 @@ def entry(mutant: Mutant, result: Try) -> dict:
     return {k: getattr(mutant, k) for k in fields} | result._asdict()
 
 
-def campaign(options, tree: Path, work: Path, reach: dict):
+def campaign(options, bench: Bench, chosen: list[Mutant], total: int):
     "Try each mutant of the sample that has no result yet."
-    chosen, total, notebooks = planted(options.mutants, options.seed)
     old = json.loads(REPORT.read_text(encoding="utf-8"))["mutants"] if REPORT.exists() else []
-    known, tests = {r["id"]: r for r in old}, Tests(reach, notebooks)
-    for r in old: tests.kills[r["module"], r["killer"]] += r["status"] == KILLED
+    known = {r["id"]: r for r in old}
+    for r in old: bench.tests.kills[r["module"], r["killer"]] += r["status"] == KILLED
     for i, mutant in enumerate(chosen):
         before = known.get(mutant.id)
         if before and not (options.again and before["status"] in (SURVIVED, UNTESTED)): continue
-        result = try_mutant(tree, work, mutant, tests, options.budget)
+        result = try_mutant(bench, mutant, options.budget, options.imports)
         known[mutant.id] = entry(mutant, result)
         where = f"{mutant.module}:{mutant.line} {mutant.kind}: {flat(mutant.before, 50)} -> {flat(mutant.after, 50)}"
         print(f"{i + 1}/{len(chosen)} {result.status} {result.seconds:.1f} s {where} [{result.killer}]", flush=True)
         rows = [known[m.id] | dict(line=m.line) for m in chosen if m.id in known]
-        write(dict(commit=commit(), all=total, sample=len(chosen), seed=options.seed, note=note(rows, total, options), mutants=rows))
+        write(dict(commit=commit(), all=total, sample=len(chosen), seed=options.seed,
+                   note=note(rows, total, options), mutants=rows))
+
+
+def run_campaign(options, tree: Path, reach: dict):
+    "Collect the tests, then plant."
+    import pytest
+    chosen, total, notebooks = planted(options.mutants, options.seed)
+    def action(items):
+        print(f"{len(items)} tests collected", flush=True)
+        bench = Bench(tree, options.work, Tests(reach, notebooks), items, Live(tree))
+        gc.freeze()
+        campaign(options, bench, chosen, total)
+    in_tree(tree)()
+    files = [name for name, found in reach.items() if name.endswith(".py") and found]
+    pytest.main(["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", *files], plugins=[Loop(action)])
 
 
 def note(rows: list[dict], total: int, options) -> str:
@@ -361,8 +453,10 @@ def main():
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests per mutant")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "loflexmdm-mutants")
     parser.add_argument("--again", action="store_true", help="try the survivors again")
+    parser.add_argument("--imports", action="store_true", help="try survivors also in files, and by notebooks")
     parser.add_argument("--files", nargs="*", help="measure these tests and notebooks again")
     parser.add_argument("--measure", action="store_true", help="only measure what reaches what")
+    parser.add_argument("--known", action="store_true", help="do not measure, take what is there")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     forks.import_packages()
@@ -370,8 +464,8 @@ def main():
     kept = options.work / "reach.json"
     known = json.loads(kept.read_text()) if kept.exists() else {}
     for name in options.files or []: known.pop(name, None)
-    reach = measure(tree, options.work, options.files or in_scope(tree), known)
-    if not options.measure: campaign(options, tree, options.work, reach)
+    reach = known if options.known else measure(tree, options.work, options.files or in_scope(tree), known)
+    if not options.measure: run_campaign(options, tree, reach)
 
 
 if __name__ == "__main__": main()

@@ -7,7 +7,7 @@ import ast
 import copy
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 COMPARISONS = {
@@ -214,10 +214,10 @@ class Finder(ast.NodeVisitor):
 
 
 def mutants(module: str, text: str) -> list[Mutant]:
-    "All mutants of a module that still compile, in the order of the text."
+    "All mutants of a module, in the order of the text; a few of them are not Python."
     finder = Finder(module, text)
     finder.visit(ast.parse(text))
-    return [m for m in finder.found if compiles(m.plant(text))]
+    return finder.found
 
 
 def compiles(text: str) -> bool:
@@ -226,16 +226,14 @@ def compiles(text: str) -> bool:
     return True
 
 
-def sample(found: list[Mutant], n: int, seed: int = 0) -> list[Mutant]:
-    "`n` of them: those of the smallest digests, so that a change of one function leaves the rest of the sample."
-    return sorted(found, key=lambda m: hashlib.sha256(f"{seed}:{m.id}".encode()).digest())[:n]
+def sample(found: list[Mutant], texts: dict[str, str], n: int, seed: int = 0) -> list[Mutant]:
+    """`n` of them that compile, `texts` being those of the modules: those of the smallest digests, so that a change of
+    one function leaves the rest of the sample."""
+    order = sorted(found, key=lambda m: hashlib.sha256(f"{seed}:{m.id}".encode()).digest())
+    return list(islice((m for m in order if compiles(m.plant(texts[m.module]))), n))
 
 
 def planted_cell(source: str, chunk: str, mutated: str) -> str | None:
     "Source of an exported cell with the change of its part of the module, or None where the two differ."
     body = chunk.strip("\n")
     return source.replace(body, mutated.strip("\n")) if source.count(body) == 1 else None
-
-
-def lines_of(text: str) -> Iterator[tuple[int, str]]:
-    yield from enumerate(text.splitlines(), 1)
