@@ -11,7 +11,6 @@ import gc
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -59,13 +58,17 @@ class Try(NamedTuple):
 def copy_tree(work: Path) -> Path:
     "The files of the repository, with old times, so that a planted file is newer than its bytecode."
     tree = work / "tree"
-    if tree.exists(): shutil.rmtree(tree)
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
-    for name in listed.stdout.splitlines():
-        if not (ROOT / name).is_file(): continue
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, tree / name)
-        os.utime(tree / name, (1e9, 1e9))
+    names = [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+    gone = {p for p in tree.rglob("*") if p.is_file() and p.suffix != ".pyc"} - {tree / name for name in names}
+    for path in gone: path.unlink()
+    for name in names:
+        content, path = (ROOT / name).read_bytes(), tree / name
+        if path.is_file() and path.read_bytes() == content: continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        old = path.stat().st_mtime if path.exists() else 1e9
+        path.write_bytes(content)
+        os.utime(path, (old + 10, old + 10))  # another time than its bytecode has
     return tree
 
 
@@ -81,19 +84,20 @@ def cells_of(module: str, text: str) -> list[tuple[int, int, str, str]]:
     return [(start, end, notebook, cell) for (start, _, notebook, cell), end in zip(marks, ends)]
 
 
-def plant(tree: Path, mutant: Mutant) -> dict[Path, bytes]:
-    "Change the module and the cell of its notebook; what they held before."
+def plant(tree: Path, mutant: Mutant) -> tuple[dict[Path, bytes], dict[Path, float]]:
+    "Change the module and the cell of its notebook; what they held before, and their times."
     path = tree / mutant.module
     text = path.read_text(encoding="utf-8")
     before, after = {path: path.read_bytes()}, mutant.plant(text)
-    path.write_text(after, encoding="utf-8")
+    times = {path: path.stat().st_mtime}
     for start, end, name, cell in cells_of(mutant.module, text):
         if not start <= mutant.start < end: continue
         notebook = tree / name
-        before[notebook] = notebook.read_bytes()
+        before[notebook], times[notebook] = notebook.read_bytes(), notebook.stat().st_mtime
         grown = end + len(after) - len(text)
         plant_in_notebook(notebook, cell, text[start:end], after[start:grown])
-    return before
+    path.write_text(after, encoding="utf-8")
+    return before, times
 
 
 def plant_in_notebook(path: Path, cell: str, chunk: str, mutated: str):
@@ -105,10 +109,10 @@ def plant_in_notebook(path: Path, cell: str, chunk: str, mutated: str):
     path.write_text(json.dumps(notebook), encoding="utf-8")
 
 
-def restore(before: dict[Path, bytes]):
+def restore(before: dict[Path, bytes], times: dict[Path, float]):
     for path, content in before.items():
         path.write_bytes(content)
-        os.utime(path, (1e9, 1e9))
+        os.utime(path, (times[path], times[path]))
 
 
 # A process per try
@@ -125,7 +129,7 @@ def fork(out: Path, limit: float, what, environment=lambda: None) -> int | None:
     else: status = None
     stop_group(child, wait=status is None)
     code = None if status is None else os.waitstatus_to_exitcode(status)
-    return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code
+    return None if code in (-signal.SIGXCPU, -signal.SIGPROF, -signal.SIGKILL) else code
 
 
 def stop_group(child: int, wait: bool):
@@ -227,8 +231,12 @@ class Tests:
     def order(self, mutant: Mutant, budget: float) -> list[str]:
         "The cheapest per earlier kill in the module first, within `budget` seconds."
         def cost(name): return (self.tests[name]["seconds"] + 0.02) / (1 + self.kills[mutant.module, name])
-        chosen, total = [], 0.0
+        cases, chosen, total = Counter(), [], 0.0
+        weight = {}
         for name in sorted(self.reaching(mutant), key=cost):
+            cases[name.split("[")[0]] += 1  # the tenth case of a test says less than the first of another
+            weight[name] = cost(name) * cases[name.split("[")[0]]
+        for name in sorted(weight, key=weight.get):
             total += self.tests[name]["seconds"]
             if total > budget and chosen: break
             chosen.append(name)
@@ -266,13 +274,13 @@ def changed_code(old: types.CodeType, new: types.CodeType):
     for pair in zip(*inner): yield from changed_code(*pair)
 
 
-def run_items(items: list, first: Path) -> int:
-    "Run collected tests up to the first failure, whose name is written."
+def run_items(items: list, seconds: list[float], first: Path) -> int:
+    "Run collected tests up to the first failure, whose name is written; one that takes far too long ends the process."
     from _pytest.runner import runtestprotocol
-    for item, after in zip(items, [*items[1:], None]):
-        if any(r.failed for r in runtestprotocol(item, log=False, nextitem=after)):
-            first.write_text(item.nodeid)
-            return 1
+    for item, after, usual in zip(items, [*items[1:], None], seconds):
+        first.write_text(item.nodeid)
+        signal.setitimer(signal.ITIMER_PROF, 1.5 + 4 * usual)
+        if any(r.failed for r in runtestprotocol(item, log=False, nextitem=after)): return 1
     return 0
 
 
@@ -317,17 +325,18 @@ class Bench(NamedTuple):
         return (TIMEOUT if done.returncode in (-signal.SIGXCPU, -signal.SIGALRM) else KILLED), killer
 
     def in_memory(self, mutant: Mutant, names: list[str]) -> tuple[str, str]:
-        def what(): return run_items([self.items[n] for n in names], self.first) if self.live.change(mutant) else 71
+        seconds = [self.tests.tests[n]["seconds"] for n in names]
+        def what(): return run_items([self.items[n] for n in names], seconds, self.first) if self.live.change(mutant) else 71
         return self.fork(names, what)
 
     def in_files(self, mutant: Mutant, names: list[str]) -> tuple[str, str]:
         "Tests, then notebooks, each of these in a process of its own that imports the changed file."
-        before = plant(self.tree, mutant)
+        before, times = plant(self.tree, mutant)
         try:
             for group in filter(None, [[n for n in names if n in self.items], *([n] for n in names if n not in self.items)]):
                 status, killer = self.started(group)
                 if status != SURVIVED: return status, killer
-        finally: restore(before)
+        finally: restore(before, times)
         return SURVIVED, ""
 
 
@@ -414,7 +423,7 @@ def campaign(options, bench: Bench, chosen: list[Mutant], total: int):
     old = json.loads(REPORT.read_text(encoding="utf-8"))["mutants"] if REPORT.exists() else []
     known = {r["id"]: r for r in old}
     for r in old: bench.tests.kills[r["module"], r["killer"]] += r["status"] == KILLED
-    for i, mutant in enumerate(chosen):
+    for i, mutant in enumerate(sorted(chosen, key=lambda m: not m.runs)):  # those that need imports last
         before = known.get(mutant.id)
         if before and not (options.again and before["status"] in (SURVIVED, UNTESTED)): continue
         result = try_mutant(bench, mutant, options.budget, options.imports)

@@ -1,0 +1,125 @@
+"""Formulas and boundaries of schedules, states, losses, samplers and methods, where a small change went unnoticed:
+closed forms, enumeration, and what a documented limit allows."""
+import math
+
+import pytest
+import torch
+
+from loflexmdm.ctmc import as_batch
+from loflexmdm.estimators import leave_one_out, reinforce
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, NextToken
+from loflexmdm.methods.edit_flows import EditFlowConfig
+from loflexmdm.methods.flexmdm import schedule_named
+from loflexmdm.notebook import seeded
+from loflexmdm.objective import Intensities
+from loflexmdm.methods.planner_bounds import _log_weights
+from loflexmdm.samplers import LeftToRight, Limits, Planner, TauLeaping, merge_samples
+from loflexmdm.samplers.tau_leaping import leaps
+from loflexmdm.schedules import ClockProposal
+from loflexmdm.states import MASK, Vocabulary
+
+pytestmark = pytest.mark.usefixtures("pico")
+
+
+def randn(*shape, seed=0): return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
+
+
+# estimators and schedules
+
+def test_leaving_one_of_two_out_takes_the_other_as_baseline():
+    losses, log_p = randn(2, 5), randn(2, 5, seed=1)
+    torch.testing.assert_close(reinforce(losses, log_p, losses.flip(0)), leave_one_out(losses, log_p))
+    torch.testing.assert_close(reinforce(losses, log_p, 0.7), ((losses - 0.7) * log_p + losses).mean(0))
+
+
+def test_clock_readings_stay_finite_at_the_end_of_the_uniform_distribution(monkeypatch):
+    "A uniform number of float64 can be 1 - 2^-53; the reading there is at most that of 1 - 1e-9."
+    monkeypatch.setattr(torch, "rand", lambda n, **options: torch.full((n,), 1 - 2.0**-53, dtype=torch.float64))
+    tau, weight = ClockProposal(c=2.0)(1, dtype=torch.float64)
+    assert 0 < tau.item() <= 2e9 * (1 + 1e-6) and weight.item() == pytest.approx((2 + tau.item()) ** 2 / 2)
+
+
+def test_a_schedule_of_flexmdm_starts_at_exactly_zero_and_ends_at_exactly_one():
+    with pytest.raises(ValueError, match="from 0 to 1"): schedule_named("shifted:1e-17")  # ends at 1, starts above 0
+    for name in ("linear", "cosine", "power:0.5", "polynomial:3"): assert schedule_named(name).kappa(torch.ones(())) == 1
+
+
+# samplers
+
+@pytest.mark.parametrize("channels", [["unmask"], ["insert", "unmask"]])
+def test_chance_of_a_leap_is_that_of_competing_exponentials(channels):
+    rates = {name: randn(2, 4, seed=i).exp() for i, name in enumerate(channels)}
+    dtau = torch.tensor([[0.3], [2.0]], dtype=torch.float64)
+    chance, _ = leaps(Intensities(**rates, logits=randn(2, 4, 6)), channels, dtau)
+    total = sum(rates.values())
+    for name in channels:
+        torch.testing.assert_close(chance[name], rates[name] / total * (1 - torch.exp(-total * dtau)))
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_the_next_token_is_read_at_the_last_column(width):
+    "Also where the logits have two columns only."
+    x, logits = as_batch([[3] * (width - 1)]), randn(1, width, 6)
+    state = LeftToRight().init(x, [seeded(0)], Limits(9.0, 8, channels=("append",)))
+    got = LeftToRight().ask(lambda x, tau: Intensities(logits=logits), state).logits
+    assert got.shape == (1, 1, 6)
+    torch.testing.assert_close(got[..., 3:], logits[:, -1:, 3:])
+
+
+def test_merging_nothing_gives_no_samples():
+    merged = merge_samples([])
+    assert len(merged.sequences) == 0 and merged.network_calls == 0
+
+
+def test_the_grid_of_tau_leaping_has_its_number_of_calls():
+    "`steps` readings, the last one at the end, where only masks are resolved."
+    for grid in ("time", "clock"):
+        for steps in (2, 3, 12):
+            taus = TauLeaping(steps=steps, grid=grid).taus(5.0)
+            assert len(taus) == steps and taus[0] == 0 and taus[-1].item() == pytest.approx(5.0)
+            assert (taus.diff() > 0).all()
+
+
+# methods
+
+def test_sources_of_an_edit_flow_must_fit_beside_the_start_token():
+    EditFlowConfig(coupling="uniform", tokens=7, max_length=8)
+    with pytest.raises(ValueError, match="tokens=8"): EditFlowConfig(coupling="uniform", tokens=8, max_length=8)
+
+
+@torch.no_grad()
+def test_rows_are_told_apart_by_tokens_and_by_what_is_fixed():
+    "The memory of keys and values is used for rows that hold the same, not for a row whose numbers add up to the same."
+    torch.manual_seed(0)
+    vocabulary = Vocabulary("abcdef")
+    model = Autoregressive(vocabulary, AutoregressiveConfig(size="pico", max_length=12)).double().eval()
+    for p in model.parameters(): p.add_(0.3 * randn(*p.shape, seed=p.numel()))
+    first, then = as_batch([[4]]), as_batch([[5, 3]])
+    tied = first._replace(fixed=torch.ones_like(first.fixed))
+    for flag in ("fixed", "closed"):
+        for value in (0, 1):
+            start = tied._replace(**{flag: torch.full_like(getattr(tied, flag), bool(value))})
+            cached, fresh = NextToken(model), NextToken(model)
+            cached(start)
+            torch.testing.assert_close(cached(then).logits, fresh(then).logits)
+
+
+@pytest.mark.parametrize("softness", [0.25, 2.0])
+def test_a_soft_planner_draws_positions_by_a_power_of_the_confidence(softness):
+    "Gumbel noise over `softness`: probabilities in proportion to confidence^(1/softness)."
+    x, tokens = as_batch([(MASK, 3, MASK, MASK)]), torch.tensor([[2, 3, 3, 4, 5]])
+    out = Intensities(unmask=x.masked.double(), logits=randn(1, 5, 6))
+    sharp, soft = (
+        _log_weights(Planner(confidence="sampled", softness=s), out, x._replace(closed=torch.ones_like(x.closed)), tokens)
+        for s in (1.0, softness)
+    )
+    assert (sharp == -math.inf).tolist() == [[True, False, True, False, False]]
+    torch.testing.assert_close(soft, sharp / softness)
+    expected = torch.softmax(out.logits, -1)[0, [1, 3, 4], [3, 4, 5]].log()
+    torch.testing.assert_close(sharp[0, [1, 3, 4]], expected)
+
+
+def test_a_leap_of_infinite_length_is_certain():
+    out = Intensities(unmask=torch.tensor([[0.5, 2.0]]), logits=torch.zeros(1, 2, 5))
+    chance, _ = leaps(out, ["unmask"], torch.tensor([[math.inf]]))
+    assert (chance["unmask"] == 1).all()
