@@ -11,10 +11,11 @@ from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfi
 from loflexmdm.methods.edit_flows import EditFlowConfig
 from loflexmdm.methods.flexmdm import schedule_named
 from loflexmdm.notebook import seeded
-from loflexmdm.objective import Intensities
+from loflexmdm.objective import Intensities, TokenLaws, cat_laws
 from loflexmdm.methods.planner_bounds import _log_weights
 from loflexmdm.samplers import LeftToRight, Limits, Planner, TauLeaping, merge_samples
-from loflexmdm.samplers.tau_leaping import leaps
+from loflexmdm.samplers.base import token_law_at_end
+from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
 from loflexmdm.schedules import ClockProposal
 from loflexmdm.states import MASK, Vocabulary
 
@@ -41,7 +42,8 @@ def test_clock_readings_stay_finite_at_the_end_of_the_uniform_distribution(monke
 
 def test_a_schedule_of_flexmdm_starts_at_exactly_zero_and_ends_at_exactly_one():
     with pytest.raises(ValueError, match="from 0 to 1"): schedule_named("shifted:1e-17")  # ends at 1, starts above 0
-    for name in ("linear", "cosine", "power:0.5", "polynomial:3"): assert schedule_named(name).kappa(torch.ones(())) == 1
+    for name in ("linear", "cosine", "power:0.5", "polynomial:3"):
+        assert schedule_named(name).kappa(torch.tensor([0.0, 1.0])).tolist() == [0, 1]
 
 
 # samplers
@@ -109,10 +111,8 @@ def test_a_soft_planner_draws_positions_by_a_power_of_the_confidence(softness):
     "Gumbel noise over `softness`: probabilities in proportion to confidence^(1/softness)."
     x, tokens = as_batch([(MASK, 3, MASK, MASK)]), torch.tensor([[2, 3, 3, 4, 5]])
     out = Intensities(unmask=x.masked.double(), logits=randn(1, 5, 6))
-    sharp, soft = (
-        _log_weights(Planner(confidence="sampled", softness=s), out, x._replace(closed=torch.ones_like(x.closed)), tokens)
-        for s in (1.0, softness)
-    )
+    planners = [Planner(confidence="sampled", softness=s) for s in (1.0, softness)]
+    sharp, soft = (_log_weights(planner, out, x, tokens) for planner in planners)
     assert (sharp == -math.inf).tolist() == [[True, False, True, False, False]]
     torch.testing.assert_close(soft, sharp / softness)
     expected = torch.softmax(out.logits, -1)[0, [1, 3, 4], [3, 4, 5]].log()
@@ -123,3 +123,40 @@ def test_a_leap_of_infinite_length_is_certain():
     out = Intensities(unmask=torch.tensor([[0.5, 2.0]]), logits=torch.zeros(1, 2, 5))
     chance, _ = leaps(out, ["unmask"], torch.tensor([[math.inf]]))
     assert (chance["unmask"] == 1).all()
+
+
+def test_laws_of_two_batches_are_those_of_each():
+    "Also where every batch keeps its logits by number."
+    a, b = randn(2, 3, 6), randn(1, 3, 6, seed=1)
+    for parts in ([a, b], [a], [b, a, b]):
+        torch.testing.assert_close(cat_laws([TokenLaws.of(p) for p in parts]).dense(), torch.cat(parts))
+
+
+def test_an_event_without_a_rate_never_happens():
+    "Not even where the uniform number is exactly 0, or exactly at the end of an earlier channel's share."
+    chance = dict(insert=torch.zeros(1, 2), unmask=torch.full((1, 2), 0.5), delete=torch.zeros(1, 2))
+    events = one_event(chance, torch.tensor([[0.0, 0.5]]))
+    assert {name: n.tolist() for name, n in events.items()} == {
+        "insert": [[0, 0]], "unmask": [[1, 0]], "delete": [[0, 0]]
+    }
+
+
+@pytest.mark.parametrize("column", [3, 5])
+def test_logits_that_are_not_numbers_are_refused(column):
+    "The end's logit too, in rows that are too short to end."
+    logits = torch.zeros(1, 6, dtype=torch.float64)
+    logits[0, column] = math.nan
+    for short in (True, False):
+        with pytest.raises(ValueError, match="NaN"):
+            LeftToRight().draw(logits, torch.tensor([short]), torch.full((1, 2), 0.5, dtype=torch.float64))
+
+
+def test_token_laws_at_the_end_are_those_of_a_wait_without_end():
+    "Of tokens that show at speeds of their own, mu is what shows in the end; what shows next is in proportion to w mu."
+    logits, speed = randn(2, 3, 6), randn(2, 3, 6, seed=1).exp()
+    out = Intensities(unmask=torch.ones(2, 3, dtype=torch.float64), logits=logits, speed=speed)
+    got = token_law_at_end(out, torch.tensor([True, False])).dense()
+    torch.testing.assert_close(got[1], logits[1])
+    forever = torch.full((3,), math.inf, dtype=torch.float64)
+    torch.testing.assert_close(got[0].log_softmax(-1), shown_within(logits[0], speed[0], forever))
+    torch.testing.assert_close((got[0] + speed[0].log()).log_softmax(-1), logits[0].log_softmax(-1))

@@ -9,10 +9,10 @@ import torch
 from loflexmdm.methods import base
 from loflexmdm.methods.base import from_pretrained, save_pretrained
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.states import Vocabulary, prefix_example
+from loflexmdm.states import Vocabulary, collate, prefix_example
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import (
-    Interrupted, Pace, TrainConfig, Trainer, _check_state, _wrong_moment, adamw_kernels, checkpoints,
+    Interrupted, Pace, TrainConfig, Trainer, _check_state, _wrong_moment, adamw_kernels, batches, checkpoints,
 )
 
 VOCABULARY = Vocabulary("abc")
@@ -109,7 +109,8 @@ STATE = dict(
     ("averaged", 2), ("averaged", 3.0), ("seconds", -1.0), ("seconds", math.nan), ("best", math.inf), ("best", "low"),
 ])
 def test_a_state_with_a_wrong_value_is_damaged(tmp_path, key, value):
-    with pytest.raises(ValueError, match=f"damaged .{key}="): _check_state(STATE | {key: value}, tmp_path / "state.json")
+    meta = STATE | {key: value}
+    with pytest.raises(ValueError, match=f"damaged .{key}="): _check_state(meta, tmp_path / "state.json")
 
 
 def test_moments_have_the_parameters_type_and_counts_are_numbers():
@@ -177,3 +178,57 @@ def test_a_warning_about_a_file_comes_once(tmp_path):
 def test_sources_are_lists_of_tokens(sequence):
     with pytest.raises(ValueError, match="must be a list of tokens"):
         base.encode_sources([sequence], [[False, False]], None, VOCABULARY, 8)
+
+
+# micro-batches
+
+def gradients(directory, **options):
+    "Gradients of one micro-batch at the first step."
+    run = trainer(directory, **options)
+    run.backward(collate([run.data[i] for i in range(3)]), 0)
+    return {name: p.grad for name, p in run.method.named_parameters() if p.grad is not None}
+
+
+def test_a_step_has_the_mean_gradient_of_its_micro_batches(tmp_path):
+    whole, third = gradients(tmp_path / "a"), gradients(tmp_path / "b", accumulate=3)
+    assert whole.keys() == third.keys() and len(whole) > 10
+    for name in whole: torch.testing.assert_close(3 * third[name], whole[name])
+
+
+def test_every_micro_batch_has_a_number_of_its_own(tmp_path):
+    "Noise and dropped conditions differ between the parts of one step, and between steps."
+    run, numbers = trainer(tmp_path, steps=3, accumulate=2), []
+    run.drop_conditions = lambda batch, number: numbers.append(number) or batch
+    run.fit()
+    assert numbers == list(range(6))
+
+
+# weights of another kind
+
+def test_whole_numbers_are_not_loaded_as_weights(tmp_path):
+    "Also from a file without a digest, where other floating-point numbers are allowed."
+    own = model()
+    tensors = {name: v.clone() for name, v in own.state_dict().items()}
+    name = next(name for name, v in tensors.items() if v.is_floating_point() and v.ndim == 2)
+    with pytest.warns(UserWarning, match="holds float64"):
+        base.check_weights(own, tensors | {name: tensors[name].double()}, tmp_path / "other", strict=False)
+    with pytest.raises(ValueError, match=f"{name} is int64"):
+        base.check_weights(own, tensors | {name: tensors[name].long()}, tmp_path / "model", strict=False)
+
+
+@pytest.mark.parametrize("name", ["../notes_md", "sub/notes_md", "model_safetensors", "config_json"])
+def test_text_files_have_plain_names_of_their_own(tmp_path, name):
+    with pytest.raises(ValueError, match="no name for a text file"):
+        save_pretrained(model(), tmp_path / "m", **{name: ""})
+    assert not (tmp_path / "notes.md").exists() and not (tmp_path / "m").exists()
+
+
+def test_a_moment_that_is_not_finite_is_not_saved(tmp_path):
+    run = trainer(tmp_path, steps=2, save_every=100)
+    run.train_step(batches(run.data, run.config, 0, run.device))
+    assert run.non_finite() == ""
+    moments = next(state for o in run.optimisers for state in o.state.values())
+    moments["exp_avg"].view(-1)[0] = math.nan
+    assert "not finite: moment " in run.non_finite()
+    with pytest.raises(FloatingPointError, match="moment"): run.save()
+    assert not checkpoints(tmp_path)

@@ -1,10 +1,10 @@
 """Plants mutants in a copy of the repository, one at a time, and runs the tests that reach the changed line.
 
 `python tests/mutation/campaign.py [--mutants N] [--budget SECONDS] [--work FOLDER]`. A session of pytest collects all
-tests once. For each mutant it forks; the child gives the functions in memory their changed code, and runs the tests that
-reach them in the order of their durations and earlier successes, up to the first failure. A mutant that this does not
-kill, or that runs only when its module is imported, is planted in the copy's files and tried in a process that imports
-them, then by the notebooks. Limits are of processor time. What is known is kept in report.json and is not tried again
+tests once. For each mutant it forks; the child gives the functions in memory their changed code, and runs the tests
+that reach them in the order of their durations and earlier successes, up to the first failure. A mutant that this does not
+kill, or that runs only when its module is imported, is planted in the copy's files and tried in a process that
+imports them, then by the notebooks. Limits are of processor time. What is known is kept in report.json and is not tried again
 while the mutant's function keeps its text, unless asked with --again. report.md is written from it."""
 import argparse
 import gc
@@ -18,6 +18,7 @@ import tempfile
 import time
 import types
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ MODULES = (
 )
 # tests of what is not mutated, of the command line in processes of their own, and those that take long
 LEFT_OUT = {
-    "bracket_safe", "changed_data", "citations", "cli", "cli_molecules", "compare", "damage", "files", "forks",
+    "bracket_safe", "citations", "cli", "cli_molecules", "compare", "files", "forks",
     "fragment_benchmark", "fragments", "hugging_face", "imports", "kill", "layers", "mazes", "molecule_data",
     "molecule_metrics", "molecule_orders", "molecules", "moved", "notebooks", "pace", "plotting", "readme", "site",
     "style", "plugin", "readers", "star_graphs", "edit_tasks", "key",
@@ -118,7 +119,7 @@ def restore(before: dict[Path, bytes], times: dict[Path, float]):
 # A process per try
 
 def fork(out: Path, limit: float, what, environment=lambda: None) -> int | None:
-    "Exit code of `what()` in a child that prints into a file; None where it took over `limit` seconds of processor time."
+    "Exit code of `what()` in a child that prints into a file; None over `limit` seconds of processor time."
     sys.stdout.flush()
     if not (child := os.fork()): become(out, limit, what, environment)
     end = time.monotonic() + 60 + 20 * limit  # for one that waits
@@ -179,7 +180,8 @@ def measure(tree: Path, work: Path, files: list[str], known: dict) -> dict:
         if name in known: continue
         target, out = work / "one.json", work / "out.txt"
         target.unlink(missing_ok=True)
-        code = fork(out, 400, lambda: measured(tree, name, target), in_tree(tree, folder(tree, name)))
+        what = partial(measured, tree, name, target)
+        code = fork(out, 400, what, in_tree(tree, folder(tree, name)))
         known[name] = json.loads(target.read_text()) if target.exists() else {}
         seconds = sum(t["seconds"] for t in known[name].values())
         print(f"{name}: {len(known[name])} tests, {seconds:.1f} s, exit {code}", flush=True)
@@ -325,15 +327,15 @@ class Bench(NamedTuple):
         return (TIMEOUT if done.returncode in (-signal.SIGXCPU, -signal.SIGALRM) else KILLED), killer
 
     def in_memory(self, mutant: Mutant, names: list[str]) -> tuple[str, str]:
-        seconds = [self.tests.tests[n]["seconds"] for n in names]
-        def what(): return run_items([self.items[n] for n in names], seconds, self.first) if self.live.change(mutant) else 71
-        return self.fork(names, what)
+        seconds, items = [self.tests.tests[n]["seconds"] for n in names], [self.items[n] for n in names]
+        return self.fork(names, lambda: run_items(items, seconds, self.first) if self.live.change(mutant) else 71)
 
     def in_files(self, mutant: Mutant, names: list[str]) -> tuple[str, str]:
         "Tests, then notebooks, each of these in a process of its own that imports the changed file."
         before, times = plant(self.tree, mutant)
         try:
-            for group in filter(None, [[n for n in names if n in self.items], *([n] for n in names if n not in self.items)]):
+            cases = [n for n in names if n in self.items]
+            for group in filter(None, [cases, *([n] for n in names if n not in self.items)]):
                 status, killer = self.started(group)
                 if status != SURVIVED: return status, killer
         finally: restore(before, times)
@@ -374,7 +376,8 @@ def share(rows: list[dict], equivalent: dict) -> tuple[int, int, int]:
 def line_of(name: str, rows: list[dict], equivalent: dict) -> str:
     dead, same, n = share(rows, equivalent)
     timeouts = sum(r["status"] == TIMEOUT for r in rows)
-    return f"| {name} | {n} | {dead} | {timeouts} | {n - dead - same} | {same} | {100 * dead / max(n - same, 1):.1f} % |"
+    found = f"{100 * dead / max(n - same, 1):.1f} %"
+    return f"| {name} | {n} | {dead} | {timeouts} | {n - dead - same} | {same} | {found} |"
 
 
 def markdown(report: dict) -> str:
@@ -383,17 +386,19 @@ def markdown(report: dict) -> str:
     by = [("module", "module"), ("kind of change", "kind")]
     lines = ["# Mutants", "", report["note"], ""]
     for title, key in by:
-        lines += [f"| {title} | planted | killed | of these by time | survived | equivalent | killed, equivalent aside |",
-                  "|---|---|---|---|---|---|---|"]
+        head = [title, "planted", "killed", "of these by time", "survived", "equivalent", "killed, equivalent aside"]
+        lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
         for name in sorted({r[key] for r in rows}):
             lines.append(line_of(name, [r for r in rows if r[key] == name], equivalent))
         lines += [line_of("**all**", rows, equivalent), ""]
     lines += ["## Survivors", "", "| mutant | where | change | reason |", "|---|---|---|---|"]
-    for r in rows:
-        if r["status"] in (KILLED, TIMEOUT): continue
-        change = f"`{flat(r['before'])}` to `{flat(r['after'])}`".replace("|", "\\|")
-        lines.append(f"| {r['id']} | {r['module']}:{r['line']} {r['function']} | {r['kind']}: {change} | {equivalent.get(r['id'], 'not detected')} |")
-    return "\n".join(lines) + "\n"
+    left = [r for r in rows if r["status"] not in (KILLED, TIMEOUT)]
+    return "\n".join([*lines, *(survivor(r, equivalent.get(r["id"], "not detected")) for r in left)]) + "\n"
+
+
+def survivor(row: dict, reason: str) -> str:
+    change = f"`{flat(row['before'])}` to `{flat(row['after'])}`".replace("|", "\\|")
+    return f"| {row['id']} | {row['module']}:{row['line']} {row['function']} | {row['kind']}: {change} | {reason} |"
 
 
 def flat(text: str, most: int = 70) -> str:
@@ -451,8 +456,10 @@ def run_campaign(options, tree: Path, reach: dict):
 
 def note(rows: list[dict], total: int, options) -> str:
     dead, same, n = share(rows, reasons())
-    return (f"Commit {commit()}: {n} of {total} mutants (seed {options.seed}), {dead} killed, {n - dead - same} survived, {same} "
-            f"equivalent; {100 * dead / max(n - same, 1):.1f} % of those that are not equivalent are killed.")
+    return (
+        f"Commit {commit()}: {n} of {total} mutants (seed {options.seed}), {dead} killed, {n - dead - same} survived, "
+        f"{same} equivalent; {100 * dead / max(n - same, 1):.1f} % of those that are not equivalent are killed."
+    )
 
 
 def main():

@@ -1,8 +1,8 @@
 """Mutants of a module: one small change each, found in its syntax tree.
 
 Swapped operators and arguments, shifted boundaries, other constants, dropped terms, negated conditions and removed
-statements; messages, docstrings, annotations, decorators and imports stay as they are. The tree is read as text, so that
-methods that are patched onto classes and decorated functions have mutants like all others."""
+statements; messages, docstrings, annotations, decorators and imports stay as they are. The tree is that of the text, so
+that methods that are patched onto classes and decorated functions have mutants like all others."""
 import ast
 import copy
 import hashlib
@@ -89,7 +89,8 @@ def of_constant(node: ast.Constant):
 def of_call(node: ast.Call):
     args = node.args
     plain = len(args) > 1 and not any(isinstance(a, ast.Starred) for a in args[:2])
-    if plain and name_of(node) not in UNSWAPPED: yield "swapped arguments", changed(node, args=[args[1], args[0], *args[2:]])
+    if plain and name_of(node) not in UNSWAPPED:
+        yield "swapped arguments", changed(node, args=[args[1], args[0], *args[2:]])
 
 
 def of_condition(node: ast.If | ast.While | ast.IfExp):
@@ -138,14 +139,14 @@ class Finder(ast.NodeVisitor):
         name = hashlib.sha256(f"{key}|{self.seen[key]}".encode()).hexdigest()[:12]
         s = self.statement
         last = s.body[0].lineno - 1 if getattr(s, "body", None) and s.body[0].lineno > s.lineno else s.end_lineno
-        self.found.append(Mutant(
-            name, self.module, where, s.lineno, max(last, s.lineno), self.body, self.runs, kind, start, end, before, after
-        ))
+        lines = s.lineno, max(last, s.lineno)
+        self.found.append(Mutant(name, self.module, where, *lines, self.body, self.runs, kind, start, end, before, after))
 
     def inside(self, node, runs: bool, known: set[str]):
         "Visit the body of a function or class."
         before = self.place, self.body, self.runs, self.known
-        self.place, self.body, self.runs, self.known = [*self.place, node.name], (node.lineno, node.end_lineno), runs, known
+        self.place, self.body = [*self.place, node.name], (node.lineno, node.end_lineno)
+        self.runs, self.known = runs, known
         for child in node.body: self.visit(child)
         self.place, self.body, self.runs, self.known = before
 

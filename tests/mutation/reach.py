@@ -1,4 +1,4 @@
-"""Which lines of the package each test reaches, and in how many seconds of processor time: a plug-in of pytest and a run of a notebook."""
+"""Which lines of the package each test reaches, and in how many seconds of processor time."""
 import sys
 import time
 from collections import Counter
