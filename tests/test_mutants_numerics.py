@@ -13,7 +13,9 @@ from loflexmdm.methods.flexmdm import schedule_named
 from loflexmdm.notebook import seeded
 from loflexmdm.objective import Intensities, TokenLaws, cat_laws
 from loflexmdm.methods.planner_bounds import _log_weights
-from loflexmdm.samplers import LeftToRight, Limits, Planner, TauLeaping, merge_samples
+from loflexmdm.samplers import (
+    CONFIDENCES, LeftToRight, Limits, Planner, TauLeaping, fitting_samplers, merge_samples,
+)
 from loflexmdm.samplers.base import token_law_at_end
 from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
 from loflexmdm.schedules import ClockProposal
@@ -160,3 +162,35 @@ def test_token_laws_at_the_end_are_those_of_a_wait_without_end():
     forever = torch.full((3,), math.inf, dtype=torch.float64)
     torch.testing.assert_close(got[0].log_softmax(-1), shown_within(logits[0], speed[0], forever))
     torch.testing.assert_close((got[0] + speed[0].log()).log_softmax(-1), logits[0].log_softmax(-1))
+
+
+SCORES = dict(
+    top_prob=lambda k, rate, v: max(k), entropy=lambda k, rate, v: sum(p * math.log(p) for p in k),
+    prob_diff=lambda k, rate, v: sorted(k)[-1] - sorted(k)[-2], rates=lambda k, rate, v: rate,
+    top_rate=lambda k, rate, v: rate * max(k), sampled=lambda k, rate, v: k[v],
+)
+
+
+@pytest.mark.parametrize("name", [*SCORES, "leftmost"])
+def test_confidences_in_closed_form(name):
+    k, rate, drawn = randn(4, 6).softmax(-1), randn(4, seed=1).exp(), torch.tensor([0, 5, 2, 2])
+    score = CONFIDENCES[name](k, rate, drawn)
+    if name == "leftmost": return torch.testing.assert_close(score.argsort(descending=True), torch.arange(4))
+    slow = [SCORES[name](*one) for one in zip(k.tolist(), rate.tolist(), drawn.tolist())]
+    torch.testing.assert_close(score, torch.tensor(slow, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("channels", [
+    ("unmask",), ("insert", "unmask"), ("insert", "delete", "substitute"), ("insert",), ("append",),
+])
+def test_samplers_to_compare_fit_the_channels(channels):
+    for name, kind in fitting_samplers(channels).items():
+        for sampler in kind.compared(channels, (8, 32)):
+            assert isinstance(sampler, kind) and sampler.fits(channels), name
+            assert sampler.confidence is None or "unmask" in channels
+
+
+def test_speeds_per_token_are_for_unmasking_alone():
+    one, laws = torch.ones(1, 2), torch.zeros(1, 2, 5)
+    out = Intensities(insert=one, unmask=one, logits=laws, speed=laws + 1)
+    with pytest.raises(ValueError, match="for unmasking alone"): leaps(out, ["insert", "unmask"], torch.ones(1, 1))

@@ -5,14 +5,17 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from loflexmdm import training
 from loflexmdm.methods import base
 from loflexmdm.methods.base import from_pretrained, save_pretrained
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.states import Vocabulary, collate, prefix_example
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import (
-    Interrupted, Pace, TrainConfig, Trainer, _check_state, _wrong_moment, adamw_kernels, batches, checkpoints,
+    Float32Muon, Interrupted, Pace, TrainConfig, Trainer, _check_state, _wrong_moment, adamw_kernels, batches,
+    checkpoints, compiler, orthogonalised, tidy,
 )
 
 VOCABULARY = Vocabulary("abc")
@@ -232,3 +235,68 @@ def test_a_moment_that_is_not_finite_is_not_saved(tmp_path):
     assert "not finite: moment " in run.non_finite()
     with pytest.raises(FloatingPointError, match="moment"): run.save()
     assert not checkpoints(tmp_path)
+
+
+def test_a_damaged_moment_is_told_by_its_file(tmp_path):
+    trainer(tmp_path, steps=2).fit()
+    checkpoint = checkpoints(tmp_path)[-1]
+    moments = load_file(checkpoint / "optimizer.safetensors")
+    key = next(k for k in moments if k.endswith("exp_avg_sq"))
+    save_file(moments | {key: moments[key] - 1}, checkpoint / "optimizer.safetensors")
+    meta = json.loads((checkpoint / "state.json").read_text())
+    for name in ("digest", "files"): meta.pop(name, None)
+    (checkpoint / "state.json").write_text(json.dumps(meta))
+    with pytest.raises(ValueError, match="optimizer.safetensors: damaged .*is negative"):
+        trainer(tmp_path, steps=2).fit(resume=True)
+
+
+def test_tidying_keeps_the_newest_checkpoints(tmp_path):
+    trainer(tmp_path, steps=4, save_every=1, keep=4).fit()
+    assert len(checkpoints(tmp_path)) == 4
+    tidy(tmp_path, 3)
+    assert [c.name for c in checkpoints(tmp_path)] == ["step_000002", "step_000003", "step_000004"]
+
+
+@pytest.mark.parametrize("platform, name", [("linux", "g++"), ("darwin", "clang++"), ("win32", "cl")])
+def test_compilers_by_platform(monkeypatch, platform, name):
+    monkeypatch.setattr(training.sys, "platform", platform)
+    monkeypatch.setattr(training.shutil, "which", lambda command: f"/bin/{command}")
+    monkeypatch.delenv("CXX", raising=False)
+    assert compiler(torch.device("cpu")) == f"/bin/{name}"
+    monkeypatch.setenv("CXX", "own")
+    assert compiler(torch.device("cpu")) == "/bin/own"
+
+
+# Muon
+
+QUINTIC = (3.4445, -4.7750, 2.0315)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7), (2, 7, 3), (1, 4, 4)])
+def test_orthogonalised_acts_on_singular_values_alone(shape):
+    "x = U S V' gives U p(p(...p(S))) V', with the odd polynomial p of Muon."
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    u, s, v = torch.linalg.svd(x, full_matrices=False)
+    s = s / s.norm(dim=-1, keepdim=True)
+    for _ in range(5): s = QUINTIC[0] * s + QUINTIC[1] * s**3 + QUINTIC[2] * s**5
+    torch.testing.assert_close(orthogonalised(x, QUINTIC, 5, 1e-7), u @ torch.diag_embed(s) @ v)
+
+
+def test_a_step_of_muon_in_closed_form():
+    "Decay, momentum with Nesterov's look ahead, and 0.2 sqrt(longer side) times the orthogonalised matrix."
+    g = torch.Generator().manual_seed(1)
+    p = torch.nn.Parameter(torch.randn(3, 5, generator=g, dtype=torch.float64))
+    before, momentum = p.detach().clone(), torch.zeros(3, 5, dtype=torch.float64)
+    settings = dict(lr=0.1, momentum=0.9, weight_decay=0.3, ns_coefficients=QUINTIC, ns_steps=5, eps=1e-7)
+    muon = Float32Muon([p], nesterov=True, **settings)
+    for _ in range(3):
+        grad = torch.randn(3, 5, generator=g, dtype=torch.float64)
+        def closure(grad=grad):
+            p.grad = grad.clone()
+            return 7.0
+        assert muon.step(closure) == 7.0
+        momentum = 0.9 * momentum + 0.1 * grad
+        move = orthogonalised((0.9 * momentum + 0.1 * grad)[None], QUINTIC, 5, 1e-7)[0]
+        before = before * (1 - 0.1 * 0.3) - 0.1 * 0.2 * 5**0.5 * move
+        torch.testing.assert_close(p.detach(), before)
+    assert muon.step() is None
