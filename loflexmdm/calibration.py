@@ -111,7 +111,7 @@ def uniformity(ranks: Int[Tensor, " n"], draws: int, simulations: int = 4000) ->
     as_far = int((reference <= _extremeness(counts[None]) * (1 + 1e-9)).sum())
     return Uniformity(ranks, draws, chi2.item(), chi2_p, (1 + as_far) / (simulations + 1))
 
-# %% ../nbs/07i_calibration.ipynb #12508e47
+# %% ../nbs/07i_calibration.ipynb #a3d4c22f
 @dataclass(frozen=True, eq=False)
 class Calibration:
     "What the ranks of several statistics say; notebooks show the table, `plot` draws the cumulative shares."
@@ -134,7 +134,7 @@ class Calibration:
         "Draw all statistics' curves into one picture: see `plot_ranks`."
         return plot_ranks(self.tests, ax, level)
 
-
+# %% ../nbs/07i_calibration.ipynb #16978d76
 def calibrate(
     draw: Callable[[int, torch.Generator], Sequence], sample: Callable[[Sequence, torch.Generator], Sequence],
     statistics: Mapping[str, Callable[[Any, Any], float]],
@@ -167,7 +167,7 @@ def _as_many(name: str, values: Sequence, n: int) -> Sequence:
     if len(values) != n: raise ValueError(f"{name}: gave {len(values)} values, {n} were asked for")
     return values
 
-# %% ../nbs/07i_calibration.ipynb #bd367bc0
+# %% ../nbs/07i_calibration.ipynb #9e50c30c
 def plot_ranks(tests: Mapping[str, Uniformity], ax=None, level: float = 0.95):
     """Cumulative shares of ranks, minus those of uniform ones, with the band that holds at all ranks at once.
 
@@ -183,10 +183,10 @@ def plot_ranks(tests: Mapping[str, Uniformity], ax=None, level: float = 0.95):
         ax.step(k, t.counts.cumsum(0)[:-1] / n - even, where="mid", ls=dash, lw=1.6, label=name)
     ax.axhline(0, color="black", lw=0.6)
     ax.set(xlabel="rank", ylabel="cumulative share\nminus uniform")
-    ax.legend(fontsize=9, ncol=2)
+    ax.legend(fontsize=9, ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.25))
     return ax
 
-# %% ../nbs/07i_calibration.ipynb #0fb834ae
+# %% ../nbs/07i_calibration.ipynb #fd8f35b9
 class Coverage(NamedTuple):
     "Estimates with standard errors held against exact values."
     share: float  # of the intervals mean +- q error that hold the exact value

@@ -300,3 +300,23 @@ def test_a_step_of_muon_in_closed_form():
         before = before * (1 - 0.1 * 0.3) - 0.1 * 0.2 * 5**0.5 * move
         torch.testing.assert_close(p.detach(), before)
     assert muon.step() is None
+
+
+# compiling
+
+def test_a_compiler_that_fails_leaves_no_trace(tmp_path):
+    "No gradients either: what has none is not stepped."
+    run, said = trainer(tmp_path), []
+    run.say = said.append
+    for p in run.method.parameters(): p.grad = torch.ones_like(p)
+    run.without_compiling(RuntimeError("first line\nsecond"))
+    assert run.compiled is False and all(p.grad is None for p in run.method.parameters())
+    assert said == ["compile: failed (RuntimeError: first line); training goes on without"]
+
+
+def test_compiling_says_how_long_it_took(tmp_path, monkeypatch):
+    run, said, ticks = trainer(tmp_path), [], iter([100.0, 103.0])
+    monkeypatch.setattr(training, "regions", lambda method: [])
+    run.say, run.clock, run.try_networks = said.append, lambda: next(ticks), lambda: None
+    run.compile_networks()
+    assert run.compiled is True and len(said) == 1 and "3 s" in said[0]

@@ -37,9 +37,9 @@ MODULES = (
 )
 # tests of what is not mutated, of the command line in processes of their own, and those that take long
 LEFT_OUT = {
-    "bracket_safe", "citations", "cli", "cli_molecules", "compare", "files", "forks",
+    "bracket_safe", "changed_data", "citations", "cli", "cli_molecules", "compare", "damage", "files", "forks",
     "fragment_benchmark", "fragments", "hugging_face", "imports", "kill", "layers", "mazes", "molecule_data",
-    "molecule_metrics", "molecule_orders", "molecules", "moved", "notebooks", "pace", "plotting", "readme", "site",
+    "molecule_metrics", "molecule_orders", "molecules", "moved", "notebooks", "plotting", "readme", "site",
     "style", "plugin", "readers", "star_graphs", "edit_tasks", "key",
 }
 REPORT, EQUIVALENT = HERE / "report.json", HERE / "equivalent.json"
@@ -370,7 +370,7 @@ def reasons() -> dict[str, str]:
 def share(rows: list[dict], equivalent: dict) -> tuple[int, int, int]:
     "Killed (or timed out), equivalent among the rest, all."
     dead = sum(r["status"] in (KILLED, TIMEOUT) for r in rows)
-    return dead, sum(r["status"] in (SURVIVED, UNTESTED) and r["id"] in equivalent for r in rows), len(rows)
+    return dead, sum(lives(r) and r["id"] in equivalent for r in rows), len(rows)
 
 
 def line_of(name: str, rows: list[dict], equivalent: dict) -> str:
@@ -392,8 +392,11 @@ def markdown(report: dict) -> str:
             lines.append(line_of(name, [r for r in rows if r[key] == name], equivalent))
         lines += [line_of("**all**", rows, equivalent), ""]
     lines += ["## Survivors", "", "| mutant | where | change | reason |", "|---|---|---|---|"]
-    left = [r for r in rows if r["status"] not in (KILLED, TIMEOUT)]
+    left = filter(lives, rows)
     return "\n".join([*lines, *(survivor(r, equivalent.get(r["id"], "not detected")) for r in left)]) + "\n"
+
+
+def lives(row: dict) -> bool: return row["status"] in (SURVIVED, UNTESTED)
 
 
 def survivor(row: dict, reason: str) -> str:
@@ -430,7 +433,7 @@ def campaign(options, bench: Bench, chosen: list[Mutant], total: int):
     for r in old: bench.tests.kills[r["module"], r["killer"]] += r["status"] == KILLED
     for i, mutant in enumerate(sorted(chosen, key=lambda m: not m.runs)):  # those that need imports last
         before = known.get(mutant.id)
-        if before and not (options.again and before["status"] in (SURVIVED, UNTESTED)): continue
+        if before and not (options.again and lives(before) and mutant.id not in reasons()): continue
         result = try_mutant(bench, mutant, options.budget, options.imports)
         known[mutant.id] = entry(mutant, result)
         where = f"{mutant.module}:{mutant.line} {mutant.kind}: {flat(mutant.before, 50)} -> {flat(mutant.after, 50)}"
@@ -468,7 +471,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests per mutant")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "loflexmdm-mutants")
-    parser.add_argument("--again", action="store_true", help="try the survivors again")
+    parser.add_argument("--again", action="store_true", help="try again the survivors that are not known to be equivalent")
     parser.add_argument("--imports", action="store_true", help="try survivors also in files, and by notebooks")
     parser.add_argument("--files", nargs="*", help="measure these tests and notebooks again")
     parser.add_argument("--measure", action="store_true", help="only measure what reaches what")
