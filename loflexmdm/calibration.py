@@ -77,9 +77,9 @@ def rank_band(n: int, draws: int, level: float = 0.95, simulations: int = 4000) 
     if not 0 < level < 1: raise ValueError(f"level={level}: must lie between 0 and 1")
     if n < 1 or draws < 1: raise ValueError(f"n={n}, draws={draws}: at least 1 of each is needed")
     gamma = _reference(n, draws, simulations)[int((1 - level) * simulations)].item()
-    cdf = _binomial_cdf(n, _levels(draws))
-    lower = (2 * cdf[:, 1:] < gamma).sum(1)  # the first count whose lower tail is likely enough
-    upper = (2 * (1 - cdf[:, :-1]) >= gamma).sum(1) - 1  # the last one whose upper tail is
+    cdf, least = _binomial_cdf(n, _levels(draws)), gamma * (1 - 1e-9)  # gamma is a tail itself: equal up to rounding
+    lower = (2 * cdf[:, 1:] < least).sum(1)  # the first count whose lower tail is likely enough
+    upper = (2 * (1 - cdf[:, :-1]) >= least).sum(1) - 1  # the last one whose upper tail is
     return Band(lower / n, upper / n, gamma)
 
 # %% ../nbs/07i_calibration.ipynb #5c56500d

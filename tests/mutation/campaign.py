@@ -2,10 +2,11 @@
 
 `python tests/mutation/campaign.py [--mutants N] [--budget SECONDS] [--work FOLDER]`. A session of pytest collects all
 tests once. For each mutant it forks; the child gives the functions in memory their changed code, and runs the tests
-that reach them in the order of their durations and earlier successes, up to the first failure. A mutant that this does not
-kill, or that runs only when its module is imported, is planted in the copy's files and tried in a process that
-imports them, then by the notebooks. Limits are of processor time. What is known is kept in report.json and is not tried again
-while the mutant's function keeps its text, unless asked with --again. report.md is written from it."""
+that reach them in the order of their durations and earlier successes, up to the first failure. A mutant that runs only
+when its module is imported is planted in the copy's files and tried in a process that imports them; with --imports so
+is one that survives, and the notebooks that reach it run too. Limits are of processor time. What is known is kept in
+report.json and is not tried again while the mutant's function keeps its text, unless asked with --again. report.md is
+written from it."""
 import argparse
 import gc
 import json
@@ -355,11 +356,11 @@ def try_mutant(bench: Bench, mutant: Mutant, budget: float, files: bool) -> Try:
 
 # The report
 
-def write(report: dict):
-    temporary = REPORT.with_suffix(".tmp")
+def write(report: dict, path: Path):
+    temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(REPORT)
-    REPORT.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
+    temporary.replace(path)
+    path.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
 
 
 def reasons() -> dict[str, str]:
@@ -428,7 +429,8 @@ def entry(mutant: Mutant, result: Try) -> dict:
 
 def campaign(options, bench: Bench, chosen: list[Mutant], total: int):
     "Try each mutant of the sample that has no result yet."
-    old = json.loads(REPORT.read_text(encoding="utf-8"))["mutants"] if REPORT.exists() else []
+    path = options.report
+    old = json.loads(path.read_text(encoding="utf-8"))["mutants"] if path.exists() else []
     known = {r["id"]: r for r in old}
     for r in old: bench.tests.kills[r["module"], r["killer"]] += r["status"] == KILLED
     for i, mutant in enumerate(sorted(chosen, key=lambda m: not m.runs)):  # those that need imports last
@@ -440,7 +442,7 @@ def campaign(options, bench: Bench, chosen: list[Mutant], total: int):
         print(f"{i + 1}/{len(chosen)} {result.status} {result.seconds:.1f} s {where} [{result.killer}]", flush=True)
         rows = [known[m.id] | dict(line=m.line) for m in chosen if m.id in known]
         write(dict(commit=commit(), all=total, sample=len(chosen), seed=options.seed,
-                   note=note(rows, total, options), mutants=rows))
+                   note=note(rows, total, options), mutants=rows), path)
 
 
 def run_campaign(options, tree: Path, reach: dict):
@@ -471,7 +473,8 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests per mutant")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "loflexmdm-mutants")
-    parser.add_argument("--again", action="store_true", help="try again the survivors that are not known to be equivalent")
+    parser.add_argument("--report", type=Path, default=REPORT, help="where results are kept; a table goes beside it")
+    parser.add_argument("--again", action="store_true", help="try survivors again, equivalent ones aside")
     parser.add_argument("--imports", action="store_true", help="try survivors also in files, and by notebooks")
     parser.add_argument("--files", nargs="*", help="measure these tests and notebooks again")
     parser.add_argument("--measure", action="store_true", help="only measure what reaches what")
@@ -483,8 +486,8 @@ def main():
     kept = options.work / "reach.json"
     known = json.loads(kept.read_text()) if kept.exists() else {}
     for name in options.files or []: known.pop(name, None)
-    reach = known if options.known else measure(tree, options.work, options.files or in_scope(tree), known)
-    if not options.measure: run_campaign(options, tree, reach)
+    if not options.known: known = measure(tree, options.work, options.files or in_scope(tree), known)
+    if not options.measure: run_campaign(options, tree, known)
 
 
 if __name__ == "__main__": main()

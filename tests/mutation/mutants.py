@@ -140,7 +140,8 @@ class Finder(ast.NodeVisitor):
         s = self.statement
         last = s.body[0].lineno - 1 if getattr(s, "body", None) and s.body[0].lineno > s.lineno else s.end_lineno
         lines = s.lineno, max(last, s.lineno)
-        self.found.append(Mutant(name, self.module, where, *lines, self.body, self.runs, kind, start, end, before, after))
+        place = self.module, where, *lines, self.body, self.runs
+        self.found.append(Mutant(name, *place, kind, start, end, before, after))
 
     def inside(self, node, runs: bool, known: set[str]):
         "Visit the body of a function or class."
