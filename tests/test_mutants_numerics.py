@@ -18,7 +18,7 @@ from loflexmdm.samplers import (
 )
 from loflexmdm.samplers.base import token_law_at_end
 from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
-from loflexmdm.schedules import ClockProposal
+from loflexmdm.schedules import ClockProposal, clock_log_probs
 from loflexmdm.states import MASK, Vocabulary
 
 pytestmark = pytest.mark.usefixtures("pico")
@@ -194,3 +194,15 @@ def test_speeds_per_token_are_for_unmasking_alone():
     one, laws = torch.ones(1, 2), torch.zeros(1, 2, 5)
     out = Intensities(insert=one, unmask=one, logits=laws, speed=laws + 1)
     with pytest.raises(ValueError, match="for unmasking alone"): leaps(out, ["insert", "unmask"], torch.ones(1, 1))
+
+
+@pytest.mark.parametrize("values", [(0.7, 1.3, 2.1), (2.0, 0.4, 0.9), (0.1, 3.0, 0.5)])
+def test_second_derivatives_of_state_probabilities(values):
+    """All pairs of tau, b_in and b_um against finite differences of the first derivatives, which are the same with a
+    graph as without one."""
+    at = [torch.tensor([v], dtype=torch.float64, requires_grad=True) for v in values]
+    for kind in range(3):
+        log_p = clock_log_probs(*at)[0, kind]
+        plain, kept = (torch.autograd.grad(log_p, at, create_graph=graph, retain_graph=True) for graph in (False, True))
+        for a, b in zip(plain, kept, strict=True): torch.testing.assert_close(a, b.detach())
+    assert torch.autograd.gradgradcheck(clock_log_probs, at)
