@@ -206,3 +206,12 @@ def test_second_derivatives_of_state_probabilities(values):
         plain, kept = (torch.autograd.grad(log_p, at, create_graph=graph, retain_graph=True) for graph in (False, True))
         for a, b in zip(plain, kept, strict=True): torch.testing.assert_close(a, b.detach())
     assert torch.autograd.gradgradcheck(clock_log_probs, at)
+
+
+def test_channels_share_one_uniform_number_side_by_side():
+    "Channel by channel an interval as long as its probability; none in what is left."
+    u = (torch.arange(100) + 0.5).div(100)[None]
+    chance = {name: torch.full_like(u, p) for name, p in (("insert", 0.25), ("unmask", 0.4), ("delete", 0.2))}
+    events = one_event(chance, u)
+    assert {name: int(n.sum()) for name, n in events.items()} == {"insert": 25, "unmask": 40, "delete": 20}
+    assert int(sum(events.values()).max()) == 1 and not sum(events.values())[0, 85:].any()
