@@ -20,7 +20,7 @@ LEARN = (
     "tau_leaping", "event_driven", "planner", "left_to_right", "exactness", "all_channels",
     "given_orders", "order_learning", "lo_flexmdm", "flexmdm", "masked", "gen_md4", "planners", "papl",
     "alignments", "edit_laws", "edit_flows", "edit_sampling", "localized_paths", "reverse_and_guidance",
-    "learned_edit_order", "guidance", "autoregressive", "orders", "plotting",
+    "learned_edit_order", "guidance", "autoregressive", "orders", "plotting", "player",
 )  # theory, in reading order
 LADDERS = dict(
     learn=LEARN,
