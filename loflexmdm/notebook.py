@@ -16,7 +16,7 @@ import torch
 from .colours import STYLE
 
 # %% ../nbs/00g_notebook.ipynb #81a17bdc
-def setup(figsize: tuple[float, float] | None = None, dpi: float | None = 80, font_size: float | None = None):
+def setup(figsize: tuple[float, float] | None = None, dpi: float | None = 120, font_size: float | None = None):
     """One thread, small PNG pictures and the package's style, for this session.
 
     `figsize` is in inches and `font_size` in points; None leaves what matplotlib has."""

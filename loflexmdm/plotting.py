@@ -52,7 +52,7 @@ def plot_clocks(names: Sequence[str] = ("linear", "cosine", "polynomial:2", "pow
         axes[1].plot(t, clock.shape(t), ls=dash)
     axes[0].set(xlabel="time", ylabel="probability of having happened", ylim=(0, 1))
     axes[1].set(xlabel="time", ylabel="hazard", ylim=(0, 8))
-    axes[0].legend(fontsize=7)
+    axes[0].legend()
     return axes
 
 # %% ../nbs/14_plotting.ipynb #c84d966f
@@ -234,5 +234,5 @@ def plot_loss_terms(
     ax.axhline(0, color="0.7", lw=0.8)
     ax.set(xlabel="step", ylabel="nats per sequence")
     ax.set_yscale("symlog", linthresh=1)  # terms start large, and some may be negative
-    ax.legend(fontsize=7)
+    ax.legend()
     return ax
