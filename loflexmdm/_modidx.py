@@ -1628,6 +1628,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'loflexmdm.notebook.Checks.add': ('notebook.html#checks.add', 'loflexmdm/notebook.py'),
                                     'loflexmdm.notebook._small_pictures': ('notebook.html#_small_pictures', 'loflexmdm/notebook.py'),
                                     'loflexmdm.notebook._table': ('notebook.html#_table', 'loflexmdm/notebook.py'),
+                                    'loflexmdm.notebook.fewer_colours': ('notebook.html#fewer_colours', 'loflexmdm/notebook.py'),
                                     'loflexmdm.notebook.refusal': ('notebook.html#refusal', 'loflexmdm/notebook.py'),
                                     'loflexmdm.notebook.seeded': ('notebook.html#seeded', 'loflexmdm/notebook.py'),
                                     'loflexmdm.notebook.setup': ('notebook.html#setup', 'loflexmdm/notebook.py'),

@@ -230,7 +230,8 @@ def plot_loss_terms(
     for name, points in found.items():
         if not len(points): continue
         window = min(10, len(points))
-        ax.plot(points[window - 1:, 0], np.convolve(points[:, 1], np.ones(window) / window, "valid"), label=name)
+        smooth = np.convolve(points[:, 1], np.ones(window) / window, "valid")
+        ax.plot(points[window - 1:, 0], smooth, "." if len(smooth) == 1 else "-", label=name)
     ax.axhline(0, color="0.7", lw=0.8)
     ax.set(xlabel="step", ylabel="nats per sequence")
     ax.set_yscale("symlog", linthresh=1)  # terms start large, and some may be negative
