@@ -44,15 +44,15 @@ def plot_clocks(names: Sequence[str] = ("linear", "cosine", "polynomial:2", "pow
 
     Returns the two axes."""
     import matplotlib.pyplot as plt
-    axes = plt.subplots(1, 2, figsize=(6, 2.4))[1] if axes is None else axes
+    axes = plt.subplots(1, 2, figsize=(7, 2.4))[1] if axes is None else axes
     t = torch.linspace(0.001, 0.995, 300, dtype=torch.float64)
     for name, dash in zip(names, ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))), strict=False):
         clock = clock_named(name)
-        axes[0].plot(t, clock.kappa(t), ls=dash, label=name)
-        axes[1].plot(t, clock.shape(t), ls=dash)
+        axes[0].plot(t, clock.kappa(t), ls=dash)
+        axes[1].plot(t, clock.shape(t), ls=dash, label=name)
     axes[0].set(xlabel="time", ylabel="probability of having happened", ylim=(0, 1))
     axes[1].set(xlabel="time", ylabel="hazard", ylim=(0, 8))
-    axes[0].legend()
+    axes[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return axes
 
 # %% ../nbs/14_plotting.ipynb #c84d966f
