@@ -387,8 +387,8 @@ def repository() -> str:
 
 
 def hosted(path: Path, alone: bool, address: str) -> str:
-    """Markdown of links that open a notebook of a GitHub repository in Colab and Binder, with the cell that installs the
-    package in Colab; empty without an address. ValueError for an address elsewhere."""
+    """Markdown of links that open a notebook of a GitHub repository in Colab and Binder, with the cell that installs
+    the package in Colab; empty without an address. ValueError for an address elsewhere."""
     if not address: return ""
     if not (m := re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?", address)):
         raise ValueError(f"repository={address!r}: must be https://github.com/OWNER/NAME, or empty")

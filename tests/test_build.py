@@ -36,7 +36,8 @@ def test_what_is_folded_counts_for_nothing():
 def test_links_to_machines_that_run_a_notebook():
     path = Path("nbs/tutorials/star_graphs.ipynb")
     text = build.hosted(path, True, "https://github.com/someone/some-fork.git")
-    assert "https://colab.research.google.com/github/someone/some-fork/blob/main/nbs/tutorials/star_graphs.ipynb" in text
+    colab = "https://colab.research.google.com/github/someone/some-fork/blob/main/nbs/tutorials/star_graphs.ipynb"
+    assert colab in text
     assert "https://mybinder.org/v2/gh/someone/some-fork/HEAD?labpath=nbs%2Ftutorials%2Fstar_graphs.ipynb" in text
     assert '%pip install -q "loflexmdm @ git+https://github.com/someone/some-fork"' in text
     with_data = build.hosted(path, False, "https://github.com/someone/some-fork")
@@ -46,4 +47,5 @@ def test_links_to_machines_that_run_a_notebook():
 
 @pytest.mark.parametrize("address", ["someone/fork", "https://example.org/someone/fork", "https://github.com/someone"])
 def test_a_repository_elsewhere_is_refused(address):
-    with pytest.raises(ValueError, match="must be https://github.com/OWNER/NAME"): build.hosted(Path("a"), True, address)
+    with pytest.raises(ValueError, match="must be https://github.com/OWNER/NAME"):
+        build.hosted(Path("a"), True, address)
