@@ -240,8 +240,8 @@ def _bond(start, end, order: float, gaps: tuple[float, float]) -> str:
 # %% ../nbs/14b_player.ipynb #pl00001f
 class Drawing(NamedTuple):
     "Parts of a molecule: SVG with a place for attributes, {}, and the atoms that each part needs."
-    bonds: list[tuple[str, int, int]]
-    atoms: list[str]
+    bonds: list[tuple[str, int, int]]  # SVG, and the numbers of the two atoms
+    atoms: list[str]  # SVG of each
     box: tuple[float, float, float, float]  # left, top, width and height
 
 
