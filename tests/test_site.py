@@ -55,6 +55,7 @@ def visit(browser, page: str, width: int = 1280, height: int = 900):
     """A page opened in a window of that size, and what went wrong while it loaded:
     errors in the console, requests to the outside."""
     tab, wrong = browser.new_page(viewport=dict(width=width, height=height)), []
+    tab.set_default_timeout(120_000)  # a busy machine needs long for a page with many formulas
     tab.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
     tab.on("pageerror", lambda e: wrong.append(str(e)))
     tab.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(r.url))
