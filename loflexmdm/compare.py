@@ -318,8 +318,8 @@ def table(rows: Sequence[dict], samplers: str = "first") -> str:
     first = {m: s for m, s in reversed(groups)}
     lines = [
         (
-            f"| method | sampler | {' | '.join(scores)} | calls a sequence | nats a "
-            "sequence | time a step | parameters | order |"
+            f"| method | sampler | {' | '.join(scores)} | network calls per sequence | "
+            "NLL (nats per sequence) | time per step (fastest: 1) | parameters | order |"
         ),
         "|---" * (7 + len(scores)) + "|",
     ]
@@ -342,7 +342,7 @@ def table(rows: Sequence[dict], samplers: str = "first") -> str:
 
 # %% ../nbs/29b_compare.ipynb #70fa68d6
 def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: str | None = None, axes=None):
-    """Two panels: `score` (the task's first by default) against network calls a sequence, and the validation bound
+    """Two panels: `score` (the task's first by default) against network calls per sequence, and the validation bound
     against training rows; returns the axes.
 
     Samplers with a chosen number of steps are joined by a line;
@@ -354,10 +354,10 @@ def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: st
         {m: f"C{i}" for i, m in enumerate(dict.fromkeys(r["method"] for r in rows))},
     )
     for m, colour in colours.items(): _plot_samplers(axes[0], [r for r in rows if r["method"] == m], score, m, colour)
-    axes[0].set(xlabel="network calls a sequence", ylabel=score.replace("_", " "))
+    axes[0].set(xlabel="network calls per sequence", ylabel=score.replace("_", " "))
     axes[0].set_xscale("log", base=2)
     axes[0].xaxis.set_major_formatter("{x:g}")
-    axes[0].legend(frameon=False, fontsize=6)
+    axes[0].legend(frameon=False)
     for m, colour in colours.items(): _plot_curves(axes[1], [c["points"] for c in curves if c["method"] == m], colour)
     axes[1].set(xlabel="rows through the generator", ylabel="validation bound (nats)", ylim=(0, None))
     return axes
@@ -383,4 +383,4 @@ def _plot_samplers(ax, rows: Sequence[dict], score: str, label: str, colour: str
 
 def _plot_curves(ax, curves: Sequence[Sequence], colour: str):
     "Validation bounds of one entrant, a line for each seed."
-    for points in curves: ax.plot(*np.transpose(points), lw=0.8, color=colour)
+    for points in curves: ax.plot(*np.transpose(points), "." if len(points) == 1 else "-", lw=0.8, color=colour)

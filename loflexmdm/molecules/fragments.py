@@ -375,6 +375,7 @@ def coloured(mol: Chem.Mol, atoms: Sequence[int], size: tuple[int, int]) -> byte
     from rdkit.Chem.Draw import rdMolDraw2D
     bonds = [b.GetIdx() for b in mol.GetBonds() if {b.GetBeginAtomIdx(), b.GetEndAtomIdx()} <= set(atoms)]
     canvas = rdMolDraw2D.MolDraw2DCairo(*size)
+    canvas.drawOptions().setHighlightColour((1.0, 0.88, 0.62))  # pale, so that letters on it can be read
     rdMolDraw2D.PrepareAndDrawMolecule(canvas, mol, highlightAtoms=list(atoms), highlightBonds=bonds)
     canvas.FinishDrawing()
     return canvas.GetDrawingText()

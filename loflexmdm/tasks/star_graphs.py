@@ -424,7 +424,7 @@ def _draw_moment(graph: StarGraph, answer, born, settled, now: float, ax):
         colour, width, _ = _look(graph, edge)
         _arrow(ax, at[edge[0]], at[edge[1]], colour, width if known else 1.0, "-" if known else ":")
     text = [a if s <= now else "_" for a, t, s in zip(answer, born, settled) if t <= now]
-    ax.set_title(" ".join(text), fontsize=6)
+    ax.set_title(" ".join(text), fontsize=9)
 
 # %% ../../nbs/10_star_graphs.ipynb #35d7a86b
 @patch
