@@ -31,10 +31,12 @@ from loflexmdm.files import (
     STAGED, Write, atomic_directory, check_seal, file_digest, intact, recorded, replace_files,
 )
 from ..guidance import Guidance
+from ..limits import ROWS, TOKENS, clipped
 from ..moved import forward
 from ..objective import Intensities, IntensityFn, LossTerms, TokenLaws, unread
 from ..processes import CHANNELS
 from ..processes import Path as StatePath
+from ..readers import read_json
 from ..registries import Registry
 from ..samplers import (EventDriven, Limits, Sampler, Samples, channel_words, fitting_samplers, merge_samples,
                                 simulate)
@@ -215,6 +217,7 @@ def encode_prompts(prompts: Sequence[Sequence] | None, n: int | None, vocabulary
     if prompts is None: prompts = [()]
     if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts:
         raise ValueError(f"prompts={prompts!r}: a list of token sequences, at least one")
+    ROWS.check(len(prompts) * (n or 1), "sequences")
     examples = [_example(p, vocabulary, max_length) for p in prompts]
     return collate([e for e in examples for _ in range(n or 1)])
 
@@ -226,6 +229,7 @@ def _length_limit(config, min_length: int, max_length: int | None, batch_size: i
     limit = config.max_length if max_length is None else min(max_length, config.max_length)
     if not 0 <= min_length <= limit: raise ValueError(f"min_length={min_length}: must lie in 0..max_length={limit}")
     if batch_size < 1: raise ValueError(f"batch_size={batch_size}: must be positive")
+    TOKENS.check(limit, "max_length")
     return limit
 
 # %% ../../nbs/07h_method.ipynb #6e923906
@@ -442,7 +446,7 @@ def _refuse_foreign(path: Path):
 
 
 def _describes_a_model(path: Path) -> bool:
-    try: meta = json.loads(path.read_text(encoding="utf-8"))
+    try: meta = read_json(path)
     except (OSError, ValueError): return False
     return isinstance(meta, dict) and {"format", "method", "vocabulary", "config"} <= meta.keys()
 
@@ -495,7 +499,7 @@ def _check_config(meta, path: Path):
     if missing := [k for k in ("format", "method", "vocabulary", "config") if k not in meta]:
         raise ValueError(f"{path}: {missing[0]!r} is missing")
     if type(meta["format"]) is not int or meta["format"] < 1:
-        raise ValueError(f"{path}: format={meta['format']!r} must be a positive whole number")
+        raise ValueError(f"{path}: format={clipped(meta['format'])} must be a positive whole number")
     if meta["format"] > FORMAT:
         raise ValueError(
             f"{path}: format {meta['format']} is newer than this version reads ({FORMAT}); upgrade loflexmdm"
@@ -507,16 +511,16 @@ def _check_config(meta, path: Path):
     if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens):
         raise ValueError(f"{path}: vocabulary must be a list of tokens")
     if meta.get("dtype", "float32") not in DTYPES:
-        raise ValueError(f"{path}: dtype={meta['dtype']!r}: choose one of {', '.join(DTYPES)}")
+        raise ValueError(f"{path}: dtype={clipped(meta['dtype'])}: choose one of {', '.join(DTYPES)}")
+    if not isinstance(task := meta.get("task"), dict | None):
+        raise ValueError(f"{path}: task={clipped(task)}: must be the settings of a task, or null")
 
 
 def read_config(directory: str | os.PathLike) -> dict:
     "config.json of a saved model, checked. FileNotFoundError if there is none, ValueError says what is wrong with it."
     path = Path(directory) / CONFIG_FILE
     if not path.is_file(): raise FileNotFoundError(f"{directory}: no saved model here (config.json is missing)")
-    try: meta = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as e: raise ValueError(f"{path}: not valid JSON ({e})") from None
-    _check_config(meta, path)
+    _check_config(meta := read_json(path), path)
     return meta
 
 # %% ../../nbs/07h_method.ipynb #8847335d

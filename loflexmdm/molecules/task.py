@@ -394,7 +394,7 @@ def evaluate_file(
 
     `task`: whose training molecules are known, for novelty. ValueError for a file that
     cannot be read, or a wrong column."""
-    smiles, known = list(read_smiles(path, column)), None if task is None else task.smiles("train")
+    smiles, known = read_smiles(path, column), None if task is None else task.smiles("train")
     figures = asdict(molecule_metrics(smiles, known, canonical_reference=True, progress=progress))
     invalid = {f"invalid: {reason}": n for reason, n in figures.pop("invalid").items()}
     return {k: v for k, v in figures.items() if v == v} | invalid

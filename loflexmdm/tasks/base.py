@@ -16,6 +16,7 @@ from fastcore.basics import patch
 from torch.utils.data import Dataset
 
 from ..configs import config_from
+from ..limits import clipped
 from ..methods.base import Method
 from ..moved import forward
 from ..registries import Registry
@@ -299,6 +300,7 @@ def task_from(values: dict, vocabulary: Vocabulary | None = None) -> Task:
 
     `vocabulary`: that of a model trained on the task; tasks whose vocabulary is in their data then need no data until
     some is asked for. ValueError for an unknown kind or option, a wrong type or a value out of range."""
+    if not isinstance(values, Mapping): raise ValueError(f"task={clipped(values)}: must be a table with a kind")
     values = dict(values)
     cls = task_class(values.pop("kind", None))
     task = cls(config_from(cls.Config, values, f"task {cls.kind}"))
