@@ -19,7 +19,7 @@ import torch
 
 from .commands import Parser, command
 from loflexmdm.cli.common import (
-    announce, beside, output_path, pick_device, provenance, read_jsonl, task_of, task_of_recipe,
+    TASK_DATA, announce, beside, output_path, pick_device, provenance, read_jsonl, task_of, task_of_recipe,
 )
 from .sample import counters
 from .sampler_options import add_sampling, check_counts, draw_samples, edit_samples, fill_in
@@ -35,7 +35,7 @@ from ..tasks.base import TASKS, Task, task_from
 def evaluate_model(args: argparse.Namespace, method: Method) -> dict:
     "Figures of a model: the task's score, what sampling took, and the bound if asked for."
     if args.column: raise ValueError(f"--column: is for a table, and {args.model} is a model")
-    task = task_of_recipe(args.task) or task_of(method)
+    task = task_of_recipe(args.task) or task_of(method, args.task_data)
     fill_in(args, task, method)
     if task is None: raise ValueError(f"{args.model}: was saved without a task; name one with --task")
     if task.vocabulary != method.vocabulary:
@@ -70,9 +70,11 @@ def figure_line(key: str, value: float) -> str:
     return f"{key:23} " + (f"{value:.4f}" if isinstance(value, float) else f"{value}") + note + "\n"
 
 # %% ../../nbs/30f_cli_evaluate.ipynb #0474f7e3
-def evaluate_samples(path: Path, task_name: str | None) -> dict:
-    "Figures of a file of samples, whose prompts must be the first of the task's test split, in order."
-    task = task_of_recipe(task_name) or task_beside(path)
+def evaluate_samples(path: Path, task_name: str | None, data: bool = False) -> dict:
+    """Figures of a file of samples, whose prompts must be the first of the task's test split, in order.
+
+    `data`: whether files that the provenance beside it names may be read."""
+    task = task_of_recipe(task_name) or task_beside(path, data)
     rows = read_samples(path)
     prompts, given = task.prompts("test", len(rows)), [[t for t in r["prompt"] if t != "..."] for r in rows]
     if prompts is not None and [[str(t) for t in p] for p in prompts] != given:
@@ -83,10 +85,10 @@ def evaluate_samples(path: Path, task_name: str | None) -> dict:
     return dict(n=len(rows)) | task.score("test", samples)
 
 
-def task_beside(path: Path) -> Task:
+def task_beside(path: Path, data: bool = False) -> Task:
     "The task named in the provenance beside a samples file. ValueError if there is none."
     info = read_json(beside(path)) if beside(path).is_file() else {}
-    if isinstance(info, dict) and info.get("task"): return task_from(info["task"])
+    if isinstance(info, dict) and info.get("task"): return task_from(info["task"], data=data)
     raise ValueError(f"{path}: no task is recorded beside it ({beside(path).name}); name one with --task")
 
 # %% ../../nbs/30f_cli_evaluate.ipynb #b4004cab
@@ -128,9 +130,9 @@ def holds_samples(path: Path) -> bool:
     return "tokens" in next(table_rows(path, ","), (1, []))[1]
 
 # %% ../../nbs/30f_cli_evaluate.ipynb #75ae7488
-def evaluate_file(path: Path, task_name: str | None, column: str | None) -> dict:
+def evaluate_file(path: Path, task_name: str | None, column: str | None, data: bool = False) -> dict:
     "Figures of a file: of samples, or if a column is named or it holds none, as a task reads it."
-    if not column and holds_samples(path): return evaluate_samples(path, task_name)
+    if not column and holds_samples(path): return evaluate_samples(path, task_name, data)
     task = task_of_recipe(task_name)
     if task is not None and not task.file_suffixes:
         raise ValueError(f"--task {task_name}: the task {task.kind!r} scores what `loflexmdm sample` wrote, "
@@ -161,6 +163,7 @@ def add_evaluate(parser: Parser, argv: Sequence[str]):
            "a task reads: SMILES (.smi .txt .csv .tsv .parquet, .gz)")
     option("--task", metavar="PRESET_OR_TOML", help="score on the task of this recipe [the model's own; for other "
            "files than samples none, and so no novelty]")
+    option("--task-data", action="store_true", help=TASK_DATA)
     option("--column", metavar="NAME", help="which column of a table to read, such as that of SMILES")
     option("--out", metavar="FILE", help="also write the figures here, .json")
     add_sampling(parser, 500, "bound the negative log-likelihood of test sequences, from K states each (0: none) [0]")
@@ -177,7 +180,7 @@ def run_evaluate(args: argparse.Namespace):
     out, device = output_path(args.out, (".json",)), pick_device(args.device)
     announce(provenance(args, device))
     path = Path(args.model)
-    if path.is_file(): figures = evaluate_file(path, args.task, args.column)
+    if path.is_file(): figures = evaluate_file(path, args.task, args.column, args.task_data)
     else: figures = evaluate_model(args, load(args.model, device))
     for key, value in figures.items(): print(end=figure_line(key, value))
     if out is None: return

@@ -30,7 +30,7 @@ from fastcore.basics import patch
 
 from .commands import Parser, command, say
 from loflexmdm.cli.common import (
-    announce, beside, output_path, pick_device, positional, provenance, task_of,
+    TASK_DATA, announce, beside, output_path, pick_device, positional, provenance, task_of,
 )
 from loflexmdm.cli.sampler_options import (
     add_sampling, check_counts, chosen_options, draw_batches, fill_in, sampler_from,
@@ -395,7 +395,7 @@ def fill(rows: Rows, method: Method, task: Task | None, args: argparse.Namespace
 # %% ../../nbs/30e_cli_sample.ipynb #05295215
 def usable_task(method: Method, args: argparse.Namespace) -> Task | None:
     "The task of a model. One that cannot be used here is an error only if the prompts are to come from it."
-    try: return task_of(method)
+    try: return task_of(method, args.task_data)
     except ValueError as e:
         if not args.prompts: raise
         say(f"samples are not described: {e}")
@@ -449,6 +449,7 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     start.add_argument(*PROMPT_TEXT, dest="prompt_text", metavar=kind, help=text.replace("%", "%%"))
     option("--out", metavar="FILE", help=".jsonl or .csv; of some tasks also a picture, FILE with .png [print]")
     option("--no-picture", action="store_true", help="write no picture")
+    option("--task-data", action="store_true", help=TASK_DATA)
     add_sampling(parser, 8, "bound the negative log-likelihood of each sequence, from K states each (0: none) "
                  "[as many as the task says with --out, else 0]", None)
 

@@ -31,7 +31,7 @@ from loflexmdm.files import (
     STAGED, Write, atomic_directory, check_seal, file_digest, intact, recorded, replace_files,
 )
 from ..guidance import Guidance
-from ..limits import ROWS, TOKENS, clipped
+from ..limits import BATCH, ROWS, TOKENS, clipped
 from ..moved import forward
 from ..objective import Intensities, IntensityFn, LossTerms, TokenLaws, unread
 from ..processes import CHANNELS
@@ -70,6 +70,8 @@ class Method(nn.Module):
 
     def __init__(self, vocabulary: Vocabulary, config, task: dict | None = None):
         super().__init__()
+        TOKENS.check(getattr(config, "max_length", 0), "max_length")
+        BATCH.check(getattr(config, "states", 0), "states")
         self.vocabulary, self.config, self.task = vocabulary, config, task
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
@@ -585,6 +587,8 @@ def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], path: str | 
                 raise ValueError(f"{path}: {name} is {_short(v.dtype)}, not {dtype or _short(own[name].dtype)}")
             odd.add(_short(v.dtype))
         if not is_finite(v, infinite=True): raise ValueError(f"{path}: {name} holds NaN")
+        if name.endswith("slowest") and not bool(((v > 0) & (v <= 1)).all()):  # times are divided by it
+            raise ValueError(f"{path}: {name}={v.tolist()}: must be positive and at most 1")
     if not strict: notice(path, "saved without a digest, as by earlier releases, so that damage would not be noticed"
                           + "".join(f"; holds {d}" for d in sorted(odd)))
 
@@ -608,6 +612,16 @@ def load_weights(module: nn.Module, path: str | os.PathLike, digest: str | None 
     module.load_state_dict(tensors)
 
 # %% ../../nbs/07h_method.ipynb #064a42c0
+def _refuse_files(config: Mapping, path: Path):
+    "ValueError if the settings of a saved model name a file or directory: all that it needs is in its own."
+    for key in ("network_config", "order_network_config"):
+        value = config.get(key, "") if isinstance(config, Mapping) else ""
+        if not isinstance(value, str) or value.lstrip().startswith("{") or not value: continue
+        if len(value) > 100 or Path(value).name != value or Path(value).exists():
+            raise ValueError(f"{path}: {key}={clipped(value)}: a saved model reads no other files; "
+                             "this must be a name, or the configuration itself in JSON")
+
+
 def from_pretrained(
     directory: str | os.PathLike, device: str | torch.device = "cpu", weights: str = WEIGHTS_FILE
 ) -> Method:
@@ -617,6 +631,7 @@ def from_pretrained(
     format or of an unknown method."""
     meta, tensors = read_model(directory, weights)
     cls = method_class(meta["method"])
+    _refuse_files(meta["config"], Path(directory) / CONFIG_FILE)
     method = cls(
         Vocabulary(meta["vocabulary"]),
         config_from(cls.Config, meta["config"], f"{directory}/config.json"),

@@ -11,7 +11,8 @@ __all__ = ['SOURCES', 'EMBEDDED', 'BENCHMARKS', 'FORMATS', 'SMILES_COLUMNS', 'EL
            'encode', 'clean', 'molecule_split', 'Strings', 'Molecules', 'clean_chunk', 'in_chunks', 'processes_for',
            'cleaned', 'collect', 'build_molecules', 'cache_directory', 'cache_key', 'store', 'digest_beside',
            'is_whole', 'stored', 'cached', 'open_stream', 'hub_smiles', 'HubMolecules', 'Content', 'files_content',
-           'hub_content', 'hub_commit', 'content_of', 'prepare', 'LOOKAHEAD', 'joined_row', 'table_column', 'open_text']
+           'hub_content', 'hub_commit', 'content_of', 'is_packaged', 'prepare', 'LOOKAHEAD', 'joined_row',
+           'table_column', 'open_text']
 
 # %% ../../nbs/11b_molecule_data.ipynb #ff1dd946
 import contextlib
@@ -657,6 +658,12 @@ def content_of(source: str | os.PathLike, column: str = "") -> Content:
         )
     read_smiles(name, column)  # what is wrong with the file is said now, even where its molecules are cached
     return files_content([Path(name)], lambda: read_smiles(name, column), format_of(Path(name)), column)
+
+
+def is_packaged(source: str | os.PathLike) -> bool:
+    "Whether a source comes with an installed package: neither a file of the user's nor a data set of the hub."
+    name = EMBEDDED if source == "embedded" else os.fspath(source)
+    return name in BENCHMARKS or set(name.split("+")) <= SOURCES.keys()
 
 
 def prepare(

@@ -34,7 +34,7 @@ from tqdm.auto import tqdm
 from ..configs import AtLeastTwo, Count, Fraction, Natural, NonNegative, config, one_of
 from ..files import write_file
 from .bracket_safe import decode
-from .data import cached, in_chunks, molecule_split, prepare, processes_for
+from .data import cached, in_chunks, is_packaged, molecule_split, prepare, processes_for
 from .fragments import fragment_prompt, prompt_tokens
 from .metrics import Judged, bit_rows, judge, qed_sa, tanimoto
 from ..parallel import worker_pool
@@ -392,8 +392,12 @@ class MoleculeEditsTask(Task):
     @cached_property
     def found(self) -> MatchedPairs:
         c = self.config
+        if not is_packaged(c.source): self.ask_for(f"source={c.source!r}")
         return prepare_pairs(c.source, c.column, c.salts, c.limit, Matching(c.piece, c.share),
                              progress=sys.stderr.isatty())
+
+    def take_vocabulary(self, vocabulary: Vocabulary):
+        if not self.config.tokens: vars(self)["vocabulary"] = vocabulary  # else the two are compared
 
     def gain_of(self, matched: Matched) -> float:
         "What the second molecule of a pair has over the first."

@@ -28,7 +28,7 @@ from ..configs import AtLeastTwo, Fraction, accepted_by, config
 from ..digests import row_digest, rows_digest
 from .bracket_safe import (Decoded, decode, from_bracket_safe, read_tokenizer, reorder,
                                               split_attachments, to_bracket_safe, tokenize)
-from .data import FORMATS, Molecules, molecule_split, prepare, read_smiles
+from .data import FORMATS, Molecules, is_packaged, molecule_split, prepare, read_smiles
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .metrics import judge, molecule_grid, molecule_metrics
 from ..samplers import Samples
@@ -95,7 +95,8 @@ class MoleculesTask(Task):
     @cached_property
     def molecules(self) -> Molecules:
         c = self.config
-        if c.tokenizer: read_tokenizer(c.tokenizer)  # any other file is refused before the molecules are read
+        if not is_packaged(c.source): self.ask_for(f"source={c.source!r}")
+        if c.tokenizer: self._tokens()  # any other file is refused before the molecules are read
         return prepare(c.source, column=c.column, slicer=c.slicer, salts=c.salts, progress=sys.stderr.isatty())
 
     @cached_property
@@ -104,6 +105,9 @@ class MoleculesTask(Task):
         tokens = self._tokens()
         if self.config.condition == "none" or ANY in tokens: return Vocabulary(tokens)
         return Vocabulary([*tokens, *self.conditions(), ANY])
+
+    def take_vocabulary(self, vocabulary: Vocabulary):
+        if not self.config.tokens: vars(self)["vocabulary"] = vocabulary  # else the two are compared
 
     def split_of(self, smiles: str) -> str:
         "The split of a molecule, by its canonical SMILES."
@@ -155,7 +159,9 @@ def longest(self: MoleculesTask) -> int: return self.max_length - 1 - (self.conf
 @patch
 def _tokens(self: MoleculesTask) -> list[str]:
     if self.config.tokens: return self.config.tokens.split(" ")
-    if self.config.tokenizer: return list(read_tokenizer(self.config.tokenizer).ordinary)
+    if self.config.tokenizer:
+        self.ask_for(f"tokenizer={self.config.tokenizer!r}")
+        return list(read_tokenizer(self.config.tokenizer).ordinary)
     rows = zip(self.molecules.texts, self.molecules.smiles)
     found = (tokenize(text) for text, smiles in rows if self.split_of(smiles) == "train")
     return sorted({t for tokens in found if len(tokens) <= self.longest for t in tokens})

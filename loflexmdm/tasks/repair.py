@@ -16,6 +16,8 @@ from fastcore.basics import patch
 
 from ..alignments import ERRORS, Corrupted
 from ..configs import Count, Natural, accepted_by, config
+from ..limits import clipped
+from ..readers import parse_json
 from ..samplers import Samples
 from ..states import SPECIAL_TOKENS, Example, Pair, Vocabulary, collate
 from .base import SPLITS, Examples, Task, check_split, fewest_edits, task_from
@@ -24,7 +26,9 @@ from ..training import UNLIMITED, generator_for
 # %% ../../nbs/10d_repair.ipynb #d5a7280c
 def settings_from(text: str) -> dict:
     "Settings written as in a recipe, with commas between them: `kinds = 2, max_pairs = 6`. ValueError for others."
+    if text.count(".") > 1000: raise ValueError(f"settings={clipped(text)}: more than 1000 dots")
     try: return tomllib.loads(f"settings = {{{text}}}")["settings"]
+    except RecursionError: raise ValueError(f"settings={clipped(text)}: nested too deeply") from None
     except tomllib.TOMLDecodeError as e:
         raise ValueError(f"settings={text!r}: must be written as in TOML, such as \"kinds = 2, max_pairs = 6\" ({e})") \
             from None
@@ -63,7 +67,8 @@ class RepairTask(Task):
 
     @cached_property
     def inner(self) -> Task:
-        try: task = task_from(dict(kind=self.config.inner) | settings_from(self.config.settings))
+        settings = dict(kind=self.config.inner) | settings_from(self.config.settings)
+        try: task = task_from(settings, data=self.reads_data)
         except ValueError as e: raise ValueError(f"settings={self.config.settings!r}: {e}") from None
         if isinstance(task.dataset("test")[0], Pair):
             raise ValueError(f"inner={self.config.inner!r}: its examples are pairs already; choose a task of sequences")
@@ -71,7 +76,10 @@ class RepairTask(Task):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        return Vocabulary(json.loads(self.config.tokens)) if self.config.tokens else self.inner.vocabulary
+        if not self.config.tokens: return self.inner.vocabulary
+        tokens = parse_json(self.config.tokens, "tokens")
+        if isinstance(tokens, list): return Vocabulary(tokens)
+        raise ValueError(f"tokens={clipped(tokens)}: must be a list")
     @property
     def max_length(self) -> int: return self.config.longest or self.inner.max_length + self.config.errors
 
