@@ -109,7 +109,7 @@ def train_run(recipe: Recipe, directory: Path, device: str | torch.device = "cpu
         recipe.trainer(directory, device, progress).fit(resume=True)
     return checkpoints(directory)[-1]
 
-
+# %% ../nbs/29b_compare.ipynb #790699d5
 def recipe_saved_in(file: Path) -> dict:
     "The tables in a run.json. ValueError if there are none."
     saved = read_json(file)
@@ -216,7 +216,7 @@ def measure(method: Method, task: Task, sampler: Sampler, n: int, seed: int) -> 
         batched_calls=samples.network_calls, order=mean_order(samples),
     )
 
-# %% ../nbs/29b_compare.ipynb #f4dfe825
+# %% ../nbs/29b_compare.ipynb #7566a586
 CURVE = dict(method=str, seed=int, points=list)
 ROW = dict(method=str, seed=int, sampler=str, n=int, states=int, scores=dict, nll=float, nll_se=float, nll_exact=bool)
 
@@ -225,7 +225,7 @@ def _has(row: object, kinds: dict[str, type]) -> bool:
     "Whether a row that was read has values of these types."
     return isinstance(row, dict) and all(isinstance(row.get(key), kind) for key, kind in kinds.items())
 
-
+# %% ../nbs/29b_compare.ipynb #f4dfe825
 @dataclass(repr=False)
 class Comparison:
     """Results of a comparison: `rows` (one per entrant, seed and sampler), `curves` (one per entrant and seed) and

@@ -65,7 +65,7 @@ def read_encoder_config(options: str, size: str):
     try: return auto.from_pretrained(path, local_files_only=True)
     except (ValueError, OSError) as e: refuse(options, e)
 
-
+# %% ../nbs/06b_hugging_face.ipynb #04f085ac
 REMOTE = ("auto_map", "custom_pipelines", "backbone", "backbone_config", "quantization_config", "trust_remote_code")
 
 

@@ -52,7 +52,7 @@ def open_text(path: str | os.PathLike, errors: str = "strict", newline: str | No
     with unpacking(path), opener(path, "rb") as f: start = f.read(4)
     return opener(path, "rt", encoding=encoding_of(start), errors=errors, newline=newline)
 
-
+# %% ../nbs/00i_readers.ipynb #c5941622
 @contextmanager
 def unpacking(path: str | os.PathLike) -> Iterator[None]:
     "ValueError for a compressed file that is damaged."
@@ -81,7 +81,7 @@ def limited_lines(file: TextIO, path: str | os.PathLike) -> Iterator[str]:
 def _check_expansion(unpacked: BinaryIO, path: str | os.PathLike):
     if (done := unpacked.tell()) > ALWAYS: EXPANSION.check(done // max(os.stat(path).st_size, 1), path)
 
-
+# %% ../nbs/00i_readers.ipynb #98f75d85
 def bad_bytes(path: Path) -> str:
     "Where a file stops being text: its line and byte, both counted from 1 for the reader. For messages."
     with opener_of(path)(path, "rb") as f: data = f.read(ALWAYS)

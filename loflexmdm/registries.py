@@ -73,18 +73,20 @@ class Registry(Mapping):
         "What other packages offer, by name."
         return {point.name: point for point in entry_points(group=self.group)}
 
-    def load(self, point: EntryPoint):
-        "Import a plug-in. ValueError names it and its distribution if that fails, or if it does not define the name."
-        source = f"plug-in {point.value!r}" + (f" of {point.dist.name}" if point.dist else "")
-        try: point.load()
-        except Exception as e:  # whatever another package does wrong must not stop this one
-            raise ValueError(
-                f"{self.what}={point.name!r}: {source} cannot be imported ({type(e).__name__}: {e})"
-            ) from e
-        if point.name not in self.classes:
-            raise ValueError(f"{self.what}={point.name!r}: {source} defines no {self.what} of that name")
-
 # %% ../nbs/00c_registries.ipynb #6889bc91
+@patch
+def load(self: Registry, point: EntryPoint):
+    "Import a plug-in. ValueError names it and its distribution if that fails, or if it does not define the name."
+    source = f"plug-in {point.value!r}" + (f" of {point.dist.name}" if point.dist else "")
+    try: point.load()
+    except Exception as e:  # whatever another package does wrong must not stop this one
+        raise ValueError(
+            f"{self.what}={point.name!r}: {source} cannot be imported ({type(e).__name__}: {e})"
+        ) from e
+    if point.name not in self.classes:
+        raise ValueError(f"{self.what}={point.name!r}: {source} defines no {self.what} of that name")
+
+
 @patch
 def usable(self: Registry) -> dict[str, type]:
     "All classes by name, without plug-ins that cannot be used; those are refused when they are asked for by name."

@@ -49,9 +49,7 @@ class Vocabulary:
         self.tokens = SPECIAL_TOKENS + tokens
         self.index = {t: i for i, t in enumerate(self.tokens)}
         if len(self.index) < len(self.tokens):
-            raise ValueError(
-                f"tokens={clipped(tokens)}: each token may appear once, and none may be one of {SPECIAL_TOKENS}"
-            )
+            raise ValueError(f"tokens={clipped(tokens)}: each token may appear once, and none of {SPECIAL_TOKENS}")
         self.ordinary, self.conditions = split_conditions(tokens)
 
     def __len__(self): return len(self.tokens)

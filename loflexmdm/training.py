@@ -37,6 +37,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 
+# %% ../nbs/09_training.ipynb #d2d1272b
 from loflexmdm.configs import (
     AtLeastTwo, Count, Fraction, Natural, NonNegative, OnOffAuto, Positive, config, current_names,
 )

@@ -1,7 +1,7 @@
 """Hypothesis strategies of what the package works on: vocabularies, sequences, batches, states, schedules, laws,
-recipes, bracket SAFE.
+recipes, bracket SAFE texts.
 
-LOFLEXMDM_FUZZ is the number of examples of each property (`make fuzz`); without it there are few, the same each time."""
+LOFLEXMDM_FUZZ is the number of examples of each property (`make fuzz`); without it there are few, always the same."""
 import os
 
 import torch
@@ -73,3 +73,5 @@ recipes = st.fixed_dictionaries(
 PARTS = ["C", "c1ccccc1", "N", "O", "(", ")", "=", "#", ".", "<1>", "<2>", "<%10>", "<%100>", "1", "%12", "[C@@H]", "*",
          "[nH]", "Cl", "/", "\\", "<", ">", "%(123)", "F"]
 bracket_texts = st.lists(st.sampled_from(PARTS), max_size=12).map("".join) | texts
+GROUPS = ["C", "CC", "N", "O", "C(C)", "C(=O)N", "c1ccccc1", "C(F)", "C1CCCC1", "S(=O)(=O)", "[C@@H](N)", "C=C"]
+smiles = st.lists(st.sampled_from(GROUPS), min_size=1, max_size=7).map("".join)

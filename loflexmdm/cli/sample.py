@@ -214,7 +214,7 @@ def counters(samples: Samples) -> dict[str, int]:
     "What the simulation counted."
     return {key: getattr(samples, key) for key in COUNTERS}
 
-# %% ../../nbs/30e_cli_sample.ipynb #3184a6c6
+# %% ../../nbs/30e_cli_sample.ipynb #b289b461
 STATE = dict(batches=int, bytes=int, counters=dict, settings=dict, waiting=list, generator=str, command=str)
 
 
@@ -231,7 +231,7 @@ def check_saved(saved: object) -> dict:
     bytes.fromhex(saved["generator"])
     return saved
 
-
+# %% ../../nbs/30e_cli_sample.ipynb #3184a6c6
 class SavedRows(Rows):
     "Rows that stay when the command ends early, in FILE.partial.jsonl, for the same command to continue."
     def __init__(self, out: Path, info: dict, settings: dict, *args):
@@ -266,17 +266,21 @@ class SavedRows(Rows):
         try: self.generator.set_state(state)
         except (RuntimeError, TypeError): raise ValueError(self.cannot_continue()) from None
 
-    def cannot_continue(self) -> str:
-        return f"{beside(self.path)}: missing or damaged, so {self.path} cannot be continued; remove both"
-
-    def saved(self) -> dict | None:
-        "What the JSON beside the partial file says; None without both. ValueError if it alone is missing, or damaged."
-        path = beside(self.path)
-        if not path.exists() and not self.path.exists(): return None
-        try: return check_saved(read_json(path))
-        except (FileNotFoundError, ValueError): raise ValueError(self.cannot_continue()) from None
-
 # %% ../../nbs/30e_cli_sample.ipynb #a9402eb1
+@patch
+def cannot_continue(self: SavedRows) -> str:
+    return f"{beside(self.path)}: missing or damaged, so {self.path} cannot be continued; remove both"
+
+
+@patch
+def saved(self: SavedRows) -> dict | None:
+    "What the JSON beside the partial file says; None without both. ValueError if it alone is missing, or damaged."
+    path = beside(self.path)
+    if not path.exists() and not self.path.exists(): return None
+    try: return check_saved(read_json(path))
+    except (FileNotFoundError, ValueError): raise ValueError(self.cannot_continue()) from None
+
+
 @patch
 def add(self: SavedRows, samples: Samples, pairs: Sequence[tuple[dict, dict]]) -> list[dict]:
     "As `Rows.add`; the rows that are complete are in the file afterwards."

@@ -10,7 +10,6 @@ __all__ = ['FORMAT', 'METHODS', 'GPU_ROWS', 'DEFAULT_SAMPLER', 'CONFIG_FILE', 'W
            'check_weights', 'load_weights', 'from_pretrained']
 
 # %% ../../nbs/07h_method.ipynb #423abf11
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,9 +145,6 @@ class Method(nn.Module):
             groups["order" if id(p) in order else "hidden" if id(p) in hidden else "rest"].append(p)
         return groups
 
-    @property
-    def device(self) -> torch.device: return next(self.parameters()).device
-
 # %% ../../nbs/07h_method.ipynb #a3c34e47
 @patch
 def begin(self: Method, prompts: PartialSequences, limit: int, seeds: Sequence[int]) -> PartialSequences:
@@ -166,6 +162,10 @@ def begin_edit(self: Method, sources: PartialSequences) -> PartialSequences:
 def most_columns(self: Method, limit: int) -> int:
     "How many columns a state may have on the way to sequences of at most `limit`."
     return limit
+
+
+@patch(as_prop=True)
+def device(self: Method) -> torch.device: return next(self.parameters()).device
 
 # %% ../../nbs/07h_method.ipynb #fb6bdbf5
 GPU_ROWS = 256  # least rows of a group on a GPU

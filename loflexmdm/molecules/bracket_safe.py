@@ -299,7 +299,7 @@ def closures(text: str, ends: str = "") -> str:
     smiles = LABEL.sub(lambda m: f"%({number.setdefault(int(m[1]), offset + len(number))})", text)
     return ".".join([smiles] + [f"{ends}%({number[k]})" for k in single])
 
-
+# %% ../../nbs/11_bracket_safe.ipynb #735aa0d1
 def label_counts(text: str) -> Counter:
     "How often each attachment appears."
     return Counter(int(k) for k in LABEL.findall(text))

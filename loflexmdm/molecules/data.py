@@ -178,7 +178,8 @@ def read_lines(path: Path) -> Iterator[str]:
 def read_table(path: Path, column: str, delimiter: str) -> Iterator[str]:
     "A column of a .csv or .tsv file."
     with open_rows(path) as f:
-        yield from table_column(limited_lines(f, path), delimiter, lambda names: choose_column(names, column, str(path)))
+        choose = lambda header: choose_column(header, column, str(path))
+        yield from table_column(limited_lines(f, path), delimiter, choose)
 
 
 def read_parquet(path: Path, column: str) -> Iterator[str]:
@@ -659,7 +660,7 @@ def content_of(source: str | os.PathLike, column: str = "") -> Content:
     read_smiles(name, column)  # what is wrong with the file is said now, even where its molecules are cached
     return files_content([Path(name)], lambda: read_smiles(name, column), format_of(Path(name)), column)
 
-
+# %% ../../nbs/11b_molecule_data.ipynb #dcedac04
 def is_packaged(source: str | os.PathLike) -> bool:
     "Whether a source comes with an installed package: neither a file of the user's nor a data set of the hub."
     name = EMBEDDED if source == "embedded" else os.fspath(source)

@@ -396,9 +396,6 @@ class MoleculeEditsTask(Task):
         return prepare_pairs(c.source, c.column, c.salts, c.limit, Matching(c.piece, c.share),
                              progress=sys.stderr.isatty())
 
-    def take_vocabulary(self, vocabulary: Vocabulary):
-        if not self.config.tokens: vars(self)["vocabulary"] = vocabulary  # else the two are compared
-
     def gain_of(self, matched: Matched) -> float:
         "What the second molecule of a pair has over the first."
         goal, scores = GOALS[self.config.goal], self.found.scores
@@ -459,6 +456,12 @@ def sorted_pairs(self: MoleculeEditsTask) -> tuple[dict[str, list[Matched]], Cou
         if reason: left_out[reason] += 1
         else: rows[place].append(m)
     return rows, left_out
+
+# %% ../../nbs/12d_molecule_edits.ipynb #41f963f9
+@patch
+def take_vocabulary(self: MoleculeEditsTask, vocabulary: Vocabulary):
+    "Take that of a model in place of the data's; tokens of the settings stay, to be compared with it."
+    if not self.config.tokens: vars(self)["vocabulary"] = vocabulary
 
 # %% ../../nbs/12d_molecule_edits.ipynb #a7f9e7fd
 def usable_pairs(self: MoleculeEditsTask) -> tuple[dict[str, list[Matched]], Counter]:

@@ -276,7 +276,7 @@ def molecule_metrics(
         int(good.sum()) / n, sum(t for t, g in zip(times.values(), good) if g) / n, dict(invalid),
     )
 
-
+# %% ../../nbs/12_molecule_metrics.ipynb #09d6c7af
 JUDGED = 50_000  # texts that are judged at a time
 
 

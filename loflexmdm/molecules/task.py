@@ -95,8 +95,7 @@ class MoleculesTask(Task):
     @cached_property
     def molecules(self) -> Molecules:
         c = self.config
-        if not is_packaged(c.source): self.ask_for(f"source={c.source!r}")
-        if c.tokenizer: self._tokens()  # any other file is refused before the molecules are read
+        self._check_files()  # before the molecules are read
         return prepare(c.source, column=c.column, slicer=c.slicer, salts=c.salts, progress=sys.stderr.isatty())
 
     @cached_property
@@ -105,9 +104,6 @@ class MoleculesTask(Task):
         tokens = self._tokens()
         if self.config.condition == "none" or ANY in tokens: return Vocabulary(tokens)
         return Vocabulary([*tokens, *self.conditions(), ANY])
-
-    def take_vocabulary(self, vocabulary: Vocabulary):
-        if not self.config.tokens: vars(self)["vocabulary"] = vocabulary  # else the two are compared
 
     def split_of(self, smiles: str) -> str:
         "The split of a molecule, by its canonical SMILES."
@@ -157,14 +153,31 @@ def longest(self: MoleculesTask) -> int: return self.max_length - 1 - (self.conf
 
 
 @patch
+def _check_files(self: MoleculesTask):
+    "ValueError for a source that nobody has asked for, and for a tokenizer that is another kind of file."
+    if not is_packaged(self.config.source): self.ask_for(f"source={self.config.source!r}")
+    if self.config.tokenizer: read_tokenizer(self._tokenizer())
+
+
+@patch
+def _tokenizer(self: MoleculesTask) -> str:
+    self.ask_for(f"tokenizer={self.config.tokenizer!r}")
+    return self.config.tokenizer
+
+
+@patch
 def _tokens(self: MoleculesTask) -> list[str]:
     if self.config.tokens: return self.config.tokens.split(" ")
-    if self.config.tokenizer:
-        self.ask_for(f"tokenizer={self.config.tokenizer!r}")
-        return list(read_tokenizer(self.config.tokenizer).ordinary)
+    if self.config.tokenizer: return list(read_tokenizer(self._tokenizer()).ordinary)
     rows = zip(self.molecules.texts, self.molecules.smiles)
     found = (tokenize(text) for text, smiles in rows if self.split_of(smiles) == "train")
     return sorted({t for tokens in found if len(tokens) <= self.longest for t in tokens})
+
+
+@patch
+def take_vocabulary(self: MoleculesTask, vocabulary: Vocabulary):
+    "Take that of a model in place of the data's; tokens of the settings stay, to be compared with it."
+    if not self.config.tokens: vars(self)["vocabulary"] = vocabulary
 
 # %% ../../nbs/12b_molecules.ipynb #030e2e0e
 @patch(cls_method=True)

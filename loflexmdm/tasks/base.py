@@ -400,8 +400,9 @@ def smiles_of(self: Task, samples: Samples) -> list[str | None]:
 
 @patch(as_prop=True)
 def task_object(self: Method) -> Task | None:
-    """The task that the model was trained on, made from `task`; None if it is not known. Data that it names is read only
-    after `with_data()`. ValueError as in `task_from`."""
+    """The task that the model was trained on, made from `task`; None if it is not known.
+
+    Data that it names is read only after `with_data()`. ValueError as in `task_from`."""
     if self.task is None: return None
     made, task = vars(self).get("_task_made", (None, None))
     if made != self.task:

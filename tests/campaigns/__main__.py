@@ -1,4 +1,4 @@
-"""python -m campaigns [--seed 0] [--minutes 60] [--log FILE]: attacks in rounds until the time is over, then the counts.
+"""python -m campaigns [--seed 0] [--minutes 60] [--log FILE]: attacks in rounds until time is over, then the counts.
 
 A round has a few attacks of every kind; each failure is in the log with what repeats it."""
 import argparse

@@ -45,7 +45,8 @@ def _in_child(run: Callable[[], object], seconds: int) -> dict:
         try: code = run() or 0
         except SystemExit as e: code = e.code or 0
         except BaseException: code, trace = 99, traceback.format_exc(limit=-3)
-    return dict(code=code if type(code) is int else 99, out=out.getvalue()[-10**5:], said=err.getvalue()[-3000:], trace=trace)
+    code, out = code if type(code) is int else 99, out.getvalue()[-10**5:]
+    return dict(code=code, out=out, said=err.getvalue()[-3000:], trace=trace)
 
 
 def refused(told: dict) -> bool:

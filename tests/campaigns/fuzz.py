@@ -110,7 +110,8 @@ READERS = [("p.jsonl", prompts), ("p.txt", prompts), ("s.jsonl", scored), ("s.cs
 ROW = '{"prompt": ["("], "tokens": ["(", ")"], "generated": [0, 1]}\n'
 DATA = {
     "p.jsonl": '["("]\n{"prompt": ["(", "..."]}\n', "p.txt": "( ...\n( )\n", "s.jsonl": 2 * ROW,
-    "s.csv": "prompt,tokens,generated\n(,( ),0 1\n", "t.csv": 'n,t\n1,one two\n2,"three\nfour"\n', "t.txt": "a b\nc\n" * 9,
+    "s.csv": "prompt,tokens,generated\n(,( ),0 1\n", "t.csv": 'n,t\n1,one two\n2,"three\nfour"\n',
+    "t.txt": "a b\nc\n" * 9,
     "m.smi": "CCO name\nc1ccccc1\n", "m.csv": "smiles,x\nCCO,1\nCC,2\n", "b.bsafe": "CC<1>.c1ccccc1<1>.N",
     "r.toml": '[task]\nkind = "brackets"\nmax_pairs = 3\n[model]\nsize = "nano"\n[train]\nsteps = 2\nlr = 1e-3\n',
 }
