@@ -179,7 +179,7 @@ def test_a_missing_file_is_named_where_it_is_needed(away):
     code, said = call(f"resume {place}/run")
     last = said.splitlines()[-1]
     assert code == 2 and f"task.file: no such file: {place}/data/sums.txt" in last and last.startswith("loflexmdm: ")
-    code, said = call(f"evaluate {place}/run {FAST}")
+    code, said = call(f"evaluate {place}/run {FAST} --task-data")
     assert code == 2 and "needs the data of the task" in said.splitlines()[-1]
 
 

@@ -280,7 +280,7 @@ def saved(self: SavedRows) -> dict | None:
     try: return check_saved(read_json(path))
     except (FileNotFoundError, ValueError): raise ValueError(self.cannot_continue()) from None
 
-
+# %% ../../nbs/30e_cli_sample.ipynb #dd5bef7c
 @patch
 def add(self: SavedRows, samples: Samples, pairs: Sequence[tuple[dict, dict]]) -> list[dict]:
     "As `Rows.add`; the rows that are complete are in the file afterwards."
