@@ -277,7 +277,7 @@ def molecule_metrics(
     )
 
 # %% ../../nbs/12_molecule_metrics.ipynb #09d6c7af
-JUDGED = 50_000  # texts that are judged at a time
+JUDGED = 20_000  # texts that are judged at a time
 
 
 def _checked_texts(smiles: Iterable[str | None]) -> Iterator[str | None]:
