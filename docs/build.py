@@ -589,6 +589,7 @@ api/index
 about/checked
 about/glossary
 about/changelog
+about/security
 ```"""
 
 
@@ -616,6 +617,7 @@ def write_pages():
     (SOURCE / "about" / "changelog.md").write_text(
         re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")), encoding="utf-8"
     )
+    shutil.copy(ROOT / "SECURITY.md", SOURCE / "about" / "security.md")
     return len(found), checks
 
 

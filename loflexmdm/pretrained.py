@@ -38,8 +38,9 @@ def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
         return path, AVERAGE_FILE if averaged else WEIGHTS_FILE
     if (path / "best" / CONFIG_FILE).is_file(): return path / "best", WEIGHTS_FILE
     complete = sorted(
-        (p.parent for p in path.glob(f"checkpoints/step_*/{CONFIG_FILE}") if (p.parent / AVERAGE_FILE).is_file()),
-        key=lambda p: int(p.name.split("_")[1]),
+        (p.parent for p in path.glob(f"checkpoints/step_*/{CONFIG_FILE}")
+         if (p.parent / AVERAGE_FILE).is_file() and p.parent.name[5:].isdecimal()),
+        key=lambda p: int(p.name[5:]),
     )
     if complete: return complete[-1], AVERAGE_FILE
     kind = (

@@ -13,7 +13,6 @@ __all__ = ['TABLES', 'OWN_DATA', 'PASSES', 'FEWEST_STEPS', 'PRESETS', 'SCHEMA', 
 import json
 import math
 import os
-import tomllib
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -25,8 +24,10 @@ from fastcore.basics import patch
 
 from .configs import config_from, config_schema, current_names
 from .files import write_file
+from .limits import clipped
 from .methods.base import METHODS, Method, method_class
 from .methods.lo_flexmdm import LoFlexMDM
+from .readers import read_toml
 from .registries import did_you_mean
 from .tasks.base import SPLITS, TASKS, Task, task_class, task_from
 from .training import TrainConfig, Trainer
@@ -53,8 +54,8 @@ def check_tables(tables: dict) -> dict:
     allowed = ", ".join(f"[{t}]" for t in TABLES)
     for name, table in tables.items():
         if name not in TABLES:
-            raise ValueError(f"unknown table or key {name!r}{did_you_mean(name, TABLES)}; allowed: {allowed}")
-        if not isinstance(table, dict): raise ValueError(f"{name}={table!r}: must be a table, [{name}]")
+            raise ValueError(f"unknown table or key {clipped(name)}{did_you_mean(name, TABLES)}; allowed: {allowed}")
+        if not isinstance(table, dict): raise ValueError(f"{name}={clipped(table)}: must be a table, [{name}]")
     return tables
 
 
@@ -191,9 +192,8 @@ def read_tables(name_or_path: str | os.PathLike) -> dict:
             f"recipe {str(name_or_path)!r}{did_you_mean(name_or_path, presets())}: "
             f"neither a preset ({', '.join(presets())}) nor a .toml file"
         )
-    try: tables = check_values(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise ValueError(f"{name_or_path}: not valid TOML: {e}") from None
+    tables = read_toml(path)
+    try: tables = check_values(tables)
     except ValueError as e: raise ValueError(f"{name_or_path}: {e}") from None
     return with_absolute_paths(tables, path.parent)
 

@@ -11,7 +11,8 @@ __all__ = ['SOURCES', 'EMBEDDED', 'BENCHMARKS', 'FORMATS', 'SMILES_COLUMNS', 'EL
            'encode', 'clean', 'molecule_split', 'Strings', 'Molecules', 'clean_chunk', 'in_chunks', 'processes_for',
            'cleaned', 'collect', 'build_molecules', 'cache_directory', 'cache_key', 'store', 'digest_beside',
            'is_whole', 'stored', 'cached', 'open_stream', 'hub_smiles', 'HubMolecules', 'Content', 'files_content',
-           'hub_content', 'hub_commit', 'content_of', 'prepare', 'LOOKAHEAD', 'joined_row', 'table_column', 'open_text']
+           'hub_content', 'hub_commit', 'content_of', 'is_packaged', 'prepare', 'LOOKAHEAD', 'joined_row',
+           'table_column', 'open_text']
 
 # %% ../../nbs/11b_molecule_data.ipynb #ff1dd946
 import contextlib
@@ -39,7 +40,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ..files import file_digest, locked, write_file
 from ..parallel import worker_pool
-from ..readers import LOOKAHEAD, column_number, joined_row, open_text, table_column
+from ..limits import clipped_line
+from ..readers import LOOKAHEAD, column_number, joined_row, limited_lines, open_text, table_column
+from ..notebook import code_span
 from ..progress import progress_bar
 from ..tasks import sequences
 from loflexmdm.molecules.bracket_safe import (
@@ -49,6 +52,7 @@ from loflexmdm.molecules.bracket_safe import (
     safe_mol_version,
     to_bracket_safe,
     tokenize,
+    too_long,
 )
 
 # %% ../../nbs/11b_molecule_data.ipynb #dc2df1f5
@@ -161,19 +165,21 @@ def choose_column(names: Sequence[str], column: str, where: str) -> int:
     if not column and len(names) == 1: return 0
     if not column and len(found) == 1: return found[0]
     raise ValueError(
-        f"column={column!r}: {where} has the columns {', '.join(names) or '(none)'}; name the one that holds SMILES"
+        f"column={column!r}: {where} has the columns {clipped_line(', '.join(names) or '(none)')}; "
+        "name the one that holds SMILES"
     )
 
 
 def read_lines(path: Path) -> Iterator[str]:
     "The first word of every line of a .smi or .txt file."
-    with open_rows(path) as f: yield from map(first_word, f)
+    with open_rows(path) as f: yield from map(first_word, limited_lines(f, path))
 
 
 def read_table(path: Path, column: str, delimiter: str) -> Iterator[str]:
     "A column of a .csv or .tsv file."
     with open_rows(path) as f:
-        yield from table_column(f, delimiter, lambda header: choose_column(header, column, str(path)))
+        choose = lambda header: choose_column(header, column, str(path))
+        yield from table_column(limited_lines(f, path), delimiter, choose)
 
 
 def read_parquet(path: Path, column: str) -> Iterator[str]:
@@ -268,6 +274,7 @@ def encode(smiles: str, options: Cleaning) -> tuple[str, str] | str:
 def clean(smiles: str, options: Cleaning = Cleaning()) -> tuple[str, str] | str:  # noqa: B008 (immutable)
     "(canonical bracket text, canonical SMILES) of a row, or the reason to leave it out, one of REJECT_REASONS."
     if not smiles.strip(): return "empty"
+    if too_long(smiles): return "too long"
     if (mol := mol_of(smiles)) is None: return "unparsable"
     if len(Chem.GetMolFrags(mol)) > 1: mol = largest_organic(mol) if options.salts == "largest" else None
     if mol is None: return "several components"
@@ -317,7 +324,7 @@ class Molecules(NamedTuple):
 
     def _repr_markdown_(self) -> str:
         total = len(self.smiles) + self.rejects.total()
-        def show(rows): return ", ".join(f"`{s[:40]}`" for _, s in rows[:2] if s).replace("|", "\\|")
+        def show(rows): return ", ".join(code_span(s[:40]) for _, s in rows[:2] if s)
         rows = [
             f"| {r} | {self.rejects[r]:,} | {self.rejects[r] / total:.2%} | {show(self.examples.get(r, []))} |"
             for r in REJECT_REASONS
@@ -652,6 +659,12 @@ def content_of(source: str | os.PathLike, column: str = "") -> Content:
         )
     read_smiles(name, column)  # what is wrong with the file is said now, even where its molecules are cached
     return files_content([Path(name)], lambda: read_smiles(name, column), format_of(Path(name)), column)
+
+# %% ../../nbs/11b_molecule_data.ipynb #dcedac04
+def is_packaged(source: str | os.PathLike) -> bool:
+    "Whether a source comes with an installed package: neither a file of the user's nor a data set of the hub."
+    name = EMBEDDED if source == "embedded" else os.fspath(source)
+    return name in BENCHMARKS or set(name.split("+")) <= SOURCES.keys()
 
 
 def prepare(

@@ -28,7 +28,7 @@ from ..configs import AtLeastTwo, Fraction, accepted_by, config
 from ..digests import row_digest, rows_digest
 from .bracket_safe import (Decoded, decode, from_bracket_safe, read_tokenizer, reorder,
                                               split_attachments, to_bracket_safe, tokenize)
-from .data import FORMATS, Molecules, molecule_split, prepare, read_smiles
+from .data import FORMATS, Molecules, is_packaged, molecule_split, prepare, read_smiles
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .metrics import judge, molecule_grid, molecule_metrics
 from ..samplers import Samples
@@ -95,7 +95,7 @@ class MoleculesTask(Task):
     @cached_property
     def molecules(self) -> Molecules:
         c = self.config
-        if c.tokenizer: read_tokenizer(c.tokenizer)  # any other file is refused before the molecules are read
+        self._check_files()  # before the molecules are read
         return prepare(c.source, column=c.column, slicer=c.slicer, salts=c.salts, progress=sys.stderr.isatty())
 
     @cached_property
@@ -153,12 +153,31 @@ def longest(self: MoleculesTask) -> int: return self.max_length - 1 - (self.conf
 
 
 @patch
+def _check_files(self: MoleculesTask):
+    "ValueError for a source that nobody has asked for, and for a tokenizer that is another kind of file."
+    if not is_packaged(self.config.source): self.ask_for(f"source={self.config.source!r}")
+    if self.config.tokenizer: read_tokenizer(self._tokenizer())
+
+
+@patch
+def _tokenizer(self: MoleculesTask) -> str:
+    self.ask_for(f"tokenizer={self.config.tokenizer!r}")
+    return self.config.tokenizer
+
+
+@patch
 def _tokens(self: MoleculesTask) -> list[str]:
     if self.config.tokens: return self.config.tokens.split(" ")
-    if self.config.tokenizer: return list(read_tokenizer(self.config.tokenizer).ordinary)
+    if self.config.tokenizer: return list(read_tokenizer(self._tokenizer()).ordinary)
     rows = zip(self.molecules.texts, self.molecules.smiles)
     found = (tokenize(text) for text, smiles in rows if self.split_of(smiles) == "train")
     return sorted({t for tokens in found if len(tokens) <= self.longest for t in tokens})
+
+
+@patch
+def take_vocabulary(self: MoleculesTask, vocabulary: Vocabulary):
+    "Take that of a model in place of the data's; tokens of the settings stay, to be compared with it."
+    if not self.config.tokens: vars(self)["vocabulary"] = vocabulary
 
 # %% ../../nbs/12b_molecules.ipynb #030e2e0e
 @patch(cls_method=True)
@@ -394,7 +413,7 @@ def evaluate_file(
 
     `task`: whose training molecules are known, for novelty. ValueError for a file that
     cannot be read, or a wrong column."""
-    smiles, known = list(read_smiles(path, column)), None if task is None else task.smiles("train")
+    smiles, known = read_smiles(path, column), None if task is None else task.smiles("train")
     figures = asdict(molecule_metrics(smiles, known, canonical_reference=True, progress=progress))
     invalid = {f"invalid: {reason}": n for reason, n in figures.pop("invalid").items()}
     return {k: v for k, v in figures.items() if v == v} | invalid

@@ -152,6 +152,7 @@ class SequencesTask(Task):
 
     @cached_property
     def data(self) -> SequenceData:
+        if self.config.file: self.ask_for(f"file={self.config.file!r}")
         data, known = sequence_data(self.config), self._known
         if known is not None and data.vocabulary != known:
             both = f"{data.vocabulary} and {known}"
