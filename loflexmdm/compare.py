@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['SHARED', 'CALLS', 'CURVE', 'ROW', 'parse_entrant', 'typed', 'entrant_recipe', 'shared_model', 'evaluations_per_loss',
            'run_directory', 'train_run', 'recipe_saved_in', 'differences', 'run_facts', 'curve', 'test_likelihood',
-           'mean_order', 'describe', 'samplers_for', 'measure', 'Comparison', 'compare', 'add_run', 'spread', 'grouped']
+           'mean_order', 'describe', 'samplers_for', 'measure', 'Comparison', 'compare', 'add_run', 'spread', 'grouped',
+           'table', 'plot_comparison']
 
 # %% ../nbs/29b_compare.ipynb #52109525
 import json
@@ -345,3 +346,69 @@ def table(rows: Sequence[dict], samplers: str = "first") -> str:
     first = {m: s for m, s in reversed(groups)}
     lines = [
         (
+            f"| method | sampler | {' | '.join(map(cell, scores))} | network calls per sequence | "
+            "NLL (nats per sequence) | time per step (fastest: 1) | parameters | order |"
+        ),
+        "|---" * (7 + len(scores)) + "|",
+    ]
+    for (m, s), group in groups.items():
+        if samplers == "first" and first[m] != s: continue
+        order = [r["order"] for r in group if r["order"]]
+        cells = [
+            cell(m),
+            code_span(s),
+            *(spread(r["scores"][k] for r in group) for k in scores),
+            spread((r["calls"] for r in group), 1),
+            ("" if group[0]["nll_exact"] else "<= ") + spread(r["nll"] for r in group),
+            spread((r["step_ms"] / fastest for r in group), 2),
+            f"{group[0]['parameters']:,}"
+            + (f" + {group[0]['order_parameters']:,}" if group[0]["order_parameters"] else ""),
+            " ".join(f"{v:.2f}" for v in np.mean(order, 0)) if order else "–",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+# %% ../nbs/29b_compare.ipynb #70fa68d6
+def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: str | None = None, axes=None):
+    """Two panels: `score` (the task's first by default) against network calls per sequence, and the validation bound
+    against training rows; returns the axes.
+
+    Samplers with a chosen number of steps are joined by a line;
+    crosses are event-driven ones, a ring is the method's default. Bars: standard deviation over seeds."""
+    import matplotlib.pyplot as plt  # here: training needs no pictures
+    axes = plt.subplots(1, 2, figsize=(6, 3), layout="constrained")[1] if axes is None else axes
+    score, colours = (
+        score or next(iter(rows[0]["scores"])),
+        {m: f"C{i}" for i, m in enumerate(dict.fromkeys(r["method"] for r in rows))},
+    )
+    for m, colour in colours.items(): _plot_samplers(axes[0], [r for r in rows if r["method"] == m], score, m, colour)
+    axes[0].set(xlabel="network calls per sequence", ylabel=score.replace("_", " "))
+    axes[0].set_xscale("log", base=2)
+    axes[0].xaxis.set_major_formatter("{x:g}")
+    axes[0].legend(frameon=False)
+    for m, colour in colours.items(): _plot_curves(axes[1], [c["points"] for c in curves if c["method"] == m], colour)
+    axes[1].set(xlabel="rows through the generator", ylabel="validation bound (nats)", ylim=(0, None))
+    return axes
+
+
+def _plot_samplers(ax, rows: Sequence[dict], score: str, label: str, colour: str):
+    "Points of one entrant: mean calls and score of each sampler, with the spread over seeds."
+    points = {}
+    for (_, sampler), group in grouped(rows).items():
+        values = [r["scores"][score] for r in group]
+        points[sampler] = (
+            np.mean([r["calls"] for r in group]),
+            np.mean(values),
+            np.std(values, ddof=1) if len(values) > 1 else 0.0,
+        )
+    steps = sorted(p for s, p in points.items() if "(steps=" in s)
+    others = [p for s, p in points.items() if "(steps=" not in s]
+    for found, look in ((steps, ".-"), (others, "x")):
+        if found: ax.errorbar(*zip(*found), fmt=look, ms=4, lw=1, elinewidth=0.6, color=colour)
+    x, y, _ = next(iter(points.values()))
+    ax.plot(x, y, "o", ms=7, mfc="none", color=colour, label=label)
+
+
+def _plot_curves(ax, curves: Sequence[Sequence], colour: str):
+    "Validation bounds of one entrant, a line for each seed."
+    for points in curves: ax.plot(*np.transpose(points), "." if len(points) == 1 else "-", lw=0.8, color=colour)
