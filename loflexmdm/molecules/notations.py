@@ -7,7 +7,7 @@ __all__ = ['SYMBOL', 'BONDS', 'PUNCTUATION', 'TEXT_REASONS', 'LEAF', 'Span', 'SE
            'Atom', 'Reader', 'read_text', 'settled_rings', 'is_odd', 'mirrored', 'settle', 'ring_number',
            'write_smiles', 'ring_size', 'write_counted', 'Pieces', 'pieces_of', 'nest', 'to_nested', 'write_nested',
            'to_smiles', 'with_root', 'plain_fragment', 'nested_prompt', 'as_child', 'in_hole', 'smiles_prompt',
-           'pairs_of', 'outermost', 'nested_holes', 'open_rings', 'smiles_holes', 'prompted', 'Notation',
+           'pairs_of', 'outermost', 'nested_holes', 'open_rings', 'smiles_holes', 'given_and_closed', 'Notation',
            'random_smiles', 'DeepSmiles', 'holds_none', 'Selfies', 'selfies_package', 'Nested', 'BracketSafe',
            'notation_of']
 
@@ -404,7 +404,7 @@ def nested_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
         holes += [(opening + 1, kept[0]), (kept[1] + 1, closing)] if kept else [(opening + 1, closing)]
     return holes
 
-# %% ../../nbs/11a_notations.ipynb #a41c83f9
+# %% ../../nbs/11a_notations.ipynb #8b6dcd9d
 def open_rings(tokens: Sequence[str]) -> list[frozenset[str]]:
     "The ring digits that are open before each token, and behind the last."
     found, now = [frozenset()], set()
@@ -428,7 +428,7 @@ def smiles_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
     return chosen + [(end, len(tokens))] * (end < len(tokens))
 
 
-def prompted(tokens: Sequence[str], holes: Sequence[Span]) -> tuple[list[bool], list[bool]]:
+def given_and_closed(tokens: Sequence[str], holes: Sequence[Span]) -> tuple[list[bool], list[bool]]:
     """Which tokens are given, and which have a closed gap behind them, the start token first in both.
 
     Spans of tokens are generated, an empty one opens its gap; without any span all is generated."""
