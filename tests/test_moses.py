@@ -107,7 +107,8 @@ def test_a_set_against_itself(found):
 
 def test_curves(found):
     points = moses_curve(found, None, "unique", [2, 5], repeats=50)
-    assert [p.n for p in points] == [2, 5] and points[1] == (5, 0.8, 0.8, 0.8) and points[0].low < 1 == points[0].high
+    assert [p.n for p in points] == [2, 5] and points[0].low < 1 == points[0].high
+    np.testing.assert_allclose(points[1], (5, 0.8, 0.8, 0.8))
     with pytest.raises(ValueError, match="figure='beauty'"): moses_curve(found, None, "beauty", [2])
     with pytest.raises(ValueError, match="from 2 to 5"): moses_curve(found, None, "unique", [6])
 
@@ -143,7 +144,7 @@ def test_stored_statistics_of_the_wheel():
         np.testing.assert_allclose(mine.values[k], values[:200], rtol=1e-6)
     prints = theirs["SNN"]["fps"][:200]
     prints = prints.toarray() if hasattr(prints, "toarray") else np.asarray(prints)
-    assert (np.unpackbits(mine.prints, axis=1) == prints).mean() > 0.9999
+    assert (np.unpackbits(mine.prints, axis=1, bitorder="little") == prints).all()
     names = set(theirs["Frag"]["frag"])
     assert {f for row in mine.fragments for f in row} <= names
     assert {s for s in mine.scaffolds if s} <= set(theirs["Scaf"]["scaf"])

@@ -9,11 +9,12 @@ __all__ = ['PRINT_BITS', 'LEAST_RINGS', 'COMPUTED', 'WIDTH', 'LONGEST', 'TILE_RO
            'passes_filters', 'Reference', 'reference_from', 'store_reference', 'stored_reference', 'moses_reference',
            'compared', 'moses_metrics', 'CurvePoint', 'moses_curve', 'plot_curves', 'add_carbons']
 
-# %% ../../nbs/12e_moses.ipynb #6a371f0a
+# %% ../../nbs/12e_moses.ipynb #3f661a31
 import csv
 import io
 import math
 import random
+import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -193,7 +194,7 @@ def passes_filters(smiles: str, patterns: Sequence[Chem.Mol] = ()) -> bool:
     full = Chem.AddHs(mol)
     return not any(full.HasSubstructMatch(p) for p in patterns)
 
-# %% ../../nbs/12e_moses.ipynb #5a5b8623
+# %% ../../nbs/12e_moses.ipynb #09397b1c
 class Reference(NamedTuple):
     "What generated molecules are compared with."
     prints: np.ndarray  # uint8 (molecules, 128)
@@ -225,7 +226,7 @@ def stored_reference(path: Path) -> Reference | None:
     "What such a file holds; None if there is none, or if it is damaged."
     try:
         with np.load(path, allow_pickle=False) as f: arrays = dict(f)
-    except (OSError, ValueError, EOFError): return None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile): return None
     counts = lambda name: Counter(dict(zip(arrays[name].tolist(), arrays[f"{name} counts"].tolist())))
     values = {k: arrays[f"value {k}"] for k in COMPUTED}
     return Reference(arrays["prints"], counts("fragments"), counts("scaffolds"), values,

@@ -26,7 +26,7 @@ from loflexmdm.molecules.bracket_safe import (
 )
 from .fragments import checked_fragment, fragment_prompt, fragment_task, points_of
 
-# %% ../../nbs/11a_notations.ipynb #09fa7281
+# %% ../../nbs/11a_notations.ipynb #f747db0a
 SYMBOL = re.compile(r"\[[^\[\]\s]+\]|%\(\d+\)|%\d\d|<-|->|Br|Cl|[BCNOPSFIbcnops*]|\d|[-=#$:~/\\().{}]")
 BONDS = frozenset("-=#$:~/\\") | {"<-", "->"}
 
@@ -37,7 +37,8 @@ def symbols(text: str) -> list[str]:
     ValueError for characters that are none of these."""
     found = SYMBOL.findall(text)
     if sum(map(len, found)) == len(text): return found
-    raise ValueError(f"text={text!r}: no token covers {SYMBOL.sub(' ', text).split()[0]!r}")
+    rest = re.sub(r"\s", "_", SYMBOL.sub("", text))
+    raise ValueError(f"text={text!r}: no token covers {rest[:1]!r}")
 
 
 class Ring:
