@@ -24,7 +24,8 @@ RESULTS = ROOT / "nbs" / "notation_runs.json"
 DATA = dict(kind="molecules", source="moses", prompt_share=0.0)
 CANONICAL, ANEW = dict(reorder=False), dict(reorder=True)
 ENTRANTS = {  # canonical texts, or another text of a molecule each time
-    "bracket-safe": dict(notation="bracket-safe") | CANONICAL, "bracket-safe-anew": dict(notation="bracket-safe") | ANEW,
+    "bracket-safe": dict(notation="bracket-safe") | CANONICAL,
+    "bracket-safe-anew": dict(notation="bracket-safe") | ANEW,
     "smiles": dict(notation="smiles") | CANONICAL, "smiles-anew": dict(notation="smiles") | ANEW,
     "deepsmiles": dict(notation="deepsmiles") | CANONICAL,
     "nested": dict(notation="nested") | CANONICAL, "nested-anew": dict(notation="nested") | ANEW,
@@ -84,8 +85,10 @@ def train(entrant: str, seed: int, steps: int, molecules: int, n: int):
     method = load(last)
     task = task_from(method.task)
     sampled = {label: drawn(task, method, setting, n) for label, setting in SAMPLED.items()}
-    note(RESULTS, dict(name=name, entrant=entrant, seed=seed, steps=steps, samples=n, cpu_seconds=spent, sampled=sampled,
-                       bound=bound(task, method), curve=curve_of(directory), **lengths(task), **settings))
+    note(RESULTS, dict(
+        name=name, entrant=entrant, seed=seed, steps=steps, samples=n, cpu_seconds=spent, sampled=sampled,
+        bound=bound(task, method), curve=curve_of(directory), **lengths(task), **settings,
+    ))
 
 
 def main():

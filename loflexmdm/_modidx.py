@@ -1720,6 +1720,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                 'loflexmdm/molecules/task.py'),
                                           'loflexmdm.molecules.task.MoleculesTask._known': ( 'molecules.html#moleculestask._known',
                                                                                              'loflexmdm/molecules/task.py'),
+                                          'loflexmdm.molecules.task.MoleculesTask._prepared': ( 'molecules.html#moleculestask._prepared',
+                                                                                                'loflexmdm/molecules/task.py'),
                                           'loflexmdm.molecules.task.MoleculesTask._quantiles': ( 'molecules.html#moleculestask._quantiles',
                                                                                                  'loflexmdm/molecules/task.py'),
                                           'loflexmdm.molecules.task.MoleculesTask._rewritten': ( 'molecules.html#moleculestask._rewritten',

@@ -62,7 +62,8 @@ def test_cosine_by_hand():
 
 def test_fragments_and_scaffolds_by_hand():
     assert sorted(brics_fragments(Chem.MolFromSmiles("CCOc1ccccc1"))) == ["[16*]c1ccccc1", "[3*]O[3*]", "[4*]CC"]
-    assert scaffold_of(Chem.MolFromSmiles("Cc1ccccc1")) == "" and scaffold_of(Chem.MolFromSmiles("CC1CC2CC2C1")) == "C1CC2CC2C1"
+    assert scaffold_of(Chem.MolFromSmiles("Cc1ccccc1")) == ""
+    assert scaffold_of(Chem.MolFromSmiles("CC1CC2CC2C1")) == "C1CC2CC2C1"
 
 
 def test_filters_by_hand():
@@ -98,7 +99,8 @@ def test_references_are_stored_without_pickles(found, tmp_path):
 
 
 def test_a_set_against_itself(found):
-    figures = moses_metrics([*SMILES, None, "c1cc", "C.C"], {"test": reference_from(found)}, CANONICAL[:2], unique_at=(3, 9))
+    given = [*SMILES, None, "c1cc", "C.C"]
+    figures = moses_metrics(given, {"test": reference_from(found)}, CANONICAL[:2], unique_at=(3, 9))
     assert figures["valid"] == 5 / 8 and figures["unique@3"] == 1 and math.isnan(figures["unique@9"])
     assert figures["Novelty"] == 2 / 4 and figures["SNN/test"] == 1
     for k in ("Frag/test", "Scaf/test"): np.testing.assert_allclose(figures[k], 1)

@@ -76,7 +76,7 @@ SOURCES = dict(
 )
 EMBEDDED = "wehi+nci"
 
-
+# %% ../../nbs/11b_molecule_data.ipynb #40d474cf
 def source_file(name: str) -> Path:
     "Where a source lies; ValueError for an unknown name, or if this rdkit came without the file."
     if name not in SOURCES: raise ValueError(f"source={name!r}: choose of {', '.join(SOURCES)}")
@@ -130,7 +130,7 @@ def benchmark_files(name: str) -> list[Path]:
         if not missing: return [Path(folder, f) for f in there.files]
     raise ValueError(f"source={name!r}: {there.wheel} has no file {missing[0]}; {advice}")
 
-
+# %% ../../nbs/11b_molecule_data.ipynb #3162b43b
 def benchmark_smiles(name: str) -> Iterator[str]:
     "The SMILES of a benchmark, as they stand there. ValueError, at the end, if it has another number of molecules."
     rows = 0
@@ -435,7 +435,7 @@ def build_molecules(
     if not found.smiles: raise ValueError(_none_left(found))
     return found
 
-
+# %% ../../nbs/11b_molecule_data.ipynb #6fdbf973
 def _none_left(found: Molecules) -> str:
     "What someone is told whose rows all were left out."
     reasons = ", ".join(f"{r}: {n:,}" for r, n in found.rejects.items())
@@ -648,7 +648,7 @@ def hub_content(name: str, column: str) -> Content:
     if not re.fullmatch("[0-9a-f]{40}", revision): revision = hub_commit(name, revision)
     return Content(["hub", name, revision, column], lambda: hub_smiles(name, column=column, revision=revision))
 
-
+# %% ../../nbs/11b_molecule_data.ipynb #55efd747
 def hub_commit(name: str, revision: str = "") -> str:
     "The commit that a branch of a data set is at; ValueError if the hub cannot be asked."
     try: from huggingface_hub import HfApi
@@ -701,9 +701,9 @@ def prepare(
     return cached(Path(cache or cache_directory()) / "molecules" / f"{key}.arrow",
                   lambda: built(content, limit, options, processes, progress))
 
-
+# %% ../../nbs/11b_molecule_data.ipynb #e3cdf749
 def built(content: Content, limit: int, options: Cleaning, processes: int = 0, progress: bool = False) -> Molecules:
-    "The molecules of a source, of at most `limit` rows unless that is 0; where their number is known they are streamed."
+    "The molecules of a source, of at most `limit` rows unless that is 0; streamed where their number is known."
     rows, total = islice(content.rows(), limit or None), min(limit or content.total, content.total)
     if not total: rows = list(rows)
     return build_molecules(rows, options, processes, progress, total or len(rows))

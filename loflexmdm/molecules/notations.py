@@ -11,7 +11,7 @@ __all__ = ['SYMBOL', 'BONDS', 'PUNCTUATION', 'TEXT_REASONS', 'LEAF', 'Span', 'SE
            'random_smiles', 'DeepSmiles', 'holds_none', 'Selfies', 'selfies_package', 'Nested', 'BracketSafe',
            'notation_of']
 
-# %% ../../nbs/11a_notations.ipynb #905290e2
+# %% ../../nbs/11a_notations.ipynb #85ed7b77
 import random
 import re
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from typing import NamedTuple
 from rdkit import Chem, rdBase
 
 from loflexmdm.molecules.bracket_safe import (
-    Decoded, Slicer, bonds_to_cut, chemistry_problem, closures, cut_in_order, decode, largest, mol_or_none, parse_smiles,
-    reorder, to_bracket_safe, tokenize,
+    Decoded, Slicer, bonds_to_cut, chemistry_problem, closures, cut_in_order, decode, largest, mol_or_none,
+    parse_smiles, reorder, to_bracket_safe, tokenize,
 )
 from .fragments import checked_fragment, fragment_prompt, fragment_task, points_of
 
@@ -88,7 +88,7 @@ class Reader:
         self._need(not self.bond and (self.here is not None), "syntax")
         self.bond = token
 
-# %% ../../nbs/11a_notations.ipynb #2a05c9be
+# %% ../../nbs/11a_notations.ipynb #8dc8c4a8
 PUNCTUATION = {"{": "_enter", "}": "_leave", "(": "_branch", ")": "_back", ".": "_dot"}
 TEXT_REASONS = "empty", "syntax", "parentheses", "ring not closed", "ring", "braces", "empty fragment", "branch"
 
@@ -122,7 +122,7 @@ def _leave(self):
     self._close()
     self.here, self.branches, self.opened = self.scopes.pop()
 
-
+# %% ../../nbs/11a_notations.ipynb #da50ad67
 @_in_reader
 def _branch(self):
     self._need(not self.counted and self.here is not None and not self.starts and not self.bond, "syntax")
@@ -137,7 +137,7 @@ def _back(self):
         self._need(bool(self.branches), "parentheses")
         self.here = self.branches.pop()
 
-# %% ../../nbs/11a_notations.ipynb #9b781ba5
+# %% ../../nbs/11a_notations.ipynb #58db0f22
 @_in_reader
 def _up(self, i: int, reason: str) -> int:
     "The atom that atom `i` hangs on, in the same fragment."
@@ -168,7 +168,7 @@ def _closed_ring(self, ring: Ring):
     ring.last, ring.bond = self.here, ring.bond or self.bond
     self._note(ring)
 
-
+# %% ../../nbs/11a_notations.ipynb #cfb9a213
 @_in_reader
 def _counted_ring(self, n: int):
     self._need(n > 2, "ring")
@@ -186,7 +186,7 @@ def read_text(text: str, counted: bool = False) -> Reader:
     for token in symbols(text): reader.feed(token)
     return reader.finish()
 
-# %% ../../nbs/11a_notations.ipynb #4b3fb658
+# %% ../../nbs/11a_notations.ipynb #48244c8c
 def settled_rings(i: int, atoms: Sequence[Atom]) -> list[Ring]:
     "The ring bonds of atom `i` in the order that counted rings imply."
     ends = [r for r in atoms[i].rings if r.last == i]
@@ -212,7 +212,7 @@ def settle(atoms: Sequence[Atom]):
         if is_odd(atom.rings, rings): atom.text = mirrored(atom.text)
         atom.rings = rings
 
-# %% ../../nbs/11a_notations.ipynb #ca97c9b5
+# %% ../../nbs/11a_notations.ipynb #4ea14478
 def ring_number(k: int) -> str:
     "A number in SMILES or DeepSMILES: 1 to 9, %10 to %99, %(100) and on."
     return str(k) if k < 10 else f"%{k}" if k < 100 else f"%({k})"
@@ -237,7 +237,7 @@ def write_smiles(reader: Reader) -> str:
             i = last
     return written(0)
 
-# %% ../../nbs/11a_notations.ipynb #bb8aa9f3
+# %% ../../nbs/11a_notations.ipynb #2227f3f2
 def ring_size(ring: Ring, atoms: Sequence[Atom]) -> int:
     "Atoms on the way that a ring bond closes. ValueError if the ring goes through two branches."
     n, i = 1, ring.last
@@ -265,7 +265,7 @@ def _leave_fragment(out, paths): out.append("}"), paths.pop()
 def _go_back(out, paths): out.append(")"), paths[-1].pop()
 def _enter_fragment(out, paths): out.append("{"), paths.append([])
 
-# %% ../../nbs/11a_notations.ipynb #a9548028
+# %% ../../nbs/11a_notations.ipynb #19f44903
 LEAF = re.compile(r"\(([-=#/\\]?)\[(\d+)\*\]\)|([-=#/\\]?)\[(\d+)\*\]")
 
 
@@ -293,7 +293,7 @@ def pieces_of(mol: Chem.Mol, bonds: Sequence[int]) -> Pieces:
         for i in points_of(piece): ends.setdefault(piece.GetAtomWithIdx(i).GetIsotope(), []).append((p, i))
     return Pieces(mols, starts, ends, [*map(len, own)], [rank[ids[k]] for ids, k in zip(atoms, starts)])
 
-# %% ../../nbs/11a_notations.ipynb #94344d52
+# %% ../../nbs/11a_notations.ipynb #971d531a
 def nest(pieces: Pieces, root: int | None = None, number: int | None = None) -> str:
     """The text of a tree of fragments, `root` first [the largest, of equal ones the first in canonical order].
 
@@ -325,7 +325,7 @@ def write_nested(mol: Chem.Mol, bonds: Sequence[int], counted: bool = False, roo
     text = nest(pieces, None if root is None else root % len(pieces.mols))
     return write_counted(read_text(text)) if counted else text
 
-# %% ../../nbs/11a_notations.ipynb #3933a974
+# %% ../../nbs/11a_notations.ipynb #c0ff7b16
 def to_smiles(text: str, counted: bool = False) -> str:
     "SMILES of a text in any notation that is a tree. ValueError with the reason if it is not one."
     return write_smiles(read_text(text, counted))
@@ -338,9 +338,9 @@ def with_root(text: str, root: int, counted: bool = False) -> str:
     cuts = [mol.GetBondBetweenAtoms(a.parent, i).GetIdx() for i, a in enumerate(reader.atoms) if a.starts]
     return write_nested(mol, cuts, counted, root)
 
-# %% ../../nbs/11a_notations.ipynb #efc15402
+# %% ../../nbs/11a_notations.ipynb #acb1396b
 def plain_fragment(fragment: str) -> Chem.Mol:
-    "The molecule of one fragment, or of two, with points `*`, without stereochemistry. ValueError as `fragment_prompt`."
+    "The molecule of fragments with points `*`, without stereochemistry. ValueError as for `fragment_prompt`."
     mol = checked_fragment(fragment, fragment_task(fragment))
     if not points_of(mol):
         raise ValueError(f"{fragment!r}: has no attachment point; put a * where it may grow, as in *c1ccccc1")
@@ -378,7 +378,7 @@ def smiles_prompt(fragment: str) -> list:
     start = min(set(range(mol.GetNumAtoms())) - set(points_of(mol)))
     return [... if t == "*" else t for t in symbols(Chem.MolToSmiles(mol, rootedAtAtom=start))]
 
-# %% ../../nbs/11a_notations.ipynb #235c10a3
+# %% ../../nbs/11a_notations.ipynb #b688d232
 Span = tuple[int, int]  # tokens from the first up to, not including, the second
 
 
@@ -405,7 +405,7 @@ def nested_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
         holes += [(opening + 1, kept[0]), (kept[1] + 1, closing)] if kept else [(opening + 1, closing)]
     return holes
 
-# %% ../../nbs/11a_notations.ipynb #8b6dcd9d
+# %% ../../nbs/11a_notations.ipynb #e249270d
 def open_rings(tokens: Sequence[str]) -> list[frozenset[str]]:
     "The ring digits that are open before each token, and behind the last."
     found, now = [frozenset()], set()
@@ -439,7 +439,7 @@ def given_and_closed(tokens: Sequence[str], holes: Sequence[Span]) -> tuple[list
     places = range(-1, len(tokens))
     return [i not in inside for i in places], [i not in opened for i in places]
 
-# %% ../../nbs/11a_notations.ipynb #1839e958
+# %% ../../nbs/11a_notations.ipynb #ee76d1d0
 class Notation:
     "A way of writing molecules: this one is SMILES. Texts are what the tokens of `tokens` join to."
     name = "smiles"
@@ -480,7 +480,7 @@ def random_smiles(mol: Chem.Mol, rng: random.Random) -> str:
     order = rng.sample(range(mol.GetNumAtoms()), mol.GetNumAtoms())
     return Chem.MolToSmiles(Chem.RenumberAtoms(mol, order), canonical=False)
 
-# %% ../../nbs/11a_notations.ipynb #097f837e
+# %% ../../nbs/11a_notations.ipynb #436aa05d
 class DeepSmiles(Notation):
     "SMILES with counted branches and rings."
     name = "deepsmiles"
@@ -493,8 +493,8 @@ class DeepSmiles(Notation):
 
 def holds_none(name: str, fragment: str) -> str:
     "What someone is told who gives a prompt to a notation that cannot hold one."
-    return (f"fragment={fragment!r}: notation={name!r} cannot hold a fragment, since its tokens change their meaning with "
-            "those beside them; train with notation='nested'")
+    return (f"fragment={fragment!r}: notation={name!r} cannot hold a fragment, since its tokens change their meaning "
+            "with those beside them; train with notation='nested'")
 
 
 class Selfies(Notation):
@@ -517,7 +517,7 @@ class Selfies(Notation):
     def holes(self, tokens: Sequence[str], rng: random.Random) -> list[Span]: return []
     def prompt(self, fragment: str) -> list: raise ValueError(holds_none(self.name, fragment))
 
-
+# %% ../../nbs/11a_notations.ipynb #161039b5
 SELFIES_SYMBOL = re.compile(r"\[[^\[\]]+\]|\.")
 
 
@@ -529,7 +529,7 @@ def selfies_package():
         raise ImportError("notation='selfies' needs the package selfies: pip install 'loflexmdm[selfies]'") from None
     return selfies
 
-# %% ../../nbs/11a_notations.ipynb #ec917f1a
+# %% ../../nbs/11a_notations.ipynb #50f58c21
 class Nested(Notation):
     "Fragments in braces, each where it hangs; `counted`: branches and rings of fragments as in DeepSMILES."
     fragments = True

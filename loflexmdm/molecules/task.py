@@ -99,15 +99,7 @@ class MoleculesTask(Task):
     def max_length(self) -> int: return self.config.max_length
 
     @cached_property
-    def molecules(self) -> Molecules:
-        c = self.config
-        if c.tokenizer: read_tokenizer(c.tokenizer)  # any other file is refused before the molecules are read
-        watched = sys.stderr.isatty() or not is_watched()  # a bar, or lines in a log; nothing in a notebook
-        return prepare(c.source, column=c.column, slicer=c.slicer, salts=c.salts, limit=c.limit, progress=watched,
-                       notation=c.notation)
-
-    @cached_property
-    def notation(self) -> Notation: return notation_of(self.config.notation)
+    def molecules(self) -> Molecules: return self._prepared()
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -159,6 +151,19 @@ class MoleculesTask(Task):
         return super().as_dict() | own | (dict(bounds=self.bounds_text) if self.config.condition != "none" else {})
 
 # %% ../../nbs/12b_molecules.ipynb #f5fe931e
+@patch
+def _prepared(self: MoleculesTask) -> Molecules:
+    c = self.config
+    if c.tokenizer: read_tokenizer(c.tokenizer)  # any other file is refused before the molecules are read
+    progress = sys.stderr.isatty() or not is_watched()  # a bar, or lines in a log; nothing in a notebook
+    return prepare(c.source, column=c.column, slicer=c.slicer, salts=c.salts, limit=c.limit, progress=progress,
+                   notation=c.notation)
+
+
+@patch(as_prop=True)
+def notation(self: MoleculesTask) -> Notation: return notation_of(self.config.notation)
+
+
 @patch(as_prop=True)
 def longest(self: MoleculesTask) -> int: return self.max_length - 1 - (self.config.condition != "none")
 
@@ -273,7 +278,9 @@ def _rewritten(self: MoleculesTask, text: str, rng: random.Random) -> str:
 
 
 @patch
-def _with_holes(self: MoleculesTask, text: str, rng: random.Random, prompt_share: float, asked: Sequence[str]) -> Example:
+def _with_holes(
+    self: MoleculesTask, text: str, rng: random.Random, prompt_share: float, asked: Sequence[str]
+) -> Example:
     "A text as an example, of which some parts are generated and the rest is given, or all is generated."
     tokens = self.tokens_of(text)
     holes = self.notation.holes(tokens, rng) if rng.random() < prompt_share else []
@@ -281,7 +288,7 @@ def _with_holes(self: MoleculesTask, text: str, rng: random.Random, prompt_share
     ids, n = self.vocabulary.encode([*asked, *tokens]), len(asked)
     return Example([BOS, *ids], [True] * n + fixed, [True] * n + closed)
 
-
+# %% ../../nbs/12b_molecules.ipynb #98561e47
 @patch
 def dataset(self: MoleculesTask, split: str = "train") -> Examples:
     "The molecules of a split as examples; the training split never ends. ValueError for an unknown or an empty one."
