@@ -90,7 +90,7 @@ def describe_molecules(smiles: Sequence[str], processes: int = 1, network: bool 
     return Described(smiles, np.concatenate(prints), sum(fragments, []), sum(scaffolds, []),
                      dict(zip(COMPUTED, table.T)), found)
 
-# %% ../../nbs/12e_moses.ipynb #758132b6
+# %% ../../nbs/12e_moses.ipynb #3e3aaac3
 WIDTH, LONGEST = 35, 350  # characters that ChemNet knows, and how many it reads
 
 
@@ -108,7 +108,8 @@ def _chemnet() -> tuple:
         from fcd_torch import FCD
         from fcd_torch.utils import get_one_hot
     except ImportError as e:
-        raise ImportError(f"the Fréchet ChemNet distance needs fcd_torch: pip install 'loflexmdm[moses]' ({e})") from None
+        advice = "pip install 'loflexmdm[moses]'"
+        raise ImportError(f"the Fréchet ChemNet distance needs fcd_torch: {advice} ({e})") from None
     return FCD(device="cpu").model, get_one_hot
 
 
@@ -126,7 +127,7 @@ def gaussian(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     "Mean (columns,) and covariance (columns, columns), with n - 1 in the denominator."
     return values.mean(0), np.cov(values.T)
 
-
+# %% ../../nbs/12e_moses.ipynb #0c69bcaa
 def frechet(mean: np.ndarray, covariance: np.ndarray, mean_2: np.ndarray, covariance_2: np.ndarray) -> float:
     "Fréchet distance (squared Wasserstein-2) of two Gaussians."
     weights, vectors = np.linalg.eigh(covariance)
@@ -134,7 +135,7 @@ def frechet(mean: np.ndarray, covariance: np.ndarray, mean_2: np.ndarray, covari
     shared = np.sqrt(np.linalg.eigvalsh(root @ covariance_2 @ root).clip(0)).sum()
     return float(((mean - mean_2) ** 2).sum() + np.trace(covariance) + np.trace(covariance_2) - 2 * shared)
 
-# %% ../../nbs/12e_moses.ipynb #55990d8e
+# %% ../../nbs/12e_moses.ipynb #5491fa4d
 TILE_ROWS = 1000
 
 
@@ -169,7 +170,7 @@ def cosine(a: Mapping[str, int], b: Mapping[str, int]) -> float:
 def count_fragments(found: Described) -> Counter: return Counter(f for row in found.fragments for f in row)
 def count_scaffolds(found: Described) -> Counter: return Counter(s for s in found.scaffolds if s)
 
-# %% ../../nbs/12e_moses.ipynb #69484fac
+# %% ../../nbs/12e_moses.ipynb #86cd64fe
 ALLOWED = {"C", "N", "S", "O", "F", "Cl", "Br", "H"}
 
 
@@ -194,7 +195,7 @@ def passes_filters(smiles: str, patterns: Sequence[Chem.Mol] = ()) -> bool:
     full = Chem.AddHs(mol)
     return not any(full.HasSubstructMatch(p) for p in patterns)
 
-# %% ../../nbs/12e_moses.ipynb #09397b1c
+# %% ../../nbs/12e_moses.ipynb #568ea5a2
 class Reference(NamedTuple):
     "What generated molecules are compared with."
     prints: np.ndarray  # uint8 (molecules, 128)
@@ -232,7 +233,7 @@ def stored_reference(path: Path) -> Reference | None:
     return Reference(arrays["prints"], counts("fragments"), counts("scaffolds"), values,
                      arrays.get("mean"), arrays.get("covariance"))
 
-
+# %% ../../nbs/12e_moses.ipynb #f53f75e9
 def moses_reference(name: str = "moses-test", limit: int = 0, processes: int = 1) -> Reference:
     """The reference of a benchmark's molecules, all or the first `limit`, from the cache if it is there.
 
@@ -244,7 +245,7 @@ def moses_reference(name: str = "moses-test", limit: int = 0, processes: int = 1
     path = cache_directory() / "moses" / f"{'-'.join(parts)}{'' if has_chemnet() else '-without-fcd'}.npz"
     return cached(path, make, stored_reference, store_reference)
 
-# %% ../../nbs/12e_moses.ipynb #b43f3d8c
+# %% ../../nbs/12e_moses.ipynb #7b677388
 def compared(found: Described, reference: Reference) -> dict[str, float]:
     "FCD, SNN, Frag and Scaf of generated molecules against a reference; nan for what cannot be computed."
     known = found.activations is not None and reference.mean is not None and len(found.smiles) > 1
@@ -279,7 +280,7 @@ def moses_metrics(
     known = math.nan if train is None else len(set(valid) - set(train)) / len(set(valid))
     return out | dict(Novelty=known)
 
-# %% ../../nbs/12e_moses.ipynb #8e5a878c
+# %% ../../nbs/12e_moses.ipynb #98fd5ae7
 class CurvePoint(NamedTuple):
     "A figure of subsets of one size."
     n: int  # molecules in each
@@ -314,7 +315,7 @@ def moses_curve(
         out.append(CurvePoint(n, float(np.mean(values)), float(low), float(high)))
     return out
 
-
+# %% ../../nbs/12e_moses.ipynb #605f9b6e
 def plot_curves(curves: Mapping[str, Sequence[CurvePoint]], ax=None):
     "Curves by label, each with its interval, over the number of molecules; returns the axes."
     import matplotlib.pyplot as plt
@@ -327,7 +328,7 @@ def plot_curves(curves: Mapping[str, Sequence[CurvePoint]], ax=None):
     ax.legend(frameon=False)
     return ax
 
-# %% ../../nbs/12e_moses.ipynb #8ad1b9ab
+# %% ../../nbs/12e_moses.ipynb #a6f1e48e
 def add_carbons(smiles: Sequence[str], rng: random.Random, known: Iterable[str] = ()) -> list[str | None]:
     """Each molecule with one carbon more at a random place of its SMILES, canonical and not in `known`.
 
