@@ -255,7 +255,9 @@ def without_points(fragment: str) -> str:
     "The fragment with hydrogens at its attachment points: canonical SMILES. ValueError as in `parse_fragment`."
     mol = parse_fragment(fragment)
     for i in points_of(mol): mol.GetAtomWithIdx(i).SetAtomicNum(1)
-    return Chem.MolToSmiles(Chem.RemoveHs(mol))
+    options = Chem.RemoveHsParameters()
+    options.removeDefiningBondStereo = True  # a hydrogen on an imine would stay to say E or Z, and match no fragment
+    return Chem.MolToSmiles(Chem.RemoveHs(mol, options))
 
 
 def own_atoms(part: Chem.Mol) -> int: return part.GetNumAtoms() - len(points_of(part))
