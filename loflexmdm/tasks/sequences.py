@@ -88,7 +88,7 @@ def sequences_of(texts: Texts, unit: str = "words", cut: Cut | None = None) -> l
 @config
 class SequencesConfig:
     "Where the sequences come from and how they are cut and split."
-    file: str = ""            # text file, one sequence a line; or .csv, .tsv, .jsonl or .fasta
+    file: str = ""            # text file, one sequence per line; or .csv, .tsv, .jsonl or .fasta
     column: str = ""          # of a table, or key of the objects in a .jsonl file
     unit: one_of(UNITS) = "words"  # words | characters
     tokenizer: str = ""  # a tokenizer.json of Hugging Face, which then cuts the texts instead of `unit`
