@@ -642,8 +642,8 @@ def main():
     if outside := outside_requests(): sys.exit("requests to the outside:\n" + "\n".join(outside))
     size = sum(f.stat().st_size for f in SITE.rglob("*") if f.is_file()) / 1e6
     print(
-        f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, {checks} claims checked, "
-        f"{size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s"
+        f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, "
+        f"{checks} claims checked, {size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s"
     )
 
 

@@ -91,7 +91,8 @@ def _asked(name: str, call: Callable):
         raise ValueError(f"{name!r}: must be a repository of the hub, written owner/name") from None
     except (HfHubHTTPError, ConnectionError, TimeoutError) as e:
         advice = "check the name and the connection, and log in by `hf auth login` if it is private or yours to write"
-        raise ValueError(f"{name}: the hub refused, or was not reached; {advice} ({' '.join(str(e).split())[:160]})") from None
+        answer = " ".join(str(e).split())[:160]
+        raise ValueError(f"{name}: the hub refused, or was not reached; {advice} ({answer})") from None
 
 
 def from_hub(name: str, device: str | torch.device = "cpu", revision: str | None = None,
@@ -108,8 +109,8 @@ def from_hub(name: str, device: str | torch.device = "cpu", revision: str | None
 @patch
 def push_to_hub(self: Method, name: str, licence: str = "unknown", about: str = "", private: bool | None = None,
                 token: str | None = None) -> str:
-    """Upload the model with a `model_card` to the repository `owner/name`, which is made if need be; returns the address
-    of the commit.
+    """Upload the model with a `model_card` to the repository `owner/name`, which is made if need be; returns the
+    address of the commit.
 
     `about`: Markdown for the card. ImportError without huggingface_hub, ValueError if the hub refuses."""
     wrapped = hub_model()(self, model_card(self, name, licence, about))

@@ -54,10 +54,10 @@ def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
 def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> Method:
     """The method of that name, or saved in that directory, ready to sample on `device`.
 
-    A name of the package wins over a directory in the working directory (write ./NAME for that). `hf://owner/name`, with
-    `@revision` behind it if need be, is a model on the Hugging Face hub (`from_hub`). ValueError for unknown names,
-    which lists the known ones, for damaged files and for a device that is not there; FileNotFoundError for a directory
-    without a model."""
+    A name of the package wins over a directory in the working directory (write ./NAME for that). `hf://owner/name`,
+    with `@revision` behind it if need be, is a model on the Hugging Face hub (`from_hub`). ValueError for unknown
+    names, which lists the known ones, for damaged files and for a device that is not there; FileNotFoundError for a
+    directory without a model."""
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={str(device)!r}: no CUDA device is available; use cpu")
     if str(name_or_dir).startswith(SCHEME):

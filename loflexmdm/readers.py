@@ -22,6 +22,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
+from fastcore.basics import patch
+
 from .files import write_file
 
 # %% ../nbs/00i_readers.ipynb #5672db4c
@@ -200,44 +202,51 @@ class Texts:
         for text in self._rows():
             if text or self.empty(): yield text
 
-    def _rows(self) -> Iterator[str | list[str]]:
-        if self.delimiter: return self._cells()
-        if self.ending == ".jsonl": return self._values()
-        return (text for _, text in fasta_records(self.path)) if self.ending in FASTA else read_lines(self.path)
-
     def empty(self):
         "Count the text given last as empty; for those who read it and find that nothing is in it."
         self.left_out["empty"] += 1
-
-    def _cells(self) -> Iterator[str]:
-        rows = table_rows(self.path, self.delimiter)
-        names = next(rows, (1, []))[1]
-        place = column_number(names, self.column, self.path)
-        for line, row in rows:
-            if len(row) > len(names) and any(row[len(names):]): self.left_out["more cells than the header"] += 1
-            elif not row: yield ""
-            elif place >= len(row): self.left_out["without the column"] += 1
-            else:
-                if (lines := 1 + sum(cell.count("\n") for cell in row)) > 1: self._note(line, lines)
-                yield row[place]
-
-    def _values(self) -> Iterator[str | list[str]]:
-        for number, value in read_jsonl(self.path):
-            if self.column and isinstance(value, dict) and self.column not in value:
-                self.left_out["without the column"] += 1
-            else: yield _text_of(value, self.column, f"{self.path}, line {number}")
 
     def _note(self, line: int, lines: int):
         self.spanning += 1
         if lines > self.widest[1]: self.widest = line, lines
 
+# %% ../nbs/00i_readers.ipynb #fa000009
+@patch
+def _rows(self: Texts) -> Iterator[str | list[str]]:
+    "All rows, empty ones included."
+    if self.delimiter: return self._cells()
+    if self.ending == ".jsonl": return self._values()
+    return (text for _, text in fasta_records(self.path)) if self.ending in FASTA else read_lines(self.path)
+
+
+@patch
+def _cells(self: Texts) -> Iterator[str]:
+    rows = table_rows(self.path, self.delimiter)
+    names = next(rows, (1, []))[1]
+    place = column_number(names, self.column, self.path)
+    for line, row in rows:
+        if len(row) > len(names) and any(row[len(names):]): self.left_out["more cells than the header"] += 1
+        elif not row: yield ""
+        elif place >= len(row): self.left_out["without the column"] += 1
+        else:
+            if (lines := 1 + sum(cell.count("\n") for cell in row)) > 1: self._note(line, lines)
+            yield row[place]
+
+
+@patch
+def _values(self: Texts) -> Iterator[str | list[str]]:
+    for number, value in read_jsonl(self.path):
+        if self.column and isinstance(value, dict) and self.column not in value:
+            self.left_out["without the column"] += 1
+        else: yield _text_of(value, self.column, f"{self.path}, line {number}")
+
 
 def _text_of(value: object, column: str, where: str) -> str | list[str]:
     "The text, or the tokens, that a row of a JSONL file holds, '' for null. ValueError for anything else."
     if isinstance(value, dict):
-        if not column: raise ValueError(f"column='': {where}: is an object; name one of its keys: {', '.join(value)}")
+        if not column: raise ValueError(f"column='': {where} is an object; name one of its keys: {', '.join(value)}")
         value = value[column]
-    elif column: raise ValueError(f"column={column!r}: {where}: is not an object, it has no keys; leave column out")
+    elif column: raise ValueError(f"column={column!r}: {where} is not an object, it has no keys; leave column out")
     if value is None or isinstance(value, str): return value or ""
     if isinstance(value, list) and all(isinstance(v, str) for v in value): return value
     raise ValueError(f"{where}: {json.dumps(value)[:40]} is neither a text nor a list of tokens")
@@ -261,8 +270,8 @@ WRITERS = {".txt": _as_lines, ".csv": _as_table, ".jsonl": _as_jsonl} | dict.fro
 
 
 def write_texts(path: str | os.PathLike, texts: Sequence[str]) -> Path:
-    """Write texts to a file, by the ending of its name: a line each (.txt), a column `text` (.csv), objects with the key
-    `text` (.jsonl), or records (.fasta and the like); returns the path.
+    """Write texts to a file, by the ending of its name: a line each (.txt), a column `text` (.csv), objects with the
+    key `text` (.jsonl), or records (.fasta and the like); returns the path.
 
     ValueError for another ending, and for a text that the format cannot hold."""
     ending = Path(path).suffix.lower()
@@ -271,7 +280,9 @@ def write_texts(path: str | os.PathLike, texts: Sequence[str]) -> Path:
     for i, text in enumerate(texts):
         if re.search(unfit, text):
             what = "a line break" if ending == ".txt" else "white space, or is empty,"
-            raise ValueError(f"{path}: text {i} has {what} which {ending} cannot hold; use .jsonl or .csv: {text[:40]!r}")
+            raise ValueError(
+                f"{path}: text {i} has {what} which {ending} cannot hold; use .jsonl or .csv: {text[:40]!r}"
+            )
     return write_file(path, WRITERS[ending](texts))
 
 # %% ../nbs/00i_readers.ipynb #f82d7407

@@ -109,8 +109,8 @@ def limited_steps(train: TrainConfig, n: int) -> int:
 
 
 def recipe_from(tables: dict) -> Recipe:
-    """The recipe of the tables `task`, `model` and `train`, defaults filled in (where the data is a file of the user's by
-    `with_first_values`, and `steps` by `limited_steps`); ValueError names an unknown table, key,
+    """The recipe of the tables `task`, `model` and `train`, defaults filled in (where the data is a file of the user's
+    by `with_first_values`, and `steps` by `limited_steps`); ValueError names an unknown table, key,
     wrong type or value out of range."""
     tables = with_first_values(check_tables(tables))
     task, model = task_from(tables.get("task", {})), dict(method=LoFlexMDM.name) | tables.get("model", {})

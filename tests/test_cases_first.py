@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 KNOWN = ROOT / "tests" / "data" / "cases_first.json"
 HEADING = re.compile(r"^#{2,4} (.+)", re.M)
-SKIPPED = re.compile(r"(?:#.*\n|\s*\n|(?:import|from) .*\n?|    .*\n?|\)\n?|__getattr__ .*\n?|_all_ .*\n?|\"\"\".*\n?)*\Z")
+SKIPPED = re.compile(
+    r"(?:#.*\n|\s*\n|(?:import|from) .*\n?|    .*\n?|\)\n?|__getattr__ .*\n?|_all_ .*\n?|\"\"\".*\n?)*\Z"
+)  # a cell of imports and of names that have moved
 
 
 class Section(NamedTuple):

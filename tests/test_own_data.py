@@ -26,7 +26,8 @@ def characters(**options): return SequencesTask(SequencesConfig(unit="characters
 
 @pytest.mark.parametrize("name, text, column, expected", [
     ("a.fasta", ">x\nAB\nC\n>y\nD\n", "", ["ABC", "D"]), ("a.fa", "\n>x y\n a b \n", "", ["ab"]),
-    ("a.jsonl", '{"s": "ab"}\n\n{"s": "c"}\n', "s", ["ab", "c"]), ("a.jsonl", '"ab"\n["c", "d"]\n', "", ["ab", ["c", "d"]]),
+    ("a.jsonl", '{"s": "ab"}\n\n{"s": "c"}\n', "s", ["ab", "c"]),
+    ("a.jsonl", '"ab"\n["c", "d"]\n', "", ["ab", ["c", "d"]]),
     ("a.JSONL", '{"s": null}\n{"t": 1, "s": "x"}', "s", ["x"]),
 ])
 def test_texts_of_records_and_objects(tmp_path, name, text, column, expected):
@@ -35,7 +36,8 @@ def test_texts_of_records_and_objects(tmp_path, name, text, column, expected):
 
 
 @pytest.mark.parametrize("name, text, column, said", [
-    ("a.fasta", "", "", "no record"), ("a.fasta", "AB\n", "", "line 1: not FASTA"), ("a.fasta", ">x\nAB", "s", "no columns"),
+    ("a.fasta", "", "", "no record"), ("a.fasta", "AB\n", "", "line 1: not FASTA"),
+    ("a.fasta", ">x\nAB", "s", "no columns"),
     ("a.jsonl", '{"s": 1}', "s", "line 1: 1 is neither"), ("a.jsonl", '{"s": "a"}', "", "name one of its keys: s"),
     ("a.jsonl", '"a"', "s", "leave column out"), ("a.jsonl", '{"s": "a', "s", "not valid JSON"),
     ("a.jsonl", '[1, "a"]', "", "neither a text nor"),
@@ -52,7 +54,9 @@ def test_texts_come_back(tmp_path, name):
     assert list(Texts(write_texts(tmp_path / name, texts), column)) == texts
 
 
-@pytest.mark.parametrize("name, text", [("a.txt", "x\ny"), ("a.fasta", "x y"), ("a.fasta", ""), ("a.doc", "x"), ("a", "x")])
+@pytest.mark.parametrize("name, text", [
+    ("a.txt", "x\ny"), ("a.fasta", "x y"), ("a.fasta", ""), ("a.doc", "x"), ("a", "x"),
+])
 def test_what_a_format_cannot_hold_is_refused(tmp_path, name, text):
     with pytest.raises(ValueError): write_texts(tmp_path / name, ["ok", text])
     assert not list(tmp_path.iterdir())
@@ -111,7 +115,8 @@ def test_training_passes_have_every_sequence_and_other_gaps():
     first, second = ([data[e * n + k] for k in range(n)] for e in (0, 1))
     assert sorted(e.tokens for e in first) == sorted(e.tokens for e in second) and first != second
     assert [data[i] for i in range(5)] == [task.dataset()[i] for i in range(5)]
-    assert [task.dataset("valid")[i] for i in range(3)] == [characters(infill=1.0).dataset("valid")[i] for i in range(3)]
+    valid = [characters(infill=1.0).dataset("valid")[i] for i in range(3)]
+    assert [task.dataset("valid")[i] for i in range(3)] == valid
 
 
 # tokenizers
@@ -131,7 +136,8 @@ def tokenizer(tmp_path):
 
 def test_a_tokenizer_gives_vocabulary_prompts_and_texts(tokenizer):
     task = SequencesTask(SequencesConfig(tokenizer=tokenizer), [w + " " + w for w in WORDS])
-    assert not {"<pad>", "<mask>", "<any>", "<depth:3>"} & set(task.vocabulary.tokens[3:]) and not task.vocabulary.conditions
+    assert not {"<pad>", "<mask>", "<any>", "<depth:3>"} & set(task.vocabulary.tokens[3:])
+    assert not task.vocabulary.conditions
     row = task.splits["train"][0]
     assert task.text(row) in {w + " " + w for w in WORDS}
     assert ... in task.prompt("ab...") and task.prompt("...")[0] is ...

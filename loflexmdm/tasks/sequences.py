@@ -28,7 +28,9 @@ from ..methods.flexmdm import filled_example
 from ..pretrained import resolve
 from ..readers import Texts
 from ..samplers import Samples
-from ..states import ANY, BOS, CONDITION, MASK, SPECIAL_TOKENS, Example, Vocabulary, parse_prompt, prefix_example
+from loflexmdm.states import (
+    ANY, BOS, CONDITION, MASK, SPECIAL_TOKENS, Example, Vocabulary, parse_prompt, prefix_example,
+)
 from ..statistics import empirical_variation, variation_floor
 from .base import SPLITS, Examples, Task, check_split, tokens_as_text
 from ..tokenizer_files import read_tokenizer
@@ -286,8 +288,8 @@ def infill_example(tokens: Sequence[str], share: float, draw: random.Random, voc
 
 def infilled(rows: Sequence[tuple[str, ...]], split: str, share: float, vocabulary: Vocabulary, identity: Mapping,
              source: Mapping) -> Examples:
-    """Sequences of which a share is to be filled in. In training each pass draws the stretches anew, so the split has no
-    end; in other splits example i is always the same."""
+    """Sequences of which a share is to be filled in. In training each pass draws the stretches anew, so the split is
+    unlimited; in other splits example i is always the same."""
     def example(row: int, i: int) -> Example:
         return infill_example(rows[row], share, random.Random(f"infill {split} {i}"), vocabulary)
     if split != "train": return Examples(len(rows), lambda i: example(i, i), identity, source)
@@ -300,7 +302,7 @@ def infilled(rows: Sequence[tuple[str, ...]], split: str, share: float, vocabula
         return example(permutation(epoch)[k], i)
     return Examples(UNLIMITED, make, identity, source)
 
-
+# %% ../../nbs/10c_sequences.ipynb #if000012
 @patch
 def prompts(self: SequencesTask, split: str = "test", n: int = 8) -> list[list] | None:
     "What is given of the first `n` sequences of a split, `...` for the gap; None unless gaps are to be filled."
@@ -367,8 +369,8 @@ def pretty(self: SequencesTask, row: Mapping) -> str:
 # %% ../../nbs/10c_sequences.ipynb #4014e939
 @patch
 def score(self: SequencesTask, split: str, samples: Samples) -> dict[str, float]:
-    """new, unique (fractions) and length_tv with the floor an ideal sampler would have; with `infill` also `restored`, the
-    share of gaps in `prompts(split, n)` that were filled as the held-out sequence has it (nan without gaps)."""
+    """new, unique (fractions) and length_tv with the floor an ideal sampler would have; with `infill` also `restored`,
+    the share of gaps in `prompts(split, n)` that were filled as the held-out sequence has it (nan without gaps)."""
     made, known = self.sequences(samples), set(self.splits["train"])
     if not made: raise ValueError("samples: none to score")
     counts = Counter(len(s) for part in self.splits.values() for s in part)
