@@ -1,6 +1,7 @@
 """Sections of notebooks that export code show a case before it: a visible cell that runs, and ideally fails without it.
 
 `python tests/test_cases_first.py` counts them and rewrites tests/data/cases_first.json, which may only grow."""
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -12,9 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 KNOWN = ROOT / "tests" / "data" / "cases_first.json"
 HEADING = re.compile(r"^#{2,4} (.+)", re.M)
-SKIPPED = re.compile(
-    r"(?:#.*\n|\s*\n|(?:import|from) .*\n?|    .*\n?|\)\n?|__getattr__ .*\n?|_all_ .*\n?|\"\"\".*\n?)*\Z"
-)  # a cell of imports and of names that have moved
+NAMES = ("__getattr__", "_all_", "__all__")  # of assignments that are not code to show a case of
 
 
 class Section(NamedTuple):
@@ -25,13 +24,21 @@ class Section(NamedTuple):
     @property
     def exported(self) -> int | None:
         "The first cell that exports more than imports; None without one."
-        found = (i for i, c in enumerate(self.cells) if is_exported(c) and not SKIPPED.match(c))
+        found = (i for i, c in enumerate(self.cells) if is_exported(c) and is_code(c))
         return next(found, None)
 
     @property
     def shows_a_case(self) -> bool:
         "Whether a visible cell that is not exported comes before the first exported one."
         return any(not re.match(r"#\|\s*(?:export|hide|default_exp)", c) for c in self.cells[:self.exported])
+
+
+def is_code(source: str) -> bool:
+    "Whether a cell holds more than imports, texts and names that have moved."
+    def plain(node: ast.stmt) -> bool:
+        if isinstance(node, ast.Assign): return getattr(node.targets[0], "id", "") in NAMES
+        return isinstance(node, (ast.Import, ast.ImportFrom, ast.Expr))
+    return not all(map(plain, ast.parse(source).body))
 
 
 def is_exported(source: str) -> bool: return bool(re.match(r"#\|\s*export", source))
