@@ -28,12 +28,13 @@ LADDERS = dict(
     learn=LEARN,
     tutorials=(
         "star_graphs", "your_own_data", "repair", "molecules", "fragments", "molecule_edits",
-        "reading_an_order", "learned_order", "choosing", "training_on_a_gpu",
+        "reading_an_order", "learned_order", "choosing", "training_on_a_gpu", "course",
     ),
     # in reading order
     how_to=(
-        "choose_a_sampler", "condition_on_a_prompt", "read_samples", "resume_a_run",
-        "compare_methods", "report_a_bound", "your_own_network", "add_your_own",
+        "install", "choose_a_sampler", "condition_on_a_prompt", "read_samples", "pandas_and_files", "seeds",
+        "resume_a_run", "fine_tune", "compare_methods", "report_a_bound", "your_own_tokenizer", "your_own_network",
+        "add_your_own", "faq",
     ),
 )
 MACHINE = r"https?://|^//|data:"
@@ -492,6 +493,15 @@ def where_claimed(claim: str, page: Page, cells: list[dict]) -> str:
     return ""
 
 
+def assertions() -> tuple[int, int]:
+    "How many statements of the notebooks, and of the tests, fail where they do not hold: assertions and refusals."
+    cells = ("".join(c["source"]) for p in pages() for c in cells_of(p) if c["cell_type"] == "code")
+    tests = (p.read_text(encoding="utf-8") for p in sorted((ROOT / "tests").glob("test_*.py")))
+    made = r"(?m)^\s*(?:assert\b|test_\w+\(|with pytest\.raises)|\bassert_close\(|; assert\b|: assert\b"
+    count = lambda texts: sum(len(re.findall(made, text)) for text in texts)
+    return count(cells), count(tests)
+
+
 def bars(text: str) -> str:
     "Text of a table's cell, its own bars written so that they do not end it."
     return re.sub(r"(?<!\\)\|", r"\\|", text)
@@ -512,11 +522,14 @@ def write_checked(all_pages: list[Page]):
                 for r in rows
             ],
         ) + "````\n"
+    in_notebooks, in_tests = assertions()
     head = (
         "# How it was checked\n\nEvery notebook ends in a table of its claims, how each was checked and what was "
-        f"seen. These are all of them: {total} claims, gathered from the notebooks when this site was built. "
-        "The arrow leads to the cell that makes the check. The number behind the name of a notebook is that of its "
-        "claims; a click shows them.\n"
+        f"seen. These are all of them: {total} claims, gathered from the notebooks when this site was built. A claim "
+        "counts once, however many cases were tried for it. The number behind the name of a notebook is that of its claims; a click shows them. The "
+        "arrow leads to the cell that makes the check; a cell "
+        f"whose assertion fails stops the page. The notebooks hold {in_notebooks:,} assertions, and the tests another "
+        f"{in_tests:,}.\n"
     )
     (SOURCE / "about").mkdir(exist_ok=True)
     (SOURCE / "about" / "checked.md").write_text(head + text, encoding="utf-8")
@@ -712,8 +725,8 @@ def main():
     if outside := outside_requests(): sys.exit("requests to the outside:\n" + "\n".join(outside))
     size = sum(f.stat().st_size for f in SITE.rglob("*") if f.is_file()) / 1e6
     print(
-        f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, {checks} checks, "
-        f"{size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s"
+        f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, "
+        f"{checks} claims checked, {size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s"
     )
 
 

@@ -297,7 +297,7 @@ def add(self: SavedRows, samples: Samples, pairs: Sequence[tuple[dict, dict]]) -
 
 @patch
 def write_state(self: SavedRows):
-    "Write how the rows came about and all that continues them."
+    "Write how the rows were made and all that continues them."
     state = dict(n=len(self.rows), total=self.total, batches=self.batches, bytes=self.size, counters=self.counters,
                  settings=self.settings, waiting=self.waiting, generator=bytes(self.generator.get_state()).hex())
     write_file(beside(self.path), json.dumps(sealed(self.info | state | dict(rows=self.sha.hexdigest()))))
@@ -414,7 +414,7 @@ def lines_said(rows: Sequence[dict], samples: Samples, task: Task | None, args: 
 # %% ../../nbs/30e_cli_sample.ipynb #aafda932
 def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | None,
                   written: Callable[[], object] = lambda: None):
-    """Write the rows, beside them how they came about and their picture if there is one, and say where.
+    """Write the rows, beside them how they were made and their picture if there is one, and say where.
 
     `written` is called before the picture."""
     write_file(out, format_rows(rows, out.suffix))

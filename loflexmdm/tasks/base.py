@@ -10,6 +10,7 @@ __all__ = ['SPLITS', 'TASKS', 'check_split', 'Examples', 'tokens_as_text', 'chec
 # %% ../../nbs/09b_tasks.ipynb #11547507
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
+from os import PathLike
 from pathlib import Path
 
 from fastcore.basics import patch
@@ -19,6 +20,7 @@ from ..configs import config_from
 from ..limits import ROWS, TOKENS, clipped, clipped_line
 from ..methods.base import Method
 from ..moved import forward
+from ..readers import write_texts
 from ..registries import Registry
 from ..samplers import Samples
 from ..states import SPECIAL_TOKENS, Example, Pair, Vocabulary, parse_prompt
@@ -454,6 +456,14 @@ def frame(self: Samples):
     rows = zip(self.texts, said, self.sequences, self.free, strict=True)
     return DataFrame([dict(text=text) | row | dict(tokens=owner.vocabulary.decode(s), generated=free)
                       for text, row, s, free in rows])
+
+
+@patch
+def save(self: Samples, path: str | PathLike) -> Path:
+    """Write the texts to a .txt, .csv, .jsonl or .fasta file; returns its path. More about each sample is in `frame`.
+
+    ValueError without a model, for another ending, and for a text that the format cannot hold."""
+    return write_texts(path, self.texts)
 
 # %% ../../nbs/09b_tasks.ipynb #eed0c2d9
 __getattr__ = forward(__name__)  # names that have left this module
