@@ -31,7 +31,7 @@ VARIANTS = {
 
 
 KINDS = dict(  # of the free positions, in their order
-    key=[0] + [1] * 10, key_blocks=[0] + [1, 2, 2] * 4, stars=list(range(10)),
+    key=[0] + [1] * 10, key_adder=[0] + [1] * 10, key_blocks=[0] + [1, 2, 2] * 4, stars=list(range(10)),
 )
 
 

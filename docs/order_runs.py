@@ -25,6 +25,10 @@ TASKS = dict(  # settings of the task, its order by hand, and the budget, fixed 
                     lr=dict(fixed=1e-3, given=4e-3)),
     stars=dict(task=dict(kind="star", degree=3, arm_min=2, arm_max=5, nodes=13), given="to-junction:10,0.1",
                steps=16_000, lr={}),
+    stars_long=dict(task=dict(kind="star", degree=3, arm_min=2, arm_max=8, nodes=22), given="to-junction:10,0.1",
+                    steps=16_000, lr={}),
+    key_adder=dict(task=dict(kind="key", n=10, q=4), given="slots:10,0.1", steps=600, lr={}, other_lr=6e-3,
+                   model=dict(network="adder", order_network="adder"), train=dict(optimiser="adamw", warmup=50)),
 )
 LR = 2e-3  # unless another was better for an entrant on a seed that is not reported
 LEARNED = dict(order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0)
@@ -50,12 +54,12 @@ PLANNERS = ("top_prob", "prob_diff", "entropy")  # rules of position for a model
 
 def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
     "The recipe of a run."
-    task, model = TASKS[name]["task"], dict(size="nano") | ENTRANTS[entrant]
+    task, model = TASKS[name]["task"], dict(size="nano") | TASKS[name].get("model", {}) | ENTRANTS[entrant]
     if entrant == "given": model["given"] = TASKS[name]["given"]
     if entrant == "autoregressive" and task["kind"] == "key": task = task | dict(layout="prefix")
-    train = TRAIN | dict(order_lr_scale=1.0, order_start=steps // 4) | SCHEDULE.get(entrant, {}) | dict(
+    train = TRAIN | TASKS[name].get("train", {}) | dict(order_lr_scale=1.0, order_start=steps // 4) | dict(
         steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=steps // 8,
-        valid_every=steps // 8)
+        valid_every=steps // 8) | SCHEDULE.get(entrant, {})
     return dict(task=task, model=model, train=train)
 
 
@@ -103,7 +107,7 @@ def logged(directory, key: str) -> dict[int, float]:
 
 def train(name: str, entrant: str, seed: int, steps: int, lr: float | None):
     "Train an entrant on a task, judge eight checkpoints on the way, and note its curve."
-    own = TASKS[name]["lr"].get(entrant, LR)
+    own = TASKS[name]["lr"].get(entrant, TASKS[name].get("other_lr", LR))
     label, lr = f"{name} {entrant} {seed}" + (f" lr {lr:g}" if lr and lr != own else ""), lr or own
     settings = tables(name, entrant, seed, steps, lr)
     directory, start = ROOT / "runs" / f"{label.replace(' ', '-')}-{steps}", time.process_time()

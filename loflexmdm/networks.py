@@ -255,7 +255,9 @@ def build_part(name: str, backbone: Backbone, outcomes: int) -> nn.Module | nn.P
     return ScalarHead(backbone.width, SOFTPLUS_ONE)
 
 # %% ../nbs/06_networks.ipynb #8095bd32
-NETWORKS = Registry("network", ("loflexmdm.networks", "loflexmdm.hugging_face"), "loflexmdm.networks")
+NETWORKS = Registry(
+    "network", ("loflexmdm.networks", "loflexmdm.hugging_face", "loflexmdm.tasks.adder"), "loflexmdm.networks",
+)
 
 
 def network(cls: type) -> type:
