@@ -9,7 +9,8 @@ import torch
 
 import loflexmdm
 from loflexmdm import hub
-from loflexmdm.readers import Texts, fasta_records, write_texts
+from loflexmdm.readers import Texts, fasta_records
+from loflexmdm.writers import write_texts
 from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import Samples
 from loflexmdm.states import CLEAN, DROPPED, collate, contract, parse_prompt

@@ -20,7 +20,7 @@ from ..configs import config_from
 from ..limits import ROWS, TOKENS, clipped, clipped_line
 from ..methods.base import Method
 from ..moved import forward
-from ..readers import write_texts
+from ..writers import write_texts
 from ..registries import Registry
 from ..samplers import Samples
 from ..states import SPECIAL_TOKENS, Example, Pair, Vocabulary, parse_prompt
