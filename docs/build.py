@@ -526,11 +526,9 @@ def write_checked(all_pages: list[Page]):
     head = (
         "# How it was checked\n\nEvery notebook ends in a table of its claims, how each was checked and what was "
         f"seen. These are all of them: {total} claims, gathered from the notebooks when this site was built. A claim "
-        "counts once, however many cases were tried for it. The number behind the name of a notebook is that of its claims; a "
-        "click shows them. The "
-        "arrow leads to the cell that makes the check; a cell "
-        f"whose assertion fails stops the page. The notebooks hold {in_notebooks:,} assertions, and the tests another "
-        f"{in_tests:,}.\n"
+        "counts once, however many cases were tried for it. The number behind the name of a notebook is that of its "
+        "claims; a click shows them. The arrow leads to the cell that makes the check; a cell whose assertion fails "
+        f"stops the page. The notebooks hold {in_notebooks:,} assertions, and the tests another {in_tests:,}.\n"
     )
     (SOURCE / "about").mkdir(exist_ok=True)
     (SOURCE / "about" / "checked.md").write_text(head + text, encoding="utf-8")

@@ -15,7 +15,6 @@ import csv
 import gzip
 import json
 import os
-import re
 import tomllib
 import zlib
 from collections import Counter, deque

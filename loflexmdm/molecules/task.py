@@ -180,7 +180,7 @@ def _tokenizer(self: MoleculesTask) -> str:
     self.ask_for(f"tokenizer={self.config.tokenizer!r}")
     return self.config.tokenizer
 
-
+# %% ../../nbs/12b_molecules.ipynb #f5fe931f
 @patch
 def _tokens(self: MoleculesTask) -> list[str]:
     if self.config.tokens: return self.config.tokens.split(" ")

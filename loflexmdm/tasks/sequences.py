@@ -205,7 +205,6 @@ class SequencesTask(Task):
             both = f"{data.vocabulary} and {known}"
             raise ValueError(f"{self.config.file}: its sequences have another vocabulary than the model: {both}")
         return data
-
     def take_vocabulary(self, vocabulary: Vocabulary): self._known = vocabulary
     @classmethod
     def paths(cls, values: Mapping) -> list[str]:
