@@ -1,7 +1,7 @@
 """What every attack shares: a process of its own for it, a verdict, and the count of tried, survived and failed.
 
 An attack survives if what it hits is refused in one line, or the result is that without it. It fails if there is a
-traceback, a crash, a hang, or another result in silence."""
+traceback, a crash, a hang, or another result silently."""
 import contextlib
 import io
 import json

@@ -82,7 +82,7 @@ def attack(target: Target, place: Path, rng: random.Random, expected: tuple) -> 
         what = flip(rng.choice(files), rng)
         told, found = outcome(target, d)
         if told["code"]: return what, "" if refused(told) else what_went_wrong(told)
-        return what, "" if (told["out"], found) == expected else "another result in silence"
+        return what, "" if (told["out"], found) == expected else "another result silently"
     finally: shutil.rmtree(d)
 
 
