@@ -36,7 +36,7 @@ from loflexmdm.cli.sampler_options import (
     add_sampling, check_counts, chosen_options, draw_batches, fill_in, sampler_from,
 )
 from ..files import check_seal, locked, sealed, write_file
-from ..limits import visible
+from ..limits import ROWS, visible
 from ..methods.base import Method, encode_prompts, read_config
 from ..pretrained import load, models_directory, resolve
 from ..readers import read_json, read_jsonl, read_lines
@@ -479,6 +479,7 @@ def run_sample(args: argparse.Namespace):
     info = provenance(args, device) | used
     announce(info)
     prompts, each = sample_prompts(args, method, task)
+    ROWS.check(len(prompts or [()]) * (each or 1), "sequences")
     texts = [p for p in prompts or [()] for _ in range(each or 1)]
     states = nll_states(args, len(texts), task)
     settings = {} if out is None else settings_of(args, method, texts, states, info)
