@@ -1,4 +1,6 @@
 # make demo: installs and runs the main job.  make test: installs and checks everything.  make lab: JupyterLab on the notebooks.
+# make mutants: plants a sample of mutants and says which the tests kill (hours; resumes).
+# make campaign: attacks on files and commands for an hour (MINUTES=60), with counts.  make fuzz: properties, for hours.
 # make docs: the site, in _site/.  make readme: README.md from nbs/index.ipynb.
 PYTHON ?= python3
 VENV   ?= .venv
@@ -6,7 +8,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test docs readme lab clean
+.PHONY: demo test mutants campaign fuzz docs readme lab clean
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -30,6 +32,15 @@ demo: $(VENV)/.user
 
 test: $(VENV)/.dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py
+
+mutants: $(VENV)/.dev
+	$(BIN)/python tests/mutation/campaign.py --imports
+
+campaign: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m campaigns --minutes $(or $(MINUTES),60) --log campaign.jsonl
+
+fuzz: $(VENV)/.dev
+	LOFLEXMDM_FUZZ=$(or $(EXAMPLES),20000) $(BIN)/python -m pytest -q -p no:cacheprovider tests/test_properties.py
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py

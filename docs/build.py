@@ -4,6 +4,7 @@ Notebooks become pages with their kept outputs (nothing is run), the package's s
 the tables of checks are gathered on one page with a link to each cell. Sphinx does the rest; a warning is an
 error, a request to the outside too."""
 import ast
+import configparser
 import json
 import re
 import shutil
@@ -12,26 +13,28 @@ import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = (
     "states", "schedules", "clocks", "processes", "ctmc", "objective", "estimators", "networks", "samplers",
-    "tau_leaping", "event_driven", "planner", "left_to_right", "exactness", "all_channels",
+    "tau_leaping", "event_driven", "planner", "left_to_right", "exactness", "all_channels", "calibration",
     "given_orders", "order_learning", "lo_flexmdm", "flexmdm", "masked", "gen_md4", "planners", "papl",
     "alignments", "edit_laws", "edit_flows", "edit_sampling", "localized_paths", "reverse_and_guidance",
-    "learned_edit_order", "guidance", "autoregressive", "orders", "plotting",
+    "learned_edit_order", "guidance", "autoregressive", "orders", "plotting", "player",
 )  # theory, in reading order
 LADDERS = dict(
     learn=LEARN,
     tutorials=(
         "star_graphs", "your_own_data", "repair", "molecules", "fragments", "molecule_edits",
-        "reading_an_order", "learned_order", "choosing", "training_on_a_gpu",
+        "reading_an_order", "learned_order", "choosing", "training_on_a_gpu", "course",
     ),
     # in reading order
     how_to=(
-        "choose_a_sampler", "condition_on_a_prompt", "read_samples", "resume_a_run",
-        "compare_methods", "report_a_bound", "your_own_network", "add_your_own",
+        "install", "choose_a_sampler", "condition_on_a_prompt", "read_samples", "pandas_and_files", "seeds",
+        "resume_a_run", "fine_tune", "compare_methods", "report_a_bound", "your_own_tokenizer", "your_own_network",
+        "add_your_own", "faq",
     ),
 )
 MACHINE = r"https?://|^//|data:"
@@ -372,15 +375,46 @@ def code_cell(cell: dict, options: dict, source: str, alt: str) -> dict:
     )
 
 
+def stands_alone(cells: list[dict]) -> bool:
+    "Whether a notebook runs anywhere: it reads no data that lie beside it."
+    return not any(".json" in "".join(c["source"]) and "read" in "".join(c["source"]) for c in cells)
+
+
+def repository() -> str:
+    "The address of the repository in settings.ini; empty if it has none."
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "settings.ini", encoding="utf-8")
+    return settings["DEFAULT"].get("repository", "").strip()
+
+
+def hosted(path: Path, alone: bool, address: str) -> str:
+    """Markdown of links that open a notebook of a GitHub repository in Colab and Binder, with the cell that installs
+    the package in Colab; empty without an address. ValueError for an address elsewhere."""
+    if not address: return ""
+    if not (m := re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?", address)):
+        raise ValueError(f"repository={address!r}: must be https://github.com/OWNER/NAME, or empty")
+    binder = f"[Open in Binder](https://mybinder.org/v2/gh/{m[1]}/HEAD?labpath={quote(str(path), safe='')})"
+    if not alone: return binder
+    colab = f"[Open in Colab](https://colab.research.google.com/github/{m[1]}/blob/main/{quote(str(path))})"
+    install = fence(f'%pip install -q "loflexmdm @ git+https://github.com/{m[1]}"')
+    return f"{colab} | {binder}\n\nIn Colab, run this in a cell of its own first:\n\n{install}"
+
+
+def opened_elsewhere(page: Page, cells: list[dict]) -> list[dict]:
+    "For a page that readers run themselves, and a repository with an address: links to machines that run it."
+    if page.section not in ("tutorials", "how_to"): return []
+    text = hosted(page.path.relative_to(ROOT), stands_alone(cells), repository())
+    return [markdown_cell(text, "hosted")] if text else []
+
+
 def origin(page: Page, cells: list[dict]) -> list[dict]:
     """For a page that readers run themselves: where its notebook is, and a copy unless it
     reads files that lie beside it."""
     if page.section not in ("tutorials", "how_to"): return []
     path = page.path.relative_to(ROOT)
-    alone = not any(".json" in "".join(c["source"]) and "read" in "".join(c["source"]) for c in cells)
     copy = (
         f"{{download}}`Download this page as a notebook <../../{path}>`"
-        if alone
+        if stands_alone(cells)
         else "This page is a notebook with data beside it"
     )
     return [markdown_cell(f"{copy}; in a clone it is `{path}`, and `make lab` opens it.", "origin")]
@@ -408,9 +442,8 @@ def convert(page: Page, links: Links) -> dict:
         )
         cells.append(markdown_cell(f"({anchor_of(page, c['id'])})={slow}", c["id"] + "a"))
         cells.append(code_cell(c, options, code, alt_text(source, before, functions, options.get("fig-alt"))))
-    return nb | dict(
-        cells=cells + origin(page, nb["cells"]), metadata=dict(kernelspec=nb["metadata"].get("kernelspec", {}))
-    )
+    cells = cells[:1] + opened_elsewhere(page, nb["cells"]) + cells[1:] + origin(page, nb["cells"])
+    return nb | dict(cells=cells, metadata=dict(kernelspec=nb["metadata"].get("kernelspec", {})))
 
 
 def anchor_of(page: Page, identity: str) -> str: return f"cell-{page.name}-{identity}"
@@ -460,6 +493,15 @@ def where_claimed(claim: str, page: Page, cells: list[dict]) -> str:
     return ""
 
 
+def assertions() -> tuple[int, int]:
+    "How many statements of the notebooks, and of the tests, fail where they do not hold: assertions and refusals."
+    cells = ("".join(c["source"]) for p in pages() for c in cells_of(p) if c["cell_type"] == "code")
+    tests = (p.read_text(encoding="utf-8") for p in sorted((ROOT / "tests").glob("test_*.py")))
+    made = r"(?m)^\s*(?:assert\b|test_\w+\(|with pytest\.raises)|\bassert_close\(|; assert\b|: assert\b"
+    count = lambda texts: sum(len(re.findall(made, text)) for text in texts)
+    return count(cells), count(tests)
+
+
 def bars(text: str) -> str:
     "Text of a table's cell, its own bars written so that they do not end it."
     return re.sub(r"(?<!\\)\|", r"\\|", text)
@@ -471,21 +513,22 @@ def write_checked(all_pages: list[Page]):
     for page in all_pages:
         if not (rows := checks_of(page)): continue
         total += len(rows)
-        text += (
-            f"\n## {title_of(json.loads(page.path.read_text(encoding='utf-8'))['cells'])}\n\n"
-            f"From [](../{page.target}).\n\n"
-        )
+        title = title_of(cells_of(page)).replace("`", "")
+        text += f"\n````{{dropdown}} {title}: {len(rows)}\nFrom [](../{page.target}).\n\n"
         text += table(
             ["claim", "check", "seen"],
             [
                 [f"{bars(r.claim)} [→](#{r.anchor})" if r.anchor else bars(r.claim), bars(r.how), bars(r.seen)]
                 for r in rows
             ],
-        )
+        ) + "````\n"
+    in_notebooks, in_tests = assertions()
     head = (
         "# How it was checked\n\nEvery notebook ends in a table of its claims, how each was checked and what was "
-        f"seen. These are all of them: {total} claims, gathered from the notebooks when this site was built. "
-        "The arrow leads to the cell that makes the check.\n"
+        f"seen. These are all of them: {total} claims, gathered from the notebooks when this site was built. A claim "
+        "counts once, however many cases were tried for it. The number behind the name of a notebook is that of its "
+        "claims; a click shows them. The arrow leads to the cell that makes the check; a cell whose assertion fails "
+        f"stops the page. The notebooks hold {in_notebooks:,} assertions, and the tests another {in_tests:,}.\n"
     )
     (SOURCE / "about").mkdir(exist_ok=True)
     (SOURCE / "about" / "checked.md").write_text(head + text, encoding="utf-8")
@@ -558,6 +601,7 @@ api/index
 about/checked
 about/glossary
 about/changelog
+about/security
 ```"""
 
 
@@ -585,6 +629,7 @@ def write_pages():
     (SOURCE / "about" / "changelog.md").write_text(
         re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")), encoding="utf-8"
     )
+    shutil.copy(ROOT / "SECURITY.md", SOURCE / "about" / "security.md")
     return len(found), checks
 
 
@@ -612,6 +657,55 @@ def outside_requests() -> list[str]:
     return found
 
 
+# Long pages are folded
+
+LONG = 14_000  # pixels, estimated; no page should need more than 15,000 before it is unfolded
+
+
+def visible(page: str) -> str:
+    "What a page shows: without scripts, styles and what is folded."
+    return re.sub(r"<(script|style|details)\b.*?</\1>", " ", page, flags=re.S)
+
+
+def height(page: str) -> float:
+    """Pixels that a page's HTML takes on a wide screen, to about 5 %: lines and blocks of code, letters, pictures. The
+    weights are a least-squares fit to pages measured in a browser."""
+    shown = visible(page)
+    code = re.findall(r"<pre.*?</pre>", shown, flags=re.S)
+    rest = re.sub(r"<pre.*?</pre>|<[^>]*>", "", re.sub(r"<img", "\0<img", shown), flags=re.S)
+    return 22 * sum(c.count("\n") for c in code) + 50 * len(code) + 0.37 * len(rest) + 200 * rest.count("\0")
+
+
+def sections(page: str) -> list[tuple[int, int, int]]:
+    "Of each section with a heading of level 2: where its heading begins and ends, and where the section ends."
+    found, stack = [], []
+    for m in re.finditer(r"<section\b[^>]*>(?:\s|<span[^>]*></span>)*(<h2\b.*?</h2>)?|</section>", page, flags=re.S):
+        if m[0] != "</section>": stack.append(m)
+        elif (opening := stack.pop())[1]: found.append((opening.start(1), opening.end(1), m.start()))
+    return sorted(found)
+
+
+def folded(page: str) -> str:
+    "A page with each section of level 2 behind its heading, the first one open."
+    found = sections(page)
+    for k, (start, end, stop) in reversed(list(enumerate(found))):
+        head, body = page[start:end], page[end:stop]
+        kept = f'<details class="fold"{"" if k else " open"}><summary>{head}</summary>{body}</details>'
+        page = page[:start] + kept + page[stop:]
+    button = '<p><button type="button" class="fold-all" hidden>Open all sections</button></p>\n'
+    at = page.rfind("<section", 0, found[0][0])
+    return page[:at] + button + page[at:]
+
+
+def fold_long_pages():
+    "Fold the sections of pages that would be very long."
+    for path in [*SITE.glob("learn/*.html"), *SITE.glob("library/*.html")]:
+        page = path.read_text(encoding="utf-8")
+        start, end = page.index("<article"), page.index("</article>")
+        if height(article := page[start:end]) < LONG or not sections(article): continue
+        path.write_text(page[:start] + folded(article) + page[end:], encoding="utf-8")
+
+
 def main():
     started = time.monotonic()
     notebooks, checks = write_pages()
@@ -623,14 +717,15 @@ def main():
         ],
         check=True,
     )
+    fold_long_pages()
     write_llms(pages())
     shutil.copy(ROOT / "loflexmdm" / "recipe.schema.json", SITE)  # for editors: an address to name in a recipe
     shutil.rmtree(SITE.parent / "jupyter_execute", ignore_errors=True)  # where myst-nb puts pictures on their way
     if outside := outside_requests(): sys.exit("requests to the outside:\n" + "\n".join(outside))
     size = sum(f.stat().st_size for f in SITE.rglob("*") if f.is_file()) / 1e6
     print(
-        f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, {checks} checks, "
-        f"{size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s"
+        f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, "
+        f"{checks} claims checked, {size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s"
     )
 
 

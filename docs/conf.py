@@ -20,7 +20,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
-html_js_files = ["search.js"]
+html_js_files = ["search.js", "site.js"]
 html_search_scorer = str(Path(__file__).parent / "_static" / "scorer.js")
 html_theme_options = dict(top_of_page_buttons=[], sidebar_hide_name=False)
 copybutton_exclude = ".linenos, .gp, .go"

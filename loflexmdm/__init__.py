@@ -8,6 +8,7 @@ _install()
 def __getattr__(name: str):
     "`loflexmdm.load` and `loflexmdm.citation` bring in torch, so they are imported when first asked for."
     if name == "load":
+        import loflexmdm.player  # noqa: F401  gives samples their `player`
         import loflexmdm.tasks.base  # noqa: F401  gives models their `task_object` and samples their `texts`
         from loflexmdm.pretrained import load
         return load

@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic.dataclasses import is_pydantic_dataclass
 from pydantic_core import PydanticCustomError
 
+from .limits import clipped
 from .moved import note
 from .registries import did_you_mean
 
@@ -72,7 +73,7 @@ def allowed_range(bounds: Mapping[str, Any], kind: type) -> str:
 
 
 def _choices(value: object, names: list[str]) -> str:
-    return f"{value!r}{did_you_mean(value, names)}: choose one of {', '.join(names)}"
+    return f"{clipped(value)}{did_you_mean(value, names)}: choose one of {', '.join(names)}"
 
 
 def _field_message(field, key: str, error: Mapping[str, Any]) -> str:
@@ -81,13 +82,13 @@ def _field_message(field, key: str, error: Mapping[str, Any]) -> str:
     if kind == "literal_error": return f"{key}={_choices(value, list(map(str, get_args(field.annotation))))}"
     if kind == "one_of": return f"{key}={_choices(value, context['choices'].split(', '))}"
     if kind == "missing": return f"{key} is missing"
-    if kind.endswith("_type"): return f"{key}={value!r} must be of type {field.annotation.__name__}"
+    if kind.endswith("_type"): return f"{key}={clipped(value)} must be of type {field.annotation.__name__}"
     if kind == "value_error":
         message = str(context["error"])
         return message if message.startswith(key) else f"{key}: {message}"
     names = ("gt", "ge", "lt", "le", "allow_inf_nan")
     bounds = {name: getattr(m, name) for m in field.metadata for name in names if hasattr(m, name)}
-    return f"{key}={value!r}: {allowed_range(bounds, field.annotation)}"
+    return f"{key}={clipped(value)}: {allowed_range(bounds, field.annotation)}"
 
 
 def message(cls: type, error: ValidationError) -> str:
@@ -97,7 +98,7 @@ def message(cls: type, error: ValidationError) -> str:
     first, known = (unknown or errors)[0], [f.name for f in fields(cls)]
     key = first["loc"][0] if first["loc"] else None
     if type(key) is int and key < len(known): key = known[key]  # given by position
-    if unknown: return f"unknown key {key!r}{did_you_mean(key, known)}; known: {', '.join(known)}"
+    if unknown: return f"unknown key {clipped(key)}{did_you_mean(key, known)}; known: {', '.join(known)}"
     if key in known: return _field_message(cls.__pydantic_fields__[key], key, first)
     return str(first["ctx"]["error"]) if first["type"] == "value_error" else f"{cls.__name__}: {first['msg']}"
 
@@ -142,7 +143,8 @@ def _checked(cls: type) -> type:
 def config_from(cls: type[T], values: dict, what: str = "config") -> T:
     "The dataclass `cls` from a table; ValueError begins with `what` and names an unknown key, wrong type or value."
     names = [f.name for f in fields(cls) if f.init]
-    if not isinstance(values, dict): raise ValueError(f"{what}: {values!r} must be a table of {', '.join(names)}")
+    if not isinstance(values, dict):
+        raise ValueError(f"{what}: {clipped(values)} must be a table of {', '.join(names)}")
     checked = _checked(cls)
     try: made = checked(**values)
     except ValueError as e: raise ValueError(f"{what}: {e}") from None

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from .limits import clipped
+
 # %% ../nbs/00j_digests.ipynb #86dcf212
 def row_digest(tokens: Iterable[str]) -> bytes:
     "SHA-256 of a row of tokens, 32 bytes."
@@ -92,16 +94,26 @@ def data_changes(then: Mapping, now: Mapping) -> list[str]:
     return [p for p in parts if p] + [f"task.{k}: {settings[k]!r} then, {own[k]!r} now" for k in sorted(changed)]
 
 # %% ../nbs/00j_digests.ipynb #d6c048b9
+def _check_digests(then: object, where: object):
+    "ValueError unless it is an object with objects for its parts, each of which but the settings counts rows."
+    parts = then if isinstance(then, Mapping) else dict(data=then)
+    for name, part in parts.items():
+        if isinstance(part, Mapping) and (name == "settings" or type(part.get("rows")) is int): continue
+        raise ValueError(f"{where}: damaged ({name}={clipped(part, 60)} does not identify data)")
+
+
 def check_data(then: Mapping | None, now: Mapping, where: object, allowed: bool = False) -> Sequence[str]:
     """How the data of the run `where` has changed since `then`, in words.
 
-    ValueError if it has, unless that is `allowed`. A warning if `then` is None, as in runs of versions before 0.2."""
+    ValueError if it has, unless that is `allowed`, or if `then` is not what `data_digests` returns. A warning if `then`
+    is None, as in runs of versions before 0.2."""
     if then is None:
         warnings.warn(
             f"{where}: was written by a version that kept no digest of its data; whether the data is still the same "
             "cannot be checked", stacklevel=3,
         )
         return []
+    _check_digests(then, where)
     changes = data_changes(then, now)
     if not changes or allowed: return changes
     raise ValueError(

@@ -23,6 +23,8 @@ from typing import BinaryIO
 
 from filelock import FileLock, SoftFileLock, Timeout
 
+from .readers import read_json
+
 # %% ../nbs/00d_files.ipynb #5367f653
 @contextmanager
 def scratch_file(path: Path) -> Iterator[tuple[BinaryIO, str]]:
@@ -141,7 +143,7 @@ def staged(path: Path, digest: str) -> Path:
 def recorded(description: Mapping | Path) -> dict[str, str]:
     "Names and digests in a description, its key `files`; empty if it has none or cannot be read."
     if isinstance(description, Path):
-        try: description = json.loads(description.read_text(encoding="utf-8"))
+        try: description = read_json(description)
         except (OSError, ValueError): return {}
     files = description.get("files") if isinstance(description, Mapping) else None
     if not isinstance(files, Mapping): return {}

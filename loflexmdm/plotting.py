@@ -44,15 +44,15 @@ def plot_clocks(names: Sequence[str] = ("linear", "cosine", "polynomial:2", "pow
 
     Returns the two axes."""
     import matplotlib.pyplot as plt
-    axes = plt.subplots(1, 2, figsize=(6, 2.4))[1] if axes is None else axes
+    axes = plt.subplots(1, 2, figsize=(7, 2.4))[1] if axes is None else axes
     t = torch.linspace(0.001, 0.995, 300, dtype=torch.float64)
     for name, dash in zip(names, ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))), strict=False):
         clock = clock_named(name)
-        axes[0].plot(t, clock.kappa(t), ls=dash, label=name)
-        axes[1].plot(t, clock.shape(t), ls=dash)
+        axes[0].plot(t, clock.kappa(t), ls=dash)
+        axes[1].plot(t, clock.shape(t), ls=dash, label=name)
     axes[0].set(xlabel="time", ylabel="probability of having happened", ylim=(0, 1))
     axes[1].set(xlabel="time", ylabel="hazard", ylim=(0, 8))
-    axes[0].legend(fontsize=7)
+    axes[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return axes
 
 # %% ../nbs/14_plotting.ipynb #c84d966f
@@ -230,9 +230,10 @@ def plot_loss_terms(
     for name, points in found.items():
         if not len(points): continue
         window = min(10, len(points))
-        ax.plot(points[window - 1:, 0], np.convolve(points[:, 1], np.ones(window) / window, "valid"), label=name)
+        smooth = np.convolve(points[:, 1], np.ones(window) / window, "valid")
+        ax.plot(points[window - 1:, 0], smooth, "." if len(smooth) == 1 else "-", label=name)
     ax.axhline(0, color="0.7", lw=0.8)
     ax.set(xlabel="step", ylabel="nats per sequence")
     ax.set_yscale("symlog", linthresh=1)  # terms start large, and some may be negative
-    ax.legend(fontsize=7)
+    ax.legend()
     return ax

@@ -14,6 +14,7 @@ import torch
 import loflexmdm
 import loflexmdm.methods.lo_flexmdm  # noqa: F401  (importing a method makes it known)
 from .files import recorded
+from .hub import SCHEME, from_hub
 from .methods.base import AVERAGE_FILE, CONFIG_FILE, WEIGHTS_FILE, Method, from_pretrained
 from .registries import did_you_mean
 
@@ -38,8 +39,9 @@ def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
         return path, AVERAGE_FILE if averaged else WEIGHTS_FILE
     if (path / "best" / CONFIG_FILE).is_file(): return path / "best", WEIGHTS_FILE
     complete = sorted(
-        (p.parent for p in path.glob(f"checkpoints/step_*/{CONFIG_FILE}") if (p.parent / AVERAGE_FILE).is_file()),
-        key=lambda p: int(p.name.split("_")[1]),
+        (p.parent for p in path.glob(f"checkpoints/step_*/{CONFIG_FILE}")
+         if (p.parent / AVERAGE_FILE).is_file() and p.parent.name[5:].isdecimal()),
+        key=lambda p: int(p.name[5:]),
     )
     if complete: return complete[-1], AVERAGE_FILE
     kind = (
@@ -53,11 +55,15 @@ def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
 def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> Method:
     """The method of that name, or saved in that directory, ready to sample on `device`.
 
-    A name of the package wins over a directory in the working directory (write ./NAME for that). ValueError for
-    unknown names, which lists the known ones, for damaged files and for a device that is not there; FileNotFoundError
-    for a directory without a model."""
+    A name of the package wins over a directory in the working directory (write ./NAME for that). `hf://owner/name`,
+    with `@revision` behind it if need be, is a model on the Hugging Face hub (`from_hub`). ValueError for unknown
+    names, which lists the known ones, for damaged files and for a device that is not there; FileNotFoundError for a
+    directory without a model."""
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={str(device)!r}: no CUDA device is available; use cpu")
+    if str(name_or_dir).startswith(SCHEME):
+        name, _, revision = str(name_or_dir).removeprefix(SCHEME).partition("@")
+        return from_hub(name, device, revision or None)
     known = names()
     if name_or_dir in known: return from_pretrained(models_directory() / name_or_dir, device)
     if not Path(name_or_dir).is_dir():

@@ -16,10 +16,12 @@ from importlib.metadata import EntryPoint, entry_points
 
 from fastcore.basics import patch
 
+from .limits import clipped
+
 # %% ../nbs/00c_registries.ipynb #8440f4b2
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     "` (did you mean 'X'?)` with the nearest known name, to be put behind a wrong one; empty if none is near."
-    near = difflib.get_close_matches(str(name), list(known), 1)
+    near = difflib.get_close_matches(str(name), list(known), 1) if len(str(name)) < 100 else []
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 # %% ../nbs/00c_registries.ipynb #5d575480
@@ -38,11 +40,12 @@ class Registry(Mapping):
 
     def __getitem__(self, name: str) -> type:
         "The class of that name, imported if need be. ValueError lists the names, or says why a plug-in cannot be used."
+        if not isinstance(name, str): raise ValueError(f"{self.what}={clipped(name)}: must be a name")
         for module in self.unread(name): import_module(module)
         if name not in self.classes and name in (offered := self.plugins()): self.load(offered[name])
         if name in self.classes: return self.classes[name]
         known = self.names()
-        raise ValueError(f"{self.what}={name!r}{did_you_mean(name, known)}: choose one of {', '.join(known)}")
+        raise ValueError(f"{self.what}={clipped(name)}{did_you_mean(name, known)}: choose one of {', '.join(known)}")
 
     def names(self) -> list[str]:
         "All names, sorted; plug-ins are named without being imported."
@@ -70,18 +73,20 @@ class Registry(Mapping):
         "What other packages offer, by name."
         return {point.name: point for point in entry_points(group=self.group)}
 
-    def load(self, point: EntryPoint):
-        "Import a plug-in. ValueError names it and its distribution if that fails, or if it does not define the name."
-        source = f"plug-in {point.value!r}" + (f" of {point.dist.name}" if point.dist else "")
-        try: point.load()
-        except Exception as e:  # whatever another package does wrong must not stop this one
-            raise ValueError(
-                f"{self.what}={point.name!r}: {source} cannot be imported ({type(e).__name__}: {e})"
-            ) from e
-        if point.name not in self.classes:
-            raise ValueError(f"{self.what}={point.name!r}: {source} defines no {self.what} of that name")
-
 # %% ../nbs/00c_registries.ipynb #6889bc91
+@patch
+def load(self: Registry, point: EntryPoint):
+    "Import a plug-in. ValueError names it and its distribution if that fails, or if it does not define the name."
+    source = f"plug-in {point.value!r}" + (f" of {point.dist.name}" if point.dist else "")
+    try: point.load()
+    except Exception as e:  # whatever another package does wrong must not stop this one
+        raise ValueError(
+            f"{self.what}={point.name!r}: {source} cannot be imported ({type(e).__name__}: {e})"
+        ) from e
+    if point.name not in self.classes:
+        raise ValueError(f"{self.what}={point.name!r}: {source} defines no {self.what} of that name")
+
+
 @patch
 def usable(self: Registry) -> dict[str, type]:
     "All classes by name, without plug-ins that cannot be used; those are refused when they are asked for by name."

@@ -17,6 +17,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from .limits import clipped, clipped_line, visible
+
 # %% ../nbs/01_states.ipynb #8c50495e
 PAD, MASK, BOS = 0, 1, 2
 SPECIAL_TOKENS = ("<pad>", "<mask>", "<bos>")
@@ -47,14 +49,14 @@ class Vocabulary:
         self.tokens = SPECIAL_TOKENS + tokens
         self.index = {t: i for i, t in enumerate(self.tokens)}
         if len(self.index) < len(self.tokens):
-            raise ValueError(f"tokens={tokens!r}: each token may appear once, and none may be one of {SPECIAL_TOKENS}")
+            raise ValueError(f"tokens={clipped(tokens)}: each token may appear once, and none of {SPECIAL_TOKENS}")
         self.ordinary, self.conditions = split_conditions(tokens)
 
     def __len__(self): return len(self.tokens)
     def __eq__(self, other): return isinstance(other, Vocabulary) and self.tokens == other.tokens
     def __hash__(self): return hash(self.tokens)
     def __repr__(self):
-        shown = f"{' '.join(self.tokens[3:9])}{' ...' if len(self) > 9 else ''}"
+        shown = f"{visible(clipped_line(' '.join(self.tokens[3:9]), 200))}{' ...' if len(self) > 9 else ''}"
         return f"Vocabulary({len(self) - len(SPECIAL_TOKENS)} tokens: {shown})"
 
     def encode(self, sequence: Iterable[str]) -> list[int]:
@@ -64,8 +66,8 @@ class Vocabulary:
         for t, i in zip(sequence, ids, strict=True):
             if i < len(SPECIAL_TOKENS):
                 raise ValueError(
-                    f"token {t!r} is {'special' if i >= 0 else 'outside the vocabulary'}; "
-                    f"allowed: {' '.join(self.tokens[3:15])}{' ...' if len(self) > 15 else ''}"
+                    f"token {clipped(t)} is {'special' if i >= 0 else 'outside the vocabulary'}; "
+                    f"allowed: {clipped_line(' '.join(self.tokens[3:15]))}{' ...' if len(self) > 15 else ''}"
                 )
         return ids
 

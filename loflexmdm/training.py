@@ -37,12 +37,14 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 
+# %% ../nbs/09_training.ipynb #d2d1272b
 from loflexmdm.configs import (
     AtLeastTwo, Count, Fraction, Natural, NonNegative, OnOffAuto, Positive, config, current_names,
 )
 from .digests import check_data, data_digests
 from .files import atomic_directory, check_seal, file_digest, locked, recorded, sealed, write_file
 from .guidance import hide_conditions
+from .limits import BATCH, PROCESSES, ROWS, STEPS, clipped
 from loflexmdm.methods.base import (
     AVERAGE_FILE, WEIGHTS_FILE, Method, check_weights, is_finite, model_weights, not_finite, portable, read_config,
     read_model, read_tensors, save_tensors, write_model,
@@ -50,6 +52,7 @@ from loflexmdm.methods.base import (
 from .networks import Transformer
 from .pretrained import resolve
 from .progress import PROGRESS_SECONDS, in_words, progress_bar, write_line  # noqa: F401
+from .readers import parse_json, read_json
 from .states import Pair, Pairs, PartialSequences, collate
 
 # %% ../nbs/09_training.ipynb #4534dc78
@@ -85,6 +88,9 @@ class TrainConfig:
     def __post_init__(self):
         for key in ("lr", "weight_decay", "order_lr_scale"):  # a step with more overflows float32
             if getattr(self, key) > 1e6: raise ValueError(f"{key}={getattr(self, key)!r}: must be at most 1e6")
+        limited = dict(steps=STEPS, warmup=STEPS, workers=PROCESSES, valid_size=ROWS)
+        for key, limit in (limited | dict.fromkeys(("batch_size", "accumulate", "valid_samples"), BATCH)).items():
+            limit.check(getattr(self, key), key)
 
 # %% ../nbs/09_training.ipynb #d0792a4f
 def generator_for(*key, device: torch.device | str = "cpu") -> torch.Generator:
@@ -290,19 +296,22 @@ class JsonLines:
 
     def rows(self) -> list[dict]:
         rows = []
-        for line in self.path.read_text().splitlines() if self.path.exists() else []:
-            try: rows.append(json.loads(line))
-            except json.JSONDecodeError: break  # a line cut off by a crash
+        for line in self.path.read_bytes().splitlines() if self.path.exists() else []:
+            try: row = parse_json(line, self.path)
+            except ValueError: break  # a line cut off by a crash
+            if not isinstance(row, dict): break
+            rows.append(row)
         return rows
 
     def truncate(self, step: int):
-        kept = [r for r in self.rows() if r["step"] <= step]
+        kept = [r for r in self.rows() if type(r.get("step")) is int and r["step"] <= step]
         write_file(self.path, "".join(json.dumps(r) + "\n" for r in kept))
 
 # %% ../nbs/09_training.ipynb #538b517c
 def checkpoints(directory: str | os.PathLike) -> list[Path]:
     "The complete checkpoints of a run, oldest first."
-    return sorted((Path(directory) / "checkpoints").glob("step_*"), key=lambda p: int(p.name[5:]))
+    found = [p for p in (Path(directory) / "checkpoints").glob("step_*") if p.name[5:].isdecimal()]
+    return sorted(found, key=lambda p: int(p.name[5:]))
 
 
 # a model within a directory that is being written has a name with two dots
@@ -349,7 +358,7 @@ FREE_KEYS = ("log_every", "valid_every", "valid_size", "valid_samples", "save_ev
 def _check_state(meta, path: Path):
     "ValueError if the contents of a state.json are damaged or newer than this version."
     def need(key: str, fits: Callable[[object], bool], what: str):
-        if not fits(meta.get(key)): raise ValueError(f"{path}: damaged ({key}={meta.get(key)!r} must be {what})")
+        if not fits(meta.get(key)): raise ValueError(f"{path}: damaged ({key}={clipped(meta.get(key))} must be {what})")
     count = lambda v: type(v) is int and v >= 0
     number = lambda v: type(v) in (int, float) and math.isfinite(v)
     if not isinstance(meta, dict): raise ValueError(f"{path}: damaged (not the state of a run)")
@@ -361,7 +370,8 @@ def _check_state(meta, path: Path):
     for key in ("step", "evaluations"): need(key, count, "a whole number, not negative")
     need("averaged", lambda v: type(v) is int and v == meta["step"], f"step={meta['step']}, an update of it a step")
     need("seconds", lambda v: number(v) and v >= 0, "a time, finite and not negative")
-    need("best", lambda v: v is None or number(v), "finite, or null")
+    need("best", lambda v: "best" in meta and (v is None or number(v)), "there, finite, or null")
+    need("compiled", lambda v: v is None or isinstance(v, bool), "true, false or null")
     named = lambda v: isinstance(v, list) and all(isinstance(name, str) for name in v)
     need("stepped", lambda v: v is None or named(v), "names of parameters")
     whole = lambda v: v is None or recorded(meta).keys() == set(TENSOR_FILES)
@@ -370,9 +380,8 @@ def _check_state(meta, path: Path):
 # %% ../nbs/09_training.ipynb #f64289f1
 def read_state(checkpoint: Path, config: TrainConfig) -> dict:
     "state.json of a checkpoint; ValueError if it is damaged, newer than this version, or of a run with other settings."
-    try: meta = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as e:
-        raise ValueError(f"{checkpoint}/state.json: damaged ({e})") from None
+    try: meta = read_json(checkpoint / "state.json")
+    except ValueError as e: raise ValueError(f"{checkpoint}/state.json: damaged ({e})") from None
     _check_state(meta, checkpoint / "state.json")
     saved = current_names(TrainConfig, meta["config"])
     for key, value in asdict(config).items():

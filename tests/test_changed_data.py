@@ -11,6 +11,7 @@ import torch
 import loflexmdm
 from loflexmdm.cli import main
 from loflexmdm.digests import probes
+from loflexmdm.files import sealed
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.molecules.data import prepare
 from loflexmdm.recipes import read_tables, recipe
@@ -49,7 +50,7 @@ def place(whole, tmp_path):
     shutil.copytree(whole, tmp_path / "place")
     saved = json.loads((tmp_path / "place/run/run.json").read_text())
     saved["recipe"]["task"]["file"] = str(tmp_path / "place/data/sums.txt")
-    (tmp_path / "place/run/run.json").write_text(json.dumps(saved))
+    (tmp_path / "place/run/run.json").write_text(json.dumps(sealed(saved)))
     return tmp_path / "place"
 
 
@@ -90,7 +91,7 @@ def test_settings_changed_by_hand_are_noticed(tmp_path, key, value):
     saved = json.loads((run / "run.json").read_text())
     was = saved["recipe"]["task"][key]
     saved["recipe"]["task"][key] = value
-    (run / "run.json").write_text(json.dumps(saved))
+    (run / "run.json").write_text(json.dumps(sealed(saved)))
     code, said = call(f"resume {run}")
     if was == value: assert code == 0, said
     else: assert code == 2 and f"task.{key}: {was} then, {value} now" in said
@@ -178,7 +179,7 @@ def test_a_missing_file_is_named_where_it_is_needed(away):
     code, said = call(f"resume {place}/run")
     last = said.splitlines()[-1]
     assert code == 2 and f"task.file: no such file: {place}/data/sums.txt" in last and last.startswith("loflexmdm: ")
-    code, said = call(f"evaluate {place}/run {FAST}")
+    code, said = call(f"evaluate {place}/run {FAST} --task-data")
     assert code == 2 and "needs the data of the task" in said.splitlines()[-1]
 
 

@@ -493,6 +493,8 @@ def test_checkpoint_of_another_vocabulary(run, tmp_path):
     saved = json.loads((tmp_path / "run/run.json").read_text())
     saved["recipe"]["task"]["kinds"] = 1
     (tmp_path / "run/run.json").write_text(json.dumps(saved))
+    refused(call("resume", tmp_path / "run"), "run.json: changed or damaged since it was written")
+    (tmp_path / "run/run.json").write_text(json.dumps(sealed(saved)))
     refused(call("resume", tmp_path / "run"), "task.kinds: 2 then, 1 now")
     refused(call("resume", tmp_path / "run", "--changed-data"), "weights of another model")
     refused(call(f"evaluate {run} --task star-tiny"), "has another vocabulary than the task")

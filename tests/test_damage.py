@@ -1,4 +1,4 @@
-"Models and checkpoints that were damaged, mixed, emptied or not finite: nothing of it goes wrong in silence."
+"Models and checkpoints that were damaged, mixed, emptied or not finite: nothing of it goes wrong silently."
 import json
 import math
 import os

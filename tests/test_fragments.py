@@ -266,3 +266,12 @@ def test_picture():
 def test_whole_prompts_tokenize():
     for case in demo_cases(): assert "".join(tokenize(case.prompt())) == case.prompt()
     assert to_bracket_safe("*CC") == fragment_prompt("*CC").rstrip(".")
+
+
+def test_an_imine_loses_its_point_without_a_hydrogen():
+    "A hydrogen kept to say E or Z would not be found again as a substructure."
+    smiles = "C/[NH+]=C(/NCCc1ncc(C)s1)N[C@@H]1C[C@@H](C)N(c2ccccc2)C1"
+    found = fragments_of(smiles)
+    assert "[H]" not in "".join(found.values())
+    assert all(contains_fragment(smiles, without_points(f)) for f in found.values())
+    assert without_points("*/N=C/c1ccccc1") == "N=Cc1ccccc1"

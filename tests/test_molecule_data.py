@@ -1,6 +1,7 @@
 "Sources, cleaning, splits and cache of molecules: files as users have them, processes that are killed, streams."
 import gzip
 import hashlib
+import importlib
 import json
 import os
 import signal
@@ -400,7 +401,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path):
     path = smi(tmp_path / "a.smi")
     content = molecule_data.content_of(path)
     smi(path, SMILES[:7])
-    with pytest.raises(ValueError, match="changed while being read"): content.rows()
+    with pytest.raises(ValueError, match="changed while being read"): list(content.rows())
 
 
 def test_a_cache_that_cannot_be_written(tmp_path):
@@ -433,16 +434,62 @@ def test_missing_file_of_the_wheel(monkeypatch):
     with pytest.raises(ValueError, match="this installation of rdkit has no file /nowhere"): prepare("embedded")
 
 
-def test_benchmark_in_a_package_that_is_not_imported(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="molsets is not installed; pip install --no-deps molsets"): prepare("moses")
-    data = tmp_path / "site/moses/dataset/data"
-    data.mkdir(parents=True)
-    (tmp_path / "site/moses/__init__.py").write_text("raise RuntimeError('imported')")
-    with gzip.open(data / "train.csv.gz", "wt") as f: f.write("SMILES\n" + "\n".join(SMILES[:20]))
+def wheel(site: Path, package: str, files: dict[str, list[str]]):
+    "An installed package that cannot be imported, with tables of SMILES, compressed by their names."
+    for name, smiles in files.items():
+        path = site / package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opener = gzip.open if name.endswith(".gz") else open
+        with opener(path, "wt") as f: f.write("Index,SMILES\n" + "".join(f"{i},{s}\n" for i, s in enumerate(smiles)))
+    (site / package / "__init__.py").write_text("raise RuntimeError('imported')")
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    "A folder of packages in front of all others; wheels that are installed are hidden."
+    find = molecule_data.importlib.util.find_spec
     monkeypatch.syspath_prepend(tmp_path / "site")
+    hidden = lambda name: (found := find(name)) and (found if str(tmp_path) in str(found.origin) else None)
+    monkeypatch.setattr(molecule_data.importlib.util, "find_spec", hidden)
+    return tmp_path / "site"
+
+
+def test_benchmark_in_a_package_that_is_not_imported(site):
+    with pytest.raises(ValueError, match="molsets is not installed; pip install --no-deps molsets"): prepare("moses")
+    wheel(site, "moses", {"dataset/data/train.csv.gz": SMILES[:20]})
     found = prepare("moses", limit=10)
     assert found.smiles and len(found.smiles) + found.rejects.total() == 10 and "moses" not in sys.modules
     with pytest.raises(ValueError, match="molsets has no file dataset/data/test.csv.gz"): prepare("moses-test")
+    with pytest.raises(ValueError, match="column='SMILES': the source 'moses' has no columns"):
+        prepare("moses", column="SMILES")
+
+
+def test_benchmark_in_several_files(site, monkeypatch):
+    "QM9 is three tables; the molecules of all are counted, and one that is cut short is noticed at its end."
+    with pytest.raises(ValueError, match="qm9pack is not installed"): prepare("qm9")
+    wheel(site, "qm9pack", {f"data/qm9_part{k}.csv": SMILES[10 * k:10 * k + 10] for k in (1, 2, 3)})
+    assert list(islice(molecule_data.benchmark_smiles("qm9"), 25)) == SMILES[10:35]
+    with pytest.raises(ValueError, match="has 30 molecules, it should have 130,831; pip"): prepare("qm9")
+    monkeypatch.setitem(molecule_data.BENCHMARKS, "qm9", molecule_data.BENCHMARKS["qm9"]._replace(rows=30))
+    assert prepare("qm9", processes=2) == prepare("qm9", processes=1)
+    (site / "qm9pack/data/qm9_part2.csv").unlink()
+    with pytest.raises(ValueError, match="qm9pack has no file data/qm9_part2.csv"): prepare("qm9")
+
+
+def test_a_damaged_benchmark(site):
+    wheel(site, "moses", {"dataset/data/train.csv.gz": SMILES})
+    path = site / "moses/dataset/data/train.csv.gz"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match="cannot be read as .csv.gz"): prepare("moses")
+
+
+@pytest.mark.parametrize("name", sorted(molecule_data.BENCHMARKS))
+def test_the_wheels_themselves(name):
+    rows = molecule_data.benchmark_smiles(name)
+    try: first = next(rows)
+    except ValueError as e: pytest.skip(str(e))
+    assert from_bracket_safe(first) and 1 + sum(1 for _ in rows) == molecule_data.BENCHMARKS[name].rows
 
 
 # streams

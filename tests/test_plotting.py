@@ -54,3 +54,10 @@ def test_pictures_return_their_axes():
     assert plot_loss_terms([dict(step=k, token=1.0 / (k + 1)) for k in range(20)]).get_ylabel() == "nats per sequence"
     with pytest.raises(ValueError, match="none of them"): plot_loss_terms([dict(step=1)])
     plt.close("all")
+
+
+def test_a_term_that_was_logged_once_is_a_dot():
+    import matplotlib.pyplot as plt
+    line = plot_loss_terms([dict(step=3, token=1.0)]).lines[0]
+    assert line.get_marker() == "." and list(line.get_xdata()) == [3]
+    plt.close("all")

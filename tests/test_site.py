@@ -55,6 +55,7 @@ def visit(browser, page: str, width: int = 1280, height: int = 900):
     """A page opened in a window of that size, and what went wrong while it loaded:
     errors in the console, requests to the outside."""
     tab, wrong = browser.new_page(viewport=dict(width=width, height=height)), []
+    tab.set_default_timeout(120_000)  # a busy machine needs long for a page with many formulas
     tab.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
     tab.on("pageerror", lambda e: wrong.append(str(e)))
     tab.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(r.url))
@@ -128,9 +129,24 @@ def test_no_formula_and_no_markup_is_left_unread():
     assert not wrong, "\n".join(wrong[:30])
 
 
-def test_the_reference_says_what_every_field_means():
+def builder():
+    "The module that builds the site."
     spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "build.py")
     spec.loader.exec_module(build := importlib.util.module_from_spec(spec))
+    return build
+
+
+def test_no_page_is_very_long():
+    "About 15,000 pixels on a wide screen, as `height` estimates to some 5 %, before anything is unfolded."
+    texts = {str(p.relative_to(SITE)): p.read_text(encoding="utf-8") for p in pages()}
+    articles = {name: t[t.index("<article"):t.index("</article>")] for name, t in texts.items() if "<article" in t}
+    heights = {name: builder().height(article) for name, article in articles.items()}
+    assert len(heights) > 100 and max(heights.values()) < 16_000, max(heights, key=heights.get)
+    assert articles["learn/schedules.html"].count('<details class="fold') > 5
+
+
+def test_the_reference_says_what_every_field_means():
+    build = builder()
     classes = {e.name: e for m in build.modules() for e in build.entries(m) if isinstance(e.node, ast.ClassDef)}
     without = [
         f"{name}.{field}"
@@ -158,7 +174,7 @@ def test_page_opens(browser, page):
 @pytest.mark.parametrize("page", ["learn/objective", "about/glossary"])
 def test_formulas_are_drawn(browser, page):
     tab, wrong = visit(browser, page + ".html")
-    tab.wait_for_selector("mjx-container svg")
+    tab.wait_for_selector("mjx-container svg", state="attached")  # most are in folded sections
     assert tab.locator("mjx-container svg").count() > 10 and tab.locator("mjx-merror").count() == 0 and not wrong
     tab.close()
 
@@ -173,6 +189,7 @@ image.naturalHeight;
 def test_pictures_are_not_blank(browser, page, tmp_path):
     import matplotlib.image
     tab, _ = visit(browser, page + ".html")
+    tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     pictures = tab.locator("article img")
     assert pictures.count() > 0
     for i in range(min(pictures.count(), 4)):
@@ -227,3 +244,48 @@ def test_every_page_is_in_llms_txt():
     assert len(targets) == len(set(targets)) > 80 and all((SITE / t).is_file() for t in targets)
     found = (p for s in ("learn", "tutorials", "how_to", "library") for p in (SITE / s).glob("*.html"))
     assert {str(p.relative_to(SITE)) for p in found if p.stem != "index"} <= set(targets)
+
+
+TABLES = ["library/compare", "tutorials/choosing", "library/de_novo", "how_to/choose_a_sampler"]
+TOO_WIDE = """() => [...document.querySelectorAll("article table")].map(table => {
+    const place = table.closest(".table-wrapper, .cell_output") || table.parentElement;
+    return table.scrollWidth - place.clientWidth; }).filter(excess => excess > 1)"""
+
+
+@in_browser
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("page", TABLES)
+def test_tables_fit(browser, page, width):
+    tab, wrong = visit(browser, page + ".html", width)
+    tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    tab.wait_for_timeout(500)
+    assert tab.locator("article table").count() > 0 and tab.evaluate(TOO_WIDE) == [] and not wrong
+    tab.close()
+
+
+@in_browser
+def test_a_link_into_a_folded_section_opens_it(browser):
+    checked = Anchors(SITE / "about" / "checked.html").links
+    link = [a for a in checked if a.startswith("../learn/schedules.html#cell-")][-1]
+    tab, wrong = visit(browser, "learn/schedules.html")
+    assert tab.locator("details.fold[open]").count() == 1
+    tab.evaluate("anchor => { location.hash = anchor; }", urldefrag(link)[1])
+    tab.wait_for_timeout(300)
+    assert tab.locator("details.fold[open]").count() == 2 and not wrong
+    tab.locator(".fold-all").click()
+    assert tab.locator("details.fold:not([open])").count() == 0
+    tab.close()
+
+
+@in_browser
+@pytest.mark.parametrize("page", ["star_graphs", "molecules", "repair", "molecule_edits"])
+def test_tutorials_have_a_player(browser, page):
+    tab, wrong = visit(browser, f"tutorials/{page}.html", 390, 844)
+    player = tab.locator(".lp").first
+    assert len(player.evaluate("p => p.outerHTML")) < 60_000
+    final = player.locator(".lp-row").inner_text()
+    player.locator(".lp-first").click()
+    assert player.locator("input").input_value() == "0" and player.locator(".lp-row").inner_text() != final
+    for _ in range(int(player.locator("input").get_attribute("max"))): player.locator(".lp-next").click()
+    assert player.locator(".lp-row").inner_text() == final and not wrong
+    tab.close()

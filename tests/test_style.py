@@ -26,6 +26,14 @@ WORDS = {
     r"\bexact side\b": "exact values, enumeration",
     r"\bsecond thoughts\b": "remasking",
     r"\bthe (?:kinder|better|worse) for it\b": "say in whose favour it is",
+    r"\bexact-side\b": "exact, by enumeration",
+    r"\bby heart\b": "memorise",
+    r"\bin silence\b": "silently",
+    r"\bmend(?:s|ed|ing)?\b": "repair, correct",
+    r"\bat the price of\b": "at the cost of",
+    r"\bone a token\b|\btokens? a (?:call|step)\b|\b(?:sequence|string|text)s? a line\b": "per",
+    r"\bwhere (?:it|they) errs?\b": "its errors",
+    r"\bblotted out\b|\bhold it against\b|\ba picture beside\b|\bhold a paper\b": "say what it is, plainly",
 }
 
 
@@ -117,6 +125,7 @@ def test_exported_cells_are_short_or_known():
 @pytest.mark.parametrize("text, expected", [
     ("a loss that is no bound", 1), ("there is no bound", 0), ("it is no longer so", 0), ("text that is none", 1),
     ("empty if there is none", 0), ("only the leftmost so many masks", 1), ('"the loss is "\n    "no bound"', 1),
+    ("it repairs; it never mends", 1), ("two tokens a call", 1), ("two tokens per call", 0), ("lost in silence", 1),
     ("where it is none of them", 0), ("# the smallest rate of\n# late", 1), ("x is None", 0),
 ])
 def test_phrases_that_the_list_finds(text, expected):

@@ -24,6 +24,7 @@ import torch
 from safetensors import SafetensorError
 
 import loflexmdm
+from ..limits import clipped_line, visible
 from ..registries import did_you_mean
 from ..training import Interrupted
 
@@ -124,19 +125,19 @@ def refuse_argument(argument: str, parser: Parser):
 # %% ../../nbs/30_cli.ipynb #3c9bc52b
 def say(message: str):
     "A line for the person at the terminal; stdout is kept for results."
-    print(message, file=sys.stderr, flush=True)
+    print(visible(message), file=sys.stderr, flush=True)
 
 
 def one_line(error: Exception) -> str:
-    "An error's message on one line, with the file it is about."
+    "An error's message on one line of at most about 1,000 characters, with the file it is about."
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(str(error).split())
+        return visible(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+    return visible(clipped_line(str(error)))
 
 
 def say_warning(message: Warning | str, *place):
     "A warning as one line, without the place in the code, to which the person at the terminal has nothing to say."
-    say(f"loflexmdm: note: {' '.join(str(message).split())}")
+    say(f"loflexmdm: note: {visible(clipped_line(str(message)))}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

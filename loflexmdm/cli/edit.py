@@ -166,7 +166,7 @@ def check_edit(args: argparse.Namespace, method: Method) -> Task:
 
 
 def write_edits(out: Path | None, rows: Sequence[dict], info: dict):
-    "Write or print the rows, and beside a file how they came about."
+    "Write or print the rows, and beside a file how they were made."
     if not rows: return say("no rows are left to write")
     if out is None: return print(format_rows(rows, ".csv"), end="")
     write_file(out, format_rows(rows, out.suffix))

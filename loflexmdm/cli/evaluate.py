@@ -4,29 +4,29 @@
 
 # %% auto #0
 __all__ = ['NOTES', 'evaluate_model', 'mean_test_bound', 'figure_line', 'evaluate_samples', 'task_beside', 'lists',
-           'read_samples', 'holds_samples', 'evaluate_file', 'reader_of', 'add_evaluate', 'run_evaluate']
+           'read_samples', 'table_of_samples', 'is_sample', 'holds_samples', 'evaluate_file', 'reader_of',
+           'add_evaluate', 'run_evaluate']
 
 # %% ../../nbs/30f_cli_evaluate.ipynb #44171613
 import argparse
 import contextlib
-import csv
-import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 
 from .commands import Parser, command
 from loflexmdm.cli.common import (
-    announce, beside, output_path, pick_device, provenance, read_jsonl, read_text, task_of, task_of_recipe,
+    TASK_DATA, announce, beside, output_path, pick_device, provenance, read_jsonl, task_of, task_of_recipe,
 )
 from .sample import counters
 from .sampler_options import add_sampling, check_counts, draw_samples, edit_samples, fill_in
 from ..files import write_file
 from ..methods.base import Method
 from ..pretrained import load
+from ..readers import read_json, table_rows
 from ..samplers import COUNTERS, Samples
 from ..states import collate
 from ..tasks.base import TASKS, Task, task_from
@@ -35,7 +35,7 @@ from ..tasks.base import TASKS, Task, task_from
 def evaluate_model(args: argparse.Namespace, method: Method) -> dict:
     "Figures of a model: the task's score, what sampling took, and the bound if asked for."
     if args.column: raise ValueError(f"--column: is for a table, and {args.model} is a model")
-    task = task_of_recipe(args.task) or task_of(method)
+    task = task_of_recipe(args.task) or task_of(method, args.task_data)
     fill_in(args, task, method)
     if task is None: raise ValueError(f"{args.model}: was saved without a task; name one with --task")
     if task.vocabulary != method.vocabulary:
@@ -70,23 +70,25 @@ def figure_line(key: str, value: float) -> str:
     return f"{key:23} " + (f"{value:.4f}" if isinstance(value, float) else f"{value}") + note + "\n"
 
 # %% ../../nbs/30f_cli_evaluate.ipynb #0474f7e3
-def evaluate_samples(path: Path, task_name: str | None) -> dict:
-    "Figures of a file of samples, whose prompts must be the first of the task's test split, in order."
-    task = task_of_recipe(task_name) or task_beside(path)
+def evaluate_samples(path: Path, task_name: str | None, data: bool = False) -> dict:
+    """Figures of a file of samples, whose prompts must be the first of the task's test split, in order.
+
+    `data`: whether files that the provenance beside it names may be read."""
+    task = task_of_recipe(task_name) or task_beside(path, data)
     rows = read_samples(path)
     prompts, given = task.prompts("test", len(rows)), [[t for t in r["prompt"] if t != "..."] for r in rows]
     if prompts is not None and [[str(t) for t in p] for p in prompts] != given:
         raise ValueError(f"{path}: its prompts are not the first {len(rows)} of the task's test split; "
                          "sample without --prompts to get those")
     samples = Samples([task.vocabulary.encode(r["tokens"]) for r in rows],
-                      [[bool(int(g)) for g in r["generated"]] for r in rows])
+                      [[str(g) == "1" for g in r["generated"]] for r in rows])
     return dict(n=len(rows)) | task.score("test", samples)
 
 
-def task_beside(path: Path) -> Task:
+def task_beside(path: Path, data: bool = False) -> Task:
     "The task named in the provenance beside a samples file. ValueError if there is none."
-    info = json.loads(beside(path).read_text()) if beside(path).is_file() else {}
-    if info.get("task"): return task_from(info["task"])
+    info = read_json(beside(path)) if beside(path).is_file() else {}
+    if isinstance(info, dict) and info.get("task"): return task_from(info["task"], data=data)
     raise ValueError(f"{path}: no task is recorded beside it ({beside(path).name}); name one with --task")
 
 # %% ../../nbs/30f_cli_evaluate.ipynb #b4004cab
@@ -98,26 +100,39 @@ def lists(row: dict[str, str]) -> dict[str, list[str]]:
 
 def read_samples(path: Path) -> list[dict]:
     "Rows of a samples file, JSONL or CSV. ValueError for another file."
-    if path.suffix == ".csv": rows = [lists(row) for row in csv.DictReader(io.StringIO(read_text(path)))]
+    if path.suffix == ".csv": rows = [lists(row) for row in table_of_samples(path)]
     else: rows = [value for _, value in read_jsonl(path)]
     if not rows: raise ValueError(f"{path}: holds no samples")
     for i, row in enumerate(rows, 1):
-        known = isinstance(row, dict) and {"prompt", "tokens", "generated"} <= row.keys()
-        if not known or len(row["tokens"]) != len(row["generated"]):
+        if not isinstance(row, dict) or not is_sample(row):
             raise ValueError(f"{path}, sample {i}: needs the keys prompt, tokens and generated, "
-                             "the last two of one length")
+                             "the last two of one length, lists of tokens and of 0 or 1")
     return rows
+
+
+def table_of_samples(path: Path) -> Iterator[dict[str, str]]:
+    "The rows of a CSV by column, without cells that have none. ValueError for what is not a table."
+    rows = (row for _, row in table_rows(path, ",") if row)
+    names = next(rows, [])
+    return (dict(zip(names, row)) for row in rows)
+
+
+def is_sample(row: dict) -> bool:
+    "Whether a row has the lists of a sample."
+    text = lambda v: isinstance(v, list) and all(isinstance(t, str | int) for t in v)
+    if not all(text(row.get(key)) for key in ("prompt", "tokens", "generated")): return False
+    return len(row["tokens"]) == len(row["generated"]) and all(str(g) in ("0", "1") for g in row["generated"])
 
 
 def holds_samples(path: Path) -> bool:
     "Whether a file can be one that sample wrote: JSONL, or a CSV with a column of tokens."
     if path.suffix != ".csv": return path.suffix == ".jsonl"
-    return "tokens" in next(csv.reader(io.StringIO(read_text(path))), [])
+    return "tokens" in next(table_rows(path, ","), (1, []))[1]
 
 # %% ../../nbs/30f_cli_evaluate.ipynb #75ae7488
-def evaluate_file(path: Path, task_name: str | None, column: str | None) -> dict:
+def evaluate_file(path: Path, task_name: str | None, column: str | None, data: bool = False) -> dict:
     "Figures of a file: of samples, or if a column is named or it holds none, as a task reads it."
-    if not column and holds_samples(path): return evaluate_samples(path, task_name)
+    if not column and holds_samples(path): return evaluate_samples(path, task_name, data)
     task = task_of_recipe(task_name)
     if task is not None and not task.file_suffixes:
         raise ValueError(f"--task {task_name}: the task {task.kind!r} scores what `loflexmdm sample` wrote, "
@@ -148,6 +163,7 @@ def add_evaluate(parser: Parser, argv: Sequence[str]):
            "a task reads: SMILES (.smi .txt .csv .tsv .parquet, .gz)")
     option("--task", metavar="PRESET_OR_TOML", help="score on the task of this recipe [the model's own; for other "
            "files than samples none, and so no novelty]")
+    option("--task-data", action="store_true", help=TASK_DATA)
     option("--column", metavar="NAME", help="which column of a table to read, such as that of SMILES")
     option("--out", metavar="FILE", help="also write the figures here, .json")
     add_sampling(parser, 500, "bound the negative log-likelihood of test sequences, from K states each (0: none) [0]")
@@ -164,7 +180,7 @@ def run_evaluate(args: argparse.Namespace):
     out, device = output_path(args.out, (".json",)), pick_device(args.device)
     announce(provenance(args, device))
     path = Path(args.model)
-    if path.is_file(): figures = evaluate_file(path, args.task, args.column)
+    if path.is_file(): figures = evaluate_file(path, args.task, args.column, args.task_data)
     else: figures = evaluate_model(args, load(args.model, device))
     for key, value in figures.items(): print(end=figure_line(key, value))
     if out is None: return

@@ -21,6 +21,7 @@ from ..citations import citation
 from .commands import Parser, command
 from ..colours import STYLE
 from ..configs import comments_of
+from ..limits import visible
 from ..methods.base import METHODS
 from ..networks import NETWORKS
 from ..pretrained import load, names
@@ -113,7 +114,8 @@ def describe_model(name: str) -> str:
              f"vocabulary: {method.vocabulary}\n",
              format_tables(dict(task=method.task or {}, model=asdict(method.config))) + "\n"]
     text = card(name)
-    return "".join([*parts, *(run_figures(directory) if directory.is_dir() else []), f"\n{text}\n" if text else ""])
+    told = "".join([*parts, *(run_figures(directory) if directory.is_dir() else []), f"\n{text}\n" if text else ""])
+    return visible(told)
 
 
 @command("info", "describe a model, preset or part, or list them", add_info,

@@ -18,8 +18,10 @@ import torch
 from .commands import Parser, command, say
 from .common import add_device, add_fields, announce, given, pick_device, provenance, recipe_in
 from ..digests import check_data
-from ..files import write_file
+from ..files import check_seal, sealed, write_file
+from ..limits import clipped
 from ..methods.base import METHODS, method_class
+from ..readers import read_json
 from ..methods.lo_flexmdm import LoFlexMDM
 from loflexmdm.recipes import (
     FEWEST_STEPS, PASSES, Recipe, is_there, keys_of, override, path_settings, presets, read_tables, recipe_from,
@@ -127,7 +129,7 @@ def run_train(args: argparse.Namespace):
         check_no_run(directory)  # that another process may have begun meanwhile
         files = files_beside(recipe, directory)
         about = dict(recipe=recipe.as_dict(), data=trainer.digests, files=files, sessions=[info])
-        write_file(directory / RUN_FILE, json.dumps(about, indent=1))
+        write_file(directory / RUN_FILE, json.dumps(sealed(about), indent=1))
     fit_recipe(recipe, directory, device, begin, resume=False)
 
 # %% ../../nbs/30d_cli_train.ipynb #0d716c2f
@@ -136,10 +138,16 @@ def read_run(directory: Path) -> dict:
     path = directory / RUN_FILE
     if not directory.is_dir(): raise FileNotFoundError(f"{directory}: no such directory")
     if not path.is_file(): raise ValueError(f"{directory}: holds no run ({RUN_FILE} is missing)")
-    try: saved = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as e: raise ValueError(f"{path}: damaged ({e})") from None
+    try: saved = read_json(path)
+    except ValueError as e: raise ValueError(f"{path}: damaged ({e})") from None
     if not isinstance(saved, dict) or not isinstance(saved.get("recipe"), dict):
         raise ValueError(f"{path}: damaged (no recipe in it)")
+    for key, kind in dict(files=dict, sessions=list).items():
+        if not isinstance(value := saved.get(key, kind()), kind):
+            raise ValueError(f"{path}: damaged ({key}={clipped(value)} must be of type {kind.__name__})")
+    if not all(isinstance(file, str) for file in saved.get("files", {}).values()):
+        raise ValueError(f"{path}: damaged (files={clipped(saved['files'])} must be paths)")
+    check_seal(saved, path)
     return saved
 
 
@@ -193,6 +201,6 @@ def run_resume(args: argparse.Namespace):
         changes = [] if then is None and at else check_data(then, trainer.digests, directory, args.changed_data)
         sessions = read_run(directory).get("sessions", []) + [info | (dict(changed_data=changes) if changes else {})]
         about = saved | dict(recipe=saved["recipe"] | dict(task=found["task"]), data=trainer.digests, sessions=sessions)
-        write_file(directory / RUN_FILE, json.dumps(about, indent=1))
+        write_file(directory / RUN_FILE, json.dumps(sealed(about), indent=1))
         say(f"resuming at step {at}" if at else "no checkpoint yet: starting from the first step")
     fit_recipe(recipe_from(found), directory, device, begin, True, args.changed_data)

@@ -10,7 +10,6 @@ __all__ = ['FORMAT', 'METHODS', 'GPU_ROWS', 'DEFAULT_SAMPLER', 'CONFIG_FILE', 'W
            'check_weights', 'load_weights', 'from_pretrained']
 
 # %% ../../nbs/07h_method.ipynb #423abf11
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,10 +30,12 @@ from loflexmdm.files import (
     STAGED, Write, atomic_directory, check_seal, file_digest, intact, recorded, replace_files,
 )
 from ..guidance import Guidance
+from ..limits import BATCH, ROWS, TOKENS, clipped
 from ..moved import forward
 from ..objective import Intensities, IntensityFn, LossTerms, TokenLaws, unread
 from ..processes import CHANNELS
 from ..processes import Path as StatePath
+from ..readers import read_json
 from ..registries import Registry
 from ..samplers import (EventDriven, Limits, Sampler, Samples, channel_words, fitting_samplers, merge_samples,
                                 simulate)
@@ -68,6 +69,8 @@ class Method(nn.Module):
 
     def __init__(self, vocabulary: Vocabulary, config, task: dict | None = None):
         super().__init__()
+        TOKENS.check(getattr(config, "max_length", 0), "max_length")
+        BATCH.check(getattr(config, "states", 0), "states")
         self.vocabulary, self.config, self.task = vocabulary, config, task
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
@@ -142,9 +145,6 @@ class Method(nn.Module):
             groups["order" if id(p) in order else "hidden" if id(p) in hidden else "rest"].append(p)
         return groups
 
-    @property
-    def device(self) -> torch.device: return next(self.parameters()).device
-
 # %% ../../nbs/07h_method.ipynb #a3c34e47
 @patch
 def begin(self: Method, prompts: PartialSequences, limit: int, seeds: Sequence[int]) -> PartialSequences:
@@ -162,6 +162,10 @@ def begin_edit(self: Method, sources: PartialSequences) -> PartialSequences:
 def most_columns(self: Method, limit: int) -> int:
     "How many columns a state may have on the way to sequences of at most `limit`."
     return limit
+
+
+@patch(as_prop=True)
+def device(self: Method) -> torch.device: return next(self.parameters()).device
 
 # %% ../../nbs/07h_method.ipynb #fb6bdbf5
 GPU_ROWS = 256  # least rows of a group on a GPU
@@ -215,6 +219,7 @@ def encode_prompts(prompts: Sequence[Sequence] | None, n: int | None, vocabulary
     if prompts is None: prompts = [()]
     if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts:
         raise ValueError(f"prompts={prompts!r}: a list of token sequences, at least one")
+    ROWS.check(len(prompts) * (n or 1), "sequences")
     examples = [_example(p, vocabulary, max_length) for p in prompts]
     return collate([e for e in examples for _ in range(n or 1)])
 
@@ -226,6 +231,7 @@ def _length_limit(config, min_length: int, max_length: int | None, batch_size: i
     limit = config.max_length if max_length is None else min(max_length, config.max_length)
     if not 0 <= min_length <= limit: raise ValueError(f"min_length={min_length}: must lie in 0..max_length={limit}")
     if batch_size < 1: raise ValueError(f"batch_size={batch_size}: must be positive")
+    TOKENS.check(limit, "max_length")
     return limit
 
 # %% ../../nbs/07h_method.ipynb #6e923906
@@ -442,7 +448,7 @@ def _refuse_foreign(path: Path):
 
 
 def _describes_a_model(path: Path) -> bool:
-    try: meta = json.loads(path.read_text(encoding="utf-8"))
+    try: meta = read_json(path)
     except (OSError, ValueError): return False
     return isinstance(meta, dict) and {"format", "method", "vocabulary", "config"} <= meta.keys()
 
@@ -495,7 +501,7 @@ def _check_config(meta, path: Path):
     if missing := [k for k in ("format", "method", "vocabulary", "config") if k not in meta]:
         raise ValueError(f"{path}: {missing[0]!r} is missing")
     if type(meta["format"]) is not int or meta["format"] < 1:
-        raise ValueError(f"{path}: format={meta['format']!r} must be a positive whole number")
+        raise ValueError(f"{path}: format={clipped(meta['format'])} must be a positive whole number")
     if meta["format"] > FORMAT:
         raise ValueError(
             f"{path}: format {meta['format']} is newer than this version reads ({FORMAT}); upgrade loflexmdm"
@@ -507,16 +513,16 @@ def _check_config(meta, path: Path):
     if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens):
         raise ValueError(f"{path}: vocabulary must be a list of tokens")
     if meta.get("dtype", "float32") not in DTYPES:
-        raise ValueError(f"{path}: dtype={meta['dtype']!r}: choose one of {', '.join(DTYPES)}")
+        raise ValueError(f"{path}: dtype={clipped(meta['dtype'])}: choose one of {', '.join(DTYPES)}")
+    if not isinstance(task := meta.get("task"), dict | None):
+        raise ValueError(f"{path}: task={clipped(task)}: must be the settings of a task, or null")
 
 
 def read_config(directory: str | os.PathLike) -> dict:
     "config.json of a saved model, checked. FileNotFoundError if there is none, ValueError says what is wrong with it."
     path = Path(directory) / CONFIG_FILE
     if not path.is_file(): raise FileNotFoundError(f"{directory}: no saved model here (config.json is missing)")
-    try: meta = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as e: raise ValueError(f"{path}: not valid JSON ({e})") from None
-    _check_config(meta, path)
+    _check_config(meta := read_json(path), path)
     return meta
 
 # %% ../../nbs/07h_method.ipynb #8847335d
@@ -581,6 +587,8 @@ def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], path: str | 
                 raise ValueError(f"{path}: {name} is {_short(v.dtype)}, not {dtype or _short(own[name].dtype)}")
             odd.add(_short(v.dtype))
         if not is_finite(v, infinite=True): raise ValueError(f"{path}: {name} holds NaN")
+        if name.endswith("slowest") and not bool(((v > 0) & (v <= 1)).all()):  # times are divided by it
+            raise ValueError(f"{path}: {name}={v.tolist()}: must be positive and at most 1")
     if not strict: notice(path, "saved without a digest, as by earlier releases, so that damage would not be noticed"
                           + "".join(f"; holds {d}" for d in sorted(odd)))
 
@@ -604,6 +612,16 @@ def load_weights(module: nn.Module, path: str | os.PathLike, digest: str | None 
     module.load_state_dict(tensors)
 
 # %% ../../nbs/07h_method.ipynb #064a42c0
+def _refuse_files(config: Mapping, path: Path):
+    "ValueError if the settings of a saved model name a file or directory: all that it needs is in its own."
+    for key in ("network_config", "order_network_config"):
+        value = config.get(key, "") if isinstance(config, Mapping) else ""
+        if not isinstance(value, str) or value.lstrip().startswith("{") or not value: continue
+        if len(value) > 100 or Path(value).name != value or Path(value).exists():
+            raise ValueError(f"{path}: {key}={clipped(value)}: a saved model reads no other files; "
+                             "this must be a name, or the configuration itself in JSON")
+
+
 def from_pretrained(
     directory: str | os.PathLike, device: str | torch.device = "cpu", weights: str = WEIGHTS_FILE
 ) -> Method:
@@ -613,6 +631,7 @@ def from_pretrained(
     format or of an unknown method."""
     meta, tensors = read_model(directory, weights)
     cls = method_class(meta["method"])
+    _refuse_files(meta["config"], Path(directory) / CONFIG_FILE)
     method = cls(
         Vocabulary(meta["vocabulary"]),
         config_from(cls.Config, meta["config"], f"{directory}/config.json"),

@@ -5,7 +5,7 @@ back again without losing an atom or a stereocentre."""
 
 # %% auto #0
 __all__ = ['PRINTABLE', 'LIMIT', 'PARTNERS', 'SITES', 'BOND_PATTERNS', 'SLICERS', 'Slicer', 'CUTTABLE', 'TETRAHEDRAL', 'POINT',
-           'BRANCH', 'LABEL', 'WILD', 'OPEN', 'DECODE_REASONS', 'CAPPED', 'TOKEN', 'RING', 'smiles_problem',
+           'BRANCH', 'LABEL', 'WILD', 'OPEN', 'DECODE_REASONS', 'CAPPED', 'TOKEN', 'RING', 'smiles_problem', 'too_long',
            'mol_or_none', 'parse_smiles', 'brics_tables', 'brics_pairs', 'safe_mol_version', 'needs_safe_mol',
            'slicer_patterns', 'candidate_pairs', 'has_direction', 'touches_direction', 'is_rigid_centre',
            'is_safe_to_cut', 'bonds_to_cut', 'label', 'renumber', 'reorder', 'open_points', 'name_open_points',
@@ -27,6 +27,7 @@ from typing import NamedTuple
 from rdkit import Chem, rdBase
 from rdkit.Chem import BRICS
 
+from ..limits import SMILES, clipped
 from ..states import Vocabulary
 
 # %% ../../nbs/11_bracket_safe.ipynb #92bf40ee
@@ -36,6 +37,7 @@ PRINTABLE = re.compile(r"[!-~]+")  # white space starts a name in a line of SMIL
 def smiles_problem(smiles: str) -> str:
     "Why RDKit refuses a SMILES, in its own words where it has any."
     if not isinstance(smiles, str) or not smiles.strip(): return "empty"
+    if too_long(smiles): return f"more than {SMILES.now:,} characters, unless {SMILES.variable} says more"
     if not PRINTABLE.fullmatch(smiles): return "holds white space or characters that no SMILES has"
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(smiles, sanitize=False)
@@ -43,15 +45,20 @@ def smiles_problem(smiles: str) -> str:
     return "; ".join(p.Message() for p in found) or "not a SMILES"
 
 
+def too_long(smiles: str) -> bool:
+    "Whether a SMILES is longer than `limits.SMILES`: RDKit would take very long, or crash."
+    return len(smiles) > SMILES.now
+
+
 def mol_or_none(smiles: str) -> Chem.Mol | None:
-    "The molecule of a SMILES that is nothing else, or None."
-    return Chem.MolFromSmiles(smiles) if PRINTABLE.fullmatch(smiles) else None
+    "The molecule of a SMILES that is nothing else, and not too long, or None."
+    return Chem.MolFromSmiles(smiles) if not too_long(smiles) and PRINTABLE.fullmatch(smiles) else None
 
 
 def parse_smiles(smiles: str) -> Chem.Mol:
     "The sanitised molecule; ValueError that names the SMILES and what is wrong with it."
     with rdBase.BlockLogs(): mol = mol_or_none(smiles) if isinstance(smiles, str) else None
-    if mol is None: raise ValueError(f"smiles={smiles!r}: {smiles_problem(smiles)}")
+    if mol is None: raise ValueError(f"smiles={clipped(smiles)}: {smiles_problem(smiles)}")
     return mol
 
 # %% ../../nbs/11_bracket_safe.ipynb #8d0efb70
@@ -164,8 +171,8 @@ def bonds_to_cut(mol: Chem.Mol, slicer: Slicer = "brics") -> list[int]:
 
 # %% ../../nbs/11_bracket_safe.ipynb #b08ae3b1
 POINT = re.compile(r"\[(\d+)\*\]")
-BRANCH = re.compile(r"\(([-=#/\\]?<%?\d+>)\)")
-LABEL = re.compile(r"<%?(\d+)>")
+BRANCH = re.compile(r"\(([-=#/\\]?<%?\d{1,9}>)\)")
+LABEL = re.compile(r"<%?(\d{1,9})>")
 WILD = Chem.MolFromSmarts("[#0]")
 OPEN = Chem.MolFromSmarts("[#0;D1]-,=,#[!#0]")
 
@@ -265,7 +272,8 @@ def to_bracket_safe(smiles: str, *, seed: int | None = None, slicer: Slicer = "b
 
 # %% ../../nbs/11_bracket_safe.ipynb #7f7c64de
 DECODE_REASONS = (
-    "empty", "attachment used once", "attachment used more than twice", "syntax", "valence", "aromaticity", "chemistry",
+    "empty", "too long", "attachment used once", "attachment used more than twice", "syntax", "valence", "aromaticity",
+    "chemistry",
 )
 CAPPED = r"[-=#/\\]?<%?{}>"
 
@@ -282,7 +290,7 @@ def closures(text: str, ends: str = "") -> str:
     """The text as SMILES: attachments as ring closures above all of its own;
     those that appear once get an atom `ends` each."""
     text = BRANCH.sub(r"\1", text)  # C(=<1>)C as others write it is C=<1>C
-    own = [int(n) for n in re.findall(r"%\((\d+)\)", text)]
+    own = [int(n) for n in re.findall(r"%\((\d{1,9})\)", text)]
     number, offset = {}, max([99, *own]) + 1
     single = [k for k, n in label_counts(text).items() if n == 1] if ends else []
     if ends == "[H]":
@@ -291,7 +299,7 @@ def closures(text: str, ends: str = "") -> str:
     smiles = LABEL.sub(lambda m: f"%({number.setdefault(int(m[1]), offset + len(number))})", text)
     return ".".join([smiles] + [f"{ends}%({number[k]})" for k in single])
 
-
+# %% ../../nbs/11_bracket_safe.ipynb #735aa0d1
 def label_counts(text: str) -> Counter:
     "How often each attachment appears."
     return Counter(int(k) for k in LABEL.findall(text))
@@ -300,6 +308,7 @@ def label_counts(text: str) -> Counter:
 def text_problem(text: str, open_points: bool) -> str:
     "Why strict decoding refuses a text whatever its atoms: '' where it does not."
     if not text: return "empty"
+    if too_long(text): return "too long"
     counts = label_counts(text).values()
     if any(n > 2 for n in counts): return "attachment used more than twice"
     return "attachment used once" if 1 in counts and not open_points else ""
@@ -307,6 +316,7 @@ def text_problem(text: str, open_points: bool) -> str:
 
 def chemistry_problem(smiles: str) -> str:
     "The class of what RDKit finds wrong: syntax, valence, aromaticity, or other chemistry."
+    if too_long(smiles): return "too long"
     mol = Chem.MolFromSmiles(smiles, sanitize=False) if PRINTABLE.fullmatch(smiles) else None
     if mol is None: return "syntax"
     kinds = [p.GetType() for p in Chem.DetectChemistryProblems(mol)]
@@ -349,7 +359,7 @@ def decode(text: str, *, salvage: bool = False, open_points: bool = False) -> De
         mol = None if reason else mol_or_none(smiles := closures(text, "*" if open_points else ""))
         if mol is None and not reason: reason = chemistry_problem(smiles)
         dropped, rest = [], []
-        if salvage and mol is None: mol, dropped = assemble(text, "*" if open_points else "[H]")
+        if salvage and mol is None and not too_long(text): mol, dropped = assemble(text, "*" if open_points else "[H]")
         if salvage and mol is not None: mol, rest = largest(mol)
         return Decoded(mol and Chem.MolToSmiles(mol), (*dropped, *rest), reason)
 
@@ -368,7 +378,7 @@ def tokenize(text: str) -> list[str]:
     tokens = TOKEN.findall(text)
     if sum(map(len, tokens)) < len(text):
         rest = TOKEN.sub(" ", text)
-        raise ValueError(f"text={text!r}: no token covers {rest.split()[0]!r}")
+        raise ValueError(f"text={clipped(text)}: no token covers {clipped(rest.split()[0])}")
     return tokens
 
 

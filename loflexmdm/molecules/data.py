@@ -6,12 +6,13 @@ was left out counted by reason."""
 # %% auto #0
 __all__ = ['SOURCES', 'EMBEDDED', 'BENCHMARKS', 'FORMATS', 'SMILES_COLUMNS', 'ELEMENTS', 'SALTS', 'REJECT_REASONS', 'CHUNK_ROWS',
            'FEW', 'EXAMPLES', 'T', 'CACHE_VERSION', 'HUB', 'HUB_ROWS', 'Source', 'source_file', 'first_word',
-           'embedded_smiles', 'Benchmark', 'benchmark_file', 'format_of', 'open_rows', 'choose_column', 'read_lines',
-           'read_table', 'read_parquet', 'read_smiles', 'Cleaning', 'check_cleaning', 'largest_organic', 'mol_of',
-           'encode', 'clean', 'molecule_split', 'Strings', 'Molecules', 'clean_chunk', 'in_chunks', 'processes_for',
-           'cleaned', 'collect', 'build_molecules', 'cache_directory', 'cache_key', 'store', 'digest_beside',
-           'is_whole', 'stored', 'cached', 'open_stream', 'hub_smiles', 'HubMolecules', 'Content', 'files_content',
-           'hub_content', 'hub_commit', 'content_of', 'prepare', 'LOOKAHEAD', 'joined_row', 'table_column', 'open_text']
+           'embedded_smiles', 'Benchmark', 'benchmark_files', 'benchmark_smiles', 'format_of', 'open_rows',
+           'choose_column', 'read_lines', 'read_table', 'read_parquet', 'read_smiles', 'Cleaning', 'check_cleaning',
+           'largest_organic', 'mol_of', 'encode', 'clean', 'molecule_split', 'Strings', 'Molecules', 'clean_chunk',
+           'in_chunks', 'processes_for', 'cleaned', 'collect', 'build_molecules', 'cache_directory', 'cache_key',
+           'store', 'digest_beside', 'is_whole', 'stored', 'cached', 'open_stream', 'hub_smiles', 'HubMolecules',
+           'Content', 'files_content', 'benchmark_content', 'hub_content', 'hub_commit', 'content_of', 'is_packaged',
+           'prepare', 'built', 'LOOKAHEAD', 'joined_row', 'table_column', 'open_text']
 
 # %% ../../nbs/11b_molecule_data.ipynb #ff1dd946
 import contextlib
@@ -39,17 +40,13 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ..files import file_digest, locked, write_file
 from ..parallel import worker_pool
-from ..readers import LOOKAHEAD, column_number, joined_row, open_text, table_column
+from ..limits import clipped_line
+from ..readers import LOOKAHEAD, column_number, joined_row, limited_lines, open_text, table_column
+from ..notebook import code_span
 from ..progress import progress_bar
 from ..tasks import sequences
-from loflexmdm.molecules.bracket_safe import (
-    SLICERS,
-    from_bracket_safe,
-    parse_smiles,
-    safe_mol_version,
-    to_bracket_safe,
-    tokenize,
-)
+from .bracket_safe import SLICERS, parse_smiles, safe_mol_version, too_long
+from .notations import notation_of
 
 # %% ../../nbs/11b_molecule_data.ipynb #dc2df1f5
 class Source(NamedTuple):
@@ -81,7 +78,7 @@ SOURCES = dict(
 )
 EMBEDDED = "wehi+nci"
 
-
+# %% ../../nbs/11b_molecule_data.ipynb #40d474cf
 def source_file(name: str) -> Path:
     "Where a source lies; ValueError for an unknown name, or if this rdkit came without the file."
     if name not in SOURCES: raise ValueError(f"source={name!r}: choose of {', '.join(SOURCES)}")
@@ -106,29 +103,45 @@ def embedded_smiles(names: str = EMBEDDED) -> Iterator[str]:
 
 # %% ../../nbs/11b_molecule_data.ipynb #c127f55f
 class Benchmark(NamedTuple):
-    "A file of SMILES inside a package that is installed apart."
+    "Files of SMILES inside a package that is installed apart."
     package: str  # as it is imported, which is never done
     wheel: str  # as pip knows it
-    file: str  # below the package's folder
+    files: tuple[str, ...]  # below the package's folder
+    rows: int  # molecules in all of them
     licence: str  # of the molecules
 
 
-_MOSES = "moses", "molsets"
+_MOSES, _QM9 = ("moses", "molsets"), ("qm9pack", "qm9pack")
 BENCHMARKS = {
-    "moses": Benchmark(*_MOSES, "dataset/data/train.csv.gz", "MIT"),
-    "moses-test": Benchmark(*_MOSES, "dataset/data/test.csv.gz", "MIT"),
-    "moses-scaffolds": Benchmark(*_MOSES, "dataset/data/test_scaffolds.csv.gz", "MIT"),
+    "moses": Benchmark(*_MOSES, ("dataset/data/train.csv.gz",), 1_584_663, "MIT"),
+    "moses-test": Benchmark(*_MOSES, ("dataset/data/test.csv.gz",), 176_074, "MIT"),
+    "moses-scaffolds": Benchmark(*_MOSES, ("dataset/data/test_scaffolds.csv.gz",), 176_225, "MIT"),
+    "qm9": Benchmark(*_QM9, tuple(f"data/qm9_part{k}.csv" for k in (1, 2, 3)), 130_831, "MIT; data CC0"),
 }
 
 
-def benchmark_file(name: str) -> Path:
+def benchmark_files(name: str) -> list[Path]:
     "Where the molecules of a benchmark lie, found without importing its package. ValueError says how to install it."
     there = BENCHMARKS[name]
     found = importlib.util.find_spec(there.package)
-    for folder in (found and found.submodule_search_locations) or ():
-        if (path := Path(folder, there.file)).is_file(): return path
-    missing = f"{there.wheel} has no file {there.file}" if found else f"{there.wheel} is not installed"
-    raise ValueError(f"source={name!r}: {missing}; pip install --no-deps {there.wheel}")
+    folders = list((found and found.submodule_search_locations) or ())
+    advice = f"pip install --no-deps {there.wheel}"
+    if not folders: raise ValueError(f"source={name!r}: {there.wheel} is not installed; {advice}")
+    for folder in folders:
+        missing = [f for f in there.files if not Path(folder, f).is_file()]
+        if not missing: return [Path(folder, f) for f in there.files]
+    raise ValueError(f"source={name!r}: {there.wheel} has no file {missing[0]}; {advice}")
+
+# %% ../../nbs/11b_molecule_data.ipynb #3162b43b
+def benchmark_smiles(name: str) -> Iterator[str]:
+    "The SMILES of a benchmark, as they stand there. ValueError, at the end, if it has another number of molecules."
+    rows = 0
+    for smiles in chain.from_iterable(map(read_smiles, benchmark_files(name))):
+        rows += 1
+        yield smiles
+    if rows != BENCHMARKS[name].rows:
+        raise ValueError(f"source={name!r}: {BENCHMARKS[name].wheel} has {rows:,} molecules, it should have "
+                         f"{BENCHMARKS[name].rows:,}; pip install --no-deps --force-reinstall {BENCHMARKS[name].wheel}")
 
 # %% ../../nbs/11b_molecule_data.ipynb #47370cec
 FORMATS = ".smi", ".txt", ".csv", ".tsv", ".parquet"
@@ -161,19 +174,21 @@ def choose_column(names: Sequence[str], column: str, where: str) -> int:
     if not column and len(names) == 1: return 0
     if not column and len(found) == 1: return found[0]
     raise ValueError(
-        f"column={column!r}: {where} has the columns {', '.join(names) or '(none)'}; name the one that holds SMILES"
+        f"column={column!r}: {where} has the columns {clipped_line(', '.join(names) or '(none)')}; "
+        "name the one that holds SMILES"
     )
 
 
 def read_lines(path: Path) -> Iterator[str]:
     "The first word of every line of a .smi or .txt file."
-    with open_rows(path) as f: yield from map(first_word, f)
+    with open_rows(path) as f: yield from map(first_word, limited_lines(f, path))
 
 
 def read_table(path: Path, column: str, delimiter: str) -> Iterator[str]:
     "A column of a .csv or .tsv file."
     with open_rows(path) as f:
-        yield from table_column(f, delimiter, lambda header: choose_column(header, column, str(path)))
+        choose = lambda header: choose_column(header, column, str(path))
+        yield from table_column(limited_lines(f, path), delimiter, choose)
 
 
 def read_parquet(path: Path, column: str) -> Iterator[str]:
@@ -231,11 +246,13 @@ class Cleaning(NamedTuple):
     max_tokens: int = 0   # 0: no limit
     salts: str = "refuse"  # "refuse", or "largest": keep the largest component
     elements: tuple[str, ...] = ELEMENTS  # allowed
+    notation: str = "bracket-safe"  # of the texts, one of NOTATIONS
 
 
 def check_cleaning(options: Cleaning) -> Cleaning:
     "The options; ValueError for one that makes no sense."
     if options.slicer not in SLICERS: raise ValueError(f"slicer={options.slicer!r}: choose one of {', '.join(SLICERS)}")
+    notation_of(options.notation)
     if options.salts not in SALTS: raise ValueError(f"salts={options.salts!r}: choose one of {', '.join(SALTS)}")
     if options.max_tokens < 0: raise ValueError(f"max_tokens={options.max_tokens}: must be positive, or 0 for no limit")
     known = {Chem.GetPeriodicTable().GetElementSymbol(z) for z in range(1, 119)}
@@ -259,15 +276,17 @@ def mol_of(smiles: str) -> Chem.Mol | None:
 
 def encode(smiles: str, options: Cleaning) -> tuple[str, str] | str:
     "(text, SMILES) of a canonical SMILES if the text is short enough and can be read back, else the reason."
-    try: text = to_bracket_safe(smiles, slicer=options.slicer)
+    notation = notation_of(options.notation)
+    try: text = notation.write(smiles, options.slicer)
     except ValueError: return "not reversible"  # rdkit, rarely, writes a SMILES that it cannot read
-    if 0 < options.max_tokens < len(tokenize(text)): return "too long"
-    return (text, smiles) if from_bracket_safe(text) == smiles else "not reversible"
+    if 0 < options.max_tokens < len(notation.tokens(text)): return "too long"
+    return (text, smiles) if notation.decode(text).smiles == smiles else "not reversible"
 
 
 def clean(smiles: str, options: Cleaning = Cleaning()) -> tuple[str, str] | str:  # noqa: B008 (immutable)
-    "(canonical bracket text, canonical SMILES) of a row, or the reason to leave it out, one of REJECT_REASONS."
+    "(canonical text, canonical SMILES) of a row, or the reason to leave it out, one of REJECT_REASONS."
     if not smiles.strip(): return "empty"
+    if too_long(smiles): return "too long"
     if (mol := mol_of(smiles)) is None: return "unparsable"
     if len(Chem.GetMolFrags(mol)) > 1: mol = largest_organic(mol) if options.salts == "largest" else None
     if mol is None: return "several components"
@@ -317,7 +336,7 @@ class Molecules(NamedTuple):
 
     def _repr_markdown_(self) -> str:
         total = len(self.smiles) + self.rejects.total()
-        def show(rows): return ", ".join(f"`{s[:40]}`" for _, s in rows[:2] if s).replace("|", "\\|")
+        def show(rows): return ", ".join(code_span(s[:40]) for _, s in rows[:2] if s)
         rows = [
             f"| {r} | {self.rejects[r]:,} | {self.rejects[r] / total:.2%} | {show(self.examples.get(r, []))} |"
             for r in REJECT_REASONS
@@ -404,25 +423,29 @@ def collect(results: Iterable[tuple[list[str], list]]) -> Molecules:
 
 
 def build_molecules(
-    rows: Sequence[str],
+    rows: Iterable[str],
     options: Cleaning = Cleaning(),  # noqa: B008 (immutable)
     processes: int = 0,
     progress: bool = False,
+    total: int | None = None,
 ) -> Molecules:
-    "Clean and encode; ValueError if no row is left."
-    with progress_bar(len(rows), "encoding", " molecules", disable=not progress) as bar:
+    "Clean and encode; `total`: number of rows, if they have no length. ValueError if no row is left."
+    total = len(rows) if total is None else total
+    with progress_bar(total, "encoding", " molecules", disable=not progress) as bar:
         def counted():
-            for chunk, outcomes in cleaned(rows, options, processes_for(len(rows), processes)):
+            for chunk, outcomes in cleaned(rows, options, processes_for(total, processes)):
                 yield chunk, outcomes
                 bar.update(len(chunk))
         found = collect(counted())
-    if not found.smiles:
-        raise ValueError(
-            f"no molecule is left of {len(rows):,} rows "
-            f"({', '.join(f'{r}: {n:,}' for r, n in found.rejects.items())}), such as "
-            f"{list(found.examples.values())[0][0][1]!r}"
-        )
+    if not found.smiles: raise ValueError(_none_left(found))
     return found
+
+# %% ../../nbs/11b_molecule_data.ipynb #6fdbf973
+def _none_left(found: Molecules) -> str:
+    "What someone is told whose rows all were left out."
+    reasons = ", ".join(f"{r}: {n:,}" for r, n in found.rejects.items())
+    return (f"no molecule is left of {found.rejects.total():,} rows ({reasons}), such as "
+            f"{list(found.examples.values())[0][0][1]!r}")
 
 # %% ../../nbs/11b_molecule_data.ipynb #6ba33674
 T = TypeVar("T")
@@ -439,8 +462,10 @@ def cache_key(identity: Sequence[str], options: Cleaning) -> str:
     """Digest of everything that the encoded molecules of a source depend on.
 
     ImportError for a slicer that needs safe-mol."""
-    patterns = "" if options.slicer == "brics" else safe_mol_version(options.slicer)
-    parts = [CACHE_VERSION, list(identity), options._asdict(), rdBase.rdkitVersion, patterns]
+    patterns, settings = "" if options.slicer == "brics" else safe_mol_version(options.slicer), options._asdict()
+    if options.notation == "bracket-safe": del settings["notation"]  # entries of versions without the choice stay
+    elif not notation_of(options.notation).fragments: settings["slicer"] = ""
+    parts = [CACHE_VERSION, list(identity), settings, rdBase.rdkitVersion, patterns]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 # %% ../../nbs/11b_molecule_data.ipynb #1a6dc0d5
@@ -596,18 +621,25 @@ class Content(NamedTuple):
     "Rows of a source, and what identifies them."
     identity: list[str]  # what changes when the rows do
     rows: Callable[[], Iterable[str]]  # a function that gives the SMILES anew
+    total: int = 0  # rows, if that is known beforehand
 
 
-def files_content(files: Sequence[Path], rows: Callable[[], Iterable[str]], *more: str) -> Content:
-    "Rows of files, identified by what the files hold; ValueError if that changes while it is read."
+def files_content(files: Sequence[Path], rows: Callable[[], Iterable[str]], *more: str, total: int = 0) -> Content:
+    "Rows of files, identified by what the files hold; ValueError, at their end, if that changes while it is read."
     digests = [file_digest(f) for f in files]
 
     def unchanged():
-        found = list(rows())
+        yield from rows()
         if [file_digest(f) for f in files] != digests:
             raise ValueError(f"{', '.join(map(str, files))}: changed while being read; try again")
-        return found
-    return Content([*digests, *more], unchanged)
+    return Content([*digests, *more], unchanged, total)
+
+
+def benchmark_content(name: str) -> Content:
+    "Rows of a benchmark, which need not all be in memory."
+    return files_content(
+        benchmark_files(name), lambda: benchmark_smiles(name), ".csv", "", total=BENCHMARKS[name].rows
+    )
 
 
 def hub_content(name: str, column: str) -> Content:
@@ -621,7 +653,7 @@ def hub_content(name: str, column: str) -> Content:
     if not re.fullmatch("[0-9a-f]{40}", revision): revision = hub_commit(name, revision)
     return Content(["hub", name, revision, column], lambda: hub_smiles(name, column=column, revision=revision))
 
-
+# %% ../../nbs/11b_molecule_data.ipynb #55efd747
 def hub_commit(name: str, revision: str = "") -> str:
     "The commit that a branch of a data set is at; ValueError if the hub cannot be asked."
     try: from huggingface_hub import HfApi
@@ -641,8 +673,8 @@ def content_of(source: str | os.PathLike, column: str = "") -> Content:
     "What a source holds; ValueError for one that cannot be read."
     name = EMBEDDED if source == "embedded" else os.fspath(source)
     if name.startswith("hub:"): return hub_content(name[4:], column)
-    if name in BENCHMARKS: return content_of(benchmark_file(name), column)
-    if set(name.split("+")) <= SOURCES.keys():
+    if name in BENCHMARKS and not column: return benchmark_content(name)
+    if name in BENCHMARKS or set(name.split("+")) <= SOURCES.keys():
         if column: raise ValueError(f"column={column!r}: the source {source!r} has no columns")
         return files_content([source_file(n) for n in name.split("+")], lambda: embedded_smiles(name), name)
     if not Path(name).suffix and not Path(name).exists():
@@ -653,23 +685,36 @@ def content_of(source: str | os.PathLike, column: str = "") -> Content:
     read_smiles(name, column)  # what is wrong with the file is said now, even where its molecules are cached
     return files_content([Path(name)], lambda: read_smiles(name, column), format_of(Path(name)), column)
 
+# %% ../../nbs/11b_molecule_data.ipynb #dcedac04
+def is_packaged(source: str | os.PathLike) -> bool:
+    "Whether a source comes with an installed package: neither a file of the user's nor a data set of the hub."
+    name = EMBEDDED if source == "embedded" else os.fspath(source)
+    return name in BENCHMARKS or set(name.split("+")) <= SOURCES.keys()
+
 
 def prepare(
     source: str | os.PathLike = "embedded", *, column: str = "", slicer: str = "brics",
     max_tokens: int = 0, salts: str = "refuse", elements: Sequence[str] = ELEMENTS, limit: int = 0,
-    processes: int = 0, cache: str | os.PathLike | None = None, progress: bool = False,
+    processes: int = 0, cache: str | os.PathLike | None = None, progress: bool = False, notation: str = "bracket-safe",
 ) -> Molecules:
     """Clean, encoded molecules of a source, each once, from the cache if it has them.
 
     `source`: "embedded", names of SOURCES joined by +, a name of BENCHMARKS, a file (see `read_smiles`) or hub:NAME.
     `limit`: rows to read at most; 0 for all, of a stream for HUB_ROWS. `processes`: 0 to choose by the number of rows.
-    `cache`: a directory, None for `cache_directory()`. ValueError for a source or an option that makes no sense, and if
-    no molecule is left; ImportError for what an extra brings."""
-    options = check_cleaning(Cleaning(slicer, max_tokens, salts, tuple(elements)))
+    `cache`: a directory, None for `cache_directory()`. `notation`: of the texts, one of NOTATIONS. ValueError for a
+    source or an option that makes no sense, and if no molecule is left; ImportError for what an extra brings."""
+    options = check_cleaning(Cleaning(slicer, max_tokens, salts, tuple(elements), notation))
     processes_for(0, processes)
     if limit < 0: raise ValueError(f"limit={limit}: must be positive, or 0 for all rows")
     content = content_of(source, column)
     if content.identity[0] == "hub" or "folder" in content.identity: limit = limit or HUB_ROWS
     key = cache_key([*content.identity, str(limit)], options)
     return cached(Path(cache or cache_directory()) / "molecules" / f"{key}.arrow",
-                  lambda: build_molecules(list(islice(content.rows(), limit or None)), options, processes, progress))
+                  lambda: built(content, limit, options, processes, progress))
+
+# %% ../../nbs/11b_molecule_data.ipynb #e3cdf749
+def built(content: Content, limit: int, options: Cleaning, processes: int = 0, progress: bool = False) -> Molecules:
+    "The molecules of a source, of at most `limit` rows unless that is 0; streamed where their number is known."
+    rows, total = islice(content.rows(), limit or None), min(limit or content.total, content.total)
+    if not total: rows = list(rows)
+    return build_molecules(rows, options, processes, progress, total or len(rows))

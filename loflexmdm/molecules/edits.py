@@ -34,7 +34,7 @@ from tqdm.auto import tqdm
 from ..configs import AtLeastTwo, Count, Fraction, Natural, NonNegative, config, one_of
 from ..files import write_file
 from .bracket_safe import decode
-from .data import cached, in_chunks, molecule_split, prepare, processes_for
+from .data import cached, in_chunks, is_packaged, molecule_split, prepare, processes_for
 from .fragments import fragment_prompt, prompt_tokens
 from .metrics import Judged, bit_rows, judge, qed_sa, tanimoto
 from ..parallel import worker_pool
@@ -392,6 +392,7 @@ class MoleculeEditsTask(Task):
     @cached_property
     def found(self) -> MatchedPairs:
         c = self.config
+        if not is_packaged(c.source): self.ask_for(f"source={c.source!r}")
         return prepare_pairs(c.source, c.column, c.salts, c.limit, Matching(c.piece, c.share),
                              progress=sys.stderr.isatty())
 
@@ -455,6 +456,12 @@ def sorted_pairs(self: MoleculeEditsTask) -> tuple[dict[str, list[Matched]], Cou
         if reason: left_out[reason] += 1
         else: rows[place].append(m)
     return rows, left_out
+
+# %% ../../nbs/12d_molecule_edits.ipynb #41f963f9
+@patch
+def take_vocabulary(self: MoleculeEditsTask, vocabulary: Vocabulary):
+    "Take that of a model in place of the data's; tokens of the settings stay, to be compared with it."
+    if not self.config.tokens: vars(self)["vocabulary"] = vocabulary
 
 # %% ../../nbs/12d_molecule_edits.ipynb #a7f9e7fd
 def usable_pairs(self: MoleculeEditsTask) -> tuple[dict[str, list[Matched]], Counter]:

@@ -255,7 +255,9 @@ def without_points(fragment: str) -> str:
     "The fragment with hydrogens at its attachment points: canonical SMILES. ValueError as in `parse_fragment`."
     mol = parse_fragment(fragment)
     for i in points_of(mol): mol.GetAtomWithIdx(i).SetAtomicNum(1)
-    return Chem.MolToSmiles(Chem.RemoveHs(mol))
+    options = Chem.RemoveHsParameters()
+    options.removeDefiningBondStereo = True  # a hydrogen on an imine would stay to say E or Z, and match no fragment
+    return Chem.MolToSmiles(Chem.RemoveHs(mol, options))
 
 
 def own_atoms(part: Chem.Mol) -> int: return part.GetNumAtoms() - len(points_of(part))
@@ -375,6 +377,7 @@ def coloured(mol: Chem.Mol, atoms: Sequence[int], size: tuple[int, int]) -> byte
     from rdkit.Chem.Draw import rdMolDraw2D
     bonds = [b.GetIdx() for b in mol.GetBonds() if {b.GetBeginAtomIdx(), b.GetEndAtomIdx()} <= set(atoms)]
     canvas = rdMolDraw2D.MolDraw2DCairo(*size)
+    canvas.drawOptions().setHighlightColour((1.0, 0.88, 0.62))  # pale, so that letters on it can be read
     rdMolDraw2D.PrepareAndDrawMolecule(canvas, mol, highlightAtoms=list(atoms), highlightBonds=bonds)
     canvas.FinishDrawing()
     return canvas.GetDrawingText()

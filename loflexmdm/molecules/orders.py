@@ -359,7 +359,7 @@ def plot_states(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 1
 
 
 def plot_generation(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 8, slowest: float = 1.0, axes=None):
-    """How sample `i` came about: its partial states, and its molecule with atoms coloured by completion time (prompts
+    """How sample `i` was made: its partial states, and its molecule with atoms coloured by completion time (prompts
     uncoloured); returns the two axes.
 
     Where the text does not decode, the reason stands in the molecule's place."""

@@ -27,7 +27,7 @@ from ..colours import PALETTE
 from ..configs import AtLeastTwo, Count, Natural, config
 from ..given_orders import free_ranks, given_order
 from ..digests import row_digest, rows_digest
-from ..readers import read_lines
+from ..readers import parse_json, read_lines
 from ..samplers import Samples
 from ..states import BOS, Example, PartialSequences, Vocabulary, prefix_example
 from .base import Task, check_split, exact_match, token_accuracy
@@ -206,9 +206,8 @@ def read_graphs(path: str | os.PathLike, config: StarConfig | None = None) -> li
     damaged or does not fit `config`."""
     graphs = []
     for number, line in enumerate(read_lines(path), 1):
-        try: graphs.append(graph_from(json.loads(line)))
-        except json.JSONDecodeError as e:
-            raise ValueError(f"{path}, line {number}: not valid JSON, the file may be cut off ({e})") from None
+        row = parse_json(line, f"{path}, line {number}", "the file may be cut off")
+        try: graphs.append(graph_from(row))
         except ValueError as e: raise ValueError(f"{path}, line {number}: {e}") from None
         if config is not None: _refit(graphs[-1], config, path, number)
     if not graphs: raise ValueError(f"{path}: holds no graphs")
@@ -258,6 +257,7 @@ class StarTask(Task):
     def dataset(self, split: str = "train") -> StarGraphs:
         "The graphs of a split."
         if check_split(split) not in self._splits:
+            if self.config.file: self.ask_for(f"file={self.config.file!r}")
             size = getattr(self.config, f"{split}_size") or UNLIMITED
             self._splits[split] = (
                 StarFile(self.config, split)
@@ -424,7 +424,7 @@ def _draw_moment(graph: StarGraph, answer, born, settled, now: float, ax):
         colour, width, _ = _look(graph, edge)
         _arrow(ax, at[edge[0]], at[edge[1]], colour, width if known else 1.0, "-" if known else ":")
     text = [a if s <= now else "_" for a, t, s in zip(answer, born, settled) if t <= now]
-    ax.set_title(" ".join(text), fontsize=6)
+    ax.set_title(" ".join(text), fontsize=9)
 
 # %% ../../nbs/10_star_graphs.ipynb #35d7a86b
 @patch

@@ -1,0 +1,1 @@
+"Attacks on files and commands, counted: kills, full disks, flipped bits, fuzzed inputs. `make campaign` runs them."

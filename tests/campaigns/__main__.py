@@ -1,0 +1,57 @@
+"""python -m campaigns [--seed 0] [--minutes 60] [--log FILE]: attacks in rounds until time is over, then the counts.
+
+A round has a few attacks of every kind; each failure is in the log with what repeats it."""
+import argparse
+import contextlib
+import itertools
+import os
+import random
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from campaigns import disks, flips, fuzz
+from campaigns.attacks import Tally, tell
+from campaigns.jobs import jobs
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--log", type=Path, help="failures, a line each; the counts after each round in LOG.counts")
+    parser.add_argument("--disks", type=int, default=4, help="operations of each job, in each round")
+    parser.add_argument("--flips", type=int, default=8, help="in each kind of directory, in each round")
+    parser.add_argument("--fuzz", type=int, default=400, help="inputs in each round")
+    return parser.parse_args()
+
+
+def one_round(made: dict, tally: Tally, args: argparse.Namespace, number: int):
+    "Some attacks of every kind, in a directory of their own."
+    rng = random.Random(f"{args.seed} {number}")
+    with tempfile.TemporaryDirectory() as place, open(os.devnull, "w") as nothing:
+        with contextlib.redirect_stderr(nothing), contextlib.redirect_stdout(nothing):
+            inputs = range(number * args.fuzz, (number + 1) * args.fuzz)
+            fuzz.campaign(made, Path(place), tally, args.seed, inputs)
+            disks.campaign(made, Path(place), tally, rng, args.disks)
+            flips.campaign(made, Path(place), tally, rng, args.flips)
+
+
+def main():
+    args, tally, started = arguments(), Tally(), time.monotonic()
+    torch.set_num_threads(1)
+    tally.log = args.log
+    with tempfile.TemporaryDirectory() as place:
+        made = jobs(Path(place) / "jobs")
+        for number in itertools.count():
+            one_round(made, tally, args, number)
+            if args.log: args.log.with_name(args.log.name + ".counts").write_text(tally.table() + "\n")
+            tell(f"round {number}: {tally.tried.total():,} attacks, {len(tally.failures)} failed")
+            if time.monotonic() - started > 60 * args.minutes: break
+    print(tally.table())
+    raise SystemExit(bool(tally.failures))
+
+
+if __name__ == "__main__": main()

@@ -1,0 +1,217 @@
+"""Formulas and boundaries of schedules, states, losses, samplers and methods, where a small change went unnoticed:
+closed forms, enumeration, and what a documented limit allows."""
+import math
+
+import pytest
+import torch
+
+from loflexmdm.ctmc import as_batch
+from loflexmdm.estimators import leave_one_out, reinforce
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, NextToken
+from loflexmdm.methods.edit_flows import EditFlowConfig
+from loflexmdm.methods.flexmdm import schedule_named
+from loflexmdm.notebook import seeded
+from loflexmdm.objective import Intensities, TokenLaws, cat_laws
+from loflexmdm.methods.planner_bounds import _log_weights
+from loflexmdm.samplers import (
+    CONFIDENCES, LeftToRight, Limits, Planner, TauLeaping, fitting_samplers, merge_samples,
+)
+from loflexmdm.samplers.base import token_law_at_end
+from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
+from loflexmdm.schedules import ClockProposal, clock_log_probs
+from loflexmdm.states import MASK, Vocabulary
+
+pytestmark = pytest.mark.usefixtures("pico")
+
+
+def randn(*shape, seed=0): return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
+
+
+# estimators and schedules
+
+def test_leaving_one_of_two_out_takes_the_other_as_baseline():
+    losses, log_p = randn(2, 5), randn(2, 5, seed=1)
+    torch.testing.assert_close(reinforce(losses, log_p, losses.flip(0)), leave_one_out(losses, log_p))
+    torch.testing.assert_close(reinforce(losses, log_p, 0.7), ((losses - 0.7) * log_p + losses).mean(0))
+
+
+def test_clock_readings_stay_finite_at_the_end_of_the_uniform_distribution(monkeypatch):
+    "A uniform number of float64 can be 1 - 2^-53; the reading there is at most that of 1 - 1e-9."
+    monkeypatch.setattr(torch, "rand", lambda n, **options: torch.full((n,), 1 - 2.0**-53, dtype=torch.float64))
+    tau, weight = ClockProposal(c=2.0)(1, dtype=torch.float64)
+    assert 0 < tau.item() <= 2e9 * (1 + 1e-6) and weight.item() == pytest.approx((2 + tau.item()) ** 2 / 2)
+
+
+def test_a_schedule_of_flexmdm_starts_at_exactly_zero_and_ends_at_exactly_one():
+    with pytest.raises(ValueError, match="from 0 to 1"): schedule_named("shifted:1e-17")  # ends at 1, starts above 0
+    for name in ("linear", "cosine", "power:0.5", "polynomial:3"):
+        assert schedule_named(name).kappa(torch.tensor([0.0, 1.0])).tolist() == [0, 1]
+
+
+# samplers
+
+@pytest.mark.parametrize("channels", [["unmask"], ["insert", "unmask"]])
+def test_chance_of_a_leap_is_that_of_competing_exponentials(channels):
+    rates = {name: randn(2, 4, seed=i).exp() for i, name in enumerate(channels)}
+    dtau = torch.tensor([[0.3], [2.0]], dtype=torch.float64)
+    chance, _ = leaps(Intensities(**rates, logits=randn(2, 4, 6)), channels, dtau)
+    total = sum(rates.values())
+    for name in channels:
+        torch.testing.assert_close(chance[name], rates[name] / total * (1 - torch.exp(-total * dtau)))
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_the_next_token_is_read_at_the_last_column(width):
+    "Also where the logits have two columns only."
+    x, logits = as_batch([[3] * (width - 1)]), randn(1, width, 6)
+    state = LeftToRight().init(x, [seeded(0)], Limits(9.0, 8, channels=("append",)))
+    got = LeftToRight().ask(lambda x, tau: Intensities(logits=logits), state).logits
+    assert got.shape == (1, 1, 6)
+    torch.testing.assert_close(got[..., 3:], logits[:, -1:, 3:])
+
+
+def test_merging_nothing_gives_no_samples():
+    merged = merge_samples([])
+    assert len(merged.sequences) == 0 and merged.network_calls == 0
+
+
+def test_the_grid_of_tau_leaping_has_its_number_of_calls():
+    "`steps` readings, the last one at the end, where only masks are resolved."
+    for grid in ("time", "clock"):
+        for steps in (2, 3, 12):
+            taus = TauLeaping(steps=steps, grid=grid).taus(5.0)
+            assert len(taus) == steps and taus[0] == 0 and taus[-1].item() == pytest.approx(5.0)
+            assert (taus.diff() > 0).all()
+
+
+# methods
+
+def test_sources_of_an_edit_flow_must_fit_beside_the_start_token():
+    EditFlowConfig(coupling="uniform", tokens=7, max_length=8)
+    with pytest.raises(ValueError, match="tokens=8"): EditFlowConfig(coupling="uniform", tokens=8, max_length=8)
+
+
+@torch.no_grad()
+def test_rows_are_told_apart_by_tokens_and_by_what_is_fixed():
+    "The memory of keys and values is used for rows that hold the same, not for a row whose numbers add up to the same."
+    torch.manual_seed(0)
+    vocabulary = Vocabulary("abcdef")
+    model = Autoregressive(vocabulary, AutoregressiveConfig(size="pico", max_length=12)).double().eval()
+    for p in model.parameters(): p.add_(0.3 * randn(*p.shape, seed=p.numel()))
+    first, then = as_batch([[4]]), as_batch([[5, 3]])
+    tied = first._replace(fixed=torch.ones_like(first.fixed))
+    for flag in ("fixed", "closed"):
+        for value in (0, 1):
+            start = tied._replace(**{flag: torch.full_like(getattr(tied, flag), bool(value))})
+            cached, fresh = NextToken(model), NextToken(model)
+            cached(start)
+            torch.testing.assert_close(cached(then).logits, fresh(then).logits)
+
+
+@pytest.mark.parametrize("softness", [0.25, 2.0])
+def test_a_soft_planner_draws_positions_by_a_power_of_the_confidence(softness):
+    "Gumbel noise over `softness`: probabilities in proportion to confidence^(1/softness)."
+    x, tokens = as_batch([(MASK, 3, MASK, MASK)]), torch.tensor([[2, 3, 3, 4, 5]])
+    out = Intensities(unmask=x.masked.double(), logits=randn(1, 5, 6))
+    planners = [Planner(confidence="sampled", softness=s) for s in (1.0, softness)]
+    sharp, soft = (_log_weights(planner, out, x, tokens) for planner in planners)
+    assert (sharp == -math.inf).tolist() == [[True, False, True, False, False]]
+    torch.testing.assert_close(soft, sharp / softness)
+    expected = torch.softmax(out.logits, -1)[0, [1, 3, 4], [3, 4, 5]].log()
+    torch.testing.assert_close(sharp[0, [1, 3, 4]], expected)
+
+
+def test_a_leap_of_infinite_length_is_certain():
+    out = Intensities(unmask=torch.tensor([[0.5, 2.0]]), logits=torch.zeros(1, 2, 5))
+    chance, _ = leaps(out, ["unmask"], torch.tensor([[math.inf]]))
+    assert (chance["unmask"] == 1).all()
+
+
+def test_laws_of_two_batches_are_those_of_each():
+    "Also where every batch keeps its logits by number."
+    a, b = randn(2, 3, 6), randn(1, 3, 6, seed=1)
+    for parts in ([a, b], [a], [b, a, b]):
+        torch.testing.assert_close(cat_laws([TokenLaws.of(p) for p in parts]).dense(), torch.cat(parts))
+
+
+def test_an_event_without_a_rate_never_happens():
+    "Not even where the uniform number is exactly 0, or exactly at the end of an earlier channel's share."
+    chance = dict(insert=torch.zeros(1, 2), unmask=torch.full((1, 2), 0.5), delete=torch.zeros(1, 2))
+    events = one_event(chance, torch.tensor([[0.0, 0.5]]))
+    assert {name: n.tolist() for name, n in events.items()} == {
+        "insert": [[0, 0]], "unmask": [[1, 0]], "delete": [[0, 0]]
+    }
+
+
+@pytest.mark.parametrize("column", [3, 5])
+def test_logits_that_are_not_numbers_are_refused(column):
+    "The end's logit too, in rows that are too short to end."
+    logits = torch.zeros(1, 6, dtype=torch.float64)
+    logits[0, column] = math.nan
+    for short in (True, False):
+        with pytest.raises(ValueError, match="NaN"):
+            LeftToRight().draw(logits, torch.tensor([short]), torch.full((1, 2), 0.5, dtype=torch.float64))
+
+
+def test_token_laws_at_the_end_are_those_of_a_wait_without_end():
+    "Of tokens that show at speeds of their own, mu is what shows in the end; what shows next is in proportion to w mu."
+    logits, speed = randn(2, 3, 6), randn(2, 3, 6, seed=1).exp()
+    out = Intensities(unmask=torch.ones(2, 3, dtype=torch.float64), logits=logits, speed=speed)
+    got = token_law_at_end(out, torch.tensor([True, False])).dense()
+    torch.testing.assert_close(got[1], logits[1])
+    forever = torch.full((3,), math.inf, dtype=torch.float64)
+    torch.testing.assert_close(got[0].log_softmax(-1), shown_within(logits[0], speed[0], forever))
+    torch.testing.assert_close((got[0] + speed[0].log()).log_softmax(-1), logits[0].log_softmax(-1))
+
+
+SCORES = dict(
+    top_prob=lambda k, rate, v: max(k), entropy=lambda k, rate, v: sum(p * math.log(p) for p in k),
+    prob_diff=lambda k, rate, v: sorted(k)[-1] - sorted(k)[-2], rates=lambda k, rate, v: rate,
+    top_rate=lambda k, rate, v: rate * max(k), sampled=lambda k, rate, v: k[v],
+)
+
+
+@pytest.mark.parametrize("name", [*SCORES, "leftmost"])
+def test_confidences_in_closed_form(name):
+    k, rate, drawn = randn(4, 6).softmax(-1), randn(4, seed=1).exp(), torch.tensor([0, 5, 2, 2])
+    score = CONFIDENCES[name](k, rate, drawn)
+    if name == "leftmost": return torch.testing.assert_close(score.argsort(descending=True), torch.arange(4))
+    slow = [SCORES[name](*one) for one in zip(k.tolist(), rate.tolist(), drawn.tolist())]
+    torch.testing.assert_close(score, torch.tensor(slow, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("channels", [
+    ("unmask",), ("insert", "unmask"), ("insert", "delete", "substitute"), ("insert",), ("append",),
+])
+def test_samplers_to_compare_fit_the_channels(channels):
+    for name, kind in fitting_samplers(channels).items():
+        for sampler in kind.compared(channels, (8, 32)):
+            assert isinstance(sampler, kind) and sampler.fits(channels), name
+            assert sampler.confidence is None or "unmask" in channels
+
+
+def test_speeds_per_token_are_for_unmasking_alone():
+    one, laws = torch.ones(1, 2), torch.zeros(1, 2, 5)
+    out = Intensities(insert=one, unmask=one, logits=laws, speed=laws + 1)
+    with pytest.raises(ValueError, match="for unmasking alone"): leaps(out, ["insert", "unmask"], torch.ones(1, 1))
+
+
+@pytest.mark.parametrize("values", [(0.7, 1.3, 2.1), (2.0, 0.4, 0.9), (0.1, 3.0, 0.5)])
+def test_second_derivatives_of_state_probabilities(values):
+    """All pairs of tau, b_in and b_um against finite differences of the first derivatives, which are the same with a
+    graph as without one."""
+    at = [torch.tensor([v], dtype=torch.float64, requires_grad=True) for v in values]
+    for kind in range(3):
+        log_p = clock_log_probs(*at)[0, kind]
+        plain, kept = (torch.autograd.grad(log_p, at, create_graph=graph, retain_graph=True) for graph in (False, True))
+        for a, b in zip(plain, kept, strict=True): torch.testing.assert_close(a, b.detach())
+    assert torch.autograd.gradgradcheck(clock_log_probs, at)
+
+
+def test_channels_share_one_uniform_number_side_by_side():
+    "Channel by channel an interval as long as its probability; none in what is left."
+    u = (torch.arange(100) + 0.5).div(100)[None]
+    chance = {name: torch.full_like(u, p) for name, p in (("insert", 0.25), ("unmask", 0.4), ("delete", 0.2))}
+    events = one_event(chance, u)
+    assert {name: int(n.sum()) for name, n in events.items()} == {"insert": 25, "unmask": 40, "delete": 20}
+    assert int(sum(events.values()).max()) == 1 and not sum(events.values())[0, 85:].any()

@@ -1,0 +1,58 @@
+"The tool that plants mutants: what it changes, what it leaves alone, and how tests are chosen."
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "mutation"))
+from mutants import mutants, sample  # noqa: E402
+
+TEXT = '''"Docstring with 1 number."
+from x import y
+
+@patch
+def area(self: Box, a: float, b: float = 2.0) -> float | None:
+    "Docstring: 3."
+    if a < 0: raise ValueError(f"a={a}: {1 + 1}")
+    for _ in range(3): a += swap(a, b)
+    return a * b - 1
+'''
+
+
+def kinds(text): return [(m.kind, m.before, m.after) for m in mutants("m.py", text)]
+
+
+def test_every_change_of_a_patched_method_is_found():
+    assert set(kinds(TEXT)) == {
+        ("constant", "2.0", "(4.0)"), ("negated condition", "a < 0", "(not (a < 0))"),
+        ("comparison", "a < 0", "(a <= 0)"), ("constant", "0", "(1)"),
+        ("removed statement", 'raise ValueError(f"a={a}: {1 + 1}")', "pass"),
+        ("constant", "3", "(4)"), ("removed statement", "a += swap(a, b)", "pass"),
+        ("swapped arguments", "swap(a, b)", "(swap(b, a))"),
+        ("arithmetic", "a * b - 1", "(a * b + 1)"), ("dropped term", "a * b - 1", "(a * b)"),
+        ("arithmetic", "a * b", "(a / b)"), ("dropped term", "a * b", "(a)"), ("dropped term", "a * b", "(b)"),
+        ("constant", "1", "(2)"),
+    }
+
+
+def test_a_mutant_changes_its_place_alone_and_knows_its_function():
+    for m in mutants("m.py", TEXT):
+        changed = m.plant(TEXT)
+        assert changed[:m.start] == TEXT[:m.start] and changed.endswith(TEXT[m.end:]) and changed != TEXT
+        assert m.function == "area" and m.runs == (m.before != "2.0")
+
+
+@pytest.mark.parametrize("text", [
+    "def f(x: int = None) -> 'a | b':\n    'text 1'\n    print(1 if x else x)\n", "__all__ = ['a' + 'b']\n", "'text'\n",
+])
+def test_messages_annotations_and_names_stay(text):
+    assert all(k in ("constant", "negated condition") for k, _, _ in kinds(text))
+
+
+def test_a_change_of_one_function_leaves_the_rest_of_the_sample():
+    other = TEXT + "\ndef more(c):\n    return c + 5\n"
+    first, then = ({m.id for m in mutants("m.py", t)} for t in (TEXT, other))
+    assert first < then and len(first) == 14
+    chosen = sample(mutants("m.py", TEXT), {"m.py": TEXT}, 5)
+    assert len(chosen) == 5 and chosen == sample(mutants("m.py", TEXT)[::-1], {"m.py": TEXT}, 5)
+    assert chosen != sample(mutants("m.py", TEXT), {"m.py": TEXT}, 5, seed=1)
