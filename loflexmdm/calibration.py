@@ -66,7 +66,7 @@ def _reference(n: int, draws: int, simulations: int) -> Float[Tensor, " simulati
 class Band(NamedTuple):
     "Where the cumulative shares of uniform ranks lie, all at once, with a given probability."
     lower: Float[Tensor, " draws"]  # share of ranks <= k, k = 0..draws - 1
-    upper: Float[Tensor, " draws"]
+    upper: Float[Tensor, " draws"]  # share below which they stay
     gamma: float  # the probability with which each point on its own may lie outside
 
 

@@ -63,7 +63,7 @@ def _number(n: float) -> str: return f"{n:,}" if abs(n) < 1e15 else "more than 1
 LINE = Limit(2**24, "characters or more in a line", "LOFLEXMDM_MAX_LINE")
 DESCRIPTION = Limit(2**28, "bytes of JSON or TOML", "LOFLEXMDM_MAX_DESCRIPTION")  # what is read as a whole
 EXPANSION = Limit(200, "times its size when unpacked", "LOFLEXMDM_MAX_EXPANSION")  # of a compressed file
-SMILES = Limit(5000, "characters of SMILES", "LOFLEXMDM_MAX_SMILES")  # with 20,000 atoms in a row RDKit crashes
+SMILES = Limit(15_000, "characters of SMILES", "LOFLEXMDM_MAX_SMILES")  # with 20,000 atoms in a row RDKit crashes
 TOKENS = Limit(10**6, "tokens", "LOFLEXMDM_MAX_TOKENS")  # of a sequence, or of a vocabulary made by a task
 ROWS = Limit(10**7, "sequences", "LOFLEXMDM_MAX_ROWS")  # of a command, or a split that a task makes
 BATCH = Limit(2**20, "sequences or states at a time", "LOFLEXMDM_MAX_BATCH")

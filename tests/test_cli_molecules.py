@@ -257,7 +257,8 @@ def figures(line, *more):
 
 def test_evaluate_what_sample_wrote(table):
     path, _ = table
-    found = figures("evaluate", path)
+    refused(call("evaluate", path), "--task-data")
+    found = figures("evaluate --task-data", path)
     rows = rows_of(path)
     assert found["n"] == "60"
     assert float(found["validity"]) == pytest.approx(sum(r["state"] == "valid" for r in rows) / 60, abs=5e-5)
@@ -281,7 +282,8 @@ def test_evaluate_a_column(tmp_path, table):
     text = "name,structure\n" + "".join(f"{i},{s}\n" for i, s in enumerate(BY_HAND.split()))
     (tmp_path / "m.csv").write_text(text)
     assert figures(f"evaluate {tmp_path / 'm.csv'} --column structure")["validity"] == "0.6667"
-    assert figures(f"evaluate {table[0]} --column smiles")["validity"] == figures("evaluate", table[0])["validity"]
+    assert figures(f"evaluate {table[0]} --task-data --column smiles")["validity"] == (
+        figures("evaluate --task-data", table[0])["validity"])
 
 
 # wrong input: one line, exit code 2, nothing written
@@ -393,7 +395,7 @@ def test_a_model_carries_its_tokens(tmp_path, known):
     )
     assert call(f"train {tmp_path / 'r.toml'} --steps 2 --out", tmp_path / "run", *SMALL)[0] == 0
     assert call(f"sample {tmp_path / 'run'} -n 6 --nll 2 --max-length 6 --out", tmp_path / "mols.jsonl")[0] == 0
-    assert figures("evaluate", tmp_path / "mols.jsonl")["n"] == "6"
+    assert figures("evaluate --task-data", tmp_path / "mols.jsonl")["n"] == "6"
     assert json.loads((tmp_path / "mols.jsonl.run.json").read_text())["task"]["tokens"].split() == sorted(
         load(tmp_path / "run").vocabulary.tokens[3:]
     )

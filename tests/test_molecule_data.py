@@ -124,7 +124,7 @@ def test_parquet(tmp_path):
         ("a.xlsx", b"C\n", "", "must end in"),
         ("a", b"C\n", "", "must end in"),
         ("a.parquet.gz", b"C\n", "", "must end in"),
-        ("a.smi.gz", b"C\n", "", "cannot be read"),
+        ("a.smi.gz", b"C\n", "", "cannot be unpacked"),
         ("a.parquet", b"C\n", "", "cannot be read"),
     ],
 )
@@ -136,8 +136,8 @@ def test_refused_at_once(tmp_path, name, content, column, message):
 
 def test_a_file_cut_short_is_no_smaller_file(tmp_path):
     (tmp_path / "a.smi.gz").write_bytes(gzip.compress("\n".join(SMILES).encode())[:-20])
-    with pytest.raises(ValueError, match="cannot be read as .smi.gz"): list(read_smiles(tmp_path / "a.smi.gz"))
-    with pytest.raises(ValueError, match="cannot be read as .smi.gz"): prepare(tmp_path / "a.smi.gz")
+    with pytest.raises(ValueError, match="cannot be unpacked"): list(read_smiles(tmp_path / "a.smi.gz"))
+    with pytest.raises(ValueError, match="cannot be unpacked"): prepare(tmp_path / "a.smi.gz")
 
 
 def test_a_directory_is_no_file(tmp_path):
@@ -481,7 +481,7 @@ def test_a_damaged_benchmark(site):
     wheel(site, "moses", {"dataset/data/train.csv.gz": SMILES})
     path = site / "moses/dataset/data/train.csv.gz"
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ValueError, match="cannot be read as .csv.gz"): prepare("moses")
+    with pytest.raises(ValueError, match="cannot be unpacked"): prepare("moses")
 
 
 @pytest.mark.parametrize("name", sorted(molecule_data.BENCHMARKS))

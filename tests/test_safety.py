@@ -281,7 +281,7 @@ def test_long_smiles_are_refused_until_they_are_allowed(monkeypatch):
 
 
 def test_figures_of_a_stream_are_those_of_a_list(monkeypatch):
-    smiles = ["CCO", "OCC", None, "x", "c1ccccc1", "", "CC.CC", "CCO", "CCN", "C" * 6000] * 3
+    smiles = ["CCO", "OCC", None, "x", "c1ccccc1", "", "CC.CC", "CCO", "CCN", "C" * 20_000] * 3
     whole = molecule_metrics(smiles, ["CCO"])
     monkeypatch.setattr("loflexmdm.molecules.metrics.JUDGED", 4)
     assert molecule_metrics(iter(smiles), ["CCO"]) == whole and whole.valid == 15 and whole.unique == 3

@@ -30,8 +30,8 @@ from rdkit import Chem, DataStructs, RDConfig, rdBase
 from rdkit.Chem import QED, rdFingerprintGenerator, rdMolDescriptors
 from tqdm.auto import tqdm
 
-from .bracket_safe import too_long
-from ..notebook import cell
+from ..limits import SMILES
+
 from ..parallel import worker_pool
 from ..statistics import empirical_variation, mean_deviation, variation_floor
 
@@ -60,7 +60,7 @@ def _judge(text: str | None) -> Judged:
     "One text; rdkit's log is for the caller to silence."
     if text is None: return Judged(None, None, "undecodable")
     if not text.strip(): return Judged(None, None, "empty")
-    if too_long(text): return Judged(None, None, "too long")
+    if len(text) > SMILES.now: return Judged(None, None, "too long")
     # rdkit would stop at the first such character and keep what came before
     if not text.isascii(): return Judged(None, None, "syntax")
     mol = Chem.MolFromSmiles(text, _reader())
@@ -238,6 +238,7 @@ class MoleculeMetrics:
 
 def metrics_table(results: Mapping[str, MoleculeMetrics]) -> str:
     "Markdown: a row for each named result; shares in per cent, diversity from 0 to 1."
+    from loflexmdm.notebook import cell  # late: brings torch
     names = ("validity", "uniqueness", "novelty", "diversity", "quality", "quality_with_duplicates")
     show = lambda k, v: "-" if math.isnan(v) else f"{v:.3f}" if k == "diversity" else f"{100 * v:.1f}"
     head = "| | " + " | ".join(k.replace("_", " ") for k in names) + " |\n|---|" + "---|" * len(names) + "\n"

@@ -59,8 +59,7 @@ def bounds_from(text: str) -> list[float]:
 @config
 class MoleculesConfig:
     "Which molecules, and how they are written."
-    # embedded | moses | qm9 | a file of SMILES (.smi .txt .csv .tsv .parquet, .gz) | hub:NAME
-    source: str = "embedded"
+    source: str = "embedded"  # embedded | moses | qm9 | a file (.smi .txt .csv .tsv .parquet, .gz) | hub:NAME
     column: str = ""              # of a table
     max_length: AtLeastTwo = 72  # longest text in tokens, start token included; longer molecules are left out
     slicer: str = "brics"         # how molecules are cut into fragments

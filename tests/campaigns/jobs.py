@@ -3,6 +3,7 @@ compare. Each has a directory that it begins with, and says what of its results 
 import argparse
 import functools
 import json
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from loflexmdm.networks import SIZES, Size
 from loflexmdm.samplers import TauLeaping
 from loflexmdm.training import checkpoints
 
+UNFINISHED = re.compile(r"\..+\.[a-z0-9_]{8}")  # a file that is written before it gets its name
 TRAIN = (
     "brackets --size pico --order-size pico --steps 4 --save-every 2 --keep 1 --batch-size 2 --warmup 1 --log-every 1 "
     "--valid-every 2 --valid-size 2 --valid-samples 2 --compile false --device cpu"
@@ -90,11 +92,13 @@ def timeless(value):
 
 
 def files_in(d: Path, *but: str) -> dict:
-    "All files by name: JSON without times, others as bytes; without locks and those that match one of `but`."
+    """All files by name: JSON without times, others as bytes; without locks, without what a killed process was
+    writing under a name of its own, and without those that match one of `but`."""
     found = {}
     for p in sorted(d.rglob("*")):
         name = str(p.relative_to(d))
-        if not p.is_file() or p.name.endswith(".lock") or any(Path(name).match(b) for b in but): continue
+        if not p.is_file() or p.name.endswith(".lock") or UNFINISHED.fullmatch(p.name): continue
+        if any(Path(name).match(b) for b in but): continue
         data = p.read_bytes()
         if p.name == "metrics.jsonl": found[name] = [timeless(json.loads(line)) for line in data.splitlines()]
         elif p.name == "run.json": found[name] = json.loads(data)["recipe"]
