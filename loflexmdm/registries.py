@@ -40,7 +40,7 @@ class Registry(Mapping):
 
     def __getitem__(self, name: str) -> type:
         "The class of that name, imported if need be. ValueError lists the names, or says why a plug-in cannot be used."
-        if not isinstance(name, str): raise ValueError(f"{self.what}={clipped(name)}: not one of {', '.join(self.names())}")
+        if not isinstance(name, str): raise ValueError(f"{self.what}={clipped(name)}: not in {', '.join(self.names())}")
         for module in self.unread(name): import_module(module)
         if name not in self.classes and name in (offered := self.plugins()): self.load(offered[name])
         if name in self.classes: return self.classes[name]
