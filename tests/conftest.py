@@ -1,4 +1,5 @@
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "agg")
@@ -7,6 +8,8 @@ import pytest
 import torch
 
 from loflexmdm.networks import SIZES, Size
+
+if hasattr(signal, "SIGHUP"): signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, by children too
 
 torch.set_num_threads(1)
 
