@@ -1311,8 +1311,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'loflexmdm/molecules/edits.py'),
                                            'loflexmdm.molecules.edits.scaffold': ( 'molecule_edits.html#scaffold',
                                                                                    'loflexmdm/molecules/edits.py'),
-                                           'loflexmdm.molecules.edits.selfies_package': ( 'molecule_edits.html#selfies_package',
-                                                                                          'loflexmdm/molecules/edits.py'),
                                            'loflexmdm.molecules.edits.shifted': ( 'molecule_edits.html#shifted',
                                                                                   'loflexmdm/molecules/edits.py'),
                                            'loflexmdm.molecules.edits.single_cuts': ( 'molecule_edits.html#single_cuts',

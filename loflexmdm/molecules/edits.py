@@ -7,8 +7,8 @@ comes out."""
 __all__ = ['TOKEN', 'RING', 'HYDROGEN', 'PAIRS_VERSION', 'NOTATIONS', 'SIMILAR', 'GOALS', 'single_cuts', 'smiles_tokens',
            'is_atom', 'heavy_atoms', 'shifted', 'joined', 'piece_text', 'core_mol', 'core_text', 'Matching', 'Matched',
            'fitting_cuts', 'capped', 'groups_of', 'match', 'same_molecule', 'is_reversible', 'MatchedPairs',
-           'chunk_cuts', 'all_cuts', 'build_pairs', 'store_pairs', 'stored_pairs', 'prepare_pairs', 'selfies_package',
-           'to_tokens', 'from_tokens', 'Edited', 'scaffold', 'judge_edits', 'edit_figures', 'MoleculeEditsConfig',
+           'chunk_cuts', 'all_cuts', 'build_pairs', 'store_pairs', 'stored_pairs', 'prepare_pairs', 'to_tokens',
+           'from_tokens', 'Edited', 'scaffold', 'judge_edits', 'edit_figures', 'MoleculeEditsConfig',
            'MoleculeEditsTask', 'sorted_pairs', 'usable_pairs', 'spelled', 'kept_tokens', 'exchange_rules', 'exchanged',
            'regrown']
 
@@ -19,7 +19,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ from .bracket_safe import decode
 from .data import cached, in_chunks, is_packaged, molecule_split, prepare, processes_for
 from .fragments import fragment_prompt, prompt_tokens
 from .metrics import Judged, bit_rows, judge, qed_sa, tanimoto
+from .notations import notation_of, selfies_package
 from ..parallel import worker_pool
 from ..samplers import Samples
 from ..states import Pair, Vocabulary, prefix_example
@@ -268,21 +269,11 @@ def prepare_pairs(
 NOTATIONS = ("smiles", "selfies")
 
 
-@cache
-def selfies_package():
-    "The package selfies. ImportError says how to install it."
-    try: import selfies
-    except ImportError:
-        raise ImportError("notation='selfies' needs the package selfies: pip install 'loflexmdm[selfies]'") from None
-    return selfies
-
-
 def to_tokens(smiles: str, notation: str = "smiles") -> list[str]:
     "Tokens of a SMILES in a notation, atoms in the same order. ValueError where SELFIES cannot write it."
     if notation == "smiles": return smiles_tokens(smiles)
-    package = selfies_package()
-    try: return list(package.split_selfies(package.encoder(smiles)))
-    except package.EncoderError as e: raise ValueError(f"smiles={smiles!r}: {' '.join(str(e).split())}") from None
+    selfies = notation_of(notation)
+    return selfies.tokens(selfies.write(smiles))
 
 
 def from_tokens(tokens: Sequence[str], notation: str = "smiles") -> str:
