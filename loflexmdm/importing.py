@@ -60,7 +60,7 @@ def check_family(names: list[str], path: object):
     "ValueError, by name, for a file that is no LoFlexMDM generator or order model."
     has = lambda part: any(part in name for name in names)
     if has("len_pred."): refuse(path, "holds the FlexMDM baseline (len_pred); only LoFlexMDM networks can be imported")
-    if has("bin_centers"): refuse(path, "its rate heads are discretised (bin_centers); only scalar ones can be imported")
+    if has("bin_centers"): refuse(path, "discretised rate heads (bin_centers); only scalar ones can be imported")
     if not has("b_ins_theta_head.") and not has("lambda_ins_phi_head."):
         refuse(path, "not a checkpoint of LoFlexMDM: neither b_ins_theta_head nor lambda_ins_phi_head is there")
 
@@ -96,7 +96,8 @@ def check_constants(tensors: Mapping[str, Tensor], path: object):
 def check_values(tensors: Mapping[str, Tensor], path: object):
     "ValueError unless all are float32 and finite."
     for name, value in tensors.items():
-        if value.dtype != torch.float32: refuse(path, f"{name} is {str(value.dtype).removeprefix('torch.')}, not float32")
+        kind = str(value.dtype).removeprefix("torch.")
+        if kind != "float32": refuse(path, f"{name} is {kind}, not float32")
         if not is_finite(value): refuse(path, f"{name} holds a number that is not finite")
 
 
@@ -172,7 +173,8 @@ def token_names(kind: str, settings: Published, size: int, tokenizer: str | os.P
 def _tokenizer_names(path: str | os.PathLike, size: int) -> list[str]:
     "The tokens of a tokenizer file by id, and `<`, `>` behind them where the model has two more."
     read = read_json(path)
-    found = read.get("model", {}).get("vocab") if isinstance(read, dict) and isinstance(read.get("model"), dict) else None
+    model = read.get("model") if isinstance(read, dict) else None
+    found = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(found, dict) or sorted(map(str, found.values())) != sorted(map(str, range(len(found)))):
         raise ValueError(f"tokenizer={str(path)!r}: holds no vocabulary (model.vocab) with ids from 0")
     names = sorted(found, key=found.get)
@@ -215,7 +217,7 @@ def config_of(parts: Parts, settings: Published, order_heads: int, path: object)
 
 
 def weights_of(parts: Parts, order: list[int]) -> dict[str, Tensor]:
-    "The tensors under the names of `PublishedLoFlexMDM`, and the head that it has no use for; rows in the order of ids."
+    "The tensors under the names of `PublishedLoFlexMDM`, unused heads too; rows in the order of our ids."
     prefixes = ("backbone.", "", "order.trunk.", "order.")
     found = {prefix + name: value for prefix, part in zip(prefixes, parts) for name, value in part.items()
              if not CONSTANTS.search(name)}
@@ -244,7 +246,7 @@ def import_published(path: str | os.PathLike, kind: str, tokenizer: str | os.Pat
     if kind not in PUBLISHED: raise ValueError(f"kind={kind!r}: choose one of {', '.join(PUBLISHED)}")
     settings, parts = PUBLISHED[kind]._replace(**settings), read_parts(path)
     if order_file is not None: parts = with_order(parts, read_parts(order_file), order_file)
-    if not parts.heads: refuse(path, "holds an order model alone; name the generator's file, and this as its order file")
+    if not parts.heads: refuse(path, "holds an order model alone; name its generator's file, and this as order file")
     config = config_of(parts, settings, order_heads or settings.heads, path)
     embeddings = [part["token.weight"] for part in (parts.trunk, parts.order_trunk) if part]
     names = token_names(kind, settings, len(embeddings[0]), tokenizer)
