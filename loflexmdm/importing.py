@@ -57,7 +57,7 @@ def refuse(path: object, what: str):
 
 
 def check_family(names: list[str], path: object):
-    "ValueError, by name, for a file that is no LoFlexMDM generator or order model."
+    "ValueError, by name, for a file without a LoFlexMDM generator or order model."
     has = lambda part: any(part in name for name in names)
     if has("len_pred."): refuse(path, "holds the FlexMDM baseline (len_pred); only LoFlexMDM networks can be imported")
     if has("bin_centers"): refuse(path, "discretised rate heads (bin_centers); only scalar ones can be imported")
@@ -108,7 +108,7 @@ def check_padding(embedding: Tensor, pad: int, path: object):
     what = f"row{'s' * (len(zero) > 1)} {', '.join(map(str, zero[:5]))}" if zero else "no row"
     refuse(path, f"pad={pad}: its row of the embedding must be zero, and no other; {what} of {len(embedding)} is zero")
 
-
+# %% ../nbs/08g_importing.ipynb #9c015cec
 def trunk_of(trunk: Mapping[str, Tensor], heads: int, path: object) -> Trunk:
     "Sizes that the shapes of a network's tensors tell. ValueError if one is missing, or they do not fit."
     needed = ("token.weight", "time.0.weight", "blocks.0.mlp.0.weight")
@@ -152,7 +152,7 @@ PUBLISHED = dict(
                    ("[PAD]", "[CLS]", "[MASK]", "[EOS]", "[BOS]", "[SEP]", "[UNK]")),
 )
 
-
+# %% ../nbs/08g_importing.ipynb #04204301
 def token_names(kind: str, settings: Published, size: int, tokenizer: str | os.PathLike | None = None) -> list[str]:
     """The name of every id: of bracket SAFE from its tokenizer file, and `<`, `>` behind these; of star graphs a node's
     number; `id7` where nothing is known.

@@ -43,7 +43,7 @@ def _defaults(name: str) -> str:
     if len(set(values.values())) == 1: return str(next(iter(values.values())))
     return ", ".join(f"{kind}: {value}" for kind, value in values.items())
 
-
+# %% ../../nbs/30j_cli_import.ipynb #af50be36
 @command("import", "make a model of a published LoFlexMDM checkpoint", add_import,
          "examples:\n  loflexmdm import model.safetensors --as safe --tokenizer tokenizer.json --out models/safe\n"
          "  loflexmdm sample models/safe -n 10", place=9)
