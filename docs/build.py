@@ -20,7 +20,8 @@ SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = (
     "states", "schedules", "clocks", "processes", "ctmc", "objective", "estimators", "networks", "samplers",
     "tau_leaping", "event_driven", "planner", "left_to_right", "exactness", "all_channels", "calibration",
-    "given_orders", "order_learning", "lo_flexmdm", "flexmdm", "masked", "gen_md4", "planners", "papl",
+    "given_orders", "order_learning", "lo_flexmdm", "flexmdm", "masked", "gen_md4", "md4_objectives", "planners",
+    "papl",
     "alignments", "edit_laws", "edit_flows", "edit_sampling", "localized_paths", "reverse_and_guidance",
     "learned_edit_order", "guidance", "autoregressive", "orders", "plotting", "player",
 )  # theory, in reading order

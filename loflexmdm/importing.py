@@ -202,7 +202,7 @@ def with_order(parts: Parts, order: Parts, path: object) -> Parts:
     if parts.order_heads: refuse(path, "the generator's file has an order model already")
     return parts._replace(order_trunk=order.order_trunk, order_heads=order.order_heads)
 
-
+# %% ../nbs/08g_importing.ipynb #d17d6753
 def config_of(parts: Parts, settings: Published, order_heads: int, path: object) -> PublishedConfig:
     "The configuration that shapes and settings tell. ValueError if they do not fit."
     sizes = trunk_of(parts.trunk, settings.heads, path)._asdict()

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -48,7 +49,7 @@ def with_gain(h: Float[Tensor, "batch length width"], gain: Float[Tensor, " widt
     "Normalised over its last dimension with a gain and no bias, times 1 + `scale`, plus `shift`."
     return F.layer_norm(h, h.shape[-1:], gain) * (1 + scale[:, None]) + shift[:, None]
 
-
+# %% ../../nbs/08f_published.ipynb #5f26b497
 class PublishedBlock(nn.Module):
     "Attention and MLP; the residual of the attention is its modulated input."
     def __init__(self, trunk: Trunk):
@@ -94,7 +95,7 @@ def time_features(t: Float[Tensor, " batch"]) -> Float[Tensor, "batch 256"]:
     angles = t[:, None] * 10_000.0 ** (-torch.arange(128, device=t.device) / 128)
     return torch.cat([angles.cos(), angles.sin()], -1)
 
-
+# %% ../../nbs/08f_published.ipynb #8b18c9ce
 class Modulation(nn.Module):
     "The input of a head: normalised with a gain, then shifted and scaled by the conditioning."
     def __init__(self, trunk: Trunk):
@@ -157,7 +158,7 @@ def start_last(x: PartialSequences) -> Int[Tensor, "batch length"]:
     moved = F.pad(x.tokens[:, 1:], (0, 1), value=PAD)
     return moved.scatter(1, x.lengths[:, None] - 1, BOS)
 
-
+# %% ../../nbs/08f_published.ipynb #f30b215d
 @config
 class PublishedConfig:
     "What defines a model; everything here is saved with its weights."
@@ -207,7 +208,7 @@ class OrderRates(nn.Module):
         h, cond = (self.trunk or trunk)(ids, t)
         return self.insert(h, cond), self.unmask(h, cond)
 
-
+# %% ../../nbs/08f_published.ipynb #0f2fa677
 class PublishedLoFlexMDM(FlexMDM):
     """LoFlexMDM's generator with the network of the published checkpoints, and their order model if there is one.
 
@@ -246,12 +247,14 @@ class PublishedLoFlexMDM(FlexMDM):
         "Logits of columns, -inf for tokens that are never generated."
         return self.token.out(h).masked_fill(self.never, -torch.inf)
 
-    def order_rates(self, x1: PartialSequences, t: Float[Tensor, " batch"]
-                    ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        """The order model's exponents of insertion and of unmasking for every column of clean sequences, at time `t`.
+# %% ../../nbs/08f_published.ipynb #0f2fa678
+@patch
+def order_rates(self: PublishedLoFlexMDM, x1: PartialSequences, t: Float[Tensor, " batch"]
+                ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
+    """The order model's exponents of insertion and of unmasking for every column of clean sequences, at time `t`.
 
-        Both (batch, length); those of the start token and of padding mean nothing. ValueError without an order model.
-        In the published runs the second was replaced by 1."""
-        if self.order is None: raise ValueError("order='none': the model was imported without an order model")
-        c, raw = self.config, self.order(start_last(x1), t, self.backbone)
-        return tuple(F.pad(linked(s, c.link, c.order_min_rate, c.max_rate)[:, :-1], (1, 0)) for s in raw)
+    Both (batch, length); those of the start token and of padding mean nothing. ValueError without an order model.
+    In the published runs the second was replaced by 1."""
+    if self.order is None: raise ValueError("order='none': the model was imported without an order model")
+    c, raw = self.config, self.order(start_last(x1), t, self.backbone)
+    return tuple(F.pad(linked(s, c.link, c.order_min_rate, c.max_rate)[:, :-1], (1, 0)) for s in raw)
