@@ -137,7 +137,7 @@ def score(self: DigitsTask, split: str, samples: Samples) -> dict[str, float]:
         right = int((self.nearest_class(torch.stack(images)) == torch.tensor(classes)).sum())
     return dict(complete=sum(v is not None for v in found) / len(found), asked=right / max(len(known), 1))
 
-
+# %% ../../nbs/10g_digits.ipynb #6c538174
 def bits_per_dimension(nats: float) -> float:
     "A bound on -log p of an image, in bits per pixel."
     return nats / (SIDE**2 * math.log(2))
