@@ -34,7 +34,8 @@ def test_splits_are_apart_and_follow_the_seed(task):
 def test_scores(task):
     data = task.dataset("test")
     ids = [data[i].tokens[1:] for i in range(4)]
-    wrong = [task.vocabulary.index[f"<digit:{(int(task.images.classes[task.split['test'][3]]) + 1) % 10}>"], *ids[3][1:]]
+    other = (int(task.images.classes[task.split["test"][3]]) + 1) % 10
+    wrong = [task.vocabulary.index[f"<digit:{other}>"], *ids[3][1:]]
     unknown, cut = [task.vocabulary.index[ANY], *ids[0][1:]], ids[1][:-1]
     made = Samples([ids[0], cut, wrong, unknown], [[True] * 65] * 4)
     assert task.score("test", made) == dict(complete=0.75, asked=pytest.approx(1 / 3))
@@ -53,7 +54,8 @@ def test_prompts(task):
     [
         (torch.zeros(2, 49), torch.zeros(2), "must be 8 x 8"), (torch.zeros(2, 8, 8), torch.zeros(2), "must be 8 x 8"),
         (torch.full((1, 64), 17.0), torch.zeros(1), "level 17.0: must be a whole number in 0..16"),
-        (torch.full((1, 64), -1.0), torch.zeros(1), "level -1.0"), (torch.full((1, 64), 0.5), torch.zeros(1), "level 0.5"),
+        (torch.full((1, 64), -1.0), torch.zeros(1), "level -1.0"),
+        (torch.full((1, 64), 0.5), torch.zeros(1), "level 0.5"),
         (torch.zeros(1, 64), torch.tensor([10]), "class 10: must be a whole number in 0..9"),
         (torch.zeros(2, 64), torch.zeros(1), "1 classes for 2 images"),
     ],
