@@ -421,7 +421,7 @@ def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | No
     write_file(beside(out), json.dumps(info, indent=1))
     written()
     shown = "" if image is None else f"; picture: {write_file(out.with_suffix('.png'), image)}"
-    say(f"{len(rows)} sequences: {out}; how they came about: {beside(out)}{shown}")
+    say(f"{len(rows)} sequences: {out}; how they were made: {beside(out)}{shown}")
 
 
 def finish(found: SavedRows, out: Path, info: dict, image: bytes | None):
@@ -445,9 +445,9 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     option, cls = parser.add_argument, task_class_in(argv)
     option("model", metavar="NAME_OR_DIR", help="a packaged model, a saved model or a training directory")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--prompts", metavar="FILE", help="JSONL (lists of tokens) or text (a prompt a line); "
+    start.add_argument("--prompts", metavar="FILE", help="JSONL (lists of tokens) or text (one prompt per line); "
                        "... is an open gap [the task's test prompts]")
-    unknown = ("TEXT", "text that the model's task makes a prompt of, such as a fragment of a molecule "
+    unknown = ("TEXT", "text that the model's task turns into a prompt, such as a fragment of a molecule "
                "(name the model before --help to see what it takes)")
     kind, text = (cls and cls.prompt_help) or unknown
     start.add_argument(*PROMPT_TEXT, dest="prompt_text", metavar=kind, help=text.replace("%", "%%"))

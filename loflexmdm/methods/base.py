@@ -109,7 +109,7 @@ class Method(nn.Module):
 
     @property
     def default_sampler(self) -> Sampler:
-        "The sampler that `sample` takes unless told otherwise."
+        "The sampler that `sample` takes by default."
         return DEFAULT_SAMPLER
 
     @property
@@ -172,7 +172,7 @@ GPU_ROWS = 256  # least rows of a group on a GPU
 
 
 def _groups_of(x: PartialSequences) -> int:
-    "In how many groups of similar length a batch is evaluated unless told otherwise."
+    "In how many groups of similar length a batch is evaluated by default."
     rows, spread = len(x.tokens) // (GPU_ROWS if x.tokens.is_cuda else 8), int(x.lengths.max() - x.lengths.min())
     return max(min(rows, spread // 8, 8), 1)
 

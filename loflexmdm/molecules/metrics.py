@@ -322,7 +322,7 @@ def wasserstein(a: np.ndarray, b: np.ndarray) -> float:
 
 # %% ../../nbs/12_molecule_metrics.ipynb #cd74ba43
 def wasserstein_floor(reference: np.ndarray, n: int) -> float:
-    "Expected Wasserstein distance of `n` ideal samples from the values of the reference, taken as the law."
+    "Expected Wasserstein distance of `n` ideal samples from the values of the reference, taken as the distribution."
     values, counts = np.unique(reference, return_counts=True)
     below = counts.cumsum()[:-1] / len(reference)
     return float(sum(mean_deviation(n, float(p)) * dx for p, dx in zip(below, np.diff(values)))) / n
@@ -367,7 +367,7 @@ def compare_properties(
     smiles: Sequence[str | None] | Values, reference: Sequence[str | None] | Values
 ) -> PropertyComparison:
     """Distributions of the properties of valid molecules, duplicates counted, against those of
-    the reference taken as the law.
+    the reference taken as the distribution.
 
     Either may be SMILES or what `properties` returned, with columns of your own (lengths in tokens, say) added to both.
     ValueError where one side has no valid molecule or lacks a property of the other."""
