@@ -344,7 +344,7 @@ class UniformTokens(Source):
     The paper's *Uniform X0* has 100 tokens with their frequencies in the data as weights."""
     size: int  # of the vocabulary, special tokens included
     length: int | None = None  # of the source, prompt not counted; None: that of x1
-    weights: tuple[float, ...] | None = None  # of the ordinary tokens; None: all the same
+    weights: tuple[float, ...] | None = None  # of the ordinary tokens; None: equal
 
     def __post_init__(self):
         _check_length(self.length)

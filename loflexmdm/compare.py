@@ -132,7 +132,7 @@ def differences(recipe: Recipe, saved: dict) -> list[str]:
 # %% ../nbs/29b_compare.ipynb #3d592665
 def run_facts(directory: Path, method: Method, recipe: Recipe) -> dict:
     """What training took: parameters of the generator and of the order model, steps, rows,
-    sequences, and milliseconds a step.
+    sequences, and milliseconds per step.
 
     The time is the tenth percentile over the lines of the log: other work on the machine only ever adds to it."""
     order = {id(p) for p in method.order_parameters}

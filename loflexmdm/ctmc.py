@@ -401,14 +401,14 @@ def path_bounds(law: ToyLaw, model: Callable,
     tau, weight = clock_quadrature() if quadrature is None else quadrature
     weighted = weight[:, None] * aligned_log_probs(law, tau).exp()
     def total(terms):
-        # far out rates underflow; no event is left to pay for
+        # far out rates underflow; no event is left
         each = weighted * torch.where(weighted > 1e-40, terms, 0.0)
         return each.new_zeros(len(law.probs)).index_add(0, law.space.row, each.sum(0))
     return Bounds(*map(total, path_terms(law, evaluate(model, law.space, tau))))
 
 # %% ../nbs/03_ctmc.ipynb #49b57147
 class Comparison(NamedTuple):
-    "Samples held against their distribution."
+    "Samples compared with their distribution."
     tv: float          # total variation distance of the frequencies
     floor: float       # what as many exact samples would give on average
     worst_z: float     # largest |z-score| over the sequences of the distribution

@@ -44,7 +44,7 @@ class GenMD4Config:
     "What defines a model; everything here is saved with its weights."
     size: SizeName = "tiny"  # of the network
     network: str = "transformer"  # its kind: transformer, hugging_face or another by name
-    network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
+    network_config: str = ""  # other settings of that kind, such as the path of a config.json
     states: AtLeastTwo = 2  # states drawn per sequence and step, compared with each other
     w_range: AboveOne = 10.0  # every token value's rate lies within [1/w_range, w_range]
     proposal: Positive = 2.0  # c of the clock proposal
@@ -167,7 +167,7 @@ def nll_bound(self: GenMD4, x1: PartialSequences, samples: int = 64,
     """A bound on -log p(x1 | prompt) in nats (MD4, Eq 12), estimated from `samples` states per sequence:
     mean and standard error, each (batch,).
 
-    It is for the sequence on its canvas: its blanks are paid for, as they say how long it
+    It is for the sequence on its canvas: its blanks are included, as they say how long it
     is. ValueError if `samples` < 2."""
     x1 = self.canvas(x1.to(self.device))
     def draw() -> Tensor:

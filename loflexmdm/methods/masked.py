@@ -126,7 +126,7 @@ class MaskedConfig:
     schedule: ClockName = "linear"  # linear | cosine | geometric | polynomial:W | power:A | shifted:EPS
     size: SizeName = "tiny"  # of the network
     network: str = "transformer"  # its kind: transformer, hugging_face or another by name
-    network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
+    network_config: str = ""  # other settings of that kind, such as the path of a config.json
     time: bool = False  # whether the network sees the clock; what it has to predict does not depend on it
     max_length: AtLeastTwo = 256  # columns of the canvas: the longest sequence, prompt and start token included
 
@@ -220,7 +220,7 @@ class MaskedDiffusion(Canvas, Method):
 def nll_bound(self: MaskedDiffusion, x1: PartialSequences, samples: int = 64,
               generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """The continuous-time bound on -log p(x1 | prompt) in nats:
-    mean and standard error over `samples` states, each (batch,). Blanks are paid for.
+    mean and standard error over `samples` states, each (batch,). Blanks are included.
 
     The schedule does not matter, so states are drawn by their number of masks, k of n, with weight n/k, which is never
     large. ValueError if `samples` < 2."""

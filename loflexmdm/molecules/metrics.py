@@ -176,7 +176,7 @@ CHUNK_MOLECULES = 250
 def qed_sa(mols: Sequence[Chem.Mol], processes: int = 1, progress: bool = False) -> np.ndarray:
     """QED and SA of each molecule: float64 (molecules, 2).
 
-    QED takes about a millisecond a molecule, nearly all the time of an evaluation;
+    QED takes about a millisecond per molecule, nearly all the time of an evaluation;
     several processes are worth starting for some thousands (a script then needs its `if __name__ == "__main__":`)."""
     chunks = [mols[i:i + CHUNK_MOLECULES] for i in range(0, len(mols), CHUNK_MOLECULES)]
     with _mapper(processes) as run:

@@ -27,7 +27,7 @@ class AnyOrderConfig:
     "What defines a model; it is saved with the weights."
     size: SizeName = "tiny"  # of the network
     network: str = "transformer"  # its kind
-    network_config: str = ""  # what that kind has to know besides the size
+    network_config: str = ""  # other settings of that kind
     max_length: AtLeastTwo = 256  # columns: the longest sequence, prompt and start token included
 
     def __post_init__(self): check_network(self)
