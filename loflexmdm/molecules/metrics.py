@@ -416,7 +416,7 @@ def plot_properties(
     for ax, name in zip(np.atleast_1d(axes), names):
         _histograms(ax, name, {label: t[name] for label, t in tables.items()})
     np.atleast_1d(axes)[0].set_ylabel("density")
-    np.atleast_1d(axes)[0].legend(fontsize=7, frameon=False)
+    np.atleast_1d(axes)[0].legend(frameon=False)
     return axes
 
 

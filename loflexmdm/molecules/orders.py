@@ -421,7 +421,7 @@ def _curves(rows: Sequence[Mapping], x: str, y: str, ax):
             color=colour, marker=marker, ls=line, ms=4, label=model,
         )
     ax.set(xlabel=x.replace("_", " "), ylabel=y.replace("_", " "))
-    ax.legend(fontsize=7, frameon=False)
+    ax.legend(frameon=False)
     return ax
 
 
