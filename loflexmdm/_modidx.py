@@ -3086,6 +3086,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'loflexmdm.training.regions': ('training.html#regions', 'loflexmdm/training.py'),
                                     'loflexmdm.training.remove_checkpoint': ('training.html#remove_checkpoint', 'loflexmdm/training.py'),
                                     'loflexmdm.training.rounded': ('training.html#rounded', 'loflexmdm/training.py'),
+                                    'loflexmdm.training.rows_behind': ('training.html#rows_behind', 'loflexmdm/training.py'),
                                     'loflexmdm.training.run_lock': ('training.html#run_lock', 'loflexmdm/training.py'),
                                     'loflexmdm.training.shown': ('training.html#shown', 'loflexmdm/training.py'),
                                     'loflexmdm.training.stop_signals': ('training.html#stop_signals', 'loflexmdm/training.py'),

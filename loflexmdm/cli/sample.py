@@ -138,9 +138,6 @@ def bound_generator(method: Method, seed: int) -> torch.Generator:
     return torch.Generator(method.device).manual_seed(seed)
 
 # %% ../../nbs/30e_cli_sample.ipynb #02275d15
-TABLES, TEXTS = (".jsonl", ".csv"), (".txt", *FASTA)  # endings of results: with all that is known of each, or text alone
-
-
 def nll_states(args: argparse.Namespace, rows: int, task: Task | None) -> int:
     "States for the bound of each sample: as asked for, else those of the task if the rows go to a file, else none."
     if args.nll is not None: return args.nll
@@ -192,6 +189,10 @@ def format_rows(rows: Sequence[dict], suffix: str) -> str:
     return text.getvalue()
 
 # %% ../../nbs/30e_cli_sample.ipynb #tx000003
+TABLES = ".jsonl", ".csv"  # endings of files with all that is known of each sample
+TEXTS = ".txt", *FASTA  # of files with the texts alone
+
+
 def text_of(row: dict, task: Task | None) -> str:
     "The text of a row, as its task writes it; tokens between spaces without a task."
     return " ".join(row["tokens"]) if task is None else task.text(row["tokens"])
