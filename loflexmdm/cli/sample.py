@@ -210,7 +210,7 @@ def write_rows(out: Path, rows: Sequence[dict], task: Task | None = None):
     if out.suffix in TABLES: return write_file(out, format_rows(rows, out.suffix))
     texts = [text_of(row, task) for row in rows]
     kept = [t for t in texts if t or out.suffix not in FASTA]
-    if empty := len(texts) - len(kept): say(f"{empty} empty sequences are left out of {out}")
+    if empty := len(texts) - len(kept): say(f"{out.name}: empty sequences, which are left out: {empty}")
     write_texts(out, kept)
 
 # %% ../../nbs/30e_cli_sample.ipynb #9b7f599c
