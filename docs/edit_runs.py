@@ -1,4 +1,4 @@
-"""Trainings behind the figures on edits: `python docs/edit_runs.py WHAT SEED... [--steps N]`.
+"""Training runs behind the figures on edits: `python docs/edit_runs.py WHAT SEED... [--steps N]`.
 
 Each run adds its figures to nbs/edit_runs.json, with its settings, seed and commit. One thread; a run takes minutes."""
 import argparse

@@ -1,4 +1,4 @@
-"""Trainings behind the figures on guidance: `python docs/guidance_runs.py WHAT SEED... [--method NAME] [--steps N]`.
+"""Runs behind the figures on guidance: `python docs/guidance_runs.py WHAT SEED... [--method NAME] [--steps N]`.
 
 Each run adds its figures to nbs/guidance_runs.json, with its settings, seed and commit. One thread, some minutes."""
 import argparse

@@ -1,4 +1,4 @@
-"""Trainings behind the figures on notations: `python docs/notation_runs.py SEED... [--notations NAME...]`.
+"""Training runs behind the figures on notations: `python docs/notation_runs.py SEED... [--notations NAME...]`.
 
 The same network, data and number of rows for each way of writing molecules. Each run adds its curve to
 nbs/notation_runs.json, with its settings, seed and commit; a run that was interrupted goes on where it stopped."""

@@ -36,7 +36,7 @@ KINDS = dict(  # of the free positions, in their order
 
 
 class Table(LoFlexMDM):
-    "A generator with a table of rates in the place of an order model."
+    "A generator with a table of rates in place of an order model."
     def schedule(self, x1: PartialSequences) -> tuple[Tensor, Tensor]:
         kind = self.kinds[(x1.free.cumsum(-1) - 1).clamp_min(0)]
         b_in, b_um = (torch.where(x1.free, row[kind], 0.0).exp() for row in self.log_b)

@@ -1,4 +1,4 @@
-"""Trainings behind the figures on orders: `python docs/order_runs.py TASK SEED... [--entrants NAME...] [--lr LR]`.
+"""Training runs behind the figures on orders: `python docs/order_runs.py TASK SEED... [--entrants NAME...] [--lr LR]`.
 
 Every entrant has the same network and as many generator rows per step. Each run adds its curve to nbs/order_runs.json,
 with its settings, seed and commit; a run that was interrupted goes on where it stopped."""

@@ -35,7 +35,7 @@ from .training import plot_metrics
 def answer_figures(
     method: Method, sampler: Sampler, n: int, seed: int = 0, progress: bool = True
 ) -> tuple[dict, Samples]:
-    "Answers to `n` test prompts of the model's own task: the figures, and the samples with their trajectories."
+    "Answers to `n` test prompts of the model's own task: the metrics, and the samples with their trajectories."
     task, started = task_from(method.task), time.perf_counter()
     generator = torch.Generator().manual_seed(seed)
     samples = method.sample(task.prompts("test", n), None, sampler, generator, record=True, progress=progress)

@@ -53,7 +53,7 @@ class TokenLaws(ActsAsTensor):
     """Token logits of every column, computed where they are read: `laws.at(where)` or `laws[row, column]`.
 
     `law` gives the logits (n, vocabulary) of n columns from what is `known` of them, tensors (batch, length, ...):
-    a token head from hidden states, for example. With `before`, it gets the logits of those laws first."""
+    a token head from hidden states, for example. With `before`, it gets the logits of those distributions first."""
     def __init__(self, law: Callable[..., Tensor], *known: Tensor, before: "TokenLaws | None" = None):
         self.law, self.before, self.kept, self.graph = law, before, None, torch.is_grad_enabled()
         self.known = tuple(v.flatten(0, 1) for v in known)
@@ -66,7 +66,7 @@ class TokenLaws(ActsAsTensor):
         return logits if isinstance(logits, TokenLaws) else TokenLaws(lambda known: known, logits)
 
     def then(self, law: Callable[..., Tensor], *known: Tensor) -> "TokenLaws":
-        "Laws with the logits that `law` gives from these and from what is `known` of the columns."
+        "Distributions with the logits that `law` gives from these and from what is `known` of the columns."
         return TokenLaws(law, *known, before=self)
 
     def at(self, where: Bool[Tensor, "batch length"], keep: bool = False) -> Float[Tensor, "n vocabulary"]:
@@ -133,7 +133,7 @@ def columns(self: TokenLaws, fn: Callable[[Tensor], Tensor]) -> TokenLaws:
 
 
 def cat_laws(parts: Sequence[TokenLaws]) -> TokenLaws:
-    "Laws of several batches, made alike, as one."
+    "Distributions of several batches, made alike, as one."
     new, start = copy(parts[0]), [0, *accumulate(len(p.known[0]) if p.known else 0 for p in parts)]
     new.known, new.kept = tuple(map(torch.cat, zip(*(p.known for p in parts)))), None
     new.place = torch.cat([(p.numbers() if p.place is None else p.place) + s for p, s in zip(parts, start)])
@@ -146,7 +146,7 @@ _UNREAD = ContextVar("token laws are wanted", default=False)
 
 
 def unread(fn: Callable, *args, **kwargs):
-    "`fn(*args, **kwargs)`, in which `token_laws` returns laws that are computed where they are read."
+    "`fn(*args, **kwargs)`, in which `token_laws` returns distributions that are computed where they are read."
     before = _UNREAD.set(True)
     try: return fn(*args, **kwargs)
     finally: _UNREAD.reset(before)
@@ -223,7 +223,7 @@ class Intensities(NamedTuple):
 class IntensityFn(Protocol):
     """What a sampler asks: the intensities of a batch at clock readings (batch,).
 
-    A method's `caller()` is one, a toy law's oracle another."""
+    A method's `caller()` is one, a toy distribution's oracle another."""
     def __call__(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities: ...
 
 # %% ../nbs/04_objective.ipynb #edf1383a

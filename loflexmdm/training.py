@@ -9,8 +9,8 @@ __all__ = ['UNLIMITED', 'STOP_SIGNALS', 'LEFTOVERS', 'OPTIMIZER_FILE', 'TENSOR_F
            'ignore_interrupts', 'batches', 'learning_rate', 'parameter_groups', 'Float32Muon', 'orthogonalised',
            'fast_bfloat16', 'adamw_kernels', 'optimisers', 'averaged', 'stop_signals', 'hangups_are_ignored',
            'Interrupted', 'run_lock', 'rounded', 'JsonLines', 'checkpoints', 'sweep', 'tidy', 'remove_checkpoint',
-           'keep_best', 'read_state', 'check_vocabulary', 'Pace', 'passes', 'compiler', 'worth_compiling', 'regions',
-           'check_pairs', 'Trainer', 'shown', 'take_weights', 'plot_metrics']
+           'keep_best', 'read_state', 'check_vocabulary', 'Pace', 'rows_behind', 'passes', 'compiler',
+           'worth_compiling', 'regions', 'check_pairs', 'Trainer', 'shown', 'take_weights', 'plot_metrics']
 
 # %% ../nbs/09_training.ipynb #23f5df86
 import json
@@ -427,6 +427,11 @@ class Pace:
         return rate
 
 # %% ../nbs/09_training.ipynb #2ca890a4
+def rows_behind(data: Dataset) -> int:
+    "Rows of the source that examples are made of, where the data says it; else the number of examples."
+    return (getattr(data, "identity", None) or {}).get("rows", len(data))
+
+
 def passes(config: TrainConfig, n: int, step: int = 0) -> str:
     "What is ahead of a run that stands at `step`, on `n` sequences: steps, and passes over the data, in one line."
     rows = config.batch_size * config.accumulate
@@ -866,7 +871,7 @@ def fit(self: Trainer, resume: bool = False, begin: Callable[[], object] = lambd
     with stop_signals() as caught, run_lock(self.directory):
         begin()
         self.start_or_resume(resume)
-        if len(self.data): self.say(passes(self.config, len(self.data), self.step))
+        if n := rows_behind(self.data): self.say(passes(self.config, n, self.step))
         with progress_bar(self.config.steps, "training", initial=self.step, disable=not self.progress) as bar:
             started = self.clock() - self.seconds
             if self.compiled and self.step < self.config.steps: self.compile_networks()

@@ -1,5 +1,5 @@
 """A short part of the campaigns of attacks, the same each time; `make campaign` goes on for hours, `tests/test_kill.py`
-kills trainings and samplings at other operations every day."""
+kills training and sampling at other operations every day."""
 import random
 
 import pytest

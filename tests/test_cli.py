@@ -389,7 +389,7 @@ SAMPLE = {
     "--nll 1": "nll=1",
     "--nll -4": "nll=-4",
     "--seed x": "invalid int",
-    "--out x.txt": "must end in .jsonl or .csv",
+    "--out x.pdf": "must end in .jsonl or .csv",
     "--out nowhere/x.csv": "nowhere does not exist",
     "--prompts nowhere.txt": "nowhere.txt: No such file",
     "--sampler ancestral": (

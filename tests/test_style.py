@@ -33,7 +33,24 @@ WORDS = {
     r"\bat the price of\b": "at the cost of",
     r"\bone a token\b|\btokens? a (?:call|step)\b|\b(?:sequence|string|text)s? a line\b": "per",
     r"\bwhere (?:it|they) errs?\b": "its errors",
-    r"\bblotted out\b|\bhold it against\b|\ba picture beside\b|\bhold a paper\b": "say what it is, plainly",
+    r"\bblotted out\b|\ba picture beside\b|\bhold a paper\b|\bso to say\b|\bwant of\b": "say what it is, plainly",
+    r"\b(?:hold|holds|held|holding)\b(?: \w+){0,2} against\b": "compare with",
+    r"\b[Aa] (?:longer |short |small )?training\b(?! \w)|\b[Tt]rainings\b": "a training run, training",
+    r"\b(?:blows?|blew|blowing) up\b": "diverge, tend to infinity",
+    r"\bknows? nothing of\b": "does not depend on",
+    r"\b(?:comes?|came|coming) to rest\b": "a stationary point",
+    r"\b(?:came|comes?|come) about\b": "how it is made, results from",
+    r"\bin the place of\b": "in place of",
+    r"\bone and the same\b": "the same",
+    r"\b[Ss]urest\b": "most certain",
+    r"\bleans? towards\b": "guidance towards",
+    r"\bfound out\b": "detected",
+    r"\b[Ss]ee it work\b": "Example",
+    r"\bto pay for\b|\b(?:pays|paid) for\b": "costs, counts in the loss",
+    r"\b(?:would|will) (?:not )?do(?=[.:;,])": "is enough, works, would be wrong",
+    r"\bgo(?:es)? on (?:from|all the same)\b": "continue",
+    r"\b[Ww]hat it says</summary>": "An answer",
+    r"\b(?:evaluations|events|milliseconds?|ms|s|one) an? (?:step|call|molecule)\b": "per",
 }
 
 
@@ -127,6 +144,8 @@ def test_exported_cells_are_short_or_known():
     ("empty if there is none", 0), ("only the leftmost so many masks", 1), ('"the loss is "\n    "no bound"', 1),
     ("it repairs; it never mends", 1), ("two tokens a call", 1), ("two tokens per call", 0), ("lost in silence", 1),
     ("where it is none of them", 0), ("# the smallest rate of\n# late", 1), ("x is None", 0),
+    ("samples held against the law", 1), ("compared with the law", 0), ("a longer training", 1), ("a training run", 0),
+    ("hazards blow up", 1), ("0.7 s a step", 1), ("one step per call", 0), ("any list will do, as long", 1),
 ])
 def test_phrases_that_the_list_finds(text, expected):
     assert len(list(unnatural(Source("", "code", text)))) == expected

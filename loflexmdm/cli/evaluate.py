@@ -33,7 +33,7 @@ from ..tasks.base import TASKS, Task, task_from
 
 # %% ../../nbs/30f_cli_evaluate.ipynb #bdcb73ad
 def evaluate_model(args: argparse.Namespace, method: Method) -> dict:
-    "Figures of a model: the task's score, what sampling took, and the bound if asked for."
+    "Metrics of a model: the task's score, the cost of sampling, and the bound if asked for."
     if args.column: raise ValueError(f"--column: is for a table, and {args.model} is a model")
     task = task_of_recipe(args.task) or task_of(method, args.task_data)
     fill_in(args, task, method)
@@ -59,19 +59,19 @@ def mean_test_bound(method: Method, task: Task, args: argparse.Namespace) -> dic
 
 # %% ../../nbs/30f_cli_evaluate.ipynb #1bbcb847
 NOTES = COUNTERS | dict(nll_bound="nats per sequence", nll_se="its standard error",
-                        length_tv="total variation between the law of lengths and the data's",
+                        length_tv="total variation of the lengths from those of the data",
                         length_tv_floor="what an ideal sampler would have")
 
 
 def figure_line(key: str, value: float) -> str:
-    "A figure for the terminal, in words where its name does not say it; nothing for what was not counted once."
+    "A metric for the terminal, with an explanation where its name does not say it; nothing for a counter that is 0."
     if key in COUNTERS and not value: return ""
     note = f"   {NOTES[key]}" if key in NOTES and NOTES[key] != key.replace("_", " ") else ""
     return f"{key:23} " + (f"{value:.4f}" if isinstance(value, float) else f"{value}") + note + "\n"
 
 # %% ../../nbs/30f_cli_evaluate.ipynb #0474f7e3
 def evaluate_samples(path: Path, task_name: str | None, data: bool = False) -> dict:
-    """Figures of a file of samples, whose prompts must be the first of the task's test split, in order.
+    """Metrics of a file of samples, whose prompts must be the first of the task's test split, in order.
 
     `data`: whether files that the provenance beside it names may be read."""
     task = task_of_recipe(task_name) or task_beside(path, data)
@@ -131,7 +131,7 @@ def holds_samples(path: Path) -> bool:
 
 # %% ../../nbs/30f_cli_evaluate.ipynb #75ae7488
 def evaluate_file(path: Path, task_name: str | None, column: str | None, data: bool = False) -> dict:
-    "Figures of a file: of samples, or if a column is named or it holds none, as a task reads it."
+    "Metrics of a file: of samples, or if a column is named or it holds none, as a task reads it."
     if not column and holds_samples(path): return evaluate_samples(path, task_name, data)
     task = task_of_recipe(task_name)
     if task is not None and not task.file_suffixes:
@@ -165,7 +165,7 @@ def add_evaluate(parser: Parser, argv: Sequence[str]):
            "files than samples none, and so no novelty]")
     option("--task-data", action="store_true", help=TASK_DATA)
     option("--column", metavar="NAME", help="which column of a table to read, such as that of SMILES")
-    option("--out", metavar="FILE", help="also write the figures here, .json")
+    option("--out", metavar="FILE", help="also write the metrics to this file, .json")
     add_sampling(parser, 500, "bound the negative log-likelihood of test sequences, from K states each (0: none) [0]")
 
 

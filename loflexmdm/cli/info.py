@@ -83,7 +83,7 @@ def preset_line(name: str) -> str:
 
 
 def _listed(kind: str, found: dict[str, str]) -> str:
-    "A heading and what is said of each name, in lines of at most 100 characters."
+    "A heading and a description of each name, in lines of at most 100 characters."
     width = max(map(len, found), default=0)
     told = (fill(said, 100, initial_indent=f"  {name:{width}}  ", subsequent_indent=" " * (width + 4))
             or f"  {name}" for name, said in found.items())
@@ -121,7 +121,7 @@ def describe_model(name: str) -> str:
 @command("info", "describe a model, preset or part, or list them", add_info,
          "examples:\n  loflexmdm info\n  loflexmdm info star-tiny\n  loflexmdm info flexmdm", place=7)
 def run_info(args: argparse.Namespace):
-    "Say what a model, run, preset or part is; without a name, list what there is."
+    "Describe a model, run, preset or part; without a name, list them."
     name, models, recipes = args.name, names(), presets()
     if name is None: return print(list_names())
     if name.endswith(".toml") or name in recipes and name not in models:
@@ -158,7 +158,7 @@ def add_demo(parser: Parser, argv: Sequence[str]):
     option("--seed", type=int, default=0, metavar="INT", help="of the samples [0]")
 
 
-@command("demo", "what `make demo` runs: packaged models, a training from scratch, pictures", add_demo,
+@command("demo", "what `make demo` runs: packaged models, a training run from scratch, pictures", add_demo,
          "example:\n  loflexmdm demo --out demo", place=8)
 def run_demo(args: argparse.Namespace):
     "The demo."

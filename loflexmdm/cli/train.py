@@ -174,7 +174,7 @@ def add_resume(parser: Parser, argv: Sequence[str]):
     "Options of resume."
     parser.add_argument("directory", metavar="DIR", help="a directory that `loflexmdm train` made")
     parser.add_argument("--changed-data", action="store_true",
-                        help="go on although the data is not what the run began with")
+                        help="continue although the data has changed since the run began")
     add_device(parser)
     add_fields(parser, TrainConfig, "what may change on resuming", only=FREE_KEYS)
 

@@ -109,7 +109,7 @@ class Method(nn.Module):
 
     @property
     def default_sampler(self) -> Sampler:
-        "The sampler that `sample` takes unless told otherwise."
+        "The sampler that `sample` takes by default."
         return DEFAULT_SAMPLER
 
     @property
@@ -172,7 +172,7 @@ GPU_ROWS = 256  # least rows of a group on a GPU
 
 
 def _groups_of(x: PartialSequences) -> int:
-    "In how many groups of similar length a batch is evaluated unless told otherwise."
+    "In how many groups of similar length a batch is evaluated by default."
     rows, spread = len(x.tokens) // (GPU_ROWS if x.tokens.is_cuda else 8), int(x.lengths.max() - x.lengths.min())
     return max(min(rows, spread // 8, 8), 1)
 
@@ -272,7 +272,7 @@ def sample(
     A prompt is a list of tokens, not of ids: a number stands for the token that is written so, 4 for "4". `...` in
     it marks where tokens may be inserted (at its end if nowhere). Lengths count prompt and start token. Sequence i
     depends on its prompt and the i-th seed that `generator` yields, not on `batch_size`; `seed` stands for a
-    generator with that seed. `record` adds trajectories. `guidance` above 0 leans towards the conditions in the
+    generator with that seed. `record` adds trajectories. `guidance` above 0 guides towards the conditions in the
     prompts (`guidance.Guidance`). ValueError for bad input."""
     return merge_samples(list(self.sample_batches(
         prompts, n, sampler, generator, record, batch_size, min_length, max_length, progress,

@@ -49,7 +49,7 @@ class FlexMDMConfig:
     times: Literal["uniform", "clock"] = "clock"  # of the loss: clock (finite variance) | uniform (in t: the paper's)
     size: SizeName = "tiny"  # of the network
     network: str = "transformer"  # its kind: transformer, hugging_face or another by name
-    network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
+    network_config: str = ""  # other settings of that kind, such as the path of a config.json
     max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
 
     def __post_init__(self): check_network(self)

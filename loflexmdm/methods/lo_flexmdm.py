@@ -40,9 +40,9 @@ class LoFlexMDMConfig:
     size: SizeName = "tiny"  # of the generator
     order_size: SizeName = "tiny"  # of a separate order model
     network: str = "transformer"  # kind of the generator's network: transformer, hugging_face or another by name
-    network_config: str = ""  # what that kind has to know besides the size, such as the path of a config.json
+    network_config: str = ""  # other settings of that kind, such as the path of a config.json
     order_network: str = "transformer"  # kind of a separate order model
-    order_network_config: str = ""  # what that kind has to know besides the size
+    order_network_config: str = ""  # other settings of that kind
     a: Positive = 1.0  # Kumaraswamy exponent
     b_range: AboveOne = 10.0  # schedule parameters lie within [1/b_range, b_range]
     states: Count = 2  # states drawn per sequence and step when the order is learned

@@ -176,7 +176,7 @@ CHUNK_MOLECULES = 250
 def qed_sa(mols: Sequence[Chem.Mol], processes: int = 1, progress: bool = False) -> np.ndarray:
     """QED and SA of each molecule: float64 (molecules, 2).
 
-    QED takes about a millisecond a molecule, nearly all the time of an evaluation;
+    QED takes about a millisecond per molecule, nearly all the time of an evaluation;
     several processes are worth starting for some thousands (a script then needs its `if __name__ == "__main__":`)."""
     chunks = [mols[i:i + CHUNK_MOLECULES] for i in range(0, len(mols), CHUNK_MOLECULES)]
     with _mapper(processes) as run:
@@ -322,7 +322,7 @@ def wasserstein(a: np.ndarray, b: np.ndarray) -> float:
 
 # %% ../../nbs/12_molecule_metrics.ipynb #cd74ba43
 def wasserstein_floor(reference: np.ndarray, n: int) -> float:
-    "Expected Wasserstein distance of `n` ideal samples from the values of the reference, taken as the law."
+    "Expected Wasserstein distance of `n` ideal samples from the values of the reference, taken as the distribution."
     values, counts = np.unique(reference, return_counts=True)
     below = counts.cumsum()[:-1] / len(reference)
     return float(sum(mean_deviation(n, float(p)) * dx for p, dx in zip(below, np.diff(values)))) / n
@@ -367,7 +367,7 @@ def compare_properties(
     smiles: Sequence[str | None] | Values, reference: Sequence[str | None] | Values
 ) -> PropertyComparison:
     """Distributions of the properties of valid molecules, duplicates counted, against those of
-    the reference taken as the law.
+    the reference taken as the distribution.
 
     Either may be SMILES or what `properties` returned, with columns of your own (lengths in tokens, say) added to both.
     ValueError where one side has no valid molecule or lacks a property of the other."""
@@ -416,7 +416,7 @@ def plot_properties(
     for ax, name in zip(np.atleast_1d(axes), names):
         _histograms(ax, name, {label: t[name] for label, t in tables.items()})
     np.atleast_1d(axes)[0].set_ylabel("density")
-    np.atleast_1d(axes)[0].legend(fontsize=7, frameon=False)
+    np.atleast_1d(axes)[0].legend(frameon=False)
     return axes
 
 

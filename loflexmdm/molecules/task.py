@@ -26,6 +26,7 @@ from rdkit.Chem import QED, Crippen, rdMolDescriptors
 
 from ..configs import AtLeastTwo, Fraction, Natural, accepted_by, config, one_of
 from ..digests import row_digest, rows_digest
+from ..methods.flexmdm import filled_example
 from loflexmdm.molecules.bracket_safe import (
     Decoded, from_bracket_safe, read_tokenizer, split_attachments, to_bracket_safe,
 )
@@ -38,6 +39,7 @@ from ..samplers import Samples
 from ..states import ANY, BOS, Example, Vocabulary, prefix_example
 from ..statistics import empirical_variation, variation_floor
 from ..tasks.base import SPLITS, Examples, Task, check_split
+from ..tasks.sequences import stretch
 from ..training import UNLIMITED, generator_for
 
 # %% ../../nbs/12b_molecules.ipynb #7cce9896
@@ -66,6 +68,7 @@ class MoleculesConfig:
     salts: str = "refuse"         # refuse | largest (keep the largest component)
     reorder: bool = True          # training molecules are written anew each time: fragments, or atoms, in another order
     prompt_share: Fraction = 0.25  # share of training examples of which some fragments are given as a fixed prompt
+    infill: Fraction = 0.0        # share of training examples of which all but one stretch of tokens is given
     valid_share: Fraction = 0.05  # of the molecules, for validation
     test_share: Fraction = 0.05  # of the molecules, for testing
     tokenizer: str = ""           # a Hugging Face tokenizer.json whose tokens to use [tokens of the data]
@@ -90,8 +93,8 @@ class MoleculesTask(Task):
     sampling = dict(top_p=0.7, confidence="top_prob")  # small models write few valid molecules from the whole law
     papers = dict(safe="molecules as sequences of fragments", genmol="bracket SAFE and the fragment benchmark",
                   brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
-    prompt_help = "SMILES", ("grow molecules from this fragment, * where it may grow; "
-                             "two fragments with a dot between them are linked")
+    prompt_help = "SMILES", ("grow molecules from this fragment, * where it may grow; two fragments with a dot between "
+                             "them are linked; or text as the model writes it, ... where tokens may come")
     file_suffixes = FORMATS
 
     @property
@@ -331,10 +334,19 @@ def dataset(self: MoleculesTask, split: str = "train") -> Examples:
 
     def make(i: int) -> Example:
         epoch, k = divmod(i, len(rows))
-        which = permutation(epoch)[k]
-        return self.example(rows[which], random.Random(f"{c.seed} {i}"), c.prompt_share, asked[which])
+        which, rng = permutation(epoch)[k], random.Random(f"{c.seed} {i}")
+        if c.infill and rng.random() < c.infill: return self.with_gap(rows[which], rng, asked[which])
+        return self.example(rows[which], rng, c.prompt_share, asked[which])
 
     return Examples(UNLIMITED, make, *about)
+
+# %% ../../nbs/12b_molecules.ipynb #mi000005
+@patch
+def with_gap(self: MoleculesTask, text: str, rng: random.Random, asked: Sequence[str] = ()) -> Example:
+    "A molecule as an example of which, after the condition `asked`, all but one `stretch` of tokens is given."
+    tokens = self.tokens_of(self._rewritten(text, rng) if self.config.reorder else text)
+    i, j = stretch(len(tokens), rng)
+    return filled_example([*asked, *tokens[:i], ..., *tokens[j:]], [tokens[i:j]], self.vocabulary)
 
 # %% ../../nbs/12b_molecules.ipynb #8e759ec1
 @patch
@@ -362,7 +374,8 @@ def describe(self: MoleculesTask, samples: Samples, prompt_text: str = "") -> li
 
     A molecule that lacks the fragment `prompt_text` it was grown from has the state "fragment altered"."""
     found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
-    lost = lambda d: prompt_text and d["state"] == "valid" and not contains_fragment(d["smiles"], prompt_text)
+    fragment = "" if "..." in prompt_text else prompt_text
+    lost = lambda d: fragment and d["state"] == "valid" and not contains_fragment(d["smiles"], fragment)
     return [d | dict(state="fragment altered") if lost(d) else d for d in found]
 
 
@@ -373,7 +386,8 @@ def state_of(d: Decoded) -> str:
 # %% ../../nbs/12b_molecules.ipynb #8f9f7962
 @patch
 def prompt(self: MoleculesTask, text: str) -> list[str]:
-    """The prompt of one fragment, or of two to be linked, written as SMILES with `*` where they may grow.
+    """The prompt of one fragment, or of two to be linked, written as SMILES with `*` where they may grow; or of a text
+    in the notation of the model with `...` where tokens may be inserted, each part cut into tokens by itself.
 
     A model with conditions takes one, such as <qed:3> or <any>, before the fragment or alone; without one it is <any>.
     ValueError if they cannot be a prompt."""
@@ -386,11 +400,19 @@ def prompt(self: MoleculesTask, text: str) -> list[str]:
 
 
 @patch
-def _fragment(self: MoleculesTask, text: str) -> list[str]:
+def _fragment(self: MoleculesTask, text: str) -> list:
+    if "..." in text: return self._known(self._parts(text))
     if self.config.notation != "bracket-safe": return self._known(self.notation.prompt(text))
     tokens = prompt_tokens(fragment_prompt(text), self.vocabulary)
     if "*" in text: return tokens
     raise ValueError(f"{text!r}: has no attachment point; put a * where it may grow, as in *c1ccccc1")
+
+
+@patch
+def _parts(self: MoleculesTask, text: str) -> list:
+    "The tokens of a text with gaps, `...` as Ellipsis."
+    first, *rest = (self.tokens_of(part) if part else [] for part in text.split("..."))
+    return first + [t for part in rest for t in (..., *part)]
 
 
 @patch

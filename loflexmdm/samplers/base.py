@@ -49,7 +49,7 @@ class State(NamedTuple):
     x: PartialSequences  # partial sequences of the rows that are not finished
     tau: Float[Tensor, " batch"]  # float64 clock readings
     rate_bound: Float[Tensor, " batch"]  # float64: total intensity under thinning's pending proposal; 0: none
-    full: Bool[Tensor, " batch"]  # an insertion was given up for want of room: its gaps count as closed
+    full: Bool[Tensor, " batch"]  # an insertion was given up because the sequence was full: its gaps count as closed
     inserted_at: Float[Tensor, "batch length"]  # float64 clock reading when it was inserted (0 for prompts)
     unmasked_at: Float[Tensor, "batch length"]  # float64: ... when it was last written, nan while masked
     generators: tuple[torch.Generator, ...]  # one for each row
@@ -144,7 +144,7 @@ WITHOUT_TOKENS = ("rates", "leftmost")  # scores for which the token distributio
 
 def most_confident(chosen: Bool[Tensor, "batch length"], candidates: Bool[Tensor, "batch length"],
                    score: Float[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
-    "As many positions per row as `chosen` has, but the highest-scoring of the candidates."
+    "As many positions per row as `chosen` has, the highest-scoring of the candidates."
     rank = torch.where(candidates, score, -torch.inf).argsort(dim=-1, descending=True, stable=True).argsort(-1)
     return (rank < chosen.sum(-1, keepdim=True)) & candidates
 
@@ -495,8 +495,8 @@ class EditTrajectory(Trajectory):
 COUNTERS = dict(
     network_calls="network calls",
     row_evaluations="row evaluations",
-    overflow="insertions given up for want of room",
-    overflowing="sequences with no room left",
+    overflow="insertions given up because the sequence was full",
+    overflowing="sequences that reached the largest length",
     # of a simulation, in words
     violations="rate bounds exceeded",
     forced="insertions forced to reach the smallest length",

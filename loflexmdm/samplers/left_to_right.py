@@ -81,7 +81,7 @@ class LeftToRight(Sampler):
         """Whether the end comes (batch,), and the token that comes otherwise (batch,), from logits (batch,
         vocabulary + 1) and two uniforms each.
 
-        Rows that are too `short` get their token from the law without the end.
+        Rows that are too `short` get their token from the distribution without the end.
         ValueError if the logits leave nothing."""
         probs = nucleus(logits, self.top_p, self.temperature)
         no_end = probs[:, :-1]

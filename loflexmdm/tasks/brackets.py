@@ -77,7 +77,7 @@ class BracketsConfig:
 
     @property
     def entropy(self) -> float:
-        "Entropy of the law in nats: no model has a lower expected negative log-likelihood."
+        "Entropy of the distribution in nats: no model has a lower expected negative log-likelihood."
         return (
             math.log(self.max_pairs)
             + sum(math.log(catalan(n)) + n * math.log(self.kinds) for n in range(1, self.max_pairs + 1))

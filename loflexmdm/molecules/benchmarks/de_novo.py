@@ -132,7 +132,7 @@ def de_novo_table(
 ) -> str:
     """Markdown: a line for each row of `mean_over_seeds`, shares in per cent, diversity from 0 to 1, with standard
     deviations over seeds where there are several."""
-    head = ["model", "sampler", "p", "confidence", *keys, "length TV (floor)", "evaluations a molecule"]
+    head = ["model", "sampler", "p", "confidence", *keys, "length TV (floor)", "evaluations per molecule"]
     lines = [
         [
             r["model"], r["kind"] + (f" {r['steps']}" if r["steps"] else ""),

@@ -167,5 +167,5 @@ def plot_fragment_tables(tables: dict[str, FragmentTable], figure: str = "qualit
         ax.plot([place[r["task"]] for r in table.rows], [r[figure] for r in table.rows], "k.", markersize=3)
     ax.set_xticks(range(len(tasks)), [t.replace("_", "\n") for t in tasks])
     ax.set_ylabel(figure.replace("_", " "))
-    if len(tables) > 1: ax.legend(fontsize=8)
+    if len(tables) > 1: ax.legend()
     return ax

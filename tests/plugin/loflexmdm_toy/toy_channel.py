@@ -6,7 +6,7 @@ from loflexmdm.states import BOS, insert_masks
 
 
 class Duplicate(Channel):
-    "A token appears once more, in the gap after it."
+    "A token is duplicated in the gap after it."
     name, growth = "duplicate", 1
 
     def legal(self, x): return x.open & ~x.masked & (x.tokens != BOS)

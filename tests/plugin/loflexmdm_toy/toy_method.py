@@ -27,14 +27,14 @@ class AnyOrderConfig:
     "What defines a model; it is saved with the weights."
     size: SizeName = "tiny"  # of the network
     network: str = "transformer"  # its kind
-    network_config: str = ""  # what that kind has to know besides the size
+    network_config: str = ""  # other settings of that kind
     max_length: AtLeastTwo = 256  # columns: the longest sequence, prompt and start token included
 
     def __post_init__(self): check_network(self)
 
 
 class AnyOrder(Canvas, Method):
-    "Tokens in uniformly random order: the network predicts every mask from what shows."
+    "Tokens in uniformly random order: the network predicts every mask from the visible tokens."
     name, Config, papers = "any-order", AnyOrderConfig, (PAPER,)
 
     def __init__(self, vocabulary, config=AnyOrderConfig(), task=None):
@@ -42,7 +42,7 @@ class AnyOrder(Canvas, Method):
         build_network(self, ("cond", "token"), len(vocabulary) + 1)  # and the blank, which ends a sequence
 
     @property
-    def tau_max(self): return math.log(self.config.max_length / 1e-4)  # hardly ever a mask is left by then
+    def tau_max(self): return math.log(self.config.max_length / 1e-4)  # by then hardly any mask is left
 
     @property
     def default_sampler(self): return EventDriven(exact=False)  # exact, as the rates do not change between events

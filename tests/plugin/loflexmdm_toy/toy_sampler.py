@@ -10,7 +10,7 @@ from loflexmdm.samplers.base import CONFIDENCES, Info, advance, row_uniforms
 
 @dataclass(frozen=True)
 class InSteps(Sampler):
-    "The masks whose tokens are surest, a few per network call. ValueError unless `pace` is at least 1."
+    "The masks with the most certain tokens, a few per network call. ValueError unless `pace` is at least 1."
     name: ClassVar[str] = "in-steps"
     channels: ClassVar[tuple[str, ...]] = ("unmask",)
     options: ClassVar[tuple[str, ...]] = ("pace",)
@@ -23,7 +23,7 @@ class InSteps(Sampler):
 
     def step(self, intensity_fn, state):
         out, masked = self.ask(intensity_fn, state), state.x.masked
-        due = masked & (masked.cumsum(-1) <= self.pace)  # how many; `resolve` takes as many of the surest
+        due = masked & (masked.cumsum(-1) <= self.pace)  # how many; `resolve` takes that number, the most certain first
         u = row_uniforms(state.generators, state.x.lengths)
         tokens = self.resolve(due, torch.zeros_like(state.done), out, state, u)
         tau = (state.tau + 1 / masked.shape[1]).clamp_max(state.limits.tau_max)
