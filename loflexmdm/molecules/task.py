@@ -159,7 +159,8 @@ def smiles(self: MoleculesTask, split: str) -> list[str]:
 def as_dict(self: MoleculesTask) -> dict:
     "What `task_from` needs, vocabulary included."
     own = dict(tokens=" ".join(self.vocabulary.tokens[3:]))
-    return super(MoleculesTask, self).as_dict() | own | (dict(bounds=self.bounds_text) if self.config.condition != "none" else {})
+    bounds = dict(bounds=self.bounds_text) if self.config.condition != "none" else {}
+    return super(MoleculesTask, self).as_dict() | own | bounds
 
 # %% ../../nbs/12b_molecules.ipynb #f5fe931e
 @patch
