@@ -390,7 +390,7 @@ def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: st
     axes[1].set(xlabel="rows through the generator", ylabel="validation bound (nats)", ylim=(0, None))
     return axes
 
-
+# %% ../nbs/29b_compare.ipynb #pe052442
 def _plot_samplers(ax, rows: Sequence[dict], score: str, label: str, colour: str):
     "Points of one entrant: mean calls and score of each sampler, with the spread over seeds."
     points = {}

@@ -75,7 +75,7 @@ def allowed_range(bounds: Mapping[str, Any], kind: type) -> str:
 def _choices(value: object, names: list[str]) -> str:
     return f"{clipped(value)}{did_you_mean(value, names)}: choose one of {', '.join(names)}"
 
-
+# %% ../nbs/00e_configs.ipynb #p8a11cbf
 def _field_message(field, key: str, error: Mapping[str, Any]) -> str:
     "What is wrong with the value of a field."
     kind, value, context = error["type"], error["input"], error.get("ctx", {})

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from fastcore.basics import patch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -81,7 +82,7 @@ def _schedule(name: str, value, sequences: Sequence[Sequence], slots: int) -> Te
             raise ValueError(f"{name}={row[:len(sequence)].tolist()} for {sequence}: every value must be positive")
     return out
 
-
+# %% ../nbs/03_ctmc.ipynb #p60a81c0
 @dataclass(frozen=True, eq=False)
 class ToyLaw:
     """A distribution over a few sequences, with schedule parameters for each of their positions:
@@ -119,20 +120,26 @@ class ToyLaw:
     def x1(self) -> PartialSequences:
         "The clean sequences as one batch, in the distribution's order."
         return as_batch(self.ids)
-    @property
-    def entropy(self) -> float:
-        "-sum p log p in nats: no code for the sequences is shorter on average."
-        return -torch.special.xlogy(self.probs, self.probs).sum().item()
-    @property
-    def clean(self) -> Int[Tensor, " sequences"]:
-        "(sequences,) index of each clean sequence among the partial ones."
-        return locate(self.space, self.x1)
-
-    def with_schedule(self, b_in=None, b_um=None) -> "ToyLaw":
-        "The same distribution with other schedule tensors (sequences, slots), through which gradients flow."
-        return replace(self, b_in=self.b_in if b_in is None else b_in, b_um=self.b_um if b_um is None else b_um)
 
     def oracle(self) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]: return oracle(self)
+
+# %% ../nbs/03_ctmc.ipynb #pd3bc12e
+@patch(as_prop=True)
+def entropy(self: ToyLaw) -> float:
+    "-sum p log p in nats: no code for the sequences is shorter on average."
+    return -torch.special.xlogy(self.probs, self.probs).sum().item()
+
+
+@patch(as_prop=True)
+def clean(self: ToyLaw) -> Int[Tensor, " sequences"]:
+    "(sequences,) index of each clean sequence among the partial ones."
+    return locate(self.space, self.x1)
+
+
+@patch
+def with_schedule(self: ToyLaw, b_in=None, b_um=None) -> "ToyLaw":
+    "The same law with other schedule tensors (sequences, slots), through which gradients flow."
+    return replace(self, b_in=self.b_in if b_in is None else b_in, b_um=self.b_um if b_um is None else b_um)
 
 # %% ../nbs/03_ctmc.ipynb #161501db
 def as_batch(sequences: Iterable[Sequence[int]]) -> PartialSequences:
@@ -324,7 +331,7 @@ def _solve(space: StateSpace, model: Callable, tau_max: float, steps: int, chunk
         p = _runge_kutta(p, rate_matrix(space, evaluate(model, space, tau)), knots.diff())
     return p
 
-
+# %% ../nbs/03_ctmc.ipynb #pee53bb2
 def final_law(
     space: StateSpace, model: Callable, tau_max: float = 60.0, tol: float = 1e-8, steps: int = 128, most: int = 8192
 ) -> FinalLaw:

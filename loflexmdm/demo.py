@@ -113,7 +113,7 @@ def star_rows(n: int, seed: int, progress: bool) -> tuple[list[dict], list[Sampl
     rows, samples = zip(*(answer_figures(method, sampler, n, seed, progress) for method, sampler in jobs))
     return list(rows), list(samples), task_from(star.task)
 
-
+# %% ../nbs/31_demo.ipynb #pbb4dd4b
 def demo(
     out: str | os.PathLike = "demo", n: int = 500, seed: int = 0, steps: int | None = None, progress: bool = True
 ) -> dict:

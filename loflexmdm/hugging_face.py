@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from fastcore.basics import patch
 from torch import Tensor, nn
 
 from .networks import modulate, network, probe_rows, reads_ahead, size_named
@@ -37,7 +38,7 @@ def hugging_face():
     except ImportError: raise ImportError(INSTALL) from None
     return transformers
 
-
+# %% ../nbs/06b_hugging_face.ipynb #p338cf4f
 def sized_config(kind: str, size: str):
     """The configuration of a type of model, as wide and deep as `size` says, without dropout.
 
@@ -111,7 +112,7 @@ def load_encoder(checkpoint: Path, config) -> nn.Module:
         warnings.warn(f"{checkpoint}: {message}", stacklevel=2)
     return model
 
-
+# %% ../nbs/06b_hugging_face.ipynb #pf130da7
 def encoder_from(config, vocabulary_size: int, checkpoint: Path | None = None) -> nn.Module:
     "The encoder of a configuration for our tokens, with the weights of a checkpoint if there is one."
     auto = hugging_face().AutoModel
@@ -177,12 +178,14 @@ class HuggingFaceBackbone(nn.Module):
         "The hidden layers: the longest list of modules."
         return max((m for m in self.encoder.modules() if isinstance(m, nn.ModuleList)), key=len)
 
-    def forward(self, x: PartialSequences, cond: Tensor) -> Tensor:
-        n = x.tokens.shape[1]
-        if self.longest is not None and n > self.longest:
-            raise ValueError(
-                f"sequence of {n} columns: the encoder has {self.longest} positions (max_position_embeddings)"
-            )
-        h = self.token(x.tokens) + self.flag(x.fixed.long() + 2 * x.closed.long()) + self.project(cond)[:, None]
-        h = self.encoder(inputs_embeds=h, attention_mask=x.valid.long()).last_hidden_state
-        return modulate(h, *self.adapt(cond).chunk(2, -1))
+# %% ../nbs/06b_hugging_face.ipynb #p3445b9c
+@patch
+def forward(self: HuggingFaceBackbone, x: PartialSequences, cond: Tensor) -> Tensor:
+    n = x.tokens.shape[1]
+    if self.longest is not None and n > self.longest:
+        raise ValueError(
+            f"sequence of {n} columns: the encoder has {self.longest} positions (max_position_embeddings)"
+        )
+    h = self.token(x.tokens) + self.flag(x.fixed.long() + 2 * x.closed.long()) + self.project(cond)[:, None]
+    h = self.encoder(inputs_embeds=h, attention_mask=x.valid.long()).last_hidden_state
+    return modulate(h, *self.adapt(cond).chunk(2, -1))

@@ -90,7 +90,7 @@ def modulate(x: Float[Tensor, "batch length width"], shift: Float[Tensor, "#batc
 # the cache of one block: keys and values (batch, heads, columns, dim) of the columns at hand -> those to attend to
 KVCache = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-
+# %% ../nbs/06_networks.ipynb #p2ec053f
 class Block(nn.Module):
     "Attention and MLP, each modulated and gated by the conditioning; the gates start at zero."
     def __init__(self, size: Size):

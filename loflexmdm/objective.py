@@ -204,21 +204,27 @@ class Intensities(NamedTuple):
             return cat_laws(values) if isinstance(values[0], TokenLaws) else torch.cat(values)
         return Intensities(*(None if values[0] is None else join(values) for values in zip(*parts)))
 
-    def rate(self, channel: str) -> Float[Tensor, "*batch length"] | None:
-        "The rates of a channel, (batch, length), or None where the method has no such channel."
-        return getattr(self, channel) if channel in self._fields else (self.others or {}).get(channel)
-
-    def with_rates(self, rates: dict[str, Float[Tensor, "*batch length"]]) -> "Intensities":
-        "The same with other rates, by channel."
-        own = {name: v for name, v in rates.items() if name in self._fields}
-        rest = {name: v for name, v in rates.items() if name not in own}
-        return self._replace(**own, others={**(self.others or {}), **rest} or None)
-
-    def total(self) -> Float[Tensor, "*batch"]:
-        "Rate at which anything happens: (batch,), summed over channels and columns."
-        return sum(rate for name in CHANNELS if (rate := self.rate(name)) is not None).sum(-1)
+# %% ../nbs/04_objective.ipynb #p71cbd0c
+@patch
+def rate(self: Intensities, channel: str) -> Float[Tensor, "*batch length"] | None:
+    "The rates of a channel, (batch, length), or None where the method has no such channel."
+    return getattr(self, channel) if channel in self._fields else (self.others or {}).get(channel)
 
 
+@patch
+def with_rates(self: Intensities, rates: dict[str, Float[Tensor, "*batch length"]]) -> "Intensities":
+    "The same with other rates, by channel."
+    own = {name: v for name, v in rates.items() if name in self._fields}
+    rest = {name: v for name, v in rates.items() if name not in own}
+    return self._replace(**own, others={**(self.others or {}), **rest} or None)
+
+
+@patch
+def total(self: Intensities) -> Float[Tensor, "*batch"]:
+    "Rate at which anything happens: (batch,), summed over channels and columns."
+    return sum(rate for name in CHANNELS if (rate := self.rate(name)) is not None).sum(-1)
+
+# %% ../nbs/04_objective.ipynb #p42d7505
 @runtime_checkable
 class IntensityFn(Protocol):
     """What a sampler asks: the intensities of a batch at clock readings (batch,).

@@ -234,7 +234,7 @@ class Unmasking(Path):
         "The same columns with masks for hidden tokens."
         return x1._replace(tokens=x1.tokens.masked_fill(state == MASKED, MASK))
 
-
+# %% ../nbs/02c_processes.ipynb #p9a002e8
 def hide(x1: PartialSequences, chance: Float[Tensor, "..."],
          generator: torch.Generator | None = None) -> PartialSequences:
     """`x1` with each free token hidden by a mask, independently, with probability `chance`

@@ -47,31 +47,39 @@ class Registry(Mapping):
         known = self.names()
         raise ValueError(f"{self.what}={clipped(name)}{did_you_mean(name, known)}: choose one of {', '.join(known)}")
 
-    def names(self) -> list[str]:
-        "All names, sorted; plug-ins are named without being imported."
-        for module in self.unread(): import_module(module)
-        return sorted(self.classes.keys() | self.plugins().keys())
-
     def __iter__(self) -> Iterator[str]: return iter(self.names())
     def __len__(self) -> int: return len(self.names())
     def __contains__(self, name: object) -> bool: return name in self.classes or name in self.names()
 
-    def all(self) -> dict[str, type]:
-        "All classes by name. ValueError if a plug-in cannot be used."
-        return {name: self[name] for name in self.names()}
+# %% ../nbs/00c_registries.ipynb #pe0c16f9
+@patch
+def names(self: Registry) -> list[str]:
+    "All names, sorted; plug-ins are named without being imported."
+    for module in self.unread(): import_module(module)
+    return sorted(self.classes.keys() | self.plugins().keys())
 
-    def unread(self, until: str | None = None) -> Iterator[str]:
-        "Modules of the package that may define more classes, as long as `until` is not among those defined."
-        for name in self.modules:
+
+@patch
+def all(self: Registry) -> dict[str, type]:
+    "All classes by name. ValueError if a plug-in cannot be used."
+    return {name: self[name] for name in self.names()}
+
+
+@patch
+def unread(self: Registry, until: str | None = None) -> Iterator[str]:
+    "Modules of the package that may define more classes, as long as `until` is not among those defined."
+    for name in self.modules:
+        if until in self.classes: return
+        yield name
+        for found in pkgutil.iter_modules(getattr(import_module(name), "__path__", ())):
             if until in self.classes: return
-            yield name
-            for found in pkgutil.iter_modules(getattr(import_module(name), "__path__", ())):
-                if until in self.classes: return
-                yield f"{name}.{found.name}"
+            yield f"{name}.{found.name}"
 
-    def plugins(self) -> dict[str, EntryPoint]:
-        "What other packages offer, by name."
-        return {point.name: point for point in entry_points(group=self.group)}
+
+@patch
+def plugins(self: Registry) -> dict[str, EntryPoint]:
+    "What other packages offer, by name."
+    return {point.name: point for point in entry_points(group=self.group)}
 
 # %% ../nbs/00c_registries.ipynb #6889bc91
 @patch

@@ -161,7 +161,7 @@ class _StateLogProbs(torch.autograd.Function):
             torch.where(inside, (grad * e).sum(-1) / v, 0.0) for e, v in zip(slopes, (tau, b_in, b_um), strict=True)
         )
 
-
+# %% ../nbs/02_schedules.ipynb #p04bcc5c
 def clock_log_probs(tau: Float[Tensor, "..."], b_in: Float[Tensor, "..."],
                     b_um: Float[Tensor, "..."]) -> Float[Tensor, "... 3"]:
     """log P of dropped, masked, clean at clock reading `tau` (Eqs 94-97):

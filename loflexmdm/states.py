@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
+from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -114,19 +115,31 @@ class PartialSequences(NamedTuple):
     def map(self, fn: Callable[[Tensor], Tensor]) -> "PartialSequences":
         "The same batch with `fn` applied to every tensor."
         return PartialSequences(*(None if v is None else fn(v) for v in self))
-    def to(self, device, non_blocking=False) -> "PartialSequences":
-        "The batch on another device."
-        return self.map(lambda v: v.to(device, non_blocking=non_blocking))
-    def pin_memory(self) -> "PartialSequences":
-        "The batch in page-locked memory, from which copies to a GPU need not wait."
-        return self.map(Tensor.pin_memory)
-    def rows(self, index) -> "PartialSequences":
-        "Some rows: a slice, a list of indices or a boolean (batch,)."
-        return self.map(lambda v: v[index])
-    def trim(self) -> "PartialSequences":
-        "Without the columns that are padding in every row; one column at least."
-        n = max([1, *self.lengths.tolist()])
-        return self.map(lambda v: v[:, :n])
+
+# %% ../nbs/01_states.ipynb #p66420cf
+@patch
+def to(self: PartialSequences, device, non_blocking=False) -> "PartialSequences":
+    "The batch on another device."
+    return self.map(lambda v: v.to(device, non_blocking=non_blocking))
+
+
+@patch
+def pin_memory(self: PartialSequences) -> "PartialSequences":
+    "The batch in page-locked memory, from which copies to a GPU need not wait."
+    return self.map(Tensor.pin_memory)
+
+
+@patch
+def rows(self: PartialSequences, index) -> "PartialSequences":
+    "Some rows: a slice, a list of indices or a boolean (batch,)."
+    return self.map(lambda v: v[index])
+
+
+@patch
+def trim(self: PartialSequences) -> "PartialSequences":
+    "Without the columns that are padding in every row; one column at least."
+    n = max([1, *self.lengths.tolist()])
+    return self.map(lambda v: v[:, :n])
 
 # %% ../nbs/01_states.ipynb #b87252bc
 class Example(NamedTuple):

@@ -144,7 +144,7 @@ def check_options(chosen: str | None, options: Mapping, method: Method):
         flag = o.field.replace("_", "-")
         raise ValueError(f"--{flag}: only with --sampler {either(others)}, not {chosen or 'the default one'}")
 
-
+# %% ../../nbs/30c_cli_samplers.ipynb #pb111e57
 def sampler_from(args: argparse.Namespace, method: Method) -> Sampler:
     "The sampler of the command line, or the method's own. ValueError for wrong values and for options of another."
     chosen, options = args.sampler, chosen_options(args)

@@ -49,7 +49,7 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
         say(f"steps={steps}: for about {PASSES} passes over the data, at least {FEWEST_STEPS}; --steps changes it")
     return recipe
 
-
+# %% ../../nbs/30d_cli_train.ipynb #p7c57dd2
 def new_directory(path: str) -> Path:
     """An output directory that holds nothing yet, but what a run that was killed before it began may have left.
 

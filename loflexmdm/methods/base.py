@@ -50,7 +50,7 @@ def method_class(name: str) -> type["Method"]:
     "The method of that name, imported if need be; ValueError lists the names."
     return METHODS[name]
 
-
+# %% ../../nbs/07h_method.ipynb #pbc69322
 class Method(nn.Module):
     """A generative method: a vocabulary, a frozen config, `loss(batch, generator)` and `intensities(x, t)`.
 
@@ -88,62 +88,75 @@ class Method(nn.Module):
         mean and standard error, each (batch,)."""
         raise NotImplementedError
 
-    def start(self, prompts: PartialSequences, limit: int) -> PartialSequences:
-        """The initial state for prompts, at most `limit` columns wide.
+# %% ../../nbs/07h_method.ipynb #p65d026e
+@patch
+def start(self: Method, prompts: PartialSequences, limit: int) -> PartialSequences:
+    """The initial state for prompts, at most `limit` columns wide.
 
-        ValueError for masks in them: gaps say where tokens may come."""
-        if prompts.masked.any():
-            raise ValueError(
-                "prompts: <mask> (exactly one token) is for methods of fixed length; "
-                f"for {self.name} write ... where tokens may be inserted"
-            )
-        return prompts
+    ValueError for masks in them: gaps say where tokens may come."""
+    if prompts.masked.any():
+        raise ValueError(
+            "prompts: <mask> (exactly one token) is for methods of fixed length; "
+            f"for {self.name} write ... where tokens may be inserted"
+        )
+    return prompts
 
-    def finish(self, samples: Samples) -> Samples:
-        "The samples as the user sees them."
-        return samples
 
-    def caller(self) -> IntensityFn:
-        "What a sampler asks: the intensities of a batch at clock readings, token logits as `TokenLaws` to be read."
-        return lambda x, tau: unread(self.intensities, x, tau=tau.float())
+@patch
+def finish(self: Method, samples: Samples) -> Samples:
+    "The samples as the user sees them."
+    return samples
 
-    @property
-    def default_sampler(self) -> Sampler:
-        "The sampler that `sample` takes by default."
-        return DEFAULT_SAMPLER
 
-    @property
-    def tau_max(self) -> float:
-        "The clock reading at which generation is over."
-        raise NotImplementedError
+@patch
+def caller(self: Method) -> IntensityFn:
+    "What a sampler asks: the intensities of a batch at clock readings, token logits as `TokenLaws` to be read."
+    return lambda x, tau: unread(self.intensities, x, tau=tau.float())
 
-    @property
-    def evaluations_per_loss(self) -> int:
-        "Generator evaluations of the batch that one call of `loss` makes."
-        return 1
 
-    @property
-    def order_parameters(self) -> list[nn.Parameter]:
-        "Parameters that only an order model has; they may learn at a rate of their own."
-        return []
+@patch(as_prop=True)
+def default_sampler(self: Method) -> Sampler:
+    "The sampler that `sample` takes unless told otherwise."
+    return DEFAULT_SAMPLER
 
-    @property
-    def networks(self) -> list[nn.Module]:
-        "The backbones within, each once: that of the generator, and that of an order model which has its own."
-        return [part for name, part in self.named_children() if name in ("backbone", "order_backbone")]
 
-    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """All parameters by how they may be trained, each in one group.
+@patch(as_prop=True)
+def tau_max(self: Method) -> float:
+    "The clock reading at which generation is over."
+    raise NotImplementedError
 
-        `order`: those of the order model alone; `hidden`: other matrices in the hidden layers (`blocks`) of a backbone,
-        which Muon may take; `rest`: what is left."""
-        order = {id(p) for p in self.order_parameters}
-        blocks = [net.blocks for net in self.networks if getattr(net, "blocks", None) is not None]
-        hidden = {id(p) for block in blocks for p in block.parameters() if p.ndim == 2} - order
-        groups = dict(order=[], hidden=[], rest=[])
-        for p in self.parameters():
-            groups["order" if id(p) in order else "hidden" if id(p) in hidden else "rest"].append(p)
-        return groups
+# %% ../../nbs/07h_method.ipynb #p24be0fc
+@patch(as_prop=True)
+def evaluations_per_loss(self: Method) -> int:
+    "Generator evaluations of the batch that one call of `loss` makes."
+    return 1
+
+
+@patch(as_prop=True)
+def order_parameters(self: Method) -> list[nn.Parameter]:
+    "Parameters that only an order model has; they may learn at a rate of their own."
+    return []
+
+
+@patch(as_prop=True)
+def networks(self: Method) -> list[nn.Module]:
+    "The backbones within, each once: that of the generator, and that of an order model which has its own."
+    return [part for name, part in self.named_children() if name in ("backbone", "order_backbone")]
+
+
+@patch
+def parameter_groups(self: Method) -> dict[str, list[nn.Parameter]]:
+    """All parameters by how they may be trained, each in one group.
+
+    `order`: those of the order model alone; `hidden`: other matrices in the hidden layers (`blocks`) of a backbone,
+    which Muon may take; `rest`: what is left."""
+    order = {id(p) for p in self.order_parameters}
+    blocks = [net.blocks for net in self.networks if getattr(net, "blocks", None) is not None]
+    hidden = {id(p) for block in blocks for p in block.parameters() if p.ndim == 2} - order
+    groups = dict(order=[], hidden=[], rest=[])
+    for p in self.parameters():
+        groups["order" if id(p) in order else "hidden" if id(p) in hidden else "rest"].append(p)
+    return groups
 
 # %% ../../nbs/07h_method.ipynb #a3c34e47
 @patch

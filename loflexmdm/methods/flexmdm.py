@@ -68,7 +68,7 @@ def check_clean(x1: PartialSequences):
         )
     if bool(x1.masked.any()): raise ValueError(f"tokens: a mask (id {MASK}) in a clean sequence")
 
-
+# %% ../../nbs/20_flexmdm.ipynb #p71de1fa
 class FlexMDM(Method):
     """Any-order masked diffusion with insertions (Kim et al., 2025):
     token law f and expected insertions g, on two known schedules.
@@ -85,50 +85,60 @@ class FlexMDM(Method):
         self.insertion, self.unmasking = schedule_named(config.insertion), schedule_named(config.unmasking)
         self.path, self.proposal = TwoClocks(self.insertion, self.unmasking), ClockProposal()
 
-    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
-                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-        """Intensities per unit of the insertion clock at time `t` in [0, 1] or clock reading `tau`, (batch,):
-        insert is g, logits are log f.
+# %% ../../nbs/20_flexmdm.ipynb #pfbbc9b1
+@patch
+def intensities(self: FlexMDM, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
+                tau: Float[Tensor, " batch"] | None = None) -> Intensities:
+    """Intensities per unit of the insertion clock at time `t` in [0, 1] or clock reading `tau`, (batch,):
+    insert is g, logits are log f.
 
-        0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
-        if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        tau = self.insertion.tau(t) if tau is None else tau
-        h = self.backbone(x, self.time(tau))
-        unmask = torch.where(x.masked, self.unmask_rate(tau)[:, None], 0.0)
-        return Intensities(positive_rate(self.insert(h)) * x.open, unmask, token_laws(self.token, h))
+    0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
+    if (t is None) == (tau is None): raise ValueError("give either t or tau")
+    tau = self.insertion.tau(t) if tau is None else tau
+    h = self.backbone(x, self.time(tau))
+    unmask = torch.where(x.masked, self.unmask_rate(tau)[:, None], 0.0)
+    return Intensities(positive_rate(self.insert(h)) * x.open, unmask, token_laws(self.token, h))
 
-    def unmask_rate(self, tau: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        "Unmasking hazard over insertion hazard at insertion clock reading `tau`; 1 where the schedules are the same."
-        if self.insertion == self.unmasking: return torch.ones_like(tau)
-        t = self.insertion.time(tau.double()).clamp(1e-9, 1 - 1e-9)
-        return (self.unmasking.shape(t) / self.insertion.shape(t)).to(tau.dtype)
 
-    def draw_times(self, n: int,
-                   generator: torch.Generator | None = None) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-        "`n` readings of the insertion clock and their weights, 1/density: two (n,) float32 tensors."
-        if self.config.times == "clock": return self.proposal(n, generator, self.device)
-        t = LAST_TIME * lattice_times(n, generator, self.device)
-        return self.insertion.tau(t).float(), (LAST_TIME * self.insertion.shape(t)).float()
+@patch
+def unmask_rate(self: FlexMDM, tau: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    "Unmasking hazard over insertion hazard at insertion clock reading `tau`; 1 where the schedules are the same."
+    if self.insertion == self.unmasking: return torch.ones_like(tau)
+    t = self.insertion.time(tau.double()).clamp(1e-9, 1 - 1e-9)
+    return (self.unmasking.shape(t) / self.insertion.shape(t)).to(tau.dtype)
 
-    def match(self, x1: PartialSequences, state: Int[Tensor, "batch length"],
-              tau: Float[Tensor, " batch"]) -> MatchTerms:
-        """The loss at the given states (batch, length) of the clean sequences, in nats per unit of the
-        insertion clock: each (batch,)."""
-        x, one = self.path.noised(x1, state), torch.ones(x1.tokens.shape, device=tau.device)
-        target = target_rates(x1, state, x, one, self.unmask_rate(tau)[:, None] * one)
-        return match_terms(target, by_length(self.intensities, x, tau), x)
 
-    def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """The loss on a batch of clean sequences less their expected length (Eq 7; ours: minus |x1|), in
-        nats per sequence, and its parts.
+@patch
+def draw_times(self: FlexMDM, n: int,
+               generator: torch.Generator | None = None) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+    "`n` readings of the insertion clock and their weights, 1/density: two (n,) float32 tensors."
+    if self.config.times == "clock": return self.proposal(n, generator, self.device)
+    t = LAST_TIME * lattice_times(n, generator, self.device)
+    return self.insertion.tau(t).float(), (LAST_TIME * self.insertion.shape(t)).float()
 
-        ValueError for padding inside a sequence or a mask."""
-        check_clean(batch)
-        tau, weight = self.draw_times(len(batch.tokens), generator)
-        terms = self.match(batch, self.path.sample(batch, tau, generator=generator), tau)
-        mean = lambda v: (v * weight).mean()
-        metrics = dict(token=mean(terms.token), insert=mean(terms.gap_tight), bound_tight=mean(terms.tight))
-        return LossTerms(metrics["bound_tight"], {name: v.detach() for name, v in metrics.items()})
+
+@patch
+def match(self: FlexMDM, x1: PartialSequences, state: Int[Tensor, "batch length"],
+          tau: Float[Tensor, " batch"]) -> MatchTerms:
+    """The loss at the given states (batch, length) of the clean sequences, in nats per unit of the
+    insertion clock: each (batch,)."""
+    x, one = self.path.noised(x1, state), torch.ones(x1.tokens.shape, device=tau.device)
+    target = target_rates(x1, state, x, one, self.unmask_rate(tau)[:, None] * one)
+    return match_terms(target, by_length(self.intensities, x, tau), x)
+
+# %% ../../nbs/20_flexmdm.ipynb #p21660d5
+@patch
+def loss(self: FlexMDM, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
+    """The loss on a batch of clean sequences less their expected length (Eq 7; ours: minus |x1|), in
+    nats per sequence, and its parts.
+
+    ValueError for padding inside a sequence or a mask."""
+    check_clean(batch)
+    tau, weight = self.draw_times(len(batch.tokens), generator)
+    terms = self.match(batch, self.path.sample(batch, tau, generator=generator), tau)
+    mean = lambda v: (v * weight).mean()
+    metrics = dict(token=mean(terms.token), insert=mean(terms.gap_tight), bound_tight=mean(terms.tight))
+    return LossTerms(metrics["bound_tight"], {name: v.detach() for name, v in metrics.items()})
 
 # %% ../../nbs/20_flexmdm.ipynb #ab4730ab
 @patch

@@ -108,7 +108,7 @@ class Drawn(NamedTuple):
         "Weighted values with states and sequences in dimensions of their own."
         return (values * self.weight).unflatten(0, (self.states, -1))
 
-
+# %% ../../nbs/08_lo_flexmdm.ipynb #p75de2a8
 class LoFlexMDM(Method):
     """Insertion-based masked diffusion with a learned or fixed order of generation.
 
@@ -146,129 +146,158 @@ class LoFlexMDM(Method):
         smallest recent schedule parameter."""
         return -math.log(1e-4) / float(self.slowest)
 
-    def schedule(self, x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        "Schedule parameters b_in, b_um of every column of the clean sequences: two (batch, length) float32 tensors."
-        ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
-        if self.given_order is not None: return self.given_order(x1), ones
-        if self.order is None: return ones, ones
-        raws = self.order(x1, self.order_backbone or self.backbone)
-        if self.config.centre: raws = (centred(raw, x1.free) for raw in raws)
-        b_in, b_um = (bounded_rate(raw, self.config.b_range) for raw in raws)
-        return b_in, b_um if self.unmask is not None else ones
+# %% ../../nbs/08_lo_flexmdm.ipynb #pa9db9a0
+@patch
+@torch.no_grad()
+def track_slowest(self: LoFlexMDM, x1: PartialSequences, b_in: Float[Tensor, "batch length"],
+                  b_um: Float[Tensor, "batch length"]):
+    "Move `slowest` a hundredth of the way to the batch's smallest schedule parameter (at most 1)."
+    low = torch.where(x1.free, torch.minimum(b_in, b_um), torch.inf).min().clamp_max(1.0)
+    self.slowest.lerp_(low, 0.01)
 
-    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
-                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-        """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,):
-        hazards are these times `clock.shape(t)`.
 
-        0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
-        if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        tau = self.clock.tau(t) if tau is None else tau
-        h = self.backbone(x, self.time(tau))
-        insert = positive_rate(self.insert(h)) * x.open
-        unmask = torch.ones_like(insert) if self.unmask is None else positive_rate(self.unmask(h))
-        return Intensities(insert, unmask * x.masked, token_laws(self.token, h))
-
-    def match(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
-              b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"]) -> MatchTerms:
-        """Rate-matching terms (nats per unit of clock time) at the given states (batch, length) of the
-        clean sequences: each (batch,)."""
-        return match_terms(*self.compare(x1, state, tau, b_in, b_um))
-
-    def compare(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
-                b_in: Float[Tensor, "batch length"],
-                b_um: Float[Tensor, "batch length"]) -> tuple[TargetRates, Intensities, PartialSequences]:
-        """What is matched at the given states: the target's intensities, the generator's, and the
-        contracted sequences they are about."""
-        x = self.path.noised(x1, state)
-        return target_rates(x1, state, x, b_in, b_um), by_length(self.intensities, x, tau), x
-
-    def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """The training loss on a batch of clean sequences, in nats per sequence (Alg 1, Eqs 6, 83-84).
-
-        `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The estimated bounds are in
-        `metrics`, detached. With `planner_alpha` > 0 the generator minimises a weighted loss that is not a bound; the
-        order model and the metrics keep the bound."""
-        aside = round(self.config.plain * len(batch.tokens))
-        plain, batch = batch.rows(slice(0, aside)), batch.rows(slice(aside, None))
-        b_in, b_um = self.schedule(batch)
-        drawn = self.draw(batch, b_in, b_um, generator)
-        compared = self.compare(drawn.x1, drawn.state, drawn.tau, drawn.b_in, drawn.b_um)
-        terms, penalty = match_terms(*compared), self.penalty(batch, b_in, b_um)
-        losses = drawn.apart(terms.loss if self.config.bound == "paper" else terms.tight)
-        surrogate = self.surrogate(drawn, losses)
-        if self.config.planner_alpha: surrogate = surrogate + drawn.apart(self.planner_term(*compared)).mean(0)
-        if self.config.order != "fixed" and self.training: self.track_slowest(batch, b_in, b_um)
-        metrics = self.metrics(batch, terms, drawn.weight, losses, penalty, b_in, b_um)
-        if aside: surrogate = torch.cat([surrogate, self.plain_term(plain, generator)])
-        return LossTerms(surrogate.mean() + self.config.regulariser * penalty, metrics)
-
-    def draw(self, x1: PartialSequences, b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"],
-             generator: torch.Generator | None = None) -> "Drawn":
-        "Several states of every clean sequence, at one clock reading each (Alg 1)."
-        k = self.evaluations_per_loss
-        tau, weight = self.draw_readings(x1, b_in, b_um, generator)
-        x1, b_in, b_um, tau = x1.map(lambda v: v.repeat(k, 1)), b_in.repeat(k, 1), b_um.repeat(k, 1), tau.repeat(k)
-        state = self.path.sample(x1, tau, b_in, b_um, generator=generator)
-        return Drawn(x1, state, tau, weight.repeat(k), b_in, b_um, k)
-
-    def surrogate(self, drawn: "Drawn", losses: Float[Tensor, "states batch"]) -> Float[Tensor, " batch"]:
-        """What to differentiate for both networks, from `losses` (states, batch): (batch,).
-
-        Leave-one-out where the order is learned (Eq 84)."""
-        if self.order is None: return losses.mean(0)
-        log_p = self.state_log_prob(drawn.x1, drawn.state, drawn.tau, drawn.b_in, drawn.b_um)
-        return leave_one_out(losses, log_p.unflatten(0, losses.shape))
-
-    def planner_term(self, target: TargetRates, model: Intensities, x: PartialSequences) -> Float[Tensor, " batch"]:
-        """What planner weights add to the token terms: alpha sum over masks of w b_um (-log
-        K), nats per unit of clock time.
-
-        For the generator alone: the weights and b_um are constants in it, and it has no part
-        in the order model's gradient."""
-        log_k = log_probs_at(model.logits, target.token, x.masked)
-        extra = planner_weights(log_k, x.masked, self.config.planner_alpha, self.config.planner_tau) - 1
-        return -(torch.where(x.masked, extra, 0.0) * target.unmask.detach() * log_k).sum(-1)
-
-    def state_log_prob(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
-                       b_in: Float[Tensor, "batch length"],
-                       b_um: Float[Tensor, "batch length"]) -> Float[Tensor, " batch"]:
-        "log P(state | clean sequence, tau), over the free positions."
-        return self.path.log_prob(x1, state, tau, b_in, b_um)
-
-    def penalty(self, x1: PartialSequences, b_in: Float[Tensor, "batch length"],
-                b_um: Float[Tensor, "batch length"]) -> Float[Tensor, ""]:
-        "The schedule regulariser, averaged over the batch; 0 for a fixed order."
-        if self.order is None: return b_in.new_zeros(())
-        both = (b_in, b_um) if self.unmask is not None else (b_in,)
-        return sum(self.regulariser(b, x1.free, self.config.a).mean() for b in both)
-
-    @torch.no_grad()
-    def track_slowest(self, x1: PartialSequences, b_in: Float[Tensor, "batch length"],
-                      b_um: Float[Tensor, "batch length"]):
-        "Move `slowest` a hundredth of the way to the batch's smallest schedule parameter (at most 1)."
-        low = torch.where(x1.free, torch.minimum(b_in, b_um), torch.inf).min().clamp_max(1.0)
-        self.slowest.lerp_(low, 0.01)
-
-    @torch.no_grad()
-    def metrics(self, x1, terms: MatchTerms, weight: Float[Tensor, " rows"], losses: Float[Tensor, "states batch"],
-                penalty: Float[Tensor, ""], b_in: Float[Tensor, "batch length"],
-                b_um: Float[Tensor, "batch length"]) -> dict[str, Float[Tensor, ""]]:
-        "What the training log records of one step."
-        out = {name: (value * weight).mean() for name, value in terms._asdict().items()}
+@patch
+@torch.no_grad()
+def metrics(self: LoFlexMDM, x1, terms: MatchTerms, weight: Float[Tensor, " rows"],
+            losses: Float[Tensor, "states batch"],
+            penalty: Float[Tensor, ""], b_in: Float[Tensor, "batch length"],
+            b_um: Float[Tensor, "batch length"]) -> dict[str, Float[Tensor, ""]]:
+    "What the training log records of one step."
+    out = {name: (value * weight).mean() for name, value in terms._asdict().items()}
+    out |= dict(
+        bound=(terms.loss * weight).mean(), bound_tight=(terms.tight * weight).mean(), regulariser=penalty.detach()
+    )
+    if self.order is not None:
+        log_b = _free_logs(b_in, x1)
         out |= dict(
-            bound=(terms.loss * weight).mean(), bound_tight=(terms.tight * weight).mean(), regulariser=penalty.detach()
+            advantage=advantages(losses).abs().mean(), log_b_in=log_b.mean(),
+            log_b_in_std=log_b.std(correction=0), b_min=log_b.min().exp(), b_max=log_b.max().exp(),
         )
-        if self.order is not None:
-            log_b = _free_logs(b_in, x1)
-            out |= dict(
-                advantage=advantages(losses).abs().mean(), log_b_in=log_b.mean(),
-                log_b_in_std=log_b.std(correction=0), b_min=log_b.min().exp(), b_max=log_b.max().exp(),
-            )
-            if self.unmask is not None:
-                log_b = _free_logs(b_um, x1)
-                out |= dict(log_b_um=log_b.mean(), log_b_um_std=log_b.std(correction=0))
-        return out
+        if self.unmask is not None:
+            log_b = _free_logs(b_um, x1)
+            out |= dict(log_b_um=log_b.mean(), log_b_um_std=log_b.std(correction=0))
+    return out
+
+# %% ../../nbs/08_lo_flexmdm.ipynb #p0118384
+@patch
+def schedule(self: LoFlexMDM,
+             x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
+    "Schedule parameters b_in, b_um of every column of the clean sequences: two (batch, length) float32 tensors."
+    ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
+    if self.given_order is not None: return self.given_order(x1), ones
+    if self.order is None: return ones, ones
+    raws = self.order(x1, self.order_backbone or self.backbone)
+    if self.config.centre: raws = (centred(raw, x1.free) for raw in raws)
+    b_in, b_um = (bounded_rate(raw, self.config.b_range) for raw in raws)
+    return b_in, b_um if self.unmask is not None else ones
+
+
+@patch
+def intensities(self: LoFlexMDM, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
+                tau: Float[Tensor, " batch"] | None = None) -> Intensities:
+    """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,):
+    hazards are these times `clock.shape(t)`.
+
+    0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
+    if (t is None) == (tau is None): raise ValueError("give either t or tau")
+    tau = self.clock.tau(t) if tau is None else tau
+    h = self.backbone(x, self.time(tau))
+    insert = positive_rate(self.insert(h)) * x.open
+    unmask = torch.ones_like(insert) if self.unmask is None else positive_rate(self.unmask(h))
+    return Intensities(insert, unmask * x.masked, token_laws(self.token, h))
+
+
+@patch
+def match(self: LoFlexMDM, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
+          b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"]) -> MatchTerms:
+    """Rate-matching terms (nats per unit of clock time) at the given states (batch, length) of the
+    clean sequences: each (batch,)."""
+    return match_terms(*self.compare(x1, state, tau, b_in, b_um))
+
+# %% ../../nbs/08_lo_flexmdm.ipynb #p247814a
+@patch
+def compare(self: LoFlexMDM, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
+            b_in: Float[Tensor, "batch length"],
+            b_um: Float[Tensor, "batch length"]) -> tuple[TargetRates, Intensities, PartialSequences]:
+    """What is matched at the given states: the target's intensities, the generator's, and the
+    contracted sequences they are about."""
+    x = self.path.noised(x1, state)
+    return target_rates(x1, state, x, b_in, b_um), by_length(self.intensities, x, tau), x
+
+
+@patch
+def loss(self: LoFlexMDM, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
+    """The training loss on a batch of clean sequences, in nats per sequence (Alg 1, Eqs 6, 83-84).
+
+    `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The estimated bounds are in
+    `metrics`, detached. With `planner_alpha` > 0 the generator minimises a weighted loss that is not a bound; the
+    order model and the metrics keep the bound."""
+    aside = round(self.config.plain * len(batch.tokens))
+    plain, batch = batch.rows(slice(0, aside)), batch.rows(slice(aside, None))
+    b_in, b_um = self.schedule(batch)
+    drawn = self.draw(batch, b_in, b_um, generator)
+    compared = self.compare(drawn.x1, drawn.state, drawn.tau, drawn.b_in, drawn.b_um)
+    terms, penalty = match_terms(*compared), self.penalty(batch, b_in, b_um)
+    losses = drawn.apart(terms.loss if self.config.bound == "paper" else terms.tight)
+    surrogate = self.surrogate(drawn, losses)
+    if self.config.planner_alpha: surrogate = surrogate + drawn.apart(self.planner_term(*compared)).mean(0)
+    if self.config.order != "fixed" and self.training: self.track_slowest(batch, b_in, b_um)
+    metrics = self.metrics(batch, terms, drawn.weight, losses, penalty, b_in, b_um)
+    if aside: surrogate = torch.cat([surrogate, self.plain_term(plain, generator)])
+    return LossTerms(surrogate.mean() + self.config.regulariser * penalty, metrics)
+
+# %% ../../nbs/08_lo_flexmdm.ipynb #pa36c59c
+@patch
+def draw(self: LoFlexMDM, x1: PartialSequences, b_in: Float[Tensor, "batch length"],
+         b_um: Float[Tensor, "batch length"],
+         generator: torch.Generator | None = None) -> "Drawn":
+    "Several states of every clean sequence, at one clock reading each (Alg 1)."
+    k = self.evaluations_per_loss
+    tau, weight = self.draw_readings(x1, b_in, b_um, generator)
+    x1, b_in, b_um, tau = x1.map(lambda v: v.repeat(k, 1)), b_in.repeat(k, 1), b_um.repeat(k, 1), tau.repeat(k)
+    state = self.path.sample(x1, tau, b_in, b_um, generator=generator)
+    return Drawn(x1, state, tau, weight.repeat(k), b_in, b_um, k)
+
+
+@patch
+def surrogate(self: LoFlexMDM, drawn: "Drawn", losses: Float[Tensor, "states batch"]) -> Float[Tensor, " batch"]:
+    """What to differentiate for both networks, from `losses` (states, batch): (batch,).
+
+    Leave-one-out where the order is learned (Eq 84)."""
+    if self.order is None: return losses.mean(0)
+    log_p = self.state_log_prob(drawn.x1, drawn.state, drawn.tau, drawn.b_in, drawn.b_um)
+    return leave_one_out(losses, log_p.unflatten(0, losses.shape))
+
+# %% ../../nbs/08_lo_flexmdm.ipynb #pda865fe
+@patch
+def planner_term(self: LoFlexMDM, target: TargetRates, model: Intensities,
+                 x: PartialSequences) -> Float[Tensor, " batch"]:
+    """What planner weights add to the token terms: alpha sum over masks of w b_um (-log
+    K), nats per unit of clock time.
+
+    For the generator alone: the weights and b_um are constants in it, and it has no part
+    in the order model's gradient."""
+    log_k = log_probs_at(model.logits, target.token, x.masked)
+    extra = planner_weights(log_k, x.masked, self.config.planner_alpha, self.config.planner_tau) - 1
+    return -(torch.where(x.masked, extra, 0.0) * target.unmask.detach() * log_k).sum(-1)
+
+
+@patch
+def state_log_prob(self: LoFlexMDM, x1: PartialSequences, state: Int[Tensor, "batch length"],
+                   tau: Float[Tensor, " batch"],
+                   b_in: Float[Tensor, "batch length"],
+                   b_um: Float[Tensor, "batch length"]) -> Float[Tensor, " batch"]:
+    "log P(state | clean sequence, tau), over the free positions."
+    return self.path.log_prob(x1, state, tau, b_in, b_um)
+
+# %% ../../nbs/08_lo_flexmdm.ipynb #p9b82a2c
+@patch
+def penalty(self: LoFlexMDM, x1: PartialSequences, b_in: Float[Tensor, "batch length"],
+            b_um: Float[Tensor, "batch length"]) -> Float[Tensor, ""]:
+    "The schedule regulariser, averaged over the batch; 0 for a fixed order."
+    if self.order is None: return b_in.new_zeros(())
+    both = (b_in, b_um) if self.unmask is not None else (b_in,)
+    return sum(self.regulariser(b, x1.free, self.config.a).mean() for b in both)
 
 # %% ../../nbs/08_lo_flexmdm.ipynb #pl000000
 @patch

@@ -70,51 +70,59 @@ class Canvas:
         A prompt's token is to it one that has been unmasked, so that it can fill in around any prompt."""
         return PartialSequences(x.tokens, torch.zeros_like(x.fixed), torch.ones_like(x.closed))
 
-    def canvas(self, x1: PartialSequences) -> PartialSequences:
-        """Clean sequences as a network is trained on them: (batch, max_length) with every gap closed and blanks, which
-        are free, in place of the open gap.
+# %% ../../nbs/21_masked.ipynb #p3149e35
+@patch
+def canvas(self: Canvas, x1: PartialSequences) -> PartialSequences:
+    """Clean sequences as a network is trained on them: (batch, max_length) with every gap closed and blanks, which
+    are free, in place of the open gap.
 
-        Rows without an open gap have blanks at their end, which are fixed. ValueError for several
-        gaps in a row, or too many tokens."""
-        _one_gap((x1.fixed & x1.open).sum(-1))
-        wide = widen(x1, self.config.max_length)
-        return self.fill_up(wide._replace(tokens=torch.where((wide.origin < 0) & wide.valid, self.blank, wide.tokens)))
+    Rows without an open gap have blanks at their end, which are fixed. ValueError for several
+    gaps in a row, or too many tokens."""
+    _one_gap((x1.fixed & x1.open).sum(-1))
+    wide = widen(x1, self.config.max_length)
+    return self.fill_up(wide._replace(tokens=torch.where((wide.origin < 0) & wide.valid, self.blank, wide.tokens)))
 
-    def fill_up(self, x: PartialSequences) -> PartialSequences:
-        "`x` with fixed blanks in place of padding, up to `max_length` columns: (batch, max_length)."
-        pad = lambda v, fill: F.pad(v, (0, self.config.max_length - v.shape[1]), value=fill)
-        tokens, fixed = pad(x.tokens, PAD), pad(x.fixed, True)
-        beyond = tokens == PAD
-        return PartialSequences(torch.where(beyond, self.blank, tokens), fixed | beyond, torch.ones_like(fixed))
 
-    def start(self, prompts: PartialSequences, limit: int) -> PartialSequences:
-        """The canvas of each prompt: masks in its gap up to `limit` columns, fixed blanks beyond; (batch, max_length).
+@patch
+def fill_up(self: Canvas, x: PartialSequences) -> PartialSequences:
+    "`x` with fixed blanks in place of padding, up to `max_length` columns: (batch, max_length)."
+    pad = lambda v, fill: F.pad(v, (0, self.config.max_length - v.shape[1]), value=fill)
+    tokens, fixed = pad(x.tokens, PAD), pad(x.fixed, True)
+    beyond = tokens == PAD
+    return PartialSequences(torch.where(beyond, self.blank, tokens), fixed | beyond, torch.ones_like(fixed))
 
-        ValueError for a prompt with several gaps, or with nothing to fill."""
-        _one_gap(prompts.open.sum(-1))
-        x = self.fill_up(widen(prompts, limit))
-        idle = ~x.masked.any(-1)
-        if bool(idle.any()):
-            raise ValueError(
-                f"prompt {int(idle.int().argmax())}: nothing to fill; it needs a <mask>, "
-                f"or a gap (...) and room below max_length={limit}"
+
+@patch
+def start(self: Canvas, prompts: PartialSequences, limit: int) -> PartialSequences:
+    """The canvas of each prompt: masks in its gap up to `limit` columns, fixed blanks beyond; (batch, max_length).
+
+    ValueError for a prompt with several gaps, or with nothing to fill."""
+    _one_gap(prompts.open.sum(-1))
+    x = self.fill_up(widen(prompts, limit))
+    idle = ~x.masked.any(-1)
+    if bool(idle.any()):
+        raise ValueError(
+            f"prompt {int(idle.int().argmax())}: nothing to fill; it needs a <mask>, "
+            f"or a gap (...) and room below max_length={limit}"
+        )
+    return x
+
+# %% ../../nbs/21_masked.ipynb #p3067fe3
+@patch
+def finish(self: Canvas, samples: Samples) -> Samples:
+    "The samples without their blanks: sequences, free flags and trajectories."
+    kept = [[t != self.blank for t in s] for s in samples.sequences]
+    pick = lambda rows: [[v for v, k in zip(row, ks, strict=True) if k] for row, ks in zip(rows, kept, strict=True)]
+    paths = samples.trajectories
+    if paths is not None:
+        frames = [[(tau, [t for t in tokens if t != self.blank]) for tau, tokens in path.frames] for path in paths]
+        paths = [
+            Trajectory(*parts)
+            for parts in zip(
+                frames, pick([p.inserted_at for p in paths]), pick([p.unmasked_at for p in paths]), strict=True
             )
-        return x
-
-    def finish(self, samples: Samples) -> Samples:
-        "The samples without their blanks: sequences, free flags and trajectories."
-        kept = [[t != self.blank for t in s] for s in samples.sequences]
-        pick = lambda rows: [[v for v, k in zip(row, ks, strict=True) if k] for row, ks in zip(rows, kept, strict=True)]
-        paths = samples.trajectories
-        if paths is not None:
-            frames = [[(tau, [t for t in tokens if t != self.blank]) for tau, tokens in path.frames] for path in paths]
-            paths = [
-                Trajectory(*parts)
-                for parts in zip(
-                    frames, pick([p.inserted_at for p in paths]), pick([p.unmasked_at for p in paths]), strict=True
-                )
-            ]
-        return replace(samples, sequences=pick(samples.sequences), free=pick(samples.free), trajectories=paths)
+        ]
+    return replace(samples, sequences=pick(samples.sequences), free=pick(samples.free), trajectories=paths)
 
 # %% ../../nbs/21_masked.ipynb #270516c1
 ClockName = accepted_by(clock_named)
@@ -162,57 +170,67 @@ class MaskedDiffusion(Canvas, Method):
         exact, as nothing depends on time between events (but with `time`, the token law)."""
         return EventDriven(exact=False)
 
-    def logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
-        "Token logits (batch, length, vocabulary + 1) at clock readings (batch,), special tokens -inf."
-        cond = self.cond.expand(len(x.tokens), -1) if self.time is None else self.time(tau)
-        return token_laws(self.token, self.backbone(self.seen(x), cond))
+# %% ../../nbs/21_masked.ipynb #pba1560f
+@patch
+def logits(self: MaskedDiffusion, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
+    "Token logits (batch, length, vocabulary + 1) at clock readings (batch,), special tokens -inf."
+    cond = self.cond.expand(len(x.tokens), -1) if self.time is None else self.time(tau)
+    return token_laws(self.token, self.backbone(self.seen(x), cond))
 
-    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
-                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-        """1 for every mask, 0 elsewhere, and the token law; at time `t` in [0, 1] of the model's schedule, or
-        clock reading `tau`, (batch,).
 
-        ValueError unless exactly one of `t` and `tau` is given."""
-        if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        logits = self.logits(x, self.clock.tau(t) if tau is None else tau)
-        return Intensities(unmask=x.masked.to(logits.dtype), logits=logits)
+@patch
+def intensities(self: MaskedDiffusion, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
+                tau: Float[Tensor, " batch"] | None = None) -> Intensities:
+    """1 for every mask, 0 elsewhere, and the token law; at time `t` in [0, 1] of the model's schedule, or
+    clock reading `tau`, (batch,).
 
-    def weights(self, log_k: Float[Tensor, "batch length"], masked: Bool[Tensor, "batch length"],
-                rate: Float[Tensor, " batch"]) -> Float[Tensor, "batch length"]:
-        """Weight of every mask's cross-entropy in the loss, (batch, length);
-        `rate` (batch,) is that of the bound (MD4, Eq 5), 1/(1-t) when linear.
+    ValueError unless exactly one of `t` and `tau` is given."""
+    if (t is None) == (tau is None): raise ValueError("give either t or tau")
+    logits = self.logits(x, self.clock.tau(t) if tau is None else tau)
+    return Intensities(unmask=x.masked.to(logits.dtype), logits=logits)
 
-        For subclasses whose loss is not a bound; `log_k` and `masked` (batch, length) are there
-        for those that weigh masks apart."""
-        return rate[:, None].expand_as(log_k)
 
-    def draw(
-        self,
-        x1: PartialSequences,
-        generator: torch.Generator | None = None,
-    ) -> tuple[PartialSequences, Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """One state of each canvas for the loss, its clock reading and its rate, both (batch,):
-        the schedule's times, on a lattice."""
-        t = lattice_times(len(x1.tokens), generator, x1.tokens.device)
-        tau = self.clock.tau(t)
-        x = self.path.noised(x1, self.path.sample(x1, tau, generator=generator))
-        return x, tau.float(), self.clock.shape(t).float()
+@patch
+def weights(self: MaskedDiffusion, log_k: Float[Tensor, "batch length"], masked: Bool[Tensor, "batch length"],
+            rate: Float[Tensor, " batch"]) -> Float[Tensor, "batch length"]:
+    """Weight of every mask's cross-entropy in the loss, (batch, length);
+    `rate` (batch,) is that of the bound (MD4, Eq 5), 1/(1-t) when linear.
 
-    def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """The continuous-time bound on -log p in nats per sequence (MD4, Eq 5), at one state per
-        sequence; mean over the batch."""
-        x1 = self.canvas(batch)
-        x, tau, rate = self.draw(x1, generator)
-        log_k = clean_log_probs(unread(self.logits, x, tau), x1, x)
-        losses = -(self.weights(log_k, x.masked, rate) * log_k).sum(-1)
-        with torch.no_grad():
-            hidden = x.masked.sum()
-            metrics = dict(
-                bound_tight=-(rate * log_k.sum(-1)).mean(),
-                cross_entropy=-log_k.sum() / hidden.clamp_min(1),
-                hidden=hidden / x1.free.sum().clamp_min(1),
-            )
-        return LossTerms(losses.mean(), metrics)
+    For subclasses whose loss is not a bound; `log_k` and `masked` (batch, length) are there
+    for those that weigh masks apart."""
+    return rate[:, None].expand_as(log_k)
+
+# %% ../../nbs/21_masked.ipynb #p3a8b967
+@patch
+def draw(
+    self: MaskedDiffusion,
+    x1: PartialSequences,
+    generator: torch.Generator | None = None,
+) -> tuple[PartialSequences, Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    """One state of each canvas for the loss, its clock reading and its rate, both (batch,):
+    the schedule's times, on a lattice."""
+    t = lattice_times(len(x1.tokens), generator, x1.tokens.device)
+    tau = self.clock.tau(t)
+    x = self.path.noised(x1, self.path.sample(x1, tau, generator=generator))
+    return x, tau.float(), self.clock.shape(t).float()
+
+
+@patch
+def loss(self: MaskedDiffusion, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
+    """The continuous-time bound on -log p in nats per sequence (MD4, Eq 5), at one state per
+    sequence; mean over the batch."""
+    x1 = self.canvas(batch)
+    x, tau, rate = self.draw(x1, generator)
+    log_k = clean_log_probs(unread(self.logits, x, tau), x1, x)
+    losses = -(self.weights(log_k, x.masked, rate) * log_k).sum(-1)
+    with torch.no_grad():
+        hidden = x.masked.sum()
+        metrics = dict(
+            bound_tight=-(rate * log_k.sum(-1)).mean(),
+            cross_entropy=-log_k.sum() / hidden.clamp_min(1),
+            hidden=hidden / x1.free.sum().clamp_min(1),
+        )
+    return LossTerms(losses.mean(), metrics)
 
 # %% ../../nbs/21_masked.ipynb #f3ac8687
 @patch

@@ -46,7 +46,7 @@ class PAPLConfig(MaskedConfig):
     form: one_of(FORMS) = "count"  # 1..n masks, evenly (PAPL, Eq 7) | time: the schedule's; same mean, more variance
     mixture: one_of(MIXTURES) = "eq7"  # eq7: (1 + alpha w)/n | interpolate: 1/n + alpha w
 
-
+# %% ../../nbs/22b_papl.ipynb #p2b4d7ac
 class PAPL(MaskedDiffusion):
     """Masked diffusion trained with planner weights (PAPL): the masks that a confident planner
     would resolve next have larger weights.

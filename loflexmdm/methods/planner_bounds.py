@@ -51,7 +51,7 @@ def _begin(method: Method, x1: PartialSequences, planner: Planner, seeds: Sequen
         hidden, [torch.Generator().manual_seed(s) for s in seeds], Limits(method.tau_max, x1.tokens.shape[1])
     )
 
-
+# %% ../../nbs/22_planners.ipynb #pe0b65b5
 def _left_out(planner: Planner, out: Intensities, state: State, score: Tensor, keep: Tensor) -> Tensor:
     "log F: that every mask left out draws a token which ranks below all that was chosen. (batch,)"
     if planner.confidence != "sampled": return score.new_zeros(len(score))
@@ -75,7 +75,7 @@ def _log_drawn(planner: Planner, out: Intensities, where: Tensor, tokens: Tensor
     log_d = probs.gather(-1, tokens[where][:, None])[:, 0].log()
     return log_d.new_zeros(where.shape).masked_scatter(where, log_d)
 
-
+# %% ../../nbs/22_planners.ipynb #p30f9c12
 @torch.no_grad()
 def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY) -> PathBounds:
     """Bounds on -log p(x1 | prompt) of samples from a deterministic planner (PAPL, Cor A.8; with remasking Eq 35 and
@@ -118,7 +118,7 @@ def _without_self(w: Tensor) -> Tensor:
     pad = w.new_full((len(w), 1), -torch.inf)
     return torch.logaddexp(torch.cat([pad, before[:, :-1]], -1), torch.cat([after[:, 1:], pad], -1))
 
-
+# %% ../../nbs/22_planners.ipynb #pe645385
 def _planned_step(planner: Planner, out: Intensities, state: State, x1: PartialSequences, draws: int) -> Tensor:
     """-(E1 + E2) of one step, the mean over the next position taken exactly, log F estimated
     from `draws` candidates: (batch,)."""
@@ -133,7 +133,7 @@ def _planned_step(planner: Planner, out: Intensities, state: State, x1: PartialS
     log_d = _log_drawn(planner, out, possible, x1.tokens)
     return -torch.where(possible, (own - norm).exp() * (log_d + log_f + norm), 0.0).sum(-1)
 
-
+# %% ../../nbs/22_planners.ipynb #p577bb59
 @torch.no_grad()
 def planner_bound(method: Method, x1: PartialSequences, planner: Planner = SOFT, samples: int = 8, draws: int = 1,
                   generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:

@@ -218,7 +218,7 @@ def name_open_points(mol: Chem.Mol, points: Sequence[int], rank: Sequence[int]) 
     for k, i in enumerate(sorted(points, key=rank.__getitem__)): mol.GetAtomWithIdx(i).SetIsotope(first + k)
     return first
 
-
+# %% ../../nbs/11_bracket_safe.ipynb #p8ae2907
 def cut_in_order(mol: Chem.Mol, bonds: Sequence[int], rank: Sequence[int], free: int) -> Chem.Mol:
     """The molecule with its bonds cut; the two new wildcards of a bond carry one isotope, counted
     from `free` in canonical order."""

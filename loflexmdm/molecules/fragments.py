@@ -50,7 +50,7 @@ def parse_fragment(fragment: str) -> Chem.Mol:
         point.SetAtomMapNum(0)
     return mol
 
-
+# %% ../../nbs/11c_fragments.ipynb #pa52070f
 def fragment_task(fragment: str) -> str:
     """The task a fragment fits: linker_design if there are two, superstructure_generation if it has no attachment
     point, else motif_extension. ValueError as in `parse_fragment`."""
@@ -165,7 +165,7 @@ def fragment_pattern(fragment: str) -> FragmentPattern:
     ]
     return FragmentPattern(Chem.MolFromSmarts(smarts), to_points)
 
-
+# %% ../../nbs/11c_fragments.ipynb #p6e3efeb
 def points_fit(mol: Chem.Mol, atoms: Sequence[int], pattern: FragmentPattern) -> bool:
     "Whether the bonds that matched atoms have beyond the pattern's own have the orders of its points, or are aromatic."
     inside = {frozenset((atoms[b.GetBeginAtomIdx()], atoms[b.GetEndAtomIdx()])) for b in pattern.query.GetBonds()}
@@ -336,7 +336,7 @@ def demo_cases(seed: int = 0) -> list[FragmentCase]:
         for task, fragment in fragments_of(smiles, seed).items()
     ]
 
-
+# %% ../../nbs/11c_fragments.ipynb #pfe70892
 def read_benchmark(path: str | Path, seed: int = 0, points: int = 1) -> list[FragmentCase]:
     """Cases from a CSV with the columns name, smiles and the four tasks, one drug per line; empty cells are skipped.
 

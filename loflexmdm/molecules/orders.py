@@ -162,7 +162,7 @@ PAPER_TIMES = {  # Table 9: mean and standard deviation over tokens, FlexMDM the
     "bond or branch": (0.70, 0.26, 0.84, 0.15),
 }
 
-
+# %% ../../nbs/13b_molecule_orders.ipynb #p05b7ce3
 @dataclass(frozen=True)
 class OrderTable:
     """When each kind of token is generated: `times` on the paper's scale, `ranks` free of any
@@ -357,7 +357,7 @@ def plot_states(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 1
     ax.set_axis_off()
     return ax
 
-
+# %% ../../nbs/13b_molecule_orders.ipynb #p81dd04e
 def plot_generation(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 8, slowest: float = 1.0, axes=None):
     """How sample `i` was made: its partial states, and its molecule with atoms coloured by completion time (prompts
     uncoloured); returns the two axes.
@@ -424,7 +424,7 @@ def _curves(rows: Sequence[Mapping], x: str, y: str, ax):
     ax.legend(frameon=False)
     return ax
 
-
+# %% ../../nbs/13b_molecule_orders.ipynb #pa6d8370
 def plot_quality_steps(rows: Sequence[Mapping], y: str = "quality", ax=None):
     """Quality (or another figure `y`) against the number of sampling steps, on a logarithmic axis; returns the axes.
 

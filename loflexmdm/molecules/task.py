@@ -110,21 +110,6 @@ class MoleculesTask(Task):
         if self.config.condition == "none" or ANY in tokens: return Vocabulary(tokens)
         return Vocabulary([*tokens, *self.conditions(), ANY])
 
-    def split_of(self, smiles: str) -> str:
-        "The split of a molecule, by its canonical SMILES."
-        return molecule_split(smiles, self.config.valid_share, self.config.test_share)
-
-    def tokens_of(self, text: str) -> list[str]:
-        "The tokens of a text, attachments spelled as in this vocabulary. ValueError for other text."
-        tokens = self.notation.tokens(text)
-        return split_attachments(tokens) if "<" in self.vocabulary.index else tokens
-
-    def unusable(self, text: str) -> str:
-        "Why a text cannot be used; empty if it can."
-        tokens = self.tokens_of(text)
-        if len(tokens) > self.longest: return "longer than max_length"
-        return "" if all(t in self.vocabulary.index for t in tokens) else "token outside the vocabulary"
-
     @cached_property
     def _sorted(self) -> tuple[dict[str, list[tuple[str, str]]], Counter]:
         "(text, SMILES) of each split, and what was left out."
@@ -139,18 +124,46 @@ class MoleculesTask(Task):
     def rejected(self) -> dict[str, int]: return self.left_out
     def sizes(self) -> dict[str, int]: return {split: len(rows) for split, rows in self._sorted[0].items()}
 
-    def texts(self, split: str) -> list[str]:
-        "Canonical texts of a split."
-        return [text for text, _ in self._sorted[0][check_split(split)]]
+# %% ../../nbs/12b_molecules.ipynb #p65a56ee
+@patch
+def split_of(self: MoleculesTask, smiles: str) -> str:
+    "The split of a molecule, by its canonical SMILES."
+    return molecule_split(smiles, self.config.valid_share, self.config.test_share)
 
-    def smiles(self, split: str) -> list[str]:
-        "Canonical SMILES of a split."
-        return [smiles for _, smiles in self._sorted[0][check_split(split)]]
 
-    def as_dict(self) -> dict:
-        "What `task_from` needs, vocabulary included."
-        own = dict(tokens=" ".join(self.vocabulary.tokens[3:]))
-        return super().as_dict() | own | (dict(bounds=self.bounds_text) if self.config.condition != "none" else {})
+@patch
+def tokens_of(self: MoleculesTask, text: str) -> list[str]:
+    "The tokens of a text, attachments spelled as in this vocabulary. ValueError for other text."
+    tokens = self.notation.tokens(text)
+    return split_attachments(tokens) if "<" in self.vocabulary.index else tokens
+
+
+@patch
+def unusable(self: MoleculesTask, text: str) -> str:
+    "Why a text cannot be used; empty if it can."
+    tokens = self.tokens_of(text)
+    if len(tokens) > self.longest: return "longer than max_length"
+    return "" if all(t in self.vocabulary.index for t in tokens) else "token outside the vocabulary"
+
+
+@patch
+def texts(self: MoleculesTask, split: str) -> list[str]:
+    "Canonical texts of a split."
+    return [text for text, _ in self._sorted[0][check_split(split)]]
+
+
+@patch
+def smiles(self: MoleculesTask, split: str) -> list[str]:
+    "Canonical SMILES of a split."
+    return [smiles for _, smiles in self._sorted[0][check_split(split)]]
+
+
+@patch
+def as_dict(self: MoleculesTask) -> dict:
+    "What `task_from` needs, vocabulary included."
+    own = dict(tokens=" ".join(self.vocabulary.tokens[3:]))
+    bounds = dict(bounds=self.bounds_text) if self.config.condition != "none" else {}
+    return super(MoleculesTask, self).as_dict() | own | bounds
 
 # %% ../../nbs/12b_molecules.ipynb #f5fe931e
 @patch

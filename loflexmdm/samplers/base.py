@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['CONFIDENCES', 'SIGNED', 'WITHOUT_TOKENS', 'SAMPLERS', 'COUNTERS', 'Limits', 'State', 'Info', 'too_short', 'legal',
            'finished', 'row_uniforms', 'inverse_cdf', 'nucleus', 'most_confident', 'possible', 'without_special',
-           'check_whole', 'Sampler', 'follow', 'fitting', 'advance', 'forced_insertions', 'token_law_at_end', 'settle',
-           'Trajectory', 'EditTrajectory', 'Samples', 'simulate', 'merge_samples', 'channel_words', 'fitting_samplers']
+           'check_whole', 'check_ranking', 'Sampler', 'follow', 'fitting', 'advance', 'forced_insertions',
+           'token_law_at_end', 'settle', 'Trajectory', 'EditTrajectory', 'Samples', 'simulate', 'merge_samples',
+           'channel_words', 'fitting_samplers']
 
 # %% ../../nbs/07_samplers.ipynb #6d95155f
 import math
@@ -41,7 +42,7 @@ class Limits(NamedTuple):
         "Whether a sequence can become shorter."
         return any(CHANNELS[name].growth < 0 for name in self.channels)
 
-
+# %% ../../nbs/07_samplers.ipynb #pfb2aa19
 class State(NamedTuple):
     """Unfinished rows of a simulation.
 
@@ -192,7 +193,18 @@ def check_whole(name: str, value, least: int, why: str = ""):
 # %% ../../nbs/07_samplers.ipynb #defc39eb
 SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")  # by the name that the command line uses
 
+# %% ../../nbs/07_samplers.ipynb #cr000001
+def check_ranking(confidence: str | None, softness: float, window: int | None):
+    "ValueError for a softness or a window that does not fit the position rule."
+    if not 0 <= softness < math.inf: raise ValueError(f"softness={softness}: must not be negative, and finite")
+    if softness and (confidence is None or confidence in SIGNED):
+        raise ValueError(f"softness={softness}: needs a confidence with positive scores, not {confidence or 'none'}")
+    if window is not None and not (type(window) is int and window >= 1):
+        raise ValueError(f"window={window!r}: a whole number of masks, at least 1")
+    if window is not None and confidence is None:
+        raise ValueError(f"window={window}: needs a confidence that ranks the masks in it")
 
+# %% ../../nbs/07_samplers.ipynb #p0c097d7
 @dataclass(frozen=True)
 class Sampler:
     """How tokens and positions are chosen, common to all samplers. A subclass with a `name` enters itself in SAMPLERS.
@@ -217,34 +229,27 @@ class Sampler:
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls): SAMPLERS.add(cls.name, cls)
 
-    @classmethod
-    def fits(cls, channels: Sequence[str]) -> bool:
-        "Whether it can simulate a method of these channels."
-        if cls.channels is None: return all(name in CHANNELS and CHANNELS[name].clocked for name in channels)
-        return set(channels) <= set(cls.channels)
-
-    @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list["Sampler"]:
-        """Settings that a comparison of methods tries for these channels:
-        one per number of network calls where it has steps."""
-        return [cls(steps=c) for c in calls] if any(f.name == "steps" for f in fields(cls)) else [cls()]
-
     def __post_init__(self):
         if not 0 < self.temperature < math.inf:
             raise ValueError(f"temperature={self.temperature}: must be positive and finite")
         if not 0 < self.top_p <= 1: raise ValueError(f"top_p={self.top_p}: must lie in (0, 1]")
         if self.confidence is not None and self.confidence not in CONFIDENCES:
             raise ValueError(f"confidence={self.confidence!r}: choose none or one of {', '.join(CONFIDENCES)}")
-        if not 0 <= self.softness < math.inf:
-            raise ValueError(f"softness={self.softness}: must not be negative, and finite")
-        if self.softness and (self.confidence is None or self.confidence in SIGNED):
-            raise ValueError(
-                f"softness={self.softness}: needs a confidence with positive scores, not {self.confidence or 'none'}"
-            )
-        if self.window is not None and not (type(self.window) is int and self.window >= 1):
-            raise ValueError(f"window={self.window!r}: a whole number of masks, at least 1")
-        if self.window is not None and self.confidence is None:
-            raise ValueError(f"window={self.window}: needs a confidence that ranks the masks in it")
+        check_ranking(self.confidence, self.softness, self.window)
+
+# %% ../../nbs/07_samplers.ipynb #p84a17c6
+@patch(cls_method=True)
+def fits(cls: Sampler, channels: Sequence[str]) -> bool:
+    "Whether it can simulate a method of these channels."
+    if cls.channels is None: return all(name in CHANNELS and CHANNELS[name].clocked for name in channels)
+    return set(channels) <= set(cls.channels)
+
+
+@patch(cls_method=True)
+def compared(cls: Sampler, channels: Sequence[str], calls: Sequence[int]) -> list["Sampler"]:
+    """Settings that a comparison of methods tries for these channels:
+    one per number of network calls where it has steps."""
+    return [cls(steps=c) for c in calls] if any(f.name == "steps" for f in fields(cls)) else [cls()]
 
 # %% ../../nbs/07_samplers.ipynb #908debcf
 @patch
@@ -304,7 +309,7 @@ def choose(self: Sampler, events: Bool[Tensor, "batch length"], out: Intensities
     if self.confidence is None: return events
     return most_confident(events, self.candidates(state.x), self.score(out, state, drawn))
 
-
+# %% ../../nbs/07_samplers.ipynb #p8696dc1
 @patch
 def resolve(self: Sampler, fire: Bool[Tensor, "batch length"], at_end: Bool[Tensor, " batch"], out: Intensities,
             state: State, u: Float[Tensor, "batch n"]) -> Int[Tensor, "batch length"]:
@@ -330,7 +335,7 @@ def read(self: Sampler, out: Intensities, where: Bool[Tensor, "batch length"]) -
     laws.at(where, keep=True)
     return out._replace(logits=laws)
 
-
+# %% ../../nbs/07_samplers.ipynb #pd091609
 @patch
 def draw_tokens(self: Sampler, where: Bool[Tensor, "batch length"], out: Intensities, state: State,
                 u: Float[Tensor, "batch n"]) -> Int[Tensor, "batch length"]:
@@ -465,7 +470,7 @@ class Trajectory(NamedTuple):
         note("Trajectory.settled", "Trajectory.unmasked_at")
         return self.unmasked_at
 
-
+# %% ../../nbs/07_samplers.ipynb #p22b6ecb
 class EditTrajectory(Trajectory):
     """How a sequence was generated by a method that deletes: `labels` holds, for each frame, a number for every token.
 
@@ -560,26 +565,30 @@ class _Harvest:
         for r, own, n in zip(state.row.tolist(), state.label.tolist(), state.x.lengths.tolist()):
             if len(self.labels[r]) < len(self.frames[r]): self.labels[r].append(own[1:n])
 
-    def take(self, state: State):
-        "Store the rows that are done."
-        x, n = state.x, state.x.lengths.tolist()
-        columns = zip(
-            state.row.tolist(), n, x.tokens.tolist(), (~x.fixed).tolist(),
-            state.inserted_at.tolist(), state.unmasked_at.tolist(),
+# %% ../../nbs/07_samplers.ipynb #pc57e414
+@patch
+def take(self: _Harvest, state: State):
+    "Store the rows that are done."
+    x, n = state.x, state.x.lengths.tolist()
+    columns = zip(
+        state.row.tolist(), n, x.tokens.tolist(), (~x.fixed).tolist(),
+        state.inserted_at.tolist(), state.unmasked_at.tolist(),
+    )
+    for r, n, tokens, free, inserted_at, unmasked_at in columns:
+        self.out.sequences[r], self.out.free[r], self.times[r] = (
+            tokens[1:n],
+            free[1:n],
+            (inserted_at[1:n], unmasked_at[1:n]),
         )
-        for r, n, tokens, free, inserted_at, unmasked_at in columns:
-            self.out.sequences[r], self.out.free[r], self.times[r] = (
-                tokens[1:n],
-                free[1:n],
-                (inserted_at[1:n], unmasked_at[1:n]),
-            )
 
-    def result(self) -> Samples:
-        self.out.overflowing = int(self.over.sum())
-        if self.frames is None: return self.out
-        made = lambda f, t, own: EditTrajectory(f, *t, own) if own else Trajectory(f, *t)
-        self.out.trajectories = [made(*parts) for parts in zip(self.frames, self.times, self.labels)]
-        return self.out
+
+@patch
+def result(self: _Harvest) -> Samples:
+    self.out.overflowing = int(self.over.sum())
+    if self.frames is None: return self.out
+    made = lambda f, t, own: EditTrajectory(f, *t, own) if own else Trajectory(f, *t)
+    self.out.trajectories = [made(*parts) for parts in zip(self.frames, self.times, self.labels)]
+    return self.out
 
 # %% ../../nbs/07_samplers.ipynb #2d24a869
 def simulate(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -76,51 +77,57 @@ class EventDriven(Sampler):
             )
         if not 1 <= self.slack < math.inf: raise ValueError(f"slack={self.slack}: at least 1, and finite")
 
-    def uniforms(
-        self,
-        state: State,
-    ) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch events 2"], Float[Tensor, "batch n"]]:
-        """Random numbers of one step: for the test (batch, 1), the events (batch, events,
-        2) and the tokens behind masks."""
-        k, n = self.events_per_call, state.x.lengths
-        at_end = state.tau >= state.limits.tau_max  # then every mask is resolved
-        tokens = torch.where(at_end, n, n if self.confidence == "sampled" else k)
-        test, events, which = row_uniforms(state.generators, 1 + 2 * k + tokens).split_with_sizes(
-            [1, 2 * k, int(tokens.max())], -1
+# %% ../../nbs/07c_event_driven.ipynb #pfe66af8
+@patch
+def uniforms(
+    self: EventDriven,
+    state: State,
+) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch events 2"], Float[Tensor, "batch n"]]:
+    """Random numbers of one step: for the test (batch, 1), the events (batch, events,
+    2) and the tokens behind masks."""
+    k, n = self.events_per_call, state.x.lengths
+    at_end = state.tau >= state.limits.tau_max  # then every mask is resolved
+    tokens = torch.where(at_end, n, n if self.confidence == "sampled" else k)
+    test, events, which = row_uniforms(state.generators, 1 + 2 * k + tokens).split_with_sizes(
+        [1, 2 * k, int(tokens.max())], -1
+    )
+    return test, events.unflatten(-1, (k, 2)), which
+
+
+@patch
+def step(self: EventDriven, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
+    "One network call: a proposal tested (exact) or the next events applied (frozen)."
+    out, end = self.ask(intensity_fn, state), state.limits.tau_max
+    test, u, which = self.uniforms(state)
+    left = torch.full_like(state.tau, torch.inf) if self.exact else end - state.tau
+    events, elapsed = race(out, u, left, state.limits.channels)
+    if self.exact: accept, tau, bound, violated = self.thin(out, state, test[:, 0], elapsed)
+    else:
+        accept, tau, bound, violated = (
+            left > 0, torch.where(elapsed < left, state.tau + elapsed, end), state.rate_bound, left < 0,
         )
-        return test, events.unflatten(-1, (k, 2)), which
+    accepted = {name: n * accept[:, None] for name, n in events.items()}
+    state, overflow, forced = settle(self, out, state, accepted, tau, which)
+    return state._replace(rate_bound=bound), Info(overflow, violated.long(), forced)
 
-    def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One network call: a proposal tested (exact) or the next events applied (frozen)."
-        out, end = self.ask(intensity_fn, state), state.limits.tau_max
-        test, u, which = self.uniforms(state)
-        left = torch.full_like(state.tau, torch.inf) if self.exact else end - state.tau
-        events, elapsed = race(out, u, left, state.limits.channels)
-        if self.exact: accept, tau, bound, violated = self.thin(out, state, test[:, 0], elapsed)
-        else:
-            accept, tau, bound, violated = (
-                left > 0, torch.where(elapsed < left, state.tau + elapsed, end), state.rate_bound, left < 0,
-            )
-        accepted = {name: n * accept[:, None] for name, n in events.items()}
-        state, overflow, forced = settle(self, out, state, accepted, tau, which)
-        return state._replace(rate_bound=bound), Info(overflow, violated.long(), forced)
+# %% ../../nbs/07c_event_driven.ipynb #pfae7136
+@patch
+def thin(
+    self: EventDriven,
+    out: Intensities,
+    state: State,
+    u: Float[Tensor, " batch"],
+    elapsed: Float[Tensor, " batch"],
+) -> tuple[Bool[Tensor, " batch"], Float[Tensor, " batch"], Float[Tensor, " batch"], Bool[Tensor, " batch"]]:
+    """Whether the pending proposal is accepted (then the clock stands), the clock, the bound of the next
+    proposal, whether the last one failed.
 
-    def thin(
-        self,
-        out: Intensities,
-        state: State,
-        u: Float[Tensor, " batch"],
-        elapsed: Float[Tensor, " batch"],
-    ) -> tuple[Bool[Tensor, " batch"], Float[Tensor, " batch"], Float[Tensor, " batch"], Bool[Tensor, " batch"]]:
-        """Whether the pending proposal is accepted (then the clock stands), the clock, the bound of the next
-        proposal, whether the last one failed.
-
-        `elapsed` ~ Exp(total intensity): divided by the slack, the wait until the next proposal."""
-        total, end, bound = out.total(), state.limits.tau_max, state.rate_bound
-        accept = u * bound < torch.where(bound > 0, total, -1.0)
-        tau = torch.where(accept, state.tau, (state.tau + elapsed / self.slack).clamp_max(end))
-        violated = (bound > 0) & (total > bound * (1 + 1e-6)) & (state.tau < end)  # 1e-6: a constant total in float32
-        return accept, tau, torch.where(accept, 0.0, self.slack * total), violated
+    `elapsed` ~ Exp(total intensity): divided by the slack, the wait until the next proposal."""
+    total, end, bound = out.total(), state.limits.tau_max, state.rate_bound
+    accept = u * bound < torch.where(bound > 0, total, -1.0)
+    tau = torch.where(accept, state.tau, (state.tau + elapsed / self.slack).clamp_max(end))
+    violated = (bound > 0) & (total > bound * (1 + 1e-6)) & (state.tau < end)  # 1e-6: a constant total in float32
+    return accept, tau, torch.where(accept, 0.0, self.slack * total), violated
 
 # %% ../../nbs/07c_event_driven.ipynb #54908c3e
 @dataclass(frozen=True)

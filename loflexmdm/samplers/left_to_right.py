@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
+from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -59,48 +60,56 @@ class LeftToRight(Sampler):
                     f"{f.name}={value!r}: tokens come from left to right; there are no positions to choose"
                 )
 
-    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
-        "The state with nothing generated. ValueError for prompts that are not prefixes."
-        return super().init(check_prefixes(x, "prompt"), generators, limits)
+# %% ../../nbs/07e_left_to_right.ipynb #p56eb5b9
+@patch
+def init(self: LeftToRight, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
+    "The state with nothing generated. ValueError for prompts that are not prefixes."
+    return super(LeftToRight, self).init(check_prefixes(x, "prompt"), generators, limits)
 
-    def ask(self, intensity_fn: IntensityFn, state: State) -> Intensities:
-        """One network call: what comes next, logits (batch, 1, vocabulary + 1) after the hook.
 
-        Where there are logits for every column, the last one's count."""
-        logits = intensity_fn(state.x, state.tau).logits
-        if logits.shape[1] > 1:
-            last = state.x.lengths[:, None] - 1
-            logits = logits[torch.arange(len(last), device=last.device)[:, None], last]
-        logits = as_tensors(logits)
-        if self.logits_hook is not None: logits = self.logits_hook(logits, state.x, state.tau)
-        special = torch.arange(logits.shape[-1], device=logits.device) < len(SPECIAL_TOKENS)
-        return Intensities(logits=logits.masked_fill(special, -torch.inf))
+@patch
+def ask(self: LeftToRight, intensity_fn: IntensityFn, state: State) -> Intensities:
+    """One network call: what comes next, logits (batch, 1, vocabulary + 1) after the hook.
 
-    def draw(self, logits: Float[Tensor, "batch outcomes"], short: Bool[Tensor, " batch"],
-             u: Float[Tensor, "batch 2"]) -> tuple[Bool[Tensor, " batch"], Int[Tensor, " batch"]]:
-        """Whether the end comes (batch,), and the token that comes otherwise (batch,), from logits (batch,
-        vocabulary + 1) and two uniforms each.
+    Where there are logits for every column, the last one's count."""
+    logits = intensity_fn(state.x, state.tau).logits
+    if logits.shape[1] > 1:
+        last = state.x.lengths[:, None] - 1
+        logits = logits[torch.arange(len(last), device=last.device)[:, None], last]
+    logits = as_tensors(logits)
+    if self.logits_hook is not None: logits = self.logits_hook(logits, state.x, state.tau)
+    special = torch.arange(logits.shape[-1], device=logits.device) < len(SPECIAL_TOKENS)
+    return Intensities(logits=logits.masked_fill(special, -torch.inf))
 
-        Rows that are too `short` get their token from the distribution without the end.
-        ValueError if the logits leave nothing."""
-        probs = nucleus(logits, self.top_p, self.temperature)
-        no_end = probs[:, :-1]
-        if short.any():
-            no_end = torch.where(short[:, None], nucleus(logits[:, :-1], self.top_p, self.temperature), no_end)
-        if bool(no_end.isnan().any() | probs.isnan().any()):
-            raise ValueError("logits: NaN, or no ordinary token has a finite one")
-        return u[:, 0] < probs[:, -1], inverse_cdf(no_end, u[:, 1])
+# %% ../../nbs/07e_left_to_right.ipynb #p75b6d22
+@patch
+def draw(self: LeftToRight, logits: Float[Tensor, "batch outcomes"], short: Bool[Tensor, " batch"],
+         u: Float[Tensor, "batch 2"]) -> tuple[Bool[Tensor, " batch"], Int[Tensor, " batch"]]:
+    """Whether the end comes (batch,), and the token that comes otherwise (batch,), from logits (batch,
+    vocabulary + 1) and two uniforms each.
 
-    def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One network call and one token at the end of every row; the end closes all gaps of its row."
-        short, n = too_short(state.x, state.limits), state.x.lengths
-        u = row_uniforms(state.generators, torch.full_like(n, 2))
-        end, token = self.draw(self.ask(intensity_fn, state).logits[:, 0], short, u)
-        stop = end & ~short
-        at_end = torch.arange(state.x.tokens.shape[1], device=n.device) == n[:, None] - 1
-        ended = state._replace(x=state.x._replace(closed=state.x.closed | stop[:, None]))
-        tau = (state.tau + 1).clamp_max(state.limits.tau_max)
-        write = lambda x, where, column: torch.where(where, token[:, None], x.tokens)
-        new, overflow = advance(ended, tau, dict(append=(at_end & ~stop[:, None]).long()), dict(append=write))
-        done = new.full | ~new.x.open.any(-1)
-        return new._replace(done=done), Info(overflow, torch.zeros_like(overflow), (end & short).long())
+    Rows that are too `short` get their token from the distribution without the end.
+    ValueError if the logits leave nothing."""
+    probs = nucleus(logits, self.top_p, self.temperature)
+    no_end = probs[:, :-1]
+    if short.any():
+        no_end = torch.where(short[:, None], nucleus(logits[:, :-1], self.top_p, self.temperature), no_end)
+    if bool(no_end.isnan().any() | probs.isnan().any()):
+        raise ValueError("logits: NaN, or no ordinary token has a finite one")
+    return u[:, 0] < probs[:, -1], inverse_cdf(no_end, u[:, 1])
+
+
+@patch
+def step(self: LeftToRight, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
+    "One network call and one token at the end of every row; the end closes all gaps of its row."
+    short, n = too_short(state.x, state.limits), state.x.lengths
+    u = row_uniforms(state.generators, torch.full_like(n, 2))
+    end, token = self.draw(self.ask(intensity_fn, state).logits[:, 0], short, u)
+    stop = end & ~short
+    at_end = torch.arange(state.x.tokens.shape[1], device=n.device) == n[:, None] - 1
+    ended = state._replace(x=state.x._replace(closed=state.x.closed | stop[:, None]))
+    tau = (state.tau + 1).clamp_max(state.limits.tau_max)
+    write = lambda x, where, column: torch.where(where, token[:, None], x.tokens)
+    new, overflow = advance(ended, tau, dict(append=(at_end & ~stop[:, None]).long()), dict(append=write))
+    done = new.full | ~new.x.open.any(-1)
+    return new._replace(done=done), Info(overflow, torch.zeros_like(overflow), (end & short).long())

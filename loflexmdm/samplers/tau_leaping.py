@@ -116,46 +116,54 @@ class TauLeaping(Sampler):
         if self.grid not in ("time", "clock"): raise ValueError(f"grid={self.grid!r}: choose time or clock")
         if self.hold not in ("rate", "count"): raise ValueError(f"hold={self.hold!r}: choose rate or count")
 
-    def taus(self, tau_max: float, mass: float = 1e-4) -> Float[Tensor, " steps"]:
-        """Clock readings of the calls, from 0 to `tau_max`, by which the slowest event is still to come with
-        probability `mass`: (steps,) float64."""
-        u = torch.linspace(0, 1, int(self.steps), dtype=torch.float64)
-        if self.grid == "time": tau = torch.log1p(-(1 - mass) * u) * (tau_max / math.log(mass))
-        else: tau = 2 * (u := u * tau_max / (2 + tau_max)) / (1 - u)
-        tau[-1] = tau_max  # exactly: the end is recognised by this value
-        return tau
+# %% ../../nbs/07b_tau_leaping.ipynb #pb09ed98
+@patch
+def taus(self: TauLeaping, tau_max: float, mass: float = 1e-4) -> Float[Tensor, " steps"]:
+    """Clock readings of the calls, from 0 to `tau_max`, by which the slowest event is still to come with
+    probability `mass`: (steps,) float64."""
+    u = torch.linspace(0, 1, int(self.steps), dtype=torch.float64)
+    if self.grid == "time": tau = torch.log1p(-(1 - mass) * u) * (tau_max / math.log(mass))
+    else: tau = 2 * (u := u * tau_max / (2 + tau_max)) / (1 - u)
+    tau[-1] = tau_max  # exactly: the end is recognised by this value
+    return tau
 
-    def insertions(self, mean: Float[Tensor, "batch length"],
-                   u: Float[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
-        "Masks to insert in each gap, from their expected numbers: (batch, length) whole numbers."
-        return poisson_quantile(u, mean)
 
-    def events(
-        self,
-        out: Intensities,
-        channels: Sequence[str],
-        dtau: Float[Tensor, "batch 1"],
-        u: tuple[Float[Tensor, "batch length"], ...],
-    ) -> tuple[dict[str, Int[Tensor, "batch length"]], Intensities]:
-        """Numbers of events (batch, length) by channel within `dtau` (batch, 1), and the intensities with
-        the distributions of tokens then."""
-        when, how_many, which = u
-        often = {name: out.rate(name) for name in channels if not CHANNELS[name].once}
-        chance, out = leaps(out, [name for name in channels if CHANNELS[name].once], dtau)
-        mean = dtau if self.hold == "rate" else -torch.expm1(-dtau)
-        return one_event(chance, when) | {
-            name: self.insertions(rate * mean, how_many) for name, rate in often.items()
-        }, out
+@patch
+def insertions(self: TauLeaping, mean: Float[Tensor, "batch length"],
+               u: Float[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
+    "Masks to insert in each gap, from their expected numbers: (batch, length) whole numbers."
+    return poisson_quantile(u, mean)
 
-    def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One network call and one leap of the clock."
-        out = self.ask(intensity_fn, state)
-        taus = self.taus(state.limits.tau_max).to(state.tau.device)
-        tau = taus[torch.searchsorted(taus, state.tau, right=True).clamp_max(len(taus) - 1)]
-        u = row_uniforms(state.generators, 3 * state.x.lengths).unflatten(-1, (-1, 3)).unbind(-1)
-        events, out = self.events(out, state.limits.channels, self.duration(state.tau, tau)[:, None], u)
-        state, overflow, forced = settle(self, out, state, events, tau, u[2])
-        return state, Info(overflow, torch.zeros_like(overflow), forced)
+
+@patch
+def events(
+    self: TauLeaping,
+    out: Intensities,
+    channels: Sequence[str],
+    dtau: Float[Tensor, "batch 1"],
+    u: tuple[Float[Tensor, "batch length"], ...],
+) -> tuple[dict[str, Int[Tensor, "batch length"]], Intensities]:
+    """Numbers of events (batch, length) by channel within `dtau` (batch, 1), and the intensities with
+    the distributions of tokens then."""
+    when, how_many, which = u
+    often = {name: out.rate(name) for name in channels if not CHANNELS[name].once}
+    chance, out = leaps(out, [name for name in channels if CHANNELS[name].once], dtau)
+    mean = dtau if self.hold == "rate" else -torch.expm1(-dtau)
+    return one_event(chance, when) | {
+        name: self.insertions(rate * mean, how_many) for name, rate in often.items()
+    }, out
+
+# %% ../../nbs/07b_tau_leaping.ipynb #p9fe8210
+@patch
+def step(self: TauLeaping, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
+    "One network call and one leap of the clock."
+    out = self.ask(intensity_fn, state)
+    taus = self.taus(state.limits.tau_max).to(state.tau.device)
+    tau = taus[torch.searchsorted(taus, state.tau, right=True).clamp_max(len(taus) - 1)]
+    u = row_uniforms(state.generators, 3 * state.x.lengths).unflatten(-1, (-1, 3)).unbind(-1)
+    events, out = self.events(out, state.limits.channels, self.duration(state.tau, tau)[:, None], u)
+    state, overflow, forced = settle(self, out, state, events, tau, u[2])
+    return state, Info(overflow, torch.zeros_like(overflow), forced)
 
 # %% ../../nbs/07b_tau_leaping.ipynb #eu000001
 @patch

@@ -220,11 +220,20 @@ class MazeConfig:
         "Start token, prompt where it stands apart, and the longest path."
         return 1 + self.path_max + (self.subgoals_max + 1 if self.layout == "prefix" else 0)
 
-
+# %% ../../nbs/20b_mazes.ipynb #pec1a919
 def split_of(a: Cell, b: Cell, seed: int) -> str:
     "The split of a pair of cells, in either order: eight tenths train, one valid, one test."
     digest = hashlib.sha256(f"{seed} {sorted((a, b))}".encode()).digest()
     return ("valid", "test")[digest[0] % 2] if int.from_bytes(digest[1:5], "big") < 0.2 * 2**32 else "train"
+
+
+def _split_pairs(c: MazeConfig) -> dict[str, list[tuple[Cell, Cell]]]:
+    "Start and goal of every pair of a split that takes part, shuffled."
+    found = dict(train=[], valid=[], test=[])
+    for s in c.maze.cells:
+        for g, steps in c.maze.distances(s).items():
+            if c.path_min <= steps + 1 <= c.path_max: found[split_of(s, g, c.seed)].append((s, g))
+    return {k: random.Random(f"{c.seed} {k}").sample(sorted(v), len(v)) for k, v in found.items()}
 
 # %% ../../nbs/20b_mazes.ipynb #6994914c
 class MazeTask(Task):
@@ -255,11 +264,7 @@ class MazeTask(Task):
     @cached_property
     def pairs(self) -> dict[str, list[tuple[Cell, Cell]]]:
         "Start and goal of every pair of a split, shuffled."
-        c, found = self.config, dict(train=[], valid=[], test=[])
-        for s in c.maze.cells:
-            for g, steps in c.maze.distances(s).items():
-                if c.path_min <= steps + 1 <= c.path_max: found[split_of(s, g, c.seed)].append((s, g))
-        return {k: random.Random(f"{c.seed} {k}").sample(sorted(v), len(v)) for k, v in found.items()}
+        return _split_pairs(self.config)
 
     def routes(self, start: Cell, goal: Cell) -> list[list[Cell]]:
         "The paths of a pair that are in the data."
@@ -270,36 +275,44 @@ class MazeTask(Task):
             )
         return self._routes[key]
 
-    def route(self, split: str, i: int, subgoals: int | None = None) -> Route:
-        """Route number `i` of a split; valid and test go through their pairs in turn.
+# %% ../../nbs/20b_mazes.ipynb #pecc2ded
+@patch
+def route(self: MazeTask, split: str, i: int, subgoals: int | None = None) -> Route:
+    """Route number `i` of a split; valid and test go through their pairs in turn.
 
-        With a number of `subgoals` the path stays the same and that number is known (ValueError unless 2..path_min);
-        else the number is drawn."""
-        c, pairs = self.config, self.pairs[check_split(split)]
-        if subgoals is not None and not 2 <= subgoals <= c.path_min:
-            raise ValueError(f"subgoals={subgoals}: must lie in 2..path_min={c.path_min}")
-        rng = random.Random(f"{c.seed} {split} {i}")
-        path = rng.choice(self.routes(*(rng.choice(pairs) if split == "train" else pairs[i % len(pairs)])))
-        number = rng.randint(c.subgoals_min, c.subgoals_max)
-        return choose_subgoals(path, subgoals or number, rng)
+    With a number of `subgoals` the path stays the same and that number is known (ValueError unless 2..path_min);
+    else the number is drawn."""
+    c, pairs = self.config, self.pairs[check_split(split)]
+    if subgoals is not None and not 2 <= subgoals <= c.path_min:
+        raise ValueError(f"subgoals={subgoals}: must lie in 2..path_min={c.path_min}")
+    rng = random.Random(f"{c.seed} {split} {i}")
+    path = rng.choice(self.routes(*(rng.choice(pairs) if split == "train" else pairs[i % len(pairs)])))
+    number = rng.randint(c.subgoals_min, c.subgoals_max)
+    return choose_subgoals(path, subgoals or number, rng)
 
-    def example(self, route: Route) -> Example:
-        "A route as a training sequence."
-        if self.config.layout == "infill": return infill_example(route, self.vocabulary)
-        return prefix_example(prefix_prompt(route.subgoals), [name_of(v) for v in route.path], self.vocabulary)
 
-    def dataset(self, split: str = "train") -> Examples:
-        "The routes of a split as examples."
-        size = getattr(self.config, f"{check_split(split)}_size") or UNLIMITED
-        return Examples(size, lambda i: self.example(self.route(split, i)))
+@patch
+def example(self: MazeTask, route: Route) -> Example:
+    "A route as a training sequence."
+    if self.config.layout == "infill": return infill_example(route, self.vocabulary)
+    return prefix_example(prefix_prompt(route.subgoals), [name_of(v) for v in route.path], self.vocabulary)
 
-    def prompts(self, split: str = "test", n: int = 8, subgoals: int | None = None) -> list[list]:
-        """The subgoals of the first `n` routes of a split, in the task's layout;
-        `subgoals`: how many, where all are to have as many. ValueError if the split has fewer routes."""
-        size = len(self.dataset(split))
-        if not 0 < n <= size: raise ValueError(f"n={n}: the {split} split has {size} routes")
-        make = infill_prompt if self.config.layout == "infill" else prefix_prompt
-        return [make(self.route(split, i, subgoals).subgoals) for i in range(n)]
+
+@patch
+def dataset(self: MazeTask, split: str = "train") -> Examples:
+    "The routes of a split as examples."
+    size = getattr(self.config, f"{check_split(split)}_size") or UNLIMITED
+    return Examples(size, lambda i: self.example(self.route(split, i)))
+
+
+@patch
+def prompts(self: MazeTask, split: str = "test", n: int = 8, subgoals: int | None = None) -> list[list]:
+    """The subgoals of the first `n` routes of a split, in the task's layout;
+    `subgoals`: how many, where all are to have as many. ValueError if the split has fewer routes."""
+    size = len(self.dataset(split))
+    if not 0 < n <= size: raise ValueError(f"n={n}: the {split} split has {size} routes")
+    make = infill_prompt if self.config.layout == "infill" else prefix_prompt
+    return [make(self.route(split, i, subgoals).subgoals) for i in range(n)]
 
 # %% ../../nbs/20b_mazes.ipynb #2600014e
 def cell_of(name: str) -> Cell | None:
@@ -388,7 +401,7 @@ def _half_cell(maze: Maze, ax) -> float:
     box = ax.get_position().size * ax.figure.get_size_inches() * 72
     return float(min(box[0] / maze.columns, box[1] / maze.rows)) / 2
 
-
+# %% ../../nbs/20b_mazes.ipynb #p38d538b
 def _draw_step(maze: Maze, v: Cell, w: Cell, at: float, ax):
     "A step, `at` of the way along the path; shifted a little to its right, so that there and back can be told apart."
     import matplotlib as mpl
@@ -425,7 +438,7 @@ def draw_generation(
         _draw_moment(maze, path, subgoals, born, settled, moments[k], ax)
     return axes
 
-
+# %% ../../nbs/20b_mazes.ipynb #p9f9aef3
 def _draw_moment(maze: Maze, path, subgoals, born, settled, now: float, ax):
     draw_maze(maze, ax)
     here = [(v, s <= now) for v, t, s in zip(path, born, settled) if t <= now]

@@ -89,7 +89,7 @@ def read_results(path: Path) -> list[dict]:
     try: return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     except json.JSONDecodeError as e: raise ValueError(f"{path}: not a file of results ({e})") from None
 
-
+# %% ../../../nbs/13c_de_novo.ipynb #p9a2a44f
 def run_settings(
     path: str | os.PathLike, method: Method, task: MoleculesTask, model: str,
     chosen: Sequence[Setting], n: int = 1000, seeds: Sequence[int] = (0,), progress: bool = True,
@@ -126,7 +126,7 @@ def _merged(group: list[dict], keys: Sequence[str]) -> dict:
     sd = {f"{k}_sd": float(np.std([r[k] for r in group], ddof=1)) if len(group) > 1 else math.nan for k in keys}
     return {k: v for k, v in group[0].items() if k not in numbers} | mean | sd | dict(seeds=len(group))
 
-
+# %% ../../../nbs/13c_de_novo.ipynb #p596c481
 def de_novo_table(
     rows: Sequence[dict], keys: Sequence[str] = ("validity", "diversity", "uniqueness", "quality")
 ) -> str:

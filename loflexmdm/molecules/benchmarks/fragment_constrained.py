@@ -110,7 +110,7 @@ def _mean(values: Sequence[float]) -> float:
     values = [v for v in values if not math.isnan(v)]
     return sum(values) / len(values) if values else math.nan
 
-
+# %% ../../../nbs/12c_fragment_benchmark.ipynb #pbd039f5
 @dataclass(frozen=True)
 class FragmentTable:
     "The figures of every case (`rows`) and, for each task, their means over drugs (`means`, with the number of drugs)."
