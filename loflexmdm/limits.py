@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LINE', 'DESCRIPTION', 'EXPANSION', 'SMILES', 'TOKENS', 'ROWS', 'BATCH', 'STEPS', 'PROCESSES', 'LIMITS', 'clipped',
-           'visible', 'clipped_line', 'Limit']
+           'visible', 'clipped_line', 'Limit', 'too_long']
 
 # %% ../nbs/00k_limits.ipynb #3e4a3697
 import os
@@ -70,3 +70,8 @@ BATCH = Limit(2**20, "sequences or states at a time", "LOFLEXMDM_MAX_BATCH")
 STEPS = Limit(10**9, "steps", "LOFLEXMDM_MAX_STEPS")  # of a training or a simulation
 PROCESSES = Limit(256, "processes", "LOFLEXMDM_MAX_PROCESSES")  # that load data
 LIMITS = (LINE, DESCRIPTION, EXPANSION, SMILES, TOKENS, ROWS, BATCH, STEPS, PROCESSES)
+
+
+def too_long(smiles: str) -> bool:
+    "Whether a SMILES is longer than `SMILES` allows: RDKit would take very long, or crash."
+    return len(smiles) > SMILES.now

@@ -42,7 +42,7 @@ from loflexmdm.configs import (
     AtLeastTwo, Count, Fraction, Natural, NonNegative, OnOffAuto, Positive, config, current_names,
 )
 from .digests import check_data, data_digests
-from .files import atomic_directory, check_seal, file_digest, locked, recorded, sealed, write_file
+from .files import atomic_directory, check_seal, file_digest, locked, recorded, write_file, write_sealed
 from .guidance import hide_conditions
 from .limits import BATCH, PROCESSES, ROWS, STEPS, clipped
 from loflexmdm.methods.base import (
@@ -755,7 +755,7 @@ def save(self: Trainer) -> Path:
         write_model(self.method, d, {name: portable(tensors) for name, tensors in weights.items()})
         save_tensors(portable(moments), d / OPTIMIZER_FILE)
         digests = recorded(d / "config.json") | {OPTIMIZER_FILE: file_digest(d / OPTIMIZER_FILE)}
-        write_file(d / "state.json", json.dumps(sealed(meta | dict(files=digests)), indent=1))
+        write_sealed(d / "state.json", meta | dict(files=digests))
     for old in self.checkpoints[:-self.config.keep]: remove_checkpoint(old)
     return path
 

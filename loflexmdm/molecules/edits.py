@@ -380,10 +380,13 @@ class MoleculeEditsTask(Task):
     @property
     def max_length(self) -> int: return self.config.max_length
 
+    @property
+    def named_data(self) -> str: return "" if is_packaged(self.config.source) else f"source={self.config.source!r}"
+
     @cached_property
     def found(self) -> MatchedPairs:
         c = self.config
-        if not is_packaged(c.source): self.ask_for(f"source={c.source!r}")
+        if self.named_data: self.ask_for(self.named_data)
         return prepare_pairs(c.source, c.column, c.salts, c.limit, Matching(c.piece, c.share),
                              progress=sys.stderr.isatty())
 

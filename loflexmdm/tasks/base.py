@@ -267,6 +267,18 @@ def ask_for(self: Task, what: str):
                      "--task-data, in Python task.with_data()")
 
 
+@patch(as_prop=True)
+def named_data(self: Task) -> str:
+    "The setting that names data outside the installed packages, such as `file='a.txt'`; empty if none does."
+    return ""
+
+
+@patch(as_prop=True)
+def unread_data(self: Task) -> str:
+    "`named_data` as long as nobody has asked for it. `score` then leaves out what compares samples with the data."
+    return "" if self.reads_data else self.named_data
+
+
 @patch
 def with_data(self: Task) -> Task:
     "This task, which from now on reads the files and data sets that its settings name."

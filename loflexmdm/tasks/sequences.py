@@ -197,9 +197,12 @@ class SequencesTask(Task):
         self._known: Vocabulary | None = None  # that of a model
         if sequences is not None: self.data = arrange(_given(sequences, self.config), self.config)
 
+    @property
+    def named_data(self) -> str: return f"file={self.config.file!r}" if self.config.file else ""
+
     @cached_property
     def data(self) -> SequenceData:
-        if self.config.file: self.ask_for(f"file={self.config.file!r}")
+        if self.config.file: self.ask_for(self.named_data)
         data, known = sequence_data(self.config), self._known
         if known is not None and data.vocabulary != known:
             both = f"{data.vocabulary} and {known}"
@@ -370,9 +373,12 @@ def pretty(self: SequencesTask, row: Mapping) -> str:
 @patch
 def score(self: SequencesTask, split: str, samples: Samples) -> dict[str, float]:
     """new, unique (fractions) and length_tv with the floor an ideal sampler would have; with `infill` also `restored`,
-    the share of gaps in `prompts(split, n)` that were filled as the held-out sequence has it (nan without gaps)."""
-    made, known = self.sequences(samples), set(self.splits["train"])
+    the share of gaps in `prompts(split, n)` that were filled as the held-out sequence has it (nan without gaps).
+    Only unique while the task has `unread_data`."""
+    made = self.sequences(samples)
     if not made: raise ValueError("samples: none to score")
+    if self.unread_data: return dict(unique=len(set(made)) / len(made))
+    known = set(self.splits["train"])
     counts = Counter(len(s) for part in self.splits.values() for s in part)
     law = {n: c / counts.total() for n, c in counts.items()}
     return self._restored(split, made) | dict(
