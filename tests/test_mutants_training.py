@@ -121,6 +121,7 @@ def test_moments_have_the_parameters_type_and_counts_are_numbers():
     assert _wrong_moment(torch.zeros(2), p, "exp_avg", 5) is None
     assert _wrong_moment(torch.tensor(3.0, dtype=torch.float64), p, "step", 5) is None
     assert _wrong_moment(torch.tensor(3), p, "step", 5) == "is torch.int64"
+    assert _wrong_moment(torch.tensor(3.0).half(), p, "step", 5) == "is torch.float16"  # torch would refuse it
     assert _wrong_moment(torch.zeros(2, dtype=torch.float64), p, "exp_avg", 5) == "is torch.float64"
     assert _wrong_moment(torch.tensor([1.0, -1.0]), p, "exp_avg_sq", 5) == "is negative"
     assert _wrong_moment(torch.tensor([1.0, -1.0]), p, "exp_avg", 5) is None

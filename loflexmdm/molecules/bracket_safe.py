@@ -375,8 +375,8 @@ def tokenize(text: str) -> list[str]:
     ValueError for characters that are none of these."""
     tokens = TOKEN.findall(text)
     if sum(map(len, tokens)) < len(text):
-        rest = TOKEN.sub(" ", text)
-        raise ValueError(f"text={clipped(text)}: no token covers {clipped(rest.split()[0])}")
+        rest = TOKEN.sub(" ", text).split() or [" "]
+        raise ValueError(f"text={clipped(text)}: no token covers {clipped(rest[0])}")
     return tokens
 
 
