@@ -9,13 +9,14 @@ from safetensors.torch import load_file, save_file
 
 from loflexmdm import training
 from loflexmdm.methods import base
-from loflexmdm.methods.base import from_pretrained, save_pretrained
+from loflexmdm.files import recorded
+from loflexmdm.methods.base import METHODS, from_pretrained, save_pretrained
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.states import Vocabulary, collate, prefix_example
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import (
-    Float32Muon, Interrupted, Pace, TrainConfig, Trainer, _check_state, _wrong_moment, adamw_kernels, batches,
-    checkpoints, compiler, orthogonalised, tidy,
+    UNLIMITED, Float32Muon, Interrupted, Pace, TrainConfig, Trainer, _check_state, _wrong_moment, adamw_kernels,
+    batches, checkpoints, compiler, epoch_indices, orthogonalised, plot_metrics, tidy,
 )
 
 VOCABULARY = Vocabulary("abc")
@@ -109,7 +110,9 @@ STATE = dict(
 
 @pytest.mark.parametrize("key, value", [
     ("step", 3.0), ("step", True), ("step", -1), ("evaluations", 6.0), ("evaluations", None), ("format", 0),
-    ("averaged", 2), ("averaged", 3.0), ("seconds", -1.0), ("seconds", math.nan), ("best", math.inf), ("best", "low"),
+    ("averaged", 2), ("averaged", 3.0),
+    ("compiled", 3), ("compiled", "yes"), ("stepped", ["a", 1]), ("seconds", -1.0),
+    ("seconds", math.nan), ("best", math.inf), ("best", "low"),
 ])
 def test_a_state_with_a_wrong_value_is_damaged(tmp_path, key, value):
     meta = STATE | {key: value}
@@ -321,3 +324,59 @@ def test_compiling_says_how_long_it_took(tmp_path, monkeypatch):
     run.say, run.clock, run.try_networks = said.append, lambda: next(ticks), lambda: None
     run.compile_networks()
     assert run.compiled is True and len(said) == 1 and "3 s" in said[0]
+
+
+def test_every_part_is_compiled_for_any_length(tmp_path, monkeypatch):
+    run, found = trainer(tmp_path), []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **options: found.append((self, options)))
+    run.say, run.try_networks = print, lambda: None
+    run.compile_networks()
+    assert [part for part, _ in found] == training.regions(run.method) and found
+    assert all(options == dict(dynamic=True) for _, options in found)
+
+
+# what is told and shown
+
+def test_data_without_end_are_read_in_order():
+    assert list(itertools.islice(epoch_indices(UNLIMITED, 5, 0), 3)) == [5, 6, 7]
+
+
+def test_a_failure_says_where_good_weights_are(tmp_path):
+    run = trainer(tmp_path)
+    run.train_step(batches(run.data, run.config, 0, run.device))
+    with pytest.raises(FloatingPointError, match="step 2: not finite: kl; the weights before it are in .*step_000001"):
+        run.fail(dict(kl=math.nan))
+    next(run.method.parameters()).data.view(-1)[0] = math.nan
+    with pytest.raises(FloatingPointError, match="after step 1 not finite.*the newest good checkpoint is"):
+        run.fail(dict(kl=math.nan))
+
+
+def test_a_checkpoint_has_digests_of_its_tensors(tmp_path):
+    trainer(tmp_path, steps=1).fit()
+    (path,) = checkpoints(tmp_path)
+    assert recorded(path / "state.json").keys() == {p.name for p in path.glob("*.safetensors")}
+    assert len(recorded(path / "state.json")) == 3
+
+
+def test_the_log_has_hundredths_of_a_second(tmp_path):
+    run = trainer(tmp_path)
+    run.step, run.seconds = 1, 1.23456
+    run.after_step(dict(loss=torch.tensor(1.0), real_columns=torch.tensor(1.0)), Bar())
+    assert run.log.rows()[-1]["seconds"] == 1.23
+
+
+def test_loss_curves_have_a_point_for_each_row(tmp_path):
+    rows = [dict(step=1, bound_tight=3.0), dict(step=2, bound_tight=2.0, valid_nll=2.5), dict(step=3, bound_tight=1.0)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for given in (rows, tmp_path, tmp_path / "metrics.jsonl"):
+        training_curve, validation = plot_metrics(given).lines
+        assert training_curve.get_xydata().tolist() == [[1, 3], [2, 2], [3, 1]]
+        assert validation.get_xydata().tolist() == [[2, 2.5]]
+        assert {line.get_linewidth() for line in (training_curve, validation)} == {1.0}
+        assert training_curve.axes.get_yscale() == "log" and training_curve.axes.get_xlabel() == "step"
+    with pytest.raises(ValueError, match="no rows to draw"): plot_metrics([])
+
+
+@pytest.mark.parametrize("name", ["loflexmdm", "flexmdm", "mdm", "genmd4", "papl", "editflow", "ar"])
+def test_sequences_are_at_most_256_long_unless_the_model_says_more(name):
+    assert METHODS[name].Config().max_length == 256
