@@ -9,7 +9,8 @@ import torch
 from loflexmdm.ctmc import as_batch
 from loflexmdm.estimators import leave_one_out, reinforce
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, NextToken
-from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig
+from loflexmdm.methods.base import by_length
+from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
 from loflexmdm.methods.flexmdm import schedule_named
 from loflexmdm.notebook import seeded
 from loflexmdm.objective import Intensities, TokenLaws, cat_laws
@@ -298,3 +299,20 @@ def test_memory_has_room_for_a_quarter_more_columns():
     asked = NextToken(method)
     for n in range(12, 15): asked(as_batch([[3] * n]))
     assert asked.memory.shape[4] == 14 + 14 // 4 + 8
+
+
+def test_rows_of_similar_length_are_evaluated_together():
+    x, seen = as_batch([[3] * n for n in (1, 9, 2, 8)]), []
+    def rates(x, tau):
+        seen.append(x.lengths.tolist())
+        return Intensities(unmask=x.valid.double() * tau[:, None])
+    for groups, lengths in ((1, [[2, 10, 3, 9]]), (2, [[2, 3], [9, 10]])):
+        seen.clear()
+        out = by_length(rates, x, torch.arange(1.0, 5.0).double(), groups)
+        assert seen == lengths and out.unmask.sum(-1).tolist() == [2, 20, 9, 36]
+
+
+def test_padding_beside_a_source_is_neither_fixed_nor_open():
+    joined = beside(as_batch([[3], [3, 4]]), as_batch([[4], [4, 4, 4]]))
+    assert not joined.fixed[~joined.valid].any() and joined.closed[~joined.valid].all()
+    assert joined.lengths.tolist() == [4, 7] and not joined.valid[0, 4:].any()

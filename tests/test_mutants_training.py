@@ -380,3 +380,24 @@ def test_loss_curves_have_a_point_for_each_row(tmp_path):
 @pytest.mark.parametrize("name", ["loflexmdm", "flexmdm", "mdm", "genmd4", "papl", "editflow", "ar"])
 def test_sequences_are_at_most_256_long_unless_the_model_says_more(name):
     assert METHODS[name].Config().max_length == 256
+
+
+def test_checkpoints_are_in_the_order_of_their_steps(tmp_path):
+    for step in (999_999, 1_000_000, 5): (tmp_path / f"checkpoints/step_{step:06d}").mkdir(parents=True)
+    assert [c.name for c in checkpoints(tmp_path)] == ["step_000005", "step_999999", "step_1000000"]
+
+
+def test_nothing_is_left_of_a_removed_checkpoint(tmp_path):
+    trainer(tmp_path, steps=4, save_every=1, keep=1).fit()
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step_000004"]
+
+
+def test_every_micro_batch_has_noise_of_its_own(tmp_path, monkeypatch):
+    run, numbers = trainer(tmp_path, steps=3, accumulate=2), []
+    plain = training.generator_for
+    def noted(seed, purpose, *key, **options):
+        if purpose == "train": numbers.append(*key)
+        return plain(seed, purpose, *key, **options)
+    monkeypatch.setattr(training, "generator_for", noted)
+    run.fit()
+    assert numbers == list(range(6))
