@@ -1,5 +1,6 @@
 """Formulas and boundaries of schedules, states, losses, samplers and methods, where a small change went unnoticed:
 closed forms, enumeration, and what a documented limit allows."""
+import inspect
 import math
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import torch
 from loflexmdm.ctmc import as_batch
 from loflexmdm.estimators import leave_one_out, reinforce
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, NextToken
-from loflexmdm.methods.base import by_length
+from loflexmdm.methods.base import METHODS, by_length, encode_prompts
 from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
 from loflexmdm.methods.flexmdm import schedule_named
 from loflexmdm.notebook import seeded
@@ -17,9 +18,9 @@ from loflexmdm.objective import Intensities, TokenLaws, cat_laws
 from loflexmdm.methods.planner_bounds import _log_weights
 from loflexmdm.processes import Coupling, apply_events
 from loflexmdm.samplers import (
-    CONFIDENCES, EventDriven, LeftToRight, Limits, Planner, TauLeaping, fitting_samplers, merge_samples,
+    CONFIDENCES, EventDriven, LeftToRight, Limits, Planner, Sampler, TauLeaping, fitting_samplers, merge_samples,
 )
-from loflexmdm.samplers.base import EditTrajectory, token_law_at_end
+from loflexmdm.samplers.base import EditTrajectory, advance, token_law_at_end
 from loflexmdm.samplers.left_to_right import check_prefixes
 from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
 from loflexmdm.schedules import ClockProposal, clock_log_probs
@@ -262,6 +263,28 @@ def test_rows_in_which_nothing_is_due_are_not_looked_at():
     with pytest.raises(ValueError): sampler.resolve(fire.flip(0), *args)
 
 
+def test_masks_outside_the_window_are_not_looked_at():
+    x, logits = as_batch([[MASK, MASK]]), torch.zeros(1, 3, 6)
+    logits[0, 2] = math.nan
+    sampler = TauLeaping(confidence="top_prob", window=1)
+    state = sampler.init(x, [seeded(0)], Limits(9.0, 8, channels=("unmask",)))
+    out, u = Intensities(unmask=torch.ones(1, 3), logits=logits), torch.rand(1, 6, generator=seeded(2)).double()
+    at_end = torch.zeros(1, dtype=torch.bool)
+    tokens = sampler.resolve(torch.tensor([[False, True, False]]), at_end, out, state, u)
+    assert tokens[0, 1] != MASK and tokens[0, 2] == MASK
+
+
+def test_a_sampler_of_its_own_has_to_say_its_step():
+    with pytest.raises(NotImplementedError): Sampler.step(TauLeaping(), None, None)
+
+
+@pytest.mark.parametrize("channels, full", [(("insert", "unmask"), True), (("insert", "delete", "substitute"), False)])
+def test_a_row_that_gave_up_an_insertion_is_full_unless_it_can_shrink(channels, full):
+    state = TauLeaping().init(as_batch([[3, 3]]), [seeded(0)], Limits(9.0, 4, channels=channels))
+    new, overflow = advance(state, state.tau, dict(insert=torch.tensor([[0, 2, 1]])), {})
+    assert new.x.lengths.tolist() == [4] and overflow.tolist() == [2] and new.full.tolist() == [full]
+
+
 def test_a_bound_is_violated_beyond_the_rounding_of_float32():
     state = SimpleNamespace(limits=Limits(9.0, 8), rate_bound=torch.ones(3).double(), tau=torch.zeros(3).double())
     total = torch.tensor([1.0, 1 + 5e-7, 1 + 2e-6], dtype=torch.float64)
@@ -316,3 +339,21 @@ def test_padding_beside_a_source_is_neither_fixed_nor_open():
     joined = beside(as_batch([[3], [3, 4]]), as_batch([[4], [4, 4, 4]]))
     assert not joined.fixed[~joined.valid].any() and joined.closed[~joined.valid].all()
     assert joined.lengths.tolist() == [4, 7] and not joined.valid[0, 4:].any()
+
+
+def test_as_many_sequences_as_are_allowed(monkeypatch):
+    monkeypatch.setenv("LOFLEXMDM_MAX_ROWS", "6")
+    assert len(encode_prompts([[], []], 3, Vocabulary("ab"), 8).tokens) == 6
+    with pytest.raises(ValueError, match="sequences: 8 sequences; at most 6"):
+        encode_prompts([[], []], 4, Vocabulary("ab"), 8)
+
+
+def test_nats_per_token_count_the_end():
+    method = Autoregressive(Vocabulary("ab"), AutoregressiveConfig(size="pico", max_length=8)).eval()
+    terms = method.loss(as_batch([[], []]), seeded(0))
+    torch.testing.assert_close(terms.metrics["per_token"].double(), terms.loss.detach().double())
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_bound_takes_64_states_unless_told_otherwise(name):
+    assert inspect.signature(METHODS[name].nll_bound).parameters["samples"].default == 64

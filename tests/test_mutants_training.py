@@ -401,3 +401,26 @@ def test_every_micro_batch_has_noise_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "generator_for", noted)
     run.fit()
     assert numbers == list(range(6))
+
+
+def test_a_bound_that_is_the_same_is_not_a_better_one(tmp_path, monkeypatch):
+    run, kept = trainer(tmp_path), []
+    run.valid = collate([prefix_example("a", "b", VOCABULARY)] * 2)
+    monkeypatch.setattr(training, "keep_best", lambda model, directory: kept.append(directory))
+    monkeypatch.setattr(type(run.ema.module), "nll_bound", lambda self, x1, *rest: (torch.ones(len(x1.tokens)), None))
+    assert run.validate() == run.validate() == 1.0 and kept == [tmp_path / "best"]
+
+
+def test_what_cannot_be_swept_stays(tmp_path, monkeypatch):
+    (tmp_path / "best/.half").mkdir(parents=True)
+    def refuse(*args, **options): raise PermissionError("not mine")
+    for name in ("rmdir", "unlink", "scandir"): monkeypatch.setattr(training.os, name, refuse)
+    training.sweep(tmp_path)
+
+
+def test_four_entries_describe_a_model(tmp_path):
+    about, path = dict(format=1, method="x", vocabulary=[], config={}), tmp_path / "config.json"
+    path.write_text(json.dumps(about))
+    assert base._describes_a_model(path)
+    path.write_text(json.dumps({key: value for key, value in about.items() if key != "format"}))
+    assert not base._describes_a_model(path)

@@ -284,6 +284,11 @@ def test_long_smiles_are_refused_until_they_are_allowed(monkeypatch):
 def test_a_name_that_is_too_long_for_the_system_is_cut(command): refused(call(command, "a" * 5000))
 
 
+@pytest.mark.parametrize("option", ["--nll=10000000000000000000", "--nll=10000001", "--sampler=tau --steps=1000000000"])
+def test_more_states_and_steps_than_memory_holds(made, option):
+    refused(call("sample", made, "-n", 1, *option.split()), "LOFLEXMDM_MAX_")
+
+
 def test_figures_of_a_stream_are_those_of_a_list(monkeypatch):
     smiles = ["CCO", "OCC", None, "x", "c1ccccc1", "", "CC.CC", "CCO", "CCN", "C" * 20_000] * 3
     whole = molecule_metrics(smiles, ["CCO"])
