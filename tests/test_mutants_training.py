@@ -384,6 +384,7 @@ def test_sequences_are_at_most_256_long_unless_the_model_says_more(name):
 
 def test_checkpoints_are_in_the_order_of_their_steps(tmp_path):
     for step in (999_999, 1_000_000, 5): (tmp_path / f"checkpoints/step_{step:06d}").mkdir(parents=True)
+    (tmp_path / "checkpoints/step_x00001").mkdir()
     assert [c.name for c in checkpoints(tmp_path)] == ["step_000005", "step_999999", "step_1000000"]
 
 

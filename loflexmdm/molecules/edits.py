@@ -380,9 +380,6 @@ class MoleculeEditsTask(Task):
     @property
     def max_length(self) -> int: return self.config.max_length
 
-    @property
-    def named_data(self) -> str: return "" if is_packaged(self.config.source) else f"source={self.config.source!r}"
-
     @cached_property
     def found(self) -> MatchedPairs:
         c = self.config
@@ -412,6 +409,11 @@ class MoleculeEditsTask(Task):
     def _usable(self) -> tuple[dict[str, list[Matched]], Counter]: return usable_pairs(self)
 
 # %% ../../nbs/12d_molecule_edits.ipynb #c5352cb0
+@patch(as_prop=True)
+def named_data(self: MoleculeEditsTask) -> str:
+    return "" if is_packaged(self.config.source) else f"source={self.config.source!r}"
+
+# %% ../../nbs/12d_molecule_edits.ipynb #2ec67297
 @patch(as_prop=True)
 def matched(self: MoleculeEditsTask) -> dict[str, list[Matched]]:
     "The pairs of each split, in the direction in which they gain."

@@ -257,7 +257,7 @@ def settings(self: Task) -> dict:
     values = asdict(self.config)
     return {key: value for key, value in values.items() if key not in self.paths(values)}
 
-
+# %% ../../nbs/09b_tasks.ipynb #54c52a00
 @patch
 def ask_for(self: Task, what: str):
     """ValueError if this is the task of a saved model, whose data nobody has asked for. Called before a file or data

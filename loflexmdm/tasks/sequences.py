@@ -197,9 +197,6 @@ class SequencesTask(Task):
         self._known: Vocabulary | None = None  # that of a model
         if sequences is not None: self.data = arrange(_given(sequences, self.config), self.config)
 
-    @property
-    def named_data(self) -> str: return f"file={self.config.file!r}" if self.config.file else ""
-
     @cached_property
     def data(self) -> SequenceData:
         if self.config.file: self.ask_for(self.named_data)
@@ -229,6 +226,10 @@ class SequencesTask(Task):
     def summary(self) -> str: return super().summary() + (f"\n{self.data.note}" if self.data.note else "")
 
 # %% ../../nbs/10c_sequences.ipynb #c8020da1
+@patch(as_prop=True)
+def named_data(self: SequencesTask) -> str: return f"file={self.config.file!r}" if self.config.file else ""
+
+
 @patch
 def dataset(self: SequencesTask, split: str = "train") -> Examples:
     "The sequences of a split as examples, to be filled in where `infill` says so; ValueError if there are none."
