@@ -20,7 +20,7 @@ from loflexmdm.processes import Coupling, apply_events
 from loflexmdm.samplers import (
     CONFIDENCES, EventDriven, LeftToRight, Limits, Planner, Sampler, TauLeaping, fitting_samplers, merge_samples,
 )
-from loflexmdm.samplers.base import EditTrajectory, advance, token_law_at_end
+from loflexmdm.samplers.base import EditTrajectory, advance, check_whole, most_confident, token_law_at_end
 from loflexmdm.samplers.left_to_right import check_prefixes
 from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
 from loflexmdm.schedules import ClockProposal, clock_log_probs
@@ -357,3 +357,30 @@ def test_nats_per_token_count_the_end():
 @pytest.mark.parametrize("name", METHODS.names())
 def test_a_bound_takes_64_states_unless_told_otherwise(name):
     assert inspect.signature(METHODS[name].nll_bound).parameters["samples"].default == 64
+
+
+def test_only_candidates_are_chosen():
+    chosen, candidates = torch.tensor([[True, True, True]]), torch.tensor([[False, True, True]])
+    found = most_confident(chosen, candidates, torch.tensor([[9.0, 1.0, 2.0]]))
+    assert found.tolist() == [[False, True, True]]
+    found = most_confident(torch.tensor([[True, False, False]]), candidates, torch.tensor([[9.0, 1.0, 2.0]]))
+    assert found.tolist() == [[False, False, True]]
+
+
+def test_whole_numbers_from_the_least_on():
+    for value in (2, 2.0, 3): check_whole("steps", value, 2)
+    for value in (1, 2.5, math.inf, math.nan, True, None, "2"):
+        with pytest.raises(ValueError, match="steps=.*a whole number, at least 2"): check_whole("steps", value, 2)
+
+
+def test_a_soft_choice_needs_positive_scores():
+    for confidence in (None, "entropy", "leftmost"):
+        with pytest.raises(ValueError, match="softness=0.5: needs a confidence"):
+            TauLeaping(confidence=confidence, softness=0.5)
+
+
+def test_rows_keep_their_labels():
+    state = TauLeaping().init(as_batch([[3], [3, 4, 3], [4, 4]]), [seeded(i) for i in range(3)], Limits(9.0, 8))
+    state = state._replace(label=torch.arange(12).view(3, 4), labels=torch.tensor([5, 6, 7]))
+    kept = state.select(torch.tensor([True, False, True]))
+    assert kept.label.tolist() == [[0, 1, 2], [8, 9, 10]] and kept.labels.tolist() == [5, 7]

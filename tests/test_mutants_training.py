@@ -2,6 +2,7 @@
 import itertools
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from loflexmdm.states import Vocabulary, collate, prefix_example
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import (
     UNLIMITED, Float32Muon, Interrupted, Pace, TrainConfig, Trainer, _check_state, _wrong_moment, adamw_kernels,
-    batches, checkpoints, compiler, epoch_indices, orthogonalised, plot_metrics, tidy,
+    batches, checkpoints, compiler, epoch_indices, learning_rate, orthogonalised, plot_metrics, take_weights, tidy,
 )
 
 VOCABULARY = Vocabulary("abc")
@@ -425,3 +426,24 @@ def test_four_entries_describe_a_model(tmp_path):
     assert base._describes_a_model(path)
     path.write_text(json.dumps({key: value for key, value in about.items() if key != "format"}))
     assert not base._describes_a_model(path)
+
+
+def test_the_log_has_the_rate_of_the_step_that_was_made(tmp_path):
+    run = trainer(tmp_path, steps=4, warmup=2)
+    run.fit()
+    assert [row["lr"] for row in run.log.rows()] == [learning_rate(run.config, k) for k in range(4)]
+    assert learning_rate(TrainConfig(steps=3, warmup=2), 2) == pytest.approx(run.config.lr)
+
+
+def test_metrics_are_means_over_micro_batches(tmp_path):
+    run = trainer(tmp_path, accumulate=2)
+    run.gradients = lambda given: [dict(loss=torch.tensor(v)) for v in (1.0, 4.0)]
+    for p in run.method.parameters(): p.grad = torch.zeros_like(p)
+    assert run.train_step(iter([SimpleNamespace(valid=torch.ones(1))] * 2))["loss"] == 2.5
+
+
+def test_weights_of_another_shape_keep_their_own(tmp_path):
+    save_pretrained(model(), tmp_path / "m")
+    larger = LoFlexMDM(VOCABULARY, LoFlexMDMConfig(size="nano", order_size="pico", max_length=8))
+    own = take_weights(larger, tmp_path / "m")
+    assert own and set(own) < set(larger.state_dict())
