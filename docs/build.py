@@ -20,8 +20,8 @@ SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = (
     "states", "schedules", "clocks", "processes", "ctmc", "objective", "estimators", "networks", "samplers",
     "tau_leaping", "event_driven", "planner", "entropy_bounded", "left_to_right", "exactness", "all_channels",
-    "calibration",
-    "given_orders", "order_learning", "lo_flexmdm", "flexmdm", "masked", "gen_md4", "planners", "papl",
+    "calibration", "given_orders", "order_learning", "lo_flexmdm", "flexmdm", "published", "masked", "gen_md4",
+    "md4_objectives", "planners", "papl", "papl_sweep",
     "alignments", "edit_laws", "edit_flows", "edit_sampling", "localized_paths", "reverse_and_guidance",
     "learned_edit_order", "guidance", "autoregressive", "orders", "plotting", "player",
 )  # theory, in reading order
@@ -29,13 +29,13 @@ LADDERS = dict(
     learn=LEARN,
     tutorials=(
         "star_graphs", "your_own_data", "repair", "molecules", "fragments", "molecule_edits",
-        "reading_an_order", "learned_order", "choosing", "training_on_a_gpu", "course",
+        "reading_an_order", "learned_order", "digits", "choosing", "training_on_a_gpu", "course",
     ),
     # in reading order
     how_to=(
         "install", "choose_a_sampler", "condition_on_a_prompt", "read_samples", "pandas_and_files", "seeds",
-        "resume_a_run", "fine_tune", "compare_methods", "report_a_bound", "your_own_tokenizer", "your_own_network",
-        "add_your_own", "faq",
+        "resume_a_run", "fine_tune", "import_a_checkpoint", "compare_methods", "report_a_bound",
+        "your_own_tokenizer", "your_own_network", "add_your_own", "faq",
     ),
 )
 MACHINE = r"https?://|^//|data:"

@@ -9,7 +9,7 @@ __all__ = ['Kumaraswamy', 'sample_event_taus', 'sample_states', 'clock_log_probs
 
 # %% ../nbs/02_schedules.ipynb #d224b579
 from math import factorial
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -254,10 +254,11 @@ class ScheduleRegulariser:
     mean CDF close to t, little mass at the ends.
 
     Mean over `grid` times of (mean CDF - t)^2, plus the mean over positions of the squared hinges F(t_eps) <= delta and
-    1 - F(1 - t_eps) <= delta. ValueError for arguments out of range."""
+    1 - F(1 - t_eps) <= delta, or one of the two terms. ValueError for arguments out of range."""
     grid: Count = 100  # times between 0 and 1
     t_eps: Annotated[float, Field(gt=0, lt=0.5)] = 0.01  # how near the ends
     delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # the mass allowed there
+    terms: Literal["both", "mixture", "ends"] = "both"  # which of the two count
 
     def mixture(self, b: Float[Tensor, "batch length"], valid: Bool[Tensor, "batch length"],
                 a: float = 1.0) -> Float[Tensor, " batch"]:
@@ -278,4 +279,5 @@ class ScheduleRegulariser:
                  a: float = 1.0) -> Float[Tensor, " batch"]:
         """The penalty of each sequence, (batch,); `b` and `valid` are (batch, length), `valid`
         marks the positions that count."""
+        if self.terms != "both": return getattr(self, self.terms)(b, valid, a)
         return self.mixture(b, valid, a) + self.ends(b, valid, a)

@@ -287,3 +287,17 @@ def test_saved_and_loaded(kwargs, tmp_path):
     torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0)
     a, b = (m.eval().sample(n=4, generator=seeded(0)).sequences for m in (model, again))
     assert a == b
+
+
+def test_variants_of_the_regulariser_are_the_configurations():
+    law = LAW.x1
+    for options in (dict(terms="mixture"), dict(terms="ends"), dict(t_eps=0.1, delta=0.2), dict(delta=0.01)):
+        model = shaken(regulariser=1.0, **options)
+        b_in, b_um = model.schedule(law)
+        expected = ScheduleRegulariser(**options)(b_in, law.free, 1.0).mean()
+        torch.testing.assert_close(model.loss(law, seeded(0)).metrics["regulariser"], expected.detach())
+
+
+@pytest.mark.parametrize("bad", (dict(terms="kl"), dict(t_eps=0.5), dict(t_eps=0.0), dict(delta=1.0)))
+def test_variants_of_the_regulariser_that_are_none(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))): LoFlexMDMConfig(**bad)

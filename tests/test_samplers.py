@@ -6,11 +6,13 @@ from dataclasses import fields
 import pytest
 import torch
 
+from loflexmdm.clocks import clock_named
 from loflexmdm.ctmc import ToyLaw, as_batch, compare
 from loflexmdm.objective import Intensities
 from loflexmdm.samplers import (
-    CONFIDENCES, EventDriven, Info, Limits, Planner, Sampler, Samples, State, TauLeaping, Trajectory, inverse_cdf,
-    merge_samples, most_confident, nucleus, poisson_quantile, possible, race, row_uniforms, simulate,
+    CONFIDENCES, Euler, EventDriven, Info, Limits, Planner, Sampler, Samples, State, TauLeaping, Trajectory,
+    inverse_cdf, merge_samples, most_confident, nucleus, poisson_quantile, possible, race, row_uniforms,
+    simulate,
 )
 from loflexmdm.states import MASK, SPECIAL_TOKENS, Example, Vocabulary, collate, parse_prompt
 
@@ -365,3 +367,19 @@ def test_a_soft_rule_chooses_as_many_as_are_due_even_where_a_score_is_zero():
     due = torch.tensor([[False, True, True, False]])
     chosen = sampler.choose(due, out, state, state.x.tokens)
     assert chosen.sum() == 2 and chosen[0, 2]
+
+
+@pytest.mark.parametrize("grid", ("linear", "cosine", "polynomial:2"))
+def test_euler_steps_hold_the_rate(grid):
+    sampler, clock = Euler(steps=8, grid=grid), clock_named(grid)
+    taus = sampler.taus()
+    chance = -torch.expm1(-sampler.duration(taus[:-1], taus[1:]))
+    expected = (clock.shape(torch.arange(7, dtype=torch.float64) / 8) / 8).clamp(max=1)
+    torch.testing.assert_close(chance, expected, atol=1e-8, rtol=0)
+    ancestral = -torch.expm1(-taus.diff())
+    assert torch.allclose(chance, ancestral, atol=1e-8) == (grid == "linear")
+
+
+def test_euler_steps_need_a_step_and_a_clock():
+    with pytest.raises(ValueError, match="steps=0"): Euler(steps=0)
+    with pytest.raises(ValueError, match="schedule 'sine'"): Euler(grid="sine")
