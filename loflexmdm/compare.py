@@ -4,12 +4,11 @@
 
 # %% auto #0
 __all__ = ['SHARED', 'CALLS', 'CURVE', 'ROW', 'parse_entrant', 'typed', 'entrant_recipe', 'shared_model', 'evaluations_per_loss',
-           'run_directory', 'train_run', 'recipe_saved_in', 'differences', 'run_facts', 'curve', 'test_likelihood',
-           'mean_order', 'describe', 'samplers_for', 'measure', 'Comparison', 'compare', 'add_run', 'spread', 'grouped',
-           'table', 'plot_comparison']
+           'run_directory', 'train_run', 'check_same_run', 'recipe_saved_in', 'differences', 'run_facts', 'curve',
+           'test_likelihood', 'mean_order', 'describe', 'samplers_for', 'measure', 'Comparison', 'compare', 'add_run',
+           'spread', 'grouped', 'table', 'plot_comparison']
 
 # %% ../nbs/29b_compare.ipynb #52109525
-import json
 import math
 import os
 import sys
@@ -20,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .files import check_seal, sealed, write_file
+from .files import check_seal, write_sealed
 from .limits import clipped
 from .methods.base import Method, from_pretrained, method_class
 from .notebook import cell, code_span
@@ -97,17 +96,22 @@ def train_run(recipe: Recipe, directory: Path, device: str | torch.device = "cpu
 
     ValueError if the directory holds a run of another recipe; Interrupted as `Trainer.fit`."""
     file = directory / "run.json"
-    if not file.exists():
-        directory.mkdir(parents=True, exist_ok=True)
-        write_file(file, json.dumps(sealed(dict(recipe=recipe.as_dict(), sessions=[])), indent=1))
-    if different := differences(recipe, recipe_saved_in(file)):
-        raise ValueError(
-            f"{directory}: holds a run with another {', '.join(different)}; choose another directory, or remove it"
-        )
+    def begin():
+        if not file.exists(): write_sealed(file, dict(recipe=recipe.as_dict(), sessions=[]))
+        check_same_run(recipe, file)
+    if file.exists(): check_same_run(recipe, file)  # before the data are read
     last = checkpoints(directory)[-1:]
     if not last or int(last[0].name[5:]) < recipe.train.steps:
-        recipe.trainer(directory, device, progress).fit(resume=True)
+        recipe.trainer(directory, device, progress).fit(True, begin)
     return checkpoints(directory)[-1]
+
+
+def check_same_run(recipe: Recipe, file: Path):
+    "ValueError if the run.json is of another recipe."
+    if not (different := differences(recipe, recipe_saved_in(file))): return
+    raise ValueError(
+        f"{file.parent}: holds a run with another {', '.join(different)}; choose another directory, or remove it"
+    )
 
 # %% ../nbs/29b_compare.ipynb #790699d5
 def recipe_saved_in(file: Path) -> dict:
@@ -243,7 +247,7 @@ class Comparison:
     def write(self, path: str | os.PathLike) -> Path:
         "Write as JSON, in one rename."
         found = dict(settings=self.settings, rows=self.rows, curves=self.curves)
-        return write_file(path, json.dumps(sealed(found), indent=1))
+        return write_sealed(path, found)
 
     @staticmethod
     def read(path: str | os.PathLike) -> "Comparison":

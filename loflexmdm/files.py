@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['AT_FDCWD', 'RENAME_EXCHANGE', 'STAGED', 'Write', 'scratch_file', 'write_file', 'atomic_directory', 'file_digest',
-           'content_digest', 'sealed', 'check_seal', 'staged', 'recorded', 'intact', 'replace_files', 'locked',
-           'name_holder', 'holder']
+           'content_digest', 'sealed', 'write_sealed', 'check_seal', 'staged', 'recorded', 'intact', 'replace_files',
+           'locked', 'name_holder', 'holder']
 
 # %% ../nbs/00d_files.ipynb #045018e1
 import ctypes
@@ -121,6 +121,11 @@ def content_digest(content: Mapping) -> str:
 def sealed(content: Mapping) -> dict:
     "The JSON object with its own digest under the key `digest`."
     return dict(content) | dict(digest=content_digest(content))
+
+
+def write_sealed(path: str | os.PathLike, content: Mapping, indent: int | None = 1) -> Path:
+    "Write the JSON object with its own digest, as `write_file` does; returns the path."
+    return write_file(path, json.dumps(sealed(content), indent=indent))
 
 
 def check_seal(content: Mapping, path: str | os.PathLike):

@@ -210,6 +210,7 @@ def test_bad_options():
         to_bracket_safe("CCO", slicer=lambda mol: [(0, 2)])
     assert to_bracket_safe("CCO", slicer=lambda mol: [(0, 1)]) == "OC<1>.C<1>"
     with pytest.raises(ValueError, match="no token covers 'Q'"): tokenize("CCQ")
+    with pytest.raises(ValueError, match="no token covers ' '"): tokenize("C C\n")
 
 
 def test_strict_never_mends():

@@ -1,10 +1,12 @@
 """A short part of the campaigns of attacks, the same each time; `make campaign` goes on for hours, `tests/test_kill.py`
 kills training and sampling at other operations every day."""
+import os
 import random
+import signal
 
 import pytest
 from campaigns import disks, flips, fuzz
-from campaigns.attacks import Tally, isolated, refused, what_went_wrong
+from campaigns.attacks import Tally, isolated, isolated_each, refused, what_went_wrong
 from campaigns.jobs import jobs
 
 from loflexmdm.networks import SIZES
@@ -24,7 +26,7 @@ def survived(tally: Tally):
 def test_full_disks_and_kills(made, tmp_path):
     rest = {name: made[name] for name in ("cache", "compare")}
     disks.campaign(rest, tmp_path, tally := Tally(), random.Random(0), 3, ("kill", "full"))
-    disks.campaign({n: made[n] for n in ("train", "sample")}, tmp_path, tally, random.Random(0), 4, ("full",))
+    disks.campaign({n: made[n] for n in ("train", "sample")}, tmp_path, tally, random.Random(0), 4, ("kills", "full"))
     survived(tally)
 
 
@@ -34,8 +36,18 @@ def test_flipped_bits(made, tmp_path):
 
 
 def test_fuzzed_inputs(made, tmp_path):
-    fuzz.campaign(made, tmp_path, tally := Tally(), 0, range(150))
+    fuzz.campaign(made, tmp_path, tally := Tally(), 0, range(300))
     survived(tally)
+
+
+def test_small_attacks_share_a_process_until_one_ends_it():
+    def die(): os.kill(os.getpid(), signal.SIGKILL)
+    def crash(): raise RuntimeError("no")
+    pids = [lambda: print(os.getpid())] * 2
+    told = isolated_each([*pids, die, *pids, crash, lambda: 2])
+    assert [t["code"] for t in told] == [0, 0, -signal.SIGKILL, 0, 0, 99, 2] and "RuntimeError: no" in told[5]["trace"]
+    first, second, _, third, fourth, *_ = (t["out"] for t in told)
+    assert first == second != third == fourth
 
 
 def test_what_counts_as_survived(tmp_path):

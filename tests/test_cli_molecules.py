@@ -257,8 +257,11 @@ def figures(line, *more):
 
 def test_evaluate_what_sample_wrote(table):
     path, _ = table
-    refused(call("evaluate", path), "--task-data")
+    without, (_, _, said) = figures("evaluate", path), call("evaluate", path)
+    assert "not compared with the data: source='" in said and "is read if --task-data is given" in said
     found = figures("evaluate --task-data", path)
+    assert {k.split()[0] for k in found.keys() - without.keys()} == {"novelty", "length_tv", "length_tv_floor"}
+    assert without.items() <= found.items()
     rows = rows_of(path)
     assert found["n"] == "60"
     assert float(found["validity"]) == pytest.approx(sum(r["state"] == "valid" for r in rows) / 60, abs=5e-5)

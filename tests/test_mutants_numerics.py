@@ -1,6 +1,8 @@
 """Formulas and boundaries of schedules, states, losses, samplers and methods, where a small change went unnoticed:
 closed forms, enumeration, and what a documented limit allows."""
+import inspect
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,18 +10,21 @@ import torch
 from loflexmdm.ctmc import as_batch
 from loflexmdm.estimators import leave_one_out, reinforce
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, NextToken
-from loflexmdm.methods.edit_flows import EditFlowConfig
+from loflexmdm.methods.base import METHODS, by_length, encode_prompts
+from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
 from loflexmdm.methods.flexmdm import schedule_named
 from loflexmdm.notebook import seeded
 from loflexmdm.objective import Intensities, TokenLaws, cat_laws
 from loflexmdm.methods.planner_bounds import _log_weights
+from loflexmdm.processes import Coupling, apply_events
 from loflexmdm.samplers import (
-    CONFIDENCES, LeftToRight, Limits, Planner, TauLeaping, fitting_samplers, merge_samples,
+    CONFIDENCES, EventDriven, LeftToRight, Limits, Planner, Sampler, TauLeaping, fitting_samplers, merge_samples,
 )
-from loflexmdm.samplers.base import token_law_at_end
+from loflexmdm.samplers.base import EditTrajectory, advance, check_whole, most_confident, token_law_at_end
+from loflexmdm.samplers.left_to_right import check_prefixes
 from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
 from loflexmdm.schedules import ClockProposal, clock_log_probs
-from loflexmdm.states import MASK, Vocabulary
+from loflexmdm.states import CLEAN, DROPPED, MASK, MASKED, Vocabulary
 
 pytestmark = pytest.mark.usefixtures("pico")
 
@@ -215,3 +220,167 @@ def test_channels_share_one_uniform_number_side_by_side():
     events = one_event(chance, u)
     assert {name: int(n.sum()) for name, n in events.items()} == {"insert": 25, "unmask": 40, "delete": 20}
     assert int(sum(events.values()).max()) == 1 and not sum(events.values())[0, 85:].any()
+
+
+# processes and samplers, step by step
+
+def test_positions_start_missing_or_masked():
+    for start in (DROPPED, MASKED): assert Coupling(start).start == start
+    with pytest.raises(ValueError, match=f"start={CLEAN}: choose"): Coupling(CLEAN)
+
+
+def test_a_deleted_token_keeps_the_insertions_after_it():
+    x = as_batch([[3, 4]])
+    event = lambda column: torch.tensor([[int(k == column) for k in range(3)]])
+    draw = dict(insert=lambda x, where, column: torch.where(where, 5, x.tokens))
+    found = apply_events(x, dict(delete=event(1), insert=event(1)), draw)
+    assert found.tokens[0, 1:].tolist() == [5, 4]
+
+
+def test_a_window_holds_its_number_of_masks():
+    x = as_batch([[MASK, 3, MASK, MASK]])
+    for n, columns in ((1, [1]), (2, [1, 3]), (3, [1, 3, 4])):
+        assert Planner(confidence="top_prob", window=n).candidates(x)[0].nonzero()[:, 0].tolist() == columns
+
+
+def test_logits_are_not_computed_for_a_choice_that_needs_none():
+    out = Intensities(unmask=torch.ones(1, 3), logits=torch.zeros(1, 3, 6))
+    x = as_batch([[MASK, MASK]])
+    for confidence in (None, "rates", "leftmost"): assert TauLeaping(confidence=confidence).read(out, x.masked) is out
+    assert TauLeaping(confidence="top_prob").read(out, x.masked) is not out
+
+
+def test_rows_in_which_nothing_is_due_are_not_looked_at():
+    "Logits of such a row may be anything: another batch would refuse them."
+    x, logits = as_batch([[MASK, MASK]] * 2), torch.zeros(2, 3, 6)
+    logits[1] = math.nan
+    sampler = TauLeaping(confidence="top_prob")
+    state = sampler.init(x, [seeded(0), seeded(1)], Limits(9.0, 8, channels=("unmask",)))
+    fire, u = torch.tensor([[False, True, False], [False] * 3]), torch.rand(2, 6, generator=seeded(2)).double()
+    args = torch.zeros(2, dtype=torch.bool), Intensities(unmask=torch.ones(2, 3), logits=logits), state, u
+    tokens = sampler.resolve(fire, *args)
+    assert tokens[1].tolist() == x.tokens[1].tolist() and (tokens[0] == MASK).sum() == 1
+    with pytest.raises(ValueError): sampler.resolve(fire.flip(0), *args)
+
+
+def test_masks_outside_the_window_are_not_looked_at():
+    x, logits = as_batch([[MASK, MASK]]), torch.zeros(1, 3, 6)
+    logits[0, 2] = math.nan
+    sampler = TauLeaping(confidence="top_prob", window=1)
+    state = sampler.init(x, [seeded(0)], Limits(9.0, 8, channels=("unmask",)))
+    out, u = Intensities(unmask=torch.ones(1, 3), logits=logits), torch.rand(1, 6, generator=seeded(2)).double()
+    at_end = torch.zeros(1, dtype=torch.bool)
+    tokens = sampler.resolve(torch.tensor([[False, True, False]]), at_end, out, state, u)
+    assert tokens[0, 1] != MASK and tokens[0, 2] == MASK
+
+
+def test_a_sampler_of_its_own_has_to_say_its_step():
+    with pytest.raises(NotImplementedError): Sampler.step(TauLeaping(), None, None)
+
+
+@pytest.mark.parametrize("channels, full", [(("insert", "unmask"), True), (("insert", "delete", "substitute"), False)])
+def test_a_row_that_gave_up_an_insertion_is_full_unless_it_can_shrink(channels, full):
+    state = TauLeaping().init(as_batch([[3, 3]]), [seeded(0)], Limits(9.0, 4, channels=channels))
+    new, overflow = advance(state, state.tau, dict(insert=torch.tensor([[0, 2, 1]])), {})
+    assert new.x.lengths.tolist() == [4] and overflow.tolist() == [2] and new.full.tolist() == [full]
+
+
+def test_a_bound_is_violated_beyond_the_rounding_of_float32():
+    state = SimpleNamespace(limits=Limits(9.0, 8), rate_bound=torch.ones(3).double(), tau=torch.zeros(3).double())
+    total = torch.tensor([1.0, 1 + 5e-7, 1 + 2e-6], dtype=torch.float64)
+    out = SimpleNamespace(total=lambda: total)
+    violated = EventDriven().thin(out, state, torch.ones(3).double(), torch.ones(3).double())[3]
+    assert violated.tolist() == [False, False, True]
+
+
+def test_what_a_trajectory_of_edits_tells():
+    "Three frames: the first token goes, the second is written over, a third comes."
+    frames = [(0.0, [3, 4]), (1.5, [4]), (2.5, [5, 3])]
+    told = EditTrajectory(frames, [0.0, 2.5], [2.5, 2.5], [[1, 2], [2], [2, 3]])
+    assert told.edits() == [dict(insert=[], delete=[1], substitute=[]), dict(insert=[3], delete=[], substitute=[2])]
+    assert told.deleted() == [(1.5, 3)]
+
+
+def test_a_message_shows_eight_tokens():
+    with pytest.raises(ValueError) as error: check_prefixes(as_batch([[3] * 9 + [MASK]]), "prompt")
+    assert str([3] * 8) in str(error.value) and str([3] * 9) not in str(error.value)
+
+
+@torch.no_grad()
+def test_one_token_has_no_other_to_be_replaced_by():
+    for tokens, some in (("a", False), ("ab", True)):
+        method = EditFlow(Vocabulary(tokens), EditFlowConfig(size="pico", max_length=8, coupling="pairs"))
+        x = as_batch([[3, 3]])
+        x = x._replace(fixed=torch.zeros_like(x.fixed).index_fill(1, torch.tensor([0]), True))
+        rates = method.intensities(x, tau=torch.tensor([0.5])).substitute
+        assert bool((rates > 0).any()) == some
+
+
+@torch.no_grad()
+def test_memory_has_room_for_a_quarter_more_columns():
+    method = Autoregressive(Vocabulary("ab"), AutoregressiveConfig(size="pico", max_length=64)).eval()
+    asked = NextToken(method)
+    for n in range(12, 15): asked(as_batch([[3] * n]))
+    assert asked.memory.shape[4] == 14 + 14 // 4 + 8
+
+
+def test_rows_of_similar_length_are_evaluated_together():
+    x, seen = as_batch([[3] * n for n in (1, 9, 2, 8)]), []
+    def rates(x, tau):
+        seen.append(x.lengths.tolist())
+        return Intensities(unmask=x.valid.double() * tau[:, None])
+    for groups, lengths in ((1, [[2, 10, 3, 9]]), (2, [[2, 3], [9, 10]])):
+        seen.clear()
+        out = by_length(rates, x, torch.arange(1.0, 5.0).double(), groups)
+        assert seen == lengths and out.unmask.sum(-1).tolist() == [2, 20, 9, 36]
+
+
+def test_padding_beside_a_source_is_neither_fixed_nor_open():
+    joined = beside(as_batch([[3], [3, 4]]), as_batch([[4], [4, 4, 4]]))
+    assert not joined.fixed[~joined.valid].any() and joined.closed[~joined.valid].all()
+    assert joined.lengths.tolist() == [4, 7] and not joined.valid[0, 4:].any()
+
+
+def test_as_many_sequences_as_are_allowed(monkeypatch):
+    monkeypatch.setenv("LOFLEXMDM_MAX_ROWS", "6")
+    assert len(encode_prompts([[], []], 3, Vocabulary("ab"), 8).tokens) == 6
+    with pytest.raises(ValueError, match="sequences: 8 sequences; at most 6"):
+        encode_prompts([[], []], 4, Vocabulary("ab"), 8)
+
+
+def test_nats_per_token_count_the_end():
+    method = Autoregressive(Vocabulary("ab"), AutoregressiveConfig(size="pico", max_length=8)).eval()
+    terms = method.loss(as_batch([[], []]), seeded(0))
+    torch.testing.assert_close(terms.metrics["per_token"].double(), terms.loss.detach().double())
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_bound_takes_64_states_unless_told_otherwise(name):
+    assert inspect.signature(METHODS[name].nll_bound).parameters["samples"].default == 64
+
+
+def test_only_candidates_are_chosen():
+    chosen, candidates = torch.tensor([[True, True, True]]), torch.tensor([[False, True, True]])
+    found = most_confident(chosen, candidates, torch.tensor([[9.0, 1.0, 2.0]]))
+    assert found.tolist() == [[False, True, True]]
+    found = most_confident(torch.tensor([[True, False, False]]), candidates, torch.tensor([[9.0, 1.0, 2.0]]))
+    assert found.tolist() == [[False, False, True]]
+
+
+def test_whole_numbers_from_the_least_on():
+    for value in (2, 2.0, 3): check_whole("steps", value, 2)
+    for value in (1, 2.5, math.inf, math.nan, True, None, "2"):
+        with pytest.raises(ValueError, match="steps=.*a whole number, at least 2"): check_whole("steps", value, 2)
+
+
+def test_a_soft_choice_needs_positive_scores():
+    for confidence in (None, "entropy", "leftmost"):
+        with pytest.raises(ValueError, match="softness=0.5: needs a confidence"):
+            TauLeaping(confidence=confidence, softness=0.5)
+
+
+def test_rows_keep_their_labels():
+    state = TauLeaping().init(as_batch([[3], [3, 4, 3], [4, 4]]), [seeded(i) for i in range(3)], Limits(9.0, 8))
+    state = state._replace(label=torch.arange(12).view(3, 4), labels=torch.tensor([5, 6, 7]))
+    kept = state.select(torch.tensor([True, False, True]))
+    assert kept.label.tolist() == [[0, 1, 2], [8, 9, 10]] and kept.labels.tolist() == [5, 7]

@@ -2,6 +2,7 @@
 import itertools
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,13 +10,14 @@ from safetensors.torch import load_file, save_file
 
 from loflexmdm import training
 from loflexmdm.methods import base
-from loflexmdm.methods.base import from_pretrained, save_pretrained
+from loflexmdm.files import recorded
+from loflexmdm.methods.base import METHODS, from_pretrained, save_pretrained
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.states import Vocabulary, collate, prefix_example
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import (
-    Float32Muon, Interrupted, Pace, TrainConfig, Trainer, _check_state, _wrong_moment, adamw_kernels, batches,
-    checkpoints, compiler, orthogonalised, tidy,
+    UNLIMITED, Float32Muon, Interrupted, Pace, TrainConfig, Trainer, _check_state, _wrong_moment, adamw_kernels,
+    batches, checkpoints, compiler, epoch_indices, learning_rate, orthogonalised, plot_metrics, take_weights, tidy,
 )
 
 VOCABULARY = Vocabulary("abc")
@@ -109,7 +111,9 @@ STATE = dict(
 
 @pytest.mark.parametrize("key, value", [
     ("step", 3.0), ("step", True), ("step", -1), ("evaluations", 6.0), ("evaluations", None), ("format", 0),
-    ("averaged", 2), ("averaged", 3.0), ("seconds", -1.0), ("seconds", math.nan), ("best", math.inf), ("best", "low"),
+    ("averaged", 2), ("averaged", 3.0),
+    ("compiled", 3), ("compiled", "yes"), ("stepped", ["a", 1]), ("seconds", -1.0),
+    ("seconds", math.nan), ("best", math.inf), ("best", "low"),
 ])
 def test_a_state_with_a_wrong_value_is_damaged(tmp_path, key, value):
     meta = STATE | {key: value}
@@ -121,6 +125,7 @@ def test_moments_have_the_parameters_type_and_counts_are_numbers():
     assert _wrong_moment(torch.zeros(2), p, "exp_avg", 5) is None
     assert _wrong_moment(torch.tensor(3.0, dtype=torch.float64), p, "step", 5) is None
     assert _wrong_moment(torch.tensor(3), p, "step", 5) == "is torch.int64"
+    assert _wrong_moment(torch.tensor(3.0).half(), p, "step", 5) == "is torch.float16"  # torch would refuse it
     assert _wrong_moment(torch.zeros(2, dtype=torch.float64), p, "exp_avg", 5) == "is torch.float64"
     assert _wrong_moment(torch.tensor([1.0, -1.0]), p, "exp_avg_sq", 5) == "is negative"
     assert _wrong_moment(torch.tensor([1.0, -1.0]), p, "exp_avg", 5) is None
@@ -320,3 +325,125 @@ def test_compiling_says_how_long_it_took(tmp_path, monkeypatch):
     run.say, run.clock, run.try_networks = said.append, lambda: next(ticks), lambda: None
     run.compile_networks()
     assert run.compiled is True and len(said) == 1 and "3 s" in said[0]
+
+
+def test_every_part_is_compiled_for_any_length(tmp_path, monkeypatch):
+    run, found = trainer(tmp_path), []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **options: found.append((self, options)))
+    run.say, run.try_networks = print, lambda: None
+    run.compile_networks()
+    assert [part for part, _ in found] == training.regions(run.method) and found
+    assert all(options == dict(dynamic=True) for _, options in found)
+
+
+# what is told and shown
+
+def test_data_without_end_are_read_in_order():
+    assert list(itertools.islice(epoch_indices(UNLIMITED, 5, 0), 3)) == [5, 6, 7]
+
+
+def test_a_failure_says_where_good_weights_are(tmp_path):
+    run = trainer(tmp_path)
+    run.train_step(batches(run.data, run.config, 0, run.device))
+    with pytest.raises(FloatingPointError, match="step 2: not finite: kl; the weights before it are in .*step_000001"):
+        run.fail(dict(kl=math.nan))
+    next(run.method.parameters()).data.view(-1)[0] = math.nan
+    with pytest.raises(FloatingPointError, match="after step 1 not finite.*the newest good checkpoint is"):
+        run.fail(dict(kl=math.nan))
+
+
+def test_a_checkpoint_has_digests_of_its_tensors(tmp_path):
+    trainer(tmp_path, steps=1).fit()
+    (path,) = checkpoints(tmp_path)
+    assert recorded(path / "state.json").keys() == {p.name for p in path.glob("*.safetensors")}
+    assert len(recorded(path / "state.json")) == 3
+
+
+def test_the_log_has_hundredths_of_a_second(tmp_path):
+    run = trainer(tmp_path)
+    run.step, run.seconds = 1, 1.23456
+    run.after_step(dict(loss=torch.tensor(1.0), real_columns=torch.tensor(1.0)), Bar())
+    assert run.log.rows()[-1]["seconds"] == 1.23
+
+
+def test_loss_curves_have_a_point_for_each_row(tmp_path):
+    rows = [dict(step=1, bound_tight=3.0), dict(step=2, bound_tight=2.0, valid_nll=2.5), dict(step=3, bound_tight=1.0)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for given in (rows, tmp_path, tmp_path / "metrics.jsonl"):
+        training_curve, validation = plot_metrics(given).lines
+        assert training_curve.get_xydata().tolist() == [[1, 3], [2, 2], [3, 1]]
+        assert validation.get_xydata().tolist() == [[2, 2.5]]
+        assert {line.get_linewidth() for line in (training_curve, validation)} == {1.0}
+        assert training_curve.axes.get_yscale() == "log" and training_curve.axes.get_xlabel() == "step"
+    with pytest.raises(ValueError, match="no rows to draw"): plot_metrics([])
+
+
+@pytest.mark.parametrize("name", ["loflexmdm", "flexmdm", "mdm", "genmd4", "papl", "editflow", "ar"])
+def test_sequences_are_at_most_256_long_unless_the_model_says_more(name):
+    assert METHODS[name].Config().max_length == 256
+
+
+def test_checkpoints_are_in_the_order_of_their_steps(tmp_path):
+    for step in (999_999, 1_000_000, 5): (tmp_path / f"checkpoints/step_{step:06d}").mkdir(parents=True)
+    (tmp_path / "checkpoints/step_x00001").mkdir()
+    assert [c.name for c in checkpoints(tmp_path)] == ["step_000005", "step_999999", "step_1000000"]
+
+
+def test_nothing_is_left_of_a_removed_checkpoint(tmp_path):
+    trainer(tmp_path, steps=4, save_every=1, keep=1).fit()
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step_000004"]
+
+
+def test_every_micro_batch_has_noise_of_its_own(tmp_path, monkeypatch):
+    run, numbers = trainer(tmp_path, steps=3, accumulate=2), []
+    plain = training.generator_for
+    def noted(seed, purpose, *key, **options):
+        if purpose == "train": numbers.append(*key)
+        return plain(seed, purpose, *key, **options)
+    monkeypatch.setattr(training, "generator_for", noted)
+    run.fit()
+    assert numbers == list(range(6))
+
+
+def test_a_bound_that_is_the_same_is_not_a_better_one(tmp_path, monkeypatch):
+    run, kept = trainer(tmp_path), []
+    run.valid = collate([prefix_example("a", "b", VOCABULARY)] * 2)
+    monkeypatch.setattr(training, "keep_best", lambda model, directory: kept.append(directory))
+    monkeypatch.setattr(type(run.ema.module), "nll_bound", lambda self, x1, *rest: (torch.ones(len(x1.tokens)), None))
+    assert run.validate() == run.validate() == 1.0 and kept == [tmp_path / "best"]
+
+
+def test_what_cannot_be_swept_stays(tmp_path, monkeypatch):
+    (tmp_path / "best/.half").mkdir(parents=True)
+    def refuse(*args, **options): raise PermissionError("not mine")
+    for name in ("rmdir", "unlink", "scandir"): monkeypatch.setattr(training.os, name, refuse)
+    training.sweep(tmp_path)
+
+
+def test_four_entries_describe_a_model(tmp_path):
+    about, path = dict(format=1, method="x", vocabulary=[], config={}), tmp_path / "config.json"
+    path.write_text(json.dumps(about))
+    assert base._describes_a_model(path)
+    path.write_text(json.dumps({key: value for key, value in about.items() if key != "format"}))
+    assert not base._describes_a_model(path)
+
+
+def test_the_log_has_the_rate_of_the_step_that_was_made(tmp_path):
+    run = trainer(tmp_path, steps=4, warmup=2)
+    run.fit()
+    assert [row["lr"] for row in run.log.rows()] == [learning_rate(run.config, k) for k in range(4)]
+    assert learning_rate(TrainConfig(steps=3, warmup=2), 2) == pytest.approx(run.config.lr)
+
+
+def test_metrics_are_means_over_micro_batches(tmp_path):
+    run = trainer(tmp_path, accumulate=2)
+    run.gradients = lambda given: [dict(loss=torch.tensor(v)) for v in (1.0, 4.0)]
+    for p in run.method.parameters(): p.grad = torch.zeros_like(p)
+    assert run.train_step(iter([SimpleNamespace(valid=torch.ones(1))] * 2))["loss"] == 2.5
+
+
+def test_weights_of_another_shape_keep_their_own(tmp_path):
+    save_pretrained(model(), tmp_path / "m")
+    larger = LoFlexMDM(VOCABULARY, LoFlexMDMConfig(size="nano", order_size="pico", max_length=8))
+    own = take_weights(larger, tmp_path / "m")
+    assert own and set(own) < set(larger.state_dict())

@@ -280,6 +280,15 @@ def test_long_smiles_are_refused_until_they_are_allowed(monkeypatch):
     assert len(str(e.value)) < 400
 
 
+@pytest.mark.parametrize("command", ["sample", "info", "evaluate", "resume", "edit"])
+def test_a_name_that_is_too_long_for_the_system_is_cut(command): refused(call(command, "a" * 5000))
+
+
+@pytest.mark.parametrize("option", ["--nll=10000000000000000000", "--nll=10000001", "--sampler=tau --steps=1000000000"])
+def test_more_states_and_steps_than_memory_holds(made, option):
+    refused(call("sample", made, "-n", 1, *option.split()), "LOFLEXMDM_MAX_")
+
+
 def test_figures_of_a_stream_are_those_of_a_list(monkeypatch):
     smiles = ["CCO", "OCC", None, "x", "c1ccccc1", "", "CC.CC", "CCO", "CCN", "C" * 20_000] * 3
     whole = molecule_metrics(smiles, ["CCO"])
@@ -297,7 +306,12 @@ def test_a_model_from_a_stranger_reads_no_file(made, monkeypatch, tmp_path):
     samples = method.sample(n=2, seed=0)
     assert len(samples.texts) == 2 and method.task_object.describe(samples)
     for command in ("sample", "info", "cite"): assert call(command, made)[0] == 0
-    refused(call("evaluate", made), "file='/etc/passwd': named by the model", "--task-data")
+    code, figures, said = call("evaluate", made, "-n", 4)
+    assert code == 0 and "unique" in figures and "length_tv" not in figures
+    assert said.endswith("not compared with the data: file='/etc/passwd' is read if --task-data is given")
+    refused(call("evaluate", made, "-n", 4, "--nll", 2), "file='/etc/passwd': named by the model", "--task-data")
+    call("sample", made, "-n", 4, "--out", tmp_path / "s.jsonl")
+    assert "unique" in call("evaluate", tmp_path / "s.jsonl")[1]
     with pytest.raises(ValueError, match=r"with_data\(\)"): method.task_object.dataset("test")
     with pytest.raises(AssertionError, match="read"): method.task_object.with_data().dataset("test")
     with pytest.raises(AssertionError, match="read"): call("evaluate", made, "--task-data")

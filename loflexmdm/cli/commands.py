@@ -131,7 +131,7 @@ def say(message: str):
 def one_line(error: Exception) -> str:
     "An error's message on one line of at most about 1,000 characters, with the file it is about."
     if isinstance(error, OSError) and error.strerror:
-        return visible(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+        error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return visible(clipped_line(str(error)))
 
 

@@ -36,7 +36,7 @@ from loflexmdm.cli.common import (
 from loflexmdm.cli.sampler_options import (
     add_sampling, check_counts, chosen_options, draw_batches, fill_in, sampler_from,
 )
-from ..files import check_seal, locked, sealed, write_file
+from ..files import check_seal, locked, write_file, write_sealed
 from ..limits import ROWS, visible
 from ..methods.base import Method, encode_prompts, read_config
 from ..pretrained import load, models_directory, resolve
@@ -328,7 +328,7 @@ def write_state(self: SavedRows):
     "Write how the rows were made and all that continues them."
     state = dict(n=len(self.rows), total=self.total, batches=self.batches, bytes=self.size, counters=self.counters,
                  settings=self.settings, waiting=self.waiting, generator=bytes(self.generator.get_state()).hex())
-    write_file(beside(self.path), json.dumps(sealed(self.info | state | dict(rows=self.sha.hexdigest()))))
+    write_sealed(beside(self.path), self.info | state | dict(rows=self.sha.hexdigest()), indent=None)
 
 
 @patch

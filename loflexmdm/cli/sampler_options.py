@@ -21,6 +21,7 @@ import torch
 from .commands import Parser
 from .common import add_device, kind_of_option
 from ..configs import comments_of
+from ..limits import ROWS
 from ..methods.base import Method
 from ..reverse_and_guidance import SCHEMES
 from ..samplers import SAMPLERS, Sampler, Samples, channel_words, fitting_samplers, merge_samples
@@ -116,6 +117,7 @@ def check_counts(args: argparse.Namespace):
     if args.n < 1: raise ValueError(f"n={args.n}: must be at least 1")
     if args.nll is not None and (args.nll < 0 or args.nll == 1):
         raise ValueError(f"nll={args.nll}: must be at least 2, or 0 for none")
+    ROWS.check(args.nll or 0, "nll")
 
 # %% ../../nbs/30c_cli_samplers.ipynb #3b6d6307
 def chosen_options(args: argparse.Namespace) -> dict:

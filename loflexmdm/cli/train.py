@@ -8,7 +8,6 @@ __all__ = ['RUN_FILE', 'tables_of', 'recipe_of', 'new_directory', 'check_no_run'
 
 # %% ../../nbs/30d_cli_train.ipynb #a4789d65
 import argparse
-import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ import torch
 from .commands import Parser, command, say
 from .common import add_device, add_fields, announce, given, pick_device, provenance, recipe_in
 from ..digests import check_data
-from ..files import check_seal, sealed, write_file
+from ..files import check_seal, write_sealed
 from ..limits import clipped
 from ..methods.base import METHODS, method_class
 from ..readers import read_json
@@ -129,7 +128,7 @@ def run_train(args: argparse.Namespace):
         check_no_run(directory)  # that another process may have begun meanwhile
         files = files_beside(recipe, directory)
         about = dict(recipe=recipe.as_dict(), data=trainer.digests, files=files, sessions=[info])
-        write_file(directory / RUN_FILE, json.dumps(sealed(about), indent=1))
+        write_sealed(directory / RUN_FILE, about)
     fit_recipe(recipe, directory, device, begin, resume=False)
 
 # %% ../../nbs/30d_cli_train.ipynb #0d716c2f
@@ -201,6 +200,6 @@ def run_resume(args: argparse.Namespace):
         changes = [] if then is None and at else check_data(then, trainer.digests, directory, args.changed_data)
         sessions = read_run(directory).get("sessions", []) + [info | (dict(changed_data=changes) if changes else {})]
         about = saved | dict(recipe=saved["recipe"] | dict(task=found["task"]), data=trainer.digests, sessions=sessions)
-        write_file(directory / RUN_FILE, json.dumps(sealed(about), indent=1))
+        write_sealed(directory / RUN_FILE, about)
         say(f"resuming at step {at}" if at else "no checkpoint yet: starting from the first step")
     fit_recipe(recipe_from(found), directory, device, begin, True, args.changed_data)

@@ -5,7 +5,7 @@ back again without losing an atom or a stereocentre."""
 
 # %% auto #0
 __all__ = ['PRINTABLE', 'LIMIT', 'PARTNERS', 'SITES', 'BOND_PATTERNS', 'SLICERS', 'Slicer', 'CUTTABLE', 'TETRAHEDRAL', 'POINT',
-           'BRANCH', 'LABEL', 'WILD', 'OPEN', 'DECODE_REASONS', 'CAPPED', 'TOKEN', 'RING', 'smiles_problem', 'too_long',
+           'BRANCH', 'LABEL', 'WILD', 'OPEN', 'DECODE_REASONS', 'CAPPED', 'TOKEN', 'RING', 'smiles_problem',
            'mol_or_none', 'parse_smiles', 'brics_tables', 'brics_pairs', 'safe_mol_version', 'needs_safe_mol',
            'slicer_patterns', 'candidate_pairs', 'has_direction', 'touches_direction', 'is_rigid_centre',
            'is_safe_to_cut', 'bonds_to_cut', 'label', 'renumber', 'reorder', 'open_points', 'name_open_points',
@@ -27,7 +27,7 @@ from typing import NamedTuple
 from rdkit import Chem, rdBase
 from rdkit.Chem import BRICS
 
-from ..limits import SMILES, clipped
+from ..limits import SMILES, clipped, too_long
 from ..states import Vocabulary
 
 # %% ../../nbs/11_bracket_safe.ipynb #92bf40ee
@@ -45,9 +45,7 @@ def smiles_problem(smiles: str) -> str:
     return "; ".join(p.Message() for p in found) or "not a SMILES"
 
 
-def too_long(smiles: str) -> bool:
-    "Whether a SMILES is longer than `limits.SMILES`: RDKit would take very long, or crash."
-    return len(smiles) > SMILES.now
+
 
 
 def mol_or_none(smiles: str) -> Chem.Mol | None:
@@ -377,8 +375,8 @@ def tokenize(text: str) -> list[str]:
     ValueError for characters that are none of these."""
     tokens = TOKEN.findall(text)
     if sum(map(len, tokens)) < len(text):
-        rest = TOKEN.sub(" ", text)
-        raise ValueError(f"text={clipped(text)}: no token covers {clipped(rest.split()[0])}")
+        rest = TOKEN.sub(" ", text).split() or [" "]
+        raise ValueError(f"text={clipped(text)}: no token covers {clipped(rest[0])}")
     return tokens
 
 

@@ -40,12 +40,12 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ..files import file_digest, locked, write_file
 from ..parallel import worker_pool
-from ..limits import clipped_line
+from ..limits import clipped_line, too_long
 from ..readers import LOOKAHEAD, column_number, joined_row, limited_lines, open_text, table_column
 from ..notebook import code_span
 from ..progress import progress_bar
 from ..tasks import sequences
-from .bracket_safe import SLICERS, parse_smiles, safe_mol_version, too_long
+from .bracket_safe import SLICERS, parse_smiles, safe_mol_version
 from .notations import notation_of
 
 # %% ../../nbs/11b_molecule_data.ipynb #dc2df1f5

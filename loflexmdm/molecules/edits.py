@@ -383,7 +383,7 @@ class MoleculeEditsTask(Task):
     @cached_property
     def found(self) -> MatchedPairs:
         c = self.config
-        if not is_packaged(c.source): self.ask_for(f"source={c.source!r}")
+        if self.named_data: self.ask_for(self.named_data)
         return prepare_pairs(c.source, c.column, c.salts, c.limit, Matching(c.piece, c.share),
                              progress=sys.stderr.isatty())
 
@@ -409,6 +409,11 @@ class MoleculeEditsTask(Task):
     def _usable(self) -> tuple[dict[str, list[Matched]], Counter]: return usable_pairs(self)
 
 # %% ../../nbs/12d_molecule_edits.ipynb #c5352cb0
+@patch(as_prop=True)
+def named_data(self: MoleculeEditsTask) -> str:
+    return "" if is_packaged(self.config.source) else f"source={self.config.source!r}"
+
+# %% ../../nbs/12d_molecule_edits.ipynb #2ec67297
 @patch(as_prop=True)
 def matched(self: MoleculeEditsTask) -> dict[str, list[Matched]]:
     "The pairs of each split, in the direction in which they gain."

@@ -30,7 +30,7 @@ from rdkit import Chem, DataStructs, RDConfig, rdBase
 from rdkit.Chem import QED, rdFingerprintGenerator, rdMolDescriptors
 from tqdm.auto import tqdm
 
-from ..limits import SMILES
+from ..limits import too_long
 
 from ..parallel import worker_pool
 from ..statistics import empirical_variation, mean_deviation, variation_floor
@@ -60,7 +60,7 @@ def _judge(text: str | None) -> Judged:
     "One text; rdkit's log is for the caller to silence."
     if text is None: return Judged(None, None, "undecodable")
     if not text.strip(): return Judged(None, None, "empty")
-    if len(text) > SMILES.now: return Judged(None, None, "too long")
+    if too_long(text): return Judged(None, None, "too long")
     # rdkit would stop at the first such character and keep what came before
     if not text.isascii(): return Judged(None, None, "syntax")
     mol = Chem.MolFromSmiles(text, _reader())

@@ -183,10 +183,15 @@ def notation(self: MoleculesTask) -> Notation: return notation_of(self.config.no
 def longest(self: MoleculesTask) -> int: return self.max_length - 1 - (self.config.condition != "none")
 
 
+@patch(as_prop=True)
+def named_data(self: MoleculesTask) -> str:
+    return "" if is_packaged(self.config.source) else f"source={self.config.source!r}"
+
+
 @patch
 def _check_files(self: MoleculesTask):
     "ValueError for a source that nobody has asked for, and for a tokenizer that is another kind of file."
-    if not is_packaged(self.config.source): self.ask_for(f"source={self.config.source!r}")
+    if self.named_data: self.ask_for(self.named_data)
     if self.config.tokenizer: read_tokenizer(self._tokenizer())
 
 
@@ -444,18 +449,24 @@ def score(self: MoleculesTask, split: str, samples: Samples) -> dict[str, float]
     """Validity (strict and salvaged), uniqueness, novelty against the training molecules, diversity and quality of the
     samples, all as fractions, and the total variation of their lengths (tokens) from the split's, with the floor that
     ideal samples would have. With conditions also `asked`, the share of all samples that are valid and in the class
-    that their prompt asks for."""
+    that their prompt asks for. No novelty and lengths while the task has `unread_data`."""
+    known = None if self.unread_data else self.smiles("train")
     def metrics(salvage):
         smiles = [d.smiles for d in self.decoded(samples, salvage)]
-        return molecule_metrics(smiles, self.smiles("train"), canonical_reference=True)
+        return molecule_metrics(smiles, known, canonical_reference=True)
     strict, rescued = metrics(salvage=False), metrics(salvage=True)
+    asked = {} if self.config.condition == "none" else dict(asked=self.share_asked(samples))
+    return {k: getattr(strict, k) for k in SCORES if k != "novelty" or known is not None} | asked | dict(
+        validity_salvaged=rescued.validity, quality_salvaged=rescued.quality,
+    ) | ({} if known is None else self._length_figures(split, Counter(len(s) - len(asked) for s in samples.sequences)))
+
+
+@patch
+def _length_figures(self: MoleculesTask, split: str, made: Counter) -> dict[str, float]:
+    "How far the lengths (without a condition) are from the split's."
     counts = Counter(len(self.tokens_of(t)) for t in self.texts(split))
     law = {n: c / counts.total() for n, c in counts.items()}
-    asked = {} if self.config.condition == "none" else dict(asked=self.share_asked(samples))
-    made = Counter(len(s) - len(asked) for s in samples.sequences)  # without the condition
-    return {k: getattr(strict, k) for k in SCORES} | asked | dict(
-        validity_salvaged=rescued.validity, quality_salvaged=rescued.quality,
-        length_tv=empirical_variation(made, law), length_tv_floor=variation_floor(law, len(samples)))
+    return dict(length_tv=empirical_variation(made, law), length_tv_floor=variation_floor(law, made.total()))
 
 # %% ../../nbs/12b_molecules.ipynb #9c8dbd87
 @patch

@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from ..limits import Limit
 from ..moved import note
 from ..objective import Intensities, IntensityFn, Logits, TokenLaws, as_tensors
 from ..processes import CHANNELS, Draw, apply_events, columns_of
@@ -184,11 +185,13 @@ def without_special(logits: Float[Tensor, "*shape vocabulary"]) -> Float[Tensor,
     return logits.masked_fill(special, -torch.inf)
 
 # %% ../../nbs/07_samplers.ipynb #cw000001
-def check_whole(name: str, value, least: int, why: str = ""):
-    "ValueError unless `value` is a finite whole number, at least `least`; `why` is added to the message."
+def check_whole(name: str, value, least: int, why: str = "", limit: Limit | None = None):
+    """ValueError unless `value` is a finite whole number, at least `least`, and within `limit`; `why` is added to the
+    message."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and least <= value < math.inf and value == int(value)):
         raise ValueError(f"{name}={value!r}: a whole number, at least {least}{why}")
+    if limit is not None: limit.check(value, name)
 
 # %% ../../nbs/07_samplers.ipynb #defc39eb
 SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")  # by the name that the command line uses

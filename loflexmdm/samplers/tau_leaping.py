@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..clocks import clock_named
+from ..limits import CALLS
 from ..objective import Intensities, IntensityFn, TokenLaws
 from ..processes import CHANNELS
 from .base import Info, Limits, Sampler, State, check_whole, row_uniforms, settle
@@ -112,7 +113,7 @@ class TauLeaping(Sampler):
 
     def __post_init__(self):
         super().__post_init__()
-        check_whole("steps", self.steps, 2, " (the last one only resolves masks)")
+        check_whole("steps", self.steps, 2, " (the last one only resolves masks)", CALLS)
         if self.grid not in ("time", "clock"): raise ValueError(f"grid={self.grid!r}: choose time or clock")
         if self.hold not in ("rate", "count"): raise ValueError(f"hold={self.hold!r}: choose rate or count")
 
@@ -192,7 +193,7 @@ class Ancestral(TauLeaping):
 
     def __post_init__(self):
         Sampler.__post_init__(self)
-        check_whole("steps", self.steps, 1)
+        check_whole("steps", self.steps, 1, limit=CALLS)
         clock_named(self.grid)
 
     def taus(self, tau_max: float = math.inf, mass: float = 0.0) -> Float[Tensor, " steps"]:

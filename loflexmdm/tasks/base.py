@@ -257,7 +257,7 @@ def settings(self: Task) -> dict:
     values = asdict(self.config)
     return {key: value for key, value in values.items() if key not in self.paths(values)}
 
-
+# %% ../../nbs/09b_tasks.ipynb #54c52a00
 @patch
 def ask_for(self: Task, what: str):
     """ValueError if this is the task of a saved model, whose data nobody has asked for. Called before a file or data
@@ -265,6 +265,18 @@ def ask_for(self: Task, what: str):
     if self.reads_data: return
     raise ValueError(f"{clipped_line(what, 300)}: named by the model, and not read unless that is asked for: "
                      "--task-data, in Python task.with_data()")
+
+
+@patch(as_prop=True)
+def named_data(self: Task) -> str:
+    "The setting that names data outside the installed packages, such as `file='a.txt'`; empty if none does."
+    return ""
+
+
+@patch(as_prop=True)
+def unread_data(self: Task) -> str:
+    "`named_data` as long as nobody has asked for it. `score` then leaves out what compares samples with the data."
+    return "" if self.reads_data else self.named_data
 
 
 @patch

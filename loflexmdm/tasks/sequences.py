@@ -199,7 +199,7 @@ class SequencesTask(Task):
 
     @cached_property
     def data(self) -> SequenceData:
-        if self.config.file: self.ask_for(f"file={self.config.file!r}")
+        if self.config.file: self.ask_for(self.named_data)
         data, known = sequence_data(self.config), self._known
         if known is not None and data.vocabulary != known:
             both = f"{data.vocabulary} and {known}"
@@ -226,6 +226,10 @@ class SequencesTask(Task):
     def summary(self) -> str: return super().summary() + (f"\n{self.data.note}" if self.data.note else "")
 
 # %% ../../nbs/10c_sequences.ipynb #c8020da1
+@patch(as_prop=True)
+def named_data(self: SequencesTask) -> str: return f"file={self.config.file!r}" if self.config.file else ""
+
+
 @patch
 def dataset(self: SequencesTask, split: str = "train") -> Examples:
     "The sequences of a split as examples, to be filled in where `infill` says so; ValueError if there are none."
@@ -370,9 +374,12 @@ def pretty(self: SequencesTask, row: Mapping) -> str:
 @patch
 def score(self: SequencesTask, split: str, samples: Samples) -> dict[str, float]:
     """new, unique (fractions) and length_tv with the floor an ideal sampler would have; with `infill` also `restored`,
-    the share of gaps in `prompts(split, n)` that were filled as the held-out sequence has it (nan without gaps)."""
-    made, known = self.sequences(samples), set(self.splits["train"])
+    the share of gaps in `prompts(split, n)` that were filled as the held-out sequence has it (nan without gaps).
+    Only unique while the task has `unread_data`."""
+    made = self.sequences(samples)
     if not made: raise ValueError("samples: none to score")
+    if self.unread_data: return dict(unique=len(set(made)) / len(made))
+    known = set(self.splits["train"])
     counts = Counter(len(s) for part in self.splits.values() for s in part)
     law = {n: c / counts.total() for n, c in counts.items()}
     return self._restored(split, made) | dict(

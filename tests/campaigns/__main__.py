@@ -22,7 +22,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--log", type=Path, help="failures, a line each; the counts after each round in LOG.counts")
-    parser.add_argument("--disks", type=int, default=4, help="operations of each job, in each round")
+    parser.add_argument("--disks", type=int, default=4, help="operations of each job, in each round, for each of KINDS")
+    parser.add_argument("--kinds", nargs="*", default=["kill", "kills", "full"], help="what happens at an operation")
     parser.add_argument("--flips", type=int, default=8, help="in each kind of directory, in each round")
     parser.add_argument("--fuzz", type=int, default=400, help="inputs in each round")
     return parser.parse_args()
@@ -35,7 +36,7 @@ def one_round(made: dict, tally: Tally, args: argparse.Namespace, number: int):
         with contextlib.redirect_stderr(nothing), contextlib.redirect_stdout(nothing):
             inputs = range(number * args.fuzz, (number + 1) * args.fuzz)
             fuzz.campaign(made, Path(place), tally, args.seed, inputs)
-            disks.campaign(made, Path(place), tally, rng, args.disks)
+            disks.campaign(made, Path(place), tally, rng, args.disks, args.kinds)
             flips.campaign(made, Path(place), tally, rng, args.flips)
 
 

@@ -48,15 +48,21 @@ def whole(job: Job, place: Path) -> tuple[int, dict]:
     return told["operations"], job.found(d)
 
 
-def attack(job: Job, place: Path, kind: str, at: int, expected: dict) -> str:
-    "Kill a job at an operation (`kill`), or fill the disk there (`full`); what is wrong afterwards."
+def killed(job: Job, d: Path, at: int) -> str:
+    "Kill the job at an operation; says if it was not killed."
+    code = killed_at(at, d, lambda: job.run(d))["code"]
+    return "" if code == -signal.SIGKILL else f"exit code {code} instead of a kill"
+
+
+def attack(job: Job, place: Path, kind: str, at: int, expected: dict, then: int = 0) -> str:
+    """Kill a job at an operation (`kill`), also what one does afterwards, at operation `then` (`kills`), or fill the
+    disk (`full`); what is wrong in the end."""
     job.begin(d := place / f"{job.name}_{kind}_{at}")
     try:
-        if kind == "kill":
-            code = killed_at(at, d, lambda: job.run(d))["code"]
-            if code != -signal.SIGKILL: return f"exit code {code} instead of a kill"
-        elif wrong := what_went_wrong(on_a_full_disk(at, d, lambda: job.run(d))): return wrong
-        return ended(job, d, expected)
+        if kind == "full": wrong = what_went_wrong(on_a_full_disk(at, d, lambda: job.run(d)))
+        else: wrong = killed(job, d, at)
+        if kind == "kills": killed_at(then, d, lambda: job.again(d))  # to its end, if it makes fewer operations
+        return wrong or ended(job, d, expected)
     finally: shutil.rmtree(d, ignore_errors=True)
 
 
@@ -66,7 +72,9 @@ def campaign(jobs: dict[str, Job], place: Path, tally: Tally, rng: random.Random
         n, expected = whole(job, place)
         for kind in kinds:
             for at in sorted(rng.sample(range(1, n + 1), min(n, most))):
-                tally.note(f"{kind} {name}", f"operation {at} of {n}", attack(job, place, kind, at, expected))
+                then = rng.randint(1, n) if kind == "kills" else 0
+                what = f"operation {at} of {n}" + f", then {then}" * bool(then)
+                tally.note(f"{kind} {name}", what, attack(job, place, kind, at, expected, then))
 
 
 assert kill.Torn  # half of every write is written before it fails

@@ -4,11 +4,12 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
-from campaigns.attacks import Tally, isolated, what_went_wrong
+from campaigns.attacks import Tally, isolated_each, what_went_wrong
 from campaigns.jobs import Job, commands_like, resume
 from loflexmdm.cli import commands
 from loflexmdm.files import file_digest, recorded, sealed
@@ -167,10 +168,18 @@ def prepared(jobs: dict[str, Job], place: Path) -> Path:
     return d
 
 
-def campaign(jobs: dict[str, Job], place: Path, tally: Tally, seed: int, numbers: range):
-    "Fuzzed inputs of all kinds; number `i` depends on `seed` and `i` alone."
+def campaign(jobs: dict[str, Job], place: Path, tally: Tally, seed: int, numbers: range, together: int = 25):
+    "Fuzzed inputs of all kinds, some in each process; number `i` depends on `seed` and `i` alone."
     d = prepared(jobs, place)
-    for i in numbers:
-        kind = list(KINDS)[i % len(KINDS)]
-        work = KINDS[kind](random.Random(f"{seed} {i}"), d)
-        tally.note(f"fuzzed {kind}", f"seed {seed}, number {i}", what_went_wrong(isolated(work)))
+    for first in range(numbers.start, numbers.stop, together):
+        some = range(first, min(first + together, numbers.stop))
+        for i, told in zip(some, isolated_each([partial(attack, seed, i, d) for i in some])):
+            tally.note(f"fuzzed {kind_of(i)}", f"seed {seed}, number {i}", what_went_wrong(told))
+
+
+def kind_of(number: int) -> str: return list(KINDS)[number % len(KINDS)]
+
+
+def attack(seed: int, number: int, d: Path):
+    "Make an input in `d` and give it to what reads it."
+    return KINDS[kind_of(number)](random.Random(f"{seed} {number}"), d)()

@@ -1,11 +1,15 @@
 """Commands small enough to be attacked a thousand times: train, resume, sample, molecules from a file to the cache,
 compare. Each has a directory that it begins with, and says what of its results must not depend on attacks."""
 import argparse
+import contextlib
 import functools
+import gc
+import importlib
 import json
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +147,16 @@ def jobs(place: Path) -> dict[str, Job]:
         Job("cache", lambda d: write(d, "some.smi", SMILES), cache, cache, files_in),
         Job("compare", lambda d: write(d, "r.toml", RECIPE), compared, compared, files_in),
     ]
-    for job in found:  # imports everything that a child process needs
+    for job in found:
         job.begin(d := place / f"warm_{job.name}")
-        assert not isolated(lambda job=job, d=d: job.run(d))["code"], job.name
+        import_as(lambda job=job, d=d: job.run(d))
+    gc.freeze()  # children share its pages
     return {job.name: job for job in found}
+
+
+def import_as(run: Callable[[], object]):
+    "Import what `run()` imports, so that no child process has to."
+    told = isolated(lambda: run() or print("\n", *sys.modules))
+    assert told["code"] == 0, told
+    for name in told["out"].splitlines()[-1].split():
+        with contextlib.suppress(ImportError): importlib.import_module(name)
