@@ -31,6 +31,7 @@ from loflexmdm.molecules.bracket_safe import (
 )
 from .data import FORMATS, Molecules, is_packaged, molecule_split, prepare, read_smiles
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
+from .files import MOLECULE_WRITERS, WRITTEN, molecule_columns
 from .metrics import judge, molecule_grid, molecule_metrics
 from .notations import NOTATIONS, Notation, given_and_closed, notation_of
 from ..progress import is_watched
@@ -92,7 +93,7 @@ class MoleculesTask(Task):
                   brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
     prompt_help = "SMILES", ("grow molecules from this fragment, * where it may grow; "
                              "two fragments with a dot between them are linked")
-    file_suffixes = FORMATS
+    file_suffixes, output_suffixes, salvages = FORMATS, tuple(MOLECULE_WRITERS), True
 
     @property
     def max_length(self) -> int: return self.config.max_length
@@ -343,7 +344,7 @@ def text(self: MoleculesTask, tokens: Sequence[str]) -> str:
 @patch
 def smiles_of(self: MoleculesTask, samples: Samples) -> list[str | None]:
     "The canonical SMILES of each sample, None for one that is not a molecule."
-    return [d["smiles"] if d["state"] == "valid" else None for d in self.describe(samples)]
+    return [d.smiles if state_of(d) == "valid" else None for d in self.decoded(samples)]
 
 
 @patch
@@ -353,13 +354,23 @@ def decoded(self: MoleculesTask, samples: Samples, salvage: bool = False) -> lis
 
 
 @patch
-def describe(self: MoleculesTask, samples: Samples, prompt_text: str = "") -> list[dict]:
-    """For each sample its canonical SMILES, empty if it is not a molecule, and its state: valid, or why not.
+def describe(self: MoleculesTask, samples: Samples, prompt_text: str = "", salvage: bool = False) -> list[dict]:
+    """For each sample its canonical SMILES, empty if it is not a molecule, its state (valid, or why not), and QED, SA,
+    logP and weight (g/mol), None if it is not one molecule.
 
-    A molecule that lacks the fragment `prompt_text` it was grown from has the state "fragment altered"."""
+    A molecule that lacks the fragment `prompt_text` it was grown from has the state "fragment altered". With `salvage`
+    one that only repairs make of the text has the state "salvaged"."""
     found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
-    lost = lambda d: prompt_text and d["state"] == "valid" and not contains_fragment(d["smiles"], prompt_text)
-    return [d | dict(state="fragment altered") if lost(d) else d for d in found]
+    if salvage: found = [_rescued(d, s) for d, s in zip(found, self.decoded(samples, salvage=True), strict=True)]
+    lost = lambda d: prompt_text and d["state"] in WRITTEN and not contains_fragment(d["smiles"], prompt_text)
+    found = [d | dict(state="fragment altered") if lost(d) else d for d in found]
+    return [d | more for d, more in zip(found, molecule_columns([d["smiles"] for d in found]))]
+
+
+def _rescued(row: dict, d: Decoded) -> dict:
+    "The row, or that of what salvage makes of a text which is not one molecule."
+    if row["state"] == "valid" or state_of(d) != "valid": return row
+    return dict(smiles=d.smiles, state="salvaged")
 
 
 def state_of(d: Decoded) -> str:
@@ -443,6 +454,18 @@ def picture(self: MoleculesTask, rows: Sequence[Mapping], most: int = 24) -> byt
     if not smiles: return None
     molecule_grid(smiles).save(image := io.BytesIO(), "PNG")
     return image.getvalue()
+
+
+@patch
+def accepted(self: MoleculesTask, row: Mapping) -> str | None:
+    "The SMILES of a row that is valid or salvaged, else None."
+    return row["smiles"] if row["state"] in WRITTEN else None
+
+
+@patch
+def written(self: MoleculesTask, rows: Sequence[Mapping], suffix: str) -> str:
+    "The molecules among the rows as .smi or .sdf."
+    return MOLECULE_WRITERS[suffix](rows)
 
 
 @patch
