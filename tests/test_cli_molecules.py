@@ -137,8 +137,14 @@ def test_fewer_valid_ones_than_wanted_are_written_and_told(model, tmp_path):
 
 
 def test_salvaged_ones_say_so(model):
-    code, out, err = call(f"sample {model} -n 60 --salvage")
-    assert code == 0 and "(salvaged)" in out and "salvaged" in err
+    method = load(str(model))
+    texts = "CC.CCO", "CCO", "C1C"
+    sequences = [method.vocabulary.encode(tokenize(t)) for t in texts]
+    samples = Samples(sequences, [[True] * len(s) for s in sequences])
+    found = [(d["smiles"], d["state"]) for d in method.task_object.describe(samples, salvage=True)]
+    assert found[:2] == [("CCO", "salvaged"), ("CCO", "valid")] and found[2][1] not in ("valid", "salvaged")
+    assert method.task_object.describe(samples)[0]["state"] == "several components"
+    assert call(f"sample {model} -n 3 --salvage")[0] == 0
 
 
 def test_smi_and_sdf_hold_the_molecules(model, tmp_path):
@@ -152,12 +158,12 @@ def test_smi_and_sdf_hold_the_molecules(model, tmp_path):
     ("--valid 0", "--valid 0: must be at least 1"), ("--valid 3 --tries 0", "--tries 0: must be at least 1"),
     ("--unique", "--unique: only with --valid"), ("--valid 3 -n 4", "-n 4: --valid 3 says how many"),
 ])
-def test_wrong_numbers_of_valid_ones(model, options, message): refused(f"sample {model} {options}", message)
+def test_wrong_numbers_of_valid_ones(model, options, message): refused(call(f"sample {model} {options}"), message)
 
 
 def test_tasks_that_cannot_tell():
-    refused("sample star-tiny --valid 3", "nothing says which samples")
-    refused("sample star-tiny --salvage", "repairs nothing")
+    refused(call("sample star-tiny --valid 3"), "nothing says which samples")
+    refused(call("sample star-tiny --salvage"), "repairs nothing")
 
 
 def test_a_fragment_is_a_prompt(model):
@@ -170,7 +176,8 @@ def test_a_fragment_is_a_prompt(model):
 
 def test_no_bound_if_not_wanted(model, tmp_path):
     assert call(f"sample {model} -n 3 --nll 0 --out", tmp_path / "m.csv")[0] == 0
-    assert list(rows_of(tmp_path / "m.csv")[0]) == ["smiles", "state", "prompt", "tokens", "generated"]
+    columns = ["smiles", "state", "qed", "sa", "logp", "weight", "prompt", "tokens", "generated"]
+    assert list(rows_of(tmp_path / "m.csv")[0]) == columns
 
 
 @pytest.mark.parametrize(
@@ -424,13 +431,13 @@ def test_column_of_a_model(model): refused(call(f"evaluate {model} --column smil
 
 def test_tokens_the_task_does_not_know(table, tmp_path):
     (tmp_path / "mols.csv").write_text(
-        table[0].read_text().replace("tokens,generated\n", "tokens,generated\nC,valid,1.0,0.1,,[Zz],1\n")
+        table[0].read_text().replace("tokens,generated\n", "tokens,generated\nC,valid,,,,,1.0,0.1,,[Zz],1\n")
     )
     shutil.copy(table[0].parent / "mols.csv.run.json", tmp_path)
     refused(call("evaluate", tmp_path / "mols.csv"), "'[Zz]' is outside the vocabulary")
 
 
-@pytest.mark.parametrize("place", ["nowhere/m.csv", "file/m.csv", "m.smi", "."])
+@pytest.mark.parametrize("place", ["nowhere/m.csv", "file/m.csv", "m.mol", "."])
 def test_places_that_are_none(model, tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("mine")

@@ -221,7 +221,7 @@ class Wanted(NamedTuple):
         "Whether the rows hold enough."
         return len(self.chosen(rows)) == self.n
 
-
+# %% ../../nbs/30e_cli_sample.ipynb #a4b3b4f1
 def check_wanted(args: argparse.Namespace):
     "Settle how many sequences are drawn at most. ValueError for options that do not go together."
     for key in ("unique", "tries"):

@@ -303,12 +303,13 @@ def sample_batches(
 # %% ../../nbs/07h_method.ipynb #e3d8ba13
 def _as_tokens(self: Method, prompts) -> Sequence | None:
     "The prompts, texts among them as tokens. ValueError for a text of which the model's task makes no prompt."
+    if self.task is None: return prompts  # a text is then refused with all else that is not a list of tokens
     if isinstance(prompts, str): prompts = [prompts]
     if not isinstance(prompts, Sequence) or not any(isinstance(p, str) for p in prompts): return prompts
     import loflexmdm.tasks.base  # noqa: F401 (gives methods their `prompt`)
     return [self.prompt(p) if isinstance(p, str) else p for p in prompts]
 
-
+# %% ../../nbs/07h_method.ipynb #7972a4d0
 def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -> list[int]:
     "A seed for each of n sequences. ValueError for both a generator and a seed, or for a wrong type."
     if generator is not None and not isinstance(generator, torch.Generator):

@@ -7,7 +7,6 @@ __all__ = ['COLUMNS', 'WRITTEN', 'MOLECULE_WRITERS', 'MOLECULE_FORMATS', 'molecu
            'molecules_in']
 
 # %% ../../nbs/12f_molecule_files.ipynb #mf000004
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
@@ -16,7 +15,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import AllChem
 
 from .data import read_smiles
-from .metrics import judge, properties
+from .metrics import properties
 from ..readers import read_jsonl
 
 # %% ../../nbs/12f_molecule_files.ipynb #mf000009

@@ -366,7 +366,7 @@ def describe(self: MoleculesTask, samples: Samples, prompt_text: str = "", salva
     found = [d | dict(state="fragment altered") if lost(d) else d for d in found]
     return [d | more for d, more in zip(found, molecule_columns([d["smiles"] for d in found]))]
 
-
+# %% ../../nbs/12b_molecules.ipynb #783eaf67
 def _rescued(row: dict, d: Decoded) -> dict:
     "The row, or that of what salvage makes of a text which is not one molecule."
     if row["state"] == "valid" or state_of(d) != "valid": return row
@@ -455,7 +455,7 @@ def picture(self: MoleculesTask, rows: Sequence[Mapping], most: int = 24) -> byt
     molecule_grid(smiles).save(image := io.BytesIO(), "PNG")
     return image.getvalue()
 
-
+# %% ../../nbs/12b_molecules.ipynb #975e5129
 @patch
 def accepted(self: MoleculesTask, row: Mapping) -> str | None:
     "The SMILES of a row that is valid or salvaged, else None."

@@ -71,7 +71,7 @@ def check_sizes(config):
         if type(value) is not int or f.name == "seed": continue
         (ROWS if f.name.endswith(("_size", "limit")) else TOKENS).check(value, f.name)
 
-
+# %% ../../nbs/09b_tasks.ipynb #629af2c1
 class Task:
     """Data in three splits, prompts and a score.
 
@@ -307,7 +307,7 @@ def picture(self: Task, rows: Sequence[Mapping]) -> bytes | None:
     "A PNG of the rows, to lie beside the results file; None for none."
     return None
 
-
+# %% ../../nbs/09b_tasks.ipynb #2cafd7d2
 @patch
 def accepted(self: Task, row: Mapping) -> str | None:
     """What a valid sample is, from its row of results: equal texts for equal samples; None for one that is not valid.
@@ -429,13 +429,15 @@ def task_object(self: Method) -> Task | None:
         vars(self)["_task_made"] = made, task
     return task
 
-
-@patch
-def prompt(self: Method, text: str) -> list:
+# %% ../../nbs/09b_tasks.ipynb #92f32258
+def _prompt_of(self: Method, text: str) -> list:
     "The prompt that the model's task makes of a text. ValueError if it makes none, or the model has no task."
     if self.task_object is not None: return self.task_object.prompt(text)
     raise ValueError(f"prompts={text!r}: the model was saved without a task, so nothing says how to read a text; "
                      "a list of token sequences is needed, at least one")
+
+
+Method.prompt = _prompt_of  # a task has a `prompt`, too
 
 
 def _owner(samples: Samples):
@@ -482,7 +484,7 @@ def frame(self: Samples):
     return DataFrame([dict(text=text) | row | dict(tokens=owner.vocabulary.decode(s), generated=free)
                       for text, row, s, free in rows])
 
-
+# %% ../../nbs/09b_tasks.ipynb #f3393370
 @patch
 def save(self: Samples, path: str | PathLike) -> Path:
     """Write the texts to a .txt, .csv, .jsonl or .fasta file, or one that the task writes (of molecules .smi, .sdf);
