@@ -12,7 +12,6 @@ from loflexmdm.molecules.objectives import OBJECTIVES
 from loflexmdm.molecules.optimise import (
     CallLog, Genetic, Proposer, RandomSearch, Regrow, best_calls, best_curve, optimise, top_auc,
 )
-from loflexmdm.molecules.task import MoleculesTask  # noqa: F401 (methods have their task from it)
 from loflexmdm.pretrained import load
 from runs import ROOT, note
 

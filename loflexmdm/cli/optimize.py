@@ -29,21 +29,21 @@ from ..tasks.base import Task
 WAYS = "model", "genetic", "random"
 
 
-def read_leads(path: str, column: str = "") -> list[str]:
-    "Canonical SMILES of the molecules of a file, each once. ValueError if there is none; what is left out is said."
+def read_leads(path: str, column: str = "") -> tuple[list[str], str]:
+    "Canonical SMILES of the molecules of a file, each once, and what was left out. ValueError if there is none."
     rows = list(islice(molecules_in(path, column), ROWS.now))
     found = list(dict.fromkeys(j.smiles for j in judge(rows) if j.smiles))
     invalid = sum(j.smiles is None for j in judge(rows))
     if not found: raise ValueError(f"--start {path}: none of its {len(rows)} rows is a valid molecule")
-    if invalid: say(f"--start {path}: {invalid} of {len(rows)} rows are not one valid molecule and are left out")
-    return found
+    lost = f"--start {path}: {invalid} of {len(rows)} rows are not one valid molecule and are left out"
+    return found, lost * bool(invalid)
 
 
-def starting(args: argparse.Namespace, task: Task | None) -> list[str]:
-    "The leads, else as many training molecules of the model's task as the population holds."
+def starting(args: argparse.Namespace, task: Task | None) -> tuple[list[str], str]:
+    "The leads, else as many training molecules of the model's task as the population holds; what was left out."
     if args.start: return read_leads(args.start, args.column)
     if task is None: raise ValueError("--start: needed, since the model does not know its training molecules")
-    return RandomSearch(task.smiles("train"), args.population).first(args.seed)
+    return RandomSearch(task.smiles("train"), args.population).first(args.seed), ""
 
 
 def settings_of(args: argparse.Namespace, start: Sequence[str], method: Method | None) -> dict:
@@ -111,12 +111,13 @@ def run_optimize(args: argparse.Namespace):
     method = load(args.model, device) if args.way != "genetic" or not args.start else None
     task = None if method is None else method.task_object
     if task is not None and args.task_data: task.with_data()
-    announce(provenance(args, device))
-    start, propose = starting(args, task), proposer(args, method, task)
+    (start, lost), propose = starting(args, task), proposer(args, method, task)
     lock = out.with_name(f".{out.name}.lock")
     busy = f"--out {out}: another run writes there"
     with Scorer(args.objective, args.time_limit) as score, locked(lock, busy, remove=True):
         log = CallLog(out, settings_of(args, start, method))
+        announce(provenance(args, device))
+        if lost: say(lost)
         if log.calls: say(f"continuing: {len(log.calls):,} calls are there")
         with stopping(lambda: f"{len(log.calls):,} calls are kept in {out}"):
             optimise(score, propose, log, args.budget, start, args.seed, args.population, told=progress(args.budget))
