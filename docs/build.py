@@ -33,7 +33,7 @@ LADDERS = dict(
     # in reading order
     how_to=(
         "install", "choose_a_sampler", "condition_on_a_prompt", "read_samples", "pandas_and_files", "molecule_files",
-        "seeds",
+        "optimise", "seeds",
         "resume_a_run", "fine_tune", "compare_methods", "report_a_bound", "your_own_tokenizer", "your_own_network",
         "add_your_own", "faq",
     ),

@@ -203,6 +203,16 @@ def paths(cls: MoleculesTask, values: Mapping) -> list[str]:
     return ["source"] * bool(file) + ["tokenizer"] * bool(values.get("tokenizer"))
 
 
+@patch(cls_method=True)
+def papers_of(cls: MoleculesTask, values: Mapping) -> dict[str, str]:
+    "The papers of all such tasks, and those of the molecules and the notation in `values`."
+    source, notation = str(values.get("source", "")), values.get("notation", "")
+    found = {key: "the molecules" for key in ("moses", "qm9") if source.split("-")[0] == key}
+    if notation == "selfies": found["selfies"] = "how molecules are written"
+    if notation in ("deepsmiles", "nested-deep"): found["deepsmiles"] = "rings and branches as counts"
+    return cls.papers | found
+
+
 @patch
 def digests(self: MoleculesTask) -> dict[str, str]:
     "Digest of the texts and SMILES of each split, and of all of them under ''."

@@ -254,6 +254,12 @@ def paths(cls: Task, values: Mapping) -> list[str]:
     return []
 
 
+@patch(cls_method=True)
+def papers_of(cls: Task, values: Mapping) -> Mapping[str, str]:
+    "What a task of the settings in `values` is cited for: by default `papers`, whatever they are."
+    return cls.papers
+
+
 @patch
 def settings(self: Task) -> dict:
     "The settings that decide the data: all but the paths, for a file that has been moved is the same data."
