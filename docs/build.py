@@ -19,7 +19,8 @@ ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = (
     "states", "schedules", "clocks", "processes", "ctmc", "objective", "estimators", "networks", "samplers",
-    "tau_leaping", "event_driven", "planner", "left_to_right", "exactness", "all_channels", "calibration",
+    "tau_leaping", "event_driven", "planner", "entropy_bounded", "left_to_right", "exactness", "all_channels",
+    "calibration",
     "given_orders", "order_learning", "lo_flexmdm", "flexmdm", "masked", "gen_md4", "planners", "papl",
     "alignments", "edit_laws", "edit_flows", "edit_sampling", "localized_paths", "reverse_and_guidance",
     "learned_edit_order", "guidance", "autoregressive", "orders", "plotting", "player",

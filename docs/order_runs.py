@@ -42,9 +42,10 @@ ENTRANTS = dict(
     clock=LEARNED | dict(readings="clock"), uncentred=LEARNED | dict(centre=False),
     regularised_1=LEARNED | dict(regulariser=1.0), regularised_10=LEARNED | dict(regulariser=10.0),
     tight=LEARNED | dict(bound="tight"), shared=LEARNED | dict(backbone="shared"),
+    wide=LEARNED | dict(b_range=100.0), given_wide=FIXED | dict(order="given", b_range=100.0),
     unmask=LEARNED | dict(unmask="trainable"), larger=LEARNED | dict(order_size="tiny"),
     four_states=LEARNED | dict(states=4), plain=LEARNED | dict(plain=0.25), slow=LEARNED, early=LEARNED,
-    autoregressive=dict(method="autoregressive"),
+    autoregressive=dict(method="ar"),
 )
 SCHEDULE = dict(slow=dict(order_lr_scale=0.3), published=dict(order_lr_scale=0.3), early=dict(order_start=0))
 ROWS = 64  # of the generator per step, for every entrant
@@ -56,6 +57,7 @@ def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
     "The recipe of a run."
     task, model = TASKS[name]["task"], dict(size="nano") | TASKS[name].get("model", {}) | ENTRANTS[entrant]
     if entrant == "given": model["given"] = TASKS[name]["given"]
+    if entrant == "given_wide": model["given"] = TASKS[name]["given"].replace(":10,0.1", ":100,0.01")
     if entrant == "autoregressive" and task["kind"] == "key": task = task | dict(layout="prefix")
     train = TRAIN | TASKS[name].get("train", {}) | dict(order_lr_scale=1.0, order_start=steps // 4) | dict(
         steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=steps // 8,

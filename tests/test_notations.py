@@ -155,6 +155,19 @@ def test_the_task_in_every_notation(name, tmp_path):
     assert [MoleculesTask(task.config).dataset("train")[i] for i in (3, 60)] == [examples[i] for i in (3, 60)]
 
 
+@pytest.mark.parametrize("name", ("smiles", "nested", "nested-deep"))
+def test_texts_with_holes_are_written_anew_though_others_are_not(name, tmp_path):
+    path = tmp_path / "mine.smi"
+    path.write_text("\n".join(f"{'C' * (1 + i)}Oc1ccc(C(=O)NCF)cc1" for i in range(8)))
+    options = dict(source=str(path), valid_share=0.0, test_share=0.0, notation=name, reorder=False, prompt_share=0.5)
+    task = MoleculesTask(MoleculesConfig(**options))
+    written, found = set(task.texts("train")), {False: set(), True: set()}
+    for e in (task.dataset("train")[i] for i in range(200)):
+        found[sum(e.fixed) > 1].add("".join(task.vocabulary.decode(e.tokens[1:])))
+    assert found[False] == written
+    assert found[True] - written and len(found[True]) > len(written)
+
+
 def test_a_prompt_with_holes_is_sampled_inside_them(tmp_path):
     from loflexmdm.recipes import recipe
     path = tmp_path / "mine.smi"

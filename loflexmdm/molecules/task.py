@@ -287,7 +287,9 @@ def share_asked(self: MoleculesTask, samples: Samples) -> float:
 def example(self: MoleculesTask, text: str, rng: random.Random, prompt_share: float = 0.0,
             asked: Sequence[str] = ()) -> Example:
     """A molecule as an example: written anew if the config says so, some of its fragments a prompt with probability
-    `prompt_share`, after the condition `asked`."""
+    `prompt_share`, after the condition `asked`.
+
+    Texts with holes are always written anew, since people's fragments come first in theirs."""
     if self.config.reorder: text = self._rewritten(text, rng)
     if self.config.notation != "bracket-safe": return self._with_holes(text, rng, prompt_share, asked)
     fragments = text.split(".")
@@ -311,8 +313,10 @@ def _with_holes(
     self: MoleculesTask, text: str, rng: random.Random, prompt_share: float, asked: Sequence[str]
 ) -> Example:
     "A text as an example, of which some parts are generated and the rest is given, or all is generated."
+    prompted = rng.random() < prompt_share
+    if prompted and not self.config.reorder: text = self._rewritten(text, rng)
     tokens = self.tokens_of(text)
-    holes = self.notation.holes(tokens, rng) if rng.random() < prompt_share else []
+    holes = self.notation.holes(tokens, rng) if prompted else []
     fixed, closed = given_and_closed(tokens, holes)
     ids, n = self.vocabulary.encode([*asked, *tokens]), len(asked)
     return Example([BOS, *ids], [True] * n + fixed, [True] * n + closed)
