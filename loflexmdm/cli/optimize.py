@@ -83,7 +83,7 @@ def proposer(args: argparse.Namespace, method: Method | None, task: Task | None)
     if task is None: raise ValueError("--way random: the model does not know its training molecules")
     return RandomSearch(task.smiles("train"), args.children)
 
-
+# %% ../../nbs/30k_cli_optimize.ipynb #103bb180
 def progress(budget: int, every: int = 100):
     "A function that says how far a run is, after each `every` calls."
     said = [0]

@@ -17,6 +17,7 @@ from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import NamedTuple
 
+from fastcore.basics import patch
 from rdkit import Chem, DataStructs, rdBase
 from rdkit.Chem import QED, rdFingerprintGenerator
 
@@ -115,7 +116,7 @@ from loflexmdm.molecules.objectives import _serve
 _serve(Connection(int(sys.argv[1])), sys.argv[2])
 """
 
-
+# %% ../../nbs/12h_objectives.ipynb #56cb6930
 class Scorer:
     """Calls an objective in a process of its own: `scorer(smiles)` is (score, ''), or (None, the reason it failed).
 
@@ -147,18 +148,22 @@ class Scorer:
         if found[1].startswith(("took", "the process")): self.close()
         return found
 
-    def _received(self, otherwise):
-        try: return self.pipe.recv()
-        except (EOFError, OSError): return otherwise
-
-    def close(self):
-        "End the process."
-        if self.process is None: return
-        self.process.kill()
-        self.process.wait()
-        self.pipe.close()
-        self.process = None
-
     def __enter__(self): return self
     def __exit__(self, *error): self.close()
+
+# %% ../../nbs/12h_objectives.ipynb #dbd0eb1c
+@patch
+def _received(self: Scorer, otherwise):
+    try: return self.pipe.recv()
+    except (EOFError, OSError): return otherwise
+
+
+@patch
+def close(self: Scorer):
+    "End the process."
+    if self.process is None: return
+    self.process.kill()
+    self.process.wait()
+    self.pipe.close()
+    self.process = None
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from fastcore.basics import patch
 from rdkit import Chem, rdBase
 
 from ..methods.base import Method
@@ -47,7 +48,7 @@ class Call(NamedTuple):
     round: int  # 0: the molecules to start from
     by: str  # start, exchange, model, ...
 
-
+# %% ../../nbs/13d_optimise.ipynb #6af6b1bf
 class CallLog:
     """The calls of a run, in memory and, with a path, in a JSONL file whose first line has the settings.
 
@@ -98,7 +99,7 @@ def best_calls(calls: Sequence[Call], n: int) -> list[Call]:
     "The `n` best, of equal ones the earlier."
     return sorted((c for c in calls if c.score is not None), key=lambda c: -c.score)[:n]
 
-
+# %% ../../nbs/13d_optimise.ipynb #da841f2a
 def optimise(
     score: Callable[[str], tuple[float | None, str]], propose: Proposer, log: CallLog, budget: int,
     start: Sequence[str], seed: int = 0, population: int = 50, patience: int = 50,
@@ -192,7 +193,7 @@ def _insert(mol: Chem.RWMol, rng: random.Random):
     mol.AddBond(a, new, Chem.BondType.SINGLE)
     mol.AddBond(new, b, Chem.BondType.SINGLE)
 
-
+# %% ../../nbs/13d_optimise.ipynb #cd8991a7
 def _delete(mol: Chem.RWMol, rng: random.Random):
     "An atom less; the neighbours of one within a chain are bonded."
     atom = mol.GetAtomWithIdx(rng.randrange(mol.GetNumAtoms()))
@@ -217,7 +218,7 @@ def _ring(mol: Chem.RWMol, rng: random.Random):
     pairs = [(i, j) for i in range(len(far)) for j in range(i) if far[i][j] in (2, 3, 4, 5)]
     if pairs: mol.AddBond(*rng.choice(pairs), Chem.BondType.SINGLE)
 
-
+# %% ../../nbs/13d_optimise.ipynb #e9db60a4
 MUTATIONS = _append, _change, _insert, _delete, _order, _ring
 
 
@@ -301,20 +302,24 @@ class Regrow:
         large = [p for p in sides(mol, bonds_to_cut(mol), rng) if own_atoms(p) >= self.least]
         return rng.choice(large) if large else None
 
-    def prompt(self, part: Chem.Mol) -> list | None:
-        "The prompt of a side; None if the model cannot read or continue it."
-        try: prompt = self.method.prompt(Chem.MolToSmiles(part, isomericSmiles=False))
-        except ValueError: return None
-        return prompt if len(prompt) + 2 < self.method.config.max_length else None
+# %% ../../nbs/13d_optimise.ipynb #c26d9f99
+@patch
+def prompt(self: Regrow, part: Chem.Mol) -> list | None:
+    "The prompt of a side; None if the model cannot read or continue it."
+    try: prompt = self.method.prompt(Chem.MolToSmiles(part, isomericSmiles=False))
+    except ValueError: return None
+    return prompt if len(prompt) + 2 < self.method.config.max_length else None
 
-    def grown(self, prompts: Sequence[list], seed: int) -> list[str | None]:
-        "A molecule grown from each prompt; None where it is not sound."
-        if not prompts: return []
-        task = self.method.task_object
-        options = {k: v for k, v in task.sampling.items() if k != "confidence" or "unmask" in self.method.channels}
-        sampler = replace(self.method.default_sampler, **options)
-        samples = self.method.sample(prompts, sampler=sampler, seed=seed, batch_size=max(64, len(prompts)))
-        return [None if s is None else sound(Chem.MolFromSmiles(s)) for s in task.smiles_of(samples)]
+
+@patch
+def grown(self: Regrow, prompts: Sequence[list], seed: int) -> list[str | None]:
+    "A molecule grown from each prompt; None where it is not sound."
+    if not prompts: return []
+    task = self.method.task_object
+    options = {k: v for k, v in task.sampling.items() if k != "confidence" or "unmask" in self.method.channels}
+    sampler = replace(self.method.default_sampler, **options)
+    samples = self.method.sample(prompts, sampler=sampler, seed=seed, batch_size=max(64, len(prompts)))
+    return [None if s is None else sound(Chem.MolFromSmiles(s)) for s in task.smiles_of(samples)]
 
 # %% ../../nbs/13d_optimise.ipynb #op000032
 def best_curve(scores: Sequence[float | None], top: int = 10) -> list[float]:
