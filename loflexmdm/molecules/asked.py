@@ -77,7 +77,7 @@ def _delivered(k: int, values: np.ndarray, edges: np.ndarray) -> Delivered:
     spread = map(float, np.quantile(values, (0.1, 0.9)))
     return Delivered(k, len(values), float(inside.mean()), float(values.mean()), *spread)
 
-
+# %% ../../nbs/12i_asked.ipynb #e06032e1
 def plot_asked(rows: Sequence[Delivered], bounds: Sequence[float], label: str = "property", ax=None):
     """Mean and middle 80 % of the values for each class asked for, the classes as bands; returns the axes."""
     import matplotlib.pyplot as plt
