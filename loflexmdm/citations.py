@@ -9,7 +9,7 @@ __all__ = ['Reason', 'read_entries', 'bibtex_text', 'papers', 'paper', 'sampler_
 # %% ../nbs/27_citations.ipynb #0dc2508d
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -88,7 +88,7 @@ def reasons(what) -> list[Reason]:
     is_a = lambda cls: isinstance(what, cls) or isinstance(what, type) and issubclass(what, cls)
     if is_a(Method): return _cited(f"method {what.name}", what.papers) + _task(getattr(what, "task", None))
     if is_a(Sampler): return _cited(f"sampler {_name(what)}", sampler_papers(what))
-    if is_a(Task): return _cited(f"task {what.kind}", what.papers)
+    if is_a(Task): return _cited(f"task {what.kind}", what.papers if isinstance(what, type) else _of_settings(what))
     if isinstance(what, (str, Path)): return _named(str(what))
     raise ValueError(f"what={what!r}: must be a method, a sampler, a task or the name of one")
 
@@ -103,12 +103,15 @@ def _cited(role: str, listed: Sequence[str] | Mapping[str, str]) -> list[Reason]
     return [(reference, f"{role}: {why(reference)}") for reference in listed]
 
 
+def _of_settings(task: Task) -> Mapping[str, str]: return task.papers_of(asdict(task.config))
+
+
 def _task(task: dict | None) -> list[Reason]:
     "What the task of a saved model is cited for; nothing where it is not installed here."
     kind = (task or {}).get("kind")
     try: cls = TASKS[kind]
     except ValueError: return []
-    return _cited(f"task {kind}", cls.papers)
+    return _cited(f"task {kind}", cls.papers_of(task))
 
 # %% ../nbs/27_citations.ipynb #2b4815c1
 def _named(name: str) -> list[Reason]:

@@ -153,3 +153,18 @@ def test_lazy_and_on_the_command_line(capsys):
     assert main(["cite", "star-tiny", "tau"]) == 0 and "@article{tau_leaping," in capsys.readouterr().out
     assert main(["cite", "nobody"]) == 2 and capsys.readouterr().err.count("\n") == 1
     assert all(citation(n) is not None for n in known_names())
+
+
+@pytest.mark.parametrize("settings, papers", [
+    (dict(), set()), (dict(source="moses"), {"moses"}), (dict(source="mine.smi", notation="smiles"), set()),
+    (dict(source="moses-test", notation="selfies"), {"moses", "selfies"}),
+    (dict(source="qm9", notation="nested-deep"), {"qm9", "deepsmiles"}),
+])
+def test_molecules_and_notation_are_cited(settings, papers):
+    cls = TASKS["molecules"]
+    found = set(citation(task_from(dict(kind="molecules", **settings))).found)
+    assert found - {"loflexmdm"} == set(cls.papers) | papers
+
+
+@pytest.mark.parametrize("name", ["moses", "guacamol", "pmo", "graph_ga", "qm9", "selfies", "deepsmiles"])
+def test_papers_of_molecules_by_name(name): assert name in citation(name).bibtex

@@ -15,6 +15,7 @@ from loflexmdm.pretrained import load, names
 from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import Samples
 from loflexmdm.molecules.bracket_safe import decode, tokenize
+from loflexmdm.molecules.files import molecules_in
 from loflexmdm.tasks.base import task_from
 from test_cli import SMALL, call, refused
 
@@ -90,7 +91,9 @@ def table(model, tmp_path_factory):
 def test_columns_and_states(table):
     path, err = table
     rows = rows_of(path)
-    assert list(rows[0]) == ["smiles", "state", "nll_bound", "nll_se", "prompt", "tokens", "generated"]
+    numbers = ["qed", "sa", "logp", "weight"]
+    assert list(rows[0]) == ["smiles", "state", *numbers, "nll_bound", "nll_se", "prompt", "tokens", "generated"]
+    assert all((r[k] == "") == (r["state"] != "valid") for r in rows for k in numbers)
     assert len(rows) == 60
     counts = Counter(r["state"] for r in rows)
     assert len(counts) > 2 and counts["valid"] and counts.total() == 60
@@ -113,12 +116,68 @@ def test_the_bound_is_that_of_64_states(table, model, tmp_path):
     assert [(r["smiles"], str(r["nll_bound"])) for r in lines] == [
         (r["smiles"], r["nll_bound"]) for r in rows_of(table[0])
     ]
-    assert list(lines[0])[:4] == ["smiles", "state", "nll_bound", "nll_se"] and min(r["nll_bound"] for r in lines) > 0
+    assert list(lines[0])[6:8] == ["nll_bound", "nll_se"] and min(r["nll_bound"] for r in lines) > 0
+
+
+# as many valid ones as wanted
+
+def test_valid_ones_alone(model, tmp_path):
+    code, _, err = call(f"sample {model} --valid 5 --unique --nll 4 --no-picture --out", out := tmp_path / "v.csv")
+    rows = rows_of(out)
+    assert code == 0 and {r["state"] for r in rows} == {"valid"} and len({r["smiles"] for r in rows}) == len(rows) == 5
+    info = json.loads((tmp_path / "v.csv.run.json").read_text())
+    assert info["n"] == 5 and info["drawn"] == sum(info["states"].values()) >= 5
+    assert call(f"sample {model} --valid 5 --nll 4 --no-picture --out", twice := tmp_path / "t.csv")[0] == 0
+    assert [r["smiles"] for r in rows] == [*dict.fromkeys(r["smiles"] for r in rows)] and len(rows_of(twice)) == 5
+
+
+def test_fewer_valid_ones_than_wanted_are_written_and_told(model, tmp_path):
+    code, out, err = call(f"sample {model} --valid 40 --tries 8")
+    assert code == 0 and "valid ones of the 40 wanted, in 8 draws" in err
+
+
+def test_salvaged_ones_say_so(model):
+    method = load(str(model))
+    texts = "CC.CCO", "CCO", "C1C"
+    sequences = [method.vocabulary.encode(tokenize(t)) for t in texts]
+    samples = Samples(sequences, [[True] * len(s) for s in sequences])
+    found = [(d["smiles"], d["state"]) for d in method.task_object.describe(samples, salvage=True)]
+    assert found[:2] == [("CCO", "salvaged"), ("CCO", "valid")] and found[2][1] not in ("valid", "salvaged")
+    assert method.task_object.describe(samples)[0]["state"] == "several components"
+    assert call(f"sample {model} -n 3 --salvage")[0] == 0
+
+
+def test_smi_and_sdf_hold_the_molecules(model, tmp_path):
+    for kind in ("csv", "smi", "sdf"):
+        assert call(f"sample {model} -n 20 --nll 0 --no-picture --out", tmp_path / f"m.{kind}")[0] == 0
+    wanted = [r["smiles"] for r in rows_of(tmp_path / "m.csv") if r["state"] == "valid"]
+    assert list(molecules_in(tmp_path / "m.smi")) == list(molecules_in(tmp_path / "m.sdf")) == wanted
+
+
+@pytest.mark.parametrize("options, message", [
+    ("--valid 0", "--valid 0: must be at least 1"), ("--valid 3 --tries 0", "--tries 0: must be at least 1"),
+    ("--unique", "--unique: only with --valid"), ("--valid 3 -n 4", "-n 4: --valid 3 says how many"),
+])
+def test_wrong_numbers_of_valid_ones(model, options, message): refused(call(f"sample {model} {options}"), message)
+
+
+def test_tasks_that_cannot_tell():
+    refused(call("sample star-tiny --valid 3"), "nothing says which samples")
+    refused(call("sample star-tiny --salvage"), "repairs nothing")
+
+
+def test_a_fragment_is_a_prompt(model):
+    method = load(str(model))
+    samples = method.sample("*c1ccccc1", n=3, seed=0)
+    same = method.sample([method.prompt("*c1ccccc1")], n=3, seed=0)
+    assert samples.sequences == same.sequences
+    with pytest.raises(ValueError, match="attachment point"): method.sample(["c1ccccc1"], n=3)
 
 
 def test_no_bound_if_not_wanted(model, tmp_path):
     assert call(f"sample {model} -n 3 --nll 0 --out", tmp_path / "m.csv")[0] == 0
-    assert list(rows_of(tmp_path / "m.csv")[0]) == ["smiles", "state", "prompt", "tokens", "generated"]
+    columns = ["smiles", "state", "qed", "sa", "logp", "weight", "prompt", "tokens", "generated"]
+    assert list(rows_of(tmp_path / "m.csv")[0]) == columns
 
 
 @pytest.mark.parametrize(
@@ -375,13 +434,13 @@ def test_column_of_a_model(model): refused(call(f"evaluate {model} --column smil
 
 def test_tokens_the_task_does_not_know(table, tmp_path):
     (tmp_path / "mols.csv").write_text(
-        table[0].read_text().replace("tokens,generated\n", "tokens,generated\nC,valid,1.0,0.1,,[Zz],1\n")
+        table[0].read_text().replace("tokens,generated\n", "tokens,generated\nC,valid,,,,,1.0,0.1,,[Zz],1\n")
     )
     shutil.copy(table[0].parent / "mols.csv.run.json", tmp_path)
     refused(call("evaluate", tmp_path / "mols.csv"), "'[Zz]' is outside the vocabulary")
 
 
-@pytest.mark.parametrize("place", ["nowhere/m.csv", "file/m.csv", "m.smi", "."])
+@pytest.mark.parametrize("place", ["nowhere/m.csv", "file/m.csv", "m.mol", "."])
 def test_places_that_are_none(model, tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("mine")

@@ -283,7 +283,8 @@ def sample(
     """Sequences from the model, as `Samples`: `n` per prompt (`n` in all without prompts).
 
     A prompt is a list of tokens, not of ids: a number stands for the token that is written so, 4 for "4". `...` in
-    it marks where tokens may be inserted (at its end if nowhere). Lengths count prompt and start token. Sequence i
+    it marks where tokens may be inserted (at its end if nowhere). A text is what the model's task makes of it, of
+    molecules a fragment. Lengths count prompt and start token. Sequence i
     depends on its prompt and the i-th seed that `generator` yields, not on `batch_size`; `seed` stands for a
     generator with that seed. `record` adds trajectories. `guidance` above 0 guides towards the conditions in the
     prompts (`guidance.Guidance`). ValueError for bad input."""
@@ -305,7 +306,7 @@ def sample_batches(
     without it. ValueError for bad input, when the first part is asked for."""
     limit = _length_limit(self.config, min_length, max_length, batch_size)
     sampler = _sampler_for(self, sampler, min_length)
-    batch = encode_prompts(prompts, n, self.vocabulary, limit)
+    batch = encode_prompts(_as_tokens(self, prompts), n, self.vocabulary, limit)
     lean = Guidance(self.vocabulary, guidance, guidance_scheme).check(batch)
     seeds = _seeds(len(batch.tokens), generator, seed)
     batch = self.begin(batch, limit, seeds)
@@ -313,6 +314,15 @@ def sample_batches(
     yield from _run(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip)
 
 # %% ../../nbs/07h_method.ipynb #e3d8ba13
+def _as_tokens(self: Method, prompts) -> Sequence | None:
+    "The prompts, texts among them as tokens. ValueError for a text of which the model's task makes no prompt."
+    if self.task is None: return prompts  # a text is then refused with all else that is not a list of tokens
+    if isinstance(prompts, str): prompts = [prompts]
+    if not isinstance(prompts, Sequence) or not any(isinstance(p, str) for p in prompts): return prompts
+    import loflexmdm.tasks.base  # noqa: F401 (gives methods their `prompt`)
+    return [self.prompt(p) if isinstance(p, str) else p for p in prompts]
+
+# %% ../../nbs/07h_method.ipynb #7972a4d0
 def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -> list[int]:
     "A seed for each of n sequences. ValueError for both a generator and a seed, or for a wrong type."
     if generator is not None and not isinstance(generator, torch.Generator):

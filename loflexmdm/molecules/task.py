@@ -32,6 +32,7 @@ from loflexmdm.molecules.bracket_safe import (
 )
 from .data import FORMATS, Molecules, is_packaged, molecule_split, prepare, read_smiles
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
+from .files import MOLECULE_WRITERS, WRITTEN, molecule_columns
 from .metrics import judge, molecule_grid, molecule_metrics
 from .notations import NOTATIONS, Notation, given_and_closed, notation_of
 from ..progress import is_watched
@@ -95,7 +96,7 @@ class MoleculesTask(Task):
                   brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
     prompt_help = "SMILES", ("grow molecules from this fragment, * where it may grow; two fragments with a dot between "
                              "them are linked; or text as the model writes it, ... where tokens may come")
-    file_suffixes = FORMATS
+    file_suffixes, output_suffixes, salvages = FORMATS, tuple(MOLECULE_WRITERS), True
 
     @property
     def max_length(self) -> int: return self.config.max_length
@@ -221,6 +222,16 @@ def paths(cls: MoleculesTask, values: Mapping) -> list[str]:
     source = values.get("source", "")
     file = Path(source).suffix and not source.startswith("hub:")
     return ["source"] * bool(file) + ["tokenizer"] * bool(values.get("tokenizer"))
+
+
+@patch(cls_method=True)
+def papers_of(cls: MoleculesTask, values: Mapping) -> dict[str, str]:
+    "The papers of all such tasks, and those of the molecules and the notation in `values`."
+    source, notation = str(values.get("source", "")), values.get("notation", "")
+    found = {key: "the molecules" for key in ("moses", "qm9") if source.split("-")[0] == key}
+    if notation == "selfies": found["selfies"] = "how molecules are written"
+    if notation in ("deepsmiles", "nested-deep"): found["deepsmiles"] = "rings and branches as counts"
+    return cls.papers | found
 
 
 @patch
@@ -377,7 +388,7 @@ def text(self: MoleculesTask, tokens: Sequence[str]) -> str:
 @patch
 def smiles_of(self: MoleculesTask, samples: Samples) -> list[str | None]:
     "The canonical SMILES of each sample, None for one that is not a molecule."
-    return [d["smiles"] if d["state"] == "valid" else None for d in self.describe(samples)]
+    return [d.smiles if state_of(d) == "valid" else None for d in self.decoded(samples)]
 
 
 @patch
@@ -387,14 +398,24 @@ def decoded(self: MoleculesTask, samples: Samples, salvage: bool = False) -> lis
 
 
 @patch
-def describe(self: MoleculesTask, samples: Samples, prompt_text: str = "") -> list[dict]:
-    """For each sample its canonical SMILES, empty if it is not a molecule, and its state: valid, or why not.
+def describe(self: MoleculesTask, samples: Samples, prompt_text: str = "", salvage: bool = False) -> list[dict]:
+    """For each sample its canonical SMILES, empty if it is not a molecule, its state (valid, or why not), and QED, SA,
+    logP and weight (g/mol), None if it is not one molecule.
 
-    A molecule that lacks the fragment `prompt_text` it was grown from has the state "fragment altered"."""
+    A molecule that lacks the fragment `prompt_text` it was grown from has the state "fragment altered". With `salvage`
+    one that only repairs make of the text has the state "salvaged"."""
     found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
+    if salvage: found = [_rescued(d, s) for d, s in zip(found, self.decoded(samples, salvage=True), strict=True)]
     fragment = "" if "..." in prompt_text else prompt_text
-    lost = lambda d: fragment and d["state"] == "valid" and not contains_fragment(d["smiles"], fragment)
-    return [d | dict(state="fragment altered") if lost(d) else d for d in found]
+    lost = lambda d: fragment and d["state"] in WRITTEN and not contains_fragment(d["smiles"], fragment)
+    found = [d | dict(state="fragment altered") if lost(d) else d for d in found]
+    return [d | more for d, more in zip(found, molecule_columns([d["smiles"] for d in found]))]
+
+# %% ../../nbs/12b_molecules.ipynb #783eaf67
+def _rescued(row: dict, d: Decoded) -> dict:
+    "The row, or that of what salvage makes of a text which is not one molecule."
+    if row["state"] == "valid" or state_of(d) != "valid": return row
+    return dict(smiles=d.smiles, state="salvaged")
 
 
 def state_of(d: Decoded) -> str:
@@ -493,6 +514,18 @@ def picture(self: MoleculesTask, rows: Sequence[Mapping], most: int = 24) -> byt
     if not smiles: return None
     molecule_grid(smiles).save(image := io.BytesIO(), "PNG")
     return image.getvalue()
+
+# %% ../../nbs/12b_molecules.ipynb #975e5129
+@patch
+def accepted(self: MoleculesTask, row: Mapping) -> str | None:
+    "The SMILES of a row that is valid or salvaged, else None."
+    return row["smiles"] if row["state"] in WRITTEN else None
+
+
+@patch
+def written(self: MoleculesTask, rows: Sequence[Mapping], suffix: str) -> str:
+    "The molecules among the rows as .smi or .sdf."
+    return MOLECULE_WRITERS[suffix](rows)
 
 
 @patch

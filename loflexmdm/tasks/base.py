@@ -17,6 +17,7 @@ from fastcore.basics import patch
 from torch.utils.data import Dataset
 
 from ..configs import config_from
+from ..files import write_file
 from ..limits import ROWS, TOKENS, clipped, clipped_line
 from ..methods.base import Method
 from ..moved import forward
@@ -70,7 +71,7 @@ def check_sizes(config):
         if type(value) is not int or f.name == "seed": continue
         (ROWS if f.name.endswith(("_size", "limit")) else TOKENS).check(value, f.name)
 
-
+# %% ../../nbs/09b_tasks.ipynb #629af2c1
 class Task:
     """Data in three splits, prompts and a score.
 
@@ -78,7 +79,7 @@ class Task:
     `vocabulary` and `max_length` (start token and prompt included), and defines `dataset` and `score`; `prompts`,
     `prompt` and `words` where they make sense, `sizes`, `longest` and `rejected` where the data is not its dataset's to
     tell, `paths` and `take_vocabulary` where data comes from files, and what the command line shows: `describe`,
-    `pretty`, `advice`, `picture`, `bound_states`, `evaluate_file`.
+    `pretty`, `advice`, `picture`, `accepted`, `written`, `bound_states`, `evaluate_file`.
 
     A task of edits, whose examples are `Pair`s, also defines `sources`, and `source`, `keep`, `describe_edits` and
     `gain` where the defaults do not fit."""
@@ -90,6 +91,8 @@ class Task:
     papers: Mapping[str, str] = {}  # key in papers.bib, or a whole BibTeX entry -> what it is cited for
     prompt_help: tuple[str, str] | None = None  # of prompts written as text: placeholder and help of the option
     file_suffixes: tuple[str, ...] = ()  # of the files that `evaluate_file` reads
+    output_suffixes: tuple[str, ...] = ()  # of the files that `written` makes, besides .jsonl and .csv
+    salvages: bool = False  # whether `describe` can repair samples (`salvage=True`)
     reads_data: bool = True  # files and data sets that the settings name; False in the task of a saved model
 
     def __init_subclass__(cls, **kwargs):
@@ -251,6 +254,12 @@ def paths(cls: Task, values: Mapping) -> list[str]:
     return []
 
 
+@patch(cls_method=True)
+def papers_of(cls: Task, values: Mapping) -> Mapping[str, str]:
+    "What a task of the settings in `values` is cited for: by default `papers`, whatever they are."
+    return cls.papers
+
+
 @patch
 def settings(self: Task) -> dict:
     "The settings that decide the data: all but the paths, for a file that has been moved is the same data."
@@ -315,6 +324,20 @@ def advice(self: Task, rows: Sequence[Mapping], options: Mapping) -> list[str]:
 def picture(self: Task, rows: Sequence[Mapping]) -> bytes | None:
     "A PNG of the rows, to lie beside the results file; None for none."
     return None
+
+# %% ../../nbs/09b_tasks.ipynb #2cafd7d2
+@patch
+def accepted(self: Task, row: Mapping) -> str | None:
+    """What a valid sample is, from its row of results: equal texts for equal samples; None for one that is not valid.
+
+    ValueError where the task cannot tell, which is the default."""
+    raise ValueError(f"the task {self.kind!r} does not say which samples are valid")
+
+
+@patch
+def written(self: Task, rows: Sequence[Mapping], suffix: str) -> str:
+    "The rows as a file of one of `output_suffixes`."
+    raise NotImplementedError
 
 
 @patch
@@ -424,6 +447,16 @@ def task_object(self: Method) -> Task | None:
         vars(self)["_task_made"] = made, task
     return task
 
+# %% ../../nbs/09b_tasks.ipynb #92f32258
+def _prompt_of(self: Method, text: str) -> list:
+    "The prompt that the model's task makes of a text. ValueError if it makes none, or the model has no task."
+    if self.task_object is not None: return self.task_object.prompt(text)
+    raise ValueError(f"prompts={text!r}: the model was saved without a task, so nothing says how to read a text; "
+                     "a list of token sequences is needed, at least one")
+
+
+Method.prompt = _prompt_of  # a task has a `prompt`, too
+
 
 def _owner(samples: Samples):
     if samples.model is None: raise ValueError("samples: it is not known which model they are from, so how they read")
@@ -469,13 +502,16 @@ def frame(self: Samples):
     return DataFrame([dict(text=text) | row | dict(tokens=owner.vocabulary.decode(s), generated=free)
                       for text, row, s, free in rows])
 
-
+# %% ../../nbs/09b_tasks.ipynb #f3393370
 @patch
 def save(self: Samples, path: str | PathLike) -> Path:
-    """Write the texts to a .txt, .csv, .jsonl or .fasta file; returns its path. More about each sample is in `frame`.
+    """Write the texts to a .txt, .csv, .jsonl or .fasta file, or one that the task writes (of molecules .smi, .sdf);
+    returns its path. More about each sample is in `frame`.
 
     ValueError without a model, for another ending, and for a text that the format cannot hold."""
-    return write_texts(path, self.texts)
+    task, ending = _owner(self).task_object, Path(path).suffix.lower()
+    if task is None or ending not in task.output_suffixes: return write_texts(path, self.texts)
+    return write_file(path, task.written(task.describe(self), ending))
 
 # %% ../../nbs/09b_tasks.ipynb #eed0c2d9
 __getattr__ = forward(__name__)  # names that have left this module
