@@ -65,7 +65,9 @@ def pages() -> list[Page]:
     "Every notebook, in the order of its section."
     found = [page_of(p) for p in sorted((ROOT / "nbs").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
     rank = {(section, name): i for section, ladder in LADDERS.items() for i, name in enumerate(ladder)}
-    return sorted(found, key=lambda p: (p.section, rank.get((p.section, p.name), 0), str(p.path)))
+    # foundations (00, files and messages) after what is built on them, colours last of all
+    late = lambda p: (p.path.name.startswith("00"), p.name == "colours", str(p.path))
+    return sorted(found, key=lambda p: (p.section, rank.get((p.section, p.name), 0), *late(p)))
 
 
 # The reference: public names of the package, their signatures, docstrings and comments
