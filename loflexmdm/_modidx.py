@@ -2643,6 +2643,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                          'loflexmdm.samplers.base.advance': ('samplers.html#advance', 'loflexmdm/samplers/base.py'),
                                          'loflexmdm.samplers.base.channel_words': ( 'samplers.html#channel_words',
                                                                                     'loflexmdm/samplers/base.py'),
+                                         'loflexmdm.samplers.base.check_drawing': ( 'samplers.html#check_drawing',
+                                                                                    'loflexmdm/samplers/base.py'),
                                          'loflexmdm.samplers.base.check_ranking': ( 'samplers.html#check_ranking',
                                                                                     'loflexmdm/samplers/base.py'),
                                          'loflexmdm.samplers.base.check_whole': ('samplers.html#check_whole', 'loflexmdm/samplers/base.py'),

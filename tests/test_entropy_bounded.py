@@ -104,7 +104,7 @@ def test_it_is_among_the_samplers(): assert SAMPLERS["entropy-bounded"] is Entro
 
 
 @pytest.mark.parametrize("wrong, words", (
-    (dict(), "give one of the two"), (dict(error=0.1, gamma=0.1), "give one of the two"),
+    (dict(error=0.1, gamma=0.1), "give one of the two"),
     (dict(error=0.0), "error=0.0"), (dict(error=math.nan), "error=nan"),
     (dict(gamma=-1.0), "gamma=-1.0"), (dict(gamma=math.inf), "gamma=inf"),
     (dict(error=0.1, confidence="sampled"), "sampled"), (dict(error=0.1, steps=4), "steps=4"),
@@ -113,3 +113,6 @@ def test_it_is_among_the_samplers(): assert SAMPLERS["entropy-bounded"] is Entro
 ))
 def test_refusals(wrong, words):
     with pytest.raises(ValueError, match=words): EntropyBounded(**wrong)
+
+
+def test_the_error_is_a_tenth_unless_said_otherwise(): assert EntropyBounded() == EntropyBounded(error=0.1)

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['CONFIDENCES', 'SIGNED', 'WITHOUT_TOKENS', 'SAMPLERS', 'COUNTERS', 'Limits', 'State', 'Info', 'too_short', 'legal',
            'finished', 'row_uniforms', 'inverse_cdf', 'nucleus', 'most_confident', 'possible', 'without_special',
-           'check_whole', 'check_ranking', 'Sampler', 'follow', 'fitting', 'advance', 'forced_insertions',
-           'token_law_at_end', 'settle', 'Trajectory', 'EditTrajectory', 'Samples', 'simulate', 'merge_samples',
-           'channel_words', 'fitting_samplers']
+           'check_whole', 'check_drawing', 'check_ranking', 'Sampler', 'follow', 'fitting', 'advance',
+           'forced_insertions', 'token_law_at_end', 'settle', 'Trajectory', 'EditTrajectory', 'Samples', 'simulate',
+           'merge_samples', 'channel_words', 'fitting_samplers']
 
 # %% ../../nbs/07_samplers.ipynb #6d95155f
 import math
@@ -197,6 +197,14 @@ def check_whole(name: str, value, least: int, why: str = "", limit: Limit | None
 SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")  # by the name that the command line uses
 
 # %% ../../nbs/07_samplers.ipynb #cr000001
+def check_drawing(temperature: float, top_p: float, confidence: str | None):
+    "ValueError for a temperature that is not positive, top_p outside (0, 1], an unknown position rule."
+    if not 0 < temperature < math.inf: raise ValueError(f"temperature={temperature}: must be positive and finite")
+    if not 0 < top_p <= 1: raise ValueError(f"top_p={top_p}: must lie in (0, 1]")
+    if confidence is not None and confidence not in CONFIDENCES:
+        raise ValueError(f"confidence={confidence!r}: choose none or one of {', '.join(CONFIDENCES)}")
+
+
 def check_ranking(confidence: str | None, softness: float, window: int | None):
     "ValueError for a softness or a window that does not fit the position rule."
     if not 0 <= softness < math.inf: raise ValueError(f"softness={softness}: must not be negative, and finite")
@@ -232,27 +240,21 @@ class Sampler:
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls): SAMPLERS.add(cls.name, cls)
 
+    @classmethod
+    def fits(cls, channels: Sequence[str]) -> bool:
+        "Whether it can simulate a method of these channels."
+        if cls.channels is None: return all(name in CHANNELS and CHANNELS[name].clocked for name in channels)
+        return set(channels) <= set(cls.channels)
+
+    @classmethod
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list["Sampler"]:
+        """Settings that a comparison of methods tries for these channels:
+        one per number of network calls where it has steps."""
+        return [cls(steps=c) for c in calls] if any(f.name == "steps" for f in fields(cls)) else [cls()]
+
     def __post_init__(self):
-        if not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature={self.temperature}: must be positive and finite")
-        if not 0 < self.top_p <= 1: raise ValueError(f"top_p={self.top_p}: must lie in (0, 1]")
-        if self.confidence is not None and self.confidence not in CONFIDENCES:
-            raise ValueError(f"confidence={self.confidence!r}: choose none or one of {', '.join(CONFIDENCES)}")
+        check_drawing(self.temperature, self.top_p, self.confidence)
         check_ranking(self.confidence, self.softness, self.window)
-
-# %% ../../nbs/07_samplers.ipynb #p84a17c6
-@patch(cls_method=True)
-def fits(cls: Sampler, channels: Sequence[str]) -> bool:
-    "Whether it can simulate a method of these channels."
-    if cls.channels is None: return all(name in CHANNELS and CHANNELS[name].clocked for name in channels)
-    return set(channels) <= set(cls.channels)
-
-
-@patch(cls_method=True)
-def compared(cls: Sampler, channels: Sequence[str], calls: Sequence[int]) -> list["Sampler"]:
-    """Settings that a comparison of methods tries for these channels:
-    one per number of network calls where it has steps."""
-    return [cls(steps=c) for c in calls] if any(f.name == "steps" for f in fields(cls)) else [cls()]
 
 # %% ../../nbs/07_samplers.ipynb #908debcf
 @patch

@@ -45,8 +45,8 @@ class EntropyBounded(Planner):
     `error`: total variation of whole sequences from the network's own distribution, at most, if the network is
     consistent: a call that resolves k of L positions may lose 2 error^2 k / L.
 
-    ValueError unless exactly one of the two is given, for gamma < 0, error outside (0, 1], a confidence that looks
-    at drawn tokens, or options that change the distribution."""
+    The error is 0.1 if neither is given. ValueError if both are, for gamma < 0, error outside (0, 1], a confidence
+    that looks at drawn tokens, or options that change the distribution."""
     name: ClassVar[str] = "entropy-bounded"  # on the command line
     papers: ClassVar[tuple[str, ...]] = ("entropy_bounded",)  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("error", "gamma")  # of its own, on the command line
@@ -61,7 +61,8 @@ class EntropyBounded(Planner):
     def __post_init__(self):
         if self.confidence is None: object.__setattr__(self, "confidence", "entropy")
         super().__post_init__()
-        if (self.error is None) == (self.gamma is None):
+        if self.error is None and self.gamma is None: object.__setattr__(self, "error", 0.1)
+        if self.error is not None and self.gamma is not None:
             raise ValueError(f"error={self.error}, gamma={self.gamma}: give one of the two")
         if self.error is not None and not 0 < self.error <= 1: raise ValueError(f"error={self.error}: within (0, 1]")
         if self.gamma is not None and not 0 <= self.gamma < math.inf:
