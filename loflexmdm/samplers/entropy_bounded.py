@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..objective import Intensities
-from .base import Sampler, State
+from .base import CONFIDENCES, Sampler, State, most_confident
 from .planner import Planner
 
 # %% ../../nbs/07j_entropy_bounded.ipynb #eb000009
@@ -84,7 +84,8 @@ def keep(self: EntropyBounded, out: Intensities, state: State,
     order = score.argsort(dim=-1, descending=True, stable=True)
     lost = excess(self.entropies(out, candidates).gather(-1, order))
     count = within(lost, self.allowed(state), candidates.sum(-1))
-    return ~state.x.masked | (order.argsort(-1) < count[:, None]) & candidates
+    chosen = torch.arange(drawn.shape[1], device=drawn.device) < count[:, None]
+    return ~state.x.masked | most_confident(chosen, candidates, score)
 
 
 @patch
@@ -92,7 +93,8 @@ def entropies(self: EntropyBounded, out: Intensities,
               where: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
     "Entropies (batch, length) of the token distributions in nats, 0 elsewhere."
     k = torch.softmax(out.logits[where].double(), -1)
-    return k.new_zeros(where.shape).masked_scatter(where, -torch.special.xlogy(k, k).sum(-1))
+    negative = CONFIDENCES["entropy"](k, None, None)  # that rule reads the distribution alone
+    return k.new_zeros(where.shape).masked_scatter(where, -negative)
 
 
 @patch
