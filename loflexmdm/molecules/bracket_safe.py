@@ -233,7 +233,7 @@ def cut_in_order(mol: Chem.Mol, bonds: Sequence[int], rank: Sequence[int], free:
 
 
 def write_pieces(mol: Chem.Mol, rank: Sequence[int], points: Sequence[int]) -> list[str]:
-    """SMILES of the connected pieces, large ones first, each written from its first atom in canonical order;
+    """SMILES of the connected fragments, large ones first, each written from its first atom in canonical order;
     `points` are wildcards to start no piece at."""
     rank = list(rank) + [len(rank)] * (mol.GetNumAtoms() - len(rank))
     for i in points: rank[i] = len(rank)
@@ -280,7 +280,7 @@ class Decoded(NamedTuple):
     """What a text says: canonical SMILES or None, what was left out as (what, text) pairs, and why the text as a whole
     is not a molecule ('' if it is one)."""
     smiles: str | None  # canonical, or None
-    dropped: tuple[tuple[str, str], ...] = ()  # (what, text) of each piece left out
+    dropped: tuple[tuple[str, str], ...] = ()  # (what, text) of each fragment left out
     reason: str = ""  # why it is not a molecule; '' if it is one
 
 
@@ -328,7 +328,7 @@ def chemistry_problem(smiles: str) -> str:
 
 # %% ../../nbs/11_bracket_safe.ipynb #3e04c288
 def assemble(text: str, ends: str) -> tuple[Chem.Mol | None, list[tuple[str, str]]]:
-    "The pieces of a text put together one by one, without those that spoil the rest; and what was dropped."
+    "The fragments of a text put together one by one, without those that spoil the rest; and what was dropped."
     kept, mol, dropped = [], None, []
     for piece in text.split("."):
         tried = ".".join([*kept, piece])

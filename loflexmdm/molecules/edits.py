@@ -46,7 +46,7 @@ from ..training import UNLIMITED, generator_for
 
 # %% ../../nbs/12d_molecule_edits.ipynb #64bdf555
 def single_cuts(smiles: str) -> list[tuple[str, str]]:
-    "(core, piece) of each bond that may be cut, both ways round, as SMILES with `*`; of a SMILES that rdkit can read."
+    "(core, substituent), both ways round, as SMILES with `*`, of each bond that may be cut in a readable SMILES."
     found = rdMMPA.FragmentMol(Chem.MolFromSmiles(smiles), minCuts=1, maxCuts=1, maxCutBonds=100, resultsAsMols=False)
     halves = (halves.replace("[*:1]", "*").split(".") for _, halves in found)
     return [pair for a, b in halves for pair in ((a, b), (b, a))]
@@ -73,7 +73,7 @@ def heavy_atoms(smiles: str) -> int:
 
 # %% ../../nbs/12d_molecule_edits.ipynb #e1bf93b9
 def shifted(piece: str, open_rings: int) -> str:
-    "The piece with its ring numbers raised by `open_rings`."
+    "The substituent with its ring numbers raised by `open_rings`."
     def raised(token: str) -> str:
         if not RING.fullmatch(token): return token
         n = int(token.removeprefix("%")) + open_rings
@@ -92,7 +92,7 @@ def joined(core: str, piece: str) -> str:
 # %% ../../nbs/12d_molecule_edits.ipynb #c941d5ab
 @lru_cache(50_000)
 def piece_text(piece: str) -> str:
-    "A piece written from its attachment, without the `*`; '' for a hydrogen."
+    "A substituent written from its attachment, without the `*`; '' for a hydrogen."
     if piece == "*[H]": return ""
     mol = Chem.MolFromSmiles(piece)
     at = next(a.GetIdx() for a in mol.GetAtoms() if a.GetAtomicNum() == 0)
@@ -116,30 +116,30 @@ def core_text(core: str, start: int | None = None) -> str:
 
 # %% ../../nbs/12d_molecule_edits.ipynb #ddfe616b
 class Matching(NamedTuple):
-    "Which pieces may be exchanged."
+    "Which substituents may be exchanged."
     most: int = 10  # heavy atoms at most
     share: float = 0.5  # and at most this share of the core's
 
 
 class Matched(NamedTuple):
-    "Two molecules that differ in one piece."
+    "Two molecules that differ in one substituent."
     first: int  # number of the molecule
     second: int  # of the other
     core: str  # SMILES with `*`
-    old: str  # the first one's piece
+    old: str  # the first one's substituent
     new: str  # the second one's
 
     @property
     def swapped(self) -> "Matched": return Matched(self.second, self.first, self.core, self.new, self.old)
 
     def texts(self, start: int | None = None) -> tuple[str, str]:
-        "SMILES of both, written alike but for the piece; `start` is that of `core_text`."
+        "SMILES of both, written alike but for the substituent; `start` is that of `core_text`."
         core = core_text(self.core, start)
         return joined(core, piece_text(self.old)), joined(core, piece_text(self.new))
 
 
 def fitting_cuts(smiles: str, options: Matching) -> list[tuple[str, str]]:
-    "The cuts whose piece is small enough."
+    "The cuts whose substituent is small enough."
     sizes = ((core, piece, heavy_atoms(piece), heavy_atoms(core)) for core, piece in single_cuts(smiles))
     return [(core, piece) for core, piece, p, c in sizes if p <= options.most and p <= options.share * c]
 
@@ -151,7 +151,7 @@ def capped(core: str) -> str | None:
 
 # %% ../../nbs/12d_molecule_edits.ipynb #a8e0131e
 def groups_of(smiles: Sequence[str], cuts: Iterable[list[tuple[str, str]]]) -> dict[str, list[tuple[int, str]]]:
-    "Core -> (number of the molecule, its piece), for cores of at least two molecules; `cuts` are those of each one."
+    "Core -> (number of the molecule, its substituent), for cores of at least two molecules, from the cuts of each."
     groups: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for i, found in enumerate(cuts):
         for core, piece in found: groups[core].append((i, piece))
@@ -225,7 +225,7 @@ def build_pairs(smiles: Sequence[str], rejects: Mapping[str, int], options: Matc
     found = match(smiles, all_cuts(smiles, options, processes, progress))
     shown = tqdm(found, unit=" pairs", desc="reading back", disable=not progress)
     kept = [m for m in shown if is_reversible(m, smiles)]
-    if not kept: raise ValueError(f"no two of {len(smiles):,} molecules differ in one piece of at most {options.most} "
+    if not kept: raise ValueError(f"no two of {len(smiles):,} molecules differ in one substituent of at most {options.most} "
                                   f"heavy atoms and {options.share} of the core's")
     used = sorted({i for m in kept for i in m[:2]})
     number = {i: k for k, i in enumerate(used)}
@@ -355,7 +355,7 @@ class MoleculeEditsConfig:
     goal: one_of(GOALS) = "qed"  # what a pair gains in: qed | sa (lower is better) | any (all pairs, both ways)
     gain: NonNegative = 0.05  # least gain of a pair
     limit: Natural = 0  # rows of the source that are read at most; 0: all
-    piece: Count = 10  # heavy atoms of an exchanged piece at most
+    piece: Count = 10  # heavy atoms of an exchanged substituent at most
     share: Fraction = 0.5  # of the core's heavy atoms, at most
     max_length: AtLeastTwo = 56  # longest text in tokens, start token included; longer pairs are left out
     respell: bool = True  # write training pairs from another atom each time
@@ -370,7 +370,7 @@ class MoleculeEditsConfig:
 
 # %% ../../nbs/12d_molecule_edits.ipynb #d4c880a3
 class MoleculeEditsTask(Task):
-    """Leads and the molecules, better and one piece apart, that they are to become.
+    """Leads and the molecules, better and one substituent apart, that they are to become.
 
     `found`: the matched pairs, read when first needed."""
     kind, Config = "molecule-edits", MoleculeEditsConfig
@@ -648,7 +648,7 @@ def gain(self: MoleculeEditsTask, row: Mapping) -> float | None:
 
 # %% ../../nbs/12d_molecule_edits.ipynb #25f0099d
 def exchange_rules(pairs: Iterable[Matched]) -> dict[str, Counter]:
-    "For each piece how often every other took its place in pairs."
+    "For each substituent how often every other took its place in pairs."
     rules: dict[str, Counter] = defaultdict(Counter)
     for m in pairs: rules[m.old][m.new] += 1
     return dict(rules)
@@ -657,7 +657,7 @@ def exchange_rules(pairs: Iterable[Matched]) -> dict[str, Counter]:
 def exchanged(
     smiles: str, rules: Mapping[str, Counter], rng: random.Random, options: Matching = Matching(),  # noqa: B008
 ) -> str | None:
-    "A molecule with a piece exchanged by a rule, both drawn at random; None if no rule fits."
+    "A molecule with a substituent exchanged by a rule, both drawn at random; None if no rule fits."
     cuts = [(core, piece) for core, piece in fitting_cuts(smiles, options) if piece in rules]
     if not cuts: return None
     core, piece = rng.choice(cuts)
@@ -667,7 +667,7 @@ def exchanged(
 
 def regrown(method, smiles: Sequence[str], rng: random.Random, options: Matching = Matching(),  # noqa: B008
             **sampling) -> list[str | None]:
-    """Molecules of which one random piece was cut off and the rest completed by a model of bracket SAFE; None where
+    """Molecules of which a random substituent is cut off and the rest completed by a model of bracket SAFE; None where
     nothing can be cut off, or the model's text is not a molecule. `sampling` are options of `Method.sample`."""
     cores = [rng.choice(cuts)[0] if (cuts := fitting_cuts(s, options)) else None for s in smiles]
     prompts = [None if core is None else _prompt_of(core, method.vocabulary) for core in cores]

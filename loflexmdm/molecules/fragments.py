@@ -362,7 +362,7 @@ def _cases_of(table: csv.DictReader, path: str, seed: int, points: int) -> Itera
 
 # %% ../../nbs/11c_fragments.ipynb #64c1585c
 def prompt_tokens(prompt: str, vocabulary: Vocabulary) -> list[str]:
-    """Tokens of a prompt, attachments in pieces if the vocabulary has them so.
+    """Tokens of a prompt, attachments split where the vocabulary has them so.
 
     ValueError names the tokens that it lacks."""
     tokens = tokenize(prompt)

@@ -465,6 +465,6 @@ def keep(samples: Samples, which: Iterable[bool]) -> Samples:
 
 
 def decodable(samples: Samples, vocabulary: Vocabulary) -> list[bool]:
-    "Which samples decode (strictly) to a molecule: one piece, every attachment point paired, every valence right."
+    "Which samples decode (strictly) to a molecule: one fragment, every attachment point paired, every valence right."
     smiles = [decode("".join(vocabulary.decode(s))).smiles for s in samples.sequences]
     return [s is not None and s != "" and "." not in s for s in smiles]
