@@ -225,8 +225,8 @@ def build_pairs(smiles: Sequence[str], rejects: Mapping[str, int], options: Matc
     found = match(smiles, all_cuts(smiles, options, processes, progress))
     shown = tqdm(found, unit=" pairs", desc="reading back", disable=not progress)
     kept = [m for m in shown if is_reversible(m, smiles)]
-    if not kept: raise ValueError(f"no two of {len(smiles):,} molecules differ in one substituent of at most {options.most} "
-                                  f"heavy atoms and {options.share} of the core's")
+    if not kept: raise ValueError(f"no two of {len(smiles):,} molecules differ in one substituent of at most "
+                                  f"{options.most} heavy atoms and {options.share} of the core's")
     used = sorted({i for m in kept for i in m[:2]})
     number = {i: k for k, i in enumerate(used)}
     scores = qed_sa([Chem.MolFromSmiles(smiles[i]) for i in used], 1, progress).round(6).tolist()
