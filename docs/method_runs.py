@@ -1,0 +1,88 @@
+"""Every method on the same real data: `python docs/method_runs.py CORPUS SEED... [--methods NAME...]`.
+
+Methods have the same network and as many rows per step. Each run adds bound, scores, calls and seconds to
+nbs/method_runs.json, with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
+import argparse
+import time
+
+import torch
+
+from loflexmdm.methods.base import Method
+from loflexmdm.pretrained import load
+from loflexmdm.recipes import recipe_from
+from loflexmdm.states import collate
+from loflexmdm.tasks.base import Task, task_from
+from loflexmdm.training import checkpoints
+from runs import ROOT, note
+
+RESULTS = ROOT / "nbs" / "method_runs.json"
+CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds that count
+    words=dict(task=dict(kind="words"), steps=1500),
+    digits=dict(task=dict(kind="digits"), steps=1500),
+    qm9=dict(task=dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0), steps=3000),
+)
+METHODS = dict(
+    autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
+    papl=dict(method="papl"), flexmdm=dict(method="flexmdm"),
+    fixed=dict(order="fixed", states=1, readings="event"),
+    learned=dict(order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0),
+    edits=dict(method="editflow"),
+)
+TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", valid_size=256)
+ROWS, SAMPLES, HELD_OUT, STATES = 64, 2000, 500, 64
+
+
+def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
+    "The recipe of a run."
+    model, every = dict(size="nano") | METHODS[method], -(-steps // 5)
+    train = dict(steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=every,
+                 valid_every=every)
+    if method == "learned": train |= dict(order_start=steps // 4, order_lr_scale=1.0)
+    return dict(task=CORPORA[corpus]["task"], model=model, train=TRAIN | train)
+
+
+def bound(task: Task, method: Method) -> list[float]:
+    "Bound on the negative log-likelihood of held-out sequences in nats, and its standard error."
+    data = task.dataset("test")
+    x1 = collate([data[i] for i in range(min(HELD_OUT, len(data)))])
+    values, _ = method.nll_bound(x1, STATES, generator=torch.Generator().manual_seed(1))
+    return [round(float(values.mean()), 4), round(float(values.std() / len(values) ** 0.5), 4)]
+
+
+def sampled(task: Task, method: Method) -> dict:
+    "Scores of samples, calls of the network for all of them, and CPU seconds per sequence."
+    asked, start = task.prompts("test", SAMPLES), time.process_time()
+    samples = method.sample(asked, n=None if asked else SAMPLES, generator=torch.Generator().manual_seed(0))
+    seconds = (time.process_time() - start) / SAMPLES
+    scores = {k: round(v, 4) for k, v in task.score("test", samples).items()}
+    return dict(calls=samples.network_calls, seconds=round(seconds, 5), scores=scores)
+
+
+def train(corpus: str, method: str, seed: int, steps: int, lr: float):
+    "Train a method on a corpus, measure, and note."
+    settings, start = tables(corpus, method, seed, steps, lr), time.process_time()
+    name = f"{corpus} {method} {seed}" + (f" lr {lr:g}" if lr != TRAIN["lr"] else "")
+    directory = ROOT / "runs" / f"{name.replace(' ', '-')}-{steps}"
+    recipe_from(settings).trainer(directory, progress=False).fit(resume=bool(checkpoints(directory)))
+    spent, model = round(time.process_time() - start), load(checkpoints(directory)[-1])
+    task = task_from(settings["task"])
+    known = dict(entropy=round(task.entropy, 4)) if hasattr(task, "entropy") else {}
+    note(RESULTS, dict(name=name, corpus=corpus, method=method, seed=seed, steps=steps, cpu_seconds=spent, **settings,
+                       bound=bound(task, model), **sampled(task, model), **known))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpus", choices=CORPORA)
+    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--steps", type=int, help="instead of the budget of the corpus")
+    parser.add_argument("--lr", type=float, default=TRAIN["lr"], help="learning rate")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for seed in args.seeds:
+        for method in args.methods:
+            train(args.corpus, method, seed, args.steps or CORPORA[args.corpus]["steps"], args.lr)
+
+
+if __name__ == "__main__": main()

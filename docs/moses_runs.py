@@ -1,0 +1,105 @@
+"""The table of methods on MOSES: `python docs/moses_runs.py SEED... [--entrants NAME...]`, or `... --model DIR`.
+
+Every entrant reads the same molecules as canonical SMILES, with the same network and as many generator rows per step.
+Each adds its curve and the metrics of its samples to nbs/moses_runs.json, with settings, seed and commit; a run that
+was interrupted goes on where it stopped. `--model` judges a saved model. Needs the wheels molsets and fcd_torch."""
+import argparse
+import time
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+from loflexmdm.methods.base import Method
+from loflexmdm.molecules.benchmarks.de_novo import Setting
+from loflexmdm.molecules.metrics import judge, molecule_metrics
+from loflexmdm.molecules.moses import Reference, moses_metrics, moses_reference
+from loflexmdm.molecules.task import MoleculesTask
+from loflexmdm.pretrained import load
+from loflexmdm.recipes import recipe_from
+from loflexmdm.samplers import LeftToRight
+from loflexmdm.samplers.base import Sampler
+from loflexmdm.tasks.base import task_from
+from loflexmdm.training import checkpoints
+from notation_runs import bound, curve_of
+from runs import ROOT, note
+
+RESULTS = ROOT / "nbs" / "moses_runs.json"
+TASK = dict(kind="molecules", source="moses", notation="smiles", reorder=False, prompt_share=0.0)
+FIXED = dict(order="fixed", states=1, readings="event", size="tiny")
+ENTRANTS = dict(
+    fixed=FIXED,
+    learned=FIXED | dict(order="learned", order_size="nano", states=2, centre=True, regulariser=1.0),
+    autoregressive=dict(method="ar", size="tiny"), masked=dict(method="mdm", size="tiny"),
+)
+TRAIN = dict(optimiser="muon", lr=4e-3, warmup=300, ema=0.999, valid_size=256)
+ROWS, STEPS, SAMPLES, REFERENCE = 64, 3000, 1000, 10_000
+DRAWN = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="top_prob")}
+
+
+def tables(entrant: str, seed: int, steps: int) -> dict:
+    "The recipe of a run."
+    model, every = ENTRANTS[entrant], -(-steps // 6)
+    train = dict(steps=steps, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=every, valid_every=every)
+    if entrant == "learned": train |= dict(order_start=steps // 4, order_lr_scale=1.0)
+    return dict(task=TASK, model=model, train=TRAIN | train)
+
+
+def drawn(task: MoleculesTask, method: Method, n: int, sampler: Sampler) -> tuple[list[str | None], dict]:
+    "SMILES of n samples; their commonest states, the calls of the network and the CPU seconds per sample."
+    start = time.process_time()
+    samples = method.sample(n=n, sampler=sampler, generator=torch.Generator().manual_seed(0))
+    seconds = round((time.process_time() - start) / n, 4)
+    states = Counter(d["state"] for d in task.describe(samples))
+    how = dict(states=dict(states.most_common(6)), calls=samples.network_calls, seconds=seconds)
+    return task.smiles_of(samples), how
+
+
+def judged(smiles: list[str | None], known: set[str], reference: Reference) -> dict[str, float]:
+    "MOSES' metrics and quality; the share of valid ones alone if there are none."
+    if not any(j.smiles for j in judge(smiles)): return dict(valid=0.0)
+    figures = moses_metrics(smiles, {"test": reference}, known, unique_at=(len(smiles) // 2,))
+    figures["quality"] = molecule_metrics(smiles, known, canonical_reference=True).as_dict()["quality"]
+    return {k: round(v, 4) for k, v in figures.items()}
+
+
+def figures(method: Method, known: set[str], n: int) -> dict:
+    "Metrics of n samples for each way to draw them; from left to right there is no position to choose."
+    task, reference, out = task_from(method.task), moses_reference(limit=REFERENCE), {}
+    for label, setting in DRAWN.items():
+        sampler = LeftToRight(top_p=setting.top_p) if method.name == "ar" else setting.sampler
+        smiles, how = drawn(task, method, n, sampler)
+        out[label] = how | judged(smiles, known, reference)
+    return out
+
+
+def train(entrant: str, seed: int, steps: int, n: int):
+    "Train an entrant, sample, and note what came of it."
+    settings, start = tables(entrant, seed, steps), time.process_time()
+    directory = ROOT / "runs" / f"moses-{entrant}-{seed}-{steps}"
+    recipe_from(settings).trainer(directory, progress=True).fit(resume=bool(checkpoints(directory)))
+    spent, method = round(time.process_time() - start), load(checkpoints(directory)[-1])
+    note(RESULTS, dict(name=f"{entrant} {seed}", seed=seed, steps=steps, samples=n, cpu_seconds=spent, **settings,
+                       curve=curve_of(directory), bound=bound(task_from(method.task), method),
+                       sampled=figures(method, set(task_from(settings["task"]).smiles("train")), n)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("seeds", type=int, nargs="*")
+    parser.add_argument("--entrants", nargs="+", choices=ENTRANTS, default=list(ENTRANTS))
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--model", help="a packaged model or the directory of a saved one, to be judged")
+    parser.add_argument("--name", help="what its row is called")
+    parser.add_argument("-n", type=int, default=SAMPLES, help="samples of each kind")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for seed in args.seeds:
+        for entrant in args.entrants: train(entrant, seed, args.steps, args.n)
+    if not args.model: return
+    known = set(task_from(TASK).smiles("train"))
+    note(RESULTS, dict(name=args.name or Path(args.model).name, samples=args.n,
+                       sampled=figures(load(args.model), known, args.n)))
+
+
+if __name__ == "__main__": main()
