@@ -437,8 +437,7 @@ class Pace:
 
 # %% ../nbs/09_training.ipynb #2ca890a4
 def rows_behind(data: Dataset) -> int:
-    """Rows of the source that examples are made of, where the data says it; else the number of examples; 0 for a stream,
-    of which nobody knows it."""
+    "Rows of the source that examples are made of, where the data says it; else of examples; 0 for a stream."
     if isinstance(data, Stream): return 0
     return (getattr(data, "identity", None) or {}).get("rows", len(data))
 

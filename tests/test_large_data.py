@@ -45,7 +45,7 @@ def trainer(data, directory, steps, **options):
 
 
 def check_resumed(build, tmp_path, workers):
-    "A run that dies at step 7 of 10 and goes on from the checkpoint of step 5 has the weights of one that does not."
+    "A run that dies at step 7 of 10 and is resumed from the checkpoint of step 5 has the weights of one that does not."
     whole = build(tmp_path / "whole").fit().state_dict()
     dying = build(tmp_path / "parts", workers=workers)
     step = dying.train_step

@@ -376,6 +376,13 @@ def dataset(self: MoleculesTask, split: str = "train") -> Examples | Stream:
 
     return Examples(UNLIMITED, make, *about)
 
+
+@patch
+def _drawn(self: MoleculesTask, text: str, rng: random.Random, asked: Sequence[str]) -> Example:
+    "A training example of a molecule: with a gap, with a prompt or without, as the config says and chance has it."
+    if self.config.infill and rng.random() < self.config.infill: return self.with_gap(text, rng, asked)
+    return self.example(text, rng, self.config.prompt_share, asked)
+
 # %% ../../nbs/12b_molecules.ipynb #st000003
 @patch
 def streamed(self: MoleculesTask) -> Stream:
@@ -396,13 +403,6 @@ def streamed(self: MoleculesTask) -> Stream:
     identity = row_digest(content.identity).hex()
     return Stream(lambda epoch: content.rows(), make, source=dict(name=Path(c.source).name, rows=UNLIMITED,
                                                                   digest=identity))
-
-
-@patch
-def _drawn(self: MoleculesTask, text: str, rng: random.Random, asked: Sequence[str]) -> Example:
-    "A training example of a molecule: with a gap, with a prompt or without, as the config says and chance has it."
-    if self.config.infill and rng.random() < self.config.infill: return self.with_gap(text, rng, asked)
-    return self.example(text, rng, self.config.prompt_share, asked)
 
 # %% ../../nbs/12b_molecules.ipynb #mi000005
 @patch
