@@ -1,6 +1,7 @@
 # make demo: installs and runs the main job.  make test: installs and checks everything.  make lab: JupyterLab on the notebooks.
 # make mutants: plants a sample of mutants and says which the tests kill (hours; resumes).
 # make campaign: attacks on files and commands for an hour (MINUTES=60), with counts.  make fuzz: properties, for hours.
+# make bench: times, shares and memory of training and sampling beside those of the stored snapshot, in bench/ (minutes).
 # make docs: the site, in _site/.  make readme: README.md from nbs/index.ipynb.
 PYTHON ?= python3
 VENV   ?= .venv
@@ -8,7 +9,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test mutants campaign fuzz docs readme lab clean
+.PHONY: demo test mutants campaign fuzz bench docs readme lab clean
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -42,6 +43,9 @@ campaign: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	LOFLEXMDM_FUZZ=$(or $(EXAMPLES),20000) $(BIN)/python -m pytest -q -p no:cacheprovider tests/test_properties.py
 
+bench: $(VENV)/.user
+	$(BIN)/python docs/bench.py --out $(or $(OUT),bench)
+
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
 
@@ -52,4 +56,4 @@ lab: $(VENV)/.dev
 	$(BIN)/jupyter lab nbs
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info _docs _site _screenshots jupyter_execute demo .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info _docs _site _screenshots jupyter_execute demo bench .pytest_cache .ruff_cache

@@ -6,8 +6,8 @@ as it stands, and what cannot be read is refused by line or counted by reason.""
 # %% auto #0
 __all__ = ['MARKS', 'ALWAYS', 'DOTS', 'FASTA', 'TABLES', 'LOOKAHEAD', 'encoding_of', 'opener_of', 'open_text', 'unpacking',
            'limited_lines', 'bad_bytes', 'checked_lines', 'read_lines', 'read_text', 'parse_json', 'read_whole',
-           'read_json', 'read_toml', 'read_jsonl', 'ending_of', 'fasta_records', 'csv_rows', 'delimiter_of',
-           'table_rows', 'column_number', 'Texts', 'joined_row', 'table_column']
+           'read_json', 'read_toml', 'jsonl_rows', 'read_jsonl', 'ending_of', 'fasta_records', 'csv_rows',
+           'delimiter_of', 'table_rows', 'column_number', 'Texts', 'joined_row', 'table_column']
 
 # %% ../nbs/00i_readers.ipynb #6688f013
 import codecs
@@ -163,13 +163,15 @@ def read_toml(path: str | os.PathLike) -> dict[str, Any]:
     except ValueError as e: raise ValueError(f"{path}: not valid TOML: {e}") from None
 
 # %% ../nbs/00i_readers.ipynb #b252afbd
-def read_jsonl(path: str | os.PathLike) -> list[tuple[int, object]]:
+def jsonl_rows(path: str | os.PathLike) -> Iterator[tuple[int, object]]:
     "Line number and value of every non-blank line of a JSONL file. ValueError names the first line that is not JSON."
-    rows = []
     for number, line in enumerate(read_lines(path), 1):
-        if not line.strip(): continue
-        rows.append((number, parse_json(line, f"{path}, line {number}", "is the file cut off?")))
-    return rows
+        if line.strip(): yield number, parse_json(line, f"{path}, line {number}", "is the file cut off?")
+
+
+def read_jsonl(path: str | os.PathLike) -> list[tuple[int, object]]:
+    "`jsonl_rows` as a list: nothing is given of a file that has a bad line."
+    return list(jsonl_rows(path))
 
 # %% ../nbs/00i_readers.ipynb #fa000002
 FASTA = (".fasta", ".fa", ".faa", ".fna")  # endings
@@ -311,7 +313,7 @@ def _cells(self: Texts) -> Iterator[str]:
 
 @patch
 def _values(self: Texts) -> Iterator[str | list[str]]:
-    for number, value in read_jsonl(self.path):
+    for number, value in jsonl_rows(self.path):
         if self.column and isinstance(value, dict) and self.column not in value:
             self.left_out["without the column"] += 1
         else: yield _text_of(value, self.column, f"{self.path}, line {number}")

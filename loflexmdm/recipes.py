@@ -118,6 +118,8 @@ def recipe_from(tables: dict) -> Recipe:
     if "max_length" not in model: model["max_length"] = task.max_length  # may be known from the data only
     cls = method_class(model.pop("method"))
     config, train = config_from(cls.Config, model, "model"), config_from(TrainConfig, tables.get("train", {}), "train")
+    if task.streams and "steps" not in tables.get("train", {}):
+        raise ValueError("steps: the training data is a stream, whose length nobody knows; say how many steps to train")
     if task.kind in OWN_DATA and "steps" not in tables.get("train", {}):
         train = replace(train, steps=limited_steps(train, task.sizes()["train"]))
     return Recipe(task.as_dict(), dict(method=cls.name, **asdict(config)), train)

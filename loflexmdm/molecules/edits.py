@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from fastcore.basics import patch
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdMMPA
@@ -39,10 +38,11 @@ from .fragments import fragment_prompt, prompt_tokens
 from .metrics import Judged, bit_rows, judge, qed_sa, tanimoto
 from .notations import notation_of, selfies_package
 from ..parallel import worker_pool
+from ..permutations import permutation
 from ..samplers import Samples
 from ..states import Pair, Vocabulary, prefix_example
 from ..tasks.base import SPLITS, Examples, Task, check_split, fewest_edits
-from ..training import UNLIMITED, generator_for
+from ..training import UNLIMITED
 
 # %% ../../nbs/12d_molecule_edits.ipynb #64bdf555
 def single_cuts(smiles: str) -> list[tuple[str, str]]:
@@ -485,14 +485,10 @@ def dataset(self: MoleculeEditsTask, split: str = "train") -> Examples:
     if not rows: raise ValueError(f"the {split} split of {c.source!r} has no pairs; left out: {self.rejected()}")
     if split != "train": return Examples(len(rows), lambda i: self.pair(rows[i]))
 
-    @lru_cache(2)
-    def permutation(epoch: int) -> list[int]:
-        return torch.randperm(len(rows), generator=generator_for(c.seed, "molecule-edits", epoch)).tolist()
-
     def make(i: int) -> Pair:
         epoch, k = divmod(i, len(rows))
         start = random.Random(f"{c.seed} {i}").getrandbits(16) if c.respell else None
-        return self.pair(rows[permutation(epoch)[k]], start)
+        return self.pair(rows[permutation(len(rows), c.seed, "molecule-edits", epoch)[k]], start)
 
     return Examples(UNLIMITED, make)
 

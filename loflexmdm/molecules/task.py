@@ -10,16 +10,16 @@ __all__ = ['PROPERTIES', 'SCORES', 'bounds_from', 'MoleculesConfig', 'MoleculesT
 import io
 import random
 import sys
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 from fastcore.basics import patch
 from rdkit import Chem
 from rdkit.Chem import QED, Crippen, rdMolDescriptors
@@ -30,18 +30,23 @@ from ..methods.flexmdm import filled_example
 from loflexmdm.molecules.bracket_safe import (
     Decoded, from_bracket_safe, read_tokenizer, split_attachments, to_bracket_safe,
 )
-from .data import FORMATS, Molecules, is_packaged, molecule_split, prepare, read_smiles
+from loflexmdm.molecules.data import (
+    FORMATS, STREAM_ROWS, Cleaning, Molecules, Picked, clean_chunk, content_of, is_packaged, molecule_split, prepare,
+    read_smiles,
+)
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .files import MOLECULE_WRITERS, WRITTEN, molecule_columns
 from .metrics import judge, molecule_grid, molecule_metrics
 from .notations import NOTATIONS, Notation, given_and_closed, notation_of
+from ..permutations import permutation
 from ..progress import is_watched
 from ..samplers import Samples
 from ..states import ANY, BOS, Example, Vocabulary, prefix_example
 from ..statistics import empirical_variation, variation_floor
 from ..tasks.base import SPLITS, Examples, Task, check_split
+from ..streams import Stream
 from ..tasks.sequences import stretch
-from ..training import UNLIMITED, generator_for
+from ..training import UNLIMITED
 
 # %% ../../nbs/12b_molecules.ipynb #7cce9896
 _all_ = ["to_bracket_safe", "from_bracket_safe", "fragment_prompt", "contains_fragment", "DRUGS", "molecule_metrics",
@@ -79,7 +84,8 @@ class MoleculesConfig:
     classes: AtLeastTwo = 3       # of the property, with as many training molecules each as its values allow
     bounds: accepted_by(bounds_from) = ""  # between the classes, separated by spaces [quantiles of the training data]
     notation: one_of(tuple(NOTATIONS)) = "bracket-safe"  # how a molecule is written
-    limit: Natural = 0            # rows of the source to read; 0: all, of a stream 100,000
+    limit: Natural = 0            # rows of the source to prepare; 0: all, of the hub 100,000, with `stream` 10,000
+    stream: bool = False          # train on the source as it is read, and prepare only the first rows; needs `steps`
 
     def __post_init__(self):
         if self.valid_share + self.test_share >= 1:
@@ -112,18 +118,22 @@ class MoleculesTask(Task):
         return Vocabulary([*tokens, *self.conditions(), ANY])
 
     @cached_property
-    def _sorted(self) -> tuple[dict[str, list[tuple[str, str]]], Counter]:
-        "(text, SMILES) of each split, and what was left out."
-        rows, left_out = {s: [] for s in SPLITS}, Counter(self.molecules.rejects)
-        for text, smiles in zip(self.molecules.texts, self.molecules.smiles, strict=True):
+    def _sorted(self) -> tuple[dict[str, array], Counter]:
+        "Which molecules belong to each split, and what was left out."
+        rows, left_out = {s: array("q") for s in SPLITS}, Counter(self.molecules.rejects)
+        for i, (text, smiles) in enumerate(zip(self.molecules.texts, self.molecules.smiles, strict=True)):
             if reason := self.unusable(text): left_out[reason] += 1
-            else: rows[self.split_of(smiles)].append((text, smiles))
+            else: rows[self.split_of(smiles)].append(i)
         return rows, left_out
 
     @property
     def left_out(self) -> dict[str, int]: return dict(self._sorted[1])
     def rejected(self) -> dict[str, int]: return self.left_out
-    def sizes(self) -> dict[str, int]: return {split: len(rows) for split, rows in self._sorted[0].items()}
+    @property
+    def streams(self) -> bool: return self.config.stream
+    def sizes(self) -> dict[str, int]:
+        sizes = {split: len(rows) for split, rows in self._sorted[0].items()}
+        return sizes | dict(train=UNLIMITED) if self.streams else sizes
 
 # %% ../../nbs/12b_molecules.ipynb #p65a56ee
 @patch
@@ -148,15 +158,15 @@ def unusable(self: MoleculesTask, text: str) -> str:
 
 
 @patch
-def texts(self: MoleculesTask, split: str) -> list[str]:
+def texts(self: MoleculesTask, split: str) -> Sequence[str]:
     "Canonical texts of a split."
-    return [text for text, _ in self._sorted[0][check_split(split)]]
+    return Picked(self.molecules.texts, self._sorted[0][check_split(split)])
 
 
 @patch
-def smiles(self: MoleculesTask, split: str) -> list[str]:
+def smiles(self: MoleculesTask, split: str) -> Sequence[str]:
     "Canonical SMILES of a split."
-    return [smiles for _, smiles in self._sorted[0][check_split(split)]]
+    return Picked(self.molecules.smiles, self._sorted[0][check_split(split)])
 
 
 @patch
@@ -172,7 +182,8 @@ def _prepared(self: MoleculesTask) -> Molecules:
     c = self.config
     self._check_files()  # before the molecules are read
     progress = sys.stderr.isatty() or not is_watched()  # a bar, or lines in a log; nothing in a notebook
-    return prepare(c.source, column=c.column, slicer=c.slicer, salts=c.salts, limit=c.limit, progress=progress,
+    limit = c.limit or STREAM_ROWS * c.stream
+    return prepare(c.source, column=c.column, slicer=c.slicer, salts=c.salts, limit=limit, progress=progress,
                    notation=c.notation)
 
 
@@ -237,7 +248,7 @@ def papers_of(cls: MoleculesTask, values: Mapping) -> dict[str, str]:
 @patch
 def digests(self: MoleculesTask) -> dict[str, str]:
     "Digest of the texts and SMILES of each split, and of all of them under ''."
-    found = {split: rows_digest(map(row_digest, rows)) for split, rows in self._sorted[0].items()}
+    found = {split: rows_digest(map(row_digest, zip(self.texts(split), self.smiles(split)))) for split in SPLITS}
     return found | {"": row_digest(found.values()).hex()}
 
 # %% ../../nbs/12b_molecules.ipynb #c3f68c36
@@ -344,7 +355,7 @@ def _with_holes(
 
 # %% ../../nbs/12b_molecules.ipynb #98561e47
 @patch
-def dataset(self: MoleculesTask, split: str = "train") -> Examples:
+def dataset(self: MoleculesTask, split: str = "train") -> Examples | Stream:
     "The molecules of a split as examples; the training split never ends. ValueError for an unknown or an empty one."
     rows, c = self.texts(split), self.config
     if not rows:
@@ -356,18 +367,42 @@ def dataset(self: MoleculesTask, split: str = "train") -> Examples:
     asked = self.asked(split)
     fixed = lambda i: self.example(rows[i], random.Random(f"{split} {i}"), asked=asked[i])
     if split != "train": return Examples(len(rows), fixed, *about)
-
-    @lru_cache(2)
-    def permutation(epoch: int) -> list[int]:
-        return torch.randperm(len(rows), generator=generator_for(c.seed, "molecules", epoch)).tolist()
+    if c.stream: return self.streamed()
 
     def make(i: int) -> Example:
         epoch, k = divmod(i, len(rows))
-        which, rng = permutation(epoch)[k], random.Random(f"{c.seed} {i}")
-        if c.infill and rng.random() < c.infill: return self.with_gap(rows[which], rng, asked[which])
-        return self.example(rows[which], rng, c.prompt_share, asked[which])
+        which, rng = permutation(len(rows), c.seed, "molecules", epoch)[k], random.Random(f"{c.seed} {i}")
+        return self._drawn(rows[which], rng, asked[which])
 
     return Examples(UNLIMITED, make, *about)
+
+
+@patch
+def _drawn(self: MoleculesTask, text: str, rng: random.Random, asked: Sequence[str]) -> Example:
+    "A training example of a molecule: with a gap, with a prompt or without, as the config says and chance has it."
+    if self.config.infill and rng.random() < self.config.infill: return self.with_gap(text, rng, asked)
+    return self.example(text, rng, self.config.prompt_share, asked)
+
+# %% ../../nbs/12b_molecules.ipynb #st000003
+@patch
+def streamed(self: MoleculesTask) -> Stream:
+    "The training molecules, cleaned as the source is read. ValueError if the source cannot be read."
+    c = self.config
+    if self.named_data: self.ask_for(self.named_data)
+    content, options = content_of(c.source, c.column), Cleaning(c.slicer, salts=c.salts, notation=c.notation)
+
+    def make(row: str, number: int) -> Example | str:
+        [found] = clean_chunk([row], options)
+        if isinstance(found, str): return found
+        text, smiles = found
+        if self.split_of(smiles) != "train": return "held out"
+        if reason := self.unusable(text): return reason
+        asked = [] if c.condition == "none" else self.classes_of([smiles])
+        return self._drawn(text, random.Random(f"{c.seed} {number}"), asked)
+
+    identity = row_digest(content.identity).hex()
+    return Stream(lambda epoch: content.rows(), make, source=dict(name=Path(c.source).name, rows=UNLIMITED,
+                                                                  digest=identity))
 
 # %% ../../nbs/12b_molecules.ipynb #mi000005
 @patch

@@ -222,6 +222,12 @@ def sizes(self: Task) -> dict[str, int]:
     return {split: len(self.dataset(split)) for split in SPLITS}
 
 
+@patch(as_prop=True)
+def streams(self: Task) -> bool:
+    "Whether the training split is a stream, whose length nobody knows."
+    return False
+
+
 @patch
 def rejected(self: Task) -> dict[str, int]:
     "How many sequences of the source are not used, by reason."

@@ -9,15 +9,15 @@ __all__ = ['settings_from', 'kinds_from', 'RepairConfig', 'tokens_in', 'RepairTa
 import json
 import tomllib
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-import torch
 from fastcore.basics import patch
 
 from ..alignments import ERRORS, Corrupted
 from ..configs import Count, Natural, accepted_by, config
 from ..limits import clipped
 from ..readers import parse_json
+from ..permutations import permutation
 from ..samplers import Samples
 from ..states import SPECIAL_TOKENS, Example, Pair, Vocabulary, collate
 from .base import SPLITS, Examples, Task, check_split, fewest_edits, task_from
@@ -121,13 +121,9 @@ def dataset(self: RepairTask, split: str = "train") -> Examples:
     if split != "train" or len(data) >= UNLIMITED:
         return Examples(len(data), lambda i: self.pair(data[i], split, i))
 
-    @lru_cache(2)
-    def permutation(epoch: int) -> list[int]:
-        return torch.randperm(len(data), generator=generator_for(self.config.seed, "order", epoch)).tolist()
-
     def make(i: int) -> Pair:
         epoch, k = divmod(i, len(data))
-        return self.pair(data[permutation(epoch)[k]], split, i)
+        return self.pair(data[permutation(len(data), self.config.seed, "order", epoch)[k]], split, i)
 
     return Examples(UNLIMITED, make)
 
