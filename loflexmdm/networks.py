@@ -6,13 +6,14 @@ provides it, and the heads for tokens and rates."""
 # %% auto #0
 __all__ = ['SIZES', 'SizeName', 'KVCache', 'SOFTPLUS_ONE', 'NETWORKS', 'Size', 'size_named', 'rotary', 'rotate', 'TimeEmbedding',
            'modulate', 'Block', 'Backbone', 'Transformer', 'CausalTransformer', 'ScalarHead', 'positive_rate',
-           'bounded_rate', 'TokenHead', 'token_head', 'build_part', 'network', 'TransformerNetwork', 'network_fields',
-           'check_network', 'probe', 'probe_rows', 'reads_ahead', 'check_attributes', 'check_backbone',
-           'build_backbone', 'build_network', 'never_conditions']
+           'bounded_rate', 'TiedLinear', 'TokenHead', 'token_head', 'build_part', 'network', 'transformer_options',
+           'TransformerNetwork', 'network_fields', 'check_network', 'probe', 'probe_rows', 'reads_ahead',
+           'check_attributes', 'check_backbone', 'build_backbone', 'build_network', 'never_conditions']
 
 # %% ../nbs/06_networks.ipynb #fed8e5af
 import inspect
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -93,9 +94,9 @@ KVCache = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 # %% ../nbs/06_networks.ipynb #p2ec053f
 class Block(nn.Module):
     "Attention and MLP, each modulated and gated by the conditioning; the gates start at zero."
-    def __init__(self, size: Size):
+    def __init__(self, size: Size, dropout: float = 0.0):
         super().__init__()
-        d, self.heads = size.width, size.heads
+        d, self.heads, self.dropout = size.width, size.heads, dropout
         self.adapt = nn.Linear(size.cond, 6 * d)
         self.qkv, self.out = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d, bias=False)
         self.q_norm, self.k_norm = nn.RMSNorm(d // self.heads), nn.RMSNorm(d // self.heads)
@@ -109,8 +110,12 @@ class Block(nn.Module):
 
         `mask` broadcasts to (batch, heads, length, length) and is True where a column may attend to another."""
         s1, c1, g1, s2, c2, g2 = self.adapt(cond).chunk(6, -1)
-        h = h + g1[:, None] * self.attend(modulate(h, s1, c1), angles, mask, kv_cache)
-        return h + g2[:, None] * self.mlp(modulate(h, s2, c2))
+        h = h + g1[:, None] * self.drop(self.attend(modulate(h, s1, c1), angles, mask, kv_cache))
+        return h + g2[:, None] * self.drop(self.mlp(modulate(h, s2, c2)))
+
+    def drop(self, h: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
+        "`h` with each feature zeroed with probability `dropout` and the others scaled up; in evaluation `h` itself."
+        return F.dropout(h, self.dropout, self.training) if self.dropout else h
 
     def attend(self, h: Float[Tensor, "batch length width"],
                angles: tuple[Float[Tensor, "... half"], Float[Tensor, "... half"]], mask: Bool[Tensor, "..."],
@@ -141,15 +146,16 @@ class Backbone(Protocol):
 class Transformer(nn.Module):
     """The package's own `Backbone`, of a `Size`: partial sequences and conditioning -> (batch, length, width).
 
-    Padding is never attended to. ValueError if the width does not fit the heads."""
-    def __init__(self, vocabulary_size: int, size: Size):
+    Padding is never attended to. `dropout` is that of its blocks; `tied` makes token heads use the weights of the
+    embedding. ValueError if the width does not fit the heads."""
+    def __init__(self, vocabulary_size: int, size: Size, dropout: float = 0.0, tied: bool = False):
         super().__init__()
         if size.width % (2 * size.heads):
             raise ValueError(f"width={size.width}: must be a multiple of 2 x heads = {2 * size.heads}")
-        self.size, self.width, self.cond = size, size.width, size.cond
+        self.size, self.width, self.cond, self.tied = size, size.width, size.cond, tied
         self.token = nn.Embedding(vocabulary_size, size.width)
         self.flag = nn.Embedding(4, size.width)  # fixed or not, closed or not
-        self.blocks = nn.ModuleList(Block(size) for _ in range(size.depth))
+        self.blocks = nn.ModuleList(Block(size, dropout) for _ in range(size.depth))
         self.adapt = nn.Linear(size.cond, 2 * size.width)
         nn.init.normal_(self.token.weight, std=0.3), nn.init.normal_(self.flag.weight, std=0.3)
         nn.init.zeros_(self.adapt.weight), nn.init.zeros_(self.adapt.bias)
@@ -221,14 +227,28 @@ def bounded_rate(raw: Float[Tensor, "..."], b_range: float) -> Float[Tensor, "..
     r = math.log(b_range)
     return torch.exp(r * torch.tanh(raw / r))
 
+# %% ../nbs/06_networks.ipynb #ti000002
+class TiedLinear(nn.Module):
+    "h W^T + bias, (..., width) -> (..., tokens), with the weights W of an embedding, which alone holds them."
+    def __init__(self, embedding: nn.Embedding):
+        super().__init__()
+        self.embedding = (embedding,)  # in a tuple, so that it does not become a part of this module too
+        self.bias = nn.Parameter(torch.zeros(embedding.num_embeddings))
+
+    @property
+    def weight(self) -> nn.Parameter: return self.embedding[0].weight
+
+    def forward(self, h: Float[Tensor, "*columns width"]) -> Float[Tensor, "*columns tokens"]:
+        return F.linear(h, self.weight, self.bias)
+
 # %% ../nbs/06_networks.ipynb #951b8000
 class TokenHead(nn.Module):
     """Logits over the vocabulary, (batch, length, width) -> (batch, length, vocabulary), or of some columns
-    (n, width) -> (n, vocabulary); float32 at least, special tokens have -inf."""
-    def __init__(self, width: int, vocabulary_size: int):
+    (n, width) -> (n, vocabulary); float32 at least, special tokens have -inf. `tied` is an embedding to share."""
+    def __init__(self, width: int, vocabulary_size: int, tied: nn.Embedding | None = None):
         super().__init__()
-        self.out = nn.Linear(width, vocabulary_size)
-        nn.init.zeros_(self.out.weight), nn.init.zeros_(self.out.bias)
+        self.out = nn.Linear(width, vocabulary_size) if tied is None else TiedLinear(tied)
+        if tied is None: nn.init.zeros_(self.out.weight), nn.init.zeros_(self.out.bias)
         self.register_buffer("never", None, persistent=False)  # (vocabulary,) bool: further tokens that have -inf
 
     def forward(self, h: Float[Tensor, "*columns width"]) -> Float[Tensor, "*columns outcomes"]:
@@ -240,7 +260,14 @@ class TokenHead(nn.Module):
 
 # %% ../nbs/06_networks.ipynb #a42d006c
 def token_head(backbone: Backbone, outcomes: int) -> TokenHead:
-    "A token head; with one outcome per token, its weights are those of the token embedding, if widths agree."
+    """A token head; with one outcome per token, its weights start as those of the token embedding, if widths agree.
+
+    Where the backbone is `tied` they stay so; ValueError then for another number of outcomes."""
+    if getattr(backbone, "tied", False):
+        if outcomes != len(backbone.token.weight):
+            raise ValueError(f"network_config='tied': the token head has {outcomes} outcomes and cannot have the "
+                             f"weights of an embedding of {len(backbone.token.weight)} tokens; leave out tied")
+        return TokenHead(backbone.width, outcomes, backbone.token)
     head = TokenHead(backbone.width, outcomes)
     if head.out.weight.shape == backbone.token.weight.shape:  # copying from the prompt is then easy to learn
         with torch.no_grad(): head.out.weight.copy_(backbone.token.weight)
@@ -270,16 +297,28 @@ def network(cls: type) -> type:
     return cls
 
 
+def transformer_options(text: str) -> dict[str, float | bool]:
+    "Keywords of `Transformer` from options such as `tied,dropout=0.1`. ValueError for any other."
+    found: dict[str, float | bool] = {}
+    for word in filter(None, text.replace(" ", "").split(",")):
+        name, _, value = word.partition("=")
+        if word == "tied": found["tied"] = True
+        elif name == "dropout" and re.fullmatch(r"0?\.\d+|0", value): found["dropout"] = float(value)
+        else: raise ValueError(f"network_config={text!r}: options of the transformer are tied and dropout=P, "
+                               "0 <= P < 1, with a comma between them")
+    return found
+
+
 @network
 class TransformerNetwork:
-    "The package's own transformer, determined by `size`."
+    "The package's own transformer, determined by `size`; options: `tied`, `dropout=0.1`, `tied,dropout=0.1`."
     name = "transformer"
 
     @classmethod
     def from_config(cls, vocabulary_size: int, size: str, options: str = "", causal: bool = False) -> Transformer:
-        "A new one. ValueError for options."
-        if options: raise ValueError(f"network_config={options!r}: the transformer has none; choose its size")
-        return (CausalTransformer if causal else Transformer)(vocabulary_size, size_named(size))
+        "A new one. ValueError for other options."
+        kind = CausalTransformer if causal else Transformer
+        return kind(vocabulary_size, size_named(size), **transformer_options(options))
 
 # %% ../nbs/06_networks.ipynb #a470f109
 def network_fields(config, prefix: str = "") -> tuple[str, str, str]:

@@ -1,4 +1,5 @@
 "The transformer and its heads, networks by name, and networks of other kinds."
+import copy
 import json
 import math
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from torch import nn
 
 import loflexmdm
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.methods.base import from_pretrained
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
 from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig, OrderModel
@@ -415,9 +417,51 @@ def test_unknown_networks_are_refused_with_the_config(values, message):
     with pytest.raises(ValueError, match=message): LoFlexMDMConfig(**values)
 
 
-def test_the_transformer_takes_no_options():
-    with pytest.raises(ValueError, match="network_config='8 heads': the transformer has none"):
-        FlexMDM(VOCABULARY, FlexMDMConfig(network_config="8 heads"))
+@pytest.mark.parametrize("options", ["8 heads", "dropout=1", "dropout=-0.1", "dropout", "tied=yes", "dropout=0.1 tied"])
+def test_other_options_of_the_transformer_are_refused(options):
+    with pytest.raises(ValueError, match=f"network_config='{options}': options of the transformer are tied and"):
+        FlexMDM(VOCABULARY, FlexMDMConfig(network_config=options))
+
+
+def test_a_tied_head_has_the_weights_of_the_embedding(tmp_path):
+    torch.manual_seed(0)
+    plain = FlexMDM(VOCABULARY, FlexMDMConfig(size="nano"))
+    torch.manual_seed(0)
+    tied = FlexMDM(VOCABULARY, FlexMDMConfig(size="nano", network_config="tied"))
+    matrix = tied.backbone.token.weight
+    assert sum(p.numel() for p in plain.parameters()) - sum(p.numel() for p in tied.parameters()) == matrix.numel()
+    x1 = collate([prefix_example("", "ab", VOCABULARY)] * 16)
+    before = tied.loss(x1, torch.Generator().manual_seed(0)).loss
+    assert torch.equal(before, plain.loss(x1, torch.Generator().manual_seed(0)).loss)
+    old = matrix.detach().clone()
+    before.backward()
+    torch.optim.SGD(tied.parameters(), 0.1).step()
+    assert tied.token.out.weight is tied.backbone.token.weight and not torch.equal(old, tied.token.out.weight)
+    tied.save_pretrained(tmp_path / "m")
+    for again in (from_pretrained(tmp_path / "m"), copy.deepcopy(tied)):
+        assert again.token.out.weight is again.backbone.token.weight is not matrix
+        assert torch.equal(again.token.out.weight, matrix) and torch.equal(again.token.out.bias, tied.token.out.bias)
+
+
+def test_a_head_of_other_outcomes_cannot_be_tied():
+    with pytest.raises(ValueError, match="network_config='tied': the token head has 10 outcomes .* 9 tokens"):
+        Autoregressive(VOCABULARY, AutoregressiveConfig(size="nano", network_config="tied"))
+
+
+def test_dropout_acts_in_training_alone():
+    x1 = collate([prefix_example("", "abab", VOCABULARY)])
+    model = FlexMDM(VOCABULARY, FlexMDMConfig(size="nano", network_config="dropout=0.5"))
+    for p in model.parameters(): torch.nn.init.normal_(p, std=0.3)
+    run = lambda: model.intensities(x1, torch.tensor([0.5])).logits[..., 3:]
+    assert not torch.equal(run(), run()) and torch.equal(model.eval() and run(), run())
+    state = torch.random.get_rng_state()
+    run()
+    assert torch.equal(state, torch.random.get_rng_state())
+    plain = FlexMDM(VOCABULARY, FlexMDMConfig(size="nano"))
+    plain.load_state_dict(model.state_dict())
+    model, state = plain.train(), torch.random.get_rng_state()
+    first = run()
+    assert torch.equal(state, torch.random.get_rng_state()) and torch.equal(first, plain.eval() and run())
 
 
 def test_parameters_are_counted_on_the_meta_device():

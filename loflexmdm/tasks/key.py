@@ -40,7 +40,7 @@ def early_ciphers(n: int, b_key: float, b_cipher: float, points: int = 20_000) -
     return (law.log_prob(torch.arange(n + 1, dtype=torch.float64)).exp() * weight[:, None]).sum(0)
 
 # %% ../../nbs/10e_key.ipynb #ece0160c
-LAYOUTS = ("infill", "prefix")
+LAYOUTS = ("infill", "masks", "prefix")
 
 
 @config
@@ -49,7 +49,8 @@ class KeyConfig:
     n: Count = 10  # ciphers of an answer, or of each block
     q: AtLeastTwo = 4  # values of a number
     blocks: Count = 1  # with more than one, each has a key of its own, which adds a number to the first key
-    layout: one_of(LAYOUTS) = "infill"  # infill (each token in a gap of its own) | prefix (prompt, then answer)
+    # infill (each token in a gap of its own) | masks (a mask in each of the same places) | prefix (prompt, then answer)
+    layout: one_of(LAYOUTS) = "infill"
     train_size: Natural = 0  # examples in the training split; 0: unlimited
     valid_size: Count = 1000  # for validation
     test_size: Count = 5000  # for testing
@@ -113,7 +114,8 @@ def example(self: KeyTask, numbers: Sequence[int], key: int) -> Example:
     for block in self.in_blocks(pairs):
         if self.several: rows.append((self.vocabulary.encode([SEPARATOR])[0], True, True))
         for u, c in block: rows += [(t, f, False) for t, f in zip(self.vocabulary.encode([u, c]), (True, False))]
-    return Example(*map(list, zip(*rows)))
+    tokens, fixed, closed = map(list, zip(*rows))
+    return Example(tokens, fixed, [True] * len(closed) if self.config.layout == "masks" else closed)
 
 
 @patch
@@ -139,10 +141,11 @@ def by_level(x1: PartialSequences, width: float, first: float, head: float,
 # %% ../../nbs/10e_key.ipynb #95a018c7
 @patch
 def prompts(self: KeyTask, split: str = "test", n: int = 8) -> list[list]:
-    "The first `n` prompts of a split, with an open gap for every token of the answer."
+    "The first `n` prompts of a split, with an open gap, or a mask, for every token of the answer."
     questions = [self.question(self.numbers(split, i)[0]) for i in range(n)]
     if self.config.layout == "prefix": return questions
-    return [[..., *(t for u in q for t in ((u,) if u == SEPARATOR else (u, ...)))] for q in questions]
+    gap = "<mask>" if self.config.layout == "masks" else ...
+    return [[gap, *(t for u in q for t in ((u,) if u == SEPARATOR else (u, gap)))] for q in questions]
 
 
 @patch
