@@ -4,4 +4,5 @@ from loflexmdm.samplers.entropy_bounded import *  # noqa: F403
 from loflexmdm.samplers.event_driven import *  # noqa: F403
 from loflexmdm.samplers.left_to_right import *  # noqa: F403
 from loflexmdm.samplers.planner import *  # noqa: F403
+from loflexmdm.samplers.speculative import *  # noqa: F403
 from loflexmdm.samplers.tau_leaping import *  # noqa: F403

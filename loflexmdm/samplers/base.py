@@ -60,15 +60,20 @@ class State(NamedTuple):
     limits: Limits  # when rows end
     label: Int[Tensor, "batch length"] | None = None  # a number for each token, its own through substitutions
     labels: Int[Tensor, " batch"] | None = None  # how many numbers each row has given out
+    memory: object | None = None  # what a sampler of its own keeps of the rows; its `rows(index, n)` selects some
 
     def select(self, keep: Bool[Tensor, " batch"]) -> "State":
         "The rows where `keep` (batch,) is true, without columns that are padding in all of them."
-        index = keep.nonzero()[:, 0]
+        return self.rows(keep.nonzero()[:, 0])
+
+    def rows(self, index: Int[Tensor, " rows"]) -> "State":
+        "Some rows, which may be taken several times, without columns that are padding in all of them."
         x = self.x.rows(index)
         n = x.tokens.shape[1] if not len(index) else x.trim().tokens.shape[1]
         picked = {k: getattr(self, k)[index] for k in ("tau", "rate_bound", "full", "row", "done")}
         picked |= {k: getattr(self, k)[index, :n] for k in ("inserted_at", "unmasked_at")}
         if self.label is not None: picked |= dict(label=self.label[index, :n], labels=self.labels[index])
+        if self.memory is not None: picked["memory"] = self.memory.rows(index, n)
         generators = tuple(self.generators[i] for i in index.tolist())
         return self._replace(x=x.map(lambda v: v[:, :n]), generators=generators, **picked)
 
@@ -272,6 +277,13 @@ def init(self: Sampler, x: PartialSequences, generators: Sequence[torch.Generato
 def step(self: Sampler, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
     "One network call, and the state after it. A sampler of its own defines this."
     raise NotImplementedError
+
+
+@patch
+def passed(self: Sampler, state: State) -> State:
+    """What a recording looks at after a step: the state, or with a sampler of several events per call all those on the
+    way, a row for each."""
+    return state
 
 
 @patch
@@ -554,9 +566,15 @@ class _Harvest:
         self.times = [None] * n
         self.over = torch.zeros(n, dtype=torch.bool)
 
+    def counting(self, intensity_fn: IntensityFn) -> IntensityFn:
+        "The same function, whose calls and their rows are counted."
+        def counted(x: PartialSequences, tau: Tensor) -> Intensities:
+            self.out.network_calls += 1
+            self.out.row_evaluations += len(x.tokens)
+            return intensity_fn(x, tau)
+        return counted
+
     def count(self, info: Info, rows: Tensor):
-        self.out.network_calls += 1
-        self.out.row_evaluations += len(rows)
         for key, value in info._asdict().items(): setattr(self.out, key, getattr(self.out, key) + int(value.sum()))
         self.over[rows[info.overflow > 0].cpu()] = True
 
@@ -612,6 +630,7 @@ def simulate(
     if unknown := [name for name in limits.channels if name not in CHANNELS]:
         raise ValueError(f"channels={limits.channels}: {unknown[0]!r} is unknown; choose among {', '.join(CHANNELS)}")
     harvest = _Harvest(len(seeds), record)
+    intensity_fn = harvest.counting(intensity_fn)
     state = sampler.init(prompts, [torch.Generator().manual_seed(s) for s in seeds], limits)
     if record and limits.shrinks: state = state._replace(label=columns_of(state.x), labels=state.x.lengths)
     if record: harvest.snapshot(state)
@@ -625,7 +644,7 @@ def simulate(
             rows = state.row
             state, info = sampler.step(intensity_fn, state)
             harvest.count(info, rows)
-            if record: harvest.snapshot(state)
+            if record: harvest.snapshot(sampler.passed(state))
 
 # %% ../../nbs/07_samplers.ipynb #d59ab525
 def merge_samples(parts: Sequence[Samples]) -> Samples:
