@@ -1,4 +1,4 @@
-"""`make bench`: what a step of training, a sampler and memory cost, as JSON, a table and plots, beside a stored snapshot.
+"""`make bench`: what a step of training and a sample cost, as JSON, a table and plots, beside a stored snapshot.
 
     python docs/bench.py --out bench              # every point, each in a process of its own: minutes
     python docs/bench.py --out bench --quick      # three small points: seconds
@@ -35,7 +35,8 @@ from loflexmdm.training import TrainConfig, Trainer, batches
 SNAPSHOT = ROOT / "nbs" / "benchmarks.json"
 BASE = dict(length=32, batch=32, vocabulary=64, depth=4)  # of the points that grow one of them
 GROWTH = dict(length=(16, 64, 128), batch=(8, 128), vocabulary=(512, 4096), depth=(2, 8))
-SAMPLED = dict(tau_leaping=TauLeaping(16), tau_leaping_64=TauLeaping(64), exact=EventDriven(), frozen=FrozenEvents())
+SAMPLED = dict(tau_leaping=TauLeaping(steps=16), tau_leaping_64=TauLeaping(steps=64), exact=EventDriven(),
+               frozen=FrozenEvents())
 MODELS = {"star-tiny": 8, "molecules": 1}  # and sequences in a batch
 PARTS = "data", "forward", "backward", "optimiser"
 
@@ -190,10 +191,12 @@ def main():
     parser.add_argument("--out", default="bench", help="a directory, or with --snapshot a .json file [bench]")
     parser.add_argument("--quick", action="store_true", help="three small points")
     parser.add_argument("--snapshot", action="store_true", help="only write the figures, to a file")
+    parser.add_argument("--against", type=Path, default=SNAPSHOT, help="the snapshot to compare with [the stored one]")
     parser.add_argument("--seconds", type=float, default=2.0, help="of measuring for each point [2]")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.point: return print(json.dumps(run_point(json.loads(args.point), args.seconds)))
+    if not args.against.exists() and not args.snapshot: parser.error(f"--against {args.against}: no such file")
     about, rows = machine(), []
     for point in points(args.quick):
         rows.append(in_process(point, args.seconds))
@@ -203,7 +206,7 @@ def main():
     text = json.dumps(dict(machine=about, points=rows), indent=1) + "\n"
     if args.snapshot: return write_file(args.out, text)
     (out := Path(args.out)).mkdir(parents=True, exist_ok=True)
-    compared = ratios(rows, SNAPSHOT)
+    compared = ratios(rows, args.against)
     write_file(out / "bench.json", text)
     write_file(out / "bench.md", table(compared))
     plot(rows, out / "bench.png")

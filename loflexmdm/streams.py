@@ -100,7 +100,7 @@ def examples(self: Stream, seed: int = 0, window: int | None = None, workers: in
             self.left_out[found], fruitless = self.left_out[found] + 1, fruitless + 1
             if fruitless >= FRUITLESS: raise ValueError(f"the stream: of {FRUITLESS:,} rows none can be used ({found})")
 
-
+# %% ../nbs/01b_streams.ipynb #nm000001
 def stream_batches(data: Stream, size: int, start: int, stop: int, seed: int, workers: int = 0,
                    begin: Callable[[int], object] | None = None) -> Iterator[list[Example]]:
     """Batches number `start` to `stop`, of `size` examples each.

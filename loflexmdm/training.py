@@ -136,7 +136,7 @@ def ignore_interrupts(worker: int):
     that is closed; the training process alone decides when to stop."""
     for number in STOP_SIGNALS: signal.signal(number, signal.SIG_IGN)
 
-
+# %% ../nbs/09_training.ipynb #bt000001
 def batches(data: Dataset, config: TrainConfig, start: int,
             device: torch.device) -> Iterator[PartialSequences | Pairs]:
     "The training batches from optimiser step `start` on, on the device."

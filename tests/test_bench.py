@@ -24,7 +24,7 @@ def test_a_point_gives_its_figures(point):
     assert found["seconds"] > 0 and found["megabytes"] >= 0 and found["name"] == bench.name_of(point)
     if point["kind"] == "train":
         assert list(found["shares"]) == list(bench.PARTS) and abs(sum(found["shares"].values()) - 1) < 1e-9
-    else: assert found["counts"]["network_calls"] == 16
+    else: assert 0 < found["counts"]["network_calls"] <= 16  # fewer where all rows are finished
     bench.SIZES.pop("bench", None)
 
 

@@ -9,6 +9,7 @@ from loflexmdm import permutations, training
 from loflexmdm.digests import row_digest, rows_digest
 from loflexmdm.files import file_digest
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.molecules import data
 from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
 from loflexmdm.permutations import Feistel, permutation
 from loflexmdm.recipes import recipe_from
@@ -162,8 +163,8 @@ def test_damage_of_the_cache_is_repaired(tmp_path, monkeypatch, own_cache):
 def test_training_from_disk_resumes_in_the_middle_of_an_epoch(tmp_path, monkeypatch, pico, workers):
     monkeypatch.setattr(permutations, "TABLE", 0)
     permutation.cache_clear()
-    data = on_disk(tmp_path, monkeypatch).dataset()
-    check_resumed(lambda directory, **options: trainer(data, directory, 10, **options), tmp_path, workers)
+    words = on_disk(tmp_path, monkeypatch).dataset()
+    check_resumed(lambda directory, **options: trainer(words, directory, 10, **options), tmp_path, workers)
     permutation.cache_clear()
 
 
@@ -206,11 +207,11 @@ def molecules(tmp_path, **options):
 def test_molecules_are_trained_on_as_they_are_read(tmp_path):
     tables = dict(task=molecules(tmp_path, limit=80), train=dict(steps=3))
     task, _ = recipe_from(tables).build()
-    data, held = task.dataset(), set(task.smiles("valid")) | set(task.smiles("test"))
-    texts = {task.text(task.vocabulary.decode(data[i].tokens[1:])) for i in range(150)}
+    stream, held = task.dataset(), set(task.smiles("valid")) | set(task.smiles("test"))
+    texts = {task.text(task.vocabulary.decode(stream[i].tokens[1:])) for i in range(150)}
     assert len(texts) > 40 and task.sizes()["train"] == training.UNLIMITED
     assert not held & {d.smiles for d in map(task.notation.decode, texts)}
-    assert {"held out", "unparsable"} <= data.left_out.keys()
+    assert {"held out", "unparsable"} <= stream.left_out.keys()
 
 
 def test_a_stream_needs_steps(tmp_path):
@@ -226,3 +227,22 @@ def test_a_source_that_shrinks_while_it_is_streamed(tmp_path):
     next(examples)
     (tmp_path / "m.smi").write_text("CCO\n")
     with pytest.raises(ValueError, match="m.smi: changed while being read"): list(islice(examples, 500))
+
+
+def test_molecules_are_collected_once_each_on_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "PART", 3)
+    rows = ["CCO", "OCC", "CCN", "C(", "CCCl", "CCBr", "CCF", "CCN"]
+    found = data.build_molecules(rows)
+    assert list(found.smiles) == ["CCO", "CCN", "CCCl", "CCBr", "CCF"] and found.smiles[3] == "CCBr"
+    assert found.rejects == dict(duplicate=2, unparsable=1) and found.examples["duplicate"] == [(2, "OCC"), (8, "CCN")]
+    data.store(found, tmp_path / "m.arrow")
+    kept = data.stored(tmp_path / "m.arrow")
+    assert kept.smiles == found.smiles and kept.texts == found.texts and kept.rejects == found.rejects
+
+
+def test_a_full_disk_is_an_error_of_the_system():
+    with data.Spool() as spool:
+        spool.add("C", "C")
+        spool.seen.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(OSError, match="cannot be written .*full"):
+            for i in range(10_000): spool.add("C", str(i))

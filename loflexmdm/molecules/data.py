@@ -9,10 +9,11 @@ __all__ = ['SOURCES', 'EMBEDDED', 'BENCHMARKS', 'FORMATS', 'SMILES_COLUMNS', 'EL
            'source_file', 'first_word', 'embedded_smiles', 'Benchmark', 'benchmark_files', 'benchmark_smiles',
            'format_of', 'open_rows', 'choose_column', 'read_lines', 'read_table', 'read_parquet', 'read_smiles',
            'Cleaning', 'check_cleaning', 'largest_organic', 'mol_of', 'encode', 'clean', 'molecule_split', 'Strings',
-           'Picked', 'Molecules', 'clean_chunk', 'in_chunks', 'processes_for', 'cleaned', 'collect', 'build_molecules',
-           'cache_key', 'store', 'digest_beside', 'is_whole', 'stored', 'cached', 'open_stream', 'hub_smiles',
-           'HubMolecules', 'Content', 'files_content', 'benchmark_content', 'hub_content', 'hub_commit', 'content_of',
-           'is_packaged', 'prepare', 'built', 'LOOKAHEAD', 'joined_row', 'table_column', 'open_text', 'cache_directory']
+           'Picked', 'Molecules', 'clean_chunk', 'in_chunks', 'processes_for', 'cleaned', 'Spool', 'collect',
+           'build_molecules', 'cache_key', 'store', 'digest_beside', 'is_whole', 'stored', 'cached', 'open_stream',
+           'hub_smiles', 'HubMolecules', 'Content', 'files_content', 'benchmark_content', 'hub_content', 'hub_commit',
+           'content_of', 'is_packaged', 'prepare', 'built', 'LOOKAHEAD', 'joined_row', 'table_column', 'open_text',
+           'cache_directory']
 
 # %% ../../nbs/11b_molecule_data.ipynb #ff1dd946
 import contextlib
@@ -22,6 +23,7 @@ import importlib.util
 import json
 import os
 import re
+import sqlite3
 import sys
 import tempfile
 import warnings
@@ -35,6 +37,7 @@ from threading import Thread
 from typing import NamedTuple, TextIO, TypeVar
 
 import torch
+from fastcore.basics import patch
 from rdkit import Chem, RDConfig, rdBase
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -330,7 +333,7 @@ class Strings(Sequence):
     def __repr__(self) -> str:
         return f"Strings({len(self)}: {', '.join(map(repr, self[:2]))}{', ...' if len(self) > 2 else ''})"
 
-
+# %% ../../nbs/11b_molecule_data.ipynb #pk000001
 class Picked(Sequence):
     "Some of a sequence's elements, by number: looked up when needed."
     def __init__(self, all_of: Sequence, which: Sequence[int]): self.all_of, self.which = all_of, which
@@ -340,7 +343,7 @@ class Picked(Sequence):
     def __eq__(self, other) -> bool: return isinstance(other, Sequence) and list(self) == list(other)
     __hash__ = None
 
-
+# %% ../../nbs/11b_molecule_data.ipynb #ml000001
 class Molecules(NamedTuple):
     "Encoded molecules, each once, in the order of the source."
     texts: Sequence[str]              # canonical bracket texts
@@ -417,24 +420,69 @@ def _end_with_parent():
         os._exit(1)
     Thread(target=wait, daemon=True).start()
 
+# %% ../../nbs/11b_molecule_data.ipynb #sp000001
+class Spool:
+    """(text, SMILES) of molecules, each once, in a temporary file: memory does not grow with their number.
+
+    Which SMILES have come is kept by the first 16 bytes of their SHA-256 in a table of SQLite. OSError if the disk is
+    full."""
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="loflexmdm-", ignore_cleanup_errors=True)
+        self.path, self.rows, self.table = Path(self.folder.name, "molecules.arrow"), [], None
+        self.seen = sqlite3.connect(Path(self.folder.name, "seen"), isolation_level=None)
+        for line in ("PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", "BEGIN EXCLUSIVE",
+                     "CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID"): self.seen.execute(line)
+        return self
+
+    def __exit__(self, *_):
+        self.seen.close()
+        self.folder.cleanup()  # a file that is mapped stays until it is no longer needed
+
+    def add(self, text: str, smiles: str) -> bool:
+        "Keep a molecule; False for one that has come before."
+        digest = hashlib.sha256(smiles.encode()).digest()[:16]
+        try: new = self.seen.execute("INSERT OR IGNORE INTO seen VALUES (?)", (digest,)).rowcount
+        except sqlite3.Error as e: raise OSError(f"{self.folder.name}: cannot be written ({e})") from None
+        if not new: return False
+        self.rows.append((text, smiles))
+        if len(self.rows) >= PART: self._write()
+        return True
+
+    def _write(self):
+        import pyarrow as pa
+        schema = pa.schema([("texts", pa.string()), ("smiles", pa.string())])
+        if self.table is None: self.table = pa.ipc.new_file(str(self.path), schema)
+        columns = [[row[k] for row in self.rows] for k in (0, 1)]
+        self.table.write_batch(pa.record_batch(columns, schema=schema))
+        self.rows = []
+
+# %% ../../nbs/11b_molecule_data.ipynb #sp000002
+@patch
+def columns(self: Spool) -> tuple[Strings, Strings]:
+    "The texts and the SMILES; nothing can be added any more."
+    import pyarrow as pa
+    self._write()
+    self.table.close()
+    table = pa.ipc.open_file(pa.memory_map(str(self.path))).read_all()
+    return Strings(table["texts"]), Strings(table["smiles"])
+
 # %% ../../nbs/11b_molecule_data.ipynb #0668ca91
 EXAMPLES = 3  # rejected rows that are remembered for each reason
 
 
 def collect(results: Iterable[tuple[list[str], list]]) -> Molecules:
-    "Molecules of cleaned chunks, each once; every other row is counted."
-    texts, kept, rejects, examples, row = [], {}, Counter(), {}, 0
-    for chunk, outcomes in results:
-        for raw, found in zip(chunk, outcomes, strict=True):
-            row += 1
-            reason = found if isinstance(found, str) else "duplicate" if found[1] in kept else ""
-            if reason:
+    """Molecules of cleaned chunks, each once; every other row is counted. They lie in a temporary file, which goes with
+    them."""
+    rejects, examples, row = Counter(), {}, 0
+    with Spool() as spool:
+        for chunk, outcomes in results:
+            for raw, found in zip(chunk, outcomes, strict=True):
+                row += 1
+                reason = found if isinstance(found, str) else "" if spool.add(*found) else "duplicate"
+                if not reason: continue
                 rejects[reason] += 1
                 if rejects[reason] <= EXAMPLES: examples.setdefault(reason, []).append((row, raw[:200]))
-            else:
-                texts.append(found[0])
-                kept[found[1]] = None
-    return Molecules(texts, list(kept), rejects, None, examples)
+        return Molecules(*spool.columns(), rejects, None, examples)
 
 
 def build_molecules(
@@ -485,15 +533,16 @@ def store(molecules: Molecules, path: Path):
     "Write an Arrow file that takes its name only when complete; leftovers of earlier attempts at it are removed."
     import pyarrow as pa
     meta = dict(rejects=json.dumps(molecules.rejects), examples=json.dumps(molecules.examples))
-    table = pa.table(
-        dict(texts=list(molecules.texts), smiles=list(molecules.smiles)),
-        pa.schema([("texts", pa.string()), ("smiles", pa.string())], meta),
-    )
+    schema = pa.schema([("texts", pa.string()), ("smiles", pa.string())], meta)
+    rows = zip(molecules.texts, molecules.smiles, strict=True)
     for old in path.parent.glob(f".{path.stem}.*.part"): old.unlink(missing_ok=True)
     handle, part = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as f:
-            with pa.ipc.new_file(f, table.schema) as writer: writer.write_table(table)
+            with pa.ipc.new_file(f, schema) as writer:
+                for some in in_chunks(rows, PART):
+                    columns = [pa.array(column, pa.string()) for column in zip(*some)]
+                    writer.write_batch(pa.record_batch(columns, schema=schema))
             f.flush()
             os.fsync(f.fileno())
         digest = file_digest(part)

@@ -30,10 +30,8 @@ from ..methods.flexmdm import filled_example
 from loflexmdm.molecules.bracket_safe import (
     Decoded, from_bracket_safe, read_tokenizer, split_attachments, to_bracket_safe,
 )
-from loflexmdm.molecules.data import (
-    FORMATS, STREAM_ROWS, Cleaning, Molecules, Picked, clean_chunk, content_of, is_packaged, molecule_split, prepare,
-    read_smiles,
-)
+from .data import FORMATS, STREAM_ROWS, Cleaning, Molecules, Picked, clean_chunk, content_of
+from .data import is_packaged, molecule_split, prepare, read_smiles
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .files import MOLECULE_WRITERS, WRITTEN, molecule_columns
 from .metrics import judge, molecule_grid, molecule_metrics
@@ -126,14 +124,23 @@ class MoleculesTask(Task):
             else: rows[self.split_of(smiles)].append(i)
         return rows, left_out
 
-    @property
-    def left_out(self) -> dict[str, int]: return dict(self._sorted[1])
-    def rejected(self) -> dict[str, int]: return self.left_out
-    @property
-    def streams(self) -> bool: return self.config.stream
-    def sizes(self) -> dict[str, int]:
-        sizes = {split: len(rows) for split, rows in self._sorted[0].items()}
-        return sizes | dict(train=UNLIMITED) if self.streams else sizes
+# %% ../../nbs/12b_molecules.ipynb #sz000001
+@patch(as_prop=True)
+def left_out(self: MoleculesTask) -> dict[str, int]: return dict(self._sorted[1])
+
+
+@patch
+def rejected(self: MoleculesTask) -> dict[str, int]: return self.left_out
+
+
+@patch(as_prop=True)
+def streams(self: MoleculesTask) -> bool: return self.config.stream
+
+
+@patch
+def sizes(self: MoleculesTask) -> dict[str, int]:
+    sizes = {split: len(rows) for split, rows in self._sorted[0].items()}
+    return sizes | dict(train=UNLIMITED) if self.streams else sizes
 
 # %% ../../nbs/12b_molecules.ipynb #p65a56ee
 @patch

@@ -222,12 +222,6 @@ def sizes(self: Task) -> dict[str, int]:
     return {split: len(self.dataset(split)) for split in SPLITS}
 
 
-@patch(as_prop=True)
-def streams(self: Task) -> bool:
-    "Whether the training split is a stream, whose length nobody knows."
-    return False
-
-
 @patch
 def rejected(self: Task) -> dict[str, int]:
     "How many sequences of the source are not used, by reason."
@@ -252,6 +246,12 @@ def summary(self: Task) -> str:
 def as_dict(self: Task) -> dict:
     "What `task_from` needs to build this task again."
     return dict(kind=self.kind, **asdict(self.config))
+
+# %% ../../nbs/09b_tasks.ipynb #st0000b1
+@patch(as_prop=True)
+def streams(self: Task) -> bool:
+    "Whether the training split is a stream, whose length nobody knows."
+    return False
 
 # %% ../../nbs/09b_tasks.ipynb #814cb9d6
 @patch(cls_method=True)
