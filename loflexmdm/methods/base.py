@@ -62,6 +62,7 @@ class Method(nn.Module):
     path: StatePath | None = None  # how states are drawn in training, where it is one of `processes`
     papers: tuple[str, ...] = ()  # keys of the papers to cite, or whole BibTeX entries
     takes_pairs: bool = False  # whether `loss` and `nll_bound` accept `Pairs`
+    by_rows: bool = False  # whether `loss` may be given a share of the rows and a `ShardGenerator`
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
