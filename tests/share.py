@@ -28,7 +28,7 @@ def trainer(directory: str, method: str = "loflexmdm", options: dict | None = No
         torch.manual_seed(0)
         model = cls(LETTERS, cls.Config(**own | (options or {}))).double()
     in_double = lambda part, args: (args[0].double(),)  # clock readings are float32
-    if hasattr(model, "time"): model.time.register_forward_pre_hook(in_double)
+    if getattr(model, "time", None): model.time.register_forward_pre_hook(in_double)
     usual = dict(steps=20, batch_size=8, lr=3e-3, warmup=2, log_every=5, valid_every=10, valid_size=4, save_every=5, keep=9)
     kind = partial(DistributedTrainer, launch=launched()) if launched().world > 1 else Trainer
     return kind(model, WORDS, TrainConfig(**usual | settings), directory, WORDS[:4], progress=False)

@@ -11,7 +11,7 @@ ROOMS = (  # from the ground up; a room may import from itself and from those be
     "reverse_and_guidance guidance estimators calibration networks hugging_face",
     "samplers", "methods pretrained hub retrofit importing", "training distributed", "tasks", "plotting orders player",
     "molecules",
-    "citations recipes compare demo", "cli",
+    "citations recipes compare demo", "cli __main__",
 )
 
 

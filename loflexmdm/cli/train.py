@@ -10,6 +10,7 @@ __all__ = ['RUN_FILE', 'tables_of', 'recipe_of', 'new_directory', 'check_no_run'
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ import torch
 from .commands import Parser, command, say
 from .common import add_device, add_fields, announce, given, pick_device, provenance, recipe_in
 from ..digests import check_data
+from ..distributed import DistributedTrainer, check_shares, joined, own_device
 from ..files import check_seal, write_sealed
 from ..limits import clipped
 from ..methods.base import METHODS, method_class
@@ -26,6 +28,7 @@ from loflexmdm.recipes import (
     FEWEST_STEPS, PASSES, Recipe, is_there, keys_of, override, path_settings, presets, read_tables, recipe_from,
     with_absolute_paths, with_method,
 )
+from ..shards import launched
 from ..tasks.base import task_class
 from ..training import FREE_KEYS, TrainConfig, Trainer, checkpoints, tidy
 
@@ -78,8 +81,12 @@ def files_beside(recipe: Recipe, directory: Path) -> dict[str, str]:
 def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Callable[[Trainer], object],
                resume: bool, changed_data: bool = False):
     "Train to the end, `begin` being called when the directory is locked, and say where things are."
-    trainer = recipe.trainer(directory, device, True, None if resume else say, changed_data)
-    trainer.fit(resume=resume, begin=lambda: begin(trainer))
+    launch = launched()
+    kind = Trainer if launch.world == 1 else partial(DistributedTrainer, launch=launch)
+    device = own_device(device, launch)
+    with joined(launch, device):
+        trainer = recipe.trainer(directory, device, True, None if resume else say, changed_data, kind)
+        trainer.fit(resume=resume, begin=lambda: begin(trainer))
     bound = f"; best validation bound {trainer.best:.4f} nats per sequence" if trainer.best < float("inf") else ""
     say(f"done: {trainer.step} steps, {trainer.evaluations} network evaluations, {trainer.seconds:.0f} s{bound}")
     say(f"model: {directory / 'best'}; metrics: {trainer.log.path}")
@@ -113,16 +120,18 @@ def add_task_fields(parser: Parser, tables: dict):
   loflexmdm train star-tiny --steps 100 --lr 3e-4 --order fixed --states 1 --out runs/trial
   loflexmdm train star-tiny --method mdm --out runs/masked
   loflexmdm train my.toml --device cuda --precision bfloat16 --out runs/mine
+  torchrun --nproc-per-node 2 -m loflexmdm train brackets --out runs/both
 --steps and --size shorten a first try: --steps 500 --size nano takes about a minute on a CPU""",
-         place=1, again=lambda args: f"loflexmdm resume {args.out}")
+         place=1, several=True, again=lambda args: f"loflexmdm resume {args.out}")
 def run_train(args: argparse.Namespace):
     "Train a new model."
     recipe, device = recipe_of(args), pick_device(args.device)
     args.seed = recipe.train.seed
     info = provenance(args, device)
     announce(info)
-    recipe.build()  # refuses what cannot be built before anything is written
-    directory = new_directory(args.out)
+    _, method = recipe.build()  # refuses what cannot be built before anything is written
+    check_shares(method, recipe.train, launched().world)
+    directory = new_directory(args.out) if launched().first else Path(args.out)
 
     def begin(trainer: Trainer):
         check_no_run(directory)  # that another process may have begun meanwhile
@@ -179,7 +188,7 @@ def add_resume(parser: Parser, argv: Sequence[str]):
 
 # %% ../../nbs/30d_cli_train.ipynb #b9b54dc5
 @command("resume", "continue a run that was stopped", add_resume, "example:\n  loflexmdm resume runs/brackets",
-         place=2, again=lambda args: f"loflexmdm resume {args.directory}")
+         place=2, several=True, again=lambda args: f"loflexmdm resume {args.directory}")
 def run_resume(args: argparse.Namespace):
     "Continue a run from its newest checkpoint."
     directory, device = Path(args.directory), pick_device(args.device)
@@ -190,7 +199,7 @@ def run_resume(args: argparse.Namespace):
     info = provenance(args, device)
     announce(info)
     if (at := last_step(directory)) >= recipe.train.steps:
-        tidy(directory, recipe.train.keep)
+        if launched().first: tidy(directory, recipe.train.keep)
         return say(f"{directory}: finished at step {at}; nothing to do")
     found = with_files_found(saved, tables, directory)
 
