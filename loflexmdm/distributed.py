@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['MEETING', 'PATIENCE', 'BROKEN', 'check_shares', 'padded', 'is_broken', 'joined', 'meet', 'own_device',
-           'merged_metrics', 'Lost', 'Silent', 'Engine', 'DistributedTrainer', 'greatest']
+           'merged_metrics', 'Lost', 'Silent', 'Engine', 'DistributedTrainer', 'greatest', 'shard_of', 'gathered']
 
 # %% ../nbs/09c_distributed.ipynb #2797961a
+import copy
 import math
 import os
 import re
@@ -17,9 +18,12 @@ from datetime import timedelta
 import torch
 import torch.nn.functional as F
 from fastcore.basics import patch
+from torch import Tensor, nn
 from torch import distributed as dist
-from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.rendezvous import rendezvous
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 # %% ../nbs/09c_distributed.ipynb #dd70ee78
@@ -27,11 +31,13 @@ from .methods.base import Method
 from .objective import LossTerms
 from .shards import Launch, ShardGenerator, launched
 from .states import PAD, PartialSequences, collate
-from .training import JsonLines, Pace, TrainConfig, Trainer, batches
+from .training import JsonLines, Pace, TrainConfig, Trainer, batches, optimisers, regions
 
 # %% ../nbs/09c_distributed.ipynb #0e6ba0c1
-def check_shares(method: Method, config: TrainConfig, world: int):
-    "ValueError if the batch does not divide evenly over the processes, or the method needs all of its rows."
+def check_shares(method: Method, config: TrainConfig, world: int, shard: bool = False):
+    "ValueError if the batch does not divide evenly over the processes, or the method needs all rows or whole weights."
+    if shard and config.optimiser != "adamw":
+        raise ValueError(f"optimiser={config.optimiser!r}: needs whole matrices; adamw works on shards of them")
     if config.batch_size % world:
         raise ValueError(f"batch_size={config.batch_size}: must be a multiple of the number of processes, {world}")
     if world > 1 and not method.by_rows:
@@ -117,12 +123,14 @@ class DistributedTrainer(Trainer):
     """A `Trainer` that is one of several processes with the same arguments; used inside `joined`.
 
     `config.batch_size` counts the rows of all processes. The first process alone writes in the directory and speaks.
-    ValueError if the rows do not divide evenly, or the method needs all of them at once."""
+    `shard`: each process holds a part of every weight, average and moment, in place of all of them. ValueError if the
+    rows do not divide evenly, or the method needs all of them at once."""
     def __init__(self, method: Method, data, config: TrainConfig, directory: str | os.PathLike, valid=None,
-                 progress: bool = True, settings=None, changed_data: bool = False, launch: Launch | None = None):
-        self.launch = launched() if launch is None else launch
+                 progress: bool = True, settings=None, changed_data: bool = False, launch: Launch | None = None,
+                 shard: bool = False):
+        self.launch, self.shard = launched() if launch is None else launch, shard
         first = self.launch.first
-        check_shares(method, config, self.launch.world)
+        check_shares(method, config, self.launch.world, shard)
         super().__init__(method, data, config, directory, valid, progress and first, settings, changed_data)
         self.pace = Pace(self.launch.world)
         if not first: self.log = Silent(self.log.path)
@@ -149,11 +157,11 @@ class DistributedTrainer(Trainer):
 
     def save(self):
         "Write a checkpoint, in the first process; returns its directory there."
-        if self.launch.first: return super().save()
+        with self.whole() as first: return super().save() if first else None
 
     def validate(self) -> float:
         "The bound on the validation sequences, in the first process; infinite elsewhere."
-        return super().validate() if self.launch.first else math.inf
+        with self.whole() as first: return super().validate() if first else math.inf
 
 
 def greatest(value: int) -> int:
@@ -174,20 +182,23 @@ def reaches_all(self: DistributedTrainer) -> bool:
 
 @patch
 def wrapped(self: DistributedTrainer) -> nn.Module:
-    "The method within torch's engine, its weights those of the first process."
+    "The method as torch's engine has it, its weights those of the first process."
+    if self.shard: return self.in_shards()
     return DistributedDataParallel(Engine(self.method), find_unused_parameters=not self.reaches_all())
 
 
 @patch
 def loss(self: DistributedTrainer, batch: PartialSequences, generator: torch.Generator) -> LossTerms:
     "The method's loss on the own rows of a micro-batch."
-    return self.engine(batch, generator)
+    return self.method.loss(batch, generator) if self.shard else self.engine(batch, generator)
 
 
 @patch
 def averaging(self: DistributedTrainer, micro: int) -> AbstractContextManager:
     "Within it gradients are averaged over processes, if the micro-batch is a step's last."
-    return nullcontext() if micro == self.config.accumulate - 1 else self.engine.no_sync()
+    last = micro == self.config.accumulate - 1
+    if self.shard: self.engine.set_requires_gradient_sync(last)
+    return nullcontext() if last or self.shard else self.engine.no_sync()
 
 
 @patch
@@ -195,7 +206,68 @@ def backward(self: DistributedTrainer, batch: PartialSequences, micro: int) -> d
     "Add the gradients of micro-batch number `micro` of a step; returns its metrics."
     with self.averaging(micro): return Trainer.backward(self, batch, micro)
 
-# %% ../nbs/09c_distributed.ipynb #622fc43e
+# %% ../nbs/09c_distributed.ipynb #c2e966ad
+@patch
+def in_shards(self: DistributedTrainer) -> nn.Module:
+    "The method, of which, as of its average and moments, each process keeps a shard; the first a copy to fill in."
+    self.compiled, moments = False, self.moments()
+    self.copies = [copy.deepcopy(m).cpu() for m in (self.method, self.ema.module)] if self.launch.first else []
+    mesh = init_device_mesh(self.device.type, (self.launch.world,))
+    for model in (self.method, self.ema.module):
+        for part in (*regions(model), model): fully_shard(part, mesh=mesh)
+    register_fsdp_forward_method(self.method, "loss")
+    self.optimisers, parameters = optimisers(self.method, self.config), dict(self.method.named_parameters())
+    cut = lambda v, p: distribute_tensor(v, mesh, p.placements) if v.dim() else v
+    self.set_moments({key: cut(v, parameters[key.rpartition(".")[0]]) for key, v in moments.items()})
+    update = self.ema.multi_avg_fn
+    self.ema.multi_avg_fn = lambda averages, values, n: update([*map(shard_of, averages)], [*map(shard_of, values)], n)
+    return self.method
+
+
+def shard_of(value: Tensor) -> Tensor:
+    "What this process has of a tensor."
+    return value.to_local() if isinstance(value, DTensor) else value
+
+
+def gathered(value: Tensor) -> Tensor:
+    "The whole tensor, from all processes; every process must ask."
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+# %% ../nbs/09c_distributed.ipynb #6c197f16
+@patch
+@contextmanager
+def whole(self: DistributedTrainer) -> Iterator[bool]:
+    "Within it the first process, for which it is true, has model, average and moments as one process would."
+    if not self.shard or self.method in getattr(self, "copies", []):
+        yield self.launch.first
+        return
+    parts = [{key: gathered(v).cpu() for key, v in m.state_dict().items()} for m in (self.method, self.ema.module)]
+    moments = {key: gathered(v).cpu() for key, v in self.moments().items()}
+    own = self.method, self.ema.module
+    if self.launch.first:
+        for model, tensors in zip(self.copies, parts, strict=True): model.load_state_dict(tensors)
+        self.method, self.ema.module, self.moments = self.copies[0], self.copies[1].to(self.device), lambda: moments
+    try: yield self.launch.first
+    finally:
+        self.method, self.ema.module = own
+        for model in self.copies: model.cpu()
+        vars(self).pop("moments", None)
+
+
+@patch
+def clip_gradients(self: DistributedTrainer) -> dict:
+    "As `Trainer.clip_gradients`; the norms are those of whole gradients."
+    return {key: gathered(norm) for key, norm in Trainer.clip_gradients(self).items()}
+
+
+@patch
+def fail(self: DistributedTrainer, row: dict):
+    "As `Trainer.fail`, in the first process; the others raise FloatingPointError without writing."
+    with self.whole() as first:
+        if first: Trainer.fail(self, row)
+    raise FloatingPointError(f"step {self.step + 1}: not finite")
+
+# %% ../nbs/09c_distributed.ipynb #e3a9d20a
 @patch
 def by_first(self: DistributedTrainer, act: Callable[[], object]):
     "Call `act` in the first process alone; what it raises ends all of them."
@@ -238,14 +310,16 @@ def receive(self: DistributedTrainer):
     for tensor in (*models, *moments.values()): dist.broadcast(tensor, 0)
     if not self.launch.first: self.set_moments(moments)
 
-# %% ../nbs/09c_distributed.ipynb #0f1234f8
+# %% ../nbs/09c_distributed.ipynb #e8bff059
 @patch
 def fit(self: DistributedTrainer, resume: bool = False, begin: Callable[[], object] = lambda: None) -> Method:
-    """Train to `config.steps` as `Trainer.fit` does; every process returns the averaged model.
+    """Train to `config.steps` as `Trainer.fit` does; every process returns the averaged model; of shards the first.
 
     `begin` is called in the first process. Lost if another process dies: what was trained since the newest checkpoint
     is gone."""
-    try: return Trainer.fit(self, resume, lambda: self.by_first(begin))
+    try:
+        model = Trainer.fit(self, resume, lambda: self.by_first(begin))
+        with self.whole() as first: return self.copies[1].eval() if first and self.shard else model
     except RuntimeError as e:
         if not is_broken(e): raise
         raise Lost(f"a process died or does not answer; {self.kept()}") from None
