@@ -63,6 +63,7 @@ def start(n: int, work, *args) -> list[int]:
         code = 1
         try: code = work(*args) or 0
         except Interrupted: code = 0
+        except ValueError as e: code = print(e, file=sys.stderr) or 2
         except BaseException: traceback.print_exc()
         finally:
             sys.stdout.flush()

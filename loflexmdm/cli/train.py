@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['RUN_FILE', 'tables_of', 'recipe_of', 'new_directory', 'check_no_run', 'files_beside', 'fit_recipe', 'add_train',
-           'add_task_fields', 'run_train', 'read_run', 'last_step', 'with_files_found', 'add_resume', 'run_resume']
+           'add_shard', 'check_processes', 'add_task_fields', 'run_train', 'read_run', 'last_step', 'with_files_found',
+           'add_resume', 'run_resume']
 
 # %% ../../nbs/30d_cli_train.ipynb #a4789d65
 import argparse
@@ -79,10 +80,10 @@ def files_beside(recipe: Recipe, directory: Path) -> dict[str, str]:
 
 # %% ../../nbs/30d_cli_train.ipynb #b33bd7d5
 def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Callable[[Trainer], object],
-               resume: bool, changed_data: bool = False):
+               resume: bool, changed_data: bool = False, shard: bool = False):
     "Train to the end, `begin` being called when the directory is locked, and say where things are."
     launch = launched()
-    kind = Trainer if launch.world == 1 else partial(DistributedTrainer, launch=launch)
+    kind = Trainer if launch.world == 1 else partial(DistributedTrainer, launch=launch, shard=shard)
     device = own_device(device, launch)
     with joined(launch, device):
         trainer = recipe.trainer(directory, device, True, None if resume else say, changed_data, kind)
@@ -100,12 +101,26 @@ def add_train(parser: Parser, argv: Sequence[str]):
     option("--method", metavar="NAME", help=f"another method than the recipe's: {', '.join(METHODS.names())}; "
            "of the recipe's model options it keeps those that it has")
     add_device(parser)
+    add_shard(parser)
     model, task = tables.get("model", {}), tables.get("task")
     add_fields(parser, TrainConfig, "training [train]", tables.get("train"))
     values = dict(max_length="the task's") | model
     add_fields(parser, method_class(model.get("method", LoFlexMDM.name)).Config, "model [model]", values)
     if task: add_task_fields(parser, tables)
     else: parser.epilog += "\nname a recipe before --help to see its task's options: loflexmdm train brackets --help"
+
+
+def add_shard(parser: Parser):
+    "The option --shard."
+    parser.add_argument("--shard", action="store_true", help="of several processes, which torchrun starts, each holds "
+                        "a shard of weights, average and moments, for models that do not fit in one")
+
+
+def check_processes(args: argparse.Namespace, recipe: Recipe):
+    "ValueError if the processes that torchrun started cannot share the work of a run, or shards are of one process."
+    if args.shard and launched().world == 1:
+        raise ValueError("--shard: of one process; torchrun --nproc-per-node N -m loflexmdm ... starts several")
+    check_shares(method_class(recipe.model["method"]), recipe.train, launched().world, args.shard)
 
 
 def add_task_fields(parser: Parser, tables: dict):
@@ -129,8 +144,8 @@ def run_train(args: argparse.Namespace):
     args.seed = recipe.train.seed
     info = provenance(args, device)
     announce(info)
-    _, method = recipe.build()  # refuses what cannot be built before anything is written
-    check_shares(method, recipe.train, launched().world)
+    recipe.build()  # refuses what cannot be built before anything is written
+    check_processes(args, recipe)
     directory = new_directory(args.out) if launched().first else Path(args.out)
 
     def begin(trainer: Trainer):
@@ -138,7 +153,7 @@ def run_train(args: argparse.Namespace):
         files = files_beside(recipe, directory)
         about = dict(recipe=recipe.as_dict(), data=trainer.digests, files=files, sessions=[info])
         write_sealed(directory / RUN_FILE, about)
-    fit_recipe(recipe, directory, device, begin, resume=False)
+    fit_recipe(recipe, directory, device, begin, resume=False, shard=args.shard)
 
 # %% ../../nbs/30d_cli_train.ipynb #0d716c2f
 def read_run(directory: Path) -> dict:
@@ -184,6 +199,7 @@ def add_resume(parser: Parser, argv: Sequence[str]):
     parser.add_argument("--changed-data", action="store_true",
                         help="continue although the data has changed since the run began")
     add_device(parser)
+    add_shard(parser)
     add_fields(parser, TrainConfig, "what may change on resuming", only=FREE_KEYS)
 
 # %% ../../nbs/30d_cli_train.ipynb #b9b54dc5
@@ -201,6 +217,7 @@ def run_resume(args: argparse.Namespace):
     if (at := last_step(directory)) >= recipe.train.steps:
         if launched().first: tidy(directory, recipe.train.keep)
         return say(f"{directory}: finished at step {at}; nothing to do")
+    check_processes(args, recipe)
     found = with_files_found(saved, tables, directory)
 
     def begin(trainer: Trainer):
@@ -211,4 +228,4 @@ def run_resume(args: argparse.Namespace):
         about = saved | dict(recipe=saved["recipe"] | dict(task=found["task"]), data=trainer.digests, sessions=sessions)
         write_sealed(directory / RUN_FILE, about)
         say(f"resuming at step {at}" if at else "no checkpoint yet: starting from the first step")
-    fit_recipe(recipe_from(found), directory, device, begin, True, args.changed_data)
+    fit_recipe(recipe_from(found), directory, device, begin, True, args.changed_data, args.shard)
