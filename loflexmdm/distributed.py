@@ -9,6 +9,7 @@ __all__ = ['MEETING', 'PATIENCE', 'BROKEN', 'check_shares', 'padded', 'Lost', 'i
 
 # %% ../nbs/09c_distributed.ipynb #2797961a
 import copy
+import gc
 import math
 import os
 import re
@@ -82,7 +83,8 @@ def joined(launch: Launch, device: torch.device) -> Iterator[None]:
     except RuntimeError as e:
         if is_broken(e): raise Lost("a process died or does not answer") from None
         raise
-    dist.destroy_process_group()  # after an error the others may be gone, and it would wait
+    gc.collect()  # what still uses the communication
+    dist.destroy_process_group()  # not after an error: the others may be gone, and it would wait
 
 
 def meet(launch: Launch, device: torch.device):
@@ -327,6 +329,7 @@ def fit(self: DistributedTrainer, resume: bool = False, begin: Callable[[], obje
     except RuntimeError as e:
         if not is_broken(e): raise
         raise Lost(f"a process died or does not answer; {self.kept()}") from None
+    finally: self.engine = None  # before the communication ends, which would wait for it
 
 
 @patch

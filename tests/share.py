@@ -1,6 +1,7 @@
 """Several processes that train a small model in float64, forked from this one; each is what torchrun would start.
 
 `python share.py N DIR JSON` starts N; torchrun may start it as well: `torchrun ... share.py 0 DIR JSON`."""
+import faulthandler
 import json
 import os
 import socket
@@ -16,6 +17,7 @@ from loflexmdm.shards import launched
 from loflexmdm.states import Vocabulary, prefix_example
 from loflexmdm.training import Interrupted, TrainConfig, Trainer
 
+LONGEST = 240  # seconds that a process may take
 LETTERS = Vocabulary("abc")
 WORDS = [prefix_example(p, w, LETTERS) for p in ("", "a") for w in ("a", "abc", "cab", "bb", "cabbac", "ca", "bac")]
 
@@ -61,6 +63,7 @@ def start(n: int, work, *args) -> list[int]:
         os.environ |= dict(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1",
                            MASTER_PORT=str(port))
         code = 1
+        faulthandler.dump_traceback_later(LONGEST, exit=True)  # a process that hangs says where
         try: code = work(*args) or 0
         except Interrupted: code = 0
         except ValueError as e: code = print(e, file=sys.stderr) or 2

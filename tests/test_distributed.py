@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from loflexmdm.cli import main
 from loflexmdm.distributed import check_shares
 from loflexmdm.methods.base import method_class
 from loflexmdm.shards import Launch, ShardGenerator, launched, quota, uniforms
-from loflexmdm.training import TrainConfig, checkpoints
+from loflexmdm.training import JsonLines, TrainConfig, checkpoints
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 FILES = "model.safetensors", "ema.safetensors", "optimizer.safetensors"
@@ -46,18 +47,16 @@ def test_two_processes_begin_what_four_finish(whole, tmp_path):
     assert checkpoints(tmp_path / "run")[-1].name == "step_000007"
     run(tmp_path / "run", 4, resume=True)
     assert difference(whole, tmp_path / "run") < 1e-10
-    rows = [[r for line in (d / "metrics.jsonl").read_text().splitlines() for r in [json.loads(line)] if "loss" in r]
-            for d in (whole, tmp_path / "run")]
+    rows = [[r for r in JsonLines(d / "metrics.jsonl").rows() if "loss" in r] for d in (whole, tmp_path / "run")]
     for one, other in zip(*rows, strict=True):
         for key in ("loss", "bound_tight", "b_min", "b_max", "grad_norm", "real_columns"):
-            if key != "real_columns" or one["step"] < 0: assert one[key] == pytest.approx(other[key], rel=1e-5)
+            assert one[key] == pytest.approx(other[key], rel=1e-5)  # six digits are written
 
 
 @pytest.mark.parametrize("work", [
     dict(options=dict(order="fixed", states=1)),
     dict(options=dict(plain=0.25, readings="event"), accumulate=2, shard=True),
-    dict(method="genmd4", options=dict(states=2)),
-], ids=["fixed order", "shards", "genmd4"])
+], ids=["fixed order", "shards"])
 def test_two_processes_have_the_weights_of_one(work, tmp_path):
     work = work | dict(steps=4, save_every=4)
     run(tmp_path / "one", 1, **work | dict(shard=False))
@@ -73,7 +72,6 @@ def test_a_killed_process_leaves_no_other_waiting(whole, tmp_path):
         began = time.monotonic()
         codes = wait(ids)
         assert codes[victim] == -signal.SIGKILL and codes[1 - victim] == 2 and time.monotonic() - began < 60
-        assert not (tmp_path / "trained").exists()
     run(tmp_path, resume=True)
     assert difference(whole, tmp_path) < 1e-10
 
@@ -118,7 +116,6 @@ def test_one_line_from_the_first_process(line, said, tmp_path, monkeypatch, caps
 
 
 def test_a_port_in_use_is_one_line(tmp_path, capfd):
-    import socket
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -162,4 +159,4 @@ def test_a_method_says_whether_it_may_be_shared():
 def test_a_frozen_head_is_not_trained(tmp_path):
     model = trainer(str(tmp_path)).method
     assert not any(p.requires_grad for p in model.order.unmask.parameters())
-    model.loss(trainer(str(tmp_path)).valid, torch.Generator()) if False else None
+    assert all(p.requires_grad for p in model.order.insert.parameters())
