@@ -59,7 +59,8 @@ def quota(share: float, n: int, generator: torch.Generator | None, what: str = "
 
     ValueError, naming `what`, if the processes cannot have equally many."""
     rows, world = round(share * whole(n, generator)), getattr(generator, "world", 1)
-    if rows % world: raise ValueError(f"{what}={share}: {rows} of {n * world} rows, which {world} processes cannot share")
+    if rows % world:
+        raise ValueError(f"{what}={share}: {rows} of {n * world} rows, which {world} processes cannot share")
     return rows // world
 
 

@@ -136,7 +136,9 @@ def ignore_interrupts(worker: int):
 
 class OwnRows:
     "Of every batch of indices in `order`, number `rank` and every `world`-th after it."
-    def __init__(self, order: BatchIndices, rank: int, world: int): self.order, self.rank, self.world = order, rank, world
+    def __init__(self, order: BatchIndices, rank: int, world: int):
+        self.order, self.rank, self.world = order, rank, world
+
     def __len__(self): return len(self.order)
     def __iter__(self): return (indices[self.rank::self.world] for indices in self.order)
 

@@ -31,7 +31,8 @@ def trainer(directory: str, method: str = "loflexmdm", options: dict | None = No
         model = cls(LETTERS, cls.Config(**own | (options or {}))).double()
     in_double = lambda part, args: (args[0].double(),)  # clock readings are float32
     if getattr(model, "time", None): model.time.register_forward_pre_hook(in_double)
-    usual = dict(steps=20, batch_size=8, lr=3e-3, warmup=2, log_every=5, valid_every=10, valid_size=4, save_every=5, keep=9)
+    usual = dict(steps=20, batch_size=8, lr=3e-3, warmup=2, log_every=5, valid_every=10, valid_size=4, save_every=5,
+                 keep=9)
     kind = partial(DistributedTrainer, launch=launched(), shard=shard) if launched().world > 1 else Trainer
     return kind(model, WORDS, TrainConfig(**usual | settings), directory, WORDS[:4], progress=False)
 
@@ -84,4 +85,6 @@ def together(n: int, work, *args):
     assert (codes := wait(start(n, work, *args))) == [0] * n, codes
 
 
-if __name__ == "__main__": together(int(sys.argv[1]), train, *sys.argv[2:]) if sys.argv[1] != "0" else train(*sys.argv[2:])
+if __name__ == "__main__":
+    n, *rest = sys.argv[1:]
+    together(int(n), train, *rest) if n != "0" else train(*rest)

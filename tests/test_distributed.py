@@ -148,12 +148,14 @@ def test_draws_are_shares_of_the_whole_batch():
         for rank in range(world):
             own = uniforms((12 // world, 3), ShardGenerator("cpu", rank, world).manual_seed(0))
             torch.testing.assert_close(own, whole[rank::world], rtol=0, atol=0)
-    with pytest.raises(ValueError, match="plain=0.1: 3 of 30 rows"): quota(0.1, 15, ShardGenerator("cpu", 0, 2), "plain")
+    with pytest.raises(ValueError, match="plain=0.1: 3 of 30 rows"):
+        quota(0.1, 15, ShardGenerator("cpu", 0, 2), "plain")
 
 
 def test_a_method_says_whether_it_may_be_shared():
     with pytest.raises(ValueError, match="editflow"): check_shares(method_class("editflow"), TrainConfig(), 2)
-    for name in ("loflexmdm", "flexmdm", "mdm", "papl", "genmd4", "ar"): check_shares(method_class(name), TrainConfig(), 2)
+    for name in ("loflexmdm", "flexmdm", "mdm", "papl", "genmd4", "ar"):
+        check_shares(method_class(name), TrainConfig(), 2)
 
 
 def test_a_frozen_head_is_not_trained(tmp_path):
