@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .configs import Positive, config
 from .schedules import Kumaraswamy
-from .shards import own, whole
+from .shares import own, whole
 
 # %% ../nbs/02b_clocks.ipynb #16e77295
 class Clock:

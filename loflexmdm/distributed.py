@@ -31,7 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 # %% ../nbs/09c_distributed.ipynb #dd70ee78
 from .methods.base import Method
 from .objective import LossTerms
-from .shards import Launch, ShardGenerator, launched
+from .shares import Launch, ShardGenerator, launched
 from .states import PAD, PartialSequences, collate
 from .training import JsonLines, Pace, TrainConfig, Trainer, batches, optimisers, regions
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .objective import Intensities, IntensityFn
 from .reverse_and_guidance import SCHEMES, guide
-from .shards import uniforms
+from .shares import uniforms
 from .states import ANY, SPECIAL_TOKENS, Pairs, PartialSequences, Vocabulary
 
 # %% ../nbs/23g_guidance.ipynb #d72c1a8b

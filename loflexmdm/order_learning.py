@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .configs import Fraction, config
 from .schedules import ClockProposal, clock_log_probs, sample_event_taus
-from .shards import exponentials, uniforms
+from .shares import exponentials, uniforms
 from .states import MASKED
 
 # %% ../nbs/08d_order_learning.ipynb #ol000008

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .clocks import Clock, lattice_times
 from .schedules import clock_log_probs, sample_states
-from .shards import exponentials, uniforms
+from .shares import exponentials, uniforms
 from .states import CLEAN, DROPPED, MASK, MASKED, PartialSequences, contract, insert_masks
 
 # %% ../nbs/02c_processes.ipynb #c958c365

@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from .configs import Count, Positive, config
-from .shards import exponentials, own, whole
+from .shares import exponentials, own, whole
 
 # %% ../nbs/02_schedules.ipynb #c8216498
 @config

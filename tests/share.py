@@ -13,7 +13,7 @@ import torch
 
 from loflexmdm.distributed import DistributedTrainer, joined
 from loflexmdm.methods.base import method_class
-from loflexmdm.shards import launched
+from loflexmdm.shares import launched
 from loflexmdm.states import Vocabulary, prefix_example
 from loflexmdm.training import Interrupted, TrainConfig, Trainer
 

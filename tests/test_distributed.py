@@ -14,7 +14,7 @@ from share import start, together, train, trainer, wait
 from loflexmdm.cli import main
 from loflexmdm.distributed import check_shares
 from loflexmdm.methods.base import method_class
-from loflexmdm.shards import Launch, ShardGenerator, launched, quota, uniforms
+from loflexmdm.shares import Launch, ShardGenerator, launched, quota, uniforms
 from loflexmdm.training import JsonLines, TrainConfig, checkpoints
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

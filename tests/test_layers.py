@@ -6,7 +6,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "loflexmdm"
 ROOMS = (  # from the ground up; a room may import from itself and from those before it
     "limits moved registries files readers writers tokenizer_files digests configs statistics parallel "
-    "progress colours notebook shards",
+    "progress colours notebook shares",
     "states alignments schedules clocks given_orders order_learning processes objective ctmc edit_laws localized_paths "
     "reverse_and_guidance guidance estimators calibration networks hugging_face",
     "samplers", "methods pretrained hub retrofit importing", "training distributed", "tasks", "plotting orders player",

@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 import loflexmdm
 from ..limits import clipped_line, visible
 from ..registries import did_you_mean
-from ..shards import Launch, launched
+from ..shares import Launch, launched
 from ..training import Interrupted
 
 # %% ../../nbs/30_cli.ipynb #0557a49c

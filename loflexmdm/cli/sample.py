@@ -46,7 +46,7 @@ from ..methods.base import Method, encode_prompts, read_config
 from ..pretrained import load, models_directory, resolve
 from ..readers import FASTA, read_json, read_jsonl, read_lines
 from ..samplers import COUNTERS, Samples
-from ..shards import launched
+from ..shares import launched
 from ..states import BOS, Example, Vocabulary, collate, parse_prompt
 from ..tasks.base import Task, task_class, tokens_as_text
 from ..training import STOP_SIGNALS, Interrupted, hangups_are_ignored

@@ -29,7 +29,7 @@ from loflexmdm.recipes import (
     FEWEST_STEPS, PASSES, Recipe, is_there, keys_of, override, path_settings, presets, read_tables, recipe_from,
     with_absolute_paths, with_method,
 )
-from ..shards import launched
+from ..shares import launched
 from ..tasks.base import task_class
 from ..training import FREE_KEYS, TrainConfig, Trainer, checkpoints, tidy
 

@@ -23,7 +23,7 @@ from ..networks import SizeName, bounded_rate, build_network, check_network
 from ..objective import Intensities, Logits, LossTerms, TokenLaws, token_laws, unread
 from ..processes import Unmasking
 from ..schedules import ClockProposal
-from ..shards import least
+from ..shares import least
 from ..states import CLEAN, MASKED, SPECIAL_TOKENS, PartialSequences, Vocabulary
 from ..statistics import estimate
 

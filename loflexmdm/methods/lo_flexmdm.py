@@ -26,7 +26,7 @@ from ..objective import (Intensities, LossTerms, MatchTerms, TargetRates, log_pr
 from ..order_learning import EventProposal, centred
 from ..processes import InsertUnmask
 from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser
-from ..shards import least, quota
+from ..shares import least, quota
 from ..states import PartialSequences, Vocabulary
 from ..statistics import estimate
 
