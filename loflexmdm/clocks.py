@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .configs import Positive, config
 from .schedules import Kumaraswamy
+from .shares import own, whole
 
 # %% ../nbs/02b_clocks.ipynb #16e77295
 class Clock:
@@ -125,5 +126,6 @@ def lattice_times(n: int, generator: torch.Generator | None = None, device=None,
 
     Each is uniform, and together they are a lattice of spacing 1/n. ValueError for n < 1."""
     if n < 1: raise ValueError(f"n={n}: must be at least 1")
+    n = whole(n, generator)
     u = torch.rand(1, generator=generator, device=device, dtype=dtype) + torch.arange(n, device=device, dtype=dtype) / n
-    return (u % 1)[torch.randperm(n, generator=generator, device=device)]
+    return own((u % 1)[torch.randperm(n, generator=generator, device=device)], generator)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .objective import Intensities, IntensityFn
 from .reverse_and_guidance import SCHEMES, guide
+from .shares import uniforms
 from .states import ANY, SPECIAL_TOKENS, Pairs, PartialSequences, Vocabulary
 
 # %% ../nbs/23g_guidance.ipynb #d72c1a8b
@@ -39,7 +40,7 @@ def hide_conditions(sequences: PartialSequences | Pairs, vocabulary: Vocabulary,
     As they are, and nothing is drawn, if `p` is 0 or the vocabulary has no conditions."""
     if not p or not vocabulary.conditions: return sequences
     device = sequences.tokens.device
-    rows = torch.rand(len(sequences.tokens), generator=generator, device=device, dtype=torch.float64) < p
+    rows = uniforms((len(sequences.tokens),), generator, device) < p
     if isinstance(sequences, Pairs): return Pairs(*(without_conditions(x, vocabulary, rows) for x in sequences))
     return without_conditions(sequences, vocabulary, rows)
 

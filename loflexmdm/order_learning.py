@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .configs import Fraction, config
 from .schedules import ClockProposal, clock_log_probs, sample_event_taus
+from .shares import exponentials, uniforms
 from .states import MASKED
 
 # %% ../nbs/08d_order_learning.ipynb #ol000008
@@ -28,8 +29,9 @@ def draw_events(b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch 
                 free: Bool[Tensor, "batch length"],
                 generator: torch.Generator | None = None) -> Float[Tensor, " batch"]:
     "The clock reading of a random event of a random free position of each sequence; every row must have one."
-    position = torch.multinomial(free.float(), 1, generator=generator)
-    second = torch.rand(len(free), generator=generator, device=free.device) < 0.5
+    race = exponentials(free.shape, generator, free.device, torch.float32)
+    position = (free / race).argmax(-1, keepdim=True)  # the first of the free positions, all alike
+    second = uniforms((len(free),), generator, free.device, torch.float32) < 0.5
     inserted, unmasked = sample_event_taus(b_in.gather(1, position), b_um.gather(1, position), generator)
     return torch.where(second, unmasked[:, 0], inserted[:, 0])
 
@@ -52,7 +54,7 @@ class EventProposal:
         "A reading for each sequence and its weight, 1 / density: two (batch,) tensors without gradient."
         b_in, b_um, some = b_in.detach(), b_um.detach(), free.any(-1)
         tau, weight = ClockProposal(self.c)(len(free), generator, free.device, b_in.dtype)
-        picked = torch.rand(len(free), generator=generator, device=free.device) < self.share
+        picked = uniforms((len(free),), generator, free.device, torch.float32) < self.share
         events = draw_events(b_in, b_um, free | ~some[:, None], generator)
         tau = torch.where(picked & some, events, tau)
         share = torch.where(some, self.share, 0.0).to(tau.dtype)

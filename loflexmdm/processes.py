@@ -19,6 +19,7 @@ from torch import Tensor
 
 from .clocks import Clock, lattice_times
 from .schedules import clock_log_probs, sample_states
+from .shares import exponentials, uniforms
 from .states import CLEAN, DROPPED, MASK, MASKED, PartialSequences, contract, insert_masks
 
 # %% ../nbs/02c_processes.ipynb #c958c365
@@ -205,8 +206,7 @@ class TwoClocks(Path):
         return tau if self.insertion == self.unmasking else self.unmasking.tau(self.insertion.time(tau))
 
     def draw_states(self, x1, tau: Float[Tensor, "batch 1"], generator=None) -> Int[Tensor, "batch length"]:
-        waits = torch.empty(2, *x1.tokens.shape, dtype=torch.float64, device=x1.tokens.device)
-        inserted_at, wait = waits.exponential_(generator=generator)
+        inserted_at, wait = exponentials((2, *x1.tokens.shape), generator, x1.tokens.device, dim=1)
         now = tau.double()
         shown = self.reading(inserted_at) + wait <= self.reading(now)
         return (inserted_at <= now).long() * (1 + shown.long())
@@ -221,7 +221,7 @@ class Unmasking(Path):
     def draw_states(self, x1, tau: Float[Tensor, "batch 1"], w: Float[Tensor, "batch length"] | None = None,
                     generator=None) -> Int[Tensor, "batch length"]:
         if w is None: return torch.where(hide(x1, torch.exp(-tau), generator).masked, MASKED, CLEAN)
-        wait = torch.empty_like(tau.expand(x1.tokens.shape)).exponential_(generator=generator)
+        wait = exponentials(x1.tokens.shape, generator, tau.device, tau.dtype)
         return torch.where(wait > w.detach() * tau, MASKED, CLEAN)
 
     def log_probs(self, x1, state: Int[Tensor, "batch length"], tau: Float[Tensor, "batch 1"],
@@ -239,7 +239,7 @@ def hide(x1: PartialSequences, chance: Float[Tensor, "..."],
          generator: torch.Generator | None = None) -> PartialSequences:
     """`x1` with each free token hidden by a mask, independently, with probability `chance`
     (broadcasts to (batch, length))."""
-    u = torch.rand(x1.tokens.shape, generator=generator, device=x1.tokens.device, dtype=torch.float64)
+    u = uniforms(x1.tokens.shape, generator, x1.tokens.device)
     return x1._replace(tokens=torch.where(x1.free & (u < chance), MASK, x1.tokens))
 
 
@@ -249,9 +249,7 @@ def hide_some(x1: PartialSequences,
 
     The share e^-tau is Beta(k, n - k + 1). Rows without free tokens stay as they are. The k
     of a batch come from a lattice."""
-    u = torch.rand(x1.tokens.shape, generator=generator, device=x1.tokens.device, dtype=torch.float64).masked_fill(
-        ~x1.free, 2.0
-    )
+    u = uniforms(x1.tokens.shape, generator, x1.tokens.device).masked_fill(~x1.free, 2.0)
     n = x1.free.sum(-1)
     k = (lattice_times(len(n), generator, n.device) * n).long() + 1
     last = u.sort(-1).values.gather(-1, k[:, None] - 1)
@@ -273,7 +271,7 @@ class Inserting(Path):
 
     def draw_states(self, x1, tau: Float[Tensor, "batch 1"], b: Float[Tensor, "batch length"],
                     generator=None) -> Int[Tensor, "batch length"]:
-        wait = torch.empty_like(b, dtype=torch.float64).exponential_(generator=generator)
+        wait = exponentials(b.shape, generator, b.device)
         return torch.where(wait <= b.detach() * tau, CLEAN, DROPPED)
 
     def log_probs(self, x1, state: Int[Tensor, "batch length"], tau: Float[Tensor, "batch 1"],

@@ -262,12 +262,13 @@ def build(self: Recipe, device: str | torch.device = "cpu") -> tuple[Task, Metho
 def trainer(
     self: Recipe, directory: str | os.PathLike, device: str | torch.device = "cpu",
     progress: bool = True, tell: Callable[[str], object] | None = None, changed_data: bool = False,
+    kind: Callable[..., Trainer] = Trainer,
 ) -> Trainer:
     """A trainer of this recipe in `directory`: `recipe(...).trainer(directory).fit()` is a whole run.
 
     `tell` is called with what the task says of its data. `changed_data`: a run may be resumed although its data is not
-    what it began with."""
+    what it began with. `kind` makes the trainer."""
     task, method = self.build(device)
     if tell is not None: tell(task.summary())
     data, valid = task.dataset("train"), task.dataset("valid")
-    return Trainer(method, data, self.train, directory, valid, progress, task.settings(), changed_data)
+    return kind(method, data, self.train, directory, valid, progress, task.settings(), changed_data)

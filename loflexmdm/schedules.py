@@ -17,6 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from .configs import Count, Positive, config
+from .shares import exponentials, own, whole
 
 # %% ../nbs/02_schedules.ipynb #c8216498
 @config
@@ -66,7 +67,7 @@ def sample_event_taus(
 
     `b_in` and `b_um` are positive and broadcast together; both results have their common shape. tau_um >= tau_in."""
     b_in, b_um = torch.broadcast_tensors(b_in, b_um)
-    e = torch.empty(2, *b_in.shape, dtype=b_in.dtype, device=b_in.device).exponential_(generator=generator)
+    e = exponentials((2, *b_in.shape), generator, b_in.device, b_in.dtype, dim=1)
     tau_in = e[0] / b_in
     return tau_in, tau_in + e[1] / b_um
 
@@ -240,10 +241,11 @@ class ClockProposal:
                  dtype=torch.float32) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         "`n` clock readings, stratified and in random order, and their weights: two (n,) tensors."
         if n < 1: raise ValueError(f"n={n}: must be at least 1")
+        n = whole(n, generator)
         u = (
             torch.arange(n, device=device) + torch.rand(n, generator=generator, device=device, dtype=torch.float64)
         ) / n
-        u = u[torch.randperm(n, generator=generator, device=device)].clamp_max(1 - 1e-9)
+        u = own(u[torch.randperm(n, generator=generator, device=device)].clamp_max(1 - 1e-9), generator)
         tau = self.c * u / (1 - u)
         return tau.to(dtype), ((self.c + tau) ** 2 / self.c).to(dtype)
 

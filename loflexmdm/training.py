@@ -6,11 +6,12 @@ at any time and resumed exactly."""
 # %% auto #0
 __all__ = ['STOP_SIGNALS', 'LEFTOVERS', 'OPTIMIZER_FILE', 'TENSOR_FILES', 'CHECKPOINT_FORMAT', 'FREE_KEYS', 'MEASURED', 'GAIN',
            'COMPILING', 'MOMENTS', 'TrainConfig', 'generator_for', 'row_at', 'epoch_indices', 'BatchIndices',
-           'ignore_interrupts', 'batches', 'learning_rate', 'parameter_groups', 'Float32Muon', 'orthogonalised',
-           'fast_bfloat16', 'adamw_kernels', 'optimisers', 'averaged', 'stop_signals', 'hangups_are_ignored',
-           'Interrupted', 'run_lock', 'rounded', 'JsonLines', 'checkpoints', 'sweep', 'tidy', 'remove_checkpoint',
-           'keep_best', 'read_state', 'check_vocabulary', 'Pace', 'rows_behind', 'passes', 'compiler',
-           'worth_compiling', 'regions', 'check_pairs', 'Trainer', 'shown', 'take_weights', 'plot_metrics', 'UNLIMITED']
+           'ignore_interrupts', 'OwnRows', 'batches', 'learning_rate', 'parameter_groups', 'Float32Muon',
+           'orthogonalised', 'fast_bfloat16', 'adamw_kernels', 'optimisers', 'averaged', 'stop_signals',
+           'hangups_are_ignored', 'Interrupted', 'run_lock', 'rounded', 'JsonLines', 'checkpoints', 'sweep', 'tidy',
+           'remove_checkpoint', 'keep_best', 'read_state', 'check_vocabulary', 'Pace', 'rows_behind', 'passes',
+           'compiler', 'worth_compiling', 'regions', 'check_pairs', 'Trainer', 'shown', 'take_weights', 'plot_metrics',
+           'UNLIMITED']
 
 # %% ../nbs/09_training.ipynb #23f5df86
 import json
@@ -50,6 +51,7 @@ from loflexmdm.methods.base import (
     read_model, read_tensors, save_tensors, write_model,
 )
 from .networks import Transformer
+from .objective import LossTerms
 from .permutations import permutation, seed_of
 from .pretrained import resolve
 from .progress import PROGRESS_SECONDS, in_words, progress_bar, write_line  # noqa: F401
@@ -136,14 +138,23 @@ def ignore_interrupts(worker: int):
     that is closed; the training process alone decides when to stop."""
     for number in STOP_SIGNALS: signal.signal(number, signal.SIG_IGN)
 
+
+class OwnRows:
+    "Of every batch of indices in `order`, number `rank` and every `world`-th after it."
+    def __init__(self, order: BatchIndices, rank: int, world: int):
+        self.order, self.rank, self.world = order, rank, world
+
+    def __len__(self): return len(self.order)
+    def __iter__(self): return (indices[self.rank::self.world] for indices in self.order)
+
 # %% ../nbs/09_training.ipynb #bt000001
-def batches(data: Dataset, config: TrainConfig, start: int,
-            device: torch.device) -> Iterator[PartialSequences | Pairs]:
-    "The training batches from optimiser step `start` on, on the device."
+def batches(data: Dataset, config: TrainConfig, start: int, device: torch.device,
+            rank: int = 0, world: int = 1) -> Iterator[PartialSequences | Pairs]:
+    "The training batches from optimiser step `start` on, on the device; of `world` processes, the rows of one."
     if isinstance(data, Stream):
         span = start * config.accumulate, config.steps * config.accumulate
         for rows in stream_batches(data, config.batch_size, *span, config.seed, config.workers, ignore_interrupts):
-            yield collate(rows).to(device, non_blocking=True)
+            yield collate(rows[rank::world]).to(device, non_blocking=True)
         return
     if not len(data): raise ValueError("data is empty: at least one sequence is needed")
     order = BatchIndices(
@@ -151,7 +162,7 @@ def batches(data: Dataset, config: TrainConfig, start: int,
     )
     loader = DataLoader(
         data,
-        batch_sampler=order,
+        batch_sampler=OwnRows(order, rank, world),
         collate_fn=collate,
         num_workers=config.workers,
         pin_memory=device.type == "cuda",
@@ -414,7 +425,8 @@ MEASURED = 10  # steps that are timed before anything is said of the rest
 
 class Pace:
     "How long the steps take and how many tokens they read."
-    def __init__(self):
+    def __init__(self, processes: int = 1):
+        self.processes = processes  # which read as many tokens each
         self.steps, self.first = 0, []  # how many so far; seconds of the first ones
         self.tokens, self.seconds = 0, 0.0  # since the last call of `tokens_per_second`
 
@@ -431,7 +443,7 @@ class Pace:
 
     def tokens_per_second(self) -> float:
         "Tokens a second of the steps since the last call; not a number if there were none."
-        rate = float(self.tokens) / self.seconds if self.seconds else math.nan
+        rate = float(self.tokens) * self.processes / self.seconds if self.seconds else math.nan
         self.tokens, self.seconds = 0, 0.0
         return rate
 
@@ -522,7 +534,7 @@ def train_step(self: Trainer, stream: Iterator[PartialSequences | Pairs]) -> dic
     given = [next(stream) for _ in range(k)]
     self.method.train()
     rows = self.gradients(given)
-    row = {key: sum(r[key] for r in rows) / k for key in rows[0]}
+    row = self.agreed({key: sum(r[key] for r in rows) / k for key in rows[0]})
     row |= self.clip_gradients()
     if not torch.isfinite(row["loss"] + sum(value for key, value in row.items() if "grad_norm" in key)): self.fail(row)
     self.optimizer_step()
@@ -547,9 +559,9 @@ def gradients(self: Trainer, given: Sequence[PartialSequences]) -> list[dict]:
 def backward(self: Trainer, batch: PartialSequences, micro: int) -> dict:
     "Add the gradients of micro-batch number `micro` of a step; returns its metrics."
     k = self.config.accumulate
-    generator = generator_for(self.config.seed, "train", self.step * k + micro, device=self.device)
-    batch = self.drop_conditions(batch, self.step * k + micro)
-    with self.autocast(): terms = self.method.loss(batch, generator)
+    number = self.step * k + micro
+    batch = self.drop_conditions(batch, number)
+    with self.autocast(): terms = self.loss(batch, self.generator("train", number))
     (terms.loss / k).backward()
     real = dict(real_columns=batch.valid.float().mean(), loss=terms.loss.detach())
     return {key: value.detach() for key, value in terms.metrics.items()} | real
@@ -560,7 +572,7 @@ def drop_conditions(self: Trainer, batch: PartialSequences | Pairs, number: int)
     "Micro-batch `number` with the conditions of some rows hidden; as it is if the vocabulary has none."
     vocabulary = self.method.vocabulary
     if not vocabulary.conditions: return batch
-    generator = generator_for(self.config.seed, "conditions", number, device=self.device)
+    generator = self.generator("conditions", number)
     return hide_conditions(batch, vocabulary, self.config.drop_condition, generator)
 
 
@@ -568,6 +580,42 @@ def drop_conditions(self: Trainer, batch: PartialSequences | Pairs, number: int)
 def autocast(self: Trainer) -> torch.autocast:
     "The precision of the networks' arithmetic, as a context."
     return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
+
+# %% ../nbs/09_training.ipynb #d9a07c12
+@patch
+def generator(self: Trainer, purpose: str, number: int) -> torch.Generator:
+    "The random numbers of micro-batch `number`."
+    return generator_for(self.config.seed, purpose, number, device=self.device)
+
+
+@patch
+def loss(self: Trainer, batch: PartialSequences | Pairs, generator: torch.Generator) -> LossTerms:
+    "The method's loss on a micro-batch."
+    return self.method.loss(batch, generator)
+
+
+@patch
+def agreed(self: Trainer, row: dict) -> dict:
+    "The metrics of a step, of all processes."
+    return row
+
+
+@patch
+def held(self: Trainer) -> AbstractContextManager:
+    "The directory, locked. ValueError if another run writes there."
+    return run_lock(self.directory)
+
+
+@patch
+def stream(self: Trainer) -> Iterator[PartialSequences | Pairs]:
+    "The batches from the step on at which the trainer stands."
+    return batches(self.data, self.config, self.step, self.device)
+
+
+@patch
+def stopped(self: Trainer, caught: Sequence[int]) -> int:
+    "The signal that asks to stop, of those caught; 0 if there is none."
+    return caught[0] if caught else 0
 
 # %% ../nbs/09_training.ipynb #24c7be2e
 @patch
@@ -879,23 +927,23 @@ def fit(self: Trainer, resume: bool = False, begin: Callable[[], object] = lambd
     `begin` is called once the directory is locked, before anything is written.
     ValueError if the directory is in use or holds another run; Interrupted on SIGINT, SIGTERM or SIGHUP and
     FloatingPointError on a loss or gradient that is not finite, both after saving."""
-    with stop_signals() as caught, run_lock(self.directory):
+    with stop_signals() as caught, self.held():
         begin()
         self.start_or_resume(resume)
         if n := rows_behind(self.data): self.say(passes(self.config, n, self.step))
         with progress_bar(self.config.steps, "training", initial=self.step, disable=not self.progress) as bar:
             started = self.clock() - self.seconds
             if self.compiled and self.step < self.config.steps: self.compile_networks()
-            stream = batches(self.data, self.config, self.step, self.device)
+            stream = self.stream()
             with closing(stream):  # ends loader processes
                 while self.step < self.config.steps:
                     row = self.train_step(stream)
                     self.seconds = self.clock() - started
                     self.after_step(row, bar)
                     if self.pace.steps == MEASURED: self.look_ahead()
-                    if caught:
+                    if number := self.stopped(caught):
                         self.save()
-                        raise Interrupted(caught[0], self.step)
+                        raise Interrupted(number, self.step)
     return self.ema.module.eval()
 
 # %% ../nbs/09_training.ipynb #a8e9030f

@@ -6,11 +6,11 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "loflexmdm"
 ROOMS = (  # from the ground up; a room may import from itself and from those before it
     "limits moved registries files readers writers tokenizer_files digests configs statistics parallel "
-    "permutations shards progress colours notebook",
+    "permutations shards shares progress colours notebook",
     "states streams alignments schedules clocks given_orders order_learning processes objective ctmc edit_laws "
     "localized_paths reverse_and_guidance guidance estimators calibration networks hugging_face",
-    "samplers", "methods pretrained hub retrofit importing", "training", "tasks", "plotting orders player", "molecules",
-    "citations recipes compare demo", "cli",
+    "samplers", "methods pretrained hub retrofit importing", "training distributed", "tasks", "plotting orders player",
+    "molecules", "citations recipes compare demo", "cli",
 )
 
 

@@ -9,8 +9,8 @@ __all__ = ['PROMPT_TEXT', 'BLOCK', 'TABLES', 'TEXTS', 'TRIES', 'STATE', 'read_pr
            'described_rows', 'with_bounds', 'result_rows', 'states_of', 'pretty_row', 'format_rows', 'text_of',
            'check_texts', 'write_rows', 'Wanted', 'check_wanted', 'Rows', 'counters', 'check_saved', 'SavedRows',
            'sweep', 'settings_of', 'model_digest', 'SamplingStopped', 'Signalled', 'stopping', 'rows_of', 'fill',
-           'usable_task', 'lines_said', 'write_results', 'chosen_rows', 'finish', 'task_class_in', 'add_sample',
-           'run_sample']
+           'own_batches', 'usable_task', 'lines_said', 'write_results', 'chosen_rows', 'finish', 'task_class_in',
+           'add_sample', 'run_sample']
 
 # %% ../../nbs/30e_cli_sample.ipynb #c2d155d1
 import argparse
@@ -24,7 +24,8 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,12 +39,14 @@ from loflexmdm.cli.common import (
 from loflexmdm.cli.sampler_options import (
     add_sampling, check_counts, chosen_options, draw_batches, fill_in, sampler_from,
 )
+from ..distributed import from_all, joined, lend, own_device, same
 from ..files import check_seal, locked, write_file, write_sealed
 from ..limits import ROWS, visible
 from ..methods.base import Method, encode_prompts, read_config
 from ..pretrained import load, models_directory, resolve
 from ..readers import FASTA, read_json, read_jsonl, read_lines
 from ..samplers import COUNTERS, Samples
+from ..shares import launched
 from ..states import BOS, Example, Vocabulary, collate, parse_prompt
 from ..tasks.base import Task, task_class, tokens_as_text
 from ..training import STOP_SIGNALS, Interrupted, hangups_are_ignored
@@ -473,13 +476,23 @@ def rows_of(out: Path | None, info: dict, settings: dict, *args) -> Iterator[Row
 
 def fill(rows: Rows, method: Method, task: Task | None, args: argparse.Namespace, prompts: list | None,
          each: int | None):
-    "Sample the batches that `rows` lacks."
+    "Sample the batches that `rows` lacks, together with other processes if there are any."
     if rows.batches: say(f"continuing: {rows.found} of {rows.total} sequences are there")
     each_prompt, done = [p for p in prompts or [()] for _ in range(each or 1)], rows.found
-    drawn = draw_batches(method, args, prompts, each, rows.batches)
-    while not rows.complete and (samples := next(drawn, None)) is not None:
-        rows.add(samples, described_rows(samples, each_prompt[done:done + len(samples)], method, task, args))
-        done = rows.found
+    with closing(from_all(own_batches(method, args, prompts, each, rows.batches))) as drawn:
+        while not rows.complete and (samples := next(drawn, None)) is not None:
+            samples.model = method
+            rows.add(samples, described_rows(samples, each_prompt[done:done + len(samples)], method, task, args))
+            done = rows.found
+
+
+def own_batches(method: Method, args: argparse.Namespace, prompts: list | None, each: int | None,
+                start: int) -> Iterator[Samples]:
+    "This process's share of the batches from number `start` on, which the first process knows; without the model."
+    launch = launched()
+    start = same(start)
+    for samples in draw_batches(method, args, prompts, each, start + launch.rank, launch.world):
+        yield replace(samples, model=None)
 
 # %% ../../nbs/30e_cli_sample.ipynb #05295215
 def usable_task(method: Method, args: argparse.Namespace) -> Task | None:
@@ -572,14 +585,16 @@ def add_sample(parser: Parser, argv: Sequence[str]):
   loflexmdm sample molecules --fragment "*N1CCCC1.*c1ccc2c(c1)OCCO2"   # links two fragments
 in the shell a fragment needs quotes, for its * and brackets
 with --out, sequences are kept as their batches are finished, in FILE.partial.jsonl; after Ctrl-C the same command
-continues""", place=3)
+continues; torchrun --nproc-per-node 2 -m loflexmdm sample ... shares the batches over processes, to the same rows""",
+         place=3, several=True)
 def run_sample(args: argparse.Namespace):
     "Sample from a model."
     check_counts(args)
     check_wanted(args)
     cls = task_class_in(args.argv[1:])
     out = output_path(args.out, (*TABLES, *TEXTS, *(cls.output_suffixes if cls else ())))
-    device = pick_device(args.device)
+    launch = launched()
+    device = own_device(pick_device(args.device), launch)
     method = load(args.model, device)
     task = usable_task(method, args)
     check_texts(out, task)
@@ -593,7 +608,9 @@ def run_sample(args: argparse.Namespace):
     texts = [p for p in prompts or [()] for _ in range(each or 1)]
     states = nll_states(args, args.valid or len(texts), task)
     settings = {} if out is None else settings_of(args, method, texts, states, info)
-    with rows_of(out, info, settings, method, states, args.seed, len(texts)) as found:
+    with joined(launch, device), ExitStack() as held:
+        if not launch.first: return lend(own_batches(method, args, prompts, each, 0))
+        found = held.enter_context(rows_of(out, info, settings, method, states, args.seed, len(texts)))
         found.wanted = Wanted.of(args, task)
         fill(found, method, task, args, prompts, each)
         for line in lines_said(found.rows, Samples([], [], **found.counters), task, args): say(line)

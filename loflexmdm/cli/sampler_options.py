@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, get_args, get_origin
 
 import torch
 
-from .commands import Parser
+from .commands import Parser, here
 from .common import add_device, kind_of_option
 from ..configs import comments_of
 from ..limits import ROWS
@@ -164,13 +164,13 @@ def fill_in(args: argparse.Namespace, task: Task | None, method: Method):
 
 # %% ../../nbs/30c_cli_samplers.ipynb #ba78ebb2
 def draw_batches(method: Method, args: argparse.Namespace, prompts: Sequence | None, n: int | None,
-                 skip: int = 0) -> Iterator[Samples]:
-    "Samples by the options of the command line, batch by batch, without the first `skip` batches."
+                 skip: int = 0, every: int = 1) -> Iterator[Samples]:
+    "Samples by the options of the command line, batch by batch: number `skip` and each `every`-th batch after it."
     generator = torch.Generator().manual_seed(args.seed)
     return method.sample_batches(
         prompts, n, sampler_from(args, method), generator, batch_size=args.batch_size, min_length=args.min_length,
-        max_length=args.max_length, progress=sys.stderr.isatty(), skip=skip, guidance=args.guidance,
-        guidance_scheme=args.guidance_scheme,
+        max_length=args.max_length, progress=sys.stderr.isatty() and here().first, skip=skip, guidance=args.guidance,
+        guidance_scheme=args.guidance_scheme, every=every,
     )
 
 

@@ -4,12 +4,14 @@
 
 # %% auto #0
 __all__ = ['RUN_FILE', 'tables_of', 'recipe_of', 'new_directory', 'check_no_run', 'files_beside', 'fit_recipe', 'add_train',
-           'add_task_fields', 'run_train', 'read_run', 'last_step', 'with_files_found', 'add_resume', 'run_resume']
+           'add_shard', 'check_processes', 'add_task_fields', 'run_train', 'read_run', 'last_step', 'with_files_found',
+           'add_resume', 'run_resume']
 
 # %% ../../nbs/30d_cli_train.ipynb #a4789d65
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,6 +19,7 @@ import torch
 from .commands import Parser, command, say
 from .common import add_device, add_fields, announce, given, pick_device, provenance, recipe_in
 from ..digests import check_data
+from ..distributed import DistributedTrainer, check_shares, joined, own_device
 from ..files import check_seal, write_sealed
 from ..limits import clipped
 from ..methods.base import METHODS, method_class
@@ -26,6 +29,7 @@ from loflexmdm.recipes import (
     FEWEST_STEPS, PASSES, Recipe, is_there, keys_of, override, path_settings, presets, read_tables, recipe_from,
     with_absolute_paths, with_method,
 )
+from ..shares import launched
 from ..tasks.base import task_class
 from ..training import FREE_KEYS, TrainConfig, Trainer, checkpoints, tidy
 
@@ -76,10 +80,14 @@ def files_beside(recipe: Recipe, directory: Path) -> dict[str, str]:
 
 # %% ../../nbs/30d_cli_train.ipynb #b33bd7d5
 def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Callable[[Trainer], object],
-               resume: bool, changed_data: bool = False):
+               resume: bool, changed_data: bool = False, shard: bool = False):
     "Train to the end, `begin` being called when the directory is locked, and say where things are."
-    trainer = recipe.trainer(directory, device, True, None if resume else say, changed_data)
-    trainer.fit(resume=resume, begin=lambda: begin(trainer))
+    launch = launched()
+    kind = Trainer if launch.world == 1 else partial(DistributedTrainer, launch=launch, shard=shard)
+    device = own_device(device, launch)
+    with joined(launch, device):
+        trainer = recipe.trainer(directory, device, True, None if resume else say, changed_data, kind)
+        trainer.fit(resume=resume, begin=lambda: begin(trainer))
     bound = f"; best validation bound {trainer.best:.4f} nats per sequence" if trainer.best < float("inf") else ""
     say(f"done: {trainer.step} steps, {trainer.evaluations} network evaluations, {trainer.seconds:.0f} s{bound}")
     say(f"model: {directory / 'best'}; metrics: {trainer.log.path}")
@@ -93,12 +101,26 @@ def add_train(parser: Parser, argv: Sequence[str]):
     option("--method", metavar="NAME", help=f"another method than the recipe's: {', '.join(METHODS.names())}; "
            "of the recipe's model options it keeps those that it has")
     add_device(parser)
+    add_shard(parser)
     model, task = tables.get("model", {}), tables.get("task")
     add_fields(parser, TrainConfig, "training [train]", tables.get("train"))
     values = dict(max_length="the task's") | model
     add_fields(parser, method_class(model.get("method", LoFlexMDM.name)).Config, "model [model]", values)
     if task: add_task_fields(parser, tables)
     else: parser.epilog += "\nname a recipe before --help to see its task's options: loflexmdm train brackets --help"
+
+
+def add_shard(parser: Parser):
+    "The option --shard."
+    parser.add_argument("--shard", action="store_true", help="of several processes, which torchrun starts, each holds "
+                        "a shard of weights, average and moments, for models that do not fit in one")
+
+
+def check_processes(args: argparse.Namespace, recipe: Recipe):
+    "ValueError if the processes that torchrun started cannot share the work of a run, or shards are of one process."
+    if args.shard and launched().world == 1:
+        raise ValueError("--shard: of one process; torchrun --nproc-per-node N -m loflexmdm ... starts several")
+    check_shares(method_class(recipe.model["method"]), recipe.train, launched().world, args.shard)
 
 
 def add_task_fields(parser: Parser, tables: dict):
@@ -113,8 +135,9 @@ def add_task_fields(parser: Parser, tables: dict):
   loflexmdm train star-tiny --steps 100 --lr 3e-4 --order fixed --states 1 --out runs/trial
   loflexmdm train star-tiny --method mdm --out runs/masked
   loflexmdm train my.toml --device cuda --precision bfloat16 --out runs/mine
+  torchrun --nproc-per-node 2 -m loflexmdm train brackets --out runs/both
 --steps and --size shorten a first try: --steps 500 --size nano takes about a minute on a CPU""",
-         place=1, again=lambda args: f"loflexmdm resume {args.out}")
+         place=1, several=True, again=lambda args: f"loflexmdm resume {args.out}")
 def run_train(args: argparse.Namespace):
     "Train a new model."
     recipe, device = recipe_of(args), pick_device(args.device)
@@ -122,14 +145,15 @@ def run_train(args: argparse.Namespace):
     info = provenance(args, device)
     announce(info)
     recipe.build()  # refuses what cannot be built before anything is written
-    directory = new_directory(args.out)
+    check_processes(args, recipe)
+    directory = new_directory(args.out) if launched().first else Path(args.out)
 
     def begin(trainer: Trainer):
         check_no_run(directory)  # that another process may have begun meanwhile
         files = files_beside(recipe, directory)
         about = dict(recipe=recipe.as_dict(), data=trainer.digests, files=files, sessions=[info])
         write_sealed(directory / RUN_FILE, about)
-    fit_recipe(recipe, directory, device, begin, resume=False)
+    fit_recipe(recipe, directory, device, begin, resume=False, shard=args.shard)
 
 # %% ../../nbs/30d_cli_train.ipynb #0d716c2f
 def read_run(directory: Path) -> dict:
@@ -175,11 +199,12 @@ def add_resume(parser: Parser, argv: Sequence[str]):
     parser.add_argument("--changed-data", action="store_true",
                         help="continue although the data has changed since the run began")
     add_device(parser)
+    add_shard(parser)
     add_fields(parser, TrainConfig, "what may change on resuming", only=FREE_KEYS)
 
 # %% ../../nbs/30d_cli_train.ipynb #b9b54dc5
 @command("resume", "continue a run that was stopped", add_resume, "example:\n  loflexmdm resume runs/brackets",
-         place=2, again=lambda args: f"loflexmdm resume {args.directory}")
+         place=2, several=True, again=lambda args: f"loflexmdm resume {args.directory}")
 def run_resume(args: argparse.Namespace):
     "Continue a run from its newest checkpoint."
     directory, device = Path(args.directory), pick_device(args.device)
@@ -190,8 +215,9 @@ def run_resume(args: argparse.Namespace):
     info = provenance(args, device)
     announce(info)
     if (at := last_step(directory)) >= recipe.train.steps:
-        tidy(directory, recipe.train.keep)
+        if launched().first: tidy(directory, recipe.train.keep)
         return say(f"{directory}: finished at step {at}; nothing to do")
+    check_processes(args, recipe)
     found = with_files_found(saved, tables, directory)
 
     def begin(trainer: Trainer):
@@ -202,4 +228,4 @@ def run_resume(args: argparse.Namespace):
         about = saved | dict(recipe=saved["recipe"] | dict(task=found["task"]), data=trainer.digests, sessions=sessions)
         write_sealed(directory / RUN_FILE, about)
         say(f"resuming at step {at}" if at else "no checkpoint yet: starting from the first step")
-    fit_recipe(recipe_from(found), directory, device, begin, True, args.changed_data)
+    fit_recipe(recipe_from(found), directory, device, begin, True, args.changed_data, args.shard)

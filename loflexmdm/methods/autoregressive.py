@@ -39,6 +39,7 @@ class Autoregressive(Method):
     One outcome more than the vocabulary has tokens: `end`, the last. `task` (a dict) says what it was
     trained on and is saved with it."""
     name, Config, channels, papers = "ar", AutoregressiveConfig, ("append",), ("transformer",)
+    by_rows = True
 
     def __init__(
         self, vocabulary: Vocabulary, config: AutoregressiveConfig = AutoregressiveConfig(), task: dict | None = None

@@ -62,6 +62,7 @@ class Method(nn.Module):
     path: StatePath | None = None  # how states are drawn in training, where it is one of `processes`
     papers: tuple[str, ...] = ()  # keys of the papers to cite, or whole BibTeX entries
     takes_pairs: bool = False  # whether `loss` and `nll_bound` accept `Pairs`
+    by_rows: bool = False  # whether `loss` may be given a share of the rows and a `ShardGenerator`
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -298,12 +299,13 @@ def sample_batches(
     self: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None,
     sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
     batch_size: int = 512, min_length: int = 0, max_length: int | None = None, progress: bool = False, skip: int = 0,
-    guidance: float = 0.0, guidance_scheme: str = "naive", seed: int | None = None,
+    guidance: float = 0.0, guidance_scheme: str = "naive", seed: int | None = None, every: int = 1,
 ) -> Iterator[Samples]:
     """What `sample` returns, in parts: the `Samples` of every `batch_size` sequences as soon as these are finished.
 
-    `skip`: how many batches to leave out at the start, say because an earlier process has them; the others are as
-    without it. ValueError for bad input, when the first part is asked for."""
+    `skip`: how many batches to leave out at the start, say because an earlier process has them; `every`: of the rest,
+    the first and each so many after it, say because other processes have those between. The batches that are made are
+    as without the two. ValueError for bad input, when the first part is asked for."""
     limit = _length_limit(self.config, min_length, max_length, batch_size)
     sampler = _sampler_for(self, sampler, min_length)
     batch = encode_prompts(_as_tokens(self, prompts), n, self.vocabulary, limit)
@@ -311,7 +313,7 @@ def sample_batches(
     seeds = _seeds(len(batch.tokens), generator, seed)
     batch = self.begin(batch, limit, seeds)
     limits = Limits(self.tau_max, self.most_columns(limit), min_length, tuple(self.channels))
-    yield from _run(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip)
+    yield from _run(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip, every)
 
 # %% ../../nbs/07h_method.ipynb #e3d8ba13
 def _as_tokens(self: Method, prompts) -> Sequence | None:
@@ -347,9 +349,10 @@ def _part(self: Method, rows: PartialSequences, seeds: Sequence[int], sampler: S
 
 
 def _run(self: Method, batch: PartialSequences, seeds: Sequence[int], sampler: Sampler, limits: Limits,
-         batch_size: int, record: bool, progress: bool, lean: Guidance, skip: int = 0) -> Iterator[Samples]:
-    "Simulate from the rows of `batch`, `batch_size` at a time, without the first `skip` parts."
-    for part in (slice(i, i + batch_size) for i in range(skip * batch_size, len(seeds), batch_size)):
+         batch_size: int, record: bool, progress: bool, lean: Guidance, skip: int = 0,
+         every: int = 1) -> Iterator[Samples]:
+    "Simulate from the rows of `batch`, `batch_size` at a time: part number `skip` and each `every`-th after it."
+    for part in (slice(i, i + batch_size) for i in range(skip * batch_size, len(seeds), every * batch_size)):
         yield _part(self, batch.rows(part), seeds[part], sampler, limits, record, progress, lean)
 
 

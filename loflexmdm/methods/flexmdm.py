@@ -76,7 +76,7 @@ class FlexMDM(Method):
     The network sees the partial sequence and the reading of the insertion clock;
     neither f nor g depends on the unmasking schedule."""
     name, Config = "flexmdm", FlexMDMConfig
-    channels, papers = ("insert", "unmask"), ("flexmdm",)
+    channels, papers, by_rows = ("insert", "unmask"), ("flexmdm",), True
     tau_max = -math.log(1e-4)  # by then all but 1e-4 of the tokens are there
 
     def __init__(self, vocabulary: Vocabulary, config: FlexMDMConfig = FlexMDMConfig(), task: dict | None = None):

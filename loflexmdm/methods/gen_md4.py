@@ -23,6 +23,7 @@ from ..networks import SizeName, bounded_rate, build_network, check_network
 from ..objective import Intensities, Logits, LossTerms, TokenLaws, token_laws, unread
 from ..processes import Unmasking
 from ..schedules import ClockProposal
+from ..shares import least
 from ..states import CLEAN, MASKED, SPECIAL_TOKENS, PartialSequences, Vocabulary
 from ..statistics import estimate
 
@@ -61,7 +62,7 @@ class GenMD4(Canvas, Method):
     `task` (a dict) says what it was trained on and is saved with it."""
     name, Config = "genmd4", GenMD4Config
     papers = ("md4",)
-    path = Unmasking()
+    path, by_rows = Unmasking(), True
 
     def __init__(self, vocabulary: Vocabulary, config: GenMD4Config = GenMD4Config(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
@@ -155,15 +156,16 @@ def loss(self: GenMD4, batch: PartialSequences, generator: torch.Generator | Non
     hidden = self.hide(x1, many_tau, generator)
     losses = self.match(x1, hidden, many_tau).unflatten(0, (k, -1)) * weight
     surrogate = leave_one_out(losses, self.state_log_prob(x1, hidden, many_tau).unflatten(0, (k, -1)))
-    if self.training: self.track_slowest(x1)
+    if self.training: self.track_slowest(x1, generator)
     return LossTerms(surrogate.mean(), self.metrics(losses))
 
 
 @patch
 @torch.no_grad()
-def track_slowest(self: GenMD4, x1: PartialSequences):
+def track_slowest(self: GenMD4, x1: PartialSequences, generator: torch.Generator | None = None):
     "Move `slowest` a hundredth of the way to the smallest rate in the batch (at most 1)."
-    self.slowest.lerp_(torch.where(x1.free, self.speed[x1.tokens], torch.inf).min().clamp_max(1.0), 0.01)
+    low = torch.where(x1.free, self.speed[x1.tokens], torch.inf).min().clamp_max(1.0)
+    self.slowest.lerp_(least(low, generator), 0.01)
 
 # %% ../../nbs/21b_gen_md4.ipynb #pc2b0ba2
 @patch

@@ -26,6 +26,7 @@ from ..objective import (Intensities, LossTerms, MatchTerms, TargetRates, log_pr
 from ..order_learning import EventProposal, centred
 from ..processes import InsertUnmask
 from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser
+from ..shares import least, quota
 from ..states import PartialSequences, Vocabulary
 from ..statistics import estimate
 
@@ -114,7 +115,7 @@ class LoFlexMDM(Method):
 
     `config` chooses the variant; `task` (a dict) says what it was trained on and is saved with it."""
     name, Config, papers = "loflexmdm", LoFlexMDMConfig, ("lo_flexmdm", "flexmdm", "rloo", "kumaraswamy")
-    path = InsertUnmask()
+    path, by_rows = InsertUnmask(), True
 
     def __init__(self, vocabulary: Vocabulary, config: LoFlexMDMConfig = LoFlexMDMConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
@@ -125,6 +126,7 @@ class LoFlexMDM(Method):
         if config.order == "learned":
             if config.backbone == "separate": self.order_backbone = build_backbone(self, len(vocabulary), "order_")
             self.order = OrderModel(self.order_backbone or self.backbone)
+            self.order.unmask.requires_grad_(config.unmask == "trainable")  # else nothing asks it
         self.clock, self.regulariser = Kumaraswamy(config.a), regulariser_of(config)
         self.proposal, self.event_proposal = ClockProposal(config.proposal), EventProposal(c=config.proposal)
         # smallest recent schedule parameter: says when generation is over
@@ -150,10 +152,10 @@ class LoFlexMDM(Method):
 @patch
 @torch.no_grad()
 def track_slowest(self: LoFlexMDM, x1: PartialSequences, b_in: Float[Tensor, "batch length"],
-                  b_um: Float[Tensor, "batch length"]):
+                  b_um: Float[Tensor, "batch length"], generator: torch.Generator | None = None):
     "Move `slowest` a hundredth of the way to the batch's smallest schedule parameter (at most 1)."
     low = torch.where(x1.free, torch.minimum(b_in, b_um), torch.inf).min().clamp_max(1.0)
-    self.slowest.lerp_(low, 0.01)
+    self.slowest.lerp_(least(low, generator), 0.01)
 
 
 @patch
@@ -232,7 +234,7 @@ def loss(self: LoFlexMDM, batch: PartialSequences, generator: torch.Generator | 
     `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The estimated bounds are in
     `metrics`, detached. With `planner_alpha` > 0 the generator minimises a weighted loss that is not a bound; the
     order model and the metrics keep the bound."""
-    aside = round(self.config.plain * len(batch.tokens))
+    aside = quota(self.config.plain, len(batch.tokens), generator, "plain")
     plain, batch = batch.rows(slice(0, aside)), batch.rows(slice(aside, None))
     b_in, b_um = self.schedule(batch)
     drawn = self.draw(batch, b_in, b_um, generator)
@@ -241,7 +243,7 @@ def loss(self: LoFlexMDM, batch: PartialSequences, generator: torch.Generator | 
     losses = drawn.apart(terms.loss if self.config.bound == "paper" else terms.tight)
     surrogate = self.surrogate(drawn, losses)
     if self.config.planner_alpha: surrogate = surrogate + drawn.apart(self.planner_term(*compared)).mean(0)
-    if self.config.order != "fixed" and self.training: self.track_slowest(batch, b_in, b_um)
+    if self.config.order != "fixed" and self.training: self.track_slowest(batch, b_in, b_um, generator)
     metrics = self.metrics(batch, terms, drawn.weight, losses, penalty, b_in, b_um)
     if aside: surrogate = torch.cat([surrogate, self.plain_term(plain, generator)])
     return LossTerms(surrogate.mean() + self.config.regulariser * penalty, metrics)

@@ -152,7 +152,7 @@ class MaskedDiffusion(Canvas, Method):
     On the clock every mask is resolved at intensity 1 whatever the schedule, which only sets the times of the loss."""
     name, Config = "mdm", MaskedConfig
     papers = ("md4", "mdlm")
-    path = Unmasking()
+    path, by_rows = Unmasking(), True
 
     def __init__(self, vocabulary: Vocabulary, config: MaskedConfig = MaskedConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
