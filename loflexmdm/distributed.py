@@ -86,7 +86,7 @@ def joined(launch: Launch, device: torch.device) -> Iterator[None]:
     gc.collect()  # what still uses the communication
     dist.destroy_process_group()  # not after an error: the others may be gone, and it would wait
 
-
+# %% ../nbs/09c_distributed.ipynb #37ecded5
 def meet(launch: Launch, device: torch.device):
     "Start torch's communication: gloo on the CPU, NCCL besides on GPUs."
     if device.type == "cuda": torch.cuda.set_device(device)
@@ -157,23 +157,29 @@ class DistributedTrainer(Trainer):
         dist.all_gather(every := [torch.empty_like(own) for _ in range(self.launch.world)], own)
         return {key: v.to(self.device) for key, v in merged_metrics(list(row), torch.stack(every)).items()}
 
-    def stopped(self, caught: Sequence[int]) -> int:
-        "The signal that asks any of the processes to stop; 0 if there is none."
-        return greatest(caught[0] if caught else 0)
-
-    def save(self):
-        "Write a checkpoint, in the first process; returns its directory there."
-        with self.whole() as first: return super().save() if first else None
-
-    def validate(self) -> float:
-        "The bound on the validation sequences, in the first process; infinite elsewhere."
-        with self.whole() as first: return super().validate() if first else math.inf
-
-
+# %% ../nbs/09c_distributed.ipynb #280d2a47
 def greatest(value: int) -> int:
     "The greatest of the processes' values; every process must ask."
     dist.all_reduce(out := torch.tensor(value), dist.ReduceOp.MAX)
     return int(out)
+
+
+@patch
+def stopped(self: DistributedTrainer, caught: Sequence[int]) -> int:
+    "The signal that asks any of the processes to stop; 0 if there is none."
+    return greatest(caught[0] if caught else 0)
+
+
+@patch
+def save(self: DistributedTrainer):
+    "Write a checkpoint, in the first process; returns its directory there."
+    with self.whole() as first: return Trainer.save(self) if first else None
+
+
+@patch
+def validate(self: DistributedTrainer) -> float:
+    "The bound on the validation sequences, in the first process; infinite elsewhere."
+    with self.whole() as first: return Trainer.validate(self) if first else math.inf
 
 # %% ../nbs/09c_distributed.ipynb #5c3398a8
 @patch
@@ -301,7 +307,7 @@ def start_or_resume(self: DistributedTrainer, resume: bool):
     self.receive()
     self.engine = self.wrapped()
 
-
+# %% ../nbs/09c_distributed.ipynb #c45c45c5
 @patch
 def receive(self: DistributedTrainer):
     "Take over the first process's state: counters, weights, averages, moments."

@@ -22,7 +22,8 @@ LETTERS = Vocabulary("abc")
 WORDS = [prefix_example(p, w, LETTERS) for p in ("", "a") for w in ("a", "abc", "cab", "bb", "cabbac", "ca", "bac")]
 
 
-def trainer(directory: str, method: str = "loflexmdm", options: dict | None = None, shard: bool = False, **settings) -> Trainer:
+def trainer(directory: str, method: str = "loflexmdm", options: dict | None = None, shard: bool = False,
+            **settings) -> Trainer:
     "A trainer of a tiny model; several processes share it under torchrun."
     own = dict(size="nano", max_length=10) | ({"order_size": "nano"} if method == "loflexmdm" else {})
     cls = method_class(method)
@@ -38,7 +39,7 @@ def trainer(directory: str, method: str = "loflexmdm", options: dict | None = No
 
 
 def train(directory: str, work: str):
-    "Train as `work` says; `until` stops after so many steps, as a signal would."
+    "Train as `work` says; `until` stops after that many steps, as a signal would."
     torch.Tensor.float = torch.Tensor.double  # heads compute in float32 whatever the weights are
     asked = json.loads(work)
     resume, until = asked.pop("resume", False), asked.pop("until", None)

@@ -10,7 +10,7 @@ ROOMS = (  # from the ground up; a room may import from itself and from those be
     "states streams alignments schedules clocks given_orders order_learning processes objective ctmc edit_laws "
     "localized_paths reverse_and_guidance guidance estimators calibration networks hugging_face",
     "samplers", "methods pretrained hub retrofit importing", "training distributed", "tasks", "plotting orders player",
-    "molecules", "citations recipes compare demo", "cli",
+    "molecules", "citations recipes compare demo", "cli __main__",
 )
 
 

@@ -161,7 +161,7 @@ def say_warning(message: Warning | str, *place):
     "A warning as one line, without the place in the code, to which the person at the terminal has nothing to say."
     say(f"loflexmdm: note: {visible(clipped_line(str(message)))}")
 
-
+# %% ../../nbs/30_cli.ipynb #810be9c2
 def main(argv: Sequence[str] | None = None) -> int:
     "Run a command line; returns the exit code."
     try:

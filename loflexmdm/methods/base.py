@@ -303,9 +303,9 @@ def sample_batches(
 ) -> Iterator[Samples]:
     """What `sample` returns, in parts: the `Samples` of every `batch_size` sequences as soon as these are finished.
 
-    `skip`: how many batches to leave out at the start, say because an earlier process has them; `every`: of the rest,
-    the first and each so many after it, say because other processes have those between. The batches that are made are
-    as without the two. ValueError for bad input, when the first part is asked for."""
+    `skip`: how many batches to leave out at the start, say because an earlier process has them; `every`: one in
+    `every` of the rest, the first to begin with, say because other processes have those between. The batches that are
+    made are as without the two. ValueError for bad input, when the first part is asked for."""
     limit = _length_limit(self.config, min_length, max_length, batch_size)
     sampler = _sampler_for(self, sampler, min_length)
     batch = encode_prompts(_as_tokens(self, prompts), n, self.vocabulary, limit)
