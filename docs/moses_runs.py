@@ -2,8 +2,9 @@
 
 Every entrant reads the same molecules as canonical SMILES, with the same network and as many generator rows per step.
 Each adds its curve and the metrics of its samples to nbs/moses_runs.json, with settings, seed and commit; a run that
-was interrupted goes on where it stopped. `--model` judges a saved model. Needs the wheels molsets and fcd_torch."""
+was interrupted goes on where it stopped. `--model` judges a saved model, `--real` training molecules. Needs the wheels molsets and fcd_torch."""
 import argparse
+import random
 import time
 from collections import Counter
 from pathlib import Path
@@ -84,6 +85,13 @@ def train(entrant: str, seed: int, steps: int, n: int):
                        sampled=figures(method, set(task_from(settings["task"]).smiles("train")), n)))
 
 
+def real(n: int, known: set[str]):
+    "Note the metrics of n training molecules, what a perfect model would get."
+    smiles = random.Random(0).sample(sorted(known), n)
+    found = judged(smiles, known, moses_reference(limit=REFERENCE))
+    note(RESULTS, dict(name=f"real {n}", samples=n, sampled=dict(real=found)))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("seeds", type=int, nargs="*")
@@ -91,13 +99,16 @@ def main():
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--model", help="a packaged model or the directory of a saved one, to be judged")
     parser.add_argument("--name", help="what its row is called")
+    parser.add_argument("--real", type=int, nargs="*", default=[], help="numbers of training molecules to judge")
     parser.add_argument("-n", type=int, default=SAMPLES, help="samples of each kind")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for seed in args.seeds:
         for entrant in args.entrants: train(entrant, seed, args.steps, args.n)
-    if not args.model: return
+    if not (args.model or args.real): return
     known = set(task_from(TASK).smiles("train"))
+    for n in args.real: real(n, known)
+    if not args.model: return
     note(RESULTS, dict(name=args.name or Path(args.model).name, samples=args.n,
                        sampled=figures(load(args.model), known, args.n)))
 
