@@ -212,8 +212,8 @@ def carried(out: Intensities, state: State, new: State, origin: Int[Tensor, "bat
     return Intensities(**laws).with_rates(rates)
 
 
-def moved(logits: Logits | None, at: Int[Tensor, "batch length"],
-          unknown: Bool[Tensor, "batch length"] | None = None) -> Logits | None:
+def moved(logits: Logits | None, at: Int[Tensor, "batch taken"],
+          unknown: Bool[Tensor, "batch taken"] | None = None):
     "The columns `at` of logits, or of what else there is per token; even logits where `unknown`."
     if logits is None: return None
     if not isinstance(logits, TokenLaws): return logits.gather(1, at[..., None].expand(-1, -1, logits.shape[-1]))
