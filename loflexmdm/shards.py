@@ -55,8 +55,8 @@ class HashingFile:
 class Shard(NamedTuple):
     "A file of rows."
     name: str  # of the file
-    rows: int
-    sha256: str
+    rows: int  # in it
+    sha256: str  # of its content
 
 # %% ../nbs/00n_shards.ipynb #5195f211
 class ShardWriter:
@@ -175,7 +175,7 @@ class Splits(NamedTuple):
     tokens: list[str]  # all, in the order in which they come
     lengths: Counter  # length -> rows of all splits that have it
     digests: dict[str, str]  # of the rows of each split
-    about: dict
+    about: dict  # what else was written with them
 
 
 def read_splits(directory: str | os.PathLike) -> Splits:

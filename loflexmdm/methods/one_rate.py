@@ -220,7 +220,7 @@ class LoMDM(Canvas, OneRate):
 
     Everything happens on a canvas of `max_length` columns. With `order="fixed"` it is masked diffusion."""
     name, papers = "lomdm", ("lo_flexmdm", "md4", "rloo")
-    path: ClassVar[Unmasking] = Unmasking()
+    path: ClassVar[Unmasking] = Unmasking()  # of a sequence
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -259,8 +259,8 @@ class LoInsert(OneRate):
     """Insertion of tokens without masks, with a learned rate for every position of every sequence (LoFlexMDM's
     section 6)."""
     name, channels, papers = "loinsert", ("insert",), ("lo_flexmdm", "ilm", "rloo")
-    path: ClassVar[Inserting] = Inserting()
-    parts: ClassVar[tuple[str, ...]] = ("time", "insert_token", "insert")
+    path: ClassVar[Inserting] = Inserting()  # of a sequence
+    parts: ClassVar[tuple[str, ...]] = ("time", "insert_token", "insert")  # of the network
 
     def rates(self, x: PartialSequences, h: Float[Tensor, "batch length width"]) -> Intensities:
         "From hidden states: the rate at which a token appears in each gap, 0 in closed ones, and its law."

@@ -49,8 +49,7 @@ class KeyConfig:
     n: Count = 10  # ciphers of an answer, or of each block
     q: AtLeastTwo = 4  # values of a number
     blocks: Count = 1  # with more than one, each has a key of its own, which adds a number to the first key
-    # infill (each token in a gap of its own) | masks (a mask in each of the same places) | prefix (prompt, then answer)
-    layout: one_of(LAYOUTS) = "infill"
+    layout: one_of(LAYOUTS) = "infill"  # infill (tokens in gaps) | masks (in their places) | prefix (then the answer)
     train_size: Natural = 0  # examples in the training split; 0: unlimited
     valid_size: Count = 1000  # for validation
     test_size: Count = 5000  # for testing
