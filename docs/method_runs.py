@@ -10,10 +10,9 @@ import torch
 from loflexmdm.methods.base import Method
 from loflexmdm.pretrained import load
 from loflexmdm.recipes import recipe_from
-from loflexmdm.states import collate
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.training import checkpoints
-from runs import ROOT, note
+from runs import ROOT, bound, note
 
 RESULTS = ROOT / "nbs" / "method_runs.json"
 CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds that count
@@ -41,14 +40,6 @@ def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
     return dict(task=CORPORA[corpus]["task"], model=model, train=TRAIN | train)
 
 
-def bound(task: Task, method: Method) -> list[float]:
-    "Bound on the negative log-likelihood of held-out sequences in nats, and its standard error."
-    data = task.dataset("test")
-    x1 = collate([data[i] for i in range(min(HELD_OUT, len(data)))])
-    values, _ = method.nll_bound(x1, STATES, generator=torch.Generator().manual_seed(1))
-    return [round(float(values.mean()), 4), round(float(values.std() / len(values) ** 0.5), 4)]
-
-
 def sampled(task: Task, method: Method) -> dict:
     "Scores of samples, calls of the network for all of them, and CPU seconds per sequence."
     asked, start = task.prompts("test", SAMPLES), time.process_time()
@@ -68,7 +59,7 @@ def train(corpus: str, method: str, seed: int, steps: int, lr: float):
     task = task_from(settings["task"])
     known = dict(entropy=round(task.entropy, 4)) if hasattr(task, "entropy") else {}
     note(RESULTS, dict(name=name, corpus=corpus, method=method, seed=seed, steps=steps, cpu_seconds=spent, **settings,
-                       bound=bound(task, model), **sampled(task, model), **known))
+                       bound=bound(task, model, HELD_OUT, STATES), **sampled(task, model), **known))
 
 
 def main():

@@ -23,8 +23,7 @@ from loflexmdm.samplers import LeftToRight
 from loflexmdm.samplers.base import Sampler
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import checkpoints
-from notation_runs import bound, curve_of
-from runs import ROOT, note
+from runs import ROOT, bound, curve_of, note
 
 RESULTS = ROOT / "nbs" / "moses_runs.json"
 TASK = dict(kind="molecules", source="moses", notation="smiles", reorder=False, prompt_share=0.0)

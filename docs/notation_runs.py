@@ -3,7 +3,6 @@
 The same network, data and number of rows for each way of writing molecules. Each run adds its curve to
 nbs/notation_runs.json, with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
-import json
 import time
 from collections import Counter
 
@@ -15,10 +14,9 @@ from loflexmdm.molecules.metrics import molecule_metrics
 from loflexmdm.molecules.task import MoleculesTask
 from loflexmdm.pretrained import load
 from loflexmdm.recipes import recipe_from
-from loflexmdm.states import collate
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import checkpoints
-from runs import ROOT, note
+from runs import ROOT, bound, curve_of, note
 
 RESULTS = ROOT / "nbs" / "notation_runs.json"
 DATA = dict(kind="molecules", source="moses", prompt_share=0.0)
@@ -51,20 +49,6 @@ def drawn(task: MoleculesTask, method: Method, setting: Setting, n: int) -> dict
     figures = molecule_metrics(task.smiles_of(samples), task.smiles("train"), canonical_reference=True).as_dict()
     kept = {k: round(figures[k], 4) for k in ("validity", "quality", "diversity", "uniqueness", "novelty")}
     return kept | dict(states=dict(states.most_common()), calls=samples.network_calls)
-
-
-def bound(task: MoleculesTask, method: Method, n: int = 512, states: int = 16) -> list[float]:
-    "Bound on the negative log-likelihood per test molecule as it is written (nats), and its standard error."
-    data = task.dataset("test")
-    x1 = collate([data[i] for i in range(min(n, len(data)))])
-    values, _ = method.nll_bound(x1.to(method.device), states, generator=torch.Generator().manual_seed(1))
-    return [round(float(values.mean()), 3), round(float(values.std() / len(values) ** 0.5), 3)]
-
-
-def curve_of(directory) -> list[list[float]]:
-    "Step and validation bound, as the training log has them."
-    rows = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-    return [[r["step"], round(r["valid_nll"], 3)] for r in rows if "valid_nll" in r]
 
 
 def lengths(task: MoleculesTask) -> dict[str, float]:

@@ -3,7 +3,12 @@ import json
 import subprocess
 from pathlib import Path
 
+import torch
+
 from loflexmdm.files import locked, write_file
+from loflexmdm.methods.base import Method
+from loflexmdm.states import collate
+from loflexmdm.tasks.base import Task
 
 ROOT = Path(__file__).parents[1]
 COMMIT = subprocess.run(
@@ -26,3 +31,17 @@ def without_nan(value):
     if isinstance(value, dict): return {k: without_nan(v) for k, v in value.items()}
     if isinstance(value, list): return [without_nan(v) for v in value]
     return None if isinstance(value, float) and value != value else value
+
+
+def bound(task: Task, method: Method, n: int = 512, states: int = 16) -> list[float]:
+    "Bound on the negative log-likelihood per test sequence (nats), and its standard error."
+    data = task.dataset("test")
+    x1 = collate([data[i] for i in range(min(n, len(data)))])
+    values, _ = method.nll_bound(x1.to(method.device), states, generator=torch.Generator().manual_seed(1))
+    return [round(float(values.mean()), 3), round(float(values.std() / len(values) ** 0.5), 3)]
+
+
+def curve_of(directory) -> list[list[float]]:
+    "Step and validation bound, as the training log has them."
+    rows = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
+    return [[r["step"], round(r["valid_nll"], 3)] for r in rows if "valid_nll" in r]

@@ -72,23 +72,19 @@ def test_levels_are_given_by_place():
     with pytest.raises(ValueError, match="cannot be computed"): order_named("levels:3,10")(x1)
 
 
+def share_right(name: str, n: int) -> float:
+    "Exact match of a packaged model on n test prompts."
+    model = load(name)
+    task = task_from(model.task)
+    samples = model.sample(task.prompts("test", n), generator=torch.Generator().manual_seed(2))
+    return task.score("test", samples)["exact_match"]
+
+
 def test_the_packaged_pair_differs_as_in_closed_form():
     "Three standard errors of 400 prompts around what its order allows, less what training leaves."
-    right = {}
-    for name in ("key-adder", "key-adder-fixed"):
-        model = load(name)
-        task = task_from(model.task)
-        samples = model.sample(task.prompts("test", 400), generator=torch.Generator().manual_seed(2))
-        right[name] = task.score("test", samples)["exact_match"]
-    assert 0.66 < right["key-adder"] < 0.81 and 0.07 < right["key-adder-fixed"] < 0.17
+    assert 0.66 < share_right("key-adder", 400) < 0.81 and 0.07 < share_right("key-adder-fixed", 400) < 0.17
 
 
 def test_the_packaged_pair_on_mixed_stars_differs_as_its_cards_say():
     "Three standard errors of 300 prompts around 87.6 % and 64.5 %."
-    right = {}
-    for name in ("star-mixed", "star-mixed-fixed"):
-        model = load(name)
-        task = task_from(model.task)
-        samples = model.sample(task.prompts("test", 300), generator=torch.Generator().manual_seed(2))
-        right[name] = task.score("test", samples)["exact_match"]
-    assert right["star-mixed"] > 0.81 and 0.55 < right["star-mixed-fixed"] < 0.73
+    assert share_right("star-mixed", 300) > 0.81 and 0.55 < share_right("star-mixed-fixed", 300) < 0.73

@@ -70,7 +70,9 @@ class WordsTask(Task):
         "Probability of each word. ImportError without wordfreq."
         return commonest(english(), self.config.count, self.config.max_letters)
     @cached_property
-    def cumulative(self) -> list[float]: return list(accumulate(self.law.values()))
+    def listed(self) -> tuple[list[str], list[float]]:
+        "The words, and the sums of their probabilities up to each: what a draw needs."
+        return list(self.law), list(accumulate(self.law.values()))
     @property
     def entropy(self) -> float:
         "Entropy of the distribution in nats: no model has a lower expected negative log-likelihood."
@@ -81,7 +83,8 @@ class WordsTask(Task):
 def word(self: WordsTask, split: str, i: int) -> str:
     "Word number `i` of a split."
     rng = random.Random(f"{self.config.seed} {check_split(split)} {i}")
-    return rng.choices(list(self.law), cum_weights=self.cumulative)[0]
+    words, sums = self.listed
+    return rng.choices(words, cum_weights=sums)[0]
 
 
 @patch
