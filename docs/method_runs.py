@@ -7,6 +7,7 @@ import time
 
 import torch
 
+from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.pretrained import load
 from loflexmdm.recipes import recipe_from
@@ -49,16 +50,17 @@ def sampled(task: Task, method: Method) -> dict:
     return dict(calls=samples.network_calls, seconds=round(seconds, 5), scores=scores)
 
 
-def train(corpus: str, method: str, seed: int, steps: int, lr: float):
+def train(corpus: str, method: str, seed: int, steps: int, lr: float, device: torch.device):
     "Train a method on a corpus, measure, and note."
     settings, start = tables(corpus, method, seed, steps, lr), time.process_time()
     name = f"{corpus} {method} {seed}" + (f" lr {lr:g}" if lr != TRAIN["lr"] else "")
     directory = ROOT / "runs" / f"{name.replace(' ', '-')}-{steps}"
-    recipe_from(settings).trainer(directory, progress=False).fit(resume=bool(checkpoints(directory)))
-    spent, model = round(time.process_time() - start), load(checkpoints(directory)[-1])
+    recipe_from(settings).trainer(directory, device, progress=False).fit(resume=bool(checkpoints(directory)))
+    spent, model = round(time.process_time() - start), load(checkpoints(directory)[-1], device)
     task = task_from(settings["task"])
     known = dict(entropy=round(task.entropy, 4)) if hasattr(task, "entropy") else {}
     note(RESULTS, dict(name=name, corpus=corpus, method=method, seed=seed, steps=steps, cpu_seconds=spent, **settings,
+                       device=device_name(device),
                        bound=bound(task, model, HELD_OUT, STATES), **sampled(task, model), **known))
 
 
@@ -69,11 +71,13 @@ def main():
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--steps", type=int, help="instead of the budget of the corpus")
     parser.add_argument("--lr", type=float, default=TRAIN["lr"], help="learning rate")
+    add_device(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    device = pick_device(args.device)
     for seed in args.seeds:
         for method in args.methods:
-            train(args.corpus, method, seed, args.steps or CORPORA[args.corpus]["steps"], args.lr)
+            train(args.corpus, method, seed, args.steps or CORPORA[args.corpus]["steps"], args.lr, device)
 
 
 if __name__ == "__main__": main()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.molecules.benchmarks.de_novo import Setting
 from loflexmdm.molecules.metrics import judge, molecule_metrics
@@ -74,13 +75,14 @@ def figures(method: Method, known: set[str], n: int) -> dict:
     return out
 
 
-def train(entrant: str, seed: int, steps: int, n: int):
+def train(entrant: str, seed: int, steps: int, n: int, device: torch.device):
     "Train an entrant, sample, and note what came of it."
     settings, start = tables(entrant, seed, steps), time.process_time()
     directory = ROOT / "runs" / f"moses-{entrant}-{seed}-{steps}"
-    recipe_from(settings).trainer(directory, progress=True).fit(resume=bool(checkpoints(directory)))
-    spent, method = round(time.process_time() - start), load(checkpoints(directory)[-1])
+    recipe_from(settings).trainer(directory, device).fit(resume=bool(checkpoints(directory)))
+    spent, method = round(time.process_time() - start), load(checkpoints(directory)[-1], device)
     note(RESULTS, dict(name=f"{entrant} {seed}", seed=seed, steps=steps, samples=n, cpu_seconds=spent, **settings,
+                       device=device_name(device),
                        curve=curve_of(directory), bound=bound(task_from(method.task), method),
                        sampled=figures(method, set(task_from(settings["task"]).smiles("train")), n)))
 
@@ -101,16 +103,18 @@ def main():
     parser.add_argument("--name", help="what its row is called")
     parser.add_argument("--real", type=int, nargs="*", default=[], help="numbers of training molecules to judge")
     parser.add_argument("-n", type=int, default=SAMPLES, help="samples of each kind")
+    add_device(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    device = pick_device(args.device)
     for seed in args.seeds:
-        for entrant in args.entrants: train(entrant, seed, args.steps, args.n)
+        for entrant in args.entrants: train(entrant, seed, args.steps, args.n, device)
     if not (args.model or args.real): return
     known = set(task_from(TASK).smiles("train"))
     for n in args.real: real(n, known)
     if not args.model: return
     note(RESULTS, dict(name=args.name or Path(args.model).name, samples=args.n,
-                       sampled=figures(load(args.model), known, args.n)))
+                       sampled=figures(load(args.model, device), known, args.n)))
 
 
 if __name__ == "__main__": main()

@@ -37,7 +37,7 @@ def bound(task: Task, method: Method, n: int = 512, states: int = 16) -> list[fl
     "Bound on the negative log-likelihood per test sequence (nats), and its standard error."
     data = task.dataset("test")
     x1 = collate([data[i] for i in range(min(n, len(data)))])
-    values, _ = method.nll_bound(x1.to(method.device), states, generator=torch.Generator().manual_seed(1))
+    values, _ = method.nll_bound(x1.to(method.device), states, generator=torch.Generator(method.device).manual_seed(1))
     return [round(float(values.mean()), 3), round(float(values.std() / len(values) ** 0.5), 3)]
 
 
