@@ -19,7 +19,7 @@ RESULTS = ROOT / "nbs" / "method_runs.json"
 CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds that count
     words=dict(task=dict(kind="words"), steps=1500),
     digits=dict(task=dict(kind="digits"), steps=1500),
-    qm9=dict(task=dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0), steps=3000),
+    qm9=dict(task=dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0), steps=1500),
 )
 METHODS = dict(
     autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
