@@ -21,11 +21,12 @@ CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds 
     digits=dict(task=dict(kind="digits"), steps=1500),
     qm9=dict(task=dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0), steps=1500),
 )
+LEARNED = dict(order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0)
 METHODS = dict(
     autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
     papl=dict(method="papl"), flexmdm=dict(method="flexmdm"),
     fixed=dict(order="fixed", states=1, readings="event"),
-    learned=dict(order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0),
+    learned=LEARNED, learned_both=LEARNED | dict(unmask="trainable"),  # orders of insertion, and of decisions too
     edits=dict(method="editflow"),
 )
 TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", valid_size=256)
@@ -37,7 +38,7 @@ def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
     model, every = dict(size="nano") | METHODS[method], -(-steps // 5)
     train = dict(steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=every,
                  valid_every=every)
-    if method == "learned": train |= dict(order_start=steps // 4, order_lr_scale=1.0)
+    if method.startswith("learned"): train |= dict(order_start=steps // 4, order_lr_scale=1.0)
     return dict(task=CORPORA[corpus]["task"], model=model, train=TRAIN | train)
 
 

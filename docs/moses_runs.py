@@ -29,9 +29,10 @@ from runs import ROOT, bound, curve_of, note
 RESULTS = ROOT / "nbs" / "moses_runs.json"
 TASK = dict(kind="molecules", source="moses", notation="smiles", reorder=False, prompt_share=0.0)
 FIXED = dict(order="fixed", states=1, readings="event", size="tiny")
+LEARNED = FIXED | dict(order="learned", order_size="nano", states=2, centre=True, regulariser=0.0)
 ENTRANTS = dict(
     fixed=FIXED,
-    learned=FIXED | dict(order="learned", order_size="nano", states=2, centre=True, regulariser=1.0),
+    learned=LEARNED, learned_both=LEARNED | dict(unmask="trainable"),  # orders of insertion, and of decisions too
     autoregressive=dict(method="ar", size="tiny"), masked=dict(method="mdm", size="tiny"),
 )
 TRAIN = dict(optimiser="muon", lr=4e-3, warmup=300, ema=0.999, valid_size=256)
@@ -43,7 +44,7 @@ def tables(entrant: str, seed: int, steps: int) -> dict:
     "The recipe of a run."
     model, every = ENTRANTS[entrant], -(-steps // 6)
     train = dict(steps=steps, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=every, valid_every=every)
-    if entrant == "learned": train |= dict(order_start=steps // 4, order_lr_scale=1.0)
+    if entrant.startswith("learned"): train |= dict(order_start=steps // 4, order_lr_scale=1.0)
     return dict(task=TASK, model=model, train=TRAIN | train)
 
 
