@@ -32,6 +32,7 @@ TASKS = dict(  # settings of the task, its order by hand, and the budget, fixed 
 )
 LR = 2e-3  # unless another was better for an entrant on a seed that is not reported
 LEARNED = dict(order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0)
+UNMASK = LEARNED | dict(unmask="trainable")
 FIXED = dict(order="fixed", states=1, readings="event")
 ENTRANTS = dict(
     fixed=FIXED, given=FIXED | dict(order="given"), learned=LEARNED,
@@ -43,11 +44,12 @@ ENTRANTS = dict(
     regularised_1=LEARNED | dict(regulariser=1.0), regularised_10=LEARNED | dict(regulariser=10.0),
     tight=LEARNED | dict(bound="tight"), shared=LEARNED | dict(backbone="shared"),
     wide=LEARNED | dict(b_range=100.0), given_wide=FIXED | dict(order="given", b_range=100.0),
-    unmask=LEARNED | dict(unmask="trainable"), larger=LEARNED | dict(order_size="tiny"),
+    unmask=UNMASK, unmask_slow=UNMASK, unmask_four=UNMASK | dict(states=4), unmask_narrow=UNMASK | dict(b_range=3.0),
+    larger=LEARNED | dict(order_size="tiny"),
     four_states=LEARNED | dict(states=4), plain=LEARNED | dict(plain=0.25), slow=LEARNED, early=LEARNED,
     autoregressive=dict(method="ar"),
 )
-SCHEDULE = dict(slow=dict(order_lr_scale=0.3), published=dict(order_lr_scale=0.3), early=dict(order_start=0))
+SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0.1), published=dict(order_lr_scale=0.3), early=dict(order_start=0))
 ROWS = 64  # of the generator per step, for every entrant
 TRAIN = dict(warmup=100, ema=0.99, optimiser="muon", keep=100, valid_size=256)
 PLANNERS = ("top_prob", "prob_diff", "entropy")  # rules of position for a model with a fixed order
