@@ -49,7 +49,8 @@ ENTRANTS = dict(
     four_states=LEARNED | dict(states=4), plain=LEARNED | dict(plain=0.25), slow=LEARNED, early=LEARNED,
     autoregressive=dict(method="ar"),
 )
-SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0.1), published=dict(order_lr_scale=0.3), early=dict(order_start=0))
+SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0.1),
+                published=dict(order_lr_scale=0.3), early=dict(order_start=0))
 ROWS = 64  # of the generator per step, for every entrant
 TRAIN = dict(warmup=100, ema=0.99, optimiser="muon", keep=100, valid_size=256)
 PLANNERS = ("top_prob", "prob_diff", "entropy")  # rules of position for a model with a fixed order
