@@ -48,13 +48,14 @@ def _as_json(example) -> str: return json.dumps(example, default=lambda v: v.tol
 def examples_digest(data) -> str | None:
     """Digest of the examples that stand for a dataset, in hexadecimal.
 
-    None if an example is not the same when asked for again, or cannot be written as numbers and text. The global
-    random states of torch and Python are left as they were."""
-    state = random.getstate()
+    `data.probed`: of how many, where they are not all within reach. None if an example is not the same when asked for
+    again, or cannot be written as numbers and text. The global random states of torch and Python are left as they were.
+    """
+    state, places = random.getstate(), probes(getattr(data, "probed", len(data)))
     try:
         with torch.random.fork_rng(devices=[]):
-            if any(_as_json(data[i]) != _as_json(data[i]) for i in probes(len(data))[:4]): return None
-            return hashlib.sha256("\n".join(_as_json(data[i]) for i in probes(len(data))).encode()).hexdigest()
+            if any(_as_json(data[i]) != _as_json(data[i]) for i in places[:4]): return None
+            return hashlib.sha256("\n".join(_as_json(data[i]) for i in places).encode()).hexdigest()
     except (TypeError, ValueError, AttributeError): return None
     finally: random.setstate(state)
 

@@ -7,7 +7,7 @@ as it stands, and what cannot be read is refused by line or counted by reason.""
 __all__ = ['MARKS', 'ALWAYS', 'DOTS', 'FASTA', 'TABLES', 'LOOKAHEAD', 'encoding_of', 'opener_of', 'open_text', 'unpacking',
            'limited_lines', 'bad_bytes', 'checked_lines', 'read_lines', 'read_text', 'parse_json', 'read_whole',
            'read_json', 'read_toml', 'jsonl_rows', 'read_jsonl', 'ending_of', 'fasta_records', 'csv_rows',
-           'delimiter_of', 'table_rows', 'column_number', 'Texts', 'joined_row', 'table_column']
+           'delimiter_of', 'table_rows', 'column_number', 'LeftOut', 'Texts', 'joined_row', 'table_column']
 
 # %% ../nbs/00i_readers.ipynb #6688f013
 import codecs
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from fastcore.basics import patch
 
@@ -256,6 +256,11 @@ def column_number(names: Sequence[str], column: str, where: object) -> int:
     return list(names).index(column)
 
 # %% ../nbs/00i_readers.ipynb #3a59e213
+class LeftOut(NamedTuple):
+    "A row that holds no text, or several in place of one."
+    reason: str  # in words
+
+
 class Texts:
     """The texts of a file, one at a time, by the ending of its name: lines, a column of a table (.csv, .tsv), a key of
     the objects in a .jsonl file, whose rows may also be the texts themselves or lists of tokens, or the records of a
@@ -277,8 +282,9 @@ class Texts:
 
     def __iter__(self) -> Iterator[str]:
         self._start()
-        for text in self._rows():
-            if text or self.empty(): yield text
+        for text in self.every():
+            if isinstance(text, LeftOut): self.left_out[text.reason] += 1
+            elif text or self.empty(): yield text
 
     def empty(self):
         "Count the text given last as empty; for those who read it and find that nothing is in it."
@@ -290,32 +296,31 @@ class Texts:
 
 # %% ../nbs/00i_readers.ipynb #fa000009
 @patch
-def _rows(self: Texts) -> Iterator[str | list[str]]:
-    "All rows, empty ones included."
+def every(self: Texts) -> Iterator[str | list[str] | LeftOut]:
+    "What each row of the file holds: its text, '' if it is empty, or why it is left out, which is not counted."
     if self.delimiter: return self._cells()
     if self.ending == ".jsonl": return self._values()
     return (text for _, text in fasta_records(self.path)) if self.ending in FASTA else read_lines(self.path)
 
 
 @patch
-def _cells(self: Texts) -> Iterator[str]:
+def _cells(self: Texts) -> Iterator[str | LeftOut]:
     rows = table_rows(self.path, self.delimiter)
     names = next(rows, (1, []))[1]
     place = column_number(names, self.column, self.path)
     for line, row in rows:
-        if len(row) > len(names) and any(row[len(names):]): self.left_out["more cells than the header"] += 1
+        if len(row) > len(names) and any(row[len(names):]): yield LeftOut("more cells than the header")
         elif not row: yield ""
-        elif place >= len(row): self.left_out["without the column"] += 1
+        elif place >= len(row): yield LeftOut("without the column")
         else:
             if (lines := 1 + sum(cell.count("\n") for cell in row)) > 1: self._note(line, lines)
             yield row[place]
 
 
 @patch
-def _values(self: Texts) -> Iterator[str | list[str]]:
+def _values(self: Texts) -> Iterator[str | list[str] | LeftOut]:
     for number, value in jsonl_rows(self.path):
-        if self.column and isinstance(value, dict) and self.column not in value:
-            self.left_out["without the column"] += 1
+        if self.column and isinstance(value, dict) and self.column not in value: yield LeftOut("without the column")
         else: yield _text_of(value, self.column, f"{self.path}, line {number}")
 
 

@@ -5,7 +5,7 @@ without being loaded."""
 
 # %% auto #0
 __all__ = ['BLOCK', 'SHARD', 'FORMAT', 'Numbers', 'bits_for', 'HashingFile', 'Shard', 'ShardWriter', 'Rows', 'write_splits',
-           'TokenRows', 'Splits', 'read_splits', 'share_of', 'cache_directory']
+           'TokenRows', 'Splits', 'read_splits', 'cache_directory']
 
 # %% ../nbs/00n_shards.ipynb #08f872bf
 import hashlib
@@ -189,13 +189,6 @@ def read_splits(directory: str | os.PathLike) -> Splits:
     tokens = found["tokens"]
     rows = {split: TokenRows(Rows(directory, shards), tokens) for split, shards in found["shards"].items()}
     return Splits(rows, tokens, Counter(dict(found["lengths"])), found["digests"], found["about"])
-
-# %% ../nbs/00n_shards.ipynb #e63cb9e4
-def share_of(n: int, share: int, shares: int) -> range:
-    "The rows, of `n`, in one of several shares, counted from 0. ValueError for one that there cannot be."
-    if not 1 <= shares <= n: raise ValueError(f"shares={shares}: of {n:,} rows there can be 1 to {n:,} shares")
-    if not 0 <= share < shares: raise ValueError(f"share={share}: must be from 0 to {shares - 1}")
-    return range(share, n, shares)
 
 # %% ../nbs/00n_shards.ipynb #aa5346d3
 def cache_directory() -> Path:

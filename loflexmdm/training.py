@@ -531,7 +531,7 @@ def train_step(self: Trainer, stream: Iterator[PartialSequences | Pairs]) -> dic
     "One optimiser step; returns its metrics, averaged over the micro-batches."
     if self.compiled is None and self.config.compile is True: self.compile_networks()
     k, started = self.config.accumulate, self.clock()
-    given = [next(stream) for _ in range(k)]
+    given = self.micro_batches(stream)
     self.method.train()
     rows = self.gradients(given)
     row = self.agreed({key: sum(r[key] for r in rows) / k for key in rows[0]})
@@ -541,6 +541,15 @@ def train_step(self: Trainer, stream: Iterator[PartialSequences | Pairs]) -> dic
     self.evaluations += k * self.method.evaluations_per_loss
     self.pace.step(self.clock() - started, sum(batch.valid.sum() for batch in given))
     return row
+
+
+@patch
+def micro_batches(self: Trainer, stream: Iterator[PartialSequences | Pairs]) -> list[PartialSequences | Pairs]:
+    "The batches of a step. Where the data cannot be read, the run is saved before the error is raised."
+    try: return [next(stream) for _ in range(self.config.accumulate)]
+    except (OSError, ValueError):
+        if self.step: self.say(f"the data cannot be read; step {self.step} is saved: {self.save()}")
+        raise
 
 # %% ../nbs/09_training.ipynb #788b379b
 @patch
@@ -700,6 +709,7 @@ def after_step(self: Trainer, row: dict, bar):
             step=self.step, evaluations=self.evaluations, seconds=round(self.seconds, 2),
             tokens_per_second=rounded(pace), lr=learning_rate(self.config, self.step - 1),
         )
+        if isinstance(self.data, Stream): counts["left_out"] = self.data.left_out.total()
         self.log.write(counts | {key: rounded(value) for key, value in row.items()})
         bar.set_postfix(shown(row) | {"tokens/s": f"{pace:,.0f}", "real": f"{float(row['real_columns']):.0%}"})
     bar.update()
@@ -740,6 +750,15 @@ def look_ahead(self: Trainer):
     self.compiled, why = worth_compiling(each, left, self.device)
     self.say(f"compile: {'yes' if self.compiled else 'no'}, {why}")
     if self.compiled: self.compile_networks()
+
+
+@patch
+@contextmanager
+def accounting(self: Trainer) -> Iterator[None]:
+    "At its end, however the run ended, say how many rows of a stream were left out, and why."
+    try: yield
+    finally:
+        if isinstance(self.data, Stream) and (lost := self.data.account()): self.say(lost)
 
 # %% ../nbs/09_training.ipynb #a9f18729
 @patch
@@ -925,8 +944,8 @@ def fit(self: Trainer, resume: bool = False, begin: Callable[[], object] = lambd
     """Train to `config.steps`, from the newest checkpoint in the directory if `resume`; returns the averaged model.
 
     `begin` is called once the directory is locked, before anything is written.
-    ValueError if the directory is in use or holds another run; Interrupted on SIGINT, SIGTERM or SIGHUP and
-    FloatingPointError on a loss or gradient that is not finite, both after saving."""
+    ValueError if the directory is in use or holds another run; Interrupted on SIGINT, SIGTERM or SIGHUP,
+    FloatingPointError on a loss or gradient that is not finite and what reading the data raises, all after saving."""
     with stop_signals() as caught, self.held():
         begin()
         self.start_or_resume(resume)
@@ -935,7 +954,7 @@ def fit(self: Trainer, resume: bool = False, begin: Callable[[], object] = lambd
             started = self.clock() - self.seconds
             if self.compiled and self.step < self.config.steps: self.compile_networks()
             stream = self.stream()
-            with closing(stream):  # ends loader processes
+            with closing(stream), self.accounting():  # closing ends loader processes
                 while self.step < self.config.steps:
                     row = self.train_step(stream)
                     self.seconds = self.clock() - started

@@ -13,7 +13,7 @@ from loflexmdm.molecules import data
 from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
 from loflexmdm.permutations import Feistel, permutation
 from loflexmdm.recipes import recipe_from
-from loflexmdm.shards import BLOCK, TokenRows, read_splits, share_of, write_splits
+from loflexmdm.shards import BLOCK, TokenRows, read_splits, write_splits
 from loflexmdm.states import Vocabulary, prefix_example
 from loflexmdm.streams import Stream, shuffled, stream_batches
 from loflexmdm.tasks import sequences
@@ -125,11 +125,6 @@ def test_nothing_is_left_of_a_source_that_fails(tmp_path):
     with pytest.raises(ValueError, match="changed"): write_splits(pairs(), tmp_path / "d")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="no rows"): write_splits([], tmp_path / "d")
-
-
-def test_more_shares_than_rows():
-    with pytest.raises(ValueError, match="shares=9: of 8 rows there can be 1 to 8 shares"): share_of(8, 0, 9)
-    assert sorted(i for k in range(3) for i in share_of(8, k, 3)) == list(range(8))
 
 
 # texts on disk

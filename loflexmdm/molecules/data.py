@@ -5,15 +5,14 @@ was left out counted by reason."""
 
 # %% auto #0
 __all__ = ['SOURCES', 'EMBEDDED', 'BENCHMARKS', 'FORMATS', 'SMILES_COLUMNS', 'ELEMENTS', 'SALTS', 'REJECT_REASONS', 'PART',
-           'CHUNK_ROWS', 'FEW', 'EXAMPLES', 'T', 'CACHE_VERSION', 'HUB', 'HUB_ROWS', 'STREAM_ROWS', 'Source',
-           'source_file', 'first_word', 'embedded_smiles', 'Benchmark', 'benchmark_files', 'benchmark_smiles',
-           'format_of', 'open_rows', 'choose_column', 'read_lines', 'read_table', 'read_parquet', 'read_smiles',
-           'Cleaning', 'check_cleaning', 'largest_organic', 'mol_of', 'encode', 'clean', 'molecule_split', 'Strings',
-           'Picked', 'Molecules', 'clean_chunk', 'in_chunks', 'processes_for', 'cleaned', 'Spool', 'collect',
-           'build_molecules', 'cache_key', 'store', 'digest_beside', 'is_whole', 'stored', 'cached', 'open_stream',
-           'hub_smiles', 'HubMolecules', 'Content', 'files_content', 'benchmark_content', 'hub_content', 'hub_commit',
-           'content_of', 'is_packaged', 'prepare', 'built', 'LOOKAHEAD', 'joined_row', 'table_column', 'open_text',
-           'cache_directory']
+           'CHUNK_ROWS', 'FEW', 'EXAMPLES', 'T', 'CACHE_VERSION', 'HUB', 'HUB_ROWS', 'Source', 'source_file',
+           'first_word', 'embedded_smiles', 'Benchmark', 'benchmark_files', 'benchmark_smiles', 'format_of',
+           'open_rows', 'choose_column', 'read_lines', 'read_table', 'read_parquet', 'read_smiles', 'Cleaning',
+           'check_cleaning', 'largest_organic', 'mol_of', 'encode', 'clean', 'molecule_split', 'Strings', 'Picked',
+           'Molecules', 'clean_chunk', 'in_chunks', 'processes_for', 'cleaned', 'Spool', 'collect', 'build_molecules',
+           'cache_key', 'store', 'digest_beside', 'is_whole', 'stored', 'cached', 'open_stream', 'hub_smiles',
+           'HubMolecules', 'Content', 'files_content', 'benchmark_content', 'hub_content', 'hub_commit', 'content_of',
+           'is_packaged', 'prepare', 'built', 'LOOKAHEAD', 'joined_row', 'table_column', 'open_text', 'cache_directory']
 
 # %% ../../nbs/11b_molecule_data.ipynb #ff1dd946
 import contextlib
@@ -614,7 +613,6 @@ def cached(path: Path, make: Callable[[], T], read: Callable[[Path], T | None] =
 # %% ../../nbs/11b_molecule_data.ipynb #5ea5ff84
 HUB = "datamol-io/safe-gpt"
 HUB_ROWS = 100_000  # rows of the hub that are prepared if no limit is given
-STREAM_ROWS = 10_000  # rows that are prepared of a source that is trained on as a stream
 
 
 def open_stream(name: str, split: str = "train", revision: str = ""):

@@ -30,7 +30,7 @@ from ..methods.flexmdm import filled_example
 from loflexmdm.molecules.bracket_safe import (
     Decoded, from_bracket_safe, read_tokenizer, split_attachments, to_bracket_safe,
 )
-from .data import FORMATS, STREAM_ROWS, Cleaning, Molecules, Picked, clean_chunk, content_of
+from .data import FORMATS, Cleaning, Molecules, Picked, clean_chunk, content_of
 from .data import is_packaged, molecule_split, prepare, read_smiles
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .files import MOLECULE_WRITERS, WRITTEN, molecule_columns
@@ -42,7 +42,7 @@ from ..samplers import Samples
 from ..states import ANY, BOS, Example, Vocabulary, prefix_example
 from ..statistics import empirical_variation, variation_floor
 from ..tasks.base import SPLITS, Examples, Task, check_split
-from ..streams import Stream
+from ..streams import STREAM_ROWS, Stream
 from ..tasks.sequences import stretch
 from ..training import UNLIMITED
 

@@ -7,7 +7,7 @@ model in a few lines."""
 __all__ = ['UNITS', 'Cut', 'IN_MEMORY', 'PACKED', 'HOLES', 'tokens_of', 'check_unit', 'split_of', 'split_by', 'read_sequences',
            'token_rows', 'check_some', 'sequences_of', 'SequencesConfig', 'vocabulary_of', 'saved_vocabulary', 'cut_of',
            'SequenceData', 'arrange', 'stamp_of', 'check_unchanged', 'sequence_data', 'SequencesTask', 'InSplits',
-           'from_disk', 'stretch', 'infill_example', 'infilled', 'prompt_of']
+           'from_disk', 'stretch', 'infill_example', 'infilled', 'prompt_of', 'check_content']
 
 # %% ../../nbs/10c_sequences.ipynb #2d06f037
 import hashlib
@@ -19,6 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,13 +32,14 @@ from ..methods.base import read_config
 from ..methods.flexmdm import filled_example
 from ..permutations import permutation
 from ..pretrained import resolve
-from ..readers import Texts
+from ..readers import LeftOut, Texts
 from ..samplers import Samples
 from ..shards import Splits, cache_directory, read_splits, write_splits
 from loflexmdm.states import (
     ANY, BOS, CONDITION, MASK, SPECIAL_TOKENS, Example, Vocabulary, parse_prompt, prefix_example,
 )
 from ..statistics import empirical_variation, variation_floor
+from ..streams import STREAM_ROWS, Stream
 from .base import SPLITS, Examples, Task, check_split, tokens_as_text
 from ..tokenizer_files import read_tokenizer
 from ..training import UNLIMITED
@@ -82,10 +84,14 @@ def read_sequences(path: str | os.PathLike, column: str = "", unit: str = "words
     return sequences_of(Texts(path, column), unit)
 
 
-def token_rows(texts: Texts, unit: str = "words", cut: Cut | None = None) -> Iterator[tuple[str, ...]]:
-    "The tokens of each text of a file, by `cut` if given, else by `unit`; those without tokens are counted as empty."
-    tokens = lambda text: cut(text) if cut and isinstance(text, str) else tokens_of(text, unit)
-    return (t for text in texts if (t := tokens(text)) or texts.empty())
+def token_rows(texts: Texts, unit: str = "words", cut: Cut | None = None, limit: int = 0) -> Iterator[tuple[str, ...]]:
+    """The tokens of each text of a file, by `cut` if given, else by `unit`; of the first `limit` that have any, unless
+    it is 0. Those without tokens are counted as empty."""
+    return islice((t for text in texts if (t := _tokens(text, unit, cut)) or texts.empty()), limit or None)
+
+
+def _tokens(text: str | Sequence[str], unit: str, cut: Cut | None) -> tuple[str, ...]:
+    return cut(text) if cut and isinstance(text, str) else tokens_of(text, unit)
 
 
 def check_some(texts: Texts, n: int):
@@ -95,9 +101,9 @@ def check_some(texts: Texts, n: int):
     raise ValueError(f"{texts.path}: holds no sequences")
 
 
-def sequences_of(texts: Texts, unit: str = "words", cut: Cut | None = None) -> list[tuple[str, ...]]:
-    "The sequences of the texts of a file, by `cut` if given, else by `unit`; ValueError if there are none."
-    sequences = list(token_rows(texts, unit, cut))
+def sequences_of(texts: Texts, unit: str = "words", cut: Cut | None = None, limit: int = 0) -> list[tuple[str, ...]]:
+    "The sequences of the texts of a file, as for `token_rows`; ValueError if there are none."
+    sequences = list(token_rows(texts, unit, cut, limit))
     check_some(texts, len(sequences))
     if unit == "words" and cut is None: check_unit(sequences, str(texts.path))
     return sequences
@@ -115,6 +121,8 @@ class SequencesConfig:
     max_length: Natural = 0  # longest sequence kept, start token included; 0: all
     valid_share: Fraction = 0.1  # of the sequences, for validation
     test_share: Fraction = 0.1  # of the sequences, for testing
+    limit: Natural = 0  # sequences to prepare, the first; 0: all, with `stream` 10,000
+    stream: bool = False  # train on the file as it is read, and prepare only its first sequences; needs `steps`
 
     def __post_init__(self):
         if self.max_length == 1:
@@ -123,6 +131,11 @@ class SequencesConfig:
             raise ValueError(f"unit={self.unit!r}: the tokenizer cuts the texts; leave unit out")
         if self.valid_share + self.test_share >= 1:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: their sum must be below 1")
+
+    @property
+    def prepared(self) -> int:
+        "How many sequences are prepared at most; 0 for all."
+        return self.limit or STREAM_ROWS * self.stream
 
 # %% ../../nbs/10c_sequences.ipynb #if000002
 def vocabulary_of(tokens: set[str], c: SequencesConfig) -> Vocabulary:
@@ -194,7 +207,7 @@ def _with_source(digests: dict[str, str]) -> dict[str, str]:
 def _read(path: Path, stamp: tuple, c: SequencesConfig) -> SequenceData:
     if stamp[1] * (PACKED if path.suffix.lower() == ".gz" else 1) > IN_MEMORY: return from_disk(path, stamp, c)
     texts = Texts(path, c.column)
-    found = sequences_of(texts, c.unit, cut_of(c))
+    found = sequences_of(texts, c.unit, cut_of(c), c.prepared)
     check_unchanged(path, stamp)
     return arrange(found, c, texts.left_out, _spanning(texts))
 
@@ -236,7 +249,9 @@ class SequencesTask(Task):
     def __init__(self, config: SequencesConfig | None = None, sequences: Iterable[str | Sequence[str]] | None = None):
         super().__init__(config)
         self._known: Vocabulary | None = None  # that of a model
-        if sequences is not None: self.data = arrange(_given(sequences, self.config), self.config)
+        if sequences is None: return
+        if self.config.stream: raise ValueError("stream=True: is for a file; these sequences are in memory already")
+        self.data = arrange(_given(sequences, self.config), self.config)
 
     @cached_property
     def data(self) -> SequenceData:
@@ -253,18 +268,37 @@ class SequencesTask(Task):
 
     @property
     def vocabulary(self) -> Vocabulary: return self._known or self.data.vocabulary
-    @property
+    @cached_property
     def max_length(self) -> int: return self.config.max_length or 1 + self.data.longest
     @property
     def splits(self) -> dict[str, Sequence[tuple[str, ...]]]: return self.data.splits
     @property
     def left_out(self) -> int: return self.data.left_out["longer than max_length"]
     @property
-    def longest(self) -> int: return self.data.longest
+    def longest(self) -> int: return self.max_length - 1 if self.streams else self.data.longest
     kept_longest = longest
-    def sizes(self) -> dict[str, int]: return {split: len(rows) for split, rows in self.splits.items()}
-    def rejected(self) -> dict[str, int]: return dict(self.data.left_out)
-    def summary(self) -> str: return super().summary() + (f"\n{self.data.note}" if self.data.note else "")
+
+# %% ../../nbs/10c_sequences.ipynb #ss000009
+@patch(as_prop=True)
+def streams(self: SequencesTask) -> bool: return self.config.stream
+
+
+@patch
+def sizes(self: SequencesTask) -> dict[str, int]:
+    sizes = {split: len(rows) for split, rows in self.splits.items()}
+    return sizes | dict(train=UNLIMITED) if self.streams else sizes
+
+
+@patch
+def rejected(self: SequencesTask) -> dict[str, int]: return dict(self.data.left_out)
+
+
+@patch
+def summary(self: SequencesTask) -> str:
+    "As for every task; of a stream how much of it is prepared, and what there is to note about the source."
+    first = f"prepared: the first {self.data.lengths.total():,} sequences of a file that is read while training"
+    told = super(SequencesTask, self).summary()
+    return "\n".join([told, *[first] * self.streams, *[self.data.note] * bool(self.data.note)])
 
 # %% ../../nbs/10c_sequences.ipynb #c8020da1
 @patch(as_prop=True)
@@ -272,15 +306,16 @@ def named_data(self: SequencesTask) -> str: return f"file={self.config.file!r}" 
 
 
 @patch
-def dataset(self: SequencesTask, split: str = "train") -> Examples:
+def dataset(self: SequencesTask, split: str = "train") -> Examples | Stream:
     "The sequences of a split as examples, to be filled in where `infill` says so; ValueError if there are none."
     rows, c, digests = self.splits[check_split(split)], self.config, self.data.digests
-    total = sum(self.sizes().values())
+    total = sum(map(len, self.splits.values()))
     if not rows:
         raise ValueError(
             f"the {split} split is empty: {total} sequences are too few for "
             f"valid_share={c.valid_share}, test_share={c.test_share}"
         )
+    if c.stream and split == "train": return self.streamed()
     source = dict(name=Path(c.file).name or "sequences", rows=total, digest=digests[""])
     identity = dict(rows=len(rows), digest=digests[split])
     if c.infill: return infilled(rows, split, c.infill, self.vocabulary, identity, source)
@@ -300,9 +335,9 @@ def _given(sequences: Iterable, c: SequencesConfig) -> list[tuple[str, ...]]:
     if hasattr(sequences, "columns"):
         columns = ", ".join(map(str, sequences.columns))
         raise ValueError(f"sequences: a DataFrame; give one of its columns, such as frame['NAME'], out of {columns}")
-    given, cut = list(sequences), cut_of(c)
+    given, cut = list(islice(sequences, c.limit or None)), cut_of(c)
     for i, s in enumerate(given): _check_given(i, s)
-    found = [cut(s) if cut and isinstance(s, str) else tokens_of(s, c.unit) for s in given]
+    found = [_tokens(s, c.unit, cut) for s in given]
     if not found: raise ValueError("sequences=[]: at least one is needed")
     if () in found: raise ValueError(f"sequence {found.index(())} is empty")
     if c.unit == "words" and cut is None and all(isinstance(s, str) for s in given): check_unit(found, "the sequences")
@@ -331,7 +366,7 @@ class InSplits:
 
     def __iter__(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         texts, c = Texts(self.path, self.c.column), self.c
-        for row in token_rows(texts, c.unit, cut_of(c)):
+        for row in token_rows(texts, c.unit, cut_of(c), c.prepared):
             self._note(row)
             if not c.max_length or len(row) < c.max_length: yield split_of(row, c.valid_share, c.test_share), row
             else: self.too_long += 1
@@ -356,6 +391,7 @@ def _place(path: Path, c: SequencesConfig) -> Path:
     "The directory of a file's encoded sequences; another one for other settings."
     tokenizer = file_digest(c.tokenizer) if c.tokenizer else ""
     parts = [str(path), c.column, c.unit, tokenizer, c.max_length, c.valid_share, c.test_share]
+    parts += [c.prepared] * (c.prepared > 0)  # encoded files of versions without a limit stay
     return cache_directory() / "text" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
@@ -426,6 +462,40 @@ def prompt_of(example: Example, vocabulary: Vocabulary) -> list:
         if fixed and not closed: prompt.append(...)
     return prompt
 
+# %% ../../nbs/10c_sequences.ipynb #ss000003
+@patch
+def unusable(self: SequencesTask, tokens: Sequence[str]) -> str:
+    "Why a sequence of the file is not trained on, in words; empty if it is."
+    if len(tokens) >= self.max_length: return "longer than max_length"
+    if not all(t in self.vocabulary.index for t in tokens): return "token outside the vocabulary"
+    split = split_of(tokens, self.config.valid_share, self.config.test_share)
+    return "" if split == "train" else "held out"
+
+
+@patch
+def streamed(self: SequencesTask) -> Stream:
+    "The training sequences, cut into tokens as the file is read. ValueError, after a pass, if the file has changed."
+    c, path = self.config, Path(self.config.file).absolute()
+    stamp, digest, cut = stamp_of(path), file_digest(path), cut_of(c)
+
+    def make(row: str | list[str] | LeftOut, number: int) -> Example | str:
+        if isinstance(row, LeftOut): return row.reason
+        if not (tokens := _tokens(row, c.unit, cut)): return "empty"
+        if reason := self.unusable(tokens): return reason
+        return infill_example(tokens, c.infill, random.Random(f"infill train {number}"), self.vocabulary)
+
+    def rows(epoch: int) -> Iterator[str | list[str] | LeftOut]:
+        yield from Texts(path, c.column).every()
+        check_content(path, stamp, digest)
+
+    return Stream(rows, make, source=dict(name=path.name, rows=UNLIMITED, digest=digest))
+
+
+def check_content(path: Path, stamp: tuple, digest: str):
+    "ValueError if a file has another `stamp_of` and another SHA-256 than it had."
+    if path.is_file() and (stamp_of(path) == stamp or file_digest(path) == digest): return
+    raise ValueError(f"{path}: changed while being trained on; put it back, or resume with --changed-data")
+
 # %% ../../nbs/10c_sequences.ipynb #7249ddc7
 HOLES = re.compile(r"\.\.\.|" + re.escape(SPECIAL_TOKENS[MASK]) + "|.")
 
@@ -478,11 +548,12 @@ def pretty(self: SequencesTask, row: Mapping) -> str:
 def score(self: SequencesTask, split: str, samples: Samples) -> dict[str, float]:
     """new, unique (fractions) and length_tv with the floor an ideal sampler would have; with `infill` also `restored`,
     the share of gaps in `prompts(split, n)` that were filled as the held-out sequence has it (nan without gaps).
-    Only unique while the task has `unread_data`."""
+    Only unique while the task has `unread_data`. Of a stream the file is read to its end, for `new`; the lengths are
+    those of the prepared sequences."""
     made = self.sequences(samples)
     if not made: raise ValueError("samples: none to score")
     if self.unread_data: return dict(unique=len(set(made)) / len(made))
-    known, counts = set(made).intersection(self.splits["train"]), self.data.lengths
+    known, counts = self._trained_on(made), self.data.lengths
     law = {n: c / counts.total() for n, c in counts.items()}
     return self._restored(split, made) | dict(
         new=sum(s not in known for s in made) / len(made),
@@ -490,6 +561,15 @@ def score(self: SequencesTask, split: str, samples: Samples) -> dict[str, float]
         length_tv=empirical_variation(Counter(map(len, made)), law),
         length_tv_floor=variation_floor(law, len(made)),
     )
+
+
+@patch
+def _trained_on(self: SequencesTask, made: Sequence[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    "Which of some sequences are training sequences."
+    if not self.streams: return set(made).intersection(self.splits["train"])
+    c = self.config
+    found = set(made).intersection(token_rows(Texts(c.file, c.column), c.unit, cut_of(c)))
+    return {s for s in found if not self.unusable(s)}
 
 # %% ../../nbs/10c_sequences.ipynb #if000009
 @patch
