@@ -66,13 +66,14 @@ def mean_tokens(task: Task) -> float:
 
 
 def text_scores(task: Task, samples: Samples) -> dict[str, float]:
-    "Of texts without prompts: how far pairs of neighbours and words are from the data's, beside as many training texts."
+    "Of texts without prompts: how far pairs of neighbours are from the data's, real texts beside; known words."
     if task.kind != "text" or task.config.infill: return {}
     made, real, held_out = task.sequences(samples), task.splits["train"][:SAMPLES], task.splits["test"]
     known = {w for s in task.splits["train"] for w in task.text(s).split()}
     words = [w for s in made for w in task.text(s).split()]
-    return dict(pairs_tv=round(pair_variation(made, held_out), 4), pairs_tv_real=round(pair_variation(real, held_out), 4),
-                known_words=round(sum(w in known for w in words) / max(len(words), 1), 4))
+    found = dict(pairs_tv=pair_variation(made, held_out), pairs_tv_real=pair_variation(real, held_out),
+                 known_words=sum(w in known for w in words) / max(len(words), 1))
+    return {k: round(v, 4) for k, v in found.items()}
 
 
 def train(corpus: str, method: str, seed: int, steps: int, lr: float, device: torch.device):
@@ -85,8 +86,8 @@ def train(corpus: str, method: str, seed: int, steps: int, lr: float, device: to
     task = task_from(settings["task"])
     known = dict(entropy=round(task.entropy, 4)) if hasattr(task, "entropy") else {}
     note(RESULTS, dict(name=name, corpus=corpus, method=method, seed=seed, steps=steps, cpu_seconds=spent, **settings,
-                       device=device_name(device),
-                       bound=bound(task, model, HELD_OUT, STATES), tokens=mean_tokens(task), **sampled(task, model), **known))
+                       device=device_name(device), bound=bound(task, model, HELD_OUT, STATES),
+                       tokens=mean_tokens(task), **sampled(task, model), **known))
 
 
 def main():

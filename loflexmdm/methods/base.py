@@ -120,7 +120,7 @@ def default_sampler(self: Method) -> Sampler:
     "The sampler that `sample` takes unless told otherwise."
     return DEFAULT_SAMPLER
 
-
+# %% ../../nbs/07h_method.ipynb #hz000010
 @patch(as_prop=True)
 def tau_max(self: Method) -> float:
     "The clock reading at which generation is over."

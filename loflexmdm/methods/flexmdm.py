@@ -153,7 +153,8 @@ def nll_bound(self: FlexMDM, x1: PartialSequences, samples: int = 64,
     check_clean(x1 := x1.to(self.device))
     def draw() -> Tensor:
         tau, weight = self.proposal(len(x1.tokens), generator, self.device)
-        return until(self.horizon, tau, self.match(x1, self.path.sample(x1, tau, generator=generator), tau).tight * weight)
+        terms = self.match(x1, self.path.sample(x1, tau, generator=generator), tau)
+        return until(self.horizon, tau, terms.tight * weight)
     return estimate(draw, samples)
 
 # %% ../../nbs/20_flexmdm.ipynb #0f0b4899

@@ -1,7 +1,7 @@
 """python -m campaigns.processes [--kills 50] [--seed 0]: one of two training processes is killed at random moments.
 
-The run is resumed after each kill, by two processes again, and begun anew once it is complete. None of the others may
-wait longer than PATIENCE, no checkpoint may be lost, and a complete run has the weights of one that nobody disturbed."""
+The run is resumed after each kill, by two processes again, and begun anew once it is complete. The other process may
+not wait longer than PATIENCE, no checkpoint may be lost, and a complete run has the weights of an undisturbed one."""
 import argparse
 import json
 import os
