@@ -87,7 +87,7 @@ def check_values(tables: dict) -> dict:
 OWN_DATA = ("text",)  # kinds of task whose data is a file of the user's, of any size
 PASSES, FEWEST_STEPS = 100, 500  # of training on such a file, where the recipe does not give `steps`
 FIRST_MODEL = dict(order="fixed", states=1, size="nano", order_size="nano")  # of a model of such data, unless it says
-FIRST_LEARNED = dict(unmask="trainable", readings="event", centre=True, regulariser=1.0)  # and where its order is learned
+FIRST_LEARNED = dict(unmask="trainable", readings="event", centre=True, regulariser=1.0)  # with a learned order
 FIRST_TRAIN = dict(optimiser="muon", lr=6e-3, warmup=50, ema=0.99, log_every=10, valid_every=100)  # and its training
 
 
@@ -111,7 +111,7 @@ def limited_steps(train: TrainConfig, n: int) -> int:
     "Steps that make PASSES passes over `n` sequences, at least FEWEST_STEPS and at most `train.steps`."
     return min(train.steps, max(FEWEST_STEPS, math.ceil(PASSES * n / (train.batch_size * train.accumulate))))
 
-
+# %% ../nbs/29_recipes.ipynb #da36d7d7
 def recipe_from(tables: dict) -> Recipe:
     """The recipe of the tables `task`, `model` and `train`, defaults filled in (where the data is a file of the user's
     by `with_first_values`, and `steps` by `limited_steps`); ValueError names an unknown table, key,
