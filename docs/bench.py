@@ -5,7 +5,7 @@
     python docs/bench.py --out nbs/benchmarks.json --snapshot   # what later runs and the page are compared with
 
 One thread. Times are seconds of the processor, which other programs on the machine lengthen little; on an idle machine
-they are those of the clock. Nothing here needs a GPU."""
+they are those of the clock, and so are those of several processes. Nothing here needs a GPU."""
 import argparse
 import json
 import os
@@ -24,13 +24,15 @@ from runs import COMMIT, ROOT
 from torch.utils.benchmark import Timer
 
 import loflexmdm
+from loflexmdm.distributed import DistributedTrainer, joined
 from loflexmdm.files import write_file
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.networks import SIZES, Size
 from loflexmdm.samplers import COUNTERS, EventDriven, FrozenEvents, TauLeaping
+from loflexmdm.shares import launched
 from loflexmdm.states import Vocabulary, prefix_example
 from loflexmdm.tasks.base import Examples
-from loflexmdm.training import TrainConfig, Trainer, batches
+from loflexmdm.training import JsonLines, TrainConfig, Trainer, batches
 
 SNAPSHOT = ROOT / "nbs" / "benchmarks.json"
 BASE = dict(length=32, batch=32, vocabulary=64, depth=4)  # of the points that grow one of them
@@ -38,6 +40,7 @@ GROWTH = dict(length=(16, 64, 128), batch=(8, 128), vocabulary=(512, 4096), dept
 SAMPLED = dict(tau_leaping=TauLeaping(steps=16), tau_leaping_64=TauLeaping(steps=64), exact=EventDriven(),
                frozen=FrozenEvents())
 MODELS = {"star-tiny": 8, "molecules": 1}  # and sequences in a batch
+PARALLEL = ((1, 1), (1, 2), (2, 1))  # processes, and threads of each, for one step of 128 rows
 PARTS = "data", "forward", "backward", "optimiser"
 
 
@@ -49,7 +52,8 @@ def points(quick: bool) -> list[dict]:
                 dict(kind="sample", model="star-tiny", sampler="tau_leaping", n=4)]
     grown = [BASE] + [BASE | {key: value} for key, values in GROWTH.items() for value in values]
     sampled = [dict(model=m, sampler=s, n=n) for m, n in MODELS.items() for s in SAMPLED]
-    return [dict(kind="train", **p) for p in grown] + [dict(kind="sample", **p) for p in sampled]
+    several = [dict(kind="several", processes=n, threads=k) for n, k in PARALLEL]
+    return [dict(kind="train", **p) for p in grown] + [dict(kind="sample", **p) for p in sampled] + several
 
 
 def name_of(point: dict) -> str:
@@ -64,7 +68,8 @@ def measured(call: Callable, seconds: float) -> float:
     return timer.blocked_autorange(min_run_time=seconds).median
 
 
-def trainer_of(length: int, batch: int, vocabulary: int, depth: int, directory: str) -> Trainer:
+def trainer_of(length: int, batch: int, vocabulary: int, depth: int, directory: str, kind: Callable = Trainer,
+               steps: int = 10**6) -> Trainer:
     "A trainer of random sequences of one length."
     SIZES["bench"] = Size(64, depth, 4, 64)
     words = Vocabulary([f"w{i}" for i in range(vocabulary)])
@@ -72,8 +77,8 @@ def trainer_of(length: int, batch: int, vocabulary: int, depth: int, directory: 
     rows = [[f"w{(7 * i + i * k) % vocabulary}" for k in range(length - 1)] for i in range(256)]
     data = Examples(len(rows), lambda i: prefix_example((), rows[i], words))
     method = LoFlexMDM(words, LoFlexMDMConfig(size="bench", order="fixed", states=1, max_length=length))
-    config = TrainConfig(steps=10**6, batch_size=batch, compile=False)
-    return Trainer(method, data, config, directory, progress=False)
+    config = TrainConfig(steps=steps, batch_size=batch, compile=False, log_every=10)
+    return kind(method, data, config, directory, progress=False)
 
 
 def parts_of_a_step(trainer: Trainer, stream) -> list[float]:
@@ -115,13 +120,38 @@ def sample_point(model: str, sampler: str, n: int, seconds: float) -> dict:
     return dict(seconds=each, counts={key: v for key in COUNTERS if (v := getattr(samples, key))})
 
 
+FIRST, LAST = 20, 60  # steps of the log between which several processes are timed
+
+
+def share_a_run(directory: str):
+    "Train as one of the processes that were started together; the log is in the directory."
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    with joined(launched(), torch.device("cpu")):
+        kind = Trainer if launched().world == 1 else DistributedTrainer
+        trainer_of(**BASE | dict(batch=128), directory=directory, kind=kind, steps=LAST).fit()
+
+
+def several_point(processes: int, threads: int, seconds: float) -> dict:
+    "Seconds of the clock per step of a run that several processes share."
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, *launcher * (processes > 1), __file__, "--share", directory]
+        subprocess.run(command, check=True, capture_output=True, env=os.environ | dict(OMP_NUM_THREADS=str(threads)))
+        at = {r["step"]: r["seconds"] for r in JsonLines(Path(directory, "metrics.jsonl")).rows() if "loss" in r}
+    return dict(seconds=(at[LAST] - at[FIRST]) / (LAST - FIRST))
+
+
+POINTS = dict(train=train_point, sample=sample_point, several=several_point)
+
+
 def run_point(point: dict, seconds: float) -> dict:
     "What a point costs, in this process: its figures and the memory beyond that of the imported package, in MB."
     torch.set_num_threads(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     settings = {key: value for key, value in point.items() if key != "kind"}
-    found = (train_point if point["kind"] == "train" else sample_point)(**settings, seconds=seconds)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = POINTS[point["kind"]](**settings, seconds=seconds)
+    whose = resource.RUSAGE_CHILDREN if point["kind"] == "several" else resource.RUSAGE_SELF
+    peak = resource.getrusage(whose).ru_maxrss
     return dict(name=name_of(point), **point) | found | dict(megabytes=round((peak - before) / 1024, 1))
 
 
@@ -194,7 +224,9 @@ def main():
     parser.add_argument("--against", type=Path, default=SNAPSHOT, help="the snapshot to compare with [the stored one]")
     parser.add_argument("--seconds", type=float, default=2.0, help="of measuring for each point [2]")
     parser.add_argument("--point", help=argparse.SUPPRESS)
+    parser.add_argument("--share", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.share: return share_a_run(args.share)
     if args.point: return print(json.dumps(run_point(json.loads(args.point), args.seconds)))
     if not args.against.exists() and not args.snapshot: parser.error(f"--against {args.against}: no such file")
     about, rows = machine(), []

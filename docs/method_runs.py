@@ -4,13 +4,17 @@ Methods have the same network and as many rows per step. Each run adds bound, sc
 nbs/method_runs.json, with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
 import time
+from functools import partial
 
 import torch
 
+from corpora import pair_variation, peptide_task, text
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.pretrained import load
 from loflexmdm.recipes import recipe_from
+from loflexmdm.samplers import Samples
+from loflexmdm.states import collate
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.training import checkpoints
 from runs import ROOT, bound, note
@@ -20,6 +24,8 @@ CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds 
     words=dict(task=dict(kind="words"), steps=1500),
     digits=dict(task=dict(kind="digits"), steps=1500),
     qm9=dict(task=dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0), steps=1500),
+    text=dict(task=text, steps=1500), peptides=dict(task=peptide_task, steps=1500),
+    gaps=dict(task=partial(text, infill=0.5), steps=3000, methods=("masked", "papl", "flexmdm", "fixed", "learned")),
 )
 LEARNED = dict(order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0)
 METHODS = dict(
@@ -39,7 +45,8 @@ def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
     train = dict(steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=every,
                  valid_every=every)
     if method.startswith("learned"): train |= dict(order_start=steps // 4, order_lr_scale=1.0)
-    return dict(task=CORPORA[corpus]["task"], model=model, train=TRAIN | train)
+    task = CORPORA[corpus]["task"]
+    return dict(task=task() if callable(task) else task, model=model, train=TRAIN | train)
 
 
 def sampled(task: Task, method: Method) -> dict:
@@ -47,8 +54,26 @@ def sampled(task: Task, method: Method) -> dict:
     asked, start = task.prompts("test", SAMPLES), time.process_time()
     samples = method.sample(asked, n=None if asked else SAMPLES, generator=torch.Generator().manual_seed(0))
     seconds = (time.process_time() - start) / SAMPLES
-    scores = {k: round(v, 4) for k, v in task.score("test", samples).items()}
+    scores = {k: round(v, 4) for k, v in task.score("test", samples).items()} | text_scores(task, samples)
     return dict(calls=samples.network_calls, seconds=round(seconds, 5), scores=scores)
+
+
+def mean_tokens(task: Task) -> float:
+    "Tokens that are generated per test sequence, of those whose bound is computed."
+    data = task.dataset("test")
+    x1 = collate([data[i] for i in range(min(HELD_OUT, len(data)))])
+    return round(float(x1.free.sum(-1).double().mean()), 3)
+
+
+def text_scores(task: Task, samples: Samples) -> dict[str, float]:
+    "Of texts without prompts: how far pairs of neighbours are from the data's, real texts beside; known words."
+    if task.kind != "text" or task.config.infill: return {}
+    made, real, held_out = task.sequences(samples), task.splits["train"][:SAMPLES], task.splits["test"]
+    known = {w for s in task.splits["train"] for w in task.text(s).split()}
+    words = [w for s in made for w in task.text(s).split()]
+    found = dict(pairs_tv=pair_variation(made, held_out), pairs_tv_real=pair_variation(real, held_out),
+                 known_words=sum(w in known for w in words) / max(len(words), 1))
+    return {k: round(v, 4) for k, v in found.items()}
 
 
 def train(corpus: str, method: str, seed: int, steps: int, lr: float, device: torch.device):
@@ -61,15 +86,15 @@ def train(corpus: str, method: str, seed: int, steps: int, lr: float, device: to
     task = task_from(settings["task"])
     known = dict(entropy=round(task.entropy, 4)) if hasattr(task, "entropy") else {}
     note(RESULTS, dict(name=name, corpus=corpus, method=method, seed=seed, steps=steps, cpu_seconds=spent, **settings,
-                       device=device_name(device),
-                       bound=bound(task, model, HELD_OUT, STATES), **sampled(task, model), **known))
+                       device=device_name(device), bound=bound(task, model, HELD_OUT, STATES),
+                       tokens=mean_tokens(task), **sampled(task, model), **known))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", choices=CORPORA)
     parser.add_argument("seeds", type=int, nargs="+")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS)
     parser.add_argument("--steps", type=int, help="instead of the budget of the corpus")
     parser.add_argument("--lr", type=float, default=TRAIN["lr"], help="learning rate")
     add_device(parser)
@@ -77,7 +102,7 @@ def main():
     torch.set_num_threads(1)
     device = pick_device(args.device)
     for seed in args.seeds:
-        for method in args.methods:
+        for method in args.methods or CORPORA[args.corpus].get("methods", METHODS):
             train(args.corpus, method, seed, args.steps or CORPORA[args.corpus]["steps"], args.lr, device)
 
 

@@ -16,7 +16,7 @@ from loflexmdm.samplers import EventDriven
 from loflexmdm.states import collate
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.training import checkpoints
-from runs import ROOT, note
+from runs import ROOT, bound, note
 
 RESULTS = ROOT / "nbs" / "order_runs.json"
 TASKS = dict(  # settings of the task, its order by hand, and the budget, fixed before the seeds that count
@@ -96,7 +96,7 @@ def correlations(task: Task, method: Method, n: int = 500) -> dict[str, list[flo
 
 def last_figures(task: Task, method: Method, entrant: str) -> dict:
     "What is measured of a run's last weights alone."
-    out = dict(last=judged(task, method, 1000))
+    out = dict(last=judged(task, method, 1000), bound=bound(task, method, 1000, 64))
     if entrant == "autoregressive": return out
     if entrant in ("fixed", "fixed_clock"):
         out["planners"] = {rule: judged(task, method, 500, confidence=rule) for rule in PLANNERS}

@@ -5,7 +5,7 @@ where both are exponential races."""
 
 # %% auto #0
 __all__ = ['Kumaraswamy', 'sample_event_taus', 'sample_states', 'clock_log_probs', 'state_log_probs', 'order_log_prob',
-           'ClockProposal', 'ScheduleRegulariser']
+           'ClockProposal', 'until', 'ScheduleRegulariser']
 
 # %% ../nbs/02_schedules.ipynb #d224b579
 from math import factorial
@@ -248,6 +248,11 @@ class ClockProposal:
         u = own(u[torch.randperm(n, generator=generator, device=device)].clamp_max(1 - 1e-9), generator)
         tau = self.c * u / (1 - u)
         return tau.to(dtype), ((self.c + tau) ** 2 / self.c).to(dtype)
+
+
+def until(end: float, tau: Float[Tensor, "..."], value: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    "Weighted values of an integral over the clock that ends: 0 where the reading is `end` or later."
+    return torch.where(tau < end, value, 0.0)
 
 # %% ../nbs/02_schedules.ipynb #fcc92063
 @config

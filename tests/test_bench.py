@@ -39,3 +39,8 @@ def test_the_stored_snapshot_has_every_point():
     stored = json.loads(bench.SNAPSHOT.read_text())
     assert [r["name"] for r in stored["points"]] == [bench.name_of(p) for p in bench.points(quick=False)]
     assert {"cpu", "cores", "threads", "torch", "commit"} <= stored["machine"].keys()
+
+
+def test_two_processes_share_a_step():
+    found = bench.several_point(2, 1, 0)
+    assert found["seconds"] > 0

@@ -18,7 +18,7 @@ import loflexmdm
 from loflexmdm import pretrained
 from loflexmdm.configs import config_from
 from loflexmdm.files import atomic_directory, sealed
-from loflexmdm.methods.base import METHODS, Method, encode_prompts, load_weights, read_config
+from loflexmdm.methods.base import METHODS, Method, encode_prompts, load_weights, method_class, read_config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.objective import Intensities
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
@@ -405,3 +405,18 @@ def store():
 
 
 if __name__ == "__main__": store()
+
+
+@pytest.mark.usefixtures("pico")
+@pytest.mark.parametrize("name", ["loflexmdm", "flexmdm", "loinsert"])
+def test_bounds_end_at_the_horizon(name, monkeypatch):
+    "A constant intensity, 1 in each gap of a new model, counts up to the horizon and no further."
+    cls = method_class(name)
+    own = dict(max_length=6) | (dict(order="fixed", states=1) if name == "loflexmdm" else {})
+    made = cls(Vocabulary("ab"), cls.Config(size="pico", **own))
+    x1, g = collate([prefix_example("", "ab", made.vocabulary)]), torch.Generator().manual_seed(0)
+    late = lambda factor: (torch.full((1,), factor * made.horizon), torch.ones(1))
+    monkeypatch.setattr(made, "proposal", lambda *_: late(1.01))
+    assert float(made.nll_bound(x1, 2, g)[0]) == 0
+    monkeypatch.setattr(made, "proposal", lambda *_: late(0.99))
+    assert float(made.nll_bound(x1, 2, g)[0]) > 1

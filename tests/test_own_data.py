@@ -171,6 +171,9 @@ def test_a_first_model_of_own_data_is_small(tmp_path):
     assert (first.train.optimiser, first.train.steps) == ("muon", 500) and recipe_from(first.as_dict()) == first
     learned = recipe_from(tables | dict(model=dict(order="learned", size="tiny"), train=dict(optimiser="adamw")))
     assert (learned.model["states"], learned.model["size"], learned.train.lr) == (2, "tiny", 1e-3)
+    assert (learned.model["unmask"], learned.model["regulariser"]) == ("trainable", 1.0)
+    given = recipe_from(tables | dict(model=dict(order="learned", unmask="frozen")))
+    assert (given.model["unmask"], given.model["readings"]) == ("frozen", "event")
     for method in ("mdm", "ar", "flexmdm", "papl"):
         assert recipe_from(tables | dict(model=dict(method=method))).model["size"] == "nano"
     assert recipe_from(dict(task=dict(kind="star"))).model["size"] == "tiny"

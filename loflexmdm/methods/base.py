@@ -120,11 +120,17 @@ def default_sampler(self: Method) -> Sampler:
     "The sampler that `sample` takes unless told otherwise."
     return DEFAULT_SAMPLER
 
-
+# %% ../../nbs/07h_method.ipynb #hz000010
 @patch(as_prop=True)
 def tau_max(self: Method) -> float:
     "The clock reading at which generation is over."
     raise NotImplementedError
+
+
+@patch(as_prop=True)
+def horizon(self: Method) -> float:
+    "The clock reading at which bounds end, by which all but 1e-12 of a position's events have happened."
+    return 3 * self.tau_max  # of a share that falls exponentially, 1e-4 are left at tau_max
 
 # %% ../../nbs/07h_method.ipynb #p24be0fc
 @patch(as_prop=True)

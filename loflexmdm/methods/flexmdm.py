@@ -21,7 +21,7 @@ from .base import Method, by_length
 from ..networks import SizeName, build_network, check_network, positive_rate
 from ..objective import Intensities, LossTerms, MatchTerms, match_terms, target_rates, token_laws
 from ..processes import TwoClocks
-from ..schedules import ClockProposal
+from ..schedules import ClockProposal, until
 from ..states import BOS, MASK, PAD, Example, PartialSequences, Vocabulary
 from ..statistics import estimate
 
@@ -148,13 +148,13 @@ def nll_bound(self: FlexMDM, x1: PartialSequences, samples: int = 64,
     """The bound on -log p(x1 | prompt) in nats, L - E|x1|, estimated from `samples` states per sequence:
     mean and standard error, each (batch,).
 
-    Times are drawn by the clock proposal, so that nothing late is cut off; a network whose g does not vanish
-    late has an infinite bound, and the estimate is then heavy-tailed. ValueError if `samples` < 2, for
-    padding inside a sequence or a mask."""
+    Times are drawn by the clock proposal; generation is stopped at clock reading `horizon`. ValueError if
+    `samples` < 2, for padding inside a sequence or a mask."""
     check_clean(x1 := x1.to(self.device))
     def draw() -> Tensor:
         tau, weight = self.proposal(len(x1.tokens), generator, self.device)
-        return self.match(x1, self.path.sample(x1, tau, generator=generator), tau).tight * weight
+        terms = self.match(x1, self.path.sample(x1, tau, generator=generator), tau)
+        return until(self.horizon, tau, terms.tight * weight)
     return estimate(draw, samples)
 
 # %% ../../nbs/20_flexmdm.ipynb #0f0b4899

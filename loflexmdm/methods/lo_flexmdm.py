@@ -25,7 +25,7 @@ from ..objective import (Intensities, LossTerms, MatchTerms, TargetRates, log_pr
                                  planner_weights, target_rates, token_laws)
 from ..order_learning import EventProposal, centred
 from ..processes import InsertUnmask
-from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser
+from ..schedules import ClockProposal, Kumaraswamy, ScheduleRegulariser, until
 from ..shares import least, quota
 from ..states import PartialSequences, Vocabulary
 from ..statistics import estimate
@@ -330,13 +330,11 @@ def nll_bound(self: LoFlexMDM, x1: PartialSequences, samples: int = 64,
     """The tight bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence:
     mean and standard error, each (batch,).
 
-    The standard error means something only where the variance is finite: the bound itself is infinite for a
-    model whose insertion intensity does not vanish at late clock readings, and the estimate is then
-    heavy-tailed. ValueError if `samples` < 2."""
+    It is that of generation which is stopped at clock reading `horizon`. ValueError if `samples` < 2."""
     x1 = x1.to(self.device)
     b_in, b_um = self.schedule(x1)
     def draw() -> Tensor:
         tau, weight = self.proposal(len(b_in), generator, self.device)
         state = self.path.sample(x1, tau, b_in, b_um, generator=generator)
-        return self.match(x1, state, tau, b_in, b_um).tight * weight
+        return until(self.horizon, tau, self.match(x1, state, tau, b_in, b_um).tight * weight)
     return estimate(draw, samples)

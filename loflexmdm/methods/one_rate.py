@@ -27,7 +27,7 @@ from ..networks import SizeName, bounded_rate, build_backbone, build_network, ch
 from ..objective import Intensities, LossTerms, TokenLaws, log_probs_at, token_laws
 from ..order_learning import centred
 from ..processes import Inserting, Unmasking
-from ..schedules import ClockProposal
+from ..schedules import ClockProposal, until
 from ..states import DROPPED, PartialSequences, Vocabulary, gap_of
 from ..statistics import estimate
 
@@ -211,7 +211,8 @@ def nll_bound(self: OneRate, x1: PartialSequences, samples: int = 64,
     b = self.schedule(x1)
     def draw() -> Tensor:
         tau, weight = self.proposal(len(b), generator, self.device)
-        return self.match(x1, self.path.sample(x1, tau, b, generator=generator), tau, b) * weight
+        state = self.path.sample(x1, tau, b, generator=generator)
+        return until(self.horizon, tau, self.match(x1, state, tau, b) * weight)
     return estimate(draw, samples)
 
 # %% ../../nbs/21d_one_rate.ipynb #or000035
