@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from loflexmdm.ctmc import ToyLaw, as_batch, compare
-from loflexmdm.objective import Intensities
+from loflexmdm.objective import Intensities, TokenLaws
 from loflexmdm.samplers import SAMPLERS, BoundedError, EventDriven, Limits, measured_bound, simulate
-from loflexmdm.samplers.bounded_error import Plan, plan_leap, row_total
+from loflexmdm.samplers.bounded_error import (
+    Held, Plan, beyond_room, held_after, plan_leap, row_total, with_missing_laws,
+)
 from loflexmdm.states import BOS, MASK, PartialSequences
 
 MASKS_ONLY = ("unmask",)
@@ -174,6 +176,33 @@ def test_a_used_up_error_leaves_thinning():
     assert plan_leap(rates, loss, none, none + 0.1, none + 9, 1.5).hold.all()
     spent = plan_leap(rates, loss, none, none, none + 9, 1.5)
     assert not spent.hold.any() and spent.often.item() == 4.5
+
+
+def test_what_is_made_up_for_has_the_missing_distribution():
+    log = lambda *p: TokenLaws.of(torch.tensor([[p]], dtype=torch.float64).log())
+    one = torch.ones(1, 1, 1, dtype=torch.float64)
+    old = Held(one, one > 0, *[None] * 4, dict(unmask=log(0.5, 0.5)))
+    out, laws = Intensities(unmask=2 * one[..., 0]), dict(unmask=log(0.2, 0.8))
+    weight = with_missing_laws(out, 2 * one, old, laws, one > 0, MASKS_ONLY).logits.at(one[..., 0] > 0).exp()
+    torch.testing.assert_close(weight, torch.tensor([[0.0, 1.1]], dtype=torch.float64))  # 2 (.2, .8) - (.5, .5)
+
+
+def test_nothing_is_held_in_a_gap_that_has_had_its_event():
+    x = as_batch([(3,)])
+    state = BoundedError().init(x, [torch.Generator()], Limits(9.0, 5, channels=("insert",)))
+    ones = torch.ones(1, 2, 1, dtype=torch.float64)
+    held = state.memory._replace(rates=ones, hold=ones > 0, loss=ones)
+    after = held_after(held, torch.tensor([[[True], [False]]]), torch.tensor([[0, 1]]), state)
+    assert after.rates.flatten().tolist() == [0.0, 1.0] and after.hold.flatten().tolist() == [False, True]
+    assert after.events.tolist() == [1.0]
+
+
+def test_no_more_gaps_are_held_than_there_is_room():
+    state = BoundedError().init(as_batch([(3, 3)]), [torch.Generator()], Limits(9.0, 5))
+    rates = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
+    assert not beyond_room(rates, state).any()
+    full = state._replace(limits=Limits(9.0, 4))
+    assert beyond_room(rates, full).nonzero().tolist() == [[0, 2, 0]]  # the second gap, not the mask
 
 
 @pytest.mark.parametrize(
