@@ -19,8 +19,9 @@ ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LEARN = (
     "states", "schedules", "clocks", "processes", "ctmc", "objective", "estimators", "networks", "samplers",
-    "tau_leaping", "event_driven", "speculative", "planner", "entropy_bounded", "left_to_right", "exactness",
-    "all_channels", "side_by_side", "calibration", "given_orders", "order_learning", "lo_flexmdm", "flexmdm",
+    "tau_leaping", "event_driven", "speculative", "planner", "entropy_bounded", "bounded_error",
+    "left_to_right", "exactness", "all_channels", "side_by_side", "calibration", "given_orders", "order_learning",
+    "lo_flexmdm", "flexmdm",
     "published", "masked", "gen_md4", "md4_objectives", "one_rate", "planners", "papl", "papl_sweep",
     "alignments", "edit_laws", "edit_flows", "edit_sampling", "localized_paths", "reverse_and_guidance",
     "learned_edit_order", "guidance", "autoregressive", "orders", "plotting", "player",

@@ -393,7 +393,8 @@ SAMPLE = {
     "--out nowhere/x.csv": "nowhere does not exist",
     "--prompts nowhere.txt": "nowhere.txt: No such file",
     "--sampler ancestral": (
-        "--sampler ancestral: is for masked diffusion; for loflexmdm take event, event-frozen, speculative or tau"
+        "--sampler ancestral: is for masked diffusion; "
+        "for loflexmdm take bounded-error, event, event-frozen, speculative or tau"
     ),
     "--sampler left-to-right": "is for autoregressive methods",
 }

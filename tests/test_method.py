@@ -91,7 +91,8 @@ def test_bad_prompts(model, prompts, n, named):
         (dict(sampler="event"), "sampler='event'"),
         (
             dict(sampler=Ancestral()),
-            "sampler=Ancestral: is for masked diffusion; .* takes EventDriven or FrozenEvents or Speculative or Tau",
+            "sampler=Ancestral: is for masked diffusion; "
+            ".* takes BoundedError or EventDriven or FrozenEvents or Speculative or Tau",
         ),
         (dict(batch_size=0), "batch_size=0"),
         (dict(max_length=0), "max_length=0"),
