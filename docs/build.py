@@ -30,7 +30,7 @@ LADDERS = dict(
     learn=LEARN,
     tutorials=(
         "star_graphs", "your_own_data", "repair", "molecules", "fragments", "molecule_edits",
-        "reading_an_order", "learned_order", "digits", "choosing", "training_on_a_gpu", "course",
+        "reading_an_order", "learned_order", "digits", "choosing", "real_data", "training_on_a_gpu", "course",
     ),
     # in reading order
     how_to=(
