@@ -415,7 +415,7 @@ def test_samplers_and_methods_that_do_not_fit():
     model, other = shaken(), LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="pico", max_length=8))
     for sampler in (EventDriven(), TauLeaping()):
         with pytest.raises(ValueError, match="ar takes LeftToRight"): model.sample(n=1, sampler=sampler)
-    with pytest.raises(ValueError, match="is for autoregressive methods; loflexmdm takes EventDriven"):
+    with pytest.raises(ValueError, match="is for autoregressive methods; loflexmdm takes .*EventDriven"):
         other.sample(n=1, sampler=LeftToRight())
 
 
