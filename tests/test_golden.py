@@ -144,6 +144,11 @@ METHODS = {
     "mdm shifted": ("mdm", dict(schedule="shifted:1e-3")),
     "genmd4": ("genmd4", dict()),
     "genmd4 three states": ("genmd4", dict(states=3, w_range=4.0, proposal=1.0)),
+    "lomdm learned": ("lomdm", dict(order_size="nano")),
+    "lomdm fixed": ("lomdm", dict(order="fixed", states=1)),
+    "lomdm given": ("lomdm", dict(order="given", given="forward")),
+    "loinsert learned": ("loinsert", dict(order_size="nano", states=3, centre=True)),
+    "loinsert fixed": ("loinsert", dict(order="fixed", states=1)),
     "papl": ("papl", dict()),
     "papl time": ("papl", dict(form="time", schedule="cosine", alpha=3.0)),
     "papl interpolate": ("papl", dict(mixture="interpolate", planner_tau=0.5)),
@@ -158,8 +163,9 @@ METHODS = {
     "edit pairs shown": ("editflow", dict(coupling="pairs", source="shown")),
 }
 NEW_PARTS = ("time.", "insert.", "unmask.", "order.", "order_backbone.")  # of a retrofit
-INSERTING = [n for n, (kind, _) in METHODS.items() if kind in ("loflexmdm", "flexmdm", "retrofit", "editflow")]
-MASKED = [n for n, (kind, _) in METHODS.items() if kind in ("mdm", "genmd4", "papl")]
+KINDS = {name: kind for name, (kind, _) in METHODS.items()}
+INSERTING = [n for n, k in KINDS.items() if k in ("loflexmdm", "loinsert", "flexmdm", "retrofit", "editflow")]
+MASKED = [n for n, k in KINDS.items() if k in ("mdm", "genmd4", "lomdm", "papl")]
 
 
 def fill(model, salt: str, prefixes=("",)):
@@ -372,6 +378,12 @@ def terms_of(name: str) -> dict:
         total, log_p = model.match(x1, state, tau), None
     elif kind == "genmd4":
         total, log_p = model.match(x1, (state < 2) & x1.free, tau), model.state_log_prob(x1, (state < 2) & x1.free, tau)
+    elif kind in ("lomdm", "loinsert"):
+        x1 = model.aligned(x1)
+        b = model.schedule(x1)
+        state = model.path.sample(x1, tau.to(b.dtype), b, generator=seeded(7))
+        total, log_p = model.match(x1, state, tau, b), model.path.log_prob(x1, state, tau, b)
+        out |= numbers("b", b * x1.free)
     else:
         b = model.schedule(x1)
         total, log_p = model.match(x1, state, tau, *b), model.state_log_prob(x1, state, tau, *b)
@@ -620,6 +632,8 @@ CASES |= {
         ("lo trainable", "adamw"),
         ("lo shared", "muon"),
         ("genmd4", "adamw"),
+        ("lomdm learned", "adamw"),
+        ("loinsert learned", "muon"),
         ("flexmdm", "muon"),
         ("papl", "adamw"),
         ("ar", "adamw"),
