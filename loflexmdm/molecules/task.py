@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from fastcore.basics import patch
 from rdkit import Chem
-from rdkit.Chem import QED, Crippen, rdMolDescriptors
+from rdkit.Chem import QED, Crippen, Descriptors, rdMolDescriptors
 
 from ..configs import AtLeastTwo, Fraction, Natural, accepted_by, config, one_of
 from ..digests import row_digest, rows_digest
@@ -51,7 +51,9 @@ _all_ = ["to_bracket_safe", "from_bracket_safe", "fragment_prompt", "contains_fr
          "molecule_grid"]
 
 # %% ../../nbs/12b_molecules.ipynb #537ff997
-PROPERTIES = dict(qed=QED.qed, rings=rdMolDescriptors.CalcNumRings, logp=Crippen.MolLogP)  # that prompts can ask for
+PROPERTIES = dict(  # that prompts can ask for
+    qed=QED.qed, rings=rdMolDescriptors.CalcNumRings, logp=Crippen.MolLogP, weight=Descriptors.MolWt,
+)
 
 
 def bounds_from(text: str) -> list[float]:
@@ -78,7 +80,7 @@ class MoleculesConfig:
     tokenizer: str = ""           # a Hugging Face tokenizer.json whose tokens to use [tokens of the data]
     tokens: str = ""              # the vocabulary, separated by spaces [from the training data]
     seed: int = 0                 # of order and prompts
-    condition: Literal["none", "qed", "rings", "logp"] = "none"  # property whose class the prompts ask for
+    condition: Literal["none", "qed", "rings", "logp", "weight"] = "none"  # property whose class the prompts ask for
     classes: AtLeastTwo = 3       # of the property, with as many training molecules each as its values allow
     bounds: accepted_by(bounds_from) = ""  # between the classes, separated by spaces [quantiles of the training data]
     notation: one_of(tuple(NOTATIONS)) = "bracket-safe"  # how a molecule is written

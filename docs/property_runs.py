@@ -1,0 +1,76 @@
+"""What models deliver that are asked for a property: `python docs/property_runs.py SEED... [--conditions NAME...]`.
+
+Small molecules of QM9, whose training examples begin with the class of a property. As many molecules are sampled per
+class, without guidance and with it, and their values compared with what was asked for. Each run adds its figures to
+nbs/property_runs.json, with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
+import argparse
+import time
+from functools import partial
+
+import torch
+
+from guidance_runs import drawn
+from loflexmdm.methods.base import Method
+from loflexmdm.molecules.asked import asked_and_got
+from loflexmdm.molecules.metrics import judge
+from loflexmdm.molecules.task import PROPERTIES, MoleculesTask, bounds_from
+from loflexmdm.pretrained import load
+from loflexmdm.recipes import recipe_from
+from loflexmdm.tasks.base import task_from
+from loflexmdm.training import checkpoints
+from runs import ROOT, note
+
+RESULTS = ROOT / "nbs" / "property_runs.json"
+TASK = dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0, classes=5)
+METHODS = dict(autoregressive=dict(method="ar", size="nano"),
+               fixed=dict(order="fixed", states=1, readings="event", size="nano"))
+TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", valid_size=256, batch_size=64)
+CONDITIONS, STEPS, EACH, WEIGHTS = ("logp", "qed"), 3000, 400, (0, 1, 2)
+
+
+def values_of(task: MoleculesTask, samples) -> list[float]:
+    "The property of each sample, nan for one without a valid molecule."
+    found = [judge([d.smiles])[0].smiles if d.smiles else None for d in task.decoded(samples)]
+    return [task.property_of([s])[0] if s else float("nan") for s in found]
+
+
+def delivered(task: MoleculesTask, method: Method, weight: float) -> dict:
+    "For each class: molecules with a value, share in the class, mean and the middle 80 %; and the share of valid ones."
+    tokens = task.conditions()
+    made = drawn(method, tokens, EACH, 0, weight)
+    values = [v for t in tokens for v in values_of(task, made[t])]
+    asked = [k for k in range(len(tokens)) for _ in range(EACH)]
+    rows = asked_and_got(asked, values, bounds_from(task.bounds_text))
+    valid = sum(r.n for r in rows) / len(values)
+    return dict(valid=round(valid, 4), classes=[[round(v, 4) for v in r] for r in rows])
+
+
+def train(condition: str, way: str, seed: int, steps: int):
+    "Train one method with one condition, sample, and note what came of it."
+    every, start = -(-steps // 5), time.process_time()
+    settings = dict(task=TASK | dict(condition=condition), model=METHODS[way],
+                    train=TRAIN | dict(steps=steps, seed=seed, save_every=every, valid_every=every))
+    name = f"{condition} {way} {seed}"
+    directory = ROOT / "runs" / f"property-{name.replace(' ', '-')}-{steps}"
+    recipe_from(settings).trainer(directory, progress=False).fit(resume=bool(checkpoints(directory)))
+    spent, method = round(time.process_time() - start), load(checkpoints(directory)[-1])
+    task, got = task_from(method.task), partial(delivered, task_from(method.task), method)
+    note(RESULTS, dict(name=name, condition=condition, method=way, seed=seed, steps=steps, each=EACH, **settings,
+                       cpu_seconds=spent, bounds=bounds_from(task.bounds_text),
+                       guided={str(w): got(w) for w in WEIGHTS}))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("--conditions", nargs="+", choices=PROPERTIES, default=list(CONDITIONS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--steps", type=int, default=STEPS)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for seed in args.seeds:
+        for condition in args.conditions:
+            for way in args.methods: train(condition, way, seed, args.steps)
+
+
+if __name__ == "__main__": main()
