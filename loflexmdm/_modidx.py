@@ -2700,6 +2700,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                    'loflexmdm.recipes.recipe': ('recipes.html#recipe', 'loflexmdm/recipes.py'),
                                    'loflexmdm.recipes.recipe_from': ('recipes.html#recipe_from', 'loflexmdm/recipes.py'),
                                    'loflexmdm.recipes.recipe_schema': ('recipes.html#recipe_schema', 'loflexmdm/recipes.py'),
+                                   'loflexmdm.recipes.tables_like': ('recipes.html#tables_like', 'loflexmdm/recipes.py'),
                                    'loflexmdm.recipes.with_absolute_paths': ('recipes.html#with_absolute_paths', 'loflexmdm/recipes.py'),
                                    'loflexmdm.recipes.with_current_names': ('recipes.html#with_current_names', 'loflexmdm/recipes.py'),
                                    'loflexmdm.recipes.with_first_values': ('recipes.html#with_first_values', 'loflexmdm/recipes.py'),

@@ -30,10 +30,10 @@ def names() -> list[str]:
 
 # %% ../nbs/08b_pretrained.ipynb #b4124bcf
 def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
-    """The directory and the weight file that a saved model, a checkpoint or a run stands for.
+    """The directory and the weight file that a saved model, a checkpoint, a run or a name of the package stands for.
 
     A run's best model wins over its newest complete checkpoint. FileNotFoundError if there is neither."""
-    path = Path(directory)
+    path = models_directory() / directory if str(directory) in names() else Path(directory)
     if (path / CONFIG_FILE).is_file():
         averaged = (path / AVERAGE_FILE).is_file() or AVERAGE_FILE in recorded(path / CONFIG_FILE)
         return path, AVERAGE_FILE if averaged else WEIGHTS_FILE

@@ -306,7 +306,7 @@ TRAIN = {
     "train brackets --order backwards": "order='backwards': choose one of learned, fixed",
     "train brackets --degree 3": "unknown argument --degree",
     "train brackets --device tpu": "argument --device: invalid choice",
-    "train": "PRESET_OR_TOML",
+    "train": "RECIPE",
     "dance": "invalid choice: 'dance'",
 }
 

@@ -9,13 +9,15 @@ import torch
 
 import loflexmdm
 from loflexmdm import hub
+from loflexmdm.methods.base import method_class
 from loflexmdm.readers import Texts, fasta_records
 from loflexmdm.writers import write_texts
-from loflexmdm.recipes import recipe_from
+from loflexmdm.recipes import recipe, recipe_from
 from loflexmdm.samplers import Samples
-from loflexmdm.states import CLEAN, DROPPED, collate, contract, parse_prompt
+from loflexmdm.states import CLEAN, DROPPED, Vocabulary, collate, contract, parse_prompt
 from loflexmdm.tasks.base import check_prompts, task_from
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask, infill_example, stretch
+from loflexmdm.training import take_weights
 
 WORDS = ["".join(random.Random(i).choices("abcd", k=3 + i % 5)) for i in range(300)]
 
@@ -161,6 +163,26 @@ def test_the_vocabulary_of_a_model_is_kept(tmp_path):
     with pytest.raises(ValueError, match="lacks 3 tokens of the data: 'x' 'y' 'z'"): task_from(options).sizes()
     with pytest.raises(FileNotFoundError, match="vocabulary_from"):
         task_from(options | dict(vocabulary_from=str(tmp_path / "none"))).sizes()
+
+
+def test_a_saved_model_is_a_recipe_to_train_it_further(tmp_path):
+    file = str(write_texts(tmp_path / "a.txt", WORDS))
+    run = recipe_from(dict(task=dict(kind="text", file=file, unit="characters")))
+    task, method = run.build()
+    method.save_pretrained(tmp_path / "base")
+    few = str(write_texts(tmp_path / "few.txt", ["a", "aa", "aaa", "aaaa"] * 9))  # fewer letters than the model knows
+    further = recipe(tmp_path / "base", file=few, steps=1)
+    assert further.model == run.model and further.train.start_from == str(tmp_path / "base")
+    same, tuned = further.build()
+    assert same.vocabulary == task.vocabulary
+    assert take_weights(tuned, further.train.start_from) == []  # all of the model's
+    for a, b in zip(tuned.state_dict().values(), method.state_dict().values()): torch.testing.assert_close(a, b)
+
+
+def test_a_model_without_a_task_is_not_a_recipe(tmp_path):
+    method = method_class("ar")(Vocabulary("ab"), method_class("ar").Config(size="nano"))
+    method.save_pretrained(tmp_path / "bare")
+    with pytest.raises(ValueError, match="was saved without a task"): recipe(tmp_path / "bare")
 
 
 def test_a_first_model_of_own_data_is_small(tmp_path):

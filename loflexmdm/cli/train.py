@@ -96,7 +96,8 @@ def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Cal
 def add_train(parser: Parser, argv: Sequence[str]):
     "Options of train: those of the recipe's own task and method, if it is named."
     tables, option = recipe_in(argv) or {}, parser.add_argument
-    option("recipe", metavar="PRESET_OR_TOML", help=f"one of {', '.join(presets())}, or a TOML file")
+    option("recipe", metavar="RECIPE", help=f"one of {', '.join(presets())}, a TOML file, or a saved model, "
+           "which is trained further with its own settings")
     option("--out", required=True, metavar="DIR", help="a new or empty directory")
     option("--method", metavar="NAME", help=f"another method than the recipe's: {', '.join(METHODS.names())}; "
            "of the recipe's model options it keeps those that it has")
@@ -136,6 +137,7 @@ def add_task_fields(parser: Parser, tables: dict):
   loflexmdm train star-tiny --method mdm --out runs/masked
   loflexmdm train my.toml --device cuda --precision bfloat16 --out runs/mine
   loflexmdm train my.toml --stream --steps 20000 --out runs/large  # a file of any size, read while training
+  loflexmdm train molecules-moses --source mine.smi --out runs/tuned  # a model, trained further on your molecules
   torchrun --nproc-per-node 2 -m loflexmdm train brackets --out runs/both
 --steps and --size shorten a first try: --steps 500 --size nano takes about a minute on a CPU""",
          place=1, several=True, again=lambda args: f"loflexmdm resume {args.out}")
