@@ -10,6 +10,7 @@ from pathlib import Path
 
 from edit_runs import library_phrases
 from loflexmdm.files import write_file
+from loflexmdm.statistics import empirical_variation
 from runs import ROOT
 
 FOLDER = ROOT / "runs" / "corpora"
@@ -36,13 +37,12 @@ def text(**more) -> dict: return corpus("phrases", library_phrases(), **more)
 def peptide_task(**more) -> dict: return corpus("peptides", peptides(), **more)
 
 
-def neighbours(sequences: Iterable[Sequence[str]]) -> dict[tuple[str, str], float]:
-    "Distribution of pairs of neighbouring tokens, the ends of sequences among them."
-    counts = Counter(pair for s in sequences for pair in zip(["<", *s], [*s, ">"]))
-    return {pair: n / counts.total() for pair, n in counts.items()}
+def neighbours(sequences: Iterable[Sequence[str]]) -> Counter[tuple[str, str]]:
+    "How often each pair of neighbouring tokens comes, the ends of sequences among them."
+    return Counter(pair for s in sequences for pair in zip(["<", *s], [*s, ">"]))
 
 
 def pair_variation(some: Iterable[Sequence[str]], others: Iterable[Sequence[str]]) -> float:
     "Total variation between the distributions of pairs of neighbouring tokens."
-    p, q = neighbours(some), neighbours(others)
-    return sum(abs(p.get(k, 0) - q.get(k, 0)) for k in p.keys() | q.keys()) / 2
+    counts, law = neighbours(some), neighbours(others)
+    return empirical_variation(counts, {pair: n / law.total() for pair, n in law.items()})

@@ -14,10 +14,9 @@ from loflexmdm.methods.base import Method
 from loflexmdm.pretrained import load
 from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import Samples
-from loflexmdm.states import collate
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.training import checkpoints
-from runs import ROOT, bound, note
+from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, note
 
 RESULTS = ROOT / "nbs" / "method_runs.json"
 CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds that count
@@ -27,12 +26,10 @@ CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds 
     text=dict(task=text, steps=1500), peptides=dict(task=peptide_task, steps=1500),
     gaps=dict(task=partial(text, infill=0.5), steps=3000, methods=("masked", "papl", "flexmdm", "fixed", "learned")),
 )
-LEARNED = dict(order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0)
 METHODS = dict(
     autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
     papl=dict(method="papl"), flexmdm=dict(method="flexmdm"),
-    fixed=dict(order="fixed", states=1, readings="event"),
-    learned=LEARNED, learned_both=LEARNED | dict(unmask="trainable"),  # orders of insertion, and of decisions too
+    fixed=FIXED, learned=LEARNED, learned_both=LEARNED_BOTH,
     edits=dict(method="editflow"),
 )
 TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", valid_size=256)
@@ -60,9 +57,7 @@ def sampled(task: Task, method: Method) -> dict:
 
 def mean_tokens(task: Task) -> float:
     "Tokens that are generated per test sequence, of those whose bound is computed."
-    data = task.dataset("test")
-    x1 = collate([data[i] for i in range(min(HELD_OUT, len(data)))])
-    return round(float(x1.free.sum(-1).double().mean()), 3)
+    return round(float(held_out(task, HELD_OUT).free.sum(-1).double().mean()), 3)
 
 
 def text_scores(task: Task, samples: Samples) -> dict[str, float]:

@@ -24,16 +24,13 @@ from loflexmdm.samplers import LeftToRight
 from loflexmdm.samplers.base import Sampler
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import checkpoints
-from runs import ROOT, bound, curve_of, note
+from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, curve_of, note
 
 RESULTS = ROOT / "nbs" / "moses_runs.json"
 TASK = dict(kind="molecules", source="moses", notation="smiles", reorder=False, prompt_share=0.0)
-FIXED = dict(order="fixed", states=1, readings="event", size="tiny")
-LEARNED = FIXED | dict(order="learned", order_size="nano", states=2, centre=True, regulariser=0.0)
 ENTRANTS = dict(
-    fixed=FIXED,
-    learned=LEARNED, learned_both=LEARNED | dict(unmask="trainable"),  # orders of insertion, and of decisions too
-    autoregressive=dict(method="ar", size="tiny"), masked=dict(method="mdm", size="tiny"),
+    fixed=FIXED, learned=LEARNED, learned_both=LEARNED_BOTH,
+    autoregressive=dict(method="ar"), masked=dict(method="mdm"),
 )
 TRAIN = dict(optimiser="muon", lr=4e-3, warmup=300, ema=0.999, valid_size=256)
 ROWS, STEPS, SAMPLES, REFERENCE = 64, 3000, 1000, 10_000
@@ -42,7 +39,7 @@ DRAWN = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="to
 
 def tables(entrant: str, seed: int, steps: int) -> dict:
     "The recipe of a run."
-    model, every = ENTRANTS[entrant], -(-steps // 6)
+    model, every = dict(size="tiny") | ENTRANTS[entrant], -(-steps // 6)
     train = dict(steps=steps, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=every, valid_every=every)
     if entrant.startswith("learned"): train |= dict(order_start=steps // 4, order_lr_scale=1.0)
     return dict(task=TASK, model=model, train=TRAIN | train)

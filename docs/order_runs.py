@@ -3,7 +3,6 @@
 Every entrant has the same network and as many generator rows per step. Each run adds its curve to nbs/order_runs.json,
 with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
-import json
 import time
 
 import torch
@@ -13,10 +12,9 @@ from loflexmdm.orders import star_correlations
 from loflexmdm.pretrained import load
 from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import EventDriven
-from loflexmdm.states import collate
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.training import checkpoints
-from runs import ROOT, bound, note
+from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, logged, note
 
 RESULTS = ROOT / "nbs" / "order_runs.json"
 TASKS = dict(  # settings of the task, its order by hand, and the budget, fixed before the seeds that count
@@ -25,27 +23,19 @@ TASKS = dict(  # settings of the task, its order by hand, and the budget, fixed 
                     lr=dict(fixed=1e-3, given=4e-3)),
     stars=dict(task=dict(kind="star", degree=3, arm_min=2, arm_max=5, nodes=13), given="to-junction:10,0.1",
                steps=16_000, lr={}),
-    stars_long=dict(task=dict(kind="star", degree=3, arm_min=2, arm_max=8, nodes=22), given="to-junction:10,0.1",
-                    steps=16_000, lr={}),
     key_adder=dict(task=dict(kind="key", n=10, q=4), given="slots:10,0.1", steps=600, lr={}, other_lr=6e-3,
                    model=dict(network="adder", order_network="adder"), train=dict(optimiser="adamw", warmup=50)),
 )
 LR = 2e-3  # unless another was better for an entrant on a seed that is not reported
-LEARNED = dict(order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0)
-UNMASK = LEARNED | dict(unmask="trainable")
-FIXED = dict(order="fixed", states=1, readings="event")
 ENTRANTS = dict(
     fixed=FIXED, given=FIXED | dict(order="given"), learned=LEARNED,
     fixed_clock=FIXED | dict(readings="clock"),
-    found=FIXED | dict(order="given", given="levels:3,0.1,10,0.1"),  # what was learned on key_blocks, from the start
     published=LEARNED | dict(readings="clock", centre=False, regulariser=10.0),
     # the learned order with one thing changed
     clock=LEARNED | dict(readings="clock"), uncentred=LEARNED | dict(centre=False),
     regularised_1=LEARNED | dict(regulariser=1.0), regularised_10=LEARNED | dict(regulariser=10.0),
     tight=LEARNED | dict(bound="tight"), shared=LEARNED | dict(backbone="shared"),
-    wide=LEARNED | dict(b_range=100.0), given_wide=FIXED | dict(order="given", b_range=100.0),
-    unmask=UNMASK, unmask_slow=UNMASK, unmask_four=UNMASK | dict(states=4), unmask_narrow=UNMASK | dict(b_range=3.0),
-    larger=LEARNED | dict(order_size="tiny"),
+    unmask=LEARNED_BOTH, unmask_slow=LEARNED_BOTH, larger=LEARNED | dict(order_size="tiny"),
     four_states=LEARNED | dict(states=4), plain=LEARNED | dict(plain=0.25), slow=LEARNED, early=LEARNED,
     autoregressive=dict(method="ar"),
 )
@@ -60,7 +50,6 @@ def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
     "The recipe of a run."
     task, model = TASKS[name]["task"], dict(size="nano") | TASKS[name].get("model", {}) | ENTRANTS[entrant]
     if entrant == "given": model["given"] = TASKS[name]["given"]
-    if entrant == "given_wide": model["given"] = TASKS[name]["given"].replace(":10,0.1", ":100,0.01")
     if entrant == "autoregressive" and task["kind"] == "key": task = task | dict(layout="prefix")
     train = TRAIN | TASKS[name].get("train", {}) | dict(order_lr_scale=1.0, order_start=steps // 4) | dict(
         steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=steps // 8,
@@ -78,8 +67,7 @@ def judged(task: Task, method: Method, n: int = 250, **options) -> dict[str, flo
 
 def rates(task: Task, method: Method) -> dict[str, list[float]]:
     "Geometric mean and spread of log of the insertion rate, by position in the longest answers among 500."
-    data = task.dataset("test")
-    x1 = collate([data[i] for i in range(500)])
+    x1 = held_out(task, 500)
     with torch.no_grad(): b = method.schedule(x1.to(method.device))[0].cpu()
     longest = (count := x1.free.sum(-1)) == count.max()
     log_b = b[longest][x1.free[longest]].view(int(longest.sum()), -1).log()
@@ -102,12 +90,6 @@ def last_figures(task: Task, method: Method, entrant: str) -> dict:
         out["planners"] = {rule: judged(task, method, 500, confidence=rule) for rule in PLANNERS}
     if task.kind == "star": out["correlations"] = correlations(task, method)
     return out | dict(rates=rates(task, method))
-
-
-def logged(directory, key: str) -> dict[int, float]:
-    "What the training log has under a key, by step."
-    rows = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-    return {r["step"]: r[key] for r in rows if key in r}
 
 
 def train(name: str, entrant: str, seed: int, steps: int, lr: float | None):

@@ -1,4 +1,4 @@
-"What the scripts of stored figures share: the commit that a run began with, and the file that its figures go to."
+"What the scripts of stored figures share: settings, figures of a run, its commit, and the file that they go to."
 import json
 import subprocess
 from pathlib import Path
@@ -7,13 +7,17 @@ import torch
 
 from loflexmdm.files import locked, write_file
 from loflexmdm.methods.base import Method
-from loflexmdm.states import collate
+from loflexmdm.states import PartialSequences, collate
 from loflexmdm.tasks.base import Task
+from loflexmdm.training import JsonLines
 
 ROOT = Path(__file__).parents[1]
 COMMIT = subprocess.run(
     ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
 ).stdout.strip()  # of the code when the run began
+FIXED = dict(order="fixed", states=1, readings="event")  # settings of models
+LEARNED = dict(order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0)
+LEARNED_BOTH = LEARNED | dict(unmask="trainable")  # orders of insertion, and of decisions too
 
 
 def note(results: Path, row: dict):
@@ -33,15 +37,24 @@ def without_nan(value):
     return None if isinstance(value, float) and value != value else value
 
 
+def held_out(task: Task, n: int) -> PartialSequences:
+    "The first n test sequences, or all if there are fewer."
+    data = task.dataset("test")
+    return collate([data[i] for i in range(min(n, len(data)))])
+
+
 def bound(task: Task, method: Method, n: int = 512, states: int = 16) -> list[float]:
     "Bound on the negative log-likelihood per test sequence (nats), and its standard error."
-    data = task.dataset("test")
-    x1 = collate([data[i] for i in range(min(n, len(data)))])
+    x1 = held_out(task, n)
     values, _ = method.nll_bound(x1.to(method.device), states, generator=torch.Generator(method.device).manual_seed(1))
     return [round(float(values.mean()), 3), round(float(values.std() / len(values) ** 0.5), 3)]
 
 
-def curve_of(directory) -> list[list[float]]:
+def logged(directory: Path, key: str) -> dict[int, float]:
+    "What the training log has under a key, by step."
+    return {r["step"]: r[key] for r in JsonLines(directory / "metrics.jsonl").rows() if key in r}
+
+
+def curve_of(directory: Path) -> list[list[float]]:
     "Step and validation bound, as the training log has them."
-    rows = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-    return [[r["step"], round(r["valid_nll"], 3)] for r in rows if "valid_nll" in r]
+    return [[step, round(value, 3)] for step, value in logged(directory, "valid_nll").items()]

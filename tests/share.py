@@ -8,15 +8,18 @@ import socket
 import sys
 import traceback
 from functools import partial
+from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 
 from loflexmdm.distributed import DistributedTrainer, joined
 from loflexmdm.methods.base import method_class
 from loflexmdm.shares import launched
 from loflexmdm.states import Vocabulary, prefix_example
-from loflexmdm.training import Interrupted, TrainConfig, Trainer
+from loflexmdm.training import Interrupted, TrainConfig, Trainer, checkpoints
 
+FILES = "model.safetensors", "ema.safetensors", "optimizer.safetensors"  # of a checkpoint
 LONGEST = 240  # seconds that a process may take
 LETTERS = Vocabulary("abc")
 WORDS = [prefix_example(p, w, LETTERS) for p in ("", "a") for w in ("a", "abc", "cab", "bb", "cabbac", "ca", "bac")]
@@ -84,6 +87,18 @@ def wait(ids: list[int]) -> list[int]:
 def together(n: int, work, *args):
     "Call `work(*args)` in n processes; AssertionError unless all end well."
     assert (codes := wait(start(n, work, *args))) == [0] * n, codes
+
+
+def difference(a: Path, b: Path) -> float:
+    """The largest difference between weights, averages and moments of two runs' newest checkpoints; nan if one of them
+    is. AssertionError unless they are of one step and hold tensors of the same names and shapes."""
+    one, other = checkpoints(a)[-1], checkpoints(b)[-1]
+    assert one.name == other.name
+    worst = torch.zeros(1)
+    for u, v in ((load_file(one / name), load_file(other / name)) for name in FILES):
+        assert {k: t.shape for k, t in u.items()} == {k: t.shape for k, t in v.items()}
+        worst = torch.cat([worst, *((u[k] - v[k]).abs().flatten() for k in u)]).max()[None]
+    return float(worst)
 
 
 if __name__ == "__main__":

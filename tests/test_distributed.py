@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from campaigns import processes
-from campaigns.processes import difference
-from share import start, together, train, trainer, wait
+from share import difference, start, together, train, trainer, wait
 
 from loflexmdm.cli import main
 from loflexmdm.distributed import check_shares

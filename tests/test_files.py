@@ -66,13 +66,13 @@ def test_a_lock_is_refused_or_waited_for_and_goes_with_its_process(tmp_path):
 
 def test_a_lock_does_not_live_on_in_a_child_process(tmp_path):
     "As loader processes outlive a killed training run for some seconds."
+    begun, begin = os.pipe()
     if (holder := os.fork()) == 0:
         with locked(tmp_path / "lock"):
-            if os.fork() == 0: signal.alarm(10), signal.pause()
-            (tmp_path / "forked").touch()
+            if os.fork() == 0: os.write(begin, b"1"), signal.alarm(10), signal.pause()
+            os.read(begun, 1)  # the child runs, and has closed the lock's file
             os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(holder, 0)
-    assert (tmp_path / "forked").exists()
+    assert os.WTERMSIG(os.waitpid(holder, 0)[1]) == signal.SIGKILL
     with locked(tmp_path / "lock", "held by a child"): pass
 
 

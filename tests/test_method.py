@@ -405,9 +405,6 @@ def store():
     (STORED / "expected.json").write_text(json.dumps(observed(pretrained.load(STORED)), indent=1))
 
 
-if __name__ == "__main__": store()
-
-
 @pytest.mark.usefixtures("pico")
 @pytest.mark.parametrize("name", ["loflexmdm", "flexmdm", "loinsert"])
 def test_bounds_end_at_the_horizon(name, monkeypatch):
@@ -421,3 +418,6 @@ def test_bounds_end_at_the_horizon(name, monkeypatch):
     assert float(made.nll_bound(x1, 2, g)[0]) == 0
     monkeypatch.setattr(made, "proposal", lambda *_: late(0.99))
     assert float(made.nll_bound(x1, 2, g)[0]) > 1
+
+
+if __name__ == "__main__": store()

@@ -13,25 +13,12 @@ import time
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
-from share import start, together, train, wait
+from share import difference, start, together, train, wait
 
 from loflexmdm.training import checkpoints
 
-FILES = "model.safetensors", "ema.safetensors", "optimizer.safetensors"
 PATIENCE = 60  # seconds within which the others must end
 PROCESSES = 2
-
-
-def difference(a: Path, b: Path) -> float:
-    "The largest difference between weights, averages and moments of two runs' newest checkpoints."
-    assert checkpoints(a)[-1].name == checkpoints(b)[-1].name
-    worst = 0.0
-    for name in FILES:
-        one, other = (load_file(checkpoints(d)[-1] / name) for d in (a, b))
-        assert one.keys() == other.keys()
-        worst = max(worst, *(float((one[k] - other[k]).abs().max()) for k in one if one[k].numel()))
-    return worst
 
 
 def resume(directory: Path, work: dict) -> list[int]:
