@@ -230,8 +230,7 @@ def check_ranking(confidence: str | None, softness: float, window: int | None):
 class Sampler:
     """How tokens and positions are chosen, common to all samplers. A subclass with a `name` enters itself in SAMPLERS.
 
-    ValueError for a temperature that is not positive, top_p outside (0, 1], an unknown confidence, or a softness
-    or window that does not fit it."""
+    ValueError for a temperature or top_p out of range, an unknown confidence, a softness or window that it lacks."""
     name: ClassVar[str]  # on the command line
     channels: ClassVar[tuple[str, ...] | None] = None  # that it can simulate; None: all whose events come at rates
     papers: ClassVar[tuple[str, ...]] = ()  # keys of the papers to cite, or whole BibTeX entries
