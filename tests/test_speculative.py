@@ -207,6 +207,15 @@ def test_what_was_measured_is_kept_for_the_next_batch_by_the_number_of_rows():
     assert sampler.paces[6].calls > first
 
 
+@pytest.mark.parametrize("rows, taken", [(40, 16), (20, 16), (1, 1), (2, 1)])
+def test_a_batch_begins_with_what_was_measured_at_the_nearest_size(rows, taken):
+    known = lambda best: Pace({k: (1.0 + (k != best), 1.0) for k in AHEAD}, calls=1)
+    sampler, Clocked.chosen = Clocked(ahead="auto"), []
+    sampler.paces.update({1: known(1), 6: known(16)})
+    simulate(pushy, prompts((PROMPTS * 8)[:rows]), sampler, range(rows), LIMITS)
+    assert Clocked.chosen[0] == taken
+
+
 @pytest.mark.parametrize("wrong", [
     dict(ahead=0), dict(ahead=1.5), dict(ahead="many"), dict(slack=0.9), dict(slack=float("nan")),
 ])
