@@ -207,7 +207,7 @@ def samplers_for(method: Method, calls: Sequence[int] = CALLS) -> list[Sampler]:
     Each sampler that can simulate the method's channels says in which settings (`Sampler.compared`): event by event, by
     confidence or a planner, and with given numbers of network calls."""
     fitting = fitting_samplers(method.channels).values()
-    tried = [s for cls in fitting for s in cls.compared(method.channels, calls)]
+    tried = [s for cls in fitting if cls.in_comparisons for s in cls.compared(method.channels, calls)]
     return list({describe(s): s for s in (method.default_sampler, *tried)}.values())
 
 # %% ../nbs/29b_compare.ipynb #5ba880f0

@@ -19,6 +19,7 @@ import torch
 from share import difference
 
 from loflexmdm.cli import main
+from loflexmdm.cli.commands import one_line
 from loflexmdm.cli.evaluate import figure_line, read_samples
 from loflexmdm.cli.sample import SavedRows, format_rows
 from loflexmdm.files import locked, sealed
@@ -787,3 +788,17 @@ def test_old_names_lead_to_the_new_ones():
     with pytest.warns(DeprecationWarning, match="loflexmdm.cli.evaluate.figure_line"):
         from loflexmdm.cli import figure_line as old
     assert old is figure_line
+
+
+class Unreadable(torch.utils.data.Dataset):
+    "Data that a loader's process cannot read."
+    def __init__(self, error): self.error = error
+    def __len__(self): return 1
+    def __getitem__(self, i): raise self.error
+
+
+@pytest.mark.parametrize("error", [ValueError("words.txt, line 7: is\nempty"), OSError("words.txt: cut off")])
+def test_errors_of_loader_processes_have_their_own_message(error):
+    with pytest.raises(type(error), match="Caught") as e:
+        list(torch.utils.data.DataLoader(Unreadable(error), num_workers=1))
+    assert one_line(e.value) == " ".join(str(error).split())

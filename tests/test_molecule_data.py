@@ -20,6 +20,7 @@ from loflexmdm.molecules import data as molecule_data
 from loflexmdm.molecules.bracket_safe import from_bracket_safe
 from loflexmdm.molecules.data import (
     CACHE_VERSION,
+    CHUNK_ROWS,
     ELEMENTS,
     HUB_ROWS,
     REJECT_REASONS,
@@ -402,6 +403,25 @@ def test_a_file_that_changes_while_it_is_read(tmp_path):
     content = molecule_data.content_of(path)
     smi(path, SMILES[:7])
     with pytest.raises(ValueError, match="changed while being read"): list(content.rows())
+
+
+def test_rows_are_cleaned_as_they_are_read(monkeypatch):
+    "When the first rows are cleaned, those behind them have not been read again."
+    read, clean, seen = [], molecule_data.clean_chunk, []
+
+    def rows():
+        read.append(0)
+        for k in range(3 * CHUNK_ROWS):
+            read[-1] += 1
+            yield "C" * (1 + k % 50)
+
+    def watched(chunk, options):
+        seen.append(list(read))
+        return clean(chunk, options)
+    monkeypatch.setattr(molecule_data, "clean_chunk", watched)
+    found = molecule_data.built(molecule_data.Content(["toy"], rows), 0, Cleaning(), processes=1)
+    assert len(found.smiles) == 50 and found.rejects["duplicate"] == 3 * CHUNK_ROWS - 50
+    assert seen[0] == [3 * CHUNK_ROWS, CHUNK_ROWS] and len(seen) == 3
 
 
 def test_a_cache_that_cannot_be_written(tmp_path):

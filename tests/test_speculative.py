@@ -7,7 +7,7 @@ import loflexmdm
 from loflexmdm.ctmc import as_batch, compare
 from loflexmdm.objective import Intensities
 from loflexmdm.samplers import Limits, Sampler, Speculative, simulate
-from loflexmdm.samplers.speculative import follows, keyed_uniforms, next_bound
+from loflexmdm.samplers.speculative import AHEAD, Pace, follows, keyed_uniforms, next_bound
 from loflexmdm.states import MASK, PartialSequences, collate, parse_prompt
 
 
@@ -145,7 +145,80 @@ def test_a_finished_row_and_an_empty_batch_cost_nothing():
     assert samples.network_calls == 0 and MASK not in samples.sequences[0]
 
 
-@pytest.mark.parametrize("wrong", [dict(ahead=0), dict(ahead=1.5), dict(slack=0.9), dict(slack=float("nan"))])
+class Clocked(Speculative):
+    "Speculative sampling on a clock of its own; what was chosen is noted."
+    seconds, chosen = 0.0, []
+    def now(self): return Clocked.seconds
+    def predicted(self, state):
+        Clocked.chosen.append(self.ahead)
+        return super().predicted(state)
+
+
+def clocked(cost, n=8, **options):
+    "A run with `ahead` chosen by a clock on which a call about rows takes cost(rows, calls before it)."
+    Clocked.seconds, Clocked.chosen = 0.0, []
+
+    def model(x, tau):
+        Clocked.seconds += cost(len(x.tokens), len(Clocked.chosen))
+        return pushy(x, tau)
+    sampler = Clocked(ahead="auto", **options)
+    return simulate(model, prompts((PROMPTS * n)[:n]), sampler, range(n), LIMITS, record=True), sampler
+
+
+@pytest.mark.parametrize("cost", [
+    lambda rows, calls: 1.0 + 1e-3 * rows, lambda rows, calls: rows * 1.0, lambda rows, calls: 100 * (calls * 7 % 5),
+    lambda rows, calls: 1.0 if calls < 8 else rows**2,
+], ids=["calls are dear", "rows are dear", "at random", "changing"])
+@pytest.mark.parametrize("options", [{}, dict(confidence="sampled", softness=0.5)], ids=["plain", "soft"])
+def test_a_clock_changes_no_path(cost, options):
+    auto, _ = clocked(cost, 40, **options)
+    assert len(set(Clocked.chosen)) > 2
+    one = run(1, n=40, **options)
+    assert auto.sequences == one.sequences and auto.trajectories == one.trajectories
+    assert (auto.overflow, auto.forced, auto.violations) == (one.overflow, one.forced, one.violations)
+
+
+@pytest.mark.parametrize("cheapest", AHEAD)
+def test_the_choice_converges_to_the_cheapest_and_follows_it(cheapest):
+    cost = lambda k, best: 1 + abs(AHEAD.index(k) - AHEAD.index(best)) / 5
+    pace = Pace()
+    for best in (cheapest, 1, 16):  # what is cheapest changes
+        made = []
+        for _ in range(240):
+            made.append(pace.choice())
+            pace = pace.after(made[-1], cost(made[-1], best), 1.0)
+        assert pace.best() == best and made[-40:].count(best) >= 32
+
+
+def test_the_best_is_that_with_the_fewest_seconds_per_point():
+    pace = Pace().after(4, 2.0, 1.0).after(8, 3.0, 2.0)
+    assert pace.best() == 8 and pace.choice() == 16 and Pace().choice() == 4
+    assert pace.after(16, 9.0, 4.0).choice() == 8
+    assert pace.spent == {4: (2.0, 1.0), 8: (3.0, 2.0)}
+    assert pace.after(8, 3.0, 0.5).best() == 4  # 5.7 s for 2.3 points: the older ones count nine tenths
+
+
+def test_what_was_measured_is_kept_for_the_next_batch_by_the_number_of_rows():
+    _, sampler = clocked(lambda rows, calls: 1.0 + rows, 40)
+    assert len(sampler.paces) > 3 and set(sampler.paces) <= set(range(1, 7))
+    assert sampler == Clocked(ahead="auto") and "paces" not in repr(sampler)
+    first = sampler.paces[6].calls
+    simulate(pushy, prompts((PROMPTS * 8)[:40]), sampler, range(40), LIMITS)
+    assert sampler.paces[6].calls > first
+
+
+@pytest.mark.parametrize("rows, taken", [(40, 16), (20, 16), (1, 1), (2, 1)])
+def test_a_batch_begins_with_what_was_measured_at_the_nearest_size(rows, taken):
+    known = lambda best: Pace({k: (1.0 + (k != best), 1.0) for k in AHEAD}, calls=1)
+    sampler, Clocked.chosen = Clocked(ahead="auto"), []
+    sampler.paces.update({1: known(1), 6: known(16)})
+    simulate(pushy, prompts((PROMPTS * 8)[:rows]), sampler, range(rows), LIMITS)
+    assert Clocked.chosen[0] == taken
+
+
+@pytest.mark.parametrize("wrong", [
+    dict(ahead=0), dict(ahead=1.5), dict(ahead="many"), dict(slack=0.9), dict(slack=float("nan")),
+])
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))): Speculative(**wrong)
 

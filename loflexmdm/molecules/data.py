@@ -774,7 +774,8 @@ def prepare(
 
 # %% ../../nbs/11b_molecule_data.ipynb #e3cdf749
 def built(content: Content, limit: int, options: Cleaning, processes: int = 0, progress: bool = False) -> Molecules:
-    "The molecules of a source, of at most `limit` rows unless that is 0; streamed where their number is known."
-    rows, total = islice(content.rows(), limit or None), min(limit or content.total, content.total)
-    if not total: rows = list(rows)
-    return build_molecules(rows, options, processes, progress, total or len(rows))
+    """The molecules of a source, of at most `limit` rows unless that is 0, cleaned as they are read.
+
+    Rows whose number is not known are read twice and not kept in memory: they are counted first."""
+    total = min(limit or content.total, content.total) or limit or sum(1 for _ in content.rows())
+    return build_molecules(islice(content.rows(), limit or None), options, processes, progress, total)

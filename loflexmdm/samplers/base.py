@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['CONFIDENCES', 'SIGNED', 'WITHOUT_TOKENS', 'SAMPLERS', 'COUNTERS', 'Limits', 'State', 'Info', 'too_short', 'legal',
            'finished', 'row_uniforms', 'inverse_cdf', 'nucleus', 'most_confident', 'possible', 'without_special',
-           'check_whole', 'check_drawing', 'check_ranking', 'Sampler', 'follow', 'fitting', 'advance',
+           'check_whole', 'check_drawing', 'check_slack', 'check_ranking', 'Sampler', 'follow', 'fitting', 'advance',
            'forced_insertions', 'token_law_at_end', 'settle', 'Trajectory', 'EditTrajectory', 'Samples', 'simulate',
            'merge_samples', 'channel_words', 'fitting_samplers']
 
@@ -210,6 +210,11 @@ def check_drawing(temperature: float, top_p: float, confidence: str | None):
         raise ValueError(f"confidence={confidence!r}: choose none or one of {', '.join(CONFIDENCES)}")
 
 
+def check_slack(slack: float):
+    "ValueError for a `slack`, what is proposed as a multiple of the total intensity, below 1 or not finite."
+    if not 1 <= slack < math.inf: raise ValueError(f"slack={slack}: at least 1, and finite")
+
+
 def check_ranking(confidence: str | None, softness: float, window: int | None):
     "ValueError for a softness or a window that does not fit the position rule."
     if not 0 <= softness < math.inf: raise ValueError(f"softness={softness}: must not be negative, and finite")
@@ -225,13 +230,13 @@ def check_ranking(confidence: str | None, softness: float, window: int | None):
 class Sampler:
     """How tokens and positions are chosen, common to all samplers. A subclass with a `name` enters itself in SAMPLERS.
 
-    ValueError for a temperature that is not positive, top_p outside (0, 1], an unknown confidence, or a softness
-    or window that does not fit it."""
+    ValueError for a temperature or top_p out of range, an unknown confidence, a softness or window that it lacks."""
     name: ClassVar[str]  # on the command line
     channels: ClassVar[tuple[str, ...] | None] = None  # that it can simulate; None: all whose events come at rates
     papers: ClassVar[tuple[str, ...]] = ()  # keys of the papers to cite, or whole BibTeX entries
     options: ClassVar[tuple[str, ...]] = ()  # fields of its own that the command line offers
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "confidence", "softness", "window")  # of all
+    in_comparisons: ClassVar[bool] = True  # whether comparisons of methods try it, in the settings of `compared`
     temperature: float = 1.0        # of the token distribution
     top_p: float = 1.0              # nucleus mass
     confidence: str | None = field(default=None, metadata=dict(choices=CONFIDENCES))  # position rule; none: by rate

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..objective import Intensities, IntensityFn, TokenLaws
 from ..processes import CHANNELS, columns_of
 from loflexmdm.samplers.base import (
-    Info, Limits, Sampler, State, inverse_cdf, legal, nucleus, row_uniforms, settle, token_law_at_end,
+    Info, Limits, Sampler, State, check_slack, inverse_cdf, legal, nucleus, row_uniforms, settle, token_law_at_end,
 )
 from .speculative import moved
 from ..states import PartialSequences
@@ -132,18 +132,14 @@ class BoundedError(Sampler):
     channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")  # of the methods that it can simulate
     papers: ClassVar[tuple[str, ...]] = ("gillespie", "tau_leaping")  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("error", "slack")  # of its own, on the command line
+    in_comparisons: ClassVar[bool] = False  # at small errors the distribution is that of EventDriven
     error: float = 0.1  # total variation, at most
     slack: float = 1.5  # what is proposed, as a multiple of the total intensity
-
-    @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
-        "None: at small errors the distribution is that of EventDriven."
-        return []
 
     def __post_init__(self):
         super().__post_init__()
         if not 0 < self.error <= 1: raise ValueError(f"error={self.error}: within (0, 1]")
-        if not 1 <= self.slack < float("inf"): raise ValueError(f"slack={self.slack}: at least 1, and finite")
+        check_slack(self.slack)
         if self.confidence is not None:
             raise ValueError(f"confidence={self.confidence!r}: the bound is for masks shown at their rates; use none")
 

@@ -6,7 +6,6 @@
 __all__ = ['race', 'EventDriven', 'FrozenEvents']
 
 # %% ../../nbs/07c_event_driven.ipynb #f8478371
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from ..objective import Intensities, IntensityFn
 from ..processes import CHANNELS
-from .base import Info, Sampler, State, check_whole, inverse_cdf, row_uniforms, settle
+from .base import Info, Sampler, State, check_slack, check_whole, inverse_cdf, row_uniforms, settle
 
 # %% ../../nbs/07c_event_driven.ipynb #ef179dac
 def race(
@@ -75,7 +74,7 @@ class EventDriven(Sampler):
             raise ValueError(
                 f"events_per_call={self.events_per_call}: exact simulation takes 1; use exact=False for more"
             )
-        if not 1 <= self.slack < math.inf: raise ValueError(f"slack={self.slack}: at least 1, and finite")
+        check_slack(self.slack)
 
 # %% ../../nbs/07c_event_driven.ipynb #pfe66af8
 @patch
@@ -135,9 +134,5 @@ class FrozenEvents(EventDriven):
     "Event-driven with intensities held between events: fewer calls than thinning, biased where lengths vary."
     name: ClassVar[str] = "event-frozen"  # on the command line
     options: ClassVar[tuple[str, ...]] = ("events_per_call",)  # of its own, on the command line
+    in_comparisons: ClassVar[bool] = False  # EventDriven(exact=False) is the same
     exact: bool = False  # intensities are held until the event
-
-    @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
-        "None: EventDriven(exact=False) is the same."
-        return []
