@@ -3,7 +3,7 @@
 Every entrant reads the same molecules as canonical SMILES, with the same network and as many generator rows per step.
 Each adds its curve and the metrics of its samples to nbs/moses_runs.json, with settings, seed and commit; a run that
 was interrupted goes on where it stopped. `--model` judges a saved model, `--real` training molecules. The reference
-are the first test molecules of the file. Needs the wheels molsets and fcd_torch."""
+are test molecules at even distances in the file. Needs the wheels molsets and fcd_torch."""
 import argparse
 import random
 import time

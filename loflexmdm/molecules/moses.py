@@ -29,7 +29,9 @@ from rdkit.Chem import QED, Crippen, Descriptors
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
 from ..files import file_digest, write_file
-from .data import benchmark_files, benchmark_smiles, cache_directory, cached, in_chunks
+from loflexmdm.molecules.data import (
+    BENCHMARKS, benchmark_files, benchmark_smiles, cache_directory, cached, in_chunks,
+)
 from .metrics import bit_rows, judge, sa_scorer, tanimoto, wasserstein
 from ..parallel import worker_pool
 
@@ -235,13 +237,14 @@ def stored_reference(path: Path) -> Reference | None:
 
 # %% ../../nbs/12e_moses.ipynb #f53f75e9
 def moses_reference(name: str = "moses-test", limit: int = 0, processes: int = 1) -> Reference:
-    """The reference of a benchmark's molecules, all or the first `limit`, from the cache if it is there.
+    """The reference of a benchmark's molecules, all or `limit` that are evenly spaced, from the cache if it is there.
 
     The whole test set takes about a quarter of an hour of one core. ValueError if the wheel is missing."""
     def make():
-        smiles = islice(benchmark_smiles(name), limit or None)
+        step = max(BENCHMARKS[name].rows // limit, 1) if limit else 1
+        smiles = islice(benchmark_smiles(name), 0, step * limit or None, step)
         return reference_from(describe_molecules([j.smiles for j in judge(list(smiles)) if j.smiles], processes))
-    parts = [file_digest(f)[:16] for f in benchmark_files(name)] + [str(limit), rdBase.rdkitVersion]
+    parts = [file_digest(f)[:16] for f in benchmark_files(name)] + [f"{limit}-spaced", rdBase.rdkitVersion]
     path = cache_directory() / "moses" / f"{'-'.join(parts)}{'' if has_chemnet() else '-without-fcd'}.npz"
     return cached(path, make, stored_reference, store_reference)
 
