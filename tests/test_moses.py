@@ -2,6 +2,7 @@
 import math
 import random
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -96,6 +97,20 @@ def test_references_are_stored_without_pickles(found, tmp_path):
     assert all((again.values[k] == v).all() for k, v in reference.values.items())
     (tmp_path / "a.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:99])
     assert stored_reference(tmp_path / "a.npz") is None and stored_reference(tmp_path / "none.npz") is None
+
+
+def test_a_small_reference_is_evenly_spaced(tmp_path, monkeypatch):
+    file = tmp_path / "test.csv"
+    file.write_text("")
+    rows = ["C" * n for n in range(1, 12)]  # eleven rows: every third for a limit of three, the last two left out
+    monkeypatch.setattr(moses, "benchmark_files", lambda name: [file])
+    monkeypatch.setattr(moses, "benchmark_smiles", lambda name: iter(rows))
+    monkeypatch.setattr(moses, "BENCHMARKS", {"moses-test": SimpleNamespace(rows=len(rows))})
+    monkeypatch.setattr(moses, "has_chemnet", lambda: False)
+    asked = []
+    monkeypatch.setattr(moses, "judge", lambda smiles: asked.append(smiles) or judge(smiles))
+    for limit in (3, 0, 20): moses.moses_reference(limit=limit)
+    assert asked == [["C", "CCCC", "C" * 7], rows, rows]
 
 
 def test_a_set_against_itself(found):
