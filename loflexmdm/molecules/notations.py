@@ -371,12 +371,18 @@ def in_hole(tokens: Sequence[str], inner: Sequence[str]) -> list[str]:
 
 
 def smiles_prompt(fragment: str) -> list:
-    "Tokens of one fragment as SMILES, `...` where its points are. ValueError for two fragments."
+    """Tokens of one fragment as SMILES, `...` where its points are, one of them at the end if it can be written so.
+
+    A prompt whose only gap is at its end is one for models that write from left to right too. ValueError for two
+    fragments."""
     mol = plain_fragment(fragment)
     if len(Chem.GetMolFrags(mol)) > 1:
         raise ValueError(f"{fragment!r}: two fragments need a notation of fragments, such as notation='nested'")
-    start = min(set(range(mol.GetNumAtoms())) - set(points_of(mol)))
-    return [... if t == "*" else t for t in symbols(Chem.MolToSmiles(mol, rootedAtAtom=start))]
+    starts = sorted(set(range(mol.GetNumAtoms())) - set(points_of(mol)))
+    texts = [Chem.MolToSmiles(mol, rootedAtAtom=i) for i in starts]
+    texts += Chem.MolToRandomSmilesVect(mol, 100, randomSeed=1)
+    ends = (t for t in texts if t[-1] == "*" != t[0])
+    return [... if t == "*" else t for t in symbols(next(ends, texts[0]))]
 
 # %% ../../nbs/11a_notations.ipynb #b688d232
 Span = tuple[int, int]  # tokens from the first up to, not including, the second
