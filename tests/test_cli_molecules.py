@@ -472,6 +472,19 @@ def test_the_packaged_model(tmp_path):
     assert all(r["tokens"].startswith(r["prompt"]) for r in rows_of(tmp_path / "grown.csv"))
 
 
+@pytest.mark.skipif("molecules-moses-ar" not in names(), reason="the package holds no model called molecules-moses-ar")
+def test_the_packaged_model_from_left_to_right(tmp_path):
+    "From its whole distribution; of 64 samples at least 55 are valid unless the share is far below 96 %."
+    assert call("sample molecules-moses-ar -n 64 --nll 0 --out", tmp_path / "mols.csv")[0] == 0
+    assert sum(r["state"] == "valid" for r in rows_of(tmp_path / "mols.csv")) >= 55
+    assert "top_p=1.0" in json.loads((tmp_path / "mols.csv.run.json").read_text())["sampler"]
+    out = tmp_path / "grown.csv"
+    assert call(f"sample molecules-moses-ar --valid 4 --unique --out {out} --fragment", "*c1ccncc1")[0] == 0
+    assert {r["prompt"] for r in rows_of(out)} == {"c 1 c n c c c 1 ..."}
+    several = call(f"sample molecules-moses-ar -n 2 --out {tmp_path / 'x.csv'} --fragment", "*c1ccc(*)cc1")
+    refused(several, "tokens can only be appended")
+
+
 def test_the_task_says_how_to_sample_unless_told_otherwise(model, tmp_path):
     "Molecules come from a nucleus, the most confident positions first; options ask for the whole law."
     for options, said in (

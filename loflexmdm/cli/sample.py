@@ -578,10 +578,10 @@ SAMPLE_EXAMPLES = """examples:
   loflexmdm sample star-tiny -n 8
   loflexmdm sample runs/brackets -n 100 --sampler tau --steps 256 --top-p 0.9 --out samples.jsonl
   loflexmdm sample star-tiny --prompts prompts.txt -n 4 --nll 64 --out samples.csv
-  loflexmdm sample molecules-moses -n 100 --out mols.csv     # drug-like molecules; and mols.png
+  loflexmdm sample molecules-moses-ar -n 100 --out mols.csv  # drug-like molecules; and mols.png
   loflexmdm sample runs/proteins -n 100 --out made.fasta     # the sequences alone
-  loflexmdm sample molecules-moses --valid 100 --unique --out mols.sdf
-  loflexmdm sample molecules-moses --fragment "*c1ccc2c(c1)OCCO2" --valid 16   # grown from a fragment
+  loflexmdm sample molecules-moses-ar --valid 100 --unique --out mols.sdf
+  loflexmdm sample molecules-moses-ar --fragment "*c1ccncc1" --valid 16   # grown from a fragment
   loflexmdm sample molecules --fragment "*N1CCCC1.*c1ccc2c(c1)OCCO2"           # links two fragments
 in the shell a fragment needs quotes, for its * and brackets
 with --out, sequences are kept as their batches are finished, in FILE.partial.jsonl; after Ctrl-C the same command

@@ -166,7 +166,10 @@ def sampler_from(args: argparse.Namespace, method: Method) -> Sampler:
 
 
 def fill_in(args: argparse.Namespace, task: Task | None, method: Method):
-    "The task's own options of sampling, where the command line gives none and the method has use for them."
+    """The task's own options of sampling, where the command line gives none and the method has use for them.
+
+    A model that writes from left to right has none of them: it samples from its whole distribution."""
+    if "append" in method.channels: return
     for key, value in ({} if task is None else task.sampling).items():
         useless = key == "confidence" and "unmask" not in method.channels
         if getattr(args, f"sampler_{key}", None) is None and not useless: setattr(args, f"sampler_{key}", value)
