@@ -3873,6 +3873,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'loflexmdm.training.compiler': ('training.html#compiler', 'loflexmdm/training.py'),
                                     'loflexmdm.training.epoch_indices': ('training.html#epoch_indices', 'loflexmdm/training.py'),
                                     'loflexmdm.training.fast_bfloat16': ('training.html#fast_bfloat16', 'loflexmdm/training.py'),
+                                    'loflexmdm.training.flag_of_leaving': ('training.html#flag_of_leaving', 'loflexmdm/training.py'),
                                     'loflexmdm.training.generator_for': ('training.html#generator_for', 'loflexmdm/training.py'),
                                     'loflexmdm.training.hangups_are_ignored': ( 'training.html#hangups_are_ignored',
                                                                                 'loflexmdm/training.py'),
