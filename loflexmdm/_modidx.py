@@ -2906,6 +2906,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                       'loflexmdm/samplers/bounded_error.py'),
                                                   'loflexmdm.samplers.bounded_error.held_after': ( 'bounded_error.html#held_after',
                                                                                                    'loflexmdm/samplers/bounded_error.py'),
+                                                  'loflexmdm.samplers.bounded_error.lowest_rate': ( 'bounded_error.html#lowest_rate',
+                                                                                                    'loflexmdm/samplers/bounded_error.py'),
                                                   'loflexmdm.samplers.bounded_error.measured_bound': ( 'bounded_error.html#measured_bound',
                                                                                                        'loflexmdm/samplers/bounded_error.py'),
                                                   'loflexmdm.samplers.bounded_error.plan_leap': ( 'bounded_error.html#plan_leap',
