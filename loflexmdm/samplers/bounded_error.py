@@ -72,7 +72,7 @@ def lowest_rate(kept: Float[Tensor, "batch columns"], lost: Float[Tensor, "batch
     more = (kept / (kept + often)) ** left_out  # probability of more events than those
     return torch.maximum(often, more * kept * lost / (allowed * all_rates).clamp_min(1e-300))
 
-
+# %% ../../nbs/07m_bounded_error.ipynb #be0700f1
 def plan_leap(rates: Float[Tensor, "batch columns"], loss: Float[Tensor, "batch columns"],
               rise: Float[Tensor, " batch"], allowed: Float[Tensor, " batch"], most: Float[Tensor, " batch"],
               slack: float, happened: Bool[Tensor, " batch"]) -> Plan:
