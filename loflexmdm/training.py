@@ -5,8 +5,8 @@ at any time and resumed exactly."""
 
 # %% auto #0
 __all__ = ['STOP_SIGNALS', 'LEFTOVERS', 'OPTIMIZER_FILE', 'TENSOR_FILES', 'CHECKPOINT_FORMAT', 'FREE_KEYS', 'MEASURED', 'GAIN',
-           'COMPILING', 'MOMENTS', 'TrainConfig', 'generator_for', 'row_at', 'epoch_indices', 'BatchIndices',
-           'ignore_interrupts', 'OwnRows', 'batches', 'learning_rate', 'parameter_groups', 'Float32Muon',
+           'COMPILING', 'MOMENTS', 'TrainConfig', 'generator_for', 'row_at', 'epoch_indices', 'BatchIndices', 'OwnRows',
+           'flag_of_leaving', 'ignore_interrupts', 'batches', 'learning_rate', 'parameter_groups', 'Float32Muon',
            'orthogonalised', 'fast_bfloat16', 'adamw_kernels', 'optimisers', 'averaged', 'stop_signals',
            'hangups_are_ignored', 'Interrupted', 'run_lock', 'rounded', 'JsonLines', 'checkpoints', 'sweep', 'tidy',
            'remove_checkpoint', 'keep_best', 'read_state', 'check_vocabulary', 'Pace', 'rows_behind', 'passes',
@@ -24,9 +24,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from ctypes import c_bool
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from itertools import count
+from multiprocessing.sharedctypes import RawValue
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -133,12 +137,6 @@ class BatchIndices:
         for _ in range(len(self)): yield [next(indices) for _ in range(self.size)]
 
 
-def ignore_interrupts(worker: int):
-    """Ctrl-C reaches loader processes too, and so does what a cluster sends to all processes of a job or a terminal
-    that is closed; the training process alone decides when to stop."""
-    for number in STOP_SIGNALS: signal.signal(number, signal.SIG_IGN)
-
-
 class OwnRows:
     "Of every batch of indices in `order`, number `rank` and every `world`-th after it."
     def __init__(self, order: BatchIndices, rank: int, world: int):
@@ -147,13 +145,29 @@ class OwnRows:
     def __len__(self): return len(self.order)
     def __iter__(self): return (indices[self.rank::self.world] for indices in self.order)
 
+# %% ../nbs/09_training.ipynb #le000003
+def flag_of_leaving() -> c_bool:
+    "A flag for processes that this one starts: False, and True from when Python begins to exit."
+    leaving = RawValue(c_bool, False)
+    # with a priority: before multiprocessing ends its daemons
+    Finalize(None, setattr, (leaving, "value", True), exitpriority=0)
+    return leaving
+
+
+def ignore_interrupts(worker: int, leaving: c_bool | None = None):
+    """What a loader process begins with: signals are for the training process, which decides when to stop.
+    Once it is `leaving` (`flag_of_leaving`), a SIGTERM ends this process."""
+    for number in STOP_SIGNALS: signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0) if leaving and leaving.value else None)
+
 # %% ../nbs/09_training.ipynb #bt000001
 def batches(data: Dataset, config: TrainConfig, start: int, device: torch.device,
             rank: int = 0, world: int = 1) -> Iterator[PartialSequences | Pairs]:
     "The training batches from optimiser step `start` on, on the device; of `world` processes, the rows of one."
+    begin = partial(ignore_interrupts, leaving=flag_of_leaving()) if config.workers else None
     if isinstance(data, Stream):
         span = start * config.accumulate, config.steps * config.accumulate
-        for rows in stream_batches(data, config.batch_size, *span, config.seed, config.workers, ignore_interrupts):
+        for rows in stream_batches(data, config.batch_size, *span, config.seed, config.workers, begin):
             yield collate(rows[rank::world]).to(device, non_blocking=True)
         return
     if not len(data): raise ValueError("data is empty: at least one sequence is needed")
@@ -167,7 +181,7 @@ def batches(data: Dataset, config: TrainConfig, start: int, device: torch.device
         num_workers=config.workers,
         pin_memory=device.type == "cuda",
         # its own generator: the global one is left alone
-        worker_init_fn=ignore_interrupts,
+        worker_init_fn=begin,
         generator=torch.Generator(),
     )
     for batch in loader: yield batch.to(device, non_blocking=True)

@@ -1,8 +1,12 @@
 "The loop: exact resumption, failures that save first, files that are whole."
 import json
+import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -15,8 +19,8 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.objective import LossTerms
 from loflexmdm.states import CLEAN, MASKED, Vocabulary, collate, prefix_example
 from loflexmdm.training import (
-    FREE_KEYS, UNLIMITED, BatchIndices, JsonLines, TrainConfig, Trainer,
-    checkpoints, epoch_indices, generator_for, learning_rate, run_lock, shown,
+    FREE_KEYS, STOP_SIGNALS, UNLIMITED, BatchIndices, JsonLines, TrainConfig, Trainer,
+    checkpoints, epoch_indices, flag_of_leaving, generator_for, ignore_interrupts, learning_rate, run_lock, shown,
 )
 
 VOCABULARY = Vocabulary("abc")
@@ -406,3 +410,45 @@ def test_an_interrupt_while_the_lock_is_given_back_does_not_keep_it(tmp_path, mo
     except KeyboardInterrupt as e: kept = e  # with the frames that hold the lock, as a notebook keeps them
     else: kept = None
     with run_lock(tmp_path): assert kept is None
+
+
+LEAVING = """
+import sys, torch
+from torch.utils.data import Dataset
+from loflexmdm.streams import Stream
+from loflexmdm.training import TrainConfig, batches
+
+class Rows(Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): raise ValueError("row 3 is broken")
+
+def broken(row, number): raise ValueError("row 3 is broken")
+
+if __name__ == "__main__":
+    if sys.argv[2] != "default": torch.multiprocessing.set_start_method(sys.argv[2])
+    data = dict(rows=Rows(), stream=Stream(lambda k: range(8), broken))[sys.argv[1]]
+    next(batches(data, TrainConfig(steps=4, batch_size=2, workers=2), 0, torch.device("cpu")))
+"""
+
+
+@pytest.mark.parametrize("data, start", [("rows", "default"), ("stream", "default"), ("rows", "spawn")])
+def test_a_script_ends_at_an_error_of_a_loader_process(tmp_path, data, start):
+    (tmp_path / "script.py").write_text(LEAVING)
+    ended = subprocess.run([sys.executable, tmp_path / "script.py", data, start], timeout=60, text=True,
+                           capture_output=True)
+    assert ended.returncode == 1 and "row 3 is broken" in ended.stderr
+
+
+def test_loader_processes_ignore_signals_until_the_training_process_leaves():
+    leaving, context = flag_of_leaving(), multiprocessing.get_context("fork")
+    begun = context.Event()
+    process = context.Process(target=lambda: (ignore_interrupts(0, leaving), begun.set(), time.sleep(60)), daemon=True)
+    process.start()
+    assert begun.wait(30)
+    for number in STOP_SIGNALS: os.kill(process.pid, number)
+    process.join(0.3)
+    assert process.is_alive()
+    leaving.value = True
+    process.terminate()
+    process.join(30)
+    assert process.exitcode == 0
