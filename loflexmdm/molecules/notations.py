@@ -369,7 +369,7 @@ def in_hole(tokens: Sequence[str], inner: Sequence[str]) -> list[str]:
     i = tokens.index("*")
     return [*tokens[:i], "*", *inner, "*", *tokens[i + 1:]]
 
-
+# %% ../../nbs/11a_notations.ipynb #511a1f93
 def smiles_prompt(fragment: str) -> list:
     """Tokens of one fragment as SMILES, `...` where its points are, one of them at the end if it can be written so.
 
