@@ -237,7 +237,7 @@ def test_after_an_event_that_has_happened_checks_expect_a_rise():
     assert often == [1.5 * 3, 1.5 * (3 + 2)]
 
 
-def test_lengths_that_vary_take_few_evaluations_within_the_error():
+def test_independent_gaps_take_few_evaluations():
     sampler, limits = BoundedError(error=0.1), Limits(20.0, 64)
     samples = simulate(gaps, gaps_between(200, 29), sampler, range(200), limits)
     bound, sd = measured_bound(sampler, gaps, gaps_between(200, 29), range(200), limits)
