@@ -7,27 +7,27 @@ nbs/fine_tune_runs.json, with its settings, seed and commit. Needs the wheel mol
 import argparse
 import random
 import time
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import torch
-from rdkit import Chem, DataStructs
-from rdkit.Chem import rdFingerprintGenerator
+from rdkit import Chem
 
 from loflexmdm.files import write_file
 from loflexmdm.methods.base import Method
 from loflexmdm.molecules.data import benchmark_smiles
 from loflexmdm.molecules.metrics import judge, molecule_metrics
+from loflexmdm.molecules.moses import describe_molecules, nearest
 from loflexmdm.molecules.task import MoleculesTask
 from loflexmdm.pretrained import load
-from loflexmdm.recipes import recipe_from
-from loflexmdm.states import collate
-from runs import ROOT, note
+from loflexmdm.recipes import recipe
+from loflexmdm.states import PartialSequences, collate
+from runs import ROOT, bound_of, note
 
 RESULTS, FOLDER = ROOT / "nbs" / "fine_tune_runs.json", ROOT / "runs" / "fine_tune"
 WANTED = Chem.MolFromSmarts("c1ccc2[nH]ccc2c1")  # an indole
 TRAIN = dict(batch_size=32, optimiser="muon", lr=1e-3, warmup=20, ema=0.98, valid_size=30, valid_every=20)
-FINGERPRINTS = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=1024)
 FEW, HELD_OUT, SAMPLES, STATES, READ = 300, 100, 500, 64, 40_000
 
 
@@ -42,21 +42,16 @@ def molecules() -> tuple[list[str], list[str], list[str]]:
     return wanted[:FEW], wanted[FEW:], list(islice((s for s in read if not has_wanted(s)), HELD_OUT))
 
 
-def bound_of(task: MoleculesTask, method: Method, smiles: list[str]) -> list[float]:
-    "Mean bound (nats) per molecule, and its standard error; of those that the vocabulary can write."
+def sequences(task: MoleculesTask, method: Method, smiles: list[str]) -> PartialSequences:
+    "Molecules as clean sequences, of those that the vocabulary can write."
     known = set(method.vocabulary.tokens)
-    texts = [s for s in smiles if set(task.tokens_of(s)) <= known]
-    x1 = collate([task.example(s, random.Random(0)) for s in texts])
-    values, _ = method.nll_bound(x1, STATES, generator=torch.Generator().manual_seed(1))
-    return [round(float(values.mean()), 3), round(float(values.std() / len(values) ** 0.5), 3)]
+    return collate([task.example(s, random.Random(0)) for s in smiles if set(task.tokens_of(s)) <= known])
 
 
-def nearest(smiles: list[str], few: list[str]) -> float:
+def similarity(smiles: list[str], few: list[str]) -> float:
     "Mean Tanimoto similarity to the nearest of a few molecules."
-    prints = lambda some: [FINGERPRINTS.GetFingerprint(Chem.MolFromSmiles(s)) for s in some]
-    known = prints(few)
-    found = [max(DataStructs.BulkTanimotoSimilarity(p, known)) for p in prints(smiles)]
-    return sum(found) / max(len(found), 1)
+    prints = lambda some: describe_molecules(some, network=False).prints
+    return float(nearest(prints(smiles), prints(few)).mean()) if smiles else 0.0
 
 
 def figures(task: MoleculesTask, method: Method, few: list[str], held_out: list[str], others: list[str]) -> dict:
@@ -66,19 +61,17 @@ def figures(task: MoleculesTask, method: Method, few: list[str], held_out: list[
     valid = [j.smiles for j in judge(smiles) if j.smiles]
     found = molecule_metrics(smiles, few, canonical_reference=True).as_dict()
     shares = dict(fragment=sum(map(has_wanted, valid)) / max(len(valid), 1), copied=sum(s in few for s in valid),
-                  nearest=nearest(valid, few), **{k: found[k] for k in ("validity", "uniqueness", "quality")})
-    return dict(held_out=bound_of(task, method, held_out), others=bound_of(task, method, others),
-                **{k: round(v, 4) for k, v in shares.items()})
+                  nearest=similarity(valid, few), **{k: found[k] for k in ("validity", "uniqueness", "quality")})
+    nats = lambda some: bound_of(method, sequences(task, method, some), STATES)
+    return dict(held_out=nats(held_out), others=nats(others)) | {k: round(v, 4) for k, v in shares.items()}
 
 
-def trained(base: Method, file: Path, seed: int, steps: int, start_from: str) -> Method:
-    "A model of the same kind, trained on the file from the weights of another, or from random ones."
-    task = {k: base.task[k] for k in ("kind", "notation", "tokens", "reorder")}
-    task |= dict(source=str(file), prompt_share=0.0, valid_share=0.1, test_share=0.0)
-    model = dict(vars(base.config)) | dict(method=base.name)
-    train = TRAIN | dict(steps=steps, seed=seed, save_every=steps, start_from=start_from)
-    directory = FOLDER / f"{base.name}-{seed}-{steps}{'' if start_from else '-fresh'}"
-    return recipe_from(dict(task=task, model=model, train=train)).trainer(directory, progress=False).fit().eval()
+def trained(name: str, method: str, file: Path, seed: int, steps: int, **more) -> Method:
+    "The model of that name trained further on the file, or with `start_from=''` one like it from random weights."
+    directory = FOLDER / f"{method}-{seed}-{steps}{'-fresh' if more else ''}"
+    data = dict(source=str(file), prompt_share=0.0, valid_share=0.1, test_share=0.0)
+    settings = recipe(name, **data, **TRAIN, **more, steps=steps, seed=seed, save_every=steps)
+    return settings.trainer(directory, progress=False).fit().eval()
 
 
 def run(name: str, seed: int, steps: int):
@@ -87,8 +80,8 @@ def run(name: str, seed: int, steps: int):
     few, held_out, others = molecules()
     FOLDER.mkdir(parents=True, exist_ok=True)
     write_file(FOLDER / "few.smi", "\n".join(few) + "\n")
-    models = dict(before=base, after=trained(base, FOLDER / "few.smi", seed, steps, name),
-                  fresh=trained(base, FOLDER / "few.smi", seed, steps, ""))
+    train = partial(trained, name, base.name, FOLDER / "few.smi", seed, steps)
+    models = dict(before=base, after=train(), fresh=train(start_from=""))
     task = base.task_object
     rows = {k: figures(task, m, few, held_out, others) for k, m in models.items()}
     note(RESULTS, dict(name=f"{Path(name).name} {seed}", model=Path(name).name, seed=seed, steps=steps, train=TRAIN,
@@ -99,7 +92,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="a packaged model or the directory of a saved one")
     parser.add_argument("seeds", type=int, nargs="+")
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=100)
     args = parser.parse_args()
     torch.set_num_threads(1)
     for seed in args.seeds: run(args.model, seed, args.steps)

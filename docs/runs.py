@@ -45,7 +45,11 @@ def held_out(task: Task, n: int) -> PartialSequences:
 
 def bound(task: Task, method: Method, n: int = 512, states: int = 16) -> list[float]:
     "Bound on the negative log-likelihood per test sequence (nats), and its standard error."
-    x1 = held_out(task, n)
+    return bound_of(method, held_out(task, n), states)
+
+
+def bound_of(method: Method, x1: PartialSequences, states: int) -> list[float]:
+    "Mean bound on the negative log-likelihood of some sequences (nats), and its standard error."
     values, _ = method.nll_bound(x1.to(method.device), states, generator=torch.Generator(method.device).manual_seed(1))
     return [round(float(values.mean()), 3), round(float(values.std() / len(values) ** 0.5), 3)]
 
