@@ -16,7 +16,7 @@ from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.training import checkpoints
-from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, note
+from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, note, noted
 
 RESULTS = ROOT / "nbs" / "method_runs.json"
 CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds that count
@@ -75,6 +75,7 @@ def train(corpus: str, method: str, seed: int, steps: int, lr: float, device: to
     "Train a method on a corpus, measure, and note."
     settings, start = tables(corpus, method, seed, steps, lr), time.process_time()
     name = f"{corpus} {method} {seed}" + (f" lr {lr:g}" if lr != TRAIN["lr"] else "")
+    if noted(RESULTS, name, settings): return
     directory = ROOT / "runs" / f"{name.replace(' ', '-')}-{steps}"
     recipe_from(settings).trainer(directory, device, progress=False).fit(resume=bool(checkpoints(directory)))
     spent, model = round(time.process_time() - start), load(checkpoints(directory)[-1], device)

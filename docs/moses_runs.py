@@ -24,7 +24,7 @@ from loflexmdm.samplers import LeftToRight
 from loflexmdm.samplers.base import Sampler
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import checkpoints
-from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, curve_of, note
+from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, curve_of, note, noted
 
 RESULTS = ROOT / "nbs" / "moses_runs.json"
 TASK = dict(kind="molecules", source="moses", notation="smiles", reorder=False, prompt_share=0.0)
@@ -76,6 +76,7 @@ def figures(method: Method, known: set[str], n: int) -> dict:
 def train(entrant: str, seed: int, steps: int, n: int, device: torch.device):
     "Train an entrant, sample, and note what came of it."
     settings, start = tables(entrant, seed, steps), time.process_time()
+    if noted(RESULTS, f"{entrant} {seed}", settings): return
     directory = ROOT / "runs" / f"moses-{entrant}-{seed}-{steps}"
     recipe_from(settings).trainer(directory, device).fit(resume=bool(checkpoints(directory)))
     spent, method = round(time.process_time() - start), load(checkpoints(directory)[-1], device)

@@ -16,7 +16,7 @@ from loflexmdm.pretrained import load
 from loflexmdm.recipes import recipe_from
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import checkpoints
-from runs import ROOT, bound, curve_of, note
+from runs import ROOT, bound, curve_of, note, noted
 
 RESULTS = ROOT / "nbs" / "notation_runs.json"
 DATA = dict(kind="molecules", source="moses", prompt_share=0.0)
@@ -62,6 +62,7 @@ def train(entrant: str, seed: int, steps: int, molecules: int, n: int):
     "Train on one notation, sample, and note what came of it."
     settings, start = tables(entrant, seed, steps, molecules), time.process_time()
     name = f"{entrant} {seed}" + (f" {steps} steps" if steps != STEPS else "")
+    if noted(RESULTS, name, settings): return
     directory = ROOT / "runs" / f"notation-{entrant}-{seed}-{steps}"
     recipe = recipe_from(settings)
     recipe.trainer(directory, progress=True).fit(resume=bool(checkpoints(directory)))

@@ -18,7 +18,7 @@ from loflexmdm.pretrained import load
 from loflexmdm.recipes import recipe_from
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import checkpoints
-from runs import ROOT, note
+from runs import ROOT, note, noted
 
 RESULTS = ROOT / "nbs" / "property_runs.json"
 TASK = dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0, classes=5)
@@ -51,6 +51,7 @@ def train(condition: str, way: str, seed: int, steps: int):
     settings = dict(task=TASK | dict(condition=condition), model=METHODS[way],
                     train=TRAIN | dict(steps=steps, seed=seed, save_every=every, valid_every=every))
     name = f"{condition} {way} {seed}"
+    if noted(RESULTS, name, settings): return
     directory = ROOT / "runs" / f"property-{name.replace(' ', '-')}-{steps}"
     recipe_from(settings).trainer(directory, progress=False).fit(resume=bool(checkpoints(directory)))
     spent, method = round(time.process_time() - start), load(checkpoints(directory)[-1])

@@ -30,6 +30,12 @@ def note(results: Path, row: dict):
     print(json.dumps(row), flush=True)
 
 
+def noted(results: Path, name: str, settings: dict) -> bool:
+    "Whether the results have a row of this name with these settings, so that a list of runs goes on with the next."
+    rows = json.loads(results.read_text()) if results.exists() else []
+    return any(row["name"] == name and settings.items() <= row.items() for row in rows)
+
+
 def without_nan(value):
     "The same with None in place of NaN, which JSON does not know."
     if isinstance(value, dict): return {k: without_nan(v) for k, v in value.items()}
