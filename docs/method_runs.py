@@ -4,7 +4,9 @@ Methods have the same network and as many rows per step. Each run adds bound, sc
 nbs/method_runs.json, with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
 import time
+from collections import Counter
 from functools import partial
+from math import log
 
 import torch
 
@@ -13,7 +15,7 @@ from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.pretrained import load
 from loflexmdm.recipes import recipe_from
-from loflexmdm.samplers import Samples
+from loflexmdm.samplers import Sampler, Samples
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.training import checkpoints
 from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, note, noted
@@ -22,7 +24,9 @@ RESULTS = ROOT / "nbs" / "method_runs.json"
 CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds that count
     words=dict(task=dict(kind="words"), steps=1500),
     digits=dict(task=dict(kind="digits"), steps=1500),
-    qm9=dict(task=dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0), steps=1500),
+    qm9=dict(steps=1500, task=dict(  # no molecule of QM9 is longer
+        kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0, max_length=24,
+    )),
     text=dict(task=text, steps=1500), peptides=dict(task=peptide_task, steps=1500),
     gaps=dict(task=partial(text, infill=0.5), steps=3000, methods=("masked", "papl", "flexmdm", "fixed", "learned")),
 )
@@ -46,13 +50,20 @@ def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
     return dict(task=task() if callable(task) else task, model=model, train=TRAIN | train)
 
 
-def sampled(task: Task, method: Method) -> dict:
+def sampled(task: Task, method: Method, n: int = SAMPLES, sampler: Sampler | None = None) -> dict:
     "Scores of samples, calls of the network for all of them, and CPU seconds per sequence."
-    asked, start = task.prompts("test", SAMPLES), time.process_time()
-    samples = method.sample(asked, n=None if asked else SAMPLES, generator=torch.Generator().manual_seed(0))
-    seconds = (time.process_time() - start) / SAMPLES
+    asked, start = task.prompts("test", n), time.process_time()
+    samples = method.sample(asked, n=None if asked else n, sampler=sampler, generator=torch.Generator().manual_seed(0))
+    seconds = (time.process_time() - start) / n
     scores = {k: round(v, 4) for k, v in task.score("test", samples).items()} | text_scores(task, samples)
+    scores |= token_entropy(samples.completions())
     return dict(calls=samples.network_calls, seconds=round(seconds, 5), scores=scores)
+
+
+def token_entropy(sequences: list[list[int]]) -> dict[str, float]:
+    "Entropy of the frequencies of the tokens in all sequences together (nats)."
+    counts = Counter(t for s in sequences for t in s)
+    return dict(token_entropy=round(-sum(n / counts.total() * log(n / counts.total()) for n in counts.values()), 4))
 
 
 def mean_tokens(task: Task) -> float:
