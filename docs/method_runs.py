@@ -13,12 +13,10 @@ import torch
 from corpora import pair_variation, peptide_task, text
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
-from loflexmdm.pretrained import load
-from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import Sampler, Samples
 from loflexmdm.tasks.base import Task, task_from
-from loflexmdm.training import checkpoints
 from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, note, noted
+from trainings import trained
 
 RESULTS = ROOT / "nbs" / "method_runs.json"
 CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds that count
@@ -84,12 +82,10 @@ def text_scores(task: Task, samples: Samples) -> dict[str, float]:
 
 def train(corpus: str, method: str, seed: int, steps: int, lr: float, device: torch.device):
     "Train a method on a corpus, measure, and note."
-    settings, start = tables(corpus, method, seed, steps, lr), time.process_time()
+    settings = tables(corpus, method, seed, steps, lr)
     name = f"{corpus} {method} {seed}" + (f" lr {lr:g}" if lr != TRAIN["lr"] else "")
     if noted(RESULTS, name, settings): return
-    directory = ROOT / "runs" / f"{name.replace(' ', '-')}-{steps}"
-    recipe_from(settings).trainer(directory, device, progress=False).fit(resume=bool(checkpoints(directory)))
-    spent, model = round(time.process_time() - start), load(checkpoints(directory)[-1], device)
+    model, _, spent = trained(settings, f"{name} {steps}", device)
     task = task_from(settings["task"])
     known = dict(entropy=round(task.entropy, 4)) if hasattr(task, "entropy") else {}
     note(RESULTS, dict(name=name, corpus=corpus, method=method, seed=seed, steps=steps, cpu_seconds=spent, **settings,

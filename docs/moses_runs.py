@@ -19,12 +19,11 @@ from loflexmdm.molecules.metrics import judge, molecule_metrics
 from loflexmdm.molecules.moses import Reference, moses_metrics, moses_reference
 from loflexmdm.molecules.task import MoleculesTask
 from loflexmdm.pretrained import load
-from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import LeftToRight
 from loflexmdm.samplers.base import Sampler
 from loflexmdm.tasks.base import task_from
-from loflexmdm.training import checkpoints
 from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, curve_of, note, noted
+from trainings import trained
 
 RESULTS = ROOT / "nbs" / "moses_runs.json"
 TASK = dict(kind="molecules", source="moses", notation="smiles", reorder=False, prompt_share=0.0)
@@ -75,14 +74,12 @@ def figures(method: Method, known: set[str], n: int) -> dict:
 
 def train(entrant: str, seed: int, steps: int, n: int, device: torch.device):
     "Train an entrant, sample, and note what came of it."
-    settings, start = tables(entrant, seed, steps), time.process_time()
+    settings = tables(entrant, seed, steps)
     if noted(RESULTS, f"{entrant} {seed}", settings): return
-    directory = ROOT / "runs" / f"moses-{entrant}-{seed}-{steps}"
-    recipe_from(settings).trainer(directory, device).fit(resume=bool(checkpoints(directory)))
-    spent, method = round(time.process_time() - start), load(checkpoints(directory)[-1], device)
+    method, kept, spent = trained(settings, f"moses {entrant} {seed} {steps}", device, progress=True)
     note(RESULTS, dict(name=f"{entrant} {seed}", seed=seed, steps=steps, samples=n, cpu_seconds=spent, **settings,
                        device=device_name(device),
-                       curve=curve_of(directory), bound=bound(task_from(method.task), method),
+                       curve=curve_of(kept[-1].parents[1]), bound=bound(task_from(method.task), method),
                        sampled=figures(method, set(task_from(settings["task"]).smiles("train")), n)))
 
 

@@ -3,7 +3,6 @@
 The same network, data and number of rows for each way of writing molecules. Each run adds its curve to
 nbs/notation_runs.json, with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
-import time
 from collections import Counter
 
 import torch
@@ -12,11 +11,9 @@ from loflexmdm.methods.base import Method
 from loflexmdm.molecules.benchmarks.de_novo import Setting
 from loflexmdm.molecules.metrics import molecule_metrics
 from loflexmdm.molecules.task import MoleculesTask
-from loflexmdm.pretrained import load
-from loflexmdm.recipes import recipe_from
 from loflexmdm.tasks.base import task_from
-from loflexmdm.training import checkpoints
 from runs import ROOT, bound, curve_of, note, noted
+from trainings import trained
 
 RESULTS = ROOT / "nbs" / "notation_runs.json"
 DATA = dict(kind="molecules", source="moses", prompt_share=0.0)
@@ -60,19 +57,15 @@ def lengths(task: MoleculesTask) -> dict[str, float]:
 
 def train(entrant: str, seed: int, steps: int, molecules: int, n: int):
     "Train on one notation, sample, and note what came of it."
-    settings, start = tables(entrant, seed, steps, molecules), time.process_time()
+    settings = tables(entrant, seed, steps, molecules)
     name = f"{entrant} {seed}" + (f" {steps} steps" if steps != STEPS else "")
     if noted(RESULTS, name, settings): return
-    directory = ROOT / "runs" / f"notation-{entrant}-{seed}-{steps}"
-    recipe = recipe_from(settings)
-    recipe.trainer(directory, progress=True).fit(resume=bool(checkpoints(directory)))
-    spent, last = round(time.process_time() - start), checkpoints(directory)[-1]
-    method = load(last)
+    method, kept, spent = trained(settings, f"notation {entrant} {seed} {steps}", progress=True)
     task = task_from(method.task)
     sampled = {label: drawn(task, method, setting, n) for label, setting in SAMPLED.items()}
     note(RESULTS, dict(
         name=name, entrant=entrant, seed=seed, steps=steps, samples=n, cpu_seconds=spent, sampled=sampled,
-        bound=bound(task, method), curve=curve_of(directory), **lengths(task), **settings,
+        bound=bound(task, method), curve=curve_of(kept[-1].parents[1]), **lengths(task), **settings,
     ))
 
 

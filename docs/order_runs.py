@@ -3,18 +3,16 @@
 Every entrant has the same network and as many generator rows per step. Each run adds its curve to nbs/order_runs.json,
 with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
-import time
 
 import torch
 
 from loflexmdm.methods.base import Method
 from loflexmdm.orders import star_correlations
 from loflexmdm.pretrained import load
-from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import EventDriven
 from loflexmdm.tasks.base import Task, task_from
-from loflexmdm.training import checkpoints
 from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, logged, note
+from trainings import trained
 
 RESULTS = ROOT / "nbs" / "order_runs.json"
 TASKS = dict(  # settings of the task, its order by hand, and the budget, fixed before the seeds that count
@@ -97,16 +95,14 @@ def train(name: str, entrant: str, seed: int, steps: int, lr: float | None):
     own = TASKS[name]["lr"].get(entrant, TASKS[name].get("other_lr", LR))
     label, lr = f"{name} {entrant} {seed}" + (f" lr {lr:g}" if lr and lr != own else ""), lr or own
     settings = tables(name, entrant, seed, steps, lr)
-    directory, start = ROOT / "runs" / f"{label.replace(' ', '-')}-{steps}", time.process_time()
-    recipe = recipe_from(settings)
-    recipe.trainer(directory, progress=False).fit(resume=bool(checkpoints(directory)))
-    task, spent, curve = task_from(recipe.task), round(time.process_time() - start), []
+    method, kept, spent = trained(settings, f"{label} {steps}")
+    task, directory, curve = task_from(settings["task"]), kept[-1].parents[1], []
     valid, spread = logged(directory, "valid_nll"), logged(directory, "log_b_in_std")
-    for path in checkpoints(directory):
+    for path in kept:
         step = int(path.name.split("_")[1])
         curve.append(dict(step=step, valid_nll=valid.get(step), spread=spread.get(step)) | judged(task, load(path)))
     note(RESULTS, dict(name=label, steps=steps, seed=seed, rows=ROWS, cpu_seconds=spent, curve=curve, **settings)
-         | last_figures(task, load(checkpoints(directory)[-1]), entrant))
+         | last_figures(task, method, entrant))
 
 
 def main():

@@ -6,13 +6,11 @@ import argparse
 
 import torch
 
-from loflexmdm.pretrained import load
-from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import GREEDY, Planner
 from loflexmdm.tasks.base import Task, task_from
-from loflexmdm.training import checkpoints
 from method_runs import CORPORA, HELD_OUT, STATES, TRAIN, mean_tokens, sampled, tables, token_entropy
 from runs import ROOT, bound, held_out, note, noted
+from trainings import trained
 
 RESULTS = ROOT / "nbs" / "papl_runs.json"
 SETTINGS = [(0.0, 1.0), (1.0, 1.0), (5.0, 1.0), (1.0, 0.3), (5.0, 0.3)]  # alpha and tau
@@ -32,9 +30,8 @@ def train(corpus: str, alpha: float, tau: float, seed: int):
     settings["model"] |= dict(alpha=alpha, planner_tau=tau)
     name = f"{corpus} {alpha:g} {tau:g} {seed}"
     if noted(RESULTS, name, settings): return
-    directory = ROOT / "runs" / f"papl-{name.replace(' ', '-')}"
-    recipe_from(settings).trainer(directory, progress=False).fit(resume=bool(checkpoints(directory)))
-    task, model = task_from(settings["task"]), load(checkpoints(directory)[-1])
+    model, *_ = trained(settings, f"papl {name}")
+    task = task_from(settings["task"])
     note(RESULTS, dict(name=name, corpus=corpus, alpha=alpha, tau=tau, seed=seed, **settings, tokens=mean_tokens(task),
                        bound=bound(task, model, HELD_OUT, STATES), real_entropy=real_entropy(task),
                        sampled={k: sampled(task, model, SAMPLES, v) for k, v in SAMPLERS.items()}))

@@ -4,7 +4,6 @@ Small molecules of QM9, whose training examples begin with the class of a proper
 class, without guidance and with it, and their values compared with what was asked for. Each run adds its figures to
 nbs/property_runs.json, with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
-import time
 from functools import partial
 
 import torch
@@ -14,11 +13,9 @@ from loflexmdm.methods.base import Method
 from loflexmdm.molecules.asked import asked_and_got
 from loflexmdm.molecules.metrics import judge
 from loflexmdm.molecules.task import PROPERTIES, MoleculesTask, bounds_from
-from loflexmdm.pretrained import load
-from loflexmdm.recipes import recipe_from
 from loflexmdm.tasks.base import task_from
-from loflexmdm.training import checkpoints
 from runs import ROOT, note, noted
+from trainings import trained
 
 RESULTS = ROOT / "nbs" / "property_runs.json"
 TASK = dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0, classes=5)
@@ -47,14 +44,12 @@ def delivered(task: MoleculesTask, method: Method, weight: float) -> dict:
 
 def train(condition: str, way: str, seed: int, steps: int):
     "Train one method with one condition, sample, and note what came of it."
-    every, start = -(-steps // 5), time.process_time()
+    every = -(-steps // 5)
     settings = dict(task=TASK | dict(condition=condition), model=METHODS[way],
                     train=TRAIN | dict(steps=steps, seed=seed, save_every=every, valid_every=every))
     name = f"{condition} {way} {seed}"
     if noted(RESULTS, name, settings): return
-    directory = ROOT / "runs" / f"property-{name.replace(' ', '-')}-{steps}"
-    recipe_from(settings).trainer(directory, progress=False).fit(resume=bool(checkpoints(directory)))
-    spent, method = round(time.process_time() - start), load(checkpoints(directory)[-1])
+    method, _, spent = trained(settings, f"property {name} {steps}")
     task, got = task_from(method.task), partial(delivered, task_from(method.task), method)
     note(RESULTS, dict(name=name, condition=condition, method=way, seed=seed, steps=steps, each=EACH, **settings,
                        cpu_seconds=spent, bounds=bounds_from(task.bounds_text),

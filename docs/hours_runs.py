@@ -1,0 +1,56 @@
+"""Quality over training time: `python docs/hours_runs.py NAME DIR`, of the run in DIR of a model of molecules.
+
+Every checkpoint that the run has kept is sampled, and its figures, with the seconds of training up to it, are noted in
+nbs/hours_runs.json. MOSES' molecules are compared with its test set, others with the test split of their task."""
+import argparse
+from pathlib import Path
+
+import torch
+
+from loflexmdm.molecules.moses import Reference, describe_molecules, moses_reference, reference_from
+from loflexmdm.molecules.task import MoleculesTask
+from loflexmdm.pretrained import load
+from loflexmdm.samplers import LeftToRight
+from loflexmdm.tasks.base import task_from
+from loflexmdm.training import checkpoints
+from moses_runs import REFERENCE, drawn, judged
+from runs import ROOT, bound, logged, note
+
+RESULTS = ROOT / "nbs" / "hours_runs.json"
+
+
+def reference_of(task: MoleculesTask) -> Reference:
+    "What samples are compared with."
+    if task.config.source == "moses": return moses_reference(limit=REFERENCE)
+    return reference_from(describe_molecules(task.smiles("test")))
+
+
+def figures(path: Path, known: set[str], reference: Reference, n: int) -> dict:
+    "Bound and metrics of one checkpoint, drawn from the whole distribution."
+    method = load(path)
+    sampler = LeftToRight(top_p=1.0) if method.name == "ar" else None
+    smiles, how = drawn(task_from(method.task), method, n, sampler)
+    return dict(bound=bound(task_from(method.task), method)) | how | judged(smiles, known, reference)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", help="of the row")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("-n", type=int, default=2000, help="samples per checkpoint")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    kept, seconds = checkpoints(args.directory), logged(args.directory, "seconds")
+    first = load(kept[0])
+    task = task_from(first.task)
+    known, reference = set(task.smiles("train")), reference_of(task)
+    points = []
+    for path in kept:
+        step = int(path.name.removeprefix("step_"))
+        points.append(dict(step=step, seconds=seconds[step]) | figures(path, known, reference, args.n))
+        print(points[-1], flush=True)
+    note(RESULTS, dict(name=args.name, method=first.name, task=first.task, samples=args.n, points=points,
+                       parameters=sum(p.numel() for p in first.parameters())))
+
+
+if __name__ == "__main__": main()
