@@ -16,7 +16,7 @@ from loflexmdm.methods.base import Method
 from loflexmdm.samplers import Sampler, Samples
 from loflexmdm.tasks.base import Task, task_from
 from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, note, noted
-from trainings import trained
+from training_runs import trained
 
 RESULTS = ROOT / "nbs" / "method_runs.json"
 CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds that count

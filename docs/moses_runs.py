@@ -23,7 +23,7 @@ from loflexmdm.samplers import LeftToRight
 from loflexmdm.samplers.base import Sampler
 from loflexmdm.tasks.base import task_from
 from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, curve_of, note, noted
-from trainings import trained
+from training_runs import trained
 
 RESULTS = ROOT / "nbs" / "moses_runs.json"
 TASK = dict(kind="molecules", source="moses", notation="smiles", reorder=False, prompt_share=0.0)

@@ -13,7 +13,7 @@ from loflexmdm.molecules.metrics import molecule_metrics
 from loflexmdm.molecules.task import MoleculesTask
 from loflexmdm.tasks.base import task_from
 from runs import ROOT, bound, curve_of, note, noted
-from trainings import trained
+from training_runs import trained
 
 RESULTS = ROOT / "nbs" / "notation_runs.json"
 DATA = dict(kind="molecules", source="moses", prompt_share=0.0)

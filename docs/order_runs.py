@@ -12,7 +12,7 @@ from loflexmdm.pretrained import load
 from loflexmdm.samplers import EventDriven
 from loflexmdm.tasks.base import Task, task_from
 from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, logged, note
-from trainings import trained
+from training_runs import trained
 
 RESULTS = ROOT / "nbs" / "order_runs.json"
 TASKS = dict(  # settings of the task, its order by hand, and the budget, fixed before the seeds that count

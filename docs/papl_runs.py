@@ -10,7 +10,7 @@ from loflexmdm.samplers import GREEDY, Planner
 from loflexmdm.tasks.base import Task, task_from
 from method_runs import CORPORA, HELD_OUT, STATES, TRAIN, mean_tokens, sampled, tables, token_entropy
 from runs import ROOT, bound, held_out, note, noted
-from trainings import trained
+from training_runs import trained
 
 RESULTS = ROOT / "nbs" / "papl_runs.json"
 SETTINGS = [(0.0, 1.0), (1.0, 1.0), (5.0, 1.0), (1.0, 0.3), (5.0, 0.3)]  # alpha and tau

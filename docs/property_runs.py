@@ -15,7 +15,7 @@ from loflexmdm.molecules.metrics import judge
 from loflexmdm.molecules.task import PROPERTIES, MoleculesTask, bounds_from
 from loflexmdm.tasks.base import task_from
 from runs import ROOT, note, noted
-from trainings import trained
+from training_runs import trained
 
 RESULTS = ROOT / "nbs" / "property_runs.json"
 TASK = dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0, classes=5)

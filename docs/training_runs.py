@@ -1,4 +1,4 @@
-"The trainings behind stored figures, each in a folder of its own under runs/, where an interrupted one goes on."
+"Training runs behind stored figures, each in a folder of its own under runs/, where an interrupted one goes on."
 import time
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from runs import ROOT
 def trained(settings: dict, name: str, device: torch.device | str = "cpu", progress: bool = False) -> tuple[
     Method, list[Path], int
 ]:
-    "The model of a recipe, the checkpoints that are kept, and CPU seconds (of the last sitting, if there were several)."
+    "The model of a recipe, the checkpoints that are kept, and CPU seconds, of the last sitting if there were several."
     directory, start = ROOT / "runs" / name.replace(" ", "-"), time.process_time()
     recipe_from(settings).trainer(directory, device, progress=progress).fit(resume=bool(checkpoints(directory)))
     kept = checkpoints(directory)
