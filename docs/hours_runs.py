@@ -7,22 +7,15 @@ from pathlib import Path
 
 import torch
 
-from loflexmdm.molecules.moses import Reference, describe_molecules, moses_reference, reference_from
-from loflexmdm.molecules.task import MoleculesTask
+from loflexmdm.molecules.moses import Reference
 from loflexmdm.pretrained import load
 from loflexmdm.samplers import LeftToRight
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import checkpoints
-from moses_runs import REFERENCE, drawn, judged
+from moses_runs import drawn, judged, reference_of
 from runs import ROOT, bound, logged, note
 
 RESULTS = ROOT / "nbs" / "hours_runs.json"
-
-
-def reference_of(task: MoleculesTask) -> Reference:
-    "What samples are compared with."
-    if task.config.source == "moses": return moses_reference(limit=REFERENCE)
-    return reference_from(describe_molecules(task.smiles("test")))
 
 
 def figures(path: Path, known: set[str], reference: Reference, n: int) -> dict:

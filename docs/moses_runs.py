@@ -3,7 +3,8 @@
 Every entrant reads the same molecules as canonical SMILES, with the same network and as many generator rows per step.
 Each adds its curve and the metrics of its samples to nbs/moses_runs.json, with settings, seed and commit; a run that
 was interrupted goes on where it stopped. `--model` judges a saved model, `--real` training molecules. The reference
-are test molecules at even distances in the file. Needs the wheels molsets and fcd_torch."""
+are test molecules at even distances in the file, for a model of other molecules the test split of its task. Needs the
+wheels molsets and fcd_torch."""
 import argparse
 import random
 import time
@@ -16,7 +17,7 @@ from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.molecules.benchmarks.de_novo import Setting
 from loflexmdm.molecules.metrics import judge, molecule_metrics
-from loflexmdm.molecules.moses import Reference, moses_metrics, moses_reference
+from loflexmdm.molecules.moses import Reference, describe_molecules, moses_metrics, moses_reference, reference_from
 from loflexmdm.molecules.task import MoleculesTask
 from loflexmdm.pretrained import load
 from loflexmdm.samplers import LeftToRight
@@ -62,9 +63,15 @@ def judged(smiles: list[str | None], known: set[str], reference: Reference) -> d
     return {k: round(v, 4) for k, v in figures.items()}
 
 
-def figures(method: Method, known: set[str], n: int) -> dict:
+def reference_of(task: MoleculesTask) -> Reference:
+    "What samples are compared with."
+    if task.config.source == "moses": return moses_reference(limit=REFERENCE)
+    return reference_from(describe_molecules(task.smiles("test")))
+
+
+def figures(method: Method, known: set[str], n: int, reference: Reference) -> dict:
     "Metrics of n samples for each way to draw them; from left to right there is no position to choose."
-    task, reference, out = task_from(method.task), moses_reference(limit=REFERENCE), {}
+    task, out = task_from(method.task), {}
     for label, setting in DRAWN.items():
         sampler = LeftToRight(top_p=setting.top_p) if method.name == "ar" else setting.sampler
         smiles, how = drawn(task, method, n, sampler)
@@ -77,17 +84,17 @@ def train(entrant: str, seed: int, steps: int, n: int, device: torch.device):
     settings = tables(entrant, seed, steps)
     if noted(RESULTS, f"{entrant} {seed}", settings): return
     method, kept, spent = trained(settings, f"moses {entrant} {seed} {steps}", device, progress=True)
+    task = task_from(settings["task"])
     note(RESULTS, dict(name=f"{entrant} {seed}", seed=seed, steps=steps, samples=n, cpu_seconds=spent, **settings,
-                       device=device_name(device),
-                       curve=curve_of(kept[-1].parents[1]), bound=bound(task_from(method.task), method),
-                       sampled=figures(method, set(task_from(settings["task"]).smiles("train")), n)))
+                       device=device_name(device), curve=curve_of(kept[-1].parents[1]), bound=bound(task, method),
+                       sampled=figures(method, set(task.smiles("train")), n, reference_of(task))))
 
 
-def real(n: int, known: set[str]):
+def real(n: int, known: set[str], reference: Reference, source: str):
     "Note the metrics of n training molecules, what a perfect model would get."
     smiles = random.Random(0).sample(sorted(known), n)
-    found = judged(smiles, known, moses_reference(limit=REFERENCE))
-    note(RESULTS, dict(name=f"real {n}", samples=n, sampled=dict(real=found)))
+    name = f"real {n}" if source == "moses" else f"real {source} {n}"
+    note(RESULTS, dict(name=name, samples=n, sampled=dict(real=judged(smiles, known, reference))))
 
 
 def main():
@@ -106,11 +113,13 @@ def main():
     for seed in args.seeds:
         for entrant in args.entrants: train(entrant, seed, args.steps, args.n, device)
     if not (args.model or args.real): return
-    known = set(task_from(TASK).smiles("train"))
-    for n in args.real: real(n, known)
-    if not args.model: return
+    method = load(args.model, device) if args.model else None
+    task = task_from(method.task if method else TASK)
+    known, reference = set(task.smiles("train")), reference_of(task)
+    for n in args.real: real(n, known, reference, task.config.source)
+    if not method: return
     note(RESULTS, dict(name=args.name or Path(args.model).name, samples=args.n,
-                       sampled=figures(load(args.model, device), known, args.n)))
+                       sampled=figures(method, known, args.n, reference)))
 
 
 if __name__ == "__main__": main()
