@@ -1,6 +1,6 @@
 """Quality over training time: `python docs/hours_runs.py NAME DIR`, of the run in DIR of a model of molecules.
 
-Every checkpoint that the run has kept is sampled, and its figures, with the seconds of training up to it, are noted in
+Every checkpoint that the run has kept is sampled; its figures, with the seconds it was trained for, are noted in
 nbs/hours_runs.json. MOSES' molecules are compared with its test set, others with the test split of their task."""
 import argparse
 from pathlib import Path
@@ -40,7 +40,7 @@ def main():
     points = []
     for path in kept:
         step = int(path.name.removeprefix("step_"))
-        points.append(dict(step=step, seconds=seconds[step]) | figures(path, known, reference, args.n))
+        points.append(dict(step=step, trained=seconds[step]) | figures(path, known, reference, args.n))
         print(points[-1], flush=True)
     note(RESULTS, dict(name=args.name, method=first.name, task=first.task, samples=args.n, points=points,
                        parameters=sum(p.numel() for p in first.parameters())))
