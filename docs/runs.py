@@ -16,7 +16,9 @@ COMMIT = subprocess.run(
     ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
 ).stdout.strip()  # of the code when the run began
 FIXED = dict(order="fixed", states=1, readings="event")  # settings of models
-LEARNED = dict(order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0)
+LEARNED = dict(
+    order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0, unmask="frozen",
+)
 LEARNED_BOTH = LEARNED | dict(unmask="trainable")  # orders of insertion, and of decisions too
 
 
