@@ -1310,6 +1310,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                        'loflexmdm/molecules/bracket_safe.py'),
                                                   'loflexmdm.molecules.bracket_safe.read_tokenizer': ( 'bracket_safe.html#read_tokenizer',
                                                                                                        'loflexmdm/molecules/bracket_safe.py'),
+                                                  'loflexmdm.molecules.bracket_safe.readable_smiles': ( 'bracket_safe.html#readable_smiles',
+                                                                                                        'loflexmdm/molecules/bracket_safe.py'),
                                                   'loflexmdm.molecules.bracket_safe.renumber': ( 'bracket_safe.html#renumber',
                                                                                                  'loflexmdm/molecules/bracket_safe.py'),
                                                   'loflexmdm.molecules.bracket_safe.reorder': ( 'bracket_safe.html#reorder',

@@ -11,6 +11,7 @@ from loflexmdm.molecules import notations
 from loflexmdm.molecules.bracket_safe import parse_smiles
 from loflexmdm.molecules.data import benchmark_files, benchmark_smiles
 from loflexmdm.molecules.fragments import DRUGS, contains_fragment
+from loflexmdm.molecules.metrics import judge
 from loflexmdm.molecules.notations import (
     NOTATIONS, given_and_closed, nested_holes, notation_of, random_smiles, read_text, smiles_holes, symbols, to_nested,
     with_root, write_counted, write_smiles,
@@ -93,6 +94,17 @@ REFUSED = [
 def test_reasons(name, text, reason):
     found = notation_of(name).decode(text)
     assert found.reason == reason and (found.smiles is None) == bool(reason)
+
+
+@pytest.mark.parametrize("name", ["bracket-safe", "smiles", "nested"])
+def test_a_molecule_whose_smiles_cannot_be_read_is_refused(name):
+    "RDKit takes the text, and writes OCc1oc2nncn12, which it does not take."
+    for salvage in (False, True):
+        found = notation_of(name).decode("OCC1=oc2nncn12", salvage=salvage)
+        assert (found.smiles, found.reason) == (None, "aromaticity")
+    assert judge(["OCC1=oc2nncn12", "OCC"])[0] == (None, None, "chemistry")
+    parts = notation_of("bracket-safe").decode("CC.c1ccccc1", salvage=True)
+    assert parts.smiles == "c1ccccc1" and len(parts.dropped) == 1
 
 
 @pytest.mark.parametrize("name", ["nested", "nested-deep"])

@@ -5,13 +5,14 @@ back again without losing an atom or a stereocentre."""
 
 # %% auto #0
 __all__ = ['PRINTABLE', 'LIMIT', 'PARTNERS', 'SITES', 'BOND_PATTERNS', 'SLICERS', 'Slicer', 'CUTTABLE', 'TETRAHEDRAL', 'POINT',
-           'BRANCH', 'LABEL', 'WILD', 'OPEN', 'DECODE_REASONS', 'CAPPED', 'TOKEN', 'RING', 'smiles_problem',
-           'mol_or_none', 'parse_smiles', 'brics_tables', 'brics_pairs', 'safe_mol_version', 'needs_safe_mol',
-           'slicer_patterns', 'candidate_pairs', 'has_direction', 'touches_direction', 'is_rigid_centre',
-           'is_safe_to_cut', 'bonds_to_cut', 'label', 'renumber', 'reorder', 'open_points', 'name_open_points',
-           'cut_in_order', 'write_pieces', 'write_text', 'to_bracket_safe', 'Decoded', 'closures', 'label_counts',
-           'text_problem', 'chemistry_problem', 'assemble', 'largest', 'decode', 'from_bracket_safe', 'tokenize',
-           'vocabulary_of', 'read_tokenizer', 'split_attachments', 'labelled_piece', 'plot_fragments']
+           'BRANCH', 'LABEL', 'WILD', 'OPEN', 'DECODE_REASONS', 'CAPPED', 'UNREADABLE', 'TOKEN', 'RING',
+           'smiles_problem', 'mol_or_none', 'parse_smiles', 'brics_tables', 'brics_pairs', 'safe_mol_version',
+           'needs_safe_mol', 'slicer_patterns', 'candidate_pairs', 'has_direction', 'touches_direction',
+           'is_rigid_centre', 'is_safe_to_cut', 'bonds_to_cut', 'label', 'renumber', 'reorder', 'open_points',
+           'name_open_points', 'cut_in_order', 'write_pieces', 'write_text', 'to_bracket_safe', 'Decoded', 'closures',
+           'label_counts', 'text_problem', 'chemistry_problem', 'readable_smiles', 'assemble', 'largest', 'decode',
+           'from_bracket_safe', 'tokenize', 'vocabulary_of', 'read_tokenizer', 'split_attachments', 'labelled_piece',
+           'plot_fragments']
 
 # %% ../../nbs/11_bracket_safe.ipynb #3fbb0cba
 import json
@@ -326,6 +327,15 @@ def chemistry_problem(smiles: str) -> str:
         else "chemistry"
     )
 
+# %% ../../nbs/11_bracket_safe.ipynb #8c5c891e
+UNREADABLE = "aromaticity"  # what is wrong with a molecule whose SMILES cannot be read
+
+
+def readable_smiles(mol: Chem.Mol) -> str | None:
+    "Canonical SMILES of a molecule; None where RDKit cannot read what it has written."
+    smiles = Chem.MolToSmiles(mol)
+    return smiles if Chem.MolFromSmiles(smiles) is not None else None
+
 # %% ../../nbs/11_bracket_safe.ipynb #3e04c288
 def assemble(text: str, ends: str) -> tuple[Chem.Mol | None, list[tuple[str, str]]]:
     "The fragments of a text put together one by one, without those that spoil the rest; and what was dropped."
@@ -341,25 +351,27 @@ def assemble(text: str, ends: str) -> tuple[Chem.Mol | None, list[tuple[str, str
 
 def largest(mol: Chem.Mol) -> tuple[Chem.Mol, list[tuple[str, str]]]:
     "The connected molecule with most heavy atoms, and the others as dropped."
-    parts = sorted(Chem.GetMolFrags(mol, asMols=True), key=lambda m: (-m.GetNumHeavyAtoms(), Chem.MolToSmiles(m)))
+    parts = Chem.GetMolFrags(mol, asMols=True, sanitizeFrags=False)
+    parts = sorted(parts, key=lambda m: (-m.GetNumHeavyAtoms(), Chem.MolToSmiles(m)))
     return parts[0], [("component", Chem.MolToSmiles(p)) for p in parts[1:]]
 
 # %% ../../nbs/11_bracket_safe.ipynb #5727356b
 def decode(text: str, *, salvage: bool = False, open_points: bool = False) -> Decoded:
     """Read bracket SAFE.
 
-    Strict: every attachment appears exactly twice and all of it parses and sanitises, or `smiles` is None.
-    Several molecules stay several. With `open_points`, attachments that appear once become wildcards `*`. With
-    `salvage`, what can be read is kept: fragments that spoil it, attachments without partner and all but the
+    Strict: every attachment appears exactly twice, all of it parses and sanitises, and what is written can be read, or
+    `smiles` is None. Several molecules stay several. With `open_points`, attachments that appear once become wildcards
+    `*`. With `salvage`, what can be read is kept: fragments that spoil it, attachments without partner and all but the
     largest molecule are listed in `dropped`."""
     with rdBase.BlockLogs():
         reason = text_problem(text, open_points)
         mol = None if reason else mol_or_none(smiles := closures(text, "*" if open_points else ""))
         if mol is None and not reason: reason = chemistry_problem(smiles)
+        if mol is not None and readable_smiles(mol) is None: mol, reason = None, UNREADABLE
         dropped, rest = [], []
         if salvage and mol is None and not too_long(text): mol, dropped = assemble(text, "*" if open_points else "[H]")
         if salvage and mol is not None: mol, rest = largest(mol)
-        return Decoded(mol and Chem.MolToSmiles(mol), (*dropped, *rest), reason)
+        return Decoded(mol and readable_smiles(mol), (*dropped, *rest), reason)
 
 
 def from_bracket_safe(text: str, *, salvage: bool = False) -> str | None:

@@ -69,6 +69,7 @@ def _judge(text: str | None) -> Judged:
             None, None, "syntax" if Chem.MolFromSmiles(text, _reader(sanitize=False)) is None else "chemistry"
         )
     smiles = Chem.MolToSmiles(mol)
+    if Chem.MolFromSmiles(smiles) is None: return Judged(None, None, "chemistry")  # RDKit cannot read what it wrote
     reason = next((r for c, r in INCOMPLETE.items() if c in smiles), "")
     return Judged(None, None, reason) if reason else Judged(mol, smiles)
 

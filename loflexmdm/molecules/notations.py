@@ -21,8 +21,8 @@ from typing import NamedTuple
 from rdkit import Chem, rdBase
 
 from loflexmdm.molecules.bracket_safe import (
-    Decoded, Slicer, bonds_to_cut, chemistry_problem, closures, cut_in_order, decode, largest, mol_or_none,
-    parse_smiles, reorder, to_bracket_safe, tokenize,
+    UNREADABLE, Decoded, Slicer, bonds_to_cut, chemistry_problem, closures, cut_in_order, decode, largest, mol_or_none,
+    parse_smiles, readable_smiles, reorder, to_bracket_safe, tokenize,
 )
 from .fragments import checked_fragment, fragment_prompt, fragment_task, points_of
 
@@ -477,10 +477,11 @@ class Notation:
             try: smiles = self.read(text)
             except ValueError as e: return Decoded(None, (), str(e) if str(e) in TEXT_REASONS else "syntax")
             if (mol := mol_or_none(smiles)) is None: return Decoded(None, (), chemistry_problem(smiles))
+            if readable_smiles(mol) is None: return Decoded(None, (), UNREADABLE)
             mol, dropped = largest(mol) if salvage else (mol, [])
             return Decoded(Chem.MolToSmiles(mol), tuple(dropped))
 
-
+# %% ../../nbs/11a_notations.ipynb #b1f3b488
 def random_smiles(mol: Chem.Mol, rng: random.Random) -> str:
     "SMILES of a molecule from an atom, and with branches in an order, drawn from `rng`."
     order = rng.sample(range(mol.GetNumAtoms()), mol.GetNumAtoms())
