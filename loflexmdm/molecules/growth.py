@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 import torch
 from rdkit import Chem, rdBase
+from torch import Tensor
 
 from ..methods.base import Method
 from .fragments import points_of
 from .notations import plain_fragment, symbols
 from ..samplers import LeftToRight
-from ..states import Vocabulary
+from ..states import PartialSequences, Vocabulary
 
 # %% ../../nbs/11d_growth.ipynb #gr000009
 class Divided(NamedTuple):
@@ -57,28 +58,38 @@ def divided(fragment: str) -> Divided:
     return Divided(text[:first], text[last + 1:])
 
 # %% ../../nbs/11d_growth.ipynb #gr000010
-def within_branch(vocabulary: Vocabulary) -> Callable:
-    """A `logits_hook` for `LeftToRight`, with which a model of SMILES writes a substituent behind its prompt.
+def within_branch(vocabulary: Vocabulary, behind: Sequence[str] = ()) -> Callable:
+    """A `logits_hook` for `LeftToRight`, with which a model of SMILES writes a substituent behind its prompt, and then
+    the tokens `behind`, if there are some.
 
     Outside branches of its own, closing one is the end, which cannot come first; rings that the prompt leaves open
     stay open."""
     digits = [t for t in vocabulary.tokens if t.isdigit() or t[0] == "%"]
     opening, closing, *rings = vocabulary.encode(["(", ")", *digits])
+    rest = torch.tensor([*vocabulary.encode(behind), len(vocabulary)])
 
     def hook(logits, x, tau):
-        count = lambda token, where: ((x.tokens == token) & where).sum(-1)
-        logits = logits.clone()
+        logits, (depth, written), free = logits.clone(), _places(x, opening, closing), x.free.any(-1)
         for ring in rings:
-            logits[..., ring].masked_fill_((count(ring, x.fixed) % 2 == 1)[:, None], -torch.inf)
-        over = (count(opening, x.free) == count(closing, x.free))[:, None]
-        nothing = ~x.free.any(-1)[:, None]
-        end, close = logits[..., -1].clone(), logits[..., closing].clone()
-        logits[..., -1] = torch.where(over, torch.logaddexp(end, close), end).masked_fill(nothing, -torch.inf)
-        logits[..., closing] = close.masked_fill(over, -torch.inf)
-        return logits
+            held = ((x.tokens == ring) & x.fixed).sum(-1) % 2 == 1
+            logits[..., ring].masked_fill_(held[:, None], -torch.inf)
+        ends = logits[..., [closing, -1]].logsumexp(-1, keepdim=True).masked_fill(~free[:, None, None], -torch.inf)
+        over = torch.full_like(logits, -torch.inf)
+        changed = logits.index_fill(-1, torch.tensor([closing, len(vocabulary)], device=logits.device), -torch.inf)
+        changed[..., rest[0]] = ends[..., 0]
+        over.scatter_(-1, rest.to(logits.device)[written][:, None, None], 0.0)
+        logits = torch.where((depth == 0)[:, None, None], changed, logits)
+        return torch.where((written > 0)[:, None, None], over, logits)
     return hook
 
-# %% ../../nbs/11d_growth.ipynb #gr000014
+
+def _places(x: PartialSequences, opening: int, closing: int) -> tuple[Tensor, Tensor]:
+    "Branches of its own that each row is in (batch,), and its tokens from the one that closed the prompt's (batch,)."
+    steps = ((x.tokens == opening) & x.free).long() - ((x.tokens == closing) & x.free).long()
+    depth = steps.cumsum(-1)
+    return depth[:, -1], (((depth < 0).cumsum(-1) > 0) & x.valid).sum(-1)
+
+# %% ../../nbs/11d_growth.ipynb #gr000016
 def grows_rightwards(method: Method) -> bool:
     "Whether a model writes SMILES from left to right, so that `grow` is for it."
     return "append" in method.channels and (method.task or {}).get("notation") == "smiles"

@@ -150,7 +150,7 @@ def sound(mol: Chem.Mol | None, most: int = 50) -> str | None:
     if found.mol is None or not 3 <= found.mol.GetNumAtoms() <= most: return None
     return None if any(found.mol.HasSubstructMatch(p) for p in FORBIDDEN) else found.smiles
 
-
+# %% ../../nbs/13d_optimise.ipynb #op00cut1
 def sides(mol: Chem.Mol, bonds: Sequence[int], rng: random.Random) -> list[Chem.Mol]:
     "Both sides of a bond drawn from `bonds`, each with an attachment point; empty if there is none."
     return split_at(mol, [rng.choice(list(bonds))]) if bonds else []
@@ -254,7 +254,7 @@ class RandomSearch:
         "As many molecules, to start from."
         return [s for s, _ in self([], random.Random(f"start {seed}"))]
 
-
+# %% ../../nbs/13d_optimise.ipynb #op00gen1
 @dataclass(frozen=True)
 class Genetic:
     "A genetic algorithm on graphs."
