@@ -1,8 +1,8 @@
 """Runs behind the figures on optimisation: `python docs/optimise_runs.py SEED... [--tasks NAME...] [--ways NAME...]`.
 
 Each way gets the same molecules to start from, training molecules of the packaged model `molecules`, and the same
-number of calls. A run adds its curve to nbs/optimise_runs.json, with its settings, seed and commit. One that is there is left
-out, one that was interrupted, or has a larger budget now, goes on where it stopped."""
+number of calls. A run adds its curve to nbs/optimise_runs.json, with its settings, seed and commit. One that is there
+is left out; one that was interrupted, or has a larger budget now, goes on where it stopped."""
 import argparse
 import time
 from collections import Counter
