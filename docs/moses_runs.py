@@ -47,7 +47,7 @@ SAMPLERS = {
     "bounded error, .1": BoundedError(error=0.1), "speculative, 4 ahead": Speculative(ahead=4),
     "event-driven, confidence": CONFIDENT, "event-driven, confidence, p .7": replace(CONFIDENT, top_p=0.7),
 }
-MOLECULES = 1_500_000  # of which every so many are a sample, at most as many as MOSES trains on
+MOLECULES = 1_500_000  # of the training file, of which the real ones are taken at even distances
 
 
 def tables(entrant: str, seed: int, steps: int) -> dict:

@@ -326,7 +326,7 @@ def _as_tokens(self: Method, prompts, sampler: Sampler) -> tuple[Sequence | None
     """The prompts, texts among them as tokens, and the sampler, with the `logits_hook` that a single text may need.
 
     ValueError for a text of which the model's task makes no prompt."""
-    if self.task is None: return prompts, sampler  # a text is then refused with all else that is no list of tokens
+    if self.task is None: return prompts, sampler  # a text is then refused, as all that is not a list of tokens
     if isinstance(prompts, str): prompts = [prompts]
     if not isinstance(prompts, Sequence) or not any(isinstance(p, str) for p in prompts): return prompts, sampler
     import loflexmdm.tasks.base  # noqa: F401 (gives methods their `prompt`)
