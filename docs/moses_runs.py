@@ -43,9 +43,9 @@ DRAWN = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="to
 CONFIDENT = EventDriven(confidence="top_prob")
 SAMPLERS = {
     "tau-leaping, 32 steps": TauLeaping(steps=32), "tau-leaping, 128 steps": TauLeaping(steps=128),
-    "tau-leaping, 512 steps": TauLeaping(steps=512), "event-driven": EventDriven(),
-    "bounded error, .1": BoundedError(error=0.1), "speculative, 4 ahead": Speculative(ahead=4),
-    "event-driven, confidence": CONFIDENT, "event-driven, confidence, p .7": replace(CONFIDENT, top_p=0.7),
+    "event-driven": EventDriven(), "event-driven, confidence": CONFIDENT,
+    "event-driven, confidence, p .7": replace(CONFIDENT, top_p=0.7), "bounded error, .1": BoundedError(error=0.1),
+    "speculative, 4 ahead": Speculative(ahead=4), "tau-leaping, 512 steps": TauLeaping(steps=512),
 }
 MOLECULES = 1_500_000  # of the training file, of which the real ones are taken at even distances
 
