@@ -1,4 +1,5 @@
-"""The table of methods on MOSES: `python docs/moses_runs.py SEED... [--entrants NAME...]`, or `... --model DIR`.
+"""The table of methods on MOSES: `python docs/moses_runs.py SEED... [--entrants NAME...]`, or `... --model DIR`; with
+`--samplers` that of samplers of one model, a row for each.
 
 Every entrant reads the same molecules as canonical SMILES, with the same network and as many generator rows per step.
 Each adds its curve and the metrics of its samples to nbs/moses_runs.json, with settings, seed and commit; a run that
@@ -9,6 +10,8 @@ import argparse
 import random
 import time
 from collections import Counter
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -16,11 +19,14 @@ import torch
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.molecules.benchmarks.de_novo import Setting
+from loflexmdm.molecules.data import benchmark_smiles
 from loflexmdm.molecules.metrics import judge, molecule_metrics
-from loflexmdm.molecules.moses import Reference, describe_molecules, moses_metrics, moses_reference, reference_from
+from loflexmdm.molecules.moses import (
+    CURVES, Reference, describe_molecules, moses_metrics, moses_reference, reference_from,
+)
 from loflexmdm.molecules.task import MoleculesTask
 from loflexmdm.pretrained import load
-from loflexmdm.samplers import LeftToRight
+from loflexmdm.samplers import BoundedError, EventDriven, LeftToRight, Speculative, TauLeaping
 from loflexmdm.samplers.base import Sampler
 from loflexmdm.tasks.base import task_from
 from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, curve_of, note, noted
@@ -35,6 +41,15 @@ ENTRANTS = dict(
 TRAIN = dict(optimiser="muon", lr=4e-3, warmup=300, ema=0.999, valid_size=256)
 ROWS, STEPS, SAMPLES, REFERENCE = 64, 3000, 1000, 10_000
 DRAWN = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="top_prob")}
+
+CONFIDENT = EventDriven(confidence="top_prob")
+SAMPLERS = {
+    "tau-leaping, 32 steps": TauLeaping(steps=32), "tau-leaping, 128 steps": TauLeaping(steps=128),
+    "event-driven": EventDriven(), "event-driven, confidence": CONFIDENT,
+    "event-driven, confidence, p .7": replace(CONFIDENT, top_p=0.7), "bounded error, .1": BoundedError(error=0.1),
+    "speculative, 4 ahead": Speculative(ahead=4), "tau-leaping, 512 steps": TauLeaping(steps=512),
+}
+MOLECULES = 1_500_000  # of the training file, of which the real ones are taken at even distances
 
 
 def tables(entrant: str, seed: int, steps: int) -> dict:
@@ -97,6 +112,25 @@ def real(n: int, known: set[str], reference: Reference, source: str):
     note(RESULTS, dict(name=name, samples=n, sampled=dict(real=judged(smiles, known, reference))))
 
 
+def distance(smiles: list[str], reference: Reference) -> float:
+    "Frechet ChemNet distance of valid molecules from the reference."
+    return round(CURVES["FCD"](describe_molecules(smiles), reference), 4)
+
+
+def compare_samplers(model: str, n: int, device: torch.device):
+    "A row for each sampler: calls, seconds, shares, and the distance beside that of as many training molecules."
+    method, reference = load(model, device), moses_reference(limit=REFERENCE)
+    task, real = task_from(method.task), list(islice(benchmark_smiles("moses"), 0, None, MOLECULES // n))[:n]
+    for label, sampler in SAMPLERS.items():
+        name, settings = f"{model}, {label}", dict(model=model, sampler=repr(sampler), samples=n)
+        if noted(RESULTS, name, settings): continue
+        smiles, how = drawn(task, method, n, sampler)
+        valid = [j.smiles for j in judge(smiles) if j.smiles]
+        shares = dict(valid=len(valid) / n, unique=round(len({*valid}) / len(valid), 4))
+        note(RESULTS, dict(name=name, **settings, seed=0, **how, **shares, distance=distance(valid, reference),
+                           floor=distance(random.Random(0).sample(real, len(valid)), reference)))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("seeds", type=int, nargs="*")
@@ -104,6 +138,7 @@ def main():
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--model", help="a packaged model or the directory of a saved one, to be judged")
     parser.add_argument("--name", help="what its row is called")
+    parser.add_argument("--samplers", action="store_true", help="compare samplers of the model instead")
     parser.add_argument("--real", type=int, nargs="*", default=[], help="numbers of training molecules to judge")
     parser.add_argument("-n", type=int, default=SAMPLES, help="samples of each kind")
     add_device(parser)
@@ -113,6 +148,7 @@ def main():
     for seed in args.seeds:
         for entrant in args.entrants: train(entrant, seed, args.steps, args.n, device)
     if not (args.model or args.real): return
+    if args.samplers: return compare_samplers(args.model, args.n, device)
     method = load(args.model, device) if args.model else None
     task = task_from(method.task if method else TASK)
     known, reference = set(task.smiles("train")), reference_of(task)

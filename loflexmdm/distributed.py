@@ -22,10 +22,7 @@ import torch.nn.functional as F
 from fastcore.basics import patch
 from torch import Tensor, nn
 from torch import distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.rendezvous import rendezvous
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 # %% ../nbs/09c_distributed.ipynb #dd70ee78
@@ -238,6 +235,9 @@ def backward(self: DistributedTrainer, batch: PartialSequences, micro: int) -> d
 @patch
 def in_shards(self: DistributedTrainer) -> nn.Module:
     "The method, of which, as of its average and moments, each process keeps a shard; the first a copy to fill in."
+    from torch.distributed.device_mesh import init_device_mesh  # seconds, which commands of one process are spared
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+    from torch.distributed.tensor import distribute_tensor
     self.compiled, moments = False, self.moments()
     self.copies = [copy.deepcopy(m).cpu() for m in (self.method, self.ema.module)] if self.launch.first else []
     mesh = init_device_mesh(self.device.type, (self.launch.world,))
@@ -254,12 +254,12 @@ def in_shards(self: DistributedTrainer) -> nn.Module:
 
 def shard_of(value: Tensor) -> Tensor:
     "What this process has of a tensor."
-    return value.to_local() if isinstance(value, DTensor) else value
+    return value.to_local() if hasattr(value, "to_local") else value
 
 
 def gathered(value: Tensor) -> Tensor:
     "The whole tensor, from all processes; every process must ask."
-    return value.full_tensor() if isinstance(value, DTensor) else value
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 # %% ../nbs/09c_distributed.ipynb #6c197f16
 @patch

@@ -16,6 +16,7 @@ from loflexmdm.recipes import recipe_from
 from loflexmdm.samplers import Samples
 from loflexmdm.molecules.bracket_safe import decode, tokenize
 from loflexmdm.molecules.files import molecules_in
+from loflexmdm.molecules.fragments import contains_fragment
 from loflexmdm.tasks.base import task_from
 from test_cli import SMALL, call, refused
 
@@ -480,9 +481,13 @@ def test_the_packaged_model_from_left_to_right(tmp_path):
     assert "top_p=1.0" in json.loads((tmp_path / "mols.csv.run.json").read_text())["sampler"]
     out = tmp_path / "grown.csv"
     assert call(f"sample molecules-moses-ar --valid 4 --unique --out {out} --fragment", "*c1ccncc1")[0] == 0
-    assert {r["prompt"] for r in rows_of(out)} == {"c 1 c n c c c 1 ..."}
+    assert {r["prompt"] for r in rows_of(out)} == {"c 1 c c ( ..."}
+    middle = "*C(=O)Nc1ccc(Cl)cc1"  # its point stands in the middle of a canonical SMILES
+    out = tmp_path / "amides.csv"
+    assert call(f"sample molecules-moses-ar --valid 12 --tries 24 --out {out} --fragment", middle)[0] == 0
+    assert all(contains_fragment(row["smiles"], middle) for row in rows_of(out))
     several = call(f"sample molecules-moses-ar -n 2 --out {tmp_path / 'x.csv'} --fragment", "*c1ccc(*)cc1")
-    refused(several, "tokens can only be appended")
+    refused(several, "several points; one can grow")
 
 
 def test_the_task_says_how_to_sample_unless_told_otherwise(model, tmp_path):

@@ -3,6 +3,8 @@ import json
 import os
 import random
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -118,6 +120,11 @@ def test_a_port_in_use_is_one_line(tmp_path, capfd):
 def alone_of_two(port: str):
     os.environ |= dict(WORLD_SIZE="2", MASTER_PORT=port)
     train(".", "{}")
+
+
+def test_commands_of_one_process_do_not_wait_for_shards():
+    code = "import sys, loflexmdm.cli.sample; sys.exit('torch.distributed.fsdp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_shards_need_several_processes(tmp_path, capsys):

@@ -96,7 +96,7 @@ def prompt_from_text(args: argparse.Namespace, method: Method, task: Task | None
     flag = next(f for f in PROMPT_TEXT if any(a.split("=")[0] == f for a in args.argv))
     if task is None: raise ValueError(f"{flag}: the model was saved without a task, so nothing says how to read it")
     try:
-        prompt = task.prompt(args.prompt_text)
+        prompt, args.logits_hook = task.prompt_for(args.prompt_text, method)
         parse_prompt(prompt, method.vocabulary)
     except ValueError as e: raise ValueError(f"{flag}: {e}") from None
     return prompt

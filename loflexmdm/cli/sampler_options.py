@@ -178,9 +178,10 @@ def fill_in(args: argparse.Namespace, task: Task | None, method: Method):
 def draw_batches(method: Method, args: argparse.Namespace, prompts: Sequence | None, n: int | None,
                  skip: int = 0, every: int = 1) -> Iterator[Samples]:
     "Samples by the options of the command line, batch by batch: number `skip` and each `every`-th batch after it."
-    generator = torch.Generator().manual_seed(args.seed)
+    generator, sampler = torch.Generator().manual_seed(args.seed), sampler_from(args, method)
+    if getattr(args, "logits_hook", None): sampler = replace(sampler, logits_hook=args.logits_hook)  # of the prompt
     return method.sample_batches(
-        prompts, n, sampler_from(args, method), generator, batch_size=args.batch_size, min_length=args.min_length,
+        prompts, n, sampler, generator, batch_size=args.batch_size, min_length=args.min_length,
         max_length=args.max_length, progress=sys.stderr.isatty() and here().first, skip=skip, guidance=args.guidance,
         guidance_scheme=args.guidance_scheme, every=every,
     )

@@ -313,8 +313,8 @@ def sample_batches(
     `every` of the rest, the first to begin with, say because other processes have those between. The batches that are
     made are as without the two. ValueError for bad input, when the first part is asked for."""
     limit = _length_limit(self.config, min_length, max_length, batch_size)
-    sampler = _sampler_for(self, sampler, min_length)
-    batch = encode_prompts(_as_tokens(self, prompts), n, self.vocabulary, limit)
+    prompts, sampler = _as_tokens(self, prompts, _sampler_for(self, sampler, min_length))
+    batch = encode_prompts(prompts, n, self.vocabulary, limit)
     lean = Guidance(self.vocabulary, guidance, guidance_scheme).check(batch)
     seeds = _seeds(len(batch.tokens), generator, seed)
     batch = self.begin(batch, limit, seeds)
@@ -322,13 +322,17 @@ def sample_batches(
     yield from _run(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip, every)
 
 # %% ../../nbs/07h_method.ipynb #e3d8ba13
-def _as_tokens(self: Method, prompts) -> Sequence | None:
-    "The prompts, texts among them as tokens. ValueError for a text of which the model's task makes no prompt."
-    if self.task is None: return prompts  # a text is then refused with all else that is not a list of tokens
+def _as_tokens(self: Method, prompts, sampler: Sampler) -> tuple[Sequence | None, Sampler]:
+    """The prompts, texts among them as tokens, and the sampler, with the `logits_hook` that a single text may need.
+
+    ValueError for a text of which the model's task makes no prompt."""
+    if self.task is None: return prompts, sampler  # a text is then refused, as all that is not a list of tokens
     if isinstance(prompts, str): prompts = [prompts]
-    if not isinstance(prompts, Sequence) or not any(isinstance(p, str) for p in prompts): return prompts
+    if not isinstance(prompts, Sequence) or not any(isinstance(p, str) for p in prompts): return prompts, sampler
     import loflexmdm.tasks.base  # noqa: F401 (gives methods their `prompt`)
-    return [self.prompt(p) if isinstance(p, str) else p for p in prompts]
+    if len(prompts) > 1: return [self.prompt(p) if isinstance(p, str) else p for p in prompts], sampler
+    prompt, hook = self.task_object.prompt_for(prompts[0], self)
+    return [prompt], replace(sampler, logits_hook=hook) if hook and sampler.logits_hook is None else sampler
 
 # %% ../../nbs/07h_method.ipynb #7972a4d0
 def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -> list[int]:

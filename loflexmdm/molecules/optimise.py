@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['ELEMENTS', 'FORBIDDEN', 'CUT', 'MUTATIONS', 'top_auc', 'Call', 'CallLog', 'Proposer', 'best_calls', 'optimise',
-           'sound', 'sides', 'joined', 'crossed', 'mutated', 'RandomSearch', 'Genetic', 'Regrow', 'best_curve',
-           'plot_runs']
+           'sound', 'sides', 'joined', 'chain_bonds', 'crossed', 'mutated', 'RandomSearch', 'Genetic', 'Regrow',
+           'inserted', 'best_curve', 'plot_runs']
 
 # %% ../../nbs/13d_optimise.ipynb #op000004
 import json
@@ -23,6 +23,7 @@ from rdkit import Chem, rdBase
 from ..methods.base import Method
 from .bracket_safe import bonds_to_cut
 from .fragments import own_atoms, split_at
+from .growth import grow, grows_rightwards
 from .metrics import judge
 from .task import MoleculesTask
 
@@ -149,7 +150,7 @@ def sound(mol: Chem.Mol | None, most: int = 50) -> str | None:
     if found.mol is None or not 3 <= found.mol.GetNumAtoms() <= most: return None
     return None if any(found.mol.HasSubstructMatch(p) for p in FORBIDDEN) else found.smiles
 
-
+# %% ../../nbs/13d_optimise.ipynb #op00cut1
 def sides(mol: Chem.Mol, bonds: Sequence[int], rng: random.Random) -> list[Chem.Mol]:
     "Both sides of a bond drawn from `bonds`, each with an attachment point; empty if there is none."
     return split_at(mol, [rng.choice(list(bonds))]) if bonds else []
@@ -166,9 +167,14 @@ def joined(a: Chem.Mol, b: Chem.Mol) -> Chem.Mol | None:
     return pair.GetMol()
 
 
+def chain_bonds(mol: Chem.Mol) -> list[int]:
+    "Its single bonds outside rings."
+    return [mol.GetBondBetweenAtoms(*pair).GetIdx() for pair in mol.GetSubstructMatches(CUT)]
+
+
 def crossed(a: Chem.Mol, b: Chem.Mol, rng: random.Random) -> Chem.Mol | None:
     "A side of each of two molecules, cut at a single bond outside rings, as one; None if either has none."
-    cut = lambda m: sides(m, [m.GetBondBetweenAtoms(*p).GetIdx() for p in m.GetSubstructMatches(CUT)], rng)
+    cut = lambda m: sides(m, chain_bonds(m), rng)
     parts = cut(a), cut(b)
     return joined(*map(rng.choice, parts)) if all(parts) else None
 
@@ -248,20 +254,26 @@ class RandomSearch:
         "As many molecules, to start from."
         return [s for s, _ in self([], random.Random(f"start {seed}"))]
 
-
+# %% ../../nbs/13d_optimise.ipynb #op00gen1
 @dataclass(frozen=True)
 class Genetic:
     "A genetic algorithm on graphs."
     size: int = 50  # proposals per round
     mutation: float = 0.1  # share of children that are changed, too
+    ranked: bool = False  # parents are drawn by their rank, not in proportion to their scores
 
     def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]:
-        "Children of parents that are drawn in proportion to their scores."
-        weights, low = [c.score for c in population], min((c.score for c in population), default=0)
-        weights = [w - min(low, 0) + 1e-6 for w in weights]
-        pairs = [rng.choices(population, weights, k=2) for _ in range(self.size)]
-        found = [self.child(*(Chem.MolFromSmiles(c.smiles) for c in pair), rng) for pair in pairs]
+        "Children of parents that are drawn."
+        found = [self.child(*pair, rng) for pair in self.parents(population, rng)]
         return [(s, "genetic") for s in found if s is not None]
+
+    def parents(self, population: Sequence[Call], rng: random.Random) -> list[tuple[Chem.Mol, Chem.Mol]]:
+        "A pair of molecules for each proposal."
+        low = min((c.score for c in population), default=0)
+        weights = [c.score - min(low, 0) + 1e-6 for c in population]
+        if self.ranked: weights = [1 / (k + 2) for k in range(len(population))]
+        drawn = [rng.choices(population, weights, k=2) for _ in range(self.size)]
+        return [tuple(Chem.MolFromSmiles(call.smiles) for call in pair) for pair in drawn]
 
     def child(self, a: Chem.Mol, b: Chem.Mol, rng: random.Random) -> str | None:
         "A child of two parents; of one of them if they cannot be crossed."
@@ -272,13 +284,14 @@ class Genetic:
 # %% ../../nbs/13d_optimise.ipynb #op000028
 @dataclass(frozen=True)
 class Regrow:
-    """Sides of the population's molecules, exchanged or grown anew by a model of molecules.
+    """Sides of the population's molecules grown anew by a model of molecules, among children as of `Genetic`.
 
     ValueError if the model's task knows no prompts written as fragments."""
     method: Method  # a model of molecules
     size: int = 50  # proposals per round
-    exchange: float = 0.3  # share of proposals that exchange sides
+    share: float = 0.5  # of the proposals that the model grows
     least: int = 3  # heavy atoms of a side that stays
+    local: float = 4.0  # a side of n heavy atoms stays with a probability in proportion to n ** local
 
     def __post_init__(self):
         task = self.method.task_object
@@ -287,39 +300,45 @@ class Regrow:
 
     def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]:
         "Proposals by both ways; those that are not molecules are left out."
-        weights = [1 / (k + 5) for k in range(len(population))]
-        parents = [Chem.MolFromSmiles(c.smiles) for c in rng.choices(population, weights, k=2 * self.size)]
-        parts, found, prompts = [self.part(m, rng) for m in parents], [], []
-        for a, b in zip(parts[::2], parts[1::2]):
-            if a is None: continue
-            if b is not None and rng.random() < self.exchange: found.append((sound(joined(a, b)), "exchange"))
-            elif (prompt := self.prompt(a)) is not None: prompts.append(prompt)
-        found += [(s, "model") for s in self.grown(prompts, rng.getrandbits(60))]
+        genetic, found, parts = Genetic(self.size, ranked=True), [], []
+        for a, b in genetic.parents(population, rng):
+            if rng.random() >= self.share: found.append((genetic.child(a, b, rng), "genetic"))
+            elif (part := self.part(a, rng)) is not None: parts.append(part)
+        found += [(s, "model") for s in self.grown(parts, rng.getrandbits(60))]
         return [(s, by) for s, by in found if s is not None]
 
     def part(self, mol: Chem.Mol, rng: random.Random) -> Chem.Mol | None:
         "A side of a molecule that is large enough; None if there is none."
-        large = [p for p in sides(mol, bonds_to_cut(mol), rng) if own_atoms(p) >= self.least]
-        return rng.choice(large) if large else None
+        bonds = chain_bonds(mol) if grows_rightwards(self.method) else bonds_to_cut(mol)
+        large = [p for p in sides(mol, bonds, rng) if own_atoms(p) >= self.least]
+        return rng.choices(large, [own_atoms(p) ** self.local for p in large])[0] if large else None
 
 # %% ../../nbs/13d_optimise.ipynb #c26d9f99
 @patch
-def prompt(self: Regrow, part: Chem.Mol) -> list | None:
-    "The prompt of a side; None if the model cannot read or continue it."
-    try: prompt = self.method.prompt(Chem.MolToSmiles(part, isomericSmiles=False))
+def grown(self: Regrow, parts: Sequence[Chem.Mol], seed: int) -> list[str | None]:
+    "A molecule grown from each part; None where the model cannot, or it is not sound."
+    fragments = [Chem.MolToSmiles(part, isomericSmiles=False) for part in parts]
+    written = (grow if grows_rightwards(self.method) else inserted)(self.method, fragments, seed)
+    with rdBase.BlockLogs(): return [sound(Chem.MolFromSmiles(s)) if s else None for s in written]
+
+
+def inserted(method: Method, fragments: Sequence[str], seed: int) -> list[str | None]:
+    "A molecule for each fragment by a model that inserts; None where it makes none, or cannot read the fragment."
+    prompts = [_prompt(method, f) for f in fragments]
+    fits = [p for p in prompts if p is not None]
+    if not fits: return [None] * len(prompts)
+    task = method.task_object
+    options = {k: v for k, v in task.sampling.items() if k != "confidence" or "unmask" in method.channels}
+    sampler = replace(method.default_sampler, **options)
+    found = iter(task.smiles_of(method.sample(fits, sampler=sampler, seed=seed, batch_size=max(64, len(fits)))))
+    return [None if p is None else next(found) for p in prompts]
+
+
+def _prompt(method: Method, fragment: str) -> list | None:
+    "The prompt of a fragment; None if the model cannot read or continue it."
+    try: prompt = method.prompt(fragment)
     except ValueError: return None
-    return prompt if len(prompt) + 2 < self.method.config.max_length else None
-
-
-@patch
-def grown(self: Regrow, prompts: Sequence[list], seed: int) -> list[str | None]:
-    "A molecule grown from each prompt; None where it is not sound."
-    if not prompts: return []
-    task = self.method.task_object
-    options = {k: v for k, v in task.sampling.items() if k != "confidence" or "unmask" in self.method.channels}
-    sampler = replace(self.method.default_sampler, **options)
-    samples = self.method.sample(prompts, sampler=sampler, seed=seed, batch_size=max(64, len(prompts)))
-    return [None if s is None else sound(Chem.MolFromSmiles(s)) for s in task.smiles_of(samples)]
+    return prompt if len(prompt) + 2 < method.config.max_length else None
 
 # %% ../../nbs/13d_optimise.ipynb #op000032
 def best_curve(scores: Sequence[float | None], top: int = 10) -> list[float]:

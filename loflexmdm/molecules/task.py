@@ -13,7 +13,7 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -26,14 +26,15 @@ from rdkit.Chem import QED, Crippen, Descriptors, rdMolDescriptors
 
 from ..configs import AtLeastTwo, Fraction, Natural, accepted_by, config, one_of
 from ..digests import row_digest, rows_digest
+from ..methods.base import Method
 from ..methods.flexmdm import filled_example
-from loflexmdm.molecules.bracket_safe import (
-    Decoded, from_bracket_safe, read_tokenizer, split_attachments, to_bracket_safe,
-)
+from .bracket_safe import Decoded, from_bracket_safe, read_tokenizer
+from .bracket_safe import split_attachments, to_bracket_safe
 from .data import FORMATS, Cleaning, Molecules, Picked, clean_chunk, content_of
 from .data import is_packaged, molecule_split, prepare, read_smiles
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .files import MOLECULE_WRITERS, WRITTEN, molecule_columns
+from .growth import divided, grows_rightwards, within_branch
 from .metrics import judge, molecule_grid, molecule_metrics
 from .notations import NOTATIONS, Notation, given_and_closed, notation_of
 from ..permutations import permutation
@@ -504,6 +505,19 @@ def _known(self: MoleculesTask, prompt: list) -> list:
     missing = sorted({t for t in prompt if t is not ...} - set(self.vocabulary.tokens))
     if missing: raise ValueError(f"prompt: the model's vocabulary lacks {' '.join(missing)}")
     return prompt
+
+# %% ../../nbs/12b_molecules.ipynb #mo00for1
+@patch
+def prompt_for(self: MoleculesTask, text: str, method: Method) -> tuple[list, Callable | None]:
+    """`prompt` of a text, and the `logits_hook` with which this method continues it, None if it needs none.
+
+    A model of SMILES that writes from left to right gets what stands before the one point of a fragment and grows it
+    there (`growth`)."""
+    plain = "..." in text or self.vocabulary.conditions
+    if plain or not grows_rightwards(method): return self.prompt(text), None
+    before, behind = divided(text)
+    self._known([*before, *behind])
+    return [*before, ...], within_branch(self.vocabulary, behind)
 
 # %% ../../nbs/12b_molecules.ipynb #dde144db
 SCORES = "validity", "uniqueness", "novelty", "diversity", "quality", "quality_with_duplicates"

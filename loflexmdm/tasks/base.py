@@ -133,6 +133,12 @@ def prompt(self: Task, text: str) -> list:
 
 
 @patch
+def prompt_for(self: Task, text: str, method: Method) -> tuple[list, Callable | None]:
+    "`prompt` of a text, and the `logits_hook` with which this method continues it, None if it needs none."
+    return self.prompt(text), None
+
+
+@patch
 def words(self: Task, line: str) -> list[str]:
     "The tokens of a line of a prompts file, `...` and `<mask>` among them: by default what stands between spaces."
     return line.split()
