@@ -27,7 +27,8 @@ CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds 
         kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0, max_length=24,
     )),
     text=dict(task=text, steps=1500), peptides=dict(task=peptide_task, steps=1500),
-    gaps=dict(task=partial(text, infill=0.5), steps=3000, methods=("masked", "papl", "flexmdm", "fixed", "learned")),
+    gaps=dict(steps=3000, methods=("masked", "papl", "flexmdm", "fixed", "learned"),
+              task=partial(text, infill=0.5, max_length=40)),  # with room in every gap
 )
 METHODS = dict(
     autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
