@@ -481,7 +481,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
             'loflexmdm.demo': { 'loflexmdm.demo.answer_figures': ('demo.html#answer_figures', 'loflexmdm/demo.py'),
                                 'loflexmdm.demo.demo': ('demo.html#demo', 'loflexmdm/demo.py'),
                                 'loflexmdm.demo.figures_table': ('demo.html#figures_table', 'loflexmdm/demo.py'),
-                                'loflexmdm.demo.molecule_rows': ('demo.html#molecule_rows', 'loflexmdm/demo.py'),
+                                'loflexmdm.demo.molecule_figures': ('demo.html#molecule_figures', 'loflexmdm/demo.py'),
                                 'loflexmdm.demo.plot_distance': ('demo.html#plot_distance', 'loflexmdm/demo.py'),
                                 'loflexmdm.demo.save_figure': ('demo.html#save_figure', 'loflexmdm/demo.py'),
                                 'loflexmdm.demo.star_rows': ('demo.html#star_rows', 'loflexmdm/demo.py'),

@@ -5,7 +5,7 @@ trained from scratch, four pictures and two tables."""
 
 # %% auto #0
 __all__ = ['COLUMNS', 'MOLECULES', 'WRITERS', 'MEASURED', 'answer_figures', 'figures_table', 'plot_distance', 'save_figure',
-           'train_brackets', 'written_by', 'molecule_rows', 'star_rows', 'demo']
+           'train_brackets', 'written_by', 'molecule_figures', 'star_rows', 'demo']
 
 # %% ../nbs/31_demo.ipynb #18e4ebb2
 import json
@@ -101,7 +101,7 @@ def written_by(name: str, n: int, seed: int, progress: bool = True) -> list[str 
     return [d["smiles"] if d["state"] == "valid" else None for d in task_from(method.task).describe(samples)]
 
 
-def molecule_rows(picture: Path, n: int, seed: int, progress: bool = True) -> list[dict]:
+def molecule_figures(picture: Path, n: int, seed: int, progress: bool = True) -> list[dict]:
     """Validity, uniqueness, diversity and quality of `n` molecules of each of two packaged models, and a picture of the
     first six valid ones of each."""
     written = {name: written_by(name, n, seed, progress) for name in WRITERS}
@@ -130,7 +130,7 @@ def demo(
     pictures = [save_figure(task.draw("test", samples[0], 0), out / "trajectory.png"),
                 save_figure(plot_distance(task, samples[2], axes, "fixed order", PALETTE["orange"]), out / "order.png")]
     print(f"2/3  {MOLECULES} molecules by insertion, and as many from left to right", flush=True)
-    molecules = molecule_rows(out / "molecules.png", MOLECULES, seed, progress)
+    molecules = molecule_figures(out / "molecules.png", MOLECULES, seed, progress)
     print(figures_table(molecules, MEASURED), flush=True)
     pictures.append(out / "molecules.png")
     print("3/3  brackets, trained from scratch", flush=True)

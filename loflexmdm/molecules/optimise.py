@@ -291,7 +291,7 @@ class Regrow:
     size: int = 50  # proposals per round
     share: float = 0.5  # of the proposals that the model grows
     least: int = 3  # heavy atoms of a side that stays
-    local: float = 4.0  # a side of n heavy atoms stays with a probability in proportion to n ** local
+    local: float = 4.0  # a side of n heavy atoms stays with a probability in proportion to the power `local` of n
 
     def __post_init__(self):
         task = self.method.task_object
