@@ -34,7 +34,11 @@ def test_the_distribution_sums_to_one_and_gives_the_entropy():
 
 def test_words_are_the_same_in_every_task_and_differ_between_splits():
     one, two, other = (WordsTask.Config(seed=s) for s in (1, 1, 2))
-    read = lambda config, split: [WordsTask(config).word(split, i) for i in range(20)]
+
+    def read(config, split):
+        task = WordsTask(config)
+        return [task.word(split, i) for i in range(20)]
+
     assert read(one, "train") == read(two, "train")
     assert read(one, "train") != read(other, "train") and read(one, "train") != read(one, "valid")
     with pytest.raises(ValueError, match="split"): WordsTask().word("training", 0)
