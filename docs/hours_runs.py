@@ -9,7 +9,6 @@ import torch
 
 from loflexmdm.molecules.moses import Reference
 from loflexmdm.pretrained import load
-from loflexmdm.samplers import LeftToRight
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training import checkpoints
 from moses_runs import drawn, judged, reference_of
@@ -19,11 +18,11 @@ RESULTS = ROOT / "nbs" / "hours_runs.json"
 
 
 def figures(path: Path, known: set[str], reference: Reference, n: int) -> dict:
-    "Bound and metrics of one checkpoint, drawn from the whole distribution."
+    "Bound and metrics of one checkpoint, drawn by its default sampler."
     method = load(path)
-    sampler = LeftToRight(top_p=1.0) if method.name == "ar" else None
-    smiles, how = drawn(task_from(method.task), method, n, sampler)
-    return dict(bound=bound(task_from(method.task), method)) | how | judged(smiles, known, reference)
+    task = task_from(method.task)
+    smiles, how = drawn(task, method, n, method.default_sampler)
+    return dict(bound=bound(task, method)) | how | judged(smiles, known, reference)
 
 
 def main():

@@ -367,11 +367,14 @@ def decode(text: str, *, salvage: bool = False, open_points: bool = False) -> De
         reason = text_problem(text, open_points)
         mol = None if reason else mol_or_none(smiles := closures(text, "*" if open_points else ""))
         if mol is None and not reason: reason = chemistry_problem(smiles)
-        if mol is not None and readable_smiles(mol) is None: mol, reason = None, UNREADABLE
+        found = mol and readable_smiles(mol)
+        if mol is not None and found is None: mol, reason = None, UNREADABLE
         dropped, rest = [], []
         if salvage and mol is None and not too_long(text): mol, dropped = assemble(text, "*" if open_points else "[H]")
-        if salvage and mol is not None: mol, rest = largest(mol)
-        return Decoded(mol and readable_smiles(mol), (*dropped, *rest), reason)
+        if salvage and mol is not None:
+            mol, rest = largest(mol)
+            found = readable_smiles(mol)
+        return Decoded(found, (*dropped, *rest), reason)
 
 
 def from_bracket_safe(text: str, *, salvage: bool = False) -> str | None:

@@ -477,8 +477,9 @@ class Notation:
             try: smiles = self.read(text)
             except ValueError as e: return Decoded(None, (), str(e) if str(e) in TEXT_REASONS else "syntax")
             if (mol := mol_or_none(smiles)) is None: return Decoded(None, (), chemistry_problem(smiles))
-            if readable_smiles(mol) is None: return Decoded(None, (), UNREADABLE)
-            mol, dropped = largest(mol) if salvage else (mol, [])
+            if (found := readable_smiles(mol)) is None: return Decoded(None, (), UNREADABLE)
+            if not salvage: return Decoded(found, ())
+            mol, dropped = largest(mol)
             return Decoded(Chem.MolToSmiles(mol), tuple(dropped))
 
 # %% ../../nbs/11a_notations.ipynb #b1f3b488
