@@ -39,7 +39,7 @@ ENTRANTS = dict(
     autoregressive=dict(method="ar"), masked=dict(method="mdm"),
 )
 TRAIN = dict(optimiser="muon", lr=4e-3, warmup=300, ema=0.999, valid_size=256)
-ROWS, STEPS, SAMPLES, REFERENCE = 64, 3000, 1000, 10_000
+ROWS, STEPS, SAMPLES, REFERENCE = 64, 1000, 500, 10_000
 DRAWN = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="top_prob")}
 
 CONFIDENT = EventDriven(confidence="top_prob")

@@ -29,7 +29,7 @@ ENTRANTS = {  # canonical texts, or another text of a molecule each time
 }
 MODEL = dict(order="fixed", size="micro")
 TRAIN = dict(batch_size=64, optimiser="muon", lr=6e-3, valid_size=256)
-STEPS, MOLECULES, SAMPLES = 3000, 150_000, 500
+STEPS, MOLECULES, SAMPLES = 1000, 150_000, 500
 SAMPLED = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="top_prob")}
 
 
