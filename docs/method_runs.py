@@ -15,20 +15,22 @@ from corpora import pair_variation, peptide_task, text
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.samplers import Sampler, Samples
+from loflexmdm.states import Example
 from loflexmdm.tasks.base import Task, task_from
+from loflexmdm.tasks.sequences import prompt_of
 from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, note, noted
 from training_runs import trained
 
 RESULTS = ROOT / "nbs" / "method_runs.json"
+QM9 = dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0)
+WITH_GAPS = ("masked", "papl", "flexmdm", "fixed", "learned")
 CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds that count
     words=dict(task=dict(kind="words"), steps=1500),
     digits=dict(task=dict(kind="digits"), steps=1500),
-    qm9=dict(steps=1500, task=dict(  # no molecule of QM9 is longer
-        kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0, max_length=24,
-    )),
+    qm9=dict(task=QM9 | dict(max_length=24), steps=1500),  # no molecule of QM9 is longer
     text=dict(task=text, steps=1500), peptides=dict(task=peptide_task, steps=1500),
-    gaps=dict(steps=3000, methods=("masked", "papl", "flexmdm", "fixed", "learned"),
-              task=partial(text, infill=0.5, max_length=40)),  # with room in every gap
+    gaps=dict(task=partial(text, infill=0.5, max_length=40), steps=3000, methods=WITH_GAPS),  # with room in every gap
+    molecule_gaps=dict(task=QM9 | dict(infill=0.5, max_length=32), steps=3000, methods=WITH_GAPS),
 )
 METHODS = dict(
     autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
@@ -52,12 +54,26 @@ def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
 
 def sampled(task: Task, method: Method, n: int = SAMPLES, sampler: Sampler | None = None) -> dict:
     "Scores of samples, calls of the network for all of them, and CPU seconds per sequence."
-    asked, start = task.prompts("test", n), time.process_time()
-    samples = method.sample(asked, n=None if asked else n, sampler=sampler, generator=torch.Generator().manual_seed(0))
+    examples = gaps_of(task, n)
+    asked, start = task.prompts("test", n) or [prompt_of(e, task.vocabulary) for e in examples], time.process_time()
+    samples = method.sample(asked or None, n=None if asked else n, sampler=sampler, generator=torch.Generator().manual_seed(0))
     seconds = (time.process_time() - start) / n
     scores = {k: round(v, 4) for k, v in task.score("test", samples).items()} | text_scores(task, samples)
-    scores |= token_entropy(samples.completions())
+    scores |= token_entropy(samples.completions()) | gap_scores(examples, samples)
     return dict(calls=samples.network_calls, seconds=round(seconds, 5), scores=scores)
+
+
+def gaps_of(task: Task, n: int) -> list[Example]:
+    "Test molecules with a gap each, if the task trains on gaps of molecules."
+    if task.kind != "molecules" or not task.config.infill: return []
+    return [task.with_gap(text, random.Random(i)) for i, text in enumerate(task.texts("test")[:n])]
+
+
+def gap_scores(examples: list[Example], samples: Samples) -> dict[str, float]:
+    "The share of the gaps that are filled as in the example; nothing without examples."
+    if not examples: return {}
+    right = [s == e.tokens[1:] for s, e in zip(samples.sequences, examples, strict=True)]
+    return dict(restored=round(sum(right) / len(right), 4))
 
 
 def token_entropy(sequences: list[list[int]]) -> dict[str, float]:
