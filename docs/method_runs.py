@@ -55,7 +55,8 @@ def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
 def sampled(task: Task, method: Method, n: int = SAMPLES, sampler: Sampler | None = None) -> dict:
     "Scores of samples, calls of the network for all of them, and CPU seconds per sequence."
     examples = gaps_of(task, n)
-    asked, start = task.prompts("test", n) or [prompt_of(e, task.vocabulary) for e in examples], time.process_time()
+    asked = task.prompts("test", n) or [prompt_of(e, task.vocabulary) for e in examples]
+    start = time.process_time()
     samples = method.sample(asked or None, n=None if asked else n, sampler=sampler, generator=torch.Generator().manual_seed(0))
     seconds = (time.process_time() - start) / n
     scores = {k: round(v, 4) for k, v in task.score("test", samples).items()} | text_scores(task, samples)
