@@ -56,8 +56,8 @@ def sampled(task: Task, method: Method, n: int = SAMPLES, sampler: Sampler | Non
     "Scores of samples, calls of the network for all of them, and CPU seconds per sequence."
     examples = gaps_of(task, n)
     asked = task.prompts("test", n) or [prompt_of(e, task.vocabulary) for e in examples]
-    start = time.process_time()
-    samples = method.sample(asked or None, n=None if asked else n, sampler=sampler, generator=torch.Generator().manual_seed(0))
+    start, generator = time.process_time(), torch.Generator().manual_seed(0)
+    samples = method.sample(asked or None, n=None if asked else n, sampler=sampler, generator=generator)
     seconds = (time.process_time() - start) / n
     scores = {k: round(v, 4) for k, v in task.score("test", samples).items()} | text_scores(task, samples)
     scores |= token_entropy(samples.completions()) | gap_scores(examples, samples)
