@@ -1,39 +1,60 @@
-"""The fragment benchmark of a packaged model: `python docs/fragment_runs.py fragments.csv [--model NAME] [--n N]`.
+"""The fragment benchmark of packaged models: `python docs/fragment_runs.py fragments.csv SEED... [--model NAME]`.
 
-The table goes to nbs/fragment_benchmark.json with the settings, the seed, the SHA-256 of the CSV and the commit. About
-ten minutes of one core for 100 samples of each case."""
+A model that inserts samples from prompts; one that writes SMILES from left to right grows the fragments, with one try
+for each text and with five. A table for each seed goes to nbs/fragment_benchmark.json, with its settings, the SHA-256
+of the CSV and the commit. For 100 samples of each case two minutes of one core, or ten for a model that inserts."""
 import argparse
-import json
 from pathlib import Path
 
 import torch
 
 import loflexmdm
-from loflexmdm.files import file_digest, write_file
-from loflexmdm.molecules.benchmarks.fragment_constrained import fragment_table, sample_fragments, usable_cases
-from loflexmdm.molecules.fragments import read_benchmark
+from loflexmdm.files import file_digest
+from loflexmdm.methods.base import Method
+from loflexmdm.molecules.benchmarks.fragment_constrained import (
+    FragmentSamples, fragment_table, grow_fragments, sample_fragments, usable_cases,
+)
+from loflexmdm.molecules.fragments import FragmentCase, read_benchmark
+from loflexmdm.molecules.growth import grows_rightwards
 from loflexmdm.samplers import EventDriven
-from runs import COMMIT, ROOT, without_nan
+from runs import ROOT, note, noted
 
 RESULTS = ROOT / "nbs" / "fragment_benchmark.json"
+SAMPLER = EventDriven(top_p=0.5, confidence="top_prob")
+TRIES = 1, 5
+
+
+def inserted(model: Method, cases: list[FragmentCase], n: int, seed: int) -> list[FragmentSamples]:
+    "Samples of a model that inserts, from the prompts of the cases that it can take."
+    usable, refused = usable_cases(model, cases)
+    for _, why in refused: print(f"left out: {why}", flush=True)
+    return sample_fragments(model, usable, n, SAMPLER, torch.Generator().manual_seed(seed))
+
+
+def run(model: Method, cases: list[FragmentCase], name: str, settings: dict, tries: int = 0):
+    "Sample, and note the table; with `tries` the fragments grow."
+    if noted(RESULTS, name, settings): return
+    n, seed = settings["n"], settings["seed"]
+    results = grow_fragments(model, cases, n, seed, tries=tries) if tries else inserted(model, cases, n, seed)
+    table = fragment_table(results)
+    note(RESULTS, dict(name=name, **settings, rows=table.rows, means=table.means))
+    print(table._repr_markdown_())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("csv", type=Path)
-    parser.add_argument("--model", default="molecules")
-    parser.add_argument("--n", type=int, default=100, help="samples of each case")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("--model", default="molecules-moses-ar")
+    parser.add_argument("-n", type=int, default=100, help="samples of each case")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    model, sampler = loflexmdm.load(args.model), EventDriven(top_p=0.5, confidence="top_prob")
-    cases, refused = usable_cases(model, read_benchmark(args.csv))
-    for _, why in refused: print(f"left out: {why}", flush=True)
-    table = fragment_table(sample_fragments(model, cases, args.n, sampler, torch.Generator().manual_seed(args.seed)))
-    settings = dict(model=args.model, n=args.n, seed=args.seed, sampler=repr(sampler), refused=len(refused))
-    content = settings | dict(commit=COMMIT, csv=file_digest(args.csv), rows=table.rows, means=table.means)
-    write_file(RESULTS, json.dumps(without_nan(content), indent=1) + "\n")
-    print(table._repr_markdown_())
+    model, cases = loflexmdm.load(args.model), read_benchmark(args.csv)
+    for seed in args.seeds:
+        name, settings = f"{args.model} {seed}", dict(model=args.model, n=args.n, seed=seed, csv=file_digest(args.csv))
+        if not grows_rightwards(model): run(model, cases, name, settings | dict(sampler=repr(SAMPLER)))
+        else:
+            for tries in TRIES: run(model, cases, f"{name} {tries}", settings | dict(tries=tries), tries)
 
 
 if __name__ == "__main__": main()
