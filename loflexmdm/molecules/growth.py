@@ -9,7 +9,7 @@ __all__ = ['STAND_IN', 'READ', 'Divided', 'Place', 'in_place_of_point', 'with_me
 # %% ../../nbs/11d_growth.ipynb #gr000003
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -184,31 +184,35 @@ class _Draft:
 # %% ../../nbs/11d_growth.ipynb #bb660781
 def grow(
     method: Method, fragments: Sequence[str], seed: int = 0, top_p: float = 1.0, batch_size: int = 512, tries: int = 1,
+    temperature: float = 1.0,
 ) -> list[str | None]:
     """For each fragment a SMILES that the model has grown from it, at one point after another; it need not be valid.
-    Two fragments of one point each, with a dot between, are linked: one that chance chooses grows.
+    Two fragments of one point each, with a dot between, are linked: one that the model knows, by chance, grows.
 
     `tries`: how often a text that is not the last is drawn until it is a molecule. None for what cannot grow: text
     that is no such fragment, tokens that the model does not know, or too many of them. ValueError if `tries` < 1."""
     if tries < 1: raise ValueError(f"tries={tries}: at least 1")
-    rng, turn = random.Random(seed), seed
-    drafts = [_Draft(*_sides(fragment, rng), tries) for fragment in fragments]
+    rng, turn, sampler = random.Random(seed), seed, LeftToRight(top_p=top_p, temperature=temperature)
+    drafts = [_Draft(*_sides(fragment, rng, method), tries) for fragment in fragments]
     while growing := [d for d in drafts if d.fragment]:
         for d in growing: d.find_place(method)
         ready = [d for d in growing if d.place]
-        texts = _written(method, [d.place for d in ready], turn, top_p, batch_size)
+        texts = _written(method, [d.place for d in ready], sampler, turn, batch_size)
         for d, text in zip(ready, texts): d.take(text, rng)
         turn += 1
     return [d.text for d in drafts]
 
 # %% ../../nbs/11d_growth.ipynb #f2d5631b
-def _sides(fragment: str, rng: random.Random) -> tuple[str, str]:
-    "The fragment that grows, and the one that it is linked with, in an order that chance chooses, or nothing."
+def _sides(fragment: str, rng: random.Random, method: Method) -> tuple[str, str]:
+    "The fragment that grows, and the one that it is linked with, or nothing."
     try: mol = plain_fragment(fragment)
     except ValueError: return "", ""
     sides = [Chem.MolToSmiles(part) for part in Chem.GetMolFrags(mol, asMols=True)]
     if len(sides) == 1: return sides[0], ""
-    return tuple(rng.sample(sides, 2)) if all(s.count("*") == 1 for s in sides) else ("", "")
+    ready = [k for k, side in enumerate(sides) if _place_or_none(side, method)]
+    if not ready or any(side.count("*") > 1 for side in sides): return "", ""
+    grows = rng.choice(ready)
+    return sides[grows], sides[1 - grows]
 
 
 def _place_or_none(fragment: str, method: Method) -> Place | None:
@@ -220,9 +224,9 @@ def _place_or_none(fragment: str, method: Method) -> Place | None:
     return place if known and len(tokens) <= method.config.max_length - 3 else None
 
 
-def _written(method: Method, places: Sequence[Place], seed: int, top_p: float, batch_size: int) -> list[str]:
+def _written(method: Method, places: Sequence[Place], sampler: LeftToRight, seed: int, batch_size: int) -> list[str]:
     "The texts that the model writes on from some places, with what stands behind them."
     if not places: return []
-    sampler = LeftToRight(top_p=top_p, logits_hook=within_branch(method.vocabulary))
+    sampler = replace(sampler, logits_hook=within_branch(method.vocabulary))
     samples = method.sample([[*p.before, ...] for p in places], sampler=sampler, seed=seed, batch_size=batch_size)
     return ["".join([*method.vocabulary.decode(s), *p.behind]) for s, p in zip(samples.sequences, places)]

@@ -74,14 +74,14 @@ def sample_fragments(
 
 # %% ../../../nbs/12c_fragment_benchmark.ipynb #11f7beba
 def grow_fragments(
-    method, cases: Sequence[FragmentCase], n: int = 100, seed: int = 0, top_p: float = 1.0, tries: int = 1,
+    method, cases: Sequence[FragmentCase], n: int = 100, seed: int = 0, **options,
 ) -> list[FragmentSamples]:
-    """`n` molecules for each case, as `grow` makes them, judged; what cannot grow is not decodable.
+    """`n` molecules for each case, judged; what cannot grow is not decodable. `options` go to `grow`.
 
-    ValueError without cases, or if `tries` < 1."""
+    ValueError without cases, and as `grow`."""
     if not cases: raise ValueError("cases=[]: at least one is needed")
     asked = [case for case in cases for _ in range(n)]
-    texts = [text or "" for text in grow(method, [case.fragment for case in asked], seed, top_p, tries=tries)]
+    texts = [text or "" for text in grow(method, [case.fragment for case in asked], seed, **options)]
     smiles = [judgement.smiles for judgement in judge(texts)]
     kept = [contains_fragment(s, case.fragment) for s, case in zip(smiles, asked, strict=True)]
     rows = [(case, slice(i * n, (i + 1) * n)) for i, case in enumerate(cases)]
