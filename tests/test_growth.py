@@ -7,9 +7,7 @@ from rdkit import Chem
 
 from loflexmdm import load
 from loflexmdm.molecules.fragments import contains_fragment
-from loflexmdm.molecules.growth import (
-    Place, divided, first_place, grow, grows_rightwards, linked, with_points, within_branch,
-)
+from loflexmdm.molecules.growth import divided, grow, grows_rightwards, linked, within_branches
 from loflexmdm.pretrained import names
 from loflexmdm.states import BOS, Example, Vocabulary, collate
 
@@ -21,30 +19,24 @@ FRAGMENTS = {  # with a methyl group at the point
     "*c1nonc1-c1ccc2c(c1)OCO2": "Cc1nonc1-c1ccc2c(c1)OCO2",
     "*[N+](C)(C)C": "C[N+](C)(C)C", "C1CC2CCC1N2*": "C1CC2CCC1N2C",
 }
+SEVERAL = {
+    "*c1ccc(*)cc1": "Cc1ccc(C)cc1", "*n1cc(*)nc1*": "Cn1cc(C)nc1C", "*C(*)(*)O": "CC(C)(C)O", "*N(*)CC*": "CN(C)CCC",
+    "*=C1CN(*)C1": "CN1CC(=C)C1", "*C*": "CCC", "*c1cc(*)c2c(*)cccc2c1": "Cc1cc(C)c2c(C)cccc2c1",
+}
 packaged = pytest.mark.skipif("molecules-moses-ar" not in names(), reason="the package holds no such model")
 
 
-@pytest.mark.parametrize("fragment, whole", FRAGMENTS.items())
-def test_a_substituent_between_both_parts_is_at_the_point(fragment, whole):
-    before, behind = divided(fragment)
-    assert Chem.CanonSmiles("".join([*before, "C", *behind])) == Chem.CanonSmiles(whole)
-    assert behind[:1] in ([], [")"])
+@pytest.mark.parametrize("fragment, whole", (FRAGMENTS | SEVERAL).items())
+def test_substituents_between_the_parts_are_at_the_points(fragment, whole):
+    parts = divided(fragment)
+    assert len(parts) == fragment.count("*") + 1
+    assert Chem.CanonSmiles("C".join(map("".join, parts))) == Chem.CanonSmiles(whole)
+    assert all(part[0] == ")" for part in parts[1:-1]) and parts[-1][:1] in ([], [")"])
 
 
-@pytest.mark.parametrize("fragment", ["c1ccccc1", "*c1ccc(*)cc1", "*CC.*CC", "x", "*"])
-def test_what_has_not_one_point_is_refused(fragment):
+@pytest.mark.parametrize("fragment", ["c1ccccc1", "*CC.*CC", "x", "*"])
+def test_what_is_not_a_fragment_with_points_is_refused(fragment):
     with pytest.raises(ValueError): divided(fragment)
-
-
-@pytest.mark.parametrize("fragment, whole", {
-    "*c1ccc(*)cc1": "Cc1ccc(C)cc1", "*n1cc(*)nc1*": "Cn1cc(C)nc1C", "*C(*)(*)O": "CC(C)(C)O", "*N(*)CC*": "CN(C)CCC",
-    "*=C1CN(*)C1": "CN1CC(=C)C1",
-}.items())
-def test_points_are_filled_one_after_another(fragment, whole):
-    while "*" in fragment:
-        place = first_place(fragment)
-        fragment = with_points("".join([*place.before, "C", *place.behind]), place.methyls)
-    assert Chem.CanonSmiles(fragment) == Chem.CanonSmiles(whole)
 
 
 @pytest.mark.parametrize("other, side, ways", [
@@ -52,14 +44,13 @@ def test_points_are_filled_one_after_another(fragment, whole):
     ("*=O", "CN", {"NC(=O)c1ccncc1", "O=NCc1ccncc1"}), ("*n1ccnc1", "C(F)F", {"FC(F)(c1ccncc1)n1ccnc1"}),
 ])
 def test_another_fragment_hangs_on_what_was_grown(other, side, ways):
-    place = first_place("*c1ccncc1")
-    found = linked("".join([*place.before, side, *place.behind]), place, other)
+    parts = divided("*c1ccncc1")
+    found = linked(side.join(map("".join, parts)), parts, other)
     assert set(found) == set(map(Chem.CanonSmiles, ways))
 
 
 def test_an_atom_that_gives_its_explicit_hydrogen_has_none_left():
-    place = Place(["C"], [], ())
-    assert linked("Cc1c[nH]cc1", place, "*C") == sorted(map(Chem.CanonSmiles, ["Cc1c(C)[nH]cc1", "Cc1c[nH]cc1C",
+    assert linked("Cc1c[nH]cc1", [["C"], []], "*C") == sorted(map(Chem.CanonSmiles, ["Cc1c(C)[nH]cc1", "Cc1c[nH]cc1C",
                                                                                "Cc1cn(C)cc1", "Cc1c[nH]c(C)c1"]))
 
 
@@ -67,14 +58,14 @@ VOCABULARY = Vocabulary(["c", "C", "=", "1", "(", ")"])
 LAW = {"C": 0.3, "=": 0.1, "1": 0.2, ")": 0.3, "end": 0.1}
 
 
-def law_after(written: str, behind: str = "") -> dict[str, float]:
-    "What may come after `c1ccc(` and some tokens, where the model's own law is LAW."
+def law_after(written: str, *behind: str, prompt: str = "c1ccc(") -> dict[str, float]:
+    "What may come after a prompt and some tokens, where the model's own law is LAW."
     outcomes = [*VOCABULARY.tokens, "end"]
     logits = torch.full((1, 1, len(outcomes)), -torch.inf, dtype=torch.float64)
     for k, p in LAW.items(): logits[..., outcomes.index(k)] = math.log(p)
-    tokens = [BOS, *VOCABULARY.encode([*"c1ccc(", *written])]
-    x = collate([Example(tokens, [i < 7 for i in range(len(tokens))], [i < 6 for i in range(len(tokens))])])
-    found = within_branch(VOCABULARY, [*behind])(logits, x, None).softmax(-1)[0, 0].tolist()
+    tokens, n = [BOS, *VOCABULARY.encode([*prompt, *written])], len(prompt)
+    x = collate([Example(tokens, [i <= n for i in range(len(tokens))], [i < n for i in range(len(tokens))])])
+    found = within_branches(VOCABULARY, *behind)(logits, x, None).softmax(-1)[0, 0].tolist()
     return {k: round(p, 9) for k, p in zip(outcomes, found) if p}
 
 
@@ -90,6 +81,35 @@ def law_after(written: str, behind: str = "") -> dict[str, float]:
 def test_the_end_and_a_closing_parenthesis_are_one_event(written, behind, law): assert law_after(written, behind) == law
 
 
+EITHER = {"C": 0.375, "=": 0.125, ")": 0.5}
+
+
+@pytest.mark.parametrize("written, law", {
+    "": {"C": 1.0}, "C": EITHER, "C)": {"c": 1.0}, "C)cc": {"(": 1.0}, "C)cc(": {"C": 1.0}, "C(C)CC)cc(C": EITHER,
+    "C)cc(C(C": {"C": 0.375, "=": 0.125, ")": 0.375, "end": 0.125}, "C)cc(C)": {"c": 1.0}, "C)cc(C)c": {"1": 1.0},
+    "C)cc(C)c1": {"end": 1.0},
+}.items())
+def test_parts_and_substituents_come_in_turn(written, law):
+    assert law_after(written, ")cc(", ")c1", prompt="c1cc(") == law
+
+
+def test_a_ring_that_a_part_opens_stays_open_and_one_that_it_closes_does_not():
+    law = {"C": 0.3, "=": 0.1, "1": 0.2, "end": 0.4}
+    assert law_after("C)1CCC1(C", ")1CCC1(", "", prompt="C(") == law
+    assert law_after("C)1CCC(C", ")1CCC(", ")1", prompt="C(") == EITHER
+
+
+def test_rows_of_a_batch_that_are_at_different_places():
+    texts = ["C", "C)cc(", "C)cc(C", "C)cc(C)c1"]
+    tokens = [[BOS, *VOCABULARY.encode([*"c1cc(", *text])] for text in texts]
+    x = collate([Example(t, [i <= 5 for i in range(len(t))], [i < 5 for i in range(len(t))]) for t in tokens])
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(len(texts), 1, len(VOCABULARY) + 1, dtype=torch.float64, generator=generator)
+    hook = within_branches(VOCABULARY, ")cc(", ")c1")
+    alone = [hook(logits[i:i + 1], x.rows(torch.tensor([i])), None) for i in range(len(texts))]
+    torch.testing.assert_close(hook(logits, x, None), torch.cat(alone))
+
+
 @packaged
 def test_the_packaged_model_grows_fragments_of_which_prompts_at_the_end_make_little():
     model = load("molecules-moses-ar")
@@ -99,6 +119,7 @@ def test_the_packaged_model_grows_fragments_of_which_prompts_at_the_end_make_lit
     assert sum(contains_fragment(s, fragment) for s in found) >= 28
     assert sum(s is not None for s in model.sample([[*tokens, ...]] * 40, seed=0).smiles) < 10
     assert grow(model, [fragment, "*[Si](C)(C)C", "CC", "x", "*C*.*C", "*" + "C" * 80])[1:] == [None] * 5
+    assert None not in grow(model, ["*[Si](C)(C)C.*c1ccccc1", "*c1ccccc1.*[Si](C)(C)C"] * 4)  # the other side grows
     assert not grows_rightwards(load("molecules")) and grow(model, []) == []
 
 
@@ -106,8 +127,14 @@ def test_the_packaged_model_grows_fragments_of_which_prompts_at_the_end_make_lit
 @pytest.mark.parametrize("fragment", ["*c1ccc(*)cc1", "*c1ccncc1.*C1CC1", "*c1cc(*)cc(*)c1"])
 def test_the_packaged_model_grows_all_points_and_links(fragment):
     model = load("molecules-moses-ar")
-    once, often = (grow(model, [fragment] * 30, tries=tries) for tries in (1, 4))
-    kept = [sum(contains_fragment(s, fragment) for s in found if s) for found in (once, often)]
-    assert 20 < kept[0] < kept[1] and len(set(often)) > 20
-    assert grow(model, [fragment] * 30, tries=4, batch_size=7) == often
-    with pytest.raises(ValueError, match="tries=0"): grow(model, [fragment], tries=0)
+    found = grow(model, [fragment, "*CC"] * 30)
+    assert sum(contains_fragment(s, fragment) for s in found[::2] if s) > 15 and len(set(found[::2])) > 20
+    assert grow(model, [fragment, "*CC"] * 30, batch_size=7) == found
+    assert sum(contains_fragment(s, fragment) for s in grow(model, [fragment] * 30, temperature=3.0) if s) < 10
+
+
+@packaged
+def test_a_prompt_with_several_points_is_grown_by_sample():
+    fragment = "*c1ccc(*)cc1"
+    found = load("molecules-moses-ar").sample(fragment, n=30, seed=0).smiles
+    assert sum(contains_fragment(s, fragment) for s in found if s) > 15

@@ -34,7 +34,7 @@ from .data import FORMATS, Cleaning, Molecules, Picked, clean_chunk, content_of
 from .data import is_packaged, molecule_split, prepare, read_smiles
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .files import MOLECULE_WRITERS, WRITTEN, molecule_columns
-from .growth import divided, grows_rightwards, within_branch
+from .growth import divided, grows_rightwards, within_branches
 from .metrics import judge, molecule_grid, molecule_metrics
 from .notations import NOTATIONS, Notation, given_and_closed, notation_of
 from ..permutations import permutation
@@ -511,13 +511,13 @@ def _known(self: MoleculesTask, prompt: list) -> list:
 def prompt_for(self: MoleculesTask, text: str, method: Method) -> tuple[list, Callable | None]:
     """`prompt` of a text, and the `logits_hook` with which this method continues it, None if it needs none.
 
-    A model of SMILES that writes from left to right gets what stands before the one point of a fragment and grows it
-    there (`growth`)."""
+    A model of SMILES that writes from left to right gets what stands before the first point of a fragment and grows it
+    at all of them (`growth`)."""
     plain = "..." in text or self.vocabulary.conditions
     if plain or not grows_rightwards(method): return self.prompt(text), None
-    before, behind = divided(text)
-    self._known([*before, *behind])
-    return [*before, ...], within_branch(self.vocabulary, behind)
+    parts = divided(text)
+    self._known([t for part in parts for t in part])
+    return [*parts[0], ...], within_branches(self.vocabulary, *parts[1:])
 
 # %% ../../nbs/12b_molecules.ipynb #dde144db
 SCORES = "validity", "uniqueness", "novelty", "diversity", "quality", "quality_with_duplicates"
