@@ -103,7 +103,7 @@ def _turns(x: PartialSequences, opening: int, closing: int, sizes: Sequence[int]
         end = torch.where(over.any(-1), over.long().argmax(-1), never)
         given |= (at >= end[:, None]) & (at < end[:, None] + size)
         ends.append(end)
-        starts.append(torch.where(end + size <= n, end + size, never))
+        starts.append(end + size)
     which = (torch.stack(starts[:-1]) <= n).sum(0) - 1
     start, end = (torch.stack(places).gather(0, which[None])[0] for places in (starts, ends))
     depth = (steps * ((at >= start[:, None]) & x.valid)).sum(-1)
