@@ -1715,6 +1715,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                  'loflexmdm/molecules/fragments.py')},
             'loflexmdm.molecules.growth': { 'loflexmdm.molecules.growth._Turn': ('growth.html#_turn', 'loflexmdm/molecules/growth.py'),
                                             'loflexmdm.molecules.growth._joined': ('growth.html#_joined', 'loflexmdm/molecules/growth.py'),
+                                            'loflexmdm.molecules.growth._odd': ('growth.html#_odd', 'loflexmdm/molecules/growth.py'),
                                             'loflexmdm.molecules.growth._parts_or_none': ( 'growth.html#_parts_or_none',
                                                                                            'loflexmdm/molecules/growth.py'),
                                             'loflexmdm.molecules.growth._sides': ('growth.html#_sides', 'loflexmdm/molecules/growth.py'),

@@ -99,6 +99,12 @@ def test_a_ring_that_a_part_opens_stays_open_and_one_that_it_closes_does_not():
     assert law_after("C)1CCC(C", ")1CCC(", ")1", prompt="C(") == EITHER
 
 
+def test_a_substituent_closes_its_own_rings_before_it_ends():
+    open_ring, closed = (law_after(text, ")", prompt="C(") for text in ("C1", "C1C1"))
+    assert open_ring == {"C": 0.5, "=": round(0.1 / 0.6, 9), "1": round(0.2 / 0.6, 9)}
+    assert closed == {"C": 0.3, "=": 0.1, "1": 0.2, ")": 0.4}
+
+
 def test_rows_of_a_batch_that_are_at_different_places():
     texts = ["C", "C)cc(", "C)cc(C", "C)cc(C)c1"]
     tokens = [[BOS, *VOCABULARY.encode([*"c1cc(", *text])] for text in texts]

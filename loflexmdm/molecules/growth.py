@@ -115,7 +115,7 @@ def within_branches(vocabulary: Vocabulary, *behind: Sequence[str]) -> Callable:
     first of the parts `behind`, then another substituent if there is another part, and so on.
 
     A substituent begins with an atom. Outside branches of its own, closing one is its end; rings that prompt and parts
-    leave open stay open. An empty part is the end of the text."""
+    leave open stay open, and its own are closed before it ends. An empty part is the end of the text."""
     digits = [t for t in vocabulary.tokens if t.isdigit() or t[0] == "%"]
     opening, closing, *rings = vocabulary.encode(["(", ")", *digits])
     end, sizes = len(vocabulary), [*map(len, behind)]
@@ -127,16 +127,20 @@ def within_branches(vocabulary: Vocabulary, *behind: Sequence[str]) -> Callable:
         turn, logits, nothing = _turns(x, opening, closing, sizes), logits.clone(), torch.full_like(logits, -torch.inf)
         wide, part = lambda rows: rows[:, None, None], parts.to(logits.device)[turn.which]
         logits.masked_fill_(wide(~turn.begun) & no_atom.to(logits.device), -torch.inf)
-        for ring in rings:
-            held = ((x.tokens == ring) & turn.given).sum(-1) % 2 == 1
-            logits[..., ring].masked_fill_(held[:, None], -torch.inf)
-        over = logits[..., [closing, end]].logsumexp(-1, keepdim=True)
+        for ring in rings: logits[..., ring].masked_fill_(_odd(x, ring, turn.given)[:, None], -torch.inf)
+        unclosed = torch.stack([_odd(x, ring, ~turn.given) for ring in rings]).any(0)
+        over = logits[..., [closing, end]].logsumexp(-1, keepdim=True).masked_fill_(wide(unclosed), -torch.inf)
         outside = logits.index_fill(-1, torch.tensor([closing, end], device=logits.device), -torch.inf)
         outside.scatter_(-1, wide(part[:, 0]), over)
         given = nothing.scatter(-1, wide(part.gather(1, turn.written[:, None])[:, 0]), 0.0)
         logits = torch.where(wide(turn.depth == 0), outside, logits)
         return torch.where(wide(turn.written > 0), given, logits)
     return hook
+
+
+def _odd(x: PartialSequences, token: int, among: Tensor) -> Tensor:
+    "Whether each row has a token an odd number of times among some of its places (batch,)."
+    return ((x.tokens == token) & among).sum(-1) % 2 == 1
 
 # %% ../../nbs/11d_growth.ipynb #gr000016
 def grows_rightwards(method: Method) -> bool:
