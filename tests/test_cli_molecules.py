@@ -486,8 +486,11 @@ def test_the_packaged_model_from_left_to_right(tmp_path):
     out = tmp_path / "amides.csv"
     assert call(f"sample molecules-moses-ar --valid 12 --tries 24 --out {out} --fragment", middle)[0] == 0
     assert all(contains_fragment(row["smiles"], middle) for row in rows_of(out))
-    several = call(f"sample molecules-moses-ar -n 2 --out {tmp_path / 'x.csv'} --fragment", "*c1ccc(*)cc1")
-    refused(several, "several points; one can grow")
+    several, out = "*c1ccc(*)cc1", tmp_path / "several.csv"
+    assert call(f"sample molecules-moses-ar --valid 4 --tries 24 --out {out} --fragment", several)[0] == 0
+    assert all(contains_fragment(row["smiles"], several) for row in rows_of(out))
+    pair = call(f"sample molecules-moses-ar -n 2 --out {tmp_path / 'x.csv'} --fragment", "*c1ccccc1.*CC")
+    refused(pair, "two fragments; `growth.grow` links them")
 
 
 def test_the_task_says_how_to_sample_unless_told_otherwise(model, tmp_path):
