@@ -34,9 +34,8 @@ def inserted(model: Method, cases: list[FragmentCase], n: int, seed: int) -> lis
 def run(model: Method, cases: list[FragmentCase], name: str, settings: dict, **options):
     "Sample, and note the table; `options` go to `grow`."
     if noted(RESULTS, name, settings): return
-    n, seed = settings["n"], settings["seed"]
-    grown = grows_rightwards(model)
-    results = grow_fragments(model, cases, n, seed, **options) if grown else inserted(model, cases, n, seed)
+    make = grow_fragments if grows_rightwards(model) else inserted
+    results = make(model, cases, settings["n"], settings["seed"], **options)
     table = fragment_table(results)
     note(RESULTS, dict(name=name, **settings, rows=table.rows, means=table.means))
     print(table._repr_markdown_())

@@ -205,7 +205,7 @@ def _parts_or_none(fragment: str, method: Method) -> list[list[str]] | None:
     try: parts = divided(fragment)
     except ValueError: return None
     tokens = [t for part in parts for t in part]
-    known = set(method.vocabulary.tokens).issuperset(tokens)
+    known = method.vocabulary.index.keys() >= {*tokens}
     return parts if known and len(tokens) <= method.config.max_length - 1 - len(parts) else None
 
 
