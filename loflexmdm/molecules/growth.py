@@ -172,7 +172,8 @@ def grow(
     """For each fragment a SMILES that the model has grown from it at all its points, which need not be valid. Two
     fragments of one point each, with a dot between, are linked: one that the model knows, by chance, grows.
 
-    None for what cannot grow: text that is no such fragment, tokens that the model does not know, or too many."""
+    None for what cannot grow: text that is no such fragment, tokens that the model does not know, or too many; and for
+    a text that is as long as the model can write, since it may be cut off, even before the last point."""
     rng, found, alike = random.Random(seed), [None] * len(fragments), defaultdict(list)
     sides = [_sides(fragment, rng, method) for fragment in fragments]
     for i, (parts, _) in enumerate(sides):
@@ -183,6 +184,7 @@ def grow(
         samples = method.sample([[*sides[i][0][0], ...] for i in rows], batch_size=batch_size, seed=seed,
                                 sampler=replace(sampler, logits_hook=hook))
         for i, s in zip(rows, samples.sequences):
+            if len(s) == method.config.max_length - 1: continue
             found[i] = "".join([*method.vocabulary.decode(s), *sides[i][0][-1]])
     return [_joined(text, *side, rng) if text and side[1] else text for text, side in zip(found, sides)]
 
