@@ -108,7 +108,7 @@ def note_real(corpus: str, task: Task):
     note(RESULTS, dict(name=f"{corpus} real", corpus=corpus, method="real", scores=scores))
 
 
-def train(corpus: str, method: str, seed: int, steps: int, lr: float, device: torch.device):
+def train(corpus: str, method: str, seed: int, steps: int, lr: float, n: int, device: torch.device):
     "Train a method on a corpus, measure, and note."
     settings = tables(corpus, method, seed, steps, lr)
     name = f"{corpus} {method} {seed}" + (f" lr {lr:g}" if lr != TRAIN["lr"] else "")
@@ -118,7 +118,7 @@ def train(corpus: str, method: str, seed: int, steps: int, lr: float, device: to
     known = dict(entropy=round(task.entropy, 4)) if hasattr(task, "entropy") else {}
     note(RESULTS, dict(name=name, corpus=corpus, method=method, seed=seed, steps=steps, cpu_seconds=spent, **settings,
                        device=device_name(device), bound=bound(task, model, HELD_OUT, STATES),
-                       tokens=mean_tokens(task), **sampled(task, model), **known))
+                       tokens=mean_tokens(task), samples=n, **sampled(task, model, n), **known))
 
 
 def main():
@@ -128,6 +128,7 @@ def main():
     parser.add_argument("--methods", nargs="+", choices=METHODS)
     parser.add_argument("--steps", type=int, help="instead of the budget of the corpus")
     parser.add_argument("--lr", type=float, default=TRAIN["lr"], help="learning rate")
+    parser.add_argument("-n", type=int, default=SAMPLES, help="samples of each run")
     add_device(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -136,7 +137,7 @@ def main():
     note_real(args.corpus, task_from(task() if callable(task) else task))
     for seed in args.seeds:
         for method in args.methods or CORPORA[args.corpus].get("methods", METHODS):
-            train(args.corpus, method, seed, args.steps or CORPORA[args.corpus]["steps"], args.lr, device)
+            train(args.corpus, method, seed, args.steps or CORPORA[args.corpus]["steps"], args.lr, args.n, device)
 
 
 if __name__ == "__main__": main()
