@@ -1,5 +1,6 @@
 "Growing from left to right: where a fragment is cut, when a substituent is over, and what the packaged model makes."
 import math
+import random
 
 import pytest
 import torch
@@ -7,7 +8,7 @@ from rdkit import Chem
 
 from loflexmdm import load
 from loflexmdm.molecules.fragments import contains_fragment
-from loflexmdm.molecules.growth import divided, grow, grows_rightwards, linked, within_branches
+from loflexmdm.molecules.growth import _joined, _sides, divided, grow, grows_rightwards, linked, within_branches
 from loflexmdm.molecules.metrics import judge
 from loflexmdm.molecules.notations import symbols
 from loflexmdm.pretrained import names
@@ -157,3 +158,13 @@ def test_a_prompt_with_several_points_is_grown_by_sample():
     fragment = "*c1ccc(*)cc1"
     found = load("molecules-moses-ar").sample(fragment, n=30, seed=0).smiles
     assert sum(contains_fragment(s, fragment) for s in found if s) > 15
+
+
+@packaged
+def test_either_side_of_a_pair_grows_and_the_other_hangs_anywhere_on_what_has_grown():
+    model, pair, draws = load("molecules-moses-ar"), "*c1ccncc1.*C1CC1", [random.Random(seed) for seed in range(30)]
+    others = [_sides(pair, rng, model)[1] for rng in draws]
+    assert {Chem.CanonSmiles(other) for other in others} == {"*C1CC1", "*c1ccncc1"} and 5 < others.count(others[0]) < 25
+    parts = divided("*c1ccncc1")
+    text = "CNCO".join(map("".join, parts))
+    assert {_joined(text, parts, "*C1CC1", rng) for rng in draws} == set(linked(text, parts, "*C1CC1"))
