@@ -8,29 +8,32 @@ import time
 from collections import Counter
 
 import torch
+from rdkit import Chem
 
+from loflexmdm.molecules.metrics import qed_sa
 from loflexmdm.molecules.objectives import OBJECTIVES
 from loflexmdm.molecules.optimise import (
-    CallLog, Genetic, Proposer, RandomSearch, Regrow, best_calls, best_curve, optimise, top_auc,
+    CallLog, Genetic, Proposer, RandomSearch, Regrow, Screened, alerts, best_calls, best_curve, optimise, top_auc,
 )
 from loflexmdm.pretrained import load
 from runs import ROOT, note, noted
 
 RESULTS = ROOT / "nbs" / "optimise_runs.json"
 TASKS = "celecoxib", "qed", "median1", "albuterol", "troglitazone", "thiothixene", "mestranol", "median2"
-WAYS = "random", "genetic", "ranked", "model"
-BUDGET, POPULATION, CHILDREN, EVERY, FEW = 3000, 50, 50, 100, 1000
+WAYS = "random", "genetic", "ranked", "model", "screened-ranked", "screened-model"
+BUDGET, POPULATION, CHILDREN, EVERY, FEW = 10_000, 50, 50, 100, 1000
 
 
 def proposer(way: str, method, train: list[str]) -> Proposer:
-    "Who proposes molecules."
+    "Who proposes molecules; those of screened ways have no structural alert."
+    if way.startswith("screened-"): return Screened(proposer(way.removeprefix("screened-"), method, train))
     if way == "random": return RandomSearch(train, CHILDREN)
     return Regrow(method, CHILDREN) if way == "model" else Genetic(CHILDREN, ranked=way == "ranked")
 
 
 def run(task: str, way: str, seed: int, budget: int, method, train: list[str], model: str):
     "One run, noted with its curve, areas, best molecules and who proposed the ten best."
-    settings, began = dict(task=task, way=way, seed=seed, model=model if way == "model" else ""), time.process_time()
+    settings, began = dict(task=task, way=way, seed=seed, model=model if "model" in way else ""), time.process_time()
     name = f"{task} {way} {seed}"
     if noted(RESULTS, name, settings | dict(budget=budget)): return
     folder = ROOT / "runs" / "optimise"
@@ -41,7 +44,7 @@ def run(task: str, way: str, seed: int, budget: int, method, train: list[str], m
     optimise(score, proposer(way, method, train), log, budget, start, seed, POPULATION)
     best, proposed = best_calls(log.calls, 10), dict(Counter(c.by for c in log.calls))
     note(RESULTS, settings | dict(
-        name=name, budget=budget, calls=len(log.calls), **area_and_best(log, budget), few=area_and_best(log, FEW),
+        name=name, budget=budget, calls=len(log.calls), **figures(log, budget), few=figures(log, FEW),
         curve=[round(v, 4) for v in best_curve(log.scores)[::EVERY]],
         best=[[c.smiles, round(c.score, 4)] for c in best[:3]], proposed=proposed,
         best_proposed=dict(Counter(c.by for c in best)),
@@ -49,10 +52,15 @@ def run(task: str, way: str, seed: int, budget: int, method, train: list[str], m
     ))
 
 
-def area_and_best(log: CallLog, budget: int) -> dict[str, float]:
-    "Area under the mean of the ten best, and that mean after as many calls."
-    scores = log.scores[:budget]
-    return dict(auc=round(top_auc(scores, budget), 4), top10=round(best_curve(scores)[-1], 4))
+def figures(log: CallLog, budget: int) -> dict[str, float]:
+    """Of the ten best after as many calls: the area under the curve of their mean, that mean, the share of them with a
+    structural alert (BRENK), and their mean score of synthetic accessibility."""
+    scores, best = log.scores[:budget], best_calls(log.calls[:budget], 10)
+    hard = qed_sa([Chem.MolFromSmiles(c.smiles) for c in best])[:, 1].mean()
+    return dict(
+        auc=round(top_auc(scores, budget), 4), top10=round(best_curve(scores)[-1], 4),
+        alerts=sum(bool(alerts(c.smiles)) for c in best) / len(best), sa=round(float(hard), 3),
+    )
 
 
 def main():

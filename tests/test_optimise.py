@@ -8,8 +8,8 @@ from rdkit import Chem
 
 from loflexmdm.molecules.objectives import OBJECTIVES, Likeness, Scorer, load_objective
 from loflexmdm.molecules.optimise import (
-    MUTATIONS, Call, CallLog, Genetic, RandomSearch, best_calls, best_curve, crossed, joined, mutated, optimise, sound,
-    top_auc,
+    MUTATIONS, Call, CallLog, Genetic, RandomSearch, Screened, alerts, best_calls, best_curve, crossed, joined,
+    mutated, optimise, sound, top_auc,
 )
 from test_cli import call, refused
 
@@ -91,7 +91,10 @@ def test_area_by_hand():
 ATOMS = lambda smiles: (float(Chem.MolFromSmiles(smiles).GetNumAtoms()), "")
 
 
-@pytest.mark.parametrize("propose", [Genetic(8), RandomSearch(["C" * k + "O" for k in range(1, 40)], 6)])
+LISTED = RandomSearch(["C" * k + "O" for k in range(1, 40)], 6)
+
+
+@pytest.mark.parametrize("propose", [Genetic(8), Genetic(8, ranked=True), LISTED, Screened(Genetic(8))])
 def test_killed_runs_go_on_exactly(tmp_path, propose):
     start = ["CCOc1ccccc1", "NC(=O)c1ccccc1", "CCCCCCO"]
     optimise(ATOMS, propose, CallLog(tmp_path / "a"), 30, start, population=5)
@@ -146,6 +149,19 @@ def test_children_are_sound_and_come_from_the_generator():
     assert sound(Chem.MolFromSmiles("CC.CC")) is None and sound(Chem.MolFromSmiles("CC")) is None
 
 
+# structural alerts
+
+def test_alerts_are_those_of_the_catalogue_named():
+    assert alerts("COOC", ["NIH"]) == ["peroxide"] and alerts("CCO") == alerts("COOC", ["PAINS"]) == []
+    assert set(alerts("COOC", ["NIH", "BRENK"])) == {"peroxide", "Oxygen-nitrogen_single_bond"}
+    with pytest.raises(ValueError, match="alerts='NHI': must be one of PAINS_A, "): Screened(LISTED, ["NHI"])
+
+
+def test_screened_proposals_are_those_without_an_alert_in_their_order():
+    mixed = lambda population, rng: [("COOC", "a"), ("CCO", "b"), ("CC=C=O", "c"), ("CCN", "d")]
+    assert Screened(mixed)([], random.Random(0)) == [("CCO", "b"), ("CCN", "d")]
+
+
 # the command
 
 def test_the_command_counts_failures_and_continues(place):
@@ -161,7 +177,17 @@ def test_the_command_counts_failures_and_continues(place):
     refused(call(f"{line} --budget 30 --out a.jsonl"), "other settings", "objective_file")
 
 
+def test_screening_is_a_setting_of_the_run(place):
+    line = "optimize --objective scores.py:score --way ranked --start leads.smi --children 10 --time-limit 1"
+    assert call(f"{line} --budget 30 --alerts BRENK NIH --out a.jsonl")[0] == 0
+    rows = list(map(json.loads, (place / "a.jsonl").read_text().splitlines()[1:]))
+    assert len(rows) == 30 and not any(alerts(r["smiles"], ["BRENK", "NIH"]) for r in rows if r["by"] != "start")
+    for other in ("", "--alerts BRENK", "--alerts NIH BRENK PAINS"):
+        refused(call(f"{line} --budget 40 {other} --out a.jsonl"), "other settings (alerts)")
+
+
 @pytest.mark.parametrize("options, part", [
+    ("--alerts BRENCK", "invalid choice: 'BRENCK'"),
     ("--budget 0", "--budget 0: must be at least 1"), ("--start none.smi", "none of its 1 rows"),
     ("--start nowhere.smi", "no such file"), ("--objective celecoxyb", "did you mean 'celecoxib'"),
     ("--objective scores.py:points", "no function"), ("--time-limit -1", "must be a positive number"),
