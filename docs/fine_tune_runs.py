@@ -70,7 +70,7 @@ def trained(name: str, method: str, file: Path, seed: int, steps: int, **more) -
     "The model of that name trained further on the file, or with `start_from=''` one like it from random weights."
     directory = FOLDER / f"{method}-{seed}-{steps}{'-fresh' if more else ''}"
     data = dict(source=str(file), prompt_share=0.0, valid_share=0.1, test_share=0.0)
-    settings = recipe(name, **data, **TRAIN, **more, steps=steps, seed=seed, save_every=steps)
+    settings = recipe(name, **data, **TRAIN, **more, steps=steps, seed=seed, task_seed=seed, save_every=steps)
     return settings.trainer(directory, progress=False).fit().eval()
 
 
