@@ -81,7 +81,7 @@ class TrainConfig:
     optimiser: Literal["adamw", "muon"] = "adamw"  # adamw | muon (for the generator's blocks)
     ema: Annotated[float, Field(ge=0, lt=1)] = 0.999  # decay of the averaged weights, which are the ones used
     start_from: str = ""  # a saved model or run whose weights to start from, where names and shapes agree
-    seed: Natural = 0  # of first weights, order of a listed dataset and every draw; a task that draws its rows has its own
+    seed: Natural = 0  # of first weights, every draw and the order of a finite dataset (`task_seed` otherwise)
     log_every: Count = 50  # steps between lines of metrics.jsonl
     valid_every: Count = 500  # steps between validations
     valid_size: Count = 256  # sequences per validation
