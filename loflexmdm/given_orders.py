@@ -89,7 +89,7 @@ def checked_rates(fn: OrderFn, x1: PartialSequences, numbers: list[float], text:
     if not isinstance(b, Tensor) or b.shape != x1.tokens.shape:
         shape = tuple(b.shape) if isinstance(b, Tensor) else type(b).__name__
         raise ValueError(f"given={text!r}: returned {shape}, must be rates of shape {tuple(x1.tokens.shape)}")
-    b = torch.where(x1.free, b, 1.0).to(torch.float32)
+    b = torch.where(x1.free, b, 1.0).float()
     if not bool(((b > 0) & b.isfinite()).all()):
         raise ValueError(f"given={text!r}: every rate must be positive and finite, not {float(b.min()):g}")
     return b

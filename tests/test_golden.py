@@ -103,7 +103,10 @@ def arithmetic() -> str:
             torch.sigmoid,
             torch.nn.functional.gelu,
             torch.nn.functional.softplus,
+            torch.tanh,
+            torch.nn.functional.silu,
         )
+        of_positive = (torch.log, torch.log1p, torch.sqrt, torch.rsqrt, torch.log2, lambda v: v**0.7, lambda v: 0.3**v)
         out = [
             a @ w,
             b[:, :7] @ w,
@@ -111,7 +114,10 @@ def arithmetic() -> str:
             torch.log_softmax(b, -1),
             torch.nn.functional.layer_norm(a, (96,)),
             a.cumsum(-1),
+            a.logsumexp(-1),
+            a.sum(-1),
             *(f(a) for f in functions),
+            *(f(a.abs() + 0.01) for f in of_positive),
         ]
         out += [
             torch.nn.functional.scaled_dot_product_attention(v[:, None], v[:, None], v[:, None]) for v in (a, b[:, :9])
@@ -633,7 +639,7 @@ CASES |= {
         ("lo shared", "muon"),
         ("genmd4", "adamw"),
         ("lomdm learned", "adamw"),
-        ("loinsert learned", "muon"),
+        ("loinsert learned", "adamw"),
         ("flexmdm", "muon"),
         ("papl", "adamw"),
         ("ar", "adamw"),

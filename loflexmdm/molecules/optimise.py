@@ -366,7 +366,7 @@ class Screened:
     """The proposals of another way, without those that have a structural alert.
 
     ValueError for a catalogue that RDKit does not have."""
-    way: Proposer
+    way: Proposer  # whose proposals are screened
     names: Sequence[str] = ("BRENK",)  # catalogues of RDKit
 
     def __post_init__(self): catalogue(tuple(self.names))
