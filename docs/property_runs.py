@@ -1,7 +1,8 @@
 """What models deliver that are asked for a property: `python docs/property_runs.py SEED... [--conditions NAME...]`.
 
 Small molecules of QM9, whose training examples begin with the class of a property. As many molecules are sampled per
-class, without guidance and with it, and their values compared with what was asked for. Each run adds its figures to
+class, without guidance and with it, and their values compared with what was asked for. A condition is a property, or a
+column of QM9, whose values are known of the molecules of QM9 alone. Each run adds its figures to
 nbs/property_runs.json, with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
 from functools import partial
@@ -12,7 +13,7 @@ from guidance_runs import drawn
 from loflexmdm.methods.base import Method
 from loflexmdm.molecules.asked import asked_and_got
 from loflexmdm.molecules.metrics import judge
-from loflexmdm.molecules.task import PROPERTIES, MoleculesTask, bounds_from
+from loflexmdm.molecules.task import MoleculesTask, bounds_from
 from loflexmdm.tasks.base import task_from
 from runs import ROOT, note, noted
 from training_runs import trained
@@ -22,24 +23,28 @@ TASK = dict(kind="molecules", source="qm9", notation="smiles", reorder=False, pr
 METHODS = dict(autoregressive=dict(method="ar", size="nano"),
                fixed=dict(order="fixed", states=1, readings="event", size="nano"))
 TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", valid_size=256, batch_size=64)
-CONDITIONS, STEPS, EACH, WEIGHTS = ("logp", "qed"), 3000, 400, (0, 1, 2)
+GAP = "HOMO_LUMO_gap_au"  # hartree
+CONDITIONS, STEPS, EACH, WEIGHTS = ("logp", "qed", GAP), 3000, 400, (0, 1, 2)
 
 
-def values_of(task: MoleculesTask, samples) -> list[float]:
-    "The property of each sample, nan for one without a valid molecule."
+def values_of(task: MoleculesTask, samples) -> list[float | None]:
+    "The property of each sample, nan where it is not known; None for one without a valid molecule."
     found = [judge([d.smiles])[0].smiles if d.smiles else None for d in task.decoded(samples)]
-    return [task.property_of([s])[0] if s else float("nan") for s in found]
+    return [task.property_of([s])[0] if s else None for s in found]
 
 
 def delivered(task: MoleculesTask, method: Method, weight: float) -> dict:
-    "For each class: molecules with a value, share in the class, mean and the middle 80 %; and the share of valid ones."
+    """For each class: molecules with a value, share in the class, mean and middle 80 %; the share of valid ones, and
+    that of those with a value among them."""
     tokens = task.conditions()
     made = drawn(method, tokens, EACH, 0, weight)
     values = [v for t in tokens for v in values_of(task, made[t])]
     asked = [k for k in range(len(tokens)) for _ in range(EACH)]
-    rows = asked_and_got(asked, values, bounds_from(task.bounds_text))
-    valid = sum(r.n for r in rows) / len(values)
-    return dict(valid=round(valid, 4), classes=[[round(v, 4) for v in r] for r in rows])
+    known = [float("nan") if v is None else v for v in values]
+    rows = asked_and_got(asked, known, bounds_from(task.bounds_text))
+    valid = len(values) - values.count(None)
+    shares = dict(valid=round(valid / len(values), 4), known=round(sum(r.n for r in rows) / valid, 4))
+    return shares | dict(classes=[[round(v, 4) for v in r] for r in rows])
 
 
 def train(condition: str, way: str, seed: int, steps: int):
@@ -59,7 +64,7 @@ def train(condition: str, way: str, seed: int, steps: int):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("seeds", type=int, nargs="+")
-    parser.add_argument("--conditions", nargs="+", choices=PROPERTIES, default=list(CONDITIONS))
+    parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS), help="properties, or columns of QM9")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--steps", type=int, default=STEPS)
     args = parser.parse_args()

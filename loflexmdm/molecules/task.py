@@ -8,8 +8,11 @@ __all__ = ['PROPERTIES', 'SCORES', 'bounds_from', 'MoleculesConfig', 'MoleculesT
 
 # %% ../../nbs/12b_molecules.ipynb #ff17d32b
 import io
+import math
 import random
+import re
 import sys
+import warnings
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -17,13 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from fastcore.basics import patch
 from rdkit import Chem
 from rdkit.Chem import QED, Crippen, Descriptors, rdMolDescriptors
 
+# %% ../../nbs/12b_molecules.ipynb #ms12b005
 from ..configs import AtLeastTwo, Fraction, Natural, accepted_by, config, one_of
 from ..digests import row_digest, rows_digest
 from ..methods.base import Method
@@ -35,6 +38,7 @@ from .data import is_packaged, molecule_split, prepare, read_smiles
 from .fragments import DRUGS, contains_fragment, fragment_prompt, prompt_tokens
 from .files import MOLECULE_WRITERS, WRITTEN, molecule_columns
 from .growth import divided, grows_rightwards, within_branches
+from .measured import measured
 from .metrics import judge, molecule_grid, molecule_metrics
 from .notations import NOTATIONS, Notation, given_and_closed, notation_of
 from ..permutations import permutation
@@ -52,9 +56,12 @@ _all_ = ["to_bracket_safe", "from_bracket_safe", "fragment_prompt", "contains_fr
          "molecule_grid"]
 
 # %% ../../nbs/12b_molecules.ipynb #537ff997
-PROPERTIES = dict(  # that prompts can ask for
+PROPERTIES = dict(  # that are computed, and prompts can ask for
     qed=QED.qed, rings=rdMolDescriptors.CalcNumRings, logp=Crippen.MolLogP, weight=Descriptors.MolWt,
 )
+
+
+_ASKABLE = f"none, {', '.join(PROPERTIES)}, or a column of numbers in a table of molecules"  # for messages
 
 
 def bounds_from(text: str) -> list[float]:
@@ -64,7 +71,7 @@ def bounds_from(text: str) -> list[float]:
     if found != sorted(set(found)): raise ValueError(f"bounds={text!r}: increasing numbers with blanks between them")
     return found
 
-
+# %% ../../nbs/12b_molecules.ipynb #ms12b003
 @config
 class MoleculesConfig:
     "Which molecules, and how they are written."
@@ -81,7 +88,7 @@ class MoleculesConfig:
     tokenizer: str = ""           # a Hugging Face tokenizer.json whose tokens to use [tokens of the data]
     tokens: str = ""              # the vocabulary, separated by spaces [from the training data]
     seed: int = 0                 # of order and prompts
-    condition: Literal["none", "qed", "rings", "logp", "weight"] = "none"  # property whose class the prompts ask for
+    condition: str = "none"  # whose class the prompts ask for: none | qed | rings | logp | weight | a column of numbers
     classes: AtLeastTwo = 3       # of the property, with as many training molecules each as its values allow
     bounds: accepted_by(bounds_from) = ""  # between the classes, separated by spaces [quantiles of the training data]
     notation: one_of(tuple(NOTATIONS)) = "bracket-safe"  # how a molecule is written
@@ -91,12 +98,16 @@ class MoleculesConfig:
     def __post_init__(self):
         if self.valid_share + self.test_share >= 1:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: their sum must be below 1")
+        if not self.condition.strip(): raise ValueError(f"condition={self.condition!r}: choose {_ASKABLE}")
+        if self.stream and self.condition not in ("none", *PROPERTIES):
+            raise ValueError(f"stream=True: a column as a condition ({self.condition!r}) needs all molecules prepared")
 
 # %% ../../nbs/12b_molecules.ipynb #537f493f
 class MoleculesTask(Task):
     """Molecules as texts, generated from nothing or from fragments.
 
-    `molecules`: the data, read when first needed. `left_out`: molecules of the source that are not used, by reason."""
+    `molecules`: the data, read when first needed. `left_out`: molecules of the source that are not used, by reason.
+    `measured`: numbers of the column that `condition` names, by canonical SMILES."""
     kind, Config = "molecules", MoleculesConfig
     sampling = dict(top_p=0.7, confidence="top_prob")  # small models write few valid molecules from the whole law
     papers = dict(safe="molecules as sequences of fragments", genmol="bracket SAFE and the fragment benchmark",
@@ -110,6 +121,9 @@ class MoleculesTask(Task):
 
     @cached_property
     def molecules(self) -> Molecules: return self._prepared()
+
+    @cached_property
+    def measured(self) -> dict[str, float]: return self._measured()
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -187,13 +201,17 @@ def as_dict(self: MoleculesTask) -> dict:
     return super(MoleculesTask, self).as_dict() | own | bounds
 
 # %% ../../nbs/12b_molecules.ipynb #f5fe931e
+def _shows_progress() -> bool:
+    "A bar, or lines in a log; nothing in a notebook."
+    return sys.stderr.isatty() or not is_watched()
+
+
 @patch
 def _prepared(self: MoleculesTask) -> Molecules:
     c = self.config
     self._check_files()  # before the molecules are read
-    progress = sys.stderr.isatty() or not is_watched()  # a bar, or lines in a log; nothing in a notebook
     limit = c.limit or STREAM_ROWS * c.stream
-    return prepare(c.source, column=c.column, slicer=c.slicer, salts=c.salts, limit=limit, progress=progress,
+    return prepare(c.source, column=c.column, slicer=c.slicer, salts=c.salts, limit=limit, progress=_shows_progress(),
                    notation=c.notation)
 
 
@@ -221,6 +239,21 @@ def _check_files(self: MoleculesTask):
 def _tokenizer(self: MoleculesTask) -> str:
     self.ask_for(f"tokenizer={self.config.tokenizer!r}")
     return self.config.tokenizer
+
+# %% ../../nbs/12b_molecules.ipynb #ms12b004
+@patch
+def _measured(self: MoleculesTask) -> dict[str, float]:
+    "ValueError if the condition is neither a property nor a column; a warning where cells have no number."
+    c = self.config
+    self._check_files()
+    options = Cleaning(c.slicer, salts=c.salts, notation=c.notation)
+    try: found = measured(c.source, c.condition, c.column, options, c.limit, _shows_progress())
+    except ValueError as e: raise ValueError(f"condition={c.condition!r}: choose {_ASKABLE} ({e})") from None
+    if without := found.blank + found.unreadable:
+        such = f", {found.unreadable:,} of them with text such as {found.example!r}" * bool(found.unreadable)
+        warnings.warn(f"condition={c.condition!r}: {without:,} rows have no number{such}; molecules without one are "
+                      f"trained on as {ANY}", stacklevel=2)
+    return found.values
 
 # %% ../../nbs/12b_molecules.ipynb #f5fe931f
 @patch
@@ -265,7 +298,8 @@ def digests(self: MoleculesTask) -> dict[str, str]:
 @patch
 def conditions(self: MoleculesTask) -> list[str]:
     "The tokens of the classes, the lowest first."
-    return [f"<{self.config.condition}:{k + 1}>" for k in range(len(bounds_from(self.bounds_text)) + 1)]
+    name = re.sub(r"[<>:\s]+", "_", self.config.condition.strip())  # what a condition's token may hold
+    return [f"<{name}:{k + 1}>" for k in range(len(bounds_from(self.bounds_text)) + 1)]
 
 
 @patch(as_prop=True)
@@ -280,14 +314,16 @@ def bounds_text(self: MoleculesTask) -> str:
 def _quantiles(self: MoleculesTask) -> list[float]:
     "A value at the bound belongs to the class above it, so the smallest value bounds nothing."
     train = [s for s in self.molecules.smiles if self.split_of(s) == "train"]
-    values, n = self.property_of(train), self.config.classes
+    values, n = [v for v in self.property_of(train) if not math.isnan(v)], self.config.classes
+    if not values: raise ValueError(f"condition={self.config.condition!r}: no training molecule has a number")
     cuts = np.quantile(values, [k / n for k in range(1, n)], method="higher")
     return sorted({float(v) for v in cuts if v > min(values)})
 
 
 @patch
 def property_of(self: MoleculesTask, smiles: Sequence[str]) -> list[float]:
-    "The property of each molecule; those met before are not computed again."
+    "The property of each molecule, nan where it is not known; those met before are not computed again."
+    if self.config.condition not in PROPERTIES: return [self.measured.get(s, math.nan) for s in smiles]
     known, compute = vars(self).setdefault("_known", {}), PROPERTIES[self.config.condition]
     for s in smiles:
         if s not in known: known[s] = float(compute(Chem.MolFromSmiles(s)))
@@ -296,9 +332,9 @@ def property_of(self: MoleculesTask, smiles: Sequence[str]) -> list[float]:
 # %% ../../nbs/12b_molecules.ipynb #d59155b6
 @patch
 def classes_of(self: MoleculesTask, smiles: Sequence[str]) -> list[str]:
-    "The condition that each molecule meets."
+    "The condition that each molecule meets; ANY where its property is not known."
     tokens, bounds = self.conditions(), bounds_from(self.bounds_text)
-    return [tokens[bisect_right(bounds, v)] for v in self.property_of(smiles)]
+    return [ANY if math.isnan(v) else tokens[bisect_right(bounds, v)] for v in self.property_of(smiles)]
 
 
 @patch
@@ -310,19 +346,25 @@ def asked(self: MoleculesTask, split: str) -> list[list[str]]:
 
 @patch
 def prompts(self: MoleculesTask, split: str = "test", n: int = 8) -> list[list[str]] | None:
-    "The conditions of the first `n` molecules of a split, again from the first if it has fewer; or None."
+    """The conditions of the first `n` molecules of a split, again from the first if it has fewer; or None.
+
+    ValueError for an empty split."""
     if self.config.condition == "none": return None
+    self._rows(split)
     found = self.asked(split)
     return [found[i % len(found)] for i in range(n)]
 
 
 @patch
 def share_asked(self: MoleculesTask, samples: Samples) -> float:
-    "Share of the samples that are one valid molecule, in the class that the prompt asks for, if it does."
+    """Share of the samples that are one valid molecule, in the class that the prompt asks for, if it does; valid ones
+    whose property is not known are not counted. nan if none is."""
     smiles = [judge([d.smiles])[0].smiles if d.smiles else None for d in self.decoded(samples)]
     found = dict(zip(valid := [s for s in smiles if s], self.classes_of(valid)))
-    met = lambda s, tokens: s is not None and (ANY in tokens or found[s] in tokens)
-    return sum(met(s, self.vocabulary.decode(t)) for s, t in zip(smiles, samples.sequences)) / len(smiles)
+    rows = zip(smiles, map(self.vocabulary.decode, samples.sequences))
+    counted = [(s, tokens) for s, tokens in rows if ANY in tokens or found.get(s) != ANY]
+    met = [s is not None and (ANY in tokens or found[s] in tokens) for s, tokens in counted]
+    return sum(met) / len(met) if met else math.nan
 
 # %% ../../nbs/12b_molecules.ipynb #319f1ec1
 @patch
@@ -365,12 +407,17 @@ def _with_holes(
 
 # %% ../../nbs/12b_molecules.ipynb #98561e47
 @patch
+def _rows(self: MoleculesTask, split: str) -> Sequence[str]:
+    "The texts of a split; ValueError if there are none."
+    if rows := self.texts(split): return rows
+    raise ValueError(f"the {split} split of {self.config.source!r} is empty: {len(self.molecules.texts)} molecules, "
+                     f"left out: {self.left_out}")
+
+
+@patch
 def dataset(self: MoleculesTask, split: str = "train") -> Examples | Stream:
     "The molecules of a split as examples; the training split never ends. ValueError for an unknown or an empty one."
-    rows, c = self.texts(split), self.config
-    if not rows:
-        raise ValueError(f"the {split} split of {c.source!r} is empty: {len(self.molecules.texts)} molecules, "
-                         f"left out: {self.left_out}")
+    rows, c = self._rows(split), self.config
     digests = self.digests()
     source = dict(name=Path(c.source).name, rows=sum(self.sizes().values()), digest=digests[""])
     about = dict(rows=len(rows), digest=digests[split]), source
@@ -534,7 +581,8 @@ def score(self: MoleculesTask, split: str, samples: Samples) -> dict[str, float]
         smiles = [d.smiles for d in self.decoded(samples, salvage)]
         return molecule_metrics(smiles, known, canonical_reference=True)
     strict, rescued = metrics(salvage=False), metrics(salvage=True)
-    asked = {} if self.config.condition == "none" else dict(asked=self.share_asked(samples))
+    unknown = self.config.condition == "none" or self.config.condition not in PROPERTIES and self.unread_data
+    asked = {} if unknown else dict(asked=self.share_asked(samples))
     return {k: getattr(strict, k) for k in SCORES if k != "novelty" or known is not None} | asked | dict(
         validity_salvaged=rescued.validity, quality_salvaged=rescued.quality,
     ) | ({} if known is None else self._length_figures(split, Counter(len(s) - len(asked) for s in samples.sequences)))
