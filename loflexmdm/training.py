@@ -10,8 +10,8 @@ __all__ = ['STOP_SIGNALS', 'LEFTOVERS', 'OPTIMIZER_FILE', 'TENSOR_FILES', 'CHECK
            'orthogonalised', 'fast_bfloat16', 'adamw_kernels', 'optimisers', 'averaged', 'stop_signals',
            'hangups_are_ignored', 'Interrupted', 'run_lock', 'rounded', 'JsonLines', 'checkpoints', 'sweep', 'tidy',
            'remove_checkpoint', 'keep_best', 'read_state', 'check_vocabulary', 'Pace', 'rows_behind', 'passes',
-           'compiler', 'worth_compiling', 'regions', 'check_pairs', 'Trainer', 'shown', 'take_weights', 'plot_metrics',
-           'UNLIMITED']
+           'compiler', 'worth_compiling', 'regions', 'check_pairs', 'Trainer', 'shown', 'new_tokens', 'with_rows',
+           'take_weights', 'plot_metrics', 'UNLIMITED']
 
 # %% ../nbs/09_training.ipynb #23f5df86
 import json
@@ -60,7 +60,7 @@ from .permutations import permutation, seed_of
 from .pretrained import resolve
 from .progress import PROGRESS_SECONDS, in_words, progress_bar, write_line  # noqa: F401
 from .readers import parse_json, read_json
-from .states import Pair, Pairs, PartialSequences, collate
+from .states import SPECIAL_TOKENS, Pair, Pairs, PartialSequences, collate
 from .streams import UNLIMITED, Stream, stream_batches
 
 # %% ../nbs/09_training.ipynb #4534dc78
@@ -924,14 +924,33 @@ def set_moments(self: Trainer, moments: dict[str, torch.Tensor]):
         counted = field == "step" and not (group.get("fused") or group.get("capturable"))  # on the CPU
         state[field] = value if counted else value.to(self.device)
 
+# %% ../nbs/09_training.ipynb #tw000003
+def new_tokens(checkpoint: Path, method: Method) -> range:
+    """Ids of the tokens that the model has and the checkpoint has not: all its conditions and ANY, or none.
+
+    ValueError for any other difference."""
+    if (saved := read_config(checkpoint)["vocabulary"]) != list(method.vocabulary.ordinary):
+        check_vocabulary(checkpoint, method)
+        return range(0)
+    return range(len(SPECIAL_TOKENS) + len(saved), len(method.vocabulary))
+
+
+def with_rows(value: Tensor, own: Tensor, new: range) -> Tensor:
+    "A tensor with a row per token gets the rows of `own` for new tokens; any other is returned as it is."
+    if not new or own.shape == value.shape or own.shape != (len(value) + len(new), *value.shape[1:]): return value
+    return torch.cat([value[:new.start].to(own), own[new.start:new.stop], value[new.start:].to(own)])
+
 # %% ../nbs/09_training.ipynb #a021a904
 def take_weights(method: Method, directory: str | os.PathLike) -> list[str]:
     """Copy the weights of a saved model, checkpoint or run whose names and shapes agree;
-    returns the names of those that keep their own. ValueError for another vocabulary, or if none agree."""
+    returns the names of those that keep their own. Conditions may be new: their rows keep their own weights.
+
+    ValueError for another vocabulary, or if none agree."""
     path, weights = resolve(directory)
-    check_vocabulary(path, method)
+    new = new_tokens(path, method)
     (meta, there), own = read_model(path, weights), method.state_dict()
-    taken = {k: v for k, v in there.items() if k in own and own[k].shape == v.shape}
+    there = {k: with_rows(v, own[k], new) for k, v in there.items() if k in own}
+    taken = {k: v for k, v in there.items() if own[k].shape == v.shape}
     if not taken:
         raise ValueError(f"start_from={str(directory)!r}: none of its weights has a name and shape of this model")
     check_weights(method, own | taken, path / weights, meta.get("dtype"), strict=weights in recorded(meta))

@@ -12,13 +12,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
+from loflexmdm.methods.base import method_class
 from loflexmdm.molecules import measured as module
 from loflexmdm.molecules.data import clean, embedded_smiles
 from loflexmdm.molecules.measured import Measured, averaged, column_texts, measured, number_in
 from loflexmdm.samplers import Samples
-from loflexmdm.states import ANY
+from loflexmdm.states import ANY, Vocabulary
 from loflexmdm.tasks.base import task_from
+from loflexmdm.training import take_weights
 
 ROWS = [("CCO", "1"), ("OCC", "2.5"), ("CCN", "-4e1"), ("CCC", ""), ("CCF", ">5"), ("C1CC", "6"), ("CCCl", "NA")]
 EXPECTED = Measured({"CCO": 1.75, "CCN": -40.0}, 2, 1, ">5")
@@ -187,3 +190,67 @@ def test_qm9_has_a_gap():
         warnings.simplefilter("error")
         found = measured("qm9", "HOMO_LUMO_gap_au", limit=20)
     assert abs(found.values["C"] - 0.5048) < 1e-3 and not found.blank  # methane, hartree
+
+
+# ---- from a model without conditions
+
+
+@pytest.mark.filterwarnings("ignore:condition=")
+@pytest.mark.parametrize("kind", ["ar", "loflexmdm", "mdm"])
+def test_a_model_without_conditions_can_be_trained_to_take_some(tmp_path, kind):
+    """Before the first step, under <any> and under each class, what the new model says of a molecule is what the old one
+    says, but for what the row of the condition itself adds: with that row set to zero and its column hidden, nothing."""
+    plain = task_from(dict(kind="molecules", source=chains(tmp_path).config.source, notation="smiles", max_length=12))
+    classes = chains(tmp_path, max_length=13, tokens=" ".join(plain.vocabulary.tokens[3:]))
+    cls = method_class(kind)
+    old = cls(plain.vocabulary, cls.Config(size="nano", max_length=12), plain.as_dict())
+    with torch.no_grad():
+        for p in old.parameters(): p.normal_(std=0.3, generator=torch.Generator().manual_seed(p.numel()))
+    old.save_pretrained(tmp_path / "old")
+    new = cls(classes.vocabulary, cls.Config(size="nano", max_length=13), classes.as_dict())
+    kept = {k: v.clone() for k, v in new.state_dict().items()}
+    assert take_weights(new, tmp_path / "old") == []
+    there, n = old.state_dict(), len(plain.vocabulary)
+    for name, value in new.state_dict().items():
+        if value.shape == there[name].shape: torch.testing.assert_close(value, there[name], rtol=0, atol=0)
+        else:
+            torch.testing.assert_close(value[:n], there[name][:n], rtol=0, atol=0)
+            torch.testing.assert_close(value[n:n + 3], kept[name][n:n + 3], rtol=0, atol=0)  # two classes and <any>
+            torch.testing.assert_close(value[n + 3:], there[name][n:], rtol=0, atol=0)  # blank or end
+    ids = torch.tensor([[2, 3, 3, 3]])
+    told = [m.backbone.token(ids) for m in (old, new)]
+    torch.testing.assert_close(*told, rtol=0, atol=0)
+
+
+@pytest.mark.filterwarnings("ignore:condition=")
+def test_a_class_is_not_taken_for_a_fragment(tmp_path):
+    task = chains(tmp_path)
+    ids = task.vocabulary.encode(["<pIC50:2>", *"CCC"])
+    state = lambda text: task.describe(Samples([ids], [[True] * len(ids)]), prompt_text=text)[0]["state"]
+    assert state("<pIC50:2>") == state(ANY) == state("<pIC50:2> *C") == state("*C") == "valid"
+    assert state("<pIC50:2> *O") == state("*O") == "fragment altered"
+
+
+def test_other_tokens_are_still_refused(tmp_path):
+    cls = method_class("ar")
+    make = lambda tokens: cls(Vocabulary(tokens), cls.Config(size="nano", max_length=9))
+    make(["C", "O"]).save_pretrained(tmp_path / "old")
+    make(["C", "O", "<a:1>", ANY]).save_pretrained(tmp_path / "asked")
+    for tokens in (["C"], ["C", "N"], ["O", "C"], ["C", "O", "N"], ["C", "N", "<a:1>", ANY]):
+        with pytest.raises(ValueError, match="its vocabulary is another"): take_weights(make(tokens), tmp_path / "old")
+    for tokens in (["C", "O"], ["C", "O", "<a:2>", ANY]):
+        with pytest.raises(ValueError, match="its vocabulary is another"): take_weights(make(tokens), tmp_path / "asked")
+    assert take_weights(make(["C", "O", "<a:1>", ANY]), tmp_path / "asked") == []
+
+
+@pytest.mark.filterwarnings("ignore:condition=")
+def test_the_packaged_model_trained_further_to_deliver_a_column(tmp_path):
+    rows = [(s, str(len(s))) for s in list(dict.fromkeys(filter(None, embedded_smiles("wehi"))))[:200]]
+    write(tmp_path / "mine.csv", rows)
+    done = command("train", "molecules-moses-ar", "--source", "mine.csv", "--condition", "pIC50", "--steps", 2,
+                   "--batch-size", 4, "--valid-size", 4, "--out", "asked", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    drawn = command("sample", "asked", "--prompt-text", "<pIC50:3>", "-n", 40, "--out", "x.csv", cwd=tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    with open(tmp_path / "x.csv", newline="") as f: states = [row["state"] for row in csv.DictReader(f)]
+    assert states.count("valid") > 20  # of an untrained one none would be

@@ -498,7 +498,7 @@ def describe(self: MoleculesTask, samples: Samples, prompt_text: str = "", salva
     one that only repairs make of the text has the state "salvaged"."""
     found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
     if salvage: found = [_rescued(d, s) for d, s in zip(found, self.decoded(samples, salvage=True), strict=True)]
-    fragment = "" if "..." in prompt_text else prompt_text
+    fragment = "" if "..." in prompt_text else self._asked_first(prompt_text)[1]
     lost = lambda d: fragment and d["state"] in WRITTEN and not contains_fragment(d["smiles"], fragment)
     found = [d | dict(state="fragment altered") if lost(d) else d for d in found]
     return [d | more for d, more in zip(found, molecule_columns([d["smiles"] for d in found]))]
@@ -522,12 +522,17 @@ def prompt(self: MoleculesTask, text: str) -> list[str]:
 
     A model with conditions takes one, such as <qed:3> or <any>, before the fragment or alone; without one it is <any>.
     ValueError if they cannot be a prompt."""
+    given, rest = self._asked_first(text)
+    if given and not rest: return [given]
+    return [given or ANY] * bool(self.vocabulary.conditions) + self._fragment(rest)
+
+
+@patch
+def _asked_first(self: MoleculesTask, text: str) -> tuple[str, str]:
+    "The condition that a prompt begins with, '' if there is none, and what follows."
     first, _, rest = text.partition(" ")
-    if self.vocabulary.conditions:
-        given = first if first in (ANY, *self.vocabulary.conditions) else None
-        if given is not None and not rest: return [given]
-        return [given or ANY, *self._fragment(text if given is None else rest)]
-    return self._fragment(text)
+    known = self.vocabulary.conditions and first in (ANY, *self.vocabulary.conditions)
+    return (first, rest) if known else ("", text)
 
 
 @patch
