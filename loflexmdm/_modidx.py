@@ -3151,6 +3151,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                'loflexmdm/samplers/tau_leaping.py'),
                                                 'loflexmdm.samplers.tau_leaping.TauLeaping.__post_init__': ( 'tau_leaping.html#tauleaping.__post_init__',
                                                                                                              'loflexmdm/samplers/tau_leaping.py'),
+                                                'loflexmdm.samplers.tau_leaping.TauLeaping.choose': ( 'tau_leaping.html#tauleaping.choose',
+                                                                                                      'loflexmdm/samplers/tau_leaping.py'),
                                                 'loflexmdm.samplers.tau_leaping.TauLeaping.compared': ( 'tau_leaping.html#tauleaping.compared',
                                                                                                         'loflexmdm/samplers/tau_leaping.py'),
                                                 'loflexmdm.samplers.tau_leaping.TauLeaping.duration': ( 'tau_leaping.html#tauleaping.duration',

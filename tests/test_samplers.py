@@ -31,6 +31,7 @@ SAMPLERS = {
     "confident events": EventDriven(confidence="top_rate", top_p=1e-9),
     "confident frozen": EventDriven(exact=False, events_per_call=3, confidence="prob_diff"),
     "window": TauLeaping(steps=12, confidence="top_prob", window=2),
+    "window by ratio": TauLeaping(steps=12, confidence="top_prob", window=3, window_ratio=1.5),
     "leftmost": EventDriven(confidence="leftmost"),
     "sampled": TauLeaping(steps=12, confidence="sampled"),
     "sampled events": EventDriven(confidence="sampled"),
@@ -383,3 +384,19 @@ def test_euler_steps_hold_the_rate(grid):
 def test_euler_steps_need_a_step_and_a_clock():
     with pytest.raises(ValueError, match="steps=0"): Euler(steps=0)
     with pytest.raises(ValueError, match="schedule 'sine'"): Euler(grid="sine")
+
+
+def test_a_window_as_large_as_the_step_unmasks_the_leftmost():
+    """With one candidate per mask to unmask the scores decide nothing, and a window without limits changes nothing."""
+    draw = lambda **o: run(TauLeaping(steps=9, **o), some=PROMPTS * 6, record=True)
+    same = lambda a, b: (a.sequences, a.trajectories) == (b.sequences, b.trajectories)
+    assert same(draw(confidence="top_prob", window_ratio=1.0), draw(confidence="leftmost"))
+    assert same(draw(confidence="top_prob", window_ratio=1e6), draw(confidence="top_prob"))
+    assert same(draw(confidence="top_prob", window_ratio=1e6, window=2), draw(confidence="top_prob", window=2))
+    assert not same(draw(confidence="top_prob", window_ratio=1.5), draw(confidence="leftmost"))
+
+
+@pytest.mark.parametrize("wrong", [dict(window_ratio=0.5), dict(window_ratio=math.inf), dict(window_ratio=math.nan)])
+def test_ratios_of_a_window_that_are_refused(wrong):
+    with pytest.raises(ValueError, match="window_ratio="): TauLeaping(confidence="top_prob", **wrong)
+    with pytest.raises(ValueError, match="window_ratio=2.0: needs a confidence"): TauLeaping(window_ratio=2.0)

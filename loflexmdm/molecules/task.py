@@ -543,7 +543,7 @@ def _fragment(self: MoleculesTask, text: str) -> list:
     if "*" in text: return tokens
     raise ValueError(f"{text!r}: has no attachment point; put a * where it may grow, as in *c1ccccc1")
 
-
+# %% ../../nbs/12b_molecules.ipynb #ms12b006
 @patch
 def _parts(self: MoleculesTask, text: str) -> list:
     "The tokens of a text with gaps, `...` as Ellipsis."

@@ -13,14 +13,14 @@ from typing import ClassVar
 
 import torch
 from fastcore.basics import patch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..clocks import clock_named
 from ..limits import CALLS
 from ..objective import Intensities, IntensityFn, TokenLaws
 from ..processes import CHANNELS
-from .base import Info, Limits, Sampler, State, check_whole, row_uniforms, settle
+from .base import Info, Limits, Sampler, State, check_whole, most_confident, row_uniforms, settle
 from ..states import PartialSequences
 
 # %% ../../nbs/07b_tau_leaping.ipynb #0c14adea
@@ -97,14 +97,18 @@ class TauLeaping(Sampler):
 
     `steps` counts network calls; the last one resolves what is still masked. `grid`: "time" spaces them evenly in t = 1
     - exp(-tau) on the slowest clock, "clock" as tau = 2u/(1-u). `hold`: through a leap a gap keeps its "rate" g, or its
-    "count" of g missing tokens, each due at rate 1 (FlexMDM's own: a mean of g (1 - exp(-dtau)) masks). ValueError for
-    fewer than 2 steps, another grid or hold."""
+    "count" of g missing tokens, each due at rate 1 (FlexMDM's own: a mean of g (1 - exp(-dtau)) masks).
+    `window_ratio`: with a confidence, candidates are the leftmost masks, this many for each that the step unmasks, and
+    no more than `window`.
+
+    ValueError for fewer than 2 steps, another grid or hold, a ratio below 1 or without a confidence."""
     name: ClassVar[str] = "tau"  # on the command line
     papers: ClassVar[tuple[str, ...]] = ("tau_leaping",)  # keys of the papers to cite
-    options: ClassVar[tuple[str, ...]] = ("steps", "grid", "hold")  # of its own, on the command line
+    options: ClassVar[tuple[str, ...]] = ("steps", "grid", "hold", "window_ratio")  # of its own, on the command line
     steps: int = 128  # network calls
     grid: str = "time"  # "time" or "clock": what is spaced evenly
     hold: str = "rate"  # what a leap holds: "rate" of insertion, or "count" of missing tokens as FlexMDM does
+    window_ratio: float | None = None  # candidates for each mask that a step unmasks, the leftmost; none: all
 
     @classmethod
     def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
@@ -116,6 +120,11 @@ class TauLeaping(Sampler):
         check_whole("steps", self.steps, 2, " (the last one only resolves masks)", CALLS)
         if self.grid not in ("time", "clock"): raise ValueError(f"grid={self.grid!r}: choose time or clock")
         if self.hold not in ("rate", "count"): raise ValueError(f"hold={self.hold!r}: choose rate or count")
+        if self.window_ratio is None: return
+        if not 1 <= self.window_ratio < math.inf:
+            raise ValueError(f"window_ratio={self.window_ratio}: must be at least 1, and finite")
+        if self.confidence is None:
+            raise ValueError(f"window_ratio={self.window_ratio}: needs a confidence that ranks the masks in it")
 
 # %% ../../nbs/07b_tau_leaping.ipynb #pb09ed98
 @patch
@@ -171,6 +180,16 @@ def step(self: TauLeaping, intensity_fn: IntensityFn, state: State) -> tuple[Sta
 def duration(self: TauLeaping, now: Float[Tensor, " batch"], until: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
     "The time on the clock that events have in a leap between two readings."
     return until - now
+
+# %% ../../nbs/07b_tau_leaping.ipynb #wr000003
+@patch
+def choose(self: TauLeaping, events: Bool[Tensor, "batch length"], out: Intensities, state: State,
+           drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
+    "The masks to unmask, as for every sampler; with a `window_ratio` only some of the leftmost are candidates."
+    if self.window_ratio is None: return Sampler.choose(self, events, out, state, drawn)
+    reach = (self.window_ratio * events.sum(-1, keepdim=True)).ceil()
+    near = self.candidates(state.x) & (state.x.masked.cumsum(-1) <= reach)
+    return most_confident(events, near, self.score(out, state, drawn))
 
 # %% ../../nbs/07b_tau_leaping.ipynb #62d936c4
 @dataclass(frozen=True)
