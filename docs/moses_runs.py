@@ -42,12 +42,16 @@ TRAIN = dict(optimiser="muon", lr=4e-3, warmup=300, ema=0.999, valid_size=256)
 ROWS, STEPS, SAMPLES, REFERENCE = 64, 1000, 500, 10_000
 DRAWN = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="top_prob")}
 
-CONFIDENT = EventDriven(confidence="top_prob")
+CONFIDENT, LEAPS = EventDriven(confidence="top_prob"), TauLeaping(steps=128, confidence="top_prob")
 SAMPLERS = {
     "tau-leaping, 32 steps": TauLeaping(steps=32), "tau-leaping, 128 steps": TauLeaping(steps=128),
     "event-driven": EventDriven(), "event-driven, confidence": CONFIDENT,
     "event-driven, confidence, p .7": replace(CONFIDENT, top_p=0.7), "bounded error, .1": BoundedError(error=0.1),
     "speculative, 4 ahead": Speculative(ahead=4), "tau-leaping, 512 steps": TauLeaping(steps=512),
+    # FlexMDM's adaptive sampler, and its window of two hyperparameters
+    "128 steps, confidence": LEAPS, "128 steps, confidence, window 8": replace(LEAPS, window=8),
+    "128 steps, confidence, window 8 or twice as many": replace(LEAPS, window=8, window_ratio=2.0),
+    "128 steps, leftmost": replace(LEAPS, confidence="leftmost"),
 }
 MOLECULES = 1_500_000  # of the training file, of which the real ones are taken at even distances
 
