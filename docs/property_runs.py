@@ -14,6 +14,7 @@ from loflexmdm.methods.base import Method
 from loflexmdm.molecules.asked import asked_and_got
 from loflexmdm.molecules.metrics import judge
 from loflexmdm.molecules.task import MoleculesTask, bounds_from
+from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import task_from
 from runs import ROOT, note, noted
 from training_runs import trained
@@ -27,24 +28,26 @@ GAP = "HOMO_LUMO_gap_au"  # hartree
 CONDITIONS, STEPS, EACH, WEIGHTS = ("logp", "qed", GAP), 3000, 400, (0, 1, 2)
 
 
-def values_of(task: MoleculesTask, samples) -> list[float | None]:
-    "The property of each sample, nan where it is not known; None for one without a valid molecule."
-    found = [judge([d.smiles])[0].smiles if d.smiles else None for d in task.decoded(samples)]
-    return [task.property_of([s])[0] if s else None for s in found]
+def molecules_of(task: MoleculesTask, samples: Samples) -> list[str | None]:
+    "Canonical SMILES of each sample, None for one that is not a molecule."
+    return [judge([d.smiles])[0].smiles if d.smiles else None for d in task.decoded(samples)]
 
 
 def delivered(task: MoleculesTask, method: Method, weight: float) -> dict:
-    """For each class: molecules with a value, share in the class, mean and middle 80 %; the share of valid ones, and
-    that of those with a value among them."""
-    tokens = task.conditions()
+    """For each class: molecules with a value, share in it, mean and middle 80 %; the share of valid molecules, and
+    of these with a value; how many are in the splits not trained on, and the share of them in the class."""
+    tokens, bounds = task.conditions(), bounds_from(task.bounds_text)
     made = drawn(method, tokens, EACH, 0, weight)
-    values = [v for t in tokens for v in values_of(task, made[t])]
+    smiles = [s for t in tokens for s in molecules_of(task, made[t])]
     asked = [k for k in range(len(tokens)) for _ in range(EACH)]
-    known = [float("nan") if v is None else v for v in values]
-    rows = asked_and_got(asked, known, bounds_from(task.bounds_text))
-    valid = len(values) - values.count(None)
-    shares = dict(valid=round(valid / len(values), 4), known=round(sum(r.n for r in rows) / valid, 4))
-    return shares | dict(classes=[[round(v, 4) for v in r] for r in rows])
+    valid, held_out = [s for s in smiles if s], {*task.smiles("valid"), *task.smiles("test")}
+    value = dict(zip(valid, task.property_of(valid)))
+    rows = asked_and_got(asked, [value.get(s, float("nan")) for s in smiles], bounds)
+    new = asked_and_got(asked, [value[s] if s in held_out else float("nan") for s in smiles], bounds)
+    n = sum(r.n for r in new)
+    shares = dict(valid=len(valid) / len(smiles), known=sum(r.n for r in rows) / len(valid),
+                  held_out=n, held_out_share=sum(r.n * r.share for r in new if r.n) / max(n, 1))
+    return {k: round(v, 4) for k, v in shares.items()} | dict(classes=[[round(v, 4) for v in r] for r in rows])
 
 
 def train(condition: str, way: str, seed: int, steps: int):
