@@ -168,3 +168,16 @@ def test_either_side_of_a_pair_grows_and_the_other_hangs_anywhere_on_what_has_gr
     parts = divided("*c1ccncc1")
     text = "CNCO".join(map("".join, parts))
     assert {_joined(text, parts, "*C1CC1", rng) for rng in draws} == set(linked(text, parts, "*C1CC1"))
+
+
+def test_several_texts_are_each_grown_at_their_points():
+    model, texts = load("molecules-moses-ar"), ["*c1ccc(Cl)cc1", "*c1ccncc1", "*N1CCOCC1"]
+    together, generator = model.sample(texts, n=10, seed=4), torch.Generator().manual_seed(4)
+    alone = [model.sample(text, n=10, generator=generator) for text in texts]
+    assert together.sequences == [ids for part in alone for ids in part.sequences]
+    for text, part in zip(texts, alone):
+        valid = [s for s in part.smiles if s]
+        assert len(valid) >= 6 and all(contains_fragment(s, text) for s in valid)
+    tokens = model.task_object.prompt(texts[1])
+    mixed = model.sample([tokens, texts[0]], n=2, seed=4)
+    assert len(mixed) == 4 and mixed.sequences[:2] == model.sample([tokens], n=2, seed=4).sequences

@@ -295,10 +295,10 @@ def sample(
     depends on its prompt and the i-th seed that `generator` yields, not on `batch_size`; `seed` stands for a
     generator with that seed. `record` adds trajectories. `guidance` above 0 guides towards the conditions in the
     prompts (`guidance.Guidance`). ValueError for bad input."""
-    return merge_samples(list(self.sample_batches(
-        prompts, n, sampler, generator, record, batch_size, min_length, max_length, progress,
-        guidance=guidance, guidance_scheme=guidance_scheme, seed=seed,
-    )))
+    generator, options = _generator(generator, seed), dict(guidance=guidance, guidance_scheme=guidance_scheme)
+    alone = [[p] for p in prompts] if _has_hooks(self, prompts) else [prompts]
+    return merge_samples([part for each in alone for part in self.sample_batches(
+        each, n, sampler, generator, record, batch_size, min_length, max_length, progress, **options)])
 
 # %% ../../nbs/07h_method.ipynb #7f60971c
 def sample_batches(
@@ -334,9 +334,18 @@ def _as_tokens(self: Method, prompts, sampler: Sampler) -> tuple[Sequence | None
     prompt, hook = self.task_object.prompt_for(prompts[0], self)
     return [prompt], replace(sampler, logits_hook=hook) if hook and sampler.logits_hook is None else sampler
 
+
+def _has_hooks(self: Method, prompts) -> bool:
+    "Whether these are several prompts, and the model's task continues one of them with a `logits_hook` of its own."
+    several = isinstance(prompts, Sequence) and not isinstance(prompts, str) and len(prompts) > 1
+    texts = [p for p in prompts if isinstance(p, str)] if several and self.task is not None else []
+    if not texts: return False
+    import loflexmdm.tasks.base  # noqa: F401 (gives methods their `task_object`)
+    return any(self.task_object.prompt_for(p, self)[1] is not None for p in texts)
+
 # %% ../../nbs/07h_method.ipynb #7972a4d0
-def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -> list[int]:
-    "A seed for each of n sequences. ValueError for both a generator and a seed, or for a wrong type."
+def _generator(generator: torch.Generator | None, seed: int | None = None) -> torch.Generator:
+    "The generator, that of the seed, or a new one. ValueError for both a generator and a seed, or for a wrong type."
     if generator is not None and not isinstance(generator, torch.Generator):
         raise ValueError(f"generator={generator!r}: must be a torch.Generator; for a number there is seed=")
     if seed is not None:
@@ -344,6 +353,12 @@ def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -
         if type(seed) is not int: raise ValueError(f"seed={seed!r}: must be a whole number")
         generator = torch.Generator().manual_seed(seed % 2**63)
     if generator is None: (generator := torch.Generator()).seed()
+    return generator
+
+
+def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -> list[int]:
+    "A seed for each of n sequences."
+    generator = _generator(generator, seed)
     return torch.randint(2**62, (n,), generator=generator, device=generator.device).tolist()
 
 
