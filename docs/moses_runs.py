@@ -47,11 +47,12 @@ SAMPLERS = {
     "tau-leaping, 32 steps": TauLeaping(steps=32), "tau-leaping, 128 steps": TauLeaping(steps=128),
     "event-driven": EventDriven(), "event-driven, confidence": CONFIDENT,
     "event-driven, confidence, p .7": replace(CONFIDENT, top_p=0.7), "bounded error, .1": BoundedError(error=0.1),
-    "speculative, 4 ahead": Speculative(ahead=4), "tau-leaping, 512 steps": TauLeaping(steps=512),
+    "speculative, 4 ahead": Speculative(ahead=4),
     # FlexMDM's adaptive sampler, and its window of two hyperparameters
     "128 steps, confidence": LEAPS, "128 steps, confidence, window 8": replace(LEAPS, window=8),
     "128 steps, confidence, window 8 or twice as many": replace(LEAPS, window=8, window_ratio=2.0),
     "128 steps, leftmost": replace(LEAPS, confidence="leftmost"),
+    "tau-leaping, 512 steps": TauLeaping(steps=512),
 }
 MOLECULES = 1_500_000  # of the training file, of which the real ones are taken at even distances
 
