@@ -143,9 +143,9 @@ def test_valid_molecules_without_a_number_are_not_counted(tmp_path):
 def test_what_the_task_refuses(tmp_path):
     task = lambda **o: task_from(dict(kind="molecules", **o))
     with pytest.raises(ValueError, match="condition='logP': choose none, qed, .*not a table"):
-        task(condition="logP").vocabulary
+        _ = task(condition="logP").vocabulary
     with pytest.raises(ValueError, match="condition='IC50'.*has the columns smiles, pIC50"):
-        task(source=write(tmp_path / "mine.csv"), condition="IC50").vocabulary
+        _ = task(source=write(tmp_path / "mine.csv"), condition="IC50").vocabulary
     with pytest.raises(ValueError, match="all molecules prepared"): task(source="m.csv", condition="pIC50", stream=True)
     with pytest.raises(ValueError, match="condition=' '"): task(condition=" ")
 
