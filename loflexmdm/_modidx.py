@@ -2289,6 +2289,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                       'loflexmdm/molecules/task.py'),
                                           'loflexmdm.molecules.task.MoleculesTask': ( 'molecules.html#moleculestask',
                                                                                       'loflexmdm/molecules/task.py'),
+                                          'loflexmdm.molecules.task.MoleculesTask._asked_figures': ( 'molecules.html#moleculestask._asked_figures',
+                                                                                                     'loflexmdm/molecules/task.py'),
                                           'loflexmdm.molecules.task.MoleculesTask._asked_first': ( 'molecules.html#moleculestask._asked_first',
                                                                                                    'loflexmdm/molecules/task.py'),
                                           'loflexmdm.molecules.task.MoleculesTask._check_files': ( 'molecules.html#moleculestask._check_files',

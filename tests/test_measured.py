@@ -138,6 +138,11 @@ def test_valid_molecules_without_a_number_are_not_counted(tmp_path):
     assert share(right) == 1 and share(wrong) == 0 and share(invalid) == 0 and math.isnan(share(unknown))
     assert share(right, unknown, invalid) == 0.5 and share((ANY, "C" * 10)) == 1
     assert share(right, wrong, unknown) == 0.5
+    ids = [task.vocabulary.encode([low, *"C" * 30])] * 3
+    figures = task.with_data().score("test", Samples(ids, [[True] * 31] * 3))
+    assert "asked" not in figures and figures["validity"] == 1
+    assert [len(s) for s in task.smiles("test")].count(30) == 1 and len(task.smiles("test")) == 5
+    assert figures["length_tv"] == pytest.approx(1 - 1 / 5)  # one of five has this length, its condition not counted
 
 
 def test_what_the_task_refuses(tmp_path):

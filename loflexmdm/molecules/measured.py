@@ -8,6 +8,7 @@ __all__ = ['NO_NUMBER', 'number_in', 'Measured', 'averaged', 'tables_of', 'colum
 # %% ../../nbs/11e_measured.ipynb #ms000003
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -43,13 +44,14 @@ class Measured(NamedTuple):
 
 def averaged(rows: Iterable[tuple[str, str]]) -> Measured:
     "The values of (canonical SMILES, text of the cell), row by row."
-    sums, blank, other = {}, 0, []
+    found, blank, other = defaultdict(list), 0, []
     for smiles, text in rows:
         value = number_in(text)
         if value is None: other.append(text)
         elif math.isnan(value): blank += 1
-        else: sums[smiles] = tuple(map(sum, zip(sums.get(smiles, (0.0, 0)), (value, 1))))
-    return Measured({s: total / n for s, (total, n) in sums.items()}, blank, len(other), other[0][:40] if other else "")
+        else: found[smiles].append(value)
+    means = {smiles: sum(values) / len(values) for smiles, values in found.items()}
+    return Measured(means, blank, len(other), other[0][:40] if other else "")
 
 # %% ../../nbs/11e_measured.ipynb #ms000014
 def tables_of(source: str) -> list[Path]:

@@ -586,16 +586,24 @@ def score(self: MoleculesTask, split: str, samples: Samples) -> dict[str, float]
         smiles = [d.smiles for d in self.decoded(samples, salvage)]
         return molecule_metrics(smiles, known, canonical_reference=True)
     strict, rescued = metrics(salvage=False), metrics(salvage=True)
-    unknown = self.config.condition == "none" or self.config.condition not in PROPERTIES and self.unread_data
-    asked = {} if unknown else dict(asked=self.share_asked(samples))
-    return {k: getattr(strict, k) for k in SCORES if k != "novelty" or known is not None} | asked | dict(
+    own = {k: getattr(strict, k) for k in SCORES if k != "novelty" or known is not None}
+    return own | self._asked_figures(samples) | dict(
         validity_salvaged=rescued.validity, quality_salvaged=rescued.quality,
-    ) | ({} if known is None else self._length_figures(split, Counter(len(s) - len(asked) for s in samples.sequences)))
+    ) | ({} if known is None else self._length_figures(split, samples))
 
 
 @patch
-def _length_figures(self: MoleculesTask, split: str, made: Counter) -> dict[str, float]:
+def _asked_figures(self: MoleculesTask, samples: Samples) -> dict[str, float]:
+    "The share `asked`, of conditions that samples can be compared with; none where no property is known."
+    if self.config.condition == "none" or self.config.condition not in PROPERTIES and self.unread_data: return {}
+    share = self.share_asked(samples)
+    return {} if math.isnan(share) else dict(asked=share)
+
+
+@patch
+def _length_figures(self: MoleculesTask, split: str, samples: Samples) -> dict[str, float]:
     "How far the lengths (without a condition) are from the split's."
+    made = Counter(len(s) - (self.config.condition != "none") for s in samples.sequences)
     counts = Counter(len(self.tokens_of(t)) for t in self.texts(split))
     law = {n: c / counts.total() for n, c in counts.items()}
     return dict(length_tv=empirical_variation(made, law), length_tv_floor=variation_floor(law, made.total()))
