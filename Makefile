@@ -35,22 +35,22 @@ test: $(VENV)/.dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py
 
 mutants: $(VENV)/.dev
-	$(BIN)/python tests/mutation/campaign.py --imports
+	$(BIN)/python tests/attacks/mutation/campaign.py --imports
 
 campaign: $(VENV)/.dev
-	PYTHONPATH=tests $(BIN)/python -m campaigns --minutes $(or $(MINUTES),60) --log campaign.jsonl
+	PYTHONPATH=tests:tests/attacks $(BIN)/python -m campaigns --minutes $(or $(MINUTES),60) --log campaign.jsonl
 
 fuzz: $(VENV)/.dev
-	LOFLEXMDM_FUZZ=$(or $(EXAMPLES),20000) $(BIN)/python -m pytest -q -p no:cacheprovider tests/test_properties.py
+	LOFLEXMDM_FUZZ=$(or $(EXAMPLES),20000) $(BIN)/python -m pytest -q -p no:cacheprovider tests/attacks/test_properties.py
 
 bench: $(VENV)/.user
-	$(BIN)/python docs/bench.py --out $(or $(OUT),bench)
+	$(BIN)/python experiments/bench.py --out $(or $(OUT),bench)
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
 
 readme: $(VENV)/.dev
-	$(BIN)/python tests/test_readme.py
+	$(BIN)/python tests/house/test_readme.py
 
 lab: $(VENV)/.dev
 	$(BIN)/jupyter lab nbs

@@ -7,7 +7,7 @@ os.environ.setdefault("MPLBACKEND", "agg")
 import pytest
 import torch
 
-from loflexmdm.networks import SIZES, Size
+from loflexmdm.networks.transformer import SIZES, Size
 
 if hasattr(signal, "SIGHUP"): signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, by children too
 

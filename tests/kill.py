@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from loflexmdm import files
+from loflexmdm.support import atomic_files as files
 
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate", "os.link", "os.symlink")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC

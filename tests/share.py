@@ -13,11 +13,14 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from loflexmdm.distributed import DistributedTrainer, joined
 from loflexmdm.methods.base import method_class
-from loflexmdm.shares import launched
-from loflexmdm.states import Vocabulary, prefix_example
-from loflexmdm.training import Interrupted, TrainConfig, Trainer, checkpoints
+from loflexmdm.process.states import Vocabulary, prefix_example
+from loflexmdm.support.random_numbers import launched
+from loflexmdm.support.stop_signals import Interrupted
+from loflexmdm.training.checkpoints import checkpoints
+from loflexmdm.training.distributed import DistributedTrainer, joined
+from loflexmdm.training.optimisers import TrainConfig
+from loflexmdm.training.trainer import Trainer
 
 FILES = "model.safetensors", "ema.safetensors", "optimizer.safetensors"  # of a checkpoint
 LONGEST = 240  # seconds that a process may take

@@ -8,7 +8,8 @@ import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from loflexmdm.states import CLEAN, DROPPED, MASKED, SPECIAL_TOKENS, Example, Vocabulary, collate, prefix_example
+from loflexmdm.process.states import CLEAN, DROPPED, MASKED, SPECIAL_TOKENS, Example, Vocabulary
+from loflexmdm.process.states import collate, prefix_example
 
 EXAMPLES = int(os.environ.get("LOFLEXMDM_FUZZ", "0"))
 slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

@@ -1,6 +1,4 @@
 "The command line: `main` runs it, each module of this room defines a command or what several of them share."
 from loflexmdm.cli.commands import main
-from loflexmdm.moved import forward
 
 __all__ = ["main"]
-__getattr__ = forward(__name__)

@@ -1,9 +1,12 @@
 "Samplers: the protocol, and one module per kind. Everything public is found here, as `loflexmdm.samplers.EventDriven`."
 from loflexmdm.samplers.base import *  # noqa: F403
 from loflexmdm.samplers.bounded_error import *  # noqa: F403
+from loflexmdm.samplers.draws import *  # noqa: F403
 from loflexmdm.samplers.entropy_bounded import *  # noqa: F403
 from loflexmdm.samplers.event_driven import *  # noqa: F403
 from loflexmdm.samplers.left_to_right import *  # noqa: F403
 from loflexmdm.samplers.planner import *  # noqa: F403
+from loflexmdm.samplers.simulate import *  # noqa: F403
 from loflexmdm.samplers.speculative import *  # noqa: F403
+from loflexmdm.samplers.state import *  # noqa: F403
 from loflexmdm.samplers.tau_leaping import *  # noqa: F403

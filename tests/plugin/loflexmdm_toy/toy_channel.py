@@ -1,8 +1,8 @@
 # toy_channel.py
 import torch
 
-from loflexmdm.processes import Channel
-from loflexmdm.states import BOS, insert_masks
+from loflexmdm.process.channels import Channel
+from loflexmdm.process.states import BOS, insert_masks
 
 
 class Duplicate(Channel):

@@ -3,14 +3,16 @@ import math
 
 import torch
 
-from loflexmdm.configs import AtLeastTwo, config
 from loflexmdm.methods.base import Method
 from loflexmdm.methods.masked import Canvas, clean_log_probs
-from loflexmdm.networks import SizeName, build_network, check_network
-from loflexmdm.objective import Intensities, LossTerms
-from loflexmdm.processes import hide_some
+from loflexmdm.networks.build import build_network, check_network
+from loflexmdm.networks.transformer import SizeName
+from loflexmdm.process.intensities import Intensities
+from loflexmdm.process.matching import LossTerms
+from loflexmdm.process.paths import hide_some
 from loflexmdm.samplers import EventDriven
-from loflexmdm.statistics import estimate
+from loflexmdm.support.configs import AtLeastTwo, config
+from loflexmdm.support.statistics import estimate
 
 PAPER = """@inproceedings{uria2014deep,
   author = {Uria, Benigno and Murray, Iain and Larochelle, Hugo},

@@ -2,7 +2,8 @@
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from loflexmdm.networks import network, size_named
+from loflexmdm.networks.base import network
+from loflexmdm.networks.transformer import size_named
 
 
 @network

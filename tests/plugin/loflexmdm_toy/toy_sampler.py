@@ -5,7 +5,8 @@ from typing import ClassVar
 import torch
 
 from loflexmdm.samplers import Sampler
-from loflexmdm.samplers.base import CONFIDENCES, Info, advance, row_uniforms
+from loflexmdm.samplers.draws import CONFIDENCES, row_uniforms
+from loflexmdm.samplers.state import Info, advance
 
 
 @dataclass(frozen=True)

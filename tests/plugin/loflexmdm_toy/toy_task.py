@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from loflexmdm.configs import config
-from loflexmdm.states import Vocabulary, prefix_example
+from loflexmdm.process.states import Vocabulary, prefix_example
+from loflexmdm.process.streams import UNLIMITED
+from loflexmdm.support.configs import config
 from loflexmdm.tasks.base import Examples, Task, check_split, exact_match
-from loflexmdm.training import UNLIMITED
 
 
 @config

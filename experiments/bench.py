@@ -1,0 +1,251 @@
+"""`make bench`: what a step of training and a sample cost, as JSON, a table and plots, beside a stored snapshot.
+
+    python experiments/bench.py --out bench              # every point, each in a process of its own: minutes
+    python experiments/bench.py --out bench --quick      # three small points: seconds
+    python experiments/bench.py --out experiments/results/benchmarks.json --snapshot   # what later runs and the page are compared with
+
+One thread. Times are seconds of the processor, which other programs on the machine lengthen little; on an idle machine
+they are those of the clock, and so are those of several processes. Nothing here needs a GPU."""
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from runs import COMMIT, ROOT
+from torch.utils.benchmark import Timer
+
+import loflexmdm
+from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.networks.transformer import SIZES, Size
+from loflexmdm.process.states import Vocabulary, prefix_example
+from loflexmdm.samplers import COUNTERS, EventDriven, FrozenEvents, TauLeaping
+from loflexmdm.support.atomic_files import write_file
+from loflexmdm.support.random_numbers import launched
+from loflexmdm.tasks.base import Examples
+from loflexmdm.training.batches import batches
+from loflexmdm.training.distributed import DistributedTrainer, joined
+from loflexmdm.training.log import JsonLines
+from loflexmdm.training.optimisers import TrainConfig
+from loflexmdm.training.trainer import Trainer
+
+SNAPSHOT = ROOT / "experiments" / "results" / "benchmarks.json"
+BASE = dict(length=32, batch=32, vocabulary=64, depth=4)  # of the points that grow one of them
+GROWTH = dict(length=(16, 64, 128), batch=(8, 128), vocabulary=(512, 4096), depth=(2, 8))
+SAMPLED = dict(tau_leaping=TauLeaping(steps=16), tau_leaping_64=TauLeaping(steps=64), exact=EventDriven(),
+               frozen=FrozenEvents())
+MODELS = {"star-tiny": 8, "molecules": 1}  # and sequences in a batch
+PARALLEL = ((1, 1), (1, 2), (2, 1))  # processes, and threads of each, for one step of 128 rows
+PARTS = "data", "forward", "backward", "optimiser"
+
+
+def points(quick: bool) -> list[dict]:
+    "The settings of every point, by kind."
+    if quick:
+        small = dict(BASE, length=8, batch=4, depth=1)
+        return [dict(kind="train", **small), dict(kind="train", **small | dict(length=16)),
+                dict(kind="sample", model="star-tiny", sampler="tau_leaping", n=4)]
+    grown = [BASE] + [BASE | {key: value} for key, values in GROWTH.items() for value in values]
+    sampled = [dict(model=m, sampler=s, n=n) for m, n in MODELS.items() for s in SAMPLED]
+    several = [dict(kind="several", processes=n, threads=k) for n, k in PARALLEL]
+    return [dict(kind="train", **p) for p in grown] + [dict(kind="sample", **p) for p in sampled] + several
+
+
+def name_of(point: dict) -> str:
+    return point["kind"] + " " + " ".join(f"{key}={value}" for key, value in point.items() if key != "kind")
+
+
+# one point, in a process of its own
+
+def measured(call: Callable, seconds: float) -> float:
+    "The median time of a call, by torch's timer."
+    timer = Timer("call()", globals=dict(call=call), timer=time.process_time)
+    return timer.blocked_autorange(min_run_time=seconds).median
+
+
+def trainer_of(length: int, batch: int, vocabulary: int, depth: int, directory: str, kind: Callable = Trainer,
+               steps: int = 10**6) -> Trainer:
+    "A trainer of random sequences of one length."
+    SIZES["bench"] = Size(64, depth, 4, 64)
+    words = Vocabulary([f"w{i}" for i in range(vocabulary)])
+    torch.manual_seed(0)
+    rows = [[f"w{(7 * i + i * k) % vocabulary}" for k in range(length - 1)] for i in range(256)]
+    data = Examples(len(rows), lambda i: prefix_example((), rows[i], words))
+    method = LoFlexMDM(words, LoFlexMDMConfig(size="bench", order="fixed", states=1, max_length=length))
+    config = TrainConfig(steps=steps, batch_size=batch, compile=False, log_every=10)
+    return kind(method, data, config, directory, progress=False)
+
+
+def parts_of_a_step(trainer: Trainer, stream) -> list[float]:
+    "Seconds of the parts of one step, in the order of PARTS."
+    times = [time.process_time()]
+    note = lambda: times.append(time.process_time())
+    given = next(stream)
+    note()
+    terms = trainer.method.loss(given, torch.Generator().manual_seed(trainer.step))
+    note()
+    terms.loss.backward()
+    note()
+    trainer.clip_gradients()
+    trainer.optimizer_step()
+    note()
+    return [b - a for a, b in zip(times, times[1:])]
+
+
+def train_point(length: int, batch: int, vocabulary: int, depth: int, seconds: float) -> dict:
+    "Seconds of a step, the share of its parts."
+    with tempfile.TemporaryDirectory() as directory:
+        trainer = trainer_of(length, batch, vocabulary, depth, directory)
+        stream = batches(trainer.data, trainer.config, 0, trainer.device)
+        for _ in range(3): parts_of_a_step(trainer, stream)
+        rows = []
+        step = measured(lambda: rows.append(parts_of_a_step(trainer, stream)), seconds)
+    parts = [statistics.median(column) for column in zip(*rows)]
+    return dict(seconds=step, shares={name: p / sum(parts) for name, p in zip(PARTS, parts)})
+
+
+def sample_point(model: str, sampler: str, n: int, seconds: float) -> dict:
+    "Seconds per sequence, and what the sampler counts, for one batch of `n` sequences."
+    method = loflexmdm.load(model)
+    task = method.task_object
+    prompts = task.prompts("test", n) if not task.named_data else None
+    draw = lambda: method.sample(prompts, None if prompts else n, sampler=SAMPLED[sampler], seed=0)
+    samples = draw()
+    each = measured(draw, seconds) / n
+    return dict(seconds=each, counts={key: v for key in COUNTERS if (v := getattr(samples, key))})
+
+
+FIRST, LAST = 20, 60  # steps of the log between which several processes are timed
+
+
+def share_a_run(directory: str):
+    "Train as one of the processes that were started together; the log is in the directory."
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    with joined(launched(), torch.device("cpu")):
+        kind = Trainer if launched().world == 1 else DistributedTrainer
+        trainer_of(**BASE | dict(batch=128), directory=directory, kind=kind, steps=LAST).fit()
+
+
+def several_point(processes: int, threads: int, seconds: float) -> dict:
+    "Seconds of the clock per step of a run that several processes share."
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, *launcher * (processes > 1), __file__, "--share", directory]
+        subprocess.run(command, check=True, capture_output=True, env=os.environ | dict(OMP_NUM_THREADS=str(threads)))
+        at = {r["step"]: r["seconds"] for r in JsonLines(Path(directory, "metrics.jsonl")).rows() if "loss" in r}
+    return dict(seconds=(at[LAST] - at[FIRST]) / (LAST - FIRST))
+
+
+POINTS = dict(train=train_point, sample=sample_point, several=several_point)
+
+
+def run_point(point: dict, seconds: float) -> dict:
+    "What a point costs, in this process: its figures and the memory beyond that of the imported package, in MB."
+    torch.set_num_threads(1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    settings = {key: value for key, value in point.items() if key != "kind"}
+    found = POINTS[point["kind"]](**settings, seconds=seconds)
+    whose = resource.RUSAGE_CHILDREN if point["kind"] == "several" else resource.RUSAGE_SELF
+    peak = resource.getrusage(whose).ru_maxrss
+    return dict(name=name_of(point), **point) | found | dict(megabytes=round((peak - before) / 1024, 1))
+
+
+# all points
+
+def machine() -> dict:
+    "What the figures depend on besides the code."
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return dict(cpu=cpu, cores=os.cpu_count(), threads=1, torch=torch.__version__, python=platform.python_version(),
+                commit=COMMIT, load=round(os.getloadavg()[0], 1), date=time.strftime("%Y-%m-%d"))
+
+
+def in_process(point: dict, seconds: float) -> dict:
+    "The figures of a point that runs in a process of its own."
+    command = [sys.executable, __file__, "--point", json.dumps(point), "--seconds", str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | dict(OMP_NUM_THREADS="1"))
+    if done.returncode: raise SystemExit(f"{name_of(point)}: failed\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def ratios(rows: list[dict], snapshot: Path) -> list[dict]:
+    "The rows with their times over those of the snapshot; None where it has no such point."
+    known = {r["name"]: r["seconds"] for r in json.loads(snapshot.read_text())["points"]} if snapshot.exists() else {}
+    return [r | dict(ratio=r["seconds"] / known[r["name"]] if r["name"] in known else None) for r in rows]
+
+
+def table(rows: list[dict]) -> str:
+    "The figures as Markdown."
+    def line(r: dict) -> str:
+        said = ", ".join(f"{name} {share:.0%}" for name, share in r.get("shares", {}).items())
+        said = said or ", ".join(f"{v} {COUNTERS[key]}" for key, v in r.get("counts", {}).items())
+        ratio = "" if r.get("ratio") is None else f"{r['ratio']:.2f}"
+        return f"| {r['name']} | {r['seconds'] * 1000:.3g} | {r['megabytes']:g} | {said} | {ratio} |"
+    head = ["| point | ms per step or sequence | MB | of which | over the snapshot |", "|---|--:|--:|---|--:|"]
+    return "\n".join(head + [line(r) for r in rows]) + "\n"
+
+
+def plot(rows: list[dict], path: Path | None = None):
+    "Growth of the step with each setting, and the time of samplers; returns the figure."
+    import matplotlib.pyplot as plt
+    train, sampled = ([r for r in rows if r["kind"] == kind] for kind in ("train", "sample"))
+    fig, axes = plt.subplots(1, 3, figsize=(12, 3.5), layout="constrained")
+    for key in BASE:
+        grown = [r for r in train if all(r[k] == v for k, v in BASE.items() if k != key)]
+        if len(grown) < 2: continue
+        grown = sorted(grown, key=lambda r: r[key])
+        for ax, of, scale in ((axes[0], "seconds", 1000), (axes[1], "megabytes", 1)):
+            ax.plot([r[key] / BASE[key] for r in grown], [scale * r[of] for r in grown], "o-", label=key)
+    axes[0].set(xlabel="times the base setting", ylabel="ms per step")
+    axes[1].set(xlabel="times the base setting", ylabel="peak MB beyond the import")
+    if axes[0].lines:
+        axes[0].set(xscale="log", yscale="log")
+        axes[1].set(xscale="log")
+        axes[0].legend(frameon=False)
+    names = [f"{r['model']}\n{r['sampler']}" for r in sampled]
+    axes[2].barh(names, [r["seconds"] for r in sampled])
+    axes[2].set(xlabel="seconds per sequence")
+    axes[2].tick_params(axis="y", labelsize=7)
+    if path: fig.savefig(path, dpi=120)
+    return fig
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default="bench", help="a directory, or with --snapshot a .json file [bench]")
+    parser.add_argument("--quick", action="store_true", help="three small points")
+    parser.add_argument("--snapshot", action="store_true", help="only write the figures, to a file")
+    parser.add_argument("--against", type=Path, default=SNAPSHOT, help="the snapshot to compare with [the stored one]")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of measuring for each point [2]")
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    parser.add_argument("--share", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.share: return share_a_run(args.share)
+    if args.point: return print(json.dumps(run_point(json.loads(args.point), args.seconds)))
+    if not args.against.exists() and not args.snapshot: parser.error(f"--against {args.against}: no such file")
+    about, rows = machine(), []
+    for point in points(args.quick):
+        rows.append(in_process(point, args.seconds))
+        print(f"{rows[-1]['name']}: {rows[-1]['seconds'] * 1000:.3g} ms", flush=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    about["total"] = round(used.ru_utime + used.ru_stime)
+    text = json.dumps(dict(machine=about, points=rows), indent=1) + "\n"
+    if args.snapshot: return write_file(args.out, text)
+    (out := Path(args.out)).mkdir(parents=True, exist_ok=True)
+    compared = ratios(rows, args.against)
+    write_file(out / "bench.json", text)
+    write_file(out / "bench.md", table(compared))
+    plot(rows, out / "bench.png")
+    print(table(compared))
+
+
+if __name__ == "__main__": main()

@@ -1,0 +1,62 @@
+"""The fragment benchmark of packaged models: `python experiments/fragment_runs.py fragments.csv SEED... [--model NAME]`.
+
+A model that inserts samples from prompts; one that writes SMILES from left to right grows the fragments, at
+two temperatures. A table for each seed goes to experiments/results/fragment_benchmark.json, with its
+settings, the SHA-256
+of the CSV and the commit. For 100 samples of each case two minutes of one core, or ten for a model that inserts."""
+import argparse
+from pathlib import Path
+
+import torch
+
+import loflexmdm
+from loflexmdm.methods.base import Method
+from loflexmdm.molecules.growth import grows_rightwards
+from loflexmdm.molecules.notation.fragments import FragmentCase, read_benchmark
+from loflexmdm.molecules.scores.fragment_constrained import FragmentSamples, fragment_table
+from loflexmdm.molecules.scores.fragment_constrained import grow_fragments, sample_fragments
+from loflexmdm.molecules.scores.fragment_constrained import usable_cases
+from loflexmdm.samplers import EventDriven
+from loflexmdm.support.atomic_files import file_digest
+from runs import ROOT, note, noted
+
+RESULTS = ROOT / "experiments" / "results" / "fragment_benchmark.json"
+SAMPLER = EventDriven(top_p=0.5, confidence="top_prob")
+GROWTH = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3)}
+
+
+def inserted(model: Method, cases: list[FragmentCase], n: int, seed: int) -> list[FragmentSamples]:
+    "Samples of a model that inserts, from the prompts of the cases that it can take."
+    usable, refused = usable_cases(model, cases)
+    for _, why in refused: print(f"left out: {why}", flush=True)
+    return sample_fragments(model, usable, n, SAMPLER, torch.Generator().manual_seed(seed))
+
+
+def run(model: Method, cases: list[FragmentCase], name: str, settings: dict, **options):
+    "Sample, and note the table; `options` go to `grow`."
+    if noted(RESULTS, name, settings): return
+    make = grow_fragments if grows_rightwards(model) else inserted
+    results = make(model, cases, settings["n"], settings["seed"], **options)
+    table = fragment_table(results)
+    note(RESULTS, dict(name=name, **settings, rows=table.rows, means=table.means))
+    print(table._repr_markdown_())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("csv", type=Path)
+    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("--model", default="molecules-moses-ar")
+    parser.add_argument("-n", type=int, default=100, help="samples of each case")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    model, cases = loflexmdm.load(args.model), read_benchmark(args.csv)
+    for seed in args.seeds:
+        name, settings = f"{args.model} {seed}", dict(model=args.model, n=args.n, seed=seed, csv=file_digest(args.csv))
+        if not grows_rightwards(model): run(model, cases, name, settings | dict(sampler=repr(SAMPLER)))
+        else:
+            for label, options in GROWTH.items():
+                run(model, cases, f"{name}, {label}", settings | dict(label=label, **options), **options)
+
+
+if __name__ == "__main__": main()

@@ -1,0 +1,144 @@
+"""Every method on the same real data: `python experiments/method_runs.py CORPUS SEED... [--methods NAME...]`.
+
+Methods have the same network and as many rows per step. Each run adds bound, scores, calls and seconds to
+experiments/results/method_runs.json, with its settings, seed and commit; a run that was interrupted goes on
+where it stopped."""
+import argparse
+import random
+import time
+from collections import Counter
+from functools import partial
+from math import log
+
+import torch
+
+from corpora import pair_variation, peptide_task, text
+from loflexmdm.cli.common import add_device, device_name, pick_device
+from loflexmdm.methods.base import Method
+from loflexmdm.process.states import Example
+from loflexmdm.samplers import Sampler, Samples
+from loflexmdm.tasks.base import Task, task_from
+from loflexmdm.tasks.sequences import prompt_of
+from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, note, noted
+from training_runs import trained
+
+RESULTS = ROOT / "experiments" / "results" / "method_runs.json"
+QM9 = dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0)
+WITH_GAPS = ("masked", "papl", "flexmdm", "fixed", "learned")
+CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds that count
+    words=dict(task=dict(kind="words"), steps=1500),
+    digits=dict(task=dict(kind="digits"), steps=1500),
+    qm9=dict(task=QM9 | dict(max_length=24), steps=1500),  # no molecule of QM9 is longer
+    text=dict(task=text, steps=1500), peptides=dict(task=peptide_task, steps=1500),
+    gaps=dict(task=partial(text, infill=0.5, max_length=40), steps=3000, methods=WITH_GAPS),  # with room in every gap
+    molecule_gaps=dict(task=QM9 | dict(infill=0.5, max_length=32), steps=3000, methods=WITH_GAPS),
+)
+METHODS = dict(
+    autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
+    papl=dict(method="papl"), flexmdm=dict(method="flexmdm"),
+    fixed=FIXED, learned=LEARNED, learned_both=LEARNED_BOTH,
+    edits=dict(method="editflow"),
+)
+TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", valid_size=256)
+ROWS, SAMPLES, HELD_OUT, STATES = 64, 2000, 500, 64
+
+
+def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
+    "The recipe of a run."
+    model, every = dict(size="nano") | METHODS[method], -(-steps // 5)
+    train = dict(steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=every,
+                 valid_every=every)
+    if method.startswith("learned"): train |= dict(order_start=steps // 4, order_lr_scale=1.0)
+    task = CORPORA[corpus]["task"]
+    return dict(task=task() if callable(task) else task, model=model, train=TRAIN | train)
+
+
+def sampled(task: Task, method: Method, n: int = SAMPLES, sampler: Sampler | None = None) -> dict:
+    "Scores of samples, calls of the network for all of them, and CPU seconds per sequence."
+    examples = gaps_of(task, n)
+    asked = task.prompts("test", n) or [prompt_of(e, task.vocabulary) for e in examples]
+    start, generator = time.process_time(), torch.Generator().manual_seed(0)
+    samples = method.sample(asked or None, n=None if asked else n, sampler=sampler, generator=generator)
+    seconds = (time.process_time() - start) / n
+    scores = {k: round(v, 4) for k, v in task.score("test", samples).items()} | text_scores(task, samples)
+    scores |= token_entropy(samples.completions()) | gap_scores(examples, samples)
+    return dict(calls=samples.network_calls, seconds=round(seconds, 5), scores=scores)
+
+
+def gaps_of(task: Task, n: int) -> list[Example]:
+    "Test molecules with a gap each, if the task trains on gaps of molecules."
+    if task.kind != "molecules" or not task.config.infill: return []
+    return [task.with_gap(text, random.Random(i)) for i, text in enumerate(task.texts("test")[:n])]
+
+
+def gap_scores(examples: list[Example], samples: Samples) -> dict[str, float]:
+    "The share of the gaps that are filled as in the example; nothing without examples."
+    if not examples: return {}
+    right = [s == e.tokens[1:] for s, e in zip(samples.sequences, examples, strict=True)]
+    return dict(restored=round(sum(right) / len(right), 4))
+
+
+def token_entropy(sequences: list[list[int]]) -> dict[str, float]:
+    "Entropy of the frequencies of the tokens in all sequences together (nats)."
+    counts = Counter(t for s in sequences for t in s)
+    return dict(token_entropy=round(-sum(n / counts.total() * log(n / counts.total()) for n in counts.values()), 4))
+
+
+def mean_tokens(task: Task) -> float:
+    "Tokens that are generated per test sequence, of those whose bound is computed."
+    return round(float(held_out(task, HELD_OUT).free.sum(-1).double().mean()), 3)
+
+
+def text_scores(task: Task, samples: Samples) -> dict[str, float]:
+    "Of texts without prompts: how far pairs of neighbours are from the data's, and the share of known words."
+    if task.kind != "text" or task.config.infill: return {}
+    made = task.sequences(samples)
+    known = {w for s in task.splits["train"] for w in task.text(s).split()}
+    words = [w for s in made for w in task.text(s).split()]
+    return dict(pairs_tv=round(pair_variation(made, task.splits["test"]), 4),
+                known_words=round(sum(w in known for w in words) / max(len(words), 1), 4))
+
+
+def note_real(corpus: str, task: Task):
+    "Of texts the scores of as many training sequences, drawn at random: what a perfect model would get."
+    if task.kind != "text" or task.config.infill: return
+    train = task.splits["train"]
+    chosen = random.Random(0).sample(train, min(SAMPLES, len(train)))
+    real = Samples([task.vocabulary.encode(s) for s in chosen], [[True] * len(s) for s in chosen])
+    scores = text_scores(task, real) | {k: round(v, 4) for k, v in task.score("test", real).items()}
+    note(RESULTS, dict(name=f"{corpus} real", corpus=corpus, method="real", scores=scores))
+
+
+def train(corpus: str, method: str, seed: int, steps: int, lr: float, n: int, device: torch.device):
+    "Train a method on a corpus, measure, and note."
+    settings = tables(corpus, method, seed, steps, lr)
+    name = f"{corpus} {method} {seed}" + (f" lr {lr:g}" if lr != TRAIN["lr"] else "")
+    if noted(RESULTS, name, settings): return
+    model, _, spent = trained(settings, f"{name} {steps}", device)
+    task = task_from(settings["task"])
+    known = dict(entropy=round(task.entropy, 4)) if hasattr(task, "entropy") else {}
+    note(RESULTS, dict(name=name, corpus=corpus, method=method, seed=seed, steps=steps, cpu_seconds=spent, **settings,
+                       device=device_name(device), bound=bound(task, model, HELD_OUT, STATES),
+                       tokens=mean_tokens(task), samples=n, **sampled(task, model, n), **known))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpus", choices=CORPORA)
+    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("--methods", nargs="+", choices=METHODS)
+    parser.add_argument("--steps", type=int, help="instead of the budget of the corpus")
+    parser.add_argument("--lr", type=float, default=TRAIN["lr"], help="learning rate")
+    parser.add_argument("-n", type=int, default=SAMPLES, help="samples of each run")
+    add_device(parser)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    device = pick_device(args.device)
+    task = CORPORA[args.corpus]["task"]
+    note_real(args.corpus, task_from(task() if callable(task) else task))
+    for seed in args.seeds:
+        for method in args.methods or CORPORA[args.corpus].get("methods", METHODS):
+            train(args.corpus, method, seed, args.steps or CORPORA[args.corpus]["steps"], args.lr, args.n, device)
+
+
+if __name__ == "__main__": main()

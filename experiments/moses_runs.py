@@ -1,0 +1,166 @@
+"""The table of methods on MOSES: `python experiments/moses_runs.py SEED... [--entrants NAME...]`, or `... --model DIR`; with
+`--samplers` that of samplers of one model, a row for each.
+
+Every entrant reads the same molecules as canonical SMILES, with the same network and as many generator rows per step.
+Each adds its curve and the metrics of its samples to experiments/results/moses_runs.json, with settings,
+seed and commit; a run that
+was interrupted goes on where it stopped. `--model` judges a saved model, `--real` training molecules. The reference
+are test molecules at even distances in the file, for a model of other molecules the test split of its task. Needs the
+wheels molsets and fcd_torch."""
+import argparse
+import random
+import time
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from loflexmdm.cli.common import add_device, device_name, pick_device
+from loflexmdm.methods.base import Method
+from loflexmdm.models.pretrained import load
+from loflexmdm.molecules.data.sources import benchmark_smiles
+from loflexmdm.molecules.scores.de_novo import Setting
+from loflexmdm.molecules.scores.metrics import judge, molecule_metrics
+from loflexmdm.molecules.scores.moses import CURVES, Reference, describe_molecules, moses_metrics
+from loflexmdm.molecules.scores.moses import moses_reference, reference_from
+from loflexmdm.molecules.task import MoleculesTask
+from loflexmdm.samplers import BoundedError, EventDriven, LeftToRight, Speculative, TauLeaping
+from loflexmdm.samplers.base import Sampler
+from loflexmdm.tasks.base import task_from
+from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, curve_of, note, noted
+from training_runs import trained
+
+RESULTS = ROOT / "experiments" / "results" / "moses_runs.json"
+TASK = dict(kind="molecules", source="moses", notation="smiles", reorder=False, prompt_share=0.0)
+ENTRANTS = dict(
+    fixed=FIXED, learned=LEARNED, learned_both=LEARNED_BOTH,
+    autoregressive=dict(method="ar"), masked=dict(method="mdm"),
+)
+TRAIN = dict(optimiser="muon", lr=4e-3, warmup=300, ema=0.999, valid_size=256)
+ROWS, STEPS, SAMPLES, REFERENCE = 64, 1000, 500, 10_000
+DRAWN = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="top_prob")}
+
+CONFIDENT, LEAPS = EventDriven(confidence="top_prob"), TauLeaping(steps=128, confidence="top_prob")
+SAMPLERS = {
+    "tau-leaping, 32 steps": TauLeaping(steps=32), "tau-leaping, 128 steps": TauLeaping(steps=128),
+    "event-driven": EventDriven(), "event-driven, confidence": CONFIDENT,
+    "event-driven, confidence, p .7": replace(CONFIDENT, top_p=0.7), "bounded error, .1": BoundedError(error=0.1),
+    "speculative, 4 ahead": Speculative(ahead=4),
+    # FlexMDM's adaptive sampler, and its window of two hyperparameters
+    "128 steps, confidence": LEAPS, "128 steps, confidence, window 8": replace(LEAPS, window=8),
+    "128 steps, confidence, window 8 or twice as many": replace(LEAPS, window=8, window_ratio=2.0),
+    "128 steps, leftmost": replace(LEAPS, confidence="leftmost"),
+    "tau-leaping, 512 steps": TauLeaping(steps=512),
+}
+MOLECULES = 1_500_000  # of the training file, of which the real ones are taken at even distances
+
+
+def tables(entrant: str, seed: int, steps: int) -> dict:
+    "The recipe of a run."
+    model, every = dict(size="tiny") | ENTRANTS[entrant], -(-steps // 6)
+    train = dict(steps=steps, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=every, valid_every=every)
+    if entrant.startswith("learned"): train |= dict(order_start=steps // 4, order_lr_scale=1.0)
+    return dict(task=TASK, model=model, train=TRAIN | train)
+
+
+def drawn(task: MoleculesTask, method: Method, n: int, sampler: Sampler) -> tuple[list[str | None], dict]:
+    "SMILES of n samples; their commonest states, the calls of the network and the CPU seconds per sample."
+    start = time.process_time()
+    samples = method.sample(n=n, sampler=sampler, generator=torch.Generator().manual_seed(0))
+    seconds = round((time.process_time() - start) / n, 4)
+    states = Counter(d["state"] for d in task.describe(samples))
+    how = dict(states=dict(states.most_common(6)), calls=samples.network_calls, seconds=seconds)
+    return task.smiles_of(samples), how
+
+
+def judged(smiles: list[str | None], known: set[str], reference: Reference) -> dict[str, float]:
+    "MOSES' metrics and quality; the share of valid ones alone if there are none."
+    if not any(j.smiles for j in judge(smiles)): return dict(valid=0.0)
+    figures = moses_metrics(smiles, {"test": reference}, known, unique_at=(len(smiles) // 2,))
+    figures["quality"] = molecule_metrics(smiles, known, canonical_reference=True).as_dict()["quality"]
+    return {k: round(v, 4) for k, v in figures.items()}
+
+
+def reference_of(task: MoleculesTask) -> Reference:
+    "What samples are compared with."
+    if task.config.source == "moses": return moses_reference(limit=REFERENCE)
+    return reference_from(describe_molecules(task.smiles("test")))
+
+
+def figures(method: Method, known: set[str], n: int, reference: Reference) -> dict:
+    "Metrics of n samples for each way to draw them; from left to right there is no position to choose."
+    task, out = task_from(method.task), {}
+    for label, setting in DRAWN.items():
+        sampler = LeftToRight(top_p=setting.top_p) if method.name == "ar" else setting.sampler
+        smiles, how = drawn(task, method, n, sampler)
+        out[label] = how | judged(smiles, known, reference)
+    return out
+
+
+def train(entrant: str, seed: int, steps: int, n: int, device: torch.device):
+    "Train an entrant, sample, and note what came of it."
+    settings = tables(entrant, seed, steps)
+    if noted(RESULTS, f"{entrant} {seed}", settings): return
+    method, kept, spent = trained(settings, f"moses {entrant} {seed} {steps}", device, progress=True)
+    task = task_from(settings["task"])
+    note(RESULTS, dict(name=f"{entrant} {seed}", seed=seed, steps=steps, samples=n, cpu_seconds=spent, **settings,
+                       device=device_name(device), curve=curve_of(kept[-1].parents[1]), bound=bound(task, method),
+                       sampled=figures(method, set(task.smiles("train")), n, reference_of(task))))
+
+
+def real(n: int, known: set[str], reference: Reference, source: str):
+    "Note the metrics of n training molecules, what a perfect model would get."
+    smiles = random.Random(0).sample(sorted(known), n)
+    name = f"real {n}" if source == "moses" else f"real {source} {n}"
+    note(RESULTS, dict(name=name, samples=n, sampled=dict(real=judged(smiles, known, reference))))
+
+
+def distance(smiles: list[str], reference: Reference) -> float:
+    "Frechet ChemNet distance of valid molecules from the reference."
+    return round(CURVES["FCD"](describe_molecules(smiles), reference), 4)
+
+
+def compare_samplers(model: str, n: int, device: torch.device):
+    "A row for each sampler: calls, seconds, shares, and the distance beside that of as many training molecules."
+    method, reference = load(model, device), moses_reference(limit=REFERENCE)
+    task, real = task_from(method.task), list(islice(benchmark_smiles("moses"), 0, None, MOLECULES // n))[:n]
+    for label, sampler in SAMPLERS.items():
+        name, settings = f"{model}, {label}", dict(model=model, sampler=repr(sampler), samples=n)
+        if noted(RESULTS, name, settings): continue
+        smiles, how = drawn(task, method, n, sampler)
+        valid = [j.smiles for j in judge(smiles) if j.smiles]
+        shares = dict(valid=len(valid) / n, unique=round(len({*valid}) / len(valid), 4))
+        note(RESULTS, dict(name=name, **settings, seed=0, **how, **shares, distance=distance(valid, reference),
+                           floor=distance(random.Random(0).sample(real, len(valid)), reference)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("seeds", type=int, nargs="*")
+    parser.add_argument("--entrants", nargs="+", choices=ENTRANTS, default=list(ENTRANTS))
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--model", help="a packaged model or the directory of a saved one, to be judged")
+    parser.add_argument("--name", help="what its row is called")
+    parser.add_argument("--samplers", action="store_true", help="compare samplers of the model instead")
+    parser.add_argument("--real", type=int, nargs="*", default=[], help="numbers of training molecules to judge")
+    parser.add_argument("-n", type=int, default=SAMPLES, help="samples of each kind")
+    add_device(parser)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    device = pick_device(args.device)
+    for seed in args.seeds:
+        for entrant in args.entrants: train(entrant, seed, args.steps, args.n, device)
+    if not (args.model or args.real): return
+    if args.samplers: return compare_samplers(args.model, args.n, device)
+    method = load(args.model, device) if args.model else None
+    task = task_from(method.task if method else TASK)
+    known, reference = set(task.smiles("train")), reference_of(task)
+    for n in args.real: real(n, known, reference, task.config.source)
+    if not method: return
+    note(RESULTS, dict(name=args.name or Path(args.model).name, samples=args.n,
+                       sampled=figures(method, known, args.n, reference)))
+
+
+if __name__ == "__main__": main()

@@ -1,0 +1,391 @@
+"""Formulas and boundaries of schedules, states, losses, samplers and methods, where a small change went unnoticed:
+closed forms, enumeration, and what a documented limit allows."""
+import inspect
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from loflexmdm.exact.ctmc import as_batch
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, NextToken
+from loflexmdm.methods.base import METHODS, by_length
+from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
+from loflexmdm.methods.flexmdm import schedule_named
+from loflexmdm.methods.planner_bounds import _log_weights
+from loflexmdm.methods.sampling import encode_prompts
+from loflexmdm.process.channels import apply_events
+from loflexmdm.process.intensities import Intensities, TokenLaws, cat_laws
+from loflexmdm.process.matching import leave_one_out, reinforce
+from loflexmdm.process.paths import Coupling
+from loflexmdm.process.readings import ClockProposal
+from loflexmdm.process.schedules import clock_log_probs
+from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, Vocabulary
+from loflexmdm.samplers import CONFIDENCES, EventDriven, LeftToRight, Limits, Planner, Sampler
+from loflexmdm.samplers import TauLeaping, fitting_samplers, merge_samples
+from loflexmdm.samplers.base import token_law_at_end
+from loflexmdm.samplers.draws import check_whole, most_confident
+from loflexmdm.samplers.left_to_right import check_prefixes
+from loflexmdm.samplers.simulate import EditTrajectory
+from loflexmdm.samplers.state import advance
+from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
+from loflexmdm.support.notebook import seeded
+
+pytestmark = pytest.mark.usefixtures("pico")
+
+
+def randn(*shape, seed=0): return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
+
+
+# estimators and schedules
+
+def test_leaving_one_of_two_out_takes_the_other_as_baseline():
+    losses, log_p = randn(2, 5), randn(2, 5, seed=1)
+    torch.testing.assert_close(reinforce(losses, log_p, losses.flip(0)), leave_one_out(losses, log_p))
+    torch.testing.assert_close(reinforce(losses, log_p, 0.7), ((losses - 0.7) * log_p + losses).mean(0))
+
+
+def test_clock_readings_stay_finite_at_the_end_of_the_uniform_distribution(monkeypatch):
+    "A uniform number of float64 can be 1 - 2^-53; the reading there is at most that of 1 - 1e-9."
+    monkeypatch.setattr(torch, "rand", lambda n, **options: torch.full((n,), 1 - 2.0**-53, dtype=torch.float64))
+    tau, weight = ClockProposal(c=2.0)(1, dtype=torch.float64)
+    assert 0 < tau.item() <= 2e9 * (1 + 1e-6) and weight.item() == pytest.approx((2 + tau.item()) ** 2 / 2)
+
+
+def test_a_schedule_of_flexmdm_starts_at_exactly_zero_and_ends_at_exactly_one():
+    with pytest.raises(ValueError, match="from 0 to 1"): schedule_named("shifted:1e-17")  # ends at 1, starts above 0
+    for name in ("linear", "cosine", "power:0.5", "polynomial:3"):
+        assert schedule_named(name).kappa(torch.tensor([0.0, 1.0])).tolist() == [0, 1]
+
+
+# samplers
+
+@pytest.mark.parametrize("channels", [["unmask"], ["insert", "unmask"]])
+def test_chance_of_a_leap_is_that_of_competing_exponentials(channels):
+    rates = {name: randn(2, 4, seed=i).exp() for i, name in enumerate(channels)}
+    dtau = torch.tensor([[0.3], [2.0]], dtype=torch.float64)
+    chance, _ = leaps(Intensities(**rates, logits=randn(2, 4, 6)), channels, dtau)
+    total = sum(rates.values())
+    for name in channels:
+        torch.testing.assert_close(chance[name], rates[name] / total * (1 - torch.exp(-total * dtau)))
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_the_next_token_is_read_at_the_last_column(width):
+    "Also where the logits have two columns only."
+    x, logits = as_batch([[3] * (width - 1)]), randn(1, width, 6)
+    state = LeftToRight().init(x, [seeded(0)], Limits(9.0, 8, channels=("append",)))
+    got = LeftToRight().ask(lambda x, tau: Intensities(logits=logits), state).logits
+    assert got.shape == (1, 1, 6)
+    torch.testing.assert_close(got[..., 3:], logits[:, -1:, 3:])
+
+
+def test_merging_nothing_gives_no_samples():
+    merged = merge_samples([])
+    assert len(merged.sequences) == 0 and merged.network_calls == 0
+
+
+def test_the_grid_of_tau_leaping_has_its_number_of_calls():
+    "`steps` readings, the last one at the end, where only masks are resolved."
+    for grid in ("time", "clock"):
+        for steps in (2, 3, 12):
+            taus = TauLeaping(steps=steps, grid=grid).taus(5.0)
+            assert len(taus) == steps and taus[0] == 0 and taus[-1].item() == pytest.approx(5.0)
+            assert (taus.diff() > 0).all()
+
+
+# methods
+
+def test_sources_of_an_edit_flow_must_fit_beside_the_start_token():
+    EditFlowConfig(coupling="uniform", tokens=7, max_length=8)
+    with pytest.raises(ValueError, match="tokens=8"): EditFlowConfig(coupling="uniform", tokens=8, max_length=8)
+
+
+@torch.no_grad()
+def test_rows_are_told_apart_by_tokens_and_by_what_is_fixed():
+    "The memory of keys and values is used for rows that hold the same, not for a row whose numbers add up to the same."
+    torch.manual_seed(0)
+    vocabulary = Vocabulary("abcdef")
+    model = Autoregressive(vocabulary, AutoregressiveConfig(size="pico", max_length=12)).double().eval()
+    for p in model.parameters(): p.add_(0.3 * randn(*p.shape, seed=p.numel()))
+    first, then = as_batch([[4]]), as_batch([[5, 3]])
+    tied = first._replace(fixed=torch.ones_like(first.fixed))
+    for flag in ("fixed", "closed"):
+        for value in (0, 1):
+            start = tied._replace(**{flag: torch.full_like(getattr(tied, flag), bool(value))})
+            cached, fresh = NextToken(model), NextToken(model)
+            cached(start)
+            torch.testing.assert_close(cached(then).logits, fresh(then).logits)
+
+
+@pytest.mark.parametrize("softness", [0.25, 2.0])
+def test_a_soft_planner_draws_positions_by_a_power_of_the_confidence(softness):
+    "Gumbel noise over `softness`: probabilities in proportion to confidence^(1/softness)."
+    x, tokens = as_batch([(MASK, 3, MASK, MASK)]), torch.tensor([[2, 3, 3, 4, 5]])
+    out = Intensities(unmask=x.masked.double(), logits=randn(1, 5, 6))
+    planners = [Planner(confidence="sampled", softness=s) for s in (1.0, softness)]
+    sharp, soft = (_log_weights(planner, out, x, tokens) for planner in planners)
+    assert (sharp == -math.inf).tolist() == [[True, False, True, False, False]]
+    torch.testing.assert_close(soft, sharp / softness)
+    expected = torch.softmax(out.logits, -1)[0, [1, 3, 4], [3, 4, 5]].log()
+    torch.testing.assert_close(sharp[0, [1, 3, 4]], expected)
+
+
+def test_a_leap_of_infinite_length_is_certain():
+    out = Intensities(unmask=torch.tensor([[0.5, 2.0]]), logits=torch.zeros(1, 2, 5))
+    chance, _ = leaps(out, ["unmask"], torch.tensor([[math.inf]]))
+    assert (chance["unmask"] == 1).all()
+
+
+def test_laws_of_two_batches_are_those_of_each():
+    "Also where every batch keeps its logits by number."
+    a, b = randn(2, 3, 6), randn(1, 3, 6, seed=1)
+    for parts in ([a, b], [a], [b, a, b]):
+        torch.testing.assert_close(cat_laws([TokenLaws.of(p) for p in parts]).dense(), torch.cat(parts))
+
+
+def test_an_event_without_a_rate_never_happens():
+    "Not even where the uniform number is exactly 0, or exactly at the end of an earlier channel's share."
+    chance = dict(insert=torch.zeros(1, 2), unmask=torch.full((1, 2), 0.5), delete=torch.zeros(1, 2))
+    events = one_event(chance, torch.tensor([[0.0, 0.5]]))
+    assert {name: n.tolist() for name, n in events.items()} == {
+        "insert": [[0, 0]], "unmask": [[1, 0]], "delete": [[0, 0]]
+    }
+
+
+@pytest.mark.parametrize("column", [3, 5])
+def test_logits_that_are_not_numbers_are_refused(column):
+    "The end's logit too, in rows that are too short to end."
+    logits = torch.zeros(1, 6, dtype=torch.float64)
+    logits[0, column] = math.nan
+    for short in (True, False):
+        with pytest.raises(ValueError, match="NaN"):
+            LeftToRight().draw(logits, torch.tensor([short]), torch.full((1, 2), 0.5, dtype=torch.float64))
+
+
+def test_token_laws_at_the_end_are_those_of_a_wait_without_end():
+    "Of tokens that show at speeds of their own, mu is what shows in the end; what shows next is in proportion to w mu."
+    logits, speed = randn(2, 3, 6), randn(2, 3, 6, seed=1).exp()
+    out = Intensities(unmask=torch.ones(2, 3, dtype=torch.float64), logits=logits, speed=speed)
+    got = token_law_at_end(out, torch.tensor([True, False])).dense()
+    torch.testing.assert_close(got[1], logits[1])
+    forever = torch.full((3,), math.inf, dtype=torch.float64)
+    torch.testing.assert_close(got[0].log_softmax(-1), shown_within(logits[0], speed[0], forever))
+    torch.testing.assert_close((got[0] + speed[0].log()).log_softmax(-1), logits[0].log_softmax(-1))
+
+
+SCORES = dict(
+    top_prob=lambda k, rate, v: max(k), entropy=lambda k, rate, v: sum(p * math.log(p) for p in k),
+    prob_diff=lambda k, rate, v: sorted(k)[-1] - sorted(k)[-2], rates=lambda k, rate, v: rate,
+    top_rate=lambda k, rate, v: rate * max(k), sampled=lambda k, rate, v: k[v],
+)
+
+
+@pytest.mark.parametrize("name", [*SCORES, "leftmost"])
+def test_confidences_in_closed_form(name):
+    k, rate, drawn = randn(4, 6).softmax(-1), randn(4, seed=1).exp(), torch.tensor([0, 5, 2, 2])
+    score = CONFIDENCES[name](k, rate, drawn)
+    if name == "leftmost": return torch.testing.assert_close(score.argsort(descending=True), torch.arange(4))
+    slow = [SCORES[name](*one) for one in zip(k.tolist(), rate.tolist(), drawn.tolist())]
+    torch.testing.assert_close(score, torch.tensor(slow, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("channels", [
+    ("unmask",), ("insert", "unmask"), ("insert", "delete", "substitute"), ("insert",), ("append",),
+])
+def test_samplers_to_compare_fit_the_channels(channels):
+    for name, kind in fitting_samplers(channels).items():
+        for sampler in kind.compared(channels, (8, 32)):
+            assert isinstance(sampler, kind) and sampler.fits(channels), name
+            assert sampler.confidence is None or "unmask" in channels
+
+
+def test_speeds_per_token_are_for_unmasking_alone():
+    one, laws = torch.ones(1, 2), torch.zeros(1, 2, 5)
+    out = Intensities(insert=one, unmask=one, logits=laws, speed=laws + 1)
+    with pytest.raises(ValueError, match="for unmasking alone"): leaps(out, ["insert", "unmask"], torch.ones(1, 1))
+
+
+@pytest.mark.parametrize("values", [(0.7, 1.3, 2.1), (2.0, 0.4, 0.9), (0.1, 3.0, 0.5)])
+def test_second_derivatives_of_state_probabilities(values):
+    """All pairs of tau, b_in and b_um against finite differences of the first derivatives, which are the same with a
+    graph as without one."""
+    at = [torch.tensor([v], dtype=torch.float64, requires_grad=True) for v in values]
+    for kind in range(3):
+        log_p = clock_log_probs(*at)[0, kind]
+        plain, kept = (torch.autograd.grad(log_p, at, create_graph=graph, retain_graph=True) for graph in (False, True))
+        for a, b in zip(plain, kept, strict=True): torch.testing.assert_close(a, b.detach())
+    assert torch.autograd.gradgradcheck(clock_log_probs, at)
+
+
+def test_channels_share_one_uniform_number_side_by_side():
+    "Channel by channel an interval as long as its probability; none in what is left."
+    u = (torch.arange(100) + 0.5).div(100)[None]
+    chance = {name: torch.full_like(u, p) for name, p in (("insert", 0.25), ("unmask", 0.4), ("delete", 0.2))}
+    events = one_event(chance, u)
+    assert {name: int(n.sum()) for name, n in events.items()} == {"insert": 25, "unmask": 40, "delete": 20}
+    assert int(sum(events.values()).max()) == 1 and not sum(events.values())[0, 85:].any()
+
+
+# processes and samplers, step by step
+
+def test_positions_start_missing_or_masked():
+    for start in (DROPPED, MASKED): assert Coupling(start).start == start
+    with pytest.raises(ValueError, match=f"start={CLEAN}: choose"): Coupling(CLEAN)
+
+
+def test_a_deleted_token_keeps_the_insertions_after_it():
+    x = as_batch([[3, 4]])
+    event = lambda column: torch.tensor([[int(k == column) for k in range(3)]])
+    draw = dict(insert=lambda x, where, column: torch.where(where, 5, x.tokens))
+    found = apply_events(x, dict(delete=event(1), insert=event(1)), draw)
+    assert found.tokens[0, 1:].tolist() == [5, 4]
+
+
+def test_a_window_holds_its_number_of_masks():
+    x = as_batch([[MASK, 3, MASK, MASK]])
+    for n, columns in ((1, [1]), (2, [1, 3]), (3, [1, 3, 4])):
+        assert Planner(confidence="top_prob", window=n).candidates(x)[0].nonzero()[:, 0].tolist() == columns
+
+
+def test_logits_are_not_computed_for_a_choice_that_needs_none():
+    out = Intensities(unmask=torch.ones(1, 3), logits=torch.zeros(1, 3, 6))
+    x = as_batch([[MASK, MASK]])
+    for confidence in (None, "rates", "leftmost"): assert TauLeaping(confidence=confidence).read(out, x.masked) is out
+    assert TauLeaping(confidence="top_prob").read(out, x.masked) is not out
+
+
+def test_rows_in_which_nothing_is_due_are_not_looked_at():
+    "Logits of such a row may be anything: another batch would refuse them."
+    x, logits = as_batch([[MASK, MASK]] * 2), torch.zeros(2, 3, 6)
+    logits[1] = math.nan
+    sampler = TauLeaping(confidence="top_prob")
+    state = sampler.init(x, [seeded(0), seeded(1)], Limits(9.0, 8, channels=("unmask",)))
+    fire, u = torch.tensor([[False, True, False], [False] * 3]), torch.rand(2, 6, generator=seeded(2)).double()
+    args = torch.zeros(2, dtype=torch.bool), Intensities(unmask=torch.ones(2, 3), logits=logits), state, u
+    tokens = sampler.resolve(fire, *args)
+    assert tokens[1].tolist() == x.tokens[1].tolist() and (tokens[0] == MASK).sum() == 1
+    with pytest.raises(ValueError): sampler.resolve(fire.flip(0), *args)
+
+
+def test_masks_outside_the_window_are_not_looked_at():
+    x, logits = as_batch([[MASK, MASK]]), torch.zeros(1, 3, 6)
+    logits[0, 2] = math.nan
+    sampler = TauLeaping(confidence="top_prob", window=1)
+    state = sampler.init(x, [seeded(0)], Limits(9.0, 8, channels=("unmask",)))
+    out, u = Intensities(unmask=torch.ones(1, 3), logits=logits), torch.rand(1, 6, generator=seeded(2)).double()
+    at_end = torch.zeros(1, dtype=torch.bool)
+    tokens = sampler.resolve(torch.tensor([[False, True, False]]), at_end, out, state, u)
+    assert tokens[0, 1] != MASK and tokens[0, 2] == MASK
+
+
+def test_a_sampler_of_its_own_has_to_say_its_step():
+    with pytest.raises(NotImplementedError): Sampler.step(TauLeaping(), None, None)
+
+
+@pytest.mark.parametrize("channels, full", [(("insert", "unmask"), True), (("insert", "delete", "substitute"), False)])
+def test_a_row_that_gave_up_an_insertion_is_full_unless_it_can_shrink(channels, full):
+    state = TauLeaping().init(as_batch([[3, 3]]), [seeded(0)], Limits(9.0, 4, channels=channels))
+    new, overflow = advance(state, state.tau, dict(insert=torch.tensor([[0, 2, 1]])), {})
+    assert new.x.lengths.tolist() == [4] and overflow.tolist() == [2] and new.full.tolist() == [full]
+
+
+def test_a_bound_is_violated_beyond_the_rounding_of_float32():
+    state = SimpleNamespace(limits=Limits(9.0, 8), rate_bound=torch.ones(3).double(), tau=torch.zeros(3).double())
+    total = torch.tensor([1.0, 1 + 5e-7, 1 + 2e-6], dtype=torch.float64)
+    out = SimpleNamespace(total=lambda: total)
+    violated = EventDriven().thin(out, state, torch.ones(3).double(), torch.ones(3).double())[3]
+    assert violated.tolist() == [False, False, True]
+
+
+def test_what_a_trajectory_of_edits_tells():
+    "Three frames: the first token goes, the second is written over, a third comes."
+    frames = [(0.0, [3, 4]), (1.5, [4]), (2.5, [5, 3])]
+    told = EditTrajectory(frames, [0.0, 2.5], [2.5, 2.5], [[1, 2], [2], [2, 3]])
+    assert told.edits() == [dict(insert=[], delete=[1], substitute=[]), dict(insert=[3], delete=[], substitute=[2])]
+    assert told.deleted() == [(1.5, 3)]
+
+
+def test_a_message_shows_eight_tokens():
+    with pytest.raises(ValueError) as error: check_prefixes(as_batch([[3] * 9 + [MASK]]), "prompt")
+    assert str([3] * 8) in str(error.value) and str([3] * 9) not in str(error.value)
+
+
+@torch.no_grad()
+def test_one_token_has_no_other_to_be_replaced_by():
+    for tokens, some in (("a", False), ("ab", True)):
+        method = EditFlow(Vocabulary(tokens), EditFlowConfig(size="pico", max_length=8, coupling="pairs"))
+        x = as_batch([[3, 3]])
+        x = x._replace(fixed=torch.zeros_like(x.fixed).index_fill(1, torch.tensor([0]), True))
+        rates = method.intensities(x, tau=torch.tensor([0.5])).substitute
+        assert bool((rates > 0).any()) == some
+
+
+@torch.no_grad()
+def test_memory_has_room_for_a_quarter_more_columns():
+    method = Autoregressive(Vocabulary("ab"), AutoregressiveConfig(size="pico", max_length=64)).eval()
+    asked = NextToken(method)
+    for n in range(12, 15): asked(as_batch([[3] * n]))
+    assert asked.memory.shape[4] == 14 + 14 // 4 + 8
+
+
+def test_rows_of_similar_length_are_evaluated_together():
+    x, seen = as_batch([[3] * n for n in (1, 9, 2, 8)]), []
+    def rates(x, tau):
+        seen.append(x.lengths.tolist())
+        return Intensities(unmask=x.valid.double() * tau[:, None])
+    for groups, lengths in ((1, [[2, 10, 3, 9]]), (2, [[2, 3], [9, 10]])):
+        seen.clear()
+        out = by_length(rates, x, torch.arange(1.0, 5.0).double(), groups)
+        assert seen == lengths and out.unmask.sum(-1).tolist() == [2, 20, 9, 36]
+
+
+def test_padding_beside_a_source_is_neither_fixed_nor_open():
+    joined = beside(as_batch([[3], [3, 4]]), as_batch([[4], [4, 4, 4]]))
+    assert not joined.fixed[~joined.valid].any() and joined.closed[~joined.valid].all()
+    assert joined.lengths.tolist() == [4, 7] and not joined.valid[0, 4:].any()
+
+
+def test_as_many_sequences_as_are_allowed(monkeypatch):
+    monkeypatch.setenv("LOFLEXMDM_MAX_ROWS", "6")
+    assert len(encode_prompts([[], []], 3, Vocabulary("ab"), 8).tokens) == 6
+    with pytest.raises(ValueError, match="sequences: 8 sequences; at most 6"):
+        encode_prompts([[], []], 4, Vocabulary("ab"), 8)
+
+
+def test_nats_per_token_count_the_end():
+    method = Autoregressive(Vocabulary("ab"), AutoregressiveConfig(size="pico", max_length=8)).eval()
+    terms = method.loss(as_batch([[], []]), seeded(0))
+    torch.testing.assert_close(terms.metrics["per_token"].double(), terms.loss.detach().double())
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS.names() if "(test)" not in n])  # not those of other tests
+def test_a_bound_takes_64_states_unless_told_otherwise(name):
+    assert inspect.signature(METHODS[name].nll_bound).parameters["samples"].default == 64
+
+
+def test_only_candidates_are_chosen():
+    chosen, candidates = torch.tensor([[True, True, True]]), torch.tensor([[False, True, True]])
+    found = most_confident(chosen, candidates, torch.tensor([[9.0, 1.0, 2.0]]))
+    assert found.tolist() == [[False, True, True]]
+    found = most_confident(torch.tensor([[True, False, False]]), candidates, torch.tensor([[9.0, 1.0, 2.0]]))
+    assert found.tolist() == [[False, False, True]]
+
+
+def test_whole_numbers_from_the_least_on():
+    for value in (2, 2.0, 3): check_whole("steps", value, 2)
+    for value in (1, 2.5, math.inf, math.nan, True, None, "2"):
+        with pytest.raises(ValueError, match="steps=.*a whole number, at least 2"): check_whole("steps", value, 2)
+
+
+def test_a_soft_choice_needs_positive_scores():
+    for confidence in (None, "entropy", "leftmost"):
+        with pytest.raises(ValueError, match="softness=0.5: needs a confidence"):
+            TauLeaping(confidence=confidence, softness=0.5)
+
+
+def test_rows_keep_their_labels():
+    state = TauLeaping().init(as_batch([[3], [3, 4, 3], [4, 4]]), [seeded(i) for i in range(3)], Limits(9.0, 8))
+    state = state._replace(label=torch.arange(12).view(3, 4), labels=torch.tensor([5, 6, 7]))
+    kept = state.select(torch.tensor([True, False, True]))
+    assert kept.label.tolist() == [[0, 1, 2], [8, 9, 10]] and kept.labels.tolist() == [5, 7]

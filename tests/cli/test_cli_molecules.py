@@ -1,0 +1,504 @@
+"""Molecules on the command line: what a results file says of them, pieces to grow from, files of SMILES, and
+one line for every wrong input."""
+import argparse
+import csv
+import json
+import re
+import shutil
+from collections import Counter
+
+import forks
+import pytest
+
+from loflexmdm.cli.result_files import nll_states, states_of
+from loflexmdm.cli.sample import lines_said
+from loflexmdm.models.pretrained import load, names
+from loflexmdm.molecules.data.tables import molecules_in
+from loflexmdm.molecules.notation.bracket_safe import decode, tokenize
+from loflexmdm.molecules.notation.fragments import contains_fragment
+from loflexmdm.samplers import Samples
+from loflexmdm.tasks.base import task_from
+from loflexmdm.training.recipes import recipe_from
+from commands import SMALL, call, refused
+
+KNOWN = [
+    "CCO", "CCN", "c1ccccc1O", "CC(=O)NC", "CCOC(=O)C", "C1CCNCC1", "CN1CCOCC1",
+    "OCCO", "CC(C)C", "CCCCN", "COC", "CNC", "CCC", "NCCO", "CC(=O)O", "OC=O",
+]
+
+
+def rows_of(path): return list(csv.DictReader(open(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    "A cache of prepared data of our own."
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOFLEXMDM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    "A file of molecules."
+    path = tmp_path_factory.mktemp("data") / "known.smi"
+    path.write_text("\n".join(KNOWN) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, known):
+    "A run of so few steps that some of its samples are molecules and some are not."
+    path = tmp_path_factory.mktemp("model")
+    (path / "r.toml").write_text(f"""[task]
+kind = "molecules"
+source = "{known}"
+tokens = "( ) . 1 <1> <2> <3> = C N O c"
+max_length = 24
+valid_share = 0.2
+test_share = 0.2
+[model]
+size = "nano"
+order = "fixed"
+order_size = "nano"
+""")
+    assert (
+        call(
+            f"train {path / 'r.toml'} --steps 60 --lr 3e-3 --out",
+            path / "run", *SMALL, "--batch-size", 16, "--valid-every", 60,
+        )[0]
+        == 0
+    )
+    return path / "run"
+
+
+def untrained(path, tokens, source):
+    "Save an untrained model: its samples are random texts of these tokens."
+    table = dict(kind="molecules", tokens=tokens, max_length=24, source=str(source))
+    _, method = recipe_from(dict(task=table, model=dict(size="nano", order="fixed", order_size="nano"))).build()
+    return method.save_pretrained(path)
+
+
+@pytest.fixture(scope="module")
+def table(model, tmp_path_factory):
+    "What the first command a newcomer runs leaves, and says."
+    path = tmp_path_factory.mktemp("out") / "mols.csv"
+    code, out, err = call(f"sample {model} -n 60 --out", path)
+    assert code == 0 and not out
+    return path, err
+
+
+# what a results file says
+
+def test_columns_and_states(table):
+    path, err = table
+    rows = rows_of(path)
+    numbers = ["qed", "sa", "logp", "weight"]
+    assert list(rows[0]) == ["smiles", "state", *numbers, "nll_bound", "nll_se", "prompt", "tokens", "generated"]
+    assert all((r[k] == "") == (r["state"] != "valid") for r in rows for k in numbers)
+    assert len(rows) == 60
+    counts = Counter(r["state"] for r in rows)
+    assert len(counts) > 2 and counts["valid"] and counts.total() == 60
+    line = next(x for x in err.splitlines() if x.startswith("of 60: "))
+    assert line == "of 60: " + ", ".join(f"{n} {state}" for state, n in counts.most_common())
+    assert json.loads((path.parent / "mols.csv.run.json").read_text())["states"] == dict(counts)
+
+
+def test_smiles_are_what_the_tokens_say(table):
+    for row in rows_of(table[0]):
+        d = decode(row["tokens"].replace(" ", ""))
+        assert row["smiles"] == (d.smiles or "")
+        assert (row["state"] == "valid") == (d.smiles is not None and "." not in d.smiles)
+
+
+def test_the_bound_is_that_of_64_states(table, model, tmp_path):
+    again = tmp_path / "again.jsonl"
+    assert call(f"sample {model} -n 60 --nll 64 --no-picture --out", again)[0] == 0
+    lines = [json.loads(x) for x in again.read_text().splitlines()]
+    assert [(r["smiles"], str(r["nll_bound"])) for r in lines] == [
+        (r["smiles"], r["nll_bound"]) for r in rows_of(table[0])
+    ]
+    assert list(lines[0])[6:8] == ["nll_bound", "nll_se"] and min(r["nll_bound"] for r in lines) > 0
+
+
+# as many valid ones as wanted
+
+def test_valid_ones_alone(model, tmp_path):
+    code, _, err = call(f"sample {model} --valid 5 --unique --nll 4 --no-picture --out", out := tmp_path / "v.csv")
+    rows = rows_of(out)
+    assert code == 0 and {r["state"] for r in rows} == {"valid"} and len({r["smiles"] for r in rows}) == len(rows) == 5
+    info = json.loads((tmp_path / "v.csv.run.json").read_text())
+    assert info["n"] == 5 and info["drawn"] == sum(info["states"].values()) >= 5
+    assert call(f"sample {model} --valid 5 --nll 4 --no-picture --out", twice := tmp_path / "t.csv")[0] == 0
+    assert [r["smiles"] for r in rows] == [*dict.fromkeys(r["smiles"] for r in rows)] and len(rows_of(twice)) == 5
+
+
+def test_fewer_valid_ones_than_wanted_are_written_and_told(model, tmp_path):
+    code, out, err = call(f"sample {model} --valid 40 --tries 8")
+    assert code == 0 and "valid ones of the 40 wanted, in 8 draws" in err
+
+
+def test_salvaged_ones_say_so(model):
+    method = load(str(model))
+    texts = "CC.CCO", "CCO", "C1C"
+    sequences = [method.vocabulary.encode(tokenize(t)) for t in texts]
+    samples = Samples(sequences, [[True] * len(s) for s in sequences])
+    found = [(d["smiles"], d["state"]) for d in method.task_object.describe(samples, salvage=True)]
+    assert found[:2] == [("CCO", "salvaged"), ("CCO", "valid")] and found[2][1] not in ("valid", "salvaged")
+    assert method.task_object.describe(samples)[0]["state"] == "several components"
+    assert call(f"sample {model} -n 3 --salvage")[0] == 0
+
+
+def test_smi_and_sdf_hold_the_molecules(model, tmp_path):
+    for kind in ("csv", "smi", "sdf"):
+        assert call(f"sample {model} -n 20 --nll 0 --no-picture --out", tmp_path / f"m.{kind}")[0] == 0
+    wanted = [r["smiles"] for r in rows_of(tmp_path / "m.csv") if r["state"] == "valid"]
+    assert list(molecules_in(tmp_path / "m.smi")) == list(molecules_in(tmp_path / "m.sdf")) == wanted
+
+
+@pytest.mark.parametrize("options, message", [
+    ("--valid 0", "--valid 0: must be at least 1"), ("--valid 3 --tries 0", "--tries 0: must be at least 1"),
+    ("--unique", "--unique: only with --valid"), ("--valid 3 -n 4", "-n 4: --valid 3 says how many"),
+])
+def test_wrong_numbers_of_valid_ones(model, options, message): refused(call(f"sample {model} {options}"), message)
+
+
+def test_tasks_that_cannot_tell():
+    refused(call("sample star-tiny --valid 3"), "nothing says which samples")
+    refused(call("sample star-tiny --salvage"), "repairs nothing")
+
+
+def test_a_fragment_is_a_prompt(model):
+    method = load(str(model))
+    samples = method.sample("*c1ccccc1", n=3, seed=0)
+    same = method.sample([method.prompt("*c1ccccc1")], n=3, seed=0)
+    assert samples.sequences == same.sequences
+    with pytest.raises(ValueError, match="attachment point"): method.sample(["c1ccccc1"], n=3)
+
+
+def test_no_bound_if_not_wanted(model, tmp_path):
+    assert call(f"sample {model} -n 3 --nll 0 --out", tmp_path / "m.csv")[0] == 0
+    columns = ["smiles", "state", "qed", "sa", "logp", "weight", "prompt", "tokens", "generated"]
+    assert list(rows_of(tmp_path / "m.csv")[0]) == columns
+
+
+@pytest.mark.parametrize(
+    "nll, out, rows, task, states",
+    [
+        (None, "m.csv", 1000, "molecules", 64), (None, "m.csv", 1001, "molecules", 0),
+        (None, None, 9, "molecules", 0), (None, "m.csv", 9, "brackets", 0),
+        (None, "m.csv", 9, None, 0), (4, None, 9999, "brackets", 4), (0, "m.csv", 9, "molecules", 0),
+    ],
+)
+def test_when_there_is_a_bound(nll, out, rows, task, states):
+    assert nll_states(argparse.Namespace(nll=nll, out=out), rows, task and task_from(dict(kind=task))) == states
+
+
+def test_the_terminal_shows_molecules_and_why_not(model, table):
+    code, out, _ = call(f"sample {model} -n 60")
+    lines, rows = out.splitlines(), rows_of(table[0])
+    assert code == 0 and len(lines) == 60
+    for line, row in zip(lines, rows, strict=True):
+        if row["state"] == "valid": assert line == row["smiles"]
+        else:
+            assert line.startswith(row["smiles"] or "-   " + row["tokens"].replace(" ", ""))
+            assert line.endswith(f"   ({row['state']})")
+
+
+def test_states_of_what_tells_none(): assert states_of([dict(tokens=[]), dict(tokens=[])]) == {}
+
+
+def test_columns_and_few_valid_molecules_are_explained(model, known, tmp_path):
+    hopeless = untrained(tmp_path / "hopeless", ") (", known)
+    _, out, err = call(f"sample {hopeless} -n 5")
+    assert len(out.splitlines()) == 5 and err.splitlines()[-1].startswith("SMILES, or - and the text as it was written")
+    assert err.splitlines()[-2] == "0 of 5 are valid molecules: more with a larger -n, or --top-p 0.5 (now 0.7)"
+    samples, args = Samples([[]] * 4, [[]] * 4, network_calls=1), argparse.Namespace(out="m.csv", sampler_top_p=None)
+    rows = [dict(smiles="C", state="valid"), dict(smiles="", state="syntax")] * 2
+    assert lines_said(rows, samples, task_from(dict(kind="molecules")), args) == [
+        "1 network calls",
+        "of 4: 2 valid, 2 syntax",
+    ]
+
+
+def test_training_says_which_rows_it_left_out(tmp_path):
+    (tmp_path / "m.csv").write_text("smiles\n" + "\n".join([*KNOWN, "c1cc", "CCO", "CC.CC"]) + "\n")
+    (tmp_path / "r.toml").write_text(
+        f"[task]\nkind = 'molecules'\nsource = '{tmp_path / 'm.csv'}'\nvalid_share = 0.2\n"
+        "test_share = 0.2\n[model]\nsize = 'nano'\norder_size = 'nano'\n"
+    )
+    code, _, err = call(f"train {tmp_path / 'r.toml'} --steps 2 --out", tmp_path / "run", *SMALL)
+    data, lost = err.splitlines()[:2]
+    assert code == 0
+    assert (
+        sum(map(int, re.findall(r"(?:train|valid|test) (\d+)", data))) + int(re.search(r"left out: (\d+)", lost)[1])
+        == len(KNOWN) + 3
+    )
+    assert "1 unparsable" in lost and "1 duplicate" in lost and "1 several components" in lost
+
+
+# the picture
+
+def test_picture(table):
+    data = (table[0].parent / "mols.png").read_bytes()
+    assert data.startswith(b"\x89PNG\r\n")
+    assert len(data) > 2000
+    assert table[1].rstrip().endswith(f"picture: {table[0].with_suffix('.png')}")
+    assert sorted(p.name for p in table[0].parent.iterdir()) == ["mols.csv", "mols.csv.run.json", "mols.png"]
+
+
+def test_no_picture(model, known, tmp_path):
+    assert call(f"sample {model} -n 20 --nll 0 --no-picture --out", tmp_path / "m.csv")[0] == 0
+    hopeless = untrained(tmp_path / "hopeless", ") (", known)
+    code, _, err = call(f"sample {hopeless} -n 5 --nll 0 --out", tmp_path / "h.csv")
+    assert code == 0
+    assert "0 of 5 are valid molecules" in err
+    assert "picture:" not in err
+    assert not list(tmp_path.glob("*.png"))
+    assert len(rows_of(tmp_path / "h.csv")) == 5
+
+
+def test_place_of_the_picture_is_taken(model, tmp_path):
+    (tmp_path / "m.png").mkdir()
+    code, _, err = call(f"sample {model} -n 20 --nll 0 --out", tmp_path / "m.csv")
+    assert code == 2 and err.splitlines()[-1] == f"loflexmdm: {tmp_path / 'm.png'}: Is a directory"
+    assert len(rows_of(tmp_path / "m.csv")) == 20
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.csv", "m.csv.run.json", "m.png"]
+
+
+# pieces to grow from
+
+def test_fragment_stays(model, tmp_path):
+    from loflexmdm.molecules.notation.fragments import contains_fragment
+    assert (
+        call(
+            (
+                f"sample {model} -n 60 --min-length 13 --max-length 13 --top-p 1 --confidence "
+                f"none --nll 2 --out {tmp_path / 'm.csv'} --fragment"
+            ),
+            "[1*]c1ccccc1",
+        )[0]
+        == 0
+    )
+    rows = rows_of(tmp_path / "m.csv")
+    assert len(rows) == 60
+    assert len({r["prompt"] for r in rows}) == 1
+    assert rows[0]["prompt"].endswith(" .")
+    assert "c <1>" in rows[0]["prompt"]
+    assert all(
+        r["tokens"].startswith(r["prompt"]) and r["generated"].startswith(" ".join("0" for _ in r["prompt"].split()))
+        for r in rows
+    )
+    valid = [r["smiles"] for r in rows if r["state"] == "valid"]
+    assert valid and all(contains_fragment(s, "[1*]c1ccccc1") for s in valid)
+
+
+def test_a_molecule_without_its_fragment_is_not_valid(known):
+    task = task_from(dict(kind="molecules", source=str(known), tokens="( ) . 1 <1> = C O"))
+    ids = [task.vocabulary.encode(tokenize(text)) for text in ("C<1>O.C<1>", "C<1>O.C=<1>", "(")]
+    samples = Samples(ids, [[True] * len(i) for i in ids])
+    found = [(d["smiles"], d["state"]) for d in task.describe(samples, "*CO")]
+    assert found[:2] == [("CCO", "valid"), ("C=CO", "fragment altered")] and found[2][1] != "valid"
+    assert {d["state"] for d in task.describe(samples)[:2]} == {"valid"}
+
+
+def test_two_pieces_are_one_prompt(model, tmp_path):
+    assert call(f"sample {model} -n 5 --nll 0 --out {tmp_path / 'm.csv'} --fragment", "*c1ccccc1.*N1CCC1")[0] == 0
+    prompt = rows_of(tmp_path / "m.csv")[0]["prompt"]
+    assert prompt.count(".") == 2 and "<1>" in prompt and "<2>" in prompt
+
+
+# files of SMILES
+
+def figures(line, *more):
+    code, out, err = call(line, *more)
+    assert code == 0, err
+    return dict(x.rsplit(maxsplit=1) for x in out.splitlines())
+
+
+def test_evaluate_what_sample_wrote(table):
+    path, _ = table
+    without, (_, _, said) = figures("evaluate", path), call("evaluate", path)
+    assert "not compared with the data: source='" in said and "is read if --task-data is given" in said
+    found = figures("evaluate --task-data", path)
+    assert {k.split()[0] for k in found.keys() - without.keys()} == {"novelty", "length_tv", "length_tv_floor"}
+    assert without.items() <= found.items()
+    rows = rows_of(path)
+    assert found["n"] == "60"
+    assert float(found["validity"]) == pytest.approx(sum(r["state"] == "valid" for r in rows) / 60, abs=5e-5)
+
+
+# 4 of 6 are one molecule each, 3 of these 4 different, 1 of the 3 unknown
+BY_HAND = "CCO\nOCC\nc1cc\nCCN\nCC.CC\nCCCCCl\n"
+
+
+def test_evaluate_smiles_by_hand(tmp_path, known):
+    (tmp_path / "m.smi").write_text(BY_HAND)
+    (tmp_path / "r.toml").write_text(
+        f"[task]\nkind = 'molecules'\nsource = '{known}'\nvalid_share = 0.0\ntest_share = 0.0"
+    )
+    found = figures("evaluate", tmp_path / "m.smi")
+    assert (found["n"], found["validity"], found["uniqueness"]) == ("6", "0.6667", "0.7500") and "novelty" not in found
+    assert figures(f"evaluate {tmp_path / 'm.smi'} --task", tmp_path / "r.toml")["novelty"] == "0.3333"
+
+
+def test_evaluate_a_column(tmp_path, table):
+    text = "name,structure\n" + "".join(f"{i},{s}\n" for i, s in enumerate(BY_HAND.split()))
+    (tmp_path / "m.csv").write_text(text)
+    assert figures(f"evaluate {tmp_path / 'm.csv'} --column structure")["validity"] == "0.6667"
+    assert figures(f"evaluate {table[0]} --task-data --column smiles")["validity"] == (
+        figures("evaluate --task-data", table[0])["validity"])
+
+
+# wrong input: one line, exit code 2, nothing written
+
+def test_wrong_input_in_processes_of_their_own(model, tmp_path):
+    for name, text in {"empty.smi": "", "table.csv": "structure,name\nCC,x\n", "p.txt": "C C\n"}.items():
+        (tmp_path / name).write_text(text)
+    before, out = sorted(tmp_path.iterdir()), f"--out {tmp_path / 'm.csv'}"
+    lines = {
+        f"sample {model} {out} --fragment c1cc": "'c1cc'",
+        f"sample {model} {out} --fragment c1ccccc1": "has no attachment point",
+        f"sample {model} {out} --fragment *c1ccc([Pt])cc1": "[Pt]",
+        f"sample star-tiny {out} --fragment *CC": "the task 'star' has no prompts written as text",
+        (
+            f"sample {model} {out} --fragment *CC --prompts {tmp_path / 'p.txt'}"
+        ): "--prompts: not allowed with argument --fragment",
+        f"sample {model} --out /proc/m.csv": "--out /proc/m.csv: /proc is not writable",
+        f"evaluate {tmp_path / 'empty.smi'}": "empty.smi: is empty",
+        f"evaluate {tmp_path / 'table.csv'} --column smiles": "has the columns structure, name",
+    }
+    for i, (line, expected) in enumerate(lines.items()):
+        run = forks.start if i < 2 else forks.run
+        done = run(["-m", "loflexmdm.cli", *line.split()])
+        said = [x for x in done.stderr.splitlines(True) if not x.startswith(("loflexmdm 0", "device: ", "command: "))]
+        refused((done.returncode, done.stdout, "".join(said)), expected)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+FRAGMENT = {
+    "": "empty", "C C": "white space", "*" + "C" * 40: "max_length",
+    "*CC.CC": "attachment point", "*C.*N.*O": "2 fragments, this is 3",
+    "*1CC1": "must hang on exactly one atom", "*CBr": "Br", "*C[N+](C)(C)C": "[N+]",
+}
+
+
+@pytest.mark.parametrize("fragment", FRAGMENT)
+def test_wrong_fragment(model, tmp_path, fragment):
+    refused(call(f"sample {model} --out {tmp_path / 'm.csv'} --fragment", fragment), FRAGMENT[fragment])
+    assert not list(tmp_path.iterdir())
+
+
+def test_fragment_of_a_model_without_a_task(model, tmp_path):
+    method = load(model)
+    method.task = None
+    method.save_pretrained(tmp_path / "bare")
+    refused(call(f"sample {tmp_path / 'bare'} --fragment *CC"), "--fragment: the model was saved without a task")
+
+
+def test_prompts_of_a_model_whose_task_is_unknown(model, tmp_path):
+    "Its prompts are enough to sample; without them the missing task is named."
+    method = load(model)
+    method.task = dict(kind="proteins")
+    method.save_pretrained(tmp_path / "other")
+    (tmp_path / "p.txt").write_text("C C\n")
+    code, out, err = call(f"sample {tmp_path / 'other'} -n 2 --max-length 6 --prompts", tmp_path / "p.txt")
+    assert code == 0 and len(out.splitlines()) == 2 and "samples are not described" in err and "proteins" in err
+    refused(call(f"sample {tmp_path / 'other'}"), "kind='proteins'")
+
+
+FILES = {
+    "empty.smi": ("", "", "empty.smi"),
+    "empty.csv": ("", "", "empty.csv"),
+    "header.csv": ("smiles,name\n", "", "header.csv"),
+    "wrong.csv": ("structure,name\nCC,x\n", "--column smiles", "structure"),
+    "unnamed.csv": ("structure,name\nCC,x\n", "", "name the one that holds SMILES"),
+    "list.smi": ("CC\n", "--column smiles", "is not a table"),
+    "m.smi": ("CC\n", "--task brackets", "--task brackets: the task 'brackets' scores what `loflexmdm sample` wrote"),
+    "m.sdf": ("CC\n", "", "must end in .smi"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_wrong_file_of_smiles(tmp_path, name):
+    text, options, part = FILES[name]
+    (tmp_path / name).write_text(text)
+    refused(call(f"evaluate {tmp_path / name} {options}"), part)
+
+
+def test_bytes_that_are_no_text_are_no_molecules(tmp_path):
+    (tmp_path / "m.smi").write_bytes(b"CCO\n\xff\xfe\x00CCO\n")
+    assert figures("evaluate", tmp_path / "m.smi")["valid"] == "1"
+
+
+def test_column_of_a_model(model): refused(call(f"evaluate {model} --column smiles"), "--column")
+
+
+def test_tokens_the_task_does_not_know(table, tmp_path):
+    (tmp_path / "mols.csv").write_text(
+        table[0].read_text().replace("tokens,generated\n", "tokens,generated\nC,valid,,,,,1.0,0.1,,[Zz],1\n")
+    )
+    shutil.copy(table[0].parent / "mols.csv.run.json", tmp_path)
+    refused(call("evaluate", tmp_path / "mols.csv"), "'[Zz]' is outside the vocabulary")
+
+
+@pytest.mark.parametrize("place", ["nowhere/m.csv", "file/m.csv", "m.mol", "."])
+def test_places_that_are_none(model, tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    refused(call(f"sample {model} --out", place), "--out")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+# from the data to the package's own model
+
+def test_a_model_carries_its_tokens(tmp_path, known):
+    (tmp_path / "r.toml").write_text(
+        f"[task]\nkind = 'molecules'\nsource = '{known}'\nvalid_share = 0.2\ntest_share = 0.2\n"
+        "[model]\nsize = 'nano'\norder_size = 'nano'\n"
+    )
+    assert call(f"train {tmp_path / 'r.toml'} --steps 2 --out", tmp_path / "run", *SMALL)[0] == 0
+    assert call(f"sample {tmp_path / 'run'} -n 6 --nll 2 --max-length 6 --out", tmp_path / "mols.jsonl")[0] == 0
+    assert figures("evaluate --task-data", tmp_path / "mols.jsonl")["n"] == "6"
+    assert json.loads((tmp_path / "mols.jsonl.run.json").read_text())["task"]["tokens"].split() == sorted(
+        load(tmp_path / "run").vocabulary.tokens[3:]
+    )
+
+
+@pytest.mark.skipif("molecules" not in names(), reason="the package holds no model called molecules")
+def test_the_packaged_model(tmp_path):
+    assert call("sample molecules -n 24 --nll 4 --out", tmp_path / "mols.csv")[0] == 0
+    rows = rows_of(tmp_path / "mols.csv")
+    assert sum(r["state"] == "valid" for r in rows) > 3 and (tmp_path / "mols.png").exists()
+    assert call(f"sample molecules -n 8 --out {tmp_path / 'grown.csv'} --fragment", "[1*]c1ccc2c(c1)OCCO2")[0] == 0
+    assert all(r["tokens"].startswith(r["prompt"]) for r in rows_of(tmp_path / "grown.csv"))
+
+
+@pytest.mark.skipif("molecules-moses-ar" not in names(), reason="the package holds no model called molecules-moses-ar")
+def test_the_packaged_model_from_left_to_right(tmp_path):
+    "From its whole distribution; of 64 samples at least 55 are valid unless the share is far below 96 %."
+    assert call("sample molecules-moses-ar -n 64 --nll 0 --out", tmp_path / "mols.csv")[0] == 0
+    assert sum(r["state"] == "valid" for r in rows_of(tmp_path / "mols.csv")) >= 55
+    assert "top_p=1.0" in json.loads((tmp_path / "mols.csv.run.json").read_text())["sampler"]
+    out = tmp_path / "grown.csv"
+    assert call(f"sample molecules-moses-ar --valid 4 --unique --out {out} --fragment", "*c1ccncc1")[0] == 0
+    assert {r["prompt"] for r in rows_of(out)} == {"c 1 c c ( ..."}
+    middle = "*C(=O)Nc1ccc(Cl)cc1"  # its point stands in the middle of a canonical SMILES
+    out = tmp_path / "amides.csv"
+    assert call(f"sample molecules-moses-ar --valid 12 --tries 24 --out {out} --fragment", middle)[0] == 0
+    assert all(contains_fragment(row["smiles"], middle) for row in rows_of(out))
+    several, out = "*c1ccc(*)cc1", tmp_path / "several.csv"
+    assert call(f"sample molecules-moses-ar --valid 4 --tries 24 --out {out} --fragment", several)[0] == 0
+    assert all(contains_fragment(row["smiles"], several) for row in rows_of(out))
+    pair = call(f"sample molecules-moses-ar -n 2 --out {tmp_path / 'x.csv'} --fragment", "*c1ccccc1.*CC")
+    refused(pair, "two fragments; `growth.grow` links them")
+
+
+def test_the_task_says_how_to_sample_unless_told_otherwise(model, tmp_path):
+    "Molecules come from a nucleus, the most confident positions first; options ask for the whole law."
+    for options, said in (
+        ("", "top_p=0.7, confidence='top_prob'"),
+        ("--top-p 1 --confidence none", "top_p=1.0, confidence=None"),
+    ):
+        assert call(f"sample {model} -n 2 --nll 0 {options} --out", tmp_path / "m.csv")[0] == 0
+        assert said in json.loads((tmp_path / "m.csv.run.json").read_text())["sampler"]

@@ -1,0 +1,51 @@
+"Parts of the site's build that need no site: links to machines that run a notebook, and pages that are folded."
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "build.py")
+spec.loader.exec_module(build := importlib.util.module_from_spec(spec))
+
+PAGE = """<article><section id="a"><h1>A</h1><p>said first</p>
+<section id="b"><span id="x"></span><h2>B</h2><p>b</p><section id="b-1"><h3>B1</h3><p>b1</p></section></section>
+<section id="c">
+<h2>C</h2><p>c</p></section>
+</section></article>"""
+
+
+def test_sections_fold_behind_their_headings():
+    page = build.folded(PAGE)
+    assert page.count("<details") == page.count("</details>") == 2
+    assert '<details class="fold" open><summary><h2>B</h2></summary><p>b</p><section id="b-1">' in page
+    assert '<details class="fold"><summary><h2>C</h2></summary><p>c</p></details></section>' in page
+    assert page.index('class="fold-all"') < page.index('<section id="b">')
+    without = page.replace('<p><button type="button" class="fold-all" hidden>Open all sections</button></p>\n', "")
+    for tag in ('<details class="fold" open>', '<details class="fold">', "<summary>", "</summary>", "</details>"):
+        without = without.replace(tag, "")
+    assert without == PAGE
+
+
+def test_what_is_folded_counts_for_nothing():
+    code = "<pre>" + "line\n" * 100 + "</pre>"
+    assert build.height(f"<article>{code}</article>") == 22 * 100 + 50
+    assert build.height(f"<article><details>{code}</details><img src='a.png'></article>") < 201
+
+
+def test_links_to_machines_that_run_a_notebook():
+    path = Path("nbs/tutorials/star_graphs.ipynb")
+    text = build.hosted(path, True, "https://github.com/someone/some-fork.git")
+    colab = "https://colab.research.google.com/github/someone/some-fork/blob/main/nbs/tutorials/star_graphs.ipynb"
+    assert colab in text
+    assert "https://mybinder.org/v2/gh/someone/some-fork/HEAD?labpath=nbs%2Ftutorials%2Fstar_graphs.ipynb" in text
+    assert '%pip install -q "loflexmdm @ git+https://github.com/someone/some-fork"' in text
+    with_data = build.hosted(path, False, "https://github.com/someone/some-fork")
+    assert "Binder" in with_data and "Colab" not in with_data
+    assert build.hosted(path, True, "") == ""
+
+
+@pytest.mark.parametrize("address", ["someone/fork", "https://example.org/someone/fork", "https://github.com/someone"])
+def test_a_repository_elsewhere_is_refused(address):
+    with pytest.raises(ValueError, match="must be https://github.com/OWNER/NAME"):
+        build.hosted(Path("a"), True, address)

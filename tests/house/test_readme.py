@@ -1,0 +1,33 @@
+"README.md is nbs/index.ipynb: `python tests/test_readme.py` writes it, the test says when it is behind."
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def text_of(output: dict) -> str:
+    data = output.get("data", {})
+    if "text/markdown" in data: return "".join(data["text/markdown"])
+    plain = "".join(data.get("text/plain", output.get("text", "")))
+    return "" if "image/png" in data else "\n".join("    " + line for line in plain.rstrip("\n").splitlines())
+
+
+def readme() -> str:
+    "The index notebook as Markdown, with the outputs of its cells and without hidden ones."
+    parts = []
+    for cell in json.loads((ROOT / "nbs" / "index.ipynb").read_text())["cells"]:
+        source = "".join(cell["source"]).strip()
+        if cell["cell_type"] == "markdown": parts.append(source)
+        elif not re.match(r"#\|\s*(hide|default_exp)", source):
+            code = "\n".join(line for line in source.splitlines() if not line.startswith("#|"))
+            parts += [f"```python\n{code}\n```", *(t for t in map(text_of, cell["outputs"]) if t.strip())]
+    text = "\n\n".join(parts)
+    return re.sub(r"\]\((images/|[\w/]+\.ipynb)", r"](nbs/\1", text) + "\n"
+
+
+def test_readme_is_the_index_notebook():
+    assert (ROOT / "README.md").read_text() == readme(), "run python tests/test_readme.py"
+
+
+if __name__ == "__main__": (ROOT / "README.md").write_text(readme())

@@ -1,0 +1,524 @@
+"""Exact likelihood, cached sampling and prefixes: the autoregressive method against enumeration
+and through the common interface."""
+import contextlib
+import io
+import itertools
+import json
+import math
+import shutil
+from collections import Counter
+
+import pytest
+import torch
+import torch.nn.functional as F
+from share import difference
+
+from loflexmdm.cli import main
+from loflexmdm.exact.ctmc import as_batch
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, NextToken
+from loflexmdm.methods.base import Method
+from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.networks.transformer import SIZES, Size
+from loflexmdm.process.intensities import Intensities
+from loflexmdm.process.states import Vocabulary, collate, parse_prompt, prefix_example
+from loflexmdm.samplers import EventDriven, Info, LeftToRight, Limits, State, TauLeaping
+from loflexmdm.samplers import not_a_prefix, simulate
+from loflexmdm.samplers.generation_order import generation_times
+from loflexmdm.support.notebook import seeded
+from loflexmdm.training.checkpoints import checkpoints
+from loflexmdm.training.optimisers import TrainConfig
+from loflexmdm.training.trainer import Trainer
+
+VOCABULARY = Vocabulary("ab")
+END = len(VOCABULARY)
+PROMPTS = [[], ["a"], ["b", "b"], ["a", "b", "a"], ["b", "b", "b", "a", "a"]]
+INFILLING = [["a", ..., "b"], [..., "a"], ["a", ..., "b", ...], ["a", "<mask>"], ["<mask>", ...]]
+
+
+@pytest.fixture(autouse=True)
+def pico(monkeypatch): monkeypatch.setitem(SIZES, "pico", Size(16, 2, 2, 8))
+
+
+def shaken(seed=1, scale=0.3, **kwargs):
+    """A small model with random parameters everywhere, in float64:
+    fresh gates are zero and would let most checks pass trivially."""
+    torch.manual_seed(0)
+    model, g = (
+        Autoregressive(VOCABULARY, AutoregressiveConfig(**dict(size="pico", max_length=12) | kwargs)).double().eval(),
+        seeded(seed),
+    )
+    with torch.no_grad():
+        for p in model.parameters(): p.add_(scale * torch.randn(p.shape, generator=g, dtype=p.dtype))
+    return model
+
+
+def read(prompts): return collate([parse_prompt(p, VOCABULARY) for p in prompts])
+def plain(model): return lambda x, tau: model.intensities(x)
+def text(ids): return "".join(VOCABULARY.decode(ids))
+
+
+def examples(*pairs): return collate([prefix_example(prompt, s, VOCABULARY) for prompt, s in pairs])
+
+
+@torch.no_grad()
+def run(fn, sampler=LeftToRight(), prompts=PROMPTS, limits=Limits(99.0, 12), seed=0, **kwargs):  # noqa: B008
+    return simulate(fn, read(prompts), sampler, range(seed, seed + len(prompts)), limits, **kwargs)
+
+
+# likelihood
+
+@pytest.mark.parametrize("prompt", ["", "a", "bbab"])
+@pytest.mark.parametrize("seed", [1, 5])
+def test_teacher_forcing_is_the_product_of_conditionals(prompt, seed):
+    model = shaken(seed)
+    for s in ("", "b", "abba"):
+        slow = 0.0
+        for k, what in enumerate(VOCABULARY.encode(s) + [END]):
+            with torch.no_grad():
+                slow += model.intensities(examples((prompt, s[:k]))).logits[0, -1].log_softmax(-1)[what].item()
+        assert model.log_prob(examples((prompt, s))).item() == pytest.approx(slow, abs=1e-12)
+
+
+@pytest.mark.parametrize("prompt", ["", "ab"])
+def test_probabilities_sum_to_one(prompt):
+    model, total = shaken(), 0.0
+    for n in range(6):
+        with torch.no_grad():
+            log_p, _ = model.log_probs(examples(*((prompt, s) for s in itertools.product("ab", repeat=n))))
+        total += log_p.sum(-1).exp().sum()
+    total += (log_p[:, :-1].sum(-1).exp() * (1 - log_p[:, -1].exp())).sum()  # not ended after five
+    torch.testing.assert_close(total, torch.ones((), dtype=torch.float64), rtol=0, atol=1e-13)
+
+
+def test_padding_and_neighbours_change_nothing():
+    model, pairs = shaken(), [("", "abba"), ("", ""), ("ab", "a"), ("bba", "babab"), ("a", "")]
+    together = model.log_prob(examples(*pairs))
+    alone = torch.cat([model.log_prob(examples(pair)) for pair in pairs])
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("field", ["tokens", "fixed", "closed"])
+@pytest.mark.parametrize("after", [0, 2, 5])
+def test_later_columns_change_nothing(field, after):
+    model, x = shaken(), examples(("ab", "babba"))
+    later = torch.arange(8) > after
+    other = {
+        "tokens": torch.where(later, 7 - x.tokens, x.tokens),
+        "fixed": x.fixed ^ later,
+        "closed": x.closed ^ later,
+    }[field]
+    with torch.no_grad(): a, b = (model.intensities(v).logits.softmax(-1) for v in (x, x._replace(**{field: other})))
+    assert torch.equal(a[:, :after + 1], b[:, :after + 1])
+    assert (a - b)[:, after + 1:].abs().max() > 1e-3
+
+
+def test_a_fresh_model_is_uniform():
+    torch.manual_seed(0)
+    probs = (
+        Autoregressive(VOCABULARY, AutoregressiveConfig(size="pico"))
+        .intensities(examples(("a", "ba")))
+        .logits.softmax(-1)
+    )
+    torch.testing.assert_close(probs[..., 3:], torch.full((1, 4, 3), 1 / 3))
+
+
+def test_earlier_columns_matter():
+    model = shaken()
+    a, b = (model.intensities(examples(("", s))).logits[0, -1].softmax(-1) for s in ("abab", "bbab"))
+    assert (a - b).abs().max() > 1e-3
+
+
+def test_prompts_cost_nothing():
+    model = shaken()
+    log_p, counted = model.log_probs(examples(("abb", "ab"), ("", "abbab")))
+    assert (log_p[~counted] == 0).all() and (log_p[counted] < 0).all() and counted.sum(-1).tolist() == [3, 6]
+    assert counted[0].tolist() == [False, False, False, True, True, True]
+    whole = read(["abb"])._replace(closed=torch.ones(1, 4, dtype=torch.bool))
+    assert model.log_prob(whole).item() == 0 and model.loss(whole).loss.item() == 0
+
+
+def test_the_gradient_of_the_loss():
+    model, batch, g = shaken(), examples(("a", "bab"), ("", "b"), ("bb", "")), seeded(3)
+    model.loss(batch).loss.backward()
+    assert all(p.grad is not None for p in model.parameters())
+    direction = [torch.randn(p.shape, generator=g, dtype=p.dtype) for p in model.parameters()]
+    slope, values = sum((p.grad * v).sum() for p, v in zip(model.parameters(), direction, strict=True)).item(), []
+    with torch.no_grad():
+        for step in (1e-5, -2e-5):
+            for p, v in zip(model.parameters(), direction, strict=True): p.add_(v, alpha=step)
+            values.append(model.loss(batch).loss.item())
+    assert slope == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-6)
+
+
+def test_loss_and_bound():
+    model, batch = shaken(), examples(("a", "bab"), ("", "b"), ("bb", ""))
+    terms, (nll, se) = model.loss(batch), model.nll_bound(batch, 2)
+    torch.testing.assert_close(terms.loss, nll.mean(), rtol=0, atol=1e-14)
+    torch.testing.assert_close(nll, -model.log_prob(batch), rtol=0, atol=0)
+    assert nll.dtype == torch.float64 and not nll.requires_grad and se.tolist() == [0, 0, 0]
+    assert terms.metrics["per_token"] * 7 / 3 == pytest.approx(terms.loss.item())
+    assert not any(v.requires_grad for v in terms.metrics.values())
+
+
+def test_infilling_is_refused():
+    model = shaken()
+    assert not_a_prefix(read(INFILLING)).all() and not not_a_prefix(read(PROMPTS)).any()
+    for prompt in INFILLING:
+        with pytest.raises(ValueError, match=r"starting with \['.*prefix-only"): model.sample([["a"], prompt])
+        with pytest.raises(ValueError, match="prefix-only"): run(plain(model), prompts=[prompt])
+    middle = examples(("", "aba"))._replace(fixed=torch.tensor([[True, False, True, False]]))
+    for fn in (model.loss, model.log_prob, model.nll_bound):
+        with pytest.raises(ValueError, match="prefix-only"): fn(middle)
+
+
+# sampling
+
+def follows(model, s, prompt, temperature, top_p, without_end):
+    "What remains of the next token's law, by hand: {id: probability}."
+    with torch.no_grad(): logits = model.intensities(examples((prompt, s))).logits[0, -1].tolist()
+    weight = {i: math.exp(v / temperature) for i, v in enumerate(logits) if i >= 3 and not (without_end and i == END)}
+    kept, mass = {}, 0.0
+    for i in sorted(weight, key=weight.get, reverse=True):
+        if mass >= top_p: break
+        kept[i] = weight[i] / sum(weight.values())
+        mass += kept[i]
+    return {i: p / mass for i, p in kept.items()}
+
+
+def exact_law(model, most, least=0, prompt="", temperature=1.0, top_p=1.0):
+    "Probability of every sampled string, by recursion over prefixes."
+    out = {}
+    def grow(s, p):
+        columns = 1 + len(prompt) + len(s)
+        law = follows(model, s, prompt, temperature, top_p, columns < least)
+        out[s] = p if columns == most else p * law.pop(END, 0.0)
+        if columns < most:
+            for i, q in law.items(): grow(s + VOCABULARY.tokens[i], p * q) if i != END else None
+    grow("", 1.0)
+    return out
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        dict(most=6), dict(most=6, temperature=0.5), dict(most=6, top_p=0.7), dict(most=3),
+        dict(most=6, least=4), dict(most=7, prompt="ab", least=5, top_p=0.9, temperature=1.5),
+    ],
+    ids=str,
+)
+def test_the_law_of_samples(case):
+    model, n = shaken(), 1500
+    exact = exact_law(model, **case)
+    assert sum(exact.values()) == pytest.approx(1)
+    limits = Limits(99.0, case.pop("most"), case.pop("least", 0))
+    samples = run(
+        model.caller(), prompts=[list(case.pop("prompt", ""))] * n, sampler=LeftToRight(**case), limits=limits
+    )
+    found = Counter(map(text, samples.completions()))
+    assert set(found) <= {s for s, p in exact.items() if p > 0}
+    z = [(found[s] - n * p) / (n * p * (1 - p))**0.5 for s, p in exact.items() if n * p > 10]
+    assert len(z) > 2 and max(map(abs, z)) < 4.5
+
+
+def test_a_narrow_nucleus_takes_the_likeliest():
+    model = shaken()
+    samples = run(model.caller(), LeftToRight(top_p=1e-9), prompts=PROMPTS * 3)
+    assert samples.sequences[:5] == samples.sequences[5:10] == samples.sequences[10:]
+    s = text(samples.completions()[0])
+    for k, c in enumerate(s):
+        assert VOCABULARY.tokens[max(law := follows(model, s[:k], "", 1.0, 1.0, False), key=law.get)] == c
+
+
+def test_lengths_are_kept_and_counted():
+    model = shaken()
+    for least, most in ((0, 12), (8, 12), (8, 8), (12, 12), (0, 3), (2, 6)):
+        prompts = [p for p in PROMPTS if len(p) < most] * 8
+        samples = run(model.caller(), prompts=prompts, limits=Limits(99.0, most, least))
+        lengths = [len(s) + 1 for s in samples.sequences]
+        assert min(lengths) >= least and max(lengths) <= most
+        assert samples.overflow == samples.overflowing <= lengths.count(most) and (samples.forced > 0) == (least > 1)
+
+
+def push(end):
+    "Ends at once, or never."
+    return lambda x, tau: Intensities(logits=torch.zeros(*x.tokens.shape, 6).index_fill(-1, torch.tensor([5]), end))
+
+
+def test_overflow_and_forced_tokens_are_counted():
+    never, at_once = run(push(-torch.inf)), run(push(50.0))
+    assert [len(s) + 1 for s in never.sequences] == [12] * 5
+    assert never.overflow == never.overflowing == 5
+    assert never.forced == 0
+    assert [text(s) for s in at_once.sequences] == ["".join(p) for p in PROMPTS]
+    assert at_once.overflow == 0
+    assert at_once.network_calls == 1
+    at_limit = lambda x, tau: Intensities(
+        logits=F.one_hot(torch.tensor(5))
+        * torch.where(x.lengths == 12, 50.0, -50.0)[:, None, None].expand(*x.tokens.shape, 1)
+    )
+    in_time = run(at_limit)
+    # they end at the limit by themselves
+    assert [len(s) + 1 for s in in_time.sequences] == [12] * 5 and in_time.overflow == in_time.overflowing == 0
+    forced = run(push(50.0), limits=Limits(99.0, 12, 5))
+    assert [len(s) + 1 for s in forced.sequences] == [5, 5, 5, 5, 6] and forced.forced == 4 + 3 + 2 + 1
+
+
+def test_protocol():
+    "init and step: types, shapes, dtypes; clocks that never go back; rows that end."
+    sampler, limits, model = LeftToRight(), Limits(4.0, 9), shaken()
+    state = sampler.init(read(PROMPTS), [seeded(i) for i in range(5)], limits)
+    for _ in range(20):
+        before = state
+        with torch.no_grad(): state, info = sampler.step(plain(model), state)
+        assert isinstance(state, State)
+        assert isinstance(info, Info)
+        assert all(v.shape == (5,) and v.dtype == torch.int64 and (v >= 0).all() for v in info)
+        assert state.inserted_at.shape == state.unmasked_at.shape == state.x.tokens.shape
+        assert state.x.origin is None
+        assert not state.x.masked.any()
+        assert (state.tau >= before.tau).all()
+        assert (state.tau <= limits.tau_max).all()
+        assert (state.x.lengths <= before.x.lengths + 1).all()
+        assert not (before.done & ~state.done).any() and (state.x.lengths == before.x.lengths)[before.done].all()
+    assert state.done.all()
+
+
+def test_complete_prompts_cost_nothing():
+    whole = read(["ab", "b"])
+    samples = simulate(
+        push(0.0), whole._replace(closed=torch.ones_like(whole.closed)), LeftToRight(), [0, 1], Limits(9.0, 9)
+    )
+    assert [text(s) for s in samples.sequences] == ["ab", "b"] and samples.network_calls == 0
+
+
+def test_rows_do_not_depend_on_the_batch():
+    model = shaken()
+    together = run(model.caller())
+    alone = [run(model.caller(), prompts=[p], seed=i).sequences[0] for i, p in enumerate(PROMPTS)]
+    with torch.no_grad():
+        backwards = simulate(
+            plain(model), read(PROMPTS[::-1]), LeftToRight(), [4, 3, 2, 1, 0], Limits(99.0, 12)
+        ).sequences[::-1]
+    assert together.sequences == alone == backwards == run(plain(model)).sequences
+    assert run(model.caller(), seed=1).sequences != together.sequences
+
+
+def test_prompts_survive_in_front():
+    samples = run(shaken().caller(), prompts=PROMPTS * 5)
+    for prompt, tokens, free in zip(PROMPTS * 5, samples.sequences, samples.free, strict=True):
+        assert text(tokens).startswith("".join(prompt))
+        assert free == [False] * len(prompt) + [True] * (len(tokens) - len(prompt))
+    assert any(any(f) for f in samples.free)
+
+
+def test_hooks_reach_tokens_and_the_end():
+    without = lambda i: LeftToRight(
+        logits_hook=lambda logits, x, tau: logits.index_fill(-1, torch.tensor([i]), -torch.inf)
+    )
+    for fn in (shaken().caller(), plain(shaken())):
+        assert {t for s in run(fn, without(4)).completions() for t in s} == {3}
+        assert run(fn, without(END)).overflow == 5
+
+
+@pytest.mark.parametrize("broken", [math.nan, -math.inf])
+def test_no_token_left_is_refused(broken):
+    with pytest.raises(ValueError, match="logits"):
+        run(lambda x, tau: Intensities(logits=torch.full((*x.tokens.shape, 6), broken)))
+    only_end = lambda x, tau: Intensities(
+        logits=torch.full((*x.tokens.shape, 6), -torch.inf).index_fill(-1, torch.tensor([5]), 0.0)
+    )
+    assert run(only_end).network_calls == 1
+    with pytest.raises(ValueError, match="logits"): run(only_end, limits=Limits(99.0, 12, 4))
+
+
+def test_special_tokens_are_never_drawn():
+    likely = lambda x, tau: Intensities(
+        logits=torch.tensor([90.0, 80.0, 70.0, 0.0, 0.0, 0.0]).expand(*x.tokens.shape, 6)
+    )
+    assert {t for s in run(likely).sequences for t in s} == {3, 4}
+
+
+# keys and values
+
+class Beside:
+    "Asks the cache and the plain network."
+    def __init__(self, model): self.cached, self.plain, self.worst, self.rows = model.caller(), plain(model), 0.0, []
+    def __call__(self, x, tau):
+        a, b = self.cached(x, tau).logits, self.plain(x, tau).logits
+        self.worst = max(
+            self.worst, (a - b.gather(1, (x.lengths - 1)[:, None, None].expand_as(a)))[..., 3:].abs().max().item()
+        )
+        self.rows.append(len(x.tokens))
+        return Intensities(logits=a)
+
+
+@pytest.mark.parametrize("seed", [1, 6])
+def test_the_cache_survives_rows_that_end(seed):
+    beside = Beside(shaken(seed, max_length=40))
+    run(beside, prompts=PROMPTS * 8, limits=Limits(99.0, 40))
+    assert beside.worst < 1e-12 and len(set(beside.rows)) > 4
+
+
+def test_the_cache_reads_one_column_a_call(monkeypatch):
+    model, read_columns = shaken(), []
+    embed = type(model.backbone).embed
+    monkeypatch.setattr(
+        type(model.backbone), "embed", lambda self, x: (read_columns.append(tuple(x.tokens.shape)), embed(self, x))[1]
+    )
+    run(
+        model.caller(),
+        LeftToRight(logits_hook=lambda logits, x, tau: logits.index_fill(-1, torch.tensor([END]), -torch.inf)),
+        prompts=[["a"], ["b", "b"]],
+    )
+    assert read_columns == [(2, 3)] + [(2, 1)] * 9 + [(1, 1)]
+
+
+def test_the_cache_answers_anything():
+    "Repeated, swapped, new and shrinking rows, in any order."
+    model = shaken()
+    cached, fn = NextToken(model), plain(model)
+    for strings in (
+        ("a", "b"), ("ab", "bb"), ("ab", "bb"), ("bba", "aba"),
+        ("abaa", "abaa", "bbab"), ("a",), ("", ""), ("b", "a"), ("ba", "ab", "ba"),
+    ):
+        x = as_batch([VOCABULARY.encode(s) for s in strings])
+        with torch.no_grad():
+            a, b = cached(x).logits[:, 0], fn(x, None).logits[torch.arange(len(strings)), x.lengths - 1]
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+def test_the_cache_tells_prompts_from_free_tokens():
+    model = shaken()
+    cached, rows = model.caller(), collate([prefix_example("a", "b", VOCABULARY), prefix_example("", "ab", VOCABULARY)])
+    with torch.no_grad():
+        cached(collate([prefix_example("", "a", VOCABULARY), prefix_example("a", "", VOCABULARY)]))
+        a, b = cached(rows).logits[:, 0], model.intensities(rows).logits[:, -1]
+    torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+    assert (b[0] - b[1])[3:].abs().max() > 1e-3
+
+
+# the common interface
+
+def test_sample():
+    model = shaken()
+    a, b = (model.sample(PROMPTS, 3, generator=seeded(0), batch_size=k, record=True) for k in (512, 2))
+    assert a.sequences == b.sequences and a.trajectories == b.trajectories
+    assert (
+        a.network_calls == max(len(c) + (len(s) < 11) for s, c in zip(a.sequences, a.completions(), strict=True))
+        or a.overflow
+    )
+    for times, tokens in zip(generation_times(a), a.completions(), strict=True):
+        assert times == list(range(1, len(tokens) + 1))
+    assert all(t.frames[-1][1] == s for t, s in zip(a.trajectories, a.sequences, strict=True))
+    assert max(len(s) for s in model.sample(n=40, max_length=4, generator=seeded(0)).sequences) == 3
+    assert min(len(s) for s in model.sample(n=40, min_length=4, generator=seeded(0)).sequences) == 3
+
+
+def test_samplers_and_methods_that_do_not_fit():
+    model, other = shaken(), LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="pico", max_length=8))
+    for sampler in (EventDriven(), TauLeaping()):
+        with pytest.raises(ValueError, match="ar takes LeftToRight"): model.sample(n=1, sampler=sampler)
+    with pytest.raises(ValueError, match="is for autoregressive methods; loflexmdm takes .*EventDriven"):
+        other.sample(n=1, sampler=LeftToRight())
+
+
+@pytest.mark.parametrize(
+    "kwargs", [dict(confidence="entropy"), dict(window=2, confidence="leftmost"), dict(temperature=0), dict(top_p=0)]
+)
+def test_sampler_settings_are_checked(kwargs):
+    with pytest.raises(ValueError, match="|".join(kwargs)): LeftToRight(**kwargs)
+
+
+@pytest.mark.parametrize("bad", [dict(size="huge"), dict(max_length=1)])
+def test_configs_that_make_no_sense(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))): AutoregressiveConfig(**bad)
+
+
+def test_saved_and_loaded(tmp_path):
+    model = shaken().float()
+    again = Method.from_pretrained(model.save_pretrained(tmp_path / "model"))
+    assert isinstance(again, Autoregressive)
+    torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0)
+    assert again.sample(n=20, generator=seeded(0)).sequences == model.sample(n=20, generator=seeded(0)).sequences
+
+
+def test_the_cache_agrees_under_autocast_and_in_float32():
+    model = shaken().float()
+    x = as_batch([VOCABULARY.encode(s) for s in ("abab", "bb")])
+    before = as_batch([VOCABULARY.encode(s) for s in ("aba", "b")])
+    for precision, tolerance in ((False, 1e-5), (True, 0.1)):
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision):
+            cached = model.caller()
+            cached(before)
+            a, b = cached(x).logits[:, 0], model.intensities(x).logits[torch.arange(2), x.lengths - 1]
+        assert a.dtype == b.dtype == torch.float32
+        torch.testing.assert_close(a[:, 3:], b[:, 3:], rtol=0, atol=tolerance)
+
+
+DATA = [prefix_example("", s, VOCABULARY) for s in ["aab"] * 7 + ["ab"] * 5 + ["bb"] * 5 + ["a"] * 3]
+
+
+def trainer(directory, **kwargs):
+    torch.manual_seed(0)
+    config = TrainConfig(
+        **dict(steps=30, batch_size=20, lr=0.02, warmup=5, ema=0.9, valid_every=15, save_every=15) | kwargs
+    )
+    return Trainer(
+        Autoregressive(VOCABULARY, AutoregressiveConfig(size="pico", max_length=8)),
+        DATA,
+        config,
+        directory,
+        valid=DATA,
+        progress=False,
+    )
+
+
+def test_training_learns_and_resumes_exactly(tmp_path):
+    whole = trainer(tmp_path / "whole")
+    whole.fit()
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    shutil.rmtree(checkpoints(tmp_path / "cut")[-1])
+    resumed = trainer(tmp_path / "cut")
+    resumed.fit(resume=True)
+    assert difference(tmp_path / "whole", tmp_path / "cut") == 0
+    losses = [r["valid_nll"] for r in whole.log.rows() if "valid_nll" in r]
+    entropy = -sum(p * math.log(p) for p in (0.35, 0.25, 0.25, 0.15))
+    assert entropy < losses[-1] < losses[0] < math.log(3) * 4
+    assert all(r["order_grad_norm"] is None for r in whole.log.rows() if "order_grad_norm" in r)
+
+
+@pytest.mark.parametrize("kwargs", [dict(precision="bfloat16"), dict(optimiser="muon"), dict(accumulate=2)])
+def test_training_options(kwargs, tmp_path):
+    run = trainer(tmp_path, steps=3, valid_every=3, save_every=3, **kwargs)
+    run.fit()
+    assert math.isfinite(run.best)
+
+
+def call(line, *more):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err): code = main([*line.split(), *map(str, more)])
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_the_command_line(tmp_path):
+    small = "--size nano --batch-size 4 --warmup 2 --valid-every 2 --valid-size 4 --save-every 2 --device cpu".split()
+    code, _, err = call("train star-tiny --method ar --steps 2 --out", tmp_path / "run", *small)
+    assert code == 0, err
+    assert json.loads((tmp_path / "run/best/config.json").read_text())["method"] == "ar"
+    code, out, err = call("sample", tmp_path / "run", "-n", 3, "--device", "cpu", "--out", tmp_path / "samples.jsonl")
+    assert code == 0 and len((tmp_path / "samples.jsonl").read_text().splitlines()) == 3, err
+    code, out, err = call("evaluate", tmp_path / "run", "-n", 4, "--nll", 2, "--device", "cpu")
+    assert code == 0 and "exact_match" in out + err, err
+    again = call(
+        "sample", tmp_path / "run", "-n", 3, "--device", "cpu",
+        "--sampler", "left-to-right", "--out", tmp_path / "again.jsonl",
+    )
+    assert again[0] == 0 and (tmp_path / "again.jsonl").read_text() == (tmp_path / "samples.jsonl").read_text()
+    for sampler in ("event", "tau"):
+        code, out, err = call("sample", tmp_path / "run", "-n", 1, "--device", "cpu", "--sampler", sampler)
+        assert code == 2 and "for ar take left-to-right" in err and "Traceback" not in err
+    (tmp_path / "prompts.jsonl").write_text('["1", "...", "2"]\n')
+    code, out, err = call(
+        "sample", tmp_path / "run", "-n", 1, "--device", "cpu", "--prompts", tmp_path / "prompts.jsonl"
+    )
+    assert code == 2 and "prefix-only" in err and "Traceback" not in err

@@ -1,0 +1,425 @@
+"Prompts, sampling, saving and loading, whatever the method."
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import loflexmdm
+from loflexmdm.methods.base import METHODS, Method, method_class
+from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.methods.sampling import encode_prompts
+from loflexmdm.methods.saved import load_weights, read_config
+from loflexmdm.models import pretrained
+from loflexmdm.process.intensities import Intensities
+from loflexmdm.process.states import MASK, Vocabulary, collate, parse_prompt, prefix_example
+from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
+from loflexmdm.support.atomic_files import atomic_directory, sealed
+from loflexmdm.support.configs import config_from
+from loflexmdm.support.notebook import seeded
+
+VOCABULARY = Vocabulary("abc")
+
+
+@dataclass(frozen=True)
+class PoissonConfig:
+    rate: float = 2.0
+    max_length: int = 24
+
+
+class Poisson(Method):
+    "Inserts at the last open gap with intensity rate x exp(-tau): a Poisson number of tokens."
+    name, Config, tau_max = "poisson (test)", PoissonConfig, 20.0
+
+    def __init__(self, vocabulary, config=PoissonConfig(), task=None):
+        super().__init__(vocabulary, config, task)
+        self.logits = torch.nn.Parameter(torch.zeros(len(vocabulary) - 3))
+
+    def intensities(self, x, t=None, *, tau=None):
+        last = x.open & (x.open.flip(-1).cumsum(-1).flip(-1) == 1)
+        return Intensities(
+            self.config.rate * torch.exp(-tau)[:, None] * last,
+            x.masked.float(),
+            F.pad(self.logits, (3, 0), value=-torch.inf).expand(*x.tokens.shape, -1),
+        )
+
+
+@pytest.fixture
+def model():
+    return Poisson(VOCABULARY)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unregister():
+    yield
+    METHODS.classes.pop(Poisson.name, None)
+
+
+# prompts and sampling
+
+def test_prefix_and_infilling_prompts():
+    x = encode_prompts([["a", "b"], ["a", ..., "b"], [..., "c", ...], []], 2, VOCABULARY, 24)
+    assert x.open[::2].tolist() == [
+        [False, False, True], [False, True, False], [True, True, False], [True, False, False],
+    ]
+    assert torch.equal(x.tokens[::2], x.tokens[1::2]) and (x.fixed == x.valid).all()
+
+
+@pytest.mark.parametrize(
+    "prompts, n, named",
+    [
+        ([], 1, "prompts"), ("ab", 1, "prompts"), ([["z"]], 1, "'z'"), ([["<mask>"]], 1, "fixed length"),
+        ([["<pad>"]], 1, "special"), ([5], 1, "prompt 5"),
+        (["a b"], 1, "prompt 'a b': must be a list of tokens.*text.split"),
+        ([["a"] * 24], 1, "max_length is 24"), (None, 0, "n=0"), (None, -1, "n=-1"), (None, 1.5, "n=1.5"),
+    ],
+)
+def test_bad_prompts(model, prompts, n, named):
+    with pytest.raises(ValueError, match=named): model.sample(prompts, n)
+
+
+@pytest.mark.parametrize(
+    "kwargs, named",
+    [
+        (dict(sampler="event"), "sampler='event'"),
+        (
+            dict(sampler=Ancestral()),
+            "sampler=Ancestral: is for masked diffusion; "
+            ".* takes BoundedError or EventDriven or FrozenEvents or Speculative or Tau",
+        ),
+        (dict(batch_size=0), "batch_size=0"),
+        (dict(max_length=0), "max_length=0"),
+        (dict(min_length=5, max_length=4), "min_length=5"),
+        (dict(min_length=-1), "min_length=-1"),
+    ],
+)
+def test_bad_limits(model, kwargs, named):
+    with pytest.raises(ValueError, match=named): model.sample(n=1, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "sampler", [EventDriven(), EventDriven(exact=False), TauLeaping(steps=20, confidence="top_prob")]
+)
+def test_sequences_depend_on_seeds_not_on_batches(model, sampler):
+    prompts = [["a"], ["b", ..., "c"], []]
+    a, b, c = (
+        model.sample(prompts, n=3, sampler=sampler, generator=seeded(1), batch_size=size).sequences
+        for size in (512, 4, 1)
+    )
+    assert a == b == c != model.sample(prompts, n=3, sampler=sampler, generator=seeded(2)).sequences
+
+
+def test_prompts_stay_and_special_tokens_do_not_appear(model):
+    out = model.sample([["c", "c"], ["a", ..., "b"]], n=50, generator=seeded(0))
+    kept = [
+        [VOCABULARY.tokens[t] for t, f in zip(s, free, strict=True) if not f]
+        for s, free in zip(out.sequences, out.free, strict=True)
+    ]
+    assert kept == [["c", "c"]] * 50 + [["a", "b"]] * 50
+    assert all(t > 2 for s in out.sequences for t in s)
+
+
+def test_the_length_law(model):
+    out = model.sample(n=2000, sampler=EventDriven(), generator=seeded(3))
+    lengths = torch.tensor([len(s) for s in out.sequences]).double()
+    # mu_4 - sigma^4 of a Poisson
+    z = (lengths.mean() - 2) / (2 / 2000) ** 0.5, (lengths.var() - 2) / ((2 + 2 * 4) / 2000) ** 0.5
+    assert max(abs(v) for v in z) < 4
+
+
+def test_lengths_are_limited_and_reported(model):
+    short, long = (
+        model.sample(n=60, max_length=2, generator=seeded(4)),
+        model.sample(n=60, min_length=5, generator=seeded(4)),
+    )
+    assert max(map(len, short.sequences)) == 1 and short.overflow >= short.overflowing > 0
+    assert min(map(len, long.sequences)) == 4 and long.forced > 0
+
+
+def test_global_random_state_and_mode_are_left_alone(model):
+    before = torch.get_rng_state()
+    a, b = model.sample(n=30).sequences, model.sample(n=30).sequences
+    assert a != b and torch.equal(before, torch.get_rng_state()) and model.training
+
+
+# saving
+
+def test_round_trip(model, tmp_path):
+    with torch.no_grad(): model.logits[:] = torch.tensor([1.0, -0.5, 2.0])
+    model.task = {"kind": "text"}
+    again = Method.from_pretrained(model.save_pretrained(tmp_path / "deep" / "model", README_md="# card"))
+    assert (again.config, again.vocabulary, again.task, again.training) == (
+        model.config, model.vocabulary, model.task, False,
+    )
+    torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0)
+    assert (tmp_path / "deep" / "model" / "README.md").read_text() == "# card"
+    assert sorted(p.name for p in (tmp_path / "deep").iterdir()) == ["model"]
+
+
+def test_permissions_follow_the_umask(model, tmp_path):
+    old = os.umask(0o027)
+    try: path = model.save_pretrained(tmp_path / "model")
+    finally: os.umask(old)
+    assert path.stat().st_mode & 0o777 == 0o750
+    assert {f.stat().st_mode & 0o777 for f in path.iterdir()} == {0o640}
+
+
+def test_an_error_leaves_what_was_there(model, tmp_path):
+    model.save_pretrained(tmp_path / "model")
+    with pytest.raises(RuntimeError):
+        with atomic_directory(tmp_path / "model") as d:
+            (d / "config.json").write_text("half")
+            raise RuntimeError
+    assert Method.from_pretrained(tmp_path / "model").config == model.config and len(list(tmp_path.iterdir())) == 1
+
+
+def test_other_files_are_not_deleted(model, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("years")
+    for path in (tmp_path / "thesis", tmp_path, tmp_path / "thesis" / "chapter.tex"):
+        with pytest.raises(ValueError, match="thesis|holds other files"): model.save_pretrained(path)
+    assert (tmp_path / "thesis" / "chapter.tex").read_text() == "years"
+
+
+KILLED = """
+import sys, torch
+from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.process.states import Vocabulary
+models = [LoFlexMDM(Vocabulary("ab"), LoFlexMDMConfig(order="fixed", states=1, size="nano", max_length=n)) for n in \
+(8, 9)]
+for m in models: torch.nn.init.constant_(m.token.out.bias, m.config.max_length)
+while True:
+    for m in models: m.save_pretrained(sys.argv[1]); print("saved", flush=True)
+"""
+
+
+def test_kill_in_the_middle_leaves_a_whole_model(tmp_path):
+    for delay in (0.0, 0.003, 0.011):
+        child = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "model"], stdout=subprocess.PIPE)
+        for _ in range(3): child.stdout.readline()
+        time.sleep(delay)
+        child.kill(), child.wait(), child.stdout.close()
+        found = pretrained.load(tmp_path / "model")
+        assert found.token.out.bias[0].item() == found.config.max_length in (8, 9)
+
+
+def limited(path):
+    "Save in a child process that cannot write more than 1 kB to a file; True if that failed as it should."
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        try: LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="nano")).save_pretrained(path)
+        except Exception: os._exit(0)
+        os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_full_disk_leaves_the_old_model(model, tmp_path):
+    model.save_pretrained(tmp_path / "model")
+    assert limited(tmp_path / "model")
+    assert Method.from_pretrained(tmp_path / "model").config == model.config and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.skipif(shutil.which("mount") is None or os.geteuid() != 0, reason="mounting a small disk takes root")
+def test_full_tmpfs_leaves_the_old_model(model, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        model.save_pretrained(disk / "model")
+        with pytest.raises(Exception, match="(?i)space|os error 28"):
+            LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="nano")).save_pretrained(disk / "model")
+        assert Method.from_pretrained(disk / "model").config == model.config and len(list(disk.iterdir())) == 1
+    finally: subprocess.run(["umount", disk], check=True)
+
+
+# loading
+
+def edited(path, **edit):
+    "Write config.json anew with some entries changed (..., removed) and a digest that fits."
+    meta = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(sealed({k: v for k, v in (meta | edit).items() if v is not ...})))
+
+
+@pytest.mark.parametrize(
+    "edit, named",
+    [
+        (dict(format=2), "format 2 is newer"),
+        (dict(format="x"), "format='x'"),
+        (dict(format=0), "format=0"),
+        (dict(method="diffuse"), "method='diffuse'"),
+        (dict(method=...), "'method' is missing"),
+        (dict(vocabulary="abc"), "vocabulary must be a list"),
+        (dict(vocabulary=["a", "a", "b"]), "each token may appear once"),
+        (dict(vocabulary=list("abcd")), "weights of another model"),
+        (dict(config={"speed": 1}), "unknown key 'speed'"),
+        (dict(config={"rate": "1"}), "rate='1' must be of type float"),
+        (dict(config=3), "must be a table"),
+    ],
+)
+def test_damaged_configs(model, tmp_path, edit, named):
+    path = model.save_pretrained(tmp_path / "model")
+    edited(path, **edit)
+    with pytest.raises(ValueError, match=named): Method.from_pretrained(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "\xff"])
+def test_config_that_is_no_description(model, tmp_path, text):
+    path = model.save_pretrained(tmp_path / "model")
+    (path / "config.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match="config.json"): read_config(path)
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-2], lambda b: b"", lambda b: b"x" * 300, lambda b: b[:4]])
+def test_damaged_weights(model, tmp_path, damage):
+    path = model.save_pretrained(tmp_path / "model") / "model.safetensors"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match="damaged weights file"): load_weights(model, path)
+
+
+def test_missing_files(model, tmp_path):
+    with pytest.raises(FileNotFoundError, match="config.json is missing"): Method.from_pretrained(tmp_path)
+    path = model.save_pretrained(tmp_path / "model")
+    (path / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="model.safetensors: no such file"): Method.from_pretrained(path)
+
+
+def test_whole_numbers_pass_as_floats():
+    config = config_from(PoissonConfig, {"rate": 3})
+    assert config == PoissonConfig(3.0) and type(config.rate) is float
+    with pytest.raises(ValueError, match="max_length=True"): config_from(PoissonConfig, {"max_length": True})
+
+
+# by name
+
+@pytest.fixture
+def nano():
+    return LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="nano", max_length=8))
+
+
+def test_which_weights_a_directory_stands_for(nano, tmp_path):
+    run = tmp_path / "run"
+    for step, value in ((20, 2.0), (100, 3.0)):
+        d = nano.save_pretrained(run / "checkpoints" / f"step_{step:06d}")
+        torch.nn.init.constant_(nano.token.out.bias, value)
+        shutil.copy(nano.save_pretrained(tmp_path / "other") / "model.safetensors", d / "ema.safetensors")
+    found = lambda path: pretrained.load(path).token.out.bias[0].item()
+    assert found(run) == 3.0 and found(str(run / "checkpoints" / "step_000020")) == 2.0
+    torch.nn.init.constant_(nano.token.out.bias, 4.0)
+    nano.save_pretrained(run / "best")
+    assert found(run) == 4.0
+    shutil.rmtree(run / "best"), (run / "checkpoints" / "step_000100" / "ema.safetensors").unlink()
+    assert found(run) == 2.0  # an incomplete checkpoint is passed over
+
+
+def test_names_that_lead_nowhere(tmp_path):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match="without checkpoints"): pretrained.load(tmp_path / "run")
+    with pytest.raises(FileNotFoundError, match="no saved model"): pretrained.load(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no such directory"): pretrained.load(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="'star-huge' is neither"): pretrained.load("star-huge")
+    with pytest.raises(ValueError, match="did you mean 'star-tiny'"): pretrained.load("star-tinny")
+    with pytest.raises(ValueError, match="mine.toml: is a recipe"): pretrained.load("mine.toml")
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="no CUDA device"): pretrained.load(tmp_path, device="cuda")
+
+
+@pytest.mark.parametrize("name", pretrained.names())
+def test_packaged_models_sample(name):
+    method = loflexmdm.load(name)
+    edits = method.name == "editflow"  # which starts from given sequences
+    if edits: assert len(method.edit([["c", "c"]], n=2, generator=seeded(0))) == 2
+    else: assert len(method.sample(n=2, generator=seeded(0))) == 2
+    assert (pretrained.models_directory() / name / "README.md").is_file()
+
+
+def test_import_is_light():
+    code = (
+        "import sys, loflexmdm; assert 'torch' not in sys.modules; assert 'load' in dir(loflexmdm); "
+        "loflexmdm.load; assert 'torch' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"): loflexmdm.__getattr__("nothing")
+
+
+# a model stored by an earlier version
+
+STORED = Path(__file__).parents[1] / "data" / "checkpoint_v1"
+
+
+def observed(method):
+    "What a loaded model does: sequences, a loss, intensities."
+    x = collate([parse_prompt(["a", ..., "b"], method.vocabulary), prefix_example("c", "ab", method.vocabulary)])
+    with torch.no_grad():
+        metrics = method.loss(x.rows([1, 1, 1, 1]), seeded(0)).metrics
+        hidden = x._replace(tokens=torch.where(x.free, MASK, x.tokens))
+        out = method.intensities(hidden, tau=torch.tensor([0.5, 3.0]))
+    samples = method.sample([[], ["a", ..., "b"]], n=3, sampler=EventDriven(exact=False), generator=seeded(0))
+    return dict(
+        sequences=samples.sequences,
+        bound=float(metrics["bound"]),
+        bound_tight=float(metrics["bound_tight"]),
+        tau_max=method.tau_max,
+        b_in=method.schedule(x)[0][1].tolist(),
+        insert=out.insert.flatten().tolist(),
+        unmask=out.unmask.flatten().tolist(),
+        logits=out.logits[0, 1, 3:].tolist(),
+    )
+
+
+def test_a_stored_checkpoint_still_loads():
+    expected = json.loads((STORED / "expected.json").read_text())
+    method = pretrained.load(STORED)
+    assert read_config(STORED)["format"] == 1 and method.task == {"kind": "brackets"}
+    found = observed(method)
+    assert found.pop("sequences") == expected.pop("sequences")
+    for key, value in expected.items():
+        torch.testing.assert_close(
+            torch.tensor(found[key]), torch.tensor(value), rtol=1e-4, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}"
+        )
+
+
+def store():
+    """Writes the stored checkpoint anew: only for a new format, in a directory of its own.
+
+    Weights in bfloat16 keep it small."""
+    torch.manual_seed(0)
+    method = LoFlexMDM(
+        VOCABULARY,
+        LoFlexMDMConfig(backbone="shared", unmask="trainable", size="nano", max_length=12),
+        {"kind": "brackets"},
+    )
+    with torch.no_grad():
+        for p in method.parameters(): p.add_(0.1 * torch.randn(p.shape))
+        method.slowest.fill_(0.75)
+    method.to(torch.bfloat16).save_pretrained(STORED)
+    (STORED / "expected.json").write_text(json.dumps(observed(pretrained.load(STORED)), indent=1))
+
+
+@pytest.mark.usefixtures("pico")
+@pytest.mark.parametrize("name", ["loflexmdm", "flexmdm", "loinsert"])
+def test_bounds_end_at_the_horizon(name, monkeypatch):
+    "A constant intensity, 1 in each gap of a new model, counts up to the horizon and no further."
+    cls = method_class(name)
+    own = dict(max_length=6) | (dict(order="fixed", states=1) if name == "loflexmdm" else {})
+    made = cls(Vocabulary("ab"), cls.Config(size="pico", **own))
+    x1, g = collate([prefix_example("", "ab", made.vocabulary)]), torch.Generator().manual_seed(0)
+    late = lambda factor: (torch.full((1,), factor * made.horizon), torch.ones(1))
+    monkeypatch.setattr(made, "proposal", lambda *_: late(1.01))
+    assert float(made.nll_bound(x1, 2, g)[0]) == 0
+    monkeypatch.setattr(made, "proposal", lambda *_: late(0.99))
+    assert float(made.nll_bound(x1, 2, g)[0]) > 1
+
+
+if __name__ == "__main__": store()

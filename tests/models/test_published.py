@@ -1,0 +1,221 @@
+"The network of the published checkpoints against in- and outputs of the authors' code, and the importer."
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from loflexmdm import load
+from loflexmdm.cli import main
+from loflexmdm.methods.published import PublishedConfig, PublishedLoFlexMDM
+from loflexmdm.models.import_published import PUBLISHED, import_published, parameter_count
+from loflexmdm.models.import_published import read_parts, token_names
+from loflexmdm.networks.published import PublishedRateHead, linked
+from loflexmdm.process.states import BOS, MASK, PAD, PartialSequences, Vocabulary, collate
+from loflexmdm.process.states import parse_prompt
+
+GOLDEN = Path(__file__).parents[3] / "shared" / "reference_golden"
+SAFE_TOKENIZER = GOLDEN.parent / "data" / "safe_tokenizer.json"
+needs_golden = pytest.mark.skipif(
+    not (GOLDEN / "README.json").exists(), reason="in- and outputs of the authors' code are not at hand"
+)
+NAMES = ("star_generator", "star_aux", "shared_generator", "shared_aux")
+HEADS = dict(heads=4, order_heads=4)
+
+
+def weights(name): return GOLDEN / f"{name}.weights.safetensors"
+def golden(name): return load_file(GOLDEN / f"{name}.io.safetensors")
+
+
+def imported(name):
+    "The model that has the network `name`, and whether that is its order model."
+    if name.startswith("star"):
+        order = weights("star_aux") if name.endswith("aux") else None
+        return import_published(weights("star_generator"), "star", order_file=order, order_min_rate=1.01, **HEADS)
+    order = weights("shared_aux_heads") if name.endswith("aux") else None
+    return import_published(weights("shared_generator"), "safe", order_file=order, **HEADS)
+
+
+def our_ids(model, ids, kind):
+    "Ids of the file as ours."
+    s, n = PUBLISHED[kind], len(model.vocabulary)
+    first = [s.pad, s.mask, s.eos]
+    order = first + [i for i in range(n) if i not in first]
+    return torch.tensor([order.index(i) for i in range(n)])[ids], order
+
+
+def differences(name):
+    "Largest difference per tensor between the authors' outputs and ours, at columns that are kept."
+    model, io = imported(name), golden(name)
+    ids, order = our_ids(model, io["input_ids"], "star" if name.startswith("star") else "safe")
+    own = model.order if name.endswith("aux") else None
+    trunk, hidden = (own.trunk or model.backbone) if own else model.backbone, []
+    hooks = [block.register_forward_hook(lambda m, args, out: hidden.append(out)) for block in trunk.blocks]
+    with torch.no_grad():
+        h, cond = trunk(ids, io["t"])
+        found = dict(cond=cond) | {f"hidden_{i}": v for i, v in enumerate(hidden)}
+        c, low = model.config, model.config.order_min_rate if own else model.config.min_rate
+        rate = lambda head: linked(head(h, cond), c.link, low, c.max_rate)
+        found["b_ins"] = rate(own.insert if own else model.insert)
+        if own: found["b_unmask_head"] = rate(own.unmask)
+        else: found |= dict(b_unmask_head=rate(unmask_head(name, model)), vocab_logits=model.token(h, cond))
+    for hook in hooks: hook.remove()
+    kept, out = io["attention_mask"], {}
+    for key, value in found.items():
+        expected = io[key][..., order] if key == "vocab_logits" else io[key]
+        if value.shape[:2] == kept.shape: value, expected = value[kept], expected[kept]
+        out[key] = float((value - expected).abs().max())
+    return out
+
+
+def unmask_head(name, model):
+    "The head that the model drops, as it replaces its rate by 1."
+    head = PublishedRateHead(model.config.trunk)
+    heads = read_parts(weights(name)).heads
+    head.load_state_dict({k.removeprefix("unmask."): v for k, v in heads.items() if k.startswith("unmask.")})
+    return head
+
+
+@needs_golden
+@pytest.mark.parametrize("name", NAMES)
+def test_forward_pass_is_the_authors(name):
+    found = differences(name)
+    assert max(found.values()) < 1e-5, found
+    assert len(found) == (5 if name.endswith("aux") else 6)
+
+
+@needs_golden
+@pytest.mark.parametrize("name", NAMES)
+def test_hazards_are_the_authors(name):
+    "In float32, in which 1 - t^a near t = 1 has few digits: computed as the authors do, relative to 1e-5."
+    io, t = golden(name), golden(name)["t"][:, None]
+    kept = io["attention_mask"]
+    for a in (1, 2):
+        shape = a * t ** (a - 1) / (1 - t**a)
+        torch.testing.assert_close((io["b_ins"] * shape)[kept], io[f"hazard_ins_a{a}"][kept], rtol=1e-5, atol=0)
+
+
+@needs_golden
+@pytest.mark.parametrize("name", ("star_generator", "shared_generator"))
+def test_intensities_are_at_our_columns(name):
+    model, io = imported(name), golden(name)
+    ids, order = our_ids(model, io["input_ids"], "star" if name.startswith("star") else "safe")
+    n = io["attention_mask"].sum(-1)
+    assert bool((ids.gather(1, n[:, None] - 1) == BOS).all()), "every row ends in [EOS]"
+    tokens = torch.cat([torch.full((len(ids), 1), BOS), ids], -1).scatter(1, n[:, None], PAD)[:, :-1]
+    x = PartialSequences(tokens, tokens == BOS, tokens == PAD)
+    with torch.no_grad(): found = model.intensities(x, io["t"])
+    kept = io["attention_mask"]
+    torch.testing.assert_close(found.insert[kept], io["b_ins"][kept], atol=1e-5, rtol=1e-5)
+    generated = ~model.never
+    law, expected = found.logits[:, 1:][kept[:, 1:]], io["vocab_logits"][..., order][:, :-1][kept[:, 1:]]
+    torch.testing.assert_close(law[:, generated], expected[:, generated], atol=1e-5, rtol=1e-5)
+    assert bool(law[:, ~generated].isneginf().all()) and int((~generated).sum()) >= 5
+
+
+@needs_golden
+@pytest.mark.parametrize("name, kind", [("star_generator", "star"), ("shared_generator", "safe")])
+def test_parameters_are_counted(name, kind):
+    total = sum(v.numel() for k, v in load_file(weights(name)).items() if not k.endswith(("freqs", "inv_freq")))
+    assert total == parameter_count(imported(name).config.trunk, 63, 2)
+
+
+@needs_golden
+def test_order_rates_see_the_time():
+    model = imported("star_aux")
+    assert model.config.order == "separate" and model.config.order_rotary == 8 and model.config.rotary == 16
+    x = collate([parse_prompt(["1", "2", "3"], model.vocabulary)])
+    early, late = (model.order_rates(x, torch.tensor([t]))[0] for t in (0.1, 0.9))
+    assert early.shape == x.tokens.shape and float((early - late).detach().abs().max()) > 1e-3
+    assert imported("shared_aux").config.order == "shared"
+
+
+@needs_golden
+def test_from_the_shell(tmp_path, capsys):
+    out = str(tmp_path / "made")
+    line = ["import", str(weights("star_generator")), "--as", "star", "--heads", "4", "--out", out]
+    assert main([*line, "--order-file", str(weights("star_aux")), "--order-heads", "4"]) == 0
+    assert "63 tokens" in capsys.readouterr().out
+    model = load(out)
+    assert model.vocabulary.tokens[3:8] == ("[CLS]", "[BOS]", "[SEP]", "[UNK]", "0") and model.order is not None
+    made = model.sample([["3", "5", "[BOS]"]], n=3, seed=0, max_length=12)
+    assert all(model.vocabulary.decode(ids[:3]) == ["3", "5", "[BOS]"] for ids in made.sequences)
+    assert not {"[CLS]", "[SEP]", "[UNK]"} & {t for ids in made.sequences for t in model.vocabulary.decode(ids)}
+    assert main(["info", out]) == 0
+
+
+@needs_golden
+@pytest.mark.parametrize(
+    "file, options, message",
+    [
+        ("star_generator", "--as star", "heads=12: must divide the width 64"),
+        ("star_generator", "--as star --heads 8", "rotary=16: must be even and at most width/heads = 8"),
+        ("star_generator", "--as safe --heads 4", "pad=3: its row of the embedding must be zero.*row 0 of 63"),
+        ("star_generator", "--as star --heads 4 --mask 0", "must be different"),
+        ("star_generator", "--as star --heads 4 --eos 63", "eos=63: must lie in 0..62"),
+        ("star_generator", "--as star --heads 4 --min-rate 200", "max_rate=100.0: must exceed min_rate=200.0"),
+        ("star_aux", "--as star --heads 4", "holds an order model alone"),
+        ("shared_aux_heads", "--as safe --heads 4", "holds an order model alone"),
+        ("shared_generator", f"--as safe --heads 4 --order-file {weights('star_generator')}", "holds no order model"),
+    ],
+)
+def test_options_that_do_not_fit(file, options, message, tmp_path, capsys):
+    out = tmp_path / "made"
+    assert main(["import", str(weights(file)), *options.split(), "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert re.search(message, said) and said.count("\n") == 1 and not out.exists()
+
+
+@pytest.mark.skipif(not SAFE_TOKENIZER.exists(), reason="the tokenizer file of bracket SAFE is not at hand")
+def test_names_of_bracket_safe():
+    names = token_names("safe", PUBLISHED["safe"], 1882, SAFE_TOKENIZER)
+    assert names[:6] == ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "#"] and names[-2:] == ["<", ">"]
+    with pytest.raises(ValueError, match="has 1880 tokens, the model 63"):
+        token_names("safe", PUBLISHED["safe"], 63, SAFE_TOKENIZER)
+
+
+def test_a_tokenizer_without_a_vocabulary(tmp_path):
+    for text in ("[]", '{"model": 3}', '{"model": {"vocab": {"a": 1}}}', '{"model": {"vocab": {"a": []}}}'):
+        (tmp_path / "tokenizer.json").write_text(text)
+        with pytest.raises(ValueError, match="holds no vocabulary"):
+            token_names("safe", PUBLISHED["safe"], 9, tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize(
+    "tensors, message",
+    [
+        ({"bert.encoder.weight": 1}, "not a checkpoint of LoFlexMDM"),
+        ({"len_pred.linear.weight": 1}, "holds the FlexMDM baseline"),
+        ({"b_ins_theta_head.bin_centers": 1}, "discretised"),
+        ({"b_ins_theta_head.proj2.bias": 1}, "token.weight .by its name here. is missing"),
+    ],
+)
+def test_other_families(tensors, message, tmp_path):
+    save_file({k: torch.zeros(n) for k, n in tensors.items()}, tmp_path / "x.safetensors")
+    with pytest.raises(ValueError, match=message): import_published(tmp_path / "x.safetensors", "safe")
+
+
+def test_files_that_are_none(tmp_path):
+    (tmp_path / "x.safetensors").write_bytes(b"not one")
+    with pytest.raises(ValueError, match="damaged weights file"): import_published(tmp_path / "x.safetensors", "safe")
+    with pytest.raises(FileNotFoundError): import_published(tmp_path / "y.safetensors", "safe")
+    with pytest.raises(FileNotFoundError): import_published(tmp_path, "safe")
+    (tmp_path / "x.ckpt").write_bytes(b"")
+    with pytest.raises(ValueError, match="must be a .safetensors file"): import_published(tmp_path / "x.ckpt", "safe")
+
+
+def test_saved_and_loaded_again(tmp_path):
+    order = dict(order="separate", order_heads=2, order_rotary=4)
+    sizes = PublishedConfig(width=16, heads=2, rotary=8, cond=4, hidden=16, **order)
+    torch.manual_seed(0)
+    model = PublishedLoFlexMDM(Vocabulary("ab"), sizes).eval()
+    model.save_pretrained(tmp_path / "model")
+    again = load(tmp_path / "model")
+    x = collate([parse_prompt(["a", "<mask>", ...], model.vocabulary)])
+    t = torch.tensor([0.5])
+    assert torch.equal(model.intensities(x, t).insert, again.intensities(x, t).insert)
+    assert all(torch.equal(a, b) for a, b in zip(model.order_rates(x, t), again.order_rates(x, t), strict=True))
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["method"] == "published"
+    assert x.tokens[0, 2] == MASK

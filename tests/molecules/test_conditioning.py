@@ -1,0 +1,42 @@
+"Leaning samples towards a function, and what is delivered for each class: by hand and by enumerated laws."
+import math
+
+import numpy as np
+import pytest
+
+from loflexmdm.molecules.scores.conditioning import asked_and_got, lean, plot_asked
+
+
+def test_weights_are_the_tilted_law_of_the_sample():
+    found = lean(["C", "OCC", "CCO", "x", None], len, 1.0, 10)
+    wanted = np.exp([1.0, 3.0, 3.0, -math.inf, -math.inf])
+    np.testing.assert_allclose(found.weights, wanted / wanted.sum())
+    assert math.isclose(found.effective, 1 / (found.weights**2).sum()) and found.failed == 0
+    assert set(found.smiles) <= {"C", "CCO"} and len(found.smiles) == 10
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_sample_is_drawn_again_as_often_as_it_weighs(seed):
+    found = lean(["C" * k for k in range(1, 7)], len, 0.3, 100, seed)
+    assert all(abs(found.smiles.count("C" * k) - 100 * w) < 1 for k, w in enumerate(found.weights, 1))
+
+
+def test_no_strength_no_change_and_a_function_that_fails():
+    assert lean(["C", "CC"], len, 0.0, 4).smiles == ["C", "C", "CC", "CC"]
+    found = lean(["C", "CC", "CCC"], lambda s: {"C": 1.0, "CC": math.nan}[s], 1.0, 3)
+    assert found.smiles == ["C"] * 3 and found.failed == 2 and found.effective == 1
+
+
+@pytest.mark.parametrize("change, message", [
+    (dict(n=0), "n=0"), (dict(strength=math.nan), "strength"), (dict(smiles=["x"]), "no molecule"),
+    (dict(smiles=[]), "smiles"),
+])
+def test_bad_input(change, message):
+    with pytest.raises(ValueError, match=message): lean(**dict(smiles=["C"], function=len, strength=1.0, n=1) | change)
+
+
+def test_classes_by_hand():
+    low, high = asked_and_got([0, 0, 1, 1, 1], [0.5, 0.1, 0.5, math.nan, 0.2], [0.5])  # a value at the bound is above
+    assert (low.n, low.share, low.mean) == (2, 0.5, 0.3) and (high.n, high.share, high.mean) == (2, 0.5, 0.35)
+    assert plot_asked([low, high], [0.5]).get_xlabel() == "class of property asked for"
+    with pytest.raises(ValueError, match="increase"): asked_and_got([0], [1.0], [2.0, 1.0])

@@ -1,0 +1,184 @@
+"Growing from left to right: where a fragment is cut, when a substituent is over, and what the packaged model makes."
+import math
+import random
+
+import pytest
+import torch
+from rdkit import Chem
+
+from loflexmdm import load
+from loflexmdm.models.pretrained import names
+from loflexmdm.molecules.growth import _joined, _sides, divided, grow, grows_rightwards, linked
+from loflexmdm.molecules.growth import within_branches
+from loflexmdm.molecules.notation.fragments import contains_fragment
+from loflexmdm.molecules.notation.notations import symbols
+from loflexmdm.molecules.scores.metrics import judge
+from loflexmdm.process.states import BOS, Example, Vocabulary, collate
+
+FRAGMENTS = {  # with a methyl group at the point
+    "*c1ccncc1": "Cc1ccncc1", "*C(=O)Nc1ccc(Cl)cc1": "CC(=O)Nc1ccc(Cl)cc1", "*N1CCOCC1": "CN1CCOCC1", "*OCC": "COCC",
+    "*=C1CCNCC1": "C=C1CCNCC1",
+    "*n1c(C)ccc1C": "Cn1c(C)ccc1C",
+    "*CC1CN(C)CC(Cc2ccccc2)C1=O": "CCC1CN(C)CC(Cc2ccccc2)C1=O",
+    "*c1nonc1-c1ccc2c(c1)OCO2": "Cc1nonc1-c1ccc2c(c1)OCO2",
+    "*[N+](C)(C)C": "C[N+](C)(C)C", "C1CC2CCC1N2*": "C1CC2CCC1N2C",
+}
+SEVERAL = {
+    "*c1ccc(*)cc1": "Cc1ccc(C)cc1", "*n1cc(*)nc1*": "Cn1cc(C)nc1C", "*C(*)(*)O": "CC(C)(C)O", "*N(*)CC*": "CN(C)CCC",
+    "*=C1CN(*)C1": "CN1CC(=C)C1", "*C*": "CCC", "*c1cc(*)c2c(*)cccc2c1": "Cc1cc(C)c2c(C)cccc2c1",
+}
+packaged = pytest.mark.skipif("molecules-moses-ar" not in names(), reason="the package holds no such model")
+
+
+@pytest.mark.parametrize("fragment, whole", (FRAGMENTS | SEVERAL).items())
+def test_substituents_between_the_parts_are_at_the_points(fragment, whole):
+    parts = divided(fragment)
+    assert len(parts) == fragment.count("*") + 1
+    assert Chem.CanonSmiles("C".join(map("".join, parts))) == Chem.CanonSmiles(whole)
+    assert all(part[0] == ")" for part in parts[1:-1]) and parts[-1][:1] in ([], [")"])
+
+
+@pytest.mark.parametrize("fragment", ["c1ccccc1", "*CC.*CC", "x", "*"])
+def test_what_is_not_a_fragment_with_points_is_refused(fragment):
+    with pytest.raises(ValueError): divided(fragment)
+
+
+@pytest.mark.parametrize("other, side, ways", [
+    ("*C1CC1", "CN", {"NC(c1ccncc1)C1CC1", "c1cc(CNC2CC2)ccn1"}), ("*C", "C#N", set()),
+    ("*=O", "CN", {"NC(=O)c1ccncc1", "O=NCc1ccncc1"}), ("*n1ccnc1", "C(F)F", {"FC(F)(c1ccncc1)n1ccnc1"}),
+])
+def test_another_fragment_hangs_on_what_was_grown(other, side, ways):
+    parts = divided("*c1ccncc1")
+    found = linked(side.join(map("".join, parts)), parts, other)
+    assert set(found) == set(map(Chem.CanonSmiles, ways))
+
+
+def test_an_atom_that_gives_its_explicit_hydrogen_has_none_left():
+    assert linked("Cc1c[nH]cc1", [["C"], []], "*C") == sorted(map(Chem.CanonSmiles, ["Cc1c(C)[nH]cc1", "Cc1c[nH]cc1C",
+                                                                               "Cc1cn(C)cc1", "Cc1c[nH]c(C)c1"]))
+
+
+VOCABULARY = Vocabulary(["c", "C", "=", "1", "(", ")"])
+LAW = {"C": 0.3, "=": 0.1, "1": 0.2, ")": 0.3, "end": 0.1}
+
+
+def law_after(written: str, *behind: str, prompt: str = "c1ccc(") -> dict[str, float]:
+    "What may come after a prompt and some tokens, where the model's own law is LAW."
+    outcomes = [*VOCABULARY.tokens, "end"]
+    logits = torch.full((1, 1, len(outcomes)), -torch.inf, dtype=torch.float64)
+    for k, p in LAW.items(): logits[..., outcomes.index(k)] = math.log(p)
+    tokens, n = [BOS, *VOCABULARY.encode([*prompt, *written])], len(prompt)
+    x = collate([Example(tokens, [i <= n for i in range(len(tokens))], [i < n for i in range(len(tokens))])])
+    found = within_branches(VOCABULARY, *behind)(logits, x, None).softmax(-1)[0, 0].tolist()
+    return {k: round(p, 9) for k, p in zip(outcomes, found) if p}
+
+
+@pytest.mark.parametrize("written, behind, law", [
+    ("", "", {"C": 1.0}), ("C", "", {"C": 0.375, "=": 0.125, "end": 0.5}),
+    ("C(C", "", {"C": 0.375, "=": 0.125, ")": 0.375, "end": 0.125}),
+    ("C(C)", "", {"C": 0.375, "=": 0.125, "end": 0.5}), ("", ")cc1", {"C": 1.0}),
+    ("C", ")cc1", {"C": 0.375, "=": 0.125, ")": 0.5}),
+    ("C)", ")cc1", {"c": 1.0}), ("C)c", ")cc1", {"c": 1.0}), ("C)cc", ")cc1", {"1": 1.0}),
+    ("C)cc1", ")cc1", {"end": 1.0}),
+    ("C)C(C)", ")C(C)c1", {"c": 1.0}),
+])
+def test_the_end_and_a_closing_parenthesis_are_one_event(written, behind, law): assert law_after(written, behind) == law
+
+
+EITHER = {"C": 0.375, "=": 0.125, ")": 0.5}
+
+
+@pytest.mark.parametrize("written, law", {
+    "": {"C": 1.0}, "C": EITHER, "C)": {"c": 1.0}, "C)cc": {"(": 1.0}, "C)cc(": {"C": 1.0}, "C(C)CC)cc(C": EITHER,
+    "C)cc(C(C": {"C": 0.375, "=": 0.125, ")": 0.375, "end": 0.125}, "C)cc(C)": {"c": 1.0}, "C)cc(C)c": {"1": 1.0},
+    "C)cc(C)c1": {"end": 1.0},
+}.items())
+def test_parts_and_substituents_come_in_turn(written, law):
+    assert law_after(written, ")cc(", ")c1", prompt="c1cc(") == law
+
+
+def test_a_ring_that_a_part_opens_stays_open_and_one_that_it_closes_does_not():
+    law = {"C": 0.3, "=": 0.1, "1": 0.2, "end": 0.4}
+    assert law_after("C)1CCC1(C", ")1CCC1(", "", prompt="C(") == law
+    assert law_after("C)1CCC(C", ")1CCC(", ")1", prompt="C(") == EITHER
+
+
+def test_a_substituent_closes_its_own_rings_before_it_ends():
+    open_ring, closed = (law_after(text, ")", prompt="C(") for text in ("C1", "C1C1"))
+    assert open_ring == {"C": 0.5, "=": round(0.1 / 0.6, 9), "1": round(0.2 / 0.6, 9)}
+    assert closed == {"C": 0.3, "=": 0.1, "1": 0.2, ")": 0.4}
+
+
+def test_rows_of_a_batch_that_are_at_different_places():
+    texts = ["C", "C)cc(", "C)cc(C", "C)cc(C)c1"]
+    tokens = [[BOS, *VOCABULARY.encode([*"c1cc(", *text])] for text in texts]
+    x = collate([Example(t, [i <= 5 for i in range(len(t))], [i < 5 for i in range(len(t))]) for t in tokens])
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(len(texts), 1, len(VOCABULARY) + 1, dtype=torch.float64, generator=generator)
+    hook = within_branches(VOCABULARY, ")cc(", ")c1")
+    alone = [hook(logits[i:i + 1], x.rows(torch.tensor([i])), None) for i in range(len(texts))]
+    torch.testing.assert_close(hook(logits, x, None), torch.cat(alone))
+
+
+@packaged
+def test_the_packaged_model_grows_fragments_of_which_prompts_at_the_end_make_little():
+    model = load("molecules-moses-ar")
+    fragment = "*C(=O)Nc1ccc(Cl)cc1"
+    tokens = ["c", "1", "c", "c", "(", "Cl", ")", "c", "c", "c", "1", *"NC(=O)"]
+    found = grow(model, [fragment] * 40)
+    assert sum(contains_fragment(s, fragment) for s in found if s) >= 28
+    assert sum(s is not None for s in model.sample([[*tokens, ...]] * 40, seed=0).smiles) < 10
+    assert grow(model, [fragment, "*[Si](C)(C)C", "CC", "x", "*C*.*C", "*" + "C" * 80])[1:] == [None] * 5
+    pairs = grow(model, ["*[Si](C)(C)C.*c1ccccc1", "*c1ccccc1.*[Si](C)(C)C"] * 10)  # the other side grows
+    assert pairs.count(None) < 5 and all("[Si]" in text for text in pairs if text)
+    assert not grows_rightwards(load("molecules")) and grow(model, []) == []
+
+
+@packaged
+@pytest.mark.parametrize("fragment", [f"*c1ccc({'C' * 46}*)cc1", f"*{'C' * 56}"])
+def test_what_is_cut_off_at_the_largest_length_is_no_molecule(fragment):
+    model = load("molecules-moses-ar")
+    found = grow(model, [fragment] * 40)
+    whole = [text for text in found if text]
+    assert 0 < len(whole) < 40 and max(len(symbols(text)) for text in whole) < model.config.max_length - 1
+    assert all(contains_fragment(j.smiles, fragment) for j in judge(whole) if j.smiles)
+
+
+@packaged
+@pytest.mark.parametrize("fragment", ["*c1ccc(*)cc1", "*c1ccncc1.*C1CC1", "*c1cc(*)cc(*)c1"])
+def test_the_packaged_model_grows_all_points_and_links(fragment):
+    model = load("molecules-moses-ar")
+    found = grow(model, [fragment, "*CC"] * 30)
+    assert sum(contains_fragment(s, fragment) for s in found[::2] if s) > 15 and len(set(found[::2])) > 20
+    assert grow(model, [fragment, "*CC"] * 30, batch_size=7) == found
+    assert sum(contains_fragment(s, fragment) for s in grow(model, [fragment] * 30, temperature=3.0) if s) < 10
+
+
+@packaged
+def test_a_prompt_with_several_points_is_grown_by_sample():
+    fragment = "*c1ccc(*)cc1"
+    found = load("molecules-moses-ar").sample(fragment, n=30, seed=0).smiles
+    assert sum(contains_fragment(s, fragment) for s in found if s) > 15
+
+
+@packaged
+def test_either_side_of_a_pair_grows_and_the_other_hangs_anywhere_on_what_has_grown():
+    model, pair, draws = load("molecules-moses-ar"), "*c1ccncc1.*C1CC1", [random.Random(seed) for seed in range(30)]
+    others = [_sides(pair, rng, model)[1] for rng in draws]
+    assert {Chem.CanonSmiles(other) for other in others} == {"*C1CC1", "*c1ccncc1"} and 5 < others.count(others[0]) < 25
+    parts = divided("*c1ccncc1")
+    text = "CNCO".join(map("".join, parts))
+    assert {_joined(text, parts, "*C1CC1", rng) for rng in draws} == set(linked(text, parts, "*C1CC1"))
+
+
+def test_several_texts_are_each_grown_at_their_points():
+    model, texts = load("molecules-moses-ar"), ["*c1ccc(Cl)cc1", "*c1ccncc1", "*N1CCOCC1"]
+    together, generator = model.sample(texts, n=10, seed=4), torch.Generator().manual_seed(4)
+    alone = [model.sample(text, n=10, generator=generator) for text in texts]
+    assert together.sequences == [ids for part in alone for ids in part.sequences]
+    for text, part in zip(texts, alone):
+        valid = [s for s in part.smiles if s]
+        assert len(valid) >= 6 and all(contains_fragment(s, text) for s in valid)
+    tokens = model.task_object.prompt(texts[1])
+    mixed = model.sample([tokens, texts[0]], n=2, seed=4)
+    assert len(mixed) == 4 and mixed.sequences[:2] == model.sample([tokens], n=2, seed=4).sequences

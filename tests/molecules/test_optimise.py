@@ -1,0 +1,199 @@
+"""Optimisation: published objectives by hand, functions that fail, logs that continue, and one line for wrong input."""
+import json
+import math
+import random
+
+import pytest
+from rdkit import Chem
+
+from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, RandomSearch, Screened
+from loflexmdm.molecules.optimise import alerts, best_calls, best_curve, crossed, joined, mutated
+from loflexmdm.molecules.optimise import optimise, sound, top_auc
+from loflexmdm.molecules.scores.objectives import OBJECTIVES, Likeness, Scorer, load_objective
+from commands import call, refused
+
+SCORES = """import os, time
+print("what a function prints is not a result")
+def score(smiles):
+    if "Br" in smiles: raise KeyError("bromine")
+    if "I" in smiles: os._exit(1)
+    if "S" in smiles: time.sleep(30)
+    return float("nan") if "F" in smiles else len(smiles)
+"""
+DRUG = "CC(C)(C)NCC(O)c1ccc(O)c(CO)c1"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    "A directory with an objective and leads."
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scores.py").write_text(SCORES)
+    (tmp_path / "leads.smi").write_text("CCOc1ccccc1\nNC(=O)c1ccccc1\nC1CC\nCCCCCCO\n")
+    return tmp_path
+
+
+# objectives
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_scores_lie_in_0_to_1_and_targets_have_1(name):
+    task = OBJECTIVES[name]
+    assert all(0 <= task(s) <= 1 for s in (DRUG, "C", "c1ccccc1", "[Na+].[Cl-]")) and task("x") == task("") == 0
+    if isinstance(task, Likeness) and len(task.targets) == 1:
+        again = Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(task.targets[0]), 3, 0)
+        assert all(task(s) == 1 for s in again)
+
+
+def test_a_median_is_the_geometric_mean_of_similarities():
+    one, other = (Likeness((t,), "ECFP4") for t in OBJECTIVES["median1"].targets)
+    for s in ("CC(C)C1CCCCC1O", "CC1CCC(=O)C1"):
+        assert math.isclose(OBJECTIVES["median1"](s), math.sqrt(one(s) * other(s)))
+
+
+def test_similarity_is_satisfied_from_three_quarters_on():
+    whole, part = Likeness((DRUG,), "FCFP4"), OBJECTIVES["albuterol"]
+    near = "CC(C)NCC(O)c1ccc(O)c(CO)c1"
+    assert 0.75 < whole(near) < 1 == part(near) and math.isclose(part("CCNCC(O)C"), whole("CCNCC(O)C") / 0.75)
+
+
+def test_failures_have_reasons_and_the_next_call_works(place):
+    with Scorer("scores.py:score", 1.0) as scorer:
+        found = [scorer(s) for s in ("CCO", "CBr", "CF", "CI", "CS", "CCCO")]
+    assert found[0] == (3.0, "") and found[-1] == (4.0, "") and [v for v, _ in found[1:5]] == [None] * 4
+    assert [r.split(" ")[0] for _, r in found[1:5]] == ["KeyError:", "not", "the", "took"]
+
+
+def test_a_file_may_import_what_lies_beside_it(place):
+    (place / "helper.py").write_text("def f(s): return 7\n")
+    (place / "mine.py").write_text("from helper import f\ndef score(s): return f(s)\n")
+    with Scorer(f"{place / 'mine.py'}:score") as scorer: assert scorer("C") == (7.0, "")
+
+
+@pytest.mark.parametrize("text, part", [
+    ("def score(s:\n", "SyntaxError"), ("raise SystemExit(3)\n", "SystemExit"), ("score = 3\n", "has no function"),
+    ("import nothing_of_this_name\n", "ModuleNotFoundError"), ("", "has no function"),
+])
+def test_objectives_that_cannot_be_loaded(place, text, part):
+    (place / "bad.py").write_text(text)
+    with pytest.raises(ValueError, match=part): load_objective("bad.py:score")
+    refused(call("optimize --objective bad.py:score --way genetic --start leads.smi --budget 3"), part)
+
+
+# the area under the curve, the log and the rounds
+
+def test_area_by_hand():
+    assert top_auc([1.0] * 300, 300) == (50 + 200) / 300
+    assert math.isclose(top_auc([0.5] * 50, 100), (50 * 0.25 + 50 * 0.5) / 100)
+    assert math.isclose(top_auc([None, 0.3] + [None] * 8, 10, every=100), 0.15)
+    assert best_curve([1, None, 3, 2], 2) == [1, 1, 2, 2.5] and top_auc([], 10) == 0
+
+
+ATOMS = lambda smiles: (float(Chem.MolFromSmiles(smiles).GetNumAtoms()), "")
+
+
+LISTED = RandomSearch(["C" * k + "O" for k in range(1, 40)], 6)
+
+
+@pytest.mark.parametrize("propose", [Genetic(8), Genetic(8, ranked=True), LISTED, Screened(Genetic(8))])
+def test_killed_runs_go_on_exactly(tmp_path, propose):
+    start = ["CCOc1ccccc1", "NC(=O)c1ccccc1", "CCCCCCO"]
+    optimise(ATOMS, propose, CallLog(tmp_path / "a"), 30, start, population=5)
+    for n in (2, 5, 9, 13, 30):
+        calls = iter(range(n))
+        def dying(smiles, calls=calls):
+            if next(calls, None) is None: raise KeyboardInterrupt
+            return ATOMS(smiles)
+        try: optimise(dying, propose, CallLog(tmp_path / "b"), 30, start, population=5)
+        except KeyboardInterrupt:
+            with open(tmp_path / "b", "a") as f: f.write('{"smiles": "C')
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert len({c.smiles for c in CallLog(tmp_path / "a").calls}) == 30
+
+
+def test_a_proposer_with_nothing_new_ends_the_run():
+    log = optimise(ATOMS, lambda population, rng: [("CC", "same")], CallLog(), 10, ["CC", "CO"], patience=3)
+    assert len(log.calls) == 2
+
+
+@pytest.mark.parametrize("text", ["x\n", "[]\n", '{"seed": 0}\n{"smiles": "C"}\n', '{"seed": 1}\n'])
+def test_other_logs_are_refused(tmp_path, text):
+    (tmp_path / "log").write_text(text)
+    with pytest.raises(ValueError, match="log"): CallLog(tmp_path / "log", dict(seed=0))
+
+
+def test_the_best_are_those_with_scores_and_earlier_first():
+    calls = [Call(s, v, "", 0, "") for s, v in (("a", 1.0), ("b", None), ("c", 2.0), ("d", 1.0))]
+    assert [c.smiles for c in best_calls(calls, 3)] == ["c", "a", "d"]
+
+
+# the genetic algorithm
+
+@pytest.mark.parametrize("change", MUTATIONS)
+def test_every_mutation_can_leave_a_sound_molecule(change):
+    found = set()
+    for k in range(100):
+        mol = Chem.RWMol(Chem.MolFromSmiles(DRUG))
+        Chem.Kekulize(mol, clearAromaticFlags=True)
+        change(mol, random.Random(k))
+        found.add(sound(mol.GetMol()))
+    assert len(found - {None, Chem.CanonSmiles(DRUG)}) > 3
+
+
+def test_children_are_sound_and_come_from_the_generator():
+    mol = Chem.MolFromSmiles(DRUG)
+    assert mutated(mol, random.Random(1)) == mutated(mol, random.Random(1))
+    assert mutated(Chem.MolFromSmiles("C"), random.Random(0)) is None
+    assert crossed(mol, Chem.MolFromSmiles("c1ccccc1"), random.Random(0)) is None  # no bond to cut
+    a, b = map(Chem.MolFromSmiles, ("*CCO", "*c1ccccc1"))
+    assert sound(joined(a, b)) == Chem.CanonSmiles("OCCc1ccccc1")
+    assert sound(Chem.MolFromSmiles("CC.CC")) is None and sound(Chem.MolFromSmiles("CC")) is None
+
+
+# structural alerts
+
+def test_alerts_are_those_of_the_catalogue_named():
+    assert alerts("COOC", ["NIH"]) == ["peroxide"] and alerts("CCO") == alerts("COOC", ["PAINS"]) == []
+    assert set(alerts("COOC", ["NIH", "BRENK"])) == {"peroxide", "Oxygen-nitrogen_single_bond"}
+    with pytest.raises(ValueError, match="alerts='NHI': must be one of PAINS_A, "): Screened(LISTED, ["NHI"])
+
+
+def test_screened_proposals_are_those_without_an_alert_in_their_order():
+    mixed = lambda population, rng: [("COOC", "a"), ("CCO", "b"), ("CC=C=O", "c"), ("CCN", "d")]
+    assert Screened(mixed)([], random.Random(0)) == [("CCO", "b"), ("CCN", "d")]
+
+
+# the command
+
+def test_the_command_counts_failures_and_continues(place):
+    line = "optimize --objective scores.py:score --way genetic --start leads.smi --children 10 --time-limit 1 --top 2"
+    code, out, err = call(f"{line} --budget 12 --out a.jsonl")
+    assert code == 0 and out.startswith("smiles,score,by,round\n") and len(out.splitlines()) == 3
+    assert "1 of 4 rows are not one valid molecule" in err
+    first, *rows = map(json.loads, (place / "a.jsonl").read_text().splitlines())
+    assert first["objective"] == "scores.py:score" and len(rows) == 12 and rows[0]["by"] == "start"
+    assert call(f"{line} --budget 20 --out a.jsonl")[0] == call(f"{line} --budget 20 --out b.jsonl")[0] == 0
+    assert (place / "a.jsonl").read_bytes() == (place / "b.jsonl").read_bytes()
+    (place / "scores.py").write_text(SCORES + "\n# changed\n")
+    refused(call(f"{line} --budget 30 --out a.jsonl"), "other settings", "objective_file")
+
+
+def test_screening_is_a_setting_of_the_run(place):
+    line = "optimize --objective scores.py:score --way ranked --start leads.smi --children 10 --time-limit 1"
+    assert call(f"{line} --budget 30 --alerts BRENK NIH --out a.jsonl")[0] == 0
+    rows = list(map(json.loads, (place / "a.jsonl").read_text().splitlines()[1:]))
+    assert len(rows) == 30 and not any(alerts(r["smiles"], ["BRENK", "NIH"]) for r in rows if r["by"] != "start")
+    for other in ("", "--alerts BRENK", "--alerts NIH BRENK PAINS"):
+        refused(call(f"{line} --budget 40 {other} --out a.jsonl"), "other settings (alerts)")
+
+
+@pytest.mark.parametrize("options, part", [
+    ("--alerts BRENCK", "invalid choice: 'BRENCK'"),
+    ("--budget 0", "--budget 0: must be at least 1"), ("--start none.smi", "none of its 1 rows"),
+    ("--start nowhere.smi", "no such file"), ("--objective celecoxyb", "did you mean 'celecoxib'"),
+    ("--objective scores.py:points", "no function"), ("--time-limit -1", "must be a positive number"),
+    ("--out a.csv", "must end in .jsonl"), ("--children 0", "--children 0"),
+    ("--way model --model star-tiny", "molecules"),
+])
+def test_wrong_input(place, options, part):
+    (place / "none.smi").write_text("C1CC\n")
+    line = "optimize --objective scores.py:score --way genetic --start leads.smi --budget 3"
+    refused(call(f"{line} {options}"), part)

@@ -1,0 +1,90 @@
+"""The report of a set of molecules: counts by hand, hostile rows, every kind of file, and one line for wrong input."""
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from rdkit import Chem
+
+from loflexmdm.molecules.data.tables import as_sdf, as_smi, molecule_columns, molecules_in
+from loflexmdm.molecules.report import cell, figures_of, histogram_svg, report
+from commands import call, refused
+
+ROWS = ["CCO", "OCC", "c1ccccc1O", "C1CC", "", "CC.CC", None]
+NASTY = [
+    "<script>alert(1)</script>", "'\"><img src=x onerror=alert(1)>", "</title><b>", "C\x1b[31m", "&lt;", "<" * 5000,
+]
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes = [], []
+        self.feed(text)
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attrs]
+
+
+def test_counts_by_hand():
+    f = figures_of(ROWS, ["Oc1ccccc1", "broken"])
+    m = f.metrics
+    assert (m.n, m.valid, m.unique, m.novelty) == (7, 3, 2, 0.5)
+    assert m.invalid == {"syntax": 1, "empty": 1, "several components": 1, "undecodable": 1}
+    assert f.scaffolds == {"c1ccccc1": 1, "": 1}
+    page = report(ROWS, reference=["Oc1ccccc1"])
+    for part in ("<td>7</td>", "<td>3</td>", "66.7 %", "50.0 %", "invalid: several components"): assert part in page
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_nothing_in_the_data_changes_the_page(text):
+    plain, hostile = (Page(report(["CCO", t], title=t, reference=["CCO", t])) for t in ("C1", text))
+    assert hostile.tags == plain.tags
+    assert not [a for a in hostile.attributes if a.startswith("on") or a in ("src", "href")]
+    assert "\x1b" not in report([text], title=text) and len(cell(text)) < 1300
+
+
+def test_best_and_lowest():
+    titles = lambda **options: re.findall(r"<figcaption>(.*?)</figcaption>", report(ROWS, top=1, **options))[0]
+    assert titles(by="weight") == "weight 94.113<br>Oc1ccccc1"
+    assert titles(by="-weight") == "-weight 46.069, 2 times<br>CCO"
+    assert titles(by="mine", scores={"CCO": 7.0}) == "mine 7.000, 2 times<br>CCO"
+
+
+def test_no_molecule_at_all():
+    page = report(["C1CC"])
+    assert "invalid: syntax" in page and "<svg" not in page
+
+
+def test_bars_have_the_heights_of_the_shares():
+    import numpy as np
+    heights = [float(h) for h in re.findall(r'height="([\d.]+)"/>', histogram_svg(np.array([0, 0, 0, 1.0]), bins=2))]
+    assert len(heights) == 2 and abs(heights[0] / heights[1] - 3) < 0.01
+
+
+def test_every_kind_of_file(tmp_path):
+    pair = "CCO", "Oc1ccccc1"
+    rows = [dict(smiles=s, state="valid") | c for s, c in zip(pair, molecule_columns(pair))]
+    (tmp_path / "a.smi").write_text(as_smi(rows))
+    (tmp_path / "a.sdf").write_text(as_sdf(rows))
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    (tmp_path / "a.csv").write_text("smiles\n" + "".join(r["smiles"] + "\n" for r in rows))
+    for kind in ("smi", "sdf", "jsonl", "csv"):
+        assert list(molecules_in(tmp_path / f"a.{kind}")) == ["CCO", "Oc1ccccc1"]
+        code, out, err = call("report", tmp_path / f"a.{kind}", "--out", tmp_path / f"{kind}.html")
+        assert code == 0 and "2 rows, 2 valid" in err and "<svg" in (tmp_path / f"{kind}.html").read_text()
+    record = next(iter(Chem.SDMolSupplier(str(tmp_path / "a.sdf"))))
+    assert record.GetProp("_Name") == "sample_1" and abs(float(record.GetProp("weight")) - 46.069) < 1e-9
+
+
+@pytest.mark.parametrize("words, part", [
+    ("nowhere.smi", "no such file"), ("m.pdf", "must end in"), ("m.csv --by fame", "choose one of qed"),
+    ("m.csv --out m.pdf", "must end in .html"), ("m.csv --top -1", "must not be negative"), ("empty.smi", "is empty"),
+    ("m.csv --reference bad.smi", "none of its 1 entries"), ("m.csv --column x", "has the columns"),
+    ("bad.jsonl", "an object with the key"), ("m.csv --out nowhere/m.html", "does not exist"),
+])
+def test_wrong_input(tmp_path, monkeypatch, words, part):
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"m.csv": "smiles,y\nCCO,1\n", "empty.smi": "", "bad.smi": "x\n", "m.pdf": "x",
+                       "bad.jsonl": '{"a": 1}\n'}.items(): (tmp_path / name).write_text(text)
+    refused(call(f"report {words}"), part)

@@ -1,0 +1,257 @@
+"Encoders of transformers as networks: tiny, random, built from configurations, never downloaded."
+import json
+import logging
+import shutil
+import sys
+import warnings
+
+import pytest
+import torch
+
+import loflexmdm
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
+from loflexmdm.methods.gen_md4 import GenMD4
+from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
+from loflexmdm.methods.retrofit import retrofit
+from loflexmdm.networks.build import check_backbone
+from loflexmdm.networks.hugging_face import HuggingFaceBackbone, read_encoder_config, sized_config
+from loflexmdm.networks.transformer import SIZES, Size
+from loflexmdm.process.states import Vocabulary, collate, prefix_example
+from loflexmdm.tasks.base import Examples
+from loflexmdm.training.optimisers import TrainConfig
+from loflexmdm.training.trainer import Trainer
+
+STYLES = ("bert", "modernbert", "esm")
+LETTERS = Vocabulary("abcd")
+
+
+@pytest.fixture(autouse=True)
+def pico(monkeypatch):
+    pytest.importorskip("transformers")
+    monkeypatch.setitem(SIZES, "pico", Size(16, 2, 2, 8))
+
+
+def built(kind, seed=0, **options):
+    torch.manual_seed(seed)
+    return HuggingFaceBackbone.from_config(len(LETTERS), "pico", kind, **options)
+
+
+def moved(backbone):
+    "The projections of the conditioning start at 0, which would hide it."
+    g = torch.Generator().manual_seed(0)
+    for layer in (backbone.project, backbone.adapt): torch.nn.init.normal_(layer.weight, std=0.3, generator=g)
+    return backbone.double().eval()
+
+
+def rows(): return collate([prefix_example("a", "bc", LETTERS), prefix_example("d", "abcdab", LETTERS)])
+
+
+def hidden(backbone, x, level=0.0):
+    with torch.no_grad(): return backbone(x, torch.full((len(x.tokens), backbone.cond), level, dtype=torch.float64))
+
+
+def flexmdm(kind, **options):
+    torch.manual_seed(0)
+    network = dict(network="hugging_face", network_config=kind)
+    return FlexMDM(LETTERS, FlexMDMConfig(size="pico", max_length=12, **network, **options))
+
+
+def draws(method, n=12): return method.sample(n=n, generator=torch.Generator().manual_seed(3)).sequences
+
+
+@pytest.mark.parametrize("kind", STYLES)
+def test_an_encoder_is_a_backbone(kind):
+    backbone = check_backbone(built(kind), kind)
+    assert (backbone.width, backbone.cond, backbone.token.num_embeddings) == (16, 8, len(LETTERS))
+    assert len(backbone.blocks) == 2 and not any("pooler" in name for name, _ in backbone.named_parameters())
+
+
+@pytest.mark.parametrize("kind", STYLES)
+def test_padding_changes_nothing_and_clock_flags_and_order_do(kind):
+    backbone, x = moved(built(kind)), rows()
+    alone = x.rows([0]).trim()
+    h, n = hidden(backbone, alone), alone.tokens.shape[1]
+    torch.testing.assert_close(hidden(backbone, x)[:1, :n], h, rtol=0, atol=1e-12)
+    swapped = alone._replace(tokens=alone.tokens[:, [0, 1, 3, 2]])
+    for other in (alone._replace(fixed=~alone.fixed), alone._replace(closed=~alone.closed), swapped):
+        assert (hidden(backbone, other) - h)[:, :2].abs().max() > 1e-3
+    for layer in (backbone.project, backbone.adapt):  # each way of the clock by itself
+        kept = layer.weight.clone()
+        torch.nn.init.zeros_(layer.weight)
+        assert (hidden(backbone, alone, 1.0) - hidden(backbone, alone)).abs().max() > 1e-3
+        layer.weight.data.copy_(kept)
+
+
+@pytest.mark.parametrize("kind", STYLES)
+def test_it_is_built_again_from_what_is_saved(kind, tmp_path):
+    method = flexmdm(kind)
+    method.save_pretrained(tmp_path / "model")
+    saved = json.loads((tmp_path / "model" / "config.json").read_text())["config"]
+    assert saved["network"] == "hugging_face" and json.loads(saved["network_config"])["model_type"] == kind
+    again = loflexmdm.load(tmp_path / "model")
+    assert again.config == method.config and draws(again) == draws(method)
+    assert all(torch.equal(v, method.state_dict()[k]) for k, v in again.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", STYLES)
+@pytest.mark.parametrize(
+    "cls, options",
+    [
+        (FlexMDM, {}), (MaskedDiffusion, {}), (GenMD4, {}),
+        (LoFlexMDM, dict(order_size="pico")), (LoFlexMDM, dict(backbone="shared")),
+    ],
+)
+def test_every_parameter_learns(kind, cls, options):
+    torch.manual_seed(0)
+    network = dict(network="hugging_face", network_config=kind)
+    method = cls(LETTERS, cls.Config(size="pico", max_length=12, **network, **options))
+    with torch.no_grad():
+        for p in method.parameters(): p.add_(0.05 * torch.randn(p.shape))
+    method.loss(rows(), torch.Generator().manual_seed(0)).loss.backward()
+    still = {name for name, p in method.named_parameters() if p.grad is None or not p.grad.any()}
+    assert not {name for name in still if not name.startswith("order.unmask")}  # not learned unless b_um is trainable
+
+
+@pytest.mark.parametrize("kind", STYLES)
+def test_as_order_model_it_sets_the_schedule(kind, tmp_path):
+    torch.manual_seed(0)
+    network = dict(order_network="hugging_face", order_network_config=kind, order_size="pico")
+    method = LoFlexMDM(LETTERS, LoFlexMDMConfig(size="pico", max_length=12, **network))
+    torch.nn.init.normal_(method.order.insert.out.weight, std=0.5, generator=torch.Generator().manual_seed(1))
+    b_in, _ = method.eval().schedule(rows())
+    assert b_in.std() > 0.01
+    assert {id(p) for p in method.order_backbone.parameters()} <= {id(p) for p in method.order_parameters}
+    again = loflexmdm.load(method.save_pretrained(tmp_path / "model"))
+    torch.testing.assert_close(again.schedule(rows())[0], b_in, rtol=0, atol=0)
+    assert json.loads(again.config.order_network_config)["model_type"] == kind and again.config.network_config == ""
+
+
+def test_a_run_with_muon_trains_and_resumes_exactly(tmp_path):
+    data = Examples(32, lambda i: prefix_example("", "abcd"[i % 4] * (1 + i % 3), LETTERS))
+    options = dict(steps=6, batch_size=4, warmup=1, optimiser="muon", log_every=6, valid_every=6)
+    config = lambda every: TrainConfig(save_every=every, **options)
+    through = Trainer(flexmdm("bert"), data, config(6), tmp_path / "a", progress=False).fit()
+    trainer = Trainer(flexmdm("bert"), data, config(3), tmp_path / "b", progress=False)
+    muon = {id(p) for g in trainer.optimisers[0].param_groups for p in g["params"]}
+    assert muon == {id(p) for p in trainer.method.backbone.blocks.parameters() if p.ndim == 2}
+    trainer.fit()
+    shutil.rmtree(trainer.checkpoints[-1])
+    resumed = Trainer(flexmdm("bert"), data, config(3), tmp_path / "b", progress=False).fit(resume=True)
+    for a, b in zip(through.parameters(), resumed.parameters(), strict=True): assert torch.equal(a, b)
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    "A random BERT of 50 words, as a directory."
+    from transformers import AutoModel, BertConfig
+    torch.manual_seed(5)
+    sizes = dict(hidden_size=24, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    bert = AutoModel.from_config(BertConfig(vocab_size=50, max_position_embeddings=20, **sizes))
+    bert.save_pretrained(tmp_path / "bert")
+    return tmp_path / "bert", bert.state_dict()
+
+
+def test_a_checkpoint_gives_its_weights_and_is_not_needed_again(checkpoint, tmp_path, monkeypatch):
+    path, weights = checkpoint
+    reports = []
+    monkeypatch.setattr(logging.StreamHandler, "emit", lambda self, record: reports.append(record.getMessage()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        method = flexmdm(str(path))
+    mine = method.backbone.encoder.state_dict()
+    assert {k for k, v in mine.items() if not torch.equal(v, weights[k])} == {"embeddings.word_embeddings.weight"}
+    assert not reports
+    saved = method.save_pretrained(tmp_path / "model")
+    path.rename(tmp_path / "gone")
+    assert draws(loflexmdm.load(saved)) == draws(method.eval())
+
+
+def test_a_checkpoint_without_some_weights_is_told(checkpoint):
+    from safetensors.torch import load_file, save_file
+    path, _ = checkpoint
+    weights = load_file(path / "model.safetensors")
+    kept = {k: v for k, v in weights.items() if "attention" not in k}
+    save_file(kept, path / "model.safetensors", metadata=dict(format="pt"))
+    message = r"bert: 10 tensors of the encoder are not there and stay random: encoder\.layer\.0\.attention"
+    with pytest.warns(UserWarning, match=message): flexmdm(str(path))
+
+
+def test_a_configuration_file(checkpoint):
+    path, weights = checkpoint
+    method = flexmdm(str(path / "config.json"))
+    assert method.backbone.width == 24 and method.backbone.longest == 20
+    key = "encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(method.backbone.encoder.state_dict()[key], weights[key])
+
+
+def test_a_type_of_model_goes_before_a_directory_of_that_name(tmp_path, monkeypatch):
+    (tmp_path / "bert").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert read_encoder_config("bert", "pico").hidden_size == 16
+    with pytest.raises(ValueError, match="network_config='./bert'"): read_encoder_config("./bert", "pico")
+
+
+def test_first_weights_are_scaled_to_the_width_and_nothing_drops_out():
+    config = sized_config("bert", "pico")
+    assert config.initializer_range == pytest.approx(0.02 * (768 / 16) ** 0.5)
+    assert config.attention_probs_dropout_prob == 0
+    backbone = built("bert").train()
+    h = [backbone(rows(), torch.zeros(2, 8)) for _ in range(2)]
+    assert torch.equal(*h)
+
+
+REFUSED = {
+    "": "name a type of model",
+    "brt": "no file, and no type of model",
+    "{": "not valid JSON",
+    "[1]": "no file",
+    '{"hidden_size": 8}': "'model_type' is missing",
+    '{"model_type": "huge"}': "'huge' is unknown to transformers",
+    '{"model_type": "bert", "hidden_size": "big"}': "hidden_size",
+    "gpt2": "'gpt2': reads from left to right only",
+    "t5": "encoder with a decoder",
+    "vit": "'vit': reads no tokens",
+    "xlnet": "has no sizes of this kind",
+}
+
+
+@pytest.mark.parametrize("options, message", REFUSED.items())
+def test_what_cannot_serve_is_refused_in_one_line(options, message):
+    with pytest.raises(ValueError, match=message) as e: flexmdm(options)
+    assert "network_config" in str(e.value) and "\n" not in str(e.value)
+
+
+def test_longer_sequences_than_there_are_positions():
+    backbone = built("bert")
+    with pytest.raises(ValueError, match="sequence of 601 columns: the encoder has 512 positions"):
+        backbone(collate([prefix_example("", "ab" * 300, LETTERS)]), torch.zeros(1, 8))
+    assert built("modernbert").longest is None is built("esm").longest
+    assert built("roberta").longest == 511  # counts from 1
+    with torch.no_grad(): built("roberta")(collate([prefix_example("", "a" * 510, LETTERS)]), torch.zeros(1, 8))
+
+
+def test_a_decoder_writes_from_left_to_right_and_an_encoder_does_not():
+    def built(kind):
+        torch.manual_seed(0)
+        network = dict(network="hugging_face", network_config=kind)
+        return Autoregressive(LETTERS, AutoregressiveConfig(size="pico", max_length=8, **network))
+    assert len(draws(built("gpt2"))) == 12
+    with pytest.raises(ValueError, match="network='hugging_face': later columns change"): built("bert")
+
+
+def test_a_retrofit_starts_from_our_transformer():
+    network = dict(network="hugging_face", network_config="bert")
+    masked = MaskedDiffusion(LETTERS, MaskedConfig(size="pico", max_length=12, **network))
+    with pytest.raises(ValueError, match="masked: has a network 'hugging_face'"): retrofit(masked)
+    ours = MaskedDiffusion(LETTERS, MaskedConfig(size="pico", max_length=12))
+    with pytest.raises(ValueError, match="network='hugging_face': a retrofit has that of the masked model"):
+        retrofit(ours, network="hugging_face", adapters=False)
+
+
+def test_without_transformers_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ImportError, match=r"pip install 'loflexmdm\[transformers\]'") as e: flexmdm("bert")
+    assert "\n" not in str(e.value)
+    assert FlexMDM(LETTERS, FlexMDMConfig(size="pico")).backbone.width == 16

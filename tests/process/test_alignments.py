@@ -1,0 +1,94 @@
+"Alignments and sources against slow code of their own."
+from functools import cache
+
+import pytest
+import torch
+
+from loflexmdm.process.alignments import ALIGNMENTS, BLANK, Corrupted, Dataset, Masks, UniformTokens
+from loflexmdm.process.alignments import align, at, collate_pairs, edit_distance, slot_column, strip
+from loflexmdm.process.states import BOS, Vocabulary, collate, prefix_example
+
+LETTERS = Vocabulary("abcdefghijklmnopqrstuvwxyz")
+
+
+def words(*texts, prompt=""): return collate([prefix_example(prompt, t, LETTERS) for t in texts])
+
+
+@cache
+def levenshtein(a: str, b: str) -> tuple[int, int]:
+    "Fewest edits and number of alignments that make them, by recursion from the left."
+    if not a or not b: return len(a) + len(b), 1
+    options = [(levenshtein(a[1:], b[1:]), a[0] != b[0]), (levenshtein(a[1:], b), 1), (levenshtein(a, b[1:]), 1)]
+    best = min(d + c for (d, _), c in options)
+    return best, sum(n for (d, n), c in options if d + c == best)
+
+
+def random_texts(n, most, seed):
+    g = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(0, most + 1, (n,), generator=g).tolist()
+    return ["".join("abc"[i] for i in torch.randint(0, 3, (k,), generator=g)) for k in lengths]
+
+
+def test_edits_and_counts_of_optimal_alignments():
+    a, b = random_texts(200, 9, 0), random_texts(200, 9, 1)
+    edits, log_count = edit_distance(words(*a), words(*b))
+    assert edits.tolist() == [levenshtein(*p)[0] for p in zip(a, b)]
+    assert log_count.exp().round().long().tolist() == [levenshtein(*p)[1] for p in zip(a, b)]
+    assert align(words(*a), words(*b)).edits.equal(edits)
+
+
+def test_long_batches_are_taken_in_parts(monkeypatch):
+    import loflexmdm.process.alignments as module
+    x0, x1 = words(*random_texts(20, 9, 2)), words(*random_texts(20, 9, 3))
+    whole = align(x0, x1, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(module, "CELLS", 1)
+    parts = align(x0, x1, generator=torch.Generator().manual_seed(0))
+    assert all(u.equal(v) for u, v in zip(whole, parts))
+
+
+@pytest.mark.parametrize("how", [*ALIGNMENTS, "shuffled:0.5"])
+def test_blanks_removed_both_sequences_are_back(how):
+    x0, x1 = words(*random_texts(50, 7, 4), prompt="pq"), words(*random_texts(50, 7, 5), prompt="pq")
+    z = align(x0, x1, how, torch.Generator().manual_seed(0))
+    for side, x in ((z.z0, x0), (z.z1, x1)):
+        assert all(u.equal(v) for u, v in zip(strip(side, z.fixed, z.closed)[:3], x.trim()[:3]))
+    assert z.fixed.sum(-1).unique().tolist() == [3] and not ((z.z0 == BLANK) & (z.z1 == BLANK)).any()
+
+
+def test_what_the_network_sees_and_where_edits_happen():
+    z = align(words("kitten"), words("smitten"), "padded")
+    shown = torch.zeros_like(z.fixed)
+    shown[0, 2] = True
+    assert LETTERS.decode(at(z, shown).tokens[0, 1:]) == list("kmtten")
+    assert slot_column(z, shown).tolist() == [[0, 1, 2, 3, 4, 5, 6, 6]]  # the insertion lies in the last gap
+
+
+def test_an_empty_source_and_an_empty_target():
+    for how in ALIGNMENTS:
+        assert align(words(""), words("ab"), how).inserts.sum() == 2
+        assert align(words("ab"), words(""), how).deletes.sum() == 2
+        assert align(words(""), words(""), how).z0.tolist() == [[BOS]]
+
+
+def test_sources_keep_prompts_and_have_the_lengths_they_say():
+    x1 = words("abc", "a", prompt="p")
+    for source in (Masks(4), UniformTokens(len(LETTERS), 4), UniformTokens(len(LETTERS), 0)):
+        x0 = source.draw(x1, torch.Generator().manual_seed(0))
+        assert x0.tokens[:, :2].equal(x1.tokens[:, :2]) and x0.lengths.tolist() == [2 + source.length] * 2
+    tokens = UniformTokens(len(LETTERS), 40).draw(x1, torch.Generator().manual_seed(1)).tokens[:, 2:]
+    assert tokens.min() >= 3 and tokens.max() < len(LETTERS)
+
+
+def test_errors_stay_within_the_limit_and_outside_the_prompt():
+    x1 = words(*["abc"] * 100, prompt="pq")
+    x0 = Corrupted(len(LETTERS), 5, 5, limit=7).draw(x1, torch.Generator().manual_seed(0))
+    assert x0.lengths.max() <= 7 and (x0.tokens[:, :3] == x1.tokens[:, :3]).all()
+    assert x0.fixed[:, :3].all() and not x0.fixed[:, 3:].any()
+    assert edit_distance(x0, x1)[0].max() <= 10
+
+
+def test_pairs_travel_as_batches():
+    data = Dataset.of([("ab", "abc"), ("b", "abc"), ("", "c")], LETTERS)
+    pairs = data.batch([0, 2]).rows([1]).to("cpu").trim()
+    assert pairs.x0.tokens.tolist() == [[BOS]] and pairs.x1.lengths.tolist() == [2]
+    with pytest.raises(ValueError, match="pairs="): collate_pairs([])

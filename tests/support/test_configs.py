@@ -1,0 +1,201 @@
+"Settings: what is refused and how it is said, names of earlier versions, and the schema of recipes."
+import json
+import pickle
+import subprocess
+import sys
+import tomllib
+import warnings
+from dataclasses import FrozenInstanceError, asdict, dataclass, fields, replace
+from pathlib import Path
+
+import pytest
+
+from loflexmdm.cli import main
+from loflexmdm.methods.base import METHODS
+from loflexmdm.methods.flexmdm import FlexMDMConfig
+from loflexmdm.methods.gen_md4 import GenMD4Config
+from loflexmdm.methods.lo_flexmdm import LoFlexMDMConfig
+from loflexmdm.methods.masked import MaskedConfig
+from loflexmdm.methods.papl import PAPLConfig
+from loflexmdm.support.configs import Count, Positive, comments_of, config, config_from
+from loflexmdm.support.configs import config_schema, one_of
+from loflexmdm.tasks.base import TASKS
+from loflexmdm.tasks.brackets import BracketsConfig
+from loflexmdm.tasks.mazes import MazeConfig
+from loflexmdm.tasks.sequences import SequencesConfig
+from loflexmdm.tasks.star_graphs import StarConfig
+from loflexmdm.training.checkpoints import read_state
+from loflexmdm.training.optimisers import TrainConfig
+from loflexmdm.training.recipes import PRESETS, SCHEMA, override, presets, read_tables, recipe
+from loflexmdm.training.recipes import recipe_schema
+
+PARTS = [*METHODS.usable().values(), *TASKS.usable().values()]
+CLASSES = [TrainConfig, *(part.Config for part in PARTS)]
+NAN, INF = float("nan"), float("inf")
+REFUSED = [
+    (LoFlexMDMConfig, dict(size="huge"), "size='huge': choose one of nano, micro, tiny,"),
+    (LoFlexMDMConfig, dict(order_size="tny"), "order_size='tny' (did you mean 'tiny'?): choose one of nano,"),
+    (LoFlexMDMConfig, dict(order="learnt"), "order='learnt' (did you mean 'learned'?): choose one of learned, fixed"),
+    (LoFlexMDMConfig, dict(a=NAN), "a=nan: must be positive and finite"),
+    (LoFlexMDMConfig, dict(b_range=1), "b_range=1: must exceed 1 and be finite"),
+    (LoFlexMDMConfig, dict(states=1), "states=1: a learned order needs at least 2"),
+    (LoFlexMDMConfig, dict(order="fixed", states=0), "states=0: must be at least 1"),
+    (LoFlexMDMConfig, dict(planner_alpha=INF), "planner_alpha=inf: must be finite and not negative"),
+    (TrainConfig, dict(steps=0), "steps=0: must be at least 1"),
+    (TrainConfig, dict(steps=True), "steps=True must be of type int"),
+    (TrainConfig, dict(lr=0), "lr=0: must be positive and finite"),
+    (TrainConfig, dict(ema=1.0), "ema=1.0: must lie in [0, 1)"),
+    (TrainConfig, dict(clip=NAN), "clip=nan: must be positive"),
+    (TrainConfig, dict(optimiser="sgd"), "optimiser='sgd': choose one of adamw, muon"),
+    (TrainConfig, dict(step=3), "unknown key 'step' (did you mean 'steps'?); known: steps, batch_size"),
+    (TrainConfig, dict(final_lr=0.1, final_lr_frac=0.1), "final_lr: the old name of final_lr_frac, which is given too"),
+    (FlexMDMConfig, dict(insertion="shifted:1e-4"), "insertion: schedule 'shifted:1e-4': goes from"),
+    (MaskedConfig, dict(schedule="sine"), "schedule 'sine': choose one of linear"),
+    (PAPLConfig, dict(max_length=1), "max_length=1: must be at least 2"),
+    (PAPLConfig, dict(mixture="eq8"), "mixture='eq8' (did you mean 'eq7'?): choose one of eq7, interpolate"),
+    (GenMD4Config, dict(w_range=INF), "w_range=inf: must exceed 1 and be finite"),
+    (BracketsConfig, dict(kinds=5), "kinds=5: must lie in 1..4"),
+    (StarConfig, dict(arm_min=4), "arm_min=4, arm_max=3: need arm_min <= arm_max"),
+    (MazeConfig, dict(layout="row"), "layout='row': choose one of infill, prefix"),
+    (SequencesConfig, dict(valid_share=0.5, test_share=0.5),
+     "valid_share=0.5, test_share=0.5: their sum must be below 1"),
+]
+
+
+@pytest.mark.parametrize("cls, values, line", REFUSED, ids=lambda v: None if isinstance(v, type) else str(v)[:30])
+def test_one_line_says_what_is_wrong(cls, values, line):
+    for make, before in ((lambda: cls(**values), ""), (lambda: config_from(cls, values, "model"), "model: ")):
+        with warnings.catch_warnings(action="ignore"), pytest.raises(ValueError) as told: make()
+        assert str(told.value).startswith(before + line)
+        assert "\n" not in str(told.value) and type(told.value) is ValueError
+
+
+def test_an_unknown_key_is_told_before_a_wrong_value():
+    with pytest.raises(ValueError, match="unknown key 'stpes'"): TrainConfig(lr=-1.0, stpes=3)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
+def test_it_is_still_a_frozen_dataclass(cls):
+    made = cls()
+    assert made == config_from(cls, asdict(made)) == pickle.loads(pickle.dumps(made)) == replace(made)
+    assert hash(made) == hash(cls())
+    assert repr(made).startswith(f"{cls.__name__}({fields(cls)[0].name}=")
+    with pytest.raises(FrozenInstanceError): setattr(made, fields(cls)[0].name, 1)
+    assert comments_of(cls).keys() == {f.name for f in fields(cls)}
+    for f in fields(cls):
+        with pytest.raises(ValueError, match=f"{f.name}="): cls(**{f.name: None})
+
+
+def test_a_plain_dataclass_of_another_package():
+    @dataclass
+    class Plain:
+        rate: float
+        steps: int = 3
+
+    made = config_from(Plain, dict(rate=2), "task toy")
+    assert type(made) is Plain and made == Plain(2.0, 3) and type(made.rate) is float
+    with pytest.raises(ValueError, match="^task toy: rate is missing$"): config_from(Plain, {}, "task toy")
+    with pytest.raises(ValueError, match="^config: steps='3' must be of type int$"):
+        config_from(Plain, dict(rate=1.0, steps="3"))
+
+
+def test_subclasses_check_what_they_inherit():
+    names = ["a", "b"]
+
+    @config
+    class Base:
+        renamed = dict(n="count")
+        count: Count = 1  # of things
+
+        def __post_init__(self):
+            if self.count == 13: raise ValueError("count=13: unlucky")
+
+    @config
+    class Child(Base):
+        name: one_of(names) = "a"  # of the thing
+        rate: Positive = 1.0
+
+    wrong = {"count=0: must": dict(count=0), "count=13: unlucky": dict(count=13)}
+    wrong["name='c': choose one of a, b"] = dict(name="c")
+    for line, values in wrong.items():
+        with pytest.raises(ValueError, match=line): Child(**values)
+    names.append("c")
+    made = Child(name="c", n=4)
+    assert (made.name, made.count, made.n) == ("c", 4, 4)
+    with pytest.raises(ValueError, match="count=0"): Child(0)
+    with pytest.raises(ValueError, match="Child: Unexpected positional"): Child(1, "a", 1.0, 7)
+
+
+# names of earlier versions
+
+OLD = """
+task.kind = "brackets"
+model = {order = "fixed", size = "nano"}
+train = {steps = 2, final_lr = 0.5, order_lr = 0.2}
+"""
+
+
+def test_old_toml_keys(tmp_path):
+    (tmp_path / "old.toml").write_text(OLD)
+    assert read_tables(tmp_path / "old.toml")["train"] == dict(steps=2, final_lr_frac=0.5, order_lr_scale=0.2)
+    made = recipe(tmp_path / "old.toml", order_lr_scale=0.4, final_lr=0.25).train
+    assert (made.final_lr_frac, made.order_lr_scale, made.final_lr) == (0.25, 0.4, 0.25)
+
+
+def test_old_flags_and_old_runs(tmp_path, capsys):
+    options = "--order-lr 0.3 --batch-size 2 --valid-size 2 --save-every 1 --device cpu"
+    (tmp_path / "old.toml").write_text(OLD)
+    assert main(["train", str(tmp_path / "old.toml"), "--out", str(tmp_path / "run"), *options.split()]) == 0
+    path = tmp_path / "run" / "run.json"
+    saved = json.loads(path.read_text())
+    assert saved["recipe"]["train"]["order_lr_scale"] == 0.3 and saved["recipe"]["train"]["final_lr_frac"] == 0.5
+    swap = dict(final_lr_frac="final_lr", order_lr_scale="order_lr")
+    older = lambda table: {swap.get(k, k): v for k, v in table.items()}
+    del saved["digest"]
+    path.write_text(json.dumps(saved | dict(recipe=saved["recipe"] | dict(train=older(saved["recipe"]["train"])))))
+    for state in (tmp_path / "run" / "checkpoints").glob("*/state.json"):
+        meta = json.loads(state.read_text())
+        for key in ("digest", "files", "stepped"): del meta[key]  # which came later
+        state.write_text(json.dumps(meta | dict(config=older(meta["config"]))))
+    assert main(["resume", str(tmp_path / "run")]) == 0
+    with pytest.raises(ValueError, match="order_lr_scale=0.9: the run in .* has 0.3"):
+        read_state(state.parent, replace(recipe(tmp_path / "old.toml", order_lr=0.9, batch_size=2).train))
+
+
+def test_an_old_key_beside_the_new_one():
+    with pytest.raises(ValueError, match="order_lr: the old name of order_lr_scale"):
+        override(dict(task=dict(kind="brackets"), train=dict(order_lr=1.0, order_lr_scale=1.0)))
+
+
+# the schema
+
+def test_the_schema_in_the_package_is_current_and_presets_name_it():
+    # in a process of its own: other tests define methods and tasks, which the schema would list
+    code = "import json; from loflexmdm.training.recipes import recipe_schema; print(json.dumps(recipe_schema()))"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert json.loads(SCHEMA.read_text()) == json.loads(made), "run loflexmdm.training.recipes.write_schema()"
+    for name in presets():
+        head = (PRESETS / f"{name}.toml").read_text().splitlines()[0]
+        assert head.startswith("#:schema ") and (Path(str(PRESETS)) / head.split()[1]).resolve() == Path(str(SCHEMA))
+
+
+def test_the_schema_accepts_presets_and_refuses_what_recipes_refuse():
+    jsonschema = pytest.importorskip("jsonschema")
+    check = jsonschema.Draft7Validator(recipe_schema())
+    for name in presets(): check.validate(tomllib.loads((PRESETS / f"{name}.toml").read_text()))
+    check.validate(tomllib.loads(OLD))
+    table = dict(kind="brackets")
+    models, trains = (dict(size="huge"), dict(method="ar", order="fixed")), (dict(steps=0), dict(step=1))
+    wrong = [dict(task=table | dict(kinds=5)), dict(task=dict(kind="bracket"))]
+    wrong += [dict(task=table, model=model) for model in models] + [dict(task=table, train=train) for train in trains]
+    for tables in wrong: assert not check.is_valid(tables), tables
+
+
+def test_every_setting_is_described():
+    for cls in CLASSES:
+        for key, entry in config_schema(cls)["properties"].items(): assert entry.get("description"), (cls.__name__, key)
+
+
+def test_importing_configs_does_not_wait_for_torch():
+    script = "import sys, loflexmdm.support.configs; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,109 @@
+"Files as users have them: what is read is what they say, and what is not read is counted or refused by line."
+import gzip
+import json
+
+import pytest
+
+from loflexmdm.cli.result_files import read_prompts
+from loflexmdm.molecules.data.sources import read_smiles
+from loflexmdm.process.states import Vocabulary
+from loflexmdm.support.readers import Texts, read_jsonl, read_lines
+from loflexmdm.tasks.base import task_from
+from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask, read_sequences
+from loflexmdm.tasks.star_graphs import StarConfig, StarGraphs, read_graphs, write_graphs
+
+NOT_ENDS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"  # at which str.splitlines cuts all the same
+SENTENCES = [f"row {i} of many" for i in range(506)]
+
+
+def table(path, rows, header="n,text"):
+    path.write_text(header + "\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_an_open_quote_is_refused_where_it_opens(tmp_path):
+    rows = [f"{i},{s}" for i, s in enumerate(SENTENCES)]
+    rows[5] = f'5,"{SENTENCES[5]}'
+    path = table(tmp_path / "a.csv", rows)
+    with pytest.raises(ValueError, match=r"a\.csv, line 7: a quote opens a cell here and is never closed, 500 lines"):
+        read_sequences(path, "text")
+    rows[40] = f'40,"{SENTENCES[40]}"'
+    with pytest.raises(ValueError, match="line 7: a quote opens a cell here that goes on to line 42"):
+        read_sequences(table(path, rows), "text")
+    rows[5] = f'5,x" {SENTENCES[5]}'
+    assert len(read_sequences(table(path, rows), "text")) == 506
+
+
+def test_the_quote_that_is_open_is_named_not_one_that_was_closed(tmp_path):
+    path = table(tmp_path / "a.csv", ['1,"two', 'lines","and', "an open one"], "n,text,more")
+    with pytest.raises(ValueError, match="line 3: a quote opens"): list(Texts(path, "text"))
+
+
+def test_what_a_table_lacks_is_counted_and_said(tmp_path):
+    rows = ["1,a b", "2", "3,c, d", "", "4,", '5,"e f\ng"', "6,h i,"]
+    task = task_from(dict(kind="text", file=str(table(tmp_path / "a.csv", rows)), column="text"))
+    assert sum(task.sizes().values()) == 3
+    assert task.rejected() == {"without the column": 1, "more cells than the header": 1, "empty": 2}
+    left_out, spanning = task.summary().splitlines()[1:]
+    assert left_out.startswith("left out: 4 of the source") and "2 empty" in left_out
+    assert spanning == "1 rows take several lines; the longest begins on line 7 and takes 2"
+
+
+@pytest.mark.parametrize("unit, empty", [("words", 3), ("characters", 2)])
+def test_empty_lines_are_counted(tmp_path, unit, empty):
+    (tmp_path / "a.txt").write_text("a b\n\n  \nc d e f\n\n")
+    task = SequencesTask(SequencesConfig(file=str(tmp_path / "a.txt"), unit=unit, max_length=4))
+    assert task.rejected() == {"empty": empty, "longer than max_length": {"words": 1, "characters": 1}[unit]}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_every_reader_reads_text_in_the_encoding_that_it_says(tmp_path, encoding, newline):
+    def write(name, *lines):
+        (tmp_path / name).write_bytes(newline.join([*lines, ""]).encode(encoding))
+        return tmp_path / name
+    assert read_sequences(write("a.txt", "one two", "drei é")) == [("one", "two"), ("drei", "é")]
+    assert read_sequences(write("a.csv", "text,n", "one two,1"), "text") == [("one", "two")]
+    assert list(read_smiles(write("a.smi", "CCO", "CCN name"))) == ["CCO", "CCN"]
+    assert list(read_smiles(write("b.csv", "smiles,n", "CCO,1"))) == ["CCO"]
+    assert read_jsonl(write("a.jsonl", "[1]", "[2]")) == [(1, [1]), (2, [2])]
+    assert read_prompts(write("p.txt", "a ..."), Vocabulary("ab")) == [["a", ...]]
+    graph = StarGraphs(StarConfig()).graph(0)
+    write_graphs([graph], tmp_path / "g.jsonl")
+    assert read_graphs(write("h.jsonl", (tmp_path / "g.jsonl").read_text().strip())) == [graph]
+
+
+@pytest.mark.parametrize("character", NOT_ENDS)
+def test_lines_end_at_newlines_only(tmp_path, character):
+    (tmp_path / "a.txt").write_text(f"a{character}b\nc d\n", newline="")
+    assert list(read_lines(tmp_path / "a.txt")) == [f"a{character}b", "c d"]
+    assert read_sequences(tmp_path / "a.txt", unit="characters")[0] == ("a", character, "b")
+    (tmp_path / "a.jsonl").write_text(json.dumps([f"a{character}"], ensure_ascii=False) + "\n", newline="")
+    assert read_jsonl(tmp_path / "a.jsonl") == [(1, [f"a{character}"])]
+
+
+@pytest.mark.parametrize("data, message", [
+    (b"one two\r\nthree \xe9\n", r"a\.txt, line 2: not a text file in UTF-8 \(.*byte 16 of the file\)"),
+    ("one two\nthree\n".encode("utf-16-le"), r"a\.txt, line 1: holds a NUL"),
+    (b"one two\nthree\0four\n", r"a\.txt, line 2: holds a NUL"),
+    (b"\xff\xfe\x00", "not a text file in UTF-16"),
+])
+def test_what_is_no_text_is_refused_by_line(tmp_path, data, message):
+    (tmp_path / "a.txt").write_bytes(data)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(data))
+    for name in ("a.txt", "a.txt.gz"):
+        with pytest.raises(ValueError, match=message.replace("a\\.txt", name.replace(".", "\\."))):
+            read_sequences(tmp_path / name)
+
+
+def test_a_column_must_be_there_once(tmp_path):
+    path = table(tmp_path / "a.csv", ["CC,CCO,1"], "smiles,smiles,n")
+    for read in (read_sequences, lambda p, c: list(read_smiles(p, c))):
+        with pytest.raises(ValueError, match="column='smiles'.* 2 columns of that name"): read(path, "smiles")
+        with pytest.raises(ValueError, match="column='name'.*smiles, smiles, n"): read(path, "name")
+    assert list(read_smiles(path, "n")) == ["1"]
+
+
+def test_compressed_text(tmp_path):
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"n,text\n1,one two\n"))
+    assert read_sequences(tmp_path / "a.csv.gz", "text") == [("one", "two")]

@@ -1,0 +1,232 @@
+"Texts of one's own: files in and out, tokenizers, filling gaps, defaults of a first try, models on the hub."
+import json
+import random
+import shutil
+from collections import Counter
+
+import pytest
+import torch
+
+import loflexmdm
+from loflexmdm.methods.base import method_class
+from loflexmdm.models import hub
+from loflexmdm.process.states import CLEAN, DROPPED, Vocabulary, collate, contract, parse_prompt
+from loflexmdm.samplers import Samples
+from loflexmdm.support.readers import Texts, fasta_records
+from loflexmdm.support.writers import write_texts
+from loflexmdm.tasks.base import check_prompts, task_from
+from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask, infill_example, stretch
+from loflexmdm.training.checkpoints import take_weights
+from loflexmdm.training.recipes import recipe, recipe_from
+
+WORDS = ["".join(random.Random(i).choices("abcd", k=3 + i % 5)) for i in range(300)]
+
+
+def characters(**options): return SequencesTask(SequencesConfig(unit="characters", **options), WORDS)
+
+
+# files
+
+@pytest.mark.parametrize("name, text, column, expected", [
+    ("a.fasta", ">x\nAB\nC\n>y\nD\n", "", ["ABC", "D"]), ("a.fa", "\n>x y\n a b \n", "", ["ab"]),
+    ("a.jsonl", '{"s": "ab"}\n\n{"s": "c"}\n', "s", ["ab", "c"]),
+    ("a.jsonl", '"ab"\n["c", "d"]\n', "", ["ab", ["c", "d"]]),
+    ("a.JSONL", '{"s": null}\n{"t": 1, "s": "x"}', "s", ["x"]),
+])
+def test_texts_of_records_and_objects(tmp_path, name, text, column, expected):
+    (tmp_path / name).write_text(text)
+    assert list(Texts(tmp_path / name, column)) == expected
+
+
+@pytest.mark.parametrize("name, text, column, said", [
+    ("a.fasta", "", "", "no record"), ("a.fasta", "AB\n", "", "line 1: not FASTA"),
+    ("a.fasta", ">x\nAB", "s", "no columns"),
+    ("a.jsonl", '{"s": 1}', "s", "line 1: 1 is neither"), ("a.jsonl", '{"s": "a"}', "", "name one of its keys: s"),
+    ("a.jsonl", '"a"', "s", "leave column out"), ("a.jsonl", '{"s": "a', "s", "not valid JSON"),
+    ("a.jsonl", '[1, "a"]', "", "neither a text nor"),
+])
+def test_wrong_records_and_objects_give_one_line(tmp_path, name, text, column, said):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=said) as error: list(Texts(tmp_path / name, column))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl", "a.fasta"])
+def test_texts_come_back(tmp_path, name):
+    texts, column = ["AB", 'C"D,', "E"], "text" if name[2:] in ("csv", "jsonl") else ""
+    assert list(Texts(write_texts(tmp_path / name, texts), column)) == texts
+
+
+@pytest.mark.parametrize("name, text", [
+    ("a.txt", "x\ny"), ("a.fasta", "x y"), ("a.fasta", ""), ("a.doc", "x"), ("a", "x"),
+])
+def test_what_a_format_cannot_hold_is_refused(tmp_path, name, text):
+    with pytest.raises(ValueError): write_texts(tmp_path / name, ["ok", text])
+    assert not list(tmp_path.iterdir())
+
+
+def test_records_are_read_in_order(tmp_path):
+    write_texts(tmp_path / "a.fasta", WORDS)
+    assert [text for _, text in fasta_records(tmp_path / "a.fasta")] == WORDS
+
+
+def test_frames_and_missing_values_are_refused_by_name():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(dict(n=[1, 2], text=["one two", None]))
+    with pytest.raises(ValueError, match="out of n, text"): SequencesTask(sequences=frame)
+    with pytest.raises(ValueError, match="sequence 1 .*dropna"): SequencesTask(sequences=frame["text"])
+    assert SequencesTask(sequences=frame["text"].dropna()).sizes()["train"] <= 1
+
+
+# filling gaps
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_every_stretch_is_equally_likely(n):
+    draw, p, N = random.Random(1), 2 / ((n + 1) * (n + 2)), 20_000
+    found = Counter(stretch(n, draw) for _ in range(N))
+    assert len(found) == round(1 / p)
+    assert max(abs(c - N * p) / (N * p * (1 - p)) ** 0.5 for c in found.values()) < 4.5
+
+
+def test_an_example_without_its_free_tokens_is_its_prompt():
+    task = characters(infill=1.0)
+    data = task.dataset("test")
+    for i, prompt in enumerate(task.prompts("test", 20)):
+        x1 = collate([data[i]])
+        start = contract(x1, torch.where(x1.free, DROPPED, CLEAN))
+        asked = collate([parse_prompt(prompt, task.vocabulary)])
+        for a, b in zip(start[:3], asked[:3], strict=True): assert torch.equal(a, b), prompt
+
+
+def test_the_share_of_gaps_and_the_score():
+    task, n = characters(infill=0.5), 2000
+    draw = random.Random(0)
+    gaps = sum(any(infill_example(tuple("abcdefgh"[:4]), 0.5, draw, task.vocabulary).fixed[1:]) for _ in range(n))
+    p = 0.5 * 14 / 15  # one of the fifteen stretches is the whole
+    assert abs(gaps - n * p) < 4.5 * (n * p * (1 - p)) ** 0.5
+    for split in ("train", "valid", "test"): check_prompts(task, split)
+    data, k = task.dataset("test"), 12
+    truth = Samples([data[i].tokens[1:] for i in range(k)], [[True]] * k)
+    wrong = Samples([t[:-1] + [3 + (t[-1] == 3)] for t in truth.sequences], [[True]] * k)
+    assert task.score("test", truth)["restored"] == 1 and task.score("test", wrong)["restored"] == 0
+    assert "restored" not in characters().score("test", truth) and characters().prompts("test") is None
+
+
+def test_training_passes_have_every_sequence_and_other_gaps():
+    task = characters(infill=1.0)
+    data, n = task.dataset(), len(task.splits["train"])
+    first, second = ([data[e * n + k] for k in range(n)] for e in (0, 1))
+    assert sorted(e.tokens for e in first) == sorted(e.tokens for e in second) and first != second
+    assert [data[i] for i in range(5)] == [task.dataset()[i] for i in range(5)]
+    valid = [characters(infill=1.0).dataset("valid")[i] for i in range(3)]
+    assert [task.dataset("valid")[i] for i in range(3)] == valid
+
+
+# tokenizers
+
+@pytest.fixture
+def tokenizer(tmp_path):
+    library = pytest.importorskip("tokenizers")
+    made = library.Tokenizer(library.models.BPE())
+    made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = library.decoders.ByteLevel()
+    special = ["<pad>", "<mask>", "<any>", "<depth:3>"]
+    trainer = library.trainers.BpeTrainer(vocab_size=40, special_tokens=special, show_progress=False)
+    made.train_from_iterator([w + " " + w for w in WORDS], trainer)
+    made.save(str(tmp_path / "tokenizer.json"))
+    return str(tmp_path / "tokenizer.json")
+
+
+def test_a_tokenizer_gives_vocabulary_prompts_and_texts(tokenizer):
+    task = SequencesTask(SequencesConfig(tokenizer=tokenizer), [w + " " + w for w in WORDS])
+    assert not {"<pad>", "<mask>", "<any>", "<depth:3>"} & set(task.vocabulary.tokens[3:])
+    assert not task.vocabulary.conditions
+    row = task.splits["train"][0]
+    assert task.text(row) in {w + " " + w for w in WORDS}
+    assert ... in task.prompt("ab...") and task.prompt("...")[0] is ...
+    again = task_from(task.as_dict(), task.vocabulary)
+    assert again.text(row) == task.text(row)
+    with pytest.raises(ValueError, match="leave unit out"): SequencesConfig(tokenizer=tokenizer, unit="characters")
+
+
+# training further, and defaults
+
+def test_the_vocabulary_of_a_model_is_kept(tmp_path):
+    task = characters()
+    run = recipe_from(dict(task=dict(kind="text", file=str(write_texts(tmp_path / "a.txt", WORDS)), unit="characters")))
+    run.build()[1].save_pretrained(tmp_path / "base")
+    few = write_texts(tmp_path / "few.txt", ["ab", "ba", "aab", "bba"] * 9)
+    kept = task_from(dict(kind="text", file=str(few), unit="characters", vocabulary_from=str(tmp_path / "base")))
+    assert kept.vocabulary == task.vocabulary and kept.paths(kept.as_dict()) == ["file", "vocabulary_from"]
+    other = write_texts(tmp_path / "other.txt", ["xyz"] * 9)
+    options = dict(kind="text", file=str(other), unit="characters", vocabulary_from=str(tmp_path / "base"))
+    with pytest.raises(ValueError, match="lacks 3 tokens of the data: 'x' 'y' 'z'"): task_from(options).sizes()
+    with pytest.raises(FileNotFoundError, match="vocabulary_from"):
+        task_from(options | dict(vocabulary_from=str(tmp_path / "none"))).sizes()
+
+
+def test_a_saved_model_is_a_recipe_to_train_it_further(tmp_path):
+    file = str(write_texts(tmp_path / "a.txt", WORDS))
+    run = recipe_from(dict(task=dict(kind="text", file=file, unit="characters")))
+    task, method = run.build()
+    method.save_pretrained(tmp_path / "base")
+    few = str(write_texts(tmp_path / "few.txt", ["a", "aa", "aaa", "aaaa"] * 9))  # fewer letters than the model knows
+    further = recipe(tmp_path / "base", file=few, steps=1)
+    assert further.model == run.model and further.train.start_from == str(tmp_path / "base")
+    same, tuned = further.build()
+    assert same.vocabulary == task.vocabulary
+    assert take_weights(tuned, further.train.start_from) == []  # all of the model's
+    for a, b in zip(tuned.state_dict().values(), method.state_dict().values()): torch.testing.assert_close(a, b)
+
+
+def test_a_model_without_a_task_is_not_a_recipe(tmp_path):
+    method = method_class("ar")(Vocabulary("ab"), method_class("ar").Config(size="nano"))
+    method.save_pretrained(tmp_path / "bare")
+    with pytest.raises(ValueError, match="was saved without a task"): recipe(tmp_path / "bare")
+
+
+def test_a_first_model_of_own_data_is_small(tmp_path):
+    file = str(write_texts(tmp_path / "a.txt", WORDS))
+    tables = dict(task=dict(kind="text", file=file, unit="characters"))
+    first = recipe_from(tables)
+    assert (first.model["order"], first.model["states"], first.model["size"]) == ("fixed", 1, "nano")
+    assert (first.train.optimiser, first.train.steps) == ("muon", 500) and recipe_from(first.as_dict()) == first
+    learned = recipe_from(tables | dict(model=dict(order="learned", size="tiny"), train=dict(optimiser="adamw")))
+    assert (learned.model["states"], learned.model["size"], learned.train.lr) == (2, "tiny", 1e-3)
+    assert (learned.model["unmask"], learned.model["regulariser"]) == ("trainable", 1.0)
+    given = recipe_from(tables | dict(model=dict(order="learned", unmask="frozen")))
+    assert (given.model["unmask"], given.model["readings"]) == ("frozen", "event")
+    for method in ("mdm", "ar", "flexmdm", "papl"):
+        assert recipe_from(tables | dict(model=dict(method=method))).model["size"] == "nano"
+    assert recipe_from(dict(task=dict(kind="star"))).model["size"] == "tiny"
+
+
+# the hub
+
+def test_a_model_goes_to_the_hub_and_back(tmp_path, monkeypatch):
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    hub_mixin = pytest.importorskip("huggingface_hub.hub_mixin")
+
+    class Api:
+        def __init__(self, token=None): pass
+        def create_repo(self, repo_id, **options): return type("Repo", (), dict(repo_id=repo_id))
+        def upload_folder(self, repo_id, folder_path, **options):
+            shutil.copytree(folder_path, tmp_path / repo_id)
+            return "done"
+    monkeypatch.setattr(hub_mixin, "HfApi", Api)
+    monkeypatch.setattr(hub_mixin, "hf_hub_download", lambda repo_id, filename, **_: str(tmp_path / repo_id / filename))
+    seen = []
+    fetch = lambda name, revision=None, **_: (seen.append(revision), str(tmp_path / name))[1]
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    model = loflexmdm.load("star-tiny")
+    assert model.push_to_hub("me/star", about="Paths.") == "done"
+    again = loflexmdm.load("hf://me/star@v1")
+    assert seen == ["v1"] and again.task == model.task and "Paths." in (tmp_path / "me/star/README.md").read_text()
+    for a, b in zip(model.state_dict().values(), again.state_dict().values(), strict=True): assert torch.equal(a, b)
+    assert json.loads((tmp_path / "me/star/config.json").read_text())["format"] == 1
+
+
+@pytest.mark.parametrize("name", ["", "a/b/c", "a b", "-x"])
+def test_a_name_that_cannot_be_one_asks_nobody(name):
+    pytest.importorskip("huggingface_hub")
+    with pytest.raises(ValueError, match="owner/name"): hub.from_hub(name)

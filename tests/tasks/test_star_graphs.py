@@ -1,0 +1,159 @@
+"Star graphs: pinned data, the published format and its damage, scores and verdicts."
+import hashlib
+import math
+
+import pytest
+
+from loflexmdm.samplers import Samples
+from loflexmdm.tasks.base import SPLITS
+from loflexmdm.tasks.star_graphs import PRESETS, StarConfig, StarGraph, StarGraphs, StarTask
+from loflexmdm.tasks.star_graphs import draw_answer, draw_generation, is_path, junction_distances
+from loflexmdm.tasks.star_graphs import radial_layout, read_graphs, verdict, write_graphs
+
+GRAPH = StarGraph(((7, 2), (4, 7), (7, 9), (2, 5)), 4, 5, (4, 7, 2, 5))
+PINNED = {"star-tiny": "cb7b0de68f2a840d",
+          "star-easy": "3c76bdb3d4c3feb6",
+          "star-medium": "443f890fa6a75070",
+          "star-hard": "9d4b957e29638767"}  # first 64 graphs of every split: models in use were trained on them
+
+
+def fingerprint(name):
+    graphs = [
+        (g.edges, g.source, g.goal, g.path) for s in SPLITS for g in map(StarGraphs(PRESETS[name], s).graph, range(64))
+    ]
+    return hashlib.sha256(repr(graphs).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_graphs_never_change(name): assert fingerprint(name) == PINNED[name]
+
+
+def test_a_known_graph():
+    assert StarGraphs(StarConfig()).graph(0) == StarGraph(
+        edges=((1, 9), (9, 3), (7, 5), (1, 7), (1, 4), (4, 2)), source=1, goal=2, path=(1, 4, 2)
+    )
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_paths_and_lengths(name):
+    c = PRESETS[name]
+    for g in map(StarGraphs(c, "test").graph, range(300)):
+        assert is_path(g.edges, g.path, g.source, g.goal) and g.junction in g.path
+        assert not is_path(g.edges, g.path[:-1], g.source, g.goal)
+        assert not is_path(g.edges, g.path[1:], g.source, g.goal)
+        assert c.arm_min <= len(g.path) <= c.arm_max and len(g.path) - 1 - g.path.index(g.junction) >= c.min_plan
+        assert len(g.prompt) <= c.prompt_length and len(g.target) <= c.target_length
+        assert sum(u == g.junction for u, _ in g.edges) == c.degree
+
+
+def test_paper_sizes():
+    assert [
+        (len(t.dataset("train")), len(t.dataset("valid")), len(t.dataset("test")))
+        for t in (StarTask(PRESETS[f"star-{k}"]) for k in ("easy", "medium", "hard"))
+    ] == [(50_000, 100, 5_000)] * 3
+    assert (
+        PRESETS["star-easy"].prompt_length,
+        PRESETS["star-easy"].target_length,
+        PRESETS["star-hard"].max_length,
+    ) == (26, 8, 135)
+
+
+def test_splits_differ_and_seed_matters():
+    graphs = {StarGraphs(PRESETS["star-hard"], s, seed=k).graph(0) for s in SPLITS for k in (1, 2)}
+    assert len(graphs) == 6
+
+
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        (dict(degree=0), "degree=0"),
+        (dict(arm_min=1), "arm_min=1"),
+        (dict(arm_max=2), "arm_min=3, arm_max=2"),
+        (dict(min_plan=3), "min_plan=3"),
+        (dict(nodes=6), "nodes=6: the largest graph has 7"),
+        (dict(train_size=-1), "train_size=-1"),
+        (dict(test_size=0), "test_size=0"),
+    ],
+)
+def test_bad_configurations(bad, message):
+    with pytest.raises(ValueError, match=message): StarConfig(**bad)
+
+
+def test_file_round_trip(tmp_path):
+    graphs = [StarGraphs(PRESETS["star-medium"]).graph(i) for i in range(20)]
+    write_graphs(graphs, tmp_path / "train.jsonl")
+    assert read_graphs(tmp_path / "train.jsonl") == graphs
+    task = StarTask(StarConfig(3, 3, 6, 20, 2, file=str(tmp_path / "{split}.jsonl")))
+    assert [task.dataset("train").graph(i) for i in range(20)] == graphs and len(task.dataset("train")) == 20
+    with pytest.raises(FileNotFoundError, match="valid.jsonl"): task.dataset("valid")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ('{"edge_list": [[1, 2', "line 2: not valid JSON"),
+        ("null\n", "line 2: not a JSON object"),
+        ("\n", "line 2: not valid JSON"),
+        ('{"edge_list": [], "source": 1, "goal": 2, "path": [1, 2]}', "line 2: edge_list"),
+        ('{"edge_list": [[1, true]], "source": 1, "goal": 2, "path": [1, 2]}', "line 2: edge_list"),
+        ('{"edge_list": [[1, 2]], "source": "1", "goal": 2, "path": [1, 2]}', "line 2: source='1'"),
+        ('{"edge_list": [[1, 2]], "source": 1, "goal": 2, "path": "12"}', "line 2: path"),
+        ('{"edge_list": [[1, 2]], "source": 2, "goal": 1, "path": [2, 1]}', "line 2: path"),
+        ('{"edge_list": [[1, 2]], "source": 1, "goal": 1, "path": [1]}', "line 2: path"),
+        ('{"edge_list": [[1, 12]], "source": 1, "goal": 12, "path": [1, 12]}', "line 2: node 12"),
+        (
+            '{"edge_list": [[1, 2], [2, 3], [3, 4]], "source": 1, "goal": 4, "path": [1, 2, 3, 4]}',
+            "line 2: prompt of 8 and path of 6 tokens",
+        ),
+    ],
+)
+def test_damaged_files(tmp_path, text, message):
+    write_graphs([StarGraph(((0, 1), (1, 2)), 0, 2, (0, 1, 2))], tmp_path / "a.jsonl")
+    with open(tmp_path / "a.jsonl", "a") as f: f.write(text)
+    with pytest.raises(ValueError, match=message) as e: read_graphs(tmp_path / "a.jsonl", StarConfig())
+    assert "a.jsonl" in str(e.value)
+
+
+def test_empty_file(tmp_path):
+    (tmp_path / "a.jsonl").touch()
+    with pytest.raises(ValueError, match="holds no graphs"): read_graphs(tmp_path / "a.jsonl")
+
+
+def test_scores():
+    task = StarTask()
+    truths = [task.vocabulary.encode(p + g.target) for p, g in zip(task.prompts("test", 4), task.graphs("test", 4))]
+    free = [[False] * 14 + [True] * 4] * 4
+    assert task.score("test", Samples(truths, free)) == dict(exact_match=1.0, token_accuracy=1.0)
+    spoilt = truths[:3] + [truths[3][:-1]]
+    assert task.score("test", Samples(spoilt, free[:3] + [free[3][:-1]])) == dict(
+        exact_match=0.75, token_accuracy=pytest.approx(15 / 16)
+    )
+
+
+@pytest.mark.parametrize(
+    "answer, kind",
+    [
+        ("4 7 7 2 2 5", "exact"), ("4 7 7 9", "wrong arm"), ("4 7", "wrong arm"), ("4 7 2 5", "broken path"),
+        ("7 2", "broken path"), ("7 4", "invented edge"), ("4 7 7", "no edge list"), ("", "no edge list"),
+    ],
+)
+def test_verdicts(answer, kind): assert verdict(GRAPH, answer.split()) == kind
+
+
+def test_junction_distances():
+    assert junction_distances(GRAPH, GRAPH.target) == [1, 0, 0, 1, 1, 2]
+    assert junction_distances(GRAPH, "7 2 2 5".split()) == [0, 1, 1, 2]
+    assert junction_distances(GRAPH, ["2", "5"]) is None
+
+
+def test_layout_and_pictures():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    for g in [GRAPH, *map(StarGraphs(PRESETS["star-hard"]).graph, range(20))]:
+        at = radial_layout(g)
+        assert all(math.isclose(math.dist(at[u], at[v]), 1) for u, v in g.edges) and len(set(at.values())) == len(at)
+    assert draw_answer(GRAPH, ["4", "9"]).get_title() == "invented edge"
+    axes = draw_generation(GRAPH, GRAPH.target, range(6), [6, 7, 8, 9, 10, 11], panels=2)
+    assert [a.get_title() for a in axes] == ["4 _ _ _ _ _", "4 7 7 2 2 5"]
+    assert len(draw_generation(GRAPH, [], [], [])) == 4
+    plt.close("all")

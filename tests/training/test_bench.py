@@ -1,0 +1,46 @@
+"`make bench`: points that run, parts that add up, and ratios that show a slowdown."
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+import bench  # noqa: E402
+
+ROWS = [dict(name="a", seconds=0.2, megabytes=3.0), dict(name="b", seconds=1.0, megabytes=1.0)]
+
+
+def test_every_setting_grows_from_the_base():
+    train = [p for p in bench.points(quick=False) if p["kind"] == "train"]
+    assert len({bench.name_of(p) for p in bench.points(quick=False)}) == len(bench.points(quick=False))
+    for key in bench.BASE: assert len([p for p in train if p[key] != bench.BASE[key]]) == len(bench.GROWTH[key]) >= 2
+    assert len(bench.points(quick=True)) == 3
+
+
+@pytest.mark.parametrize("point", bench.points(quick=True)[::2], ids=bench.name_of)
+def test_a_point_gives_its_figures(point):
+    found = bench.run_point(point, seconds=0.01)
+    assert found["seconds"] > 0 and found["megabytes"] >= 0 and found["name"] == bench.name_of(point)
+    if point["kind"] == "train":
+        assert list(found["shares"]) == list(bench.PARTS) and abs(sum(found["shares"].values()) - 1) < 1e-9
+    else: assert 0 < found["counts"]["network_calls"] <= 16  # fewer where all rows are finished
+    bench.SIZES.pop("bench", None)
+
+
+def test_ratios_against_a_snapshot(tmp_path):
+    (tmp_path / "old.json").write_text(json.dumps(dict(points=[dict(name="a", seconds=0.1)])))
+    found = bench.ratios(ROWS, tmp_path / "old.json")
+    assert [r["ratio"] for r in found] == [2.0, None]
+    assert "| 2.00 |" in bench.table(found) and bench.ratios(ROWS, tmp_path / "none.json")[0]["ratio"] is None
+
+
+def test_the_stored_snapshot_has_every_point():
+    stored = json.loads(bench.SNAPSHOT.read_text())
+    assert [r["name"] for r in stored["points"]] == [bench.name_of(p) for p in bench.points(quick=False)]
+    assert {"cpu", "cores", "threads", "torch", "commit"} <= stored["machine"].keys()
+
+
+def test_two_processes_share_a_step():
+    found = bench.several_point(2, 1, 0)
+    assert found["seconds"] > 0

@@ -1,0 +1,164 @@
+"Several processes train the model that one trains, share it out, outlive none of each other, and sample the same rows."
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from campaigns import processes
+from share import difference, start, together, train, trainer, wait
+
+from loflexmdm.cli import main
+from loflexmdm.methods.base import method_class
+from loflexmdm.support.random_numbers import Launch, ShardGenerator, launched, quota, uniforms
+from loflexmdm.training.checkpoints import checkpoints
+from loflexmdm.training.distributed import check_shares
+from loflexmdm.training.log import JsonLines
+from loflexmdm.training.optimisers import TrainConfig
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+def run(directory: Path, processes: int = 1, **work): together(processes, train, str(directory), json.dumps(work))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    "A run of 20 steps by one process."
+    run(directory := tmp_path_factory.mktemp("whole") / "run")
+    return directory
+
+
+def test_two_processes_begin_what_four_finish(whole, tmp_path):
+    run(tmp_path / "run", 2, until=7)
+    assert checkpoints(tmp_path / "run")[-1].name == "step_000007"
+    run(tmp_path / "run", 4, resume=True)
+    assert difference(whole, tmp_path / "run") < 1e-10
+    rows = [[r for r in JsonLines(d / "metrics.jsonl").rows() if "loss" in r] for d in (whole, tmp_path / "run")]
+    for one, other in zip(*rows, strict=True):
+        for key in ("loss", "bound_tight", "b_min", "b_max", "grad_norm", "real_columns"):
+            assert one[key] == pytest.approx(other[key], rel=1e-5)  # six digits are written
+
+
+@pytest.mark.parametrize("work", [
+    dict(options=dict(order="fixed", states=1)),
+    dict(options=dict(plain=0.25, readings="event"), accumulate=2, shard=True),
+    *(dict(method=method) for method in ("flexmdm", "mdm", "genmd4", "papl", "ar")),
+], ids=["fixed order", "shards", "flexmdm", "mdm", "genmd4", "papl", "ar"])
+def test_two_processes_have_the_weights_of_one(work, tmp_path):
+    work = work | dict(steps=4, save_every=4)
+    run(tmp_path / "one", 1, **work | dict(shard=False))
+    run(tmp_path / "two", 2, **work)
+    assert difference(tmp_path / "one", tmp_path / "two") < 1e-10
+
+
+def test_a_killed_process_leaves_no_other_waiting(whole, tmp_path):
+    for victim in (0, 1):
+        ids, before = start(2, train, str(tmp_path), json.dumps(dict(resume=True, save_every=2))), checkpoints(tmp_path)
+        while checkpoints(tmp_path) == before: time.sleep(0.05)
+        processes.kill_one(ids, victim, 0)
+    run(tmp_path, resume=True)
+    assert difference(whole, tmp_path) < 1e-10
+
+
+def test_killed_at_random_moments(tmp_path):
+    seen = processes.campaign(tmp_path, 3, random.Random(0))
+    assert seen["kills"] == 3 and seen["complete_runs"] >= 1 and seen["difference"] == 0
+
+
+def test_what_the_first_process_refuses_ends_all(whole, tmp_path):
+    began = time.monotonic()
+    assert wait(start(2, train, str(whole), "{}")) == [2, 2] and time.monotonic() - began < 60
+
+
+def sample(directory: str, batch: int, n: int, *more: str) -> int:
+    "Exit code of a sample command."
+    return main(["sample", "star-tiny", "-n", str(n), "--batch-size", str(batch), "--device", "cpu",
+                 "--out", f"{directory}/samples.jsonl", *more])
+
+
+def test_samples_are_those_of_one_process(tmp_path):
+    for n in (1, 2):
+        (tmp_path / str(n)).mkdir()
+        together(n, sample, str(tmp_path / str(n)), 3, 8, "--nll", "4")
+    one, two = ((tmp_path / n / "samples.jsonl").read_bytes() for n in "12")
+    assert one == two and one.count(b"\n") == 8
+    assert {p.name for p in (tmp_path / "2").iterdir()} == {p.name for p in (tmp_path / "1").iterdir()}
+
+
+def of_several(monkeypatch, rank=0, world="2", local="0"):
+    for name, value in dict(RANK=rank, WORLD_SIZE=world, LOCAL_RANK=local).items(): monkeypatch.setenv(name, str(value))
+
+
+@pytest.mark.parametrize("line, said", [
+    ("evaluate star-tiny", "evaluate: runs in one process, so start it without torchrun, "),
+    ("train star-tiny --out x --batch-size 15", "batch_size=15: must be a multiple of the number of processes, 2"),
+    ("train brackets-repair --out x", "method=editflow: its loss needs the whole batch, so it trains on one process"),
+    ("train star-tiny --out x --optimiser muon --shard", "optimiser='muon': needs whole matrices; adamw works on "),
+])
+def test_one_line_from_the_first_process(line, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    of_several(monkeypatch)
+    assert main(line.split()) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"loflexmdm: {said}")
+    of_several(monkeypatch, rank=1, local=1)
+    assert main(line.split()) == 2 and capsys.readouterr().err == "" and not (tmp_path / "x").exists()
+
+
+def test_a_port_in_use_is_one_line(tmp_path, capfd):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        assert wait(start(1, alone_of_two, port)) == [2]
+    assert capfd.readouterr().err.count("\n") == 1
+
+
+def alone_of_two(port: str):
+    os.environ |= dict(WORLD_SIZE="2", MASTER_PORT=port)
+    train(".", "{}")
+
+
+def test_commands_of_one_process_do_not_wait_for_shards():
+    code = "import sys, loflexmdm.cli.sample; sys.exit('torch.distributed.fsdp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_shards_need_several_processes(tmp_path, capsys):
+    assert main(["train", "star-tiny", "--out", str(tmp_path / "x"), "--shard"]) == 2
+    assert "--shard: of one process" in capsys.readouterr().err and not (tmp_path / "x").exists()
+
+
+def test_launched_by_whom(monkeypatch):
+    assert launched() == Launch(0, 1, 0)
+    of_several(monkeypatch, 3, "4", "1")
+    assert launched() == Launch(3, 4, 1) and not launched().first
+    of_several(monkeypatch, 4, "4")
+    with pytest.raises(ValueError, match="RANK=4, WORLD_SIZE=4"): launched()
+
+
+def test_draws_are_shares_of_the_whole_batch():
+    whole = uniforms((12, 3), torch.Generator().manual_seed(0))
+    for world in (2, 3, 4):
+        for rank in range(world):
+            own = uniforms((12 // world, 3), ShardGenerator("cpu", rank, world).manual_seed(0))
+            torch.testing.assert_close(own, whole[rank::world], rtol=0, atol=0)
+    with pytest.raises(ValueError, match="plain=0.1: 3 of 30 rows"):
+        quota(0.1, 15, ShardGenerator("cpu", 0, 2), "plain")
+
+
+def test_a_method_says_whether_it_may_be_shared():
+    with pytest.raises(ValueError, match="editflow"): check_shares(method_class("editflow"), TrainConfig(), 2)
+    for name in ("loflexmdm", "flexmdm", "mdm", "papl", "genmd4", "ar"):
+        check_shares(method_class(name), TrainConfig(), 2)
+
+
+def test_a_frozen_head_is_not_trained(tmp_path):
+    model = trainer(str(tmp_path)).method
+    assert not any(p.requires_grad for p in model.order.unmask.parameters())
+    assert all(p.requires_grad for p in model.order.insert.parameters())
