@@ -15,10 +15,10 @@ from pathlib import Path
 from .commands import Parser, command, say
 from .common import add_device, add_fields, announce, given, numbers, pick_device
 from .common import provenance, recipe_in
-from ..methods.base import METHODS
 from ..reports.comparison import CALLS, Comparison, compare, table
 from ..support.atomic_files import write_file
 from ..support.colours import STYLE
+from ..support.registries import METHODS
 from ..training.optimisers import TrainConfig
 from ..training.recipes import presets
 

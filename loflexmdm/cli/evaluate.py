@@ -29,7 +29,8 @@ from ..process.states import Vocabulary, collate
 from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
 from ..support.readers import read_json, read_jsonl, table_rows
-from ..tasks.base import TASKS, Task, task_from
+from ..support.registries import TASKS
+from ..tasks.base import Task, task_from
 
 # %% ../../nbs/cli/08_evaluate.ipynb #bdcb73ad
 def evaluate_model(args: argparse.Namespace, method: Method) -> dict:

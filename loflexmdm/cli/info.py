@@ -18,16 +18,12 @@ from pathlib import Path
 from textwrap import fill
 
 from .commands import Parser, command
-from ..methods.base import METHODS
 from ..models.pretrained import load, names
-from ..networks.base import NETWORKS
 from ..reports.citations import citation
-from ..samplers import SAMPLERS
 from ..support.colours import STYLE
 from ..support.configs import comments_of
 from ..support.limits import visible
-from ..support.registries import Registry, did_you_mean
-from ..tasks.base import TASKS
+from ..support.registries import METHODS, NETWORKS, SAMPLERS, TASKS, Registry, did_you_mean
 from ..training.log import JsonLines
 from ..training.recipes import presets, read_tables, recipe_from
 

@@ -21,11 +21,11 @@ import torch
 from .commands import Parser, here
 from .common import add_device, kind_of_option
 from ..methods.base import Method
-from ..samplers import SAMPLERS, Sampler, Samples, channel_words, fitting_samplers
-from ..samplers import merge_samples
+from ..samplers import Sampler, Samples, channel_words, fitting_samplers, merge_samples
 from ..samplers.guidance import SCHEMES
 from ..support.configs import comments_of
 from ..support.limits import ROWS
+from ..support.registries import SAMPLERS
 from ..tasks.base import Task
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #f0ba1013

@@ -19,13 +19,14 @@ import torch
 from .commands import Parser, command, say
 from .common import add_device, add_fields, announce, given, pick_device, provenance
 from .common import recipe_in
-from ..methods.base import METHODS, method_class
+from ..methods.base import method_class
 from ..methods.lo_flexmdm import LoFlexMDM
 from ..support.atomic_files import check_seal, write_sealed
 from ..support.data_digests import check_data
 from ..support.limits import clipped
 from ..support.random_numbers import launched
 from ..support.readers import read_json
+from ..support.registries import METHODS
 from ..tasks.base import task_class
 from ..training.checkpoints import checkpoints, tidy
 from ..training.distributed import DistributedTrainer, check_shares, joined, own_device

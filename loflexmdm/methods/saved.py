@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'CONFIG_FILE', 'WEIGHTS_FILE', 'AVERAGE_FILE', 'MODEL_FILES', 'DTYPES', 'is_finite', 'not_finite',
-           'portable', 'model_weights', 'declared_dtype', 'save_tensors', 'write_model', 'save_pretrained',
-           'read_config', 'notice', 'read_tensors', 'read_model', 'check_weights', 'load_weights', 'from_pretrained']
+           'portable', 'model_weights', 'declared_dtype', 'save_tensors', 'write_model', 'read_config', 'notice',
+           'read_tensors', 'read_model', 'check_weights', 'load_weights', 'load_model', 'Saved']
 
 # %% ../../nbs/methods/03_saved.ipynb #aa9fdffc
 import os
@@ -14,19 +14,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from .base import Method, method_class
 from ..process.states import Vocabulary
 from ..support.atomic_files import STAGED, Write, atomic_directory, check_seal, file_digest
 from ..support.atomic_files import intact, recorded, replace_files
 from ..support.configs import config_from
 from ..support.limits import clipped
 from ..support.readers import read_json
+from ..support.registries import METHODS, imported
+
+if TYPE_CHECKING: from loflexmdm.methods.base import Method
 
 # %% ../../nbs/methods/03_saved.ipynb #f20ab8ed
 FORMAT = 1  # of saved models; raised when an older reader could not understand a new file
@@ -103,7 +106,7 @@ def save_tensors(tensors: Mapping[str, Tensor], path: str | os.PathLike):
     Path(path).write_bytes(save(dict(tensors)))  # safetensors' save_file writes to .tmpXXXXXX first
 
 
-def write_model(method: Method, directory: str | os.PathLike, weights: Mapping[str, Mapping[str, Tensor]],
+def write_model(method: "Method", directory: str | os.PathLike, weights: Mapping[str, Mapping[str, Tensor]],
                 texts: Mapping[str, str] | None = None, check: Callable[[Path], object] | None = None):
     """Write weights files, text files and config.json into a directory, which is made if it is not there.
 
@@ -123,22 +126,6 @@ def write_model(method: Method, directory: str | os.PathLike, weights: Mapping[s
 
 def _write_text(text: str, path: Path): path.write_text(text, encoding="utf-8")
 
-# %% ../../nbs/methods/03_saved.ipynb #c6b17bde
-def save_pretrained(self: Method, directory: str | os.PathLike, dtype: str | torch.dtype | None = None,
-                    **extra_files: str) -> Path:
-    """Write model.safetensors and config.json, with digests, into a directory, which is returned.
-
-    `dtype`: of the parameters in the file, say "bfloat16"; they are float32 again when loaded. Keywords add text files:
-    `README_md="..."` becomes README.md. A model that is there is replaced, with the text files that were saved with it;
-    a kill leaves the old one or the new. ValueError for any other file there, and for weights that are not finite."""
-    path, texts = Path(directory), {name.replace("_", ".", 1): text for name, text in extra_files.items()}
-    for name in texts:
-        if Path(name).name != name or name in MODEL_FILES[:3]: raise ValueError(f"{name}: no name for a text file")
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"{path}: a file has this name; a directory is needed")
-    write_model(self, path, {WEIGHTS_FILE: model_weights(self, dtype)}, texts, check=_refuse_foreign)
-    return path
-
 # %% ../../nbs/methods/03_saved.ipynb #bc216444
 def _check_config(meta, path: Path):
     "ValueError says what is wrong with the contents of a config.json."
@@ -152,7 +139,7 @@ def _check_config(meta, path: Path):
             f"{path}: format {meta['format']} is newer than this version reads ({FORMAT}); upgrade loflexmdm"
         )
     check_seal(meta, path)
-    try: method_class(meta["method"])
+    try: METHODS[meta["method"]]
     except ValueError as e: raise ValueError(f"{path}: {e}") from None
     tokens = meta["vocabulary"]
     if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens):
@@ -256,7 +243,7 @@ def load_weights(module: nn.Module, path: str | os.PathLike, digest: str | None 
     check_weights(module, tensors, path, dtype, strict=digest is not None)
     module.load_state_dict(tensors)
 
-# %% ../../nbs/methods/03_saved.ipynb #064a42c0
+# %% ../../nbs/methods/03_saved.ipynb #0e881e53
 def _refuse_files(config: Mapping, path: Path):
     "ValueError if the settings of a saved model name a file or directory: all that it needs is in its own."
     for key in ("network_config", "order_network_config"):
@@ -267,25 +254,51 @@ def _refuse_files(config: Mapping, path: Path):
                              "this must be a name, or the configuration itself in JSON")
 
 
-def from_pretrained(
-    directory: str | os.PathLike, device: str | torch.device = "cpu", weights: str = WEIGHTS_FILE
-) -> Method:
-    """The method saved in a directory, in evaluation mode on `device`; `weights` names the file to take them from.
-
-    FileNotFoundError if there is no saved model, ValueError if it is damaged, of a newer
-    format or of an unknown method."""
+def load_model(directory: str | os.PathLike, device: str | torch.device = "cpu",
+               weights: str = WEIGHTS_FILE) -> "Method":
+    "`Saved.from_pretrained`."
     meta, tensors = read_model(directory, weights)
-    cls = method_class(meta["method"])
+    cls = METHODS[meta["method"]]
     _refuse_files(meta["config"], Path(directory) / CONFIG_FILE)
-    method = cls(
-        Vocabulary(meta["vocabulary"]),
-        config_from(cls.Config, meta["config"], f"{directory}/config.json"),
-        meta.get("task"),
-    )
+    config = config_from(cls.Config, meta["config"], f"{directory}/config.json")
+    method = cls(Vocabulary(meta["vocabulary"]), config, meta.get("task"))
     check_weights(method, tensors, Path(directory) / weights, meta.get("dtype"), strict=weights in recorded(meta))
     method.load_state_dict(tensors)
     return method.to(device).eval()
 
+# %% ../../nbs/methods/03_saved.ipynb #369ae98e
+class Saved:
+    "What a method has from this module: it can be saved, loaded and pushed to a hub."
 
-Method.save_pretrained = save_pretrained
-Method.from_pretrained = staticmethod(from_pretrained)
+    def save_pretrained(self, directory: str | os.PathLike, dtype: str | torch.dtype | None = None,
+                        **extra_files: str) -> Path:
+        """Write model.safetensors and config.json, with digests, into a directory, which is returned.
+
+        `dtype`: of the parameters in the file, say "bfloat16"; they are float32 again when loaded. Keywords add text
+        files: `README_md="..."` becomes README.md. A model that is there is replaced, with the text files that were
+        saved with it; a kill leaves the old one or the new. ValueError for any other file there, and for weights that
+        are not finite."""
+        path, texts = Path(directory), {name.replace("_", ".", 1): text for name, text in extra_files.items()}
+        for name in texts:
+            if Path(name).name != name or name in MODEL_FILES[:3]: raise ValueError(f"{name}: no name for a text file")
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{path}: a file has this name; a directory is needed")
+        write_model(self, path, {WEIGHTS_FILE: model_weights(self, dtype)}, texts, check=_refuse_foreign)
+        return path
+
+    @staticmethod
+    def from_pretrained(directory: str | os.PathLike, device: str | torch.device = "cpu",
+                        weights: str = WEIGHTS_FILE) -> "Method":
+        """The method saved in a directory, in evaluation mode on `device`; `weights` names the file to take them from.
+
+        FileNotFoundError if there is no saved model, ValueError if it is damaged, of a newer format or of an unknown
+        method."""
+        return load_model(directory, device, weights)
+
+    def push_to_hub(self, name: str, licence: str = "unknown", about: str = "", private: bool | None = None,
+                    token: str | None = None) -> str:
+        """Upload the model with a model card to the repository `owner/name`, which is made if need be; returns the
+        address of the commit.
+
+        `about`: Markdown for the card. ImportError without huggingface_hub, ValueError if the hub refuses."""
+        return imported("loflexmdm.models.hub.push")(self, name, licence, about, private, token)

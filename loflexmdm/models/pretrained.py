@@ -14,7 +14,7 @@ import torch
 import loflexmdm
 import loflexmdm.methods.lo_flexmdm  # noqa: F401  (importing a method makes it known)
 from ..methods.base import Method
-from ..methods.saved import AVERAGE_FILE, CONFIG_FILE, WEIGHTS_FILE, from_pretrained
+from ..methods.saved import AVERAGE_FILE, CONFIG_FILE, WEIGHTS_FILE, load_model
 from .hub import SCHEME, from_hub
 from ..support.atomic_files import recorded
 from ..support.registries import did_you_mean
@@ -66,7 +66,7 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
         name, _, revision = str(name_or_dir).removeprefix(SCHEME).partition("@")
         return from_hub(name, device, revision or None)
     known = names()
-    if name_or_dir in known: return from_pretrained(models_directory() / name_or_dir, device)
+    if name_or_dir in known: return load_model(models_directory() / name_or_dir, device)
     if not Path(name_or_dir).is_dir():
         if os.sep in str(name_or_dir): raise FileNotFoundError(f"{name_or_dir}: no such directory")
         if Path(name_or_dir).suffix == ".toml":
@@ -79,4 +79,4 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
             f"models{did_you_mean(name_or_dir, known)}: {', '.join(known) or 'none'}"
         )
     directory, weights = resolve(name_or_dir)
-    return from_pretrained(directory, device, weights)
+    return load_model(directory, device, weights)

@@ -15,10 +15,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .base import NETWORKS, Backbone
+from .base import Backbone
+
 from .transformer import SOFTPLUS_ONE, ScalarHead, TimeEmbedding, TokenHead
 from .transformer import Transformer, size_named, token_head
 from ..process.states import BOS, PAD, SPECIAL_TOKENS, PartialSequences, Vocabulary
+from ..support.registries import NETWORKS
 
 # %% ../../nbs/networks/03_build.ipynb #88366737
 def build_part(name: str, backbone: Backbone, outcomes: int) -> nn.Module | nn.Parameter:

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import loflexmdm
-from ..methods.base import METHODS, Method, method_class
+from ..methods.base import Method, method_class
 from ..methods.saved import read_config
 from ..models.pretrained import models_directory, names, resolve
-from ..samplers import SAMPLERS, Sampler
-from ..tasks.base import TASKS, Task
+from ..samplers import Sampler
+from ..support.registries import METHODS, SAMPLERS, TASKS
+from ..tasks.base import Task
 
 if TYPE_CHECKING: from pybtex.database import Entry
 

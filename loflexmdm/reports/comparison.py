@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from ..methods.base import Method, method_class
-from ..methods.saved import from_pretrained
+from ..methods.saved import load_model
 from ..process.states import collate
 from ..samplers import Sampler, Samples, fitting_samplers
 from ..samplers.generation_order import generation_times, normalised_order
@@ -308,7 +308,7 @@ def add_run(
     samplers: Sequence[Sampler] | None, calls: Sequence[int], n: int, states: int, device,
 ):
     "Add to the results what they lack of a finished run: a row for each sampler, and its curve."
-    method, task = from_pretrained(checkpoints(path)[-1], device, "ema.safetensors"), task_from(recipe.task)
+    method, task = load_model(checkpoints(path)[-1], device, "ema.safetensors"), task_from(recipe.task)
     tried = samplers_for(method, calls) if samplers is None else [s for s in samplers if s.fits(method.channels)]
     same = lambda r: (r["method"], r["seed"], r["n"], r["states"]) == (entrant, seed, n, states)
     known = {r["sampler"] for r in results.rows if same(r)}

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from fastcore.basics import patch
 
 from ..process.states import MASK, Vocabulary
 from .figures import label_order
@@ -538,9 +537,3 @@ def play(samples: Samples, i: int = 0, view: str | None = None) -> Player:
         if view is not None: raise
         picture = Picture([], [], said=f"Nothing to draw: {error}.")
     return Player(player_html(track, vocabulary, picture), len(track.frames))
-
-# %% ../../nbs/reports/02_player.ipynb #pl00002a2
-@patch
-def player(self: Samples, i: int = 0, view: str | None = None) -> Player:
-    "A player of sample `i`, see `play`."
-    return play(self, i, view)

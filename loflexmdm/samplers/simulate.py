@@ -7,9 +7,11 @@ __all__ = ['COUNTERS', 'Trajectory', 'EditTrajectory', 'Samples', 'simulate', 'm
 
 # %% ../../nbs/samplers/04_simulate.ipynb #f56e8d9c
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from fastcore.basics import patch
@@ -21,6 +23,13 @@ from ..process.intensities import Intensities, IntensityFn
 from ..process.states import PartialSequences
 from .base import Sampler
 from .state import Info, Limits, State
+from ..support.atomic_files import write_file
+from ..support.registries import imported
+from ..support.writers import write_texts
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from loflexmdm.reports.player import Player
 
 # %% ../../nbs/samplers/04_simulate.ipynb #de6ea870
 class Trajectory(NamedTuple):
@@ -99,6 +108,56 @@ class Samples:
 
     def __repr__(self): return f"Samples({', '.join(filter(None, [f'{len(self)} sequences', self.counted()]))})"
     def _repr_markdown_(self): return f"**{len(self)} sequences**: {self.counted()}"
+
+    @property
+    def texts(self) -> list[str]:
+        "Each sequence as the model's task writes it, or its tokens between spaces. ValueError without a model."
+        model = self._known_model()
+        write = " ".join if model.task_object is None else model.task_object.text
+        return [write(model.vocabulary.decode(s)) for s in self.sequences]
+
+    @property
+    def smiles(self) -> list[str | None]:
+        "The canonical SMILES of each sample, None for one that is not a molecule. ValueError for other tasks."
+        model = self._known_model()
+        if model.task_object is None: raise ValueError("smiles: the model does not know what it was trained on")
+        return model.task_object.smiles_of(self)
+
+    def __getitem__(self, i: int | slice) -> str | list[str]:
+        "The text of sample i, or of several."
+        return self.texts[i]
+
+    def __iter__(self) -> Iterator[str]: return iter(self.texts)
+
+    def frame(self) -> "DataFrame":
+        """A pandas DataFrame with a row for each sample: text, what the task says of it, tokens, and which were
+        generated.
+
+        ValueError without a model; ImportError, with what to install, without pandas."""
+        try: from pandas import DataFrame
+        except ImportError: raise ImportError("frame() needs pandas: pip install pandas") from None
+        model = self._known_model()
+        said = [{} for _ in self.sequences] if model.task_object is None else model.task_object.describe(self)
+        rows = zip(self.texts, said, self.sequences, self.free, strict=True)
+        return DataFrame([dict(text=text) | row | dict(tokens=model.vocabulary.decode(s), generated=free)
+                          for text, row, s, free in rows])
+
+    def save(self, path: str | PathLike) -> Path:
+        """Write the texts to a .txt, .csv, .jsonl or .fasta file, or one that the task writes (of molecules .smi,
+        .sdf); returns its path. More about each sample is in `frame`.
+
+        ValueError without a model, for another ending, and for a text that the format cannot hold."""
+        task, ending = self._known_model().task_object, Path(path).suffix.lower()
+        if task is None or ending not in task.output_suffixes: return write_texts(path, self.texts)
+        return write_file(path, task.written(task.describe(self), ending))
+
+    def player(self, i: int = 0, view: str | None = None) -> "Player":
+        "A player of sample `i`, if it was recorded; see `reports.player.play`."
+        return imported("loflexmdm.reports.player.play")(self, i, view)
+
+    def _known_model(self):
+        if self.model is None: raise ValueError("samples: it is not known which model they are from, so how they read")
+        return self.model
 
 # %% ../../nbs/samplers/04_simulate.ipynb #86f9d33e
 class _Harvest:

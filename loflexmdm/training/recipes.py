@@ -22,7 +22,8 @@ from pathlib import Path
 import torch
 from fastcore.basics import patch
 
-from ..methods.base import METHODS, Method, method_class
+from ..methods.base import Method, method_class
+
 from ..methods.lo_flexmdm import LoFlexMDM
 from ..methods.saved import read_config
 from ..models.pretrained import names, resolve
@@ -30,8 +31,8 @@ from ..support.atomic_files import write_file
 from ..support.configs import config_from, config_schema, current_names
 from ..support.limits import clipped
 from ..support.readers import read_toml
-from ..support.registries import did_you_mean
-from ..tasks.base import SPLITS, TASKS, Task, task_class, task_from
+from ..support.registries import METHODS, TASKS, did_you_mean
+from ..tasks.base import SPLITS, Task, task_class, task_from
 from .optimisers import TrainConfig
 from .trainer import Trainer
 

@@ -6,7 +6,7 @@ SEEN = f"""
 import importlib, json, os, signal, sys, threading, warnings
 for name in {forks.PACKAGES}: importlib.import_module(name)
 import matplotlib, numpy, torch
-from loflexmdm.methods.base import METHODS
+from loflexmdm.support.registries import METHODS
 print(json.dumps(dict(
     argv=sys.argv, path=sys.path, directory=os.getcwd(), stdin=sys.stdin.read(), main=__name__,
     ours=sorted(name for name in sys.modules if name.startswith("loflexmdm")), methods=sorted(METHODS.classes),

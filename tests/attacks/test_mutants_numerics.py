@@ -9,7 +9,7 @@ import torch
 
 from loflexmdm.exact.ctmc import as_batch
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, NextToken
-from loflexmdm.methods.base import METHODS, by_length
+from loflexmdm.methods.base import by_length
 from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
 from loflexmdm.methods.flexmdm import schedule_named
 from loflexmdm.methods.planner_bounds import _log_weights
@@ -30,6 +30,7 @@ from loflexmdm.samplers.simulate import EditTrajectory
 from loflexmdm.samplers.state import advance
 from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
 from loflexmdm.support.notebook import seeded
+from loflexmdm.support.registries import METHODS
 
 pytestmark = pytest.mark.usefixtures("pico")
 

@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from loflexmdm.methods import base
-from loflexmdm.methods.base import METHODS
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.saved import from_pretrained, save_pretrained
+from loflexmdm.methods.saved import load_model, save_pretrained
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.support.atomic_files import recorded
+from loflexmdm.support.registries import METHODS
 from loflexmdm.support.stop_signals import Interrupted
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import trainer as training
@@ -171,7 +171,7 @@ def test_reading_a_model_that_is_always_replaced_ends_with_the_error(tmp_path, m
     monkeypatch.setattr(base, "_written", lambda directory: (0, next(tries)))  # another file at every look
     def damaged(*args): raise ValueError("damaged weights file")
     monkeypatch.setattr(base, "read_tensors", damaged)
-    with pytest.raises(ValueError, match="damaged weights file"): from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="damaged weights file"): load_model(tmp_path)
 
 
 def test_a_seal_that_does_not_fit_is_noticed(tmp_path):

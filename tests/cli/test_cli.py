@@ -23,11 +23,11 @@ from loflexmdm.cli.commands import one_line
 from loflexmdm.cli.evaluate import figure_line, read_samples
 from loflexmdm.cli.result_files import format_rows
 from loflexmdm.cli.resumable_rows import SavedRows
-from loflexmdm.methods.base import METHODS
 from loflexmdm.networks.transformer import SIZES
-from loflexmdm.samplers import SAMPLERS, Samples, TauLeaping
+from loflexmdm.samplers import Samples, TauLeaping
 from loflexmdm.support.atomic_files import locked, sealed
-from loflexmdm.tasks.base import TASKS, task_from
+from loflexmdm.support.registries import METHODS, SAMPLERS, TASKS
+from loflexmdm.tasks.base import task_from
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.recipes import presets, recipe
 

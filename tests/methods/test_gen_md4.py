@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from loflexmdm.exact.ctmc import ToyLaw, clock_quadrature
-from loflexmdm.methods.base import METHODS, method_class
+from loflexmdm.methods.base import method_class
 from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config, reveal_terms
 from loflexmdm.process.matching import leave_one_out
 from loflexmdm.process.paths import hidden_log_prob
@@ -16,6 +16,7 @@ from loflexmdm.process.states import BOS, MASK, PartialSequences, collate, parse
 from loflexmdm.process.states import prefix_example
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.support.notebook import seeded
+from loflexmdm.support.registries import METHODS
 from loflexmdm.support.stop_signals import Interrupted
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.optimisers import TrainConfig, parameter_groups

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import loflexmdm
-from loflexmdm.methods.base import METHODS, Method, method_class
+from loflexmdm.methods.base import Method, method_class
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.sampling import encode_prompts
 from loflexmdm.methods.saved import load_weights, read_config
@@ -26,6 +26,7 @@ from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.support.atomic_files import atomic_directory, sealed
 from loflexmdm.support.configs import config_from
 from loflexmdm.support.notebook import seeded
+from loflexmdm.support.registries import METHODS
 
 VOCABULARY = Vocabulary("abc")
 

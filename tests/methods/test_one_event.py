@@ -7,7 +7,7 @@ import torch
 
 from loflexmdm.exact.ctmc import ToyLaw, clock_quadrature
 from loflexmdm.methods.one_event import LoInsert, LoMDM, OneRateConfig, wait_terms
-from loflexmdm.methods.saved import from_pretrained
+from loflexmdm.methods.saved import load_model
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.matching import leave_one_out
 from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, PartialSequences, collate
@@ -146,7 +146,7 @@ def test_from_random_weights_to_samples_and_back(cls, tmp_path):
     samples = model.eval().sample(n=20, seed=1, sampler=EventDriven(slack=3.0))
     assert len(samples) == 20 and all(MASK not in s and len(s) <= 5 for s in samples.sequences)
     model.save_pretrained(tmp_path / "m")
-    again = from_pretrained(tmp_path / "m")
+    again = load_model(tmp_path / "m")
     assert again.sample(n=20, seed=1, sampler=EventDriven(slack=3.0)).sequences == samples.sequences
     assert torch.equal(again.nll_bound(LAW.x1, 2, seeded(0))[0], model.nll_bound(LAW.x1, 2, seeded(0))[0])
 

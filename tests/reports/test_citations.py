@@ -7,12 +7,13 @@ import pytest
 
 import loflexmdm
 from loflexmdm.cli import main
-from loflexmdm.methods.base import METHODS, method_class
+from loflexmdm.methods.base import method_class
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM
 from loflexmdm.reports.citations import Citation, bibtex_text, citation, known_names, papers
 from loflexmdm.reports.citations import read_entries
-from loflexmdm.samplers import SAMPLERS, EventDriven, Sampler, TauLeaping
-from loflexmdm.tasks.base import TASKS, Task, task_from
+from loflexmdm.samplers import EventDriven, Sampler, TauLeaping
+from loflexmdm.support.registries import METHODS, SAMPLERS, TASKS
+from loflexmdm.tasks.base import Task, task_from
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = json.loads((ROOT / "tests/data/citations.json").read_text())  # of release 0.1, when the entries were code

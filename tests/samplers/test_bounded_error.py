@@ -8,9 +8,10 @@ import torch
 from loflexmdm.exact.ctmc import ToyLaw, as_batch, compare
 from loflexmdm.process.intensities import Intensities, TokenLaws
 from loflexmdm.process.states import BOS, MASK, PartialSequences
-from loflexmdm.samplers import SAMPLERS, BoundedError, EventDriven, Limits, measured_bound, simulate
+from loflexmdm.samplers import BoundedError, EventDriven, Limits, measured_bound, simulate
 from loflexmdm.samplers.bounded_error import Held, Plan, beyond_room, held_after, plan_leap
 from loflexmdm.samplers.bounded_error import row_total, with_missing_laws
+from loflexmdm.support.registries import SAMPLERS
 
 MASKS_ONLY = ("unmask",)
 

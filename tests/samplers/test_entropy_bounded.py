@@ -7,8 +7,9 @@ import torch
 
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import BOS, MASK, PartialSequences
-from loflexmdm.samplers import SAMPLERS, EntropyBounded, Limits, Planner, simulate
+from loflexmdm.samplers import EntropyBounded, Limits, Planner, simulate
 from loflexmdm.samplers.entropy_bounded import excess, within
+from loflexmdm.support.registries import SAMPLERS
 
 POSITIONS, LETTERS = 3, 2
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from loflexmdm.cli import main
-from loflexmdm.methods.base import METHODS
 from loflexmdm.methods.flexmdm import FlexMDMConfig
 from loflexmdm.methods.gen_md4 import GenMD4Config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDMConfig
@@ -19,7 +18,7 @@ from loflexmdm.methods.masked import MaskedConfig
 from loflexmdm.methods.papl import PAPLConfig
 from loflexmdm.support.configs import Count, Positive, comments_of, config, config_from
 from loflexmdm.support.configs import config_schema, one_of
-from loflexmdm.tasks.base import TASKS
+from loflexmdm.support.registries import METHODS, TASKS
 from loflexmdm.tasks.brackets import BracketsConfig
 from loflexmdm.tasks.mazes import MazeConfig
 from loflexmdm.tasks.sequences import SequencesConfig

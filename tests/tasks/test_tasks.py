@@ -10,7 +10,8 @@ import loflexmdm
 
 from loflexmdm.process.states import SPECIAL_TOKENS, Pair
 from loflexmdm.samplers import Samples
-from loflexmdm.tasks.base import SPLITS, TASKS, check_prompts, exact_match, task_class, task_from
+from loflexmdm.support.registries import TASKS
+from loflexmdm.tasks.base import SPLITS, check_prompts, exact_match, task_class, task_from
 from loflexmdm.tasks.base import token_accuracy
 
 TEXT = [f"a{'b' * (i % 7)}c{'d' * (i // 7)}" for i in range(60)]

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, Subset
 from kill import stop_after
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.saved import from_pretrained
+from loflexmdm.methods.saved import load_model
 from loflexmdm.process.matching import LossTerms
 from loflexmdm.process.states import CLEAN, MASKED, Vocabulary, collate, prefix_example
 from loflexmdm.process.streams import UNLIMITED
@@ -79,7 +79,7 @@ def test_resume_is_bitwise(tmp_path, case, died_at):
     timed = ("seconds", "tokens_per_second")
     rows = [[{k: v for k, v in r.items() if k not in timed} for r in t.log.rows()] for t in (whole, resumed)]
     assert rows[0] == rows[1]
-    assert same(from_pretrained(tmp_path / "whole/best"), from_pretrained(tmp_path / "cut/best"))
+    assert same(load_model(tmp_path / "whole/best"), load_model(tmp_path / "cut/best"))
 
 
 @pytest.mark.parametrize("options", [{}, dict(ema=0.0, accumulate=2)])
@@ -206,7 +206,7 @@ def test_not_finite_stops_saves_and_says_where(tmp_path):
     t = trainer(tmp_path, method=Poisoned(VOCABULARY, LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)))
     with pytest.raises(FloatingPointError, match="step 4: not finite: gap, gradient of .*step_000003"): t.fit()
     assert t.log.rows()[-1]["not_finite"][0] == "gap" and t.log.rows()[-1]["gap"] is None
-    assert all(p.isfinite().all() for p in from_pretrained(checkpoints(tmp_path)[-1]).parameters())
+    assert all(p.isfinite().all() for p in load_model(checkpoints(tmp_path)[-1]).parameters())
 
 
 def test_only_the_newest_checkpoints_are_kept(tmp_path):
@@ -372,7 +372,7 @@ def test_weights_to_start_from(tmp_path):
         weight_decay=0.0, start_from=str(tmp_path / "fixed" / "best"),
     )
     second.fit()
-    taken, own = from_pretrained(tmp_path / "fixed" / "best").state_dict(), second.method.state_dict()
+    taken, own = load_model(tmp_path / "fixed" / "best").state_dict(), second.method.state_dict()
     assert taken.keys() < own.keys() and all(torch.equal(taken[k], own[k]) for k in taken)
     assert same(second.ema.module, second.method)
     shutil.rmtree(tmp_path / "fixed")
