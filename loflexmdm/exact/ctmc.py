@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -43,10 +42,19 @@ def enumerate_states(sequences: Sequence[Sequence[int]]) -> StateSpace:
     slots, index, found = max(map(len, sequences)), {}, []
     for k, sequence in enumerate(sequences):
         for state in product((DROPPED, MASKED, CLEAN), repeat=len(sequence)):
-            x = tuple(MASK if s == MASKED else token for token, s in zip(sequence, state) if s != DROPPED)
-            found.append((k, state + (CLEAN,) * (slots - len(sequence)), index.setdefault(x, len(index))))
+            x = tuple(
+                MASK if s == MASKED else token for token, s in zip(sequence, state) if s != DROPPED
+            )
+            found.append(
+                (k, state + (CLEAN,) * (slots - len(sequence)), index.setdefault(x, len(index)))
+            )
     row, state, seen = zip(*found)
-    return StateSpace(torch.tensor(row), torch.tensor(state).view(len(row), slots), torch.tensor(seen), tuple(index))
+    return StateSpace(
+        torch.tensor(row),
+        torch.tensor(state).view(len(row), slots),
+        torch.tensor(seen),
+        tuple(index),
+    )
 
 # %% ../../nbs/exact/01_ctmc.ipynb #e5cda439
 class Moves(NamedTuple):
@@ -76,9 +84,13 @@ def _schedule(name: str, value, sequences: Sequence[Sequence], slots: int) -> Te
     "Schedule parameters (sequences, slots) from a number or a function of the sequence; 1 past its end."
     out = torch.ones(len(sequences), slots, dtype=torch.float64)
     for row, sequence in zip(out, sequences):
-        row[:len(sequence)] = torch.as_tensor(value(sequence) if callable(value) else value, dtype=torch.float64)
+        row[: len(sequence)] = torch.as_tensor(
+            value(sequence) if callable(value) else value, dtype=torch.float64
+        )
         if not bool((row > 0).all()):
-            raise ValueError(f"{name}={row[:len(sequence)].tolist()} for {sequence}: every value must be positive")
+            raise ValueError(
+                f"{name}={row[: len(sequence)].tolist()} for {sequence}: every value must be positive"
+            )
     return out
 
 # %% ../../nbs/exact/01_ctmc.ipynb #p60a81c0
@@ -120,25 +132,24 @@ class ToyLaw:
         "The clean sequences as one batch, in the distribution's order."
         return as_batch(self.ids)
 
-    def oracle(self) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]: return oracle(self)
+    def oracle(self) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]:
+        return oracle(self)
 
-# %% ../../nbs/exact/01_ctmc.ipynb #pd3bc12e
-@patch(as_prop=True)
-def entropy(self: ToyLaw) -> float:
-    "-sum p log p in nats: no code for the sequences is shorter on average."
-    return -torch.special.xlogy(self.probs, self.probs).sum().item()
+    @property
+    def entropy(self) -> float:
+        "-sum p log p in nats: no code for the sequences is shorter on average."
+        return -torch.special.xlogy(self.probs, self.probs).sum().item()
 
+    @property
+    def clean(self) -> Int[Tensor, " sequences"]:
+        "(sequences,) index of each clean sequence among the partial ones."
+        return locate(self.space, self.x1)
 
-@patch(as_prop=True)
-def clean(self: ToyLaw) -> Int[Tensor, " sequences"]:
-    "(sequences,) index of each clean sequence among the partial ones."
-    return locate(self.space, self.x1)
-
-
-@patch
-def with_schedule(self: ToyLaw, b_in=None, b_um=None) -> "ToyLaw":
-    "The same law with other schedule tensors (sequences, slots), through which gradients flow."
-    return replace(self, b_in=self.b_in if b_in is None else b_in, b_um=self.b_um if b_um is None else b_um)
+    def with_schedule(self, b_in=None, b_um=None) -> "ToyLaw":
+        "The same law with other schedule tensors (sequences, slots), through which gradients flow."
+        return replace(
+            self, b_in=self.b_in if b_in is None else b_in, b_um=self.b_um if b_um is None else b_um
+        )
 
 # %% ../../nbs/exact/01_ctmc.ipynb #161501db
 def as_batch(sequences: Iterable[Sequence[int]]) -> PartialSequences:
@@ -147,7 +158,9 @@ def as_batch(sequences: Iterable[Sequence[int]]) -> PartialSequences:
     return collate(
         [
             start._replace(
-                tokens=start.tokens + list(s), fixed=[True] + [False] * len(s), closed=[False] * (len(s) + 1)
+                tokens=start.tokens + list(s),
+                fixed=[True] + [False] * len(s),
+                closed=[False] * (len(s) + 1),
             )
             for s in sequences
         ]
@@ -157,7 +170,9 @@ def as_batch(sequences: Iterable[Sequence[int]]) -> PartialSequences:
 def locate(space: StateSpace, x: PartialSequences) -> Int[Tensor, " batch"]:
     "Index of each row among the partial sequences, -1 where it is none of them."
     index = {p: i for i, p in enumerate(space.partial)}
-    return torch.tensor([index.get(tuple(row[1:n]), -1) for row, n in zip(x.tokens.tolist(), x.lengths.tolist())])
+    return torch.tensor(
+        [index.get(tuple(row[1:n]), -1) for row, n in zip(x.tokens.tolist(), x.lengths.tolist())]
+    )
 
 # %% ../../nbs/exact/01_ctmc.ipynb #bc5d5f3b
 def aligned_log_probs(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times aligned"]:
@@ -178,7 +193,9 @@ def marginals(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times
 def aligned_rates(law: ToyLaw) -> Float[Tensor, "aligned aligned"]:
     "Rate matrix on the aligned states, per unit of clock time: constant, since the clock absorbs the hazards' shape."
     source, target, _, token, slot = law.moves
-    rate = torch.where(token == MASK, law.b_in[law.space.row[source], slot], law.b_um[law.space.row[source], slot])
+    rate = torch.where(
+        token == MASK, law.b_in[law.space.row[source], slot], law.b_um[law.space.row[source], slot]
+    )
     n = len(law.space.row)
     R = rate.new_zeros(n, n).index_put((source, target), rate)
     return R - torch.diag(R.sum(1))
@@ -192,14 +209,20 @@ def aligned_intensities(
     source, _, place, token, slot = law.moves
     row, inserts = law.space.row[source], token == MASK
     n, width = len(law.space.row), law.b_in.shape[1] + 1
-    gap = law.b_in.new_zeros(n, width).index_put((source, place), law.b_in[row, slot] * inserts, accumulate=True)
+    gap = law.b_in.new_zeros(n, width).index_put(
+        (source, place), law.b_in[row, slot] * inserts, accumulate=True
+    )
     shown = law.b_um.new_zeros(n, width, len(law.vocabulary))
-    return gap, shown.index_put((source, place, token), law.b_um[row, slot] * ~inserts, accumulate=True)
+    return gap, shown.index_put(
+        (source, place, token), law.b_um[row, slot] * ~inserts, accumulate=True
+    )
 
 
 def uniform_logits(vocabulary: Vocabulary, dtype=torch.float64) -> Float[Tensor, " vocabulary"]:
     "Logits of the uniform distribution over ordinary tokens: (vocabulary,), -inf for the special ones."
-    return torch.where(torch.arange(len(vocabulary)) >= len(SPECIAL_TOKENS), 0.0, -torch.inf).to(dtype)
+    return torch.where(torch.arange(len(vocabulary)) >= len(SPECIAL_TOKENS), 0.0, -torch.inf).to(
+        dtype
+    )
 
 
 def project(law: ToyLaw, index: Int[Tensor, " rows"], tau: Float[Tensor, " rows"]) -> Intensities:
@@ -213,8 +236,12 @@ def project(law: ToyLaw, index: Int[Tensor, " rows"], tau: Float[Tensor, " rows"
     gap, shown = aligned_intensities(law)
     by_token = (posterior @ shown.flatten(1)).unflatten(1, shown.shape[1:])
     total = by_token.sum(-1)
-    log_by_token = torch.where(by_token > 0, torch.where(by_token > 0, by_token, 1.0).log(), -torch.inf)
-    logits = torch.where(total[..., None] > 0, log_by_token, uniform_logits(law.vocabulary, total.dtype))
+    log_by_token = torch.where(
+        by_token > 0, torch.where(by_token > 0, by_token, 1.0).log(), -torch.inf
+    )
+    logits = torch.where(
+        total[..., None] > 0, log_by_token, uniform_logits(law.vocabulary, total.dtype)
+    )
     return Intensities(posterior @ gap, total, logits)
 
 # %% ../../nbs/exact/01_ctmc.ipynb #5a2c35ae
@@ -232,15 +259,23 @@ def oracle(law: ToyLaw) -> Callable[[PartialSequences, Float[Tensor, " batch"]],
         columns = torch.arange(x.tokens.shape[1]).clamp_max(exact.insert.shape[1] - 1)
         insert = torch.where(reached & x.open, exact.insert[:, columns], 0.0)
         unmask = torch.where(reached, exact.unmask[:, columns], 1.0) * x.masked
-        logits = torch.where((reached & x.masked)[..., None], exact.logits[:, columns], uniform_logits(law.vocabulary))
+        logits = torch.where(
+            (reached & x.masked)[..., None],
+            exact.logits[:, columns],
+            uniform_logits(law.vocabulary),
+        )
         return Intensities(insert, unmask, logits)
     return intensities
 
 # %% ../../nbs/exact/01_ctmc.ipynb #d545504b
 def aligned_batch(
     law: ToyLaw,
-) -> tuple[PartialSequences, Int[Tensor, "aligned length"],
-           Float[Tensor, "aligned length"], Float[Tensor, "aligned length"]]:
+) -> tuple[
+    PartialSequences,
+    Int[Tensor, "aligned length"],
+    Float[Tensor, "aligned length"],
+    Float[Tensor, "aligned length"],
+]:
     """Every aligned state as one batch in the form of training: clean sequences, states, b_in and b_um.
 
     `length` is the number of slots and the start token's column."""
@@ -258,10 +293,12 @@ def partial_moves(space: StateSpace, vocabulary: int) -> Moves:
     could try on the partial sequences."""
     index, found = {x: i for i, x in enumerate(space.partial)}, []
     for i, x in enumerate(space.partial):
-        for gap in range(len(x) + 1): found.append((i, index.get(x[:gap] + (MASK,) + x[gap:], -1), gap, MASK))
+        for gap in range(len(x) + 1):
+            found.append((i, index.get(x[:gap] + (MASK,) + x[gap:], -1), gap, MASK))
         for p in (p for p, token in enumerate(x) if token == MASK):
             found += [
-                (i, index.get(x[:p] + (v,) + x[p + 1 :], -1), p + 1, v) for v in range(len(SPECIAL_TOKENS), vocabulary)
+                (i, index.get(x[:p] + (v,) + x[p + 1 :], -1), p + 1, v)
+                for v in range(len(SPECIAL_TOKENS), vocabulary)
             ]
     return Moves(*torch.tensor(found).T)
 
@@ -274,11 +311,17 @@ def evaluate(model: Callable, space: StateSpace, tau: Float[Tensor, " times"]) -
     return out.map(lambda v: v.unflatten(0, (times, -1)))
 
 
-def move_rates(out: Intensities, source: Int[Tensor, " moves"], place: Int[Tensor, " moves"],
-               token: Int[Tensor, " moves"]) -> Float[Tensor, "... moves"]:
+def move_rates(
+    out: Intensities,
+    source: Int[Tensor, " moves"],
+    place: Int[Tensor, " moves"],
+    token: Int[Tensor, " moves"],
+) -> Float[Tensor, "... moves"]:
     "The generator's rate of each move out of the partial sequences `source`: (..., moves)."
     shown = out.unmask.unsqueeze(-1) * torch.softmax(out.logits, -1)
-    return torch.where(token == MASK, out.insert[..., source, place], shown[..., source, place, token])
+    return torch.where(
+        token == MASK, out.insert[..., source, place], shown[..., source, place, token]
+    )
 
 
 def exit_rates(out: Intensities) -> Float[Tensor, "... partial"]:
@@ -292,7 +335,9 @@ def rate_matrix(space: StateSpace, out: Intensities) -> Float[Tensor, "... parti
     source, target, place, token, _ = partial_moves(space, out.logits.shape[-1])
     rate, inside = move_rates(out, source, place, token), target >= 0
     n = len(space.partial)
-    flat = rate.new_zeros(*rate.shape[:-1], n * n).index_add(-1, (source * n + target)[inside], rate[..., inside])
+    flat = rate.new_zeros(*rate.shape[:-1], n * n).index_add(
+        -1, (source * n + target)[inside], rate[..., inside]
+    )
     return flat.unflatten(-1, (n, n)) - torch.diag_embed(exit_rates(out))
 
 # %% ../../nbs/exact/01_ctmc.ipynb #b4c3e0db
@@ -321,18 +366,27 @@ def _runge_kutta(p: Tensor, R: Tensor, steps: Tensor) -> Tensor:
     return p
 
 
-def _solve(space: StateSpace, model: Callable, tau_max: float, steps: int, chunk: int = 128) -> Tensor:
+def _solve(
+    space: StateSpace, model: Callable, tau_max: float, steps: int, chunk: int = 128
+) -> Tensor:
     "The distribution at `tau_max` from the empty sequence, in a given number of steps that grow with tau."
     p = torch.tensor([float(x == ()) for x in space.partial], dtype=torch.float64)
     for first in range(0, steps, chunk):  # in chunks, to bound the memory for the matrices
         knots = tau_max * (torch.arange(first, first + chunk + 1, dtype=torch.float64) / steps) ** 2
-        tau = torch.cat([torch.stack([knots[:-1], (knots[:-1] + knots[1:]) / 2], 1).flatten(), knots[-1:]])
+        tau = torch.cat(
+            [torch.stack([knots[:-1], (knots[:-1] + knots[1:]) / 2], 1).flatten(), knots[-1:]]
+        )
         p = _runge_kutta(p, rate_matrix(space, evaluate(model, space, tau)), knots.diff())
     return p
 
 # %% ../../nbs/exact/01_ctmc.ipynb #pee53bb2
 def final_law(
-    space: StateSpace, model: Callable, tau_max: float = 60.0, tol: float = 1e-8, steps: int = 128, most: int = 8192
+    space: StateSpace,
+    model: Callable,
+    tau_max: float = 60.0,
+    tol: float = 1e-8,
+    steps: int = 128,
+    most: int = 8192,
 ) -> FinalLaw:
     """Solves the forward equation of any generator from the empty sequence to clock reading `tau_max`.
 
@@ -350,13 +404,16 @@ def final_law(
     )
 
 
-def total_variation(p: Float[Tensor, "... outcomes"], q: Float[Tensor, "... outcomes"]) -> Float[Tensor, "..."]:
+def total_variation(
+    p: Float[Tensor, "... outcomes"], q: Float[Tensor, "... outcomes"]
+) -> Float[Tensor, "..."]:
     "Half the sum of |p - q| along the last dimension."
     return (p - q).abs().sum(-1) / 2
 
 # %% ../../nbs/exact/01_ctmc.ipynb #adb0c5c5
-def resolve_masks(space: StateSpace, model: Callable, probs: Float[Tensor, " partial"],
-                  tau: float) -> Float[Tensor, " partial"]:
+def resolve_masks(
+    space: StateSpace, model: Callable, probs: Float[Tensor, " partial"], tau: float
+) -> Float[Tensor, " partial"]:
     """Shows the masks that are left, from left to right, with the token laws at clock
     reading `tau`; nothing is inserted."""
     out = evaluate(model, space, torch.tensor([tau], dtype=torch.float64))
@@ -369,7 +426,9 @@ def resolve_masks(space: StateSpace, model: Callable, probs: Float[Tensor, " par
     return probs
 
 # %% ../../nbs/exact/01_ctmc.ipynb #4fc294ca
-def clock_quadrature(nodes: int = 96, c: float = 2.0) -> tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]]:
+def clock_quadrature(
+    nodes: int = 96, c: float = 2.0
+) -> tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]]:
     """Clock readings and weights for integrals over tau in [0, inf): Gauss-Legendre in u, with tau = c u/(1-u).
 
     (nodes,) each"""
@@ -391,7 +450,8 @@ def path_terms(law: ToyLaw, out: Intensities) -> Bounds:
     row, seen, inserts = law.space.row[source], law.space.seen[source], token == MASK
     b = torch.where(inserts, law.b_in[row, slot], law.b_um[row, slot])
     rate = move_rates(out, seen, place, token)
-    log_rate = torch.where(rate > 0, torch.where(rate > 0, rate, 1.0).log(), -torch.inf)  # no NaN gradients at 0
+    # no NaN gradients at 0
+    log_rate = torch.where(rate > 0, torch.where(rate > 0, rate, 1.0).log(), -torch.inf)
     cost = b * (b.log() - log_rate) - b
     tight = exit_rates(out)[..., law.space.seen].index_add(-1, source, cost)
     gap, _ = aligned_intensities(law)
@@ -400,8 +460,11 @@ def path_terms(law: ToyLaw, out: Intensities) -> Bounds:
     return Bounds(tight + lumped, tight)  # the paper charges u log(u/g) for a gap, u = sum of its b
 
 
-def path_bounds(law: ToyLaw, model: Callable,
-                quadrature: tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]] | None = None) -> Bounds:
+def path_bounds(
+    law: ToyLaw,
+    model: Callable,
+    quadrature: tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]] | None = None,
+) -> Bounds:
     """Both bounds for every clean sequence of the distribution, exact up to the quadrature on the clock
     (`clock_quadrature` by default)."""
     tau, weight = clock_quadrature() if quadrature is None else quadrature
@@ -432,7 +495,9 @@ def compare(law: ToyLaw, samples: Sequence[Sequence[int]]) -> Comparison:
     spread = (p * (1 - p) / n).sqrt()
     lengths = torch.tensor([len(s) for s in samples])
     own = torch.tensor([len(s) for s in law.ids])
-    expected = torch.zeros(int(max(lengths.max(), own.max())) + 1, dtype=p.dtype).index_add(0, own, law.probs)
+    expected = torch.zeros(int(max(lengths.max(), own.max())) + 1, dtype=p.dtype).index_add(
+        0, own, law.probs
+    )
     return Comparison(
         total_variation(frequency, p).item(),
         (spread.sum() / (2 * torch.pi) ** 0.5).item(),

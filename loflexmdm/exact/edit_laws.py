@@ -26,7 +26,8 @@ from ..process.intensities import Intensities
 from ..process.states import MASK, PartialSequences, Vocabulary
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #7ba42d47
-Columns = tuple[tuple[int, int], ...]  # (z0, z1) for each column of an alignment, without the start token
+# (z0, z1) for each column of an alignment, without the start token
+Columns = tuple[tuple[int, int], ...]
 
 
 @lru_cache(maxsize=4096)
@@ -36,9 +37,15 @@ def _optimal_columns(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, tuple
     if a and b: options.append((a[0] != b[0], (a[0], b[0]), a[1:], b[1:]))
     if a: options.append((1, (a[0], BLANK), a[1:], b))
     if b: options.append((1, (BLANK, b[0]), a, b[1:]))
-    found = [(cost + rest[0], first, rest[1]) for cost, first, *ends in options for rest in [_optimal_columns(*ends)]]
+    found = [
+        (cost + rest[0], first, rest[1])
+        for cost, first, *ends in options
+        for rest in [_optimal_columns(*ends)]
+    ]
     best = min(cost for cost, _, _ in found)
-    return int(best), tuple((first, *tail) for cost, first, tails in found if cost == best for tail in tails)
+    return int(best), tuple(
+        (first, *tail) for cost, first, tails in found if cost == best for tail in tails
+    )
 
 
 def optimal_columns(a: Sequence[int], b: Sequence[int]) -> tuple[Columns, ...]:
@@ -70,7 +77,11 @@ VIEWS: dict[str, Callable[[Columns, frozenset[int]], tuple[int, ...]]] = {
     "tokens": lambda columns, shown: (),
     "written": _written,
     "source": lambda columns, shown: _tokens(columns, frozenset()),
-    "both": lambda columns, shown: (*_tokens(columns, frozenset()), BLANK, *_written(columns, shown)),
+    "both": lambda columns, shown: (
+        *_tokens(columns, frozenset()),
+        BLANK,
+        *_written(columns, shown),
+    ),
 }  # what is seen besides the tokens of x_t
 KINDS = ("insert", "delete", "substitute")
 
@@ -100,23 +111,40 @@ class EditLaw:
     vocabulary: Vocabulary  # of the tokens
 
     @classmethod
-    def of(cls, pairs: Mapping[tuple[str, str], float], how: str | Callable = "optimal", view: str = "tokens",
-           rates: Mapping[str, float] | None = None) -> "EditLaw":
+    def of(
+        cls,
+        pairs: Mapping[tuple[str, str], float],
+        how: str | Callable = "optimal",
+        view: str = "tokens",
+        rates: Mapping[str, float] | None = None,
+    ) -> "EditLaw":
         """`pairs` maps (x0, x1) to probabilities; `_` in a string is a mask. `how` names the alignment
         (`columns_by`), or gives (ids, ids) -> alignments; several are equally likely. `rates` by kind of edit: 1.
 
         ValueError for probabilities that do not sum to 1, rates that are not positive, and another view."""
         total = sum(pairs.values())
-        if abs(total - 1) > 1e-9: raise ValueError(f"pairs: the probabilities sum to {total}, must be 1")
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"pairs: the probabilities sum to {total}, must be 1")
         if view not in VIEWS: raise ValueError(f"view={view!r}: choose one of {', '.join(VIEWS)}")
         speed = dict.fromkeys(KINDS, 1.0) | dict(rates or {})
-        if not all(v > 0 for v in speed.values()): raise ValueError(f"rates={rates}: every rate must be positive")
+        if not all(v > 0 for v in speed.values()):
+            raise ValueError(f"rates={rates}: every rate must be positive")
         vocabulary = Vocabulary(sorted({c for pair in pairs for s in pair for c in s} - {"_"}))
         ids = lambda s: tuple(MASK if c == "_" else vocabulary.index[c] for c in s)
         rule = how if callable(how) else lambda a, b: columns_by(how, a, b)
-        made = [(p / len(found), z) for (a, b), p in pairs.items() for found in [rule(ids(a), ids(b))] for z in found]
-        return cls(tuple(z for _, z in made), torch.tensor([p for p, _ in made], dtype=torch.float64),
-                   tuple(tuple(speed[kind_of(pair)] for pair in z) for _, z in made), view, vocabulary)
+        made = [
+            (p / len(found), z)
+            for (a, b), p in pairs.items()
+            for found in [rule(ids(a), ids(b))]
+            for z in found
+        ]
+        return cls(
+            tuple(z for _, z in made),
+            torch.tensor([p for p, _ in made], dtype=torch.float64),
+            tuple(tuple(speed[kind_of(pair)] for pair in z) for _, z in made),
+            view,
+            vocabulary,
+        )
 
     @cached_property
     def states(self) -> "EditStates": return enumerate_edits(self)
@@ -152,8 +180,9 @@ class _Numbers(dict):
     def of(self, key) -> int: return self.setdefault(key, len(self))
 
 
-def _events(law: EditLaw, columns: Columns, rates: Sequence[float], shown: frozenset[int],
-            views: _Numbers) -> list[tuple[int, Label, float]]:
+def _events(
+    law: EditLaw, columns: Columns, rates: Sequence[float], shown: frozenset[int], views: _Numbers
+) -> list[tuple[int, Label, float]]:
     "Column, label and rate of every event from a state."
     see = lambda s: views.of((_tokens(columns, s), VIEWS[law.view](columns, s)))
     found = []
@@ -169,7 +198,9 @@ def _events(law: EditLaw, columns: Columns, rates: Sequence[float], shown: froze
 def enumerate_edits(law: EditLaw) -> EditStates:
     "All states (alignment, columns shown) of a law, and all events."
     views, labels, groups, states = _Numbers(), _Numbers(), _Numbers(), _Numbers()
-    speeds = sorted({b for z, r in zip(law.columns, law.rates) for (u, v), b in zip(z, r) if u != v})
+    speeds = sorted(
+        {b for z, r in zip(law.columns, law.rates) for (u, v), b in zip(z, r) if u != v}
+    )
     rows, moves = [], []
     for k, (columns, rates) in enumerate(zip(law.columns, law.rates)):
         edits = [j for j, (a, b) in enumerate(columns) if a != b]
@@ -178,15 +209,30 @@ def enumerate_edits(law: EditLaw) -> EditStates:
             count = Counter((rates[j], s) for j, s in zip(edits, bits))
             group = groups.of(tuple((count[b, 0], count[b, 1]) for b in speeds))
             here = states.of((k, shown))
-            rows.append((here, k, group, views.of((_tokens(columns, shown), VIEWS[law.view](columns, shown)))))
+            rows.append(
+                (
+                    here,
+                    k,
+                    group,
+                    views.of((_tokens(columns, shown), VIEWS[law.view](columns, shown))),
+                )
+            )
             for j, label, b in _events(law, columns, rates, shown, views):
                 moves.append((here, states.of((k, shown | {j})), labels.of(label), b))
     rows = torch.tensor(sorted(rows))[:, 1:].T
     before, after, label, b = zip(*moves)
     ends = torch.tensor([(v.source, v.target) for v in labels]).T
     counts = torch.tensor(list(groups), dtype=torch.float64).view(len(groups), len(speeds), 2)
-    return EditStates(tuple(views), tuple(labels), *ends, *rows, *map(torch.tensor, (before, after, label)),
-                      torch.tensor(b, dtype=torch.float64), torch.tensor(speeds, dtype=torch.float64), counts)
+    return EditStates(
+        tuple(views),
+        tuple(labels),
+        *ends,
+        *rows,
+        *map(torch.tensor, (before, after, label)),
+        torch.tensor(b, dtype=torch.float64),
+        torch.tensor(speeds, dtype=torch.float64),
+        counts,
+    )
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #8959ebb2
 def group_probs(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times groups"]:
@@ -215,22 +261,35 @@ def label_rates(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "ti
     "The perfect generator's rate of every edit, per unit of clock time, at readings above 0 (Theorem 3.1)."
     occupied, flow = law.weights
     p = group_probs(law, tau)
-    return (p @ flow / (p @ occupied)[:, law.states.source]).nan_to_num(1.0)  # 0/0 where a view has died out
+    # 0/0 where a view has died out
+    return (p @ flow / (p @ occupied)[:, law.states.source]).nan_to_num(1.0)
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #0eb6a3e9
-def edit_matrix(law: EditLaw, rates: Float[Tensor, "times labels"]) -> Float[Tensor, "times views views"]:
+def edit_matrix(
+    law: EditLaw, rates: Float[Tensor, "times labels"]
+) -> Float[Tensor, "times views views"]:
     "Rates of edits as rate matrices on the views; edits that lead to the same view add up."
     return moves_matrix(rates, law.states.source, law.states.target, len(law.states.views))
 
 
-def moves_matrix(rates: Float[Tensor, "times labels"], source: Int[Tensor, " labels"], target: Int[Tensor, " labels"],
-                 n: int) -> Float[Tensor, "times n n"]:
+def moves_matrix(
+    rates: Float[Tensor, "times labels"],
+    source: Int[Tensor, " labels"],
+    target: Int[Tensor, " labels"],
+    n: int,
+) -> Float[Tensor, "times n n"]:
     "Rate matrices on `n` states of moves from `source` to `target`; those between the same two add up."
-    R = rates.new_zeros(len(rates), n * n).index_add(-1, source * n + target, rates).unflatten(-1, (n, n))
+    R = (
+        rates.new_zeros(len(rates), n * n)
+        .index_add(-1, source * n + target, rates)
+        .unflatten(-1, (n, n))
+    )
     return R - torch.diag_embed(R.sum(-1))
 
 
-def edit_residual(law: EditLaw, tau: float, rates: Float[Tensor, " labels"] | None = None) -> Float[Tensor, " views"]:
+def edit_residual(
+    law: EditLaw, tau: float, rates: Float[Tensor, " labels"] | None = None
+) -> Float[Tensor, " views"]:
     """d p(view)/d tau - sum over views y of p(y) R(y, view), zero where the rates of edits generate p; the perfect
     generator's by default."""
     at = torch.tensor([tau], dtype=torch.float64)
@@ -239,20 +298,30 @@ def edit_residual(law: EditLaw, tau: float, rates: Float[Tensor, " labels"] | No
     return slope - view_probs(law, at)[0] @ edit_matrix(law, rates[None])[0]
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #8033c173
-def _push(law: EditLaw, p: Float[Tensor, "starts views"], rates: Float[Tensor, " labels"]
-          ) -> Float[Tensor, "starts views"]:
+def _push(
+    law: EditLaw, p: Float[Tensor, "starts views"], rates: Float[Tensor, " labels"]
+) -> Float[Tensor, "starts views"]:
     "dp/dtau = p R, edit by edit: most pairs of views have none."
     flow = p[:, law.states.source] * rates
-    return torch.zeros_like(p).index_add(1, law.states.target, flow).index_add(1, law.states.source, -flow)
+    return (
+        torch.zeros_like(p)
+        .index_add(1, law.states.target, flow)
+        .index_add(1, law.states.source, -flow)
+    )
 
 
-def generated(law: EditLaw, model: Callable[[Float[Tensor, " times"]], Float[Tensor, "times labels"]] | None = None,
-              tau_max: float = 40.0, steps: int = 300) -> Float[Tensor, "alignments views"]:
+def generated(
+    law: EditLaw,
+    model: Callable[[Float[Tensor, " times"]], Float[Tensor, "times labels"]] | None = None,
+    tau_max: float = 40.0,
+    steps: int = 300,
+) -> Float[Tensor, "alignments views"]:
     """The law of the view that a generator reaches from the source of each alignment.
 
     `model` gives rates of edits at clock readings (times,); the perfect generator by default."""
     model = model or (lambda tau: label_rates(law, tau))
-    fresh = law.states.alignment.diff(prepend=torch.tensor([-1])) != 0  # nothing is shown in the first state of each
+    # nothing is shown in the first state of each
+    fresh = law.states.alignment.diff(prepend=torch.tensor([-1])) != 0
     begins, row = law.states.seen[fresh].unique(return_inverse=True)
     p = torch.eye(len(law.states.views), dtype=torch.float64)[begins]
     knots = tau_max * (torch.arange(steps + 1, dtype=torch.float64) / steps) ** 2
@@ -276,9 +345,15 @@ class PairLaw(NamedTuple):
 def pair_law(law: EditLaw, final: Float[Tensor, "alignments views"] | None = None) -> PairLaw:
     "The coupling before and after: what the law asks for, and what `generated` reaches."
     final = generated(law) if final is None else final
-    ends = [tuple(law.text(_tokens(z, frozenset(range(len(z)) if end else ()))) for z in law.columns) for end in (0, 1)]
+    ends = [
+        tuple(law.text(_tokens(z, frozenset(range(len(z)) if end else ()))) for z in law.columns)
+        for end in (0, 1)
+    ]
     sources, targets = (tuple(dict.fromkeys(side)) for side in ends)
-    row, column = (torch.tensor([names.index(v) for v in side]) for names, side in zip((sources, targets), ends))
+    row, column = (
+        torch.tensor([names.index(v) for v in side])
+        for names, side in zip((sources, targets), ends)
+    )
     wanted = torch.zeros(len(sources), len(targets), dtype=torch.float64)
     wanted.index_put_((row, column), law.probs, accumulate=True)
     made = torch.zeros_like(wanted)
@@ -295,54 +370,76 @@ def bound_terms(law: EditLaw, rates: Float[Tensor, "times labels"]) -> Bounds:
     log_rate = rates.clamp_min(1e-300).log()[:, s.move_label]
     own = s.move_rate * (s.move_rate.log() - log_rate) - s.move_rate
     tight = leave.index_add(-1, s.move_state, own)
-    pair, member = torch.stack([s.move_state, s.move_label]).unique(dim=1, return_inverse=True)  # a state's edits
+    # a state's edits
+    pair, member = torch.stack([s.move_state, s.move_label]).unique(dim=1, return_inverse=True)
     total = rates.new_zeros(pair.shape[1]).index_add(0, member, s.move_rate)
     merged = total.new_zeros(len(s.seen)).index_add(0, pair[0], total * total.log())
     lone = total.new_zeros(len(s.seen)).index_add(0, s.move_state, s.move_rate * s.move_rate.log())
     return Bounds(tight + merged - lone, tight)
 
 
-def edit_bounds(law: EditLaw, model: Callable[[Float[Tensor, " times"]], Float[Tensor, "times labels"]] | None = None,
-                nodes: int = 96) -> Bounds:
+def edit_bounds(
+    law: EditLaw,
+    model: Callable[[Float[Tensor, " times"]], Float[Tensor, "times labels"]] | None = None,
+    nodes: int = 96,
+) -> Bounds:
     """Bounds on -log p(x1 given x0) for every alignment, in nats: the paper's, with the constant it leaves out, and the
     tight one. `model` gives rates of edits at clock readings; the perfect generator by default."""
     tau, weight = clock_quadrature(nodes)
     s, p = law.states, group_probs(law, tau)
     rates = label_rates(law, tau) if model is None else model(tau)
-    weighted = (weight[:, None] * p)[:, s.group] * (p > 1e-40)[:, s.group]  # far out nothing is pending
+    # far out nothing is pending
+    weighted = (weight[:, None] * p)[:, s.group] * (p > 1e-40)[:, s.group]
     def total(terms):
         each = torch.where(weighted > 0, weighted * terms, 0.0).sum(0)
         return each.new_zeros(len(law.columns)).index_add(0, s.alignment, each)
     return Bounds(*map(total, bound_terms(law, rates)))
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #ae681f4d
-def edit_nll(law: EditLaw, final: Float[Tensor, "alignments views"] | None = None) -> Float[Tensor, " alignments"]:
+def edit_nll(
+    law: EditLaw, final: Float[Tensor, "alignments views"] | None = None
+) -> Float[Tensor, " alignments"]:
     "-log p(x1 given x0) of the perfect generator for the pair of each alignment, in nats, by the forward equation."
     found = pair_law(law, final)
-    ends = [[law.text(_tokens(z, frozenset(range(len(z)) if end else ()))) for z in law.columns] for end in (0, 1)]
-    rows, columns = ([names.index(v) for v in side] for names, side in zip((found.sources, found.targets), ends))
+    ends = [
+        [law.text(_tokens(z, frozenset(range(len(z)) if end else ()))) for z in law.columns]
+        for end in (0, 1)
+    ]
+    rows, columns = (
+        [names.index(v) for v in side] for names, side in zip((found.sources, found.targets), ends)
+    )
     return -(found.made / found.made.sum(1, keepdim=True))[rows, columns].log()
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #f63c3598
 def edit_oracle(law: EditLaw) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]:
     """The perfect generator of a law whose generator sees x_t: `intensities(x, tau)`, float64, on the CPU; nothing
     happens in sequences that the law does not show. ValueError for a law with another view."""
-    if law.view != "tokens": raise ValueError(f"view={law.view!r}: the oracle sees the tokens of x_t alone")
+    if law.view != "tokens":
+        raise ValueError(f"view={law.view!r}: the oracle sees the tokens of x_t alone")
     s, size = law.states, len(law.vocabulary)
     number = {tokens: k for k, (tokens, _) in enumerate(s.views)}
     width = 1 + max(len(tokens) for tokens, _ in s.views)
     where = torch.tensor([(KINDS.index(v.kind), v.column, max(v.token, 0)) for v in s.labels]).T
 
     def intensities(x: PartialSequences, tau: Float[Tensor, "..."] | float) -> Intensities:
-        seen = [number.get(tuple(row[1:n]), -1) for row, n in zip(x.tokens.tolist(), x.lengths.tolist())]
+        seen = [
+            number.get(tuple(row[1:n]), -1) for row, n in zip(x.tokens.tolist(), x.lengths.tolist())
+        ]
         seen, columns = torch.tensor(seen), torch.arange(x.tokens.shape[1])
         tau = torch.as_tensor(tau).to(law.probs).clamp(1e-9, 80.0).expand(len(seen))
         table = torch.zeros(len(seen), 3, width, size, dtype=torch.float64)
         rates = label_rates(law, tau)
         for r, view in enumerate(seen.tolist()):
-            table[r].index_put_(tuple(where[:, here := s.source == view]), rates[r, here], accumulate=True)
+            table[r].index_put_(
+                tuple(where[:, here := s.source == view]), rates[r, here], accumulate=True
+            )
         table = table[:, :, columns.clamp_max(width - 1)] * (columns < width)[:, None]
         total, logits = table.sum(-1), table.clamp_min(1e-300).log()
-        return Intensities(insert=total[:, 0], delete=total[:, 1], substitute=total[:, 2], insert_logits=logits[:, 0],
-                           logits=logits[:, 2])
+        return Intensities(
+            insert=total[:, 0],
+            delete=total[:, 1],
+            substitute=total[:, 2],
+            insert_logits=logits[:, 0],
+            logits=logits[:, 2],
+        )
     return intensities

@@ -19,15 +19,21 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 # %% ../../nbs/exact/06_rank_calibration.ipynb #b0f13f16
-def randomised_ranks(truth: Float[Tensor, " n"], draws: Float[Tensor, "n draws"],
-                     generator: torch.Generator | None = None) -> Int[Tensor, " n"]:
+def randomised_ranks(
+    truth: Float[Tensor, " n"],
+    draws: Float[Tensor, "n draws"],
+    generator: torch.Generator | None = None,
+) -> Int[Tensor, " n"]:
     """Rank of each truth among its draws, 0..draws, ties broken uniformly at random: (n,).
 
     Uniform if truth and draws are exchangeable (Talts et al. 2018, Theorem 1). ValueError for shapes that do not fit
     and for NaN."""
     if truth.dim() != 1 or draws.dim() != 2 or len(draws) != len(truth) or not draws.shape[1]:
-        raise ValueError(f"draws: shape {tuple(draws.shape)} for {tuple(truth.shape)} truths; must be (n, draws), (n,)")
-    if truth.isnan().any() or draws.isnan().any(): raise ValueError("truth, draws: NaN cannot be ranked")
+        raise ValueError(
+            f"draws: shape {tuple(draws.shape)} for {tuple(truth.shape)} truths; must be (n, draws), (n,)"
+        )
+    if truth.isnan().any() or draws.isnan().any():
+        raise ValueError("truth, draws: NaN cannot be ranked")
     below, equal = (draws < truth[:, None]).sum(1), (draws == truth[:, None]).sum(1)
     u = torch.rand(len(truth), generator=generator, dtype=torch.float64)
     return below + (u * (equal + 1)).floor().long()
@@ -37,7 +43,9 @@ def _binomial_cdf(n: int, p: Tensor) -> Float[Tensor, "points outcomes"]:
     "P(X <= c) for c = -1..n, of binomial counts with each of the probabilities p (points,)."
     c = torch.arange(n + 1, dtype=torch.float64)
     log_choose = math.lgamma(n + 1) - torch.lgamma(c + 1) - torch.lgamma(n - c + 1)
-    pmf = torch.exp(log_choose + torch.special.xlogy(c, p[:, None]) + torch.special.xlogy(n - c, 1 - p[:, None]))
+    pmf = torch.exp(
+        log_choose + torch.special.xlogy(c, p[:, None]) + torch.special.xlogy(n - c, 1 - p[:, None])
+    )
     return torch.cat([torch.zeros(len(p), 1, dtype=torch.float64), pmf.cumsum(1).clamp_max(1.0)], 1)
 
 
@@ -59,7 +67,9 @@ def _reference(n: int, draws: int, simulations: int) -> Float[Tensor, " simulati
     "Extremeness of uniform ranks, in ascending order."
     generator = torch.Generator().manual_seed(0)
     ranks = torch.randint(draws + 1, (simulations, n), generator=generator)
-    counts = torch.zeros(simulations, draws + 1, dtype=torch.long).scatter_add(1, ranks, torch.ones_like(ranks))
+    counts = torch.zeros(simulations, draws + 1, dtype=torch.long).scatter_add(
+        1, ranks, torch.ones_like(ranks)
+    )
     return _extremeness(counts).sort().values
 
 # %% ../../nbs/exact/06_rank_calibration.ipynb #50a06cda
@@ -77,7 +87,8 @@ def rank_band(n: int, draws: int, level: float = 0.95, simulations: int = 4000) 
     if not 0 < level < 1: raise ValueError(f"level={level}: must lie between 0 and 1")
     if n < 1 or draws < 1: raise ValueError(f"n={n}, draws={draws}: at least 1 of each is needed")
     gamma = _reference(n, draws, simulations)[int((1 - level) * simulations)].item()
-    cdf, least = _binomial_cdf(n, _levels(draws)), gamma * (1 - 1e-9)  # gamma is a tail itself: equal up to rounding
+    # gamma is a tail itself: equal up to rounding
+    cdf, least = _binomial_cdf(n, _levels(draws)), gamma * (1 - 1e-9)
     lower = (2 * cdf[:, 1:] < least).sum(1)  # the first count whose lower tail is likely enough
     upper = (2 * (1 - cdf[:, :-1]) >= least).sum(1) - 1  # the last one whose upper tail is
     return Band(lower / n, upper / n, gamma)
@@ -103,7 +114,9 @@ def uniformity(ranks: Int[Tensor, " n"], draws: int, simulations: int = 4000) ->
 
     p-values of the band are at least 1/(simulations + 1). ValueError for no ranks, or ranks outside 0..draws."""
     if not len(ranks) or int(ranks.min()) < 0 or int(ranks.max()) > draws:
-        raise ValueError(f"ranks: {len(ranks)} values; at least one is needed, all in 0..draws={draws}")
+        raise ValueError(
+            f"ranks: {len(ranks)} values; at least one is needed, all in 0..draws={draws}"
+        )
     counts, expected = torch.bincount(ranks, minlength=draws + 1), len(ranks) / (draws + 1)
     chi2 = ((counts - expected) ** 2 / expected).sum().double()
     chi2_p = torch.special.gammaincc(torch.tensor(draws / 2, dtype=torch.float64), chi2 / 2).item()
@@ -123,10 +136,17 @@ class Calibration:
         return min(1.0, len(self.tests) * min(t.band_p for t in self.tests.values()))
 
     def __repr__(self) -> str:
-        return f"Calibration(p={self.p:.4f}, " + ", ".join(f"{k}: {t.band_p:.4f}" for k, t in self.tests.items()) + ")"
+        return (
+            f"Calibration(p={self.p:.4f}, "
+            + ", ".join(f"{k}: {t.band_p:.4f}" for k, t in self.tests.items())
+            + ")"
+        )
 
     def _repr_markdown_(self) -> str:
-        rows = [f"| {name} | {t.band_p:.4f} | {t.chi2:.1f} | {t.chi2_p:.4f} |" for name, t in self.tests.items()]
+        rows = [
+            f"| {name} | {t.band_p:.4f} | {t.chi2:.1f} | {t.chi2_p:.4f} |"
+            for name, t in self.tests.items()
+        ]
         head = ["| statistic | p (band) | chi-square | p (chi-square) |", "|---|---|---|---|"]
         return "\n".join([*head, *rows, f"| all, by the band | {self.p:.4f} | | |"])
 
@@ -136,10 +156,13 @@ class Calibration:
 
 # %% ../../nbs/exact/06_rank_calibration.ipynb #16978d76
 def calibrate(
-    draw: Callable[[int, torch.Generator], Sequence], sample: Callable[[Sequence, torch.Generator], Sequence],
+    draw: Callable[[int, torch.Generator], Sequence],
+    sample: Callable[[Sequence, torch.Generator], Sequence],
     statistics: Mapping[str, Callable[[Any, Any], float]],
     observe: Callable[[Any, torch.Generator], Any] | None = None,
-    replications: int = 300, draws: int = 19, generator: torch.Generator | None = None,
+    replications: int = 300,
+    draws: int = 19,
+    generator: torch.Generator | None = None,
 ) -> Calibration:
     """Simulation-based calibration of a sampler (Talts et al. 2018, Algorithm 1), with ties broken at random.
 
@@ -148,7 +171,8 @@ def calibrate(
     `f(x, observation)` a number. Each truth is ranked among `draws` draws for its own observation. ValueError without
     statistics, for fewer than 2 replications or 1 draw, and for another number of truths or draws than asked for."""
     if not statistics: raise ValueError("statistics: at least one is needed")
-    if replications < 2 or draws < 1: raise ValueError(f"replications={replications}, draws={draws}: at least 2 and 1")
+    if replications < 2 or draws < 1:
+        raise ValueError(f"replications={replications}, draws={draws}: at least 2 and 1")
     generator = generator or torch.Generator().manual_seed(0)
     truths = _as_many("draw", draw(replications, generator), replications)
     seen = [None if observe is None else observe(x, generator) for x in truths]
@@ -157,7 +181,9 @@ def calibrate(
     tests = {}
     for name, f in statistics.items():
         own = torch.tensor([f(x, y) for x, y in zip(truths, seen)], dtype=torch.float64)
-        others = torch.tensor([f(x, y) for x, y in zip(found, asked)], dtype=torch.float64).view(-1, draws)
+        others = torch.tensor([f(x, y) for x, y in zip(found, asked)], dtype=torch.float64).view(
+            -1, draws
+        )
         tests[name] = uniformity(randomised_ranks(own, others, generator), draws)
     return Calibration(tests)
 
@@ -174,11 +200,21 @@ def plot_ranks(tests: Mapping[str, Uniformity], ax=None, level: float = 0.95):
     All tests must have the same number of ranks and draws. Returns the axes. ValueError otherwise."""
     import matplotlib.pyplot as plt
     sizes = {(len(t.ranks), t.draws) for t in tests.values()}
-    if len(sizes) != 1: raise ValueError(f"tests: sizes {sorted(sizes)}; one number of ranks and of draws is needed")
+    if len(sizes) != 1:
+        raise ValueError(
+            f"tests: sizes {sorted(sizes)}; one number of ranks and of draws is needed"
+        )
     (n, draws), = sizes
     ax = ax or plt.subplots()[1]
     k, even, band = torch.arange(draws), _levels(draws), rank_band(n, draws, level)
-    ax.fill_between(k, band.lower - even, band.upper - even, color="#DDDDDD", step="mid", label=f"{level:.0%} band")
+    ax.fill_between(
+        k,
+        band.lower - even,
+        band.upper - even,
+        color="#DDDDDD",
+        step="mid",
+        label=f"{level:.0%} band",
+    )
     for (name, t), dash in zip(tests.items(), ("-", "--", "-.", ":") * len(tests)):
         ax.step(k, t.counts.cumsum(0)[:-1] / n - even, where="mid", ls=dash, lw=1.6, label=name)
     ax.axhline(0, color="black", lw=0.6)
@@ -195,19 +231,29 @@ class Coverage(NamedTuple):
     test: Uniformity  # of the probability integral transform, in 20 bins
 
 
-def coverage(mean: Float[Tensor, "repeats targets"], error: Float[Tensor, "repeats targets"],
-             exact: Float[Tensor, " targets"], level: float = 0.95) -> Coverage:
+def coverage(
+    mean: Float[Tensor, "repeats targets"],
+    error: Float[Tensor, "repeats targets"],
+    exact: Float[Tensor, " targets"],
+    level: float = 0.95,
+) -> Coverage:
     """Whether independent estimates are unbiased and their standard errors correct.
 
     `mean`, `error` (repeats, targets) in the units of `exact` (targets,). `z` takes its errors from the repetitions and
     not from `error`. ValueError for fewer than 2 repeats, a level outside (0, 1), errors that are not positive."""
     if not 0 < level < 1: raise ValueError(f"level={level}: must lie between 0 and 1")
     if mean.shape != error.shape or mean.dim() != 2 or len(mean) < 2 or mean.shape[1:] != exact.shape:
-        raise ValueError(f"mean, error, exact: shapes {tuple(mean.shape)}, {tuple(error.shape)}, {tuple(exact.shape)}; "
-                         "must be (repeats, targets) twice, with at least 2 repeats, and (targets,)")
+        raise ValueError(
+            f"mean, error, exact: shapes {tuple(mean.shape)}, {tuple(error.shape)}, {tuple(exact.shape)}; "
+            "must be (repeats, targets) twice, with at least 2 repeats, and (targets,)"
+        )
     if not bool((error > 0).all()): raise ValueError("error: every standard error must be positive")
     score = (exact - mean).double() / error.double()
-    share = (score.abs() <= torch.special.ndtri(torch.tensor((1 + level) / 2, dtype=torch.float64))).double().mean()
+    share = (
+        (score.abs() <= torch.special.ndtri(torch.tensor((1 + level) / 2, dtype=torch.float64)))
+        .double()
+        .mean()
+    )
     bins = (torch.special.ndtr(score) * 20).long().clamp_max(19).flatten()
     z = (mean.mean(0) - exact) / (mean.std(0) / len(mean) ** 0.5)
     return Coverage(share.item(), level, z, uniformity(bins, 19))

@@ -24,6 +24,8 @@ def reverse_rates(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "
     return (flow / view_probs(law, tau)[:, s.target]).nan_to_num(0.0)
 
 
-def reverse_matrix(law: EditLaw, rates: Float[Tensor, "times labels"]) -> Float[Tensor, "times views views"]:
+def reverse_matrix(
+    law: EditLaw, rates: Float[Tensor, "times labels"]
+) -> Float[Tensor, "times views views"]:
     "Rates at which edits are undone as rate matrices on the views."
     return moves_matrix(rates, law.states.target, law.states.source, len(law.states.views))

@@ -58,10 +58,15 @@ class Aligned(NamedTuple):
         return (self.z0 != self.z1).sum(-1)
 
 # %% ../../nbs/process/10_alignments.ipynb #78623247
-def strip(z: Int[Tensor, "batch slots"], fixed: Bool[Tensor, "batch slots"],
-          closed: Bool[Tensor, "batch slots"]) -> PartialSequences:
+def strip(
+    z: Int[Tensor, "batch slots"],
+    fixed: Bool[Tensor, "batch slots"],
+    closed: Bool[Tensor, "batch slots"],
+) -> PartialSequences:
     "The sequences without their blanks, f_rm-blanks of section 3.2, and the `origin` of every token among the columns."
-    return contract(PartialSequences(torch.where(z == BLANK, PAD, z), fixed, closed), torch.full_like(z, CLEAN))
+    return contract(
+        PartialSequences(torch.where(z == BLANK, PAD, z), fixed, closed), torch.full_like(z, CLEAN)
+    )
 
 
 def at(aligned: Aligned, shown: Bool[Tensor, "batch slots"]) -> PartialSequences:
@@ -82,10 +87,13 @@ def collate_pairs(pairs: Sequence[Pair | tuple[Example, Example]]) -> Pairs:
     return Pairs(*(collate(list(side)) for side in zip(*pairs, strict=True)))
 
 # %% ../../nbs/process/10_alignments.ipynb #414e3ce6
-PAIR, DELETE, INSERT, VOID = range(4)  # what a column takes: of both, of x0, of x1, nothing (padding)
+# what a column takes: of both, of x0, of x1, nothing (padding)
+PAIR, DELETE, INSERT, VOID = range(4)
 
 
-def from_moves(x0: PartialSequences, x1: PartialSequences, moves: Int[Tensor, "batch slots"]) -> Aligned:
+def from_moves(
+    x0: PartialSequences, x1: PartialSequences, moves: Int[Tensor, "batch slots"]
+) -> Aligned:
     "The alignments that `moves` (PAIR, DELETE, INSERT, then VOID) describe; the start tokens are the first pair."
     moves = moves[:, : max(1, int((moves != VOID).sum(-1).max()))]
     void = moves == VOID
@@ -106,7 +114,10 @@ def _costs(x0: PartialSequences, x1: PartialSequences) -> tuple[np.ndarray, np.n
     pair = np.full((len(a), a.shape[1] + 1, b.shape[1] + 1), np.inf)
     pair[:, 1:, 1:] = a[:, :, None] != b[:, None]
     pair[:, 1:, 1:][fixed0[:, :, None] != fixed1[:, None]] = np.inf
-    alone = [np.pad(np.where(f, np.inf, 1.0), ((0, 0), (1, 0)), constant_values=np.inf) for f in (fixed0, fixed1)]
+    alone = [
+        np.pad(np.where(f, np.inf, 1.0), ((0, 0), (1, 0)), constant_values=np.inf)
+        for f in (fixed0, fixed1)
+    ]
     return pair[:, :, ::-1], alone[0], alone[1][:, ::-1]
 
 
@@ -140,12 +151,18 @@ def _optimal(x0: PartialSequences, x1: PartialSequences) -> Optimal:
     old[0][:, 1] = 0.0
     for d in range(1, n + m + 1):
         low, high = max(0, d - m), min(n, d) + 1
-        here, left, back = slice(low + 1, high + 1), slice(low, high), slice(m - d + low, m - d + high)
+        here, left, back = (
+            slice(low + 1, high + 1),
+            slice(low, high),
+            slice(m - d + low, m - d + high),
+        )
         step = np.diagonal(pair, m - d, 1, 2), delete[:, left], insert[:, back]
         before = older[0][:, left], old[0][:, left], old[0][:, here]
         new = new_cost(), np.zeros((batch, n + 2))
         new[0][:, here], new[1][:, here], choice[d, 0, :, left], choice[d, 1, :, left] = _tied(
-            [b + s for b, s in zip(before, step)], [older[1][:, left], old[1][:, left], old[1][:, here]])
+            [b + s for b, s in zip(before, step)],
+            [older[1][:, left], old[1][:, left], old[1][:, here]],
+        )
         if (done := ends == d).any():
             at_end = done.nonzero()[0], columns[done] + 1
             edits[done], log_count[done] = new[0][at_end], new[1][at_end]
@@ -176,14 +193,20 @@ def _chunks(x0: PartialSequences, x1: PartialSequences) -> list[slice]:
     return [slice(i, i + step) for i in range(0, len(x0.tokens), step)]
 
 
-def edit_distance(x0: PartialSequences, x1: PartialSequences) -> tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]]:
+def edit_distance(
+    x0: PartialSequences, x1: PartialSequences
+) -> tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]]:
     "The fewest edits from x0 to x1, and the log of the number of alignments that make them."
     found = [_optimal(x0.rows(rows), x1.rows(rows)) for rows in _chunks(x0, x1)]
-    return tuple(torch.from_numpy(np.concatenate([getattr(f, v) for f in found])) for v in ("edits", "log_count"))
+    return tuple(
+        torch.from_numpy(np.concatenate([getattr(f, v) for f in found]))
+        for v in ("edits", "log_count")
+    )
 
 
-def optimal_moves(x0: PartialSequences, x1: PartialSequences,
-                  generator: torch.Generator | None = None) -> Int[Tensor, "batch slots"]:
+def optimal_moves(
+    x0: PartialSequences, x1: PartialSequences, generator: torch.Generator | None = None
+) -> Int[Tensor, "batch slots"]:
     "Moves of an optimal alignment of each pair, each of them with the same probability."
     steps = x0.tokens.shape[1] + x1.tokens.shape[1]
     u = torch.rand(len(x0.tokens), steps, generator=generator, dtype=torch.float64).numpy()
@@ -195,8 +218,9 @@ def optimal_moves(x0: PartialSequences, x1: PartialSequences,
     return torch.from_numpy(np.concatenate(moves)).to(x0.tokens.device)
 
 # %% ../../nbs/process/10_alignments.ipynb #45584037
-def _segments(x: PartialSequences) -> tuple[Int[Tensor, "batch length"], Int[Tensor, "batch length"],
-                                            Int[Tensor, "batch length"]]:
+def _segments(
+    x: PartialSequences,
+) -> tuple[Int[Tensor, "batch length"], Int[Tensor, "batch length"], Int[Tensor, "batch length"]]:
     "For each column the number of its segment and, if it is free, its index there; for each segment its free columns."
     segment = x.fixed.cumsum(-1) - 1
     sizes = torch.zeros_like(x.tokens).scatter_add(-1, segment, x.free.long())
@@ -205,8 +229,9 @@ def _segments(x: PartialSequences) -> tuple[Int[Tensor, "batch length"], Int[Ten
     return segment, index, sizes
 
 
-def _paired(how: str, share: float, sizes0: Int[Tensor, "batch n"],
-            sizes1: Int[Tensor, "batch m"]) -> Int[Tensor, "batch short"]:
+def _paired(
+    how: str, share: float, sizes0: Int[Tensor, "batch n"], sizes1: Int[Tensor, "batch m"]
+) -> Int[Tensor, "batch short"]:
     "How many columns are paired in each segment."
     short = min(sizes0.shape[1], sizes1.shape[1])
     sizes0, sizes1 = sizes0[:, :short], sizes1[:, :short]
@@ -214,8 +239,13 @@ def _paired(how: str, share: float, sizes0: Int[Tensor, "batch n"],
     return torch.minimum((share * sizes0 + 1e-9).long(), sizes1)
 
 
-def _keys(how: str, index: Int[Tensor, "batch length"], side: int, width: int,
-          generator: torch.Generator | None) -> Float[Tensor, "batch length"]:
+def _keys(
+    how: str,
+    index: Int[Tensor, "batch length"],
+    side: int,
+    width: int,
+    generator: torch.Generator | None,
+) -> Float[Tensor, "batch length"]:
     "What a segment's moves are sorted by: from 0 up to `width`."
     if how == "shuffled":
         return torch.rand(index.shape, generator=generator, dtype=torch.float64).to(index.device)
@@ -223,15 +253,21 @@ def _keys(how: str, index: Int[Tensor, "batch length"], side: int, width: int,
     return order[how].double()
 
 # %% ../../nbs/process/10_alignments.ipynb #d2a3e98b
-def ruled_moves(x0: PartialSequences, x1: PartialSequences, how: str, share: float = 0.0,
-                generator: torch.Generator | None = None) -> Int[Tensor, "batch slots"]:
+def ruled_moves(
+    x0: PartialSequences,
+    x1: PartialSequences,
+    how: str,
+    share: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Int[Tensor, "batch slots"]:
     "Moves of a padded, block, interleaved or shuffled alignment; `share` of x0 is paired in a shuffled one."
     (s0, i0, sizes0), (s1, i1, sizes1) = _segments(x0), _segments(x1)
     paired = _paired(how, share, sizes0, sizes1)
     partner = lambda segment: paired.gather(-1, segment.clamp_max(paired.shape[1] - 1))
     width = 2 * (x0.tokens.shape[1] + x1.tokens.shape[1])
     moves0 = torch.where(x0.fixed | (i0 < partner(s0)), PAIR, DELETE).masked_fill(~x0.valid, VOID)
-    moves1 = torch.where(x1.fixed | (i1 < partner(s1)) | ~x1.valid, VOID, INSERT)  # pairs are x0's to make
+    # pairs are x0's to make
+    moves1 = torch.where(x1.fixed | (i1 < partner(s1)) | ~x1.valid, VOID, INSERT)
     keys = [
         torch.where(x.fixed, -1.0, _keys(how, i, side, width, generator)) + (width + 2.0) * s
         for side, (x, s, i) in enumerate(((x0, s0, i0), (x1, s1, i1)))
@@ -250,8 +286,10 @@ def alignment_rule(how: str) -> tuple[str, float]:
     try: share = float(number) if colon else 0.0
     except ValueError: share = -1.0
     if name not in ALIGNMENTS or colon and name != "shuffled" or not 0 <= share <= 1:
-        raise ValueError(f"alignment={how!r}: choose one of {', '.join(ALIGNMENTS)}, or shuffled:SHARE "
-                         "with the share of the source that is paired, from 0 to 1")
+        raise ValueError(
+            f"alignment={how!r}: choose one of {', '.join(ALIGNMENTS)}, or shuffled:SHARE "
+            "with the share of the source that is paired, from 0 to 1"
+        )
     return name, share
 
 
@@ -262,32 +300,50 @@ def _prompts(x: PartialSequences) -> list[list[int]]:
 def check_pairs(x0: PartialSequences, x1: PartialSequences, limit: int | None = None):
     "ValueError if the batches differ in size or in a prompt, or if a sequence has more than `limit` tokens."
     if len(x0.tokens) != len(x1.tokens):
-        raise ValueError(f"x0 has {len(x0.tokens)} rows and x1 {len(x1.tokens)}: they must be pairs")
+        raise ValueError(
+            f"x0 has {len(x0.tokens)} rows and x1 {len(x1.tokens)}: they must be pairs"
+        )
     for row, (a, b) in enumerate(zip(_prompts(x0), _prompts(x1))):
-        if a != b: raise ValueError(f"row {row}: the prompts of x0 and x1 must be the same; their ids are {a} and {b}")
+        if a != b:
+            raise ValueError(
+                f"row {row}: the prompts of x0 and x1 must be the same; their ids are {a} and {b}"
+            )
     for name, x in (("x0", x0), ("x1", x1)):
         if limit is not None and (longest := int(x.lengths.max())) > limit:
             row = int(x.lengths.argmax())
-            raise ValueError(f"{name} has {longest} tokens in row {row}, start token included: at most {limit} "
-                             "are allowed (limit)")
+            raise ValueError(
+                f"{name} has {longest} tokens in row {row}, start token included: at most {limit} "
+                "are allowed (limit)"
+            )
 
 # %% ../../nbs/process/10_alignments.ipynb #dad37b39
-def align(x0: PartialSequences, x1: PartialSequences, how: str = "optimal",
-          generator: torch.Generator | None = None, limit: int | None = None) -> Aligned:
+def align(
+    x0: PartialSequences,
+    x1: PartialSequences,
+    how: str = "optimal",
+    generator: torch.Generator | None = None,
+    limit: int | None = None,
+) -> Aligned:
     """Alignments of x0 and x1: optimal, padded, block, interleaved, shuffled or shuffled:SHARE (see `ruled_moves`).
 
     `limit` is the largest length that either may have. ValueError for another `how`, for prompts that differ, for
     batches of different size and for sequences over the limit."""
     name, share = alignment_rule(how)
     check_pairs(x0, x1, limit)
-    moves = optimal_moves(x0, x1, generator) if name == "optimal" else ruled_moves(x0, x1, name, share, generator)
+    moves = (
+        optimal_moves(x0, x1, generator)
+        if name == "optimal"
+        else ruled_moves(x0, x1, name, share, generator)
+    )
     return from_moves(x0, x1, moves)
 
 # %% ../../nbs/process/10_alignments.ipynb #96fd5465
 @dataclass(frozen=True)
 class Source:
     "Where x0 comes from, given x1. A subclass gives `draw`."
-    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
+    def draw(
+        self, x1: PartialSequences, generator: torch.Generator | None = None
+    ) -> PartialSequences:
         "x0 for each row of `x1`, with the same prompt."
         raise NotImplementedError
 
@@ -304,7 +360,9 @@ def _prompt(x1: PartialSequences) -> PartialSequences:
 @dataclass(frozen=True)
 class Empty(Source):
     "Nothing but the prompt: then all edits are insertions."
-    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
+    def draw(
+        self, x1: PartialSequences, generator: torch.Generator | None = None
+    ) -> PartialSequences:
         return _prompt(x1)
 
 # %% ../../nbs/process/10_alignments.ipynb #5bd24b0c
@@ -312,10 +370,16 @@ def _fill(x1: PartialSequences, length: int | None, generator) -> PartialSequenc
     "A mask for every free token, or `length` masks, each in an open gap of the prompt drawn uniformly."
     if length is None: return x1._replace(tokens=torch.where(x1.free, MASK, x1.tokens), origin=None)
     prompt = _prompt(x1)
-    if not bool(prompt.open.any(-1).all()): raise ValueError(f"length={length}: a prompt has no open gap for them")
-    gap = torch.multinomial(prompt.open.double().cpu(), max(length, 1), replacement=True, generator=generator)
-    counts = torch.zeros_like(prompt.tokens).scatter_add(-1, gap.to(prompt.tokens.device),
-                                                         torch.full_like(gap, int(length > 0)).to(prompt.tokens.device))
+    if not bool(prompt.open.any(-1).all()):
+        raise ValueError(f"length={length}: a prompt has no open gap for them")
+    gap = torch.multinomial(
+        prompt.open.double().cpu(), max(length, 1), replacement=True, generator=generator
+    )
+    counts = torch.zeros_like(prompt.tokens).scatter_add(
+        -1,
+        gap.to(prompt.tokens.device),
+        torch.full_like(gap, int(length > 0)).to(prompt.tokens.device),
+    )
     return insert_masks(prompt, counts)._replace(origin=None)
 
 
@@ -331,7 +395,9 @@ class Masks(Source):
 
     def __post_init__(self): _check_length(self.length)
 
-    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
+    def draw(
+        self, x1: PartialSequences, generator: torch.Generator | None = None
+    ) -> PartialSequences:
         return _fill(x1, self.length, generator)
 
 # %% ../../nbs/process/10_alignments.ipynb #14e60647
@@ -349,17 +415,32 @@ class UniformTokens(Source):
         _check_length(self.length)
         _weights(self.size, self.weights)
 
-    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
+    def draw(
+        self, x1: PartialSequences, generator: torch.Generator | None = None
+    ) -> PartialSequences:
         x0 = _fill(x1, self.length, generator)
-        tokens = torch.multinomial(_weights(self.size, self.weights), x0.tokens.numel(), True, generator=generator)
-        return x0._replace(tokens=torch.where(x0.masked, tokens.view(x0.tokens.shape).to(x0.tokens.device), x0.tokens))
+        tokens = torch.multinomial(
+            _weights(self.size, self.weights), x0.tokens.numel(), True, generator=generator
+        )
+        return x0._replace(
+            tokens=torch.where(
+                x0.masked, tokens.view(x0.tokens.shape).to(x0.tokens.device), x0.tokens
+            )
+        )
 
 
 def _weights(size: int, weights: Sequence[float] | None = None) -> Float[Tensor, " size"]:
     "Weights of all tokens, 0 for the special ones."
     ordinary = size - len(SPECIAL_TOKENS)
-    if ordinary < 1: raise ValueError(f"size={size}: the vocabulary needs more than {len(SPECIAL_TOKENS)} tokens")
-    w = torch.ones(ordinary, dtype=torch.float64) if weights is None else torch.tensor(weights, dtype=torch.float64)
+    if ordinary < 1:
+        raise ValueError(
+            f"size={size}: the vocabulary needs more than {len(SPECIAL_TOKENS)} tokens"
+        )
+    w = (
+        torch.ones(ordinary, dtype=torch.float64)
+        if weights is None
+        else torch.tensor(weights, dtype=torch.float64)
+    )
     if len(w) != ordinary or not bool((w >= 0).all() and w.sum() > 0):
         raise ValueError(f"weights={weights}: need {ordinary} numbers, none negative and not all 0")
     return torch.cat([torch.zeros(len(SPECIAL_TOKENS), dtype=torch.float64), w])
@@ -368,16 +449,23 @@ def _weights(size: int, weights: Sequence[float] | None = None) -> Float[Tensor,
 ERRORS = ("insert", "delete", "substitute", "transpose")
 
 
-def _places(kind: str, tokens: list[int], fixed: list[bool], closed: list[bool], size: int, full: bool) -> list[int]:
+def _places(
+    kind: str, tokens: list[int], fixed: list[bool], closed: list[bool], size: int, full: bool
+) -> list[int]:
     "Columns at which an error of this kind can be made."
     free = [not f for f in fixed]
     if kind == "insert": return [] if full else [i for i, c in enumerate(closed) if not c]
     if kind == "delete": return [i for i, f in enumerate(free) if f]
-    if kind == "substitute": return [i for i, f in enumerate(free) if f and size > len(SPECIAL_TOKENS) + 1]
-    return [i for i in range(len(free) - 1) if free[i] and free[i + 1] and tokens[i] != tokens[i + 1]]
+    if kind == "substitute":
+        return [i for i, f in enumerate(free) if f and size > len(SPECIAL_TOKENS) + 1]
+    return [
+        i for i in range(len(free) - 1) if free[i] and free[i + 1] and tokens[i] != tokens[i + 1]
+    ]
 
 
-def _make_error(kind: str, i: int, tokens: list[int], fixed: list[bool], closed: list[bool], size: int, u: float):
+def _make_error(
+    kind: str, i: int, tokens: list[int], fixed: list[bool], closed: list[bool], size: int, u: float
+):
     "One error at column `i`, in place; `u` in [0, 1) chooses the token."
     first = len(SPECIAL_TOKENS)
     if kind == "insert":
@@ -409,7 +497,9 @@ class Corrupted(Source):
         if not self.kinds or set(self.kinds) - set(ERRORS):
             raise ValueError(f"kinds={self.kinds}: choose from {', '.join(ERRORS)}")
 
-    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
+    def draw(
+        self, x1: PartialSequences, generator: torch.Generator | None = None
+    ) -> PartialSequences:
         rows = len(x1.tokens)
         number = torch.randint(self.least, self.most + 1, (rows,), generator=generator).tolist()
         u = torch.rand(rows, self.most, 3, generator=generator, dtype=torch.float64).tolist()
@@ -437,10 +527,18 @@ class Dataset(Source):
         if not self.examples: raise ValueError("pairs=(): at least one pair is needed")
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[Sequence, Sequence]], vocabulary: Vocabulary, prompt: Sequence = (),
-           left_out: int = 0) -> "Dataset":
+    def of(
+        cls,
+        pairs: Sequence[tuple[Sequence, Sequence]],
+        vocabulary: Vocabulary,
+        prompt: Sequence = (),
+        left_out: int = 0,
+    ) -> "Dataset":
         "From pairs of token sequences, after a prompt; ValueError for tokens outside the vocabulary."
-        return cls(tuple(Pair(*(prefix_example(prompt, s, vocabulary) for s in p)) for p in pairs), left_out)
+        return cls(
+            tuple(Pair(*(prefix_example(prompt, s, vocabulary) for s in p)) for p in pairs),
+            left_out,
+        )
 
     def __len__(self) -> int: return len(self.examples)
 
@@ -448,18 +546,25 @@ class Dataset(Source):
         "The pairs of these numbers."
         return collate_pairs([self.examples[i] for i in index])
 
-    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
+    def draw(
+        self, x1: PartialSequences, generator: torch.Generator | None = None
+    ) -> PartialSequences:
         known: dict[tuple, list[Example]] = {}
-        for source, target in self.examples: known.setdefault(tuple(target.tokens), []).append(source)
+        for source, target in self.examples:
+            known.setdefault(tuple(target.tokens), []).append(source)
         u = torch.rand(len(x1.tokens), generator=generator, dtype=torch.float64).tolist()
         rows = [tuple(t[:n]) for t, n in zip(x1.tokens.tolist(), x1.lengths.tolist())]
         for row, ids in enumerate(rows):
-            if ids not in known: raise ValueError(f"row {row}: the data has no source for the target {list(ids)}")
-        return collate([known[ids][int(v * len(known[ids]))] for ids, v in zip(rows, u)]).to(x1.tokens.device)
+            if ids not in known:
+                raise ValueError(f"row {row}: the data has no source for the target {list(ids)}")
+        return collate([known[ids][int(v * len(known[ids]))] for ids, v in zip(rows, u)]).to(
+            x1.tokens.device
+        )
 
 # %% ../../nbs/process/10_alignments.ipynb #9dd2b491
-def read_pairs(path: str | os.PathLike, split: Callable[[str], Sequence[str]] = str.split
-               ) -> tuple[list[tuple[Sequence[str], Sequence[str]]], int]:
+def read_pairs(
+    path: str | os.PathLike, split: Callable[[str], Sequence[str]] = str.split
+) -> tuple[list[tuple[Sequence[str], Sequence[str]]], int]:
     """Pairs of a text file, `source TAB target` on each line, cut into tokens by `split` (tuple: characters), and the
     number of empty lines that were left out. ValueError for a line with another number of fields."""
     pairs, empty = [], 0

@@ -41,7 +41,9 @@ class Channel:
         "Columns at which an event can happen."
         raise NotImplementedError
 
-    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw) -> PartialSequences:
+    def apply(
+        self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw
+    ) -> PartialSequences:
         """The sequences after `events` (batch, length), numbers of events per column;
         `origin` holds old columns, -1 if new."""
         raise NotImplementedError
@@ -58,7 +60,9 @@ class Insert(Channel):
 
     def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.open
 
-    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw | None) -> PartialSequences:
+    def apply(
+        self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw | None
+    ) -> PartialSequences:
         "`draw` is None for masks."
         new = insert_masks(x, events)
         if draw is None: return new
@@ -73,7 +77,9 @@ class Unmask(Channel):
 
     def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.masked
 
-    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw) -> PartialSequences:
+    def apply(
+        self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw
+    ) -> PartialSequences:
         at = columns_of(x)
         return x._replace(tokens=draw(x, events > 0, at), origin=at)
 
@@ -84,8 +90,9 @@ class Delete(Channel):
 
     def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.free
 
-    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"],
-              draw: Draw | None = None) -> PartialSequences:
+    def apply(
+        self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw | None = None
+    ) -> PartialSequences:
         state = torch.where(events > 0, DROPPED, CLEAN)
         return contract(x, state)
 
@@ -106,8 +113,9 @@ class Append(Insert):
         return x.open & (columns_of(x) == last)
 
 # %% ../../nbs/process/05_channels.ipynb #73441dd0
-def apply_events(x: PartialSequences, events: dict[str, Int[Tensor, "batch length"]],
-                 draw: dict[str, Draw]) -> PartialSequences:
+def apply_events(
+    x: PartialSequences, events: dict[str, Int[Tensor, "batch length"]], draw: dict[str, Draw]
+) -> PartialSequences:
     """The sequences after all events of one step, (batch, length) numbers by channel;
     `origin` holds columns of `x`, -1 if new.
 

@@ -37,7 +37,9 @@ class Kumaraswamy:
         early = power < 0.5
         small = -torch.log1p(-torch.where(early, power, 0.25))
         large = -torch.log(-torch.expm1(self.a * torch.log(torch.where(early, 0.75, t_inside))))
-        return torch.where(inside, torch.where(early, small, large), torch.where(t > 0, torch.inf, 0.0))
+        return torch.where(
+            inside, torch.where(early, small, large), torch.where(t > 0, torch.inf, 0.0)
+        )
 
     def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "Time at clock reading `tau`, the inverse of `tau`: (1 - e^-tau)^(1/a)."
@@ -78,7 +80,8 @@ class Polynomial(Clock):
     w: Positive = 1.0  # exponent, above 0
 
     def tau(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]: return -self.w * torch.log1p(-t)
-    def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]: return -torch.expm1(-tau / self.w)
+    def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return -torch.expm1(-tau / self.w)
     def shape(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]: return self.w / (1 - t)
 
 # %% ../../nbs/process/03_clocks.ipynb #27903599
@@ -95,10 +98,13 @@ class Cosine(Clock):
     def tau(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         early = t < 0.5
         small = -torch.log1p(-2 * torch.sin(math.pi / 4 * torch.where(early, t, 0.0)) ** 2)
-        return torch.where(early, small, -torch.log(torch.sin(math.pi / 2 * (1 - torch.where(early, 0.5, t)))))
+        return torch.where(
+            early, small, -torch.log(torch.sin(math.pi / 2 * (1 - torch.where(early, 0.5, t))))
+        )
     def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         return 4 / math.pi * torch.asin(torch.sqrt(-torch.expm1(-tau) / 2))
-    def shape(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]: return math.pi / 2 * torch.tan(math.pi / 2 * t)
+    def shape(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return math.pi / 2 * torch.tan(math.pi / 2 * t)
 
 # %% ../../nbs/process/03_clocks.ipynb #425f9207
 def _complement(x: Tensor) -> Tensor:
@@ -119,7 +125,8 @@ class Geometric(Clock):
     def total(self, t: Tensor) -> Tensor:
         "Masking rate integrated from the data to time `t`: low^t high^(1-t)."
         return self.high * torch.exp(-t * math.log(self.high / self.low))
-    def tau(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]: return _complement(self.total(t))
+    def tau(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return _complement(self.total(t))
     def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         return torch.log(self.high / _complement(tau)) / math.log(self.high / self.low)
     def shape(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -141,7 +148,12 @@ class Shifted(Clock):
 
 # %% ../../nbs/process/03_clocks.ipynb #eefcdb28
 CLOCKS = dict(
-    linear=Polynomial, polynomial=Polynomial, power=Power, cosine=Cosine, geometric=Geometric, shifted=Shifted
+    linear=Polynomial,
+    polynomial=Polynomial,
+    power=Power,
+    cosine=Cosine,
+    geometric=Geometric,
+    shifted=Shifted,
 )
 TAKES_A_NUMBER = ("polynomial", "power", "shifted")
 
@@ -157,13 +169,17 @@ def clock_named(name: str) -> Clock:
     except ValueError as e: raise ValueError(f"schedule {name!r}: {e}") from None
 
 # %% ../../nbs/process/03_clocks.ipynb #02229368
-def lattice_times(n: int, generator: torch.Generator | None = None, device=None,
-                  dtype=torch.float64) -> Float[Tensor, " n"]:
+def lattice_times(
+    n: int, generator: torch.Generator | None = None, device=None, dtype=torch.float64
+) -> Float[Tensor, " n"]:
     """MD4's low-discrepancy times: one uniform number shared by the batch, (u + i/n) mod 1,
     in random order: (n,) in [0, 1).
 
     Each is uniform, and together they are a lattice of spacing 1/n. ValueError for n < 1."""
     if n < 1: raise ValueError(f"n={n}: must be at least 1")
     n = whole(n, generator)
-    u = torch.rand(1, generator=generator, device=device, dtype=dtype) + torch.arange(n, device=device, dtype=dtype) / n
+    u = (
+        torch.rand(1, generator=generator, device=device, dtype=dtype)
+        + torch.arange(n, device=device, dtype=dtype) / n
+    )
     return own((u % 1)[torch.randperm(n, generator=generator, device=device)], generator)

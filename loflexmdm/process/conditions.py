@@ -20,21 +20,27 @@ def holds_condition(x: PartialSequences, vocabulary: Vocabulary) -> Bool[Tensor,
     return (x.tokens >= first) & (x.tokens < first + len(vocabulary.conditions))
 
 
-def without_conditions(x: PartialSequences, vocabulary: Vocabulary,
-                       rows: Bool[Tensor, " batch"] | None = None) -> PartialSequences:
+def without_conditions(
+    x: PartialSequences, vocabulary: Vocabulary, rows: Bool[Tensor, " batch"] | None = None
+) -> PartialSequences:
     "The sequences with ANY in place of every condition, in all rows or some."
     where = holds_condition(x, vocabulary)
     if rows is not None: where = where & rows[:, None]
     return x._replace(tokens=x.tokens.masked_fill(where, vocabulary.index[ANY]))
 
 # %% ../../nbs/process/13_conditions.ipynb #b061c81f
-def hide_conditions(sequences: PartialSequences | Pairs, vocabulary: Vocabulary, p: float,
-                    generator: torch.Generator | None = None) -> PartialSequences | Pairs:
+def hide_conditions(
+    sequences: PartialSequences | Pairs,
+    vocabulary: Vocabulary,
+    p: float,
+    generator: torch.Generator | None = None,
+) -> PartialSequences | Pairs:
     """The sequences, or pairs, with the conditions of each row replaced by ANY with probability `p`.
 
     As they are, and nothing is drawn, if `p` is 0 or the vocabulary has no conditions."""
     if not p or not vocabulary.conditions: return sequences
     device = sequences.tokens.device
     rows = uniforms((len(sequences.tokens),), generator, device) < p
-    if isinstance(sequences, Pairs): return Pairs(*(without_conditions(x, vocabulary, rows) for x in sequences))
+    if isinstance(sequences, Pairs):
+        return Pairs(*(without_conditions(x, vocabulary, rows) for x in sequences))
     return without_conditions(sequences, vocabulary, rows)

@@ -14,7 +14,6 @@ from itertools import accumulate
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
-from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -52,11 +51,16 @@ class TokenLaws(ActsAsTensor):
 
     `law` gives the logits (n, vocabulary) of n columns from what is `known` of them, tensors (batch, length, ...):
     a token head from hidden states, for example. With `before`, it gets the logits of those distributions first."""
-    def __init__(self, law: Callable[..., Tensor], *known: Tensor, before: "TokenLaws | None" = None):
+    def __init__(
+        self, law: Callable[..., Tensor], *known: Tensor, before: "TokenLaws | None" = None
+    ):
         self.law, self.before, self.kept, self.graph = law, before, None, torch.is_grad_enabled()
         self.known = tuple(v.flatten(0, 1) for v in known)
-        self.sizes, self.device = (known[0].shape[:2], known[0].device) if known else (before.sizes, before.device)
-        self.place = None  # (batch, length): the row in what is known that a column has; None: its number
+        self.sizes, self.device = (
+            (known[0].shape[:2], known[0].device) if known else (before.sizes, before.device)
+        )
+        # (batch, length): the row in what is known that a column has; None: its number
+        self.place = None
 
     @staticmethod
     def of(logits: "Tensor | TokenLaws") -> "TokenLaws":
@@ -67,7 +71,9 @@ class TokenLaws(ActsAsTensor):
         "Distributions with the logits that `law` gives from these and from what is `known` of the columns."
         return TokenLaws(law, *known, before=self)
 
-    def at(self, where: Bool[Tensor, "batch length"], keep: bool = False) -> Float[Tensor, "n vocabulary"]:
+    def at(
+        self, where: Bool[Tensor, "batch length"], keep: bool = False
+    ) -> Float[Tensor, "n vocabulary"]:
         "The logits of the columns `where`, row by row; with `keep` also at hand for later, for a part of them too."
         if self.kept is not None and torch.equal(where, self.kept[0]): return self.kept[2]
         flat = where.flatten()
@@ -85,56 +91,49 @@ class TokenLaws(ActsAsTensor):
         with torch.set_grad_enabled(self.graph and torch.is_grad_enabled()):  # made without gradients, read without
             return self.law(*before, *(v.index_select(0, place) for v in self.known))
 
-# %% ../../nbs/process/07_intensities.ipynb #ca759907
-@patch
-def dense(self: TokenLaws) -> Float[Tensor, "batch length vocabulary"]:
-    "The logits of all columns."
-    return self.numbered(self.numbers().flatten()).unflatten(0, self.sizes)
+    def dense(self) -> Float[Tensor, "batch length vocabulary"]:
+        "The logits of all columns."
+        return self.numbered(self.numbers().flatten()).unflatten(0, self.sizes)
 
+    def numbers(self) -> Int[Tensor, "batch length"]:
+        "The number of every column, through all rows."
+        return torch.arange(self.sizes.numel(), device=self.device).view(self.sizes)
 
-@patch
-def numbers(self: TokenLaws) -> Int[Tensor, "batch length"]:
-    "The number of every column, through all rows."
-    return torch.arange(self.sizes.numel(), device=self.device).view(self.sizes)
+    @property
+    def shape(self) -> torch.Size:
+        "That of `dense`; no column is computed for it."
+        return torch.Size((*self.sizes, self.numbered(self.numbers().flatten()[:0]).shape[-1]))
 
+    @property
+    def dtype(self) -> torch.dtype:
+        "That of the logits; no column is computed for it."
+        return self.numbered(self.numbers().flatten()[:0]).dtype
 
-@patch(as_prop=True)
-def shape(self: TokenLaws) -> torch.Size:
-    "That of `dense`; no column is computed for it."
-    return torch.Size((*self.sizes, self.numbered(self.numbers().flatten()[:0]).shape[-1]))
+    def __getitem__(self, key) -> Tensor:
+        "What indexing `dense` gives; where tensors choose rows or rows and columns, only those are computed."
+        if isinstance(key, Tensor) and key.dtype == torch.bool and key.shape == self.sizes:
+            return self.at(key)
+        keys = key if isinstance(key, tuple) else (key,)
+        if len(keys) > 2 or not all(isinstance(k, Tensor) for k in keys): return self.dense()[key]
+        index = self.numbers()[key]
+        return self.numbered(index.flatten()).unflatten(0, index.shape)
 
-
-@patch(as_prop=True)
-def dtype(self: TokenLaws) -> torch.dtype:
-    "That of the logits; no column is computed for it."
-    return self.numbered(self.numbers().flatten()[:0]).dtype
-
-
-@patch
-def __getitem__(self: TokenLaws, key) -> Tensor:
-    "What indexing `dense` gives; where tensors choose rows or rows and columns, only those are computed."
-    if isinstance(key, Tensor) and key.dtype == torch.bool and key.shape == self.sizes: return self.at(key)
-    keys = key if isinstance(key, tuple) else (key,)
-    if len(keys) > 2 or not all(isinstance(k, Tensor) for k in keys): return self.dense()[key]
-    index = self.numbers()[key]
-    return self.numbered(index.flatten()).unflatten(0, index.shape)
+    def columns(self, fn: Callable[[Tensor], Tensor]) -> "TokenLaws":
+        "The laws with columns rearranged as `fn` does it with a tensor (batch, length): rows picked, or padding added."
+        new = copy(self)
+        new.place, new.kept = fn(self.numbers() if self.place is None else self.place), None
+        new.sizes = new.place.shape
+        if self.before is not None: new.before = self.before.columns(fn)
+        return new
 
 # %% ../../nbs/process/07_intensities.ipynb #4e508726
-@patch
-def columns(self: TokenLaws, fn: Callable[[Tensor], Tensor]) -> TokenLaws:
-    "The laws with columns rearranged as `fn` does it with a tensor (batch, length): rows picked, or padding added."
-    new = copy(self)
-    new.place, new.kept = fn(self.numbers() if self.place is None else self.place), None
-    new.sizes = new.place.shape
-    if self.before is not None: new.before = self.before.columns(fn)
-    return new
-
-
 def cat_laws(parts: Sequence[TokenLaws]) -> TokenLaws:
     "Distributions of several batches, made alike, as one."
     new, start = copy(parts[0]), [0, *accumulate(len(p.known[0]) if p.known else 0 for p in parts)]
     new.known, new.kept = tuple(map(torch.cat, zip(*(p.known for p in parts)))), None
-    new.place = torch.cat([(p.numbers() if p.place is None else p.place) + s for p, s in zip(parts, start)])
+    new.place = torch.cat(
+        [(p.numbers() if p.place is None else p.place) + s for p, s in zip(parts, start)]
+    )
     new.sizes = new.place.shape
     if new.before is not None: new.before = cat_laws([p.before for p in parts])
     return new
@@ -151,14 +150,18 @@ def unread(fn: Callable, *args, **kwargs):
 
 
 def token_laws(
-    head: Callable[[Tensor], Tensor], hidden: Float[Tensor, "batch length width"],
+    head: Callable[[Tensor], Tensor],
+    hidden: Float[Tensor, "batch length width"],
 ) -> Float[Tensor | TokenLaws, "batch length vocabulary"]:
     "The logits of a token head: a tensor, or within `unread` `TokenLaws`."
     return TokenLaws(head, hidden) if _UNREAD.get() else head(hidden)
 
 
-def log_probs_at(logits: Float[Tensor | TokenLaws, "batch length vocabulary"], token: Int[Tensor, "batch length"],
-                 where: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
+def log_probs_at(
+    logits: Float[Tensor | TokenLaws, "batch length vocabulary"],
+    token: Int[Tensor, "batch length"],
+    where: Bool[Tensor, "batch length"],
+) -> Float[Tensor, "batch length"]:
     "log-probability of `token` at the columns `where`, 0 elsewhere, where it may be -inf."
     log_p = torch.log_softmax(TokenLaws.of(logits).at(where, keep=True), -1)
     found = log_p.gather(-1, token[where][:, None])[:, 0]
@@ -183,12 +186,20 @@ class Intensities(NamedTuple):
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> "Intensities":
         "The same with `fn` applied to every tensor."
-        each = lambda v: None if v is None else {k: fn(t) for k, t in v.items()} if isinstance(v, dict) else fn(v)
+        each = lambda v: (
+            None
+            if v is None
+            else {k: fn(t) for k, t in v.items()}
+            if isinstance(v, dict)
+            else fn(v)
+        )
         return Intensities(*map(each, self))
 
     def rows(self, index) -> "Intensities":
         "The intensities of some rows."
-        return self.map(lambda v: v.columns(lambda n: n[index]) if isinstance(v, TokenLaws) else v[index])
+        return self.map(
+            lambda v: v.columns(lambda n: n[index]) if isinstance(v, TokenLaws) else v[index]
+        )
 
     def dense(self) -> "Intensities":
         "The same with tensors in place of token laws."
@@ -198,29 +209,26 @@ class Intensities(NamedTuple):
     def cat(parts: Sequence["Intensities"]) -> "Intensities":
         "Several batches of one method as one."
         def join(values):
-            if isinstance(values[0], dict): return {k: join([v[k] for v in values]) for k in values[0]}
+            if isinstance(values[0], dict):
+                return {k: join([v[k] for v in values]) for k in values[0]}
             return cat_laws(values) if isinstance(values[0], TokenLaws) else torch.cat(values)
         return Intensities(*(None if values[0] is None else join(values) for values in zip(*parts)))
 
-# %% ../../nbs/process/07_intensities.ipynb #p71cbd0c
-@patch
-def rate(self: Intensities, channel: str) -> Float[Tensor, "*batch length"] | None:
-    "The rates of a channel, (batch, length), or None where the method has no such channel."
-    return getattr(self, channel) if channel in self._fields else (self.others or {}).get(channel)
+    def rate(self, channel: str) -> Float[Tensor, "*batch length"] | None:
+        "The rates of a channel, (batch, length), or None where the method has no such channel."
+        return (
+            getattr(self, channel) if channel in self._fields else (self.others or {}).get(channel)
+        )
 
+    def with_rates(self, rates: dict[str, Float[Tensor, "*batch length"]]) -> "Intensities":
+        "The same with other rates, by channel."
+        own = {name: v for name, v in rates.items() if name in self._fields}
+        rest = {name: v for name, v in rates.items() if name not in own}
+        return self._replace(**own, others={**(self.others or {}), **rest} or None)
 
-@patch
-def with_rates(self: Intensities, rates: dict[str, Float[Tensor, "*batch length"]]) -> "Intensities":
-    "The same with other rates, by channel."
-    own = {name: v for name, v in rates.items() if name in self._fields}
-    rest = {name: v for name, v in rates.items() if name not in own}
-    return self._replace(**own, others={**(self.others or {}), **rest} or None)
-
-
-@patch
-def total(self: Intensities) -> Float[Tensor, "*batch"]:
-    "Rate at which anything happens: (batch,), summed over channels and columns."
-    return sum(rate for name in CHANNELS if (rate := self.rate(name)) is not None).sum(-1)
+    def total(self) -> Float[Tensor, "*batch"]:
+        "Rate at which anything happens: (batch,), summed over channels and columns."
+        return sum(rate for name in CHANNELS if (rate := self.rate(name)) is not None).sum(-1)
 
 # %% ../../nbs/process/07_intensities.ipynb #p42d7505
 @runtime_checkable

@@ -25,7 +25,9 @@ class Propagated(NamedTuple):
     rate: Float[Tensor, "batch slots"]  # of each column still pending, per unit of clock time; 0 where shown
 
 
-def _reach(free: Bool[Tensor, "batch slots"]) -> tuple[Int[Tensor, "batch slots"], Int[Tensor, "batch slots"]]:
+def _reach(
+    free: Bool[Tensor, "batch slots"],
+) -> tuple[Int[Tensor, "batch slots"], Int[Tensor, "batch slots"]]:
     "First and last column of the run of free columns that each column lies in."
     column = torch.arange(free.shape[1], device=free.device).expand(free.shape)
     before = torch.where(free, -1, column).cummax(-1).values
@@ -33,7 +35,9 @@ def _reach(free: Bool[Tensor, "batch slots"]) -> tuple[Int[Tensor, "batch slots"
     return before + 1, after - 1
 
 
-def _count(ends: Int[Tensor, "batch slots"], weight: Tensor, slots: int) -> Int[Tensor, "batch width"]:
+def _count(
+    ends: Int[Tensor, "batch slots"], weight: Tensor, slots: int
+) -> Int[Tensor, "batch width"]:
     "How many intervals have their end at each column from -1 to `slots`."
     counts = torch.zeros(len(ends), slots + 2, dtype=torch.long, device=ends.device)
     return counts.scatter_add(-1, ends + 1, weight.long())
@@ -48,20 +52,34 @@ class LocalizedPath:
     def __post_init__(self):
         if not self.spread >= 0: raise ValueError(f"spread={self.spread}: must not be negative")
 
-    def intervals(self, free: Bool[Tensor, "batch slots"], t: Float[Tensor, " batch"],
-                  generator: torch.Generator | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def intervals(
+        self,
+        free: Bool[Tensor, "batch slots"],
+        t: Float[Tensor, " batch"],
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         "First and last column that each seed has reached by `t`, and whether it has fired: (batch, slots) each."
-        wait = torch.empty(free.shape, dtype=torch.float64).exponential_(generator=generator).to(free.device)
+        wait = (
+            torch.empty(free.shape, dtype=torch.float64)
+            .exponential_(generator=generator)
+            .to(free.device)
+        )
         age = t[:, None].double() - self.clock.time(wait)
         fired = free & (age >= 0)
         mean = torch.where(fired, self.spread * age, 0.0)
-        left, right = (torch.poisson(mean.cpu(), generator=generator).long().to(free.device) for _ in range(2))
+        left, right = (
+            torch.poisson(mean.cpu(), generator=generator).long().to(free.device) for _ in range(2)
+        )
         column = torch.arange(free.shape[1], device=free.device)
         first, last = _reach(free)
         return torch.maximum(column - left, first), torch.minimum(column + right, last), fired
 
-    def sample(self, free: Bool[Tensor, "batch slots"], t: Float[Tensor, " batch"],
-               generator: torch.Generator | None = None) -> Propagated:
+    def sample(
+        self,
+        free: Bool[Tensor, "batch slots"],
+        t: Float[Tensor, " batch"],
+        generator: torch.Generator | None = None,
+    ) -> Propagated:
         """States at times t (batch,) in (0, 1), and effective rates (128) per unit of clock time; prompts and padding
         (not `free`) are never shown."""
         first, last, fired = self.intervals(free, t, generator)
@@ -73,13 +91,19 @@ class LocalizedPath:
         return Propagated(shown & free, torch.where(free & ~shown, rate, 0.0))
 
 # %% ../../nbs/process/11_localized_paths.ipynb #30322798
-def localized_state(path: LocalizedPath, aligned: Aligned, t: Float[Tensor, " batch"],
-                    generator: torch.Generator | None = None) -> Propagated:
+def localized_state(
+    path: LocalizedPath,
+    aligned: Aligned,
+    t: Float[Tensor, " batch"],
+    generator: torch.Generator | None = None,
+) -> Propagated:
     "`path.sample` for the columns of alignments that are not part of a prompt."
     return path.sample(aligned.valid & ~aligned.fixed, t, generator)
 
 # %% ../../nbs/process/11_localized_paths.ipynb #0fdf072c
-def _reached(path: LocalizedPath, slots: int, t: Float[Tensor, ""], nodes: int = 64) -> tuple[Tensor, Tensor]:
+def _reached(
+    path: LocalizedPath, slots: int, t: Float[Tensor, ""], nodes: int = 64
+) -> tuple[Tensor, Tensor]:
     "c_ij and e_ij: that seed i has reached column j, and that its interval ends right before it; (slots, slots)."
     x, w = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
     s, w = t * (x + 1) / 2, w / 2 * t

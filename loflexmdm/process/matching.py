@@ -18,8 +18,12 @@ from .intensities import Intensities, log_probs_at
 from .states import DROPPED, PartialSequences, gap_sums
 
 # %% ../../nbs/process/09_matching.ipynb #edf1383a
-def planner_weights(log_k: Float[Tensor, "batch length"], masked: Bool[Tensor, "batch length"], alpha: float,
-                    tau: float = 1.0) -> Float[Tensor, "batch length"]:
+def planner_weights(
+    log_k: Float[Tensor, "batch length"],
+    masked: Bool[Tensor, "batch length"],
+    alpha: float,
+    tau: float = 1.0,
+) -> Float[Tensor, "batch length"]:
     """1 + alpha w with w = softmax of `log_k`/tau over the masks of each row, detached (PAPL, Eq 7):
     (batch, length), 1 elsewhere.
 
@@ -47,8 +51,13 @@ class TargetRates(NamedTuple):
     token: Int[Tensor, "batch width"]  # the clean token of each column
 
 
-def target_rates(x1: PartialSequences, state: Int[Tensor, "batch length"], x: PartialSequences,
-                 b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"]) -> TargetRates:
+def target_rates(
+    x1: PartialSequences,
+    state: Int[Tensor, "batch length"],
+    x: PartialSequences,
+    b_in: Float[Tensor, "batch length"],
+    b_um: Float[Tensor, "batch length"],
+) -> TargetRates:
     """Target intensities on `x = contract(x1, state)` given the clean sequence and the alignment (Eqs
     66-77), per unit of clock time.
 
@@ -56,8 +65,12 @@ def target_rates(x1: PartialSequences, state: Int[Tensor, "batch length"], x: Pa
     width = x.tokens.shape[1]
     at_origin = lambda v: v.gather(-1, x.origin)
     missing_b = torch.where((state == DROPPED) & x1.valid, b_in, 1.0)
-    return TargetRates(gap_sums(b_in, x1, state, width), gap_sums(missing_b * missing_b.log(), x1, state, width),
-                       torch.where(x.masked, at_origin(b_um), 0.0), at_origin(x1.tokens))
+    return TargetRates(
+        gap_sums(b_in, x1, state, width),
+        gap_sums(missing_b * missing_b.log(), x1, state, width),
+        torch.where(x.masked, at_origin(b_um), 0.0),
+        at_origin(x1.tokens),
+    )
 
 # %% ../../nbs/process/09_matching.ipynb #85a87d9b
 class MatchTerms(NamedTuple):
@@ -82,7 +95,10 @@ def match_terms(target: TargetRates, model: Intensities, x: PartialSequences) ->
     """The model's intensities matched to the target's (Eqs 79-82), summed over the positions of each sequence:
     sums, not means, which would not be a bound."""
     log_k = log_probs_at(model.logits, target.token, x.masked)
-    unmask, insert = torch.where(x.masked, model.unmask, 1.0), torch.where(x.open, model.insert, 1.0)
+    unmask, insert = (
+        torch.where(x.masked, model.unmask, 1.0),
+        torch.where(x.open, model.insert, 1.0),
+    )
     tight = target.gap_log - torch.special.xlogy(target.gap, insert) - target.gap + insert
     terms = (-target.unmask * log_k, torch.where(x.masked, bregman(target.unmask, unmask), 0.0),
              torch.where(x.open, bregman(target.gap, insert), 0.0), torch.where(x.open, tight, 0.0))
@@ -107,11 +123,14 @@ def advantages(losses: Float[Tensor, "states ..."]) -> Float[Tensor, "states ...
 # %% ../../nbs/process/09_matching.ipynb #5e4ac239
 def _same_shape(losses: Tensor, log_probs: Tensor):
     if losses.shape != log_probs.shape:
-        raise ValueError(f"log_probs has shape {tuple(log_probs.shape)}: must be that of losses, {tuple(losses.shape)}")
+        raise ValueError(
+            f"log_probs has shape {tuple(log_probs.shape)}: must be that of losses, {tuple(losses.shape)}"
+        )
 
 
-def leave_one_out(losses: Float[Tensor, "states batch"],
-                  log_probs: Float[Tensor, "states batch"]) -> Float[Tensor, " batch"]:
+def leave_one_out(
+    losses: Float[Tensor, "states batch"], log_probs: Float[Tensor, "states batch"]
+) -> Float[Tensor, " batch"]:
     """mean_k [ sg(A_k) log p_k + L_k ] (Eqs 6 and 84, Alg 3; the paper's has K = 2):
     its gradient is an unbiased estimate of that of E[L].
 
@@ -122,8 +141,11 @@ def leave_one_out(losses: Float[Tensor, "states batch"],
     return (advantages(losses) * log_probs + losses).mean(0)
 
 # %% ../../nbs/process/09_matching.ipynb #db90d473
-def reinforce(losses: Float[Tensor, "states batch"], log_probs: Float[Tensor, "states batch"],
-              baseline: float | Float[Tensor, "..."] = 0.0) -> Float[Tensor, " batch"]:
+def reinforce(
+    losses: Float[Tensor, "states batch"],
+    log_probs: Float[Tensor, "states batch"],
+    baseline: float | Float[Tensor, "..."] = 0.0,
+) -> Float[Tensor, " batch"]:
     """mean_k [ sg(L_k - baseline) log p_k + L_k ] over K >= 1 states:
     unbiased for any baseline that does not look at the states, for comparison."""
     _same_shape(losses, log_probs)

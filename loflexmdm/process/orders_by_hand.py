@@ -19,8 +19,11 @@ from .states import PartialSequences
 from ..support.registries import Registry
 
 # %% ../../nbs/process/12_orders_by_hand.ipynb #8d6a6629
-OrderFn = Callable[..., Float[Tensor, "batch length"]]  # (clean sequences, *numbers) -> insertion rates
-GIVEN_ORDERS = Registry("given order", ("loflexmdm.process.orders_by_hand", "loflexmdm.tasks"), "loflexmdm.given_orders")
+# (clean sequences, *numbers) -> insertion rates
+OrderFn = Callable[..., Float[Tensor, "batch length"]]
+GIVEN_ORDERS = Registry(
+    "given order", ("loflexmdm.process.orders_by_hand", "loflexmdm.tasks"), "loflexmdm.given_orders"
+)
 
 
 def given_order(name: str) -> Callable[[OrderFn], OrderFn]:
@@ -33,7 +36,9 @@ def given_order(name: str) -> Callable[[OrderFn], OrderFn]:
     return enter
 
 
-def free_ranks(x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch 1"]]:
+def free_ranks(
+    x1: PartialSequences,
+) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch 1"]]:
     "Each free column's rank among those of its sequence, from 0, and how many there are: (batch, length), (batch, 1)."
     return (x1.free.cumsum(-1) - 1).clamp_min(0).float(), x1.free.sum(-1, keepdim=True).float()
 
@@ -47,14 +52,18 @@ def by_slot(x1: PartialSequences, *rates: float) -> Float[Tensor, "batch length"
 
 
 @given_order("forward")
-def forward_order(x1: PartialSequences, high: float = 10.0, low: float = 0.1) -> Float[Tensor, "batch length"]:
+def forward_order(
+    x1: PartialSequences, high: float = 10.0, low: float = 0.1
+) -> Float[Tensor, "batch length"]:
     "From `high` at the first free position to `low` at the last, by a constant factor."
     rank, count = free_ranks(x1)
     return high * (low / high) ** (rank / (count - 1).clamp_min(1))
 
 
 @given_order("backward")
-def backward_order(x1: PartialSequences, high: float = 10.0, low: float = 0.1) -> Float[Tensor, "batch length"]:
+def backward_order(
+    x1: PartialSequences, high: float = 10.0, low: float = 0.1
+) -> Float[Tensor, "batch length"]:
     "From `low` at the first free position to `high` at the last, by a constant factor."
     return forward_order(x1, low, high)
 
@@ -70,26 +79,38 @@ def order_named(text: str) -> Callable[[PartialSequences], Float[Tensor, "batch 
     """The order that a text such as `slots:7,0.6`, `forward` or `backward:8,0.5` describes, as a function of clean
     sequences. ValueError for an unknown name or what is not a list of numbers."""
     name, colon, rest = text.partition(":")
-    fn, numbers = GIVEN_ORDERS[name], [_positive(word, text) for word in rest.split(",")] if colon else []
+    fn, numbers = (
+        GIVEN_ORDERS[name],
+        [_positive(word, text) for word in rest.split(",")] if colon else [],
+    )
     return lambda x1: checked_rates(fn, x1, numbers, text)
 
 
 def _positive(word: str, text: str) -> float:
     try: value = float(word)
     except ValueError: value = math.nan
-    if not 0 < value < math.inf: raise ValueError(f"given={text!r}: {word!r} must be a positive number")
+    if not 0 < value < math.inf:
+        raise ValueError(f"given={text!r}: {word!r} must be a positive number")
     return value
 
 
-def checked_rates(fn: OrderFn, x1: PartialSequences, numbers: list[float], text: str) -> Float[Tensor, "batch length"]:
+def checked_rates(
+    fn: OrderFn, x1: PartialSequences, numbers: list[float], text: str
+) -> Float[Tensor, "batch length"]:
     "What an order returns, 1 where columns are not free. ValueError if it raises, or for a wrong shape or rates."
     try: b = fn(x1, *numbers)
     except Exception as e:  # whatever a user's function does wrong
-        raise ValueError(f"given={text!r}: the order cannot be computed ({type(e).__name__}: {e})") from e
+        raise ValueError(
+            f"given={text!r}: the order cannot be computed ({type(e).__name__}: {e})"
+        ) from e
     if not isinstance(b, Tensor) or b.shape != x1.tokens.shape:
         shape = tuple(b.shape) if isinstance(b, Tensor) else type(b).__name__
-        raise ValueError(f"given={text!r}: returned {shape}, must be rates of shape {tuple(x1.tokens.shape)}")
+        raise ValueError(
+            f"given={text!r}: returned {shape}, must be rates of shape {tuple(x1.tokens.shape)}"
+        )
     b = torch.where(x1.free, b, 1.0).float()
     if not bool(((b > 0) & b.isfinite()).all()):
-        raise ValueError(f"given={text!r}: every rate must be positive and finite, not {float(b.min()):g}")
+        raise ValueError(
+            f"given={text!r}: every rate must be positive and finite, not {float(b.min()):g}"
+        )
     return b

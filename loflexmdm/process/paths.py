@@ -47,13 +47,25 @@ class Path:
     coupling: ClassVar[Coupling] = EMPTY  # where they start
     channels: ClassVar[tuple[str, ...]]  # that they pass, in order
 
-    def sample(self, x1: PartialSequences, tau: Float[Tensor, " batch"], *rates: Float[Tensor, "batch length"],
-               generator: torch.Generator | None = None) -> Int[Tensor, "batch length"]:
+    def sample(
+        self,
+        x1: PartialSequences,
+        tau: Float[Tensor, " batch"],
+        *rates: Float[Tensor, "batch length"],
+        generator: torch.Generator | None = None,
+    ) -> Int[Tensor, "batch length"]:
         "States at clock readings `tau` (batch,): (batch, length), CLEAN where a column is not free."
-        return torch.where(x1.free, self.draw_states(x1, tau[:, None], *rates, generator=generator), CLEAN)
+        return torch.where(
+            x1.free, self.draw_states(x1, tau[:, None], *rates, generator=generator), CLEAN
+        )
 
-    def log_prob(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, " batch"],
-                 *rates: Float[Tensor, "batch length"]) -> Float[Tensor, " batch"]:
+    def log_prob(
+        self,
+        x1: PartialSequences,
+        state: Int[Tensor, "batch length"],
+        tau: Float[Tensor, " batch"],
+        *rates: Float[Tensor, "batch length"],
+    ) -> Float[Tensor, " batch"]:
         "log P(state | clean sequence, tau) in nats over the free positions: (batch,), differentiable in the rates."
         return torch.where(x1.free, self.log_probs(x1, state, tau[:, None], *rates), 0.0).sum(-1)
 
@@ -61,13 +73,23 @@ class Path:
         "What the network sees in these states, with the `origin` of every column."
         return contract(x1, state)
 
-    def draw_states(self, x1: PartialSequences, tau: Float[Tensor, "batch 1"], *rates: Float[Tensor, "batch length"],
-                    generator=None) -> Int[Tensor, "batch length"]:
+    def draw_states(
+        self,
+        x1: PartialSequences,
+        tau: Float[Tensor, "batch 1"],
+        *rates: Float[Tensor, "batch length"],
+        generator=None,
+    ) -> Int[Tensor, "batch length"]:
         "States of all columns, free or not; `tau` is (batch, 1)."
         raise NotImplementedError
 
-    def log_probs(self, x1: PartialSequences, state: Int[Tensor, "batch length"], tau: Float[Tensor, "batch 1"],
-                  *rates: Float[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
+    def log_probs(
+        self,
+        x1: PartialSequences,
+        state: Int[Tensor, "batch length"],
+        tau: Float[Tensor, "batch 1"],
+        *rates: Float[Tensor, "batch length"],
+    ) -> Float[Tensor, "batch length"]:
         "log P of the state of each column; `tau` is (batch, 1)."
         raise NotImplementedError
 
@@ -77,13 +99,24 @@ class InsertUnmask(Path):
     "A mask at rate b_in, its token at rate b_um; both (batch, length), per unit of clock time (Prop 1, Eqs 94-97)."
     channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")  # that it passes, in order
 
-    def draw_states(self, x1, tau: Float[Tensor, "batch 1"], b_in: Float[Tensor, "batch length"],
-                    b_um: Float[Tensor, "batch length"], generator=None) -> Int[Tensor, "batch length"]:
+    def draw_states(
+        self,
+        x1,
+        tau: Float[Tensor, "batch 1"],
+        b_in: Float[Tensor, "batch length"],
+        b_um: Float[Tensor, "batch length"],
+        generator=None,
+    ) -> Int[Tensor, "batch length"]:
         return sample_states(tau, b_in.detach(), b_um.detach(), generator)
 
-    def log_probs(self, x1, state: Int[Tensor, "batch length"], tau: Float[Tensor, "batch 1"],
-                  b_in: Float[Tensor, "batch length"],
-                  b_um: Float[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
+    def log_probs(
+        self,
+        x1,
+        state: Int[Tensor, "batch length"],
+        tau: Float[Tensor, "batch 1"],
+        b_in: Float[Tensor, "batch length"],
+        b_um: Float[Tensor, "batch length"],
+    ) -> Float[Tensor, "batch length"]:
         return clock_log_probs(tau, b_in, b_um).gather(-1, state[..., None])[..., 0]
 
 # %% ../../nbs/process/06_paths.ipynb #7fc22731
@@ -96,9 +129,15 @@ class TwoClocks(Path):
 
     def reading(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "The unmasking clock when the insertion clock reads `tau` (float64)."
-        return tau if self.insertion == self.unmasking else self.unmasking.tau(self.insertion.time(tau))
+        return (
+            tau
+            if self.insertion == self.unmasking
+            else self.unmasking.tau(self.insertion.time(tau))
+        )
 
-    def draw_states(self, x1, tau: Float[Tensor, "batch 1"], generator=None) -> Int[Tensor, "batch length"]:
+    def draw_states(
+        self, x1, tau: Float[Tensor, "batch 1"], generator=None
+    ) -> Int[Tensor, "batch length"]:
         inserted_at, wait = exponentials((2, *x1.tokens.shape), generator, x1.tokens.device, dim=1)
         now = tau.double()
         shown = self.reading(inserted_at) + wait <= self.reading(now)
@@ -111,14 +150,24 @@ class Unmasking(Path):
     coupling: ClassVar[Coupling] = MASKS  # where positions start
     channels: ClassVar[tuple[str, ...]] = ("unmask",)  # that it passes, in order
 
-    def draw_states(self, x1, tau: Float[Tensor, "batch 1"], w: Float[Tensor, "batch length"] | None = None,
-                    generator=None) -> Int[Tensor, "batch length"]:
+    def draw_states(
+        self,
+        x1,
+        tau: Float[Tensor, "batch 1"],
+        w: Float[Tensor, "batch length"] | None = None,
+        generator=None,
+    ) -> Int[Tensor, "batch length"]:
         if w is None: return torch.where(hide(x1, torch.exp(-tau), generator).masked, MASKED, CLEAN)
         wait = exponentials(x1.tokens.shape, generator, tau.device, tau.dtype)
         return torch.where(wait > w.detach() * tau, MASKED, CLEAN)
 
-    def log_probs(self, x1, state: Int[Tensor, "batch length"], tau: Float[Tensor, "batch 1"],
-                  w: Float[Tensor, "batch length"] | None = None) -> Float[Tensor, "batch length"]:
+    def log_probs(
+        self,
+        x1,
+        state: Int[Tensor, "batch length"],
+        tau: Float[Tensor, "batch 1"],
+        w: Float[Tensor, "batch length"] | None = None,
+    ) -> Float[Tensor, "batch length"]:
         w = torch.ones_like(tau) if w is None else w
         # at tau = 0 what is not free shows too
         return hidden_log_prob(torch.where(x1.free, w * tau, 1.0), state == MASKED)
@@ -128,16 +177,18 @@ class Unmasking(Path):
         return x1._replace(tokens=x1.tokens.masked_fill(state == MASKED, MASK))
 
 # %% ../../nbs/process/06_paths.ipynb #p9a002e8
-def hide(x1: PartialSequences, chance: Float[Tensor, "..."],
-         generator: torch.Generator | None = None) -> PartialSequences:
+def hide(
+    x1: PartialSequences, chance: Float[Tensor, "..."], generator: torch.Generator | None = None
+) -> PartialSequences:
     """`x1` with each free token hidden by a mask, independently, with probability `chance`
     (broadcasts to (batch, length))."""
     u = uniforms(x1.tokens.shape, generator, x1.tokens.device)
     return x1._replace(tokens=torch.where(x1.free & (u < chance), MASK, x1.tokens))
 
 
-def hide_some(x1: PartialSequences,
-              generator: torch.Generator | None = None) -> tuple[PartialSequences, Float[Tensor, " batch"]]:
+def hide_some(
+    x1: PartialSequences, generator: torch.Generator | None = None
+) -> tuple[PartialSequences, Float[Tensor, " batch"]]:
     """`x1` with k of its n free tokens hidden, k even in 1..n and all sets alike, and the share that would hide k.
 
     The share e^-tau is Beta(k, n - k + 1). Rows without free tokens stay as they are. The k
@@ -146,10 +197,14 @@ def hide_some(x1: PartialSequences,
     n = x1.free.sum(-1)
     k = (lattice_times(len(n), generator, n.device) * n).long() + 1
     last = u.sort(-1).values.gather(-1, k[:, None] - 1)
-    return x1._replace(tokens=torch.where(x1.free & (u <= last), MASK, x1.tokens)), last[:, 0].clamp_max(1.0)
+    return x1._replace(tokens=torch.where(x1.free & (u <= last), MASK, x1.tokens)), last[
+        :, 0
+    ].clamp_max(1.0)
 
 
-def hidden_log_prob(wait: Float[Tensor, "..."], hidden: Bool[Tensor, "..."]) -> Float[Tensor, "..."]:
+def hidden_log_prob(
+    wait: Float[Tensor, "..."], hidden: Bool[Tensor, "..."]
+) -> Float[Tensor, "..."]:
     """log P(hidden) = -wait and log P(shown) = log(1 - e^-wait), elementwise, for `wait` = w tau.
 
     Differentiable where `hidden` and `wait` agree: a token that shows has waited, so its `wait` is positive."""
@@ -162,11 +217,17 @@ class Inserting(Path):
     "Tokens appear at rates b (batch, length) per unit of clock time, without masks."
     channels: ClassVar[tuple[str, ...]] = ("insert",)  # that it passes, in order
 
-    def draw_states(self, x1, tau: Float[Tensor, "batch 1"], b: Float[Tensor, "batch length"],
-                    generator=None) -> Int[Tensor, "batch length"]:
+    def draw_states(
+        self, x1, tau: Float[Tensor, "batch 1"], b: Float[Tensor, "batch length"], generator=None
+    ) -> Int[Tensor, "batch length"]:
         wait = exponentials(b.shape, generator, b.device)
         return torch.where(wait <= b.detach() * tau, CLEAN, DROPPED)
 
-    def log_probs(self, x1, state: Int[Tensor, "batch length"], tau: Float[Tensor, "batch 1"],
-                  b: Float[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
+    def log_probs(
+        self,
+        x1,
+        state: Int[Tensor, "batch length"],
+        tau: Float[Tensor, "batch 1"],
+        b: Float[Tensor, "batch length"],
+    ) -> Float[Tensor, "batch length"]:
         return hidden_log_prob(torch.where(x1.free, b * tau, 1.0), state == DROPPED)

@@ -17,22 +17,33 @@ from ..support.configs import Fraction, Positive, config
 from ..support.random_numbers import exponentials, own, uniforms, whole
 
 # %% ../../nbs/process/08_readings.ipynb #ol000008
-def event_density(tau: Float[Tensor, " batch"], b_in: Float[Tensor, "batch length"],
-                  b_um: Float[Tensor, "batch length"], free: Bool[Tensor, "batch length"]) -> Float[Tensor, " batch"]:
+def event_density(
+    tau: Float[Tensor, " batch"],
+    b_in: Float[Tensor, "batch length"],
+    b_um: Float[Tensor, "batch length"],
+    free: Bool[Tensor, "batch length"],
+) -> Float[Tensor, " batch"]:
     "Density at clock readings of a random event, insertion or unmasking, of a random free position: (batch,)."
     insert = b_in * torch.exp(-b_in * tau[:, None])
     unmask = b_um * clock_log_probs(tau[:, None], b_in, b_um)[..., MASKED].exp()
-    return (torch.where(free, insert + unmask, 0.0).sum(-1) / (2 * free.sum(-1)).clamp_min(1)).to(tau.dtype)
+    return (torch.where(free, insert + unmask, 0.0).sum(-1) / (2 * free.sum(-1)).clamp_min(1)).to(
+        tau.dtype
+    )
 
 
-def draw_events(b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"],
-                free: Bool[Tensor, "batch length"],
-                generator: torch.Generator | None = None) -> Float[Tensor, " batch"]:
+def draw_events(
+    b_in: Float[Tensor, "batch length"],
+    b_um: Float[Tensor, "batch length"],
+    free: Bool[Tensor, "batch length"],
+    generator: torch.Generator | None = None,
+) -> Float[Tensor, " batch"]:
     "The clock reading of a random event of a random free position of each sequence; every row must have one."
     race = exponentials(free.shape, generator, free.device, torch.float32)
     position = (free / race).argmax(-1, keepdim=True)  # the first of the free positions, all alike
     second = uniforms((len(free),), generator, free.device, torch.float32) < 0.5
-    inserted, unmasked = sample_event_taus(b_in.gather(1, position), b_um.gather(1, position), generator)
+    inserted, unmasked = sample_event_taus(
+        b_in.gather(1, position), b_um.gather(1, position), generator
+    )
     return torch.where(second, unmasked[:, 0], inserted[:, 0])
 
 # %% ../../nbs/process/08_readings.ipynb #ol000011
@@ -48,9 +59,13 @@ class EventProposal:
     def __post_init__(self):
         if self.share == 1: raise ValueError(f"share={self.share}: must be below 1")
 
-    def __call__(self, b_in: Float[Tensor, "batch length"], b_um: Float[Tensor, "batch length"],
-                 free: Bool[Tensor, "batch length"],
-                 generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    def __call__(
+        self,
+        b_in: Float[Tensor, "batch length"],
+        b_um: Float[Tensor, "batch length"],
+        free: Bool[Tensor, "batch length"],
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
         "A reading for each sequence and its weight, 1 / density: two (batch,) tensors without gradient."
         b_in, b_um, some = b_in.detach(), b_um.detach(), free.any(-1)
         tau, weight = ClockProposal(self.c)(len(free), generator, free.device, b_in.dtype)
@@ -70,19 +85,25 @@ class ClockProposal:
     The second moment of a weighted loss is finite for every b > 0. ValueError unless `c` is positive."""
     c: Positive = 2.0  # median of the readings
 
-    def __call__(self, n: int, generator: torch.Generator | None = None, device=None,
-                 dtype=torch.float32) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+    def __call__(
+        self, n: int, generator: torch.Generator | None = None, device=None, dtype=torch.float32
+    ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         "`n` clock readings, stratified and in random order, and their weights: two (n,) tensors."
         if n < 1: raise ValueError(f"n={n}: must be at least 1")
         n = whole(n, generator)
         u = (
-            torch.arange(n, device=device) + torch.rand(n, generator=generator, device=device, dtype=torch.float64)
+            torch.arange(n, device=device)
+            + torch.rand(n, generator=generator, device=device, dtype=torch.float64)
         ) / n
-        u = own(u[torch.randperm(n, generator=generator, device=device)].clamp_max(1 - 1e-9), generator)
+        u = own(
+            u[torch.randperm(n, generator=generator, device=device)].clamp_max(1 - 1e-9), generator
+        )
         tau = self.c * u / (1 - u)
         return tau.to(dtype), ((self.c + tau) ** 2 / self.c).to(dtype)
 
 
-def until(end: float, tau: Float[Tensor, "..."], value: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+def until(
+    end: float, tau: Float[Tensor, "..."], value: Float[Tensor, "..."]
+) -> Float[Tensor, "..."]:
     "Weighted values of an integral over the clock that ends: 0 where the reading is `end` or later."
     return torch.where(tau < end, value, 0.0)

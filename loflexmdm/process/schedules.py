@@ -18,7 +18,9 @@ from ..support.random_numbers import exponentials
 
 # %% ../../nbs/process/04_schedules.ipynb #fbf2361a
 def sample_event_taus(
-    b_in: Float[Tensor, "..."], b_um: Float[Tensor, "..."], generator: torch.Generator | None = None,
+    b_in: Float[Tensor, "..."],
+    b_um: Float[Tensor, "..."],
+    generator: torch.Generator | None = None,
 ) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
     """Clock readings of insertion and unmasking: tau_in ~ Exp(b_in), then tau_um = tau_in +
     Exp(b_um) (Eqs 28-29 on the clock).
@@ -30,8 +32,12 @@ def sample_event_taus(
     return tau_in, tau_in + e[1] / b_um
 
 
-def sample_states(tau: Float[Tensor, "..."], b_in: Float[Tensor, "..."], b_um: Float[Tensor, "..."],
-                  generator: torch.Generator | None = None) -> Int[Tensor, "..."]:
+def sample_states(
+    tau: Float[Tensor, "..."],
+    b_in: Float[Tensor, "..."],
+    b_um: Float[Tensor, "..."],
+    generator: torch.Generator | None = None,
+) -> Int[Tensor, "..."]:
     "States (dropped, masked, clean as 0, 1, 2) at clock reading `tau`, which broadcasts with `b_in` and `b_um`: int64."
     tau_in, tau_um = sample_event_taus(b_in, b_um, generator)
     return (tau_in <= tau).long() + (tau_um <= tau).long()
@@ -42,7 +48,8 @@ def _moments(u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     near = u < 1
     w, z = torch.where(near, u, 0.0), torch.where(near, 1.0, u)
     chi, psi = torch.zeros_like(u), torch.zeros_like(u)
-    for k in range(18, -1, -1): chi, psi = (k + 1) / factorial(k + 2) - w * chi, 1 / factorial(k + 2) - w * psi
+    for k in range(18, -1, -1):
+        chi, psi = (k + 1) / factorial(k + 2) - w * chi, 1 / factorial(k + 2) - w * psi
     chi = torch.where(near, chi, (1 - (1 + z) * torch.exp(-z)) / z**2)
     psi = torch.where(near, psi, (z + torch.expm1(-z)) / z**2)
     return chi + psi, chi, psi
@@ -65,7 +72,9 @@ def _log_clean(x: Tensor, y: Tensor, log_rest: Tensor) -> Tensor:
     far, close = torch.where(apart, x, 2.0), torch.where(apart, y, 0.5)
     divided = (_moments(close)[0] - _moments(far)[0]) / (far - close)
     product = torch.log(x) + torch.log(y) + torch.log(torch.where(tiny, series, divided))
-    return torch.where(tiny | apart, product, torch.log1p(-torch.exp(torch.where(tiny | apart, -1.0, log_rest))))
+    return torch.where(
+        tiny | apart, product, torch.log1p(-torch.exp(torch.where(tiny | apart, -1.0, log_rest)))
+    )
 
 
 def _log_probs(x: Tensor, y: Tensor, u: Tensor) -> Tensor:
@@ -76,7 +85,9 @@ def _log_probs(x: Tensor, y: Tensor, u: Tensor) -> Tensor:
     return torch.stack([dropped, masked, clean], -1)
 
 # %% ../../nbs/process/04_schedules.ipynb #dcf6fd11
-def _elasticities(x: Tensor, y: Tensor, u: Tensor, log_clean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _elasticities(
+    x: Tensor, y: Tensor, u: Tensor, log_clean: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     "v dlogP/dv of dropped, masked, clean for v = tau, b_in, b_um: three (..., 3) tensors."
     ahead, zero = x >= y, torch.zeros_like(x)
     m = torch.where(ahead, y, x)
@@ -113,16 +124,19 @@ class _StateLogProbs(torch.autograd.Function):
     def backward(ctx, grad):
         tau, b_in, b_um, inside, log_clean = ctx.saved_tensors
         # for second derivatives
-        if torch.is_grad_enabled(): log_clean = clock_log_probs(tau, b_in, b_um)[..., 2].where(inside, -1.0)
+        if torch.is_grad_enabled():
+            log_clean = clock_log_probs(tau, b_in, b_um)[..., 2].where(inside, -1.0)
         x, y, u = (torch.where(inside, v, 1.0) for v in _readings(tau, b_in, b_um))
         slopes = _elasticities(x, y, u, log_clean)
         return tuple(
-            torch.where(inside, (grad * e).sum(-1) / v, 0.0) for e, v in zip(slopes, (tau, b_in, b_um), strict=True)
+            torch.where(inside, (grad * e).sum(-1) / v, 0.0)
+            for e, v in zip(slopes, (tau, b_in, b_um), strict=True)
         )
 
 # %% ../../nbs/process/04_schedules.ipynb #p04bcc5c
-def clock_log_probs(tau: Float[Tensor, "..."], b_in: Float[Tensor, "..."],
-                    b_um: Float[Tensor, "..."]) -> Float[Tensor, "... 3"]:
+def clock_log_probs(
+    tau: Float[Tensor, "..."], b_in: Float[Tensor, "..."], b_um: Float[Tensor, "..."]
+) -> Float[Tensor, "... 3"]:
     """log P of dropped, masked, clean at clock reading `tau` (Eqs 94-97):
     shape (..., 3) with ... the common shape of the arguments.
 
@@ -141,11 +155,16 @@ def _common_dtype(*values) -> torch.dtype:
 
 def _require(ok: Tensor, values: Tensor, name: str, allowed: str):
     "ValueError naming the first value that is not allowed."
-    if not bool(ok.all()): raise ValueError(f"{name}={values[~ok].flatten()[0].item():.6g}: {allowed}")
+    if not bool(ok.all()):
+        raise ValueError(f"{name}={values[~ok].flatten()[0].item():.6g}: {allowed}")
 
 
-def state_log_probs(t: Float[Tensor, "..."] | float, b_in: Float[Tensor, "..."] | float,
-                    b_um: Float[Tensor, "..."] | float, a: float = 1.0) -> Float[Tensor, "... 3"]:
+def state_log_probs(
+    t: Float[Tensor, "..."] | float,
+    b_in: Float[Tensor, "..."] | float,
+    b_um: Float[Tensor, "..."] | float,
+    a: float = 1.0,
+) -> Float[Tensor, "... 3"]:
     """log P of dropped, masked and clean at time `t` in [0, 1] (Prop 1, Eqs 94-97):
     shape (..., 3) with ... the common shape of the arguments.
 
@@ -164,8 +183,11 @@ def state_log_probs(t: Float[Tensor, "..."] | float, b_in: Float[Tensor, "..."] 
     return clock_log_probs(Kumaraswamy(a).tau(t), b_in, b_um).to(dtype)
 
 # %% ../../nbs/process/04_schedules.ipynb #68bbda2a
-def order_log_prob(b: Float[Tensor, "... n"], order: Int[Tensor, "... n"],
-                   valid: Bool[Tensor, "... n"] | None = None) -> Float[Tensor, "..."]:
+def order_log_prob(
+    b: Float[Tensor, "... n"],
+    order: Int[Tensor, "... n"],
+    valid: Bool[Tensor, "... n"] | None = None,
+) -> Float[Tensor, "..."]:
     """log P(insertion order) = sum_i log b[pi(i)] - log sum_{j>=i} b[pi(j)] (Prop 6, Eq 98): Plackett-Luce, free of a.
 
     `b` (..., n) positive, `order` (..., n) with order[i] the position that comes i-th; leading shapes broadcast, the
@@ -174,7 +196,9 @@ def order_log_prob(b: Float[Tensor, "... n"], order: Int[Tensor, "... n"],
     b, order = torch.broadcast_tensors(*_same_length(b, order))
     valid = torch.ones_like(b, dtype=torch.bool) if valid is None else valid.expand_as(b)
     _require((b > 0) & torch.isfinite(b) | ~valid, b, "b", "must be a positive number")
-    ranked = torch.where(valid, torch.log(torch.where(valid, b, 1.0)), torch.finfo(b.dtype).min / 2).gather(-1, order)
+    ranked = torch.where(
+        valid, torch.log(torch.where(valid, b, 1.0)), torch.finfo(b.dtype).min / 2
+    ).gather(-1, order)
     remaining = ranked.flip(-1).logcumsumexp(-1).flip(-1)
     return torch.where(valid.gather(-1, order), ranked - remaining, 0.0).sum(-1)
 

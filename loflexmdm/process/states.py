@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
-from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -50,7 +49,9 @@ class Vocabulary:
         self.tokens = SPECIAL_TOKENS + tokens
         self.index = {t: i for i, t in enumerate(self.tokens)}
         if len(self.index) < len(self.tokens):
-            raise ValueError(f"tokens={clipped(tokens)}: each token may appear once, and none of {SPECIAL_TOKENS}")
+            raise ValueError(
+                f"tokens={clipped(tokens)}: each token may appear once, and none of {SPECIAL_TOKENS}"
+            )
         self.ordinary, self.conditions = split_conditions(tokens)
 
     def __len__(self): return len(self.tokens)
@@ -116,30 +117,22 @@ class PartialSequences(NamedTuple):
         "The same batch with `fn` applied to every tensor."
         return PartialSequences(*(None if v is None else fn(v) for v in self))
 
-# %% ../../nbs/process/01_states.ipynb #p66420cf
-@patch
-def to(self: PartialSequences, device, non_blocking=False) -> "PartialSequences":
-    "The batch on another device."
-    return self.map(lambda v: v.to(device, non_blocking=non_blocking))
+    def to(self, device, non_blocking=False) -> "PartialSequences":
+        "The batch on another device."
+        return self.map(lambda v: v.to(device, non_blocking=non_blocking))
 
+    def pin_memory(self) -> "PartialSequences":
+        "The batch in page-locked memory, from which copies to a GPU need not wait."
+        return self.map(Tensor.pin_memory)
 
-@patch
-def pin_memory(self: PartialSequences) -> "PartialSequences":
-    "The batch in page-locked memory, from which copies to a GPU need not wait."
-    return self.map(Tensor.pin_memory)
+    def rows(self, index) -> "PartialSequences":
+        "Some rows: a slice, a list of indices or a boolean (batch,)."
+        return self.map(lambda v: v[index])
 
-
-@patch
-def rows(self: PartialSequences, index) -> "PartialSequences":
-    "Some rows: a slice, a list of indices or a boolean (batch,)."
-    return self.map(lambda v: v[index])
-
-
-@patch
-def trim(self: PartialSequences) -> "PartialSequences":
-    "Without the columns that are padding in every row; one column at least."
-    n = max([1, *self.lengths.tolist()])
-    return self.map(lambda v: v[:, :n])
+    def trim(self) -> "PartialSequences":
+        "Without the columns that are padding in every row; one column at least."
+        n = max([1, *self.lengths.tolist()])
+        return self.map(lambda v: v[:, :n])
 
 # %% ../../nbs/process/01_states.ipynb #b87252bc
 class Example(NamedTuple):
@@ -177,7 +170,9 @@ def prefix_example(prompt: Sequence, target: Sequence, vocabulary: Vocabulary) -
 
     ValueError for a prefix with `...` in it, special tokens, and tokens outside the vocabulary."""
     if ... in list(prompt) or SPECIAL_TOKENS[MASK] in list(prompt):
-        raise ValueError(f"prompt={list(prompt)}: a prefix is open at its end alone, so no `...` and no `<mask>`")
+        raise ValueError(
+            f"prompt={list(prompt)}: a prefix is open at its end alone, so no `...` and no `<mask>`"
+        )
     tokens, fixed, closed = parse_prompt(prompt, vocabulary)
     n = len(target)
     return Example(tokens + vocabulary.encode(target), fixed + [False] * n, closed + [False] * n)
@@ -224,7 +219,9 @@ def collate(examples: Sequence[Example] | Sequence[Pair]) -> PartialSequences | 
     pad = lambda values, fill: [list(v) + [fill] * (n - len(v)) for v in values]
     tokens, fixed, closed = zip(*examples, strict=True)
     return PartialSequences(
-        torch.tensor(pad(tokens, PAD)), torch.tensor(pad(fixed, False)), torch.tensor(pad(closed, True))
+        torch.tensor(pad(tokens, PAD)),
+        torch.tensor(pad(fixed, False)),
+        torch.tensor(pad(closed, True)),
     )
 
 # %% ../../nbs/process/01_states.ipynb #c853909a
@@ -252,8 +249,12 @@ def gap_of(x1: PartialSequences, state: Int[Tensor, "batch length"]) -> Int[Tens
     return (((state != DROPPED) & x1.valid).cumsum(-1) - 1).clamp_min(0)
 
 
-def gap_sums(values: Float[Tensor, "batch length"], x1: PartialSequences, state: Int[Tensor, "batch length"],
-             width: int) -> Float[Tensor, "batch width"]:
+def gap_sums(
+    values: Float[Tensor, "batch length"],
+    x1: PartialSequences,
+    state: Int[Tensor, "batch length"],
+    width: int,
+) -> Float[Tensor, "batch width"]:
     """Sums of `values` (batch, length) over the dropped columns of each gap (Eq 66):
     (batch, width), differentiable in `values`.
 
@@ -271,11 +272,14 @@ def insert_masks(x: PartialSequences, counts: Int[Tensor, "batch length"]) -> Pa
     lengths = x.lengths + counts.sum(-1)
     width = int(lengths.max())
     shifted = torch.arange(x.tokens.shape[1], device=counts.device) + counts.cumsum(-1) - counts
-    shifted = torch.where(x.valid, shifted, width).clamp_max(width)  # padding goes to a column that is cut off
+    # padding goes to a column that is cut off
+    shifted = torch.where(x.valid, shifted, width).clamp_max(width)
     def place(values, fill):
         out = values.new_full((values.shape[0], width + 1), fill)
         return out.scatter(-1, shifted, values)[:, :width]
     inside = torch.arange(width, device=counts.device) < lengths[:, None]
     tokens = torch.where(inside, place(x.tokens, MASK), PAD)
     origin = place(torch.arange(x.tokens.shape[1], device=counts.device).expand_as(x.tokens), -1)
-    return PartialSequences(tokens, place(x.fixed, False) & inside, place(x.closed, False) | ~inside, origin)
+    return PartialSequences(
+        tokens, place(x.fixed, False) & inside, place(x.closed, False) | ~inside, origin
+    )

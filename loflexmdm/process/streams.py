@@ -14,7 +14,6 @@ from itertools import chain, count, islice
 from typing import Any
 
 import torch
-from fastcore.basics import patch
 from torch.utils.data import DataLoader, Dataset
 
 from .states import Example
@@ -49,8 +48,13 @@ class Stream(Dataset):
     the rows, for `digests.data_digests`. The first examples can be had by number."""
     probed = 64  # examples that stand for it in digests
 
-    def __init__(self, rows: Callable[[int], Iterable], make: Callable[[Any, int], Example | str],
-                 window: int = WINDOW, source: Mapping | None = None):
+    def __init__(
+        self,
+        rows: Callable[[int], Iterable],
+        make: Callable[[Any, int], Example | str],
+        window: int = WINDOW,
+        source: Mapping | None = None,
+    ):
         if window < 1: raise ValueError(f"window={window}: must be at least 1 row")
         self.rows, self.make, self.window, self.source = rows, make, window, source
         self.left_out, self._first = Counter(), []
@@ -58,23 +62,63 @@ class Stream(Dataset):
     def __len__(self) -> int: return UNLIMITED
 
     def __getitem__(self, i: int) -> Example:
-        if not 0 <= i < HEAD: raise ValueError(f"example {i}: of a stream the first {HEAD:,} can be had by number")
+        if not 0 <= i < HEAD:
+            raise ValueError(f"example {i}: of a stream the first {HEAD:,} can be had by number")
         if i >= len(self._first):
-            self._first = list(islice(self.examples(window=1), max(i + 1, 2 * len(self._first), 64)))
+            self._first = list(
+                islice(self.examples(window=1), max(i + 1, 2 * len(self._first), 64))
+            )
         return self._first[i]
 
     def account(self) -> str:
         "How many rows have been left out, and why, in words; empty if none was."
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in sorted(self.left_out.items()))
-        return f"left out of the stream: {self.left_out.total():,} rows ({reasons})" if reasons else ""
+        return (
+            f"left out of the stream: {self.left_out.total():,} rows ({reasons})" if reasons else ""
+        )
 
     def numbered(self, seed: int, window: int) -> Iterator[tuple[int, Any]]:
         "The rows of pass after pass, numbered. ValueError for a pass without rows."
         number = count()
         for k in count():
             rows = shuffled(self.rows(k), window, random.Random(f"{seed} stream {k}"))
-            if (first := next(rows, None)) is None: raise ValueError("the stream is empty: at least one row is needed")
+            if (first := next(rows, None)) is None:
+                raise ValueError("the stream is empty: at least one row is needed")
             yield from zip(number, chain([first], rows))
+
+    def examples(
+        self,
+        seed: int = 0,
+        window: int | None = None,
+        workers: int = 0,
+        chunk: int = 64,
+        begin: Callable[[int], object] | None = None,
+    ) -> Iterator[Example]:
+        """The examples without end, made in `workers` processes, in which `begin` is called first; `left_out` counts anew.
+
+        ValueError if of FRUITLESS rows none could be used."""
+        self.left_out.clear()
+        rows = self.numbered(seed, window or self.window)
+        loader = DataLoader(
+            _Making(self.make),
+            batch_sampler=_in_chunks(rows, chunk),
+            collate_fn=_as_list,
+            num_workers=workers,
+            worker_init_fn=begin,
+            generator=torch.Generator(),
+        )
+        fruitless = 0
+        for made in loader:
+            for found in made:
+                if not isinstance(found, str):
+                    fruitless = 0
+                    yield found
+                    continue
+                self.left_out[found], fruitless = self.left_out[found] + 1, fruitless + 1
+                if fruitless >= FRUITLESS:
+                    raise ValueError(
+                        f"the stream: of {FRUITLESS:,} rows none can be used ({found})"
+                    )
 
 # %% ../../nbs/process/02_streams.ipynb #764360d2
 def _in_chunks(rows: Iterator, size: int) -> Iterator[list]:
@@ -84,35 +128,22 @@ def _in_chunks(rows: Iterator, size: int) -> Iterator[list]:
 class _Making(Dataset):
     "Makes examples of numbered rows, in a loader process."
     def __init__(self, make: Callable): self.make = make
-    def __getitem__(self, item: tuple[int, Any]) -> Example | str: return self.make(item[1], item[0])
+    def __getitem__(self, item: tuple[int, Any]) -> Example | str:
+        return self.make(item[1], item[0])
 
 
 def _as_list(examples: list) -> list: return examples
 
-
-@patch
-def examples(self: Stream, seed: int = 0, window: int | None = None, workers: int = 0, chunk: int = 64,
-             begin: Callable[[int], object] | None = None) -> Iterator[Example]:
-    """The examples without end, made in `workers` processes, in which `begin` is called first; `left_out` counts anew.
-
-    ValueError if of FRUITLESS rows none could be used."""
-    self.left_out.clear()
-    rows = self.numbered(seed, window or self.window)
-    loader = DataLoader(_Making(self.make), batch_sampler=_in_chunks(rows, chunk), collate_fn=_as_list,
-                        num_workers=workers, worker_init_fn=begin, generator=torch.Generator())
-    fruitless = 0
-    for made in loader:
-        for found in made:
-            if not isinstance(found, str):
-                fruitless = 0
-                yield found
-                continue
-            self.left_out[found], fruitless = self.left_out[found] + 1, fruitless + 1
-            if fruitless >= FRUITLESS: raise ValueError(f"the stream: of {FRUITLESS:,} rows none can be used ({found})")
-
 # %% ../../nbs/process/02_streams.ipynb #nm000001
-def stream_batches(data: Stream, size: int, start: int, stop: int, seed: int, workers: int = 0,
-                   begin: Callable[[int], object] | None = None) -> Iterator[list[Example]]:
+def stream_batches(
+    data: Stream,
+    size: int,
+    start: int,
+    stop: int,
+    seed: int,
+    workers: int = 0,
+    begin: Callable[[int], object] | None = None,
+) -> Iterator[list[Example]]:
     """Batches number `start` to `stop`, of `size` examples each.
 
     Those before are made and thrown away: a stream cannot begin in the middle."""

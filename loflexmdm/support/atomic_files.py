@@ -64,13 +64,15 @@ def atomic_directory(path: str | os.PathLike, replace: bool = True) -> Iterator[
     What was at `path` is replaced as a whole; on any error it stays, and nothing else is left behind. ValueError if a
     file has that name, or, without `replace`, if by then there is a directory that holds anything."""
     path = Path(path)
-    if path.exists() and not path.is_dir(): raise ValueError(f"{path}: a file has this name; a directory is needed")
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{path}: a file has this name; a directory is needed")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield partial
         for f in (*partial.iterdir(), partial):
-            os.chmod(f, (0o777 if f.is_dir() else 0o666) & ~_umask())  # safetensors and mkdtemp make private ones
+            # safetensors and mkdtemp make private ones
+            os.chmod(f, (0o777 if f.is_dir() else 0o666) & ~_umask())
             _flush(f)
         _put(partial, path, replace)
         _flush(path.parent)
@@ -177,14 +179,21 @@ def intact(path: str | os.PathLike, digest: str) -> Iterator[Path]:
             if not _still_at(place, f): break
             return
     if not path.is_file(): raise FileNotFoundError(f"{path}: no such file")
-    raise ValueError(f"{path}: damaged, or of another save: its SHA-256 is not the one recorded beside it")
+    raise ValueError(
+        f"{path}: damaged, or of another save: its SHA-256 is not the one recorded beside it"
+    )
 
 # %% ../../nbs/support/03_atomic_files.ipynb #5efc398d
 Write = Callable[[Path], object]  # writes a file of that name
 
 
-def replace_files(directory: str | os.PathLike, description: str, content: Mapping, files: Mapping[str, Write],
-                  check: Callable[[Path], object] | None = None):
+def replace_files(
+    directory: str | os.PathLike,
+    description: str,
+    content: Mapping,
+    files: Mapping[str, Write],
+    check: Callable[[Path], object] | None = None,
+):
     """Write files into a directory and then the JSON object `content`, with their digests, as its `description`.
 
     A kill or error leaves the old description with the files it names, or the new with the new. Files that the old one
@@ -230,7 +239,8 @@ def _set_aside(path: Path, digest: str):
 def _settle(directory: Path, description: str):
     "Give what the description names its names, and remove whatever else waits."
     for name, digest in recorded(directory / description).items():
-        if (waiting := staged(directory / name, digest)).is_file(): os.replace(waiting, directory / name)
+        if (waiting := staged(directory / name, digest)).is_file():
+            os.replace(waiting, directory / name)
     _flush(directory)
     for p in directory.iterdir():
         if STAGED.fullmatch(p.name): p.unlink()
@@ -251,7 +261,9 @@ def _alone(directory: Path) -> Iterator[None]:
 
 # %% ../../nbs/support/03_atomic_files.ipynb #65b17dbb
 @contextmanager
-def locked(path: str | os.PathLike, refusal: str | None = None, remove: bool = False) -> Iterator[None]:
+def locked(
+    path: str | os.PathLike, refusal: str | None = None, remove: bool = False
+) -> Iterator[None]:
     """Hold the lock of that name; with `remove` its file is gone afterwards.
 
     While another process, or this one, holds it, wait; with `refusal`, raise ValueError with that message instead,
@@ -260,10 +272,14 @@ def locked(path: str | os.PathLike, refusal: str | None = None, remove: bool = F
     try: lock.acquire()
     except Timeout: raise ValueError(refusal + holder(path)) from None
     try:
-        if not isinstance(lock, SoftFileLock): name_holder(Path(path))  # that class keeps notes of its own in the file
+        # that class keeps notes of its own in the file
+        if not isinstance(lock, SoftFileLock):
+            name_holder(Path(path))
         yield
     finally:
-        if remove and os.name != "nt": Path(path).unlink(missing_ok=True)  # Windows removes no open file
+        # Windows removes no open file
+        if remove and os.name != "nt":
+            Path(path).unlink(missing_ok=True)
         lock.release()
 
 

@@ -35,7 +35,8 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 def one_of(names: Iterable[str] | Container[str]) -> Any:
     "The type of a field that holds one of `names`, say the keys of a table, which may grow later."
     def check(value: str) -> str:
-        if value not in names: raise PydanticCustomError("one_of", "{choices}", dict(choices=", ".join(names)))
+        if value not in names:
+            raise PydanticCustomError("one_of", "{choices}", dict(choices=", ".join(names)))
         return value
     choices = Field(json_schema_extra=lambda schema: schema.update(enum=list(names)))
     return Annotated[str, AfterValidator(check), choices]
@@ -47,7 +48,9 @@ def _on_off_auto(value: object) -> bool | str:
 
 
 # a switch that may be left to the program: true, false or "auto"
-OnOffAuto = Annotated[Any, AfterValidator(_on_off_auto), WithJsonSchema(dict(enum=[True, False, "auto"]))]
+OnOffAuto = Annotated[
+    Any, AfterValidator(_on_off_auto), WithJsonSchema(dict(enum=[True, False, "auto"]))
+]
 
 
 def accepted_by(check) -> Any:
@@ -64,12 +67,20 @@ def allowed_range(bounds: Mapping[str, Any], kind: type) -> str:
     finite = bounds.get("allow_inf_nan") is False
     if low is None and high is None: return "must be finite"
     if low is None: return f"must be {'below' if 'lt' in bounds else 'at most'} {high}"
-    if high is None and low == 0 and "gt" in bounds: return "must be positive" + " and finite" * finite
-    if high is None and low == 0: return "must be finite and not negative" if finite else "must not be negative"
-    if high is None: return f"must {'exceed' if 'gt' in bounds else 'be at least'} {low}" + " and be finite" * finite
+    if high is None and low == 0 and "gt" in bounds:
+        return "must be positive" + " and finite" * finite
+    if high is None and low == 0:
+        return "must be finite and not negative" if finite else "must not be negative"
+    if high is None:
+        return (
+            f"must {'exceed' if 'gt' in bounds else 'be at least'} {low}"
+            + " and be finite" * finite
+        )
     if "gt" in bounds and "lt" in bounds: return f"must lie strictly between {low} and {high}"
     if kind is int: return f"must lie in {low}..{high}"
-    return f"must lie in {'(' if 'gt' in bounds else '['}{low}, {high}{')' if 'lt' in bounds else ']'}"
+    return (
+        f"must lie in {'(' if 'gt' in bounds else '['}{low}, {high}{')' if 'lt' in bounds else ']'}"
+    )
 
 
 def _choices(value: object, names: list[str]) -> str:
@@ -79,10 +90,12 @@ def _choices(value: object, names: list[str]) -> str:
 def _field_message(field, key: str, error: Mapping[str, Any]) -> str:
     "What is wrong with the value of a field."
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
-    if kind == "literal_error": return f"{key}={_choices(value, list(map(str, get_args(field.annotation))))}"
+    if kind == "literal_error":
+        return f"{key}={_choices(value, list(map(str, get_args(field.annotation))))}"
     if kind == "one_of": return f"{key}={_choices(value, context['choices'].split(', '))}"
     if kind == "missing": return f"{key} is missing"
-    if kind.endswith("_type"): return f"{key}={clipped(value)} must be of type {field.annotation.__name__}"
+    if kind.endswith("_type"):
+        return f"{key}={clipped(value)} must be of type {field.annotation.__name__}"
     if kind == "value_error":
         message = str(context["error"])
         return message if message.startswith(key) else f"{key}: {message}"
@@ -98,9 +111,14 @@ def message(cls: type, error: ValidationError) -> str:
     first, known = (unknown or errors)[0], [f.name for f in fields(cls)]
     key = first["loc"][0] if first["loc"] else None
     if type(key) is int and key < len(known): key = known[key]  # given by position
-    if unknown: return f"unknown key {clipped(key)}{did_you_mean(key, known)}; known: {', '.join(known)}"
+    if unknown:
+        return f"unknown key {clipped(key)}{did_you_mean(key, known)}; known: {', '.join(known)}"
     if key in known: return _field_message(cls.__pydantic_fields__[key], key, first)
-    return str(first["ctx"]["error"]) if first["type"] == "value_error" else f"{cls.__name__}: {first['msg']}"
+    return (
+        str(first["ctx"]["error"])
+        if first["type"] == "value_error"
+        else f"{cls.__name__}: {first['msg']}"
+    )
 
 # %% ../../nbs/support/04_configs.ipynb #81e9c0ce
 T = TypeVar("T")
@@ -110,7 +128,8 @@ def current_names(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     "The values of a configuration, perhaps of an older version, under today's names. ValueError if one is given twice."
     values, renamed = dict(values), getattr(cls, "renamed", {})
     for old in values.keys() & renamed.keys():
-        if (new := renamed[old]) in values: raise ValueError(f"{old}: the old name of {new}, which is given too")
+        if (new := renamed[old]) in values:
+            raise ValueError(f"{old}: the old name of {new}, which is given too")
         values[new] = values.pop(old)
     return values
 
@@ -136,7 +155,9 @@ def config(cls: type[T], frozen: bool = True) -> type[T]:
 @cache
 def _checked(cls: type) -> type:
     "The class itself if it checks its values, else a subclass that does."
-    return cls if is_pydantic_dataclass(cls) else config(cls, frozen=cls.__dataclass_params__.frozen)
+    return (
+        cls if is_pydantic_dataclass(cls) else config(cls, frozen=cls.__dataclass_params__.frozen)
+    )
 
 
 def config_from(cls: type[T], values: dict, what: str = "config") -> T:
@@ -156,7 +177,8 @@ def comments_of(cls: type) -> dict[str, str]:
     from fastcore.docments import docments
     comments = {}
     for base in reversed(cls.__mro__):
-        if is_dataclass(base): comments |= {name: text for name, text in docments(base).items() if text}
+        if is_dataclass(base):
+            comments |= {name: text for name, text in docments(base).items() if text}
     return comments
 
 
@@ -167,5 +189,7 @@ def config_schema(cls: type, title: str | None = None) -> dict:
         del entry["title"]
         if key in comments: entry["description"] = comments[key]
     for old, new in getattr(cls, "renamed", {}).items():
-        schema["properties"][old] = schema["properties"][new] | dict(description=f"now {new}", deprecated=True)
+        schema["properties"][old] = schema["properties"][new] | dict(
+            description=f"now {new}", deprecated=True
+        )
     return schema | dict(title=title or cls.__name__)

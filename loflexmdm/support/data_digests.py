@@ -39,7 +39,9 @@ SPREAD = 2**20  # examples over which they are spread
 def probes(n: int) -> list[int]:
     "Which of `n` examples stand for all of them: half are the first, half are spread evenly, up to number SPREAD."
     first, n = PROBES // 2, min(n, SPREAD)
-    return sorted({*range(min(n, first)), *(i * (n - 1) // max(first - 1, 1) for i in range(first) if n)})
+    return sorted(
+        {*range(min(n, first)), *(i * (n - 1) // max(first - 1, 1) for i in range(first) if n)}
+    )
 
 
 def _as_json(example) -> str: return json.dumps(example, default=lambda v: v.tolist())
@@ -62,13 +64,19 @@ def examples_digest(data) -> str | None:
 # %% ../../nbs/support/09_data_digests.ipynb #ca377a13
 def fingerprint(data: Sized) -> dict[str, Any]:
     "Number of rows, their digest where `data.identity` has one, and the digest of examples that stand for all."
-    return dict(rows=len(data), examples=examples_digest(data)) | (getattr(data, "identity", None) or {})
+    return dict(rows=len(data), examples=examples_digest(data)) | (
+        getattr(data, "identity", None) or {}
+    )
 
 
-def data_digests(train: Sized, valid: Sized | None = None, settings: Mapping | None = None) -> dict[str, dict]:
+def data_digests(
+    train: Sized, valid: Sized | None = None, settings: Mapping | None = None
+) -> dict[str, dict]:
     """What identifies the data of a run, as JSON holds it: `train` and `valid` by `fingerprint`, the `source` of both
     if they name one, and the `settings` that made them."""
-    found = dict(train=fingerprint(train)) | ({} if valid is None else dict(valid=fingerprint(valid)))
+    found = dict(train=fingerprint(train)) | (
+        {} if valid is None else dict(valid=fingerprint(valid))
+    )
     if source := getattr(train, "source", None): found["source"] = dict(source)
     if settings is not None: found["settings"] = dict(settings)
     return found
@@ -79,7 +87,8 @@ def _number(rows: int) -> str: return "without end" if rows >= 2**40 else f"{row
 
 def _change(name: str, then: Mapping, now: Mapping) -> str | None:
     "How a part of the data differs, in words."
-    if then["rows"] != now["rows"]: return f"{name}: {_number(then['rows'])} then, {_number(now['rows'])} now"
+    if then["rows"] != now["rows"]:
+        return f"{name}: {_number(then['rows'])} then, {_number(now['rows'])} now"
     for key in ("digest", "examples"):
         if then.get(key) and now.get(key) and then[key] != now[key]:
             return f"{name}: {_number(now['rows'])} then and now, but others, or in another order"
@@ -88,22 +97,33 @@ def _change(name: str, then: Mapping, now: Mapping) -> str | None:
 
 def data_changes(then: Mapping, now: Mapping) -> list[str]:
     "How the data of a run differs from `then` to `now`, both by `data_digests`, in words; empty if it does not."
-    names = dict(source=now.get("source", {}).get("name", ""), train="train split", valid="valid split")
-    parts = [_change(name, then[key], now[key]) for key, name in names.items() if key in then and key in now]
+    names = dict(
+        source=now.get("source", {}).get("name", ""), train="train split", valid="valid split"
+    )
+    parts = [
+        _change(name, then[key], now[key])
+        for key, name in names.items()
+        if key in then and key in now
+    ]
     settings, own = then.get("settings", {}), now.get("settings", {})
     changed = [k for k in settings.keys() & own.keys() if settings[k] != own[k]]
-    return [p for p in parts if p] + [f"task.{k}: {settings[k]!r} then, {own[k]!r} now" for k in sorted(changed)]
+    return [p for p in parts if p] + [
+        f"task.{k}: {settings[k]!r} then, {own[k]!r} now" for k in sorted(changed)
+    ]
 
 # %% ../../nbs/support/09_data_digests.ipynb #d6c048b9
 def _check_digests(then: object, where: object):
     "ValueError unless it is an object with objects for its parts, each of which but the settings counts rows."
     parts = then if isinstance(then, Mapping) else dict(data=then)
     for name, part in parts.items():
-        if isinstance(part, Mapping) and (name == "settings" or type(part.get("rows")) is int): continue
+        if isinstance(part, Mapping) and (name == "settings" or type(part.get("rows")) is int):
+            continue
         raise ValueError(f"{where}: damaged ({name}={clipped(part, 60)} does not identify data)")
 
 
-def check_data(then: Mapping | None, now: Mapping, where: object, allowed: bool = False) -> Sequence[str]:
+def check_data(
+    then: Mapping | None, now: Mapping, where: object, allowed: bool = False
+) -> Sequence[str]:
     """How the data of the run `where` has changed since `then`, in words.
 
     ValueError if it has, unless that is `allowed`, or if `then` is not what `data_digests` returns. A warning if `then`
@@ -111,7 +131,8 @@ def check_data(then: Mapping | None, now: Mapping, where: object, allowed: bool 
     if then is None:
         warnings.warn(
             f"{where}: was written by a version that kept no digest of its data; whether the data is still the same "
-            "cannot be checked", stacklevel=3,
+            "cannot be checked",
+            stacklevel=3,
         )
         return []
     _check_digests(then, where)

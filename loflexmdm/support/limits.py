@@ -15,7 +15,8 @@ def clipped(value: object, most: int = 200) -> str:
     "`repr` of a value in at most about `most` characters; of a longer one the beginning, and its length."
     if isinstance(value, (str, bytes)) and len(value) > most:
         return f"{value[:most // 2]!r}... ({len(value):,} characters)"
-    if isinstance(value, int) and value.bit_length() > 2000: return f"a number of {value.bit_length():,} bits"
+    if isinstance(value, int) and value.bit_length() > 2000:
+        return f"a number of {value.bit_length():,} bits"
     try: text = repr(value)
     except RecursionError: return f"{type(value).__name__} of many levels"
     return text if len(text) <= most else f"{text[:most // 2]}... ({len(text):,} characters)"
@@ -53,18 +54,24 @@ class Limit(NamedTuple):
     def check(self, n: float, what: object):
         "ValueError if `n` is more than is allowed. `what` begins the message."
         if n <= self.now: return
-        raise ValueError(f"{what}: {_number(n)} {self.unit}; at most {self.now:,} are allowed, unless "
-                         f"{self.variable} in the environment says more")
+        raise ValueError(
+            f"{what}: {_number(n)} {self.unit}; at most {self.now:,} are allowed, unless "
+            f"{self.variable} in the environment says more"
+        )
 
 
 def _number(n: float) -> str: return f"{n:,}" if abs(n) < 1e15 else "more than 10^15"
 
 # %% ../../nbs/support/01_limits.ipynb #a2a61c9f
 LINE = Limit(2**24, "characters or more in a line", "LOFLEXMDM_MAX_LINE")
-DESCRIPTION = Limit(2**28, "bytes of JSON or TOML", "LOFLEXMDM_MAX_DESCRIPTION")  # what is read as a whole
-EXPANSION = Limit(200, "times its size when unpacked", "LOFLEXMDM_MAX_EXPANSION")  # of a compressed file
-SMILES = Limit(15_000, "characters of SMILES", "LOFLEXMDM_MAX_SMILES")  # with 20,000 atoms in a row RDKit crashes
-TOKENS = Limit(10**6, "tokens", "LOFLEXMDM_MAX_TOKENS")  # of a sequence, or of a vocabulary made by a task
+# what is read as a whole
+DESCRIPTION = Limit(2**28, "bytes of JSON or TOML", "LOFLEXMDM_MAX_DESCRIPTION")
+# of a compressed file
+EXPANSION = Limit(200, "times its size when unpacked", "LOFLEXMDM_MAX_EXPANSION")
+# with 20,000 atoms in a row RDKit crashes
+SMILES = Limit(15_000, "characters of SMILES", "LOFLEXMDM_MAX_SMILES")
+# of a sequence, or of a vocabulary made by a task
+TOKENS = Limit(10**6, "tokens", "LOFLEXMDM_MAX_TOKENS")
 ROWS = Limit(10**7, "sequences", "LOFLEXMDM_MAX_ROWS")  # of a command, or a split that a task makes
 BATCH = Limit(2**20, "sequences or states at a time", "LOFLEXMDM_MAX_BATCH")
 STEPS = Limit(10**9, "steps", "LOFLEXMDM_MAX_STEPS")  # of a training

@@ -19,7 +19,11 @@ from .colours import STYLE
 from .limits import visible
 
 # %% ../../nbs/support/16_notebook.ipynb #81a17bdc
-def setup(figsize: tuple[float, float] | None = None, dpi: float | None = 120, font_size: float | None = None):
+def setup(
+    figsize: tuple[float, float] | None = None,
+    dpi: float | None = 120,
+    font_size: float | None = None,
+):
     """One thread, small PNG pictures and the package's style, for this session.
 
     `figsize` is in inches and `font_size` in points; None leaves what matplotlib has."""
@@ -47,7 +51,9 @@ def fewer_colours(picture: str, colours: int = 64) -> str:
     "A PNG (base64) with at most this number of colours, compressed as far as it goes: a figure needs no more."
     from PIL import Image
     image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
-    image.quantize(colours, dither=Image.Dither.NONE).save(out := io.BytesIO(), "PNG", optimize=True)
+    image.quantize(colours, dither=Image.Dither.NONE).save(
+        out := io.BytesIO(), "PNG", optimize=True
+    )
     return base64.b64encode(out.getvalue()).decode()
 
 
@@ -70,11 +76,15 @@ def cell(text: object) -> str:
 
 def code_span(text: str) -> str:
     "A text from data as code in a cell of a Markdown table; a backtick, which would end it, is shown as another sign."
-    return "`" + re.sub(r"\\*\|", r"\\|", visible(" ".join(text.split())).replace("`", "\u02cb")) + "`"
+    return (
+        "`" + re.sub(r"\\*\|", r"\\|", visible(" ".join(text.split())).replace("`", "\u02cb")) + "`"
+    )
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence]) -> str:
-    line = lambda cells: "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\\|", str(c)) for c in cells) + " |"
+    line = lambda cells: (
+        "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\\|", str(c)) for c in cells) + " |"
+    )
     return "\n".join([line(header), "|" + "---|" * len(header), *map(line, rows)])
 
 # %% ../../nbs/support/16_notebook.ipynb #db632cb8
@@ -89,7 +99,8 @@ class Checks(dict):
 
     def __setitem__(self, claim: str, row: tuple[str, Any]):
         how, seen = row
-        if self.get(claim, row) != row: raise ValueError(f"claim={claim!r}: noted before, with another result")
+        if self.get(claim, row) != row:
+            raise ValueError(f"claim={claim!r}: noted before, with another result")
         super().__setitem__(claim, (how, seen))
 
     def add(self, claim: str, how: str, seen: Any):
@@ -99,7 +110,10 @@ class Checks(dict):
     def __repr__(self) -> str: return f"{len(self)} checks"
 
     def _repr_markdown_(self) -> str:
-        rows = [(claim, how, f"{seen:.1e}" if isinstance(seen, float) else seen) for claim, (how, seen) in self.items()]
+        rows = [
+            (claim, how, f"{seen:.1e}" if isinstance(seen, float) else seen)
+            for claim, (how, seen) in self.items()
+        ]
         return _table(("claim", "check", self.heading), rows)
 
 # %% ../../nbs/support/16_notebook.ipynb #2a261da9

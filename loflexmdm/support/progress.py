@@ -15,7 +15,8 @@ from tqdm.std import tqdm as text_bar
 
 # %% ../../nbs/support/08_progress.ipynb #374be894
 PROGRESS_SECONDS = 0.2  # between updates of a bar
-FIRST_LINE, LONGEST_PAUSE = 30.0, 600.0  # seconds before the first line of a log, and at most between two
+# seconds before the first line of a log, and at most between two
+FIRST_LINE, LONGEST_PAUSE = 30.0, 600.0
 
 
 def in_words(seconds: float) -> str:
@@ -35,8 +36,15 @@ class LogLines:
 
     The first after FIRST_LINE seconds, then at intervals that grow by a half up to LONGEST_PAUSE.
     `clock` gives seconds, `write` takes a line."""
-    def __init__(self, total: int, desc: str, unit: str = "", initial: int = 0,
-                 clock: Callable[[], float] = time.monotonic, write: Callable[[str], object] = write_line):
+    def __init__(
+        self,
+        total: int,
+        desc: str,
+        unit: str = "",
+        initial: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        write: Callable[[str], object] = write_line,
+    ):
         self.total, self.desc, self.unit, self.initial, self.n = total, desc, unit, initial, initial
         self.clock, self.write, self.postfix, self.pause = clock, write, {}, FIRST_LINE
         self.started = clock()
@@ -57,7 +65,10 @@ class LogLines:
     def line(self, now: float) -> str:
         "The state of things when the clock shows `now`."
         left = (now - self.started) / max(self.n - self.initial, 1) * (self.total - self.n)
-        said = [f"{self.n:,} of {self.total:,}{self.unit}", *(f"{key} {value}" for key, value in self.postfix.items())]
+        said = [
+            f"{self.n:,} of {self.total:,}{self.unit}",
+            *(f"{key} {value}" for key, value in self.postfix.items()),
+        ]
         return f"{time.strftime('%H:%M:%S')} {self.desc}: {', '.join(said)}, {in_words(left)} left"
 
 # %% ../../nbs/support/08_progress.ipynb #4f9fdc93

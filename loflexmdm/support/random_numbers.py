@@ -100,22 +100,42 @@ def own(values: Tensor, generator: torch.Generator | None, dim: int = 0) -> Tens
     return values[(slice(None),) * dim + (slice(generator.rank, None, generator.world),)]
 
 
-def _room(shape: Sequence[int], generator: torch.Generator | None, device, dtype: torch.dtype, dim: int) -> Tensor:
+def _room(
+    shape: Sequence[int], generator: torch.Generator | None, device, dtype: torch.dtype, dim: int
+) -> Tensor:
     "An empty tensor of a shape, but for the rows of the whole batch in dimension `dim`."
     if getattr(generator, "world", 1) == 1: return torch.empty(shape, device=device, dtype=dtype)
-    return torch.empty((*shape[:dim], whole(shape[dim], generator), *shape[dim + 1:]), device=device, dtype=dtype)
+    return torch.empty(
+        (*shape[:dim], whole(shape[dim], generator), *shape[dim + 1 :]), device=device, dtype=dtype
+    )
 
 
-def uniforms(shape: Sequence[int], generator: torch.Generator | None = None, device=None,
-             dtype: torch.dtype = torch.float64, dim: int = 0) -> Float[Tensor, "..."]:
+def uniforms(
+    shape: Sequence[int],
+    generator: torch.Generator | None = None,
+    device=None,
+    dtype: torch.dtype = torch.float64,
+    dim: int = 0,
+) -> Float[Tensor, "..."]:
     "Numbers in [0, 1), of that shape, for the own rows, which are dimension `dim`."
-    return own(_room(shape, generator, device, dtype, dim).uniform_(generator=generator), generator, dim)
+    return own(
+        _room(shape, generator, device, dtype, dim).uniform_(generator=generator), generator, dim
+    )
 
 
-def exponentials(shape: Sequence[int], generator: torch.Generator | None = None, device=None,
-                 dtype: torch.dtype = torch.float64, dim: int = 0) -> Float[Tensor, "..."]:
+def exponentials(
+    shape: Sequence[int],
+    generator: torch.Generator | None = None,
+    device=None,
+    dtype: torch.dtype = torch.float64,
+    dim: int = 0,
+) -> Float[Tensor, "..."]:
     "Standard exponential numbers, of that shape, for the own rows, which are dimension `dim`."
-    return own(_room(shape, generator, device, dtype, dim).exponential_(generator=generator), generator, dim)
+    return own(
+        _room(shape, generator, device, dtype, dim).exponential_(generator=generator),
+        generator,
+        dim,
+    )
 
 # %% ../../nbs/support/05_random_numbers.ipynb #6b4b3ea8
 def quota(share: float, n: int, generator: torch.Generator | None, what: str = "share") -> int:
@@ -124,13 +144,16 @@ def quota(share: float, n: int, generator: torch.Generator | None, what: str = "
     ValueError, naming `what`, if the processes cannot have equally many."""
     rows, world = round(share * whole(n, generator)), getattr(generator, "world", 1)
     if rows % world:
-        raise ValueError(f"{what}={share}: {rows} of {n * world} rows, which {world} processes cannot share")
+        raise ValueError(
+            f"{what}={share}: {rows} of {n * world} rows, which {world} processes cannot share"
+        )
     return rows // world
 
 
 def least(value: Float[Tensor, ""], generator: torch.Generator | None) -> Float[Tensor, ""]:
     "The smallest of the processes' values, in place; every process must ask."
-    if getattr(generator, "world", 1) > 1: torch.distributed.all_reduce(value, torch.distributed.ReduceOp.MIN)
+    if getattr(generator, "world", 1) > 1:
+        torch.distributed.all_reduce(value, torch.distributed.ReduceOp.MIN)
     return value
 
 # %% ../../nbs/support/05_random_numbers.ipynb #41751993
@@ -156,4 +179,6 @@ def launched() -> Launch:
     except ValueError: found = Launch(-1)
     if 0 <= found.rank < found.world and found.local >= 0: return found
     said = ", ".join(f"{name}={os.environ[name]}" for name in names)
-    raise ValueError(f"{said}: must be whole numbers with 0 <= RANK < WORLD_SIZE; torchrun sets them")
+    raise ValueError(
+        f"{said}: must be whole numbers with 0 <= RANK < WORLD_SIZE; torchrun sets them"
+    )

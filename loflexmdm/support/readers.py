@@ -24,8 +24,6 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
-from fastcore.basics import patch
-
 from .limits import DESCRIPTION, EXPANSION, LINE, clipped_line
 
 # %% ../../nbs/support/10_readers.ipynb #5672db4c
@@ -45,7 +43,9 @@ def opener_of(path: str | os.PathLike) -> Callable:
     return gzip.open if os.fspath(path).lower().endswith(".gz") else open
 
 
-def open_text(path: str | os.PathLike, errors: str = "strict", newline: str | None = None) -> TextIO:
+def open_text(
+    path: str | os.PathLike, errors: str = "strict", newline: str | None = None
+) -> TextIO:
     """A text file, open: decompressed if its name ends in .gz, in UTF-8 or what its byte-order mark says, the mark left
     out.
 
@@ -63,7 +63,8 @@ def unpacking(path: str | os.PathLike) -> Iterator[None]:
         raise ValueError(f"{path}: cannot be unpacked, it is damaged or cut off ({e})") from None
 
 
-ALWAYS = 2**26  # bytes that a compressed file may unpack to, and that are looked through for a message
+# bytes that a compressed file may unpack to, and that are looked through for a message
+ALWAYS = 2**26
 
 
 def limited_lines(file: TextIO, path: str | os.PathLike) -> Iterator[str]:
@@ -81,7 +82,8 @@ def limited_lines(file: TextIO, path: str | os.PathLike) -> Iterator[str]:
 
 
 def _check_expansion(unpacked: BinaryIO, path: str | os.PathLike):
-    if (done := unpacked.tell()) > ALWAYS: EXPANSION.check(done // max(os.stat(path).st_size, 1), path)
+    if (done := unpacked.tell()) > ALWAYS:
+        EXPANSION.check(done // max(os.stat(path).st_size, 1), path)
 
 # %% ../../nbs/support/10_readers.ipynb #98f75d85
 def bad_bytes(path: Path) -> str:
@@ -91,12 +93,20 @@ def bad_bytes(path: Path) -> str:
     try: data.decode(encoding)
     except UnicodeDecodeError as e:
         if e.end == len(data) == ALWAYS: return f"{path}: not a text file in {encoding}"
-        skipped = len(codecs.BOM_UTF8) if encoding == "utf-8-sig" and data.startswith(codecs.BOM_UTF8) else 0
+        skipped = (
+            len(codecs.BOM_UTF8)
+            if encoding == "utf-8-sig" and data.startswith(codecs.BOM_UTF8)
+            else 0
+        )
         before = data[:skipped + e.start].decode(encoding, errors="ignore")
         line = before.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
         name = "UTF-8" if encoding == "utf-8-sig" else encoding.upper()
         return f"{path}, line {line}: not a text file in {name} ({e.reason}, byte {skipped + e.start + 1} of the file)"
-    return f"{path}: changed while being read" if len(data) < ALWAYS else f"{path}: not a text file in {encoding}"
+    return (
+        f"{path}: changed while being read"
+        if len(data) < ALWAYS
+        else f"{path}: not a text file in {encoding}"
+    )
 
 # %% ../../nbs/support/10_readers.ipynb #19081665
 def checked_lines(path: str | os.PathLike) -> Iterator[str]:
@@ -166,7 +176,8 @@ def read_toml(path: str | os.PathLike) -> dict[str, Any]:
 def jsonl_rows(path: str | os.PathLike) -> Iterator[tuple[int, object]]:
     "Line number and value of every non-blank line of a JSONL file. ValueError names the first line that is not JSON."
     for number, line in enumerate(read_lines(path), 1):
-        if line.strip(): yield number, parse_json(line, f"{path}, line {number}", "is the file cut off?")
+        if line.strip():
+            yield number, parse_json(line, f"{path}, line {number}", "is the file cut off?")
 
 
 def read_jsonl(path: str | os.PathLike) -> list[tuple[int, object]]:
@@ -191,7 +202,8 @@ def fasta_records(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
             name, parts = line[1:].strip(), []
         elif name is not None: parts.append("".join(line.split()))
         elif line.strip(): raise ValueError(f"{path}, line {number}: not FASTA, where each record begins with >")
-    if name is None: raise ValueError(f"{path}: not FASTA, it has no record (a line that begins with >)")
+    if name is None:
+        raise ValueError(f"{path}: not FASTA, it has no record (a line that begins with >)")
     yield name, "".join(parts)
 
 # %% ../../nbs/support/10_readers.ipynb #71240c92
@@ -252,7 +264,9 @@ def column_number(names: Sequence[str], column: str, where: object) -> int:
         shown = clipped_line(", ".join(names) or "(none)")
         raise ValueError(f"column={column!r}: {where} has the columns {shown}")
     if (n := list(names).count(column)) > 1:
-        raise ValueError(f"column={column!r}: {where} has {n} columns of that name, and it is not clear which is meant")
+        raise ValueError(
+            f"column={column!r}: {where} has {n} columns of that name, and it is not clear which is meant"
+        )
     return list(names).index(column)
 
 # %% ../../nbs/support/10_readers.ipynb #3a59e213
@@ -294,40 +308,41 @@ class Texts:
         self.spanning += 1
         if lines > self.widest[1]: self.widest = line, lines
 
+    def every(self) -> Iterator[str | list[str] | LeftOut]:
+        "What each row of the file holds: its text, '' if it is empty, or why it is left out, which is not counted."
+        if self.delimiter: return self._cells()
+        if self.ending == ".jsonl": return self._values()
+        return (
+            (text for _, text in fasta_records(self.path))
+            if self.ending in FASTA
+            else read_lines(self.path)
+        )
+
+    def _cells(self) -> Iterator[str | LeftOut]:
+        rows = table_rows(self.path, self.delimiter)
+        names = next(rows, (1, []))[1]
+        place = column_number(names, self.column, self.path)
+        for line, row in rows:
+            if len(row) > len(names) and any(row[len(names):]): yield LeftOut("more cells than the header")
+            elif not row: yield ""
+            elif place >= len(row): yield LeftOut("without the column")
+            else:
+                if (lines := 1 + sum(cell.count("\n") for cell in row)) > 1: self._note(line, lines)
+                yield row[place]
+
+    def _values(self) -> Iterator[str | list[str] | LeftOut]:
+        for number, value in jsonl_rows(self.path):
+            if self.column and isinstance(value, dict) and self.column not in value: yield LeftOut("without the column")
+            else: yield _text_of(value, self.column, f"{self.path}, line {number}")
+
 # %% ../../nbs/support/10_readers.ipynb #fa000009
-@patch
-def every(self: Texts) -> Iterator[str | list[str] | LeftOut]:
-    "What each row of the file holds: its text, '' if it is empty, or why it is left out, which is not counted."
-    if self.delimiter: return self._cells()
-    if self.ending == ".jsonl": return self._values()
-    return (text for _, text in fasta_records(self.path)) if self.ending in FASTA else read_lines(self.path)
-
-
-@patch
-def _cells(self: Texts) -> Iterator[str | LeftOut]:
-    rows = table_rows(self.path, self.delimiter)
-    names = next(rows, (1, []))[1]
-    place = column_number(names, self.column, self.path)
-    for line, row in rows:
-        if len(row) > len(names) and any(row[len(names):]): yield LeftOut("more cells than the header")
-        elif not row: yield ""
-        elif place >= len(row): yield LeftOut("without the column")
-        else:
-            if (lines := 1 + sum(cell.count("\n") for cell in row)) > 1: self._note(line, lines)
-            yield row[place]
-
-
-@patch
-def _values(self: Texts) -> Iterator[str | list[str] | LeftOut]:
-    for number, value in jsonl_rows(self.path):
-        if self.column and isinstance(value, dict) and self.column not in value: yield LeftOut("without the column")
-        else: yield _text_of(value, self.column, f"{self.path}, line {number}")
-
-
 def _text_of(value: object, column: str, where: str) -> str | list[str]:
     "The text, or the tokens, that a row of a JSONL file holds, '' for null. ValueError for anything else."
     if isinstance(value, dict):
-        if not column: raise ValueError(f"column='': {where} is an object; name one of its keys: {', '.join(value)}")
+        if not column:
+            raise ValueError(
+                f"column='': {where} is an object; name one of its keys: {', '.join(value)}"
+            )
         value = value[column]
     elif column: raise ValueError(f"column={column!r}: {where} is not an object, it has no keys; leave column out")
     if value is None or isinstance(value, str): return value or ""
@@ -338,7 +353,9 @@ def _text_of(value: object, column: str, where: str) -> str | list[str]:
 LOOKAHEAD = 100  # lines that one row of a table may take
 
 
-def joined_row(lines: list[str], delimiter: str, width: int, column: int) -> tuple[list[str], int] | None:
+def joined_row(
+    lines: list[str], delimiter: str, width: int, column: int
+) -> tuple[list[str], int] | None:
     "The row that starts on the first line and takes several, with their number; None if there is no good one."
     reader = csv_rows(lines, delimiter, strict=True)
     try: row = next(reader)
@@ -346,7 +363,9 @@ def joined_row(lines: list[str], delimiter: str, width: int, column: int) -> tup
     return (row, reader.line_num) if len(row) == width and "\n" not in row[column].strip() else None
 
 
-def table_column(lines: Iterable[str], delimiter: str, choose: Callable[[list[str]], int]) -> Iterator[str]:
+def table_column(
+    lines: Iterable[str], delimiter: str, choose: Callable[[list[str]], int]
+) -> Iterator[str]:
     """The column that `choose` picks from the header, '' in rows that do not have it.
 
     A quote that is never closed spoils its own line only."""

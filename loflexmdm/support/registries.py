@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
-from fastcore.basics import patch
-
 from .limits import clipped
 
 # %% ../../nbs/support/02_registries.ipynb #8440f4b2
@@ -40,76 +38,76 @@ class Registry(Mapping):
 
     def __getitem__(self, name: str) -> type:
         "The class of that name, imported if need be. ValueError lists the names, or says why a plug-in cannot be used."
-        if not isinstance(name, str): raise ValueError(f"{self.what}={clipped(name)}: not in {', '.join(self.names())}")
+        if not isinstance(name, str):
+            raise ValueError(f"{self.what}={clipped(name)}: not in {', '.join(self.names())}")
         for module in self.unread(name): import_module(module)
-        if name not in self.classes and name in (offered := self.plugins()): self.load(offered[name])
+        if name not in self.classes and name in (offered := self.plugins()):
+            self.load(offered[name])
         if name in self.classes: return self.classes[name]
         known = self.names()
-        raise ValueError(f"{self.what}={clipped(name)}{did_you_mean(name, known)}: choose one of {', '.join(known)}")
+        raise ValueError(
+            f"{self.what}={clipped(name)}{did_you_mean(name, known)}: choose one of {', '.join(known)}"
+        )
 
     def __iter__(self) -> Iterator[str]: return iter(self.names())
     def __len__(self) -> int: return len(self.names())
-    def __contains__(self, name: object) -> bool: return name in self.classes or name in self.names()
+    def __contains__(self, name: object) -> bool:
+        return name in self.classes or name in self.names()
 
-# %% ../../nbs/support/02_registries.ipynb #pe0c16f9
-@patch
-def names(self: Registry) -> list[str]:
-    "All names, sorted; plug-ins are named without being imported."
-    for module in self.unread(): import_module(module)
-    return sorted(self.classes.keys() | self.plugins().keys())
+    def names(self) -> list[str]:
+        "All names, sorted; plug-ins are named without being imported."
+        for module in self.unread(): import_module(module)
+        return sorted(self.classes.keys() | self.plugins().keys())
 
+    def all(self) -> dict[str, type]:
+        "All classes by name. ValueError if a plug-in cannot be used."
+        return {name: self[name] for name in self.names()}
 
-@patch
-def all(self: Registry) -> dict[str, type]:
-    "All classes by name. ValueError if a plug-in cannot be used."
-    return {name: self[name] for name in self.names()}
-
-
-@patch
-def unread(self: Registry, until: str | None = None) -> Iterator[str]:
-    "Modules of the package that may define more classes, as long as `until` is not among those defined."
-    for name in self.modules:
-        if until in self.classes: return
-        yield name
-        for found in pkgutil.iter_modules(getattr(import_module(name), "__path__", ())):
+    def unread(self, until: str | None = None) -> Iterator[str]:
+        "Modules of the package that may define more classes, as long as `until` is not among those defined."
+        for name in self.modules:
             if until in self.classes: return
-            yield f"{name}.{found.name}"
+            yield name
+            for found in pkgutil.iter_modules(getattr(import_module(name), "__path__", ())):
+                if until in self.classes: return
+                yield f"{name}.{found.name}"
 
+    def plugins(self) -> dict[str, EntryPoint]:
+        "What other packages offer, by name."
+        return {point.name: point for point in entry_points(group=self.group)}
 
-@patch
-def plugins(self: Registry) -> dict[str, EntryPoint]:
-    "What other packages offer, by name."
-    return {point.name: point for point in entry_points(group=self.group)}
+    def load(self, point: EntryPoint):
+        "Import a plug-in. ValueError names it and its distribution if that fails, or if it does not define the name."
+        source = f"plug-in {point.value!r}" + (f" of {point.dist.name}" if point.dist else "")
+        try: point.load()
+        except Exception as e:  # whatever another package does wrong must not stop this one
+            raise ValueError(
+                f"{self.what}={point.name!r}: {source} cannot be imported ({type(e).__name__}: {e})"
+            ) from e
+        if point.name not in self.classes:
+            raise ValueError(
+                f"{self.what}={point.name!r}: {source} defines no {self.what} of that name"
+            )
 
-# %% ../../nbs/support/02_registries.ipynb #6889bc91
-@patch
-def load(self: Registry, point: EntryPoint):
-    "Import a plug-in. ValueError names it and its distribution if that fails, or if it does not define the name."
-    source = f"plug-in {point.value!r}" + (f" of {point.dist.name}" if point.dist else "")
-    try: point.load()
-    except Exception as e:  # whatever another package does wrong must not stop this one
-        raise ValueError(
-            f"{self.what}={point.name!r}: {source} cannot be imported ({type(e).__name__}: {e})"
-        ) from e
-    if point.name not in self.classes:
-        raise ValueError(f"{self.what}={point.name!r}: {source} defines no {self.what} of that name")
-
-
-@patch
-def usable(self: Registry) -> dict[str, type]:
-    "All classes by name, without plug-ins that cannot be used; those are refused when they are asked for by name."
-    found = {}
-    for name in self.names():
-        with contextlib.suppress(ValueError): found[name] = self[name]
-    return found
+    def usable(self) -> dict[str, type]:
+        "All classes by name, without plug-ins that cannot be used; those are refused when they are asked for by name."
+        found = {}
+        for name in self.names():
+            with contextlib.suppress(ValueError): found[name] = self[name]
+        return found
 
 # %% ../../nbs/support/02_registries.ipynb #e406cdff
-METHODS = Registry("method", ("loflexmdm.methods",), "loflexmdm.methods")  # subclasses of methods.base.Method
-SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")  # of samplers.base.Sampler
+# subclasses of methods.base.Method
+METHODS = Registry("method", ("loflexmdm.methods",), "loflexmdm.methods")
+# of samplers.base.Sampler
+SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")
 TASKS = Registry(  # of tasks.base.Task, by their kind
-    "task kind", ("loflexmdm.tasks", "loflexmdm.molecules.task", "loflexmdm.molecules.edit_task"), "loflexmdm.tasks"
+    "task kind",
+    ("loflexmdm.tasks", "loflexmdm.molecules.task", "loflexmdm.molecules.edit_task"),
+    "loflexmdm.tasks",
 )
-NETWORKS = Registry("network", ("loflexmdm.networks",), "loflexmdm.networks")  # classes under @network
+# classes under @network
+NETWORKS = Registry("network", ("loflexmdm.networks",), "loflexmdm.networks")
 
 
 def imported(name: str):

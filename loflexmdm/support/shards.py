@@ -39,7 +39,8 @@ SHARD = 2**22  # rows of a file
 
 class HashingFile:
     "A binary file that is written once, from beginning to end, and its digest."
-    def __init__(self, path: Path): self.file, self.hash, self.closed = open(path, "wb"), hashlib.sha256(), False
+    def __init__(self, path: Path):
+        self.file, self.hash, self.closed = open(path, "wb"), hashlib.sha256(), False
 
     def write(self, data) -> int:
         self.hash.update(data)
@@ -84,7 +85,9 @@ class ShardWriter:
         self.kind, self.most, self.rows = getattr(pa, f"uint{bits}")(), 2**bits - 1, 0
         self.path = self.directory / f"{self.name}-{len(self.shards):05d}.arrow"
         self.file = HashingFile(self.path)
-        self.arrow = pa.ipc.new_file(pa.PythonFile(self.file, "w"), pa.schema([("tokens", pa.list_(self.kind))]))
+        self.arrow = pa.ipc.new_file(
+            pa.PythonFile(self.file, "w"), pa.schema([("tokens", pa.list_(self.kind))])
+        )
 
     def _end(self):
         self.arrow.close()
@@ -131,15 +134,21 @@ class Rows(Sequence):
             if k not in self._open: self._open[k] = pa.ipc.open_file(pa.OSFile(str(path)))
             return self._open[k].get_batch(block).column(0)
         except (OSError, pa.ArrowInvalid) as e:
-            raise ValueError(f"{path}: cannot be read, it was removed, cut off or damaged since it was written "
-                             f"({' '.join(str(e).split())[:200]})") from None
+            raise ValueError(
+                f"{path}: cannot be read, it was removed, cut off or damaged since it was written "
+                f"({' '.join(str(e).split())[:200]})"
+            ) from None
 
 # %% ../../nbs/support/12_shards.ipynb #a0602697
 FORMAT = 1  # of such a directory
 
 
-def write_splits(pairs: Iterable[tuple[str, Sequence[str]]], directory: str | os.PathLike, about: dict | None = None,
-                 size: int = SHARD):
+def write_splits(
+    pairs: Iterable[tuple[str, Sequence[str]]],
+    directory: str | os.PathLike,
+    about: dict | None = None,
+    size: int = SHARD,
+):
     """Write rows of tokens, each with the name of its split, as shards of at most `size` rows (and a block).
 
     `about`: kept with them, as JSON holds it; it may still change while the rows are taken. Memory does not grow with
@@ -147,7 +156,8 @@ def write_splits(pairs: Iterable[tuple[str, Sequence[str]]], directory: str | os
     numbers, lengths, writers, hashes = Numbers(), Counter(), {}, {}
     with atomic_directory(directory) as d:
         for split, row in pairs:
-            if split not in writers: writers[split], hashes[split] = ShardWriter(d, split, size), hashlib.sha256()
+            if split not in writers:
+                writers[split], hashes[split] = ShardWriter(d, split, size), hashlib.sha256()
             writers[split].add([numbers[t] for t in row])
             hashes[split].update(row_digest(row))
             lengths[len(row)] += 1
@@ -164,7 +174,8 @@ class TokenRows(Sequence):
     "Rows of tokens, made from rows of numbers when asked for."
     def __init__(self, rows: Rows, tokens: Sequence[str]): self.rows, self.tokens = rows, tokens
     def __len__(self) -> int: return len(self.rows)
-    def _of(self, row: np.ndarray) -> tuple[str, ...]: return tuple(self.tokens[k] for k in row.tolist())
+    def _of(self, row: np.ndarray) -> tuple[str, ...]:
+        return tuple(self.tokens[k] for k in row.tolist())
     def __getitem__(self, i: int) -> tuple[str, ...]: return self._of(self.rows[i])
     def __iter__(self) -> Iterator[tuple[str, ...]]: return map(self._of, self.rows)
 
@@ -185,9 +196,14 @@ def read_splits(directory: str | os.PathLike) -> Splits:
     check_seal(found, directory / "rows.json")
     for name, _, digest in (shard for shards in found["shards"].values() for shard in shards):
         if file_digest(directory / name) != digest:
-            raise ValueError(f"{directory / name}: changed or damaged since it was written (SHA-256)")
+            raise ValueError(
+                f"{directory / name}: changed or damaged since it was written (SHA-256)"
+            )
     tokens = found["tokens"]
-    rows = {split: TokenRows(Rows(directory, shards), tokens) for split, shards in found["shards"].items()}
+    rows = {
+        split: TokenRows(Rows(directory, shards), tokens)
+        for split, shards in found["shards"].items()
+    }
     return Splits(rows, tokens, Counter(dict(found["lengths"])), found["digests"], found["about"])
 
 # %% ../../nbs/support/12_shards.ipynb #aa5346d3

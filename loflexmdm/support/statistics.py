@@ -16,7 +16,8 @@ if TYPE_CHECKING: from torch import Tensor  # processes that only count do not w
 def estimate(draw: Callable[[], "Tensor"], samples: int) -> "tuple[Tensor, Tensor]":
     "Mean and standard error of `samples` draws (batch,), each (batch,) float64. ValueError if `samples` < 2."
     import torch
-    if samples < 2: raise ValueError(f"samples={samples}: at least 2 are needed for a standard error")
+    if samples < 2:
+        raise ValueError(f"samples={samples}: at least 2 are needed for a standard error")
     values = torch.stack([draw() for _ in range(samples)]).double()
     return values.mean(0), values.std(0) / samples**0.5
 
@@ -34,7 +35,9 @@ def z_count(count: "Tensor | float", n: int, p: "Tensor | float") -> "Tensor | f
 def empirical_variation(counts: Mapping, law: Mapping) -> float:
     "Total variation between observed shares and probabilities; outcomes that `law` does not know count in full."
     n = sum(counts.values())
-    return 0.5 * sum(abs(counts.get(k, 0) / n - law.get(k, 0.0)) for k in counts.keys() | law.keys())
+    return 0.5 * sum(
+        abs(counts.get(k, 0) / n - law.get(k, 0.0)) for k in counts.keys() | law.keys()
+    )
 
 
 def mean_deviation(n: int, p: float) -> float:

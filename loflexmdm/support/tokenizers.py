@@ -28,7 +28,8 @@ class TextTokenizer(NamedTuple):
     def join(self, tokens: Sequence[str]) -> str:
         "The text of tokens, special ones included; ValueError for one that the tokenizer does not know."
         ids = [self.inner.token_to_id(t) for t in tokens]
-        if None in ids: raise ValueError(f"token {tokens[ids.index(None)]!r}: the tokenizer does not know it")
+        if None in ids:
+            raise ValueError(f"token {tokens[ids.index(None)]!r}: the tokenizer does not know it")
         return self.inner.decode(ids, skip_special_tokens=False)
 
 # %% ../../nbs/support/14_tokenizers.ipynb #tk000011
@@ -36,7 +37,8 @@ def read_tokenizer(path: str | os.PathLike) -> TextTokenizer:
     """The tokenizer of a `tokenizer.json`.
 
     ImportError without the package tokenizers, FileNotFoundError; ValueError for another file."""
-    if not (place := Path(path)).is_file(): raise FileNotFoundError(f"tokenizer={str(path)!r}: no such file")
+    if not (place := Path(path)).is_file():
+        raise FileNotFoundError(f"tokenizer={str(path)!r}: no such file")
     found = place.stat()
     return _read(str(place.absolute()), (found.st_mtime_ns, found.st_size))
 

@@ -15,14 +15,19 @@ from multiprocessing import current_process, get_context
 
 # %% ../../nbs/support/07_worker_pool.ipynb #284b6f5a
 @contextmanager
-def worker_pool(processes: int, start: str | None = None, **options) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(
+    processes: int, start: str | None = None, **options
+) -> Iterator[ProcessPoolExecutor]:
     """A pool of that many processes; `start` is how they are started (fork, spawn; None: as the system does).
 
     `options` are those of ProcessPoolExecutor. ValueError says in one line what to do if a process dies."""
     # an unguarded script runs again: die without a word
     if getattr(current_process(), "_inheriting", False): sys.exit(1)
     try:
-        with ProcessPoolExecutor(processes, mp_context=get_context(start), **options) as pool: yield pool
+        with ProcessPoolExecutor(processes, mp_context=get_context(start), **options) as pool:
+            yield pool
     except BrokenProcessPool:
-        raise ValueError(f"processes={processes}: a worker process died; a script that starts processes needs "
-                         "`if __name__ == \"__main__\":` around its calls, or processes=1") from None
+        raise ValueError(
+            f"processes={processes}: a worker process died; a script that starts processes needs "
+            "`if __name__ == \"__main__\":` around its calls, or processes=1"
+        ) from None

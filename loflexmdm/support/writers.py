@@ -25,14 +25,17 @@ def _as_table(texts: Sequence[str]) -> str:
 
 
 def _as_lines(texts: Sequence[str]) -> str: return "".join(t + "\n" for t in texts)
-def _as_fasta(texts: Sequence[str]) -> str: return "".join(f">sample_{i}\n{t}\n" for i, t in enumerate(texts, 1))
+def _as_fasta(texts: Sequence[str]) -> str:
+    return "".join(f">sample_{i}\n{t}\n" for i, t in enumerate(texts, 1))
 
 
 def _as_jsonl(texts: Sequence[str]) -> str:
     return "".join(json.dumps(dict(text=t), ensure_ascii=False) + "\n" for t in texts)
 
 
-WRITERS = {".txt": _as_lines, ".csv": _as_table, ".jsonl": _as_jsonl} | dict.fromkeys(FASTA, _as_fasta)
+WRITERS = {".txt": _as_lines, ".csv": _as_table, ".jsonl": _as_jsonl} | dict.fromkeys(
+    FASTA, _as_fasta
+)
 
 
 def write_texts(path: str | os.PathLike, texts: Sequence[str]) -> Path:
@@ -41,7 +44,8 @@ def write_texts(path: str | os.PathLike, texts: Sequence[str]) -> Path:
 
     ValueError for another ending, and for a text that the format cannot hold."""
     ending = Path(path).suffix.lower()
-    if ending not in WRITERS: raise ValueError(f"{path}: the name must end in one of {', '.join(WRITERS)}")
+    if ending not in WRITERS:
+        raise ValueError(f"{path}: the name must end in one of {', '.join(WRITERS)}")
     unfit = r"[\r\n]" if ending == ".txt" else r"\s|^$" if ending in FASTA else "$^"
     for i, text in enumerate(texts):
         if re.search(unfit, text):
