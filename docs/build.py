@@ -17,22 +17,11 @@ from urllib.parse import quote
 
 ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
-LEARN = (
-    "states", "schedules", "clocks", "processes", "ctmc", "objective", "estimators", "networks", "samplers",
-    "tau_leaping", "event_driven", "speculative", "planner", "entropy_bounded", "bounded_error",
-    "left_to_right", "exactness", "all_channels", "side_by_side", "calibration", "given_orders", "order_learning",
-    "lo_flexmdm", "flexmdm",
-    "published", "masked", "gen_md4", "md4_objectives", "one_rate", "planners", "papl", "papl_sweep",
-    "alignments", "edit_laws", "edit_flows", "edit_sampling", "localized_paths", "reverse_and_guidance",
-    "learned_edit_order", "guidance", "autoregressive", "orders", "plotting", "player",
-)  # theory, in reading order
-LADDERS = dict(
-    learn=LEARN,
+LADDERS = dict(  # the front's pages, in reading order; those of a room are numbered
     tutorials=(
         "star_graphs", "your_own_data", "repair", "molecules", "fragments", "molecule_edits",
         "reading_an_order", "learned_order", "digits", "choosing", "real_data", "training_on_a_gpu", "course",
     ),
-    # in reading order
     how_to=(
         "install", "choose_a_sampler", "condition_on_a_prompt", "read_samples", "pandas_and_files", "molecule_files",
         "optimise", "seeds", "resume_a_run", "more_than_one_gpu", "fine_tune", "import_a_checkpoint", "compare_methods",
@@ -51,24 +40,32 @@ class Page(NamedTuple):
     @property
     def target(self) -> str: return self.name if self.section == "home" else f"{self.section}/{self.name}"
 
+    @property
+    def is_room(self) -> bool:
+        "Whether it belongs to a room of the package: a page that derives and exports a module."
+        return self.section in ROOMS
+
 
 def page_of(path: Path) -> Page:
-    """Where a notebook goes: tutorials and how-to guides have their folders, theory its list, the
-    rest is how the library is built."""
-    name = re.sub(r"^\d+[a-z]*_", "", path.stem)
-    folder = path.parent.name
-    if name in ("index", "methods", "formulas"): return Page(path, "home" if name == "index" else "about", name)
-    if folder in ("tutorials", "how_to"): return Page(path, folder, name)
-    return Page(path, "learn" if name in LEARN else "library", name)
+    """Where a notebook goes: tutorials, how-to guides and rooms have sections of their own.
+
+    A room's folders, such as molecules/data, are one section."""
+    name = re.sub(r"^\d+_", "", path.stem)
+    folder = path.relative_to(ROOT / "nbs").parts[0]
+    if name == "index": return Page(path, "home", name)
+    return Page(path, "about" if path.parent == ROOT / "nbs" else folder, name)
 
 
 def pages() -> list[Page]:
     "Every notebook, in the order of its section."
-    found = [page_of(p) for p in sorted((ROOT / "nbs").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
-    rank = {(section, name): i for section, ladder in LADDERS.items() for i, name in enumerate(ladder)}
-    # foundations (00, files and messages) after what is built on them, colours last of all
-    late = lambda p: (p.path.name.startswith("00"), p.name == "colours", str(p.path))
-    return sorted(found, key=lambda p: (p.section, rank.get((p.section, p.name), 0), *late(p)))
+    paths = [p for p in sorted((ROOT / "nbs").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
+    ladder = {(section, name): i for section, names in LADDERS.items() for i, name in enumerate(names)}
+
+    # a room's folders (notation, data, scores) come before what is built on them
+    def rank(page: Page):
+        folders = len(page.path.relative_to(ROOT / "nbs").parts)
+        return page.section, ladder.get((page.section, page.name), 0), -folders, str(page.path)
+    return sorted(map(page_of, paths), key=rank)
 
 
 # The reference: public names of the package, their signatures, docstrings and comments
@@ -450,7 +447,7 @@ def convert(page: Page, links: Links) -> dict:
     return nb | dict(cells=cells, metadata=dict(kernelspec=nb["metadata"].get("kernelspec", {})))
 
 
-def anchor_of(page: Page, identity: str) -> str: return f"cell-{page.name}-{identity}"
+def anchor_of(page: Page, identity: str) -> str: return f"cell-{page.section}-{page.name}-{identity}"
 
 
 # How it was checked
@@ -500,7 +497,7 @@ def where_claimed(claim: str, page: Page, cells: list[dict]) -> str:
 def assertions() -> tuple[int, int]:
     "How many statements of the notebooks, and of the tests, fail where they do not hold: assertions and refusals."
     cells = ("".join(c["source"]) for p in pages() for c in cells_of(p) if c["cell_type"] == "code")
-    tests = (p.read_text(encoding="utf-8") for p in sorted((ROOT / "tests").glob("test_*.py")))
+    tests = (p.read_text(encoding="utf-8") for p in sorted((ROOT / "tests").rglob("test_*.py")))
     made = r"(?m)^\s*(?:assert\b|test_\w+\(|with pytest\.raises)|\bassert_close\(|; assert\b|: assert\b"
     count = lambda texts: sum(len(re.findall(made, text)) for text in texts)
     return count(cells), count(tests)
@@ -541,18 +538,40 @@ def write_checked(all_pages: list[Page]):
 
 # The site
 
-SECTIONS = dict(
-    learn=(
-        "Learn",
-        "The theory, in order. Each page derives one piece, checks it on the smallest case that can be enumerated, "
-        "and exports it into the library."
+ROOMS = dict(  # in the order of reading: the theory first, what serves it last
+    process=(
+        "Process",
+        "The nouns of the theory, in order. Each page derives one piece, checks it on the smallest case that can be "
+        "enumerated, and exports it into the library."
         "\n\n![A position of the sequence is dropped, then a mask, then its token](../images/states.png)\n\n"
         "Every position of a sequence goes through three states: it is missing, then a mask, then its token. "
-        "When is up to a schedule; these pages say what follows from it.",
+        "When is up to a schedule; these pages say what follows from it. "
+        "The loss is derived in [Rate matching and the bounds](./matching.ipynb).",
     ),
+    exact=("Exact", "Distributions by enumeration: what every rate, loss and sampler of the package is checked with."),
+    networks=("Networks", "What a method requires of a network, and the networks of the package."),
+    samplers=(
+        "Samplers",
+        "Init and step: how sequences are drawn. Which one to take is told in "
+        "[Choose a sampler](../how_to/choose_a_sampler.ipynb).",
+    ),
+    methods=("Methods", "A network, a path and a loss that belong together; sampling and editing with them."),
+    tasks=("Tasks", "Data in three splits, prompts and a score."),
+    training=(
+        "Training",
+        "How a model is made: batches, optimisers, checkpoints and the loop. To train on data of your own, start with "
+        "[Your own data](../tutorials/your_own_data.ipynb).",
+    ),
+    models=("Models", "A model in the package, on the hub, and from the authors of LoFlexMDM."),
+    molecules=("Molecules", "Notations, data, scores, the two tasks, growth from a fragment and optimisation."),
+    reports=("Reports", "What a person looks at: figures, the player, comparisons, citations."),
+    cli=("Command line", "What a terminal can ask for."),
+    support=("Support", "What does not depend on the theory: files, readers, settings, registries, random numbers."),
+)
+SECTIONS = dict(
     tutorials=("Tutorials", "From an installed package to a result, step by step."),
     how_to=("How to", "One question, one screen."),
-    library=("Library", "How the rest of the package is built: training, tasks, molecules, the command line."),
+    **ROOMS,
     api=("Reference", "Every public name, module by module."),
 )
 
@@ -591,22 +610,19 @@ def write_llms(found: list[Page]):
     (SITE / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-HOME_TREE = """```{toctree}
-:hidden:
-:maxdepth: 1
+def tree(caption: str, names: list[str]) -> str:
+    "A part of the site's menu."
+    head = "```{toctree}\n:hidden:\n:maxdepth: 1\n" + (f":caption: {caption}\n" if caption else "")
+    return head + "\n" + "\n".join(names) + "\n```"
 
-tutorials/index
-how_to/index
-learn/index
-about/methods
-about/formulas
-library/index
-api/index
-about/checked
-about/glossary
-about/changelog
-about/security
-```"""
+
+THEORY = ("process", "exact", "networks", "samplers", "methods")
+HOME_TREE = "\n\n".join([
+    tree("", ["tutorials/index", "how_to/index"]),
+    tree("Theory", [*(f"{room}/index" for room in THEORY), "about/methods", "about/formulas", "about/checked"]),
+    tree("Practice", [f"{room}/index" for room in ("tasks", "training", "models", "molecules", "reports")]),
+    tree("Reference", ["api/index", "about/glossary", "cli/index", "support/index", "about/changelog", "about/security"]),
+])
 
 
 def write_pages():
@@ -629,7 +645,7 @@ def write_pages():
     for section in SECTIONS:
         (SOURCE / section).mkdir(exist_ok=True)
         write_section(section, [p for p in found if p.section == section])
-    checks = write_checked([p for p in found if p.section in ("learn", "library")])
+    checks = write_checked([p for section in ROOMS for p in found if p.section == section])
     (SOURCE / "about" / "changelog.md").write_text(
         re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")), encoding="utf-8"
     )
@@ -703,11 +719,33 @@ def folded(page: str) -> str:
 
 def fold_long_pages():
     "Fold the sections of pages that would be very long."
-    for path in [*SITE.glob("learn/*.html"), *SITE.glob("library/*.html")]:
+    for path in (page for room in ROOMS for page in SITE.glob(f"{room}/*.html")):
         page = path.read_text(encoding="utf-8")
         start, end = page.index("<article"), page.index("</article>")
         if height(article := page[start:end]) < LONG or not sections(article): continue
         path.write_text(page[:start] + folded(article) + page[end:], encoding="utf-8")
+
+
+# Addresses of earlier sites
+
+OLD_PAGES = ROOT / "docs" / "old_pages.json"  # address of a page in an earlier site -> where it is now
+MOVED = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Moved</title><meta name="robots" content="noindex">
+<meta http-equiv="refresh" content="0; url={to}"><link rel="canonical" href="{to}"></head>
+<body><p>This page has moved to <a href="{to}">{to}</a>.</p></body></html>
+"""
+
+
+def redirect_old_pages() -> int:
+    "Old addresses lead to the new ones. ValueError for one whose new page does not exist."
+    moved = json.loads(OLD_PAGES.read_text(encoding="utf-8"))
+    for old, new in moved.items():
+        if not (SITE / f"{new}.html").is_file():
+            raise ValueError(f"{OLD_PAGES}: {old} leads to {new}, which is not there")
+        path = SITE / f"{old}.html"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(MOVED.format(to=f"../{new}.html"), encoding="utf-8")
+    return len(moved)
 
 
 def main():
@@ -723,13 +761,14 @@ def main():
     )
     fold_long_pages()
     write_llms(pages())
+    redirects = redirect_old_pages()
     shutil.copy(ROOT / "loflexmdm" / "recipe.schema.json", SITE)  # for editors: an address to name in a recipe
     shutil.rmtree(SITE.parent / "jupyter_execute", ignore_errors=True)  # where myst-nb puts pictures on their way
     if outside := outside_requests(): sys.exit("requests to the outside:\n" + "\n".join(outside))
     size = sum(f.stat().st_size for f in SITE.rglob("*") if f.is_file()) / 1e6
     print(
         f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, "
-        f"{checks} claims checked, {size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s"
+        f"{checks} claims checked, {redirects} old addresses, {size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s"
     )
 
 
