@@ -621,7 +621,9 @@ HOME_TREE = "\n\n".join([
     tree("", ["tutorials/index", "how_to/index"]),
     tree("Theory", [*(f"{room}/index" for room in THEORY), "about/methods", "about/formulas", "about/checked"]),
     tree("Practice", [f"{room}/index" for room in ("tasks", "training", "models", "molecules", "reports")]),
-    tree("Reference", ["api/index", "about/glossary", "cli/index", "support/index", "about/changelog", "about/security"]),
+    tree("Reference", [
+        "api/index", "about/glossary", "cli/index", "support/index", "about/changelog", "about/security",
+    ]),
 ])
 
 
@@ -768,7 +770,8 @@ def main():
     size = sum(f.stat().st_size for f in SITE.rglob("*") if f.is_file()) / 1e6
     print(
         f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, "
-        f"{checks} claims checked, {redirects} old addresses, {size:.0f} MB, no warning, nothing from outside; {time.monotonic() - started:.0f} s"
+        f"{checks} claims checked, {redirects} old addresses, {size:.0f} MB, no warning, nothing from outside; "
+        f"{time.monotonic() - started:.0f} s"
     )
 
 

@@ -2,7 +2,8 @@
 
     python experiments/bench.py --out bench              # every point, each in a process of its own: minutes
     python experiments/bench.py --out bench --quick      # three small points: seconds
-    python experiments/bench.py --out experiments/results/benchmarks.json --snapshot   # what later runs and the page are compared with
+    # what later runs and the page are compared with:
+    python experiments/bench.py --out experiments/results/benchmarks.json --snapshot
 
 One thread. Times are seconds of the processor, which other programs on the machine lengthen little; on an idle machine
 they are those of the clock, and so are those of several processes. Nothing here needs a GPU."""

@@ -1,4 +1,4 @@
-"""A short part of the campaigns of attacks, the same each time; `make campaign` goes on for hours, `tests/test_kill.py`
+"""A short part of the campaigns of attacks, the same each time; `make campaign` goes on for hours, `tests/attacks/test_kill.py`
 kills training and sampling at other operations every day."""
 import os
 import random

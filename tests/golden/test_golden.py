@@ -1,6 +1,6 @@
 """Golden samples, losses, gradients and bounds of every method and sampler: a net under changes that keep results.
 
-`python tests/test_golden.py --write` computes every case anew and writes tests/golden.json; do so only where
+`python tests/golden/test_golden.py --write` computes every case anew and writes tests/golden/golden.json; do so only where
 results are meant to change, and say which cases did. `--write NAME ...` rewrites (or adds) the cases whose names
 begin so, and keeps the others. A case returns a flat dict:
 
@@ -713,7 +713,7 @@ def test_nothing_has_changed(name, tmp_path):
     expected = golden()["cases"][name]
     if needs_same_arithmetic(name) and not (same_muon() if "muon" in name else same_arithmetic()):
         pytest.skip(
-            "last digits: this machine's or this torch's arithmetic differs from that of tests/golden.json"
+            "last digits: this machine's or this torch's arithmetic differs from that of tests/golden/golden.json"
         )
     found = result(name, tmp_path)
     assert found.keys() == expected.keys()

@@ -1,6 +1,6 @@
 """Sections of notebooks that export code show a case before it: a visible cell that runs, and ideally fails without it.
 
-`python tests/test_cases_first.py` counts them and rewrites tests/data/cases_first.json, which may only grow."""
+`python tests/house/test_cases_first.py` counts them and rewrites tests/data/cases_first.json, which may only grow."""
 import ast
 import json
 import re
@@ -62,7 +62,7 @@ def counted() -> dict[str, tuple[int, int]]:
     for path in sorted((ROOT / "nbs").rglob("*.ipynb")):
         if ".ipynb_checkpoints" in path.parts: continue
         own = [s for s in sections(json.loads(path.read_text(encoding="utf-8"))["cells"]) if s.exported is not None]
-        if own: found[path.stem] = sum(s.shows_a_case for s in own), len(own)
+        if own: found[path.relative_to(ROOT / "nbs").with_suffix("").as_posix()] = sum(s.shows_a_case for s in own), len(own)
     return found
 
 
@@ -71,7 +71,7 @@ def test_no_notebook_shows_fewer_cases_first():
     fewer = {name: (found[name], tuple(n)) for name, n in known.items() if name in found and found[name][0] < n[0]}
     assert not fewer, f"sections that show a case first, now and before: {fewer}"
     more = [name for name, n in found.items() if n[0] > known.get(name, (0, 0))[0]]
-    assert not more, f"run python tests/test_cases_first.py and commit: {more}"
+    assert not more, f"run python tests/house/test_cases_first.py and commit: {more}"
 
 
 CASE, EXPORT, HIDDEN = "1 + 1", "#| export\ndef f(): return 1", "#| hide\nimport x"

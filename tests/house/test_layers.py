@@ -1,16 +1,14 @@
-"Imports go one way: no circle between modules, and no room imports from a room above it."
+"Imports go one way: no circle between modules, and no room imports from a room on its floor or above, at any depth."
 import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).parents[2] / "loflexmdm"
-ROOMS = (  # from the ground up; a room may import from itself and from those before it
-    "limits moved registries files readers writers tokenizer_files digests configs statistics parallel "
-    "permutations shards shares progress colours notebook",
-    "states streams alignments schedules clocks given_orders order_learning processes objective ctmc edit_laws "
-    "localized_paths reverse_and_guidance guidance estimators calibration networks hugging_face",
-    "samplers", "methods pretrained hub retrofit importing", "training distributed", "tasks", "plotting orders player",
-    "molecules", "citations recipes compare demo", "cli __main__",
+FLOORS = dict(
+    support=1, process=2, exact=3, networks=3, samplers=3, methods=4, models=5, tasks=6, molecules=7, training=7,
+    reports=8, cli=9,
 )
 
 
@@ -19,32 +17,79 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
-MODULES = {
-    module_of(p): p
-    for p in PACKAGE.rglob("*.py")
-    if p.name != "_modidx.py" and p.parent / p.name != PACKAGE / "__init__.py"
-}
+MODULES = {module_of(p): p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE}
+ROOMS = {p.name for p in PACKAGE.iterdir() if any(p.rglob("*.py"))} if PACKAGE.is_dir() else set()
 
 
-def imports_of(module: str) -> set[str]:
-    "Modules of the package that are imported when this one is; imports inside functions do not count."
-    path, found = MODULES[module], set()
-    for node in ast.parse(path.read_text()).body:
-        if not isinstance(node, ast.ImportFrom): continue
-        above = path.relative_to(PACKAGE).parts[:-node.level] if node.level else ()
-        base = ".".join([*above, *(node.module or "").removeprefix("loflexmdm").strip(".").split(".")]).strip(".")
-        if not node.level and not (node.module or "").startswith("loflexmdm"): continue
-        found |= {name for a in node.names for name in (f"{base}.{a.name}".strip("."), base) if name in MODULES}
-    return found - {module}
+def for_types_only(node: ast.AST) -> bool:
+    "Whether a statement is `if TYPE_CHECKING`, whose imports never run."
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def statements(tree: ast.AST, inside: bool) -> list[ast.AST]:
+    "Statements of a module that run; those of functions and classes too if `inside`."
+    found = []
+    for node in ast.iter_child_nodes(tree):
+        if for_types_only(node): continue
+        found.append(node)
+        if inside: found += statements(node, inside)
+    return found
+
+
+def imported_names(node: ast.AST, path: Path) -> list[str]:
+    "Dotted names below the package that an import may mean, the longest first."
+    if isinstance(node, ast.Import):
+        return [a.name.removeprefix("loflexmdm.") for a in node.names if a.name.startswith("loflexmdm.")]
+    if not isinstance(node, ast.ImportFrom): return []
+    if not node.level and (node.module or "").split(".")[0] != "loflexmdm": return []
+
+    # a relative import starts in the folder of its file
+    above = path.relative_to(PACKAGE).parts[:-node.level] if node.level else ()
+    module = (node.module or "").removeprefix("loflexmdm").strip(".")
+    base = ".".join([*above, *filter(None, module.split("."))])
+    return [name for a in node.names for name in (f"{base}.{a.name}".strip("."), base)]
+
+
+def imports_of(module: str, inside: bool) -> set[str]:
+    "Modules of the package that this one imports: when it is imported itself, or at any time if it looks `inside`."
+    path = MODULES[module]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = [name for node in statements(tree, inside) for name in imported_names(node, path)]
+    return {name for name in names if name in MODULES} - {module}
+
+
+def room_of(module: str) -> str: return module.split(".")[0]
+
+
+def test_every_folder_is_a_room_with_a_floor():
+    assert ROOMS == set(FLOORS)
 
 
 def test_imports_form_no_circle():
-    order = list(TopologicalSorter({module: imports_of(module) for module in MODULES}).static_order())
-    assert len(order) == len(MODULES) > 40
+    order = list(TopologicalSorter({m: imports_of(m, inside=False) for m in MODULES}).static_order())
+    assert len(order) == len(MODULES) > 100
 
 
-def test_imports_go_upward_only():
-    level = {name: i for i, room in enumerate(ROOMS) for name in room.split()}
-    wrong = [(module, other) for module in MODULES for other in imports_of(module)
-             if level[other.split(".")[0]] > level[module.split(".")[0]]]
+def test_imports_go_downward_only():
+    wrong = [(module, other) for module in MODULES for other in imports_of(module, inside=True)
+             if room_of(module) != room_of(other) and FLOORS[room_of(other)] >= FLOORS[room_of(module)]]
     assert not wrong, wrong
+
+
+def test_enumeration_is_for_notebooks_and_tests_alone():
+    users = [m for m in MODULES if room_of(m) != "exact"
+             and any(room_of(other) == "exact" for other in imports_of(m, inside=True))]
+    assert not users, users
+
+
+@pytest.mark.parametrize("source, inside, expected", [
+    ("from ..support.limits import TOKENS", False, ["support.limits.TOKENS", "support.limits"]),
+    ("def f():\n    from loflexmdm.cli.train import run", False, []),
+    ("def f():\n    from loflexmdm.cli.train import run", True, ["cli.train.run", "cli.train"]),
+    ("if TYPE_CHECKING:\n    from loflexmdm.cli.train import run", True, []),
+    ("import loflexmdm.cli.train", False, ["cli.train"]), ("import torch", False, []),
+])
+def test_what_counts_as_an_import(source, inside, expected):
+    path = PACKAGE / "process" / "states.py"
+    found = [name for node in statements(ast.parse(source), inside) for name in imported_names(node, path)]
+    assert found == expected

@@ -1,7 +1,7 @@
 """The shapes and dtypes in the package's types hold: with every annotated call checked, training, bounds, samplers
 and the exact laws run through.
 
-The checks are in an import hook, so they run in a process of their own, `python tests/test_shapes.py`."""
+The checks are in an import hook, so they run in a process of their own, `python tests/house/test_shapes.py`."""
 import subprocess
 import sys
 from pathlib import Path
@@ -11,19 +11,18 @@ import jaxtyping
 import pytest
 import torch
 
-MODULES = ("states", "alignments", "schedules", "clocks", "processes", "objective", "estimators", "ctmc", "networks",
-           "samplers", "methods")
+ROOMS = "process", "exact", "networks", "samplers", "methods"
 check = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))  # an int is welcome where a float is
 
 
 def install():
     "Check every call of the modules, and the fields of their named tuples, from here on."
-    jaxtyping.install_import_hook([f"loflexmdm.{name}" for name in MODULES], "__main__.check")
+    jaxtyping.install_import_hook([f"loflexmdm.{room}" for room in ROOMS], "__main__.check")
     from loflexmdm.exact import ctmc
     from loflexmdm.methods import lo_flexmdm, planner_bounds
-    from loflexmdm.process import matching as objective, states
-    from loflexmdm.samplers import base
-    for module in (states, objective, ctmc, base, lo_flexmdm, planner_bounds):
+    from loflexmdm.process import intensities, matching, states
+    from loflexmdm.samplers import simulate, state
+    for module in (states, intensities, matching, ctmc, simulate, state, lo_flexmdm, planner_bounds):
         for cls in vars(module).values():
             if isinstance(cls, type) and hasattr(cls, "_fields") and cls.__module__ == module.__name__:
                 cls.__new__ = jaxtyping.jaxtyped(cls.__new__, typechecker=check)
@@ -70,12 +69,12 @@ def some_samplers(channels):
 
 def check_refusals():
     "The hook is at work: a dtype, a dimension and a field of a named tuple that are wrong."
-    from loflexmdm.process import matching as objective, paths as processes, states
+    from loflexmdm.process import matching, paths, states
     vocabulary, x1 = batch()
     for wrong in (
         lambda: states.gap_of(x1, x1.tokens.double()),
-        lambda: objective.MatchTerms(*map(torch.rand, (2, 2, 2, 3))),
-        lambda: processes.InsertUnmask().log_prob(x1, x1.tokens, torch.rand(3)),
+        lambda: matching.MatchTerms(*map(torch.rand, (2, 2, 2, 3))),
+        lambda: paths.InsertUnmask().log_prob(x1, x1.tokens, torch.rand(3)),
         lambda: x1._replace(fixed=x1.tokens).free,
     ):
         with pytest.raises(jaxtyping.TypeCheckError): wrong()
@@ -132,23 +131,23 @@ def check_alignments():
 
 
 def check_schedules():
-    "Clocks, log-probabilities, penalties, processes and estimators."
-    from loflexmdm.process import clocks, matching as estimators, paths as processes, schedules
+    "Clocks, log-probabilities, penalties, processes and matching."
+    from loflexmdm.process import channels, clocks, matching, paths, schedules
     vocabulary, x1 = batch()
     t = torch.rand(2, 3, dtype=torch.float64)
     for name in ("linear", "cosine", "geometric", "power:2", "shifted:0.001"):
         clock = clocks.clock_named(name)
         clock.time(clock.tau(t)), clock.shape(t), clock.kappa(t)
-    schedules.Kumaraswamy(2.0).quantile(t, t + 1), schedules.Kumaraswamy(2.0).cdf(t, t + 1)
+    clocks.Kumaraswamy(2.0).quantile(t, t + 1), clocks.Kumaraswamy(2.0).cdf(t, t + 1)
     schedules.state_log_probs(t, 1.0, t + 0.5)
     schedules.order_log_prob(t + 1, torch.argsort(t))
     tau, b = torch.rand(2), torch.rand(x1.tokens.shape) + 0.5
-    for path, rates in ((processes.InsertUnmask(), (b, b)), (processes.Unmasking(), ()), (processes.Unmasking(), (b,)),
-                        (processes.Inserting(), (b,))):
+    for path, rates in ((paths.InsertUnmask(), (b, b)), (paths.Unmasking(), ()), (paths.Unmasking(), (b,)),
+                        (paths.Inserting(), (b,))):
         path.log_prob(x1, path.sample(x1, tau, *rates), tau, *rates)
-    for channel in processes.CHANNELS.values(): channel.legal(x1)
-    processes.apply_events(x1, dict(delete=x1.free.long()), {})
-    estimators.reinforce(torch.rand(3, 2), torch.rand(3, 2), baseline=torch.rand(2))
+    for channel in channels.CHANNELS.values(): channel.legal(x1)
+    channels.apply_events(x1, dict(delete=x1.free.long()), {})
+    matching.reinforce(torch.rand(3, 2), torch.rand(3, 2), baseline=torch.rand(2))
 
 
 def test_every_checked_call_has_the_shapes_that_it_says():

@@ -1,6 +1,6 @@
 """House style, in notebooks, tests and docs: length of lines, functions and cells, and natural English.
 
-`python tests/test_style.py` rewrites tests/data/long_cells.json, which may only shrink."""
+`python tests/house/test_style.py` rewrites tests/data/long_cells.json, which may only shrink."""
 import ast
 import json
 import re
@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LONG_CELLS = ROOT / "tests" / "data" / "long_cells.json"
+OWN = "tests/house/test_style.py"  # quotes what it looks for
 WIDTH, FUNCTION, CELL = 120, 40, 40
 
 NOUN = r"(?!longer\b|more\b|less\b|better\b|worse\b|fewer\b|such\b|different\b)[a-zA-Z-]+"
@@ -71,7 +72,8 @@ def cells() -> Iterator[Source]:
 
 def files() -> Iterator[Source]:
     "Python outside the notebooks: tests, docs, setup.py and the generated modules."
-    written = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").rglob("*.py"), ROOT / "setup.py"]
+    written = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").rglob("*.py"),
+               *(ROOT / "experiments").rglob("*.py"), ROOT / "setup.py"]
     generated = [p for p in (ROOT / "loflexmdm").rglob("*.py") if p.name != "_modidx.py"]
     for path in sorted(written): yield Source(str(path.relative_to(ROOT)), "code", path.read_text(encoding="utf-8"))
     for path in sorted(generated): yield Source(str(path.relative_to(ROOT)), "module", path.read_text(encoding="utf-8"))
@@ -104,9 +106,15 @@ def functions(source: Source) -> Iterator[tuple[int, str]]:
             yield node.end_lineno - node.lineno + 1, f"{source.where} {node.name}"
 
 
+def is_class(source: Source) -> bool:
+    "Whether a cell defines one class and nothing else."
+    body = ast.parse(source.text).body
+    return len(body) == 1 and isinstance(body[0], ast.ClassDef)
+
+
 def long_cells() -> dict[str, int]:
-    "Exported cells over the limit and their lengths."
-    exported = [s for s in cells() if s.kind == "code" and re.match(r"#\s*\|\s*export", s.text)]
+    "Exported cells over the limit and their lengths; a class is written whole, however long it is."
+    exported = [s for s in cells() if s.kind == "code" and re.match(r"#\s*\|\s*export", s.text) and not is_class(s)]
     return {s.where: n for s in exported if (n := len(s.text.splitlines())) > CELL}
 
 
@@ -120,7 +128,7 @@ def test_no_line_is_too_long():
 
 
 def test_english_is_natural():
-    texts = [s for s in [*cells(), *files()] if s.kind != "module" and s.where != "tests/test_style.py"]
+    texts = [s for s in [*cells(), *files()] if s.kind != "module" and s.where != OWN]
     found = [line for s in texts for line in unnatural(s)]
     assert not found, "\n".join(found)
 
@@ -136,7 +144,7 @@ def test_exported_cells_are_short_or_known():
     grown = {where: n for where, n in found.items() if n > known.get(where, CELL)}
     assert not grown, f"over {CELL} lines, or longer than before; split: {grown}"
     gone = {where: n for where, n in known.items() if found.get(where, 0) < n}
-    assert not gone, f"shorter by now: run python tests/test_style.py; {list(gone)}"
+    assert not gone, f"shorter by now: run python tests/house/test_style.py; {list(gone)}"
 
 
 @pytest.mark.parametrize("text, expected", [

@@ -1,6 +1,6 @@
 """Plants mutants in a copy of the repository, one at a time, and runs the tests that reach the changed line.
 
-`python tests/mutation/campaign.py [--mutants N] [--budget SECONDS] [--work FOLDER]`. A session of pytest collects all
+`python tests/attacks/mutation/campaign.py [--mutants N] [--budget SECONDS] [--work FOLDER]`. A session of pytest collects all
 tests once. For each mutant it forks; the child gives the functions in memory their changed code, and runs the tests
 that reach them in the order of their durations and earlier successes, up to the first failure. A mutant that runs only
 when its module is imported is planted in the copy's files and tried in a process that imports them; with --imports so
@@ -24,27 +24,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+ROOT = HERE.parents[2]
+sys.path[:0] = [str(HERE), str(ROOT / "tests")]
 import forks  # noqa: E402
 from mutants import Mutant, mutants, planted_cell, sample  # noqa: E402
 from reach import Plugin, Reach  # noqa: E402
 
-MODULES = (
-    "objective", "estimators", "schedules", "states", "processes", "training", "samplers/base",
-    "samplers/event_driven", "samplers/left_to_right", "samplers/planner", "samplers/tau_leaping",
-    "methods/autoregressive", "methods/base", "methods/edit_flows", "methods/flexmdm", "methods/gen_md4",
-    "methods/lo_flexmdm", "methods/masked", "methods/papl", "methods/planner_bounds",
-)
-# tests of what is not mutated, of the command line in processes of their own, and those that take long
-LEFT_OUT = {
-    "bracket_safe", "changed_data", "citations", "cli", "cli_molecules", "compare", "damage", "files", "forks",
-    "fragment_benchmark", "fragments", "hugging_face", "imports", "kill", "layers", "mazes", "molecule_data",
-    "molecule_metrics", "molecule_orders", "molecules", "moved", "notebooks", "plotting", "readme", "site",
-    "style", "plugin", "readers", "star_graphs", "edit_tasks", "key",
-}
+ROOMS = "process", "samplers", "methods", "training"  # whose modules are mutated: they compute the losses and the laws
+TESTED = "process", "exact", "networks", "samplers", "methods", "models", "training", "golden"  # rooms of tests that run
+# tests of the command line in processes of their own, and those that take long
+LEFT_OUT = {"changed_data", "hugging_face", "published"}
 # tests in processes of their own that see what a module sets when it is imported, such as defaults
-OF_IMPORTS = ("tests/test_configs.py::test_the_schema_in_the_package_is_current_and_presets_name_it",)
+OF_IMPORTS = ("tests/support/test_configs.py::test_the_schema_in_the_package_is_current_and_presets_name_it",)
 REPORT, EQUIVALENT = HERE / "report.json", HERE / "equivalent.json"
 MEMORY = 24 << 30  # address space of a mutant's process, in bytes
 KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "untested"
@@ -166,7 +157,7 @@ def in_tree(tree: Path, cwd: Path | None = None):
     def environment():
         os.chdir(cwd or tree)
         os.environ.update(forks.ALWAYS, PYTHONPATH=str(tree))
-        sys.path[:0] = [str(tree), str(tree / "tests")]
+        sys.path[:0] = [str(tree), str(tree / "tests"), str(tree / "tests" / "attacks")]
     return environment
 
 
@@ -214,8 +205,9 @@ def measured(tree: Path, name: str, target: Path) -> int:
 
 def in_scope(tree: Path) -> list[str]:
     "Test files, and notebooks in the order of their names: those of the mutated modules first."
-    tests = [p for p in sorted((tree / "tests").glob("test_*.py")) if p.stem.removeprefix("test_") not in LEFT_OUT]
-    notebooks = sorted((tree / "nbs").glob("0[1-9]*.ipynb")) + sorted((tree / "nbs").glob("2[0-5]*.ipynb"))
+    files = [p for room in TESTED for p in sorted((tree / "tests" / room).glob("test_*.py"))]
+    tests = [p for p in files if p.stem.removeprefix("test_") not in LEFT_OUT]
+    notebooks = [p for room in (*ROOMS, "exact") for p in sorted((tree / "nbs" / room).glob("*.ipynb"))]
     return [str(p.relative_to(tree)) for p in [*tests, *notebooks]]
 
 
@@ -415,7 +407,8 @@ def flat(text: str, most: int = 70) -> str:
 
 def planted(n: int, seed: int) -> tuple[list[Mutant], int, dict[str, str]]:
     "The sample, the number of all mutants, and the notebook of each module."
-    texts = {f"loflexmdm/{name}.py": (ROOT / f"loflexmdm/{name}.py").read_text(encoding="utf-8") for name in MODULES}
+    files = [p for room in ROOMS for p in sorted((ROOT / "loflexmdm" / room).glob("[!_]*.py"))]
+    texts = {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for p in files}
     found = [m for module, text in texts.items() for m in mutants(module, text)]
     notebooks = {module: cells_of(module, text)[0][2] for module, text in texts.items()}
     return sample(found, texts, n, seed), len(found), notebooks
