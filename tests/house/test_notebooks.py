@@ -19,7 +19,7 @@ RUN = (
 STARTED = {NBS / f"{name}.ipynb" for name in ("index", "support/07_worker_pool", "reports/05_demo", "tutorials/star_graphs")}
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: str(p.relative_toNBS))
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: str(p.relative_to(NBS)))
 def test_notebook(path):
     # a process each: a notebook that defines a method enters it in the package's table, where the next one would find
     # it
@@ -28,6 +28,6 @@ def test_notebook(path):
     assert done.returncode == 0, done.stderr[-6000:]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: str(p.relative_toNBS))
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: str(p.relative_to(NBS)))
 def test_notebook_is_small(path):
     assert path.stat().st_size < 300_000
