@@ -59,13 +59,22 @@ class Method(Sampling, Saved, nn.Module):
         "What to differentiate for a batch of clean sequences, and its parts by name."
         raise NotImplementedError
 
-    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
-                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
+    def intensities(
+        self,
+        x: PartialSequences,
+        t: Float[Tensor, " batch"] | None = None,
+        *,
+        tau: Float[Tensor, " batch"] | None = None,
+    ) -> Intensities:
         "Intensities per unit of clock time at times `t` in [0, 1] or clock readings `tau`, (batch,)."
         raise NotImplementedError
 
-    def nll_bound(self, x1: PartialSequences, samples: int = 64,
-                  generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    def nll_bound(
+        self,
+        x1: PartialSequences,
+        samples: int = 64,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
         """A bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence:
         mean and standard error, each (batch,)."""
         raise NotImplementedError
@@ -132,7 +141,12 @@ class Method(Sampling, Saved, nn.Module):
             groups["order" if id(p) in order else "hidden" if id(p) in hidden else "rest"].append(p)
         return groups
 
-    def begin(self, prompts: PartialSequences, limit: int, seeds: Sequence[int]) -> PartialSequences:
+    def begin(
+        self,
+        prompts: PartialSequences,
+        limit: int,
+        seeds: Sequence[int],
+    ) -> PartialSequences:
         "The initial state for prompts, where it may be random: row i depends on `seeds[i]`."
         return self.start(prompts, limit)
 
@@ -157,8 +171,12 @@ def _groups_of(x: PartialSequences) -> int:
     return max(min(rows, spread // 8, 8), 1)
 
 
-def by_length(intensity_fn: Callable[..., Intensities], x: PartialSequences, tau: Float[Tensor, " batch"],
-              groups: int | None = None) -> Intensities:
+def by_length(
+    intensity_fn: Callable[..., Intensities],
+    x: PartialSequences,
+    tau: Float[Tensor, " batch"],
+    groups: int | None = None,
+) -> Intensities:
     """`intensity_fn(x, tau=tau)`, evaluated in groups of rows of similar length; padding columns are 0.
 
     Where `intensity_fn` has its logits from `token_laws`, they are `TokenLaws` here, and mean nothing at padding.

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import torch
-from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -53,8 +52,11 @@ class EditTargets(NamedTuple):
         return self._replace(column=self.column + by[self.row])
 
 
-def edit_targets(aligned: Aligned, shown: Bool[Tensor, "batch slots"],
-                 rate: Float[Tensor, "batch slots"] | None = None) -> EditTargets:
+def edit_targets(
+    aligned: Aligned,
+    shown: Bool[Tensor, "batch slots"],
+    rate: Float[Tensor, "batch slots"] | None = None,
+) -> EditTargets:
     "The edits that have not happened where the columns `shown` show z1; each due at `rate`, by default 1."
     row, slot = ((aligned.z0 != aligned.z1) & ~shown).nonzero(as_tuple=True)
     z0, z1 = aligned.z0[row, slot], aligned.z1[row, slot]
@@ -64,8 +66,13 @@ def edit_targets(aligned: Aligned, shown: Bool[Tensor, "batch slots"],
     return EditTargets(row, kind, slot_column(aligned, shown)[row, slot], z1, due)
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #1d50a725
-def log_tokens(out: Intensities, channel: str, row: Int[Tensor, " n"], column: Int[Tensor, " n"],
-               token: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+def log_tokens(
+    out: Intensities,
+    channel: str,
+    row: Int[Tensor, " n"],
+    column: Int[Tensor, " n"],
+    token: Int[Tensor, " n"],
+) -> Float[Tensor, " n"]:
     "log-probability of the tokens that a channel would write at these rows and columns; 0 if it writes none."
     field = CHANNELS[channel].tokens
     if field is None: return torch.zeros(len(row), device=row.device)
@@ -197,7 +204,12 @@ class EditFlow(Method):
     channels, papers, takes_pairs = ("insert", "delete", "substitute"), ("edit_flows",), True
     tau_max = -math.log(1e-4)  # by then all but 1e-4 of the edits have happened
 
-    def __init__(self, vocabulary: Vocabulary, config: EditFlowConfig = EditFlowConfig(), task: dict | None = None):
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        config: EditFlowConfig = EditFlowConfig(),
+        task: dict | None = None,
+    ):
         super().__init__(vocabulary, config, task)
         if config.coupling == "empty": self.channels = ("insert",)
         if config.coupling == "masks": self.channels = EDITS
@@ -207,130 +219,138 @@ class EditFlow(Method):
         self.clock, self.proposal = schedule_named(config.schedule), ClockProposal()
         self.drawn_from = source_of(config, len(SPECIAL_TOKENS) + len(vocabulary.ordinary))
 
+    def intensities(
+        self,
+        x: PartialSequences,
+        t: Float[Tensor, " batch"] | None = None,
+        *,
+        tau: Float[Tensor, " batch"] | None = None,
+    ) -> Intensities:
+        """Rates per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,), and token logits.
+
+        0 where a channel may not act. ValueError unless exactly one of `t` and `tau` is given."""
+        if (t is None) == (tau is None): raise ValueError("give either t or tau")
+        tau = self.clock.tau(t) if tau is None else tau
+        h, gate = self.backbone(x, self.time(tau)), torch.exp(-tau.clamp_max(LATEST))[:, None]
+        insert, insert_logits = positive_rate(self.insert(h)) * gate * x.open, token_laws(self.insert_token, h)
+        if self.channels == ("insert",): return Intensities(insert, insert_logits=insert_logits)
+        write, delete = (positive_rate(head(h)) * gate * x.free for head in (self.substitute, self.delete))
+        other = except_present(token_laws(self.token, h), x.tokens)
+        several = len(self.vocabulary.ordinary) > 1  # else there is no other
+        return Intensities(
+            insert, write * x.masked if "unmask" in self.channels else None, other, delete=delete,
+            substitute=write * (~x.masked & several), insert_logits=insert_logits,
+        )
+
+    def pairs(
+        self,
+        batch: PartialSequences | Pairs,
+        generator: torch.Generator | None = None,
+    ) -> Pairs:
+        "Sources and targets: the batch's own, or sources drawn for it. ValueError if `coupling` asks for the other."
+        coupling = self.config.coupling
+        if isinstance(batch, Pairs) != (coupling == "pairs"):
+            what = "pairs; set coupling to pairs" if isinstance(batch, Pairs) else "single sequences; choose another"
+            raise ValueError(f"coupling={coupling!r}: the data are {what}")
+        check_clean(batch.x1 if isinstance(batch, Pairs) else batch)
+        return batch if isinstance(batch, Pairs) else self.drawn_from.pairs(batch, on_cpu(generator))
+
+    def draw_times(
+        self,
+        n: int,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+        "`n` clock readings and their weights, 1/density: two (n,) float32 tensors."
+        if self.config.times == "clock": return self.proposal(n, generator, self.device)
+        t = LAST_TIME * lattice_times(n, generator, self.device)
+        return self.clock.tau(t).float(), (LAST_TIME * self.clock.shape(t)).float()
+
+    def draw(
+        self,
+        pairs: Pairs,
+        tau: Float[Tensor, " batch"],
+        weight: Float[Tensor, " batch"],
+        generator: torch.Generator | None = None,
+    ) -> Noised:
+        "States at clock readings `tau` (batch,): an alignment of each pair, and each of its edits done or not."
+        aligned = align(*pairs, self.config.alignment, on_cpu(generator), limit=self.config.max_length)
+        wait = torch.empty(aligned.z0.shape, dtype=torch.float64, device=tau.device).exponential_(generator=generator)
+        shown = wait <= tau[:, None]
+        x, targets = at(aligned, shown)._replace(origin=None), edit_targets(aligned, shown)
+        if self.config.source == "shown": x, targets = beside(pairs.x0, x), targets.shifted(pairs.x0.lengths)
+        return Noised(x, targets, tau, weight)
+
+    def match(self, noised: Noised) -> EditTerms:
+        "The loss at these states, in nats per unit of clock time: (batch,) each."
+        return edit_terms(by_length(self.intensities, noised.x, noised.tau), noised.targets)
+
+    def loss(
+        self,
+        batch: PartialSequences | Pairs,
+        generator: torch.Generator | None = None,
+    ) -> LossTerms:
+        """The tight bound on -log p(x1 | x0) at one state per row, in nats per sequence (Eq 23), and its parts.
+
+        ValueError for padding inside a target, a mask in it, or sequences longer than `max_length`."""
+        pairs = self.pairs(batch, generator)
+        noised = self.draw(pairs, *self.draw_times(len(pairs.tokens), generator), generator)
+        terms = self.match(noised)
+        tight, paper = ((v * noised.weight).mean() for v in (terms.tight, terms.paper))
+        pending = len(noised.targets.row) / len(pairs.tokens)
+        return LossTerms(tight, dict(bound_tight=tight.detach(), bound=paper.detach(), pending=torch.tensor(pending)))
+
+    @torch.no_grad()
+    def nll_bound(
+        self,
+        x1: PartialSequences | Pairs,
+        samples: int = 64,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+        """The tight bound on -log p(x1 | x0) in nats, averaged over sources and alignments where they are drawn: mean and
+        standard error over `samples` states per pair, each (batch,).
+
+        Where sources do not depend on x1 (empty, uniform, masks) it bounds -log p(x1 | prompt). ValueError if
+        `samples` < 2."""
+        x1 = x1.to(self.device)
+        def draw() -> Tensor:
+            noised = self.draw(self.pairs(x1, generator), *self.proposal(len(x1.tokens), generator, self.device), generator)
+            return self.match(noised).tight * noised.weight
+        return estimate(draw, samples)
+
+    def begin(
+        self,
+        prompts: PartialSequences,
+        limit: int,
+        seeds: Sequence[int],
+    ) -> PartialSequences:
+        "Sources for the prompts. ValueError where a source needs a target, or sequences that only `edit` can be given."
+        if self.config.coupling in GIVEN:
+            raise ValueError(f"coupling={self.config.coupling!r}: starts from given sequences; use edit(sequences)")
+        prompts = self.start(prompts, limit)
+        if self.config.coupling == "empty": x0 = prompts
+        else:
+            apart = lambda s: torch.Generator().manual_seed(s ^ (2**61 - 1))  # the sampler's own stream begins with s
+            one = lambda i, s: self.drawn_from.draw(prompts.rows([i]).trim(), apart(s))
+            x0 = collate([Example(*(v[0].tolist() for v in one(i, s)[:3])) for i, s in enumerate(seeds)])
+        return beside(x0, x0) if self.config.source == "shown" else x0
+
+    def begin_edit(self, sources: PartialSequences) -> PartialSequences:
+        "The sequences themselves. ValueError for a model that has learned from empty or masked sources only."
+        if self.config.coupling in ("empty", "masks"):
+            raise ValueError(f"edit: this model starts from coupling={self.config.coupling!r}; "
+                             "train with coupling = pairs, corrupted or uniform to edit sequences")
+        return beside(sources, sources) if self.config.source == "shown" else sources
+
+    def most_columns(self, limit: int) -> int:
+        "Columns of a state: room for source and target, and for the source that is shown."
+        return limit * ((1 if self.channels == ("insert",) else 2) + (self.config.source == "shown"))
+
+    def finish(self, samples: Samples) -> Samples:
+        "The samples without the sources that were shown."
+        return after_source(samples) if self.config.source == "shown" else samples
+
 # %% ../../nbs/methods/15_edit_flows.ipynb #1dc787a9
 def except_present(logits: Logits, tokens: Int[Tensor, "batch length"]) -> Logits:
     "The logits without the token that each column holds: a token is not written over itself."
     without = lambda v, token: v.scatter(-1, token[..., None], -torch.inf)
     return logits.then(without, tokens) if isinstance(logits, TokenLaws) else without(logits, tokens)
-
-
-@patch
-def intensities(self: EditFlow, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
-                tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-    """Rates per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,), and token logits.
-
-    0 where a channel may not act. ValueError unless exactly one of `t` and `tau` is given."""
-    if (t is None) == (tau is None): raise ValueError("give either t or tau")
-    tau = self.clock.tau(t) if tau is None else tau
-    h, gate = self.backbone(x, self.time(tau)), torch.exp(-tau.clamp_max(LATEST))[:, None]
-    insert, insert_logits = positive_rate(self.insert(h)) * gate * x.open, token_laws(self.insert_token, h)
-    if self.channels == ("insert",): return Intensities(insert, insert_logits=insert_logits)
-    write, delete = (positive_rate(head(h)) * gate * x.free for head in (self.substitute, self.delete))
-    other = except_present(token_laws(self.token, h), x.tokens)
-    several = len(self.vocabulary.ordinary) > 1  # else there is no other
-    return Intensities(
-        insert, write * x.masked if "unmask" in self.channels else None, other, delete=delete,
-        substitute=write * (~x.masked & several), insert_logits=insert_logits,
-    )
-
-# %% ../../nbs/methods/15_edit_flows.ipynb #d3ff06b9
-@patch
-def pairs(self: EditFlow, batch: PartialSequences | Pairs, generator: torch.Generator | None = None) -> Pairs:
-    "Sources and targets: the batch's own, or sources drawn for it. ValueError if `coupling` asks for the other."
-    coupling = self.config.coupling
-    if isinstance(batch, Pairs) != (coupling == "pairs"):
-        what = "pairs; set coupling to pairs" if isinstance(batch, Pairs) else "single sequences; choose another"
-        raise ValueError(f"coupling={coupling!r}: the data are {what}")
-    check_clean(batch.x1 if isinstance(batch, Pairs) else batch)
-    return batch if isinstance(batch, Pairs) else self.drawn_from.pairs(batch, on_cpu(generator))
-
-
-@patch
-def draw_times(self: EditFlow, n: int,
-               generator: torch.Generator | None = None) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-    "`n` clock readings and their weights, 1/density: two (n,) float32 tensors."
-    if self.config.times == "clock": return self.proposal(n, generator, self.device)
-    t = LAST_TIME * lattice_times(n, generator, self.device)
-    return self.clock.tau(t).float(), (LAST_TIME * self.clock.shape(t)).float()
-
-
-@patch
-def draw(self: EditFlow, pairs: Pairs, tau: Float[Tensor, " batch"], weight: Float[Tensor, " batch"],
-         generator: torch.Generator | None = None) -> Noised:
-    "States at clock readings `tau` (batch,): an alignment of each pair, and each of its edits done or not."
-    aligned = align(*pairs, self.config.alignment, on_cpu(generator), limit=self.config.max_length)
-    wait = torch.empty(aligned.z0.shape, dtype=torch.float64, device=tau.device).exponential_(generator=generator)
-    shown = wait <= tau[:, None]
-    x, targets = at(aligned, shown)._replace(origin=None), edit_targets(aligned, shown)
-    if self.config.source == "shown": x, targets = beside(pairs.x0, x), targets.shifted(pairs.x0.lengths)
-    return Noised(x, targets, tau, weight)
-
-# %% ../../nbs/methods/15_edit_flows.ipynb #586db959
-@patch
-def match(self: EditFlow, noised: Noised) -> EditTerms:
-    "The loss at these states, in nats per unit of clock time: (batch,) each."
-    return edit_terms(by_length(self.intensities, noised.x, noised.tau), noised.targets)
-
-
-@patch
-def loss(self: EditFlow, batch: PartialSequences | Pairs, generator: torch.Generator | None = None) -> LossTerms:
-    """The tight bound on -log p(x1 | x0) at one state per row, in nats per sequence (Eq 23), and its parts.
-
-    ValueError for padding inside a target, a mask in it, or sequences longer than `max_length`."""
-    pairs = self.pairs(batch, generator)
-    noised = self.draw(pairs, *self.draw_times(len(pairs.tokens), generator), generator)
-    terms = self.match(noised)
-    tight, paper = ((v * noised.weight).mean() for v in (terms.tight, terms.paper))
-    pending = len(noised.targets.row) / len(pairs.tokens)
-    return LossTerms(tight, dict(bound_tight=tight.detach(), bound=paper.detach(), pending=torch.tensor(pending)))
-
-
-@patch
-@torch.no_grad()
-def nll_bound(self: EditFlow, x1: PartialSequences | Pairs, samples: int = 64,
-              generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """The tight bound on -log p(x1 | x0) in nats, averaged over sources and alignments where they are drawn: mean and
-    standard error over `samples` states per pair, each (batch,).
-
-    Where sources do not depend on x1 (empty, uniform, masks) it bounds -log p(x1 | prompt). ValueError if
-    `samples` < 2."""
-    x1 = x1.to(self.device)
-    def draw() -> Tensor:
-        noised = self.draw(self.pairs(x1, generator), *self.proposal(len(x1.tokens), generator, self.device), generator)
-        return self.match(noised).tight * noised.weight
-    return estimate(draw, samples)
-
-# %% ../../nbs/methods/15_edit_flows.ipynb #5f65dd77
-@patch
-def begin(self: EditFlow, prompts: PartialSequences, limit: int, seeds: Sequence[int]) -> PartialSequences:
-    "Sources for the prompts. ValueError where a source needs a target, or sequences that only `edit` can be given."
-    if self.config.coupling in GIVEN:
-        raise ValueError(f"coupling={self.config.coupling!r}: starts from given sequences; use edit(sequences)")
-    prompts = self.start(prompts, limit)
-    if self.config.coupling == "empty": x0 = prompts
-    else:
-        apart = lambda s: torch.Generator().manual_seed(s ^ (2**61 - 1))  # the sampler's own stream begins with s
-        one = lambda i, s: self.drawn_from.draw(prompts.rows([i]).trim(), apart(s))
-        x0 = collate([Example(*(v[0].tolist() for v in one(i, s)[:3])) for i, s in enumerate(seeds)])
-    return beside(x0, x0) if self.config.source == "shown" else x0
-
-
-@patch
-def begin_edit(self: EditFlow, sources: PartialSequences) -> PartialSequences:
-    "The sequences themselves. ValueError for a model that has learned from empty or masked sources only."
-    if self.config.coupling in ("empty", "masks"):
-        raise ValueError(f"edit: this model starts from coupling={self.config.coupling!r}; "
-                         "train with coupling = pairs, corrupted or uniform to edit sequences")
-    return beside(sources, sources) if self.config.source == "shown" else sources
-
-
-@patch
-def most_columns(self: EditFlow, limit: int) -> int:
-    "Columns of a state: room for source and target, and for the source that is shown."
-    return limit * ((1 if self.channels == ("insert",) else 2) + (self.config.source == "shown"))
-
-
-@patch
-def finish(self: EditFlow, samples: Samples) -> Samples:
-    "The samples without the sources that were shown."
-    return after_source(samples) if self.config.source == "shown" else samples

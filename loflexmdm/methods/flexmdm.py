@@ -12,7 +12,6 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from fastcore.basics import patch
 from torch import Tensor
 
 from .base import Method, by_length
@@ -81,86 +80,99 @@ class FlexMDM(Method):
     channels, papers, by_rows = ("insert", "unmask"), ("flexmdm",), True
     tau_max = -math.log(1e-4)  # by then all but 1e-4 of the tokens are there
 
-    def __init__(self, vocabulary: Vocabulary, config: FlexMDMConfig = FlexMDMConfig(), task: dict | None = None):
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        config: FlexMDMConfig = FlexMDMConfig(),
+        task: dict | None = None,
+    ):
         super().__init__(vocabulary, config, task)
         build_network(self, ("time", "token", "insert"), len(vocabulary))
         self.insertion, self.unmasking = schedule_named(config.insertion), schedule_named(config.unmasking)
         self.path, self.proposal = TwoClocks(self.insertion, self.unmasking), ClockProposal()
 
-# %% ../../nbs/methods/07_flexmdm.ipynb #pfbbc9b1
-@patch
-def intensities(self: FlexMDM, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
-                tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-    """Intensities per unit of the insertion clock at time `t` in [0, 1] or clock reading `tau`, (batch,):
-    insert is g, logits are log f.
+    def intensities(
+        self,
+        x: PartialSequences,
+        t: Float[Tensor, " batch"] | None = None,
+        *,
+        tau: Float[Tensor, " batch"] | None = None,
+    ) -> Intensities:
+        """Intensities per unit of the insertion clock at time `t` in [0, 1] or clock reading `tau`, (batch,):
+        insert is g, logits are log f.
 
-    0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
-    if (t is None) == (tau is None): raise ValueError("give either t or tau")
-    tau = self.insertion.tau(t) if tau is None else tau
-    h = self.backbone(x, self.time(tau))
-    unmask = torch.where(x.masked, self.unmask_rate(tau)[:, None], 0.0)
-    return Intensities(positive_rate(self.insert(h)) * x.open, unmask, token_laws(self.token, h))
+        0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
+        if (t is None) == (tau is None): raise ValueError("give either t or tau")
+        tau = self.insertion.tau(t) if tau is None else tau
+        h = self.backbone(x, self.time(tau))
+        unmask = torch.where(x.masked, self.unmask_rate(tau)[:, None], 0.0)
+        return Intensities(positive_rate(self.insert(h)) * x.open, unmask, token_laws(self.token, h))
 
+    def unmask_rate(self, tau: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        "Unmasking hazard over insertion hazard at insertion clock reading `tau`; 1 where the schedules are the same."
+        if self.insertion == self.unmasking: return torch.ones_like(tau)
+        t = self.insertion.time(tau.double()).clamp(1e-9, 1 - 1e-9)
+        return (self.unmasking.shape(t) / self.insertion.shape(t)).to(tau.dtype)
 
-@patch
-def unmask_rate(self: FlexMDM, tau: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    "Unmasking hazard over insertion hazard at insertion clock reading `tau`; 1 where the schedules are the same."
-    if self.insertion == self.unmasking: return torch.ones_like(tau)
-    t = self.insertion.time(tau.double()).clamp(1e-9, 1 - 1e-9)
-    return (self.unmasking.shape(t) / self.insertion.shape(t)).to(tau.dtype)
+    def draw_times(
+        self,
+        n: int,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+        "`n` readings of the insertion clock and their weights, 1/density: two (n,) float32 tensors."
+        if self.config.times == "clock": return self.proposal(n, generator, self.device)
+        t = LAST_TIME * lattice_times(n, generator, self.device)
+        return self.insertion.tau(t).float(), (LAST_TIME * self.insertion.shape(t)).float()
 
+    def match(
+        self,
+        x1: PartialSequences,
+        state: Int[Tensor, "batch length"],
+        tau: Float[Tensor, " batch"],
+    ) -> MatchTerms:
+        """The loss at the given states (batch, length) of the clean sequences, in nats per unit of the
+        insertion clock: each (batch,)."""
+        x, one = self.path.noised(x1, state), torch.ones(x1.tokens.shape, device=tau.device)
+        target = target_rates(x1, state, x, one, self.unmask_rate(tau)[:, None] * one)
+        return match_terms(target, by_length(self.intensities, x, tau), x)
 
-@patch
-def draw_times(self: FlexMDM, n: int,
-               generator: torch.Generator | None = None) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-    "`n` readings of the insertion clock and their weights, 1/density: two (n,) float32 tensors."
-    if self.config.times == "clock": return self.proposal(n, generator, self.device)
-    t = LAST_TIME * lattice_times(n, generator, self.device)
-    return self.insertion.tau(t).float(), (LAST_TIME * self.insertion.shape(t)).float()
+    def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
+        """The loss on a batch of clean sequences less their expected length (Eq 7; ours: minus |x1|), in
+        nats per sequence, and its parts.
 
+        ValueError for padding inside a sequence or a mask."""
+        check_clean(batch)
+        tau, weight = self.draw_times(len(batch.tokens), generator)
+        terms = self.match(batch, self.path.sample(batch, tau, generator=generator), tau)
+        mean = lambda v: (v * weight).mean()
+        metrics = dict(token=mean(terms.token), insert=mean(terms.gap_tight), bound_tight=mean(terms.tight))
+        return LossTerms(metrics["bound_tight"], {name: v.detach() for name, v in metrics.items()})
 
-@patch
-def match(self: FlexMDM, x1: PartialSequences, state: Int[Tensor, "batch length"],
-          tau: Float[Tensor, " batch"]) -> MatchTerms:
-    """The loss at the given states (batch, length) of the clean sequences, in nats per unit of the
-    insertion clock: each (batch,)."""
-    x, one = self.path.noised(x1, state), torch.ones(x1.tokens.shape, device=tau.device)
-    target = target_rates(x1, state, x, one, self.unmask_rate(tau)[:, None] * one)
-    return match_terms(target, by_length(self.intensities, x, tau), x)
+    @torch.no_grad()
+    def nll_bound(
+        self,
+        x1: PartialSequences,
+        samples: int = 64,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+        """The bound on -log p(x1 | prompt) in nats, L - E|x1|, estimated from `samples` states per sequence:
+        mean and standard error, each (batch,).
 
-# %% ../../nbs/methods/07_flexmdm.ipynb #p21660d5
-@patch
-def loss(self: FlexMDM, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-    """The loss on a batch of clean sequences less their expected length (Eq 7; ours: minus |x1|), in
-    nats per sequence, and its parts.
-
-    ValueError for padding inside a sequence or a mask."""
-    check_clean(batch)
-    tau, weight = self.draw_times(len(batch.tokens), generator)
-    terms = self.match(batch, self.path.sample(batch, tau, generator=generator), tau)
-    mean = lambda v: (v * weight).mean()
-    metrics = dict(token=mean(terms.token), insert=mean(terms.gap_tight), bound_tight=mean(terms.tight))
-    return LossTerms(metrics["bound_tight"], {name: v.detach() for name, v in metrics.items()})
-
-# %% ../../nbs/methods/07_flexmdm.ipynb #ab4730ab
-@patch
-@torch.no_grad()
-def nll_bound(self: FlexMDM, x1: PartialSequences, samples: int = 64,
-              generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """The bound on -log p(x1 | prompt) in nats, L - E|x1|, estimated from `samples` states per sequence:
-    mean and standard error, each (batch,).
-
-    Times are drawn by the clock proposal; generation is stopped at clock reading `horizon`. ValueError if
-    `samples` < 2, for padding inside a sequence or a mask."""
-    check_clean(x1 := x1.to(self.device))
-    def draw() -> Tensor:
-        tau, weight = self.proposal(len(x1.tokens), generator, self.device)
-        terms = self.match(x1, self.path.sample(x1, tau, generator=generator), tau)
-        return until(self.horizon, tau, terms.tight * weight)
-    return estimate(draw, samples)
+        Times are drawn by the clock proposal; generation is stopped at clock reading `horizon`. ValueError if
+        `samples` < 2, for padding inside a sequence or a mask."""
+        check_clean(x1 := x1.to(self.device))
+        def draw() -> Tensor:
+            tau, weight = self.proposal(len(x1.tokens), generator, self.device)
+            terms = self.match(x1, self.path.sample(x1, tau, generator=generator), tau)
+            return until(self.horizon, tau, terms.tight * weight)
+        return estimate(draw, samples)
 
 # %% ../../nbs/methods/07_flexmdm.ipynb #0f0b4899
-def filled_example(prompt: Sequence, fillings: Iterable[Sequence], vocabulary: Vocabulary) -> Example:
+def filled_example(
+    prompt: Sequence,
+    fillings: Iterable[Sequence],
+    vocabulary: Vocabulary,
+) -> Example:
     """A clean training sequence: `prompt` with `...` for each gap, and what fills each of them (may
     be empty), which is generated.
 

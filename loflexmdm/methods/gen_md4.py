@@ -10,7 +10,6 @@ import math
 
 import torch
 from jaxtyping import Bool, Float, Int
-from fastcore.basics import patch
 from torch import Tensor, nn
 
 from .base import Method
@@ -30,8 +29,11 @@ from ..support.random_numbers import least
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/10_gen_md4.ipynb #53be2ac5
-def reveal_terms(logits: Float[Tensor, "*shape vocabulary"], speed: Float[Tensor, " vocabulary"],
-                 token: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+def reveal_terms(
+    logits: Float[Tensor, "*shape vocabulary"],
+    speed: Float[Tensor, " vocabulary"],
+    token: Int[Tensor, "*shape"],
+) -> Float[Tensor, "*shape"]:
     """sum_i w_i mu_i - w_x (1 + log mu_x) at hidden positions: nats per unit of clock time, never
     negative (MD4, Eqs 12 and 32).
 
@@ -66,7 +68,12 @@ class GenMD4(Canvas, Method):
     papers = ("md4",)
     path, by_rows = Unmasking(), True
 
-    def __init__(self, vocabulary: Vocabulary, config: GenMD4Config = GenMD4Config(), task: dict | None = None):
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        config: GenMD4Config = GenMD4Config(),
+        task: dict | None = None,
+    ):
         super().__init__(vocabulary, config, task)
         tokens = len(vocabulary) + 1  # with the blank
         build_network(self, ("time", "token"), tokens)
@@ -92,106 +99,108 @@ class GenMD4(Canvas, Method):
         "Network evaluations of the batch that one call of `loss` makes."
         return self.config.states
 
-# %% ../../nbs/methods/10_gen_md4.ipynb #p14a8073
-@patch(as_prop=True)
-def tau_max(self: GenMD4) -> float:
-    "Clock reading by which all but 1e-4 of the slowest recent token value has shown."
-    return -math.log(1e-4) / float(self.slowest)
+    @property
+    def tau_max(self) -> float:
+        "Clock reading by which all but 1e-4 of the slowest recent token value has shown."
+        return -math.log(1e-4) / float(self.slowest)
 
-# %% ../../nbs/methods/10_gen_md4.ipynb #pb44a0ee
-@patch
-def token_logits(self: GenMD4, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
-    "log mu up to a constant, the law of each hidden token: (batch, length, vocabulary + 1)."
-    return token_laws(self.token, self.backbone(self.seen(x), self.time(tau)))
+    def token_logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
+        "log mu up to a constant, the law of each hidden token: (batch, length, vocabulary + 1)."
+        return token_laws(self.token, self.backbone(self.seen(x), self.time(tau)))
 
+    def intensities(
+        self,
+        x: PartialSequences,
+        t: Float[Tensor, " batch"] | None = None,
+        *,
+        tau: Float[Tensor, " batch"] | None = None,
+    ) -> Intensities:
+        """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,):
+        each mask shows with sum_i w_i mu_i.
 
-@patch
-def intensities(self: GenMD4, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
-                tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-    """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,):
-    each mask shows with sum_i w_i mu_i.
+        The token law is that of what shows, proportional to w mu;
+        `speed` holds w. ValueError unless exactly one of `t` and `tau` is given."""
+        if (t is None) == (tau is None): raise ValueError("give either t or tau")
+        logits, speed = self.token_logits(x, self.clock.tau(t) if tau is None else tau), self.speed
+        mu = torch.softmax(TokenLaws.of(logits).at(x.masked, keep=True), -1)
+        unmask = mu.new_zeros(x.tokens.shape).masked_scatter(x.masked, (mu * speed).sum(-1))
+        shown = logits.then(lambda v: v + speed.log()) if isinstance(logits, TokenLaws) else logits + speed.log()
+        return Intensities(unmask=unmask, logits=shown, speed=speed.expand(*x.tokens.shape, -1))
 
-    The token law is that of what shows, proportional to w mu;
-    `speed` holds w. ValueError unless exactly one of `t` and `tau` is given."""
-    if (t is None) == (tau is None): raise ValueError("give either t or tau")
-    logits, speed = self.token_logits(x, self.clock.tau(t) if tau is None else tau), self.speed
-    mu = torch.softmax(TokenLaws.of(logits).at(x.masked, keep=True), -1)
-    unmask = mu.new_zeros(x.tokens.shape).masked_scatter(x.masked, (mu * speed).sum(-1))
-    shown = logits.then(lambda v: v + speed.log()) if isinstance(logits, TokenLaws) else logits + speed.log()
-    return Intensities(unmask=unmask, logits=shown, speed=speed.expand(*x.tokens.shape, -1))
+    def state_log_prob(
+        self,
+        x1: PartialSequences,
+        hidden: Bool[Tensor, "batch length"],
+        tau: Float[Tensor, " batch"],
+    ) -> Float[Tensor, " batch"]:
+        "log P(hidden positions | clean sequence, tau), over the free positions."
+        return self.path.log_prob(x1, torch.where(hidden, MASKED, CLEAN), tau, self.speed[x1.tokens])
 
+    @torch.no_grad()
+    def hide(
+        self,
+        x1: PartialSequences,
+        tau: Float[Tensor, " batch"],
+        generator: torch.Generator | None = None,
+    ) -> Bool[Tensor, "batch length"]:
+        "Which free positions are still hidden at clock readings `tau` (batch,), drawn."
+        return self.path.sample(x1, tau, self.speed[x1.tokens], generator=generator) == MASKED
 
-@patch
-def state_log_prob(self: GenMD4, x1: PartialSequences, hidden: Bool[Tensor, "batch length"],
-                   tau: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
-    "log P(hidden positions | clean sequence, tau), over the free positions."
-    return self.path.log_prob(x1, torch.where(hidden, MASKED, CLEAN), tau, self.speed[x1.tokens])
+    def match(
+        self,
+        x1: PartialSequences,
+        hidden: Bool[Tensor, "batch length"],
+        tau: Float[Tensor, " batch"],
+    ) -> Float[Tensor, " batch"]:
+        "The loss with the positions `hidden` (batch, length) masked, in nats per unit of clock time."
+        x = self.path.noised(x1, torch.where(hidden, MASKED, CLEAN))
+        # positions that show cost no memory
+        terms = reveal_terms(unread(self.token_logits, x, tau)[hidden], self.speed, x1.tokens[hidden])
+        return terms.new_zeros(hidden.shape).masked_scatter(hidden, terms).sum(-1)
 
+    def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
+        """The training loss on a batch of clean sequences, in nats per sequence (MD4, section 6 and appendix I.2).
 
-@patch
-@torch.no_grad()
-def hide(self: GenMD4, x1: PartialSequences, tau: Float[Tensor, " batch"],
-         generator: torch.Generator | None = None) -> Bool[Tensor, "batch length"]:
-    "Which free positions are still hidden at clock readings `tau` (batch,), drawn."
-    return self.path.sample(x1, tau, self.speed[x1.tokens], generator=generator) == MASKED
+        `loss` is a surrogate: its gradient, not its value, is unbiased for network and rates. The
+        bound's estimate is in `metrics`."""
+        tau, weight = self.proposal(len(batch.tokens), generator, batch.tokens.device)
+        k, x1 = self.config.states, self.canvas(batch)
+        x1, many_tau = x1.map(lambda v: v.repeat(k, 1)), tau.repeat(k)
+        hidden = self.hide(x1, many_tau, generator)
+        losses = self.match(x1, hidden, many_tau).unflatten(0, (k, -1)) * weight
+        surrogate = leave_one_out(losses, self.state_log_prob(x1, hidden, many_tau).unflatten(0, (k, -1)))
+        if self.training: self.track_slowest(x1, generator)
+        return LossTerms(surrogate.mean(), self.metrics(losses))
 
-# %% ../../nbs/methods/10_gen_md4.ipynb #p9f0fcce
-@patch
-def match(self: GenMD4, x1: PartialSequences, hidden: Bool[Tensor, "batch length"],
-          tau: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
-    "The loss with the positions `hidden` (batch, length) masked, in nats per unit of clock time."
-    x = self.path.noised(x1, torch.where(hidden, MASKED, CLEAN))
-    # positions that show cost no memory
-    terms = reveal_terms(unread(self.token_logits, x, tau)[hidden], self.speed, x1.tokens[hidden])
-    return terms.new_zeros(hidden.shape).masked_scatter(hidden, terms).sum(-1)
+    @torch.no_grad()
+    def track_slowest(self, x1: PartialSequences, generator: torch.Generator | None = None):
+        "Move `slowest` a hundredth of the way to the smallest rate in the batch (at most 1)."
+        low = torch.where(x1.free, self.speed[x1.tokens], torch.inf).min().clamp_max(1.0)
+        self.slowest.lerp_(least(low, generator), 0.01)
 
+    @torch.no_grad()
+    def metrics(self, losses: Float[Tensor, "states batch"]) -> dict[str, Float[Tensor, ""]]:
+        "What the training log records of one step."
+        log_w = self.speed[len(SPECIAL_TOKENS):].log()
+        return dict(
+            bound_tight=losses.mean(), advantage=advantages(losses).abs().mean(), log_w=log_w.mean(),
+            log_w_std=log_w.std(correction=0), w_min=log_w.min().exp(), w_max=log_w.max().exp(),
+        )
 
-@patch
-def loss(self: GenMD4, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-    """The training loss on a batch of clean sequences, in nats per sequence (MD4, section 6 and appendix I.2).
+    @torch.no_grad()
+    def nll_bound(
+        self,
+        x1: PartialSequences,
+        samples: int = 64,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+        """A bound on -log p(x1 | prompt) in nats (MD4, Eq 12), estimated from `samples` states per sequence:
+        mean and standard error, each (batch,).
 
-    `loss` is a surrogate: its gradient, not its value, is unbiased for network and rates. The
-    bound's estimate is in `metrics`."""
-    tau, weight = self.proposal(len(batch.tokens), generator, batch.tokens.device)
-    k, x1 = self.config.states, self.canvas(batch)
-    x1, many_tau = x1.map(lambda v: v.repeat(k, 1)), tau.repeat(k)
-    hidden = self.hide(x1, many_tau, generator)
-    losses = self.match(x1, hidden, many_tau).unflatten(0, (k, -1)) * weight
-    surrogate = leave_one_out(losses, self.state_log_prob(x1, hidden, many_tau).unflatten(0, (k, -1)))
-    if self.training: self.track_slowest(x1, generator)
-    return LossTerms(surrogate.mean(), self.metrics(losses))
-
-
-@patch
-@torch.no_grad()
-def track_slowest(self: GenMD4, x1: PartialSequences, generator: torch.Generator | None = None):
-    "Move `slowest` a hundredth of the way to the smallest rate in the batch (at most 1)."
-    low = torch.where(x1.free, self.speed[x1.tokens], torch.inf).min().clamp_max(1.0)
-    self.slowest.lerp_(least(low, generator), 0.01)
-
-# %% ../../nbs/methods/10_gen_md4.ipynb #pc2b0ba2
-@patch
-@torch.no_grad()
-def metrics(self: GenMD4, losses: Float[Tensor, "states batch"]) -> dict[str, Float[Tensor, ""]]:
-    "What the training log records of one step."
-    log_w = self.speed[len(SPECIAL_TOKENS):].log()
-    return dict(
-        bound_tight=losses.mean(), advantage=advantages(losses).abs().mean(), log_w=log_w.mean(),
-        log_w_std=log_w.std(correction=0), w_min=log_w.min().exp(), w_max=log_w.max().exp(),
-    )
-
-# %% ../../nbs/methods/10_gen_md4.ipynb #2c36bb07
-@patch
-@torch.no_grad()
-def nll_bound(self: GenMD4, x1: PartialSequences, samples: int = 64,
-              generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """A bound on -log p(x1 | prompt) in nats (MD4, Eq 12), estimated from `samples` states per sequence:
-    mean and standard error, each (batch,).
-
-    It is for the sequence on its canvas: its blanks are included, as they say how long it
-    is. ValueError if `samples` < 2."""
-    x1 = self.canvas(x1.to(self.device))
-    def draw() -> Tensor:
-        tau, weight = self.proposal(len(x1.tokens), generator, self.device)
-        return self.match(x1, self.hide(x1, tau, generator), tau) * weight
-    return estimate(draw, samples)
+        It is for the sequence on its canvas: its blanks are included, as they say how long it
+        is. ValueError if `samples` < 2."""
+        x1 = self.canvas(x1.to(self.device))
+        def draw() -> Tensor:
+            tau, weight = self.proposal(len(x1.tokens), generator, self.device)
+            return self.match(x1, self.hide(x1, tau, generator), tau) * weight
+        return estimate(draw, samples)

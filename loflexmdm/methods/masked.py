@@ -14,7 +14,6 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from fastcore.basics import patch
 from torch import Tensor
 
 from .base import Method
@@ -72,59 +71,51 @@ class Canvas:
         A prompt's token is to it one that has been unmasked, so that it can fill in around any prompt."""
         return PartialSequences(x.tokens, torch.zeros_like(x.fixed), torch.ones_like(x.closed))
 
-# %% ../../nbs/methods/08_masked.ipynb #p3149e35
-@patch
-def canvas(self: Canvas, x1: PartialSequences) -> PartialSequences:
-    """Clean sequences as a network is trained on them: (batch, max_length) with every gap closed and blanks, which
-    are free, in place of the open gap.
+    def canvas(self, x1: PartialSequences) -> PartialSequences:
+        """Clean sequences as a network is trained on them: (batch, max_length) with every gap closed and blanks, which
+        are free, in place of the open gap.
 
-    Rows without an open gap have blanks at their end, which are fixed. ValueError for several
-    gaps in a row, or too many tokens."""
-    _one_gap((x1.fixed & x1.open).sum(-1))
-    wide = widen(x1, self.config.max_length)
-    return self.fill_up(wide._replace(tokens=torch.where((wide.origin < 0) & wide.valid, self.blank, wide.tokens)))
+        Rows without an open gap have blanks at their end, which are fixed. ValueError for several
+        gaps in a row, or too many tokens."""
+        _one_gap((x1.fixed & x1.open).sum(-1))
+        wide = widen(x1, self.config.max_length)
+        return self.fill_up(wide._replace(tokens=torch.where((wide.origin < 0) & wide.valid, self.blank, wide.tokens)))
 
+    def fill_up(self, x: PartialSequences) -> PartialSequences:
+        "`x` with fixed blanks in place of padding, up to `max_length` columns: (batch, max_length)."
+        pad = lambda v, fill: F.pad(v, (0, self.config.max_length - v.shape[1]), value=fill)
+        tokens, fixed = pad(x.tokens, PAD), pad(x.fixed, True)
+        beyond = tokens == PAD
+        return PartialSequences(torch.where(beyond, self.blank, tokens), fixed | beyond, torch.ones_like(fixed))
 
-@patch
-def fill_up(self: Canvas, x: PartialSequences) -> PartialSequences:
-    "`x` with fixed blanks in place of padding, up to `max_length` columns: (batch, max_length)."
-    pad = lambda v, fill: F.pad(v, (0, self.config.max_length - v.shape[1]), value=fill)
-    tokens, fixed = pad(x.tokens, PAD), pad(x.fixed, True)
-    beyond = tokens == PAD
-    return PartialSequences(torch.where(beyond, self.blank, tokens), fixed | beyond, torch.ones_like(fixed))
+    def start(self, prompts: PartialSequences, limit: int) -> PartialSequences:
+        """The canvas of each prompt: masks in its gap up to `limit` columns, fixed blanks beyond; (batch, max_length).
 
-
-@patch
-def start(self: Canvas, prompts: PartialSequences, limit: int) -> PartialSequences:
-    """The canvas of each prompt: masks in its gap up to `limit` columns, fixed blanks beyond; (batch, max_length).
-
-    ValueError for a prompt with several gaps, or with nothing to fill."""
-    _one_gap(prompts.open.sum(-1))
-    x = self.fill_up(widen(prompts, limit))
-    idle = ~x.masked.any(-1)
-    if bool(idle.any()):
-        raise ValueError(
-            f"prompt {int(idle.int().argmax())}: nothing to fill; it needs a <mask>, "
-            f"or a gap (...) and room below max_length={limit}"
-        )
-    return x
-
-# %% ../../nbs/methods/08_masked.ipynb #p3067fe3
-@patch
-def finish(self: Canvas, samples: Samples) -> Samples:
-    "The samples without their blanks: sequences, free flags and trajectories."
-    kept = [[t != self.blank for t in s] for s in samples.sequences]
-    pick = lambda rows: [[v for v, k in zip(row, ks, strict=True) if k] for row, ks in zip(rows, kept, strict=True)]
-    paths = samples.trajectories
-    if paths is not None:
-        frames = [[(tau, [t for t in tokens if t != self.blank]) for tau, tokens in path.frames] for path in paths]
-        paths = [
-            Trajectory(*parts)
-            for parts in zip(
-                frames, pick([p.inserted_at for p in paths]), pick([p.unmasked_at for p in paths]), strict=True
+        ValueError for a prompt with several gaps, or with nothing to fill."""
+        _one_gap(prompts.open.sum(-1))
+        x = self.fill_up(widen(prompts, limit))
+        idle = ~x.masked.any(-1)
+        if bool(idle.any()):
+            raise ValueError(
+                f"prompt {int(idle.int().argmax())}: nothing to fill; it needs a <mask>, "
+                f"or a gap (...) and room below max_length={limit}"
             )
-        ]
-    return replace(samples, sequences=pick(samples.sequences), free=pick(samples.free), trajectories=paths)
+        return x
+
+    def finish(self, samples: Samples) -> Samples:
+        "The samples without their blanks: sequences, free flags and trajectories."
+        kept = [[t != self.blank for t in s] for s in samples.sequences]
+        pick = lambda rows: [[v for v, k in zip(row, ks, strict=True) if k] for row, ks in zip(rows, kept, strict=True)]
+        paths = samples.trajectories
+        if paths is not None:
+            frames = [[(tau, [t for t in tokens if t != self.blank]) for tau, tokens in path.frames] for path in paths]
+            paths = [
+                Trajectory(*parts)
+                for parts in zip(
+                    frames, pick([p.inserted_at for p in paths]), pick([p.unmasked_at for p in paths]), strict=True
+                )
+            ]
+        return replace(samples, sequences=pick(samples.sequences), free=pick(samples.free), trajectories=paths)
 
 # %% ../../nbs/methods/08_masked.ipynb #270516c1
 ClockName = accepted_by(clock_named)
@@ -143,7 +134,11 @@ class MaskedConfig:
     def __post_init__(self): check_network(self)
 
 # %% ../../nbs/methods/08_masked.ipynb #4e155cf2
-def clean_log_probs(logits: Logits, x1: PartialSequences, x: PartialSequences) -> Float[Tensor, "batch length"]:
+def clean_log_probs(
+    logits: Logits,
+    x1: PartialSequences,
+    x: PartialSequences,
+) -> Float[Tensor, "batch length"]:
     "log-probability of the clean token at every mask of `x`, 0 elsewhere."
     return log_probs_at(logits, x1.tokens, x.masked)
 
@@ -156,7 +151,12 @@ class MaskedDiffusion(Canvas, Method):
     papers = ("md4", "mdlm")
     path, by_rows = Unmasking(), True
 
-    def __init__(self, vocabulary: Vocabulary, config: MaskedConfig = MaskedConfig(), task: dict | None = None):
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        config: MaskedConfig = MaskedConfig(),
+        task: dict | None = None,
+    ):
         super().__init__(vocabulary, config, task)
         build_network(self, ("token", "time" if config.time else "cond"), len(vocabulary) + 1)  # and the blank
         self.clock = clock_named(config.schedule)
@@ -172,98 +172,106 @@ class MaskedDiffusion(Canvas, Method):
         exact, as nothing depends on time between events (but with `time`, the token law)."""
         return EventDriven(exact=False)
 
-# %% ../../nbs/methods/08_masked.ipynb #pba1560f
-@patch
-def logits(self: MaskedDiffusion, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
-    "Token logits (batch, length, vocabulary + 1) at clock readings (batch,), special tokens -inf."
-    cond = self.cond.expand(len(x.tokens), -1) if self.time is None else self.time(tau)
-    return token_laws(self.token, self.backbone(self.seen(x), cond))
+    def logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
+        "Token logits (batch, length, vocabulary + 1) at clock readings (batch,), special tokens -inf."
+        cond = self.cond.expand(len(x.tokens), -1) if self.time is None else self.time(tau)
+        return token_laws(self.token, self.backbone(self.seen(x), cond))
 
+    def intensities(
+        self,
+        x: PartialSequences,
+        t: Float[Tensor, " batch"] | None = None,
+        *,
+        tau: Float[Tensor, " batch"] | None = None,
+    ) -> Intensities:
+        """1 for every mask, 0 elsewhere, and the token law; at time `t` in [0, 1] of the model's schedule, or
+        clock reading `tau`, (batch,).
 
-@patch
-def intensities(self: MaskedDiffusion, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
-                tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-    """1 for every mask, 0 elsewhere, and the token law; at time `t` in [0, 1] of the model's schedule, or
-    clock reading `tau`, (batch,).
+        ValueError unless exactly one of `t` and `tau` is given."""
+        if (t is None) == (tau is None): raise ValueError("give either t or tau")
+        logits = self.logits(x, self.clock.tau(t) if tau is None else tau)
+        return Intensities(unmask=x.masked.to(logits.dtype), logits=logits)
 
-    ValueError unless exactly one of `t` and `tau` is given."""
-    if (t is None) == (tau is None): raise ValueError("give either t or tau")
-    logits = self.logits(x, self.clock.tau(t) if tau is None else tau)
-    return Intensities(unmask=x.masked.to(logits.dtype), logits=logits)
+    def weights(
+        self,
+        log_k: Float[Tensor, "batch length"],
+        masked: Bool[Tensor, "batch length"],
+        rate: Float[Tensor, " batch"],
+    ) -> Float[Tensor, "batch length"]:
+        """Weight of every mask's cross-entropy in the loss, (batch, length);
+        `rate` (batch,) is that of the bound (MD4, Eq 5), 1/(1-t) when linear.
 
+        For subclasses whose loss is not a bound; `log_k` and `masked` (batch, length) are there
+        for those that weigh masks apart."""
+        return rate[:, None].expand_as(log_k)
 
-@patch
-def weights(self: MaskedDiffusion, log_k: Float[Tensor, "batch length"], masked: Bool[Tensor, "batch length"],
-            rate: Float[Tensor, " batch"]) -> Float[Tensor, "batch length"]:
-    """Weight of every mask's cross-entropy in the loss, (batch, length);
-    `rate` (batch,) is that of the bound (MD4, Eq 5), 1/(1-t) when linear.
+    def draw(
+        self,
+        x1: PartialSequences,
+        generator: torch.Generator | None = None,
+    ) -> tuple[PartialSequences, Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+        """One state of each canvas for the loss, its clock reading and its rate, both (batch,):
+        the schedule's times, on a lattice."""
+        t = lattice_times(len(x1.tokens), generator, x1.tokens.device)
+        tau = self.clock.tau(t)
+        x = self.path.noised(x1, self.path.sample(x1, tau, generator=generator))
+        return x, tau.float(), self.clock.shape(t).float()
 
-    For subclasses whose loss is not a bound; `log_k` and `masked` (batch, length) are there
-    for those that weigh masks apart."""
-    return rate[:, None].expand_as(log_k)
+    def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
+        """The continuous-time bound on -log p in nats per sequence (MD4, Eq 5), at one state per
+        sequence; mean over the batch."""
+        x1 = self.canvas(batch)
+        x, tau, rate = self.draw(x1, generator)
+        log_k = clean_log_probs(unread(self.logits, x, tau), x1, x)
+        losses = -(self.weights(log_k, x.masked, rate) * log_k).sum(-1)
+        with torch.no_grad():
+            hidden = x.masked.sum()
+            metrics = dict(
+                bound_tight=-(rate * log_k.sum(-1)).mean(),
+                cross_entropy=-log_k.sum() / hidden.clamp_min(1),
+                hidden=hidden / x1.free.sum().clamp_min(1),
+            )
+        return LossTerms(losses.mean(), metrics)
 
-# %% ../../nbs/methods/08_masked.ipynb #p3a8b967
-@patch
-def draw(
-    self: MaskedDiffusion,
-    x1: PartialSequences,
-    generator: torch.Generator | None = None,
-) -> tuple[PartialSequences, Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """One state of each canvas for the loss, its clock reading and its rate, both (batch,):
-    the schedule's times, on a lattice."""
-    t = lattice_times(len(x1.tokens), generator, x1.tokens.device)
-    tau = self.clock.tau(t)
-    x = self.path.noised(x1, self.path.sample(x1, tau, generator=generator))
-    return x, tau.float(), self.clock.shape(t).float()
+    @torch.no_grad()
+    def nll_bound(
+        self,
+        x1: PartialSequences,
+        samples: int = 64,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+        """The continuous-time bound on -log p(x1 | prompt) in nats:
+        mean and standard error over `samples` states, each (batch,). Blanks are included.
 
+        The schedule does not matter, so states are drawn by their number of masks, k of n, with weight n/k, which is never
+        large. ValueError if `samples` < 2."""
+        x1 = self.canvas(x1.to(self.device))
+        return estimate(lambda: self.bound_draw(x1, generator), samples)
 
-@patch
-def loss(self: MaskedDiffusion, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-    """The continuous-time bound on -log p in nats per sequence (MD4, Eq 5), at one state per
-    sequence; mean over the batch."""
-    x1 = self.canvas(batch)
-    x, tau, rate = self.draw(x1, generator)
-    log_k = clean_log_probs(unread(self.logits, x, tau), x1, x)
-    losses = -(self.weights(log_k, x.masked, rate) * log_k).sum(-1)
-    with torch.no_grad():
-        hidden = x.masked.sum()
-        metrics = dict(
-            bound_tight=-(rate * log_k.sum(-1)).mean(),
-            cross_entropy=-log_k.sum() / hidden.clamp_min(1),
-            hidden=hidden / x1.free.sum().clamp_min(1),
-        )
-    return LossTerms(losses.mean(), metrics)
-
-# %% ../../nbs/methods/08_masked.ipynb #f3ac8687
-@patch
-@torch.no_grad()
-def nll_bound(self: MaskedDiffusion, x1: PartialSequences, samples: int = 64,
-              generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """The continuous-time bound on -log p(x1 | prompt) in nats:
-    mean and standard error over `samples` states, each (batch,). Blanks are included.
-
-    The schedule does not matter, so states are drawn by their number of masks, k of n, with weight n/k, which is never
-    large. ValueError if `samples` < 2."""
-    x1 = self.canvas(x1.to(self.device))
-    return estimate(lambda: self.bound_draw(x1, generator), samples)
-
-
-@patch
-def bound_draw(self: MaskedDiffusion, x1: PartialSequences,
-               generator: torch.Generator | None = None) -> Float[Tensor, " batch"]:
-    "One unbiased draw of the bound for every canvas: (batch,), in nats."
-    x, share = hide_some(x1, generator)
-    rate = x1.free.sum(-1) / x.masked.sum(-1).clamp_min(1)
-    return -rate * clean_log_probs(unread(self.logits, x, -share.log().float()), x1, x).sum(-1)
+    def bound_draw(
+        self,
+        x1: PartialSequences,
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, " batch"]:
+        "One unbiased draw of the bound for every canvas: (batch,), in nats."
+        x, share = hide_some(x1, generator)
+        rate = x1.free.sum(-1) / x.masked.sum(-1).clamp_min(1)
+        return -rate * clean_log_probs(unread(self.logits, x, -share.log().float()), x1, x).sum(-1)
 
 # %% ../../nbs/methods/08_masked.ipynb #037cb922
 RECONSTRUCTIONS = ("network", "uniform")
 
 
 @torch.no_grad()
-def discrete_bound(self: MaskedDiffusion, x1: PartialSequences, steps: int, samples: int = 64,
-                   generator: torch.Generator | None = None, reconstruction: str = "network",
-                   grid: str | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+def discrete_bound(
+    self: MaskedDiffusion,
+    x1: PartialSequences,
+    steps: int,
+    samples: int = 64,
+    generator: torch.Generator | None = None,
+    reconstruction: str = "network",
+    grid: str | None = None,
+) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """The bound on -log p of `steps` ancestral steps on the uniform grid of a clock (by default the schedule's), in
     nats: mean and standard error, each (batch,).
 

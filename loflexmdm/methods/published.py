@@ -10,7 +10,6 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from fastcore.basics import patch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -69,8 +68,12 @@ class OrderRates(nn.Module):
         self.trunk = PublishedTrunk(vocabulary_size, config.order_trunk) if own else None
         self.insert, self.unmask = PublishedRateHead(config.order_trunk), PublishedRateHead(config.order_trunk)
 
-    def forward(self, ids: Int[Tensor, "batch length"], t: Float[Tensor, " batch"], trunk: PublishedTrunk
-                ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
+    def forward(
+        self,
+        ids: Int[Tensor, "batch length"],
+        t: Float[Tensor, " batch"],
+        trunk: PublishedTrunk,
+    ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
         "Raw scalars of both kinds; `trunk` is the generator's, for a network that is shared."
         h, cond = (self.trunk or trunk)(ids, t)
         return self.insert(h, cond), self.unmask(h, cond)
@@ -82,7 +85,12 @@ class PublishedLoFlexMDM(FlexMDM):
     The start token stands for their [EOS]. Loss and bound are those of the order of FlexMDM (b = 1)."""
     name, Config, papers = "published", PublishedConfig, ("lo_flexmdm", "flexmdm")
 
-    def __init__(self, vocabulary: Vocabulary, config: PublishedConfig = PublishedConfig(), task: dict | None = None):
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        config: PublishedConfig = PublishedConfig(),
+        task: dict | None = None,
+    ):
         Method.__init__(self, vocabulary, config, task)
         self.backbone = PublishedTrunk(len(vocabulary), config.trunk)
         self.insert = PublishedRateHead(config.trunk)
@@ -93,13 +101,21 @@ class PublishedLoFlexMDM(FlexMDM):
         never = [name in SPECIAL_TOKENS + NEVER for name in vocabulary.tokens]
         self.register_buffer("never", torch.tensor(never), persistent=False)
 
-    def draw_times(self, n: int,
-                   generator: torch.Generator | None = None) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+    def draw_times(
+        self,
+        n: int,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         "`n` clock readings of the loss and their weights, 1/density: two (n,) float32 tensors."
         return self.proposal(n, generator, self.device)
 
-    def intensities(self, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
-                    tau: Float[Tensor, " batch"] | None = None) -> Intensities:
+    def intensities(
+        self,
+        x: PartialSequences,
+        t: Float[Tensor, " batch"] | None = None,
+        *,
+        tau: Float[Tensor, " batch"] | None = None,
+    ) -> Intensities:
         """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,).
 
         0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
@@ -114,14 +130,15 @@ class PublishedLoFlexMDM(FlexMDM):
         "Logits of columns, -inf for tokens that are never generated."
         return self.token.out(h).masked_fill(self.never, -torch.inf)
 
-# %% ../../nbs/methods/06_published.ipynb #0f2fa678
-@patch
-def order_rates(self: PublishedLoFlexMDM, x1: PartialSequences, t: Float[Tensor, " batch"]
-                ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-    """The order model's exponents of insertion and of unmasking for every column of clean sequences, at time `t`.
+    def order_rates(
+        self,
+        x1: PartialSequences,
+        t: Float[Tensor, " batch"],
+    ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
+        """The order model's exponents of insertion and of unmasking for every column of clean sequences, at time `t`.
 
-    Both (batch, length); those of the start token and of padding mean nothing. ValueError without an order model.
-    In the published runs the second was replaced by 1."""
-    if self.order is None: raise ValueError("order='none': the model was imported without an order model")
-    c, raw = self.config, self.order(start_last(x1), t, self.backbone)
-    return tuple(F.pad(linked(s, c.link, c.order_min_rate, c.max_rate)[:, :-1], (1, 0)) for s in raw)
+        Both (batch, length); those of the start token and of padding mean nothing. ValueError without an order model.
+        In the published runs the second was replaced by 1."""
+        if self.order is None: raise ValueError("order='none': the model was imported without an order model")
+        c, raw = self.config, self.order(start_last(x1), t, self.backbone)
+        return tuple(F.pad(linked(s, c.link, c.order_min_rate, c.max_rate)[:, :-1], (1, 0)) for s in raw)

@@ -99,8 +99,12 @@ def target_config(masked: MaskedDiffusion, target: str, options: dict):
 
 # %% ../../nbs/methods/19_retrofit.ipynb #cd72c53d
 def retrofit(
-    masked: MaskedDiffusion, target: str = "flexmdm", rank: int = 8,
-    alpha: float | None = None, adapters: bool = True, **options,
+    masked: MaskedDiffusion,
+    target: str = "flexmdm",
+    rank: int = 8,
+    alpha: float | None = None,
+    adapters: bool = True,
+    **options,
 ) -> Method:
     """A FlexMDM or LoFlexMDM that starts with the token logits of a trained masked model, at every time.
 

@@ -106,8 +106,13 @@ def save_tensors(tensors: Mapping[str, Tensor], path: str | os.PathLike):
     Path(path).write_bytes(save(dict(tensors)))  # safetensors' save_file writes to .tmpXXXXXX first
 
 
-def write_model(method: "Method", directory: str | os.PathLike, weights: Mapping[str, Mapping[str, Tensor]],
-                texts: Mapping[str, str] | None = None, check: Callable[[Path], object] | None = None):
+def write_model(
+    method: "Method",
+    directory: str | os.PathLike,
+    weights: Mapping[str, Mapping[str, Tensor]],
+    texts: Mapping[str, str] | None = None,
+    check: Callable[[Path], object] | None = None,
+):
     """Write weights files, text files and config.json into a directory, which is made if it is not there.
 
     `check` may refuse what is there."""
@@ -178,7 +183,10 @@ def read_tensors(path: str | os.PathLike, digest: str | None = None) -> dict[str
     except SafetensorError as e: raise ValueError(f"{path}: damaged weights file ({e})") from None
 
 # %% ../../nbs/methods/03_saved.ipynb #88eec80f
-def read_model(directory: str | os.PathLike, weights: str = WEIGHTS_FILE) -> tuple[dict, dict[str, Tensor]]:
+def read_model(
+    directory: str | os.PathLike,
+    weights: str = WEIGHTS_FILE,
+) -> tuple[dict, dict[str, Tensor]]:
     """config.json of a saved model and the tensors that belong to it, also while another process replaces both.
 
     FileNotFoundError, ValueError as `read_config` and `read_tensors`."""
@@ -202,8 +210,13 @@ def _written(directory: str | os.PathLike) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 # %% ../../nbs/methods/03_saved.ipynb #d8deaa87
-def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], path: str | os.PathLike,
-                  dtype: str | None = None, strict: bool = True):
+def check_weights(
+    module: nn.Module,
+    tensors: Mapping[str, Tensor],
+    path: str | os.PathLike,
+    dtype: str | None = None,
+    strict: bool = True,
+):
     """ValueError unless names, shapes and types of the tensors are the module's and none holds NaN.
 
     Floating-point numbers may be float32 or of the declared `dtype`. Not `strict`: the file has no digest; a warning
@@ -235,7 +248,12 @@ def _fits(there: torch.dtype, own: torch.dtype, declared: str | None) -> bool:
     return there.is_floating_point and own.is_floating_point and _short(there) in ("float32", declared)
 
 
-def load_weights(module: nn.Module, path: str | os.PathLike, digest: str | None = None, dtype: str | None = None):
+def load_weights(
+    module: nn.Module,
+    path: str | os.PathLike,
+    digest: str | None = None,
+    dtype: str | None = None,
+):
     """Load a safetensors file, of that SHA-256 and half-precision type if given, into a module.
 
     FileNotFoundError; ValueError if it is damaged or belongs to another model."""
@@ -254,8 +272,11 @@ def _refuse_files(config: Mapping, path: Path):
                              "this must be a name, or the configuration itself in JSON")
 
 
-def load_model(directory: str | os.PathLike, device: str | torch.device = "cpu",
-               weights: str = WEIGHTS_FILE) -> "Method":
+def load_model(
+    directory: str | os.PathLike,
+    device: str | torch.device = "cpu",
+    weights: str = WEIGHTS_FILE,
+) -> "Method":
     "`Saved.from_pretrained`."
     meta, tensors = read_model(directory, weights)
     cls = METHODS[meta["method"]]
@@ -270,8 +291,12 @@ def load_model(directory: str | os.PathLike, device: str | torch.device = "cpu",
 class Saved:
     "What a method has from this module: it can be saved, loaded and pushed to a hub."
 
-    def save_pretrained(self, directory: str | os.PathLike, dtype: str | torch.dtype | None = None,
-                        **extra_files: str) -> Path:
+    def save_pretrained(
+        self,
+        directory: str | os.PathLike,
+        dtype: str | torch.dtype | None = None,
+        **extra_files: str,
+    ) -> Path:
         """Write model.safetensors and config.json, with digests, into a directory, which is returned.
 
         `dtype`: of the parameters in the file, say "bfloat16"; they are float32 again when loaded. Keywords add text
@@ -287,16 +312,25 @@ class Saved:
         return path
 
     @staticmethod
-    def from_pretrained(directory: str | os.PathLike, device: str | torch.device = "cpu",
-                        weights: str = WEIGHTS_FILE) -> "Method":
+    def from_pretrained(
+        directory: str | os.PathLike,
+        device: str | torch.device = "cpu",
+        weights: str = WEIGHTS_FILE,
+    ) -> "Method":
         """The method saved in a directory, in evaluation mode on `device`; `weights` names the file to take them from.
 
         FileNotFoundError if there is no saved model, ValueError if it is damaged, of a newer format or of an unknown
         method."""
         return load_model(directory, device, weights)
 
-    def push_to_hub(self, name: str, licence: str = "unknown", about: str = "", private: bool | None = None,
-                    token: str | None = None) -> str:
+    def push_to_hub(
+        self,
+        name: str,
+        licence: str = "unknown",
+        about: str = "",
+        private: bool | None = None,
+        token: str | None = None,
+    ) -> str:
         """Upload the model with a model card to the repository `owner/name`, which is made if need be; returns the
         address of the commit.
 

@@ -95,8 +95,12 @@ def _asked(name: str, call: Callable):
         raise ValueError(f"{name}: the hub refused, or was not reached; {advice} ({answer})") from None
 
 
-def from_hub(name: str, device: str | torch.device = "cpu", revision: str | None = None,
-             token: str | None = None) -> Method:
+def from_hub(
+    name: str,
+    device: str | torch.device = "cpu",
+    revision: str | None = None,
+    token: str | None = None,
+) -> Method:
     """The model of the repository `owner/name`, in evaluation mode on `device`.
 
     `revision`: a branch, tag or commit. ImportError without huggingface_hub; ValueError if there is no such repository,
@@ -106,8 +110,14 @@ def from_hub(name: str, device: str | torch.device = "cpu", revision: str | None
     except FileNotFoundError as e: raise ValueError(f"{name}: not a model of this package ({e})") from None
 
 
-def push(method: Method, name: str, licence: str = "unknown", about: str = "", private: bool | None = None,
-         token: str | None = None) -> str:
+def push(
+    method: Method,
+    name: str,
+    licence: str = "unknown",
+    about: str = "",
+    private: bool | None = None,
+    token: str | None = None,
+) -> str:
     "`Method.push_to_hub`: upload a model with its card; returns the address of the commit."
     wrapped = hub_model()(method, model_card(method, name, licence, about))
     return str(_asked(name, lambda: wrapped.push_to_hub(name, private=private, token=token)))

@@ -154,7 +154,12 @@ PUBLISHED = dict(
 )
 
 # %% ../../nbs/models/03_import_published.ipynb #04204301
-def token_names(kind: str, settings: Published, size: int, tokenizer: str | os.PathLike | None = None) -> list[str]:
+def token_names(
+    kind: str,
+    settings: Published,
+    size: int,
+    tokenizer: str | os.PathLike | None = None,
+) -> list[str]:
     """The name of every id: of bracket SAFE from its tokenizer file, and `<`, `>` behind these; of star graphs a node's
     number; `id7` where nothing is known.
 
@@ -236,9 +241,14 @@ def check_names(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], pat
             refuse(path, f"{name}{here} has shape {tuple(found[name].shape)}, not {tuple(value.shape)}")
 
 # %% ../../nbs/models/03_import_published.ipynb #im000054
-def import_published(path: str | os.PathLike, kind: str, tokenizer: str | os.PathLike | None = None,
-                     order_file: str | os.PathLike | None = None, order_heads: int | None = None,
-                     **settings) -> PublishedLoFlexMDM:
+def import_published(
+    path: str | os.PathLike,
+    kind: str,
+    tokenizer: str | os.PathLike | None = None,
+    order_file: str | os.PathLike | None = None,
+    order_heads: int | None = None,
+    **settings,
+) -> PublishedLoFlexMDM:
     """The model of a published checkpoint, in evaluation mode.
 
     `kind` is safe or star: what the file does not say is then as in PUBLISHED, unless `settings` (heads, link, ...) say

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .base import network
-from .transformer import size_named
+from .transformer import Cond, over_columns, size_named
 from ..process.states import PartialSequences
 
 # %% ../../nbs/networks/06_adder.ipynb #ad000008
@@ -23,30 +23,52 @@ class Adder(nn.Module):
 
     def __init__(self, n: int, width: int, cond: int):
         super().__init__()
-        self.width, self.cond, self.empty = width, cond, n
-        self.token, self.own, self.key = (nn.Embedding(n + extra, width) for extra in (0, 1, 1))
-        self.layers = nn.Sequential(nn.Linear(3 * width + cond, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.width, self.cond = width, cond
+        self.empty = n  # what stands for a gap without tokens
+        self.token = nn.Embedding(n, width)
+        self.own = nn.Embedding(n + 1, width)
+        self.key = nn.Embedding(n + 1, width)
+        self.layers = nn.Sequential(
+            nn.Linear(3 * width + cond, 2 * width),
+            nn.GELU(),
+            nn.Linear(2 * width, width),
+        )
 
     @classmethod
-    def from_config(cls, vocabulary_size: int, size: str, options: str = "", causal: bool = False) -> "Adder":
+    def from_config(
+        cls,
+        vocabulary_size: int,
+        size: str,
+        options: str = "",
+        causal: bool = False,
+    ) -> "Adder":
         "A new one, of the width of `size`. ValueError for options, and where columns may not see later ones."
         if options: raise ValueError(f"network_config={options!r}: the adder has none; choose its size")
         if causal: raise ValueError("network='adder': cannot generate from left to right; choose another network")
-        return cls(vocabulary_size, size_named(size).width, size_named(size).cond)
+        s = size_named(size)
+        return cls(vocabulary_size, s.width, s.cond)
 
-    def forward(self, x: PartialSequences, cond: Float[Tensor, "batch cond"]) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: PartialSequences, cond: Cond) -> Float[Tensor, "batch length width"]:
         "Hidden states. A gap is that behind a fixed token; where several tokens are in one, it is known by the last."
-        gap, columns = x.fixed.cumsum(-1) - 1, x.tokens.shape[1]
+        gap = x.fixed.cumsum(-1) - 1
+        given = last_in_gap(x, gap, x.fixed, 0)
         content = last_in_gap(x, gap, ~x.fixed, self.empty)
-        known = [self.token(last_in_gap(x, gap, x.fixed, 0).gather(1, gap)), self.own(content.gather(1, gap))]
-        shared = [self.key(content[:, 0]), cond.expand(len(gap), -1)]
-        return self.layers(torch.cat([*known, *(s[:, None].expand(-1, columns, -1) for s in shared)], -1))
+
+        # a column knows its own gap; the key, in the first, and the conditioning are known to all
+        token = self.token(given.gather(1, gap))
+        own = self.own(content.gather(1, gap))
+        key = self.key(content[:, 0])[:, None].expand_as(own)
+        shared = over_columns(cond).expand(*gap.shape, -1)
+        return self.layers(torch.cat([token, own, key, shared], -1))
 
 # %% ../../nbs/networks/06_adder.ipynb #ad000009
 def last_in_gap(x: PartialSequences, gap: Tensor, which: Tensor, empty: int) -> Tensor:
     "The last token of each gap among those that count, `empty` where there is none: (batch, length), by gap."
     rows, columns = x.tokens.shape
     order = torch.arange(columns, device=gap.device).expand(rows, -1)
+
+    # what does not count goes to a slot behind the last gap, which is cut off
+    slot = torch.where(which & x.valid, gap, columns)
     last = torch.full((rows, columns + 1), -1, device=gap.device)
-    last = last.scatter_reduce(1, torch.where(which & x.valid, gap, columns), order, "amax")[:, :-1]
+    last = last.scatter_reduce(1, slot, order, "amax")[:, :-1]
     return torch.where(last >= 0, x.tokens.gather(1, last.clamp_min(0)), empty)

@@ -27,8 +27,12 @@ class Backbone(Protocol):
     cond: int            # width of the conditioning vector
     token: nn.Embedding  # of the vocabulary; the token head starts with its weights
 
-    def __call__(self, x: PartialSequences, cond: Float[Tensor, "#batch cond"]) -> Float[Tensor, "batch length width"]:
-        "Hidden states (batch, length, width) of `x` (batch, length), given `cond` (batch or 1, cond)."
+    def __call__(
+        self,
+        x: PartialSequences,
+        cond: Float[Tensor, "#batch cond"] | Float[Tensor, "#batch length cond"],
+    ) -> Float[Tensor, "batch length width"]:
+        "Hidden states (batch, length, width) of `x` (batch, length), given `cond` per row or per column."
 
 # %% ../../nbs/networks/01_base.ipynb #8095bd32
 def network(cls: type) -> type:

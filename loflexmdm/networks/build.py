@@ -48,22 +48,28 @@ def check_network(config, prefix: str = ""):
 def probe(backbone: Backbone, x: PartialSequences) -> Float[Tensor, "batch length width"]:
     "Hidden states of `x` in evaluation mode, without gradients; the random state stays as it was."
     training = backbone.training
+    cond = torch.zeros(len(x.tokens), backbone.cond, device=x.tokens.device)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        try: return backbone.eval()(x, torch.zeros(len(x.tokens), backbone.cond, device=x.tokens.device))
+        try: return backbone.eval()(x, cond)
         finally: backbone.train(training)
 
 
 def probe_rows(vocabulary_size: int, device: torch.device) -> PartialSequences:
     "Two rows of ordinary tokens, of 6 and of 3 columns, to try a network on."
     first, last = len(SPECIAL_TOKENS), vocabulary_size - 1
-    tokens = torch.tensor([[BOS, first, last, first, first, last], [BOS, last, first, PAD, PAD, PAD]], device=device)
-    fixed = tokens == BOS
-    return PartialSequences(tokens, fixed, closed=tokens == PAD)
+    rows = [
+        [BOS, first, last, first, first, last],
+        [BOS, last, first, PAD, PAD, PAD],
+    ]
+    tokens = torch.tensor(rows, device=device)
+    return PartialSequences(tokens, fixed=tokens == BOS, closed=tokens == PAD)
 
 
 def reads_ahead(backbone: Backbone, x: PartialSequences) -> bool:
     "Whether the hidden states of the first 3 columns of `x` depend on the others."
-    return not torch.allclose(probe(backbone, x)[:1, :3], probe(backbone, x.map(lambda v: v[:, :3]))[:1], atol=1e-4)
+    whole = probe(backbone, x)[:1, :3]
+    alone = probe(backbone, x.map(lambda v: v[:, :3]))[:1]
+    return not torch.allclose(whole, alone, atol=1e-4)
 
 # %% ../../nbs/networks/03_build.ipynb #6deb1a61
 def check_attributes(backbone: Backbone, what: str):
@@ -71,7 +77,9 @@ def check_attributes(backbone: Backbone, what: str):
     for name, kind in dict(width=int, cond=int, token=nn.Embedding).items():
         value = getattr(backbone, name, None)
         if not isinstance(value, kind):
-            raise ValueError(f"{what}: attribute {name!r} must be of type {kind.__name__}, not {type(value).__name__}")
+            raise ValueError(
+                f"{what}: attribute {name!r} must be of type {kind.__name__}, not {type(value).__name__}"
+            )
 
 
 def check_backbone(backbone: Backbone, what: str, causal: bool = False) -> Backbone:
@@ -79,38 +87,61 @@ def check_backbone(backbone: Backbone, what: str, causal: bool = False) -> Backb
     check_attributes(backbone, what)
     weight = backbone.token.weight
     if weight.is_meta: return backbone  # there are no numbers to look at
+
+    # whatever goes wrong inside is told with the name of the network
     x = probe_rows(len(weight), weight.device)
-    try: h, expected = probe(backbone, x), (*x.tokens.shape, backbone.width)
+    try: h = probe(backbone, x)
     except (RuntimeError, TypeError, IndexError) as e:
         raise ValueError(f"{what}: fails on a batch of two rows ({' '.join(str(e).split())})") from e
+
+    expected = (*x.tokens.shape, backbone.width)
     if getattr(h, "shape", None) != expected:
         got = tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
         raise ValueError(f"{what}: expected hidden states (batch, length, width) = {expected}, got {got}")
-    if not torch.allclose(h[1:, :3], probe(backbone, x.rows([1]).trim()), atol=1e-4):
+
+    # the second row is padded in the batch, and is not when it is alone
+    alone = probe(backbone, x.rows([1]).trim())
+    if not torch.allclose(h[1:, :3], alone, atol=1e-4):
         raise ValueError(f"{what}: padding changes the hidden states of other columns")
     if causal and reads_ahead(backbone, x):
         raise ValueError(f"{what}: later columns change the hidden states of earlier ones; here it must not look ahead")
     return backbone
 
 # %% ../../nbs/networks/03_build.ipynb #15af53ff
-def build_backbone(method: nn.Module, vocabulary_size: int, prefix: str = "", causal: bool = False) -> Backbone:
+def build_backbone(
+    method: nn.Module,
+    vocabulary_size: int,
+    prefix: str = "",
+    causal: bool = False,
+) -> Backbone:
     """The backbone that a method's config describes, with `prefix` "order_" that of its order model.
 
     `causal`: one in which a column sees itself and those before it. ValueError for one
     that fails the checks."""
     name, size, options = network_fields(method.config, prefix)
-    cls, what = NETWORKS[name], f"{prefix}network={name!r}"
+    cls = NETWORKS[name]
+    what = f"{prefix}network={name!r}"
     if causal and "causal" not in inspect.signature(cls.from_config).parameters:
         raise ValueError(f"{what}: cannot write from left to right, as method {method.name!r} does")
-    backbone = cls.from_config(vocabulary_size, size, options, **(dict(causal=True) if causal else {}))
+
+    # the package's own has tests of its own, and need not be tried each time
+    extra = dict(causal=True) if causal else {}
+    backbone = cls.from_config(vocabulary_size, size, options, **extra)
     if not isinstance(backbone, Transformer): check_backbone(backbone, what, causal)
-    if (kept := getattr(backbone, "options", options)) != options:
-        method.config = replace(method.config, **{prefix + "network_config": kept})
+
+    # what a file said is saved with the model, which then needs no file
+    kept = getattr(backbone, "options", options)
+    if kept != options: method.config = replace(method.config, **{prefix + "network_config": kept})
     return backbone
 
 
-def build_network(method: nn.Module, parts: Sequence[str], vocabulary_size: int, outcomes: int | None = None,
-                  causal: bool = False):
+def build_network(
+    method: nn.Module,
+    parts: Sequence[str],
+    vocabulary_size: int,
+    outcomes: int | None = None,
+    causal: bool = False,
+):
     """Give a method with a `config` its network: `backbone`, and the parts named, in this order; see `build_part`.
 
     Of `time`, `cond` and the `unmask` head those not named are None. `vocabulary_size` counts the tokens that the
@@ -118,13 +149,17 @@ def build_network(method: nn.Module, parts: Sequence[str], vocabulary_size: int,
     conditions of the method's `vocabulary`, if it has some."""
     method.backbone = build_backbone(method, vocabulary_size, causal=causal)
     method.time = method.cond = method.unmask = None
-    for name in parts: setattr(method, name, build_part(name, method.backbone, outcomes or vocabulary_size))
+    for name in parts:
+        setattr(method, name, build_part(name, method.backbone, outcomes or vocabulary_size))
+
     vocabulary = getattr(method, "vocabulary", None)
     if vocabulary is not None and vocabulary.conditions: never_conditions(method, vocabulary)
 
 
 def never_conditions(method: nn.Module, vocabulary: Vocabulary):
     "Keep a method's token heads from predicting conditions, or ANY."
-    for head in (part for part in method.children() if isinstance(part, TokenHead)):
+    first = len(SPECIAL_TOKENS) + len(vocabulary.ordinary)
+    for head in method.children():
+        if not isinstance(head, TokenHead): continue
         ids = torch.arange(len(head.out.bias))
-        head.never = (ids >= len(SPECIAL_TOKENS) + len(vocabulary.ordinary)) & (ids < len(vocabulary))
+        head.never = (ids >= first) & (ids < len(vocabulary))

@@ -15,12 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from fastcore.basics import patch
 from torch import Tensor, nn
 
 from .base import network
 from .build import probe_rows, reads_ahead
-from .transformer import modulate, size_named
+from .transformer import Cond, modulate, over_columns, size_named
 from ..process.states import BOS, MASK, PAD, PartialSequences
 
 # %% ../../nbs/networks/04_hugging_face.ipynb #add959b3
@@ -47,9 +46,12 @@ def sized_config(kind: str, size: str):
     ValueError if it has no such sizes."""
     s = size_named(size)
     widths = dict(hidden_size=s.width, intermediate_size=4 * s.width, embedding_size=s.width)
-    try: config = hugging_face().CONFIG_MAPPING[kind](**widths, num_hidden_layers=s.depth, num_attention_heads=s.heads)
+    depths = dict(num_hidden_layers=s.depth, num_attention_heads=s.heads)
+    try: config = hugging_face().CONFIG_MAPPING[kind](**widths, **depths)
     # each type checks its own
     except Exception as e: refuse(kind, f"has no sizes of this kind; give a config.json ({e})")
+
+    # settings that suit long training on much text are too much for small networks
     for key, value in vars(config).items():
         if "dropout" in key and isinstance(value, float): setattr(config, key, 0.0)
     if hasattr(config, "position_embedding_type"): config.position_embedding_type = "rotary"  # as ESM-2 has it
@@ -96,7 +98,8 @@ def quiet():
     "Neither progress bars nor reports of transformers inside."
     logs = hugging_face().logging
     level, bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
-    logs.set_verbosity_error(), logs.disable_progress_bar()
+    logs.set_verbosity_error()
+    logs.disable_progress_bar()
     try: yield
     finally:
         logs.set_verbosity(level)
@@ -106,7 +109,12 @@ def quiet():
 def load_encoder(checkpoint: Path, config) -> nn.Module:
     "The encoder of a checkpoint, its token embedding new; a warning counts other tensors that are not there."
     read = hugging_face().AutoModel.from_pretrained
-    options = dict(dtype=torch.float32, local_files_only=True, ignore_mismatched_sizes=True, output_loading_info=True)
+    options = dict(
+        dtype=torch.float32,
+        local_files_only=True,
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+    )
     with quiet(): model, report = read(checkpoint, config=config, **options)
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
@@ -118,13 +126,16 @@ def load_encoder(checkpoint: Path, config) -> nn.Module:
 def encoder_from(config, vocabulary_size: int, checkpoint: Path | None = None) -> nn.Module:
     "The encoder of a configuration for our tokens, with the weights of a checkpoint if there is one."
     auto = hugging_face().AutoModel
-    config.vocab_size, config.pad_token_id, config.bos_token_id, config.mask_token_id = vocabulary_size, PAD, BOS, MASK
+    config.vocab_size = vocabulary_size
+    config.pad_token_id, config.bos_token_id, config.mask_token_id = PAD, BOS, MASK
     for key in ("eos_token_id", "cls_token_id", "sep_token_id"):
         if hasattr(config, key): setattr(config, key, None)
     model = load_encoder(checkpoint, config) if checkpoint else auto.from_config(config, dtype=torch.float32)
     if not isinstance(model.get_input_embeddings(), nn.Embedding): refuse(config.model_type, "reads no tokens")
+
+    # nothing would train these
     for name in ("pooler", "contact_head"):
-        if getattr(model, name, None) is not None: setattr(model, name, None)  # nothing would train them
+        if getattr(model, name, None) is not None: setattr(model, name, None)
     return model
 
 
@@ -139,7 +150,8 @@ def longest_input(model: nn.Module) -> int | None:
     for module in model.modules():
         table = getattr(module, "position_embeddings", None)
         if not isinstance(table, nn.Embedding): continue
-        return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+        unused = 0 if table.padding_idx is None else table.padding_idx + 1
+        return table.num_embeddings - unused
     return None
 
 # %% ../../nbs/networks/04_hugging_face.ipynb #2a6b1bcf
@@ -152,42 +164,58 @@ class HuggingFaceBackbone(nn.Module):
 
     def __init__(self, encoder: nn.Module, cond: int):
         super().__init__()
-        self.encoder, self.cond, self.width = encoder, cond, encoder.config.hidden_size
-        self.options, self.longest = json.dumps(encoder.config.to_dict()), longest_input(encoder)
-        features, scale = self.token.embedding_dim, self.token.weight.detach().std().item()
-        self.flag, self.project = nn.Embedding(4, features), nn.Linear(cond, features)  # fixed or not, closed or not
+        self.encoder, self.cond = encoder, cond
+        self.width = encoder.config.hidden_size
+        self.options = json.dumps(encoder.config.to_dict())
+        self.longest = longest_input(encoder)
+
+        # flags are of the size of its tokens; the conditioning has no effect at first
+        features = self.token.embedding_dim
+        scale = self.token.weight.detach().std().item()
+        self.flag = nn.Embedding(4, features)  # fixed or not, closed or not
+        self.project = nn.Linear(cond, features)
         self.adapt = nn.Linear(cond, 2 * self.width)
         nn.init.normal_(self.flag.weight, std=scale)
-        for layer in (self.project, self.adapt): nn.init.zeros_(layer.weight), nn.init.zeros_(layer.bias)
+        for layer in (self.project, self.adapt):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
 
     @classmethod
     def from_config(
-        cls, vocabulary_size: int, size: str, options: str = "", causal: bool = False
+        cls,
+        vocabulary_size: int,
+        size: str,
+        options: str = "",
+        causal: bool = False,
     ) -> "HuggingFaceBackbone":
         "An encoder by `network_config`. ImportError without transformers; ValueError for what is not an encoder."
         config = read_encoder_config(options, size)
         if config.is_encoder_decoder: refuse(config.model_type, "an encoder with a decoder; an encoder is needed")
-        backbone = cls(encoder_from(config, vocabulary_size, checkpoint_in(options)), size_named(size).cond)
+        encoder = encoder_from(config, vocabulary_size, checkpoint_in(options))
+        backbone = cls(encoder, size_named(size).cond)
+
+        # a decoder passes all other checks, and would hide half of each sequence from every position
         weight = backbone.token.weight
-        if not causal and not weight.is_meta and not reads_ahead(backbone, probe_rows(vocabulary_size, weight.device)):
+        if causal or weight.is_meta: return backbone
+        if not reads_ahead(backbone, probe_rows(vocabulary_size, weight.device)):
             refuse(config.model_type, "reads from left to right only; an encoder is needed")
         return backbone
 
     @property
     def token(self) -> nn.Embedding: return self.encoder.get_input_embeddings()
+
     @property
     def blocks(self) -> nn.Module:
         "The hidden layers: the longest list of modules."
         return max((m for m in self.encoder.modules() if isinstance(m, nn.ModuleList)), key=len)
 
-# %% ../../nbs/networks/04_hugging_face.ipynb #p3445b9c
-@patch
-def forward(self: HuggingFaceBackbone, x: PartialSequences, cond: Tensor) -> Tensor:
-    n = x.tokens.shape[1]
-    if self.longest is not None and n > self.longest:
-        raise ValueError(
-            f"sequence of {n} columns: the encoder has {self.longest} positions (max_position_embeddings)"
-        )
-    h = self.token(x.tokens) + self.flag(x.fixed.long() + 2 * x.closed.long()) + self.project(cond)[:, None]
-    h = self.encoder(inputs_embeds=h, attention_mask=x.valid.long()).last_hidden_state
-    return modulate(h, *self.adapt(cond).chunk(2, -1))
+    def forward(self, x: PartialSequences, cond: Cond) -> Tensor:
+        n = x.tokens.shape[1]
+        if self.longest is not None and n > self.longest:
+            raise ValueError(
+                f"sequence of {n} columns: the encoder has {self.longest} positions (max_position_embeddings)"
+            )
+        flag = self.flag(x.fixed.long() + 2 * x.closed.long())
+        h = self.token(x.tokens) + flag + over_columns(self.project(cond))
+        h = self.encoder(inputs_embeds=h, attention_mask=x.valid.long()).last_hidden_state
+        return modulate(h, *self.adapt(cond).chunk(2, -1))

@@ -30,42 +30,68 @@ class Trunk(NamedTuple):
     def check(self) -> "Trunk":
         "The same. ValueError unless width, heads and rotary fit."
         if self.width % self.heads: raise ValueError(f"heads={self.heads}: must divide the width {self.width}")
-        if self.rotary % 2 or self.rotary > self.width // self.heads:
-            raise ValueError(f"rotary={self.rotary}: must be even and at most width/heads = {self.width // self.heads}")
+        per_head = self.width // self.heads
+        if self.rotary % 2 or self.rotary > per_head:
+            raise ValueError(f"rotary={self.rotary}: must be even and at most width/heads = {per_head}")
         return self
 
 
-def with_gain(h: Float[Tensor, "batch length width"], gain: Float[Tensor, " width"],
-              shift: Float[Tensor, "batch width"],
-              scale: Float[Tensor, "batch width"]) -> Float[Tensor, "batch length width"]:
+def with_gain(
+    h: Float[Tensor, "batch length width"],
+    gain: Float[Tensor, " width"],
+    shift: Float[Tensor, "batch width"],
+    scale: Float[Tensor, "batch width"],
+) -> Float[Tensor, "batch length width"]:
     "Normalised over its last dimension with a gain and no bias, times 1 + `scale`, plus `shift`."
-    return F.layer_norm(h, h.shape[-1:], gain) * (1 + scale[:, None]) + shift[:, None]
+    normal = F.layer_norm(h, h.shape[-1:], gain)
+    return normal * (1 + scale[:, None]) + shift[:, None]
 
 # %% ../../nbs/networks/05_published.ipynb #5f26b497
 class PublishedBlock(nn.Module):
     "Attention and MLP; the residual of the attention is its modulated input."
     def __init__(self, trunk: Trunk):
         super().__init__()
-        d, self.heads, self.rotary = trunk.width, trunk.heads, trunk.rotary
-        self.norm1, self.norm2 = nn.Parameter(torch.ones(d)), nn.Parameter(torch.ones(d))
-        self.qkv, self.out = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d, bias=False)
-        self.mlp = nn.Sequential(nn.Linear(d, trunk.hidden), nn.ReLU(), nn.Linear(trunk.hidden, d))
+        d = trunk.width
+        self.heads, self.rotary = trunk.heads, trunk.rotary
+        self.norm1 = nn.Parameter(torch.ones(d))
+        self.norm2 = nn.Parameter(torch.ones(d))
+        self.qkv = nn.Linear(d, 3 * d, bias=False)
+        self.out = nn.Linear(d, d, bias=False)
+        self.mlp = nn.Sequential(
+            nn.Linear(d, trunk.hidden),
+            nn.ReLU(),
+            nn.Linear(trunk.hidden, d),
+        )
         self.adapt = nn.Linear(trunk.cond, 6 * d)
-        nn.init.zeros_(self.adapt.weight), nn.init.zeros_(self.adapt.bias)
+        nn.init.zeros_(self.adapt.weight)
+        nn.init.zeros_(self.adapt.bias)
 
-    def forward(self, h: Float[Tensor, "batch length width"], cond: Float[Tensor, "batch cond"],
-                kept: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
-        s1, k1, g1, s2, k2, g2 = self.adapt(cond).chunk(6, -1)
-        y = with_gain(h, self.norm1, s1, k1)
-        h = y + g1[:, None] * self.attend(y, kept)
-        return h + g2[:, None] * self.mlp(with_gain(h, self.norm2, s2, k2))
+    def forward(
+        self,
+        h: Float[Tensor, "batch length width"],
+        cond: Float[Tensor, "batch cond"],
+        kept: Bool[Tensor, "batch length"],
+    ) -> Float[Tensor, "batch length width"]:
+        shift, scale, gate, shift_mlp, scale_mlp, gate_mlp = self.adapt(cond).chunk(6, -1)
 
-    def attend(self, y: Float[Tensor, "batch length width"],
-               kept: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
+        # theirs goes on from the modulated input, not from h
+        y = with_gain(h, self.norm1, shift, scale)
+        h = y + gate[:, None] * self.attend(y, kept)
+        return h + gate_mlp[:, None] * self.mlp(with_gain(h, self.norm2, shift_mlp, scale_mlp))
+
+    def attend(
+        self,
+        y: Float[Tensor, "batch length width"],
+        kept: Bool[Tensor, "batch length"],
+    ) -> Float[Tensor, "batch length width"]:
         "Multi-head self-attention of every column to those that are `kept`."
         q, k, v = self.qkv(y).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         angles = rotary(y.shape[1], self.rotary, y.device)
-        turn = lambda x: torch.cat([rotate(x[..., :self.rotary], *angles), x[..., self.rotary:]], -1)
+
+        def turn(x: Tensor) -> Tensor:
+            turned = rotate(x[..., :self.rotary], *angles)  # the other features stay as they are
+            return torch.cat([turned, x[..., self.rotary:]], -1)
+
         h = F.scaled_dot_product_attention(turn(q), turn(k), v, attn_mask=kept[:, None, None])
         return self.out(h.transpose(1, 2).flatten(2))
 
@@ -73,18 +99,25 @@ class PublishedBlock(nn.Module):
 LINKS = ("exp", "softplus", "sigmoid")
 
 
-def linked(s: Float[Tensor, "..."], link: str, min_rate: float, max_rate: float) -> Float[Tensor, "..."]:
+def linked(
+    s: Float[Tensor, "..."],
+    link: str,
+    min_rate: float,
+    max_rate: float,
+) -> Float[Tensor, "..."]:
     """The exponent b of a raw scalar: min_rate + exp(s), or min_rate + (max_rate - min_rate) softplus(s) or
     sigmoid(s).
 
     A softplus is not bounded by `max_rate`, which is what the checkpoints mean by it."""
     if link == "exp": return min_rate + torch.exp(s)
-    return min_rate + (max_rate - min_rate) * (F.softplus(s) if link == "softplus" else torch.sigmoid(s))
+    share = F.softplus(s) if link == "softplus" else torch.sigmoid(s)
+    return min_rate + (max_rate - min_rate) * share
 
 
 def time_features(t: Float[Tensor, " batch"]) -> Float[Tensor, "batch 256"]:
     "128 cosines of t 10000^(-k/128), k from 0, then 128 sines; `t` in [0, 1]."
-    angles = t[:, None] * 10_000.0 ** (-torch.arange(128, device=t.device) / 128)
+    freq = 10_000.0 ** (-torch.arange(128, device=t.device) / 128)
+    angles = t[:, None] * freq
     return torch.cat([angles.cos(), angles.sin()], -1)
 
 # %% ../../nbs/networks/05_published.ipynb #8b18c9ce
@@ -92,24 +125,35 @@ class Modulation(nn.Module):
     "The input of a head: normalised with a gain, then shifted and scaled by the conditioning."
     def __init__(self, trunk: Trunk):
         super().__init__()
-        self.norm, self.adapt = nn.Parameter(torch.ones(trunk.width)), nn.Linear(trunk.cond, 2 * trunk.width)
-        nn.init.zeros_(self.adapt.weight), nn.init.zeros_(self.adapt.bias)
+        self.norm = nn.Parameter(torch.ones(trunk.width))
+        self.adapt = nn.Linear(trunk.cond, 2 * trunk.width)
+        nn.init.zeros_(self.adapt.weight)
+        nn.init.zeros_(self.adapt.bias)
 
-    def modulated(self, h: Float[Tensor, "batch length width"],
-                  cond: Float[Tensor, "batch cond"]) -> Float[Tensor, "batch length width"]:
+    def modulated(
+        self,
+        h: Float[Tensor, "batch length width"],
+        cond: Float[Tensor, "batch cond"],
+    ) -> Float[Tensor, "batch length width"]:
         "What the head's linear maps read."
-        return with_gain(h, self.norm, *self.adapt(cond).chunk(2, -1))
+        shift, scale = self.adapt(cond).chunk(2, -1)
+        return with_gain(h, self.norm, shift, scale)
 
 
 class PublishedRateHead(Modulation):
     "One raw scalar per column: (batch, length, width) -> (batch, length)."
     def __init__(self, trunk: Trunk):
         super().__init__(trunk)
-        self.hidden, self.out = nn.Linear(trunk.width, trunk.width), nn.Linear(trunk.width, 1)
+        self.hidden = nn.Linear(trunk.width, trunk.width)
+        self.out = nn.Linear(trunk.width, 1)
 
-    def forward(self, h: Float[Tensor, "batch length width"],
-                cond: Float[Tensor, "batch cond"]) -> Float[Tensor, "batch length"]:
-        return self.out(F.gelu(self.hidden(self.modulated(h, cond))))[..., 0]
+    def forward(
+        self,
+        h: Float[Tensor, "batch length width"],
+        cond: Float[Tensor, "batch cond"],
+    ) -> Float[Tensor, "batch length"]:
+        read = self.modulated(h, cond)
+        return self.out(F.gelu(self.hidden(read)))[..., 0]
 
 
 class PublishedTokenHead(Modulation):
@@ -119,8 +163,11 @@ class PublishedTokenHead(Modulation):
         self.out = nn.Linear(trunk.width, vocabulary_size, bias=False)
         nn.init.zeros_(self.out.weight)
 
-    def forward(self, h: Float[Tensor, "batch length width"],
-                cond: Float[Tensor, "batch cond"]) -> Float[Tensor, "batch length vocabulary"]:
+    def forward(
+        self,
+        h: Float[Tensor, "batch length width"],
+        cond: Float[Tensor, "batch cond"],
+    ) -> Float[Tensor, "batch length vocabulary"]:
         return self.out(self.modulated(h, cond))
 
 # %% ../../nbs/networks/05_published.ipynb #pu000032
@@ -129,15 +176,24 @@ class PublishedTrunk(nn.Module):
     def __init__(self, vocabulary_size: int, trunk: Trunk):
         super().__init__()
         self.token = nn.Embedding(vocabulary_size, trunk.width, padding_idx=PAD)
-        self.time = nn.Sequential(nn.Linear(256, trunk.cond), nn.SiLU(), nn.Linear(trunk.cond, trunk.cond), nn.SiLU())
+        self.time = nn.Sequential(
+            nn.Linear(256, trunk.cond),
+            nn.SiLU(),
+            nn.Linear(trunk.cond, trunk.cond),
+            nn.SiLU(),
+        )
         self.blocks = nn.ModuleList(PublishedBlock(trunk.check()) for _ in range(trunk.depth))
 
-    def forward(self, ids: Int[Tensor, "batch length"], t: Float[Tensor, " batch"]
-                ) -> tuple[Float[Tensor, "batch length width"], Float[Tensor, "batch cond"]]:
+    def forward(
+        self,
+        ids: Int[Tensor, "batch length"],
+        t: Float[Tensor, " batch"],
+    ) -> tuple[Float[Tensor, "batch length width"], Float[Tensor, "batch cond"]]:
         """Hidden states (batch, length, width), the input of every head, and the conditioning (batch, cond).
 
         `ids` are padded on the right, `t` lies in [0, 1]."""
-        cond, h, kept = self.time(time_features(t)), self.token(ids), ids != PAD
+        cond = self.time(time_features(t))
+        h, kept = self.token(ids), ids != PAD
         for block in self.blocks: h = block(h, cond, kept)
         return h, cond
 

@@ -152,9 +152,9 @@ METHODS = {
     "mdm shifted": ("mdm", dict(schedule="shifted:1e-3")),
     "genmd4": ("genmd4", dict()),
     "genmd4 three states": ("genmd4", dict(states=3, w_range=4.0, proposal=1.0)),
-    "lomdm learned": ("lomdm", dict(order_size="nano")),
-    "lomdm fixed": ("lomdm", dict(order="fixed", states=1)),
-    "lomdm given": ("lomdm", dict(order="given", given="forward")),
+    "lomdm learned": ("lounmask", dict(order_size="nano")),
+    "lomdm fixed": ("lounmask", dict(order="fixed", states=1)),
+    "lomdm given": ("lounmask", dict(order="given", given="forward")),
     "loinsert learned": ("loinsert", dict(order_size="nano", states=3, centre=True)),
     "loinsert fixed": ("loinsert", dict(order="fixed", states=1)),
     "papl": ("papl", dict()),
@@ -173,7 +173,7 @@ METHODS = {
 NEW_PARTS = ("time.", "insert.", "unmask.", "order.", "order_backbone.")  # of a retrofit
 KINDS = {name: kind for name, (kind, _) in METHODS.items()}
 INSERTING = [n for n, k in KINDS.items() if k in ("loflexmdm", "loinsert", "flexmdm", "retrofit", "editflow")]
-MASKED = [n for n, k in KINDS.items() if k in ("mdm", "genmd4", "lomdm", "papl")]
+MASKED = [n for n, k in KINDS.items() if k in ("mdm", "genmd4", "lounmask", "papl")]
 
 
 def fill(model, salt: str, prefixes=("",)):
@@ -386,7 +386,7 @@ def terms_of(name: str) -> dict:
         total, log_p = model.match(x1, state, tau), None
     elif kind == "genmd4":
         total, log_p = model.match(x1, (state < 2) & x1.free, tau), model.state_log_prob(x1, (state < 2) & x1.free, tau)
-    elif kind in ("lomdm", "loinsert"):
+    elif kind in ("lounmask", "loinsert"):
         x1 = model.aligned(x1)
         b = model.schedule(x1)
         state = model.path.sample(x1, tau.to(b.dtype), b, generator=seeded(7))
@@ -394,7 +394,7 @@ def terms_of(name: str) -> dict:
         out |= numbers("b", b * x1.free)
     else:
         b = model.schedule(x1)
-        total, log_p = model.match(x1, state, tau, *b), model.state_log_prob(x1, state, tau, *b)
+        total, log_p = model.match(x1, state, tau, *b), model.path.log_prob(x1, state, tau, *b)
         out |= numbers("b_in", b[0] * x1.free) | numbers("b_um", b[1] * x1.free)
     if isinstance(total, tuple):
         for field, value in total._asdict().items():

@@ -127,7 +127,7 @@ def test_state_log_prob_is_over_the_generated_positions(double, row, tau):
     law = [chances(float(b_in.detach()[0, i]), float(b_um.detach()[0, i]), tau) for i in where]
     probs = torch.tensor([math.prod(p[s] for p, s in zip(law, states, strict=True)) for states in every])
     many = x1.map(lambda v: v.repeat(len(every), 1))
-    log_q = model.state_log_prob(
+    log_q = model.path.log_prob(
         many, state, torch.full((len(every),), tau), b_in.repeat(len(every), 1), b_um.repeat(len(every), 1)
     )
     check_states(log_q, probs, model.order_parameters)

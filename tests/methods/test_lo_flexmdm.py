@@ -238,7 +238,7 @@ def test_planner_term_is_alpha_times_the_weighted_cross_entropy():
         law = own_law(model)
         x1, state, b_in, b_um = aligned_batch(law)
         target, out, x = model.compare(x1, state, torch.full((len(state),), 0.7), b_in.float(), b_um.float())
-        found = model.planner_term(target, out, x)
+        found = model.terms[0].weighted(target, out, x)
     for i, where in enumerate(x.masked):
         log_k = out.logits[i].log_softmax(-1)[torch.arange(len(where)), target.token[i]][where]
         w = log_k.exp() ** 2 / (log_k.exp() ** 2).sum()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from loflexmdm.exact.ctmc import ToyLaw, clock_quadrature
-from loflexmdm.methods.one_event import LoInsert, LoMDM, OneRateConfig, wait_terms
+from loflexmdm.methods.one_event import LoInsert, LoUnmask, OneEventConfig, wait_terms
 from loflexmdm.methods.saved import load_model
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.matching import leave_one_out
@@ -19,7 +19,7 @@ from loflexmdm.training.recipes import recipe_from
 pytestmark = pytest.mark.usefixtures("pico")
 LAW = ToyLaw.of({"ab": 0.6, "bb": 0.4})
 SPEED = torch.tensor([[3.0, 0.5], [0.8, 2.0]], dtype=torch.float64)
-BOTH = pytest.mark.parametrize("cls, away", [(LoMDM, MASKED), (LoInsert, DROPPED)])
+BOTH = pytest.mark.parametrize("cls, away", [(LoUnmask, MASKED), (LoInsert, DROPPED)])
 
 
 def rate_of(view, place, token):
@@ -45,7 +45,7 @@ def made(cls, away, states=2):
             law = torch.where(total[..., None] > 0, out, 1.0).log()
             return Intensities(insert=total, insert_logits=law) if away == DROPPED else Intensities(
                 unmask=total, logits=law)
-    config = OneRateConfig(size="pico", order_size="pico", max_length=3, states=states)
+    config = OneEventConfig(size="pico", order_size="pico", max_length=3, states=states)
     return Tabled(LAW.vocabulary, config)
 
 
@@ -135,10 +135,10 @@ def test_terms_by_hand():
     assert wait_terms(one(2.0), one(0.0), done, total).item() == 1
 
 
-@pytest.mark.parametrize("cls", [LoMDM, LoInsert])
+@pytest.mark.parametrize("cls", [LoUnmask, LoInsert])
 def test_from_random_weights_to_samples_and_back(cls, tmp_path):
     torch.manual_seed(0)
-    model = cls(LAW.vocabulary, OneRateConfig(size="pico", order_size="pico", max_length=5))
+    model = cls(LAW.vocabulary, OneEventConfig(size="pico", order_size="pico", max_length=5))
     for p in model.parameters(): torch.nn.init.normal_(p, std=0.3)
     model.loss(LAW.x1, seeded(0)).loss.backward()
     trained = {n for n, p in model.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
@@ -151,10 +151,10 @@ def test_from_random_weights_to_samples_and_back(cls, tmp_path):
     assert torch.equal(again.nll_bound(LAW.x1, 2, seeded(0))[0], model.nll_bound(LAW.x1, 2, seeded(0))[0])
 
 
-@pytest.mark.parametrize("name", ["lomdm", "loinsert"])
+@pytest.mark.parametrize("name", ["lounmask", "loinsert"])
 def test_key_task_by_recipe(name, tmp_path):
     tables = dict(
-        task=dict(kind="key", n=2, q=2, layout="masks" if name == "lomdm" else "infill"),
+        task=dict(kind="key", n=2, q=2, layout="masks" if name == "lounmask" else "infill"),
         model=dict(method=name, network="adder", order_network="adder", size="nano", order_size="nano"),
         train=dict(steps=12, batch_size=8, valid_every=6, warmup=2, order_start=2),
     )
@@ -171,8 +171,8 @@ def examples_of(task):
 
 
 def test_given_and_fixed_orders_have_no_order_model():
-    given = LoMDM(LAW.vocabulary, OneRateConfig(size="pico", max_length=3, order="given", given="slots:7,0.5"))
-    fixed = LoMDM(LAW.vocabulary, OneRateConfig(size="pico", max_length=3, order="fixed"))
+    given = LoUnmask(LAW.vocabulary, OneEventConfig(size="pico", max_length=3, order="given", given="slots:7,0.5"))
+    fixed = LoUnmask(LAW.vocabulary, OneEventConfig(size="pico", max_length=3, order="fixed"))
     assert given.order_parameters == fixed.order_parameters == [] and fixed.unmask is None
     assert given.schedule(given.aligned(LAW.x1))[0, 1:].tolist() == [7.0, 0.5]
     assert given.evaluations_per_loss == fixed.evaluations_per_loss == 1 and fixed.tau_max == -math.log(1e-4)
@@ -184,19 +184,19 @@ def test_given_and_fixed_orders_have_no_order_model():
     (dict(size="huge"), "size='huge'"), (dict(order_network="mlp"), "order_network='mlp'"),
 ])
 def test_refused_settings(options, message):
-    with pytest.raises(ValueError, match=message): OneRateConfig(**options)
+    with pytest.raises(ValueError, match=message): OneEventConfig(**options)
 
 
 def test_a_network_sees_which_tokens_were_given():
-    model = LoMDM(LAW.vocabulary, OneRateConfig(size="pico", max_length=3, order="fixed"))
+    model = LoUnmask(LAW.vocabulary, OneEventConfig(size="pico", max_length=3, order="fixed"))
     flag = torch.tensor([[True, True, False]])
     x = PartialSequences(torch.tensor([[2, 3, MASK]]), flag, torch.ones_like(flag))
     assert model.seen(x).fixed.tolist() == flag.tolist()
 
 
 def test_either_time_or_reading():
-    for cls in (LoMDM, LoInsert):
-        model, x = cls(LAW.vocabulary, OneRateConfig(size="pico", order="fixed", max_length=3)), LAW.x1
+    for cls in (LoUnmask, LoInsert):
+        model, x = cls(LAW.vocabulary, OneEventConfig(size="pico", order="fixed", max_length=3)), LAW.x1
         half = torch.full((2,), 0.5)
         with pytest.raises(ValueError, match="either t or tau"): model.intensities(x)
         for a, b in zip(model.intensities(x, half), model.intensities(x, tau=-half.log())):
