@@ -27,9 +27,17 @@ class Registry(Mapping):
     """The classes of one kind by name: defined so far, in modules of this package, or offered by other packages.
 
     `what` is the kind in messages ("method"), `modules` are packages whose modules define such classes, or single
-    modules, and `group` names the entry points that other packages offer."""
-    def __init__(self, what: str, modules: Sequence[str], group: str):
+    modules, and `group` names the entry points that other packages offer. By a `former` name files that were saved
+    under it still find its class; lists do not show it."""
+    def __init__(
+        self,
+        what: str,
+        modules: Sequence[str],
+        group: str,
+        former: Mapping[str, str] | None = None,
+    ):
         self.what, self.modules, self.group = what, modules, group
+        self.former = dict(former or {})  # today's name of each former one
         self.classes: dict[str, type] = {}  # defined so far
 
     def add(self, name: str, cls: type):
@@ -40,6 +48,7 @@ class Registry(Mapping):
         "The class of that name, imported if need be. ValueError lists the names, or says why a plug-in cannot be used."
         if not isinstance(name, str):
             raise ValueError(f"{self.what}={clipped(name)}: not in {', '.join(self.names())}")
+        name = self.former.get(name, name)
         for module in self.unread(name): import_module(module)
         if name not in self.classes and name in (offered := self.plugins()):
             self.load(offered[name])
@@ -52,7 +61,7 @@ class Registry(Mapping):
     def __iter__(self) -> Iterator[str]: return iter(self.names())
     def __len__(self) -> int: return len(self.names())
     def __contains__(self, name: object) -> bool:
-        return name in self.classes or name in self.names()
+        return name in self.classes or name in self.former or name in self.names()
 
     def names(self) -> list[str]:
         "All names, sorted; plug-ins are named without being imported."
@@ -98,7 +107,12 @@ class Registry(Mapping):
 
 # %% ../../nbs/support/02_registries.ipynb #e406cdff
 # subclasses of methods.base.Method
-METHODS = Registry("method", ("loflexmdm.methods",), "loflexmdm.methods")
+METHODS = Registry(
+    "method",
+    ("loflexmdm.methods",),
+    "loflexmdm.methods",
+    former=dict(lomdm="lounmask"),  # another method was published under that name
+)
 # of samplers.base.Sampler
 SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")
 TASKS = Registry(  # of tasks.base.Task, by their kind

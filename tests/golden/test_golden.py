@@ -152,6 +152,7 @@ METHODS = {
     "mdm shifted": ("mdm", dict(schedule="shifted:1e-3")),
     "genmd4": ("genmd4", dict()),
     "genmd4 three states": ("genmd4", dict(states=3, w_range=4.0, proposal=1.0)),
+    # weights are drawn by the name of a case, which is therefore the former one
     "lomdm learned": ("lounmask", dict(order_size="nano")),
     "lomdm fixed": ("lounmask", dict(order="fixed", states=1)),
     "lomdm given": ("lounmask", dict(order="given", given="forward")),

@@ -20,12 +20,13 @@ from loflexmdm.methods.order_model import OrderModel
 from loflexmdm.methods.papl import PAPL, PAPLConfig
 from loflexmdm.methods.saved import load_model
 from loflexmdm.networks.base import network
-from loflexmdm.networks.build import build_backbone
+from loflexmdm.networks.build import build_backbone, probe_rows
 from loflexmdm.networks.transformer import SIZES, SOFTPLUS_ONE, CausalTransformer, ScalarHead, Size
 from loflexmdm.networks.transformer import TimeEmbedding, TokenHead, Transformer, bounded_rate
 from loflexmdm.networks.transformer import positive_rate, rotary, rotate, size_named
 from loflexmdm.process.states import BOS, MASK, PAD, PartialSequences, Vocabulary, collate
 from loflexmdm.process.states import prefix_example
+from loflexmdm.support.registries import NETWORKS
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training.optimisers import TrainConfig, optimisers
 from loflexmdm.training.trainer import Trainer
@@ -472,3 +473,33 @@ def test_dropout_acts_in_training_alone():
 def test_parameters_are_counted_on_the_meta_device():
     with torch.device("meta"): method = LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", network="windows"))
     assert method.backbone.token.weight.is_meta
+
+
+@pytest.mark.parametrize("kind", ["transformer", "adder", "hugging_face"])
+def test_conditioning_per_column_is_that_per_row_where_it_is_constant(kind):
+    torch.manual_seed(0)
+    if kind == "hugging_face": pytest.importorskip("transformers")
+    cls = NETWORKS[kind]
+    net = cls.from_config(7, "nano", "bert" if kind == "hugging_face" else "").eval()
+    with torch.no_grad():
+        for p in net.parameters(): p.add_(0.1 * torch.randn(p.shape))
+    x = probe_rows(7, torch.device("cpu"))
+    cond = torch.randn(len(x.tokens), net.cond)
+    every = cond[:, None].expand(-1, x.tokens.shape[1], -1)
+    with torch.no_grad():
+        by_row, by_column = net(x, cond), net(x, every)
+        torch.testing.assert_close(by_column, by_row, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(net(x, cond[:1, None]), net(x, cond[:1]), rtol=1e-5, atol=1e-5)
+
+        # the columns of one row may differ: another vector for column 2 changes what it holds
+        other = every.clone()
+        other[0, 2] += 1
+        moved = (net(x, other) - by_column).abs().amax(-1)
+    assert moved[0, 2] > 1e-3 and moved[1].max() < 1e-5
+
+
+def test_a_time_for_each_column():
+    torch.manual_seed(0)
+    embed, tau = TimeEmbedding(8), torch.rand(2, 3)
+    columns = torch.stack([embed(tau[:, i]) for i in range(3)], 1)
+    torch.testing.assert_close(embed(tau), columns)
