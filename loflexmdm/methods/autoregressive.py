@@ -9,6 +9,7 @@ __all__ = ['AutoregressiveConfig', 'Autoregressive', 'NextToken', 'written']
 # %% ../../nbs/methods/18_autoregressive.ipynb #ee08b640
 import torch
 import torch.nn.functional as F
+from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -43,10 +44,7 @@ class Autoregressive(Method):
     by_rows = True
 
     def __init__(
-        self,
-        vocabulary: Vocabulary,
-        config: AutoregressiveConfig = AutoregressiveConfig(),
-        task: dict | None = None,
+        self, vocabulary: Vocabulary, config: AutoregressiveConfig = AutoregressiveConfig(), task: dict | None = None
     ):
         super().__init__(vocabulary, config, task)
         self.end = len(vocabulary)
@@ -68,55 +66,54 @@ class Autoregressive(Method):
         "`NextToken`, where the network can read the last column alone."
         return NextToken(self) if hasattr(self.backbone, "last_column") else super().caller()
 
-    def intensities(
-        self,
-        x: PartialSequences,
-        t: Float[Tensor, " batch"] | None = None,
-        *,
-        tau: Float[Tensor, " batch"] | None = None,
-    ) -> Intensities:
-        """Logits (batch, length, vocabulary + 1) of what follows each column, a token or the end;
-        they do not depend on time."""
-        return Intensities(logits=token_laws(self.token, self.backbone(x, self.cond[None])))
+# %% ../../nbs/methods/18_autoregressive.ipynb #p58ee0fe
+@patch
+def intensities(self: Autoregressive, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
+                tau: Float[Tensor, " batch"] | None = None) -> Intensities:
+    """Logits (batch, length, vocabulary + 1) of what follows each column, a token or the end;
+    they do not depend on time."""
+    return Intensities(logits=token_laws(self.token, self.backbone(x, self.cond[None])))
 
-    def log_probs(
-        self,
-        x1: PartialSequences,
-    ) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
-        """log-probability of what follows each column, token or end, given the columns up to
-        it, and whether it was generated.
 
-        0 where it was not: in prompts, padding, and at a last column whose gap is closed. ValueError for sequences with
-        masks or prompt tokens after free ones."""
-        check_prefixes(x1, "sequence", self.vocabulary)
-        follows, free = F.pad(x1.tokens[:, 1:], (0, 1)), F.pad(x1.free[:, 1:], (0, 1))
-        last = x1.valid & ~F.pad(x1.valid[:, 1:], (0, 1))
-        counted = torch.where(last, x1.open, free)
-        logits = unread(self.intensities, x1).logits
-        return log_probs_at(logits, torch.where(last, self.end, follows), counted), counted
+@patch
+def log_probs(self: Autoregressive,
+              x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
+    """log-probability of what follows each column, token or end, given the columns up to
+    it, and whether it was generated.
 
-    def log_prob(self, x1: PartialSequences) -> Float[Tensor, " batch"]:
-        "log p(free tokens and end | prompt) in nats, exactly: (batch,), differentiable. ValueError as in `log_probs`."
-        return self.log_probs(x1)[0].sum(-1)
+    0 where it was not: in prompts, padding, and at a last column whose gap is closed. ValueError for sequences with
+    masks or prompt tokens after free ones."""
+    check_prefixes(x1, "sequence", self.vocabulary)
+    follows, free = F.pad(x1.tokens[:, 1:], (0, 1)), F.pad(x1.free[:, 1:], (0, 1))
+    last = x1.valid & ~F.pad(x1.valid[:, 1:], (0, 1))
+    counted = torch.where(last, x1.open, free)
+    logits = unread(self.intensities, x1).logits
+    return log_probs_at(logits, torch.where(last, self.end, follows), counted), counted
 
-    def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        "The mean negative log-likelihood of the batch, in nats per sequence; nothing is random."
-        log_p, counted = self.log_probs(batch)
-        nll, count = -log_p.sum(-1).mean(), counted.sum(-1).double().mean()
-        return LossTerms(nll, dict(bound_tight=nll.detach(), per_token=nll.detach() / count.clamp_min(1.0)))
 
-    @torch.no_grad()
-    def nll_bound(
-        self,
-        x1: PartialSequences,
-        samples: int = 64,
-        generator: torch.Generator | None = None,
-    ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """-log p(x1 | prompt) in nats and its standard error, which is 0: (batch,) each, float64.
+@patch
+def log_prob(self: Autoregressive, x1: PartialSequences) -> Float[Tensor, " batch"]:
+    "log p(free tokens and end | prompt) in nats, exactly: (batch,), differentiable. ValueError as in `log_probs`."
+    return self.log_probs(x1)[0].sum(-1)
 
-        It is exact, whatever `samples` and `generator`."""
-        nll = -self.log_prob(x1.to(self.device)).double()
-        return nll, torch.zeros_like(nll)
+
+@patch
+def loss(self: Autoregressive, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
+    "The mean negative log-likelihood of the batch, in nats per sequence; nothing is random."
+    log_p, counted = self.log_probs(batch)
+    nll, count = -log_p.sum(-1).mean(), counted.sum(-1).double().mean()
+    return LossTerms(nll, dict(bound_tight=nll.detach(), per_token=nll.detach() / count.clamp_min(1.0)))
+
+# %% ../../nbs/methods/18_autoregressive.ipynb #pf60ad53
+@patch
+@torch.no_grad()
+def nll_bound(self: Autoregressive, x1: PartialSequences, samples: int = 64,
+              generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    """-log p(x1 | prompt) in nats and its standard error, which is 0: (batch,) each, float64.
+
+    It is exact, whatever `samples` and `generator`."""
+    nll = -self.log_prob(x1.to(self.device)).double()
+    return nll, torch.zeros_like(nll)
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #c919e6fc
 class NextToken:
@@ -129,11 +126,7 @@ class NextToken:
         self.method, self.rows = method, []  # what each row of the last call held
         self.memory = None                   # (blocks, 2, batch, heads, columns, dim): its keys and values
 
-    def __call__(
-        self,
-        x: PartialSequences,
-        tau: Float[Tensor, " batch"] | None = None,
-    ) -> Intensities:
+    def __call__(self, x: PartialSequences, tau: Float[Tensor, " batch"] | None = None) -> Intensities:
         code, n = (4 * x.tokens + x.fixed + 2 * x.closed).cpu().numpy(), x.lengths.tolist()
         before, now = ([row[:k - j].tobytes() for row, k in zip(code, n)] for j in (1, 0))
         place = {row: i for i, row in enumerate(self.rows)}
@@ -164,11 +157,7 @@ class NextToken:
         return method.backbone.last_column(x, method.cond[None], [written(layer, at, width) for layer in self.memory])
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #pdd60318
-def written(
-    layer: Float[Tensor, "2 batch heads columns dim"],
-    at: Int[Tensor, " batch"],
-    width: int,
-) -> KVCache:
+def written(layer: Float[Tensor, "2 batch heads columns dim"], at: Int[Tensor, " batch"], width: int) -> KVCache:
     """Writes a new column into a block's memory (2, batch, heads, columns, dim), in place, and returns the keys
     and values of the first `width`."""
     def kv_cache(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -60,10 +60,15 @@ def edit_targets(
     "The edits that have not happened where the columns `shown` show z1; each due at `rate`, by default 1."
     row, slot = ((aligned.z0 != aligned.z1) & ~shown).nonzero(as_tuple=True)
     z0, z1 = aligned.z0[row, slot], aligned.z1[row, slot]
+
+    # what an edit is, by what stands before it and after it
     kind = torch.where(z0 == MASK, EDITS.index("unmask"), EDITS.index("substitute"))
-    kind = torch.where(z1 == BLANK, EDITS.index("delete"), torch.where(z0 == BLANK, EDITS.index("insert"), kind))
+    kind = torch.where(z0 == BLANK, EDITS.index("insert"), kind)
+    kind = torch.where(z1 == BLANK, EDITS.index("delete"), kind)
+
     due = torch.ones(len(row), device=row.device) if rate is None else rate[row, slot]
-    return EditTargets(row, kind, slot_column(aligned, shown)[row, slot], z1, due)
+    column = slot_column(aligned, shown)[row, slot]
+    return EditTargets(row, kind, column, z1, due)
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #1d50a725
 def log_tokens(
@@ -76,7 +81,8 @@ def log_tokens(
     "log-probability of the tokens that a channel would write at these rows and columns; 0 if it writes none."
     field = CHANNELS[channel].tokens
     if field is None: return torch.zeros(len(row), device=row.device)
-    return torch.log_softmax(getattr(out, field)[row, column], -1).gather(-1, token[:, None])[:, 0]
+    log_p = torch.log_softmax(getattr(out, field)[row, column], -1)
+    return log_p.gather(-1, token[:, None])[:, 0]
 
 
 def log_rates(out: Intensities, targets: EditTargets) -> Float[Tensor, " edits"]:
@@ -85,11 +91,14 @@ def log_rates(out: Intensities, targets: EditTargets) -> Float[Tensor, " edits"]
     for k, name in enumerate(EDITS):
         place = (targets.channel == k).nonzero()[:, 0]
         if not len(place): continue
-        if (rate := out.rate(name)) is None: raise ValueError(f"targets: ask to {name}, a channel without rates")
+        rate = out.rate(name)
+        if rate is None: raise ValueError(f"targets: ask to {name}, a channel without rates")
         row, column, token = (v[place] for v in (targets.row, targets.column, targets.token))
         logs.append(rate[row, column].log() + log_tokens(out, name, row, column, token))
         places.append(place)
     if not logs: return targets.rate.new_zeros(0)
+
+    # channel by channel they are out of order
     return torch.cat(logs)[torch.cat(places).argsort()]
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #56a6dfdd
@@ -103,9 +112,11 @@ def merged(targets: EditTargets, rows: int) -> Float[Tensor, " batch"]:
     "What merging costs: sum over labels of f log f less the sum over edits of b log b, f the sum of a label's b."
     label = torch.stack([targets.row, targets.channel, targets.column, targets.token], -1)
     found, index = label.unique(dim=0, return_inverse=True)
-    total = targets.rate.new_zeros(len(found)).index_add(0, index, targets.rate)
-    cost = targets.rate.new_zeros(rows).index_add(0, found[:, 0], torch.special.xlogy(total, total))
-    return cost.index_add(0, targets.row, -torch.special.xlogy(targets.rate, targets.rate))
+    b = targets.rate
+    f = b.new_zeros(len(found)).index_add(0, index, b)
+    together = torch.special.xlogy(f, f)
+    apart = torch.special.xlogy(b, b)
+    return b.new_zeros(rows).index_add(0, found[:, 0], together).index_add(0, targets.row, -apart)
 
 
 def edit_terms(out: Intensities, targets: EditTargets) -> EditTerms:
@@ -113,7 +124,8 @@ def edit_terms(out: Intensities, targets: EditTargets) -> EditTerms:
     total, b = out.total(), targets.rate
     cost = b * (b.log() - log_rates(out, targets)) - b
     tight = total.index_add(0, targets.row, cost.to(total.dtype))
-    return EditTerms(tight + merged(targets, len(total)).to(total.dtype), tight)
+    of_labels = merged(targets, len(total)).to(total.dtype)
+    return EditTerms(tight + of_labels, tight)
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #7c05b02c
 COUPLINGS = ("empty", "uniform", "masks", "corrupted", "pairs")
@@ -155,12 +167,20 @@ def beside(x0: PartialSequences, x: PartialSequences) -> PartialSequences:
     "Row by row `x0`, fixed and closed, and then `x`, each with its start token."
     lengths = x0.lengths
     width = int((lengths + x.lengths).max())
-    places = [torch.where(v.valid, columns_of(v) + k, width) for v, k in ((x0, 0), (x, lengths[:, None]))]
+
+    # padding of either goes to one more column, which is cut off
+    ahead = torch.where(x0.valid, columns_of(x0), width)
+    behind = torch.where(x.valid, columns_of(x) + lengths[:, None], width)
+
     def joined(first, second, fill):
         out = first.new_full((len(first), width + 1), fill)
-        return out.scatter(-1, places[0], first).scatter(-1, places[1], second)[:, :width]
-    return PartialSequences(joined(x0.tokens, x.tokens, PAD), joined(x0.valid, x.fixed, False),
-                            joined(torch.ones_like(x0.closed), x.closed, True))
+        return out.scatter(-1, ahead, first).scatter(-1, behind, second)[:, :width]
+
+    return PartialSequences(
+        joined(x0.tokens, x.tokens, PAD),
+        joined(x0.valid, x.fixed, False),
+        joined(torch.ones_like(x0.closed), x.closed, True),
+    )
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #c3491f38
 def after_source(samples: Samples) -> Samples:
@@ -169,7 +189,12 @@ def after_source(samples: Samples) -> Samples:
     rest = lambda rows: [row[k:] for row, k in zip(rows, cut, strict=True)]
     paths = samples.trajectories
     if paths is not None: paths = [_path_from(path, k) for path, k in zip(paths, cut)]
-    return replace(samples, sequences=rest(samples.sequences), free=rest(samples.free), trajectories=paths)
+    return replace(
+        samples,
+        sequences=rest(samples.sequences),
+        free=rest(samples.free),
+        trajectories=paths,
+    )
 
 
 def _path_from(path: Trajectory, k: int) -> Trajectory:
@@ -216,8 +241,12 @@ class EditFlow(Method):
         rates = tuple(name for name in EditFlow.channels if name in self.channels)
         tokens = ("insert_token",) if rates == ("insert",) else ("insert_token", "token")
         build_network(self, ("time", *rates, *tokens), len(vocabulary))
-        self.clock, self.proposal = schedule_named(config.schedule), ClockProposal()
-        self.drawn_from = source_of(config, len(SPECIAL_TOKENS) + len(vocabulary.ordinary))
+        self.clock = schedule_named(config.schedule)
+        self.proposal = ClockProposal()
+
+        # conditions are told in prompts, and never drawn
+        written = len(SPECIAL_TOKENS) + len(vocabulary.ordinary)
+        self.drawn_from = source_of(config, written)
 
     def intensities(
         self,
@@ -231,15 +260,24 @@ class EditFlow(Method):
         0 where a channel may not act. ValueError unless exactly one of `t` and `tau` is given."""
         if (t is None) == (tau is None): raise ValueError("give either t or tau")
         tau = self.clock.tau(t) if tau is None else tau
-        h, gate = self.backbone(x, self.time(tau)), torch.exp(-tau.clamp_max(LATEST))[:, None]
-        insert, insert_logits = positive_rate(self.insert(h)) * gate * x.open, token_laws(self.insert_token, h)
+        h = self.backbone(x, self.time(tau))
+
+        # fewer and fewer edits are pending, and the rates fall with them
+        gate = torch.exp(-tau.clamp_max(LATEST))[:, None]
+        insert = positive_rate(self.insert(h)) * gate * x.open
+        insert_logits = token_laws(self.insert_token, h)
         if self.channels == ("insert",): return Intensities(insert, insert_logits=insert_logits)
-        write, delete = (positive_rate(head(h)) * gate * x.free for head in (self.substitute, self.delete))
-        other = except_present(token_laws(self.token, h), x.tokens)
-        several = len(self.vocabulary.ordinary) > 1  # else there is no other
+
+        # what is written over a mask unmasks it; over another token it is a substitution, if there is another
+        write = positive_rate(self.substitute(h)) * gate * x.free
+        several = len(self.vocabulary.ordinary) > 1
         return Intensities(
-            insert, write * x.masked if "unmask" in self.channels else None, other, delete=delete,
-            substitute=write * (~x.masked & several), insert_logits=insert_logits,
+            insert=insert,
+            unmask=write * x.masked if "unmask" in self.channels else None,
+            logits=except_present(token_laws(self.token, h), x.tokens),
+            delete=positive_rate(self.delete(h)) * gate * x.free,
+            substitute=write * (~x.masked & several),
+            insert_logits=insert_logits,
         )
 
     def pairs(
@@ -274,10 +312,14 @@ class EditFlow(Method):
     ) -> Noised:
         "States at clock readings `tau` (batch,): an alignment of each pair, and each of its edits done or not."
         aligned = align(*pairs, self.config.alignment, on_cpu(generator), limit=self.config.max_length)
-        wait = torch.empty(aligned.z0.shape, dtype=torch.float64, device=tau.device).exponential_(generator=generator)
-        shown = wait <= tau[:, None]
-        x, targets = at(aligned, shown)._replace(origin=None), edit_targets(aligned, shown)
-        if self.config.source == "shown": x, targets = beside(pairs.x0, x), targets.shifted(pairs.x0.lengths)
+        wait = torch.empty(aligned.z0.shape, dtype=torch.float64, device=tau.device)
+        shown = wait.exponential_(generator=generator) <= tau[:, None]
+        x = at(aligned, shown)._replace(origin=None)
+        targets = edit_targets(aligned, shown)
+
+        if self.config.source == "shown":
+            x = beside(pairs.x0, x)
+            targets = targets.shifted(pairs.x0.lengths)
         return Noised(x, targets, tau, weight)
 
     def match(self, noised: Noised) -> EditTerms:
@@ -293,11 +335,16 @@ class EditFlow(Method):
 
         ValueError for padding inside a target, a mask in it, or sequences longer than `max_length`."""
         pairs = self.pairs(batch, generator)
-        noised = self.draw(pairs, *self.draw_times(len(pairs.tokens), generator), generator)
+        tau, weight = self.draw_times(len(pairs.tokens), generator)
+        noised = self.draw(pairs, tau, weight, generator)
         terms = self.match(noised)
-        tight, paper = ((v * noised.weight).mean() for v in (terms.tight, terms.paper))
+        tight = (terms.tight * weight).mean()
+
+        # the paper's, with edits of one label merged, differs by a constant
+        paper = (terms.paper * weight).mean()
         pending = len(noised.targets.row) / len(pairs.tokens)
-        return LossTerms(tight, dict(bound_tight=tight.detach(), bound=paper.detach(), pending=torch.tensor(pending)))
+        metrics = dict(bound_tight=tight.detach(), bound=paper.detach(), pending=torch.tensor(pending))
+        return LossTerms(tight, metrics)
 
     @torch.no_grad()
     def nll_bound(
@@ -306,15 +353,19 @@ class EditFlow(Method):
         samples: int = 64,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """The tight bound on -log p(x1 | x0) in nats, averaged over sources and alignments where they are drawn: mean and
-        standard error over `samples` states per pair, each (batch,).
+        """The tight bound on -log p(x1 | x0) in nats, averaged over sources and alignments where they are drawn:
+        mean and standard error over `samples` states per pair, each (batch,).
 
         Where sources do not depend on x1 (empty, uniform, masks) it bounds -log p(x1 | prompt). ValueError if
         `samples` < 2."""
         x1 = x1.to(self.device)
+
         def draw() -> Tensor:
-            noised = self.draw(self.pairs(x1, generator), *self.proposal(len(x1.tokens), generator, self.device), generator)
-            return self.match(noised).tight * noised.weight
+            pairs = self.pairs(x1, generator)
+            tau, weight = self.proposal(len(x1.tokens), generator, self.device)
+            noised = self.draw(pairs, tau, weight, generator)
+            return self.match(noised).tight * weight
+
         return estimate(draw, samples)
 
     def begin(
@@ -327,23 +378,33 @@ class EditFlow(Method):
         if self.config.coupling in GIVEN:
             raise ValueError(f"coupling={self.config.coupling!r}: starts from given sequences; use edit(sequences)")
         prompts = self.start(prompts, limit)
-        if self.config.coupling == "empty": x0 = prompts
-        else:
-            apart = lambda s: torch.Generator().manual_seed(s ^ (2**61 - 1))  # the sampler's own stream begins with s
-            one = lambda i, s: self.drawn_from.draw(prompts.rows([i]).trim(), apart(s))
-            x0 = collate([Example(*(v[0].tolist() for v in one(i, s)[:3])) for i, s in enumerate(seeds)])
+        x0 = prompts if self.config.coupling == "empty" else self.sources(prompts, seeds)
         return beside(x0, x0) if self.config.source == "shown" else x0
+
+    def sources(self, prompts: PartialSequences, seeds: Sequence[int]) -> PartialSequences:
+        "A source drawn for each prompt, row i by `seeds[i]` alone."
+        drawn = []
+        for i, seed in enumerate(seeds):
+            generator = torch.Generator().manual_seed(seed ^ (2**61 - 1))  # the sampler's own stream begins with it
+            one = self.drawn_from.draw(prompts.rows([i]).trim(), generator)
+            tokens, fixed, closed = (v[0].tolist() for v in one[:3])
+            drawn.append(Example(tokens, fixed, closed))
+        return collate(drawn)
 
     def begin_edit(self, sources: PartialSequences) -> PartialSequences:
         "The sequences themselves. ValueError for a model that has learned from empty or masked sources only."
         if self.config.coupling in ("empty", "masks"):
-            raise ValueError(f"edit: this model starts from coupling={self.config.coupling!r}; "
-                             "train with coupling = pairs, corrupted or uniform to edit sequences")
+            raise ValueError(
+                f"edit: this model starts from coupling={self.config.coupling!r}; "
+                "train with coupling = pairs, corrupted or uniform to edit sequences"
+            )
         return beside(sources, sources) if self.config.source == "shown" else sources
 
     def most_columns(self, limit: int) -> int:
         "Columns of a state: room for source and target, and for the source that is shown."
-        return limit * ((1 if self.channels == ("insert",) else 2) + (self.config.source == "shown"))
+        own = 1 if self.channels == ("insert",) else 2
+        shown = 1 if self.config.source == "shown" else 0
+        return limit * (own + shown)
 
     def finish(self, samples: Samples) -> Samples:
         "The samples without the sources that were shown."

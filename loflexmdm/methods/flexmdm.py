@@ -88,8 +88,10 @@ class FlexMDM(Method):
     ):
         super().__init__(vocabulary, config, task)
         build_network(self, ("time", "token", "insert"), len(vocabulary))
-        self.insertion, self.unmasking = schedule_named(config.insertion), schedule_named(config.unmasking)
-        self.path, self.proposal = TwoClocks(self.insertion, self.unmasking), ClockProposal()
+        self.insertion = schedule_named(config.insertion)
+        self.unmasking = schedule_named(config.unmasking)
+        self.path = TwoClocks(self.insertion, self.unmasking)
+        self.proposal = ClockProposal()
 
     def intensities(
         self,
@@ -105,8 +107,9 @@ class FlexMDM(Method):
         if (t is None) == (tau is None): raise ValueError("give either t or tau")
         tau = self.insertion.tau(t) if tau is None else tau
         h = self.backbone(x, self.time(tau))
+        insert = positive_rate(self.insert(h)) * x.open
         unmask = torch.where(x.masked, self.unmask_rate(tau)[:, None], 0.0)
-        return Intensities(positive_rate(self.insert(h)) * x.open, unmask, token_laws(self.token, h))
+        return Intensities(insert, unmask, token_laws(self.token, h))
 
     def unmask_rate(self, tau: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         "Unmasking hazard over insertion hazard at insertion clock reading `tau`; 1 where the schedules are the same."
@@ -132,7 +135,8 @@ class FlexMDM(Method):
     ) -> MatchTerms:
         """The loss at the given states (batch, length) of the clean sequences, in nats per unit of the
         insertion clock: each (batch,)."""
-        x, one = self.path.noised(x1, state), torch.ones(x1.tokens.shape, device=tau.device)
+        x = self.path.noised(x1, state)
+        one = torch.ones(x1.tokens.shape, device=tau.device)
         target = target_rates(x1, state, x, one, self.unmask_rate(tau)[:, None] * one)
         return match_terms(target, by_length(self.intensities, x, tau), x)
 
@@ -143,10 +147,13 @@ class FlexMDM(Method):
         ValueError for padding inside a sequence or a mask."""
         check_clean(batch)
         tau, weight = self.draw_times(len(batch.tokens), generator)
-        terms = self.match(batch, self.path.sample(batch, tau, generator=generator), tau)
-        mean = lambda v: (v * weight).mean()
-        metrics = dict(token=mean(terms.token), insert=mean(terms.gap_tight), bound_tight=mean(terms.tight))
-        return LossTerms(metrics["bound_tight"], {name: v.detach() for name, v in metrics.items()})
+        state = self.path.sample(batch, tau, generator=generator)
+        terms = self.match(batch, state, tau)
+
+        # the unmasking term is 0: the network has the target's rate
+        parts = dict(token=terms.token, insert=terms.gap_tight, bound_tight=terms.tight)
+        means = {name: (v * weight).mean() for name, v in parts.items()}
+        return LossTerms(means["bound_tight"], {name: v.detach() for name, v in means.items()})
 
     @torch.no_grad()
     def nll_bound(
@@ -160,11 +167,14 @@ class FlexMDM(Method):
 
         Times are drawn by the clock proposal; generation is stopped at clock reading `horizon`. ValueError if
         `samples` < 2, for padding inside a sequence or a mask."""
-        check_clean(x1 := x1.to(self.device))
+        x1 = x1.to(self.device)
+        check_clean(x1)
+
         def draw() -> Tensor:
             tau, weight = self.proposal(len(x1.tokens), generator, self.device)
-            terms = self.match(x1, self.path.sample(x1, tau, generator=generator), tau)
-            return until(self.horizon, tau, terms.tight * weight)
+            state = self.path.sample(x1, tau, generator=generator)
+            return until(self.horizon, tau, self.match(x1, state, tau).tight * weight)
+
         return estimate(draw, samples)
 
 # %% ../../nbs/methods/07_flexmdm.ipynb #0f0b4899
@@ -178,17 +188,17 @@ def filled_example(
 
     ValueError unless there is one filling for each gap, and for special tokens and tokens outside the vocabulary."""
     fillings = list(fillings)
-    if sum(p is ... for p in prompt) != len(fillings):
-        raise ValueError(
-            f"fillings: {len(fillings)} given, the prompt {list(prompt)} has {sum(p is ... for p in prompt)} gaps (...)"
-        )
-    tokens, fixed, closed, rest = [BOS], [True], [True], iter(fillings)
+    gaps = sum(piece is ... for piece in prompt)
+    if gaps != len(fillings):
+        raise ValueError(f"fillings: {len(fillings)} given, the prompt {list(prompt)} has {gaps} gaps (...)")
+
+    tokens, fixed, closed = [BOS], [True], [True]
+    rest = iter(fillings)
     for piece in prompt:
-        ids = vocabulary.encode(next(rest) if piece is ... else [piece])
-        if piece is ...: closed[-1] = False
-        tokens, fixed, closed = (
-            tokens + ids,
-            fixed + [piece is not ...] * len(ids),
-            closed + [piece is not ...] * len(ids),
-        )
+        given = piece is not ...
+        ids = vocabulary.encode([piece] if given else next(rest))
+        if not given: closed[-1] = False
+        tokens += ids
+        fixed += [given] * len(ids)
+        closed += [given] * len(ids)
     return Example(tokens, fixed, closed)

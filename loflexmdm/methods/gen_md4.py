@@ -41,7 +41,8 @@ def reveal_terms(
     clean token x. Returns (...,)."""
     log_mu = torch.log_softmax(logits, -1)
     log_token = log_mu.gather(-1, token[..., None])[..., 0]
-    return (log_mu.exp() * speed).sum(-1) - speed[token] * (1 + log_token)
+    mean_speed = (log_mu.exp() * speed).sum(-1)
+    return mean_speed - speed[token] * (1 + log_token)
 
 # %% ../../nbs/methods/10_gen_md4.ipynb #9de6102b
 @config
@@ -78,9 +79,9 @@ class GenMD4(Canvas, Method):
         tokens = len(vocabulary) + 1  # with the blank
         build_network(self, ("time", "token"), tokens)
         self.raw_speed = nn.Parameter(torch.zeros(tokens))
-        self.clock, self.proposal = clock_named("linear"), ClockProposal(config.proposal)
-        # smallest recent rate in the data: says when generation is over
-        self.register_buffer("slowest", torch.ones(()))
+        self.clock = clock_named("linear")
+        self.proposal = ClockProposal(config.proposal)
+        self.register_buffer("slowest", torch.ones(()))  # smallest recent rate: says when generation is over
 
     @property
     def speed(self) -> Float[Tensor, " outcomes"]:
@@ -121,11 +122,17 @@ class GenMD4(Canvas, Method):
         The token law is that of what shows, proportional to w mu;
         `speed` holds w. ValueError unless exactly one of `t` and `tau` is given."""
         if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        logits, speed = self.token_logits(x, self.clock.tau(t) if tau is None else tau), self.speed
+        tau = self.clock.tau(t) if tau is None else tau
+        logits, w = self.token_logits(x, tau), self.speed
+
+        # a mask shows at the rate of its token, whatever that is: on average sum_i w_i mu_i
         mu = torch.softmax(TokenLaws.of(logits).at(x.masked, keep=True), -1)
-        unmask = mu.new_zeros(x.tokens.shape).masked_scatter(x.masked, (mu * speed).sum(-1))
-        shown = logits.then(lambda v: v + speed.log()) if isinstance(logits, TokenLaws) else logits + speed.log()
-        return Intensities(unmask=unmask, logits=shown, speed=speed.expand(*x.tokens.shape, -1))
+        unmask = mu.new_zeros(x.tokens.shape).masked_scatter(x.masked, (mu * w).sum(-1))
+
+        # what shows first is more often a fast token
+        if isinstance(logits, TokenLaws): shown = logits.then(lambda v: v + w.log())
+        else: shown = logits + w.log()
+        return Intensities(unmask=unmask, logits=shown, speed=w.expand(*x.tokens.shape, -1))
 
     def state_log_prob(
         self,
@@ -154,8 +161,8 @@ class GenMD4(Canvas, Method):
     ) -> Float[Tensor, " batch"]:
         "The loss with the positions `hidden` (batch, length) masked, in nats per unit of clock time."
         x = self.path.noised(x1, torch.where(hidden, MASKED, CLEAN))
-        # positions that show cost no memory
-        terms = reveal_terms(unread(self.token_logits, x, tau)[hidden], self.speed, x1.tokens[hidden])
+        logits = unread(self.token_logits, x, tau)[hidden]  # positions that show cost no memory
+        terms = reveal_terms(logits, self.speed, x1.tokens[hidden])
         return terms.new_zeros(hidden.shape).masked_scatter(hidden, terms).sum(-1)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
@@ -164,11 +171,15 @@ class GenMD4(Canvas, Method):
         `loss` is a surrogate: its gradient, not its value, is unbiased for network and rates. The
         bound's estimate is in `metrics`."""
         tau, weight = self.proposal(len(batch.tokens), generator, batch.tokens.device)
-        k, x1 = self.config.states, self.canvas(batch)
-        x1, many_tau = x1.map(lambda v: v.repeat(k, 1)), tau.repeat(k)
-        hidden = self.hide(x1, many_tau, generator)
-        losses = self.match(x1, hidden, many_tau).unflatten(0, (k, -1)) * weight
-        surrogate = leave_one_out(losses, self.state_log_prob(x1, hidden, many_tau).unflatten(0, (k, -1)))
+        x1 = self.canvas(batch)
+
+        # the k states of a sequence share its reading, so that their losses can be compared
+        k = self.config.states
+        x1, readings = x1.map(lambda v: v.repeat(k, 1)), tau.repeat(k)
+        hidden = self.hide(x1, readings, generator)
+        losses = self.match(x1, hidden, readings).unflatten(0, (k, -1)) * weight
+        log_p = self.state_log_prob(x1, hidden, readings).unflatten(0, (k, -1))
+        surrogate = leave_one_out(losses, log_p)
         if self.training: self.track_slowest(x1, generator)
         return LossTerms(surrogate.mean(), self.metrics(losses))
 
@@ -183,8 +194,12 @@ class GenMD4(Canvas, Method):
         "What the training log records of one step."
         log_w = self.speed[len(SPECIAL_TOKENS):].log()
         return dict(
-            bound_tight=losses.mean(), advantage=advantages(losses).abs().mean(), log_w=log_w.mean(),
-            log_w_std=log_w.std(correction=0), w_min=log_w.min().exp(), w_max=log_w.max().exp(),
+            bound_tight=losses.mean(),
+            advantage=advantages(losses).abs().mean(),
+            log_w=log_w.mean(),
+            log_w_std=log_w.std(correction=0),
+            w_min=log_w.min().exp(),
+            w_max=log_w.max().exp(),
         )
 
     @torch.no_grad()
@@ -200,7 +215,10 @@ class GenMD4(Canvas, Method):
         It is for the sequence on its canvas: its blanks are included, as they say how long it
         is. ValueError if `samples` < 2."""
         x1 = self.canvas(x1.to(self.device))
+
         def draw() -> Tensor:
             tau, weight = self.proposal(len(x1.tokens), generator, self.device)
-            return self.match(x1, self.hide(x1, tau, generator), tau) * weight
+            hidden = self.hide(x1, tau, generator)
+            return self.match(x1, hidden, tau) * weight
+
         return estimate(draw, samples)

@@ -92,8 +92,8 @@ class Step(NamedTuple):
 
 # %% ../../nbs/methods/05_lo_flexmdm.ipynb #46ee5396
 class PlannerWeights(NamedTuple):
-    """What planner weights add to the token terms (PAPL, Eq 7), in nats per unit of clock time: alpha times the sum over
-    masks of w b_um (-log K).
+    """What planner weights add to the token terms (PAPL, Eq 7), in nats per unit of clock time:
+    alpha times the sum over masks of w b_um (-log K).
 
     For the generator alone: the weights and b_um are constants, and the order model's gradient has no part in it."""
     alpha: float  # of weights 1 + alpha w

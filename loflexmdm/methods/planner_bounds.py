@@ -53,13 +53,7 @@ def _begin(method: Method, x1: PartialSequences, planner: Planner, seeds: Sequen
     )
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #pe0b65b5
-def _left_out(
-    planner: Planner,
-    out: Intensities,
-    state: State,
-    score: Tensor,
-    keep: Tensor,
-) -> Tensor:
+def _left_out(planner: Planner, out: Intensities, state: State, score: Tensor, keep: Tensor) -> Tensor:
     "log F: that every mask left out draws a token which ranks below all that was chosen. (batch,)"
     if planner.confidence != "sampled": return score.new_zeros(len(score))
     candidates = planner.candidates(state.x)
@@ -126,13 +120,7 @@ def _without_self(w: Tensor) -> Tensor:
     return torch.logaddexp(torch.cat([pad, before[:, :-1]], -1), torch.cat([after[:, 1:], pad], -1))
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #pe645385
-def _planned_step(
-    planner: Planner,
-    out: Intensities,
-    state: State,
-    x1: PartialSequences,
-    draws: int,
-) -> Tensor:
+def _planned_step(planner: Planner, out: Intensities, state: State, x1: PartialSequences, draws: int) -> Tensor:
     """-(E1 + E2) of one step, the mean over the next position taken exactly, log F estimated
     from `draws` candidates: (batch,)."""
     out = planner.read(out, state.x.masked)
@@ -148,14 +136,8 @@ def _planned_step(
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #p577bb59
 @torch.no_grad()
-def planner_bound(
-    method: Method,
-    x1: PartialSequences,
-    planner: Planner = SOFT,
-    samples: int = 8,
-    draws: int = 1,
-    generator: torch.Generator | None = None,
-) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+def planner_bound(method: Method, x1: PartialSequences, planner: Planner = SOFT, samples: int = 8, draws: int = 1,
+                  generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """A bound on -log p(x1 | prompt) of samples from a planner that chooses one position a call at random, in nats:
     mean and standard error over `samples` paths, (batch,) each.
 

@@ -42,12 +42,8 @@ def _example(prompt: Sequence, vocabulary: Vocabulary, max_length: int):
     return example
 
 
-def encode_prompts(
-    prompts: Sequence[Sequence] | None,
-    n: int | None,
-    vocabulary: Vocabulary,
-    max_length: int,
-) -> PartialSequences:
+def encode_prompts(prompts: Sequence[Sequence] | None, n: int | None, vocabulary: Vocabulary,
+                   max_length: int) -> PartialSequences:
     """Prompts as a batch, each `n` times in a row (1 by default); without prompts, `n` empty ones.
 
     ValueError for what cannot be generated from: no prompt at all, a string for a list, special or unknown tokens, more
@@ -134,16 +130,8 @@ def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -
 
 
 @torch.no_grad()
-def _part(
-    method: "Method",
-    rows: PartialSequences,
-    seeds: Sequence[int],
-    sampler: Sampler,
-    limits: Limits,
-    record: bool,
-    progress: bool,
-    lean: Guidance,
-) -> Samples:
+def _part(method: "Method", rows: PartialSequences, seeds: Sequence[int], sampler: Sampler, limits: Limits,
+          record: bool, progress: bool, lean: Guidance) -> Samples:
     "Simulate from some rows, in evaluation mode."
     training, rows = method.training, rows.trim().to(method.device)
     method.eval()
@@ -152,30 +140,15 @@ def _part(
     return method.finish(replace(samples, row_evaluations=samples.row_evaluations * lean.evaluations, model=method))
 
 
-def _run(
-    method: "Method",
-    batch: PartialSequences,
-    seeds: Sequence[int],
-    sampler: Sampler,
-    limits: Limits,
-    batch_size: int,
-    record: bool,
-    progress: bool,
-    lean: Guidance,
-    skip: int = 0,
-    every: int = 1,
-) -> Iterator[Samples]:
+def _run(method: "Method", batch: PartialSequences, seeds: Sequence[int], sampler: Sampler, limits: Limits,
+         batch_size: int, record: bool, progress: bool, lean: Guidance, skip: int = 0,
+         every: int = 1) -> Iterator[Samples]:
     "Simulate from the rows of `batch`, `batch_size` at a time: part number `skip` and each `every`-th after it."
     for part in (slice(i, i + batch_size) for i in range(skip * batch_size, len(seeds), every * batch_size)):
         yield _part(method, batch.rows(part), seeds[part], sampler, limits, record, progress, lean)
 
 # %% ../../nbs/methods/02_sampling.ipynb #cdbd59a8
-def _source(
-    sequence: Sequence,
-    keep: Sequence[bool],
-    vocabulary: Vocabulary,
-    max_length: int,
-) -> Example:
+def _source(sequence: Sequence, keep: Sequence[bool], vocabulary: Vocabulary, max_length: int) -> Example:
     "A sequence to edit: its kept tokens fixed, and open the gaps beside a token that is not. ValueError as in `edit`."
     if isinstance(sequence, str) or not isinstance(sequence, Sequence):
         raise ValueError(f"sequences: {sequence!r} must be a list of tokens")
@@ -191,13 +164,8 @@ def _source(
     return Example([BOS, *vocabulary.encode(sequence)], fixed, closed)
 
 
-def encode_sources(
-    sequences: Sequence[Sequence],
-    keep: Sequence[Sequence[bool]] | None,
-    n: int | None,
-    vocabulary: Vocabulary,
-    max_length: int,
-) -> PartialSequences:
+def encode_sources(sequences: Sequence[Sequence], keep: Sequence[Sequence[bool]] | None, n: int | None,
+                   vocabulary: Vocabulary, max_length: int) -> PartialSequences:
     "Sequences to edit as a batch, each `n` times in a row (1 by default). ValueError as in `edit`."
     if n is not None and (type(n) is not int or n < 1): raise ValueError(f"n={n!r}: must be a positive whole number")
     if isinstance(sequences, str) or not isinstance(sequences, Sequence) or not sequences:
@@ -232,19 +200,10 @@ class Sampling:
                          "a list of token sequences is needed, at least one")
 
     def sample(
-        self,
-        prompts: Sequence[Sequence] | None = None,
-        n: int | None = None,
-        sampler: Sampler | None = None,
-        generator: torch.Generator | None = None,
-        record: bool = False,
-        batch_size: int = 512,
-        min_length: int = 0,
-        max_length: int | None = None,
-        progress: bool = False,
-        guidance: float = 0.0,
-        guidance_scheme: str = "naive",
-        seed: int | None = None,
+        self, prompts: Sequence[Sequence] | None = None, n: int | None = None,
+        sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
+        batch_size: int = 512, min_length: int = 0, max_length: int | None = None, progress: bool = False,
+        guidance: float = 0.0, guidance_scheme: str = "naive", seed: int | None = None,
     ) -> Samples:
         """Sequences from the model, as `Samples`: `n` per prompt (`n` in all without prompts).
 
@@ -260,21 +219,10 @@ class Sampling:
             each, n, sampler, generator, record, batch_size, min_length, max_length, progress, **options)])
 
     def sample_batches(
-        self,
-        prompts: Sequence[Sequence] | None = None,
-        n: int | None = None,
-        sampler: Sampler | None = None,
-        generator: torch.Generator | None = None,
-        record: bool = False,
-        batch_size: int = 512,
-        min_length: int = 0,
-        max_length: int | None = None,
-        progress: bool = False,
-        skip: int = 0,
-        guidance: float = 0.0,
-        guidance_scheme: str = "naive",
-        seed: int | None = None,
-        every: int = 1,
+        self, prompts: Sequence[Sequence] | None = None, n: int | None = None,
+        sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
+        batch_size: int = 512, min_length: int = 0, max_length: int | None = None, progress: bool = False, skip: int = 0,
+        guidance: float = 0.0, guidance_scheme: str = "naive", seed: int | None = None, every: int = 1,
     ) -> Iterator[Samples]:
         """What `sample` returns, in parts: the `Samples` of every `batch_size` sequences as soon as these are finished.
 
@@ -291,19 +239,10 @@ class Sampling:
         yield from _run(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip, every)
 
     def edit(
-        self,
-        sequences: Sequence[Sequence],
-        keep: Sequence[Sequence[bool]] | None = None,
-        n: int | None = None,
-        sampler: Sampler | None = None,
-        generator: torch.Generator | None = None,
-        record: bool = False,
-        batch_size: int = 512,
-        max_length: int | None = None,
-        progress: bool = False,
-        guidance: float = 0.0,
-        guidance_scheme: str = "naive",
-        seed: int | None = None,
+        self, sequences: Sequence[Sequence], keep: Sequence[Sequence[bool]] | None = None, n: int | None = None,
+        sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
+        batch_size: int = 512, max_length: int | None = None, progress: bool = False,
+        guidance: float = 0.0, guidance_scheme: str = "naive", seed: int | None = None,
     ) -> Samples:
         """What the model makes of given sequences, as `Samples`: each `n` times in a row (once by default).
 

@@ -44,7 +44,8 @@ def is_finite(value: Tensor, infinite: bool = False) -> bool:
     "Whether a tensor holds no NaN and, unless `infinite`, no infinity. From its extremes, which NaN would be."
     if value.numel() == 0 or not value.is_floating_point(): return True
     extremes = torch.stack(value.detach().aminmax())
-    return not bool(extremes.isnan().any() if infinite else (~extremes.isfinite()).any())
+    wrong = extremes.isnan() if infinite else ~extremes.isfinite()
+    return not bool(wrong.any())
 
 
 def not_finite(module: nn.Module) -> list[str]:
@@ -59,19 +60,26 @@ def portable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _dtype_named(dtype: str | torch.dtype | None) -> torch.dtype | None:
+    "The type of that name. ValueError unless it is one of DTYPES."
+    if dtype is None: return None
     name = str(dtype).removeprefix("torch.")
-    if dtype is not None and name not in DTYPES: raise ValueError(f"dtype={name!r}: choose one of {', '.join(DTYPES)}")
-    return None if dtype is None else getattr(torch, name)
+    if name not in DTYPES: raise ValueError(f"dtype={name!r}: choose one of {', '.join(DTYPES)}")
+    return getattr(torch, name)
 
 # %% ../../nbs/methods/03_saved.ipynb #4cbdc54d
 def model_weights(method: nn.Module, dtype: str | torch.dtype | None = None) -> dict[str, Tensor]:
     """The tensors that a weights file holds, parameters in `dtype` if one is given.
 
     ValueError if a weight is not finite, or not in that dtype."""
-    if bad := not_finite(method): raise ValueError(f"weights that are not finite are not saved: {', '.join(bad[:3])}")
-    tensors, dtype = portable(method.state_dict()), _dtype_named(dtype)
+    bad = not_finite(method)
+    if bad: raise ValueError(f"weights that are not finite are not saved: {', '.join(bad[:3])}")
+    tensors = portable(method.state_dict())
+    dtype = _dtype_named(dtype)
+    if dtype is None: return tensors
+
+    # parameters alone: a buffer, such as the slowest rate, keeps its precision
     for name, p in method.named_parameters():
-        if dtype is None or name not in tensors or not p.is_floating_point(): continue
+        if name not in tensors or not p.is_floating_point(): continue
         tensors[name] = tensors[name].to(dtype)
         if not is_finite(tensors[name]): raise ValueError(f"dtype={_short(dtype)!r}: too small a range for {name}")
     return tensors
@@ -79,7 +87,7 @@ def model_weights(method: nn.Module, dtype: str | torch.dtype | None = None) -> 
 
 def declared_dtype(tensors: Mapping[str, Tensor]) -> str | None:
     "What config.json has to say of floating-point tensors that are not float32; ValueError if there are two kinds."
-    kinds = {str(v.dtype).removeprefix("torch.") for v in tensors.values() if v.is_floating_point()} - {"float32"}
+    kinds = {_short(v.dtype) for v in tensors.values() if v.is_floating_point()} - {"float32"}
     if len(kinds) > 1: raise ValueError(f"weights in {' and '.join(sorted(kinds))}: choose one with dtype=...")
     return kinds.pop() if kinds else None
 
@@ -87,15 +95,21 @@ def declared_dtype(tensors: Mapping[str, Tensor]) -> str | None:
 def _refuse_foreign(path: Path):
     "ValueError if a directory holds what no save has put there, or another program's config.json."
     known = recorded(path / CONFIG_FILE)
-    own = lambda p: p.is_file() and (p.name in MODEL_FILES or p.name in known and file_digest(p) == known[p.name])
-    there = [p for p in sorted(path.iterdir()) if not (p.is_file() and STAGED.fullmatch(p.name))]  # of a killed save
-    if other := [p.name for p in there if not own(p)]:
+    unchanged = lambda p: p.name in known and file_digest(p) == known[p.name]
+    own = lambda p: p.is_file() and (p.name in MODEL_FILES or unchanged(p))
+
+    # a save that was killed may have left a file that is not in place
+    staged = lambda p: p.is_file() and STAGED.fullmatch(p.name)
+    there = [p for p in sorted(path.iterdir()) if not staged(p)]
+    other = [p.name for p in there if not own(p)]
+    if other:
         raise ValueError(f"{path}: holds other files ({', '.join(other[:3])}); choose a new directory")
     if there and not _describes_a_model(path / CONFIG_FILE):
         raise ValueError(f"{path}: holds other files (config.json is not a saved model's); choose a new directory")
 
 
 def _describes_a_model(path: Path) -> bool:
+    "Whether a file is the config.json of a saved model."
     try: meta = read_json(path)
     except (OSError, ValueError): return False
     return isinstance(meta, dict) and {"format", "method", "vocabulary", "config"} <= meta.keys()
@@ -119,10 +133,17 @@ def write_model(
     from loflexmdm import __version__
     path = Path(directory)
     meta = dict(
-        format=FORMAT, method=method.name, version=__version__,
-        vocabulary=list(method.vocabulary.tokens[3:]), config=asdict(method.config), task=method.task,
+        format=FORMAT,
+        method=method.name,
+        version=__version__,
+        vocabulary=list(method.vocabulary.tokens[3:]),
+        config=asdict(method.config),
+        task=method.task,
     )
-    if dtype := declared_dtype(weights[WEIGHTS_FILE]): meta["dtype"] = dtype
+    dtype = declared_dtype(weights[WEIGHTS_FILE])
+    if dtype: meta["dtype"] = dtype
+
+    # files of a model that is there are replaced together, those of a new one appear together
     files: dict[str, Write] = {name: partial(save_tensors, tensors) for name, tensors in weights.items()}
     files |= {name: partial(_write_text, text) for name, text in (texts or {}).items()}
     if path.exists(): return replace_files(path, CONFIG_FILE, meta, files, check)
@@ -135,8 +156,8 @@ def _write_text(text: str, path: Path): path.write_text(text, encoding="utf-8")
 def _check_config(meta, path: Path):
     "ValueError says what is wrong with the contents of a config.json."
     if not isinstance(meta, dict): raise ValueError(f"{path}: not a saved model's description")
-    if missing := [k for k in ("format", "method", "vocabulary", "config") if k not in meta]:
-        raise ValueError(f"{path}: {missing[0]!r} is missing")
+    for key in ("format", "method", "vocabulary", "config"):
+        if key not in meta: raise ValueError(f"{path}: {key!r} is missing")
     if type(meta["format"]) is not int or meta["format"] < 1:
         raise ValueError(f"{path}: format={clipped(meta['format'])} must be a positive whole number")
     if meta["format"] > FORMAT:
@@ -144,6 +165,8 @@ def _check_config(meta, path: Path):
             f"{path}: format {meta['format']} is newer than this version reads ({FORMAT}); upgrade loflexmdm"
         )
     check_seal(meta, path)
+
+    # what a file of this format may still have wrong
     try: METHODS[meta["method"]]
     except ValueError as e: raise ValueError(f"{path}: {e}") from None
     tokens = meta["vocabulary"]
@@ -151,7 +174,8 @@ def _check_config(meta, path: Path):
         raise ValueError(f"{path}: vocabulary must be a list of tokens")
     if meta.get("dtype", "float32") not in DTYPES:
         raise ValueError(f"{path}: dtype={clipped(meta['dtype'])}: choose one of {', '.join(DTYPES)}")
-    if not isinstance(task := meta.get("task"), dict | None):
+    task = meta.get("task")
+    if not isinstance(task, dict | None):
         raise ValueError(f"{path}: task={clipped(task)}: must be the settings of a task, or null")
 
 
@@ -159,7 +183,8 @@ def read_config(directory: str | os.PathLike) -> dict:
     "config.json of a saved model, checked. FileNotFoundError if there is none, ValueError says what is wrong with it."
     path = Path(directory) / CONFIG_FILE
     if not path.is_file(): raise FileNotFoundError(f"{directory}: no saved model here (config.json is missing)")
-    _check_config(meta := read_json(path), path)
+    meta = read_json(path)
+    _check_config(meta, path)
     return meta
 
 # %% ../../nbs/methods/03_saved.ipynb #8847335d
@@ -198,7 +223,8 @@ def read_model(
         try: tensors = read_tensors(path, digest)
         except (ValueError, OSError):
             # a writer may have been between two renames; the content may be that of an earlier turn, so the file counts
-            if attempt == 19 or attempt > 2 and _written(directory) == written: raise
+            same = _written(directory) == written
+            if attempt == 19 or attempt > 2 and same: raise
         else: break
     return meta, tensors
 
@@ -221,25 +247,36 @@ def check_weights(
 
     Floating-point numbers may be float32 or of the declared `dtype`. Not `strict`: the file has no digest; a warning
     tells so, once per file, and other floating-point numbers are allowed."""
-    own, odd = module.state_dict(), set()
-    if missing := [*(own.keys() - tensors.keys())]: _of_another_model(path, f"without {sorted(missing)[0]}")
-    if extra := [*(tensors.keys() - own.keys())]: _of_another_model(path, f"with {sorted(extra)[0]}")
+    own = module.state_dict()
+    missing, extra = own.keys() - tensors.keys(), tensors.keys() - own.keys()
+    if missing: _of_another_model(path, f"without {min(missing)}")
+    if extra: _of_another_model(path, f"with {min(extra)}")
+
+    odd = set()  # types that a file without a digest has, and a model now would not
     for name, v in tensors.items():
-        if v.shape != own[name].shape:
-            _of_another_model(path, f"{name} has shape {tuple(v.shape)}, the model's {tuple(own[name].shape)}")
-        if not _fits(v.dtype, own[name].dtype, dtype):
-            if strict or not (v.is_floating_point() and own[name].is_floating_point()):
-                raise ValueError(f"{path}: {name} is {_short(v.dtype)}, not {dtype or _short(own[name].dtype)}")
+        mine = own[name]
+        if v.shape != mine.shape:
+            _of_another_model(path, f"{name} has shape {tuple(v.shape)}, the model's {tuple(mine.shape)}")
+        if not _fits(v.dtype, mine.dtype, dtype):
+            if strict or not (v.is_floating_point() and mine.is_floating_point()):
+                raise ValueError(f"{path}: {name} is {_short(v.dtype)}, not {dtype or _short(mine.dtype)}")
             odd.add(_short(v.dtype))
         if not is_finite(v, infinite=True): raise ValueError(f"{path}: {name} holds NaN")
         if name.endswith("slowest") and not bool(((v > 0) & (v <= 1)).all()):  # times are divided by it
             raise ValueError(f"{path}: {name}={v.tolist()}: must be positive and at most 1")
-    if not strict: notice(path, "saved without a digest, as by earlier releases, so that damage would not be noticed"
-                          + "".join(f"; holds {d}" for d in sorted(odd)))
+    if strict: return
+    holds = "".join(f"; holds {d}" for d in sorted(odd))
+    notice(path, f"saved without a digest, as by earlier releases, so that damage would not be noticed{holds}")
 
 # %% ../../nbs/methods/03_saved.ipynb #495df02c
-def _of_another_model(path, what: str): raise ValueError(f"{path}: weights of another model: {what}")
-def _short(dtype: torch.dtype) -> str: return str(dtype).removeprefix("torch.")
+def _of_another_model(path, what: str):
+    "ValueError for weights that do not belong to the model."
+    raise ValueError(f"{path}: weights of another model: {what}")
+
+
+def _short(dtype: torch.dtype) -> str:
+    "Its name, without the package's."
+    return str(dtype).removeprefix("torch.")
 
 
 def _fits(there: torch.dtype, own: torch.dtype, declared: str | None) -> bool:
@@ -266,10 +303,12 @@ def _refuse_files(config: Mapping, path: Path):
     "ValueError if the settings of a saved model name a file or directory: all that it needs is in its own."
     for key in ("network_config", "order_network_config"):
         value = config.get(key, "") if isinstance(config, Mapping) else ""
-        if not isinstance(value, str) or value.lstrip().startswith("{") or not value: continue
+        if not value or not isinstance(value, str) or value.lstrip().startswith("{"): continue
         if len(value) > 100 or Path(value).name != value or Path(value).exists():
-            raise ValueError(f"{path}: {key}={clipped(value)}: a saved model reads no other files; "
-                             "this must be a name, or the configuration itself in JSON")
+            raise ValueError(
+                f"{path}: {key}={clipped(value)}: a saved model reads no other files; "
+                "this must be a name, or the configuration itself in JSON"
+            )
 
 
 def load_model(
@@ -278,12 +317,16 @@ def load_model(
     weights: str = WEIGHTS_FILE,
 ) -> "Method":
     "`Saved.from_pretrained`."
-    meta, tensors = read_model(directory, weights)
+    path = Path(directory)
+    meta, tensors = read_model(path, weights)
     cls = METHODS[meta["method"]]
-    _refuse_files(meta["config"], Path(directory) / CONFIG_FILE)
+    _refuse_files(meta["config"], path / CONFIG_FILE)
     config = config_from(cls.Config, meta["config"], f"{directory}/config.json")
     method = cls(Vocabulary(meta["vocabulary"]), config, meta.get("task"))
-    check_weights(method, tensors, Path(directory) / weights, meta.get("dtype"), strict=weights in recorded(meta))
+
+    # only a file with a digest is known to be what was saved
+    sealed = weights in recorded(meta)
+    check_weights(method, tensors, path / weights, meta.get("dtype"), strict=sealed)
     method.load_state_dict(tensors)
     return method.to(device).eval()
 
@@ -303,12 +346,15 @@ class Saved:
         files: `README_md="..."` becomes README.md. A model that is there is replaced, with the text files that were
         saved with it; a kill leaves the old one or the new. ValueError for any other file there, and for weights that
         are not finite."""
-        path, texts = Path(directory), {name.replace("_", ".", 1): text for name, text in extra_files.items()}
+        path = Path(directory)
+        texts = {name.replace("_", ".", 1): text for name, text in extra_files.items()}
         for name in texts:
             if Path(name).name != name or name in MODEL_FILES[:3]: raise ValueError(f"{name}: no name for a text file")
         if path.exists() and not path.is_dir():
             raise ValueError(f"{path}: a file has this name; a directory is needed")
-        write_model(self, path, {WEIGHTS_FILE: model_weights(self, dtype)}, texts, check=_refuse_foreign)
+
+        weights = {WEIGHTS_FILE: model_weights(self, dtype)}
+        write_model(self, path, weights, texts, check=_refuse_foreign)
         return path
 
     @staticmethod

@@ -26,11 +26,19 @@ from ..support.readers import read_json
 
 # %% ../../nbs/models/03_import_published.ipynb #im000012
 RENAMED = (  # patterns of a name in a file, and what stands for it here
-    (r"embed_tokens\.", "token."), (r"sigma_map\.mlp\.", "time."), (r"encoder\.", "blocks."),
-    (r"(norm[12])\.norm$", r"\1"), (r"attn_qkv\.", "qkv."), (r"o_proj\.", "out."),
-    (r"(?:ada_ln_modulations|adaLN_modulation)\.modulation\.", "adapt."), (r"\.(?:norm|norm_final)\.norm$", ".norm"),
-    (r"^output_layer\.linear\.", "token.out."), (r"^output_layer\.", "token."), (r"\.proj1\.", ".hidden."),
-    (r"\.proj2\.", ".out."), (r"^(?:b_ins_theta|lambda_ins_phi)_head\.", "insert."),
+    (r"embed_tokens\.", "token."),
+    (r"sigma_map\.mlp\.", "time."),
+    (r"encoder\.", "blocks."),
+    (r"(norm[12])\.norm$", r"\1"),
+    (r"attn_qkv\.", "qkv."),
+    (r"o_proj\.", "out."),
+    (r"(?:ada_ln_modulations|adaLN_modulation)\.modulation\.", "adapt."),
+    (r"\.(?:norm|norm_final)\.norm$", ".norm"),
+    (r"^output_layer\.linear\.", "token.out."),
+    (r"^output_layer\.", "token."),
+    (r"\.proj1\.", ".hidden."),
+    (r"\.proj2\.", ".out."),
+    (r"^(?:b_ins_theta|lambda_ins_phi)_head\.", "insert."),
     (r"^(?:b_unmask_theta|lambda_unmask_phi)_head\.", "unmask."),
 )
 CONSTANTS = re.compile(r"(?:sigma_map\.freqs|rotary_emb\.(?:inv_freq|sin|cos))$")  # of a formula; not parameters
@@ -74,12 +82,15 @@ def split_parts(tensors: Mapping[str, Tensor], path: object) -> Parts:
     parts = Parts({}, {}, {}, {})
     for name, value in tensors.items():
         if CONSTANTS.search(name) and not name.endswith(FREQUENCIES): continue
-        order = name.startswith("aux_model.") or name.startswith("lambda_")
-        shared = "backbone." in name
+        order = name.startswith(("aux_model.", "lambda_"))
+        own = order and "backbone." not in name  # a network that the generator does not share
         ours = renamed(re.sub(r"^(?:aux_model|model)\.", "", name).removeprefix("backbone."))
-        if TRUNK.match(ours): (parts.order_trunk if order and not shared else parts.trunk)[ours] = value
-        else: (parts.order_heads if order else parts.heads)[ours] = value
-    if parts.order_heads and not parts.heads and not any("backbone." in name for name in tensors):
+        if TRUNK.match(ours): part = parts.order_trunk if own else parts.trunk
+        else: part = parts.order_heads if order else parts.heads
+        part[ours] = value
+
+    shared = any("backbone." in name for name in tensors)
+    if parts.order_heads and not parts.heads and not shared:
         return parts._replace(trunk={}, order_trunk=parts.trunk | parts.order_trunk)  # an order model's file
     return parts
 
@@ -87,9 +98,10 @@ def split_parts(tensors: Mapping[str, Tensor], path: object) -> Parts:
 def check_constants(tensors: Mapping[str, Tensor], path: object):
     "ValueError unless frequencies of the time and of the rotary positions are those of the formulas."
     for name, value in tensors.items():
-        if name.endswith("sigma_map.freqs"): expected = 1e4 ** (-torch.arange(128) / 128)
-        elif name.endswith("rotary_emb.inv_freq"): expected = 1e4 ** (-torch.arange(len(value)) / len(value))
+        if name.endswith("sigma_map.freqs"): n = 128
+        elif name.endswith("rotary_emb.inv_freq"): n = len(value)
         else: continue
+        expected = 1e4 ** (-torch.arange(n) / n)
         if value.shape != expected.shape or not torch.allclose(value.float(), expected, rtol=1e-5, atol=0):
             refuse(path, f"{name}: not the frequencies 10000^(-k/{len(expected)})")
 
@@ -106,20 +118,27 @@ def check_padding(embedding: Tensor, pad: int, path: object):
     "ValueError unless the row of the padding is zero, and no other."
     zero = (embedding == 0).all(-1).nonzero().flatten().tolist()
     if zero == [pad]: return
-    what = f"row{'s' * (len(zero) > 1)} {', '.join(map(str, zero[:5]))}" if zero else "no row"
+    rows = ", ".join(map(str, zero[:5]))
+    what = f"row{'s' * (len(zero) > 1)} {rows}" if zero else "no row"
     refuse(path, f"pad={pad}: its row of the embedding must be zero, and no other; {what} of {len(embedding)} is zero")
 
 # %% ../../nbs/models/03_import_published.ipynb #9c015cec
 def trunk_of(trunk: Mapping[str, Tensor], heads: int, path: object) -> Trunk:
     "Sizes that the shapes of a network's tensors tell. ValueError if one is missing, or they do not fit."
-    needed = ("token.weight", "time.0.weight", "blocks.0.mlp.0.weight")
-    for name in needed:
+    for name in ("token.weight", "time.0.weight", "blocks.0.mlp.0.weight"):
         if name not in trunk or trunk[name].dim() != 2: refuse(path, f"{name} (by its name here) is missing")
     turned = {2 * len(value) for name, value in trunk.items() if name.endswith(FREQUENCIES)}
     if len(turned) != 1: refuse(path, f"{FREQUENCIES} is {'of different lengths' if turned else 'missing'}")
-    width, cond = trunk[needed[0]].shape[1], len(trunk[needed[1]])
-    depth = len({name.split(".")[1] for name in trunk if name.startswith("blocks.")})
-    try: return Trunk(width, depth, heads, cond, len(trunk[needed[2]]), turned.pop()).check()
+
+    sizes = Trunk(
+        width=trunk["token.weight"].shape[1],
+        depth=len({name.split(".")[1] for name in trunk if name.startswith("blocks.")}),
+        heads=heads,
+        cond=len(trunk["time.0.weight"]),
+        hidden=len(trunk["blocks.0.mlp.0.weight"]),
+        rotary=turned.pop(),
+    )
+    try: return sizes.check()
     except ValueError as e: refuse(path, str(e))
 
 
@@ -129,7 +148,8 @@ def parameter_count(trunk: Trunk, tokens: int, own_heads: int = 1, logits: bool 
     block = 2 * d + 4 * d * d + 2 * d * f + f + d + 6 * d * (c + 1)
     rate = 2 * d * (c + 1) + d + d * (d + 1) + d + 1
     head = d + d * tokens + 2 * d * (c + 1)
-    return tokens * d + c * 257 + c * (c + 1) + trunk.depth * block + own_heads * rate + logits * head
+    time = c * 257 + c * (c + 1)
+    return tokens * d + time + trunk.depth * block + own_heads * rate + logits * head
 
 # %% ../../nbs/models/03_import_published.ipynb #im000042
 class Published(NamedTuple):
@@ -168,12 +188,18 @@ def token_names(
     for name, i in ids.items():
         if not 0 <= i < size: raise ValueError(f"{name}={i}: must lie in 0..{size - 1}")
     if len(set(ids.values())) < 4: raise ValueError(f"pad, mask, bos, eos = {tuple(ids.values())}: must be different")
-    n = len(settings.specials)
-    names = [*settings.specials, *(str(i - n) if kind == "star" else f"id{i}" for i in range(n, size))][:size]
+
     if tokenizer is not None: names = _tokenizer_names(tokenizer, size)
+    else:
+        n = len(settings.specials)
+        others = (str(i - n) if kind == "star" else f"id{i}" for i in range(n, size))
+        names = [*settings.specials, *others][:size]
+
+    # a special id has a name that is never generated, whatever the file calls it
     for name, i in ids.items():
         if names[i] not in NEVER: names[i] = f"[{name.upper()}]"
-    return names if len(set(names)) == size else [f"id{i}" if name in NEVER else name for i, name in enumerate(names)]
+    if len(set(names)) == size: return names
+    return [f"id{i}" if name in NEVER else name for i, name in enumerate(names)]
 
 
 def _tokenizer_names(path: str | os.PathLike, size: int) -> list[str]:
@@ -198,7 +224,8 @@ def read_parts(path: str | os.PathLike) -> Parts:
     if path.is_file() and path.suffix != ".safetensors": refuse(path, "must be a .safetensors file")
     tensors = read_tensors(path)
     parts = split_parts(tensors, path)
-    check_values(tensors, path), check_constants(tensors, path)
+    check_values(tensors, path)
+    check_constants(tensors, path)
     return parts
 
 
@@ -216,26 +243,33 @@ def config_of(parts: Parts, settings: Published, order_heads: int, path: object)
     if not parts.order_heads: return PublishedConfig(**sizes, **rates)
     if not parts.order_trunk: return PublishedConfig(**sizes, **rates, order="shared")
     own = trunk_of(parts.order_trunk, order_heads, path)
-    if own._replace(depth=0, heads=0, rotary=0) != Trunk(**(sizes | dict(depth=0, heads=0, rotary=0))):
-        refuse(path, f"sizes of generator and order model differ: {tuple(sizes.values())} and {tuple(own)}")
-    other = dict(order="separate", order_depth=own.depth, order_heads=own.heads, order_rotary=own.rotary)
-    return PublishedConfig(**sizes, **rates, **other)
+
+    # a configuration has one width for both, and a depth, heads and turned features for each
+    for name in ("width", "cond", "hidden"):
+        if getattr(own, name) != sizes[name]:
+            refuse(path, f"sizes of generator and order model differ: {tuple(sizes.values())} and {tuple(own)}")
+    other = dict(order_depth=own.depth, order_heads=own.heads, order_rotary=own.rotary)
+    return PublishedConfig(**sizes, **rates, order="separate", **other)
 
 
 def weights_of(parts: Parts, order: list[int]) -> dict[str, Tensor]:
     "The tensors under the names of `PublishedLoFlexMDM`, unused heads too; rows in the order of our ids."
     prefixes = ("backbone.", "", "order.trunk.", "order.")
-    found = {prefix + name: value for prefix, part in zip(prefixes, parts) for name, value in part.items()
-             if not CONSTANTS.search(name)}
-    by_id = lambda name: name.endswith("token.weight") or name == "token.out.weight"
-    return {name: value[order] if by_id(name) and len(value) == len(order) else value for name, value in found.items()}
+    found = {}
+    for prefix, part in zip(prefixes, parts):
+        for name, value in part.items():
+            if CONSTANTS.search(name): continue
+            by_id = (prefix + name).endswith("token.weight") or prefix + name == "token.out.weight"
+            found[prefix + name] = value[order] if by_id and len(value) == len(order) else value
+    return found
 
 
 def check_names(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: object):
     "ValueError names a tensor that is missing, that does not belong, or of another shape."
     here = " (by its name here)"
-    if missing := sorted(expected.keys() - found.keys()): refuse(path, f"{missing[0]}{here} is missing")
-    if extra := sorted(found.keys() - expected.keys()): refuse(path, f"{extra[0]}{here} does not belong to the network")
+    missing, extra = expected.keys() - found.keys(), found.keys() - expected.keys()
+    if missing: refuse(path, f"{min(missing)}{here} is missing")
+    if extra: refuse(path, f"{min(extra)}{here} does not belong to the network")
     for name, value in expected.items():
         if found[name].shape != value.shape:
             refuse(path, f"{name}{here} has shape {tuple(found[name].shape)}, not {tuple(value.shape)}")
@@ -255,16 +289,21 @@ def import_published(
     otherwise. `order_file` holds the order model, with `order_heads` attention heads, where the file itself has none.
     FileNotFoundError; ValueError, in one line, for all that is not such a file."""
     if kind not in PUBLISHED: raise ValueError(f"kind={kind!r}: choose one of {', '.join(PUBLISHED)}")
-    settings, parts = PUBLISHED[kind]._replace(**settings), read_parts(path)
+    settings = PUBLISHED[kind]._replace(**settings)
+    parts = read_parts(path)
     if order_file is not None: parts = with_order(parts, read_parts(order_file), order_file)
     if not parts.heads: refuse(path, "holds an order model alone; name its generator's file, and this as order file")
     config = config_of(parts, settings, order_heads or settings.heads, path)
     embeddings = [part["token.weight"] for part in (parts.trunk, parts.order_trunk) if part]
     names = token_names(kind, settings, len(embeddings[0]), tokenizer)
     for embedding in embeddings: check_padding(embedding, settings.pad, path)
+
+    # our special ids come first; theirs of the end stands for our start token
     first = [settings.pad, settings.mask, settings.eos]
     order = first + [i for i in range(len(names)) if i not in first]
     model = PublishedLoFlexMDM(Vocabulary(names[i] for i in order[3:]), config)
+
+    # a generator's file has an unmasking head, which nothing asks
     found, own = weights_of(parts, order), model.state_dict()
     unused = {name.replace("insert.", "unmask."): v for name, v in own.items() if name.startswith("insert.")}
     check_names(found, own | unused, path)

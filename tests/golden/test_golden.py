@@ -40,7 +40,6 @@ from loflexmdm.exact.ctmc import ToyLaw, final_law, oracle, path_bounds
 from loflexmdm.methods.base import method_class
 from loflexmdm.methods.edit_flows import GIVEN
 from loflexmdm.methods.flexmdm import filled_example
-from loflexmdm.methods.masked import discrete_bound
 from loflexmdm.methods.planner_bounds import greedy_bound, planner_bound
 from loflexmdm.methods.retrofit import retrofit
 from loflexmdm.models.pretrained import load
@@ -619,7 +618,7 @@ CASES |= {
 for m in ("mdm", "mdm cosine time", "papl time"):
     for kind in ("network", "uniform"):
         CASES[f"discrete bound {m} {kind}"] = lambda m=m, kind=kind: pair(
-            "bound", discrete_bound(model_of(m), canvas_sequences(), 5, 3, seeded(5), kind)
+            "bound", model_of(m).discrete_bound(canvas_sequences(), 5, 3, seeded(5), kind)
         )
 CASES |= {
     f"greedy bound {s}": lambda s=s: pair(
