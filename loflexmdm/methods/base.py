@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .sampling import Sampling
 from .saved import Saved
-from ..process.intensities import Intensities, IntensityFn, TokenLaws, unread
+from ..process.intensities import Intensities, TokenLaws, laws_unread, unread
 from ..process.matching import LossTerms
 from ..process.paths import Path as StatePath
 from ..process.states import PartialSequences, Vocabulary
@@ -40,6 +40,7 @@ class Method(Sampling, Saved, nn.Module):
     name: str  # of the method, as recipes and saved models have it
     Config: type  # its frozen dataclass of settings
     channels: tuple[str, ...] = ("insert", "unmask")  # what can happen, keys of `processes.CHANNELS`
+    clocked: bool = True  # whether its events come at rates; False: samplers that need rates are refused
     path: StatePath | None = None  # how states are drawn in training, where it is one of `processes`
     papers: tuple[str, ...] = ()  # keys of the papers to cite, or whole BibTeX entries
     takes_pairs: bool = False  # whether `loss` and `nll_bound` accept `Pairs`
@@ -94,9 +95,13 @@ class Method(Sampling, Saved, nn.Module):
         "The samples as the user sees them."
         return samples
 
-    def caller(self) -> IntensityFn:
-        "What a sampler asks: the intensities of a batch at clock readings, token logits as `TokenLaws` to be read."
-        return lambda x, tau: unread(self.intensities, x, tau=tau.float())
+    def read(self, x: PartialSequences, tau: Float[Tensor, " batch"],
+             kept: object | None = None) -> tuple[Intensities, object | None]:
+        """What a sampler asks: the intensities of a batch at clock readings, token logits as `TokenLaws` to be read;
+        and what the network keeps of these rows for the next call.
+
+        `kept` is what it kept before, or None; here nothing ever is. See `samplers.base.reader`."""
+        with laws_unread(): return self.intensities(x, tau=tau.float()), None
 
     @property
     def default_sampler(self) -> Sampler:

@@ -88,10 +88,10 @@ def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY
     x1 = _outcome(method, x1, planner)
     if planner.confidence is None or planner.softness:
         raise ValueError(f"planner={planner!r}: chooses at random; use planner_bound, or a confidence without softness")
-    state, intensities = _begin(method, x1, planner, range(len(x1.tokens))), method.caller()
+    state = _begin(method, x1, planner, range(len(x1.tokens)))
     tight, loose = torch.zeros(2, len(x1.tokens), dtype=torch.float64, device=x1.tokens.device)
     while not state.done.all():
-        out = planner.ask(intensities, state)
+        out, state = planner.ask(method, state)
         masked, candidates = state.x.masked, planner.candidates(state.x)
         out = planner.read(out, masked | candidates)
         score, keep = planner.score(out, state, x1.tokens), planner.keep(out, state, x1.tokens)
@@ -144,7 +144,7 @@ def planner_bound(method: Method, x1: PartialSequences, planner: Planner = SOFT,
     Soft greedy: PAPL's Prop 3.2 with E2 of Cor A.9 (`draws` = 1), tighter with more; uniform: Eq 1. One network call
     per position and path. ValueError for deterministic planners (use `greedy_bound`), several positions a call,
     remasking, samples < 2 or draws < 1."""
-    x1, intensities = _outcome(method, x1, planner), method.caller()
+    x1 = _outcome(method, x1, planner)
     if planner.confidence is not None and not planner.softness:
         raise ValueError(f"planner={planner!r}: is deterministic; use greedy_bound")
     if planner.steps is not None or planner.remask is not None:
@@ -156,7 +156,7 @@ def planner_bound(method: Method, x1: PartialSequences, planner: Planner = SOFT,
         state = _begin(method, x1, planner, torch.randint(2**62, (len(x1.tokens),), generator=generator).tolist())
         total = torch.zeros(len(x1.tokens), dtype=torch.float64, device=x1.tokens.device)
         while not state.done.all():
-            out = planner.ask(intensities, state)
+            out, state = planner.ask(method, state)
             total += torch.where(state.done, 0.0, _planned_step(planner, out, state, x1, draws))
             state = planner.move(state, x1.tokens, planner.keep(out, state, x1.tokens))
         return total

@@ -6,9 +6,10 @@
 __all__ = ['encode_prompts', 'encode_sources', 'Sampling']
 
 # %% ../../nbs/methods/02_sampling.ipynb #55504061
-from typing import TYPE_CHECKING
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -17,7 +18,7 @@ from ..process.states import BOS, Example, PartialSequences, Vocabulary, collate
 from ..process.states import parse_prompt
 from ..samplers import Limits, Sampler, Samples, channel_words, fitting_samplers
 from ..samplers import merge_samples, simulate
-from ..samplers.guidance import Guidance
+from ..samplers.guidance import Guidance, Guided
 from ..support.limits import ROWS, TOKENS
 from ..support.registries import imported
 
@@ -76,13 +77,11 @@ def _sampler_for(method: "Method", sampler: Sampler | None, min_length: int) -> 
         raise ValueError(f"sampler={sampler!r}: must be a Sampler, such as EventDriven() or TauLeaping(steps=128)")
     if sampler.confidence is not None and "unmask" not in method.channels:
         raise ValueError(f"confidence={sampler.confidence!r}: ranks masks, and {method.name} has none to fill in")
-    if not sampler.fits(method.channels):
-        fitting = (
-            " or ".join(cls.__name__ for cls in fitting_samplers(method.channels).values()) or "a sampler of its own"
-        )
-        raise ValueError(
-            f"sampler={type(sampler).__name__}: is for {channel_words(sampler.channels)}; {method.name} takes {fitting}"
-        )
+    if not sampler.fits(method.channels, method.clocked):
+        fitting = [cls.__name__ for cls in fitting_samplers(method.channels, method.clocked).values()]
+        takes = " or ".join(fitting) or "a sampler of its own"
+        words = channel_words(sampler.channels)
+        raise ValueError(f"sampler={type(sampler).__name__}: is for {words}; {method.name} takes {takes}")
     growth = [CHANNELS[name].growth for name in method.channels]
     if min_length and max(growth) < 1:
         raise ValueError(f"min_length={min_length}: {method.name} inserts nothing; the shortest length cannot be set")
@@ -129,23 +128,42 @@ def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -
     return torch.randint(2**62, (n,), generator=generator, device=generator.device).tolist()
 
 
-@torch.no_grad()
-def _part(method: "Method", rows: PartialSequences, seeds: Sequence[int], sampler: Sampler, limits: Limits,
-          record: bool, progress: bool, lean: Guidance) -> Samples:
-    "Simulate from some rows, in evaluation mode."
-    training, rows = method.training, rows.trim().to(method.device)
+@contextmanager
+def _evaluating(method: "Method") -> Iterator[None]:
+    "In evaluation mode and without gradients."
+    training = method.training
     method.eval()
-    try: samples = simulate(lean.guided(method.caller()), rows, sampler, seeds, limits, record, progress)
+    try:
+        with torch.no_grad(): yield
     finally: method.train(training)
-    return method.finish(replace(samples, row_evaluations=samples.row_evaluations * lean.evaluations, model=method))
 
 
-def _run(method: "Method", batch: PartialSequences, seeds: Sequence[int], sampler: Sampler, limits: Limits,
-         batch_size: int, record: bool, progress: bool, lean: Guidance, skip: int = 0,
-         every: int = 1) -> Iterator[Samples]:
-    "Simulate from the rows of `batch`, `batch_size` at a time: part number `skip` and each `every`-th after it."
-    for part in (slice(i, i + batch_size) for i in range(skip * batch_size, len(seeds), every * batch_size)):
-        yield _part(method, batch.rows(part), seeds[part], sampler, limits, record, progress, lean)
+class _Part(NamedTuple):
+    "What `simulate` is given: some of the rows of a batch."
+    network: "Method | Guided"
+    rows: PartialSequences
+    sampler: Sampler
+    seeds: Sequence[int]
+    limits: Limits
+    record: bool
+    progress: bool
+
+    def finished(self, samples: Samples, method: "Method") -> Samples:
+        "The samples as the user sees them."
+        evaluations = samples.row_evaluations * getattr(self.network, "evaluations", 1)
+        return method.finish(replace(samples, row_evaluations=evaluations, model=method))
+
+
+def _parts(
+    method: "Method", batch: PartialSequences, seeds: Sequence[int], sampler: Sampler, limits: Limits, batch_size: int,
+    record: bool, progress: bool, lean: Guidance, skip: int = 0, every: int = 1,
+) -> Iterator[_Part]:
+    "The rows of `batch`, `batch_size` at a time: part number `skip` and each `every`-th after it."
+    network = lean.guided(method)
+    for start in range(skip * batch_size, len(seeds), every * batch_size):
+        part = slice(start, start + batch_size)
+        rows = batch.rows(part).trim().to(method.device)
+        yield _Part(network, rows, sampler, seeds[part], limits, record, progress)
 
 # %% ../../nbs/methods/02_sampling.ipynb #cdbd59a8
 def _source(sequence: Sequence, keep: Sequence[bool], vocabulary: Vocabulary, max_length: int) -> Example:
@@ -215,8 +233,14 @@ class Sampling:
         prompts (`guidance.Guidance`). ValueError for bad input."""
         generator, options = _generator(generator, seed), dict(guidance=guidance, guidance_scheme=guidance_scheme)
         alone = [[p] for p in prompts] if _has_hooks(self, prompts) else [prompts]
-        return merge_samples([part for each in alone for part in self.sample_batches(
-            each, n, sampler, generator, record, batch_size, min_length, max_length, progress, **options)])
+        made = []
+        for each in alone:
+            parts = self._sample_parts(
+                each, n, sampler, generator, record, batch_size, min_length, max_length, progress, **options)
+            for part in parts:
+                with _evaluating(self): samples = simulate(*part)
+                made.append(part.finished(samples, self))
+        return merge_samples(made)
 
     def sample_batches(
         self, prompts: Sequence[Sequence] | None = None, n: int | None = None,
@@ -229,6 +253,18 @@ class Sampling:
         `skip`: how many batches to leave out at the start, say because an earlier process has them; `every`: one in
         `every` of the rest, the first to begin with, say because other processes have those between. The batches that are
         made are as without the two. ValueError for bad input, when the first part is asked for."""
+        parts = self._sample_parts(
+            prompts, n, sampler, generator, record, batch_size, min_length, max_length, progress, skip, guidance,
+            guidance_scheme, seed, every)
+        for part in parts:
+            with _evaluating(self): samples = simulate(*part)
+            yield part.finished(samples, self)
+
+    def _sample_parts(
+        self, prompts, n, sampler, generator, record, batch_size, min_length, max_length, progress, skip=0,
+        guidance=0.0, guidance_scheme="naive", seed=None, every=1,
+    ) -> Iterator[_Part]:
+        "What there is to simulate for `sample_batches`."
         limit = _length_limit(self.config, min_length, max_length, batch_size)
         prompts, sampler = _as_tokens(self, prompts, _sampler_for(self, sampler, min_length))
         batch = encode_prompts(prompts, n, self.vocabulary, limit)
@@ -236,7 +272,7 @@ class Sampling:
         seeds = _seeds(len(batch.tokens), generator, seed)
         batch = self.begin(batch, limit, seeds)
         limits = Limits(self.tau_max, self.most_columns(limit), min_length, tuple(self.channels))
-        yield from _run(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip, every)
+        yield from _parts(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip, every)
 
     def edit(
         self, sequences: Sequence[Sequence], keep: Sequence[Sequence[bool]] | None = None, n: int | None = None,
@@ -258,4 +294,8 @@ class Sampling:
         batch = self.begin_edit(batch)
         limits = Limits(self.tau_max, self.most_columns(limit), 0, tuple(self.channels))
         seeds = _seeds(len(batch.tokens), generator, seed)
-        return merge_samples(list(_run(self, batch, seeds, sampler, limits, batch_size, record, progress, lean)))
+        made = []
+        for part in _parts(self, batch, seeds, sampler, limits, batch_size, record, progress, lean):
+            with _evaluating(self): samples = simulate(*part)
+            made.append(part.finished(samples, self))
+        return merge_samples(made)

@@ -17,13 +17,13 @@ from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..process.channels import CHANNELS, columns_of
+from ..process.channels import CHANNELS
 from ..process.intensities import Intensities, IntensityFn, TokenLaws
 from ..process.states import PartialSequences
-from .base import Sampler, settle, token_law_at_end
+from .base import Sampler, token_law_at_end
 from .draws import check_slack, inverse_cdf, nucleus, row_uniforms
 from .speculative import moved
-from .state import Info, Limits, State, legal
+from .state import Info, Limits, State, came_from, legal
 
 # %% ../../nbs/samplers/10_bounded_error.ipynb #be07000b
 class Check(NamedTuple):
@@ -172,13 +172,13 @@ def init(self: BoundedError, x: PartialSequences, generators: Sequence[torch.Gen
 
 # %% ../../nbs/samplers/10_bounded_error.ipynb #be07001a
 @patch
-def ask(self: BoundedError, intensity_fn: IntensityFn, state: State) -> Intensities:
+def ask(self: BoundedError, intensity_fn: IntensityFn, state: State) -> tuple[Intensities, State]:
     "One network call, with log-probabilities of tokens as they are drawn: nucleus, temperature and hook included."
-    out = super(BoundedError, self).ask(intensity_fn, state)
+    out, state = super(BoundedError, self).ask(intensity_fn, state)
     if out.speed is not None:
         out = out._replace(logits=token_law_at_end(out, state.tau >= state.limits.tau_max), speed=None)
     return out._replace(**{name: laws.then(self.log_probs) for name in ("logits", "insert_logits")
-                           if (laws := getattr(out, name)) is not None})
+                           if (laws := getattr(out, name)) is not None}), state
 
 
 @patch
@@ -210,7 +210,8 @@ def excess_of(rates: Float[Tensor, "batch length channels"], laws: dict[str, Tok
 @patch
 def step(self: BoundedError, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
     "One network call: a check of what was held, and the next leap."
-    out, old, channels = self.ask(intensity_fn, state), state.memory, state.limits.channels
+    out, state = self.ask(intensity_fn, state)
+    old, channels = state.memory, state.limits.channels
     rates, laws = stacked_rates(out, channels), token_laws_of(out, channels)
     held, pending = old._replace(rates=old.rates * old.level), state.tau < state.limits.tau_max
     excess, all_excess = (excess_of(rates, laws, v, channels) for v in (held, old))
@@ -292,14 +293,12 @@ def with_missing_laws(out: Intensities, rates: Float[Tensor, "batch length chann
 def apply(self: BoundedError, out: Intensities, state: State, events: Bool[Tensor, "batch length channels"],
           tau: Float[Tensor, " batch"], u: Float[Tensor, "batch length"], held: Held) -> tuple[State, Info]:
     "The state after events, with what is held carried to its columns."
-    lengths, drawing = state.x.lengths, replace(self, temperature=1.0, top_p=1.0)  # `ask` has seen to both
-    numbered = state._replace(label=columns_of(state.x), labels=lengths)  # so that it is known which columns are new
+    drawing = replace(self, temperature=1.0, top_p=1.0)  # `ask` has seen to both
     counts = dict(zip(state.limits.channels, events.long().unbind(-1)))
-    new, overflow, forced = settle(drawing, out, numbered, counts, tau, u)
-    origin = torch.where(new.label < lengths[:, None], new.label, -1)
-    held = held_after(held, events, origin, new)
+    new, overflow, forced = drawing.settle(out, state, counts, tau, u)
+    held = held_after(held, events, came_from(new, state), new)
     none = torch.zeros_like(overflow)
-    return new._replace(memory=held, label=None, labels=None), Info(overflow, none, forced)
+    return new._replace(memory=held), Info(overflow, none, forced)
 
 
 def held_after(held: Held, events: Bool[Tensor, "batch length channels"], origin: Int[Tensor, "batch taken"],

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -26,7 +25,8 @@ from .state import State
 def excess(entropy: Float[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
     """What the first 1, 2, ... columns of a row lose at most when they are drawn together, in nats: the sum of
     their entropies without the largest; (batch, length)."""
-    return entropy.cumsum(-1) - entropy.cummax(-1).values
+    largest = entropy.cummax(-1).values
+    return entropy.cumsum(-1) - largest
 
 
 def within(lost: Float[Tensor, "batch length"], allowed: Float[Tensor, "#batch length"],
@@ -71,37 +71,36 @@ class EntropyBounded(Planner):
             raise ValueError(f"gamma={self.gamma}: must not be negative, and finite")
         if self.confidence == "sampled":
             raise ValueError("confidence='sampled': looks at the tokens drawn, and the bound does not hold for it")
+
+        # whatever changes the distribution would not be counted in the error
         fixed = dict(steps=None, remask=None, temperature=1.0, top_p=1.0)
         for name, value in fixed.items():
-            if getattr(self, name) != value:
-                raise ValueError(f"{name}={getattr(self, name)}: the bound on the error holds for {value} alone")
+            given = getattr(self, name)
+            if given != value: raise ValueError(f"{name}={given}: the bound on the error holds for {value} alone")
 
-# %% ../../nbs/samplers/09_entropy_bounded.ipynb #eb00001b
-@patch
-def keep(self: EntropyBounded, out: Intensities, state: State,
-         drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
-    "Columns that are not masks after the call: those that were none, and the masks that it resolves."
-    candidates = self.candidates(state.x)
-    score = torch.where(candidates, self.score(out, state, drawn), -torch.inf)
-    order = score.argsort(dim=-1, descending=True, stable=True)
-    lost = excess(self.entropies(out, candidates).gather(-1, order))
-    count = within(lost, self.allowed(state), candidates.sum(-1))
-    chosen = torch.arange(drawn.shape[1], device=drawn.device) < count[:, None]
-    return ~state.x.masked | most_confident(chosen, candidates, score)
+    def keep(self, out: Intensities, state: State,
+             drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
+        "Columns that are not masks after the call: those that were none, and the masks that it resolves."
+        candidates = self.candidates(state.x)
+        score = torch.where(candidates, self.score(out, state, drawn), -torch.inf)
 
+        # the more masks of the order are taken, the more is lost
+        order = score.argsort(dim=-1, descending=True, stable=True)
+        ranked = self.entropies(out, candidates).gather(-1, order)
+        count = within(excess(ranked), self.allowed(state), candidates.sum(-1))
+        as_many = torch.arange(drawn.shape[1], device=drawn.device) < count[:, None]
+        return ~state.x.masked | most_confident(as_many, candidates, score)
 
-@patch
-def entropies(self: EntropyBounded, out: Intensities,
-              where: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
-    "Entropies (batch, length) of the token distributions in nats, 0 elsewhere."
-    k = torch.softmax(out.logits[where].double(), -1)
-    negative = CONFIDENCES["entropy"](k, None, None)  # that rule reads the distribution alone
-    return k.new_zeros(where.shape).masked_scatter(where, -negative)
+    def entropies(self, out: Intensities,
+                  where: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
+        "Entropies (batch, length) of the token distributions in nats, 0 elsewhere."
+        k = torch.softmax(out.logits[where].double(), -1)
+        negative = CONFIDENCES["entropy"](k, None, None)  # that rule reads the distribution alone
+        return k.new_zeros(where.shape).masked_scatter(where, -negative)
 
-
-@patch
-def allowed(self: EntropyBounded, state: State) -> Float[Tensor, "batch length"]:
-    "What the first 1, 2, ... masks resolved may lose, in nats: (batch, length)."
-    count = torch.arange(1, state.x.tokens.shape[-1] + 1, device=state.tau.device).double()
-    if self.gamma is not None: return torch.full_like(count, self.gamma).expand(len(state.tau), -1)
-    return 2 * self.error**2 * count / state.x.free.sum(-1, keepdim=True).clamp_min(1)
+    def allowed(self, state: State) -> Float[Tensor, "batch length"]:
+        "What the first 1, 2, ... masks resolved may lose, in nats: (batch, length)."
+        count = torch.arange(1, state.x.tokens.shape[-1] + 1, device=state.tau.device).double()
+        if self.gamma is not None: return torch.full_like(count, self.gamma).expand(len(state.tau), -1)
+        positions = state.x.free.sum(-1, keepdim=True).clamp_min(1)
+        return 2 * self.error**2 * count / positions

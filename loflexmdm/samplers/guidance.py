@@ -9,15 +9,17 @@ __all__ = ['SCHEMES', 'guide', 'Guided', 'Guidance']
 # %% ../../nbs/samplers/12_guidance.ipynb #11140393
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..process.channels import CHANNELS
 from ..process.conditions import holds_condition, without_conditions
 from ..process.intensities import Intensities, IntensityFn
 from ..process.states import PartialSequences, Vocabulary
+from .base import reader
 
 # %% ../../nbs/samplers/12_guidance.ipynb #7ea33b31
 SCHEMES = ("naive", "fixed", "weighted")
@@ -78,17 +80,41 @@ def guide(conditional: Intensities, unconditional: Intensities, w: float, scheme
     return conditional._replace(**new).with_rates(rates)
 
 # %% ../../nbs/samplers/12_guidance.ipynb #bfca89fd
+class _Both(NamedTuple):
+    "What a network keeps of rows with their conditions, and of the same rows without."
+    kept: object
+    n: int  # rows
+
+    def rows(self, index: Int[Tensor, " rows"]) -> "_Both":
+        "Some rows, with and without their conditions."
+        return _Both(self.kept.rows(torch.cat([index, index + self.n])), len(index))
+
+
 class Guided:
     "Intensities guided towards the conditions of the sequences: both evaluations in one batch of twice the rows."
+    evaluations = 2  # of each row in a call
+
     def __init__(self, intensity_fn: IntensityFn, vocabulary: Vocabulary, w: float, scheme: str = "naive"):
-        self.intensity_fn, self.vocabulary, self.scheme = intensity_fn, vocabulary, scheme
+        self.ask = reader(intensity_fn)
+        self.vocabulary = vocabulary
+        self.scheme = scheme
         self.w = 1 + w if scheme == "weighted" else w  # `guide` counts from the unconditional one there
 
+    def read(self, x: PartialSequences, tau: Float[Tensor, " batch"],
+             kept: object | None = None) -> tuple[Intensities, object | None]:
+        "The guided intensities, and what the network keeps of both evaluations (`reader`)."
+        rows = len(x.tokens)
+        pair = zip(x, without_conditions(x, self.vocabulary))
+        twice = PartialSequences(*(None if a is None else torch.cat([a, b]) for a, b in pair))
+        out, kept = self.ask(twice, tau.repeat(2), None if kept is None else kept.kept)
+
+        out = out.dense().map(Tensor.double)  # powers of small rates
+        guided = guide(out.rows(slice(rows)), out.rows(slice(rows, None)), self.w, self.scheme, x)
+        return guided, None if kept is None else _Both(kept, rows)
+
     def __call__(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
-        pair, rows = (x, without_conditions(x, self.vocabulary)), len(x.tokens)
-        both = PartialSequences(*(None if a is None else torch.cat([a, b]) for a, b in zip(*pair)))
-        out = self.intensity_fn(both, tau.repeat(2)).dense().map(Tensor.double)  # powers of small rates
-        return guide(out.rows(slice(rows)), out.rows(slice(rows, None)), self.w, self.scheme, x)
+        "The guided intensities."
+        return self.read(x, tau)[0]
 
 # %% ../../nbs/samplers/12_guidance.ipynb #05d37a71
 @dataclass(frozen=True)
@@ -104,11 +130,6 @@ class Guidance:
         if not 0 <= self.w < math.inf: raise ValueError(f"guidance={self.w}: must not be negative, and finite")
         if self.scheme not in SCHEMES:
             raise ValueError(f"guidance_scheme={self.scheme!r}: choose one of {', '.join(SCHEMES)}")
-
-    @property
-    def evaluations(self) -> int:
-        "How often the network sees each row in a call."
-        return 2 if self.w else 1
 
     def check(self, prompts: PartialSequences) -> "Guidance":
         "Itself; ValueError if `w` is not 0 and the vocabulary, or a prompt, has no conditions."

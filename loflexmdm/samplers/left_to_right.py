@@ -11,20 +11,21 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
-from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ..process.channels import columns_of
 from ..process.intensities import Intensities, IntensityFn, as_tensors
-from ..process.states import SPECIAL_TOKENS, PartialSequences, Vocabulary
-from .base import Sampler
-from .draws import inverse_cdf, nucleus, row_uniforms
+from ..process.states import PartialSequences, Vocabulary
+from .base import Sampler, reader
+from .draws import inverse_cdf, nucleus, row_uniforms, without_special
 from .state import Info, Limits, State, advance, too_short
 
 # %% ../../nbs/samplers/07_left_to_right.ipynb #fa26aa5d
 def not_a_prefix(x: PartialSequences) -> Bool[Tensor, " batch"]:
     "Rows that cannot be written from left to right: a mask, or a gap that is open before a prompt token."
-    return x.masked.any(-1) | (x.open[:, :-1] & x.fixed[:, 1:]).any(-1)
+    gap_inside = x.open[:, :-1] & x.fixed[:, 1:]
+    return x.masked.any(-1) | gap_inside.any(-1)
 
 
 def check_prefixes(x: PartialSequences, what: str, vocabulary: Vocabulary | None = None) -> PartialSequences:
@@ -50,6 +51,7 @@ class LeftToRight(Sampler):
     options that choose positions."""
     name: ClassVar[str] = "left-to-right"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("append",)  # of the methods that it can simulate
+    clocked: ClassVar[bool] = False  # its clock counts tokens
     papers: ClassVar[tuple[str, ...]] = ("transformer",)  # keys of the papers to cite
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # those of Sampler that it takes
 
@@ -57,61 +59,64 @@ class LeftToRight(Sampler):
         super().__post_init__()
         for f in fields(Sampler):
             value = getattr(self, f.name)
-            if f.name not in (*self.common_options, "logits_hook") and value != f.default:
+            taken = f.name in (*self.common_options, "logits_hook")
+            if not taken and value != f.default:
                 raise ValueError(
                     f"{f.name}={value!r}: tokens come from left to right; there are no positions to choose"
                 )
 
-# %% ../../nbs/samplers/07_left_to_right.ipynb #p56eb5b9
-@patch
-def init(self: LeftToRight, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
-    "The state with nothing generated. ValueError for prompts that are not prefixes."
-    return super(LeftToRight, self).init(check_prefixes(x, "prompt"), generators, limits)
+    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
+        "The state with nothing generated. ValueError for prompts that are not prefixes."
+        return super().init(check_prefixes(x, "prompt"), generators, limits)
 
+    def ask(self, intensity_fn: IntensityFn, state: State) -> tuple[Intensities, State]:
+        """One network call: what comes next, logits (batch, 1, vocabulary + 1) after the hook, and the state with what
+        the network keeps.
 
-@patch
-def ask(self: LeftToRight, intensity_fn: IntensityFn, state: State) -> Intensities:
-    """One network call: what comes next, logits (batch, 1, vocabulary + 1) after the hook.
+        Where there are logits for every column, the last one's count."""
+        out, kept = reader(intensity_fn)(state.x, state.tau, state.kept)
+        logits = out.logits
+        if logits.shape[1] > 1:
+            row = torch.arange(len(state.row), device=state.row.device)[:, None]
+            last = state.x.lengths[:, None] - 1
+            logits = logits[row, last]
 
-    Where there are logits for every column, the last one's count."""
-    logits = intensity_fn(state.x, state.tau).logits
-    if logits.shape[1] > 1:
-        last = state.x.lengths[:, None] - 1
-        logits = logits[torch.arange(len(last), device=last.device)[:, None], last]
-    logits = as_tensors(logits)
-    if self.logits_hook is not None: logits = self.logits_hook(logits, state.x, state.tau)
-    special = torch.arange(logits.shape[-1], device=logits.device) < len(SPECIAL_TOKENS)
-    return Intensities(logits=logits.masked_fill(special, -torch.inf))
+        logits = as_tensors(logits)
+        if self.logits_hook is not None: logits = self.logits_hook(logits, state.x, state.tau)
+        return Intensities(logits=without_special(logits)), state._replace(kept=kept)
 
-# %% ../../nbs/samplers/07_left_to_right.ipynb #p75b6d22
-@patch
-def draw(self: LeftToRight, logits: Float[Tensor, "batch outcomes"], short: Bool[Tensor, " batch"],
-         u: Float[Tensor, "batch 2"]) -> tuple[Bool[Tensor, " batch"], Int[Tensor, " batch"]]:
-    """Whether the end comes (batch,), and the token that comes otherwise (batch,), from logits (batch,
-    vocabulary + 1) and two uniforms each.
+    def draw(self, logits: Float[Tensor, "batch outcomes"], short: Bool[Tensor, " batch"],
+             u: Float[Tensor, "batch 2"]) -> tuple[Bool[Tensor, " batch"], Int[Tensor, " batch"]]:
+        """Whether the end comes (batch,), and the token that comes otherwise (batch,), from logits (batch,
+        vocabulary + 1) and two uniforms each.
 
-    Rows that are too `short` get their token from the distribution without the end.
-    ValueError if the logits leave nothing."""
-    probs = nucleus(logits, self.top_p, self.temperature)
-    no_end = probs[:, :-1]
-    if short.any():
-        no_end = torch.where(short[:, None], nucleus(logits[:, :-1], self.top_p, self.temperature), no_end)
-    if bool(no_end.isnan().any() | probs.isnan().any()):
-        raise ValueError("logits: NaN, or no ordinary token has a finite one")
-    return u[:, 0] < probs[:, -1], inverse_cdf(no_end, u[:, 1])
+        Rows that are too `short` get their token from the distribution without the end.
+        ValueError if the logits leave nothing."""
+        probs = nucleus(logits, self.top_p, self.temperature)
+        tokens = probs[:, :-1]
+        if short.any():
+            without_end = nucleus(logits[:, :-1], self.top_p, self.temperature)
+            tokens = torch.where(short[:, None], without_end, tokens)
+        if bool(tokens.isnan().any() | probs.isnan().any()):
+            raise ValueError("logits: NaN, or no ordinary token has a finite one")
+        return u[:, 0] < probs[:, -1], inverse_cdf(tokens, u[:, 1])
 
+    def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
+        "One network call and one token at the end of every row; the end closes all gaps of its row."
+        short, length = too_short(state.x, state.limits), state.x.lengths
+        u = row_uniforms(state.generators, torch.full_like(length, 2))
+        out, state = self.ask(intensity_fn, state)
+        end, token = self.draw(out.logits[:, 0], short, u)
 
-@patch
-def step(self: LeftToRight, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-    "One network call and one token at the end of every row; the end closes all gaps of its row."
-    short, n = too_short(state.x, state.limits), state.x.lengths
-    u = row_uniforms(state.generators, torch.full_like(n, 2))
-    end, token = self.draw(self.ask(intensity_fn, state).logits[:, 0], short, u)
-    stop = end & ~short
-    at_end = torch.arange(state.x.tokens.shape[1], device=n.device) == n[:, None] - 1
-    ended = state._replace(x=state.x._replace(closed=state.x.closed | stop[:, None]))
-    tau = (state.tau + 1).clamp_max(state.limits.tau_max)
-    write = lambda x, where, column: torch.where(where, token[:, None], x.tokens)
-    new, overflow = advance(ended, tau, dict(append=(at_end & ~stop[:, None]).long()), dict(append=write))
-    done = new.full | ~new.x.open.any(-1)
-    return new._replace(done=done), Info(overflow, torch.zeros_like(overflow), (end & short).long())
+        # an end that comes too early is not taken
+        stop = (end & ~short)[:, None]
+        ended = state._replace(x=state.x._replace(closed=state.x.closed | stop))
+        last = columns_of(state.x) == length[:, None] - 1
+        events = dict(append=(last & ~stop).long())
+        write = lambda x, where, column: torch.where(where, token[:, None], x.tokens)
+
+        tau = (state.tau + 1).clamp_max(state.limits.tau_max)
+        new, overflow = advance(ended, tau, events, dict(append=write))
+        done = new.full | ~new.x.open.any(-1)
+        forced = (end & short).long()
+        return new._replace(done=done), Info(overflow, torch.zeros_like(overflow), forced)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from ..process.channels import columns_of
 from ..process.intensities import Intensities, IntensityFn
 from ..process.states import MASK, PartialSequences
 from .base import Sampler
-from .draws import check_whole, most_confident, row_uniforms
+from .draws import check_whole, draws, most_confident
 from .state import Info, Limits, State, finished, follow
 
 # %% ../../nbs/samplers/08_planner.ipynb #422d2f16
@@ -36,6 +35,7 @@ class Planner(Sampler):
     than a step, prompts with open gaps."""
     name: ClassVar[str] = "planner"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("unmask",)  # of the methods that it can simulate
+    clocked: ClassVar[bool] = False  # it counts steps
     papers: ClassVar[tuple[str, ...]] = ("papl", "p2", "rdm")  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("steps", "remask")  # of its own, on the command line
     steps: int | None = None      # network calls; None: one for each position
@@ -61,93 +61,93 @@ class Planner(Sampler):
         super().__post_init__()
         if self.steps is not None: check_whole("steps", self.steps, 1)
 
-# %% ../../nbs/samplers/08_planner.ipynb #p6a45ac8
-@patch
-def init(self: Planner, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
-    """The state before the first step.
+    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
+        """The state before the first step.
 
-    ValueError if some row has fewer positions than `steps`, an open gap, or more
-    to choose at once than `window`."""
-    if x.open.any():
-        raise ValueError("prompts: an open gap is left, and a planner cannot insert; use TauLeaping or EventDriven")
-    state = super(Planner, self).init(x, generators, limits)
-    counts = state.x.free.sum(-1)[~state.done]
-    fewest, most = (int(counts.min()), int(counts.max())) if len(counts) else (self.steps or 1, 1)
-    if self.steps is not None and self.steps > fewest:
-        raise ValueError(
-            f"steps={self.steps}: a row has {fewest} positions to generate; "
-            "at most as many steps, or None for one each"
-        )
-    at_once = 1 if self.steps is None else -(-most // int(self.steps))
-    if self.window is not None and self.window < at_once:
-        raise ValueError(f"window={self.window}: a step has to choose {at_once} positions")
-    return state
+        ValueError if some row has fewer positions than `steps`, an open gap, or more
+        to choose at once than `window`."""
+        if x.open.any():
+            raise ValueError("prompts: an open gap is left, and a planner cannot insert; use TauLeaping or EventDriven")
+        state = super().init(x, generators, limits)
+        counts = state.x.free.sum(-1)[~state.done]
+        if len(counts): self._check_positions(int(counts.min()), int(counts.max()))
+        return state
 
+    def _check_positions(self, fewest: int, most: int):
+        "ValueError unless rows with these numbers of positions can be generated."
+        if self.steps is not None and self.steps > fewest:
+            raise ValueError(
+                f"steps={self.steps}: a row has {fewest} positions to generate; "
+                "at most as many steps, or None for one each"
+            )
+        at_once = 1 if self.steps is None else math.ceil(most / int(self.steps))
+        if self.window is not None and self.window < at_once:
+            raise ValueError(f"window={self.window}: a step has to choose {at_once} positions")
 
-@patch
-def step(self: Planner, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-    "One network call: tokens for all masks, and which positions are clean from here on."
-    out = self.ask(intensity_fn, state)
-    out = self.read(out, state.x.masked | self.candidates(state.x))
-    drawn = self.draw_tokens(state.x.masked, out, state, row_uniforms(state.generators, state.x.lengths))
-    state = self.move(state, drawn, self.keep(out, state, drawn))
-    return state, Info(*torch.zeros(3, len(state.row), dtype=torch.long, device=drawn.device))
+    def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
+        "One network call: tokens for all masks, and which positions are clean from here on."
+        out, state = self.ask(intensity_fn, state)
+        out = self.read(out, state.x.masked | self.candidates(state.x))
 
-# %% ../../nbs/samplers/08_planner.ipynb #p7485026
-@patch
-def due(self: Planner, x: PartialSequences) -> Int[Tensor, " batch"]:
-    """Free positions that are clean after the next step, of each row:
-    the first round(L s / steps) beyond those that are now."""
-    n, clean = x.free.sum(-1).clamp_min(1), (x.free & ~x.masked).sum(-1)
-    steps = n if self.steps is None else int(self.steps)
-    s = (steps * (2 * clean + 1) + 2 * n - 1) // (2 * n)
-    return ((2 * n * s + steps) // (2 * steps)).minimum(n)
+        (token,) = draws(state, 1)
+        drawn = self.draw_tokens(state.x.masked, out, state, token)
+        state = self.move(state, drawn, self.keep(out, state, drawn))
+        return state, Info(*torch.zeros(3, len(state.row), dtype=torch.long, device=drawn.device))
 
+    def due(self, x: PartialSequences) -> Int[Tensor, " batch"]:
+        """Free positions that are clean after the next step, of each row:
+        the first round(L s / steps) beyond those that are now."""
+        n = x.free.sum(-1).clamp_min(1)
+        clean = (x.free & ~x.masked).sum(-1)
+        steps = n if self.steps is None else int(self.steps)
 
-@patch
-def candidates(self: Planner, x: PartialSequences) -> Bool[Tensor, "batch length"]:
-    """Positions to choose from (batch, length): masks (in the window, if there is one), and with
-    remasking the free clean ones."""
-    masks = x.masked if self.window is None else x.masked & (x.masked.cumsum(-1) <= self.window)
-    return masks if self.remask is None else masks | (x.free & ~x.masked)
+        # in whole numbers, which round halves up everywhere alike
+        s = (steps * (2 * clean + 1) + 2 * n - 1) // (2 * n)
+        rounded = (2 * n * s + steps) // (2 * steps)
+        return rounded.minimum(n)
 
+    def candidates(self, x: PartialSequences) -> Bool[Tensor, "batch length"]:
+        """Positions to choose from (batch, length): masks (in the window, if there is one), and with
+        remasking the free clean ones."""
+        masks = super().candidates(x)
+        if self.remask is None: return masks
+        return masks | (x.free & ~x.masked)
 
-@patch
-def keep(self: Planner, out: Intensities, state: State,
-         drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
-    """The planner's choice G(. | z, x), z = `drawn`: columns that are not masks after the step,
-    fixed ones and padding included."""
-    candidates = self.candidates(state.x)
-    standing = ~state.x.masked & ~candidates
-    count = self.due(state.x) - (standing & state.x.free).sum(-1)
-    score = (
-        row_uniforms(state.generators, state.x.lengths)
-        if self.confidence is None
-        else self.score(out, state, drawn)
-    )
-    chosen = torch.arange(drawn.shape[1], device=drawn.device) < count[:, None]
-    # log 0 would rank with positions that are not candidates
-    return standing | most_confident(chosen, candidates, score.clamp_min(-1e300))
+    def keep(self, out: Intensities, state: State,
+             drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
+        """The planner's choice G(. | z, x), z = `drawn`: columns that are not masks after the step,
+        fixed ones and padding included."""
+        candidates = self.candidates(state.x)
+        standing = ~state.x.masked & ~candidates
+        count = self.due(state.x) - (standing & state.x.free).sum(-1)
 
-# %% ../../nbs/samplers/08_planner.ipynb #pf2f90a9
-@patch
-def score(self: Planner, out: Intensities, state: State,
-          drawn: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
-    "The confidence in every position, masks' times `remask`; logarithms with noise if the rule is soft."
-    score = super(Planner, self).score(out, state, drawn)
-    if self.remask is None: return score
-    weighted = score + math.log(self.remask) / self.softness if self.softness else self.remask * score
-    return torch.where(state.x.masked, weighted, score)
+        if self.confidence is None: (score,) = draws(state, 1)
+        else: score = self.score(out, state, drawn)
+        score = score.clamp_min(-1e300)  # log 0 would rank with positions that are not candidates
+        as_many = torch.arange(drawn.shape[1], device=drawn.device) < count[:, None]
+        return standing | most_confident(as_many, candidates, score)
 
+    def score(self, out: Intensities, state: State,
+              drawn: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
+        "The confidence in every position, masks' times `remask`; logarithms with noise if the rule is soft."
+        score = super().score(out, state, drawn)
+        if self.remask is None: return score
+        if self.softness: weighted = score + math.log(self.remask) / self.softness
+        else: weighted = self.remask * score
+        return torch.where(state.x.masked, weighted, score)
 
-@patch
-def move(self: Planner, state: State, drawn: Int[Tensor, "batch length"], keep: Bool[Tensor, "batch length"]) -> State:
-    """The state with the tokens of `drawn` at `keep` and masks elsewhere, its clock where that number of
-    positions is clean on average."""
-    n, clean = state.x.free.sum(-1).clamp_min(1), (state.x.free & keep).sum(-1)
-    tau = (-torch.log1p(-clean.double() / n)).clamp_max(state.limits.tau_max)
-    new = follow(state, state.x._replace(tokens=torch.where(keep, drawn, MASK), origin=columns_of(state.x)), tau)
-    return new._replace(done=finished(new.x, tau, new.full, new.limits))
+    def move(self, state: State, drawn: Int[Tensor, "batch length"],
+             keep: Bool[Tensor, "batch length"]) -> State:
+        """The state with the tokens of `drawn` at `keep` and masks elsewhere, its clock where that number of
+        positions is clean on average."""
+        n = state.x.free.sum(-1).clamp_min(1)
+        clean = (state.x.free & keep).sum(-1)
+        tau = (-torch.log1p(-clean.double() / n)).clamp_max(state.limits.tau_max)
+
+        tokens = torch.where(keep, drawn, MASK)
+        new = follow(state, state.x._replace(tokens=tokens, origin=columns_of(state.x)), tau)
+        done = finished(new.x, tau, new.full, new.limits)
+        return new._replace(done=done)
 
 # %% ../../nbs/samplers/08_planner.ipynb #2ea4ff18
 GREEDY = Planner(confidence="sampled")

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from fastcore.basics import patch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from ..process.channels import CHANNELS, columns_of
-from ..process.intensities import Intensities, IntensityFn
+from ..process.channels import CHANNELS
+from ..process.intensities import IntensityFn
 from ..process.states import PartialSequences
-from .base import Sampler
+from .base import Sampler, channel_words
 from .state import Info, Limits, State
 from ..support.atomic_files import write_file
 from ..support.registries import imported
@@ -162,59 +161,51 @@ class Samples:
 # %% ../../nbs/samplers/04_simulate.ipynb #86f9d33e
 class _Harvest:
     "Collects finished rows, counters and trajectories while a simulation runs."
-    def __init__(self, n: int, record: bool):
+    def __init__(self, n: int, record: bool, limits: Limits):
         self.out = Samples([[] for _ in range(n)], [[] for _ in range(n)])
         self.frames = [[] for _ in range(n)] if record else None
-        self.labels = [[] for _ in range(n)]
+        self.labels = [[] for _ in range(n)] if record and limits.shrinks else None
         self.times = [None] * n
         self.over = torch.zeros(n, dtype=torch.bool)
 
-    def counting(self, intensity_fn: IntensityFn) -> IntensityFn:
-        "The same function, whose calls and their rows are counted."
-        def counted(x: PartialSequences, tau: Tensor) -> Intensities:
-            self.out.network_calls += 1
-            self.out.row_evaluations += len(x.tokens)
-            return intensity_fn(x, tau)
-        return counted
-
     def count(self, info: Info, rows: Tensor):
-        for key, value in info._asdict().items(): setattr(self.out, key, getattr(self.out, key) + int(value.sum()))
+        "Add up what one step, and so one network call, did in these rows."
+        self.out.network_calls += 1
+        self.out.row_evaluations += len(rows) if info.evaluations is None else int(info.evaluations.sum())
+        for key in ("overflow", "violations", "forced"):
+            before = getattr(self.out, key)
+            setattr(self.out, key, before + int(getattr(info, key).sum()))
         self.over[rows[info.overflow > 0].cpu()] = True
 
     def snapshot(self, state: State):
-        for r, tau, tokens, n in zip(
-            state.row.tolist(), state.tau.tolist(), state.x.tokens.tolist(), state.x.lengths.tolist()
-        ):
-            frames, tokens = self.frames[r], tokens[1:n]
-            if not frames or frames[-1][1] != tokens: frames.append((tau, tokens))
-        if state.label is None: return
-        for r, own, n in zip(state.row.tolist(), state.label.tolist(), state.x.lengths.tolist()):
-            if len(self.labels[r]) < len(self.frames[r]): self.labels[r].append(own[1:n])
+        "Record the sequences that have changed."
+        columns = (state.row, state.tau, state.x.tokens, state.birth, state.x.lengths)
+        for r, tau, tokens, birth, n in zip(*(v.tolist() for v in columns)):
+            frames = self.frames[r]
+            if frames and frames[-1][1] == tokens[1:n]: continue
+            frames.append((tau, tokens[1:n]))
+            if self.labels is not None: self.labels[r].append(birth[1:n])
 
-# %% ../../nbs/samplers/04_simulate.ipynb #pc57e414
-@patch
-def take(self: _Harvest, state: State):
-    "Store the rows that are done."
-    x, n = state.x, state.x.lengths.tolist()
-    columns = zip(
-        state.row.tolist(), n, x.tokens.tolist(), (~x.fixed).tolist(),
-        state.inserted_at.tolist(), state.unmasked_at.tolist(),
-    )
-    for r, n, tokens, free, inserted_at, unmasked_at in columns:
-        self.out.sequences[r], self.out.free[r], self.times[r] = (
-            tokens[1:n],
-            free[1:n],
-            (inserted_at[1:n], unmasked_at[1:n]),
-        )
+    def take(self, state: State):
+        "Store the rows that are done."
+        columns = (state.row, state.x.lengths, state.x.tokens, ~state.x.fixed, state.inserted_at, state.unmasked_at)
+        for r, n, tokens, free, inserted_at, unmasked_at in zip(*(v.tolist() for v in columns)):
+            self.out.sequences[r] = tokens[1:n]
+            self.out.free[r] = free[1:n]
+            self.times[r] = inserted_at[1:n], unmasked_at[1:n]
 
+    def result(self) -> Samples:
+        "The samples, when all rows are in."
+        self.out.overflowing = int(self.over.sum())
+        if self.frames is None: return self.out
 
-@patch
-def result(self: _Harvest) -> Samples:
-    self.out.overflowing = int(self.over.sum())
-    if self.frames is None: return self.out
-    made = lambda f, t, own: EditTrajectory(f, *t, own) if own else Trajectory(f, *t)
-    self.out.trajectories = [made(*parts) for parts in zip(self.frames, self.times, self.labels)]
-    return self.out
+        # only where tokens disappear does it take their numbers to tell which is which
+        if self.labels is None:
+            self.out.trajectories = [Trajectory(f, *t) for f, t in zip(self.frames, self.times)]
+        else:
+            told = zip(self.frames, self.times, self.labels)
+            self.out.trajectories = [EditTrajectory(f, *t, own) for f, t, own in told]
+        return self.out
 
 # %% ../../nbs/samplers/04_simulate.ipynb #2d24a869
 def simulate(
@@ -223,41 +214,53 @@ def simulate(
 ) -> Samples:
     """Run `sampler` from each prompt to the end.
 
-    `intensity_fn(x, tau)` gives the Intensities of a batch at clock readings tau (batch,).
+    `intensity_fn(x, tau)` gives the Intensities of a batch at clock readings tau (batch,); or it is a network whose
+    `read(x, tau, kept)` does, and gives what it keeps of the rows beside them (`reader`).
 
     Row i depends on `seeds[i]`, its prompt and the model, not on the other rows. ValueError if a seed is missing,
-    tau_max is not positive and finite, or the limits name an unknown channel."""
-    if len(seeds) != len(prompts.tokens):
-        raise ValueError(f"seeds: {len(seeds)} given, one for each of {len(prompts.tokens)} prompts is needed")
-    if not 0 < limits.tau_max < math.inf: raise ValueError(f"tau_max={limits.tau_max}: must be positive and finite")
-    if unknown := [name for name in limits.channels if name not in CHANNELS]:
-        raise ValueError(f"channels={limits.channels}: {unknown[0]!r} is unknown; choose among {', '.join(CHANNELS)}")
-    harvest = _Harvest(len(seeds), record)
-    intensity_fn = harvest.counting(intensity_fn)
+    tau_max is not positive and finite, the limits name an unknown channel, or one whose events do not come at rates
+    for a sampler that needs them."""
+    _check(prompts, sampler, seeds, limits)
+    harvest = _Harvest(len(seeds), record, limits)
     state = sampler.init(prompts, [torch.Generator().manual_seed(s) for s in seeds], limits)
-    if record and limits.shrinks: state = state._replace(label=columns_of(state.x), labels=state.x.lengths)
     if record: harvest.snapshot(state)
+
     with tqdm(total=len(seeds), desc="sampling", unit="seq", disable=not progress) as bar:
         while True:
+            # rows that are finished cost nothing from here on
             if state.done.any():
-                harvest.take(state.select(state.done))
+                harvest.take(state._replace(kept=None, memory=None).select(state.done))
                 bar.update(int(state.done.sum()))
                 state = state.select(~state.done)
             if not len(state.row): return harvest.result()
+
             rows = state.row
             state, info = sampler.step(intensity_fn, state)
             harvest.count(info, rows)
             if record: harvest.snapshot(sampler.passed(state))
 
+
+def _check(prompts: PartialSequences, sampler: Sampler, seeds: Sequence[int], limits: Limits):
+    "ValueError for what cannot be simulated."
+    if len(seeds) != len(prompts.tokens):
+        raise ValueError(f"seeds: {len(seeds)} given, one for each of {len(prompts.tokens)} prompts is needed")
+    if not 0 < limits.tau_max < math.inf: raise ValueError(f"tau_max={limits.tau_max}: must be positive and finite")
+    unknown = [name for name in limits.channels if name not in CHANNELS]
+    if unknown:
+        raise ValueError(f"channels={limits.channels}: {unknown[0]!r} is unknown; choose among {', '.join(CHANNELS)}")
+    if sampler.channels is None and not sampler.fits(limits.channels):
+        raise ValueError(f"channels={limits.channels}: {type(sampler).__name__} is for {channel_words(None)}")
+
 # %% ../../nbs/samplers/04_simulate.ipynb #d59ab525
 def merge_samples(parts: Sequence[Samples]) -> Samples:
     "Several results as one, in order; counters are added up."
-    total = Samples([], [], trajectories=None if parts and parts[0].trajectories is None else [])
+    recorded = not parts or parts[0].trajectories is not None
+    total = Samples([], [], trajectories=[] if recorded else None)
     total.model = parts[0].model if parts else None
     for part in parts:
         total.sequences += part.sequences
         total.free += part.free
-        if total.trajectories is not None: total.trajectories += part.trajectories
+        if recorded: total.trajectories += part.trajectories
         for key in COUNTERS:
             setattr(total, key, getattr(total, key) + getattr(part, key))
     return total

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from loflexmdm.exact.ctmc import as_batch
-from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, NextToken
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
 from loflexmdm.methods.base import by_length
 from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
 from loflexmdm.methods.flexmdm import schedule_named
@@ -103,20 +103,22 @@ def test_sources_of_an_edit_flow_must_fit_beside_the_start_token():
 
 
 @torch.no_grad()
-def test_rows_are_told_apart_by_tokens_and_by_what_is_fixed():
-    "The memory of keys and values is used for rows that hold the same, not for a row whose numbers add up to the same."
+def test_what_is_kept_is_of_as_many_columns_as_were_read():
+    "Keys and values are used for rows of one column more; for rows as long as they were, or two longer, all is read."
     torch.manual_seed(0)
     vocabulary = Vocabulary("abcdef")
     model = Autoregressive(vocabulary, AutoregressiveConfig(size="pico", max_length=12)).double().eval()
     for p in model.parameters(): p.add_(0.3 * randn(*p.shape, seed=p.numel()))
-    first, then = as_batch([[4]]), as_batch([[5, 3]])
-    tied = first._replace(fixed=torch.ones_like(first.fixed))
-    for flag in ("fixed", "closed"):
-        for value in (0, 1):
-            start = tied._replace(**{flag: torch.full_like(getattr(tied, flag), bool(value))})
-            cached, fresh = NextToken(model), NextToken(model)
-            cached(start)
-            torch.testing.assert_close(cached(then).logits, fresh(then).logits)
+    first = as_batch([[4]])
+    for then in ([5], [4, 3], [5, 3, 4]):
+        x = as_batch([then])
+        out, kept = model.read(x, None, model.read(first, None)[1])
+        torch.testing.assert_close(out.logits, model.read(x, None)[0].logits)
+        assert kept.lengths.tolist() == [1 + len(then)]
+    # what is of another row is not noticed: whoever moves rows moves what is kept of them
+    other = as_batch([[5, 3]])
+    out, _ = model.read(other, None, model.read(first, None)[1])
+    assert (out.logits - model.read(other, None)[0].logits)[..., 3:].abs().max() > 1e-6
 
 
 @pytest.mark.parametrize("softness", [0.25, 2.0])
@@ -325,9 +327,9 @@ def test_one_token_has_no_other_to_be_replaced_by():
 @torch.no_grad()
 def test_memory_has_room_for_a_quarter_more_columns():
     method = Autoregressive(Vocabulary("ab"), AutoregressiveConfig(size="pico", max_length=64)).eval()
-    asked = NextToken(method)
-    for n in range(12, 15): asked(as_batch([[3] * n]))
-    assert asked.memory.shape[4] == 14 + 14 // 4 + 8
+    kept = None
+    for n in range(12, 15): _, kept = method.read(as_batch([[3] * n]), None, kept)
+    assert kept.pairs.shape[4] == 14 + 14 // 4 + 8
 
 
 def test_rows_of_similar_length_are_evaluated_together():
@@ -385,8 +387,8 @@ def test_a_soft_choice_needs_positive_scores():
             TauLeaping(confidence=confidence, softness=0.5)
 
 
-def test_rows_keep_their_labels():
+def test_tokens_keep_their_numbers():
     state = TauLeaping().init(as_batch([[3], [3, 4, 3], [4, 4]]), [seeded(i) for i in range(3)], Limits(9.0, 8))
-    state = state._replace(label=torch.arange(12).view(3, 4), labels=torch.tensor([5, 6, 7]))
+    state = state._replace(birth=torch.arange(12).view(3, 4), born=torch.tensor([5, 6, 7]))
     kept = state.select(torch.tensor([True, False, True]))
-    assert kept.label.tolist() == [[0, 1, 2], [8, 9, 10]] and kept.labels.tolist() == [5, 7]
+    assert kept.birth.tolist() == [[0, 1, 2], [8, 9, 10]] and kept.born.tolist() == [5, 7]

@@ -15,7 +15,7 @@ from share import difference
 
 from loflexmdm.cli import main
 from loflexmdm.exact.ctmc import as_batch
-from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, NextToken
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
 from loflexmdm.methods.base import Method
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.networks.transformer import SIZES, Size
@@ -212,7 +212,7 @@ def test_the_law_of_samples(case):
     assert sum(exact.values()) == pytest.approx(1)
     limits = Limits(99.0, case.pop("most"), case.pop("least", 0))
     samples = run(
-        model.caller(), prompts=[list(case.pop("prompt", ""))] * n, sampler=LeftToRight(**case), limits=limits
+        model, prompts=[list(case.pop("prompt", ""))] * n, sampler=LeftToRight(**case), limits=limits
     )
     found = Counter(map(text, samples.completions()))
     assert set(found) <= {s for s, p in exact.items() if p > 0}
@@ -222,7 +222,7 @@ def test_the_law_of_samples(case):
 
 def test_a_narrow_nucleus_takes_the_likeliest():
     model = shaken()
-    samples = run(model.caller(), LeftToRight(top_p=1e-9), prompts=PROMPTS * 3)
+    samples = run(model, LeftToRight(top_p=1e-9), prompts=PROMPTS * 3)
     assert samples.sequences[:5] == samples.sequences[5:10] == samples.sequences[10:]
     s = text(samples.completions()[0])
     for k, c in enumerate(s):
@@ -233,7 +233,7 @@ def test_lengths_are_kept_and_counted():
     model = shaken()
     for least, most in ((0, 12), (8, 12), (8, 8), (12, 12), (0, 3), (2, 6)):
         prompts = [p for p in PROMPTS if len(p) < most] * 8
-        samples = run(model.caller(), prompts=prompts, limits=Limits(99.0, most, least))
+        samples = run(model, prompts=prompts, limits=Limits(99.0, most, least))
         lengths = [len(s) + 1 for s in samples.sequences]
         assert min(lengths) >= least and max(lengths) <= most
         assert samples.overflow == samples.overflowing <= lengths.count(most) and (samples.forced > 0) == (least > 1)
@@ -272,7 +272,7 @@ def test_protocol():
         with torch.no_grad(): state, info = sampler.step(plain(model), state)
         assert isinstance(state, State)
         assert isinstance(info, Info)
-        assert all(v.shape == (5,) and v.dtype == torch.int64 and (v >= 0).all() for v in info)
+        assert all(v.shape == (5,) and v.dtype == torch.int64 and (v >= 0).all() for v in info[:3])
         assert state.inserted_at.shape == state.unmasked_at.shape == state.x.tokens.shape
         assert state.x.origin is None
         assert not state.x.masked.any()
@@ -293,18 +293,18 @@ def test_complete_prompts_cost_nothing():
 
 def test_rows_do_not_depend_on_the_batch():
     model = shaken()
-    together = run(model.caller())
-    alone = [run(model.caller(), prompts=[p], seed=i).sequences[0] for i, p in enumerate(PROMPTS)]
+    together = run(model)
+    alone = [run(model, prompts=[p], seed=i).sequences[0] for i, p in enumerate(PROMPTS)]
     with torch.no_grad():
         backwards = simulate(
             plain(model), read(PROMPTS[::-1]), LeftToRight(), [4, 3, 2, 1, 0], Limits(99.0, 12)
         ).sequences[::-1]
     assert together.sequences == alone == backwards == run(plain(model)).sequences
-    assert run(model.caller(), seed=1).sequences != together.sequences
+    assert run(model, seed=1).sequences != together.sequences
 
 
 def test_prompts_survive_in_front():
-    samples = run(shaken().caller(), prompts=PROMPTS * 5)
+    samples = run(shaken(), prompts=PROMPTS * 5)
     for prompt, tokens, free in zip(PROMPTS * 5, samples.sequences, samples.free, strict=True):
         assert text(tokens).startswith("".join(prompt))
         assert free == [False] * len(prompt) + [True] * (len(tokens) - len(prompt))
@@ -315,7 +315,7 @@ def test_hooks_reach_tokens_and_the_end():
     without = lambda i: LeftToRight(
         logits_hook=lambda logits, x, tau: logits.index_fill(-1, torch.tensor([i]), -torch.inf)
     )
-    for fn in (shaken().caller(), plain(shaken())):
+    for fn in (shaken(), plain(shaken())):
         assert {t for s in run(fn, without(4)).completions() for t in s} == {3}
         assert run(fn, without(END)).overflow == 5
 
@@ -342,14 +342,15 @@ def test_special_tokens_are_never_drawn():
 
 class Beside:
     "Asks the cache and the plain network."
-    def __init__(self, model): self.cached, self.plain, self.worst, self.rows = model.caller(), plain(model), 0.0, []
-    def __call__(self, x, tau):
-        a, b = self.cached(x, tau).logits, self.plain(x, tau).logits
+    def __init__(self, model): self.model, self.plain, self.worst, self.rows = model, plain(model), 0.0, []
+    def read(self, x, tau, kept):
+        (out, kept), b = self.model.read(x, tau, kept), self.plain(x, tau).logits
+        a = out.logits
         self.worst = max(
             self.worst, (a - b.gather(1, (x.lengths - 1)[:, None, None].expand_as(a)))[..., 3:].abs().max().item()
         )
         self.rows.append(len(x.tokens))
-        return Intensities(logits=a)
+        return out, kept
 
 
 @pytest.mark.parametrize("seed", [1, 6])
@@ -366,7 +367,7 @@ def test_the_cache_reads_one_column_a_call(monkeypatch):
         type(model.backbone), "embed", lambda self, x: (read_columns.append(tuple(x.tokens.shape)), embed(self, x))[1]
     )
     run(
-        model.caller(),
+        model,
         LeftToRight(logits_hook=lambda logits, x, tau: logits.index_fill(-1, torch.tensor([END]), -torch.inf)),
         prompts=[["a"], ["b", "b"]],
     )
@@ -374,27 +375,51 @@ def test_the_cache_reads_one_column_a_call(monkeypatch):
 
 
 def test_the_cache_answers_anything():
-    "Repeated, swapped, new and shrinking rows, in any order."
-    model = shaken()
-    cached, fn = NextToken(model), plain(model)
+    "Repeated, new and shrinking rows, and other numbers of them, in any order."
+    model, kept = shaken(), None
     for strings in (
-        ("a", "b"), ("ab", "bb"), ("ab", "bb"), ("bba", "aba"),
-        ("abaa", "abaa", "bbab"), ("a",), ("", ""), ("b", "a"), ("ba", "ab", "ba"),
+        ("a", "b"), ("ab", "bb"), ("ab", "bb"), ("abb", "bba"),
+        ("abba", "bbab", "abaa"), ("a",), ("", ""), ("b", "a"), ("ba", "ab", "ba"),
     ):
         x = as_batch([VOCABULARY.encode(s) for s in strings])
-        with torch.no_grad():
-            a, b = cached(x).logits[:, 0], fn(x, None).logits[torch.arange(len(strings)), x.lengths - 1]
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+        out, kept = asked(model, x, kept)
+        torch.testing.assert_close(out, anew(model, x), rtol=0, atol=1e-12)
 
 
-def test_the_cache_tells_prompts_from_free_tokens():
+def asked(model, x, kept=None):
+    with torch.no_grad(): out, kept = model.read(x, None, kept)
+    return out.logits[:, 0], kept
+
+
+def anew(model, x):
+    with torch.no_grad(): return model.intensities(x).logits[torch.arange(len(x.tokens)), x.lengths - 1]
+
+
+def test_what_is_kept_moves_with_its_rows():
+    "Rows that are swapped, repeated and left out, and two states that go on from the same one."
     model = shaken()
-    cached, rows = model.caller(), collate([prefix_example("a", "b", VOCABULARY), prefix_example("", "ab", VOCABULARY)])
-    with torch.no_grad():
-        cached(collate([prefix_example("", "a", VOCABULARY), prefix_example("a", "", VOCABULARY)]))
-        a, b = cached(rows).logits[:, 0], model.intensities(rows).logits[:, -1]
-    torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
-    assert (b[0] - b[1])[3:].abs().max() > 1e-3
+    strings = ["a", "bb", "aba"]
+    _, kept = asked(model, as_batch([VOCABULARY.encode(s) for s in strings]))
+    for index in ([2, 0, 1], [1, 1, 2, 0], [0]):
+        x = as_batch([VOCABULARY.encode(strings[i] + "b") for i in index])
+        out, _ = asked(model, x, kept.rows(torch.tensor(index)))
+        torch.testing.assert_close(out, anew(model, x), rtol=0, atol=1e-12)
+
+    # the second one finds nothing, because the first has taken the memory over
+    nexts = [as_batch([VOCABULARY.encode(s + end) for s in strings]) for end in "ab"]
+    memories = [asked(model, x, kept)[1] for x in nexts]
+    for x, memory, end in zip(nexts, memories, "ab"):
+        longer = as_batch([VOCABULARY.encode(s + end + "b") for s in strings])
+        torch.testing.assert_close(asked(model, longer, memory)[0], anew(model, longer), rtol=0, atol=1e-12)
+
+
+def test_prompts_and_free_tokens_are_told_apart_in_what_is_kept():
+    model, rows = shaken(), collate([prefix_example("a", "b", VOCABULARY), prefix_example("", "ab", VOCABULARY)])
+    before = rows.map(lambda v: v[:, :-1])
+    out, _ = asked(model, rows, asked(model, before)[1])
+    expected = anew(model, rows)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+    assert (expected[0] - expected[1])[3:].abs().max() > 1e-3
 
 
 # the common interface
@@ -448,9 +473,8 @@ def test_the_cache_agrees_under_autocast_and_in_float32():
     before = as_batch([VOCABULARY.encode(s) for s in ("aba", "b")])
     for precision, tolerance in ((False, 1e-5), (True, 0.1)):
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision):
-            cached = model.caller()
-            cached(before)
-            a, b = cached(x).logits[:, 0], model.intensities(x).logits[torch.arange(2), x.lengths - 1]
+            _, kept = model.read(before, None)
+            a, b = model.read(x, None, kept)[0].logits[:, 0], model.intensities(x).logits[torch.arange(2), x.lengths - 1]
         assert a.dtype == b.dtype == torch.float32
         torch.testing.assert_close(a[:, 3:], b[:, 3:], rtol=0, atol=tolerance)
 

@@ -88,14 +88,14 @@ def some_samplers(inserts: bool):
 def test_samplers_read_the_logits_of_masks_alone(pico, name):
     model, words = made(*MODELS[name][:2], **MODELS[name][2]), VOCABULARY.tokens
     if name == "loflexmdm": torch.nn.init.constant_(model.insert.out.bias, -1.0)  # few insertions, a short simulation
-    prompts, caller = [[*words[3:7], ...] if name == "ar" else [*words[3:7], ..., words[9]]] * 3, model.caller()
+    prompts, caller = [[*words[3:7], ...] if name == "ar" else [*words[3:7], ..., words[9]]] * 3, model.read
     for sampler in [model.default_sampler] if name == "ar" else some_samplers(name == "loflexmdm"):
         sizes = Sizes(0)
 
-        def watched(x, tau, sizes=sizes):
+        def watched(x, tau, kept, sizes=sizes):
             sizes.cells = x.tokens.numel()  # until the next call
-            return caller(x, tau)
-        model.caller = lambda: watched
+            return caller(x, tau, kept)
+        model.read = watched
         with sizes: model.sample(prompts, sampler=sampler, generator=seeded(1), max_length=24)
         assert sizes.most > 0
 

@@ -113,7 +113,7 @@ def test_a_point_must_follow_in_every_respect():
     parent = torch.arange(5)
     assert follows(state, parent, state).all()
     others = [state._replace(tau=state.tau + 1e-12), state._replace(rate_bound=state.rate_bound + 1e-12),
-              state._replace(full=~state.full), state._replace(memory=state.memory._replace(ids=state.memory.ids + 1)),
+              state._replace(full=~state.full), state._replace(birth=state.birth + 1),
               state._replace(memory=state.memory._replace(pending=~state.memory.pending)),
               state._replace(x=state.x._replace(tokens=state.x.tokens + 1))]
     for other in others: assert not follows(state, parent, other).any()
