@@ -135,7 +135,7 @@ def nll_bound(self: Autoregressive, x1: PartialSequences, samples: int = 64,
 class KeysAndValues:
     """What a causal network keeps of rows from call to call: the keys and values of the columns that it has read.
 
-    The column that is read next is written into the same memory, so only one state can go on from here: after
+    The column that is read next is written into the same memory, so only one state can continue from here: after
     `extended` this object holds nothing, and another state that has it is read anew."""
     def __init__(self, pairs: Float[Tensor, "blocks 2 batch heads columns dim"], lengths: Int[Tensor, " batch"]):
         self.pairs, self.lengths = pairs, lengths

@@ -76,7 +76,7 @@ def test_the_next_token_is_read_at_the_last_column(width):
     "Also where the logits have two columns only."
     x, logits = as_batch([[3] * (width - 1)]), randn(1, width, 6)
     state = LeftToRight().init(x, [seeded(0)], Limits(9.0, 8, channels=("append",)))
-    got = LeftToRight().ask(lambda x, tau: Intensities(logits=logits), state).logits
+    got = LeftToRight().ask(lambda x, tau: Intensities(logits=logits), state)[0].logits
     assert got.shape == (1, 1, 6)
     torch.testing.assert_close(got[..., 3:], logits[:, -1:, 3:])
 

@@ -396,7 +396,7 @@ def anew(model, x):
 
 
 def test_what_is_kept_moves_with_its_rows():
-    "Rows that are swapped, repeated and left out, and two states that go on from the same one."
+    "Rows that are swapped, repeated and left out, and two states that continue from the same one."
     model = shaken()
     strings = ["a", "bb", "aba"]
     _, kept = asked(model, as_batch([VOCABULARY.encode(s) for s in strings]))

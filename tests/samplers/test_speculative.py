@@ -226,3 +226,14 @@ def test_wrong_settings_are_refused(wrong):
 def test_a_recording_looks_at_the_state_itself_by_default():
     state = Sampler().init(prompts(), [torch.Generator()] * 5, LIMITS)
     assert Sampler().passed(state) is state
+
+
+def test_every_recorded_token_has_its_number():
+    "Also where one network call makes several frames of a row."
+    limits = Limits(2.0, 10, channels=("insert", "delete", "substitute"))
+    for ahead in (1, 5):
+        paths = run(ahead, model=edited, limits=limits).trajectories
+        assert any(path.deleted() for path in paths)
+        for path in paths:
+            assert [len(own) for own in path.labels] == [len(ids) for _, ids in path.frames]
+            for own in path.labels: assert len(set(own)) == len(own)
