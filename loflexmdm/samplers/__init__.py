@@ -3,6 +3,7 @@ from loflexmdm.samplers.base import *  # noqa: F403
 from loflexmdm.samplers.bounded_error import *  # noqa: F403
 from loflexmdm.samplers.draws import *  # noqa: F403
 from loflexmdm.samplers.entropy_bounded import *  # noqa: F403
+from loflexmdm.samplers.event_by_event import *  # noqa: F403
 from loflexmdm.samplers.event_driven import *  # noqa: F403
 from loflexmdm.samplers.left_to_right import *  # noqa: F403
 from loflexmdm.samplers.planner import *  # noqa: F403

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..process.channels import CHANNELS, Draw, Insert
+from ..process.channels import Draw, Insert
 from ..process.intensities import IntensityFn
 from .base import Sampler
 from .draws import check_drawing, inverse_cdf, nucleus, row_uniforms
