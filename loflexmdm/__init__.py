@@ -37,6 +37,10 @@ cli; each lists in `__all__` what users need of it. Names are imported when they
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+ROOMS = (
+    "process", "exact", "networks", "samplers", "methods", "models", "tasks", "molecules", "training", "reports", "cli",
+    "support",
+)
 
 
 def _named(package: str, modules: dict[str, str]) -> tuple:
@@ -47,18 +51,22 @@ def _named(package: str, modules: dict[str, str]) -> tuple:
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
 
     def get(name: str):
-        if name not in homes: raise AttributeError(f"module {package!r} has no attribute {name!r}")
         from importlib import import_module
-        return getattr(import_module(homes[name]), name)
+        if name in homes: return getattr(import_module(homes[name]), name)
+        if name in ROOMS and package == __name__: return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def listed() -> list[str]:
         import sys
-        return sorted({*vars(sys.modules[package]), *homes})
+        return sorted({*vars(sys.modules[package]), *homes, *(ROOMS if package == __name__ else ())})
 
     return sorted(homes), get, listed
 
 
 if TYPE_CHECKING:
+    from loflexmdm import (
+        cli, exact, methods, models, molecules, networks, process, reports, samplers, support, tasks, training,
+    )
     from loflexmdm.methods.base import Method
     from loflexmdm.methods.lo_flexmdm import LoFlexMDM
     from loflexmdm.models.pretrained import load

@@ -82,11 +82,19 @@ def test_what_users_need_of_a_room(package):
     assert room.__doc__ and len(set(room.__all__)) == len(room.__all__) > 1
     assert all(hasattr(room, name) and name in dir(room) for name in room.__all__)
     assert not [name for name in room.__all__ if inspect.ismodule(getattr(room, name))]
-    for seen in (found := names_for_type_checkers(package)):
+    found = {seen for seen in names_for_type_checkers(package) if seen not in ROOMS}
+    for seen in found:
         module, _, name = seen.rpartition(".")
         assert getattr(room, name) is getattr(importlib.import_module(module), name), seen
     assert not found or {seen.rpartition(".")[2] for seen in found} == set(room.__all__)
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing'"): _ = room.nothing
+
+
+def test_rooms_are_there_without_an_import():
+    code = "import loflexmdm; print(loflexmdm.models.names()[0], *loflexmdm.ROOMS)"
+    first, *rooms = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert first == loflexmdm.models.names()[0] and sorted(f"loflexmdm.{r}" for r in rooms) == ROOMS
+    assert {seen for seen in names_for_type_checkers("loflexmdm") if seen in ROOMS} == set(ROOMS)
 
 
 def code_of_pages() -> list[str]:
