@@ -1,6 +1,7 @@
 "One API, whatever was imported first: the same calls work in a process that began with any module of the package."
 import importlib
 import pkgutil
+import warnings
 
 import forks
 import pytest
@@ -47,3 +48,16 @@ def test_the_same_calls_after_any_import(module):
     done = forks.run(["-c", CALLS.format(module=module)])
     assert done.returncode == 0, done.stderr
     assert done.stdout == "['2 6 0 1 9 1 8', '1 6 9 4']\n", done.stdout
+
+
+def test_a_model_asked_nothing_whose_task_has_prompts_says_so():
+    model = loflexmdm.load("star-tiny")
+    with pytest.warns(UserWarning, match=r"""has prompts, and none was given; .*\.prompts\("test", 3\) draws""") as told:
+        assert model.sample(n=3, seed=0).texts == ["", "", ""]
+    assert len(told) == 1 and "\n" not in str(told[0].message) and told[0].filename == __file__
+    asked = model.task_object.prompts("test", 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(model.sample(asked, seed=0).texts)
+        model.task = None
+        assert model.sample(n=3, seed=0).sequences == [[], [], []]
