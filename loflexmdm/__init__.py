@@ -1,17 +1,104 @@
+"""Insertion-based masked diffusion with a learned order of generation.
+
+    import loflexmdm
+
+    model = loflexmdm.load("star-tiny")                # a model of the package, or the directory of a run
+    prompts = model.task_object.prompts("test", 3)     # prompts of held-out data, where the task has them
+    samples = model.sample(prompts, seed=0)
+    samples.texts, samples[0], samples.frame()         # strings, one of them, a table
+    samples.save("answers.csv")
+
+    sampler = loflexmdm.TauLeaping(steps=32)           # another way to draw
+    model.sample(prompts, seed=0, sampler=sampler)
+
+    made = loflexmdm.recipe("brackets", steps=500)     # what to train: a preset, or a file of your own
+    made.trainer("runs/brackets").fit()
+    loflexmdm.load("runs/brackets").sample(n=3).texts
+
+Main names:
+
+    load                a model by its name or directory; `loflexmdm.models.names()` lists those of the package
+    Method, LoFlexMDM   what a model is; `sample`, `edit`, `save_pretrained`, `from_pretrained`, `push_to_hub`
+    Samples             what `sample` returns: `texts`, `frame`, `save`, `player`, `completions`
+    EventDriven, TauLeaping, LeftToRight, Speculative, Limits
+                        ways to sample; the others are in `loflexmdm.samplers`
+    Vocabulary, collate, prefix_example
+                        tokens, batches and prompts
+    Task, task_from, SequencesTask
+                        data in three splits, with a score; sequences of your own
+    recipe, recipe_from, Trainer
+                        training
+    compare, citation   methods side by side; the papers to cite
+
+Rooms, from the theory up: process, exact, networks, samplers, methods, models, tasks, molecules, training, reports,
+cli; each lists in `__all__` what users need of it. Names are imported when they are first asked for, so that
+`import loflexmdm` does not bring in torch.
+"""
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+ROOMS = (
+    "process", "exact", "networks", "samplers", "methods", "models", "tasks", "molecules", "training", "reports", "cli",
+    "support",
+)
 
 
-def __getattr__(name: str):
-    "`loflexmdm.load` and `loflexmdm.citation` bring in torch, so they are imported when first asked for."
-    if name == "load":
-        import loflexmdm.reports.player  # noqa: F401  gives samples their `player`
-        import loflexmdm.tasks.base  # noqa: F401  gives models their `task_object` and samples their `texts`
-        from loflexmdm.models.pretrained import load
-        return load
-    if name == "citation":
-        from loflexmdm.reports.citations import citation
-        return citation
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def _named(package: str, modules: dict[str, str]) -> tuple:
+    """`__all__`, `__getattr__` and `__dir__` of a package whose names are imported when they are first asked for.
+
+    `modules` has the names of each module, between spaces. Type checkers read the same names in the branch of
+    TYPE_CHECKING, and a test compares the two."""
+    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
+
+    def get(name: str):
+        from importlib import import_module
+        if name in homes: return getattr(import_module(homes[name]), name)
+        if name in ROOMS and package == __name__: return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def listed() -> list[str]:
+        import sys
+        return sorted({*vars(sys.modules[package]), *homes, *(ROOMS if package == __name__ else ())})
+
+    return sorted(homes), get, listed
 
 
-def __dir__() -> list[str]: return sorted([*globals(), "citation", "load"])
+if TYPE_CHECKING:
+    from loflexmdm import (
+        cli, exact, methods, models, molecules, networks, process, reports, samplers, support, tasks, training,
+    )
+    from loflexmdm.methods.base import Method
+    from loflexmdm.methods.lo_flexmdm import LoFlexMDM
+    from loflexmdm.models.pretrained import load
+    from loflexmdm.process.states import Vocabulary, collate, prefix_example
+    from loflexmdm.reports.citations import citation
+    from loflexmdm.reports.comparison import compare
+    from loflexmdm.samplers.event_driven import EventDriven
+    from loflexmdm.samplers.left_to_right import LeftToRight
+    from loflexmdm.samplers.simulate import Samples
+    from loflexmdm.samplers.speculative import Speculative
+    from loflexmdm.samplers.state import Limits
+    from loflexmdm.samplers.tau_leaping import TauLeaping
+    from loflexmdm.tasks.base import Task, task_from
+    from loflexmdm.tasks.sequences import SequencesTask
+    from loflexmdm.training.recipes import recipe, recipe_from
+    from loflexmdm.training.trainer import Trainer
+else:
+    __all__, __getattr__, __dir__ = _named(__name__, {
+        "methods.base": "Method",
+        "methods.lo_flexmdm": "LoFlexMDM",
+        "models.pretrained": "load",
+        "process.states": "Vocabulary collate prefix_example",
+        "reports.citations": "citation",
+        "reports.comparison": "compare",
+        "samplers.event_driven": "EventDriven",
+        "samplers.left_to_right": "LeftToRight",
+        "samplers.simulate": "Samples",
+        "samplers.speculative": "Speculative",
+        "samplers.state": "Limits",
+        "samplers.tau_leaping": "TauLeaping",
+        "tasks.base": "Task task_from",
+        "tasks.sequences": "SequencesTask",
+        "training.recipes": "recipe recipe_from",
+        "training.trainer": "Trainer",
+    })

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 
 from .commands import Parser, command, say
-from .common import add_device, announce, beside, output_path, pick_device, provenance
+from .common import add_device, add_force, announce, beside, keep_existing, output_path, pick_device
+from .common import provenance
 from .common import task_of
 from .result_files import format_rows
 from .resumable_rows import counters
@@ -142,6 +143,7 @@ def add_edit(parser: Parser, argv: Sequence[str]):
            "(a column), .jsonl (texts, lists of tokens, or objects)")
     option("--column", default="", metavar="NAME", help="which column or key of the input [the only or usual one]")
     option("--out", metavar="FILE", help=".csv or .jsonl [print as .csv]")
+    add_force(parser)
     option("--keep", metavar="TEXT", help="what stays: places such as 1-3,7; of molecules "
            "a fragment, as SMILES or SMARTS")
     option("--gain", type=float, metavar="FLOAT", help="write only results that gain at least this, where the task "
@@ -185,6 +187,7 @@ every row of the input is in the output; one that could not be read has the stat
 def run_edit(args: argparse.Namespace):
     "Edit the sequences of a file."
     out, device = output_path(args.out, (".csv", ".jsonl")), pick_device(args.device)
+    keep_existing(out, args)
     inputs = read_inputs(Path(args.input), args.column)
     method = load(args.model, device)
     task = check_edit(args, method)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from .commands import Parser, command, say
-from .common import add_device, announce, output_path, pick_device, provenance
+from .common import add_device, add_force, announce, output_path, pick_device, provenance
 from .result_files import format_rows
 from .sample import model_digest, stopping
 from ..methods.base import Method
@@ -84,7 +84,9 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option("--children", type=int, default=50, metavar="N", help="proposals per round [50]")
     option("--time-limit", type=float, default=60.0, metavar="SECONDS", help="for one call [60]")
     option("--top", type=int, default=10, metavar="N", help="molecules to print [10]")
-    option("--out", default="optimize.jsonl", metavar="FILE", help="every call, .jsonl [optimize.jsonl]")
+    option("--out", default="optimize.jsonl", metavar="FILE", help="every call, .jsonl; what is there of this command is "
+           "continued [optimize.jsonl]")
+    add_force(parser)
     option("--seed", type=int, default=0, metavar="INT", help="of the proposals [0]")
     add_device(parser)
 
@@ -136,6 +138,7 @@ def run_optimize(args: argparse.Namespace):
     lock = out.with_name(f".{out.name}.lock")
     busy = f"--out {out}: another run writes there"
     with Scorer(args.objective, args.time_limit) as score, locked(lock, busy, remove=True):
+        if args.force: out.unlink(missing_ok=True)
         log = CallLog(out, settings_of(args, start, method))
         announce(provenance(args, device))
         if lost: say(lost)

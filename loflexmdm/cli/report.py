@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from .commands import Parser, command, say
-from .common import output_path
+from .commands import Parser, Signed, command, say
+from .common import add_force, keep_existing, output_path
 from ..molecules.data.tables import MOLECULE_FORMATS, molecules_in
 from ..molecules.report import report
 from ..molecules.scores.metrics import judge
@@ -47,12 +47,13 @@ def add_report(parser: Parser, argv: Sequence[str]):
     option("--column", default="", metavar="NAME", help="which column or key holds SMILES [the only one, or smiles]")
     option("--reference", metavar="FILE", help="known molecules, such as those of the training: which are new?")
     option("--reference-column", default="", metavar="NAME", help="of the reference")
-    option("--by", default="qed", metavar="NAME", help="the best molecules are those with most "
+    option("--by", action=Signed, default="qed", metavar="NAME", help="the best molecules are those with most "
            f"{', '.join(PROPERTIES_BY)} (-sa: with least), or the highest number in a column of this name [qed]")
     option("--top", type=int, default=12, metavar="N", help="how many molecules and scaffolds are shown [12]")
     option("--processes", type=int, default=1, metavar="N", help="for some thousand molecules and more [1]")
     option("--title", metavar="TEXT", help="of the page [the name of the file]")
     option("--out", metavar="FILE", help=".html [the name of the file with .html]")
+    add_force(parser)
 
 # %% ../../nbs/cli/12_report.ipynb #e6358c74
 @command("report", "one page on a file of molecules: counts, properties, pictures", add_report, """examples:
@@ -63,6 +64,7 @@ def run_report(args: argparse.Namespace):
     "Write the page."
     path = Path(args.file)
     out = output_path(args.out or str(path.with_suffix(".html")), (".html", ".htm"))
+    keep_existing(out, args)
     smiles = list(islice(molecules_in(path, args.column), ROWS.now + 1))
     ROWS.check(len(smiles), path)
     known = None if args.reference is None else list(molecules_in(args.reference, args.reference_column))

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from fastcore.basics import patch
 
-from .common import beside
+from .common import beside, partial
 from .result_files import BLOCK, bound_generator, format_rows, with_bounds
 from ..methods.base import Method
 from ..samplers import COUNTERS, Samples
@@ -77,16 +76,22 @@ def check_wanted(args: argparse.Namespace):
 class Rows:
     "The rows of a sample command as its batches are finished, and what the simulation counted."
     def __init__(self, method: Method, states: int, seed: int, total: int):
-        self.method, self.states, self.total = method, states, total
-        self.generator, self.counters = bound_generator(method, seed), dict.fromkeys(COUNTERS, 0)
-        self.rows, self.waiting, self.batches = [], [], 0
+        self.method = method
+        self.states = states  # for the bound of each row
+        self.total = total  # rows that are wanted
+        self.generator = bound_generator(method, seed)
+        self.counters = dict.fromkeys(COUNTERS, 0)
+        self.rows: list[dict] = []
+        self.waiting: list[tuple[dict, dict]] = []  # rows that wait for their bound
+        self.batches = 0
         self.wanted: Wanted | None = None  # if only valid rows are wanted
 
     @property
     def complete(self) -> bool:
         "Whether no more sequences are needed."
         described = [*self.rows, *(d for d, _ in self.waiting)]
-        return len(described) >= self.total or self.wanted is not None and self.wanted.found(described)
+        if len(described) >= self.total: return True
+        return self.wanted is not None and self.wanted.found(described)
 
     @property
     def found(self) -> int:
@@ -98,8 +103,12 @@ class Rows:
         self.batches += 1
         for key, count in counters(samples).items(): self.counters[key] += count
         self.waiting = pairs = [*self.waiting, *pairs]
-        n = len(pairs) if self.complete or not self.states else len(pairs) // BLOCK * BLOCK
-        self.waiting, new = pairs[n:], with_bounds(pairs[:n], self.method, self.states, self.generator)
+
+        # Bounds are drawn for whole blocks, so that they do not depend on where a session ended.
+        whole = len(pairs) // BLOCK * BLOCK
+        n = len(pairs) if self.complete or not self.states else whole
+        new = with_bounds(pairs[:n], self.method, self.states, self.generator)
+        self.waiting = pairs[n:]
         self.rows += new
         return new
 
@@ -130,14 +139,20 @@ class SavedRows(Rows):
     "Rows that stay when the command ends early, in FILE.partial.jsonl, for the same command to continue."
     def __init__(self, out: Path, info: dict, settings: dict, *args):
         super().__init__(*args)
-        self.out, self.path, self.size = out, out.with_name(out.name + ".partial.jsonl"), 0
-        self.info, self.settings, self.sha = info, json.loads(json.dumps(settings)), hashlib.sha256()
+        self.out = out
+        self.path = partial(out)
+        self.size = 0  # bytes of the partial file that count
+        self.info = info
+        self.settings = json.loads(json.dumps(settings))  # as they will be read again
+        self.sha = hashlib.sha256()
 
     def start(self):
         "Take what an earlier session of this command left. ValueError if another command left it, or it is damaged."
-        for p in (self.out, self.out.with_suffix(".png"), beside(self.out), self.path, beside(self.path)): sweep(p)
+        for path in (self.out, self.out.with_suffix(".png"), beside(self.out), self.path, beside(self.path)): sweep(path)
         saved = self.saved()
-        if not saved or not saved["batches"] or saved["bytes"] and not self.path.exists(): self.remove()
+        nothing = not saved or not saved["batches"]
+        lost = bool(saved) and saved["bytes"] > 0 and not self.path.exists()
+        if nothing or lost: self.remove()
         else: self.take(saved)
         self.write_state()
 
@@ -148,67 +163,75 @@ class SavedRows(Rows):
                 f"--out {self.out}: {self.path} holds sequences of a command with another {', '.join(different)}; "
                 f"continue that one with `{saved['command']}`, or remove {self.path} and {beside(self.path)}"
             )
+
+        # What a kill left behind the last complete batch does not count.
         if self.path.exists(): os.truncate(self.path, saved["bytes"])
         if self.path.exists(): self.sha.update(self.path.read_bytes())
-        if (found := self.sha.hexdigest()) != saved.get("rows", found):
+        digest = self.sha.hexdigest()
+        if digest != saved.get("rows", digest):
             raise ValueError(f"{self.path}: damaged or changed since it was written (SHA-256); remove it and "
                              f"{beside(self.path)} to begin anew")
+
         self.rows = [row for _, row in read_jsonl(self.path)] if saved["bytes"] else []
-        self.waiting, self.batches, self.size = saved["waiting"], saved["batches"], saved["bytes"]
+        self.waiting = saved["waiting"]
+        self.batches = saved["batches"]
+        self.size = saved["bytes"]
         self.counters = saved["counters"]
+
+        # The bounds of the rows to come are drawn from where the generator stood.
         state = torch.tensor(list(bytes.fromhex(saved["generator"])), dtype=torch.uint8)
         try: self.generator.set_state(state)
         except (RuntimeError, TypeError): raise ValueError(self.cannot_continue()) from None
 
-# %% ../../nbs/cli/07_resumable_rows.ipynb #a9402eb1
-@patch
-def cannot_continue(self: SavedRows) -> str:
-    return f"{beside(self.path)}: missing or damaged, so {self.path} cannot be continued; remove both"
+    def cannot_continue(self) -> str:
+        return f"{beside(self.path)}: missing or damaged, so {self.path} cannot be continued; remove both"
 
+    def saved(self) -> dict | None:
+        "What the JSON beside the partial file says; None without both. ValueError if it alone is missing, or damaged."
+        path = beside(self.path)
+        if not path.exists() and not self.path.exists(): return None
+        try: return check_saved(read_json(path))
+        except (FileNotFoundError, ValueError): raise ValueError(self.cannot_continue()) from None
 
-@patch
-def saved(self: SavedRows) -> dict | None:
-    "What the JSON beside the partial file says; None without both. ValueError if it alone is missing, or damaged."
-    path = beside(self.path)
-    if not path.exists() and not self.path.exists(): return None
-    try: return check_saved(read_json(path))
-    except (FileNotFoundError, ValueError): raise ValueError(self.cannot_continue()) from None
+    def add(self, samples: Samples, pairs: Sequence[tuple[dict, dict]]) -> list[dict]:
+        "As `Rows.add`; the rows that are complete are in the file afterwards."
+        new = super().add(samples, pairs)
+        data = format_rows(new, ".jsonl").encode()
 
-# %% ../../nbs/cli/07_resumable_rows.ipynb #dd5bef7c
-@patch
-def add(self: SavedRows, samples: Samples, pairs: Sequence[tuple[dict, dict]]) -> list[dict]:
-    "As `Rows.add`; the rows that are complete are in the file afterwards."
-    new = Rows.add(self, samples, pairs)
-    with open(self.path, "ab") as f:
-        f.write(data := format_rows(new, ".jsonl").encode())
-        f.flush()
-        os.fsync(f.fileno())
-        self.size = f.tell()
-    self.sha.update(data)
-    self.write_state()
-    return new
+        # The rows are on the disk before the JSON says that they count.
+        with open(self.path, "ab") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+            self.size = f.tell()
+        self.sha.update(data)
+        self.write_state()
+        return new
 
+    def write_state(self):
+        "Write how the rows were made and all that continues them."
+        state = dict(
+            n=len(self.rows),
+            total=self.total,
+            batches=self.batches,
+            bytes=self.size,
+            counters=self.counters,
+            settings=self.settings,
+            waiting=self.waiting,
+            generator=bytes(self.generator.get_state()).hex(),
+            rows=self.sha.hexdigest(),
+        )
+        write_sealed(beside(self.path), self.info | state, indent=None)
 
-@patch
-def write_state(self: SavedRows):
-    "Write how the rows were made and all that continues them."
-    state = dict(n=len(self.rows), total=self.total, batches=self.batches, bytes=self.size, counters=self.counters,
-                 settings=self.settings, waiting=self.waiting, generator=bytes(self.generator.get_state()).hex())
-    write_sealed(beside(self.path), self.info | state | dict(rows=self.sha.hexdigest()), indent=None)
+    def remove(self):
+        "Remove the partial file, then what says how to continue it."
+        self.path.unlink(missing_ok=True)
+        beside(self.path).unlink(missing_ok=True)
 
-
-@patch
-def remove(self: SavedRows):
-    "Remove the partial file, then what says how to continue it."
-    for path in (self.path, beside(self.path)): path.unlink(missing_ok=True)
-
-
-@patch
-def told(self: SavedRows) -> str:
-    "What there is when the command ends early."
-    if not self.batches:
+    def told(self) -> str:
+        "What there is when the command ends early."
+        if self.batches: return f"{self.found} of {self.total} sequences are kept in {self.path}"
         return "the first batch was not finished, nothing is kept (a smaller --batch-size keeps sooner)"
-    return f"{self.found} of {self.total} sequences are kept in {self.path}"
 
 
 def sweep(path: Path):

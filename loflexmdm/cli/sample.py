@@ -21,8 +21,8 @@ from pathlib import Path
 import torch
 
 from .commands import Parser, command, say
-from .common import TASK_DATA, announce, beside, output_path, pick_device, positional
-from .common import provenance, task_of
+from .common import TASK_DATA, add_force, announce, beside, keep_existing, output_path, pick_device
+from .common import positional, provenance, task_of
 from .result_files import PROMPT_TEXT, TABLES, TEXTS, check_texts, described_rows
 from .result_files import nll_states, pretty_row, sample_prompts, states_of, write_rows
 from .resumable_rows import Rows, SavedRows, Wanted, check_wanted
@@ -196,6 +196,7 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     own = "".join(f", {suffix}" for suffix in cls.output_suffixes) if cls else ""
     option("--out", metavar="FILE", help=f".jsonl, .csv{own}, or the texts alone: .txt, .fasta; of some tasks also a "
            "picture, FILE with .png [print]")
+    add_force(parser)
     option("--valid", type=int, metavar="N", help="sample until N sequences are valid, and write these alone")
     option("--unique", action="store_true", help="with --valid, each different one once")
     option("--tries", type=int, metavar="N", help="with --valid, sequences drawn at most [100 for each wanted]")
@@ -229,9 +230,12 @@ def run_sample(args: argparse.Namespace):
     out = output_path(args.out, (*TABLES, *TEXTS, *(cls.output_suffixes if cls else ())))
     launch = launched()
     device = own_device(pick_device(args.device), launch)
+    keep_existing(out, args)
     method = load(args.model, device)
     task = usable_task(method, args)
     check_texts(out, task)
+    pictured = out is not None and task is not None and type(task).picture is not Task.picture
+    if pictured and not args.no_picture: keep_existing(out.with_suffix(".png"), args, out)
     Wanted.of(args, task)
     fill_in(args, task, method)
     used = dict(model=args.model, task=method.task, sampler=repr(sampler_from(args, method)))

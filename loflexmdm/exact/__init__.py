@@ -1,0 +1,11 @@
+"The oracle by enumeration: exact distributions, rates and bounds of cases small enough to list."
+from typing import TYPE_CHECKING
+
+from loflexmdm import _named
+
+if TYPE_CHECKING:
+    from loflexmdm.exact.ctmc import ToyLaw, as_batch, compare, total_variation
+else:
+    __all__, __getattr__, __dir__ = _named(__name__, {
+        "ctmc": "ToyLaw as_batch compare total_variation",
+    })

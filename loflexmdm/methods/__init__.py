@@ -1,0 +1,29 @@
+"A network, a path and a loss that belong together, one module per method; sampling, editing and saving."
+from typing import TYPE_CHECKING
+
+from loflexmdm import _named
+
+if TYPE_CHECKING:
+    from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+    from loflexmdm.methods.base import Method
+    from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig
+    from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
+    from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config
+    from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+    from loflexmdm.methods.masked import Canvas, MaskedConfig, MaskedDiffusion, clean_log_probs
+    from loflexmdm.methods.papl import PAPL, PAPLConfig
+    from loflexmdm.methods.published import PublishedConfig, PublishedLoFlexMDM
+    from loflexmdm.methods.retrofit import merge
+else:
+    __all__, __getattr__, __dir__ = _named(__name__, {
+        "autoregressive": "Autoregressive AutoregressiveConfig",
+        "base": "Method",
+        "edit_flows": "EditFlow EditFlowConfig",
+        "flexmdm": "FlexMDM FlexMDMConfig",
+        "gen_md4": "GenMD4 GenMD4Config",
+        "lo_flexmdm": "LoFlexMDM LoFlexMDMConfig",
+        "masked": "Canvas MaskedConfig MaskedDiffusion clean_log_probs",
+        "papl": "PAPL PAPLConfig",
+        "published": "PublishedConfig PublishedLoFlexMDM",
+        "retrofit": "merge",
+    })

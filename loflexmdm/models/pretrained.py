@@ -56,6 +56,10 @@ def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
 def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> Method:
     """The method of that name, or saved in that directory, ready to sample on `device`.
 
+    In the package: star-tiny, star-tiny-fixed, star-mixed, star-mixed-fixed (paths in graphs), key-adder,
+    key-adder-fixed (sums that need an order), molecules, molecules-fixed, molecules-qm9-ar, molecules-moses,
+    molecules-moses-ar, molecules-moses-learned, repair-text and molecule-edits.
+
     A name of the package wins over a directory in the working directory (write ./NAME for that). `hf://owner/name`,
     with `@revision` behind it if need be, is a model on the Hugging Face hub (`from_hub`). ValueError for unknown
     names, which lists the known ones, for damaged files and for a device that is not there; FileNotFoundError for a

@@ -66,6 +66,9 @@ class CallLog:
         "Take the complete lines; what a kill has cut off is removed."
         data = self.path.read_bytes()
         whole = data[:data.rfind(b"\n") + 1]
+        header = json.dumps(self.settings).encode()
+        if not whole and not header.startswith(data):
+            raise ValueError(f"{self.path}: not a log of calls; choose another file")
         try: first, *rows = [json.loads(line) for line in whole.splitlines()] or [self.settings]
         except ValueError: raise ValueError(f"{self.path}: damaged, or not a log of calls") from None
         if not isinstance(first, dict) or (other := [k for k, v in self.settings.items() if first.get(k) != v]):

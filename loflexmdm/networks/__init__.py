@@ -1,0 +1,19 @@
+"What reads a state: the interface of a backbone, the transformer, its heads and checks."
+from typing import TYPE_CHECKING
+
+from loflexmdm import _named
+
+if TYPE_CHECKING:
+    from loflexmdm.networks.adder import Adder
+    from loflexmdm.networks.base import Backbone, network
+    from loflexmdm.networks.build import build_network, check_network
+    from loflexmdm.networks.hugging_face import HuggingFaceBackbone
+    from loflexmdm.networks.transformer import SIZES, Size, SizeName, size_named
+else:
+    __all__, __getattr__, __dir__ = _named(__name__, {
+        "adder": "Adder",
+        "base": "Backbone network",
+        "build": "build_network check_network",
+        "hugging_face": "HuggingFaceBackbone",
+        "transformer": "SIZES Size SizeName size_named",
+    })

@@ -1,0 +1,17 @@
+"What knows no theory: files, readers, configurations, registries, limits, random numbers, notebooks."
+from typing import TYPE_CHECKING
+
+from loflexmdm import _named
+
+if TYPE_CHECKING:
+    from loflexmdm.support.configs import AtLeastTwo, config
+    from loflexmdm.support.notebook import Checks, refusal, seeded, setup, table
+    from loflexmdm.support.registries import METHODS, NETWORKS, SAMPLERS, TASKS
+    from loflexmdm.support.statistics import estimate
+else:
+    __all__, __getattr__, __dir__ = _named(__name__, {
+        "configs": "AtLeastTwo config",
+        "notebook": "Checks refusal seeded setup table",
+        "registries": "METHODS NETWORKS SAMPLERS TASKS",
+        "statistics": "estimate",
+    })

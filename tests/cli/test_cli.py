@@ -758,3 +758,51 @@ def test_errors_of_loader_processes_have_their_own_message(error):
     with pytest.raises(type(error), match="Caught") as e:
         list(torch.utils.data.DataLoader(Unreadable(error), num_workers=1))
     assert one_line(e.value) == " ".join(str(error).split())
+
+
+# Files that are there already
+
+def test_a_file_that_is_there_stays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    notes = tmp_path / "mine.jsonl"
+    for line in ("sample star-tiny -n 2 --device cpu", "optimize --objective qed --way ranked --budget 2 --device cpu"):
+        notes.write_text("my notes")
+        refused(call(f"{line} --out mine.jsonl"), "mine.jsonl")
+        assert notes.read_text() == "my notes"
+    code, _, err = call("sample star-tiny -n 2 --device cpu --out mine.jsonl --force")
+    assert code == 0 and len(notes.read_text().splitlines()) == 2, err
+
+
+def test_a_command_may_run_again(tmp_path, monkeypatch):
+    "What it made is made again; another command, and a file whose origin is not known, are refused."
+    monkeypatch.chdir(tmp_path)
+    line = "sample star-tiny -n 2 --device cpu --out s.jsonl"
+    assert call(line)[0] == call(line)[0] == 0
+    refused(call(line + " --seed 1"), "s.jsonl is there already", "--force")
+    (tmp_path / "s.jsonl.run.json").write_text("damaged")
+    refused(call(line), "s.jsonl is there already", "--force")
+
+
+def test_a_report_replaces_no_page(tmp_path, monkeypatch):
+    "`--by -sa` is an example of the help: the value begins with a minus."
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "leads.smi").write_text("CCO\nc1ccccc1\n")
+    assert call("report leads.smi --by -sa")[0] == 0
+    page = tmp_path / "leads.html"
+    assert "Best by -sa" in page.read_text()
+    page.write_text("mine")
+    refused(call("report leads.smi"), "leads.html is there already", "--force")
+    assert page.read_text() == "mine"
+    assert call("report leads.smi --force --by qed")[0] == 0 and "mine" not in page.read_text()
+
+
+@pytest.mark.parametrize("line", ["--by", "--by --top 3"])
+def test_by_needs_a_value(tmp_path, line): refused(call(f"report leads.smi {line}"), "--by: expected one argument")
+
+
+def test_a_picture_that_is_there_stays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    picture = tmp_path / "mols.png"
+    picture.write_text("mine")
+    refused(call("sample molecules -n 1 --device cpu --out mols.csv"), "mols.png is there already")
+    assert picture.read_text() == "mine" and not (tmp_path / "mols.csv").exists()

@@ -1,0 +1,1 @@
+"How a molecule is written: bracket SAFE, other notations, fragments."

@@ -1,0 +1,1 @@
+"What is measured of molecules: metrics, benchmarks, objectives."
