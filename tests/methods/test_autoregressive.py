@@ -408,7 +408,7 @@ def test_what_is_kept_moves_with_its_rows():
     # the second one finds nothing, because the first has taken the memory over
     nexts = [as_batch([VOCABULARY.encode(s + end) for s in strings]) for end in "ab"]
     memories = [asked(model, x, kept)[1] for x in nexts]
-    for x, memory, end in zip(nexts, memories, "ab"):
+    for memory, end in zip(memories, "ab"):
         longer = as_batch([VOCABULARY.encode(s + end + "b") for s in strings])
         torch.testing.assert_close(asked(model, longer, memory)[0], anew(model, longer), rtol=0, atol=1e-12)
 
