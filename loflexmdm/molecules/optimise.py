@@ -77,6 +77,11 @@ class CallLog:
         data = self.path.read_bytes()
         whole = data[:data.rfind(b"\n") + 1]
         damaged = f"{self.path}: damaged, or not a log of calls"
+
+        # without a whole line, only the beginning of a log of these settings may be cut off
+        header = json.dumps(self.settings).encode()
+        if not whole and not header.startswith(data):
+            raise ValueError(f"{self.path}: not a log of calls; choose another file")
         try: first, *rows = [json.loads(line) for line in whole.splitlines()] or [self.settings]
         except ValueError: raise ValueError(damaged) from None
 
