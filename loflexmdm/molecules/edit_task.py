@@ -5,22 +5,22 @@ comes out."""
 
 # %% auto #0
 __all__ = ['NOTATIONS', 'SIMILAR', 'GOALS', 'to_tokens', 'from_tokens', 'Edited', 'scaffold', 'judge_edits', 'edit_figures',
-           'MoleculeEditsConfig', 'MoleculeEditsTask', 'sorted_pairs', 'usable_pairs', 'spelled', 'kept_tokens',
-           'exchange_rules', 'exchanged', 'regrown']
+           'MoleculeEditsConfig', 'kept_tokens', 'MoleculeEditsTask', 'exchange_rules', 'exchanged', 'regrown']
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #8725a5ca
+import math
 import random
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from fastcore.basics import patch
 from rdkit import Chem, rdBase
 from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
+from ..methods.base import Method
 from .data.cleaning import molecule_split
 from .data.matched_pairs import RING, Matched, MatchedPairs, Matching, core_text
 from .data.matched_pairs import fitting_cuts, is_atom, joined, piece_text
@@ -29,7 +29,7 @@ from .data.prepared import is_packaged
 from .notation.bracket_safe import decode
 from .notation.fragments import fragment_prompt, prompt_tokens
 from .notation.notations import notation_of, selfies_package
-from .scores.metrics import Judged, bit_rows, judge, qed_sa, tanimoto
+from .scores.metrics import Judged, bit_rows, judge, qed_sa, tanimoto, unpaired_electrons
 from ..process.states import Pair, Vocabulary, prefix_example
 from ..process.streams import UNLIMITED
 from ..samplers import Samples
@@ -66,6 +66,17 @@ class Edited(NamedTuple):
     scaffold_kept: bool  # whether the Murcko scaffold is the lead's
 
 
+class _Lead(NamedTuple):
+    "What products of a lead are compared with, computed once."
+    smiles: str  # canonical
+    qed: float
+    sa: float
+    bits: np.ndarray  # Morgan fingerprint, packed: uint8 (1, bits / 8)
+    scaffold: str  # canonical SMILES
+    charge: int  # total, in units of the electron's
+    unpaired: int  # electrons
+
+
 def scaffold(mol: Chem.Mol) -> str:
     "Canonical SMILES of the Murcko scaffold; '' for a molecule without rings."
     return MurckoScaffoldSmiles(mol=mol)
@@ -78,41 +89,61 @@ def judge_edits(leads: Sequence[str], products: Sequence[str | None]) -> list[Ed
     return [_edited(before[lead], made) for lead, made in zip(leads, judge(products), strict=True)]
 
 
-def _judged_lead(smiles: str) -> tuple[Judged, np.ndarray, np.ndarray, str]:
+def _judged_lead(smiles: str) -> _Lead:
     found = judge([smiles])[0]
     if found.mol is None: raise ValueError(f"leads: {smiles!r} is not a molecule ({found.reason})")
-    return found, qed_sa([found.mol])[0], bit_rows([found.mol]), scaffold(found.mol)
+    qed, sa = qed_sa([found.mol])[0].tolist()
+    bits = bit_rows([found.mol])
+    charge, unpaired = Chem.GetFormalCharge(found.mol), unpaired_electrons(found.mol)
+    return _Lead(found.smiles, qed, sa, bits, scaffold(found.mol), charge, unpaired)
 
 
-def _edited(lead: tuple, made: Judged) -> Edited:
-    (before, scores, bits, frame), nan = lead, float("nan")
-    if made.mol is None: return Edited(before.smiles, "", made.reason, nan, nan, nan, nan, False)
+def _edited(lead: _Lead, made: Judged) -> Edited:
+    reason = made.reason or _not_wanted(lead, made.mol)
+    nan = math.nan
+    if reason: return Edited(lead.smiles, "", reason, nan, nan, nan, nan, False)
+
     qed, sa = qed_sa([made.mol])[0].tolist()
-    state = "unchanged" if made.smiles == before.smiles else "valid"
-    similar = float(tanimoto(bits, bit_rows([made.mol]))[0, 0])
-    gains = qed - float(scores[0]), float(scores[1]) - sa
-    return Edited(before.smiles, made.smiles, state, qed, *gains, similar, scaffold(made.mol) == frame)
+    state = "unchanged" if made.smiles == lead.smiles else "valid"
+    similarity = float(tanimoto(lead.bits, bit_rows([made.mol]))[0, 0])
+    kept = scaffold(made.mol) == lead.scaffold
+    return Edited(lead.smiles, made.smiles, state, qed, qed - lead.qed, lead.sa - sa, similarity, kept)
+
+
+def _not_wanted(lead: _Lead, mol: Chem.Mol) -> str:
+    "Why a molecule that RDKit accepts is no edit of a lead; '' if it is one."
+    if unpaired_electrons(mol) > lead.unpaired: return "radical"
+    return "" if Chem.GetFormalCharge(mol) == lead.charge else "another charge"
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #8b018abd
 SIMILAR = 0.4  # least similarity of a success
 
 
-def edit_figures(edited: Sequence[Edited], gain: float = 0.1, known: Iterable[str] = ()) -> dict[str, float]:
+def edit_figures(
+    edited: Sequence[Edited],
+    gain: float = 0.1,
+    known: Iterable[str] = (),
+) -> dict[str, float]:
     """Shares and means of edited leads. validity, changed and success are shares of all: success is valid, at least
     `SIMILAR` to the lead and `gain` of QED better. The others are of the valid: mean gains and similarity, scaffolds
     kept, and the novel, not in `known`. nan where there are none. ValueError for none."""
     if not edited: raise ValueError("edited: none to score")
-    valid, known = [e for e in edited if e.smiles], set(known)
-    share = lambda flags, of: sum(flags) / len(of) if of else float("nan")
-    return dict(
-        validity=share([True for _ in valid], edited),
-        changed=share([e.state == "valid" for e in edited], edited),
-        success=share([e.similarity >= SIMILAR and e.qed_gain >= gain for e in valid], edited),
-        qed_gain=share([e.qed_gain for e in valid], valid), sa_gain=share([e.sa_gain for e in valid], valid),
-        similarity=share([e.similarity for e in valid], valid),
-        scaffold_kept=share([e.scaffold_kept for e in valid], valid),
-        novelty=share([e.smiles not in known for e in valid], valid),
+    valid = [e for e in edited if e.smiles]
+    known = set(known)
+    success = [e.similarity >= SIMILAR and e.qed_gain >= gain for e in valid]
+
+    # a copy of the lead would count as valid, so what changed is told apart
+    of_all = dict(validity=len(valid), changed=sum(e.state == "valid" for e in edited), success=sum(success))
+    of_valid = dict(
+        qed_gain=sum(e.qed_gain for e in valid),
+        sa_gain=sum(e.sa_gain for e in valid),
+        similarity=sum(e.similarity for e in valid),
+        scaffold_kept=sum(e.scaffold_kept for e in valid),
+        novelty=sum(e.smiles not in known for e in valid),
     )
+    shares = {name: total / len(edited) for name, total in of_all.items()}
+    means = {name: total / len(valid) if valid else math.nan for name, total in of_valid.items()}
+    return shares | means
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #3f81c91d
 GOALS = dict(qed=lambda scores: scores[0], sa=lambda scores: -scores[1], any=lambda scores: 0.0)
@@ -141,24 +172,41 @@ class MoleculeEditsConfig:
         if self.valid_share + self.test_share >= 1:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: their sum must be below 1")
 
-# %% ../../nbs/molecules/03_edit_task.ipynb #d4c880a3
-class MoleculeEditsTask(Task):
-    """Leads and the molecules, better and one substituent apart, that they are to become.
+# %% ../../nbs/molecules/03_edit_task.ipynb #b13838f7
+class _MatchedMolecules(Task):
+    """Matched pairs in three splits, in the direction in which they gain.
 
     `found`: the matched pairs, read when first needed."""
-    kind, Config = "molecule-edits", MoleculeEditsConfig
-    sampling = dict(top_p=0.9)
-    papers = dict(qed="a score of molecules", sa_score="a score of molecules")
+    Config = MoleculeEditsConfig
 
     @property
     def max_length(self) -> int: return self.config.max_length
+
+    @property
+    def named_data(self) -> str:
+        return "" if is_packaged(self.config.source) else f"source={self.config.source!r}"
 
     @cached_property
     def found(self) -> MatchedPairs:
         c = self.config
         if self.named_data: self.ask_for(self.named_data)
-        return prepare_pairs(c.source, c.column, c.salts, c.limit, Matching(c.piece, c.share),
-                             progress=sys.stderr.isatty())
+        matching = Matching(c.piece, c.share)
+        return prepare_pairs(c.source, c.column, c.salts, c.limit, matching, progress=sys.stderr.isatty())
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        "Tokens of the config, else of the training pairs from a few of their atoms."
+        if self.config.tokens: return Vocabulary(self.config.tokens.split(" "))
+        texts = (t for m in self._sorted[0]["train"] for start in (None, 0, 1, 2) for t in m.texts(start))
+        return Vocabulary(sorted({t for s in texts for t in to_tokens(s, self.config.notation)}))
+
+    def take_vocabulary(self, vocabulary: Vocabulary):
+        "Take that of a model in place of the data's; tokens of the settings stay, to be compared with it."
+        if not self.config.tokens: vars(self)["vocabulary"] = vocabulary
+
+    def as_dict(self) -> dict:
+        "What `task_from` needs, vocabulary included."
+        return super().as_dict() | dict(tokens=" ".join(self.vocabulary.tokens[3:]))
 
     def gain_of(self, matched: Matched) -> float:
         "What the second molecule of a pair has over the first."
@@ -169,142 +217,91 @@ class MoleculeEditsTask(Task):
         "The split of a molecule, by its canonical SMILES."
         return molecule_split(smiles, self.config.valid_share, self.config.test_share)
 
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        "Tokens of the config, else of the training pairs from a few of their atoms."
-        if self.config.tokens: return Vocabulary(self.config.tokens.split(" "))
-        texts = (t for m in self._sorted[0]["train"] for start in (None, 0, 1, 2) for t in m.texts(start))
-        return Vocabulary(sorted({t for s in texts for t in to_tokens(s, self.config.notation)}))
+    def place_of(self, matched: Matched) -> str:
+        "The split of a pair: its lead's, or '' for a training lead with a product that is held out."
+        lead, product = (self.split_of(self.found.smiles[i]) for i in matched[:2])
+        return "" if lead == "train" != product else lead
+
+    def unusable(self, matched: Matched) -> str:
+        "Why a pair cannot be used; empty if it can."
+        try: texts = [to_tokens(s, self.config.notation) for s in matched.texts()]
+        except ValueError: return "pair that the notation cannot write"
+        if max(map(len, texts)) >= self.max_length: return "pair longer than max_length"
+        is_known = all(t in self.vocabulary.index for s in texts for t in s)
+        return "" if is_known else "pair with a token outside the vocabulary"
 
     @cached_property
-    def _sorted(self) -> tuple[dict[str, list[Matched]], Counter]: return sorted_pairs(self)
+    def _sorted(self) -> tuple[dict[str, list[Matched]], Counter]:
+        "The pairs of each split that gain enough, and what was left out."
+        rows = {split: [] for split in SPLITS}
+        left_out = Counter(self.found.rejects)
+        least = max(self.config.gain, 1e-9)  # a pair that gains nothing has no direction
+
+        for m in (m for pair in self.found.pairs for m in (pair, pair.swapped)):
+            place = self.place_of(m)
+            if self.config.goal != "any" and self.gain_of(m) < least: left_out["pair without the gain"] += 1
+            elif not place: left_out["pair of a training lead with a product held out"] += 1
+            elif _charge(m.old) != _charge(m.new): left_out["pair that changes the charge"] += 1
+            else: rows[place].append(m)
+        return rows, left_out
+
     @cached_property
-    def _usable(self) -> tuple[dict[str, list[Matched]], Counter]: return usable_pairs(self)
+    def _usable(self) -> tuple[dict[str, list[Matched]], Counter]:
+        "Those of them that the notation, the vocabulary and `max_length` allow, and what was left out."
+        # the vocabulary is that of the sorted pairs, so it must be known before
+        rows = {split: [] for split in SPLITS}
+        left_out = Counter(self._sorted[1])
 
-# %% ../../nbs/molecules/03_edit_task.ipynb #c5352cb0
-@patch(as_prop=True)
-def named_data(self: MoleculeEditsTask) -> str:
-    return "" if is_packaged(self.config.source) else f"source={self.config.source!r}"
+        for split, m in ((split, m) for split, found in self._sorted[0].items() for m in found):
+            reason = self.unusable(m)
+            if reason: left_out[reason] += 1
+            else: rows[split].append(m)
+        return rows, left_out
 
-# %% ../../nbs/molecules/03_edit_task.ipynb #2ec67297
-@patch(as_prop=True)
-def matched(self: MoleculeEditsTask) -> dict[str, list[Matched]]:
-    "The pairs of each split, in the direction in which they gain."
-    return self._usable[0]
+    @property
+    def matched(self) -> dict[str, list[Matched]]:
+        "The pairs of each split, in the direction in which they gain."
+        return self._usable[0]
 
+    def sizes(self) -> dict[str, int]: return {split: len(rows) for split, rows in self.matched.items()}
 
-@patch
-def as_dict(self: MoleculeEditsTask) -> dict:
-    "What `task_from` needs, vocabulary included."
-    return Task.as_dict(self) | dict(tokens=" ".join(self.vocabulary.tokens[3:]))
+    def rejected(self) -> dict[str, int]: return dict(self._usable[1])
 
+    def leads(self, split: str = "test") -> list[str]:
+        "Canonical SMILES of the leads of a split, each once."
+        return list(dict.fromkeys(self.found.smiles[m.first] for m in self.matched[check_split(split)]))
 
-@patch
-def unusable(self: MoleculeEditsTask, matched: Matched) -> str:
-    "Why a pair cannot be used; empty if it can."
-    try: texts = [to_tokens(s, self.config.notation) for s in matched.texts()]
-    except ValueError: return "pair that the notation cannot write"
-    if max(map(len, texts)) >= self.max_length: return "pair longer than max_length"
-    known = all(t in self.vocabulary.index for s in texts for t in s)
-    return "" if known else "pair with a token outside the vocabulary"
+    def fits(self, tokens: Sequence[str]) -> bool:
+        "Whether the vocabulary and `max_length` allow a text."
+        return len(tokens) < self.max_length and all(t in self.vocabulary.index for t in tokens)
 
+    def pair(self, matched: Matched, start: int | None = None) -> Pair:
+        """A pair as an example; from an atom that the vocabulary or `max_length` does not allow, it is written
+        canonically."""
+        texts = [to_tokens(s, self.config.notation) for s in matched.texts(start)]
+        if start is not None and not all(map(self.fits, texts)): return self.pair(matched)
+        return Pair(*(prefix_example((), t, self.vocabulary) for t in texts))
 
-@patch
-def place_of(self: MoleculeEditsTask, matched: Matched) -> str:
-    "The split of a pair: its lead's, or '' for a training lead with a product that is held out."
-    lead, product = (self.split_of(self.found.smiles[i]) for i in matched[:2])
-    return "" if lead == "train" != product else lead
+    def dataset(self, split: str = "train") -> Examples:
+        "The pairs of a split; the training split never ends. ValueError for an unknown or an empty one."
+        rows, c = self.matched[check_split(split)], self.config
+        if not rows: raise ValueError(f"the {split} split of {c.source!r} has no pairs; left out: {self.rejected()}")
+        if split != "train": return Examples(len(rows), lambda i: self.pair(rows[i]))
 
+        # number i decides everything, so a resumed run meets the same texts
+        def make(i: int) -> Pair:
+            epoch, k = divmod(i, len(rows))
+            start = random.Random(f"{c.seed} {i}").getrandbits(16) if c.respell else None
+            which = permutation(len(rows), c.seed, "molecule-edits", epoch)[k]
+            return self.pair(rows[which], start)
 
-def sorted_pairs(self: MoleculeEditsTask) -> tuple[dict[str, list[Matched]], Counter]:
-    "The pairs of each split that gain enough, and what was left out."
-    rows, left_out = {s: [] for s in SPLITS}, Counter(self.found.rejects)
-    for m in (m for pair in self.found.pairs for m in (pair, pair.swapped)):
-        if self.config.goal != "any" and self.gain_of(m) < max(self.config.gain, 1e-9): reason = "pair without the gain"
-        else: reason = "" if (place := self.place_of(m)) else "pair of a training lead with a product held out"
-        if reason: left_out[reason] += 1
-        else: rows[place].append(m)
-    return rows, left_out
-
-# %% ../../nbs/molecules/03_edit_task.ipynb #41f963f9
-@patch
-def take_vocabulary(self: MoleculeEditsTask, vocabulary: Vocabulary):
-    "Take that of a model in place of the data's; tokens of the settings stay, to be compared with it."
-    if not self.config.tokens: vars(self)["vocabulary"] = vocabulary
-
-# %% ../../nbs/molecules/03_edit_task.ipynb #a7f9e7fd
-def usable_pairs(self: MoleculeEditsTask) -> tuple[dict[str, list[Matched]], Counter]:
-    "Those of them that the notation, the vocabulary and `max_length` allow, and what was left out."
-    rows, left_out = {s: [] for s in SPLITS}, Counter(self._sorted[1])
-    for split, m in ((split, m) for split, found in self._sorted[0].items() for m in found):
-        if reason := self.unusable(m): left_out[reason] += 1
-        else: rows[split].append(m)
-    return rows, left_out
-
-# %% ../../nbs/molecules/03_edit_task.ipynb #33894180
-@patch
-def pair(self: MoleculeEditsTask, matched: Matched, start: int | None = None) -> Pair:
-    "A pair as an example; from an atom that the vocabulary or `max_length` does not allow, it is written canonically."
-    texts = [to_tokens(s, self.config.notation) for s in matched.texts(start)]
-    fits = all(len(t) < self.max_length and all(k in self.vocabulary.index for k in t) for t in texts)
-    if start is not None and not fits: return self.pair(matched)
-    return Pair(*(prefix_example((), t, self.vocabulary) for t in texts))
+        return Examples(UNLIMITED, make)
 
 
-@patch
-def dataset(self: MoleculeEditsTask, split: str = "train") -> Examples:
-    "The pairs of a split; the training split never ends. ValueError for an unknown or an empty one."
-    rows, c = self.matched[check_split(split)], self.config
-    if not rows: raise ValueError(f"the {split} split of {c.source!r} has no pairs; left out: {self.rejected()}")
-    if split != "train": return Examples(len(rows), lambda i: self.pair(rows[i]))
-
-    def make(i: int) -> Pair:
-        epoch, k = divmod(i, len(rows))
-        start = random.Random(f"{c.seed} {i}").getrandbits(16) if c.respell else None
-        return self.pair(rows[permutation(len(rows), c.seed, "molecule-edits", epoch)[k]], start)
-
-    return Examples(UNLIMITED, make)
-
-
-@patch
-def sizes(self: MoleculeEditsTask) -> dict[str, int]: return {split: len(rows) for split, rows in self.matched.items()}
-@patch
-def rejected(self: MoleculeEditsTask) -> dict[str, int]: return dict(self._usable[1])
-
-
-@patch
-def leads(self: MoleculeEditsTask, split: str = "test") -> list[str]:
-    "Canonical SMILES of the leads of a split, each once."
-    return list(dict.fromkeys(self.found.smiles[m.first] for m in self.matched[check_split(split)]))
-
-# %% ../../nbs/molecules/03_edit_task.ipynb #9f8fa971
-@patch
-def sources(self: MoleculeEditsTask, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]]:
-    "Tokens of the first `n` leads of a split, fewer if it has fewer, none of them kept."
-    tokens = [to_tokens(s, self.config.notation) for s in self.leads(split)[:n]]
-    return tokens, [[False] * len(t) for t in tokens]
-
-
-@patch
-def source(self: MoleculeEditsTask, text: str, variant: int = 0) -> list[str]:
-    """Tokens of a lead from its SMILES: canonically written, or for another `variant` from another atom if that fits.
-
-    ValueError for what is not one whole molecule or has other tokens than the vocabulary."""
-    found = judge([text])[0]
-    if found.mol is None: raise ValueError(f"not a molecule: {found.reason}")
-    tokens = to_tokens(spelled(found.smiles, variant), self.config.notation)
-    fits = len(tokens) < self.max_length and all(t in self.vocabulary.index for t in tokens)
-    if variant and not fits: return self.source(text)
-    self.vocabulary.encode(tokens)
-    return tokens
-
-
-def spelled(smiles: str, variant: int = 0) -> str:
-    "A molecule written canonically for variant 0, else from an atom that depends on the variant."
-    if not variant: return smiles
-    mol = Chem.MolFromSmiles(smiles)
-    start = random.Random(f"{smiles} {variant}").randrange(mol.GetNumAtoms())
-    return Chem.MolToSmiles(mol, rootedAtAtom=start)
+@lru_cache(10_000)
+def _charge(piece: str) -> int:
+    "The total charge of a substituent."
+    return Chem.GetFormalCharge(Chem.MolFromSmiles(piece))
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #16104da0
 def kept_tokens(tokens: Sequence[str], fragment: str) -> list[bool]:
@@ -315,9 +312,10 @@ def kept_tokens(tokens: Sequence[str], fragment: str) -> list[bool]:
     smiles = "".join(tokens)
     match = Chem.MolFromSmiles(smiles).GetSubstructMatch(query)
     if not match: raise ValueError(f"keep={fragment!r}: is not in {smiles}")
-    atoms = (k for k, t in enumerate(tokens) if is_atom(t))
-    owner = {k: i for i, k in enumerate(atoms)}
-    inside = {k for k, i in owner.items() if i in match}
+
+    # RDKit numbers atoms in the order in which they are written
+    atoms = [k for k, t in enumerate(tokens) if is_atom(t)]
+    inside = {k for i, k in enumerate(atoms) if i in match}
     return _between(tokens, inside, _ring_partners(tokens))
 
 
@@ -326,55 +324,116 @@ def _ring_partners(tokens: Sequence[str]) -> dict[int, int]:
     opened, partners = {}, {}
     for k, t in enumerate(tokens):
         if not RING.fullmatch(t): continue
-        if t in opened: partners[k], partners[opened[t]] = opened[t], k
-        opened = {r: at for r, at in opened.items() if r != t} if t in opened else opened | {t: k}
+        # a number is free again as soon as its ring is closed
+        if t not in opened: opened[t] = k
+        else:
+            first = opened.pop(t)
+            partners |= {k: first, first: k}
     return partners
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #ba17ffc4
-def _between(tokens: Sequence[str], inside: set[int], partners: Mapping[int, int]) -> list[bool]:
+def _between(
+    tokens: Sequence[str],
+    inside: set[int],
+    partners: Mapping[int, int],
+) -> list[bool]:
     "Kept atoms; ring numbers whose two atoms are kept; bonds and branches between kept atoms."
-    atom = lambda k: next((i for i in range(k, -1, -1) if is_atom(tokens[i])), -1)  # the atom a ring number belongs to
-    keep, stack = [k in inside for k in range(len(tokens))], []
-    for k in range(len(tokens)):
-        if k in partners: keep[k] = atom(k) in inside and atom(partners[k]) in inside
-    last = None
+    keep = [k in inside for k in range(len(tokens))]
+    branches: list[tuple[int, int | None]] = []  # that are open: where each opens, and the atom it hangs on
+    last = None  # the atom that what comes next is bound to
     for k, t in enumerate(tokens):
-        if t == "(": stack.append((k, last))
+        if is_atom(t): last = k
+        elif k in partners: keep[k] = _owner(tokens, k) in inside and _owner(tokens, partners[k]) in inside
+        elif t == "(": branches.append((k, last))
         elif t == ")":
-            opening, last = stack.pop()
-            first = next(i for i in range(opening, k) if is_atom(tokens[i]))
-            keep[opening] = keep[k] = first in inside and last in inside
-        elif is_atom(t): last = k
-        elif k not in partners:  # a bond
-            after = next((i for i in range(k, len(tokens)) if is_atom(tokens[i])), None)
-            keep[k] = last in inside and after in inside
+            opening, last = branches.pop()
+            keep[opening] = keep[k] = _next_atom(tokens, opening) in inside and last in inside
+        else: keep[k] = last in inside and _next_atom(tokens, k) in inside  # a bond
     return keep
 
 
-@patch
-def keep(self: MoleculeEditsTask, tokens: Sequence[str], text: str) -> list[bool]:
-    "Which tokens of a lead a fragment keeps. ValueError for one that is not in it, and for SELFIES."
-    if self.config.notation != "smiles":
-        raise ValueError(f"keep={text!r}: fragments are kept in SMILES; this model writes {self.config.notation}")
-    return kept_tokens(tokens, text)
-
-# %% ../../nbs/molecules/03_edit_task.ipynb #6f0dba99
-@patch
-def text(self: MoleculeEditsTask, tokens: Sequence[str]) -> str:
-    "The product as it is written."
-    return "".join(tokens)
+def _owner(tokens: Sequence[str], k: int) -> int:
+    "The atom that a ring number belongs to."
+    return next((i for i in range(k, -1, -1) if is_atom(tokens[i])), -1)
 
 
-@patch
-def smiles_of(self: MoleculeEditsTask, samples: Samples) -> list[str | None]:
-    "The canonical SMILES of each product, None for one that is not a molecule."
-    return [j.smiles for j in judge(self.products(samples))]
+def _next_atom(tokens: Sequence[str], k: int) -> int | None:
+    "The first atom behind a bond or an opening parenthesis."
+    return next((i for i in range(k, len(tokens)) if is_atom(tokens[i])), None)
+
+# %% ../../nbs/molecules/03_edit_task.ipynb #61a66898
+class MoleculeEditsTask(_MatchedMolecules):
+    """Leads and the molecules, better and one substituent apart, that they are to become.
+
+    `found`: the matched pairs, read when first needed."""
+    kind = "molecule-edits"
+    sampling = dict(top_p=0.9)
+    papers = dict(qed="a score of molecules", sa_score="a score of molecules")
+
+    def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]]:
+        "Tokens of the first `n` leads of a split, fewer if it has fewer, none of them kept."
+        tokens = [to_tokens(s, self.config.notation) for s in self.leads(split)[:n]]
+        return tokens, [[False] * len(t) for t in tokens]
+
+    def source(self, text: str, variant: int = 0) -> list[str]:
+        """Tokens of a lead from its SMILES: canonically written, or for another `variant` from another atom if that
+        fits. ValueError for what is not one whole molecule or has other tokens than the vocabulary."""
+        found = judge([text])[0]
+        if found.mol is None: raise ValueError(f"not a molecule: {found.reason}")
+        tokens = to_tokens(_spelled(found.smiles, variant), self.config.notation)
+        if variant and not self.fits(tokens): return self.source(text)
+        self.vocabulary.encode(tokens)  # refuses what it lacks
+        return tokens
+
+    def keep(self, tokens: Sequence[str], text: str) -> list[bool]:
+        "Which tokens of a lead a fragment keeps. ValueError for one that is not in it, and for SELFIES."
+        if self.config.notation != "smiles":
+            raise ValueError(f"keep={text!r}: fragments are kept in SMILES; this model writes {self.config.notation}")
+        return kept_tokens(tokens, text)
+
+    def text(self, tokens: Sequence[str]) -> str:
+        "The product as it is written."
+        return "".join(tokens)
+
+    def products(self, samples: Samples) -> list[str | None]:
+        "SMILES that samples say, not judged; None where the notation gives none."
+        return [_product(self.vocabulary.decode(s), self.config.notation) for s in samples.sequences]
+
+    def smiles_of(self, samples: Samples) -> list[str | None]:
+        "The canonical SMILES of each product, None for one that is not a molecule."
+        return [j.smiles for j in judge(self.products(samples))]
+
+    def score(self, split: str, samples: Samples) -> dict[str, float]:
+        """`edit_figures` of what became of `sources(split, len(samples))`, novelty against the training pairs, and the
+        mean number of edits (fewest between the texts)."""
+        leads = self.leads(split)[:len(samples)]
+        known = {self.found.smiles[i] for m in self.matched["train"] for i in m[:2]}
+        figures = edit_figures(judge_edits(leads, self.products(samples)), self.config.gain, known)
+
+        before = (to_tokens(s, self.config.notation) for s in leads)
+        edits = [fewest_edits(a, self.vocabulary.decode(b)) for a, b in zip(before, samples.sequences)]
+        return figures | dict(edits=float(np.mean(edits)))
+
+    def describe_edits(self, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
+        "For each product SMILES, state, QED and its gain, gain in SA, similarity, scaffold kept (0 or 1), fewest edits."
+        leads = [Chem.CanonSmiles(from_tokens(t, self.config.notation)) for t in sources]
+        made = [self.vocabulary.decode(s) for s in samples.sequences]
+        apart = [fewest_edits(list(a), b) for a, b in zip(sources, made, strict=True)]
+        found = judge_edits(leads, self.products(samples))
+        return [_row(e) | dict(edits=n) for e, n in zip(found, apart, strict=True)]
+
+    def gain(self, row: Mapping) -> float | None:
+        "The gain in the task's goal (QED where any pair will do); None for what is not valid."
+        value = row["sa_gain" if self.config.goal == "sa" else "qed_gain"]
+        return None if value == "" else float(value)
 
 
-@patch
-def products(self: MoleculeEditsTask, samples: Samples) -> list[str | None]:
-    "SMILES that samples say, not judged; None where the notation gives none."
-    return [_product(self.vocabulary.decode(s), self.config.notation) for s in samples.sequences]
+def _spelled(smiles: str, variant: int = 0) -> str:
+    "A molecule written canonically for variant 0, else from an atom that depends on the variant."
+    if not variant: return smiles
+    mol = Chem.MolFromSmiles(smiles)
+    start = random.Random(f"{smiles} {variant}").randrange(mol.GetNumAtoms())
+    return Chem.MolToSmiles(mol, rootedAtAtom=start)
 
 
 def _product(tokens: Sequence[str], notation: str) -> str | None:
@@ -382,38 +441,10 @@ def _product(tokens: Sequence[str], notation: str) -> str | None:
     except ValueError: return None
 
 
-@patch
-def score(self: MoleculeEditsTask, split: str, samples: Samples) -> dict[str, float]:
-    """`edit_figures` of what became of `sources(split, len(samples))`, novelty against the training pairs, and the mean
-    number of edits (fewest between the texts)."""
-    leads = self.leads(split)[:len(samples)]
-    known = {self.found.smiles[i] for m in self.matched["train"] for i in m[:2]}
-    figures = edit_figures(judge_edits(leads, self.products(samples)), self.config.gain, known)
-    before = (to_tokens(s, self.config.notation) for s in leads)
-    edits = [fewest_edits(a, self.vocabulary.decode(b)) for a, b in zip(before, samples.sequences)]
-    return figures | dict(edits=float(np.mean(edits)))
-
-# %% ../../nbs/molecules/03_edit_task.ipynb #77f7cfee
-@patch
-def describe_edits(self: MoleculeEditsTask, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
-    "Of each product: SMILES, state, QED and its gain, gain in SA, similarity, scaffold kept (0 or 1), fewest edits."
-    leads = [Chem.CanonSmiles(from_tokens(t, self.config.notation)) for t in sources]
-    apart = [fewest_edits(list(a), self.vocabulary.decode(b)) for a, b in zip(sources, samples.sequences, strict=True)]
-    found = judge_edits(leads, self.products(samples))
-    return [_row(e) | dict(edits=n) for e, n in zip(found, apart, strict=True)]
-
-
 def _row(e: Edited) -> dict:
     number = lambda v: "" if v != v else round(v, 4)
     return dict(lead=e.lead, smiles=e.smiles, state=e.state, qed=number(e.qed), qed_gain=number(e.qed_gain),
                 sa_gain=number(e.sa_gain), similarity=number(e.similarity), scaffold_kept=int(e.scaffold_kept))
-
-
-@patch
-def gain(self: MoleculeEditsTask, row: Mapping) -> float | None:
-    "The gain in the task's goal (QED where any pair will do); None for what is not valid."
-    value = row["sa_gain" if self.config.goal == "sa" else "qed_gain"]
-    return None if value == "" else float(value)
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #25f0099d
 def exchange_rules(pairs: Iterable[Matched]) -> dict[str, Counter]:
@@ -434,14 +465,20 @@ def exchanged(
     return joined(core_text(core), piece_text(new))
 
 
-def regrown(method, smiles: Sequence[str], rng: random.Random, options: Matching = Matching(),  # noqa: B008
-            **sampling) -> list[str | None]:
+def regrown(
+    method: Method, smiles: Sequence[str], rng: random.Random, options: Matching = Matching(),  # noqa: B008
+    **sampling,
+) -> list[str | None]:
     """Molecules of which a random substituent is cut off and the rest completed by a model of bracket SAFE; None where
     nothing can be cut off, or the model's text is not a molecule. `sampling` are options of `Method.sample`."""
-    cores = [rng.choice(cuts)[0] if (cuts := fitting_cuts(s, options)) else None for s in smiles]
+    cuts = [fitting_cuts(s, options) for s in smiles]
+    cores = [rng.choice(some)[0] if some else None for some in cuts]
     prompts = [None if core is None else _prompt_of(core, method.vocabulary) for core in cores]
-    made = iter(method.sample([p for p in prompts if p], **sampling).sequences)
-    return [decode("".join(method.vocabulary.decode(next(made)))).smiles if p else None for p in prompts]
+
+    # one batch for all; those without a prompt keep their places
+    samples = method.sample([p for p in prompts if p], **sampling)
+    texts = iter(["".join(method.vocabulary.decode(s)) for s in samples.sequences])
+    return [decode(next(texts)).smiles if p else None for p in prompts]
 
 
 def _prompt_of(core: str, vocabulary: Vocabulary) -> list | None:

@@ -28,12 +28,20 @@ from ..samplers import LeftToRight
 STAND_IN = "CCc1ccccc1"
 
 
-def in_place_of_point(mol: Chem.Mol, side: Chem.Mol, atom: int = 0) -> Chem.Mol:
+def in_place_of_point(
+    mol: Chem.Mol,
+    side: Chem.Mol,
+    atom: int = 0,
+) -> Chem.Mol:
     "A fragment with another molecule, whose atoms come last, in place of its first point, bound at `atom`."
-    point, n = points_of(mol)[0], mol.GetNumAtoms()
+    point = points_of(mol)[0]
+    new = mol.GetNumAtoms() + atom
     pair = Chem.RWMol(Chem.CombineMols(mol, side))
-    bond, bound = pair.GetAtomWithIdx(point).GetBonds()[0], pair.GetAtomWithIdx(n + atom)
-    pair.AddBond(bond.GetOtherAtomIdx(point), n + atom, bond.GetBondType())
+    bond = pair.GetAtomWithIdx(point).GetBonds()[0]
+    pair.AddBond(bond.GetOtherAtomIdx(point), new, bond.GetBondType())
+
+    # a hydrogen that is written, as in [nH], gives way to the bond
+    bound = pair.GetAtomWithIdx(new)
     if bound.GetNumExplicitHs(): bound.SetNumExplicitHs(bound.GetNumExplicitHs() - 1)
     pair.RemoveAtom(point)
     Chem.SanitizeMol(pair)
@@ -63,18 +71,29 @@ def divided(fragment: str) -> list[list[str]]:
     try:
         with rdBase.BlockLogs(): whole = with_stand_ins(mol)
     except Chem.MolSanitizeException: raise ValueError(f"{fragment!r}: nothing can hang on a point") from None
+
+    # the text begins in the fragment, so that something is given before its first point
     side_of = [a.GetIntProp("side") if a.HasProp("side") else None for a in whole.GetAtoms()]
     rank = list(Chem.CanonicalRankAtoms(whole))
-    root = min((i for i, side in enumerate(side_of) if side is None), key=rank.__getitem__)
-    text, order = symbols(Chem.MolToSmiles(whole, rootedAtAtom=root)), whole.GetPropsAsDict(True, True)
-    written = zip((k for k, t in enumerate(text) if is_atom(t)), order["_smilesAtomOutputOrder"], strict=True)
+    own = [i for i, side in enumerate(side_of) if side is None]
+    root = min(own, key=rank.__getitem__)
+    text = symbols(Chem.MolToSmiles(whole, rootedAtAtom=root))
+
+    # which atom each token is
+    order = whole.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"]
+    places = [k for k, t in enumerate(text) if is_atom(t)]
+    written = zip(places, order, strict=True)
     return _without_stand_ins(text, [(k, side_of[i]) for k, i in written if side_of[i] is not None])
 
 
 def _without_stand_ins(text: list[str], atoms: list[tuple[int, int]]) -> list[list[str]]:
     "What stands before, between and behind the stand-ins, whose atoms are given by their places and numbers."
-    spans, parts, start = {}, [], 0
-    for k, side in atoms: spans[side] = spans.get(side, (k,))[:1] + (k + 1,)
+    spans: dict[int, tuple[int, int]] = {}  # of each stand-in, from its first atom to behind its last
+    for k, side in atoms:
+        first, _ = spans.get(side, (k, k))
+        spans[side] = first, k + 1
+
+    parts, start = [], 0
     for first, end in spans.values():
         while end < len(text) and text[end] not in "()": end += 1  # ring digits
         parts.append(text[start:first])
@@ -91,12 +110,21 @@ class _Turn(NamedTuple):
     written: Tensor  # tokens of the part; 0 while the substituent is written (batch,)
 
 
-def _turns(x: PartialSequences, opening: int, closing: int, sizes: Sequence[int]) -> _Turn:
+def _turns(
+    x: PartialSequences,
+    opening: int,
+    closing: int,
+    sizes: Sequence[int],
+) -> _Turn:
     "Where each row is that grows from a prompt; `sizes` of the parts behind its points."
     steps = (x.tokens == opening).long() - (x.tokens == closing).long()
-    n, given, never = x.lengths, x.fixed.clone(), x.tokens.shape[1] + 1
-    at = torch.arange(x.tokens.shape[1], device=x.tokens.device)
-    starts, ends = [x.fixed.sum(-1)], []  # of substituents
+    width = x.tokens.shape[1]
+    never = width + 1  # a place that no row reaches
+    at = torch.arange(width, device=x.tokens.device)
+    given = x.fixed.clone()
+
+    # substituents and the parts behind them, one after the other
+    starts, ends = [x.fixed.sum(-1)], []
     for size in sizes:
         own = (at >= starts[-1][:, None]) & x.valid
         over = own & ((steps * own).cumsum(-1) < 0)  # from the parenthesis on that closes the branch of the point
@@ -104,8 +132,12 @@ def _turns(x: PartialSequences, opening: int, closing: int, sizes: Sequence[int]
         given |= (at >= end[:, None]) & (at < end[:, None] + size)
         ends.append(end)
         starts.append(end + size)
+
+    # the substituent that each row has come to
+    n = x.lengths
     which = (torch.stack(starts[:-1]) <= n).sum(0) - 1
-    start, end = (torch.stack(places).gather(0, which[None])[0] for places in (starts, ends))
+    start = torch.stack(starts).gather(0, which[None])[0]
+    end = torch.stack(ends).gather(0, which[None])[0]
     depth = (steps * ((at >= start[:, None]) & x.valid)).sum(-1)
     return _Turn(given, which, n > start, depth, (n - end).clamp(0))
 
@@ -118,23 +150,34 @@ def within_branches(vocabulary: Vocabulary, *behind: Sequence[str]) -> Callable:
     leave open stay open, and its own are closed before it ends. An empty part is the end of the text."""
     digits = [t for t in vocabulary.tokens if t.isdigit() or t[0] == "%"]
     opening, closing, *rings = vocabulary.encode(["(", ")", *digits])
-    end, sizes = len(vocabulary), [*map(len, behind)]
+    end = len(vocabulary)
+    sizes = [len(part) for part in behind]
     parts = torch.full((len(behind), max(sizes) + 1), end)
     for k, part in enumerate(behind): parts[k, :len(part)] = torch.tensor(vocabulary.encode(part), dtype=torch.long)
     no_atom = torch.tensor([t in SPECIAL_TOKENS or not is_atom(t) for t in vocabulary.tokens] + [True])
+    def wide(rows: Tensor) -> Tensor: return rows[:, None, None]
 
     def hook(logits, x, tau):
-        turn, logits, nothing = _turns(x, opening, closing, sizes), logits.clone(), torch.full_like(logits, -torch.inf)
-        wide, part = lambda rows: rows[:, None, None], parts.to(logits.device)[turn.which]
+        turn = _turns(x, opening, closing, sizes)
+        part = parts.to(logits.device)[turn.which]
+
+        # a substituent begins with an atom, and does not close a ring of the fragment
+        logits = logits.clone()
         logits.masked_fill_(wide(~turn.begun) & no_atom.to(logits.device), -torch.inf)
         for ring in rings: logits[..., ring].masked_fill_(_odd(x, ring, turn.given)[:, None], -torch.inf)
+
+        # outside branches, closing one and ending the text are one event: the first token of the part behind
         unclosed = torch.stack([_odd(x, ring, ~turn.given) for ring in rings]).any(0)
-        over = logits[..., [closing, end]].logsumexp(-1, keepdim=True).masked_fill_(wide(unclosed), -torch.inf)
-        outside = logits.index_fill(-1, torch.tensor([closing, end], device=logits.device), -torch.inf)
-        outside.scatter_(-1, wide(part[:, 0]), over)
-        given = nothing.scatter(-1, wide(part.gather(1, turn.written[:, None])[:, 0]), 0.0)
+        ends = torch.tensor([closing, end], device=logits.device)
+        over = logits[..., ends].logsumexp(-1, keepdim=True).masked_fill_(wide(unclosed), -torch.inf)
+        outside = logits.index_fill(-1, ends, -torch.inf).scatter_(-1, wide(part[:, 0]), over)
         logits = torch.where(wide(turn.depth == 0), outside, logits)
+
+        # what is behind a point is certain
+        token = part.gather(1, turn.written[:, None])[:, 0]
+        given = torch.full_like(logits, -torch.inf).scatter(-1, wide(token), 0.0)
         return torch.where(wide(turn.written > 0), given, logits)
+
     return hook
 
 
@@ -148,7 +191,11 @@ def grows_rightwards(method: Method) -> bool:
     return "append" in method.channels and (method.task or {}).get("notation") == "smiles"
 
 
-def linked(text: str, parts: Sequence[Sequence[str]], other: str) -> list[str]:
+def linked(
+    text: str,
+    parts: Sequence[Sequence[str]],
+    other: str,
+) -> list[str]:
     """Canonical SMILES of a molecule that has grown at the one point of a fragment, whose `parts` are given, with
     another fragment in place of a hydrogen of what was grown there, for each atom that has one."""
     mol, side = read_as_written(text), plain_fragment(other)
@@ -174,10 +221,15 @@ def grow(
 
     None for what cannot grow: text that is no such fragment, tokens that the model does not know, or too many; and for
     a text that is as long as the model can write, since it may be cut off, even before the last point."""
-    rng, found, alike = random.Random(seed), [None] * len(fragments), defaultdict(list)
+    rng = random.Random(seed)
     sides = [_sides(fragment, rng, method) for fragment in fragments]
+
+    # those with the same parts between points share a hook, so they are a batch
+    alike = defaultdict(list)
     for i, (parts, _) in enumerate(sides):
-        if parts: alike[tuple(map(tuple, parts[1:-1]))].append(i)  # what they share is written by the same hook
+        if parts: alike[tuple(map(tuple, parts[1:-1]))].append(i)
+
+    found: list[str | None] = [None] * len(fragments)
     sampler = LeftToRight(top_p=top_p, temperature=temperature)
     for between, rows in alike.items():
         hook = within_branches(method.vocabulary, *between, ())
@@ -189,7 +241,11 @@ def grow(
     return [_joined(text, *side, rng) if text and side[1] else text for text, side in zip(found, sides)]
 
 # %% ../../nbs/molecules/02_growth.ipynb #ae1bedca
-def _sides(fragment: str, rng: random.Random, method: Method) -> tuple[list[list[str]] | None, str]:
+def _sides(
+    fragment: str,
+    rng: random.Random,
+    method: Method,
+) -> tuple[list[list[str]] | None, str]:
     "The parts of what grows, None if nothing can, and the fragment that it is linked with, if there is one."
     try: mols = Chem.GetMolFrags(plain_fragment(fragment), asMols=True)
     except ValueError: return None, ""
@@ -211,7 +267,12 @@ def _parts_or_none(fragment: str, method: Method) -> list[list[str]] | None:
     return parts if known and len(tokens) <= method.config.max_length - 1 - len(parts) else None
 
 
-def _joined(text: str, parts: Sequence[Sequence[str]], other: str, rng: random.Random) -> str:
+def _joined(
+    text: str,
+    parts: Sequence[Sequence[str]],
+    other: str,
+    rng: random.Random,
+) -> str:
     "One of the ways to link a grown molecule with another fragment; without one the text of both, which is invalid."
     ways = linked(text, parts, other) if judge([text])[0].smiles else []
     return rng.choice(ways) if ways else f"{text}.{other}"

@@ -12,13 +12,12 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fastcore.basics import patch
 from rdkit import Chem, rdBase
 from rdkit.Chem.FilterCatalog import FilterCatalog, FilterCatalogParams
 
@@ -26,17 +25,26 @@ from ..methods.base import Method
 from .growth import grow, grows_rightwards
 from .notation.bracket_safe import bonds_to_cut
 from .notation.fragments import own_atoms, split_at
-from .scores.metrics import judge
+from .scores.metrics import judge, unpaired_electrons
 from .task import MoleculesTask
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000009
-def top_auc(scores: Sequence[float | None], budget: int, top: int = 10, every: int = 100) -> float:
+def top_auc(
+    scores: Sequence[float | None],
+    budget: int,
+    top: int = 10,
+    every: int = 100,
+) -> float:
     """Area under the mean of the `top` best scores (0 before the first call, trapezoids of `every` calls), over the
     budget; a run that ended early keeps its last mean. None: a call that failed."""
-    best = lambda n: _mean(sorted((s for s in scores[:n] if s is not None), reverse=True)[:top])
-    scores, area, before, called = scores[:budget], 0.0, 0.0, 0
+    scores = scores[:budget]
+    area = before = 0.0
+    called = 0
     for n in [*range(every, len(scores), every), len(scores)]:
-        area, before, called = area + (n - called) * (before + best(n)) / 2, best(n), n
+        found = sorted((s for s in scores[:n] if s is not None), reverse=True)
+        mean = _mean(found[:top])
+        area += (n - called) * (before + mean) / 2
+        before, called = mean, n
     return (area + (budget - called) * before) / budget
 
 
@@ -57,7 +65,9 @@ class CallLog:
 
     ValueError if the file is of a run with other settings, or damaged in the middle."""
     def __init__(self, path: str | os.PathLike | None = None, settings: dict | None = None):
-        self.path, self.settings, self.calls = path and Path(path), settings or {}, []
+        self.path = path and Path(path)
+        self.settings = settings or {}
+        self.calls: list[Call] = []
         if self.path is None: return
         if self.path.exists() and self.path.stat().st_size: self._read()
         else: self._write(self.settings)
@@ -66,16 +76,25 @@ class CallLog:
         "Take the complete lines; what a kill has cut off is removed."
         data = self.path.read_bytes()
         whole = data[:data.rfind(b"\n") + 1]
+        damaged = f"{self.path}: damaged, or not a log of calls"
+
+        # without a whole line, only the beginning of a log of these settings may be cut off
         header = json.dumps(self.settings).encode()
         if not whole and not header.startswith(data):
             raise ValueError(f"{self.path}: not a log of calls; choose another file")
         try: first, *rows = [json.loads(line) for line in whole.splitlines()] or [self.settings]
-        except ValueError: raise ValueError(f"{self.path}: damaged, or not a log of calls") from None
-        if not isinstance(first, dict) or (other := [k for k, v in self.settings.items() if first.get(k) != v]):
-            raise ValueError(f"{self.path}: a run with other settings ({', '.join(other) if first else ''}); "
-                             "choose another file")
+        except ValueError: raise ValueError(damaged) from None
+
+        # another run's calls would be taken for this one's
+        if not isinstance(first, dict): other, named = True, ""
+        else:
+            other = [key for key, value in self.settings.items() if first.get(key) != value]
+            named = ", ".join(other)
+        if other: raise ValueError(f"{self.path}: a run with other settings ({named}); choose another file")
         try: self.calls = [Call(**row) for row in rows]
-        except TypeError: raise ValueError(f"{self.path}: damaged, or not a log of calls") from None
+        except TypeError: raise ValueError(damaged) from None
+
+        # only now, since a file that is refused stays as it is
         if len(whole) < len(data): os.truncate(self.path, len(whole))
         if not whole: self._write(self.settings)
 
@@ -107,32 +126,52 @@ def best_calls(calls: Sequence[Call], n: int) -> list[Call]:
 
 # %% ../../nbs/molecules/04_optimise.ipynb #da841f2a
 def optimise(
-    score: Callable[[str], tuple[float | None, str]], propose: Proposer, log: CallLog, budget: int,
-    start: Sequence[str], seed: int = 0, population: int = 50, patience: int = 50,
+    score: Callable[[str], tuple[float | None, str]],
+    propose: Proposer,
+    log: CallLog,
+    budget: int,
+    start: Sequence[str],
+    seed: int = 0,
+    population: int = 50,
+    patience: int = 50,
     told: Callable[[CallLog], object] = lambda log: None,
 ) -> CallLog:
     """Score the molecules of `start`, then what `propose` makes of the `population` best, until `budget` calls are made
     or `patience` rounds in a row have brought nothing new. Returns the log, which may hold calls of an earlier session.
 
     `score(smiles)` gives a number and '', or None and a reason. `told` is called after each round. ValueError for a
-    budget below 1 and for a start without a molecule."""
+    budget below 1, for a start without a molecule (radicals are left out), and, with the reason, if none of the start
+    has a score."""
     if budget < 1: raise ValueError(f"budget={budget}: must be at least 1")
-    start = [(j.smiles, "start") for j in judge(start) if j.smiles]
-    if not start: raise ValueError("start: holds no valid molecule")
-    number, idle = max((c.round for c in log.calls), default=0), 0
+    judged = [j for j in judge(start) if j.mol is not None and not unpaired_electrons(j.mol)]
+    first = [(j.smiles, "start") for j in judged]
+    if not first: raise ValueError("start: holds no valid molecule")
+
+    # the last round of an earlier session may have been cut short: it is made again
+    number = max((c.round for c in log.calls), default=0)
+    idle = 0
     while len(log.calls) < budget and idle < patience:
         earlier = best_calls([c for c in log.calls if c.round < number], population)
-        found = start if not number else propose(earlier, random.Random(f"{seed} {number}"))
+        if number and not earlier: raise ValueError(f"start: no molecule has a score ({next(iter(log.failures))})")
+        found = propose(earlier, random.Random(f"{seed} {number}")) if number else first
         new = _score_new(score, found, log, budget, number)
+
         idle = 0 if new or any(c.round == number for c in log.calls) else idle + 1
         number += 1
         told(log)
     return log
 
 
-def _score_new(score, found, log: CallLog, budget: int, number: int) -> int:
+def _score_new(
+    score,
+    found,
+    log: CallLog,
+    budget: int,
+    number: int,
+) -> int:
     "Score the molecules that no call has had, up to the budget; returns how many these were."
-    known, before = {c.smiles for c in log.calls}, len(log.calls)
+    known = {c.smiles for c in log.calls}
+    before = len(log.calls)
     for smiles, by in found:
         if len(log.calls) >= budget: break
         if smiles in known: continue
@@ -146,17 +185,30 @@ FORBIDDEN = tuple(map(Chem.MolFromSmarts, ("[R]=[R]=[R]", "[r3,r4]=[r3,r4]", "[r
 CUT = Chem.MolFromSmarts("[*]-;!@[*]")
 
 
-def sound(mol: Chem.Mol | None, most: int = 50) -> str | None:
-    "Canonical SMILES of one molecule of 3 to `most` heavy atoms without strained rings; None for anything else."
+def sound(
+    mol: Chem.Mol | None,
+    most: int = 50,
+    charges: Collection[int] | None = None,
+) -> str | None:
+    """Canonical SMILES of one molecule of 3 to `most` heavy atoms without strained rings and unpaired electrons, whose
+    total charge is one of `charges` [any]; None for anything else."""
     if mol is None: return None
     try: Chem.SanitizeMol(mol)
     except Chem.MolSanitizeException: return None
+
+    # what counts is the molecule that the text will be read as
     found = judge([Chem.MolToSmiles(mol)])[0]
     if found.mol is None or not 3 <= found.mol.GetNumAtoms() <= most: return None
+    if unpaired_electrons(found.mol): return None
+    if charges is not None and Chem.GetFormalCharge(found.mol) not in charges: return None
     return None if any(found.mol.HasSubstructMatch(p) for p in FORBIDDEN) else found.smiles
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op00cut1
-def sides(mol: Chem.Mol, bonds: Sequence[int], rng: random.Random) -> list[Chem.Mol]:
+def sides(
+    mol: Chem.Mol,
+    bonds: Sequence[int],
+    rng: random.Random,
+) -> list[Chem.Mol]:
     "Both sides of a bond drawn from `bonds`, each with an attachment point; empty if there is none."
     return split_at(mol, [rng.choice(list(bonds))]) if bonds else []
 
@@ -166,9 +218,12 @@ def joined(a: Chem.Mol, b: Chem.Mol) -> Chem.Mol | None:
     pair = Chem.RWMol(Chem.CombineMols(a, b))
     points = [x for x in pair.GetAtoms() if x.GetAtomicNum() == 0]
     if len(points) != 2: return None
-    ends = [p.GetNeighbors()[0].GetIdx() for p in points]
-    pair.AddBond(*ends, Chem.BondType.SINGLE)
-    for i in sorted((p.GetIdx() for p in points), reverse=True): pair.RemoveAtom(i)
+
+    # the highest number first, since those behind a removed atom move up
+    first, second = (point.GetNeighbors()[0].GetIdx() for point in points)
+    places = sorted((point.GetIdx() for point in points), reverse=True)
+    pair.AddBond(first, second, Chem.BondType.SINGLE)
+    for i in places: pair.RemoveAtom(i)
     return pair.GetMol()
 
 
@@ -177,10 +232,13 @@ def chain_bonds(mol: Chem.Mol) -> list[int]:
     return [mol.GetBondBetweenAtoms(*pair).GetIdx() for pair in mol.GetSubstructMatches(CUT)]
 
 
-def crossed(a: Chem.Mol, b: Chem.Mol, rng: random.Random) -> Chem.Mol | None:
+def crossed(
+    a: Chem.Mol,
+    b: Chem.Mol,
+    rng: random.Random,
+) -> Chem.Mol | None:
     "A side of each of two molecules, cut at a single bond outside rings, as one; None if either has none."
-    cut = lambda m: sides(m, chain_bonds(m), rng)
-    parts = cut(a), cut(b)
+    parts = [sides(mol, chain_bonds(mol), rng) for mol in (a, b)]
     return joined(*map(rng.choice, parts)) if all(parts) else None
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000023
@@ -188,18 +246,21 @@ def _append(mol: Chem.RWMol, rng: random.Random):
     "An atom more."
     i = rng.randrange(mol.GetNumAtoms())
     kind = rng.choices((Chem.BondType.SINGLE, Chem.BondType.DOUBLE), (2, 1))[0]
-    mol.AddBond(i, mol.AddAtom(Chem.Atom(rng.choice(ELEMENTS))), kind)
+    new = mol.AddAtom(Chem.Atom(rng.choice(ELEMENTS)))
+    mol.AddBond(i, new, kind)
 
 
 def _change(mol: Chem.RWMol, rng: random.Random):
     "An atom of another element."
-    mol.GetAtomWithIdx(rng.randrange(mol.GetNumAtoms())).SetAtomicNum(rng.choice(ELEMENTS))
+    atom = mol.GetAtomWithIdx(rng.randrange(mol.GetNumAtoms()))
+    atom.SetAtomicNum(rng.choice(ELEMENTS))
 
 
 def _insert(mol: Chem.RWMol, rng: random.Random):
     "An atom within a bond."
     bond = mol.GetBondWithIdx(rng.randrange(mol.GetNumBonds()))
-    a, b, new = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx(), mol.AddAtom(Chem.Atom(rng.choice((6, 6, 7, 8, 16))))
+    a, b = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+    new = mol.AddAtom(Chem.Atom(rng.choice((6, 6, 7, 8, 16))))
     mol.RemoveBond(a, b)
     mol.AddBond(a, new, Chem.BondType.SINGLE)
     mol.AddBond(new, b, Chem.BondType.SINGLE)
@@ -209,14 +270,16 @@ def _delete(mol: Chem.RWMol, rng: random.Random):
     "An atom less; the neighbours of one within a chain are bonded."
     atom = mol.GetAtomWithIdx(rng.randrange(mol.GetNumAtoms()))
     near = [n.GetIdx() for n in atom.GetNeighbors()]
-    if len(near) == 2 and mol.GetBondBetweenAtoms(*near) is None: mol.AddBond(*near, Chem.BondType.SINGLE)
+    is_link = len(near) == 2 and mol.GetBondBetweenAtoms(*near) is None
+    if is_link: mol.AddBond(*near, Chem.BondType.SINGLE)
     mol.RemoveAtom(atom.GetIdx())
 
 
 def _order(mol: Chem.RWMol, rng: random.Random):
     "A bond of another order."
     bond = mol.GetBondWithIdx(rng.randrange(mol.GetNumBonds()))
-    bond.SetBondType(rng.choice((Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE)))
+    orders = Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE
+    bond.SetBondType(rng.choice(orders))
 
 
 def _ring(mol: Chem.RWMol, rng: random.Random):
@@ -225,6 +288,7 @@ def _ring(mol: Chem.RWMol, rng: random.Random):
     if inside and rng.random() < 0.5:
         bond = rng.choice(inside)
         return mol.RemoveBond(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())
+
     far = Chem.GetDistanceMatrix(mol)
     pairs = [(i, j) for i in range(len(far)) for j in range(i) if far[i][j] in (2, 3, 4, 5)]
     if pairs: mol.AddBond(*rng.choice(pairs), Chem.BondType.SINGLE)
@@ -233,27 +297,35 @@ def _ring(mol: Chem.RWMol, rng: random.Random):
 MUTATIONS = _append, _change, _insert, _delete, _order, _ring
 
 
-def mutated(mol: Chem.Mol, rng: random.Random, tries: int = 10) -> str | None:
-    "Canonical SMILES of the molecule with one change that leaves it sound; None if none of the tries does."
+def mutated(
+    mol: Chem.Mol,
+    rng: random.Random,
+    tries: int = 10,
+) -> str | None:
+    """Canonical SMILES of the molecule with one change that leaves it sound and its total charge as it is; None if none
+    of the tries does."""
+    charge = Chem.GetFormalCharge(mol)
     for _ in range(tries):
+        # single and double bonds in place of aromatic ones, or no bond of a ring could be changed
         new = Chem.RWMol(mol)
         Chem.Kekulize(new, clearAromaticFlags=True)
         if not new.GetNumBonds(): return None
         rng.choice(MUTATIONS)(new, rng)
-        with rdBase.BlockLogs():
-            if (smiles := sound(new.GetMol())) is not None: return smiles
+        with rdBase.BlockLogs(): smiles = sound(new.GetMol(), charges={charge})
+        if smiles is not None: return smiles
     return None
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000024
 @dataclass(frozen=True)
 class RandomSearch:
-    "Molecules of a list, drawn at random."
+    "Molecules of a list, drawn at random; radicals among them are left out."
     molecules: Sequence[str]  # such as those of the training set
     size: int = 50  # proposals per round
 
     def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]:
         "Molecules of the list, whatever the population."
-        return [(s, "random") for s in rng.sample(list(self.molecules), min(self.size, len(self.molecules)))]
+        drawn = rng.sample(list(self.molecules), min(self.size, len(self.molecules)))
+        return [(s, "random") for s in drawn if not unpaired_electrons(Chem.MolFromSmiles(s))]
 
     def first(self, seed: int) -> list[str]:
         "As many molecules, to start from."
@@ -273,16 +345,24 @@ class Genetic:
         return [(s, "genetic") for s in found if s is not None]
 
     def parents(self, population: Sequence[Call], rng: random.Random) -> list[tuple[Chem.Mol, Chem.Mol]]:
-        "A pair of molecules for each proposal."
-        low = min((c.score for c in population), default=0)
-        weights = [c.score - min(low, 0) + 1e-6 for c in population]
+        "A pair of molecules for each proposal. ValueError for a population of none."
+        if not population: raise ValueError("population: empty; no molecule has a score")
+        low = min(c.score for c in population)
+        weights = [c.score - min(low, 0) + 1e-6 for c in population]  # scores below 0 have a chance, too
         if self.ranked: weights = [1 / (k + 2) for k in range(len(population))]
-        drawn = [rng.choices(population, weights, k=2) for _ in range(self.size)]
-        return [tuple(Chem.MolFromSmiles(call.smiles) for call in pair) for pair in drawn]
 
-    def child(self, a: Chem.Mol, b: Chem.Mol, rng: random.Random) -> str | None:
-        "A child of two parents; of one of them if they cannot be crossed."
-        with rdBase.BlockLogs(): smiles = sound(crossed(a, b, rng))
+        drawn = [rng.choices(population, weights, k=2) for _ in range(self.size)]
+        return [(Chem.MolFromSmiles(a.smiles), Chem.MolFromSmiles(b.smiles)) for a, b in drawn]
+
+    def child(
+        self,
+        a: Chem.Mol,
+        b: Chem.Mol,
+        rng: random.Random,
+    ) -> str | None:
+        "A child of two parents, with the total charge of one of them; of one of them if they cannot be crossed."
+        charges = {Chem.GetFormalCharge(mol) for mol in (a, b)}
+        with rdBase.BlockLogs(): smiles = sound(crossed(a, b, rng), charges=charges)
         if smiles is None: return mutated(a, rng)
         return mutated(Chem.MolFromSmiles(smiles), rng) if rng.random() < self.mutation else smiles
 
@@ -305,37 +385,60 @@ class Regrow:
 
     def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]:
         "Proposals by both ways; those that are not molecules are left out."
-        genetic, found, parts = Genetic(self.size, ranked=True), [], []
+        genetic = Genetic(self.size, ranked=True)
+        children, parts, charges = [], [], []
         for a, b in genetic.parents(population, rng):
-            if rng.random() >= self.share: found.append((genetic.child(a, b, rng), "genetic"))
-            elif (part := self.part(a, rng)) is not None: parts.append(part)
-        found += [(s, "model") for s in self.grown(parts, rng.getrandbits(60))]
+            if rng.random() >= self.share: children.append(genetic.child(a, b, rng))
+            elif (part := self.part(a, rng)) is not None:
+                parts.append(part)
+                charges.append(Chem.GetFormalCharge(a))
+
+        # all sides at once: a model takes a batch in the time of one
+        grown = self.grown(parts, rng.getrandbits(60), charges)
+        found = [(s, "genetic") for s in children] + [(s, "model") for s in grown]
         return [(s, by) for s, by in found if s is not None]
 
     def part(self, mol: Chem.Mol, rng: random.Random) -> Chem.Mol | None:
         "A side of a molecule that is large enough; None if there is none."
         bonds = chain_bonds(mol) if grows_rightwards(self.method) else bonds_to_cut(mol)
         large = [p for p in sides(mol, bonds, rng) if own_atoms(p) >= self.least]
-        return rng.choices(large, [own_atoms(p) ** self.local for p in large])[0] if large else None
+        if not large: return None
+        return rng.choices(large, [own_atoms(p) ** self.local for p in large])[0]
 
-# %% ../../nbs/molecules/04_optimise.ipynb #c26d9f99
-@patch
-def grown(self: Regrow, parts: Sequence[Chem.Mol], seed: int) -> list[str | None]:
-    "A molecule grown from each part; None where the model cannot, or it is not sound."
-    fragments = [Chem.MolToSmiles(part, isomericSmiles=False) for part in parts]
-    written = (grow if grows_rightwards(self.method) else inserted)(self.method, fragments, seed)
-    with rdBase.BlockLogs(): return [sound(Chem.MolFromSmiles(s)) if s else None for s in written]
+    def grown(
+        self,
+        parts: Sequence[Chem.Mol],
+        seed: int,
+        charges: Sequence[int] | None = None,
+    ) -> list[str | None]:
+        """A molecule grown from each part, with the total charge that `charges` gives for it [any]; None where the
+        model cannot, or it is not sound."""
+        fragments = [Chem.MolToSmiles(part, isomericSmiles=False) for part in parts]
+        write = grow if grows_rightwards(self.method) else inserted
+        written = write(self.method, fragments, seed)
+
+        allowed = [None] * len(parts) if charges is None else [{charge} for charge in charges]
+        with rdBase.BlockLogs():
+            mols = [Chem.MolFromSmiles(s) if s else None for s in written]
+            return [sound(mol, charges=some) for mol, some in zip(mols, allowed, strict=True)]
 
 
-def inserted(method: Method, fragments: Sequence[str], seed: int) -> list[str | None]:
+def inserted(
+    method: Method,
+    fragments: Sequence[str],
+    seed: int,
+) -> list[str | None]:
     "A molecule for each fragment by a model that inserts; None where it makes none, or cannot read the fragment."
     prompts = [_prompt(method, f) for f in fragments]
     fits = [p for p in prompts if p is not None]
     if not fits: return [None] * len(prompts)
+
+    # a method that only inserts has no confidence to rank positions by
     task = method.task_object
     options = {k: v for k, v in task.sampling.items() if k != "confidence" or "unmask" in method.channels}
     sampler = replace(method.default_sampler, **options)
-    found = iter(task.smiles_of(method.sample(fits, sampler=sampler, seed=seed, batch_size=max(64, len(fits)))))
+    samples = method.sample(fits, sampler=sampler, seed=seed, batch_size=max(64, len(fits)))
+    found = iter(task.smiles_of(samples))
     return [None if p is None else next(found) for p in prompts]
 
 
@@ -388,14 +491,19 @@ def best_curve(scores: Sequence[float | None], top: int = 10) -> list[float]:
     return curve
 
 
-def plot_runs(runs: dict[str, Sequence[Sequence[float | None]]], top: int = 10, ax=None):
+def plot_runs(
+    runs: dict[str, Sequence[Sequence[float | None]]],
+    top: int = 10,
+    ax=None,
+):
     """The mean of the `top` best scores over the number of calls, a line for each name and run (scores in the order of
     the calls); returns the axes."""
     import matplotlib.pyplot as plt
     if ax is None: ax = plt.subplots(layout="constrained")[1]
     for i, (name, found) in enumerate(runs.items()):
         for k, scores in enumerate(found):
-            ax.plot(best_curve(scores, top), color=f"C{i}", label=name if k == 0 else None, lw=1.5)
+            label = name if k == 0 else None
+            ax.plot(best_curve(scores, top), color=f"C{i}", label=label, lw=1.5)
     ax.set(xlabel="calls of the score", ylabel=f"mean of the {top} best")
     ax.legend()
     return ax

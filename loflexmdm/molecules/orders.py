@@ -7,8 +7,7 @@ token, and molecules coloured by them."""
 __all__ = ['CATEGORIES', 'SCALES', 'PAPER_TIMES', 'STRUCTURE', 'CHEMISTRY', 'KIND_COLOURS', 'ATOMS', 'categories',
            'normalised_times', 'fixed_order_time', 'sample_categories', 'category_times', 'TimeSummary', 'summarise',
            'OrderTable', 'order_table', 'structure_lead', 'plot_category_times', 'atom_tokens', 'molecule_of',
-           'plot_molecule', 'state_lines', 'plot_states', 'plot_generation', 'category_rates', 'plot_quality_steps',
-           'plot_quality_diversity', 'keep', 'decodable']
+           'plot_molecule', 'state_lines', 'plot_states', 'plot_generation', 'category_rates', 'keep', 'decodable']
 
 # %% ../../nbs/molecules/05_orders.ipynb #307c7a26
 import math
@@ -26,7 +25,7 @@ from .notation.bracket_safe import closures, decode, split_attachments, tokenize
 from ..process.states import Vocabulary, collate, prefix_example
 from ..samplers import Samples
 from ..samplers.generation_order import event_named, generation_times, normalised_order
-from ..support.colours import CYCLE, PALETTE
+from ..support.colours import PALETTE
 
 # %% ../../nbs/molecules/05_orders.ipynb #cca4aabc
 _KINDS = {
@@ -66,7 +65,11 @@ def categories(tokens: Iterable[str]) -> list[str]:
 SCALES = ("time", "rank")
 
 
-def normalised_times(times: Sequence[float], scale: str = "time", slowest: float = 1.0) -> list[float]:
+def normalised_times(
+    times: Sequence[float],
+    scale: str = "time",
+    slowest: float = 1.0,
+) -> list[float]:
     """Clock readings of one molecule's tokens mapped to [0, 1], first to last (1/2 where first and last coincide).
 
     "time": linear in t = 1 - exp(-slowest tau), the even steps of tau-leaping (the paper's min-max normalised steps);
@@ -87,7 +90,11 @@ def _moments(w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @cache
-def fixed_order_time(n: int, event: str = "unmasked", nodes: int = 200) -> tuple[float, float]:
+def fixed_order_time(
+    n: int,
+    event: str = "unmasked",
+    nodes: int = 200,
+) -> tuple[float, float]:
     """Mean and standard deviation of a token's normalised time among `n` tokens when no order is
     preferred (b = 1), by quadrature.
 
@@ -189,7 +196,12 @@ def _paper(kind: str, column: int) -> str:
     return ", ".join("{:.2f} ± {:.2f}".format(*PAPER_TIMES[k][column:column + 2]) for k in rows if k in PAPER_TIMES)
 
 
-def order_table(samples: Samples, vocabulary: Vocabulary, event: str = "unmasked", slowest: float = 1.0) -> OrderTable:
+def order_table(
+    samples: Samples,
+    vocabulary: Vocabulary,
+    event: str = "unmasked",
+    slowest: float = 1.0,
+) -> OrderTable:
     """Mean normalised time and rank of each kind of token, beside the paper's Table 9 (there `unmasked` counts).
 
     Arguments as of `category_times`."""
@@ -231,7 +243,11 @@ KIND_COLOURS = {
 }
 
 
-def plot_category_times(times: Mapping[str, Sequence[Sequence[float]]], title: str = "", ax=None):
+def plot_category_times(
+    times: Mapping[str, Sequence[Sequence[float]]],
+    title: str = "",
+    ax=None,
+):
     """Violins of normalised times by kind (as of `category_times`): mean in colour, median in black; returns the axes.
 
     ValueError without times."""
@@ -280,7 +296,13 @@ def _colours():
     return LinearSegmentedColormap.from_list("early-late", ["#6BAED6", "#F2F2F2", "#FD9A3C"])
 
 
-def plot_molecule(tokens: Sequence[str], values: Sequence[float], width: int = 380, height: int = 260, ax=None):
+def plot_molecule(
+    tokens: Sequence[str],
+    values: Sequence[float],
+    width: int = 380,
+    height: int = 260,
+    ax=None,
+):
     """The molecule of bracket SAFE `tokens` with its atoms coloured by `values` in [0, 1], one per token
     (nan: no colour); returns the axes.
 
@@ -299,7 +321,12 @@ def plot_molecule(tokens: Sequence[str], values: Sequence[float], width: int = 3
     return ax
 
 
-def _drawing(mol: Chem.Mol, colours: Mapping[int, tuple], width: int, height: int) -> np.ndarray:
+def _drawing(
+    mol: Chem.Mol,
+    colours: Mapping[int, tuple],
+    width: int,
+    height: int,
+) -> np.ndarray:
     "The structure as an image, with a disc of the given colour behind each atom."
     import io
 
@@ -315,7 +342,12 @@ def _drawing(mol: Chem.Mol, colours: Mapping[int, tuple], width: int, height: in
     return imread(io.BytesIO(canvas.GetDrawingText()))
 
 # %% ../../nbs/molecules/05_orders.ipynb #6f2ae9f5
-def state_lines(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 10) -> list[tuple[float, list[str]]]:
+def state_lines(
+    samples: Samples,
+    i: int,
+    vocabulary: Vocabulary,
+    lines: int = 10,
+) -> list[tuple[float, list[str]]]:
     """Moments of change of sample `i`, at most `lines` of them and evenly chosen, and its final tokens then:
     "" not there, "_" masked, or known.
 
@@ -332,7 +364,13 @@ def state_lines(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 1
     return [(moments[k], state(moments[k])) for k in picked]
 
 # %% ../../nbs/molecules/05_orders.ipynb #dc8f77e5
-def plot_states(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 10, ax=None):
+def plot_states(
+    samples: Samples,
+    i: int,
+    vocabulary: Vocabulary,
+    lines: int = 10,
+    ax=None,
+):
     """Partial states of sample `i` as lines of text, time downwards, tokens coloured by kind
     and masks grey; returns the axes."""
     import matplotlib.pyplot as plt
@@ -358,7 +396,14 @@ def plot_states(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 1
     return ax
 
 # %% ../../nbs/molecules/05_orders.ipynb #p81dd04e
-def plot_generation(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 8, slowest: float = 1.0, axes=None):
+def plot_generation(
+    samples: Samples,
+    i: int,
+    vocabulary: Vocabulary,
+    lines: int = 8,
+    slowest: float = 1.0,
+    axes=None,
+):
     """How sample `i` was made: its partial states, and its molecule with atoms coloured by completion time (prompts
     uncoloured); returns the two axes.
 
@@ -379,7 +424,11 @@ def plot_generation(samples: Samples, i: int, vocabulary: Vocabulary, lines: int
 
 # %% ../../nbs/molecules/05_orders.ipynb #d79408bb
 @torch.no_grad()
-def category_rates(method, texts: Iterable[str], batch_size: int = 64) -> dict[str, TimeSummary]:
+def category_rates(
+    method,
+    texts: Iterable[str],
+    batch_size: int = 64,
+) -> dict[str, TimeSummary]:
     """log b_in that a model's schedule gives to each kind of token of bracket SAFE `texts` (0: as a
     fixed order): summaries by kind.
 
@@ -400,55 +449,6 @@ def category_rates(method, texts: Iterable[str], batch_size: int = 64) -> dict[s
 def _cut(text: str, vocabulary: Vocabulary) -> list[str]:
     "Tokens as the vocabulary has them: attachment points whole, or split where it has single brackets."
     return split_attachments(tokenize(text)) if "<" in vocabulary.index else tokenize(text)
-
-# %% ../../nbs/molecules/05_orders.ipynb #77d26e2a
-_STYLES = tuple(zip((PALETTE[name] for name in CYCLE), "os^DvP", ("-", "--", "-.", ":", "-", "--")))
-
-
-def _curves(rows: Sequence[Mapping], x: str, y: str, ax):
-    "One line per model through its rows, sorted by x, with error bars where rows have `{y}_error`; returns the axes."
-    import matplotlib.pyplot as plt
-    if not rows: raise ValueError("rows: none given")
-    for row in rows:
-        if missing := [k for k in ("model", x, y) if k not in row]:
-            raise ValueError(f"row {dict(row)!r}: {missing[0]!r} is missing")
-    ax = ax or plt.subplots(figsize=(3.6, 2.6))[1]
-    for k, model in enumerate(dict.fromkeys(r["model"] for r in rows)):
-        colour, marker, line = _STYLES[k % len(_STYLES)]
-        own = sorted((r for r in rows if r["model"] == model), key=lambda r: r[x])
-        ax.errorbar(
-            [r[x] for r in own], [r[y] for r in own], [2 * r.get(f"{y}_error", 0.0) for r in own],
-            color=colour, marker=marker, ls=line, ms=4, label=model,
-        )
-    ax.set(xlabel=x.replace("_", " "), ylabel=y.replace("_", " "))
-    ax.legend(frameon=False)
-    return ax
-
-# %% ../../nbs/molecules/05_orders.ipynb #pa6d8370
-def plot_quality_steps(rows: Sequence[Mapping], y: str = "quality", ax=None):
-    """Quality (or another figure `y`) against the number of sampling steps, on a logarithmic axis; returns the axes.
-
-    `rows`: dicts with model, steps and `y`, and `{y}_error` (a standard error; bars show two) where known. ValueError
-    for rows that lack a key, or none."""
-    ax = _curves(rows, "steps", y, ax)
-    ax.set_xscale("log", base=2)
-    return ax
-
-
-def plot_quality_diversity(rows: Sequence[Mapping], y: str = "quality", ax=None):
-    """Quality (or another figure `y`) against diversity, points labelled by `p` (the nucleus mass) where
-    rows have it; returns the axes.
-
-    `rows`: dicts with model, diversity and `y`. ValueError for rows that lack a key, or none."""
-    ax = _curves(rows, "diversity", y, ax)
-    ax.margins(0.12)
-    for r in rows:
-        if "p" in r:
-            ax.annotate(
-                f"p={r['p']:g}", (r["diversity"], r[y]), xytext=(0, 5),
-                textcoords="offset points", ha="center", fontsize=7,
-            )
-    return ax
 
 # %% ../../nbs/molecules/05_orders.ipynb #4508f529
 def keep(samples: Samples, which: Iterable[bool]) -> Samples:

@@ -26,15 +26,22 @@ from ..support.limits import clipped
 # %% ../../nbs/molecules/06_report.ipynb #mr000009
 def cell(value: object) -> str:
     "A value as the text of a page: at most 200 characters, markup as text, control characters as escapes."
-    text = clipped(value) if not isinstance(value, str) else value if len(value) <= 200 else value[:197] + "..."
+    if not isinstance(value, str): text = clipped(value)
+    elif len(value) <= 200: text = value
+    else: text = value[:197] + "..."
     return escape("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
 
 
 def html_table(rows: Iterable[Sequence], head: Sequence[str] = ()) -> str:
     "A table of texts and numbers, all escaped; the first cell of a row names it."
-    line = lambda row: f"<tr><th scope='row'>{cell(row[0])}</th>" + "".join(f"<td>{cell(v)}</td>" for v in row[1:])
-    top = "<tr>" + "".join(f"<th>{cell(h)}</th>" for h in head) + "</tr>" if head else ""
-    return f"<table>{top}{''.join(line([*map(str, row)]) + '</tr>' for row in rows)}</table>"
+    def line(name: str, *values: str) -> str:
+        cells = "".join(f"<td>{cell(v)}</td>" for v in values)
+        return f"<tr><th scope='row'>{cell(name)}</th>{cells}</tr>"
+
+    names = "".join(f"<th>{cell(h)}</th>" for h in head)
+    top = f"<tr>{names}</tr>" if head else ""
+    lines = "".join(line(*map(str, row)) for row in rows)
+    return f"<table>{top}{lines}</table>"
 
 # %% ../../nbs/molecules/06_report.ipynb #mr000013
 def molecule_svg(mol: Chem.Mol, size: tuple[int, int] = (200, 150)) -> str:
@@ -48,19 +55,31 @@ def molecule_svg(mol: Chem.Mol, size: tuple[int, int] = (200, 150)) -> str:
     return text[text.index("<svg"):]
 
 
-def histogram_svg(values: np.ndarray, reference: np.ndarray | None = None, bins: int = 20,
-                  size: tuple[int, int] = (220, 110)) -> str:
+def histogram_svg(
+    values: np.ndarray,
+    reference: np.ndarray | None = None,
+    bins: int = 20,
+    size: tuple[int, int] = (220, 110),
+) -> str:
     "Bars of the shares of values in bins, those of a reference as a line; smallest and largest value below."
     both = values if reference is None else np.concatenate([values, reference])
     edges = np.linspace(both.min(), both.max() + 1e-9, bins + 1)
     shares = [np.histogram(v, edges)[0] / len(v) for v in (values, reference) if v is not None]
-    (w, h), top = size, max(s.max() for s in shares)
-    x, y = lambda i: 5 + (w - 10) * i / bins, lambda p: h - 18 - (h - 24) * p / top
-    wide = (w - 10) / bins - 1
-    bar = lambda i, p: f'<rect x="{x(i):.1f}" y="{y(p):.1f}" width="{wide:.1f}" height="{h - 18 - y(p):.1f}"/>'
+    w, h = size
+    top = max(s.max() for s in shares)
+
+    # 5 pixels beside the bars and 18 below them, where the ends are written
+    wide = (w - 10) / bins
+    def x(i: int) -> float: return 5 + (w - 10) * i / bins
+    def y(share: float) -> float: return h - 18 - (h - 24) * share / top
+    def bar(i: int, share: float) -> str:
+        place = f'x="{x(i):.1f}" y="{y(share):.1f}"'
+        return f'<rect {place} width="{wide - 1:.1f}" height="{h - 18 - y(share):.1f}"/>'
+
     bars = "".join(bar(i, p) for i, p in enumerate(shares[0]) if p)
     steps = " ".join(f"{x(i):.1f},{y(p):.1f} {x(i + 1):.1f},{y(p):.1f}" for i, p in enumerate(shares[-1]))
-    line = f'<polyline points="{steps}" fill="none" stroke="{PALETTE["vermillion"]}"/>' if reference is not None else ""
+    line = f'<polyline points="{steps}" fill="none" stroke="{PALETTE["vermillion"]}"/>'
+    if reference is None: line = ""
     ends = (f'<text x="5" y="{h - 4}">{edges[0]:.3g}</text>'
             f'<text x="{w - 5}" y="{h - 4}" text-anchor="end">{edges[-1]:.3g}</text>')
     drawn = f'<g fill="{PALETTE["blue"]}">{bars}</g>{line}{ends}'
@@ -77,15 +96,21 @@ class Figures(NamedTuple):
     times: Counter  # rows of each molecule
 
 
-def figures_of(smiles: Sequence[str | None], reference: Sequence[str] | None = None, processes: int = 1) -> Figures:
+def figures_of(
+    smiles: Sequence[str | None],
+    reference: Sequence[str] | None = None,
+    processes: int = 1,
+) -> Figures:
     "The figures of a set of molecules. ValueError for no rows, and for a reference without a molecule."
-    metrics, judged = molecule_metrics(smiles, reference, processes=processes), judge(smiles)
-    molecules = {j.smiles: j.mol for j in judged if j.mol is not None}
+    metrics = molecule_metrics(smiles, reference, processes=processes)
+    valid = [j for j in judge(smiles) if j.mol is not None]
+    molecules = {j.smiles: j.mol for j in valid}
     values = properties(list(molecules), processes) if molecules else {}
     with rdBase.BlockLogs():
         scaffolds = Counter(Chem.MolToSmiles(MurckoScaffold.GetScaffoldForMol(m)) for m in molecules.values())
-    known = None if reference is None else {k: v[~np.isnan(v)] for k, v in properties(list(reference)).items()}
-    return Figures(metrics, molecules, values, scaffolds, known, Counter(j.smiles for j in judged if j.mol is not None))
+    known = None
+    if reference is not None: known = {k: v[~np.isnan(v)] for k, v in properties(list(reference)).items()}
+    return Figures(metrics, molecules, values, scaffolds, known, Counter(j.smiles for j in valid))
 
 # %% ../../nbs/molecules/06_report.ipynb #mr000022
 STYLE = """body{font:15px/1.45 system-ui,sans-serif;max-width:62em;margin:2em auto;padding:0 1em;color:#222}
@@ -99,15 +124,23 @@ PERCENT = dict(validity="valid", uniqueness="unique among the valid", novelty="n
                quality="quality: QED ≥ 0.6 and SA ≤ 4, each once, among all rows")
 
 
-def best_of(f: Figures, by: str, most: int, scores: Mapping[str, float] | None = None) -> list[tuple[str, float]]:
+def best_of(
+    f: Figures,
+    by: str,
+    most: int,
+    scores: Mapping[str, float] | None = None,
+) -> list[tuple[str, float]]:
     "The `most` molecules with the highest value of the property `by`, or lowest with - before it, or of the scores."
     names = list(f.molecules)
+    is_low, key = by.startswith("-"), by.lstrip("-")
     if scores is not None: values = np.array([scores.get(s, math.nan) for s in names])
-    elif by.lstrip("-") in f.values: values = f.values[by.lstrip("-")] * (-1 if by.startswith("-") else 1)
+    elif key in f.values: values = -f.values[key] if is_low else f.values[key]
     elif f.values: raise ValueError(f"by={by!r}: choose one of {', '.join(f.values)}, with - before it for the lowest")
     else: return []
-    order = [i for i in np.argsort(-values, kind="stable") if not np.isnan(values[i])][:most]
-    return [(names[i], abs(values[i]) if by.startswith("-") else values[i]) for i in order]
+
+    # a stable order, so that equal ones stay as they came
+    order = [i for i in np.argsort(-values, kind="stable") if not np.isnan(values[i])]
+    return [(names[i], abs(values[i]) if is_low else values[i]) for i in order[:most]]
 
 # %% ../../nbs/molecules/06_report.ipynb #mr000023
 def _figure(mol: Chem.Mol, *lines: str) -> str:
@@ -117,19 +150,29 @@ def _figure(mol: Chem.Mol, *lines: str) -> str:
 def _counts(f: Figures) -> str:
     m = f.metrics
     rows = [("rows", f"{m.n:,}"), ("valid", f"{m.valid:,}"), ("different molecules", f"{m.unique:,}")]
-    rows += [(f"invalid: {reason}", f"{n:,}") for reason, n in sorted(m.invalid.items(), key=lambda i: -i[1])]
-    shares = [(label, f"{100 * v:.1f} %") for k, label in PERCENT.items() if (v := getattr(m, k)) == v]
-    if m.diversity == m.diversity: shares.append(("diversity: mean Tanimoto distance of pairs", f"{m.diversity:.3f}"))
+    invalid = sorted(m.invalid.items(), key=lambda item: -item[1])
+    rows += [(f"invalid: {reason}", f"{n:,}") for reason, n in invalid]
+
+    # what has nothing to average over is left out
+    values = {label: getattr(m, key) for key, label in PERCENT.items()}
+    shares = [(label, f"{100 * v:.1f} %") for label, v in values.items() if not math.isnan(v)]
+    if not math.isnan(m.diversity): shares.append(("diversity: mean Tanimoto distance of pairs", f"{m.diversity:.3f}"))
     return f"<h2>Counts</h2>{html_table(rows)}<h2>Shares</h2>{html_table(shares)}"
 
 
 def _histograms(f: Figures) -> str:
     if not f.values: return ""
     known = f.reference or {}
-    one = lambda k: histogram_svg(f.values[k], known.get(k) if len(known.get(k, ())) else None)
-    mean = lambda k: f"{cell(SHOWN[k])}, mean {f.values[k].mean():.3g}" + (
-        f" (reference {known[k].mean():.3g})" if len(known.get(k, ())) else "")
-    shown = "".join(f"<figure>{one(k)}<figcaption>{mean(k)}</figcaption></figure>" for k in SHOWN)
+
+    def figure(key: str) -> str:
+        reference = known.get(key)
+        if reference is not None and not len(reference): reference = None
+        caption = f"{cell(SHOWN[key])}, mean {f.values[key].mean():.3g}"
+        if reference is not None: caption += f" (reference {reference.mean():.3g})"
+        drawn = histogram_svg(f.values[key], reference)
+        return f"<figure>{drawn}<figcaption>{caption}</figcaption></figure>"
+
+    shown = "".join(map(figure, SHOWN))
     note = "Different molecules, each once." + " Line: reference." * bool(known)
     return f"<h2>Properties</h2><p class='note'>{note}</p><div class='grid'>{shown}</div>"
 
@@ -145,8 +188,15 @@ def _scaffolds(f: Figures, most: int) -> str:
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def report(smiles: Sequence[str | None], title: str = "Molecules", reference: Sequence[str] | None = None,
-           by: str = "qed", top: int = 12, scores: Mapping[str, float] | None = None, processes: int = 1) -> str:
+def report(
+    smiles: Sequence[str | None],
+    title: str = "Molecules",
+    reference: Sequence[str] | None = None,
+    by: str = "qed",
+    top: int = 12,
+    scores: Mapping[str, float] | None = None,
+    processes: int = 1,
+) -> str:
     """An HTML page on a set of molecules, one entry per row, None or '' where there is none.
 
     `reference`: molecules that are known, for novelty and as lines in the histograms. `top` molecules with the highest
@@ -155,7 +205,11 @@ def report(smiles: Sequence[str | None], title: str = "Molecules", reference: Se
     if top < 0: raise ValueError(f"top={top}: must not be negative")
     f = figures_of(smiles, reference, processes)
     best = best_of(f, by, top, scores)
-    told = lambda s, v: f"{by} {v:.3f}" + (f", {f.times[s]} times" if f.times[s] > 1 else "")
+
+    def told(smiles: str, value: float) -> str:
+        times = f.times[smiles]
+        return f"{by} {value:.3f}" + (f", {times} times" if times > 1 else "")
+
     shown = "".join(_figure(f.molecules[s], told(s, v), s) for s, v in best)
     highest = f"<h2>Best by {cell(by)}</h2><div class='grid'>{shown}</div>" if best else ""
     versions = f"loflexmdm {loflexmdm.__version__}, RDKit {rdBase.rdkitVersion}"

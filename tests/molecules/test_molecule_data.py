@@ -16,6 +16,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from loflexmdm.molecules.data import prepared as molecule_data
+from loflexmdm.molecules.data import sources
 from loflexmdm.molecules.data.cleaning import ELEMENTS, REJECT_REASONS, Cleaning, clean, clean_chunk
 from loflexmdm.molecules.data.cleaning import molecule_split
 from loflexmdm.molecules.data.prepared import CACHE_VERSION, CHUNK_ROWS, build_molecules, cleaned
@@ -436,7 +437,7 @@ def test_sources():
 
 
 def test_missing_file_of_the_wheel(monkeypatch):
-    monkeypatch.setattr(molecule_data.RDConfig, "RDDataDir", "/nowhere")
+    monkeypatch.setattr(sources.RDConfig, "RDDataDir", "/nowhere")
     with pytest.raises(ValueError, match="this installation of rdkit has no file /nowhere"): prepare("embedded")
 
 
@@ -454,10 +455,10 @@ def wheel(site: Path, package: str, files: dict[str, list[str]]):
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     "A folder of packages in front of all others; wheels that are installed are hidden."
-    find = molecule_data.importlib.util.find_spec
+    find = sources.importlib.util.find_spec
     monkeypatch.syspath_prepend(tmp_path / "site")
     hidden = lambda name: (found := find(name)) and (found if str(tmp_path) in str(found.origin) else None)
-    monkeypatch.setattr(molecule_data.importlib.util, "find_spec", hidden)
+    monkeypatch.setattr(sources.importlib.util, "find_spec", hidden)
     return tmp_path / "site"
 
 

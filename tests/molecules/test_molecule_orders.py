@@ -13,8 +13,9 @@ from loflexmdm.molecules.orders import CATEGORIES, PAPER_TIMES, atom_tokens, cat
 from loflexmdm.molecules.orders import category_rates, category_times, decodable, fixed_order_time
 from loflexmdm.molecules.orders import keep, molecule_of, normalised_times, order_table
 from loflexmdm.molecules.orders import plot_category_times, plot_generation, plot_molecule
-from loflexmdm.molecules.orders import plot_quality_diversity, plot_quality_steps, plot_states
+from loflexmdm.molecules.orders import plot_states
 from loflexmdm.molecules.orders import sample_categories, state_lines, structure_lead, summarise
+from loflexmdm.molecules.scores.de_novo import plot_quality_diversity, plot_quality_steps
 from loflexmdm.process.schedules import sample_event_taus
 from loflexmdm.process.states import MASK, Vocabulary
 from loflexmdm.samplers import Samples, Trajectory

@@ -148,6 +148,42 @@ def test_children_are_sound_and_come_from_the_generator():
     assert sound(Chem.MolFromSmiles("CC.CC")) is None and sound(Chem.MolFromSmiles("CC")) is None
 
 
+def electrons(smiles): return sum(a.GetNumRadicalElectrons() for a in Chem.MolFromSmiles(smiles).GetAtoms())
+
+
+@pytest.mark.parametrize("smiles", ["Cc1ccc([N+](=O)[O-])cc1", "C[C@@H](N)c1ccccc1", "C[n+]1ccccc1CC(=O)[O-]"])
+def test_no_mutation_leaves_a_radical_or_another_charge(smiles):
+    mol, rng = Chem.MolFromSmiles(smiles), random.Random(0)
+    made = [s for s in (mutated(mol, rng) for _ in range(300)) if s]
+    assert len(made) > 200 and not sum(map(electrons, made))
+    assert {Chem.GetFormalCharge(Chem.MolFromSmiles(s)) for s in made} == {Chem.GetFormalCharge(mol)}
+
+
+def test_radicals_and_other_charges_are_not_sound():
+    radical, ion = map(Chem.MolFromSmiles, ("C[CH]C", "CC(=O)[O-]"))
+    assert sound(radical) is None and sound(ion) == "CC(=O)[O-]"
+    assert sound(ion, charges={0, 1}) is None and sound(ion, charges={-1, 0}) == "CC(=O)[O-]"
+
+
+def test_children_have_the_charge_of_a_parent():
+    betaine, acid = map(Chem.MolFromSmiles, ("C[N+](C)(C)CCCC(=O)[O-]", "CCCCC(=O)O"))
+    made = [Genetic(mutation=0).child(betaine, acid, random.Random(k)) for k in range(200)]
+    assert {Chem.GetFormalCharge(Chem.MolFromSmiles(s)) for s in made if s} == {0} and len(set(made)) > 10
+
+
+def test_radicals_are_neither_scored_at_the_start_nor_drawn():
+    log = optimise(ATOMS, RandomSearch(["CC[CH2]", "CCC"]), CallLog(), 9, ["C[CH]C", "CCO"], patience=2)
+    assert [c.smiles for c in log.calls] == ["CCO", "CCC"]
+    with pytest.raises(ValueError, match="start: holds no valid"): optimise(ATOMS, LISTED, CallLog(), 9, ["C[CH]C"])
+
+
+@pytest.mark.parametrize("propose", [Genetic(8), Genetic(8, ranked=True), LISTED])
+def test_a_start_without_scores_says_why(propose):
+    fails = lambda smiles: (None, "KeyError: 'bromine'")
+    with pytest.raises(ValueError, match="start: no molecule has a score .KeyError: 'bromine'.$"):
+        optimise(fails, propose, CallLog(), 20, ["CCO", "CCN"])
+
+
 # structural alerts
 
 def test_alerts_are_those_of_the_catalogue_named():
@@ -192,8 +228,10 @@ def test_screening_is_a_setting_of_the_run(place):
     ("--objective scores.py:points", "no function"), ("--time-limit -1", "must be a positive number"),
     ("--out a.csv", "must end in .jsonl"), ("--children 0", "--children 0"),
     ("--way model --model star-tiny", "molecules"),
+    ("--start bromides.smi", "no molecule has a score (KeyError: 'bromine')"),
 ])
 def test_wrong_input(place, options, part):
     (place / "none.smi").write_text("C1CC\n")
+    (place / "bromides.smi").write_text("CCBr\nCCCBr\n")
     line = "optimize --objective scores.py:score --way genetic --start leads.smi --budget 3"
     refused(call(f"{line} {options}"), part)

@@ -210,10 +210,20 @@ def test_figures_of_edits(leads):
     figures = edit_figures(three, 0.0)
     assert figures["success"] == 1 / 3 and figures["changed"] == 1 / 3 and figures["scaffold_kept"] == 1
     with pytest.raises(ValueError, match="leads"): judge_edits(["C1CC"], ["C"])
+    odd = judge_edits(["Oc1ccccc1"] * 2 + ["C[CH]C"], ["[O]c1ccccc1", "[O-]c1ccccc1", "CC[CH]C"])
+    assert [(e.state, e.smiles) for e in odd] == [("radical", ""), ("another charge", ""), ("valid", "C[CH]CC")]
     task = task_from(leads)
     same = [smiles_tokens(s) for s in task.leads("test")]
     assert task.score("test", as_samples(task, same))["edits"] == 0
     assert fewest_edits(same[0], same[0][1:]) == 1
+
+
+def test_pairs_that_change_the_charge_are_left_out(tmp_path):
+    (tmp_path / "few.smi").write_text("c1ccccc1CC\nc1ccccc1CO\nc1ccccc1C[NH3+]\n")
+    task = task_from(dict(kind="molecule-edits", source=str(tmp_path / "few.smi"), goal="any", valid_share=0,
+                          test_share=0))
+    used = {s for m in task.matched["train"] for s in (task.found.smiles[m.first], task.found.smiles[m.second])}
+    assert used == {"CCc1ccccc1", "OCc1ccccc1"} and task.rejected()["pair that changes the charge"] == 4
 
 
 def test_leads_are_edited_on_the_command_line(leads, tmp_path):

@@ -82,7 +82,11 @@ def clean(smiles: str, options: Cleaning = Cleaning()) -> tuple[str, str] | str:
     return found if again is None else encode(Chem.MolToSmiles(again), options)
 
 # %% ../../../nbs/molecules/data/02_cleaning.ipynb #75b28343
-def molecule_split(smiles: str, valid_share: float = 0.05, test_share: float = 0.05) -> str:
+def molecule_split(
+    smiles: str,
+    valid_share: float = 0.05,
+    test_share: float = 0.05,
+) -> str:
     """train, valid or test, by a fixed hash of the canonical SMILES.
 
     ValueError for shares that leave nothing to train on."""

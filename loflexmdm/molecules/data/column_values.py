@@ -70,7 +70,11 @@ def column_texts(path: Path, name: str) -> Iterator[str]:
     return _delimited_texts(path, name, "\t" if kind == ".tsv" else ",")
 
 
-def _delimited_texts(path: Path, name: str, delimiter: str) -> Iterator[str]:
+def _delimited_texts(
+    path: Path,
+    name: str,
+    delimiter: str,
+) -> Iterator[str]:
     with open_rows(path) as f:
         yield from table_column(limited_lines(f, path), delimiter, lambda header: column_number(header, name, path))
 
@@ -83,7 +87,11 @@ def _parquet_texts(path: Path, name: str) -> Iterator[str]:
             yield from ("" if v is None else str(v) for v in batch[0].to_pylist())
 
 # %% ../../../nbs/molecules/data/05_column_values.ipynb #ms000015
-def _usable(chunks: Iterable[tuple[list, list]], texts: Iterator[str], advance: Callable) -> Iterator[tuple[str, str]]:
+def _usable(
+    chunks: Iterable[tuple[list, list]],
+    texts: Iterator[str],
+    advance: Callable,
+) -> Iterator[tuple[str, str]]:
     "(canonical SMILES, text of the cell) of every row whose molecule is kept; `advance` is told of the rows read."
     for chunk, outcomes in chunks:
         for found, text in zip(outcomes, islice(texts, len(chunk)), strict=True):

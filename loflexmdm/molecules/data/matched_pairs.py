@@ -164,7 +164,11 @@ def same_molecule(text: str, smiles: str) -> bool:
     return mol is not None and Chem.MolToSmiles(mol) == smiles
 
 
-def is_reversible(matched: Matched, smiles: Sequence[str], start: int | None = None) -> bool:
+def is_reversible(
+    matched: Matched,
+    smiles: Sequence[str],
+    start: int | None = None,
+) -> bool:
     "Whether the texts of a pair give its molecules back."
     with rdBase.BlockLogs():
         texts = matched.texts(start)
@@ -184,7 +188,12 @@ def chunk_cuts(smiles: Sequence[str], options: Matching) -> list[list[tuple[str,
     with rdBase.BlockLogs(): return [fitting_cuts(s, options) for s in smiles]
 
 
-def all_cuts(smiles: Sequence[str], options: Matching, processes: int = 1, progress: bool = False) -> list:
+def all_cuts(
+    smiles: Sequence[str],
+    options: Matching,
+    processes: int = 1,
+    progress: bool = False,
+) -> list:
     "The fitting cuts of each molecule, in order."
     chunks = list(in_chunks(smiles))
     with tqdm(total=len(smiles), unit=" molecules", desc="cutting", disable=not progress) as bar:
@@ -195,15 +204,24 @@ def all_cuts(smiles: Sequence[str], options: Matching, processes: int = 1, progr
     return found
 
 
-def _chunk_results(chunks: list, options: Matching, processes: int) -> Iterator[list]:
+def _chunk_results(
+    chunks: list,
+    options: Matching,
+    processes: int,
+) -> Iterator[list]:
     if processes == 1: yield from (chunk_cuts(c, options) for c in chunks)
     else:
         with worker_pool(processes, "fork" if sys.platform == "linux" else None) as pool:
             yield from pool.map(chunk_cuts, chunks, [options] * len(chunks))
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #e40c8682
-def build_pairs(smiles: Sequence[str], rejects: Mapping[str, int], options: Matching, processes: int = 1,
-                progress: bool = False) -> MatchedPairs:
+def build_pairs(
+    smiles: Sequence[str],
+    rejects: Mapping[str, int],
+    options: Matching,
+    processes: int = 1,
+    progress: bool = False,
+) -> MatchedPairs:
     "The matched pairs of canonical SMILES; ValueError if there are none. `rejects`: rows that were left out before."
     found = match(smiles, all_cuts(smiles, options, processes, progress))
     shown = tqdm(found, unit=" pairs", desc="reading back", disable=not progress)

@@ -27,7 +27,6 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple, TypeVar
 
-from fastcore.basics import patch
 from rdkit import rdBase
 
 from .cleaning import ELEMENTS, PART, REJECT_REASONS, Cleaning
@@ -114,7 +113,11 @@ def processes_for(rows: int, processes: int = 0) -> int:
     return processes or (1 if rows < FEW else free)
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #64717a14
-def cleaned(rows: Iterable[str], options: Cleaning, processes: int = 1) -> Iterator[tuple[list[str], list]]:
+def cleaned(
+    rows: Iterable[str],
+    options: Cleaning,
+    processes: int = 1,
+) -> Iterator[tuple[list[str], list]]:
     "(rows, what became of them) chunk by chunk, in order."
     if processes == 1: return ((c, clean_chunk(c, options)) for c in in_chunks(rows))
     return _cleaned_by(rows, options, processes)
@@ -149,10 +152,15 @@ class Spool:
     full."""
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="loflexmdm-", ignore_cleanup_errors=True)
-        self.path, self.rows, self.table = Path(self.folder.name, "molecules.arrow"), [], None
+        self.path = Path(self.folder.name, "molecules.arrow")
+        self.rows, self.table = [], None
+
+        # nothing needs to outlive a crash, so the table is not kept safe
         self.seen = sqlite3.connect(Path(self.folder.name, "seen"), isolation_level=None)
-        for line in ("PRAGMA journal_mode = OFF", "PRAGMA synchronous = OFF", "BEGIN EXCLUSIVE",
-                     "CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID"): self.seen.execute(line)
+        self.seen.execute("PRAGMA journal_mode = OFF")
+        self.seen.execute("PRAGMA synchronous = OFF")
+        self.seen.execute("BEGIN EXCLUSIVE")
+        self.seen.execute("CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID")
         return self
 
     def __exit__(self, *_):
@@ -177,15 +185,13 @@ class Spool:
         self.table.write_batch(pa.record_batch(columns, schema=schema))
         self.rows = []
 
-# %% ../../../nbs/molecules/data/03_prepared.ipynb #sp000002
-@patch
-def columns(self: Spool) -> tuple[Strings, Strings]:
-    "The texts and the SMILES; nothing can be added any more."
-    import pyarrow as pa
-    self._write()
-    self.table.close()
-    table = pa.ipc.open_file(pa.memory_map(str(self.path))).read_all()
-    return Strings(table["texts"]), Strings(table["smiles"])
+    def columns(self) -> tuple[Strings, Strings]:
+        "The texts and the SMILES; nothing can be added any more."
+        import pyarrow as pa
+        self._write()
+        self.table.close()
+        table = pa.ipc.open_file(pa.memory_map(str(self.path))).read_all()
+        return Strings(table["texts"]), Strings(table["smiles"])
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #0668ca91
 EXAMPLES = 3  # rejected rows that are remembered for each reason
@@ -194,13 +200,15 @@ EXAMPLES = 3  # rejected rows that are remembered for each reason
 def collect(results: Iterable[tuple[list[str], list]]) -> Molecules:
     """Molecules of cleaned chunks, each once; every other row is counted. They lie in a temporary file, which goes with
     them."""
-    rejects, examples, row = Counter(), {}, 0
+    rejects, examples = Counter(), {}
+    row = 0
     with Spool() as spool:
         for chunk, outcomes in results:
             for raw, found in zip(chunk, outcomes, strict=True):
                 row += 1
-                reason = found if isinstance(found, str) else "" if spool.add(*found) else "duplicate"
-                if not reason: continue
+                if isinstance(found, str): reason = found
+                elif spool.add(*found): continue
+                else: reason = "duplicate"
                 rejects[reason] += 1
                 if rejects[reason] <= EXAMPLES: examples.setdefault(reason, []).append((row, raw[:200]))
         return Molecules(*spool.columns(), rejects, None, examples)
@@ -236,13 +244,12 @@ T = TypeVar("T")
 CACHE_VERSION = 2  # raise it if any row gives another text, SMILES or reason than before, or for another file layout
 
 
-
-
 def cache_key(identity: Sequence[str], options: Cleaning) -> str:
     """Digest of everything that the encoded molecules of a source depend on.
 
     ImportError for a slicer that needs safe-mol."""
-    patterns, settings = "" if options.slicer == "brics" else safe_mol_version(options.slicer), options._asdict()
+    patterns = "" if options.slicer == "brics" else safe_mol_version(options.slicer)
+    settings = options._asdict()
     if options.notation == "bracket-safe": del settings["notation"]  # entries of versions without the choice stay
     elif not notation_of(options.notation).fragments: settings["slicer"] = ""
     parts = [CACHE_VERSION, list(identity), settings, rdBase.rdkitVersion, patterns]
@@ -310,8 +317,12 @@ def stored(path: Path) -> Molecules | None:
     )
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #c189e4d1
-def cached(path: Path, make: Callable[[], T], read: Callable[[Path], T | None] = stored,
-           write: Callable[[T, Path], object] = store) -> T:
+def cached(
+    path: Path,
+    make: Callable[[], T],
+    read: Callable[[Path], T | None] = stored,
+    write: Callable[[T, Path], object] = store,
+) -> T:
     """What is stored at `path`, made and stored first if it is not; several processes at once make it once.
 
     `read` gives None for a file that is missing or damaged. A warning where nothing can be written."""
@@ -339,7 +350,12 @@ class Content(NamedTuple):
     total: int = 0  # rows, if that is known beforehand
 
 
-def files_content(files: Sequence[Path], rows: Callable[[], Iterable[str]], *more: str, total: int = 0) -> Content:
+def files_content(
+    files: Sequence[Path],
+    rows: Callable[[], Iterable[str]],
+    *more: str,
+    total: int = 0,
+) -> Content:
     "Rows of files, identified by what the files hold; ValueError, at their end, if that changes while it is read."
     digests = [file_digest(f) for f in files]
 
@@ -428,7 +444,13 @@ def prepare(
                   lambda: built(content, limit, options, processes, progress))
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #e3cdf749
-def built(content: Content, limit: int, options: Cleaning, processes: int = 0, progress: bool = False) -> Molecules:
+def built(
+    content: Content,
+    limit: int,
+    options: Cleaning,
+    processes: int = 0,
+    progress: bool = False,
+) -> Molecules:
     """The molecules of a source, of at most `limit` rows unless that is 0, cleaned as they are read.
 
     Rows whose number is not known are read twice and not kept in memory: they are counted first."""

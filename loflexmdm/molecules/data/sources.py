@@ -141,7 +141,11 @@ def open_rows(path: Path) -> TextIO:
     return open_text(path, errors="replace", newline="")
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #ee607f1f
-def choose_column(names: Sequence[str], column: str, where: str) -> int:
+def choose_column(
+    names: Sequence[str],
+    column: str,
+    where: str,
+) -> int:
     """Number of the column; without a name the only one, or the only one that is called smiles.
 
     ValueError if there is no such column."""
@@ -160,7 +164,11 @@ def read_lines(path: Path) -> Iterator[str]:
     with open_rows(path) as f: yield from map(first_word, limited_lines(f, path))
 
 
-def read_table(path: Path, column: str, delimiter: str) -> Iterator[str]:
+def read_table(
+    path: Path,
+    column: str,
+    delimiter: str,
+) -> Iterator[str]:
     "A column of a .csv or .tsv file."
     with open_rows(path) as f:
         choose = lambda header: choose_column(header, column, str(path))
@@ -196,7 +204,11 @@ def read_smiles(path: str | os.PathLike, column: str = "") -> Iterator[str]:
     return chain([first], rows)
 
 
-def _rows(path: Path, kind: str, column: str) -> Iterator[str]:
+def _rows(
+    path: Path,
+    kind: str,
+    column: str,
+) -> Iterator[str]:
     if kind == ".parquet": return read_parquet(path, column)
     if kind in (".csv", ".tsv"): return read_table(path, column, "\t" if kind == ".tsv" else ",")
     return read_lines(path)
@@ -241,7 +253,11 @@ def hub_smiles(
     return _column_of(rows, column or ("safe" if name == HUB else ""), name)
 
 
-def _column_of(rows: Iterable[dict], column: str, name: str) -> Iterator[str]:
+def _column_of(
+    rows: Iterable[dict],
+    column: str,
+    name: str,
+) -> Iterator[str]:
     rows, key = iter(rows), None
     for row in rows:
         key = key or list(row)[choose_column(list(row), column, name)]

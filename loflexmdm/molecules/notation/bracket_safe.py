@@ -202,7 +202,11 @@ def open_points(mol: Chem.Mol) -> list[int]:
     return points
 
 
-def name_open_points(mol: Chem.Mol, points: Sequence[int], rank: Sequence[int]) -> int:
+def name_open_points(
+    mol: Chem.Mol,
+    points: Sequence[int],
+    rank: Sequence[int],
+) -> int:
     """Give every open point an isotope of its own, in canonical order, above those of all other wildcards;
     returns the first of them."""
     others = [
@@ -215,7 +219,12 @@ def name_open_points(mol: Chem.Mol, points: Sequence[int], rank: Sequence[int]) 
     return first
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #p8ae2907
-def cut_in_order(mol: Chem.Mol, bonds: Sequence[int], rank: Sequence[int], free: int) -> Chem.Mol:
+def cut_in_order(
+    mol: Chem.Mol,
+    bonds: Sequence[int],
+    rank: Sequence[int],
+    free: int,
+) -> Chem.Mol:
     """The molecule with its bonds cut; the two new wildcards of a bond carry one isotope, counted
     from `free` in canonical order."""
     def ends(i):
@@ -230,7 +239,11 @@ def cut_in_order(mol: Chem.Mol, bonds: Sequence[int], rank: Sequence[int], free:
     )
 
 
-def write_pieces(mol: Chem.Mol, rank: Sequence[int], points: Sequence[int]) -> list[str]:
+def write_pieces(
+    mol: Chem.Mol,
+    rank: Sequence[int],
+    points: Sequence[int],
+) -> list[str]:
     """SMILES of the connected fragments, large ones first, each written from its first atom in canonical order;
     `points` are wildcards to start no piece at."""
     rank = list(rank) + [len(rank)] * (mol.GetNumAtoms() - len(rank))
@@ -255,7 +268,12 @@ def write_text(mol: Chem.Mol, bonds: Sequence[int]) -> str:
     return renumber(BRANCH.sub(r"\1", text))
 
 
-def to_bracket_safe(smiles: str, *, seed: int | None = None, slicer: Slicer = "brics") -> str:
+def to_bracket_safe(
+    smiles: str,
+    *,
+    seed: int | None = None,
+    slicer: Slicer = "brics",
+) -> str:
     """Bracket SAFE of a molecule: its fragments joined by '.', cut bonds and terminal wildcards as attachments <1>,
     <2>, ..., <%10>, ... in order of appearance.
 
@@ -353,7 +371,12 @@ def largest(mol: Chem.Mol) -> tuple[Chem.Mol, list[tuple[str, str]]]:
     return parts[0], [("component", Chem.MolToSmiles(p)) for p in parts[1:]]
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #5727356b
-def decode(text: str, *, salvage: bool = False, open_points: bool = False) -> Decoded:
+def decode(
+    text: str,
+    *,
+    salvage: bool = False,
+    open_points: bool = False,
+) -> Decoded:
     """Read bracket SAFE.
 
     Strict: every attachment appears exactly twice, all of it parses and sanitises, and what is written can be read, or

@@ -75,7 +75,14 @@ def checked_fragment(fragment: str, task: str) -> Chem.Mol:
     return mol
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #6d23014c
-def fragment_prompt(fragment: str, task: str = "", *, keep_stereo: bool = False, seed: int = 0, points: int = 1) -> str:
+def fragment_prompt(
+    fragment: str,
+    task: str = "",
+    *,
+    keep_stereo: bool = False,
+    seed: int = 0,
+    points: int = 1,
+) -> str:
     """The prompt for a fragment: bracket SAFE that ends in '.', open attachments appearing once, numbered by first
     appearance; the same text however the fragment is written.
 
@@ -112,7 +119,11 @@ def point_candidates(smiles: str) -> list[str]:
     return sorted({with_point(mol, i) for i in free})
 
 
-def attach_points(fragment: str, seed: int = 0, points: int = 1) -> str:
+def attach_points(
+    fragment: str,
+    seed: int = 0,
+    points: int = 1,
+) -> str:
     """The fragment with `points` attachment points at atoms drawn with the seed.
 
     ValueError if `points` < 1 or no atom has a hydrogen to give."""
@@ -165,16 +176,27 @@ def fragment_pattern(fragment: str) -> FragmentPattern:
     return FragmentPattern(Chem.MolFromSmarts(smarts), to_points)
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #p6e3efeb
-def points_fit(mol: Chem.Mol, atoms: Sequence[int], pattern: FragmentPattern) -> bool:
-    "Whether the bonds that matched atoms have beyond the pattern's own have the orders of its points, or are aromatic."
+def points_fit(
+    mol: Chem.Mol,
+    atoms: Sequence[int],
+    pattern: FragmentPattern,
+) -> bool:
+    """Whether the bonds that matched atoms have beyond the pattern's own have the orders of its points, or are
+    aromatic, and lead to another atom for each point of a fragment.
+
+    One atom at two points would make a ring of what was drawn as two substituents; that it links two fragments is what
+    a linker is for."""
     inside = {frozenset((atoms[b.GetBeginAtomIdx()], atoms[b.GetEndAtomIdx()])) for b in pattern.query.GetBonds()}
-    for i, wanted in zip(atoms, pattern.points, strict=True):
-        outside = sorted(
-            b.GetBondTypeAsDouble()
-            for b in mol.GetAtomWithIdx(i).GetBonds()
-            if frozenset((i, b.GetOtherAtomIdx(i))) not in inside
-        )
-        if any(there not in (order, 1.5) for there, order in zip(outside, wanted, strict=True)): return False
+    for part in Chem.GetMolFrags(pattern.query):
+        substituents = []
+        for k in part:
+            bonds = mol.GetAtomWithIdx(atoms[k]).GetBonds()
+            outside = [b for b in bonds if frozenset((b.GetBeginAtomIdx(), b.GetEndAtomIdx())) not in inside]
+            orders = sorted(b.GetBondTypeAsDouble() for b in outside)
+            wanted = zip(orders, pattern.points[k], strict=True)
+            if any(there not in (order, 1.5) for there, order in wanted): return False
+            substituents += [b.GetOtherAtomIdx(atoms[k]) for b in outside]
+        if len(set(substituents)) < len(substituents): return False
     return True
 
 
@@ -190,9 +212,9 @@ def find_fragment(mol: Chem.Mol, fragment: str) -> tuple[int, ...]:
 def contains_fragment(smiles: str | None, fragment: str) -> bool:
     """Whether a molecule contains a fragment.
 
-    With attachment points: substituted by heavy atoms at all of them and nowhere else, every atom and bond
-    as drawn, several fragments on disjoint atoms. Without any point: as a substructure. Stereochemistry
-    and isotopes are not compared.
+    With attachment points: substituted by heavy atoms at all of them and nowhere else, by another atom at each point
+    of a fragment, every atom and bond as drawn, several fragments on disjoint atoms. Without any point: as a
+    substructure. Stereochemistry and isotopes are not compared.
 
     False for None, for text that is not a molecule, and for molecules that have open points themselves;
     ValueError for a fragment that does not parse."""
@@ -316,7 +338,14 @@ class FragmentCase(NamedTuple):
         return fragment_prompt(self.fragment, self.task, keep_stereo=keep_stereo)
 
 
-def case_of(name: str, task: str, fragment: str, smiles: str = "", seed: int = 0, points: int = 1) -> FragmentCase:
+def case_of(
+    name: str,
+    task: str,
+    fragment: str,
+    smiles: str = "",
+    seed: int = 0,
+    points: int = 1,
+) -> FragmentCase:
     """A case; a core without attachment points gets `points` of them, drawn with the seed.
 
     ValueError for what cannot be a prompt."""
@@ -336,7 +365,11 @@ def demo_cases(seed: int = 0) -> list[FragmentCase]:
     ]
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #pfe70892
-def read_benchmark(path: str | Path, seed: int = 0, points: int = 1) -> list[FragmentCase]:
+def read_benchmark(
+    path: str | Path,
+    seed: int = 0,
+    points: int = 1,
+) -> list[FragmentCase]:
     """Cases from a CSV with the columns name, smiles and the four tasks, one drug per line; empty cells are skipped.
 
     ValueError for missing columns, an empty table, and, with its line, a cell that
@@ -347,7 +380,12 @@ def read_benchmark(path: str | Path, seed: int = 0, points: int = 1) -> list[Fra
     return cases
 
 
-def _cases_of(table: csv.DictReader, path: str, seed: int, points: int) -> Iterator[FragmentCase]:
+def _cases_of(
+    table: csv.DictReader,
+    path: str,
+    seed: int,
+    points: int,
+) -> Iterator[FragmentCase]:
     missing = {"name", "smiles", *FRAGMENT_TASKS} - set(table.fieldnames or ())
     if missing:
         raise ValueError(
@@ -371,7 +409,11 @@ def prompt_tokens(prompt: str, vocabulary: Vocabulary) -> list[str]:
     return tokens
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #0dbe2c88
-def coloured(mol: Chem.Mol, atoms: Sequence[int], size: tuple[int, int]) -> bytes:
+def coloured(
+    mol: Chem.Mol,
+    atoms: Sequence[int],
+    size: tuple[int, int],
+) -> bytes:
     "A picture (PNG) of the molecule with some atoms and the bonds between them coloured."
     from rdkit.Chem.Draw import rdMolDraw2D
     bonds = [b.GetIdx() for b in mol.GetBonds() if {b.GetBeginAtomIdx(), b.GetEndAtomIdx()} <= set(atoms)]
@@ -382,7 +424,12 @@ def coloured(mol: Chem.Mol, atoms: Sequence[int], size: tuple[int, int]) -> byte
     return canvas.GetDrawingText()
 
 
-def draw_fragment(case: FragmentCase, smiles: str = "", ax=None, size: tuple[int, int] = (300, 200)):
+def draw_fragment(
+    case: FragmentCase,
+    smiles: str = "",
+    ax=None,
+    size: tuple[int, int] = (300, 200),
+):
     """A molecule [the one the case was taken from] with the fragment coloured and the prompt beneath; returns the axes.
 
     If the fragment is not there with its points, its atoms alone are looked for, substituted anywhere.

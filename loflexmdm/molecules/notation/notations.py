@@ -50,19 +50,40 @@ class Ring:
 
 class Atom:
     "An atom of a text: how it is written, the atom it hangs on, by which bond, and its ring bonds in their order."
-    def __init__(self, text: str, parent: int | None, bond: str, starts: bool):
+    def __init__(
+        self,
+        text: str,
+        parent: int | None,
+        bond: str,
+        starts: bool,
+    ):
         self.text, self.parent, self.bond = text, parent, bond
-        self.starts, self.rings = starts, []  # whether it is the first of a fragment in braces; Rings
+        self.starts = starts  # whether it is the first of a fragment in braces
+        self.rings: list[Ring] = []
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #2832b9e3
+PUNCTUATION = {"{": "_enter", "}": "_leave", "(": "_branch", ")": "_back", ".": "_dot"}
+TEXT_REASONS = "empty", "syntax", "parentheses", "ring not closed", "ring", "braces", "empty fragment", "branch"
+
+
 class Reader:
     """Tokens to `atoms` and `rings`; `counted`: branches and rings as DeepSMILES write them.
 
     `finish()` ends the text. ValueError with the reason as its message, one of TEXT_REASONS."""
     def __init__(self, counted: bool = False):
-        self.counted, self.atoms, self.rings = counted, [], []
-        self.here, self.bond, self.starts = None, "", False  # the current atom, the bond and brace before the next one
-        self.scopes, self.branches, self.opened = [], [], {}  # fragments around, branches and rings of this one
+        self.counted = counted
+        self.atoms: list[Atom] = []
+        self.rings: list[Ring] = []
+
+        # what the next atom will hang on, by which bond, and whether a brace opens before it
+        self.here: int | None = None
+        self.bond = ""
+        self.starts = False
+
+        # fragments around this one; its own branches and rings that are open
+        self.scopes: list[tuple] = []
+        self.branches: list[int] = []
+        self.opened: dict[int, Ring] = {}
 
     def feed(self, token: str):
         "Take the next token."
@@ -81,105 +102,86 @@ class Reader:
     def _need(self, right: bool, reason: str):
         if not right: raise ValueError(reason)
 
+    def _need_atom(self, counted: bool = False):
+        "What is fed next must follow an atom at once."
+        self._need(not counted or not self.counted, "syntax")
+        self._need(self.here is not None, "syntax")
+        self._need(not self.starts and not self.bond, "syntax")
+
     def _close(self):
+        "The end of a fragment, or of the text."
         self._need(not self.bond, "syntax")
         self._need(not self.branches, "parentheses")
         self._need(not self.opened, "ring not closed")
 
-    def _bond(self, token):
-        self._need(not self.bond and (self.here is not None), "syntax")
+    def _atom(self, token: str):
+        self.atoms.append(Atom(token, self.here, self.bond, self.starts))
+        self.here = len(self.atoms) - 1
+        self.bond, self.starts = "", False
+
+    def _bond(self, token: str):
+        self._need(not self.bond and self.here is not None, "syntax")
         self.bond = token
 
-# %% ../../../nbs/molecules/notation/02_notations.ipynb #8dc8c4a8
-PUNCTUATION = {"{": "_enter", "}": "_leave", "(": "_branch", ")": "_back", ".": "_dot"}
-TEXT_REASONS = "empty", "syntax", "parentheses", "ring not closed", "ring", "braces", "empty fragment", "branch"
+    def _dot(self): raise ValueError("syntax")
 
+    def _enter(self):
+        self._need_atom()
+        self.scopes.append((self.here, self.branches, self.opened))
+        self.branches, self.opened = [], {}
+        self.starts = True
 
-def _in_reader(function):
-    "Make a function a method of Reader, so that the class can be read in parts."
-    setattr(Reader, function.__name__, function)
+    def _leave(self):
+        self._need(not self.starts, "empty fragment")
+        self._need(bool(self.scopes), "braces")
+        self._close()
+        self.here, self.branches, self.opened = self.scopes.pop()
 
+    def _branch(self):
+        self._need_atom(counted=True)
+        self.branches.append(self.here)
 
-@_in_reader
-def _atom(self, token: str):
-    self.atoms.append(Atom(token, self.here, self.bond, self.starts))
-    self.here, self.bond, self.starts = len(self.atoms) - 1, "", False
+    def _back(self):
+        self._need_atom()
+        if self.counted: self.here = self._up(self.here, "branch")
+        else:
+            self._need(bool(self.branches), "parentheses")
+            self.here = self.branches.pop()
 
+    def _up(self, i: int, reason: str) -> int:
+        "The atom that atom `i` hangs on, in the same fragment."
+        self._need(not self.atoms[i].starts and self.atoms[i].parent is not None, reason)
+        return self.atoms[i].parent
 
-@_in_reader
-def _dot(self): raise ValueError("syntax")
+    def _ring(self, n: int):
+        self._need(self.here is not None and not self.starts, "syntax")
+        if self.counted: self._counted_ring(n)
+        elif n in self.opened: self._closed_ring(self.opened.pop(n))
+        else:
+            self.opened[n] = ring = Ring(self.here, None, self.bond)
+            self.rings.append(ring)
+            self._note(ring)
 
-
-@_in_reader
-def _enter(self):
-    self._need(self.here is not None and not self.bond and not self.starts, "syntax")
-    self.scopes.append((self.here, self.branches, self.opened))
-    self.branches, self.opened, self.starts = [], {}, True
-
-
-@_in_reader
-def _leave(self):
-    self._need(not self.starts, "empty fragment")
-    self._need(bool(self.scopes), "braces")
-    self._close()
-    self.here, self.branches, self.opened = self.scopes.pop()
-
-# %% ../../../nbs/molecules/notation/02_notations.ipynb #da50ad67
-@_in_reader
-def _branch(self):
-    self._need(not self.counted and self.here is not None and not self.starts and not self.bond, "syntax")
-    self.branches.append(self.here)
-
-
-@_in_reader
-def _back(self):
-    self._need(self.here is not None and not self.starts and not self.bond, "syntax")
-    if self.counted: self.here = self._up(self.here, "branch")
-    else:
-        self._need(bool(self.branches), "parentheses")
-        self.here = self.branches.pop()
-
-# %% ../../../nbs/molecules/notation/02_notations.ipynb #58db0f22
-@_in_reader
-def _up(self, i: int, reason: str) -> int:
-    "The atom that atom `i` hangs on, in the same fragment."
-    self._need(not self.atoms[i].starts and self.atoms[i].parent is not None, reason)
-    return self.atoms[i].parent
-
-
-@_in_reader
-def _ring(self, n: int):
-    self._need(self.here is not None and not self.starts, "syntax")
-    if self.counted: self._counted_ring(n)
-    elif n in self.opened: self._closed_ring(self.opened.pop(n))
-    else:
-        self.opened[n] = ring = Ring(self.here, None, self.bond)
-        self.rings.append(ring)
+    def _closed_ring(self, ring: Ring):
+        is_same_bond = self.bond in ("", ring.bond or self.bond)
+        self._need(ring.first != self.here and is_same_bond, "ring")
+        ring.last = self.here
+        ring.bond = ring.bond or self.bond
         self._note(ring)
 
+    def _counted_ring(self, n: int):
+        "A ring of the last `n` atoms on the way to this one."
+        self._need(n > 2, "ring")
+        first = self.here
+        for _ in range(n - 1): first = self._up(first, "ring")
+        ring = Ring(first, self.here, self.bond)
+        self.rings.append(ring)
+        self.atoms[first].rings.append(ring)
+        self._note(ring)
 
-@_in_reader
-def _note(self, ring: Ring):
-    self.atoms[self.here].rings.append(ring)
-    self.bond = ""
-
-
-@_in_reader
-def _closed_ring(self, ring: Ring):
-    self._need(ring.first != self.here and self.bond in ("", ring.bond or self.bond), "ring")
-    ring.last, ring.bond = self.here, ring.bond or self.bond
-    self._note(ring)
-
-# %% ../../../nbs/molecules/notation/02_notations.ipynb #cfb9a213
-@_in_reader
-def _counted_ring(self, n: int):
-    self._need(n > 2, "ring")
-    first = self.here
-    for _ in range(n - 1): first = self._up(first, "ring")
-    ring = Ring(first, self.here, self.bond)
-    self.rings.append(ring)
-    self.atoms[first].rings.append(ring)
-    self._note(ring)
+    def _note(self, ring: Ring):
+        self.atoms[self.here].rings.append(ring)
+        self.bond = ""
 
 
 def read_text(text: str, counted: bool = False) -> Reader:
@@ -217,55 +219,67 @@ def settle(atoms: Sequence[Atom]):
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #4ea14478
 def ring_number(k: int) -> str:
     "A number in SMILES or DeepSMILES: 1 to 9, %10 to %99, %(100) and on."
-    return str(k) if k < 10 else f"%{k}" if k < 100 else f"%({k})"
+    if k < 10: return str(k)
+    return f"%{k}" if k < 100 else f"%({k})"
 
 
 def write_smiles(reader: Reader) -> str:
     "SMILES of what was read, with a number of its own for every ring bond; a fragment hangs on by a single bond."
-    atoms, children = reader.atoms, [[] for _ in reader.atoms]
+    atoms = reader.atoms
+    children = [[] for _ in atoms]
     for i, atom in enumerate(atoms):
         if atom.parent is not None: children[atom.parent].append(i)
-    number = {id(r): ring_number(k) for k, r in enumerate(reader.rings, 1)}
-    bond = lambda i: atoms[i].bond or "-" * atoms[i].starts
-    ring = lambda r, i: (r.bond if r.last == i else "") + number[id(r)]
+    number = {id(ring): ring_number(k) for k, ring in enumerate(reader.rings, 1)}
 
-    def written(i):
+    def bond(i: int) -> str: return atoms[i].bond or "-" * atoms[i].starts
+    def ring_end(ring: Ring, i: int) -> str: return (ring.bond if ring.last == i else "") + number[id(ring)]
+
+    # along the last child in a loop, since a chain may be longer than Python's stack is deep
+    def written(i: int) -> str:
         out = []
         while True:
-            out += [atoms[i].text, *(ring(r, i) for r in atoms[i].rings)]
+            out += [atoms[i].text, *(ring_end(ring, i) for ring in atoms[i].rings)]
             if not children[i]: return "".join(out)
             *branches, last = children[i]
-            out += [f"({bond(k)}{written(k)})" for k in branches] + [bond(last)]
+            out += [f"({bond(k)}{written(k)})" for k in branches]
+            out.append(bond(last))
             i = last
+
     return written(0)
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #2227f3f2
 def ring_size(ring: Ring, atoms: Sequence[Atom]) -> int:
     "Atoms on the way that a ring bond closes. ValueError if the ring goes through two branches."
-    n, i = 1, ring.last
+    n = 1
+    i = ring.last
     while i != ring.first:
         if i is None: raise ValueError("ring")
-        i, n = atoms[i].parent, n + 1
+        i = atoms[i].parent
+        n += 1
     return n
 
 
 def write_counted(reader: Reader) -> str:
     "The text of what was read with counted branches and rings; fragments in braces stay."
     settle(reader.atoms)
-    out, paths = [], [[]]  # for each fragment that is open, the atoms from its first to the current one
+    out = []
+    paths = [[]]  # for each fragment that is open, the atoms from its first to the current one
     for i, atom in enumerate(reader.atoms):
-        while atom.parent is not None and atom.parent not in paths[-1]: _leave_fragment(out, paths)
-        while paths[-1] and paths[-1][-1] != atom.parent: _go_back(out, paths)
-        if atom.starts: _enter_fragment(out, paths)
+        # back to the atom that this one hangs on: first out of fragments, then along the path
+        while atom.parent is not None and atom.parent not in paths[-1]:
+            out.append("}")
+            paths.pop()
+        while paths[-1] and paths[-1][-1] != atom.parent:
+            out.append(")")
+            paths[-1].pop()
+
+        if atom.starts:
+            out.append("{")
+            paths.append([])
         out.append(atom.bond + atom.text)
         paths[-1].append(i)
         out += [r.bond + ring_number(ring_size(r, reader.atoms)) for r in atom.rings if r.last == i]
     return "".join(out) + "}" * (len(paths) - 1)
-
-
-def _leave_fragment(out, paths): out.append("}"), paths.pop()
-def _go_back(out, paths): out.append(")"), paths[-1].pop()
-def _enter_fragment(out, paths): out.append("{"), paths.append([])
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #19f44903
 LEAF = re.compile(r"\(([-=#/\\]?)\[(\d+)\*\]\)|([-=#/\\]?)\[(\d+)\*\]")
@@ -282,45 +296,73 @@ class Pieces(NamedTuple):
 
 def pieces_of(mol: Chem.Mol, bonds: Sequence[int]) -> Pieces:
     "The fragments of a molecule cut at some bonds; wildcards of its own count as bonds that lead nowhere."
-    rank, n = list(Chem.CanonicalRankAtoms(mol)), mol.GetNumAtoms()
+    rank = list(Chem.CanonicalRankAtoms(mol))
+    n = mol.GetNumAtoms()
     open_ends = sorted(points_of(mol), key=rank.__getitem__)
     for k, i in enumerate(open_ends, 1): mol.GetAtomWithIdx(i).SetIsotope(k)
+
+    # numbers of the cuts follow those of the open ends
     atoms = []
     cut = cut_in_order(mol, bonds, rank, len(open_ends) + 1)
     mols = Chem.GetMolFrags(cut, asMols=True, sanitizeFrags=False, fragsMolAtomMapping=atoms)
     own = [[k for k, i in enumerate(ids) if i < n and i not in open_ends] for ids in atoms]
     starts = [min(found, key=lambda k: rank[ids[k]]) for found, ids in zip(own, atoms)]
+
     ends = {}
     for p, piece in enumerate(mols):
-        for i in points_of(piece): ends.setdefault(piece.GetAtomWithIdx(i).GetIsotope(), []).append((p, i))
-    return Pieces(mols, starts, ends, [*map(len, own)], [rank[ids[k]] for ids, k in zip(atoms, starts)])
+        for i in points_of(piece):
+            number = piece.GetAtomWithIdx(i).GetIsotope()
+            ends.setdefault(number, []).append((p, i))
+    ranks = [rank[ids[k]] for ids, k in zip(atoms, starts)]
+    return Pieces(mols, starts, ends, [len(some) for some in own], ranks)
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #971d531a
-def nest(pieces: Pieces, root: int | None = None, number: int | None = None) -> str:
+def nest(
+    pieces: Pieces,
+    root: int | None = None,
+    number: int | None = None,
+) -> str:
     """The text of a tree of fragments, `root` first [the largest, of equal ones the first in canonical order].
 
     `number`: of the bond by which it hangs on, which is then its start. A bond that leads nowhere is `{*}`."""
-    if root is None: root = min(range(len(pieces.mols)), key=lambda p: (-pieces.sizes[p], pieces.ranks[p]))
+    by_size = lambda p: (-pieces.sizes[p], pieces.ranks[p])
+    if root is None: root = min(range(len(pieces.mols)), key=by_size)
     start = pieces.starts[root] if number is None else dict(pieces.ends[number])[root]
     text = Chem.MolToSmiles(pieces.mols[root], rootedAtAtom=start)
     if number is not None: text = text.removeprefix(f"[{number}*]")
 
-    def filled(match):
-        bond, k = match[1] or match[3] or "", int(match[2] or match[4])
+    def filled(match: re.Match) -> str:
+        bond = match[1] or match[3] or ""
+        k = int(match[2] or match[4])
         others = [p for p, _ in pieces.ends[k] if p != root]
         child = nest(pieces, others[0], k) if others else "*"
-        return "{" + bond * (not child.startswith(bond)) + child + "}"
+
+        # the bond is written once, by the child if it can
+        if child.startswith(bond): bond = ""
+        return "{" + bond + child + "}"
+
     return LEAF.sub(filled, text)
 
 
-def to_nested(smiles: str, *, counted: bool = False, slicer: Slicer = "brics", root: int | None = None) -> str:
+def to_nested(
+    smiles: str,
+    *,
+    counted: bool = False,
+    slicer: Slicer = "brics",
+    root: int | None = None,
+) -> str:
     """Nested fragments of a molecule: canonical if `root` is None, else with that fragment (of as many as there are,
     counted modulo their number) first. ValueError for a SMILES that does not parse or has several components."""
     mol = parse_smiles(smiles)
     return write_nested(mol, bonds_to_cut(mol, slicer), counted, root)
 
 
-def write_nested(mol: Chem.Mol, bonds: Sequence[int], counted: bool = False, root: int | None = None) -> str:
+def write_nested(
+    mol: Chem.Mol,
+    bonds: Sequence[int],
+    counted: bool = False,
+    root: int | None = None,
+) -> str:
     "Nested fragments of a molecule cut at these bonds, see `to_nested`."
     if len(Chem.GetMolFrags(mol)) > 1: raise ValueError("several components: nested fragments are one molecule")
     pieces = pieces_of(mol, bonds)
@@ -390,9 +432,14 @@ def smiles_prompt(fragment: str) -> list:
 Span = tuple[int, int]  # tokens from the first up to, not including, the second
 
 
-def pairs_of(tokens: Sequence[str], opening: str, closing: str) -> list[Span]:
+def pairs_of(
+    tokens: Sequence[str],
+    opening: str,
+    closing: str,
+) -> list[Span]:
     "Places of brackets and of their partners, by the place of the first."
-    waiting, found = [], []
+    waiting: list[int] = []
+    found: list[Span] = []
     for i, t in enumerate(tokens):
         if t == opening: waiting.append(i)
         elif t == closing: found.append((waiting.pop(), i))
@@ -406,11 +453,16 @@ def outermost(spans: Sequence[Span]) -> list[Span]:
 
 def nested_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
     "Some of the fragments in braces, to be generated; of a quarter of them an inner fragment stays. Empty if none is."
-    found, holes = pairs_of(tokens, "{", "}"), []
-    for opening, closing in outermost(rng.sample(found, rng.randint(1, min(3, len(found))))) if found else ():
+    found = pairs_of(tokens, "{", "}")
+    if not found: return []
+    chosen = rng.sample(found, rng.randint(1, min(3, len(found))))
+
+    holes = []
+    for opening, closing in outermost(chosen):
         inner = [s for s in found if opening < s[0] and s[1] < closing]
         kept = rng.choice(inner) if inner and rng.random() < 0.25 else None
-        holes += [(opening + 1, kept[0]), (kept[1] + 1, closing)] if kept else [(opening + 1, closing)]
+        if kept is None: holes.append((opening + 1, closing))
+        else: holes += [(opening + 1, kept[0]), (kept[1] + 1, closing)]
     return holes
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #e249270d
@@ -425,14 +477,21 @@ def open_rings(tokens: Sequence[str]) -> list[frozenset[str]]:
 
 def smiles_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
     "Some branches without a ring bond to the rest, and perhaps the end, to be generated. Empty if there is none."
-    rings, depth = open_rings(tokens), 0
+    rings = open_rings(tokens)
     apart = lambda a, b: all(rings[a] <= r for r in rings[a:b + 1]) and rings[a] == rings[b]
-    found, ends = [(a + 1, b) for a, b in pairs_of(tokens, "(", ")") if apart(a + 1, b)], []
+    found = [(a + 1, b) for a, b in pairs_of(tokens, "(", ")") if apart(a + 1, b)]
+
+    # the end may begin at an atom or bond of the main chain where no ring is open
+    ends = []
+    depth = 0
     for i, t in enumerate(tokens):
         depth += (t == "(") - (t == ")")
-        if i and not depth and not rings[i] and t not in "()" and t not in rings[i + 1] | rings[i]: ends.append(i)
+        is_outside = i and not depth and not rings[i]
+        if is_outside and t not in "()" and t not in rings[i + 1] | rings[i]: ends.append(i)
+
     chosen = rng.sample(found, rng.randint(1, min(3, len(found)))) if found else []
-    end = rng.choice(ends) if ends and (not found or rng.random() < 0.5) else len(tokens)
+    with_end = ends and (not found or rng.random() < 0.5)
+    end = rng.choice(ends) if with_end else len(tokens)
     chosen = outermost([s for s in chosen if s[1] <= end])
     return chosen + [(end, len(tokens))] * (end < len(tokens))
 

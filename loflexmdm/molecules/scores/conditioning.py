@@ -23,25 +23,40 @@ class Leaned(NamedTuple):
     failed: int  # molecules for which the function raised an exception or was not a number
 
 
-def lean(smiles: Sequence[str | None], function: Callable[[str], float], strength: float, n: int,
-         seed: int = 0) -> Leaned:
+def lean(
+    smiles: Sequence[str | None],
+    function: Callable[[str], float],
+    strength: float,
+    n: int,
+    seed: int = 0,
+) -> Leaned:
     """Draw `n` of the samples again, in proportion to exp(strength function(SMILES)), by systematic resampling.
 
     ValueError if `n` < 1, the strength is not finite, or no sample has a score."""
     if n < 1: raise ValueError(f"n={n}: must be at least 1")
     if not math.isfinite(strength): raise ValueError(f"strength={strength}: must be finite")
+
+    # a function may be slow: each molecule is asked about once
     molecules = [j.smiles for j in judge(smiles)]
     known = {s: _value(function, s) for s in dict.fromkeys(molecules) if s is not None}
     values = np.array([known.get(s, math.nan) for s in molecules], np.float64)
     there = np.isfinite(values)
     if not there.any(): raise ValueError("smiles: no molecule has a score")
+
+    # less the largest exponent, so that nothing overflows
+    exponents = strength * values[there]
     weights = np.zeros(len(values))
-    weights[there] = np.exp(strength * values[there] - (strength * values[there]).max())
+    weights[there] = np.exp(exponents - exponents.max())
     weights /= weights.sum()
+
+    # one random number for all places: fewer ties than independent draws would give
     places = (np.arange(n) + np.random.default_rng(seed).random()) / n
-    drawn = np.minimum(np.searchsorted(weights.cumsum(), places, side="right"), there.nonzero()[0][-1])
+    last = there.nonzero()[0][-1]
+    drawn = np.minimum(np.searchsorted(weights.cumsum(), places, side="right"), last)
+
     failed = sum(s is not None and not ok for s, ok in zip(molecules, there))
-    return Leaned([molecules[i] for i in drawn], weights, float(1 / (weights**2).sum()), failed)
+    effective = float(1 / (weights**2).sum())
+    return Leaned([molecules[i] for i in drawn], weights, effective, failed)
 
 
 def _value(function: Callable[[str], float], smiles: str) -> float:
@@ -59,11 +74,17 @@ class Delivered(NamedTuple):
     high: float  # a tenth are above
 
 
-def asked_and_got(asked: Sequence[int], values: Sequence[float], bounds: Sequence[float]) -> list[Delivered]:
+def asked_and_got(
+    asked: Sequence[int],
+    values: Sequence[float],
+    bounds: Sequence[float],
+) -> list[Delivered]:
     """A row for each class between the bounds, a value at a bound belonging to the class above; nan: no molecule.
 
     ValueError for bounds that do not increase and for classes that are not there."""
-    edges, a, v = np.asarray(bounds, float), np.asarray(asked), np.asarray(values, float)
+    edges = np.asarray(bounds, float)
+    a = np.asarray(asked)
+    v = np.asarray(values, float)
     if len(a) != len(v): raise ValueError(f"asked: {len(a)} classes for {len(v)} values")
     if (np.diff(edges) <= 0).any(): raise ValueError(f"bounds={list(bounds)}: must increase")
     if len(a) and not (0 <= a.min() and a.max() <= len(edges)):
@@ -71,23 +92,41 @@ def asked_and_got(asked: Sequence[int], values: Sequence[float], bounds: Sequenc
     return [_delivered(k, v[(a == k) & ~np.isnan(v)], edges) for k in range(len(edges) + 1)]
 
 
-def _delivered(k: int, values: np.ndarray, edges: np.ndarray) -> Delivered:
+def _delivered(
+    k: int,
+    values: np.ndarray,
+    edges: np.ndarray,
+) -> Delivered:
     if not len(values): return Delivered(k, 0, *[math.nan] * 4)
     inside = np.searchsorted(edges, values, side="right") == k
     spread = map(float, np.quantile(values, (0.1, 0.9)))
     return Delivered(k, len(values), float(inside.mean()), float(values.mean()), *spread)
 
 # %% ../../../nbs/molecules/scores/06_conditioning.ipynb #e06032e1
-def plot_asked(rows: Sequence[Delivered], bounds: Sequence[float], label: str = "property", ax=None):
+def plot_asked(
+    rows: Sequence[Delivered],
+    bounds: Sequence[float],
+    label: str = "property",
+    ax=None,
+):
     """Mean and middle 80 % of the values for each class asked for, the classes as bands; returns the axes."""
     import matplotlib.pyplot as plt
     if ax is None: ax = plt.subplots(layout="constrained")[1]
     there = [r for r in rows if r.n]
-    low, high = min([*bounds, *(r.low for r in there)]), max([*bounds, *(r.high for r in there)])
-    edges = [low - 0.1 * (high - low), *bounds, high + 0.1 * (high - low)]
-    for k in range(len(rows)): ax.fill_between([k - 0.4, k + 0.4], *edges[k:k + 2], color="C0", alpha=0.15)
-    ends = [[r.mean - r.low for r in there], [r.high - r.mean for r in there]]
-    ax.errorbar([r.asked for r in there], [r.mean for r in there], ends, fmt="o", color="C1", capsize=3)
+    low = min([*bounds, *(r.low for r in there)])
+    high = max([*bounds, *(r.high for r in there)])
+
+    # the outer classes have no end of their own
+    margin = 0.1 * (high - low)
+    edges = [low - margin, *bounds, high + margin]
+    for k in range(len(rows)):
+        ax.fill_between([k - 0.4, k + 0.4], edges[k], edges[k + 1], color="C0", alpha=0.15)
+
+    below = [r.mean - r.low for r in there]
+    above = [r.high - r.mean for r in there]
+    classes = [r.asked for r in there]
+    means = [r.mean for r in there]
+    ax.errorbar(classes, means, [below, above], fmt="o", color="C1", capsize=3)
     ax.set(xticks=range(len(rows)), xlabel=f"class of {label} asked for", ylabel=f"{label} got")
     ax.set_ylim(edges[0], edges[-1])
     return ax

@@ -39,7 +39,11 @@ class FragmentSamples(NamedTuple):
         return [s if k else None for s, k in zip(self.smiles, self.kept)]
 
 
-def judge_fragments(case: FragmentCase, prompt: str, texts: Sequence[str]) -> FragmentSamples:
+def judge_fragments(
+    case: FragmentCase,
+    prompt: str,
+    texts: Sequence[str],
+) -> FragmentSamples:
     """Decode texts strictly and look for the fragment in them.
 
     ValueError for a text that does not begin with the prompt: it belongs to another case."""
@@ -49,7 +53,11 @@ def judge_fragments(case: FragmentCase, prompt: str, texts: Sequence[str]) -> Fr
     return FragmentSamples(case, prompt, list(texts), smiles, [contains_fragment(s, case.fragment) for s in smiles])
 
 # %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #eb945bc6
-def prompts_of(method, cases: Sequence[FragmentCase], keep_stereo: bool = False) -> list[list[str]]:
+def prompts_of(
+    method,
+    cases: Sequence[FragmentCase],
+    keep_stereo: bool = False,
+) -> list[list[str]]:
     "The cases' prompts as tokens. ValueError, with the case, for tokens that the vocabulary lacks."
     def tokens(case):
         try: return prompt_tokens(case.prompt(keep_stereo), method.vocabulary)
@@ -165,7 +173,11 @@ def fragment_table(results: Sequence[FragmentSamples], processes: int = 1) -> Fr
     )
 
 # %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #55259d07
-def plot_fragment_tables(tables: dict[str, FragmentTable], figure: str = "quality", ax=None):
+def plot_fragment_tables(
+    tables: dict[str, FragmentTable],
+    figure: str = "quality",
+    ax=None,
+):
     """Bars: one figure of several tables by task, a dot for each drug; returns the axes.
 
     ValueError for a figure that the tables lack."""

@@ -5,10 +5,10 @@ how far their properties are from those of real ones."""
 
 # %% auto #0
 __all__ = ['INCOMPLETE', 'INVALID_REASONS', 'BITS', 'RADIUS', 'TILE', 'QED_LEAST', 'SA_MOST', 'CHUNK_MOLECULES', 'JUDGED',
-           'DESCRIPTORS', 'Values', 'Judged', 'judge', 'bit_rows', 'tanimoto', 'mean_distance', 'diversity',
-           'distances_to', 'sa_scorer', 'qed_sa', 'is_good', 'MoleculeMetrics', 'metrics_table', 'molecule_metrics',
-           'properties', 'wasserstein', 'wasserstein_floor', 'PropertyGap', 'PropertyComparison', 'compare_properties',
-           'plot_properties', 'molecule_grid']
+           'DESCRIPTORS', 'Values', 'Judged', 'judge', 'unpaired_electrons', 'bit_rows', 'tanimoto', 'mean_distance',
+           'diversity', 'distances_to', 'sa_scorer', 'qed_sa', 'is_good', 'MoleculeMetrics', 'metrics_table',
+           'molecule_metrics', 'properties', 'wasserstein', 'wasserstein_floor', 'PropertyGap', 'PropertyComparison',
+           'compare_properties', 'plot_properties', 'molecule_grid']
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #3ef22465
 import importlib.util
@@ -77,9 +77,16 @@ def _judge(text: str | None) -> Judged:
 def judge(smiles: Sequence[str | None]) -> list[Judged]:
     """Each SMILES (None: undecodable) as a molecule or a reason of `INVALID_REASONS`, in order.
 
+    Valid is what RDKit accepts, as in the benchmarks: a radical such as C[CH]C is (see `unpaired_electrons`).
+
     ValueError if there is none, if `smiles` is a single text, or for an entry that is neither text nor None."""
     texts = _texts(smiles, "smiles")
     with rdBase.BlockLogs(): return [_judge(t) for t in texts]
+
+
+def unpaired_electrons(mol: Chem.Mol) -> int:
+    "How many electrons of a molecule are unpaired: 0, unless it is a radical such as C[CH]C."
+    return sum(atom.GetNumRadicalElectrons() for atom in mol.GetAtoms())
 
 
 def _texts(smiles: Sequence[str | None], name: str) -> list[str | None]:
@@ -137,7 +144,11 @@ def _different(judged: Sequence[Judged]) -> dict[str, Chem.Mol]:
     return {j.smiles: j.mol for j in judged if j.mol is not None}
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #9dd75b65
-def distances_to(smiles: Sequence[str | None], target: str, bits: int = 1024) -> np.ndarray:
+def distances_to(
+    smiles: Sequence[str | None],
+    target: str,
+    bits: int = 1024,
+) -> np.ndarray:
     """Tanimoto distance of each different valid molecule to `target`:
     float64 (molecules,), in order of first appearance.
 
@@ -174,7 +185,11 @@ QED_LEAST, SA_MOST = 0.6, 4.0
 CHUNK_MOLECULES = 250
 
 
-def qed_sa(mols: Sequence[Chem.Mol], processes: int = 1, progress: bool = False) -> np.ndarray:
+def qed_sa(
+    mols: Sequence[Chem.Mol],
+    processes: int = 1,
+    progress: bool = False,
+) -> np.ndarray:
     """QED and SA of each molecule: float64 (molecules, 2).
 
     QED takes about a millisecond per molecule, nearly all the time of an evaluation;
@@ -301,7 +316,11 @@ DESCRIPTORS = dict(
 )
 
 
-def properties(smiles: Sequence[str | None], processes: int = 1, progress: bool = False) -> dict[str, np.ndarray]:
+def properties(
+    smiles: Sequence[str | None],
+    processes: int = 1,
+    progress: bool = False,
+) -> dict[str, np.ndarray]:
     """Properties by name, each float64 (n,) with nan where a SMILES is not valid.
 
     qed and sa (no units), weight in g/mol, logp (Crippen), tpsa in square angstroms, sp3 (share of carbons that are
@@ -388,7 +407,11 @@ def _values(given: Sequence[str | None] | Values, name: str) -> dict[str, np.nda
     return {k: np.asarray(v, np.float64)[kept] for k, v in table.items()}
 
 
-def _gap(name: str, a: np.ndarray, b: np.ndarray) -> PropertyGap:
+def _gap(
+    name: str,
+    a: np.ndarray,
+    b: np.ndarray,
+) -> PropertyGap:
     law = {k: v / len(b) for k, v in Counter(b.tolist()).items()}
     counts = (b == b.round()).all()  # shares of single values mean something for whole numbers only
     variation = (
@@ -423,7 +446,11 @@ def plot_properties(
 
 _LABELS = dict(qed="QED", sa="SA", weight="weight (g/mol)", logp="logP", tpsa="TPSA (Å²)")
 
-def _histograms(ax, name: str, values: Mapping[str, np.ndarray]):
+def _histograms(
+    ax,
+    name: str,
+    values: Mapping[str, np.ndarray],
+):
     together = np.concatenate(list(values.values()))
     counts, (low, high) = (together == together.round()).all(), (together.min(), together.max())
     bins = np.arange(low - 0.5, high + 1) if counts and high - low < 60 else np.linspace(low, high + 1e-9, 21)

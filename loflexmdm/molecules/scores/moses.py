@@ -77,7 +77,11 @@ def _chunk(smiles: Sequence[str]) -> tuple:
         return bit_rows(mols, PRINT_BITS), [brics_fragments(m) for m in mols], [scaffold_of(m) for m in mols], values
 
 
-def describe_molecules(smiles: Sequence[str], processes: int = 1, network: bool = True) -> Described:
+def describe_molecules(
+    smiles: Sequence[str],
+    processes: int = 1,
+    network: bool = True,
+) -> Described:
     """What is compared of valid SMILES; `network`: ChemNet's activations too, if `fcd_torch` is there.
 
     ValueError for no molecules. A script that asks for several processes needs its `if __name__ == "__main__":`."""
@@ -130,7 +134,12 @@ def gaussian(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values.mean(0), np.cov(values.T)
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #0c69bcaa
-def frechet(mean: np.ndarray, covariance: np.ndarray, mean_2: np.ndarray, covariance_2: np.ndarray) -> float:
+def frechet(
+    mean: np.ndarray,
+    covariance: np.ndarray,
+    mean_2: np.ndarray,
+    covariance_2: np.ndarray,
+) -> float:
     "Fréchet distance (squared Wasserstein-2) of two Gaussians."
     weights, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(weights.clip(0))) @ vectors.T
@@ -236,7 +245,11 @@ def stored_reference(path: Path) -> Reference | None:
                      arrays.get("mean"), arrays.get("covariance"))
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #f53f75e9
-def moses_reference(name: str = "moses-test", limit: int = 0, processes: int = 1) -> Reference:
+def moses_reference(
+    name: str = "moses-test",
+    limit: int = 0,
+    processes: int = 1,
+) -> Reference:
     """The reference of a benchmark's molecules, all or `limit` that are evenly spaced, from the cache if it is there.
 
     The whole test set takes about a quarter of an hour of one core. ValueError if the wheel is missing."""
@@ -261,8 +274,11 @@ def compared(found: Described, reference: Reference) -> dict[str, float]:
 
 
 def moses_metrics(
-    smiles: Sequence[str | None], references: Mapping[str, Reference], train: Iterable[str] | None = None,
-    unique_at: Sequence[int] = (1000, 10_000), processes: int = 1,
+    smiles: Sequence[str | None],
+    references: Mapping[str, Reference],
+    train: Iterable[str] | None = None,
+    unique_at: Sequence[int] = (1000, 10_000),
+    processes: int = 1,
 ) -> dict[str, float]:
     """The figures of the MOSES table for generated SMILES (None: undecodable).
 
@@ -332,7 +348,11 @@ def plot_curves(curves: Mapping[str, Sequence[CurvePoint]], ax=None):
     return ax
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #a6f1e48e
-def add_carbons(smiles: Sequence[str], rng: random.Random, known: Iterable[str] = ()) -> list[str | None]:
+def add_carbons(
+    smiles: Sequence[str],
+    rng: random.Random,
+    known: Iterable[str] = (),
+) -> list[str | None]:
     """Each molecule with one carbon more at a random place of its SMILES, canonical and not in `known`.
 
     None for a molecule where no place gives a valid new one."""
@@ -340,7 +360,11 @@ def add_carbons(smiles: Sequence[str], rng: random.Random, known: Iterable[str] 
     with rdBase.BlockLogs(): return [_with_carbon(s, rng, known) for s in smiles]
 
 
-def _with_carbon(smiles: str, rng: random.Random, known: set[str]) -> str | None:
+def _with_carbon(
+    smiles: str,
+    rng: random.Random,
+    known: set[str],
+) -> str | None:
     places = list(range(len(smiles) + 1))
     rng.shuffle(places)
     for i in places:

@@ -17,7 +17,6 @@ from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import NamedTuple
 
-from fastcore.basics import patch
 from rdkit import Chem, DataStructs, rdBase
 from rdkit.Chem import QED, rdFingerprintGenerator
 
@@ -151,19 +150,14 @@ class Scorer:
     def __enter__(self): return self
     def __exit__(self, *error): self.close()
 
-# %% ../../../nbs/molecules/scores/05_objectives.ipynb #dbd0eb1c
-@patch
-def _received(self: Scorer, otherwise):
-    try: return self.pipe.recv()
-    except (EOFError, OSError): return otherwise
+    def _received(self, otherwise):
+        try: return self.pipe.recv()
+        except (EOFError, OSError): return otherwise
 
-
-@patch
-def close(self: Scorer):
-    "End the process."
-    if self.process is None: return
-    self.process.kill()
-    self.process.wait()
-    self.pipe.close()
-    self.process = None
-
+    def close(self):
+        "End the process."
+        if self.process is None: return
+        self.process.kill()
+        self.process.wait()
+        self.pipe.close()
+        self.process = None
