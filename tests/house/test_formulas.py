@@ -1,4 +1,5 @@
 "The page of formulas: its links lead to sections that exist, and no numbered statement of a paper is left out."
+import importlib
 import json
 import re
 from pathlib import Path
@@ -62,7 +63,7 @@ LINKS = sorted({m for rows in ROWS.values() for row in rows for m in re.findall(
 
 
 def test_every_paper_has_its_table():
-    assert tuple(ROWS) == TITLES and all(len(row) == 4 for rows in ROWS.values() for row in rows)
+    assert tuple(ROWS) == TITLES and all(len(row) == 5 for rows in ROWS.values() for row in rows)
 
 
 @pytest.mark.parametrize("title", TITLES)
@@ -75,9 +76,25 @@ def test_no_numbered_statement_is_left_out(title):
 
 @pytest.mark.parametrize("title", TITLES)
 def test_every_row_links_and_says_what_was_found(title):
-    for what, says, where, found in ROWS[title]:
+    for what, says, where, _, found in ROWS[title]:
         assert what and says and "](" in where and found, what
         if found.startswith("not checked"): assert ":" in found, f"{what}: not checked, and why?"
+
+
+CODE = sorted({name for rows in ROWS.values() for row in rows for name in re.findall(r"`([\w.]+)`", row[3])})
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_the_code_of_a_formula_exists(name):
+    parts = name.split(".")
+    found = importlib.import_module(f"loflexmdm.{parts[0]}.{parts[1]}")
+    for attribute in parts[2:]: found = getattr(found, attribute)
+    assert found.__doc__ and len(CODE) > 40
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_every_row_names_its_code(title):
+    for what, _, _, code, _ in ROWS[title]: assert "`" in code or code == "in the notebook", what
 
 
 @pytest.mark.parametrize("link", LINKS)
