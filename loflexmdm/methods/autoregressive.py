@@ -9,7 +9,6 @@ __all__ = ['AutoregressiveConfig', 'Autoregressive', 'KeysAndValues', 'written']
 # %% ../../nbs/methods/18_autoregressive.ipynb #ee08b640
 import torch
 import torch.nn.functional as F
-from fastcore.basics import patch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -44,11 +43,15 @@ class Autoregressive(Method):
     by_rows = True
 
     def __init__(
-        self, vocabulary: Vocabulary, config: AutoregressiveConfig = AutoregressiveConfig(), task: dict | None = None
+        self,
+        vocabulary: Vocabulary,
+        config: AutoregressiveConfig = AutoregressiveConfig(),
+        task: dict | None = None,
     ):
         super().__init__(vocabulary, config, task)
         self.end = len(vocabulary)
-        build_network(self, ("cond", "token"), len(vocabulary), outcomes=self.end + 1, causal=True)  # it needs no time
+        parts = ("cond", "token")  # it needs no time
+        build_network(self, parts, len(vocabulary), outcomes=self.end + 1, causal=True)
 
     @property
     def tau_max(self) -> float:
@@ -62,8 +65,12 @@ class Autoregressive(Method):
         "The prompts. ValueError for a mask, or a gap that is open anywhere but at the end."
         return check_prefixes(prompts, "prompt", self.vocabulary)
 
-    def read(self, x: PartialSequences, tau: Float[Tensor, " batch"] | None = None,
-             kept: "KeysAndValues | None" = None) -> tuple[Intensities, "KeysAndValues | None"]:
+    def read(
+        self,
+        x: PartialSequences,
+        tau: Float[Tensor, " batch"] | None = None,
+        kept: "KeysAndValues | None" = None,
+    ) -> tuple[Intensities, "KeysAndValues | None"]:
         """What comes next, logits (batch, 1, vocabulary + 1), and the keys and values of the columns read so far.
 
         Where every row has one column more than was `kept`, only that column is read; otherwise all are. A network that
@@ -82,54 +89,60 @@ class Autoregressive(Method):
             h = self.backbone.last_column(x, self.cond[None], kept.writers(x))
         return Intensities(logits=self.token(h)), kept
 
-# %% ../../nbs/methods/18_autoregressive.ipynb #p58ee0fe
-@patch
-def intensities(self: Autoregressive, x: PartialSequences, t: Float[Tensor, " batch"] | None = None, *,
-                tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-    """Logits (batch, length, vocabulary + 1) of what follows each column, a token or the end;
-    they do not depend on time."""
-    return Intensities(logits=token_laws(self.token, self.backbone(x, self.cond[None])))
+    def intensities(
+        self,
+        x: PartialSequences,
+        t: Float[Tensor, " batch"] | None = None,
+        *,
+        tau: Float[Tensor, " batch"] | None = None,
+    ) -> Intensities:
+        """Logits (batch, length, vocabulary + 1) of what follows each column, a token or the end;
+        they do not depend on time."""
+        return Intensities(logits=token_laws(self.token, self.backbone(x, self.cond[None])))
 
+    def log_probs(
+        self,
+        x1: PartialSequences,
+    ) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
+        """log-probability of what follows each column, token or end, given the columns up to
+        it, and whether it was generated.
 
-@patch
-def log_probs(self: Autoregressive,
-              x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
-    """log-probability of what follows each column, token or end, given the columns up to
-    it, and whether it was generated.
+        0 where it was not: in prompts, padding, and at a last column whose gap is closed. ValueError for sequences with
+        masks or prompt tokens after free ones."""
+        check_prefixes(x1, "sequence", self.vocabulary)
+        following = lambda v: F.pad(v[:, 1:], (0, 1))  # what each column has on its right
 
-    0 where it was not: in prompts, padding, and at a last column whose gap is closed. ValueError for sequences with
-    masks or prompt tokens after free ones."""
-    check_prefixes(x1, "sequence", self.vocabulary)
-    follows, free = F.pad(x1.tokens[:, 1:], (0, 1)), F.pad(x1.free[:, 1:], (0, 1))
-    last = x1.valid & ~F.pad(x1.valid[:, 1:], (0, 1))
-    counted = torch.where(last, x1.open, free)
-    logits = unread(self.intensities, x1).logits
-    return log_probs_at(logits, torch.where(last, self.end, follows), counted), counted
+        # the end follows the last column, and is generated where the gap is open
+        last = x1.valid & ~following(x1.valid)
+        token = torch.where(last, self.end, following(x1.tokens))
+        counted = torch.where(last, x1.open, following(x1.free))
+        logits = unread(self.intensities, x1).logits
+        return log_probs_at(logits, token, counted), counted
 
+    def log_prob(self, x1: PartialSequences) -> Float[Tensor, " batch"]:
+        "log p(free tokens and end | prompt) in nats, exactly: (batch,), differentiable. ValueError as in `log_probs`."
+        return self.log_probs(x1)[0].sum(-1)
 
-@patch
-def log_prob(self: Autoregressive, x1: PartialSequences) -> Float[Tensor, " batch"]:
-    "log p(free tokens and end | prompt) in nats, exactly: (batch,), differentiable. ValueError as in `log_probs`."
-    return self.log_probs(x1)[0].sum(-1)
+    def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
+        "The mean negative log-likelihood of the batch, in nats per sequence; nothing is random."
+        log_p, counted = self.log_probs(batch)
+        nll = -log_p.sum(-1).mean()
+        count = counted.sum(-1).double().mean()
+        metrics = dict(bound_tight=nll.detach(), per_token=nll.detach() / count.clamp_min(1.0))
+        return LossTerms(nll, metrics)
 
+    @torch.no_grad()
+    def nll_bound(
+        self,
+        x1: PartialSequences,
+        samples: int = 64,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+        """-log p(x1 | prompt) in nats and its standard error, which is 0: (batch,) each, float64.
 
-@patch
-def loss(self: Autoregressive, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-    "The mean negative log-likelihood of the batch, in nats per sequence; nothing is random."
-    log_p, counted = self.log_probs(batch)
-    nll, count = -log_p.sum(-1).mean(), counted.sum(-1).double().mean()
-    return LossTerms(nll, dict(bound_tight=nll.detach(), per_token=nll.detach() / count.clamp_min(1.0)))
-
-# %% ../../nbs/methods/18_autoregressive.ipynb #pf60ad53
-@patch
-@torch.no_grad()
-def nll_bound(self: Autoregressive, x1: PartialSequences, samples: int = 64,
-              generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """-log p(x1 | prompt) in nats and its standard error, which is 0: (batch,) each, float64.
-
-    It is exact, whatever `samples` and `generator`."""
-    nll = -self.log_prob(x1.to(self.device)).double()
-    return nll, torch.zeros_like(nll)
+        It is exact, whatever `samples` and `generator`."""
+        nll = -self.log_prob(x1.to(self.device)).double()
+        return nll, torch.zeros_like(nll)
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #c919e6fc
 class KeysAndValues:
@@ -137,7 +150,11 @@ class KeysAndValues:
 
     The column that is read next is written into the same memory, so only one state can continue from here: after
     `extended` this object holds nothing, and another state that has it is read anew."""
-    def __init__(self, pairs: Float[Tensor, "blocks 2 batch heads columns dim"], lengths: Int[Tensor, " batch"]):
+    def __init__(
+        self,
+        pairs: Float[Tensor, "blocks 2 batch heads columns dim"],
+        lengths: Int[Tensor, " batch"],
+    ):
         self.pairs, self.lengths = pairs, lengths
 
     def rows(self, index: Int[Tensor, " rows"]) -> "KeysAndValues":
@@ -162,7 +179,11 @@ class KeysAndValues:
         return [written(layer, last, width) for layer in self.pairs]
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #pdd60318
-def written(layer: Float[Tensor, "2 batch heads columns dim"], at: Int[Tensor, " batch"], width: int) -> KVCache:
+def written(
+    layer: Float[Tensor, "2 batch heads columns dim"],
+    at: Int[Tensor, " batch"],
+    width: int,
+) -> KVCache:
     """Writes a new column into a block's memory (2, batch, heads, columns, dim), in place, and returns the keys
     and values of the first `width`."""
     def kv_cache(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -95,8 +95,12 @@ class Method(Sampling, Saved, nn.Module):
         "The samples as the user sees them."
         return samples
 
-    def read(self, x: PartialSequences, tau: Float[Tensor, " batch"],
-             kept: object | None = None) -> tuple[Intensities, object | None]:
+    def read(
+        self,
+        x: PartialSequences,
+        tau: Float[Tensor, " batch"],
+        kept: object | None = None,
+    ) -> tuple[Intensities, object | None]:
         """What a sampler asks: the intensities of a batch at clock readings, token logits as `TokenLaws` to be read;
         and what the network keeps of these rows for the next call.
 

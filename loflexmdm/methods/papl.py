@@ -22,8 +22,13 @@ from ..support.configs import NonNegative, Positive, config, one_of
 MIXTURES = ("eq7", "interpolate")
 
 
-def papl_weights(log_k: Float[Tensor, "batch length"], masked: Bool[Tensor, "batch length"], alpha: float = 1.0,
-                 tau: float = 1.0, mixture: str = "eq7") -> Float[Tensor, "batch length"]:
+def papl_weights(
+    log_k: Float[Tensor, "batch length"],
+    masked: Bool[Tensor, "batch length"],
+    alpha: float = 1.0,
+    tau: float = 1.0,
+    mixture: str = "eq7",
+) -> Float[Tensor, "batch length"]:
     """Weight of every mask's cross-entropy, 0 elsewhere: (1 + alpha w)/n (PAPL, Eq 7), or 1/n + alpha w for
     "interpolate"; (batch, length), detached.
 
@@ -62,8 +67,12 @@ class PAPL(MaskedDiffusion):
         "The greedy planner (PAPL, Eq 6): one token per network call, where the token drawn is most probable."
         return GREEDY
 
-    def weights(self, log_k: Float[Tensor, "batch length"], masked: Bool[Tensor, "batch length"],
-                rate: Float[Tensor, " batch"]) -> Float[Tensor, "batch length"]:
+    def weights(
+        self,
+        log_k: Float[Tensor, "batch length"],
+        masked: Bool[Tensor, "batch length"],
+        rate: Float[Tensor, " batch"],
+    ) -> Float[Tensor, "batch length"]:
         """Weight of every mask's cross-entropy in the loss, (batch, length):
         `papl_weights` with the bound's `rate` (batch,) in place of 1/n."""
         c, n = self.config, masked.sum(-1)

@@ -48,25 +48,38 @@ def _outcome(method: Method, x1: PartialSequences, planner: Planner) -> PartialS
 def _begin(method: Method, x1: PartialSequences, planner: Planner, seeds: Sequence[int]) -> State:
     "The sampler's first state on the way to x1."
     hidden = x1._replace(tokens=torch.where(x1.free, MASK, x1.tokens))
-    return planner.init(
-        hidden, [torch.Generator().manual_seed(s) for s in seeds], Limits(method.tau_max, x1.tokens.shape[1])
-    )
+    generators = [torch.Generator().manual_seed(s) for s in seeds]
+    limits = Limits(method.tau_max, x1.tokens.shape[1])
+    return planner.init(hidden, generators, limits)
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #pe0b65b5
-def _left_out(planner: Planner, out: Intensities, state: State, score: Tensor, keep: Tensor) -> Tensor:
+def _left_out(
+    planner: Planner,
+    out: Intensities,
+    state: State,
+    score: Tensor,
+    keep: Tensor,
+) -> Tensor:
     "log F: that every mask left out draws a token which ranks below all that was chosen. (batch,)"
     if planner.confidence != "sampled": return score.new_zeros(len(score))
     candidates = planner.candidates(state.x)
-    chosen, column = candidates & keep, torch.arange(score.shape[1], device=score.device)
+    chosen = candidates & keep
     lowest = torch.where(chosen, score, torch.inf).amin(-1, keepdim=True)
+
     # of equal scores the leftmost wins
+    column = torch.arange(score.shape[1], device=score.device)
     last = torch.where(chosen & (score == lowest), column, -1).amax(-1, keepdim=True)
+
+    # what each mask that is left out may draw
     where = candidates & state.x.masked & ~keep
-    least, later = lowest.expand(where.shape)[where][:, None], (column > last)[where][:, None]
+    least = lowest.expand(where.shape)[where][:, None]
+    later = (column > last)[where][:, None]
     logits = out.logits[where]
     each = torch.softmax(logits.double(), -1) * (planner.remask or 1.0)
     below = (each < least) | (each == least) & later
-    log_p = (nucleus(logits, planner.top_p, planner.temperature) * below).sum(-1).log()
+
+    drawn = nucleus(logits, planner.top_p, planner.temperature)
+    log_p = (drawn * below).sum(-1).log()
     return log_p.new_zeros(where.shape).masked_scatter(where, log_p).sum(-1)
 
 
@@ -90,13 +103,17 @@ def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY
         raise ValueError(f"planner={planner!r}: chooses at random; use planner_bound, or a confidence without softness")
     state = _begin(method, x1, planner, range(len(x1.tokens)))
     tight, loose = torch.zeros(2, len(x1.tokens), dtype=torch.float64, device=x1.tokens.device)
+
+    # the sampler's own steps, on the one path to x1
     while not state.done.all():
         out, state = planner.ask(method, state)
         masked, candidates = state.x.masked, planner.candidates(state.x)
         out = planner.read(out, masked | candidates)
-        score, keep = planner.score(out, state, x1.tokens), planner.keep(out, state, x1.tokens)
+        score = planner.score(out, state, x1.tokens)
+        keep = planner.keep(out, state, x1.tokens)
         log_d = _log_drawn(planner, out, masked & (keep | candidates), x1.tokens)
-        tight -= torch.where(keep, log_d, 0.0).sum(-1) + _left_out(planner, out, state, score, keep)
+        log_f = _left_out(planner, out, state, score, keep)
+        tight -= torch.where(keep, log_d, 0.0).sum(-1) + log_f
         loose -= log_d.sum(-1)
         state = planner.move(state, x1.tokens, keep)
     return PathBounds(tight, loose)
@@ -109,35 +126,60 @@ def _log_weights(planner: Planner, out: Intensities, x: PartialSequences, tokens
     where = planner.candidates(x)
     if planner.confidence is None: return torch.zeros_like(out.unmask).masked_fill(~where, -torch.inf)
     k = None if planner.confidence in WITHOUT_TOKENS else torch.softmax(out.logits[where].double(), -1)
-    weight = CONFIDENCES[planner.confidence](k, out.unmask[where], tokens[where]).log() / planner.softness
+    confidence = CONFIDENCES[planner.confidence](k, out.unmask[where], tokens[where])
+    weight = confidence.log() / planner.softness
     return weight.new_full(where.shape, -torch.inf).masked_scatter(where, weight)
 
 
 def _without_self(w: Tensor) -> Tensor:
     "logsumexp of all other entries, for each: (batch, length)."
-    before, after = w.logcumsumexp(-1), w.flip(-1).logcumsumexp(-1).flip(-1)
+    before = w.logcumsumexp(-1)
+    after = w.flip(-1).logcumsumexp(-1).flip(-1)
     pad = w.new_full((len(w), 1), -torch.inf)
-    return torch.logaddexp(torch.cat([pad, before[:, :-1]], -1), torch.cat([after[:, 1:], pad], -1))
+    left = torch.cat([pad, before[:, :-1]], -1)
+    right = torch.cat([after[:, 1:], pad], -1)
+    return torch.logaddexp(left, right)
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #pe645385
-def _planned_step(planner: Planner, out: Intensities, state: State, x1: PartialSequences, draws: int) -> Tensor:
+def _planned_step(
+    planner: Planner,
+    out: Intensities,
+    state: State,
+    x1: PartialSequences,
+    draws: int,
+) -> Tensor:
     """-(E1 + E2) of one step, the mean over the next position taken exactly, log F estimated
     from `draws` candidates: (batch,)."""
     out = planner.read(out, state.x.masked)
-    own, other = _log_weights(planner, out, state.x, x1.tokens), []
+    own = _log_weights(planner, out, state.x, x1.tokens)
     norm = own.logsumexp(-1, keepdim=True)
-    for _ in range(draws if planner.confidence == "sampled" else 0):
-        z = planner.draw_tokens(state.x.masked, out, state, row_uniforms(state.generators, state.x.lengths))
-        other.append(-torch.logaddexp(own, _without_self(_log_weights(planner, out, state.x, z))))
-    log_f = torch.stack(other).logsumexp(0) - math.log(draws) if other else -norm.expand_as(own)
+
+    # where the weights are those of drawn tokens, those of the others are random
+    if planner.confidence == "sampled":
+        other = []
+        for _ in range(draws):
+            u = row_uniforms(state.generators, state.x.lengths)
+            z = planner.draw_tokens(state.x.masked, out, state, u)
+            rest = _without_self(_log_weights(planner, out, state.x, z))
+            other.append(-torch.logaddexp(own, rest))
+        log_f = torch.stack(other).logsumexp(0) - math.log(draws)
+    else: log_f = -norm.expand_as(own)
+
     possible = own > -torch.inf
     log_d = _log_drawn(planner, out, possible, x1.tokens)
-    return -torch.where(possible, (own - norm).exp() * (log_d + log_f + norm), 0.0).sum(-1)
+    terms = (own - norm).exp() * (log_d + log_f + norm)
+    return -torch.where(possible, terms, 0.0).sum(-1)
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #p577bb59
 @torch.no_grad()
-def planner_bound(method: Method, x1: PartialSequences, planner: Planner = SOFT, samples: int = 8, draws: int = 1,
-                  generator: torch.Generator | None = None) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+def planner_bound(
+    method: Method,
+    x1: PartialSequences,
+    planner: Planner = SOFT,
+    samples: int = 8,
+    draws: int = 1,
+    generator: torch.Generator | None = None,
+) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
     """A bound on -log p(x1 | prompt) of samples from a planner that chooses one position a call at random, in nats:
     mean and standard error over `samples` paths, (batch,) each.
 
@@ -152,12 +194,15 @@ def planner_bound(method: Method, x1: PartialSequences, planner: Planner = SOFT,
             f"planner={planner!r}: must choose one position a call (steps=None) and mask none again (remask=None)"
         )
     if draws < 1: raise ValueError(f"draws={draws}: at least 1")
+
     def draw() -> Tensor:
-        state = _begin(method, x1, planner, torch.randint(2**62, (len(x1.tokens),), generator=generator).tolist())
+        seeds = torch.randint(2**62, (len(x1.tokens),), generator=generator).tolist()
+        state = _begin(method, x1, planner, seeds)
         total = torch.zeros(len(x1.tokens), dtype=torch.float64, device=x1.tokens.device)
         while not state.done.all():
             out, state = planner.ask(method, state)
             total += torch.where(state.done, 0.0, _planned_step(planner, out, state, x1, draws))
             state = planner.move(state, x1.tokens, planner.keep(out, state, x1.tokens))
         return total
+
     return estimate(draw, samples)

@@ -6,7 +6,6 @@
 __all__ = ['encode_prompts', 'encode_sources', 'Sampling']
 
 # %% ../../nbs/methods/02_sampling.ipynb #55504061
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from loflexmdm.tasks.base import Task
 
 # %% ../../nbs/methods/02_sampling.ipynb #fd622ec7
-def _example(prompt: Sequence, vocabulary: Vocabulary, max_length: int):
+def _example(prompt: Sequence, vocabulary: Vocabulary, max_length: int) -> Example:
+    "A prompt as an example. ValueError for what is not a list of tokens, or too long."
     if isinstance(prompt, str):
         raise ValueError(
             f"prompt {prompt[:40]!r}: must be a list of tokens, not one string, which would be read letter by letter; "
@@ -44,14 +44,20 @@ def _example(prompt: Sequence, vocabulary: Vocabulary, max_length: int):
     return example
 
 
-def encode_prompts(prompts: Sequence[Sequence] | None, n: int | None, vocabulary: Vocabulary,
-                   max_length: int) -> PartialSequences:
+def encode_prompts(
+    prompts: Sequence[Sequence] | None,
+    n: int | None,
+    vocabulary: Vocabulary,
+    max_length: int,
+) -> PartialSequences:
     """Prompts as a batch, each `n` times in a row (1 by default); without prompts, `n` empty ones.
 
     ValueError for what cannot be generated from: no prompt at all, a string for a list, special or unknown tokens, more
     tokens than `max_length`, n < 1."""
     if n is not None and (type(n) is not int or n < 1): raise ValueError(f"n={n!r}: must be a positive whole number")
     if prompts is None: prompts = [()]
+
+    # a text would be read letter by letter, a set in any order
     if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts:
         raise ValueError(f"prompts={prompts!r}: a list of token sequences, at least one")
     ROWS.check(len(prompts) * (n or 1), "sequences")
@@ -99,27 +105,19 @@ def _as_tokens(method: "Method", prompts, sampler: Sampler) -> tuple[Sequence | 
     if isinstance(prompts, str): prompts = [prompts]
     if not isinstance(prompts, Sequence) or not any(isinstance(p, str) for p in prompts): return prompts, sampler
     if len(prompts) > 1: return [method.prompt(p) if isinstance(p, str) else p for p in prompts], sampler
+
+    # a hook belongs to one prompt, so that only a single text may have it
     prompt, hook = method.task_object.prompt_for(prompts[0], method)
-    return [prompt], replace(sampler, logits_hook=hook) if hook and sampler.logits_hook is None else sampler
+    if hook and sampler.logits_hook is None: sampler = replace(sampler, logits_hook=hook)
+    return [prompt], sampler
 
 
 def _has_hooks(method: "Method", prompts) -> bool:
     "Whether these are several prompts, and the model's task continues one of them with a `logits_hook` of its own."
-    several = isinstance(prompts, Sequence) and not isinstance(prompts, str) and len(prompts) > 1
-    texts = [p for p in prompts if isinstance(p, str)] if several and method.task is not None else []
-    if not texts: return False
+    if method.task is None or isinstance(prompts, str) or not isinstance(prompts, Sequence): return False
+    if len(prompts) < 2: return False
+    texts = [p for p in prompts if isinstance(p, str)]
     return any(method.task_object.prompt_for(p, method)[1] is not None for p in texts)
-
-
-def _note_prompts(method: "Method", n: int | None):
-    "Warn where nothing is asked of a model whose task has prompts: what it then generates answers none."
-    try:
-        task = method.task_object
-        prompted = task is not None and task.prompts("test", 1) is not None
-    except (ValueError, OSError): return  # the task's data is not at hand
-    if prompted:
-        told = f'the task {task.kind!r} has prompts, and none was given; model.task_object.prompts("test", {n or 1})'
-        warnings.warn(f"{told} draws some of its test split", stacklevel=3)
 
 # %% ../../nbs/methods/02_sampling.ipynb #7972a4d0
 def _generator(generator: torch.Generator | None, seed: int | None = None) -> torch.Generator:
@@ -129,8 +127,10 @@ def _generator(generator: torch.Generator | None, seed: int | None = None) -> to
     if seed is not None:
         if generator is not None: raise ValueError(f"seed={seed!r}: give either a generator or a seed")
         if type(seed) is not int: raise ValueError(f"seed={seed!r}: must be a whole number")
-        generator = torch.Generator().manual_seed(seed % 2**63)
-    if generator is None: (generator := torch.Generator()).seed()
+        return torch.Generator().manual_seed(seed % 2**63)
+    if generator is None:
+        generator = torch.Generator()
+        generator.seed()
     return generator
 
 
@@ -167,8 +167,17 @@ class _Part(NamedTuple):
 
 
 def _parts(
-    method: "Method", batch: PartialSequences, seeds: Sequence[int], sampler: Sampler, limits: Limits, batch_size: int,
-    record: bool, progress: bool, lean: Guidance, skip: int = 0, every: int = 1,
+    method: "Method",
+    batch: PartialSequences,
+    seeds: Sequence[int],
+    sampler: Sampler,
+    limits: Limits,
+    batch_size: int,
+    record: bool,
+    progress: bool,
+    lean: Guidance,
+    skip: int = 0,
+    every: int = 1,
 ) -> Iterator[_Part]:
     "The rows of `batch`, `batch_size` at a time: part number `skip` and each `every`-th after it."
     network = lean.guided(method)
@@ -178,24 +187,38 @@ def _parts(
         yield _Part(network, rows, sampler, seeds[part], limits, record, progress)
 
 # %% ../../nbs/methods/02_sampling.ipynb #cdbd59a8
-def _source(sequence: Sequence, keep: Sequence[bool], vocabulary: Vocabulary, max_length: int) -> Example:
+def _source(
+    sequence: Sequence,
+    keep: Sequence[bool],
+    vocabulary: Vocabulary,
+    max_length: int,
+) -> Example:
     "A sequence to edit: its kept tokens fixed, and open the gaps beside a token that is not. ValueError as in `edit`."
     if isinstance(sequence, str) or not isinstance(sequence, Sequence):
         raise ValueError(f"sequences: {sequence!r} must be a list of tokens")
     if len(sequence) + 1 > max_length:
-        raise ValueError(f"sequence {list(sequence)[:8]}... has {len(sequence) + 1} tokens with the start token: "
-                         f"max_length is {max_length}")
+        raise ValueError(
+            f"sequence {list(sequence)[:8]}... has {len(sequence) + 1} tokens with the start token: "
+            f"max_length is {max_length}"
+        )
     if len(keep) != len(sequence):
         raise ValueError(f"keep: {len(keep)} values for the {len(sequence)} tokens of {list(sequence)[:8]}")
     fixed = [True, *map(bool, keep)]
     if not sequence: raise ValueError("sequences: one is empty; sample() writes from nothing")
     if all(fixed): raise ValueError(f"sequence {list(sequence)[:8]}: nothing may be edited, every token is kept")
-    closed = [a and b for a, b in zip(fixed, [*fixed[1:], True])]
+
+    # a gap is closed between two tokens that are kept
+    closed = [here and after for here, after in zip(fixed, [*fixed[1:], True])]
     return Example([BOS, *vocabulary.encode(sequence)], fixed, closed)
 
 
-def encode_sources(sequences: Sequence[Sequence], keep: Sequence[Sequence[bool]] | None, n: int | None,
-                   vocabulary: Vocabulary, max_length: int) -> PartialSequences:
+def encode_sources(
+    sequences: Sequence[Sequence],
+    keep: Sequence[Sequence[bool]] | None,
+    n: int | None,
+    vocabulary: Vocabulary,
+    max_length: int,
+) -> PartialSequences:
     "Sequences to edit as a batch, each `n` times in a row (1 by default). ValueError as in `edit`."
     if n is not None and (type(n) is not int or n < 1): raise ValueError(f"n={n!r}: must be a positive whole number")
     if isinstance(sequences, str) or not isinstance(sequences, Sequence) or not sequences:
@@ -226,14 +249,25 @@ class Sampling:
     def prompt(self, text: str) -> list:
         "The prompt that the model's task makes of a text. ValueError if it makes none, or the model has no task."
         if self.task_object is not None: return self.task_object.prompt(text)
-        raise ValueError(f"prompts={text!r}: the model was saved without a task, so nothing says how to read a text; "
-                         "a list of token sequences is needed, at least one")
+        raise ValueError(
+            f"prompts={text!r}: the model was saved without a task, so nothing says how to read a text; "
+            "a list of token sequences is needed, at least one"
+        )
 
     def sample(
-        self, prompts: Sequence[Sequence] | None = None, n: int | None = None,
-        sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
-        batch_size: int = 512, min_length: int = 0, max_length: int | None = None, progress: bool = False,
-        guidance: float = 0.0, guidance_scheme: str = "naive", seed: int | None = None,
+        self,
+        prompts: Sequence[Sequence] | None = None,
+        n: int | None = None,
+        sampler: Sampler | None = None,
+        generator: torch.Generator | None = None,
+        record: bool = False,
+        batch_size: int = 512,
+        min_length: int = 0,
+        max_length: int | None = None,
+        progress: bool = False,
+        guidance: float = 0.0,
+        guidance_scheme: str = "naive",
+        seed: int | None = None,
     ) -> Samples:
         """Sequences from the model, as `Samples`: `n` per prompt (`n` in all without prompts).
 
@@ -243,63 +277,102 @@ class Sampling:
         depends on its prompt and the i-th seed that `generator` yields, not on `batch_size`; `seed` stands for a
         generator with that seed. `record` adds trajectories. `guidance` above 0 guides towards the conditions in the
         prompts (`guidance.Guidance`). ValueError for bad input."""
-        if prompts is None: _note_prompts(self, n)
-        generator, options = _generator(generator, seed), dict(guidance=guidance, guidance_scheme=guidance_scheme)
+        generator = _generator(generator, seed)
+
+        # prompts that are continued in ways of their own are sampled one by one, from one stream of seeds
         alone = [[p] for p in prompts] if _has_hooks(self, prompts) else [prompts]
         made = []
         for each in alone:
             parts = self._sample_parts(
-                each, n, sampler, generator, record, batch_size, min_length, max_length, progress, **options)
+                each, n, sampler, generator, record, batch_size, min_length, max_length, progress,
+                guidance=guidance, guidance_scheme=guidance_scheme,
+            )
             for part in parts:
                 with _evaluating(self): samples = simulate(*part)
                 made.append(part.finished(samples, self))
         return merge_samples(made)
 
     def sample_batches(
-        self, prompts: Sequence[Sequence] | None = None, n: int | None = None,
-        sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
-        batch_size: int = 512, min_length: int = 0, max_length: int | None = None, progress: bool = False, skip: int = 0,
-        guidance: float = 0.0, guidance_scheme: str = "naive", seed: int | None = None, every: int = 1,
+        self,
+        prompts: Sequence[Sequence] | None = None,
+        n: int | None = None,
+        sampler: Sampler | None = None,
+        generator: torch.Generator | None = None,
+        record: bool = False,
+        batch_size: int = 512,
+        min_length: int = 0,
+        max_length: int | None = None,
+        progress: bool = False,
+        skip: int = 0,
+        guidance: float = 0.0,
+        guidance_scheme: str = "naive",
+        seed: int | None = None,
+        every: int = 1,
     ) -> Iterator[Samples]:
         """What `sample` returns, in parts: the `Samples` of every `batch_size` sequences as soon as these are finished.
 
         `skip`: how many batches to leave out at the start, say because an earlier process has them; `every`: one in
-        `every` of the rest, the first to begin with, say because other processes have those between. The batches that are
-        made are as without the two. ValueError for bad input, when the first part is asked for."""
+        `every` of the rest, the first to begin with, say because other processes have those between. The batches that
+        are made are as without the two. ValueError for bad input, when the first part is asked for."""
         parts = self._sample_parts(
-            prompts, n, sampler, generator, record, batch_size, min_length, max_length, progress, skip, guidance,
-            guidance_scheme, seed, every)
+            prompts, n, sampler, generator, record, batch_size, min_length, max_length, progress,
+            skip, guidance, guidance_scheme, seed, every,
+        )
         for part in parts:
             with _evaluating(self): samples = simulate(*part)
             yield part.finished(samples, self)
 
     def _sample_parts(
-        self, prompts, n, sampler, generator, record, batch_size, min_length, max_length, progress, skip=0,
-        guidance=0.0, guidance_scheme="naive", seed=None, every=1,
+        self,
+        prompts,
+        n,
+        sampler,
+        generator,
+        record,
+        batch_size,
+        min_length,
+        max_length,
+        progress,
+        skip=0,
+        guidance=0.0,
+        guidance_scheme="naive",
+        seed=None,
+        every=1,
     ) -> Iterator[_Part]:
         "What there is to simulate for `sample_batches`."
         limit = _length_limit(self.config, min_length, max_length, batch_size)
         prompts, sampler = _as_tokens(self, prompts, _sampler_for(self, sampler, min_length))
         batch = encode_prompts(prompts, n, self.vocabulary, limit)
         lean = Guidance(self.vocabulary, guidance, guidance_scheme).check(batch)
+
+        # seeds come before batches, so that the size of these changes nothing
         seeds = _seeds(len(batch.tokens), generator, seed)
         batch = self.begin(batch, limit, seeds)
         limits = Limits(self.tau_max, self.most_columns(limit), min_length, tuple(self.channels))
         yield from _parts(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip, every)
 
     def edit(
-        self, sequences: Sequence[Sequence], keep: Sequence[Sequence[bool]] | None = None, n: int | None = None,
-        sampler: Sampler | None = None, generator: torch.Generator | None = None, record: bool = False,
-        batch_size: int = 512, max_length: int | None = None, progress: bool = False,
-        guidance: float = 0.0, guidance_scheme: str = "naive", seed: int | None = None,
+        self,
+        sequences: Sequence[Sequence],
+        keep: Sequence[Sequence[bool]] | None = None,
+        n: int | None = None,
+        sampler: Sampler | None = None,
+        generator: torch.Generator | None = None,
+        record: bool = False,
+        batch_size: int = 512,
+        max_length: int | None = None,
+        progress: bool = False,
+        guidance: float = 0.0,
+        guidance_scheme: str = "naive",
+        seed: int | None = None,
     ) -> Samples:
         """What the model makes of given sequences, as `Samples`: each `n` times in a row (once by default).
 
-        Sequences are lists of tokens. `keep` has a bool for each token of each of them: kept tokens are never replaced or
-        deleted, and kept neighbours stay together. Result i depends on its sequence and the i-th seed that `generator`
-        yields; `seed` stands for a generator with that seed. `guidance` is as in `sample`, for conditions among the kept
-        tokens. ValueError for a method that does not edit, unknown tokens, a sequence that is too long or has nothing to
-        edit."""
+        Sequences are lists of tokens. `keep` has a bool for each token of each of them: kept tokens are never replaced
+        or deleted, and kept neighbours stay together. Result i depends on its sequence and the i-th seed that
+        `generator` yields; `seed` stands for a generator with that seed. `guidance` is as in `sample`, for conditions
+        among the kept tokens. ValueError for a method that does not edit, unknown tokens, a sequence that is too long
+        or has nothing to edit."""
         limit = _length_limit(self.config, 0, max_length, batch_size)
         sampler = _sampler_for(self, sampler, 0)
         batch = encode_sources(sequences, keep, n, self.vocabulary, limit)
