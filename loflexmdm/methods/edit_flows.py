@@ -212,14 +212,14 @@ class Noised(NamedTuple):
     tau: Float[Tensor, " batch"]  # clock readings
     weight: Float[Tensor, " batch"]  # 1 / density of the readings
 
-# %% ../../nbs/methods/15_edit_flows.ipynb #0f3f2bb4
+# %% ../../nbs/methods/15_edit_flows.ipynb #8b623e5c
 def on_cpu(generator: torch.Generator | None) -> torch.Generator | None:
     "A generator of the CPU, seeded by one of another device; None stays None."
     if generator is None or generator.device.type == "cpu": return generator
     seed = torch.randint(2**62, (1,), generator=generator, device=generator.device)
     return torch.Generator().manual_seed(int(seed))
 
-
+# %% ../../nbs/methods/15_edit_flows.ipynb #0f3f2bb4
 class EditFlow(Method):
     """Edit Flows (Havasi et al., 2025): rates of insertions, deletions and substitutions, and distributions of
     what they write. It learns from single sequences, for which it draws sources, or from `Pairs`.

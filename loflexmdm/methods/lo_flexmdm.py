@@ -90,7 +90,7 @@ class Step(NamedTuple):
     model: Intensities  # of the generator, there too
     x: PartialSequences  # contracted states
 
-# %% ../../nbs/methods/05_lo_flexmdm.ipynb #46ee5396
+# %% ../../nbs/methods/05_lo_flexmdm.ipynb #dd13465e
 class PlannerWeights(NamedTuple):
     """What planner weights add to the token terms (PAPL, Eq 7), in nats per unit of clock time:
     alpha times the sum over masks of w b_um (-log K).
@@ -123,7 +123,7 @@ class PlannerWeights(NamedTuple):
         extra = planner_weights(log_k, x.masked, self.alpha, self.tau) - 1
         return -(torch.where(x.masked, extra, 0.0) * target.unmask.detach() * log_k).sum(-1)
 
-
+# %% ../../nbs/methods/05_lo_flexmdm.ipynb #46ee5396
 class PlainRows(NamedTuple):
     "A share of the rows, drawn at b = 1, which train the token distribution alone."
     share: float  # of the rows of a batch, the first of them
@@ -159,7 +159,7 @@ class PlainRows(NamedTuple):
         terms = method.match(*drawn[:5])
         return drawn.apart(terms.token).mean(0)
 
-
+# %% ../../nbs/methods/05_lo_flexmdm.ipynb #69a22483
 def terms_of(config: LoFlexMDMConfig) -> Sequence[PlannerWeights | PlainRows]:
     "The terms that a configuration adds to the loss."
     terms: list[PlannerWeights | PlainRows] = []

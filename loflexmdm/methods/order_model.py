@@ -43,10 +43,10 @@ class OrderModel(nn.Module):
         h = backbone(x1, self.cond.expand(len(x1.tokens), -1))
         return self.insert(h), self.unmask(h)
 
+# %% ../../nbs/methods/04_order_model.ipynb #ea423971
+_clock = cache(Kumaraswamy)  # one for each exponent, as every step asks for it
+
 # %% ../../nbs/methods/04_order_model.ipynb #fcc92063
-_clock = cache(Kumaraswamy)
-
-
 @config
 class ScheduleRegulariser:
     """Pulls schedules towards covering [0, 1] (Appendix E.5.2, Eqs 85-88, on F_in and F_um):
@@ -114,7 +114,7 @@ def centred(
     mean = total / free.sum(-1, keepdim=True).clamp_min(1)
     return torch.where(free, raw - mean, 0.0)
 
-# %% ../../nbs/methods/04_order_model.ipynb #574beab3
+# %% ../../nbs/methods/04_order_model.ipynb #d6f3ab50
 def check_order(config):
     "ValueError unless a configuration names networks that there are, and says the same of the order in all fields."
     for prefix in ("", "order_"): check_network(config, prefix)
@@ -129,7 +129,7 @@ def free_log_rates(b: Float[Tensor, "batch length"], x1: PartialSequences) -> Fl
     "log b of the free positions, one after another; a single 0 if there are none."
     return b[x1.free].log() if x1.free.any() else b.new_zeros(1)
 
-
+# %% ../../nbs/methods/04_order_model.ipynb #574beab3
 class Ordered:
     """What methods have whose positions wait at rates b, learned, given or 1; a mixin to go before `Method`.
 

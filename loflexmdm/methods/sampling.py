@@ -149,7 +149,7 @@ def _evaluating(method: "Method") -> Iterator[None]:
         with torch.no_grad(): yield
     finally: method.train(training)
 
-
+# %% ../../nbs/methods/02_sampling.ipynb #516af4a1
 class _Part(NamedTuple):
     "What `simulate` is given: some of the rows of a batch."
     network: "Method | Guided"
@@ -165,7 +165,7 @@ class _Part(NamedTuple):
         evaluations = samples.row_evaluations * getattr(self.network, "evaluations", 1)
         return method.finish(replace(samples, row_evaluations=evaluations, model=method))
 
-
+# %% ../../nbs/methods/02_sampling.ipynb #1cb3d714
 def _parts(
     method: "Method",
     batch: PartialSequences,
@@ -211,7 +211,7 @@ def _source(
     closed = [here and after for here, after in zip(fixed, [*fixed[1:], True])]
     return Example([BOS, *vocabulary.encode(sequence)], fixed, closed)
 
-
+# %% ../../nbs/methods/02_sampling.ipynb #4f663560
 def encode_sources(
     sequences: Sequence[Sequence],
     keep: Sequence[Sequence[bool]] | None,

@@ -109,7 +109,7 @@ def from_hub(
     try: return _asked(name, lambda: cls.from_pretrained(name, revision=revision, token=token, device=device)).model
     except FileNotFoundError as e: raise ValueError(f"{name}: not a model of this package ({e})") from None
 
-
+# %% ../../nbs/models/02_hub.ipynb #b3f304c1
 def push(
     method: Method,
     name: str,

@@ -51,7 +51,7 @@ def renamed(name: str) -> str:
     for pattern, ours in RENAMED: name = re.sub(pattern, ours, name)
     return name
 
-# %% ../../nbs/models/03_import_published.ipynb #im000022
+# %% ../../nbs/models/03_import_published.ipynb #adb4e0f1
 class Parts(NamedTuple):
     "What a checkpoint holds, tensors by the names of this package; empty where there is nothing."
     trunk: dict[str, Tensor]  # of the generator, or shared
@@ -59,7 +59,7 @@ class Parts(NamedTuple):
     order_trunk: dict[str, Tensor]  # of an order model's own network
     order_heads: dict[str, Tensor]  # insert, unmask
 
-
+# %% ../../nbs/models/03_import_published.ipynb #im000022
 def refuse(path: object, what: str):
     "ValueError for a file, in one line."
     raise ValueError(f"{path}: {what}")

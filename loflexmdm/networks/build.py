@@ -107,7 +107,7 @@ def check_backbone(backbone: Backbone, what: str, causal: bool = False) -> Backb
         raise ValueError(f"{what}: later columns change the hidden states of earlier ones; here it must not look ahead")
     return backbone
 
-# %% ../../nbs/networks/03_build.ipynb #15af53ff
+# %% ../../nbs/networks/03_build.ipynb #f295bab4
 def build_backbone(
     method: nn.Module,
     vocabulary_size: int,
@@ -134,7 +134,7 @@ def build_backbone(
     if kept != options: method.config = replace(method.config, **{prefix + "network_config": kept})
     return backbone
 
-
+# %% ../../nbs/networks/03_build.ipynb #15af53ff
 def build_network(
     method: nn.Module,
     parts: Sequence[str],

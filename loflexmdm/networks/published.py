@@ -74,7 +74,7 @@ class PublishedBlock(nn.Module):
     ) -> Float[Tensor, "batch length width"]:
         shift, scale, gate, shift_mlp, scale_mlp, gate_mlp = self.adapt(cond).chunk(6, -1)
 
-        # theirs goes on from the modulated input, not from h
+        # the residual is the modulated input, not h
         y = with_gain(h, self.norm1, shift, scale)
         h = y + gate[:, None] * self.attend(y, kept)
         return h + gate_mlp[:, None] * self.mlp(with_gain(h, self.norm2, shift_mlp, scale_mlp))
@@ -139,7 +139,7 @@ class Modulation(nn.Module):
         shift, scale = self.adapt(cond).chunk(2, -1)
         return with_gain(h, self.norm, shift, scale)
 
-
+# %% ../../nbs/networks/05_published.ipynb #6ed6908b
 class PublishedRateHead(Modulation):
     "One raw scalar per column: (batch, length, width) -> (batch, length)."
     def __init__(self, trunk: Trunk):
@@ -155,7 +155,7 @@ class PublishedRateHead(Modulation):
         read = self.modulated(h, cond)
         return self.out(F.gelu(self.hidden(read)))[..., 0]
 
-
+# %% ../../nbs/networks/05_published.ipynb #1c228eff
 class PublishedTokenHead(Modulation):
     "Logits over the vocabulary, nothing excluded: (batch, length, width) -> (batch, length, vocabulary)."
     def __init__(self, trunk: Trunk, vocabulary_size: int):
