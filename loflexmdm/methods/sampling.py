@@ -6,6 +6,7 @@
 __all__ = ['encode_prompts', 'encode_sources', 'Sampling']
 
 # %% ../../nbs/methods/02_sampling.ipynb #55504061
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -118,6 +119,17 @@ def _has_hooks(method: "Method", prompts) -> bool:
     if len(prompts) < 2: return False
     texts = [p for p in prompts if isinstance(p, str)]
     return any(method.task_object.prompt_for(p, method)[1] is not None for p in texts)
+
+
+def _note_prompts(method: "Method", n: int | None):
+    "Warn where nothing is asked of a model whose task has prompts: what it then generates answers none."
+    try:
+        task = method.task_object
+        prompted = task is not None and task.prompts("test", 1) is not None
+    except (ValueError, OSError): return  # the task's data is not at hand
+    if prompted:
+        told = f'the task {task.kind!r} has prompts, and none was given; model.task_object.prompts("test", {n or 1})'
+        warnings.warn(f"{told} draws some of its test split", stacklevel=3)
 
 # %% ../../nbs/methods/02_sampling.ipynb #7972a4d0
 def _generator(generator: torch.Generator | None, seed: int | None = None) -> torch.Generator:
@@ -277,6 +289,7 @@ class Sampling:
         depends on its prompt and the i-th seed that `generator` yields, not on `batch_size`; `seed` stands for a
         generator with that seed. `record` adds trajectories. `guidance` above 0 guides towards the conditions in the
         prompts (`guidance.Guidance`). ValueError for bad input."""
+        if prompts is None: _note_prompts(self, n)
         generator = _generator(generator, seed)
 
         # prompts that are continued in ways of their own are sampled one by one, from one stream of seeds
