@@ -33,9 +33,9 @@ from loflexmdm.support.atomic_files import write_file
 from loflexmdm.support.random_numbers import launched
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training.batches import batches
-from loflexmdm.training.distributed import DistributedTrainer, joined
+from loflexmdm.training.distributed import joined, processes_of
 from loflexmdm.training.log import JsonLines
-from loflexmdm.training.optimisers import TrainConfig
+from loflexmdm.training.optimisers import TrainConfig, clip_gradients
 from loflexmdm.training.trainer import Trainer
 
 SNAPSHOT = ROOT / "experiments" / "results" / "benchmarks.json"
@@ -72,8 +72,8 @@ def measured(call: Callable, seconds: float) -> float:
     return timer.blocked_autorange(min_run_time=seconds).median
 
 
-def trainer_of(length: int, batch: int, vocabulary: int, depth: int, directory: str, kind: Callable = Trainer,
-               steps: int = 10**6) -> Trainer:
+def trainer_of(length: int, batch: int, vocabulary: int, depth: int, directory: str, steps: int = 10**6,
+               **options) -> Trainer:
     "A trainer of random sequences of one length."
     SIZES["bench"] = Size(64, depth, 4, 64)
     words = Vocabulary([f"w{i}" for i in range(vocabulary)])
@@ -82,7 +82,7 @@ def trainer_of(length: int, batch: int, vocabulary: int, depth: int, directory: 
     data = Examples(len(rows), lambda i: prefix_example((), rows[i], words))
     method = LoFlexMDM(words, LoFlexMDMConfig(size="bench", order="fixed", states=1, max_length=length))
     config = TrainConfig(steps=steps, batch_size=batch, compile=False, log_every=10)
-    return kind(method, data, config, directory, progress=False)
+    return Trainer(method, data, config, directory, progress=False, **options)
 
 
 def parts_of_a_step(trainer: Trainer, stream) -> list[float]:
@@ -95,7 +95,7 @@ def parts_of_a_step(trainer: Trainer, stream) -> list[float]:
     note()
     terms.loss.backward()
     note()
-    trainer.clip_gradients()
+    clip_gradients(trainer.groups, trainer.config.clip)
     trainer.optimizer_step()
     note()
     return [b - a for a, b in zip(times, times[1:])]
@@ -131,8 +131,8 @@ def share_a_run(directory: str):
     "Train as one of the processes that were started together; the log is in the directory."
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     with joined(launched(), torch.device("cpu")):
-        kind = Trainer if launched().world == 1 else DistributedTrainer
-        trainer_of(**BASE | dict(batch=128), directory=directory, kind=kind, steps=LAST).fit()
+        processes = processes_of(launched())
+        trainer_of(**BASE | dict(batch=128), directory=directory, steps=LAST, processes=processes).fit()
 
 
 def several_point(processes: int, threads: int, seconds: float) -> dict:

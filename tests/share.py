@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 import traceback
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,7 +17,7 @@ from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.support.random_numbers import launched
 from loflexmdm.support.stop_signals import Interrupted
 from loflexmdm.training.checkpoints import checkpoints
-from loflexmdm.training.distributed import DistributedTrainer, joined
+from loflexmdm.training.distributed import joined, processes_of
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.trainer import Trainer
 
@@ -40,8 +39,8 @@ def trainer(directory: str, method: str = "loflexmdm", options: dict | None = No
     if getattr(model, "time", None): model.time.register_forward_pre_hook(in_double)
     usual = dict(steps=20, batch_size=8, lr=3e-3, warmup=2, log_every=5, valid_every=10, valid_size=4, save_every=5,
                  keep=9)
-    kind = partial(DistributedTrainer, launch=launched(), shard=shard) if launched().world > 1 else Trainer
-    return kind(model, WORDS, TrainConfig(**usual | settings), directory, WORDS[:4], progress=False)
+    config, processes = TrainConfig(**usual | settings), processes_of(launched(), shard)
+    return Trainer(model, WORDS, config, directory, WORDS[:4], progress=False, processes=processes)
 
 
 def train(directory: str, work: str):
@@ -51,7 +50,7 @@ def train(directory: str, work: str):
     resume, until = asked.pop("resume", False), asked.pop("until", None)
     with joined(launched(), torch.device("cpu")):
         t = trainer(directory, **asked)
-        if until: t.stopped = lambda caught: 15 if t.step == until else 0
+        if until: t.processes.stopped = lambda caught: 15 if t.step == until else 0
         t.fit(resume=resume)
 
 

@@ -11,7 +11,6 @@ __all__ = ['RUN_FILE', 'tables_of', 'recipe_of', 'new_directory', 'check_no_run'
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -29,7 +28,7 @@ from ..support.readers import read_json
 from ..support.registries import METHODS
 from ..tasks.base import task_class
 from ..training.checkpoints import checkpoints, tidy
-from ..training.distributed import DistributedTrainer, check_shares, joined, own_device
+from ..training.distributed import check_shares, joined, own_device, processes_of
 from ..training.optimisers import FREE_KEYS, TrainConfig
 from ..training.recipes import FEWEST_STEPS, PASSES, Recipe, is_there, keys_of, override
 from ..training.recipes import path_settings, presets, read_tables, recipe_from
@@ -86,10 +85,10 @@ def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Cal
                resume: bool, changed_data: bool = False, shard: bool = False):
     "Train to the end, `begin` being called when the directory is locked, and say where things are."
     launch = launched()
-    kind = Trainer if launch.world == 1 else partial(DistributedTrainer, launch=launch, shard=shard)
+    processes = processes_of(launch, shard)
     device = own_device(device, launch)
     with joined(launch, device):
-        trainer = recipe.trainer(directory, device, True, None if resume else say, changed_data, kind)
+        trainer = recipe.trainer(directory, device, True, None if resume else say, changed_data, processes)
         trainer.fit(resume=resume, begin=lambda: begin(trainer))
     bound = f"; best validation bound {trainer.best:.4f} nats per sequence" if trainer.best < float("inf") else ""
     say(f"done: {trainer.step} steps, {trainer.evaluations} network evaluations, {trainer.seconds:.0f} s{bound}")

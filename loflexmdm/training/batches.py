@@ -9,7 +9,7 @@ __all__ = ['row_at', 'epoch_indices', 'BatchIndices', 'OwnRows', 'flag_of_leavin
 # %% ../../nbs/training/01_batches.ipynb #4de6b9c4
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ctypes import c_bool
 from functools import partial
 from itertools import count
@@ -31,8 +31,8 @@ def row_at(n: int, seed: int, position: int) -> int:
     """Which row of a dataset of length `n` comes at a position of training, counted over all epochs and processes:
     in order if unlimited, else by one permutation per epoch."""
     if n >= UNLIMITED: return position
-    epoch, k = divmod(position, n)
-    return permutation(n, seed, "epoch", epoch)[k]
+    epoch, place = divmod(position, n)
+    return permutation(n, seed, "epoch", epoch)[place]
 
 
 def epoch_indices(n: int, start: int, seed: int) -> Iterator[int]:
@@ -43,9 +43,14 @@ def epoch_indices(n: int, start: int, seed: int) -> Iterator[int]:
 class BatchIndices:
     "The indices of batches number `start` to `stop` of training, `size` each."
     def __init__(self, n: int, size: int, start: int, stop: int, seed: int):
-        self.n, self.size, self.start, self.stop, self.seed = n, size, start, stop, seed
+        self.n = n
+        self.size = size
+        self.start = start
+        self.stop = stop
+        self.seed = seed
 
     def __len__(self): return self.stop - self.start
+
     def __iter__(self):
         indices = epoch_indices(self.n, self.start * self.size, self.seed)
         for _ in range(len(self)): yield [next(indices) for _ in range(self.size)]
@@ -54,7 +59,9 @@ class BatchIndices:
 class OwnRows:
     "Of every batch of indices in `order`, number `rank` and every `world`-th after it."
     def __init__(self, order: BatchIndices, rank: int, world: int):
-        self.order, self.rank, self.world = order, rank, world
+        self.order = order
+        self.rank = rank
+        self.world = world
 
     def __len__(self): return len(self.order)
     def __iter__(self): return (indices[self.rank::self.world] for indices in self.order)
@@ -71,49 +78,62 @@ def flag_of_leaving() -> c_bool:
 def ignore_interrupts(worker: int, leaving: c_bool | None = None):
     """What a loader process begins with: signals are for the training process, which decides when to stop.
     Once it is `leaving` (`flag_of_leaving`), a SIGTERM ends this process."""
+    def terminated(number, frame):
+        if leaving and leaving.value: os._exit(0)
+
     for number in STOP_SIGNALS: signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0) if leaving and leaving.value else None)
+    signal.signal(signal.SIGTERM, terminated)
 
 # %% ../../nbs/training/01_batches.ipynb #bt000001
 def batches(data: Dataset, config: TrainConfig, start: int, device: torch.device,
             rank: int = 0, world: int = 1) -> Iterator[PartialSequences | Pairs]:
-    "The training batches from optimiser step `start` on, on the device; of `world` processes, the rows of one."
+    """The training batches from optimiser step `start` on, on the device; of `world` processes, the rows of one.
+
+    ValueError if there are no rows."""
+    # an optimiser step has as many batches as it accumulates
+    first = start * config.accumulate
+    last = config.steps * config.accumulate
     begin = partial(ignore_interrupts, leaving=flag_of_leaving()) if config.workers else None
+
     if isinstance(data, Stream):
-        span = start * config.accumulate, config.steps * config.accumulate
-        for rows in stream_batches(data, config.batch_size, *span, config.seed, config.workers, begin):
+        for rows in stream_batches(data, config.batch_size, first, last, config.seed, config.workers, begin):
             yield collate(rows[rank::world]).to(device, non_blocking=True)
         return
+
     if not len(data): raise ValueError("data is empty: at least one sequence is needed")
-    order = BatchIndices(
-        len(data), config.batch_size, start * config.accumulate, config.steps * config.accumulate, config.seed
-    )
-    loader = DataLoader(
+    order = BatchIndices(len(data), config.batch_size, first, last, config.seed)
+    for batch in _loader(data, OwnRows(order, rank, world), config.workers, device, begin):
+        yield batch.to(device, non_blocking=True)
+
+
+def _loader(data: Dataset, order: OwnRows, workers: int, device: torch.device, begin: Callable | None) -> DataLoader:
+    "torch's loader of the batches of rows in `order`; its processes begin with `begin`."
+    return DataLoader(
         data,
-        batch_sampler=OwnRows(order, rank, world),
+        batch_sampler=order,
         collate_fn=collate,
-        num_workers=config.workers,
+        num_workers=workers,
         pin_memory=device.type == "cuda",
-        # its own generator: the global one is left alone
         worker_init_fn=begin,
+        # its own generator: the global one is left alone
         generator=torch.Generator(),
     )
-    for batch in loader: yield batch.to(device, non_blocking=True)
 
 # %% ../../nbs/training/01_batches.ipynb #2ca890a4
 def rows_behind(data: Dataset) -> int:
     "Rows of the source that examples are made of, where the data says it; else of examples; 0 for a stream."
     if isinstance(data, Stream): return 0
-    return (getattr(data, "identity", None) or {}).get("rows", len(data))
+    identity = getattr(data, "identity", None) or {}
+    return identity.get("rows", len(data))
 
 
 def passes(config: TrainConfig, n: int, step: int = 0) -> str:
     "What is ahead of a run that stands at `step`, on `n` sequences: steps, and passes over the data, in one line."
     rows = config.batch_size * config.accumulate
-    text = f"{config.steps:,} steps of {rows:,} sequences: " + (
-        "no sequence comes twice" if n >= UNLIMITED else f"{config.steps * rows / n:.3g} passes over {n:,} sequences"
-    )
-    return text + (f"; {config.steps - step:,} steps are left" if step else "")
+    over = f"{config.steps * rows / n:.3g} passes over {n:,} sequences"
+    if n >= UNLIMITED: over = "no sequence comes twice"
+    left = f"; {config.steps - step:,} steps are left" if step else ""
+    return f"{config.steps:,} steps of {rows:,} sequences: {over}{left}"
 
 # %% ../../nbs/training/01_batches.ipynb #4f86fb27
 def check_pairs(method: Method, data: Dataset):

@@ -20,7 +20,6 @@ from importlib.resources import files
 from pathlib import Path
 
 import torch
-from fastcore.basics import patch
 
 from ..methods.base import Method, method_class
 
@@ -33,6 +32,7 @@ from ..support.limits import clipped
 from ..support.readers import read_toml
 from ..support.registries import METHODS, TASKS, did_you_mean
 from ..tasks.base import SPLITS, Task, task_class, task_from
+from .distributed import OneProcess
 from .optimisers import TrainConfig
 from .trainer import Trainer
 
@@ -51,6 +51,32 @@ class Recipe:
     def as_dict(self) -> dict:
         "The three tables in full; `recipe_from` gives the same recipe back."
         return dict(task=dict(self.task), model=dict(self.model), train=asdict(self.train))
+
+    def build(self, device: str | torch.device = "cpu") -> tuple[Task, Method]:
+        "The task and an untrained model on `device`, its weights drawn with `train.seed`."
+        task = task_from(self.task)
+        table = dict(self.model)
+        cls = method_class(table.pop("method"))
+        # the global random state is put back as it was
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.train.seed)
+            method = cls(task.vocabulary, config_from(cls.Config, table, "model"), self.task)
+        return task, method.to(device)
+
+    def trainer(
+        self, directory: str | os.PathLike, device: str | torch.device = "cpu", progress: bool = True,
+        tell: Callable[[str], object] | None = None, changed_data: bool = False,
+        processes: OneProcess | None = None,
+    ) -> Trainer:
+        """A trainer of this recipe in `directory`: `recipe(...).trainer(directory).fit()` is a whole run.
+
+        `tell` is called with what the task says of its data. `changed_data`: a run may be resumed although its data is
+        not what it began with. `processes`: what several processes share, that of one unless it is given."""
+        task, method = self.build(device)
+        if tell is not None: tell(task.summary())
+        data = task.dataset("train")
+        valid = task.dataset("valid")
+        return Trainer(method, data, self.train, directory, valid, progress, task.settings(), changed_data, processes)
 
 # %% ../../nbs/training/08_recipes.ipynb #ee85e430
 def check_tables(tables: dict) -> dict:
@@ -272,30 +298,3 @@ def recipe_schema() -> dict:
 def write_schema(path: str | os.PathLike = SCHEMA) -> Path:
     "Write `recipe_schema` as JSON, by default where the package has it; returns the path."
     return write_file(path, json.dumps(recipe_schema(), indent=1) + "\n")
-
-# %% ../../nbs/training/08_recipes.ipynb #f3940fc8
-@patch
-def build(self: Recipe, device: str | torch.device = "cpu") -> tuple[Task, Method]:
-    "The task and an untrained model on `device`, its weights drawn with `train.seed`."
-    task, table = task_from(self.task), dict(self.model)
-    cls = method_class(table.pop("method"))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(self.train.seed)
-        method = cls(task.vocabulary, config_from(cls.Config, table, "model"), self.task)
-    return task, method.to(device)
-
-
-@patch
-def trainer(
-    self: Recipe, directory: str | os.PathLike, device: str | torch.device = "cpu",
-    progress: bool = True, tell: Callable[[str], object] | None = None, changed_data: bool = False,
-    kind: Callable[..., Trainer] = Trainer,
-) -> Trainer:
-    """A trainer of this recipe in `directory`: `recipe(...).trainer(directory).fit()` is a whole run.
-
-    `tell` is called with what the task says of its data. `changed_data`: a run may be resumed although its data is not
-    what it began with. `kind` makes the trainer."""
-    task, method = self.build(device)
-    if tell is not None: tell(task.summary())
-    data, valid = task.dataset("train"), task.dataset("valid")
-    return kind(method, data, self.train, directory, valid, progress, task.settings(), changed_data)

@@ -11,235 +11,191 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import torch
-from fastcore.basics import patch
 from torch.utils.data import Dataset
 
 from ..methods.base import Method
-from ..methods.saved import AVERAGE_FILE, WEIGHTS_FILE, check_weights, is_finite, not_finite
-from ..methods.saved import portable, read_config, read_tensors, save_tensors, write_model
 from ..process.conditions import hide_conditions
-from ..process.matching import LossTerms
 from ..process.states import Pairs, PartialSequences, collate
 from ..process.streams import Stream
-from ..support.atomic_files import atomic_directory, file_digest, recorded, write_sealed
-from ..support.data_digests import check_data, data_digests
+from ..support.data_digests import data_digests
 from ..support.progress import in_words, progress_bar, write_line
 from ..support.random_numbers import generator_for
 from ..support.stop_signals import Interrupted, stop_signals
-from .batches import batches, check_pairs, passes, rows_behind
-from .checkpoints import CHECKPOINT_FORMAT, MOMENTS, OPTIMIZER_FILE, TENSOR_FILES
-from .checkpoints import _wrong_moment, check_vocabulary, checkpoints, keep_best
-from .checkpoints import read_state, remove_checkpoint, run_lock, sweep
-from .checkpoints import take_weights
-from .compiling import regions, worth_compiling
-from .log import MEASURED, JsonLines, Pace, rounded, shown
-from .optimisers import TrainConfig, averaged, learning_rate, optimisers
+from .batches import check_pairs, passes, rows_behind
+from .checkpoints import Checkpoints, keep_best, run_lock, take_weights
+from .compiling import Compiler, autocast
+from .distributed import OneProcess
+from .log import MEASURED, JsonLines, Pace, Silent, rounded, shown
+from .optimisers import TrainConfig, averaged, clip_gradients, learning_rate
+from .optimisers import optimisers, set_learning_rates
 
 # %% ../../nbs/training/06_trainer.ipynb #00550b05
+def _not_finite(row: Mapping, method: Method) -> list[str]:
+    "Terms of a step's loss that are not finite, and names of at most three parameters whose gradients are not."
+    total = ("loss", "grad_norm", "order_grad_norm")  # which say nothing of where
+    terms = [key for key, value in row.items() if key not in total and not math.isfinite(float(value))]
+    stepped = [(name, p.grad) for name, p in method.named_parameters() if p.grad is not None]
+    return terms + [f"gradient of {name}" for name, grad in stepped if not grad.isfinite().all()][:3]
+
+
 class Trainer:
     """Trains `method` on `data` (a Dataset of Examples, or of Pairs); checkpoints, metrics.jsonl and the
     best weights go to `directory`.
 
     Everything random depends on `config.seed` and the step alone. `valid` is a Dataset too;
     its first `valid_size` sequences are used. A run is not resumed on other data, or other `settings` that made it,
-    than it began with, unless `changed_data`."""
+    than it began with, unless `changed_data`. `processes` says what several processes share; ValueError if they
+    cannot share this run."""
     def __init__(
         self, method: Method, data: Dataset, config: TrainConfig,
         directory: str | os.PathLike, valid: Dataset | None = None, progress: bool = True,
-        settings: Mapping | None = None, changed_data: bool = False,
+        settings: Mapping | None = None, changed_data: bool = False, processes: OneProcess | None = None,
     ):
+        self.processes = OneProcess() if processes is None else processes
+        self.processes.check(method, config)
         check_pairs(method, data)
-        self.method, self.data, self.config, self.progress = method, data, config, progress
-        self.digests, self.changed_data = data_digests(data, valid, settings), changed_data
-        self.directory, self.device = Path(directory), method.device
+        self.method = method
+        self.data = data
+        self.config = config
+        self.device = method.device
+        self.valid = None
+        if valid is not None: self.valid = collate([valid[i] for i in range(min(config.valid_size, len(valid)))])
+
+        # what a step changes: the weights, their average, and how far the run has come
+        self.optimisers = optimisers(method, config)
+        self.ema = averaged(method, config.ema)
+        self.step = 0
+        self.evaluations = 0
+        self.seconds = 0.0
+        self.best = math.inf
+
+        # what is written and said, by the first process alone
+        self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.optimisers, self.ema = optimisers(method, config), averaged(method, config.ema)
-        self.step, self.best, self.evaluations, self.seconds = 0, math.inf, 0, 0.0
-        self.log = JsonLines(self.directory / "metrics.jsonl")
-        self.valid = None if valid is None else collate([valid[i] for i in range(min(config.valid_size, len(valid)))])
-        self.clock, self.pace = time.monotonic, Pace()
-        self.compiled = False if config.compile is False else None  # None: not yet decided
+        self.digests = data_digests(data, valid, settings)
+        self.checkpoints = Checkpoints(
+            method, self.ema, self.optimisers, self.directory, config, self.digests, changed_data
+        )
+        self.progress = progress and self.processes.first
+        self.log = (JsonLines if self.processes.first else Silent)(self.directory / "metrics.jsonl")
+        self.clock = time.monotonic
+        self.pace = Pace(self.processes.world)
+        self.compiler = Compiler(method, config, data, self.say)
 
     @property
-    def checkpoints(self) -> list[Path]: return checkpoints(self.directory)
-    @property
-    def groups(self) -> list[dict]: return [g for o in self.optimisers for g in o.param_groups]
+    def groups(self) -> list[dict]: return [group for o in self.optimisers for group in o.param_groups]
 
-# %% ../../nbs/training/06_trainer.ipynb #6525b628
-@patch
-def train_step(self: Trainer, stream: Iterator[PartialSequences | Pairs]) -> dict:
-    "One optimiser step; returns its metrics, averaged over the micro-batches."
-    if self.compiled is None and self.config.compile is True: self.compile_networks()
-    k, started = self.config.accumulate, self.clock()
-    given = self.micro_batches(stream)
-    self.method.train()
-    rows = self.gradients(given)
-    row = self.agreed({key: sum(r[key] for r in rows) / k for key in rows[0]})
-    row |= self.clip_gradients()
-    if not torch.isfinite(row["loss"] + sum(value for key, value in row.items() if "grad_norm" in key)): self.fail(row)
-    self.optimizer_step()
-    self.evaluations += k * self.method.evaluations_per_loss
-    self.pace.step(self.clock() - started, sum(batch.valid.sum() for batch in given))
-    return row
+    def fit(self, resume: bool = False, begin: Callable[[], object] = lambda: None) -> Method:
+        """Train to `config.steps`, from the newest checkpoint in the directory if `resume`; returns the averaged model
+        (of shards, in the first process).
 
+        `begin` is called once the directory is locked, before anything is written, in the first process.
+        ValueError if the directory is in use or holds another run; Interrupted on SIGINT, SIGTERM or SIGHUP,
+        FloatingPointError on a loss or gradient that is not finite and what reading the data raises, all after saving;
+        Lost if another process dies: what was trained since the newest checkpoint is gone."""
+        with self.processes.running(self.checkpoints):
+            with stop_signals() as caught, ExitStack() as held:
+                self.processes.by_first(lambda: held.enter_context(run_lock(self.directory)))
+                self.processes.by_first(begin)
+                self.processes.by_first(lambda: self.start_or_resume(resume))
+                self.processes.take_part(self)
+                self.run(caught)
+            with self.processes.whole(self.checkpoints) as whole:
+                own = self.checkpoints if whole is None else whole
+                return own.average.eval()
 
-@patch
-def micro_batches(self: Trainer, stream: Iterator[PartialSequences | Pairs]) -> list[PartialSequences | Pairs]:
-    "The batches of a step. Where the data cannot be read, the run is saved before the error is raised."
-    try: return [next(stream) for _ in range(self.config.accumulate)]
-    except (OSError, ValueError):
-        if self.step: self.say(f"the data cannot be read; step {self.step} is saved: {self.save()}")
-        raise
+    def run(self, caught: Sequence[int]):
+        "The loop, from the step at which the trainer stands. Interrupted at a signal of those `caught`, after saving."
+        if n := rows_behind(self.data): self.say(passes(self.config, n, self.step))
+        started = self.clock() - self.seconds
+        if self.step < self.config.steps: self.compiler.begin()
+        stream = self.processes.batches(self.data, self.config, self.step, self.device)
+        bar = progress_bar(self.config.steps, "training", initial=self.step, disable=not self.progress)
 
-# %% ../../nbs/training/06_trainer.ipynb #788b379b
-@patch
-def gradients(self: Trainer, given: Sequence[PartialSequences]) -> list[dict]:
-    """The metrics of each micro-batch, the gradients of their mean loss being in the parameters.
+        with bar, closing(stream), self.accounting():  # closing ends loader processes
+            while self.step < self.config.steps:
+                row = self.train_step(stream)
+                self.seconds = self.clock() - started
+                self.after_step(row, bar)
+                if self.pace.steps == MEASURED: self.look_ahead()
+                if number := self.processes.stopped(caught):
+                    self.save()
+                    raise Interrupted(number, self.step)
 
-    What fails while compiled is done once more without, so that a compiler's failure does not end the run."""
-    try: return [self.backward(batch, micro) for micro, batch in enumerate(given)]
-    except Exception as e:
-        if not self.compiled: raise
-        self.without_compiling(e)
-        return [self.backward(batch, micro) for micro, batch in enumerate(given)]
+    def train_step(self, stream: Iterator[PartialSequences | Pairs]) -> dict:
+        "One optimiser step; returns its metrics, averaged over the micro-batches."
+        started = self.clock()
+        given = self.micro_batches(stream)
 
+        # a compiler's failure must not end a run: then the gradients are computed once more without it
+        rows = self.compiler(self.gradients, given)
+        norms = clip_gradients(self.groups, self.config.clip)
+        row = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
+        row = self.processes.agreed(row, norms)
 
-@patch
-def backward(self: Trainer, batch: PartialSequences, micro: int) -> dict:
-    "Add the gradients of micro-batch number `micro` of a step; returns its metrics."
-    k = self.config.accumulate
-    number = self.step * k + micro
-    batch = self.drop_conditions(batch, number)
-    with self.autocast(): terms = self.loss(batch, self.generator("train", number))
-    (terms.loss / k).backward()
-    real = dict(real_columns=batch.valid.float().mean(), loss=terms.loss.detach())
-    return {key: value.detach() for key, value in terms.metrics.items()} | real
+        # before the step, which would spoil every weight
+        total = row["loss"] + sum(norm for key, norm in row.items() if "grad_norm" in key)
+        if not torch.isfinite(total): self.fail(row)
+        self.optimizer_step()
+        self.evaluations += len(rows) * self.method.evaluations_per_loss
+        self.pace.step(self.clock() - started, sum(batch.valid.sum() for batch in given))
+        return row
 
+    def gradients(self, given: Sequence[PartialSequences | Pairs]) -> list[dict]:
+        "The metrics of each micro-batch of a step, the gradients of their mean loss being in the parameters."
+        self.method.train()
+        loss = self.processes.engine or self.method.loss
+        rows = []
+        for micro, batch in enumerate(given):
+            # random numbers are those of the micro-batch, in whatever session it comes
+            number = self.step * self.config.accumulate + micro
+            batch = self.drop_conditions(batch, number)
+            generator = self.processes.generator(self.config.seed, "train", number, device=self.device)
 
-@patch
-def drop_conditions(self: Trainer, batch: PartialSequences | Pairs, number: int) -> PartialSequences | Pairs:
-    "Micro-batch `number` with the conditions of some rows hidden; as it is if the vocabulary has none."
-    vocabulary = self.method.vocabulary
-    if not vocabulary.conditions: return batch
-    generator = self.generator("conditions", number)
-    return hide_conditions(batch, vocabulary, self.config.drop_condition, generator)
+            # processes exchange gradients once a step
+            with self.processes.averaging(last=micro == self.config.accumulate - 1):
+                with autocast(self.config, self.device): terms = loss(batch, generator)
+                (terms.loss / self.config.accumulate).backward()
+            real = dict(real_columns=batch.valid.float().mean(), loss=terms.loss.detach())
+            rows.append({key: value.detach() for key, value in terms.metrics.items()} | real)
+        return rows
 
+    def optimizer_step(self):
+        "Step the optimisers at the step's learning rates, then the average."
+        set_learning_rates(self.groups, self.config, self.step)
+        for optimiser in self.optimisers: optimiser.step()
+        self.method.zero_grad(set_to_none=True)
+        self.ema.update_parameters(self.method)
+        self.step += 1
 
-@patch
-def autocast(self: Trainer) -> torch.autocast:
-    "The precision of the networks' arithmetic, as a context."
-    return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
+    def after_step(self, row: dict, bar):
+        "Log, validate and save when it is time to; `bar` has `update()` and `set_postfix(dict)`."
+        due = lambda every: self.step % every == 0 or self.step == self.config.steps
+        if due(self.config.log_every): self.write_row(row, bar)
+        bar.update()
+        if self.valid is not None and due(self.config.valid_every): self.validate()
+        if due(self.config.save_every): self.save()
 
-# %% ../../nbs/training/06_trainer.ipynb #d9a07c12
-@patch
-def generator(self: Trainer, purpose: str, number: int) -> torch.Generator:
-    "The random numbers of micro-batch `number`."
-    return generator_for(self.config.seed, purpose, number, device=self.device)
+    def micro_batches(self, stream: Iterator[PartialSequences | Pairs]) -> list[PartialSequences | Pairs]:
+        "The batches of a step. Where the data cannot be read, the run is saved before the error is raised."
+        try: return [next(stream) for _ in range(self.config.accumulate)]
+        except (OSError, ValueError):
+            if self.step: self.say(f"the data cannot be read; step {self.step} is saved: {self.save()}")
+            raise
 
+    def drop_conditions(self, batch: PartialSequences | Pairs, number: int) -> PartialSequences | Pairs:
+        "Micro-batch `number` with the conditions of some rows hidden; as it is if the vocabulary has none."
+        vocabulary = self.method.vocabulary
+        if not vocabulary.conditions: return batch
+        generator = self.processes.generator(self.config.seed, "conditions", number, device=self.device)
+        return hide_conditions(batch, vocabulary, self.config.drop_condition, generator)
 
-@patch
-def loss(self: Trainer, batch: PartialSequences | Pairs, generator: torch.Generator) -> LossTerms:
-    "The method's loss on a micro-batch."
-    return self.method.loss(batch, generator)
-
-
-@patch
-def agreed(self: Trainer, row: dict) -> dict:
-    "The metrics of a step, of all processes."
-    return row
-
-
-@patch
-def held(self: Trainer) -> AbstractContextManager:
-    "The directory, locked. ValueError if another run writes there."
-    return run_lock(self.directory)
-
-
-@patch
-def stream(self: Trainer) -> Iterator[PartialSequences | Pairs]:
-    "The batches from the step on at which the trainer stands."
-    return batches(self.data, self.config, self.step, self.device)
-
-
-@patch
-def stopped(self: Trainer, caught: Sequence[int]) -> int:
-    "The signal that asks to stop, of those caught; 0 if there is none."
-    return caught[0] if caught else 0
-
-# %% ../../nbs/training/06_trainer.ipynb #24c7be2e
-@patch
-def clip_gradients(self: Trainer) -> dict:
-    """Clip the gradients of the generator and of the order model, each to the norm `config.clip`;
-    returns the norms before."""
-    norms = {}
-    for name, order in (("grad_norm", False), ("order_grad_norm", True)):
-        params = [p for g in self.groups if g["order"] == order for p in g["params"]]
-        if params: norms[name] = torch.nn.utils.clip_grad_norm_(params, self.config.clip)
-    return norms
-
-
-@patch
-def optimizer_step(self: Trainer):
-    "Step the optimisers at the step's learning rates, then the average. The order model rests until `order_start`."
-    c = self.config
-    for group in self.groups:
-        share = 1.0 if not group["order"] else c.order_lr_scale if self.step >= c.order_start else 0.0
-        group["lr"] = learning_rate(c, self.step) * share
-    for o in self.optimisers: o.step()
-    self.method.zero_grad(set_to_none=True)
-    self.ema.update_parameters(self.method)
-    self.step += 1
-
-# %% ../../nbs/training/06_trainer.ipynb #2b864c06
-@patch
-def fail(self: Trainer, row: dict):
-    """Save the weights as they were before this step, if they are finite, and raise FloatingPointError.
-
-    It says what was not finite, loss terms or else gradients, and where the last good weights are."""
-    where = [
-        key
-        for key, value in row.items()
-        if not math.isfinite(float(value)) and key not in ("loss", "grad_norm", "order_grad_norm")
-    ]
-    where += [
-        f"gradient of {name}"
-        for name, p in self.method.named_parameters()
-        if p.grad is not None and not p.grad.isfinite().all()
-    ][:3]
-    bad = self.non_finite()
-    told = f"{bad}; {self.last_good()}" if bad else f"the weights before it are in {self.save()}"
-    self.log.write(dict(step=self.step + 1, not_finite=where) | {key: rounded(value) for key, value in row.items()})
-    raise FloatingPointError(f"step {self.step + 1}: not finite: {', '.join(where) or 'loss'}; {told}")
-
-
-@patch
-def non_finite(self: Trainer) -> str:
-    "Which weights, averages or moments are not finite, in words; empty if all are, so that they may be saved."
-    bad = not_finite(self.method) + [f"average of {name}" for name in not_finite(self.ema.module)]
-    bad += [f"moment {name}" for name, value in self.moments().items() if not is_finite(value)]
-    return f"after step {self.step} not finite: {', '.join(bad[:3])}" if bad else ""
-
-# %% ../../nbs/training/06_trainer.ipynb #15fa6aa9
-@patch
-def last_good(self: Trainer) -> str:
-    "Where the newest checkpoint with finite weights is, in words."
-    for path in reversed(self.checkpoints):
-        try: tensors = [v for name in (WEIGHTS_FILE, AVERAGE_FILE) for v in read_tensors(path / name).values()]
-        except (ValueError, OSError): continue
-        if all(map(is_finite, tensors)): return f"the newest good checkpoint is {path}"
-    return "there is no checkpoint before it"
-
-# %% ../../nbs/training/06_trainer.ipynb #0b768484
-@patch
-def after_step(self: Trainer, row: dict, bar):
-    "Log, validate and save when it is time to; `bar` has `update()` and `set_postfix(dict)`."
-    due = lambda every: self.step % every == 0 or self.step == self.config.steps
-    if due(self.config.log_every):
+    def write_row(self, row: dict, bar):
+        "Add the metrics of a step to the log, and show them on the bar."
         pace = self.pace.tokens_per_second()
         counts = dict(
             step=self.step, evaluations=self.evaluations, seconds=round(self.seconds, 2),
@@ -248,228 +204,98 @@ def after_step(self: Trainer, row: dict, bar):
         if isinstance(self.data, Stream): counts["left_out"] = self.data.left_out.total()
         self.log.write(counts | {key: rounded(value) for key, value in row.items()})
         bar.set_postfix(shown(row) | {"tokens/s": f"{pace:,.0f}", "real": f"{float(row['real_columns']):.0%}"})
-    bar.update()
-    if self.valid is not None and due(self.config.valid_every): self.validate()
-    if due(self.config.save_every): self.save()
 
-# %% ../../nbs/training/06_trainer.ipynb #c2215057
-@patch
-def validate(self: Trainer) -> float:
-    """The tight bound of the averaged model on the validation sequences, in nats per sequence;
-    the best weights so far go to `best`."""
-    model, size = self.ema.module.eval(), self.config.batch_size * 4
-    generator = generator_for(self.config.seed, "valid", device=self.device)
-    parts = [self.valid.rows(slice(i, i + size)).trim() for i in range(0, len(self.valid.tokens), size)]
-    values = torch.cat([model.nll_bound(x1, self.config.valid_samples, generator)[0] for x1 in parts])
-    nll, se = float(values.mean()), float(values.std() / len(values)**0.5)
-    self.log.write(dict(step=self.step, evaluations=self.evaluations, valid_nll=rounded(nll), valid_se=rounded(se)))
-    if math.isfinite(nll) and nll < self.best:
-        if bad := self.non_finite(): raise FloatingPointError(f"{bad}; {self.last_good()}")
-        self.best = nll
-        keep_best(model, self.directory / "best")
-    return nll
+    def validate(self) -> float:
+        """The tight bound of the averaged model on the validation sequences, in nats per sequence;
+        the best weights so far go to `best`. Infinite but in the first process."""
+        with self.processes.whole(self.checkpoints) as checkpoints:
+            if checkpoints is None: return math.inf
+            model = checkpoints.average.eval()
+            size = self.config.batch_size * 4
+            parts = [self.valid.rows(slice(i, i + size)).trim() for i in range(0, len(self.valid.tokens), size)]
 
-# %% ../../nbs/training/06_trainer.ipynb #7b3a75f5
-@patch
-def say(self: Trainer, text: str):
-    "A line for who watches, or reads the log; none with `progress=False`."
-    if self.progress: write_line(text)
+            # the same draws at every validation, so that bounds can be compared
+            generator = generator_for(self.config.seed, "valid", device=self.device)
+            bounds = torch.cat([model.nll_bound(x1, self.config.valid_samples, generator)[0] for x1 in parts])
+            nll = float(bounds.mean())
+            error = float(bounds.std() / len(bounds)**0.5)
+            row = dict(valid_nll=rounded(nll), valid_se=rounded(error))
+            self.log.write(dict(step=self.step, evaluations=self.evaluations) | row)
 
+            if math.isfinite(nll) and nll < self.best:
+                checkpoints.check_finite(self.step)
+                self.best = nll
+                keep_best(model, self.directory / "best")
+            return nll
 
-@patch
-def look_ahead(self: Trainer):
-    "Say how long the rest will take, now that steps have been timed; decide whether to compile, if that is ours to do."
-    each, left = self.pace.step_seconds, self.config.steps - self.step
-    if not left: return
-    self.say(f"about {in_words(each * left)} for the {left:,} steps that are left ({each:.3g} s each)")
-    if self.compiled is not None: return
-    self.compiled, why = worth_compiling(each, left, self.device)
-    self.say(f"compile: {'yes' if self.compiled else 'no'}, {why}")
-    if self.compiled: self.compile_networks()
+    def fail(self, row: dict):
+        """Save the weights as they were before this step, if they are finite, and raise FloatingPointError.
 
+        It says what was not finite, loss terms or else gradients, and where the last good weights are."""
+        at = f"step {self.step + 1}: not finite"
+        with self.processes.whole(self.checkpoints) as checkpoints:
+            if checkpoints is None: raise FloatingPointError(at)
+            where = _not_finite(row, checkpoints.method)
+            bad = checkpoints.non_finite(self.step)
+            if bad: told = f"{bad}; {checkpoints.last_good()}"
+            else: told = f"the weights before it are in {checkpoints.save(self.counters())}"
+            values = {key: rounded(value) for key, value in row.items()}
+            self.log.write(dict(step=self.step + 1, not_finite=where) | values)
+            raise FloatingPointError(f"{at}: {', '.join(where) or 'loss'}; {told}")
 
-@patch
-@contextmanager
-def accounting(self: Trainer) -> Iterator[None]:
-    "At its end, however the run ended, say how many rows of a stream were left out, and why."
-    try: yield
-    finally:
-        if isinstance(self.data, Stream) and (lost := self.data.account()): self.say(lost)
+    def counters(self) -> dict:
+        "How far the run has come."
+        return dict(step=self.step, compiled=self.compiler.on, best=self.best, evaluations=self.evaluations,
+                    seconds=self.seconds)
 
-# %% ../../nbs/training/06_trainer.ipynb #a9f18729
-@patch
-def compile_networks(self: Trainer):
-    "Compile the networks and try them; if that fails, say why and leave them as they are."
-    started, self.compiled = self.clock(), True
-    for part in regions(self.method): part.compile(dynamic=True)
-    try: self.try_networks()
-    except Exception as e: return self.without_compiling(e)  # a compiler may raise anything
-    self.say(f"compiled in {in_words(self.clock() - started)}")
+    def stand_at(self, counters: Mapping):
+        "Stand where the counters say."
+        self.step = counters["step"]
+        self.compiler.on = counters["compiled"]
+        self.best = counters["best"]
+        self.evaluations = counters["evaluations"]
+        self.seconds = counters["seconds"]
 
+    def save(self) -> Path | None:
+        """Write a checkpoint of this step, remove old ones; returns its directory, in the first process.
 
-@patch
-def without_compiling(self: Trainer, error: Exception):
-    "Undo `compile_networks` because of an error, and say so; gradients are cleared."
-    self.compiled = False
-    for part in regions(self.method): part._compiled_call_impl = None
-    self.method.zero_grad(set_to_none=True)
-    reason = (str(error).strip().splitlines() or [""])[0][:200]
-    self.say(f"compile: failed ({type(error).__name__}: {reason}); training goes on without")
+        FloatingPointError, and nothing is written, if a weight or moment is not finite."""
+        with self.processes.whole(self.checkpoints) as checkpoints:
+            if checkpoints is not None: return checkpoints.save(self.counters())
 
-# %% ../../nbs/training/06_trainer.ipynb #fbb9ae09
-@patch
-def try_networks(self: Trainer):
-    "Run every network forward and backward on the first rows of the data, in the numbers of rows that training has."
-    c = self.config
-    first = collate([self.data[i % len(self.data)] for i in range(c.batch_size)]).to(self.device)
-    if isinstance(first, Pairs): first = first.x1
-    self.method.train()
-    with torch.random.fork_rng(devices=[]):  # for networks with dropout
-        for net in self.method.networks:
-            for k in sorted({1, self.method.evaluations_per_loss}):
-                x = first.map(lambda v, k=k: v.repeat(k, 1))
-                cond = torch.zeros(len(x.tokens), net.cond, device=self.device, dtype=net.token.weight.dtype)
-                with self.autocast(): h = net(x, cond.requires_grad_())
-                h.sum().backward()
-    self.method.zero_grad(set_to_none=True)
+    def load(self, checkpoint: str | os.PathLike):
+        """Stand exactly where the run stood when it wrote `checkpoint`.
 
-# %% ../../nbs/training/06_trainer.ipynb #60b06c93
-@patch
-def read_meta(self: Trainer, checkpoint: Path) -> dict:
-    "state.json of a checkpoint; ValueError as for `read_state`, and if the data is not what the run began with."
-    meta = read_state(checkpoint, self.config)
-    check_data(meta.get("data"), self.digests, checkpoint, self.changed_data)
-    return meta
+        ValueError, and nothing has changed, if it is damaged or of another model, run or data."""
+        counters = self.checkpoints.load(Path(checkpoint))
+        # compiled or not, as the run has been computed so far, unless it is said
+        if self.config.compile != "auto": counters["compiled"] = self.compiler.on
+        self.stand_at(counters)
 
+    def start_or_resume(self, resume: bool):
+        """Start afresh in a directory without a run, or continue the one that is there (from
+        nothing, if it had not saved yet). ValueError if there is one and `resume` is False."""
+        newest = self.checkpoints.start(resume)
+        if newest is not None: self.load(newest)
+        elif self.config.start_from:
+            for model in (self.method, self.ema.module): take_weights(model, self.config.start_from)
+        self.log.truncate(self.step)
 
-@patch
-def moments(self: Trainer) -> dict[str, torch.Tensor]:
-    "What the optimisers remember of each parameter that they have stepped, as PARAMETER.FIELD."
-    return {
-        f"{name}.{key}": value
-        for name, p in self.method.named_parameters()
-        for o in self.optimisers
-        for key, value in o.state.get(p, {}).items()
-    }
+    def say(self, text: str):
+        "A line for who watches, or reads the log; none with `progress=False`."
+        if self.progress: write_line(text)
 
-# %% ../../nbs/training/06_trainer.ipynb #c66215b1
-@patch
-def save(self: Trainer) -> Path:
-    """Write a checkpoint of this step, remove old ones; returns its directory.
+    def look_ahead(self):
+        "Say how long the rest will take, now that steps have been timed, and whether to compile."
+        each = self.pace.step_seconds
+        left = self.config.steps - self.step
+        if not left: return
+        self.say(f"about {in_words(each * left)} for the {left:,} steps that are left ({each:.3g} s each)")
+        self.compiler.decide(each, left)
 
-    FloatingPointError, and nothing is written, if a weight or moment is not finite."""
-    path = self.directory / "checkpoints" / f"step_{self.step:06d}"
-    if path.exists(): return path
-    if bad := self.non_finite(): raise FloatingPointError(f"{bad}; {self.last_good()}")
-    moments = self.moments()
-    meta = dict(
-        format=CHECKPOINT_FORMAT, step=self.step, compiled=self.compiled,
-        best=self.best if math.isfinite(self.best) else None, evaluations=self.evaluations,
-        seconds=self.seconds, averaged=int(self.ema.n_averaged), config=asdict(self.config), data=self.digests,
-        stepped=sorted({key.rsplit(".", 1)[0] for key in moments}),
-    )
-    with atomic_directory(path) as d:
-        weights = {WEIGHTS_FILE: self.method.state_dict(), AVERAGE_FILE: self.ema.module.state_dict()}
-        write_model(self.method, d, {name: portable(tensors) for name, tensors in weights.items()})
-        save_tensors(portable(moments), d / OPTIMIZER_FILE)
-        digests = recorded(d / "config.json") | {OPTIMIZER_FILE: file_digest(d / OPTIMIZER_FILE)}
-        write_sealed(d / "state.json", meta | dict(files=digests))
-    for old in self.checkpoints[:-self.config.keep]: remove_checkpoint(old)
-    return path
-
-# %% ../../nbs/training/06_trainer.ipynb #2f410ad5
-@patch
-def check_moments(self: Trainer, moments: dict[str, torch.Tensor], meta: dict, path: Path):
-    """ValueError unless each parameter that was stepped, and no other, has its moments, of its shape and type, finite.
-
-    Which were stepped stands in state.json since it has digests; before, those count that have any."""
-    owner = {id(p): o for o in self.optimisers for g in o.param_groups for p in g["params"]}
-    own = {name: p for name, p in self.method.named_parameters() if id(p) in owner}
-    stepped = meta.get("stepped", sorted({key.rpartition(".")[0] for key in moments}))
-    if meta["step"] and not stepped: raise ValueError(f"{path}: damaged (no moments after {meta['step']} steps)")
-    if other := [name for name in stepped if name not in own]:
-        raise ValueError(f"{path}: damaged, or of another model ({other[0]} is not trained here)")
-    kept = {o: next(names for cls, names in MOMENTS.items() if isinstance(o, cls)) for o in self.optimisers}
-    wanted = {f"{name}.{key}": (own[name], key) for name in stepped for key in kept[owner[id(own[name])]]}
-    if odd := sorted(wanted.keys() ^ moments.keys()):
-        raise ValueError(f"{path}: damaged ({odd[0]} is {'missing' if odd[0] in wanted else 'too much'})")
-    for name, (p, key) in wanted.items():
-        if wrong := _wrong_moment(moments[name], p, key, meta["step"]):
-            raise ValueError(f"{path}: damaged ({name} {wrong})")
-
-# %% ../../nbs/training/06_trainer.ipynb #6d3ee263
-@patch
-def load(self: Trainer, checkpoint: Path):
-    """Stand exactly where the run stood when it wrote `checkpoint`.
-
-    ValueError, and nothing has changed, if it is damaged or of another model, run or data."""
-    checkpoint = Path(checkpoint)
-    meta = self.read_meta(checkpoint)
-    digests = recorded(meta)
-    parts = {name: read_tensors(checkpoint / name, digests.get(name)) for name in TENSOR_FILES}
-    models = {WEIGHTS_FILE: self.method, AVERAGE_FILE: self.ema.module}
-    for name, model in models.items(): check_weights(model, parts[name], checkpoint / name, strict=name in digests)
-    check_vocabulary(checkpoint, self.method)
-    described = recorded(read_config(checkpoint))
-    if any(described.get(name, digest) != digest for name, digest in digests.items()):
-        raise ValueError(f"{checkpoint}/config.json: of another checkpoint than its state.json")
-    self.check_moments(parts[OPTIMIZER_FILE], meta, checkpoint / OPTIMIZER_FILE)
-    for name, model in models.items(): model.load_state_dict(parts[name])
-    self.ema.n_averaged.fill_(meta["averaged"])
-    self.set_moments(parts[OPTIMIZER_FILE])
-    self.step, self.evaluations, self.seconds = meta["step"], meta["evaluations"], meta["seconds"]
-    self.best = math.inf if meta["best"] is None else meta["best"]
-    if self.config.compile == "auto": self.compiled = meta.get("compiled")  # as the run has been computed so far
-
-
-@patch
-def set_moments(self: Trainer, moments: dict[str, torch.Tensor]):
-    "Give the optimisers what they remembered."
-    parameters = dict(self.method.named_parameters())
-    groups = {p: (o.state[p], g) for o in self.optimisers for g in o.param_groups for p in g["params"]}
-    for key, value in moments.items():
-        name, field = key.rsplit(".", 1)
-        state, group = groups[parameters[name]]
-        counted = field == "step" and not (group.get("fused") or group.get("capturable"))  # on the CPU
-        state[field] = value if counted else value.to(self.device)
-
-# %% ../../nbs/training/06_trainer.ipynb #f1c98a79
-@patch
-def start_or_resume(self: Trainer, resume: bool):
-    """Start afresh in a directory without a run, or continue the one that is there (from
-    nothing, if it had not saved yet)."""
-    if self.checkpoints and not resume:
-        raise ValueError(f"{self.directory}: already holds a run; resume it or choose another directory")
-    sweep(self.directory)
-    for old in self.checkpoints[:-self.config.keep]: remove_checkpoint(old)
-    if self.checkpoints: self.load(self.checkpoints[-1])
-    elif self.config.start_from:
-        for model in (self.method, self.ema.module): take_weights(model, self.config.start_from)
-    self.log.truncate(self.step)
-
-# %% ../../nbs/training/06_trainer.ipynb #01a0ac91
-@patch
-def fit(self: Trainer, resume: bool = False, begin: Callable[[], object] = lambda: None) -> Method:
-    """Train to `config.steps`, from the newest checkpoint in the directory if `resume`; returns the averaged model.
-
-    `begin` is called once the directory is locked, before anything is written.
-    ValueError if the directory is in use or holds another run; Interrupted on SIGINT, SIGTERM or SIGHUP,
-    FloatingPointError on a loss or gradient that is not finite and what reading the data raises, all after saving."""
-    with stop_signals() as caught, self.held():
-        begin()
-        self.start_or_resume(resume)
-        if n := rows_behind(self.data): self.say(passes(self.config, n, self.step))
-        with progress_bar(self.config.steps, "training", initial=self.step, disable=not self.progress) as bar:
-            started = self.clock() - self.seconds
-            if self.compiled and self.step < self.config.steps: self.compile_networks()
-            stream = self.stream()
-            with closing(stream), self.accounting():  # closing ends loader processes
-                while self.step < self.config.steps:
-                    row = self.train_step(stream)
-                    self.seconds = self.clock() - started
-                    self.after_step(row, bar)
-                    if self.pace.steps == MEASURED: self.look_ahead()
-                    if number := self.stopped(caught):
-                        self.save()
-                        raise Interrupted(number, self.step)
-    return self.ema.module.eval()
+    @contextmanager
+    def accounting(self) -> Iterator[None]:
+        "At its end, however the run ended, say how many rows of a stream were left out, and why."
+        try: yield
+        finally:
+            if isinstance(self.data, Stream) and (lost := self.data.account()): self.say(lost)
