@@ -43,8 +43,9 @@ def run_lock(directory: Path) -> AbstractContextManager:
 # %% ../../nbs/training/04_checkpoints.ipynb #538b517c
 def checkpoints(directory: str | os.PathLike) -> list[Path]:
     "The complete checkpoints of a run, oldest first."
-    found = [p for p in (Path(directory) / "checkpoints").glob("step_*") if p.name[5:].isdecimal()]
-    return sorted(found, key=lambda p: int(p.name[5:]))
+    step = lambda path: path.name.removeprefix("step_")
+    found = (Path(directory) / "checkpoints").glob("step_*")
+    return sorted((p for p in found if step(p).isdecimal()), key=lambda p: int(step(p)))
 
 
 # a model within a directory that is being written has a name with two dots
@@ -90,14 +91,19 @@ def moments_of(method: Method, optimisers: Sequence[torch.optim.Optimizer]) -> d
     moments = {}
     for name, p in method.named_parameters():
         for optimiser in optimisers:
-            for field, value in optimiser.state.get(p, {}).items(): moments[f"{name}.{field}"] = value
+            remembered = optimiser.state.get(p, {})
+            moments |= {f"{name}.{field}": value for field, value in remembered.items()}
     return moments
 
 
 def set_moments(method: Method, optimisers: Sequence[torch.optim.Optimizer], moments: Mapping[str, Tensor]):
     "Give the optimisers what they remembered."
     parameters = dict(method.named_parameters())
-    places = {p: (o.state[p], group) for o in optimisers for group in o.param_groups for p in group["params"]}
+    places = {}
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            places |= {p: (optimiser.state[p], group) for p in group["params"]}
+
     for key, value in moments.items():
         name, field = key.rsplit(".", 1)
         state, group = places[parameters[name]]
@@ -111,18 +117,25 @@ def check_moments(method: Method, optimisers: Sequence[torch.optim.Optimizer], m
     """ValueError unless each parameter that was stepped, and no other, has its moments, of its shape and type, finite.
 
     Which were stepped stands in state.json since it has digests; before, those count that have any."""
-    owner = {p: o for o in optimisers for group in o.param_groups for p in group["params"]}
+    owner = {}
+    for optimiser in optimisers:
+        for group in optimiser.param_groups: owner |= dict.fromkeys(group["params"], optimiser)
     own = {name: p for name, p in method.named_parameters() if p in owner}
-    stepped = meta.get("stepped", sorted({key.rpartition(".")[0] for key in moments}))
+    there = {key.rpartition(".")[0] for key in moments}
+    stepped = meta.get("stepped", sorted(there))
     if meta["step"] and not stepped: raise ValueError(f"{path}: damaged (no moments after {meta['step']} steps)")
     if other := [name for name in stepped if name not in own]:
         raise ValueError(f"{path}: damaged, or of another model ({other[0]} is not trained here)")
 
-    # a subclass of an optimiser remembers what it does
-    fields = {o: next(names for cls, names in _MOMENTS.items() if isinstance(o, cls)) for o in optimisers}
-    wanted = {f"{name}.{field}": (own[name], field) for name in stepped for field in fields[owner[own[name]]]}
+    wanted = {}
+    for name in stepped:
+        # a subclass of an optimiser remembers what it does
+        fields = next(names for cls, names in _MOMENTS.items() if isinstance(owner[own[name]], cls))
+        wanted |= {f"{name}.{field}": (own[name], field) for field in fields}
     if odd := sorted(wanted.keys() ^ moments.keys()):
-        raise ValueError(f"{path}: damaged ({odd[0]} is {'missing' if odd[0] in wanted else 'too much'})")
+        wrong = "missing" if odd[0] in wanted else "too much"
+        raise ValueError(f"{path}: damaged ({odd[0]} is {wrong})")
+
     for key, (p, field) in wanted.items():
         if wrong := _wrong_moment(moments[key], p, field, meta["step"]):
             raise ValueError(f"{path}: damaged ({key} {wrong})")
@@ -135,8 +148,11 @@ def _wrong_moment(value: Tensor, p: nn.Parameter, field: str, steps: int) -> str
     allowed = (torch.float32, torch.float64) if counted else (p.dtype,)  # shorter ones cannot count far
     if value.dtype not in allowed: return f"is {value.dtype}"
     if not is_finite(value): return "is not finite"
-    if counted and not (float(value).is_integer() and 1 <= value <= steps): return f"is {float(value):g}"
-    return "is negative" if field == "exp_avg_sq" and (value < 0).any() else None
+    if counted:
+        number = float(value)
+        return None if number.is_integer() and 1 <= number <= steps else f"is {number:g}"
+    if field == "exp_avg_sq" and (value < 0).any(): return "is negative"
+    return None
 
 # %% ../../nbs/training/04_checkpoints.ipynb #42877470
 OPTIMIZER_FILE = "optimizer.safetensors"
@@ -147,7 +163,8 @@ CHECKPOINT_FORMAT = 1  # raised when an older version could not continue from a 
 def _check_state(meta, path: Path):
     "ValueError if the contents of a state.json are damaged or newer than this version."
     def need(key: str, fits: Callable[[object], bool], what: str):
-        if not fits(meta.get(key)): raise ValueError(f"{path}: damaged ({key}={clipped(meta.get(key))} must be {what})")
+        value = meta.get(key)
+        if not fits(value): raise ValueError(f"{path}: damaged ({key}={clipped(value)} must be {what})")
 
     # True is an int in Python, but it counts nothing
     count = lambda v: type(v) is int and v >= 0
@@ -240,10 +257,13 @@ class Checkpoints(Sequence):
         if path.exists(): return path
         self.check_finite(counters["step"])
         moments = self.moments()
-        weights = {WEIGHTS_FILE: self.method.state_dict(), AVERAGE_FILE: self.average.state_dict()}
+        weights = {
+            WEIGHTS_FILE: portable(self.method.state_dict()),
+            AVERAGE_FILE: portable(self.average.state_dict()),
+        }
 
         with atomic_directory(path) as staged:
-            write_model(self.method, staged, {name: portable(tensors) for name, tensors in weights.items()})
+            write_model(self.method, staged, weights)
             save_tensors(portable(moments), staged / OPTIMIZER_FILE)
             # config.json has the digests of the weights
             digests = recorded(staged / "config.json") | {OPTIMIZER_FILE: file_digest(staged / OPTIMIZER_FILE)}
@@ -253,10 +273,16 @@ class Checkpoints(Sequence):
 
     def _state(self, counters: Mapping, moments: Mapping) -> dict:
         "What state.json says, but for the digests of the files beside it."
-        best = counters["best"] if math.isfinite(counters["best"]) else None
-        about = dict(format=CHECKPOINT_FORMAT) | counters | dict(best=best, averaged=int(self.ema.n_averaged))
-        stepped = sorted({key.rsplit(".", 1)[0] for key in moments})
-        return about | dict(config=asdict(self.config), data=self.digests, stepped=stepped)
+        best = counters["best"] if math.isfinite(counters["best"]) else None  # which JSON can hold
+        stepped = {key.rsplit(".", 1)[0] for key in moments}
+        return dict(counters) | dict(
+            format=CHECKPOINT_FORMAT,
+            best=best,
+            averaged=int(self.ema.n_averaged),
+            config=asdict(self.config),
+            data=self.digests,
+            stepped=sorted(stepped),
+        )
 
     def load(self, checkpoint: Path) -> dict:
         """Give the model, its average and the optimisers what they had at a checkpoint; returns the counters.
@@ -284,17 +310,19 @@ class Checkpoints(Sequence):
         check_vocabulary(checkpoint, self.method)
 
         # both descriptions must be of the same files
-        described = recorded(read_config(checkpoint))
-        if any(described.get(name, digest) != digest for name, digest in digests.items()):
+        described = digests | recorded(read_config(checkpoint))
+        if any(described[name] != digest for name, digest in digests.items()):
             raise ValueError(f"{checkpoint}/config.json: of another checkpoint than its state.json")
         check_moments(self.method, self.optimisers, tensors[OPTIMIZER_FILE], meta, checkpoint / OPTIMIZER_FILE)
         return tensors
 
     def non_finite(self, step: int) -> str:
         "Which weights, averages or moments are not finite, in words; empty if all are, so that they may be saved."
-        bad = not_finite(self.method) + [f"average of {name}" for name in not_finite(self.average)]
+        bad = not_finite(self.method)
+        bad += [f"average of {name}" for name in not_finite(self.average)]
         bad += [f"moment {name}" for name, value in self.moments().items() if not is_finite(value)]
-        return f"after step {step} not finite: {', '.join(bad[:3])}" if bad else ""
+        if not bad: return ""
+        return f"after step {step} not finite: {', '.join(bad[:3])}"
 
     def check_finite(self, step: int):
         "FloatingPointError if a weight, average or moment is not finite; it names the last good checkpoint."
@@ -333,7 +361,8 @@ def with_rows(value: Tensor, own: Tensor, new: range) -> Tensor:
     "A tensor with a row per token gets the rows of `own` for new tokens; any other is returned as it is."
     if not new or own.shape == value.shape: return value
     if own.shape != (len(value) + len(new), *value.shape[1:]): return value
-    return torch.cat([value[:new.start].to(own), own[new.start:new.stop], value[new.start:].to(own)])
+    before, after = value[:new.start].to(own), value[new.start:].to(own)
+    return torch.cat([before, own[new.start:new.stop], after])
 
 
 def take_weights(method: Method, directory: str | os.PathLike) -> list[str]:

@@ -22,7 +22,6 @@ from pathlib import Path
 import torch
 
 from ..methods.base import Method, method_class
-
 from ..methods.lo_flexmdm import LoFlexMDM
 from ..methods.saved import read_config
 from ..models.pretrained import names, resolve
@@ -91,8 +90,13 @@ def check_tables(tables: dict) -> dict:
 
 def configs_of(tables: dict) -> dict[str, type]:
     "The configuration that each table holds, whose method and task the tables name."
-    kind, method = tables.get("task", {}).get("kind"), tables.get("model", {}).get("method", LoFlexMDM.name)
-    return dict(task=task_class(kind).Config, model=method_class(method).Config, train=TrainConfig)
+    kind = tables.get("task", {}).get("kind")
+    method = tables.get("model", {}).get("method", LoFlexMDM.name)
+    return dict(
+        task=task_class(kind).Config,
+        model=method_class(method).Config,
+        train=TrainConfig,
+    )
 
 
 def with_current_names(tables: dict) -> dict:
@@ -108,9 +112,11 @@ def check_values(tables: dict) -> dict:
     ValueError for an unknown key, a wrong type or a value out of range."""
     tables = with_current_names(tables)
     for name, cls in configs_of(tables).items():
-        which = dict(task="kind", model="method").get(name)  # the key that names the class; not one of its settings
+        # the key that names the class is not one of its settings
+        which = dict(task="kind", model="method").get(name)
         values = {key: value for key, value in tables.get(name, {}).items() if key != which}
-        config_from(cls, values, f"task {tables['task']['kind']}" if name == "task" else name)
+        where = f"task {tables['task']['kind']}" if name == "task" else name
+        config_from(cls, values, where)
     return tables
 
 # %% ../../nbs/training/08_recipes.ipynb #da36d7d6
@@ -127,19 +133,28 @@ def with_first_values(tables: dict) -> dict:
     Of FIRST_MODEL a method gets what it has; where the order of a LoFlexMDM is learned, FIRST_LEARNED takes the place
     of `states`. FIRST_TRAIN is for a recipe that leaves optimiser and learning rate open."""
     if tables.get("task", {}).get("kind") not in OWN_DATA: return tables
-    model, train = tables.get("model", {}), tables.get("train", {})
-    own = {f.name for f in fields(method_class(model.get("method", LoFlexMDM.name)).Config)}
+    model = tables.get("model", {})
+    train = tables.get("train", {})
+    config = method_class(model.get("method", LoFlexMDM.name)).Config
+    own = {f.name for f in fields(config)}
+
+    # a learned order compares states of one sequence, so it needs its own number of them
     first = {key: value for key, value in FIRST_MODEL.items() if key in own}
     learned = model.get("order") == "learned"
     if learned or "order" not in own: first.pop("states", None)
     if learned and "centre" in own: first |= FIRST_LEARNED
-    start = {} if {"optimiser", "lr"} & train.keys() else FIRST_TRAIN
+
+    # who chooses an optimiser or a learning rate chooses the rest that goes with it
+    chosen = {"optimiser", "lr"} & train.keys()
+    start = {} if chosen else FIRST_TRAIN
     return tables | dict(model=first | model, train=start | train)
 
 
 def limited_steps(train: TrainConfig, n: int) -> int:
     "Steps that make PASSES passes over `n` sequences, at least FEWEST_STEPS and at most `train.steps`."
-    return min(train.steps, max(FEWEST_STEPS, math.ceil(PASSES * n / (train.batch_size * train.accumulate))))
+    rows = train.batch_size * train.accumulate
+    enough = math.ceil(PASSES * n / rows)
+    return min(train.steps, max(FEWEST_STEPS, enough))
 
 # %% ../../nbs/training/08_recipes.ipynb #da36d7d7
 def recipe_from(tables: dict) -> Recipe:
@@ -147,13 +162,18 @@ def recipe_from(tables: dict) -> Recipe:
     by `with_first_values`, and `steps` by `limited_steps`); ValueError names an unknown table, key,
     wrong type or value out of range."""
     tables = with_first_values(check_tables(tables))
-    task, model = task_from(tables.get("task", {})), dict(method=LoFlexMDM.name) | tables.get("model", {})
+    task = task_from(tables.get("task", {}))
+    model = dict(method=LoFlexMDM.name) | tables.get("model", {})
     if "max_length" not in model: model["max_length"] = task.max_length  # may be known from the data only
     cls = method_class(model.pop("method"))
-    config, train = config_from(cls.Config, model, "model"), config_from(TrainConfig, tables.get("train", {}), "train")
-    if task.streams and "steps" not in tables.get("train", {}):
+    config = config_from(cls.Config, model, "model")
+    train = config_from(TrainConfig, tables.get("train", {}), "train")
+
+    # how many steps are enough depends on how much data there is
+    open_ended = "steps" not in tables.get("train", {})
+    if task.streams and open_ended:
         raise ValueError("steps: the training data is a stream, whose length nobody knows; say how many steps to train")
-    if task.kind in OWN_DATA and "steps" not in tables.get("train", {}):
+    if task.kind in OWN_DATA and open_ended:
         train = replace(train, steps=limited_steps(train, task.sizes()["train"]))
     return Recipe(task.as_dict(), dict(method=cls.name, **asdict(config)), train)
 
@@ -165,13 +185,16 @@ def keys_of(tables: dict) -> dict[str, tuple[str, str]]:
     classes = configs_of(tables)
     names = {f.name: ("train", f.name) for f in fields(TrainConfig)}
     for table in ("model", "task"):
-        for f in fields(classes[table]): names[f"{table}_{f.name}" if f.name in names else f.name] = (table, f.name)
+        for f in fields(classes[table]):
+            name = f"{table}_{f.name}" if f.name in names else f.name
+            names[name] = (table, f.name)
     return names
 
 
 def override(tables: dict, **values) -> dict:
     "The tables with single values replaced, each where its name belongs; ValueError for a name that belongs nowhere."
-    tables, where = with_current_names(tables), keys_of(tables)
+    tables = with_current_names(tables)
+    where = keys_of(tables)
     values = current_names(TrainConfig, values)
     new = {table: dict(tables.get(table, {})) for table in TABLES}
     for name, value in values.items():
@@ -185,9 +208,11 @@ def override(tables: dict, **values) -> dict:
 def with_method(tables: dict, name: str) -> dict:
     """The tables with the method `name` in place of their own: it keeps the model's keys that it knows, but for
     `states`, which each method has by itself. ValueError for an unknown method."""
-    model, own = tables.get("model", {}), {f.name for f in fields(method_class(name).Config)} - {"states"}
+    model = tables.get("model", {})
+    known = {f.name for f in fields(method_class(name).Config)} - {"states"}
     if name == model.get("method", LoFlexMDM.name): return tables
-    return tables | dict(model=dict(method=name) | {k: v for k, v in model.items() if k in own})
+    kept = {key: value for key, value in model.items() if key in known}
+    return tables | dict(model=dict(method=name) | kept)
 
 # %% ../../nbs/training/08_recipes.ipynb #8d523a97
 def path_settings(tables: Mapping) -> list[tuple[str, str]]:
@@ -195,11 +220,14 @@ def path_settings(tables: Mapping) -> list[tuple[str, str]]:
     task = tables.get("task", {})
     packaged = lambda key: key == "vocabulary_from" and task[key] in names()
     found = [("task", key) for key in task_class(task.get("kind")).paths(task) if not packaged(key)]
+
     start = tables.get("train", {}).get("start_from")
     if start and start not in names(): found.append(("train", "start_from"))
-    network = tables.get("model", {}).get("network_config", "")  # a path, or a name, or JSON
-    if network and not network.startswith("{") and Path(network) != Path(Path(network).name):
-        found.append(("model", "network_config"))
+
+    # a path, or a name, or JSON
+    network = tables.get("model", {}).get("network_config", "")
+    in_a_directory = Path(network) != Path(Path(network).name)
+    if network and not network.startswith("{") and in_a_directory: found.append(("model", "network_config"))
     return found
 
 
@@ -212,16 +240,19 @@ def with_absolute_paths(tables: dict, directory: str | os.PathLike) -> dict:
     """The tables, relative paths in them taken from `directory`.
 
     A path that leads to something from the working directory alone is taken from there, with a warning."""
-    new, base = dict(tables), Path(directory).absolute()
+    new = dict(tables)
+    base = Path(directory).absolute()
+    here = Path.cwd()
     for table, key in path_settings(tables):
-        value, here = new[table][key], Path.cwd()
+        value = new[table][key]
         elsewhere = is_there(here / value) and not is_there(base / value)
         if elsewhere:
             warnings.warn(
                 f"{key}={value!r}: was found in the working directory; a recipe means paths from its own directory, "
                 f"{base}, and later versions will look only there", stacklevel=3,
             )
-        new[table] = new[table] | {key: os.path.normpath((here if elsewhere else base) / value)}
+        found = (here if elsewhere else base) / value
+        new[table] = new[table] | {key: os.path.normpath(found)}
     return new
 
 # %% ../../nbs/training/08_recipes.ipynb #c3e224ea
@@ -235,9 +266,14 @@ def tables_like(model: str | os.PathLike) -> dict:
     FileNotFoundError for a directory without a model."""
     saved = read_config(resolve(model)[0])
     if not saved["task"]: raise ValueError(f"{model}: was saved without a task, so that nobody knows its data")
-    task, start = dict(saved["task"]), str(model)
-    if hasattr(task_class(task["kind"]).Config, "vocabulary_from"): task["vocabulary_from"] = start
-    return dict(task=task, model=dict(method=saved["method"]) | saved["config"], train=FURTHER | dict(start_from=start))
+    task = dict(saved["task"])
+    # its weights are of these tokens, whatever those of the new data are
+    if hasattr(task_class(task["kind"]).Config, "vocabulary_from"): task["vocabulary_from"] = str(model)
+    return dict(
+        task=task,
+        model=dict(method=saved["method"]) | saved["config"],
+        train=FURTHER | dict(start_from=str(model)),
+    )
 
 # %% ../../nbs/training/08_recipes.ipynb #fb94dec5
 PRESETS = files("loflexmdm") / "presets"
@@ -271,7 +307,8 @@ def read_tables(name_or_path: str | os.PathLike) -> dict:
 
 def recipe(name_or_path: str | os.PathLike, **overrides) -> Recipe:
     "The recipe of a preset or a TOML file, with single values replaced; paths in these are from the working directory."
-    return recipe_from(with_absolute_paths(override(read_tables(name_or_path), **overrides), Path.cwd()))
+    tables = override(read_tables(name_or_path), **overrides)
+    return recipe_from(with_absolute_paths(tables, Path.cwd()))
 
 # %% ../../nbs/training/08_recipes.ipynb #5b562542
 SCHEMA = files("loflexmdm") / "recipe.schema.json"
@@ -291,8 +328,14 @@ def recipe_schema() -> dict:
     task = _variants("task", "kind", TASKS.usable())
     model = _variants("model", "method", METHODS.usable(), LoFlexMDM.name)
     tables = dict(task=dict(oneOf=task), model=dict(oneOf=model), train=config_schema(TrainConfig, "training"))
-    return {"$schema": "http://json-schema.org/draft-07/schema#", "title": "loflexmdm recipe", "type": "object",
-            "properties": tables, "required": ["task"], "additionalProperties": False}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "loflexmdm recipe",
+        "type": "object",
+        "properties": tables,
+        "required": ["task"],
+        "additionalProperties": False,
+    }
 
 
 def write_schema(path: str | os.PathLike = SCHEMA) -> Path:

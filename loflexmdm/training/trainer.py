@@ -36,10 +36,17 @@ from .optimisers import optimisers, set_learning_rates
 # %% ../../nbs/training/06_trainer.ipynb #00550b05
 def _not_finite(row: Mapping, method: Method) -> list[str]:
     "Terms of a step's loss that are not finite, and names of at most three parameters whose gradients are not."
-    total = ("loss", "grad_norm", "order_grad_norm")  # which say nothing of where
-    terms = [key for key, value in row.items() if key not in total and not math.isfinite(float(value))]
-    stepped = [(name, p.grad) for name, p in method.named_parameters() if p.grad is not None]
-    return terms + [f"gradient of {name}" for name, grad in stepped if not grad.isfinite().all()][:3]
+    # the totals do not say where
+    terms = {key: float(value) for key, value in row.items() if key not in ("loss", "grad_norm", "order_grad_norm")}
+    spoilt = [key for key, value in terms.items() if not math.isfinite(value)]
+    gradients = {name: p.grad for name, p in method.named_parameters() if p.grad is not None}
+    names = [f"gradient of {name}" for name, grad in gradients.items() if not grad.isfinite().all()]
+    return spoilt + names[:3]
+
+
+def _mean(rows: Sequence[dict]) -> dict:
+    "The metrics of a step: means over its micro-batches."
+    return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
 
 
 class Trainer:
@@ -63,7 +70,9 @@ class Trainer:
         self.config = config
         self.device = method.device
         self.valid = None
-        if valid is not None: self.valid = collate([valid[i] for i in range(min(config.valid_size, len(valid)))])
+        if valid is not None:
+            rows = min(config.valid_size, len(valid))
+            self.valid = collate([valid[i] for i in range(rows)])
 
         # what a step changes: the weights, their average, and how far the run has come
         self.optimisers = optimisers(method, config)
@@ -81,7 +90,8 @@ class Trainer:
             method, self.ema, self.optimisers, self.directory, config, self.digests, changed_data
         )
         self.progress = progress and self.processes.first
-        self.log = (JsonLines if self.processes.first else Silent)(self.directory / "metrics.jsonl")
+        kind = JsonLines if self.processes.first else Silent
+        self.log = kind(self.directory / "metrics.jsonl")
         self.clock = time.monotonic
         self.pace = Pace(self.processes.world)
         self.compiler = Compiler(method, config, data, self.say)
@@ -110,7 +120,8 @@ class Trainer:
 
     def run(self, caught: Sequence[int]):
         "The loop, from the step at which the trainer stands. Interrupted at a signal of those `caught`, after saving."
-        if n := rows_behind(self.data): self.say(passes(self.config, n, self.step))
+        rows = rows_behind(self.data)
+        if rows: self.say(passes(self.config, rows, self.step))
         started = self.clock() - self.seconds
         if self.step < self.config.steps: self.compiler.begin()
         stream = self.processes.batches(self.data, self.config, self.step, self.device)
@@ -134,15 +145,16 @@ class Trainer:
         # a compiler's failure must not end a run: then the gradients are computed once more without it
         rows = self.compiler(self.gradients, given)
         norms = clip_gradients(self.groups, self.config.clip)
-        row = {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
-        row = self.processes.agreed(row, norms)
+        row = self.processes.agreed(_mean(rows), norms)
 
         # before the step, which would spoil every weight
-        total = row["loss"] + sum(norm for key, norm in row.items() if "grad_norm" in key)
+        total = row["loss"] + sum(row[name] for name in norms)
         if not torch.isfinite(total): self.fail(row)
         self.optimizer_step()
+
         self.evaluations += len(rows) * self.method.evaluations_per_loss
-        self.pace.step(self.clock() - started, sum(batch.valid.sum() for batch in given))
+        tokens = sum(batch.valid.sum() for batch in given)
+        self.pace.step(self.clock() - started, tokens)
         return row
 
     def gradients(self, given: Sequence[PartialSequences | Pairs]) -> list[dict]:
@@ -160,8 +172,8 @@ class Trainer:
             with self.processes.averaging(last=micro == self.config.accumulate - 1):
                 with autocast(self.config, self.device): terms = loss(batch, generator)
                 (terms.loss / self.config.accumulate).backward()
-            real = dict(real_columns=batch.valid.float().mean(), loss=terms.loss.detach())
-            rows.append({key: value.detach() for key, value in terms.metrics.items()} | real)
+            row = terms.metrics | dict(real_columns=batch.valid.float().mean(), loss=terms.loss)
+            rows.append({key: value.detach() for key, value in row.items()})
         return rows
 
     def optimizer_step(self):
@@ -202,8 +214,10 @@ class Trainer:
             tokens_per_second=rounded(pace), lr=learning_rate(self.config, self.step - 1),
         )
         if isinstance(self.data, Stream): counts["left_out"] = self.data.left_out.total()
-        self.log.write(counts | {key: rounded(value) for key, value in row.items()})
-        bar.set_postfix(shown(row) | {"tokens/s": f"{pace:,.0f}", "real": f"{float(row['real_columns']):.0%}"})
+        metrics = {key: rounded(value) for key, value in row.items()}
+        self.log.write(counts | metrics)
+        real = float(row["real_columns"])
+        bar.set_postfix(shown(row) | {"tokens/s": f"{pace:,.0f}", "real": f"{real:.0%}"})
 
     def validate(self) -> float:
         """The tight bound of the averaged model on the validation sequences, in nats per sequence;
@@ -212,11 +226,15 @@ class Trainer:
             if checkpoints is None: return math.inf
             model = checkpoints.average.eval()
             size = self.config.batch_size * 4
-            parts = [self.valid.rows(slice(i, i + size)).trim() for i in range(0, len(self.valid.tokens), size)]
 
             # the same draws at every validation, so that bounds can be compared
             generator = generator_for(self.config.seed, "valid", device=self.device)
-            bounds = torch.cat([model.nll_bound(x1, self.config.valid_samples, generator)[0] for x1 in parts])
+            bounds = []
+            for start in range(0, len(self.valid.tokens), size):
+                x1 = self.valid.rows(slice(start, start + size)).trim()
+                bounds.append(model.nll_bound(x1, self.config.valid_samples, generator)[0])
+            bounds = torch.cat(bounds)
+
             nll = float(bounds.mean())
             error = float(bounds.std() / len(bounds)**0.5)
             row = dict(valid_nll=rounded(nll), valid_se=rounded(error))
@@ -245,8 +263,13 @@ class Trainer:
 
     def counters(self) -> dict:
         "How far the run has come."
-        return dict(step=self.step, compiled=self.compiler.on, best=self.best, evaluations=self.evaluations,
-                    seconds=self.seconds)
+        return dict(
+            step=self.step,
+            compiled=self.compiler.on,
+            best=self.best,
+            evaluations=self.evaluations,
+            seconds=self.seconds,
+        )
 
     def stand_at(self, counters: Mapping):
         "Stand where the counters say."
@@ -298,4 +321,5 @@ class Trainer:
         "At its end, however the run ended, say how many rows of a stream were left out, and why."
         try: yield
         finally:
-            if isinstance(self.data, Stream) and (lost := self.data.account()): self.say(lost)
+            lost = self.data.account() if isinstance(self.data, Stream) else ""
+            if lost: self.say(lost)

@@ -8,15 +8,17 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from loflexmdm.methods import base
+from loflexmdm.methods import sampling, saved
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.saved import load_model, save_pretrained
+from loflexmdm.methods.saved import load_model
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.support.atomic_files import recorded
 from loflexmdm.support.registries import METHODS
 from loflexmdm.support.stop_signals import Interrupted
 from loflexmdm.tasks.base import Examples
+from loflexmdm.training import checkpoints as checkpointing
+from loflexmdm.training import compiling, distributed
 from loflexmdm.training import trainer as training
 from loflexmdm.training.batches import batches, epoch_indices
 from loflexmdm.training.checkpoints import _check_state, _wrong_moment, checkpoints, take_weights
@@ -76,7 +78,7 @@ def test_lines_are_said_only_to_who_watches(tmp_path, capsys):
 
 def test_what_is_left_is_what_has_not_been_trained(tmp_path, monkeypatch):
     run, said = trainer(tmp_path, steps=10), []
-    run.say, run.compiled, run.step = said.append, False, 4
+    run.say, run.compiler.on, run.step = said.append, False, 4
     run.pace.step(2.0, 5)
     run.look_ahead()
     assert len(said) == 1 and "6 steps" in said[0] and "(2 s each)" in said[0]
@@ -152,25 +154,25 @@ def test_one_fused_kernel_where_there_is_one(device, beside_muon, fused):
 @pytest.mark.parametrize("content", ['["format", "method", "vocabulary", "config"]', '"format"', "7", "{}"])
 def test_a_directory_with_another_config_is_not_written_into(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(ValueError, match="holds other files"): save_pretrained(model(), tmp_path)
+    with pytest.raises(ValueError, match="holds other files"): model().save_pretrained(tmp_path)
     assert (tmp_path / "config.json").read_text() == content
 
 
 def test_text_files_of_a_model_are_replaced_with_it(tmp_path):
-    save_pretrained(model(), tmp_path, NOTES_md="first")
-    save_pretrained(model(), tmp_path, NOTES_md="second")
+    model().save_pretrained(tmp_path, NOTES_md="first")
+    model().save_pretrained(tmp_path, NOTES_md="second")
     assert (tmp_path / "NOTES.md").read_text() == "second"
     (tmp_path / "NOTES.md").write_text("changed by hand")
-    with pytest.raises(ValueError, match="NOTES.md"): save_pretrained(model(), tmp_path)
+    with pytest.raises(ValueError, match="NOTES.md"): model().save_pretrained(tmp_path)
     assert (tmp_path / "NOTES.md").read_text() == "changed by hand"
 
 
 def test_reading_a_model_that_is_always_replaced_ends_with_the_error(tmp_path, monkeypatch):
-    save_pretrained(model(), tmp_path)
+    model().save_pretrained(tmp_path)
     tries = itertools.count()
-    monkeypatch.setattr(base, "_written", lambda directory: (0, next(tries)))  # another file at every look
+    monkeypatch.setattr(saved, "_written", lambda directory: (0, next(tries)))  # another file at every look
     def damaged(*args): raise ValueError("damaged weights file")
-    monkeypatch.setattr(base, "read_tensors", damaged)
+    monkeypatch.setattr(saved, "read_tensors", damaged)
     with pytest.raises(ValueError, match="damaged weights file"): load_model(tmp_path)
 
 
@@ -184,15 +186,15 @@ def test_a_seal_that_does_not_fit_is_noticed(tmp_path):
 
 def test_a_warning_about_a_file_comes_once(tmp_path):
     with pytest.warns(UserWarning, match="no digest") as told:
-        for _ in range(3): base.notice(tmp_path / "model", "no digest")
-        base.notice(tmp_path / "other", "no digest")
+        for _ in range(3): saved.notice(tmp_path / "model", "no digest")
+        saved.notice(tmp_path / "other", "no digest")
     assert len(told) == 2
 
 
 @pytest.mark.parametrize("sequence", ["ab", 7, {"a"}])
 def test_sources_are_lists_of_tokens(sequence):
     with pytest.raises(ValueError, match="must be a list of tokens"):
-        base.encode_sources([sequence], [[False, False]], None, VOCABULARY, 8)
+        sampling.encode_sources([sequence], [[False, False]], None, VOCABULARY, 8)
 
 
 # micro-batches
@@ -200,7 +202,7 @@ def test_sources_are_lists_of_tokens(sequence):
 def gradients(directory, **options):
     "Gradients of one micro-batch at the first step."
     run = trainer(directory, **options)
-    run.backward(collate([run.data[i] for i in range(3)]), 0)
+    run.gradients([collate([run.data[i] for i in range(3)])])
     return {name: p.grad for name, p in run.method.named_parameters() if p.grad is not None}
 
 
@@ -226,25 +228,25 @@ def test_whole_numbers_are_not_loaded_as_weights(tmp_path):
     tensors = {name: v.clone() for name, v in own.state_dict().items()}
     name = next(name for name, v in tensors.items() if v.is_floating_point() and v.ndim == 2)
     with pytest.warns(UserWarning, match="holds float64"):
-        base.check_weights(own, tensors | {name: tensors[name].double()}, tmp_path / "other", strict=False)
+        saved.check_weights(own, tensors | {name: tensors[name].double()}, tmp_path / "other", strict=False)
     with pytest.raises(ValueError, match=f"{name} is int64"):
-        base.check_weights(own, tensors | {name: tensors[name].long()}, tmp_path / "model", strict=False)
+        saved.check_weights(own, tensors | {name: tensors[name].long()}, tmp_path / "model", strict=False)
 
 
 @pytest.mark.parametrize("name", ["../notes_md", "sub/notes_md", "model_safetensors", "config_json"])
 def test_text_files_have_plain_names_of_their_own(tmp_path, name):
     with pytest.raises(ValueError, match="no name for a text file"):
-        save_pretrained(model(), tmp_path / "m", **{name: ""})
+        model().save_pretrained(tmp_path / "m", **{name: ""})
     assert not (tmp_path / "notes.md").exists() and not (tmp_path / "m").exists()
 
 
 def test_a_moment_that_is_not_finite_is_not_saved(tmp_path):
     run = trainer(tmp_path, steps=2, save_every=100)
     run.train_step(batches(run.data, run.config, 0, run.device))
-    assert run.non_finite() == ""
+    assert run.checkpoints.non_finite(1) == ""
     moments = next(state for o in run.optimisers for state in o.state.values())
     moments["exp_avg"].view(-1)[0] = math.nan
-    assert "not finite: moment " in run.non_finite()
+    assert "not finite: moment " in run.checkpoints.non_finite(1)
     with pytest.raises(FloatingPointError, match="moment"): run.save()
     assert not checkpoints(tmp_path)
 
@@ -271,8 +273,8 @@ def test_tidying_keeps_the_newest_checkpoints(tmp_path):
 
 @pytest.mark.parametrize("platform, name", [("linux", "g++"), ("darwin", "clang++"), ("win32", "cl")])
 def test_compilers_by_platform(monkeypatch, platform, name):
-    monkeypatch.setattr(training.sys, "platform", platform)
-    monkeypatch.setattr(training.shutil, "which", lambda command: f"/bin/{command}")
+    monkeypatch.setattr(compiling.sys, "platform", platform)
+    monkeypatch.setattr(compiling.shutil, "which", lambda command: f"/bin/{command}")
     monkeypatch.delenv("CXX", raising=False)
     assert compiler(torch.device("cpu")) == f"/bin/{name}"
     monkeypatch.setenv("CXX", "own")
@@ -319,27 +321,27 @@ def test_a_step_of_muon_in_closed_form():
 def test_a_compiler_that_fails_leaves_no_trace(tmp_path):
     "No gradients either: what has none is not stepped."
     run, said = trainer(tmp_path), []
-    run.say = said.append
+    run.compiler.say = said.append
     for p in run.method.parameters(): p.grad = torch.ones_like(p)
-    run.without_compiling(RuntimeError("first line\nsecond"))
-    assert run.compiled is False and all(p.grad is None for p in run.method.parameters())
+    run.compiler.give_up(RuntimeError("first line\nsecond"))
+    assert run.compiler.on is False and all(p.grad is None for p in run.method.parameters())
     assert said == ["compile: failed (RuntimeError: first line); training goes on without"]
 
 
 def test_compiling_says_how_long_it_took(tmp_path, monkeypatch):
-    run, said, ticks = trainer(tmp_path), [], iter([100.0, 103.0])
-    monkeypatch.setattr(training, "regions", lambda method: [])
+    run, said, ticks = trainer(tmp_path).compiler, [], iter([100.0, 103.0])
+    monkeypatch.setattr(compiling, "regions", lambda method: [])
     run.say, run.clock, run.try_networks = said.append, lambda: next(ticks), lambda: None
-    run.compile_networks()
-    assert run.compiled is True and len(said) == 1 and "3 s" in said[0]
+    run.compile()
+    assert run.on is True and len(said) == 1 and "3 s" in said[0]
 
 
 def test_every_part_is_compiled_for_any_length(tmp_path, monkeypatch):
-    run, found = trainer(tmp_path), []
+    run, found = trainer(tmp_path).compiler, []
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **options: found.append((self, options)))
     run.say, run.try_networks = print, lambda: None
-    run.compile_networks()
-    assert [part for part, _ in found] == training.regions(run.method) and found
+    run.compile()
+    assert [part for part, _ in found] == compiling.regions(run.method) and found
     assert all(options == dict(dynamic=True) for _, options in found)
 
 
@@ -403,11 +405,11 @@ def test_nothing_is_left_of_a_removed_checkpoint(tmp_path):
 
 def test_every_micro_batch_has_noise_of_its_own(tmp_path, monkeypatch):
     run, numbers = trainer(tmp_path, steps=3, accumulate=2), []
-    plain = training.generator_for
+    plain = distributed.generator_for
     def noted(seed, purpose, *key, **options):
         if purpose == "train": numbers.append(*key)
         return plain(seed, purpose, *key, **options)
-    monkeypatch.setattr(training, "generator_for", noted)
+    monkeypatch.setattr(distributed, "generator_for", noted)
     run.fit()
     assert numbers == list(range(6))
 
@@ -423,16 +425,16 @@ def test_a_bound_that_is_the_same_is_not_a_better_one(tmp_path, monkeypatch):
 def test_what_cannot_be_swept_stays(tmp_path, monkeypatch):
     (tmp_path / "best/.half").mkdir(parents=True)
     def refuse(*args, **options): raise PermissionError("not mine")
-    for name in ("rmdir", "unlink", "scandir"): monkeypatch.setattr(training.os, name, refuse)
-    training.sweep(tmp_path)
+    for name in ("rmdir", "unlink", "scandir"): monkeypatch.setattr(checkpointing.os, name, refuse)
+    checkpointing.sweep(tmp_path)
 
 
 def test_four_entries_describe_a_model(tmp_path):
     about, path = dict(format=1, method="x", vocabulary=[], config={}), tmp_path / "config.json"
     path.write_text(json.dumps(about))
-    assert base._describes_a_model(path)
+    assert saved._describes_a_model(path)
     path.write_text(json.dumps({key: value for key, value in about.items() if key != "format"}))
-    assert not base._describes_a_model(path)
+    assert not saved._describes_a_model(path)
 
 
 def test_the_log_has_the_rate_of_the_step_that_was_made(tmp_path):
@@ -450,7 +452,7 @@ def test_metrics_are_means_over_micro_batches(tmp_path):
 
 
 def test_weights_of_another_shape_keep_their_own(tmp_path):
-    save_pretrained(model(), tmp_path / "m")
+    model().save_pretrained(tmp_path / "m")
     larger = LoFlexMDM(VOCABULARY, LoFlexMDMConfig(size="nano", order_size="pico", max_length=8))
     own = take_weights(larger, tmp_path / "m")
     assert own and set(own) < set(larger.state_dict())

@@ -1,0 +1,142 @@
+"Files that are whole, locks, and which run continues from which checkpoint."
+import json
+import os
+import shutil
+import signal
+
+import pytest
+import torch
+from kill import stop_after
+from small_runs import config, model, same, trainer
+
+from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.methods.saved import load_model
+from loflexmdm.process.states import Vocabulary
+from loflexmdm.support import atomic_files as files
+from loflexmdm.training.checkpoints import checkpoints, run_lock
+from loflexmdm.training.optimisers import FREE_KEYS
+
+WEIGHTS = ["config.json", "ema.safetensors", "model.safetensors", "optimizer.safetensors", "state.json"]
+
+
+@pytest.mark.parametrize("options", [{}, dict(ema=0.0, accumulate=2)])
+@pytest.mark.parametrize("order", ["learned", "fixed"])
+def test_weight_files_have_the_same_names(tmp_path, options, order):
+    trainer(tmp_path, method=model(order=order), **options | dict(steps=2)).fit()
+    assert [p.name for p in checkpoints(tmp_path)] == ["step_000002"]
+    assert sorted(p.name for p in checkpoints(tmp_path)[0].iterdir()) == WEIGHTS
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path):
+    trainer(tmp_path, save_every=1, keep=3).fit()
+    assert [p.name for p in checkpoints(tmp_path)] == ["step_000006", "step_000007", "step_000008"]
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["step_000006", "step_000007", "step_000008"]
+
+
+def test_steps_sort_as_numbers(tmp_path):
+    for name in ("step_1000000", "step_999999"): (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    assert checkpoints(tmp_path)[-1].name == "step_1000000"
+
+
+def test_a_directory_with_a_run_is_refused(finished):
+    with pytest.raises(ValueError, match="already holds a run"): trainer(finished).fit()
+
+
+def test_two_runs_in_one_directory_are_refused(tmp_path):
+    t, seen = trainer(tmp_path), []
+    after = t.after_step
+    def meanwhile(row, bar):
+        with pytest.raises(ValueError, match="another run is writing here"): trainer(tmp_path).fit(resume=True)
+        seen.append(t.step)
+        after(row, bar)
+    t.after_step = meanwhile
+    t.fit()
+    assert len(seen) == 8
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "ema.safetensors", "optimizer.safetensors", "state.json"])
+def test_a_damaged_checkpoint_is_named(finished, tmp_path, name):
+    shutil.copytree(finished, tmp_path / "run")
+    path = checkpoints(tmp_path / "run")[-1] / name
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(ValueError, match=f"{name}: damaged"): trainer(tmp_path / "run", steps=4).fit(resume=True)
+
+
+def test_a_checkpoint_of_another_run_is_refused(finished):
+    with pytest.raises(ValueError, match="lr=0.5: the run in"): trainer(finished, steps=4, lr=0.5).fit(resume=True)
+    with pytest.raises(ValueError, match="weights of another model"):
+        trainer(finished, steps=4, method=model(vocabulary=Vocabulary("abcd"))).fit(resume=True)
+    with pytest.raises(ValueError, match="vocabulary"):
+        trainer(finished, steps=4, method=model(vocabulary=Vocabulary("abd"))).fit(resume=True)
+
+
+def test_what_may_change_on_resuming(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
+    numbers = {key: getattr(config(), key) + 1 for key in FREE_KEYS if key != "compile"}
+    trainer(tmp_path / "run", steps=4, **numbers, compile=False).fit(resume=True)
+
+
+def test_leftovers_of_a_kill_are_swept(tmp_path):
+    stop_after(trainer(tmp_path), 4)
+    (tmp_path / "checkpoints/.step_000006.abc").mkdir()
+    (tmp_path / "best/.partial").write_text("half")
+    with open(tmp_path / "metrics.jsonl", "a") as f: f.write('{"step": 4, "lo')
+    trainer(tmp_path).fit(resume=True)
+    assert not (tmp_path / "checkpoints/.step_000006.abc").exists() and not (tmp_path / "best/.partial").exists()
+    assert all(json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())
+
+
+def test_the_best_validation_is_remembered(finished):
+    t = trainer(finished, steps=4)
+    t.fit(resume=True)
+    assert t.best == pytest.approx(min(r["valid_nll"] for r in t.log.rows() if "valid_nll" in r), rel=1e-5)
+
+
+def test_weights_to_start_from(tmp_path):
+    """Those whose names and shapes agree are taken, average included;
+    a resumed run keeps its own; another vocabulary, or no common weight, is refused."""
+    first = trainer(tmp_path / "fixed", method=model(order="fixed", states=1), steps=2)
+    first.fit()
+    second = trainer(
+        tmp_path / "learned", method=model(), steps=1, lr=1e-60,
+        weight_decay=0.0, start_from=str(tmp_path / "fixed" / "best"),
+    )
+    second.fit()
+    taken, own = load_model(tmp_path / "fixed" / "best").state_dict(), second.method.state_dict()
+    assert taken.keys() < own.keys() and all(torch.equal(taken[k], own[k]) for k in taken)
+    assert same(second.ema.module, second.method)
+    shutil.rmtree(tmp_path / "fixed")
+    trainer(
+        tmp_path / "learned", method=model(), steps=1, lr=1e-60,
+        weight_decay=0.0, start_from=str(tmp_path / "fixed" / "best"),
+    ).fit(resume=True)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        trainer(tmp_path / "a", steps=1, start_from=str(tmp_path / "nowhere")).fit()
+    other = LoFlexMDM(Vocabulary("xyz"), LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)).save_pretrained(
+        tmp_path / "other"
+    )
+    with pytest.raises(ValueError, match="vocabulary"): trainer(tmp_path / "b", steps=1, start_from=str(other)).fit()
+
+
+def test_the_best_model_may_be_read_by_those_who_may_read_its_config(tmp_path):
+    t = trainer(tmp_path, steps=9)
+    t.fit()
+    assert sum("valid_nll" in r for r in t.log.rows()) > 1
+    assert (tmp_path / "best" / "model.safetensors").stat().st_mode == (
+        tmp_path / "best" / "config.json"
+    ).stat().st_mode
+
+
+def test_an_interrupt_while_the_lock_is_given_back_does_not_keep_it(tmp_path, monkeypatch):
+    "In a notebook the process lives on, and with it a lock that was not given back."
+    class Interrupted(files.FileLock):
+        def release(self, *args, **options):
+            os.kill(os.getpid(), signal.SIGINT)
+            super().release(*args, **options)
+    try:
+        with monkeypatch.context() as m:
+            m.setattr(files, "FileLock", Interrupted)
+            trainer(tmp_path, steps=2).fit()
+    except KeyboardInterrupt as e: kept = e  # with the frames that hold the lock, as a notebook keeps them
+    else: kept = None
+    with run_lock(tmp_path): assert kept is None

@@ -1,0 +1,142 @@
+"When a run compiles, and what happens where that fails."
+import sys
+from itertools import count
+
+import pytest
+import torch
+from kill import stop_after
+from small_runs import CPU, said, short_trainer, weights
+
+from loflexmdm.cli.commands import parse
+from loflexmdm.networks.transformer import Block, Size, rotary
+from loflexmdm.training import compiling
+from loflexmdm.training.checkpoints import checkpoints
+from loflexmdm.training.compiling import compiler, worth_compiling
+from loflexmdm.training.optimisers import TrainConfig
+from loflexmdm.training.recipes import recipe_from
+
+
+@pytest.mark.parametrize("seconds, steps, pays", [(1.0, 1199, False), (1.0, 1201, True), (0.1, 5000, False)])
+def test_compiling_must_save_twice_what_it_costs(monkeypatch, seconds, steps, pays):
+    "0.2 of 1,200 seconds are 240, twice 120."
+    monkeypatch.setattr(compiling, "compiler", lambda device: "g++")
+    decided, why = worth_compiling(seconds, steps, CPU)
+    assert decided == pays and ("saves about" in why) == pays and (pays or "it pays from 20 min on" in why)
+
+
+def test_without_a_compiler_nothing_is_compiled(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler-anywhere")
+    assert compiler(CPU) is None
+    assert worth_compiling(1.0, 10**6, CPU) == (False, "no compiler for cpu was found")
+    monkeypatch.setenv("CXX", sys.executable)
+    assert compiler(CPU) == sys.executable and compiler(torch.device("meta")) is None
+
+
+def test_a_short_run_does_not_compile_and_says_why(tmp_path, pico):
+    t = short_trainer(tmp_path, pico)
+    lines = said(t, 1.0)
+    t.compiler.compile = lambda: pytest.fail("compiled")
+    t.fit()
+    assert t.compiler.on is False and lines == [
+        "14 steps of 6 sequences: 14 passes over 6 sequences",
+        "about 4 s for the 4 steps that are left (1 s each)",
+        "compile: no, 4 s of training are left; it pays from 20 min on",
+    ]
+
+
+def test_a_failed_compilation_gives_one_line_and_the_weights_of_a_run_without(tmp_path, pico, monkeypatch):
+    monkeypatch.setattr(compiling, "compiler", lambda device: "g++")
+    plain, t = short_trainer(tmp_path / "plain", pico, compile=False), short_trainer(tmp_path / "auto", pico)
+    plain.fit()
+    lines = said(t, 1000.0)
+    def broken(): raise RuntimeError("no linker\nand much more")
+    t.compiler.try_networks = broken
+    t.fit()
+    assert lines[2].startswith("compile: yes, saves about 13 min of 67 min")
+    assert lines[3:] == ["compile: failed (RuntimeError: no linker); training goes on without"]
+    assert t.compiler.on is False and all(p._compiled_call_impl is None for p in t.method.backbone.blocks)
+    assert all(map(torch.equal, weights(t), weights(plain)))
+
+
+def test_a_failure_later_on_takes_the_step_again_without(tmp_path, pico):
+    plain, t = (short_trainer(tmp_path / name, pico, compile=False, accumulate=2) for name in ("plain", "late"))
+    plain.fit()
+    lines, loss, calls, after = said(t), t.method.loss, count(1), t.after_step
+    def failing(batch, generator):
+        if next(calls) == 6: raise RuntimeError("a kernel for another width")
+        return loss(batch, generator)
+    def pretend(row, bar):
+        after(row, bar)
+        t.compiler.on = t.step == 2
+    t.method.loss, t.after_step = failing, pretend
+    t.fit()
+    assert t.step == 14 and sum("a kernel for another width" in line for line in lines) == 1
+    assert all(map(torch.equal, weights(t), weights(plain)))
+    t.compiler.on, t.method.loss = False, lambda batch, generator: 1 / 0
+    with pytest.raises(ZeroDivisionError): t.compiler(t.gradients, [None])
+
+
+def test_the_decision_is_kept_by_resuming(tmp_path, pico, monkeypatch):
+    monkeypatch.setattr(compiling, "compiler", lambda device: "g++")
+    t, made = short_trainer(tmp_path, pico), []
+    said(t, 1000.0)
+    t.compiler.compile = lambda: made.append(t.step)
+    stop_after(t, 13)
+    again = short_trainer(tmp_path, pico)
+    again.compiler.compile = lambda: made.append(again.step)
+    again.fit(resume=True)
+    # decided after ten steps; resumed from the checkpoint of step 12
+    assert made == [10, 12] and again.compiler.on is True
+    plain = short_trainer(tmp_path, pico, compile=False)
+    plain.load(checkpoints(tmp_path)[-1])
+    assert plain.compiler.on is False
+
+
+def test_one_graph_for_all_blocks_and_widths():
+    "Dynamic shapes: without a graph break, the blocks of a network are traced once or twice for six shapes of batch."
+    from torch._dynamo.testing import CompileCounter
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    blocks = [Block(Size(16, 1, 2, 8)) for _ in range(3)]
+    for b in blocks: b.compile(dynamic=True, backend=counter, fullgraph=True)
+    for rows, width in ((4, 9), (8, 9), (4, 7), (8, 12), (3, 5), (8, 30)):
+        h, mask = torch.randn(rows, width, 16, requires_grad=True), torch.ones(rows, 1, 1, width, dtype=torch.bool)
+        for b in blocks: h = b(h, torch.randn(rows, 8), rotary(width, 8), mask)
+    assert 1 <= counter.frame_count <= 2
+    torch._dynamo.reset()
+
+
+def test_trying_the_networks_changes_nothing(tmp_path, pico):
+    t, other = short_trainer(tmp_path / "a", pico, order="learned"), short_trainer(tmp_path / "b", pico, order="learned")
+    calls = []
+    for net in t.method.networks: net.register_forward_pre_hook(lambda m, args: calls.append(len(args[0].tokens)))
+    before, rng = t.method.state_dict(), torch.get_rng_state()
+    t.compiler.try_networks()
+    assert calls == [6, 12, 6, 12] and torch.equal(rng, torch.get_rng_state())  # the batch, and two states of each
+    assert all(torch.equal(v, other.method.state_dict()[k]) for k, v in before.items())
+    assert all(p.grad is None for p in t.method.parameters())
+
+
+@pytest.mark.parametrize("value", [True, False, "auto"])
+def test_values_of_compile(value):
+    tables = dict(task=dict(kind="star"), train=dict(compile=value))
+    assert recipe_from(recipe_from(tables).as_dict()).train.compile == value
+
+
+def test_other_values_of_compile_are_refused():
+    for value in ("yes", 1, None):
+        with pytest.raises(ValueError, match="compile=.*choose one of true, false, auto"): TrainConfig(compile=value)
+
+
+@pytest.mark.parametrize("words, value", [
+    ("--compile star-tiny", True), ("star-tiny --compile", True), ("--no-compile star-tiny", False),
+    ("star-tiny --compile auto", "auto"), ("--compile=false star-tiny", False), ("star-tiny", None),
+])
+def test_compile_on_the_command_line(words, value):
+    args = parse(["train", *words.split(), "--out", "x"])
+    assert args.compile == value and args.recipe == "star-tiny"
+
+
+def test_a_wrong_word_for_compile_is_refused():
+    with pytest.raises(ValueError, match="--compile=maybe: must be true, false or auto"):
+        parse(["train", "star-tiny", "--compile=maybe", "--out", "x"])
