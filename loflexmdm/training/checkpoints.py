@@ -75,7 +75,7 @@ def remove_checkpoint(path: Path):
     os.replace(path, gone)
     shutil.rmtree(gone)
 
-
+# %% ../../nbs/training/04_checkpoints.ipynb #ts050af1
 def keep_best(method: Method, directory: Path):
     """Save as the best so far; files of others stay. ValueError if a weight is not finite.
 
@@ -140,7 +140,7 @@ def check_moments(method: Method, optimisers: Sequence[torch.optim.Optimizer], m
         if wrong := _wrong_moment(moments[key], p, field, meta["step"]):
             raise ValueError(f"{path}: damaged ({key} {wrong})")
 
-
+# %% ../../nbs/training/04_checkpoints.ipynb #tsb8b1da
 def _wrong_moment(value: Tensor, p: nn.Parameter, field: str, steps: int) -> str | None:
     "What is wrong with a moment of the parameter `p` after that number of steps, if anything."
     counted = field == "step"

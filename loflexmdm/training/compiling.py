@@ -57,7 +57,7 @@ def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
     "The precision of the networks' arithmetic, as a context."
     return torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16")
 
-
+# %% ../../nbs/training/05_compiling.ipynb #tse3800f
 class Compiler:
     """Compiles a method's networks where that pays; called with work, it does it, and where compiled code fails does
     it once more without.
@@ -87,7 +87,7 @@ class Compiler:
         if self.on or asked: self.compile()
 
     def decide(self, step_seconds: float, steps: int):
-        "Compile if that pays for the steps that are left, unless it has been decided before; say what and why."
+        "Compile if the steps that are left repay it, unless it has been decided before; say what and why."
         if self.on is not None: return
         self.on, why = worth_compiling(step_seconds, steps, self.method.device)
         self.say(f"compile: {'yes' if self.on else 'no'}, {why}")

@@ -55,11 +55,11 @@ _MEETING = timedelta(minutes=3)  # that processes wait for each other at the sta
 _PATIENCE = timedelta(minutes=30)  # that they wait for one that is busy, say with validation
 _BROKEN = re.compile(r"gloo|nccl|TCPStore|socket|connection (closed|reset)|broken pipe", re.I)  # in torch's messages
 
-
+# %% ../../nbs/training/07_distributed.ipynb #ts90fa6a
 class Lost(ValueError):
     "Another process has died, or does not answer any more."
 
-
+# %% ../../nbs/training/07_distributed.ipynb #ts43dbed
 def _is_broken(error: Exception) -> bool:
     "Whether an error says that another process did not answer."
     return isinstance(error, dist.DistError) or isinstance(error, RuntimeError) and bool(_BROKEN.search(str(error)))
@@ -94,7 +94,7 @@ def _meet(launch: Launch, device: torch.device):
     store, rank, world = next(rendezvous("env://", timeout=_MEETING))
     dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=_PATIENCE)
 
-
+# %% ../../nbs/training/07_distributed.ipynb #ts3fb751
 def own_device(device: torch.device, launch: Launch) -> torch.device:
     "The device of this process: of GPUs its own. ValueError if the machine has fewer than processes."
     if device.type != "cuda" or launch.world == 1: return device
@@ -195,7 +195,7 @@ class _Engine(nn.Module):
     def forward(self, batch: PartialSequences, generator: torch.Generator) -> LossTerms:
         return self.method.loss(batch, generator)
 
-
+# %% ../../nbs/training/07_distributed.ipynb #ts6bac8b
 class SeveralProcesses(OneProcess):
     """What several processes share, as answered by one of them; used inside `joined`.
 
@@ -300,7 +300,7 @@ def _gathered(value: Tensor) -> Tensor:
     "The whole tensor, from all processes; every process must ask."
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
-
+# %% ../../nbs/training/07_distributed.ipynb #ts39fda5
 class Shards(SeveralProcesses):
     "Several processes, each of which holds a part of every weight, average and moment, in place of all of them."
     def check(self, method: Method, config: TrainConfig):
@@ -358,7 +358,7 @@ class Shards(SeveralProcesses):
         try: yield checkpoints.of(method, average, moments)
         finally: average.cpu()
 
-
+# %% ../../nbs/training/07_distributed.ipynb #tscc8430
 def processes_of(launch: Launch, shard: bool = False) -> OneProcess:
     "What the processes that were started together share, for a trainer: of one nothing, of several rows or `shard`s."
     if launch.world == 1: return OneProcess()

@@ -127,7 +127,7 @@ class Float32Muon(torch.optim.Muon):
         torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(params, list(updates), alpha=-group["lr"] * length)
 
-
+# %% ../../nbs/training/02_optimisers.ipynb #ts74cfe6
 def orthogonalised(x: Float[Tensor, "matrices rows columns"], coefficients: tuple[float, float, float], steps: int,
                    eps: float) -> Float[Tensor, "matrices rows columns"]:
     """The matrices with singular values near 1, by Muon's iteration

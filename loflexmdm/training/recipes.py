@@ -38,7 +38,7 @@ from .trainer import Trainer
 # %% ../../nbs/training/08_recipes.ipynb #9eb20a87
 TABLES = ("task", "model", "train")
 
-
+# %% ../../nbs/training/08_recipes.ipynb #ts9c84f7
 @dataclass(frozen=True)
 class Recipe:
     """A training run, everything filled in: `task` and `model` as tables with their `kind` and
@@ -105,7 +105,7 @@ def with_current_names(tables: dict) -> dict:
     classes = configs_of(tables)
     return {name: current_names(classes[name], table) for name, table in tables.items()}
 
-
+# %% ../../nbs/training/08_recipes.ipynb #tsb96581
 def check_values(tables: dict) -> dict:
     """The tables, old names in them replaced. Looks at no data.
 

@@ -48,7 +48,7 @@ def _mean(rows: Sequence[dict]) -> dict:
     "The metrics of a step: means over its micro-batches."
     return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
 
-
+# %% ../../nbs/training/06_trainer.ipynb #ts5e69b3
 class Trainer:
     """Trains `method` on `data` (a Dataset of Examples, or of Pairs); checkpoints, metrics.jsonl and the
     best weights go to `directory`.

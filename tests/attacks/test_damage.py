@@ -273,7 +273,8 @@ def checkpoint_flips(run, count):
         t = trainer(run)
         t.load(path)
         state = (t.step, t.best, t.evaluations, t.seconds, int(t.ema.n_averaged))
-        return state, t.checkpoints.moments(), contents(t.method), contents(t.ema.module), contents(loflexmdm.load(path))
+        moments, saved = t.checkpoints.moments(), contents(loflexmdm.load(path))
+        return state, moments, contents(t.method), contents(t.ema.module), saved
 
     def agree(a, b):
         moments = a[1].keys() == b[1].keys() and all(torch.equal(a[1][k], b[1][k]) for k in a[1])

@@ -107,7 +107,7 @@ def test_one_graph_for_all_blocks_and_widths():
 
 
 def test_trying_the_networks_changes_nothing(tmp_path, pico):
-    t, other = short_trainer(tmp_path / "a", pico, order="learned"), short_trainer(tmp_path / "b", pico, order="learned")
+    t, other = (short_trainer(tmp_path / name, pico, order="learned") for name in "ab")
     calls = []
     for net in t.method.networks: net.register_forward_pre_hook(lambda m, args: calls.append(len(args[0].tokens)))
     before, rng = t.method.state_dict(), torch.get_rng_state()
