@@ -45,7 +45,7 @@ def sampled(task: WordsTask, method: Method, rule: str | None) -> dict:
     sampler, generator = EventDriven(confidence=rule), torch.Generator().manual_seed(0)
     samples = method.sample(n=SAMPLES, sampler=sampler, generator=generator)
     scores = {k: round(v, 4) for k, v in task.score("test", samples).items()}
-    return dict(scores=scores, lengths=at_lengths(task, task.words(samples)))
+    return dict(scores=scores, lengths=at_lengths(task, task.made_words(samples)))
 
 
 def train(seed: int, steps: int):

@@ -5,7 +5,7 @@ that a model is judged by more than plausibility."""
 
 # %% auto #0
 __all__ = ['PAIRS', 'PARTNER', 'is_balanced', 'depth', 'catalan', 'split_weights', 'draw_balanced', 'BracketsConfig',
-           'BracketsTask', 'balanced_strings', 'edits_to_balanced']
+           'balanced_strings', 'edits_to_balanced', 'BracketsTask']
 
 # %% ../../nbs/tasks/03_brackets.ipynb #ba163eef
 import math
@@ -15,20 +15,18 @@ from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from typing import Annotated, Literal
 
-from fastcore.basics import patch
 from pydantic import Field
 
-from ..support.configs import Natural, config
-
-from ..process.states import ANY, Vocabulary, prefix_example
+from ..process.states import ANY, Example, Vocabulary, prefix_example
 from ..process.streams import UNLIMITED
 from ..samplers import Samples
+from ..support.configs import Natural, config
 from ..support.statistics import empirical_variation, variation_floor
 from .base import Examples, Task, check_split
 
 # %% ../../nbs/tasks/03_brackets.ipynb #13406aa4
 PAIRS = "()", "[]", "{}", "<>"
-PARTNER = {b: a for a, b in PAIRS}
+PARTNER = {closing: opening for opening, closing in PAIRS}
 
 
 def is_balanced(string: Sequence[str]) -> bool:
@@ -42,9 +40,11 @@ def is_balanced(string: Sequence[str]) -> bool:
 # %% ../../nbs/tasks/03_brackets.ipynb #37fabe25
 def depth(string: Sequence[str]) -> int:
     "How many brackets are open at once, at most, in a balanced string."
-    level = [0]
-    for c in string: level.append(level[-1] + (1 if c not in PARTNER else -1))
-    return max(level)
+    open_now = deepest = 0
+    for c in string:
+        open_now += 1 if c not in PARTNER else -1
+        deepest = max(deepest, open_now)
+    return deepest
 
 # %% ../../nbs/tasks/03_brackets.ipynb #a064d950
 def catalan(n: int) -> int:
@@ -61,9 +61,9 @@ def split_weights(pairs: int) -> list[int]:
 def draw_balanced(pairs: int, kinds: int, rng: random.Random) -> str:
     "One of the balanced strings of that many pairs, all equally likely, by the grammar S -> (S)S."
     if pairs == 0: return ""
-    split = rng.choices(range(pairs), split_weights(pairs))[0]
+    inner = rng.choices(range(pairs), split_weights(pairs))[0]
     left, right = PAIRS[rng.randrange(kinds)]
-    return left + draw_balanced(split, kinds, rng) + right + draw_balanced(pairs - 1 - split, kinds, rng)
+    return left + draw_balanced(inner, kinds, rng) + right + draw_balanced(pairs - 1 - inner, kinds, rng)
 
 # %% ../../nbs/tasks/03_brackets.ipynb #4c9bff77
 @config
@@ -78,42 +78,105 @@ class BracketsConfig:
     @property
     def entropy(self) -> float:
         "Entropy of the distribution in nats: no model has a lower expected negative log-likelihood."
-        return (
-            math.log(self.max_pairs)
-            + sum(math.log(catalan(n)) + n * math.log(self.kinds) for n in range(1, self.max_pairs + 1))
-            / self.max_pairs
-        )
+        n_pairs = range(1, self.max_pairs + 1)
+        given_n = sum(math.log(catalan(n)) + n * math.log(self.kinds) for n in n_pairs) / self.max_pairs
+        return math.log(self.max_pairs) + given_n
 
     def probability(self, string: Sequence[str]) -> float:
         "Exact probability of a string; 0 if it is not balanced, empty, too long or of other kinds."
         n = len(string) // 2
-        ok = 1 <= n <= self.max_pairs and set(string) <= set("".join(PAIRS[:self.kinds])) and is_balanced(string)
-        return 1 / (self.max_pairs * catalan(n) * self.kinds**n) if ok else 0.0
+        if not 1 <= n <= self.max_pairs: return 0.0
+        if not set(string) <= set("".join(PAIRS[:self.kinds])): return 0.0
+        if not is_balanced(string): return 0.0
+        return 1 / (self.max_pairs * catalan(n) * self.kinds**n)
+
+# %% ../../nbs/tasks/03_brackets.ipynb #79665a59
+def balanced_strings(max_pairs: int, kinds: int) -> Iterator[str]:
+    "All balanced strings of 1 to `max_pairs` pairs."
+    made = {0: [""]}
+    for n in range(1, max_pairs + 1):
+        made[n] = []
+        # S -> (S)S, as `draw_balanced` has it: what the first pair encloses, and what follows it
+        for i in range(n):
+            for left, right in PAIRS[:kinds]:
+                made[n] += [left + inner + right + rest for inner in made[i] for rest in made[n - 1 - i]]
+        yield from made[n]
+
+# %% ../../nbs/tasks/03_brackets.ipynb #20d428b6
+def edits_to_balanced(string: Sequence[str]) -> int:
+    "Fewest insertions, deletions and substitutions that balance a string; the empty string counts as balanced."
+    s = "".join(string)
+
+    @cache
+    def cost(i: int, j: int) -> int:
+        # of s[i:j]: its first bracket is deleted, or becomes the partner of one behind it
+        if i >= j: return 0
+        paired = (_partner_cost(s[i], s[k]) + cost(i + 1, k) + cost(k + 1, j) for k in range(i + 1, j))
+        return min([1 + cost(i + 1, j), *paired])
+
+    return cost(0, len(s))
+
+
+def _partner_cost(a: str, b: str) -> int:
+    "Fewest substitutions that make two brackets a pair."
+    if PARTNER.get(b) == a: return 0
+    opening = PARTNER.values()
+    wrong_way_round = a not in opening and b in opening
+    return 2 if wrong_way_round else 1
 
 # %% ../../nbs/tasks/03_brackets.ipynb #8fbdbb64
 class BracketsTask(Task):
     "Balanced strings of brackets from nothing, or from a depth: the length is generated too."
     kind, Config = "brackets", BracketsConfig
-    SIZES = dict(valid=1000, test=5000)
+    SIZES = dict(valid=1000, test=5000)  # of the splits held out
+
+    @property
+    def conditional(self) -> bool:
+        "Whether strings come after their depth."
+        return self.config.condition != "none"
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        tokens = [*"".join(PAIRS[:self.config.kinds])]
+        brackets = [*"".join(PAIRS[:self.config.kinds])]
+        if not self.conditional: return Vocabulary(brackets)
         depths = [f"<depth:{n}>" for n in range(1, self.config.max_pairs + 1)]
-        return Vocabulary(tokens + ([] if self.config.condition == "none" else [*depths, ANY]))
+        return Vocabulary([*brackets, *depths, ANY])
+
     @property
-    def max_length(self) -> int: return 1 + (self.config.condition != "none") + 2 * self.config.max_pairs
+    def max_length(self) -> int: return 1 + self.conditional + 2 * self.config.max_pairs
 
     def string(self, split: str, i: int) -> str:
         "String number `i` of a split."
         rng = random.Random(f"{self.config.seed} {check_split(split)} {i}")
-        return draw_balanced(rng.randint(1, self.config.max_pairs), self.config.kinds, rng)
+        pairs = rng.randint(1, self.config.max_pairs)
+        return draw_balanced(pairs, self.config.kinds, rng)
+
+    def asked(self, string: str) -> list[str]:
+        "The prompt that asks for strings like this one: its depth, or nothing."
+        return [f"<depth:{depth(string)}>"] if self.conditional else []
 
     def dataset(self, split: str = "train") -> Examples:
         "The strings of a split as examples."
+        def example(i: int) -> Example:
+            string = self.string(split, i)
+            return prefix_example(self.asked(string), string, self.vocabulary)
+
         size = self.SIZES.get(check_split(split), self.config.train_size or UNLIMITED)
-        made = lambda string: prefix_example(self.asked(string), string, self.vocabulary)
-        return Examples(size, lambda i: made(self.string(split, i)))
+        return Examples(size, example)
+
+    def prompts(self, split: str = "test", n: int = 8) -> list[list[str]] | None:
+        "The conditions of the first `n` strings of a split; None without conditions."
+        if not self.conditional: return None
+        return [self.asked(self.string(split, i)) for i in range(n)]
+
+    def prompt(self, text: str) -> list[str]:
+        "A condition, such as <depth:2>, or <any>. ValueError for anything else."
+        if text in (ANY, *self.vocabulary.conditions): return [text]
+        return super().prompt(text)
+
+    def text(self, tokens: Sequence[str]) -> str:
+        "The brackets, without the depth that was asked for."
+        return "".join(t for t in tokens if len(t) == 1)
 
     def strings(self, samples: Samples) -> list[str]:
         "Generated strings."
@@ -121,104 +184,52 @@ class BracketsTask(Task):
 
     def length_law(self) -> dict[int, float]:
         "Probability of every length in tokens."
-        return {2 * n: 1 / self.config.max_pairs for n in range(1, self.config.max_pairs + 1)}
+        max_pairs = self.config.max_pairs
+        return {2 * n: 1 / max_pairs for n in range(1, max_pairs + 1)}
 
     def short_law(self) -> dict[str, float]:
         "Probabilities of the strings of at most two pairs, the rest together under '...'."
-        law = {
-            s: self.config.probability(s) for s in balanced_strings(min(2, self.config.max_pairs), self.config.kinds)
-        }
+        short = balanced_strings(min(2, self.config.max_pairs), self.config.kinds)
+        law = {string: self.config.probability(string) for string in short}
         return law | {"...": max(1 - sum(law.values()), 0.0)}
 
-# %% ../../nbs/tasks/03_brackets.ipynb #30536c41
-@patch
-def text(self: BracketsTask, tokens: Sequence[str]) -> str:
-    "The brackets, without the depth that was asked for."
-    return "".join(t for t in tokens if len(t) == 1)
+    def score(self, split: str, samples: Samples) -> dict[str, float]:
+        """valid, length_tv and short_tv with the floors an ideal sampler would have, and unique: all fractions, against
+        the exact law. With conditions also `asked`, the share valid and of the depth asked for."""
+        strings = self.strings(samples)
+        n = len(strings)
+        if not n: raise ValueError("samples: none to score")
+        asked = dict(asked=self.share_asked(samples)) if self.conditional else {}
 
-# %% ../../nbs/tasks/03_brackets.ipynb #3b19fa7e
-@patch
-def asked(self: BracketsTask, string: str) -> list[str]:
-    "The prompt that asks for strings like this one: its depth, or nothing."
-    return [] if self.config.condition == "none" else [f"<depth:{depth(string)}>"]
+        # total variation from the exact law: of lengths, and of the short strings one by one
+        lengths, short = self.length_law(), self.short_law()
+        kept = Counter(s if s in short else "..." for s in strings)
+        return asked | dict(
+            valid=sum(self.config.probability(s) > 0 for s in strings) / n,
+            unique=len(set(strings)) / n,
+            length_tv=empirical_variation(Counter(map(len, strings)), lengths),
+            length_tv_floor=variation_floor(lengths, n),
+            short_tv=empirical_variation(kept, short),
+            short_tv_floor=variation_floor(short, n),
+        )
 
+    def correct(self, prompt: Sequence[str], answer: Sequence[str]) -> bool:
+        "Whether a string is balanced, one that the law can produce, and of the depth that the prompt asks for, if any."
+        string = "".join(answer)
+        if not self.config.probability(string) > 0: return False
+        if not self.conditional or ANY in prompt: return True
+        return self.asked(string)[0] in prompt
 
-@patch
-def prompts(self: BracketsTask, split: str = "test", n: int = 8) -> list[list[str]] | None:
-    "The conditions of the first `n` strings of a split; None without conditions."
-    if self.config.condition == "none": return None
-    return [self.asked(self.string(split, i)) for i in range(n)]
+    def share_asked(self, samples: Samples) -> float:
+        "Share of samples that are correct for their prompts."
+        right = 0
+        for ids, free in zip(samples.sequences, samples.free, strict=True):
+            tokens = self.vocabulary.decode(ids)
+            prompt = [t for t, f in zip(tokens, free) if not f]
+            answer = [t for t, f in zip(tokens, free) if f]
+            right += self.correct(prompt, answer)
+        return right / len(samples.sequences)
 
-
-@patch
-def prompt(self: BracketsTask, text: str) -> list[str]:
-    "A condition, such as <depth:2>, or <any>. ValueError for anything else."
-    if text in (ANY, *self.vocabulary.conditions): return [text]
-    return Task.prompt(self, text)
-
-# %% ../../nbs/tasks/03_brackets.ipynb #79665a59
-def balanced_strings(max_pairs: int, kinds: int) -> Iterator[str]:
-    "All balanced strings of 1 to `max_pairs` pairs."
-    made = {0: [""]}
-    for n in range(1, max_pairs + 1):
-        made[n] = [
-            p[0] + a + p[1] + b for i in range(n) for p in PAIRS[:kinds] for a in made[i] for b in made[n - 1 - i]
-        ]
-        yield from made[n]
-
-# %% ../../nbs/tasks/03_brackets.ipynb #271c6ee8
-@patch
-def score(self: BracketsTask, split: str, samples: Samples) -> dict[str, float]:
-    """valid, length_tv and short_tv with the floors an ideal sampler would have, and unique:
-    all fractions, against the exact law. With conditions also `asked`, the share valid and of the depth asked for."""
-    strings, short = self.strings(samples), self.short_law()
-    if not strings: raise ValueError("samples: none to score")
-    lengths, kept = self.length_law(), Counter(s if s in short else "..." for s in strings)
-    met = {} if self.config.condition == "none" else dict(asked=self.share_asked(samples))
-    return met | dict(
-        valid=sum(self.config.probability(s) > 0 for s in strings) / len(strings),
-        unique=len(set(strings)) / len(strings),
-        length_tv=empirical_variation(Counter(map(len, strings)), lengths),
-        length_tv_floor=variation_floor(lengths, len(strings)),
-        short_tv=empirical_variation(kept, short),
-        short_tv_floor=variation_floor(short, len(strings)),
-    )
-
-# %% ../../nbs/tasks/03_brackets.ipynb #20d428b6
-def edits_to_balanced(string: Sequence[str]) -> int:
-    "Fewest insertions, deletions and substitutions that balance a string; the empty string counts as balanced."
-    s = "".join(string)
-    opening = {p[0] for p in PAIRS}
-
-    def partner_cost(a: str, b: str) -> int:
-        if PARTNER.get(b) == a: return 0
-        return 1 if a in opening or b not in opening else 2
-
-    @cache
-    def cost(i: int, j: int) -> int:
-        if i >= j: return 0
-        paired = (partner_cost(s[i], s[k]) + cost(i + 1, k) + cost(k + 1, j) for k in range(i + 1, j))
-        return min([1 + cost(i + 1, j), *paired])
-    return cost(0, len(s))
-
-
-@patch
-def correct(self: BracketsTask, prompt: Sequence[str], answer: Sequence[str]) -> bool:
-    "Whether a string is balanced, one that the law can produce, and of the depth that the prompt asks for, if any."
-    if not self.config.probability("".join(answer)) > 0: return False
-    asked = self.vocabulary.conditions and ANY not in prompt
-    return not asked or self.asked("".join(answer))[0] in prompt
-
-
-@patch
-def share_asked(self: BracketsTask, samples: Samples) -> float:
-    "Share of samples that are correct for their prompts."
-    parts = lambda s, free, wanted: self.vocabulary.decode(t for t, f in zip(s, free) if f == wanted)
-    rows = list(zip(samples.sequences, samples.free, strict=True))
-    return sum(self.correct(parts(*row, False), parts(*row, True)) for row in rows) / len(rows)
-
-
-@patch
-def edits_to_correct(self: BracketsTask, prompt: Sequence[str], answer: Sequence[str]) -> int:
-    "Fewest edits that balance a string, of whatever length it then is."
-    return edits_to_balanced(answer)
+    def edits_to_correct(self, prompt: Sequence[str], answer: Sequence[str]) -> int:
+        "Fewest edits that balance a string, of whatever length it then is."
+        return edits_to_balanced(answer)

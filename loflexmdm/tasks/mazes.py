@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 
 from ..methods.base import Method
 from ..process.states import BOS, Example, Vocabulary, prefix_example
@@ -275,44 +274,74 @@ class MazeTask(Task):
             )
         return self._routes[key]
 
-# %% ../../nbs/tasks/07_mazes.ipynb #pecc2ded
-@patch
-def route(self: MazeTask, split: str, i: int, subgoals: int | None = None) -> Route:
-    """Route number `i` of a split; valid and test go through their pairs in turn.
+    def route(self, split: str, i: int, subgoals: int | None = None) -> Route:
+        """Route number `i` of a split; valid and test go through their pairs in turn.
 
-    With a number of `subgoals` the path stays the same and that number is known (ValueError unless 2..path_min);
-    else the number is drawn."""
-    c, pairs = self.config, self.pairs[check_split(split)]
-    if subgoals is not None and not 2 <= subgoals <= c.path_min:
-        raise ValueError(f"subgoals={subgoals}: must lie in 2..path_min={c.path_min}")
-    rng = random.Random(f"{c.seed} {split} {i}")
-    path = rng.choice(self.routes(*(rng.choice(pairs) if split == "train" else pairs[i % len(pairs)])))
-    number = rng.randint(c.subgoals_min, c.subgoals_max)
-    return choose_subgoals(path, subgoals or number, rng)
+        With a number of `subgoals` the path stays the same and that number is known (ValueError unless 2..path_min);
+        else the number is drawn."""
+        c, pairs = self.config, self.pairs[check_split(split)]
+        if subgoals is not None and not 2 <= subgoals <= c.path_min:
+            raise ValueError(f"subgoals={subgoals}: must lie in 2..path_min={c.path_min}")
+        rng = random.Random(f"{c.seed} {split} {i}")
+        path = rng.choice(self.routes(*(rng.choice(pairs) if split == "train" else pairs[i % len(pairs)])))
+        number = rng.randint(c.subgoals_min, c.subgoals_max)
+        return choose_subgoals(path, subgoals or number, rng)
 
+    def example(self, route: Route) -> Example:
+        "A route as a training sequence."
+        if self.config.layout == "infill": return infill_example(route, self.vocabulary)
+        return prefix_example(prefix_prompt(route.subgoals), [name_of(v) for v in route.path], self.vocabulary)
 
-@patch
-def example(self: MazeTask, route: Route) -> Example:
-    "A route as a training sequence."
-    if self.config.layout == "infill": return infill_example(route, self.vocabulary)
-    return prefix_example(prefix_prompt(route.subgoals), [name_of(v) for v in route.path], self.vocabulary)
+    def dataset(self, split: str = "train") -> Examples:
+        "The routes of a split as examples."
+        size = getattr(self.config, f"{check_split(split)}_size") or UNLIMITED
+        return Examples(size, lambda i: self.example(self.route(split, i)))
 
+    def prompts(self, split: str = "test", n: int = 8, subgoals: int | None = None) -> list[list]:
+        """The subgoals of the first `n` routes of a split, in the task's layout;
+        `subgoals`: how many, where all are to have as many. ValueError if the split has fewer routes."""
+        size = len(self.dataset(split))
+        if not 0 < n <= size: raise ValueError(f"n={n}: the {split} split has {size} routes")
+        make = infill_prompt if self.config.layout == "infill" else prefix_prompt
+        return [make(self.route(split, i, subgoals).subgoals) for i in range(n)]
 
-@patch
-def dataset(self: MazeTask, split: str = "train") -> Examples:
-    "The routes of a split as examples."
-    size = getattr(self.config, f"{check_split(split)}_size") or UNLIMITED
-    return Examples(size, lambda i: self.example(self.route(split, i)))
+    def answers(self, samples: Samples) -> list[tuple[list[Cell], list[Cell | None]]]:
+        "Subgoals and path of each sample. ValueError for one whose prompt names no subgoals."
+        found = []
+        for ids, free in zip(samples.sequences, samples.free):
+            names = self.vocabulary.decode(ids)
+            subgoals = [cell_of(v) for v, f in zip(names, free) if not f and v != SEPARATOR]
+            if not subgoals: raise ValueError(f"sample {len(found)}: its prompt names no subgoals")
+            found.append((subgoals, [cell_of(v) for v, f in zip(names, free) if f or self.config.layout == "infill"]))
+        return found
 
+    def describe(self, samples: Samples, prompt_text: str = "") -> list[dict]:
+        "Of each sample its verdict as `state`, the number of subgoals, the steps and, if solved, how many are not needed."
+        maze, rows = self.config.maze, []
+        for subgoals, path in self.answers(samples):
+            state, steps = verdict(maze, subgoals, path), max(len(path) - 1, 0)
+            excess = steps - shortest_tour(maze, subgoals) if state == "solved" else None
+            rows.append(dict(state=state, subgoals=len(subgoals), steps=steps, excess=excess))
+        return rows
 
-@patch
-def prompts(self: MazeTask, split: str = "test", n: int = 8, subgoals: int | None = None) -> list[list]:
-    """The subgoals of the first `n` routes of a split, in the task's layout;
-    `subgoals`: how many, where all are to have as many. ValueError if the split has fewer routes."""
-    size = len(self.dataset(split))
-    if not 0 < n <= size: raise ValueError(f"n={n}: the {split} split has {size} routes")
-    make = infill_prompt if self.config.layout == "infill" else prefix_prompt
-    return [make(self.route(split, i, subgoals).subgoals) for i in range(n)]
+    def score(self, split: str, samples: Samples) -> dict[str, float]:
+        """success, wall, jump and missed (fractions of the samples), legal (of all steps) and excess (mean steps too many
+        of the solved, nan if there are none)."""
+        if not len(samples): raise ValueError("samples: none to score")
+        near, rows = self.config.maze.near, self.describe(samples)
+        count = Counter(r["state"] for r in rows)
+        steps = [w in near.get(v, ()) for _, path in self.answers(samples) for v, w in zip(path, path[1:])]
+        share = {k: count[k] / len(rows) for k in ("wall", "jump", "missed")}
+        excess = sum(r["excess"] for r in rows if r["state"] == "solved") / count["solved"] if count["solved"] else math.nan
+        return dict(success=count["solved"] / len(rows), **share, legal=sum(steps) / max(len(steps), 1), excess=excess)
+
+    def draw(self, split: str, samples: Samples, i: int = 0, panels: int = 4, axes=None):
+        "Sample `i` over the maze: step by step if trajectories were recorded, else the path alone. Returns the axes."
+        subgoals, path = self.answers(samples)[i]
+        if samples.trajectories is None: return draw_path(self.config.maze, [v for v in path if v], subgoals, axes)
+        shown = [f or self.config.layout == "infill" for f in samples.free[i]]
+        times = [[v for v, s in zip(values, shown) if s] for values in samples.trajectories[i][1:]]
+        return draw_generation(self.config.maze, path, subgoals, *times, panels, axes)
 
 # %% ../../nbs/tasks/07_mazes.ipynb #2600014e
 def cell_of(name: str) -> Cell | None:
@@ -337,43 +366,6 @@ def verdict(maze: Maze, subgoals: Sequence[Cell], path: Sequence[Cell | None]) -
 def shortest_tour(maze: Maze, subgoals: Sequence[Cell]) -> int:
     "Fewest steps that meet the subgoals in order."
     return sum(maze.distances(b)[a] for a, b in zip(subgoals, subgoals[1:]))
-
-# %% ../../nbs/tasks/07_mazes.ipynb #1bb61dc1
-@patch
-def answers(self: MazeTask, samples: Samples) -> list[tuple[list[Cell], list[Cell | None]]]:
-    "Subgoals and path of each sample. ValueError for one whose prompt names no subgoals."
-    found = []
-    for ids, free in zip(samples.sequences, samples.free):
-        names = self.vocabulary.decode(ids)
-        subgoals = [cell_of(v) for v, f in zip(names, free) if not f and v != SEPARATOR]
-        if not subgoals: raise ValueError(f"sample {len(found)}: its prompt names no subgoals")
-        found.append((subgoals, [cell_of(v) for v, f in zip(names, free) if f or self.config.layout == "infill"]))
-    return found
-
-
-@patch
-def describe(self: MazeTask, samples: Samples, prompt_text: str = "") -> list[dict]:
-    "Of each sample its verdict as `state`, the number of subgoals, the steps and, if solved, how many are not needed."
-    maze, rows = self.config.maze, []
-    for subgoals, path in self.answers(samples):
-        state, steps = verdict(maze, subgoals, path), max(len(path) - 1, 0)
-        excess = steps - shortest_tour(maze, subgoals) if state == "solved" else None
-        rows.append(dict(state=state, subgoals=len(subgoals), steps=steps, excess=excess))
-    return rows
-
-
-@patch
-def score(self: MazeTask, split: str, samples: Samples) -> dict[str, float]:
-    """success, wall, jump and missed (fractions of the samples), legal (of all steps) and excess (mean steps too many
-    of the solved, nan if there are none)."""
-    if not len(samples): raise ValueError("samples: none to score")
-    near, rows = self.config.maze.near, self.describe(samples)
-    count = Counter(r["state"] for r in rows)
-    steps = [w in near.get(v, ()) for _, path in self.answers(samples) for v, w in zip(path, path[1:])]
-    share = {k: count[k] / len(rows) for k in ("wall", "jump", "missed")}
-    excess = sum(r["excess"] for r in rows if r["state"] == "solved") / count["solved"] if count["solved"] else math.nan
-    return dict(success=count["solved"] / len(rows), **share, legal=sum(steps) / max(len(steps), 1), excess=excess)
-
 
 # %% ../../nbs/tasks/07_mazes.ipynb #78f32cd7
 def draw_path(maze: Maze, path: Sequence[Cell], subgoals: Sequence[Cell] = (), ax=None):
@@ -452,16 +444,6 @@ def _draw_moment(maze: Maze, path, subgoals, born, settled, now: float, ax):
             )
     masks = sum(not known for _, known in here)
     mark_cells(maze, subgoals, ax).set_title(f"{len(here) - masks} cells, {masks} masks", fontsize=8)
-
-
-@patch
-def draw(self: MazeTask, split: str, samples: Samples, i: int = 0, panels: int = 4, axes=None):
-    "Sample `i` over the maze: step by step if trajectories were recorded, else the path alone. Returns the axes."
-    subgoals, path = self.answers(samples)[i]
-    if samples.trajectories is None: return draw_path(self.config.maze, [v for v in path if v], subgoals, axes)
-    shown = [f or self.config.layout == "infill" for f in samples.free[i]]
-    times = [[v for v, s in zip(values, shown) if s] for values in samples.trajectories[i][1:]]
-    return draw_generation(self.config.maze, path, subgoals, *times, panels, axes)
 
 # %% ../../nbs/tasks/07_mazes.ipynb #7e5a6f6b
 def subgoal_samples(

@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Sequence
 from functools import cached_property
 
-from fastcore.basics import patch
 
 from ..process.alignments import ERRORS, Corrupted
 from ..process.states import SPECIAL_TOKENS, Example, Pair, Vocabulary, collate
@@ -103,45 +102,68 @@ class RepairTask(Task):
     @property
     def _spaced(self) -> bool: return any(len(t) > 1 for t in self.vocabulary.tokens[3:])
 
-# %% ../../nbs/tasks/05_repair.ipynb #d813bee2
-@patch
-def pair(self: RepairTask, target: Example, *key) -> Pair:
-    "A sequence and itself with errors that depend on the seed and `key`."
-    generator = generator_for(self.config.seed, "repair", *key)
-    for _ in range(100):  # until something is left to be edited
-        x0 = self.errors.draw(collate([target]), generator)
-        if bool(x0.free.any()) or all(target.fixed): return Pair(Example(*(v[0].tolist() for v in x0[:3])), target)
-    return Pair(target, target)
+    def pair(self, target: Example, *key) -> Pair:
+        "A sequence and itself with errors that depend on the seed and `key`."
+        generator = generator_for(self.config.seed, "repair", *key)
+        for _ in range(100):  # until something is left to be edited
+            x0 = self.errors.draw(collate([target]), generator)
+            if bool(x0.free.any()) or all(target.fixed): return Pair(Example(*(v[0].tolist() for v in x0[:3])), target)
+        return Pair(target, target)
 
+    def dataset(self, split: str = "train") -> Examples:
+        "The pairs of a split; the training split never ends."
+        data = self.inner.dataset(check_split(split))
+        if split != "train" or len(data) >= UNLIMITED:
+            return Examples(len(data), lambda i: self.pair(data[i], split, i))
 
-@patch
-def dataset(self: RepairTask, split: str = "train") -> Examples:
-    "The pairs of a split; the training split never ends."
-    data = self.inner.dataset(check_split(split))
-    if split != "train" or len(data) >= UNLIMITED:
-        return Examples(len(data), lambda i: self.pair(data[i], split, i))
+        def make(i: int) -> Pair:
+            epoch, k = divmod(i, len(data))
+            return self.pair(data[permutation(len(data), self.config.seed, "order", epoch)[k]], split, i)
 
-    def make(i: int) -> Pair:
-        epoch, k = divmod(i, len(data))
-        return self.pair(data[permutation(len(data), self.config.seed, "order", epoch)[k]], split, i)
+        return Examples(UNLIMITED, make)
 
-    return Examples(UNLIMITED, make)
+    def sizes(self) -> dict[str, int]: return {s: n for s, n in self.inner.sizes().items() if s in SPLITS}
 
+    def rejected(self) -> dict[str, int]: return self.inner.rejected()
 
-@patch
-def sizes(self: RepairTask) -> dict[str, int]: return {s: n for s, n in self.inner.sizes().items() if s in SPLITS}
-@patch
-def rejected(self: RepairTask) -> dict[str, int]: return self.inner.rejected()
+    def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]]:
+        "The first `n` spoilt sequences of a split, fewer if it has fewer; their prompts stay."
+        data = self.dataset(split)
+        spoilt = [data[i].source for i in range(min(n, len(data)))]
+        return [self.vocabulary.decode(e.tokens[1:]) for e in spoilt], [list(e.fixed[1:]) for e in spoilt]
+
+    def score(self, split: str, samples: Samples) -> dict[str, float]:
+        """How well the first sequences of a split were repaired: shares restored exactly and, where the inner task can
+        tell, correct before and after; the mean fewest edits from source to result and from source to target and, for
+        brackets, from source to anything correct; and of the intact sources the share left untouched (nan for none)."""
+        data = self.dataset(split)
+        pairs = [data[i] for i in range(len(samples))]
+        made = [self.vocabulary.decode(c) for c in samples.completions()]
+        before, after = ([parts(e, self.vocabulary) for e in side] for side in zip(*pairs, strict=True))
+        intact = [m == t for m, (_, s), (_, t) in zip(made, before, after) if s == t]
+        return dict(
+            exact=mean([m == t for m, (_, t) in zip(made, after)]),
+            exact_before=mean([s == t for (_, s), (_, t) in zip(before, after)]),
+            **self._correctness(before, made),
+            edits=mean([fewest_edits(s, m) for (_, s), m in zip(before, made)]),
+            distance=mean([fewest_edits(s, t) for (_, s), (_, t) in zip(before, after)]), untouched=mean(intact),
+        )
+
+    def _correctness(self, before: Sequence[tuple[list[str], list[str]]], made: Sequence[list[str]]) -> dict:
+        "Shares that are correct, and edits to correctness, where the inner task can tell."
+        judged = [self.inner.correct(prompt, m) for (prompt, _), m in zip(before, made)]
+        if None in judged: return {}
+        figures = dict(correct=mean(judged), correct_before=mean([self.inner.correct(*b) for b in before]))
+        needed = [self.inner.edits_to_correct(*b) for b in before]
+        return figures if None in needed else figures | dict(distance_to_correct=mean(needed))
+
+    def describe_edits(self, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
+        "Of each repaired sequence its text, its state (edited or unchanged) and the fewest edits to it."
+        found = Task.describe_edits(self, sources, samples)
+        texts = [self.text(self.vocabulary.decode(s)) for s in samples.sequences]
+        return [row | dict(text=text) for row, text in zip(found, texts, strict=True)]
 
 # %% ../../nbs/tasks/05_repair.ipynb #98cfca87
-@patch
-def sources(self: RepairTask, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]]:
-    "The first `n` spoilt sequences of a split, fewer if it has fewer; their prompts stay."
-    data = self.dataset(split)
-    spoilt = [data[i].source for i in range(min(n, len(data)))]
-    return [self.vocabulary.decode(e.tokens[1:]) for e in spoilt], [list(e.fixed[1:]) for e in spoilt]
-
-
 def parts(example: Example, vocabulary: Vocabulary) -> tuple[list[str], list[str]]:
     "Prompt and the rest of a sequence."
     tokens = list(zip(vocabulary.decode(example.tokens[1:]), example.fixed[1:]))
@@ -149,40 +171,3 @@ def parts(example: Example, vocabulary: Vocabulary) -> tuple[list[str], list[str
 
 
 def mean(values: Sequence[float]) -> float: return sum(values) / len(values) if values else float("nan")
-
-# %% ../../nbs/tasks/05_repair.ipynb #643add21
-@patch
-def score(self: RepairTask, split: str, samples: Samples) -> dict[str, float]:
-    """How well the first sequences of a split were repaired: shares restored exactly and, where the inner task can
-    tell, correct before and after; the mean fewest edits from source to result and from source to target and, for
-    brackets, from source to anything correct; and of the intact sources the share left untouched (nan for none)."""
-    data = self.dataset(split)
-    pairs = [data[i] for i in range(len(samples))]
-    made = [self.vocabulary.decode(c) for c in samples.completions()]
-    before, after = ([parts(e, self.vocabulary) for e in side] for side in zip(*pairs, strict=True))
-    intact = [m == t for m, (_, s), (_, t) in zip(made, before, after) if s == t]
-    return dict(
-        exact=mean([m == t for m, (_, t) in zip(made, after)]),
-        exact_before=mean([s == t for (_, s), (_, t) in zip(before, after)]),
-        **self._correctness(before, made),
-        edits=mean([fewest_edits(s, m) for (_, s), m in zip(before, made)]),
-        distance=mean([fewest_edits(s, t) for (_, s), (_, t) in zip(before, after)]), untouched=mean(intact),
-    )
-
-
-@patch
-def _correctness(self: RepairTask, before: Sequence[tuple[list[str], list[str]]], made: Sequence[list[str]]) -> dict:
-    "Shares that are correct, and edits to correctness, where the inner task can tell."
-    judged = [self.inner.correct(prompt, m) for (prompt, _), m in zip(before, made)]
-    if None in judged: return {}
-    figures = dict(correct=mean(judged), correct_before=mean([self.inner.correct(*b) for b in before]))
-    needed = [self.inner.edits_to_correct(*b) for b in before]
-    return figures if None in needed else figures | dict(distance_to_correct=mean(needed))
-
-
-@patch
-def describe_edits(self: RepairTask, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
-    "Of each repaired sequence its text, its state (edited or unchanged) and the fewest edits to it."
-    found = Task.describe_edits(self, sources, samples)
-    texts = [self.text(self.vocabulary.decode(s)) for s in samples.sequences]
-    return [row | dict(text=text) for row, text in zip(found, texts, strict=True)]

@@ -23,7 +23,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from fastcore.basics import patch
 
 from ..methods.flexmdm import filled_example
 from ..methods.saved import read_config
@@ -276,54 +275,136 @@ class SequencesTask(Task):
     def longest(self) -> int: return self.max_length - 1 if self.streams else self.data.longest
     kept_longest = longest
 
-# %% ../../nbs/tasks/04_sequences.ipynb #ss000009
-@patch(as_prop=True)
-def streams(self: SequencesTask) -> bool: return self.config.stream
+    @property
+    def streams(self) -> bool: return self.config.stream
 
+    def sizes(self) -> dict[str, int]:
+        sizes = {split: len(rows) for split, rows in self.splits.items()}
+        return sizes | dict(train=UNLIMITED) if self.streams else sizes
 
-@patch
-def sizes(self: SequencesTask) -> dict[str, int]:
-    sizes = {split: len(rows) for split, rows in self.splits.items()}
-    return sizes | dict(train=UNLIMITED) if self.streams else sizes
+    def rejected(self) -> dict[str, int]: return dict(self.data.left_out)
 
+    def summary(self) -> str:
+        "As for every task; of a stream how much of it is prepared, and what there is to note about the source."
+        first = f"prepared: the first {self.data.lengths.total():,} sequences of a file that is read while training"
+        told = super(SequencesTask, self).summary()
+        return "\n".join([told, *[first] * self.streams, *[self.data.note] * bool(self.data.note)])
 
-@patch
-def rejected(self: SequencesTask) -> dict[str, int]: return dict(self.data.left_out)
+    @property
+    def named_data(self) -> str: return f"file={self.config.file!r}" if self.config.file else ""
 
+    def dataset(self, split: str = "train") -> Examples | Stream:
+        "The sequences of a split as examples, to be filled in where `infill` says so; ValueError if there are none."
+        rows, c, digests = self.splits[check_split(split)], self.config, self.data.digests
+        total = sum(map(len, self.splits.values()))
+        if not rows:
+            raise ValueError(
+                f"the {split} split is empty: {total} sequences are too few for "
+                f"valid_share={c.valid_share}, test_share={c.test_share}"
+            )
+        if c.stream and split == "train": return self.streamed()
+        source = dict(name=Path(c.file).name or "sequences", rows=total, digest=digests[""])
+        identity = dict(rows=len(rows), digest=digests[split])
+        if c.infill: return infilled(rows, split, c.infill, self.vocabulary, identity, source)
+        return Examples(len(rows), lambda i: prefix_example((), rows[i], self.vocabulary), identity, source)
 
-@patch
-def summary(self: SequencesTask) -> str:
-    "As for every task; of a stream how much of it is prepared, and what there is to note about the source."
-    first = f"prepared: the first {self.data.lengths.total():,} sequences of a file that is read while training"
-    told = super(SequencesTask, self).summary()
-    return "\n".join([told, *[first] * self.streams, *[self.data.note] * bool(self.data.note)])
+    def sequences(self, samples: Samples) -> list[tuple[str, ...]]:
+        "Generated sequences as tokens."
+        return [tuple(self.vocabulary.decode(s)) for s in samples.sequences]
 
-# %% ../../nbs/tasks/04_sequences.ipynb #c8020da1
-@patch(as_prop=True)
-def named_data(self: SequencesTask) -> str: return f"file={self.config.file!r}" if self.config.file else ""
+    def prompts(self, split: str = "test", n: int = 8) -> list[list] | None:
+        "What is given of the first `n` sequences of a split, `...` for the gap; None unless gaps are to be filled."
+        if not self.config.infill: return None
+        data = self.dataset(check_split(split))
+        return [prompt_of(data[i], self.vocabulary) for i in range(min(n, len(data)))]
 
+    def unusable(self, tokens: Sequence[str]) -> str:
+        "Why a sequence of the file is not trained on, in words; empty if it is."
+        if len(tokens) >= self.max_length: return "longer than max_length"
+        if not all(t in self.vocabulary.index for t in tokens): return "token outside the vocabulary"
+        split = split_of(tokens, self.config.valid_share, self.config.test_share)
+        return "" if split == "train" else "held out"
 
-@patch
-def dataset(self: SequencesTask, split: str = "train") -> Examples | Stream:
-    "The sequences of a split as examples, to be filled in where `infill` says so; ValueError if there are none."
-    rows, c, digests = self.splits[check_split(split)], self.config, self.data.digests
-    total = sum(map(len, self.splits.values()))
-    if not rows:
-        raise ValueError(
-            f"the {split} split is empty: {total} sequences are too few for "
-            f"valid_share={c.valid_share}, test_share={c.test_share}"
+    def streamed(self) -> Stream:
+        "The training sequences, cut into tokens as the file is read. ValueError, after a pass, if the file has changed."
+        c, path = self.config, Path(self.config.file).absolute()
+        stamp, digest, cut = stamp_of(path), file_digest(path), cut_of(c)
+
+        def make(row: str | list[str] | LeftOut, number: int) -> Example | str:
+            if isinstance(row, LeftOut): return row.reason
+            if not (tokens := _tokens(row, c.unit, cut)): return "empty"
+            if reason := self.unusable(tokens): return reason
+            return infill_example(tokens, c.infill, random.Random(f"infill train {number}"), self.vocabulary)
+
+        def rows(epoch: int) -> Iterator[str | list[str] | LeftOut]:
+            yield from Texts(path, c.column).every()
+            check_content(path, stamp, digest)
+
+        return Stream(rows, make, source=dict(name=path.name, rows=UNLIMITED, digest=digest))
+
+    def joined(self) -> bool:
+        "Whether sequences are written without spaces between their tokens."
+        if self.config.tokenizer: return True
+        return self.config.unit == "characters" and all(len(t) == 1 for t in self.vocabulary.tokens[len(SPECIAL_TOKENS):])
+
+    def text(self, tokens: Sequence[str]) -> str:
+        "The tokens as the data has them: joined by the tokenizer, or characters without spaces between them."
+        if self.config.tokenizer: return read_tokenizer(self.config.tokenizer).join(tokens)
+        return ("" if self.joined() else " ").join(tokens)
+
+    def words(self, line: str) -> list[str]:
+        "The tokens of a prompt, `...` and `<mask>` among them; a tokenizer cuts what is between these by itself."
+        if self.config.tokenizer:
+            parts, cut = re.split(r"(\.\.\.|<mask>)", line), cut_of(self.config)
+            return [t for part in parts for t in ([part] if part in ("...", "<mask>") else cut(part))]
+        if not self.joined(): return line.split()
+        return [t for t in HOLES.findall(line) if not t.isspace() or t in self.vocabulary.index]
+
+    def prompt(self, text: str) -> list:
+        "A prompt written as the data is, `...` where tokens may come. ValueError for what the vocabulary lacks."
+        found = [... if t == "..." else t for t in self.words(text)]
+        parse_prompt(found, self.vocabulary)
+        return found
+
+    def describe(self, samples: Samples, prompt_text: str = "") -> list[dict]:
+        "Of sequences of characters, or cut by a tokenizer, their text."
+        return [dict(text=self.text(s)) if self.joined() else {} for s in self.sequences(samples)]
+
+    def pretty(self, row: Mapping) -> str:
+        "The text of sequences of characters, else the tokens."
+        return row["text"] if "text" in row else tokens_as_text(row)
+
+    def score(self, split: str, samples: Samples) -> dict[str, float]:
+        """new, unique (fractions) and length_tv with the floor an ideal sampler would have; with `infill` also `restored`,
+        the share of gaps in `prompts(split, n)` that were filled as the held-out sequence has it (nan without gaps).
+        Only unique while the task has `unread_data`. Of a stream the file is read to its end, for `new`; the lengths are
+        those of the prepared sequences."""
+        made = self.sequences(samples)
+        if not made: raise ValueError("samples: none to score")
+        if self.unread_data: return dict(unique=len(set(made)) / len(made))
+        known, counts = self._trained_on(made), self.data.lengths
+        law = {n: c / counts.total() for n, c in counts.items()}
+        return self._restored(split, made) | dict(
+            new=sum(s not in known for s in made) / len(made),
+            unique=len(set(made)) / len(made),
+            length_tv=empirical_variation(Counter(map(len, made)), law),
+            length_tv_floor=variation_floor(law, len(made)),
         )
-    if c.stream and split == "train": return self.streamed()
-    source = dict(name=Path(c.file).name or "sequences", rows=total, digest=digests[""])
-    identity = dict(rows=len(rows), digest=digests[split])
-    if c.infill: return infilled(rows, split, c.infill, self.vocabulary, identity, source)
-    return Examples(len(rows), lambda i: prefix_example((), rows[i], self.vocabulary), identity, source)
 
+    def _trained_on(self, made: Sequence[tuple[str, ...]]) -> set[tuple[str, ...]]:
+        "Which of some sequences are training sequences."
+        if not self.streams: return set(made).intersection(self.splits["train"])
+        c = self.config
+        found = set(made).intersection(token_rows(Texts(c.file, c.column), c.unit, cut_of(c)))
+        return {s for s in found if not self.unusable(s)}
 
-@patch
-def sequences(self: SequencesTask, samples: Samples) -> list[tuple[str, ...]]:
-    "Generated sequences as tokens."
-    return [tuple(self.vocabulary.decode(s)) for s in samples.sequences]
+    def _restored(self, split: str, made: Sequence[tuple[str, ...]]) -> dict[str, float]:
+        "The share of gaps that were filled as in the held-out sequence; nothing unless gaps are to be filled."
+        if not (prompts := self.prompts(split, len(made))): return {}
+        data = self.dataset(split)
+        truths = [self.vocabulary.decode(data[i].tokens[1:]) for i in range(len(prompts))]
+        right = [list(m) == t for m, t, p in zip(made, truths, prompts) if len(p) > 1]
+        return dict(restored=sum(right) / len(right) if right else float("nan"))
 
 # %% ../../nbs/tasks/04_sequences.ipynb #68870e19
 def _given(sequences: Iterable, c: SequencesConfig) -> list[tuple[str, ...]]:
@@ -444,14 +525,6 @@ def infilled(rows: Sequence[tuple[str, ...]], split: str, share: float, vocabula
     return Examples(UNLIMITED, make, identity, source)
 
 # %% ../../nbs/tasks/04_sequences.ipynb #if000012
-@patch
-def prompts(self: SequencesTask, split: str = "test", n: int = 8) -> list[list] | None:
-    "What is given of the first `n` sequences of a split, `...` for the gap; None unless gaps are to be filled."
-    if not self.config.infill: return None
-    data = self.dataset(check_split(split))
-    return [prompt_of(data[i], self.vocabulary) for i in range(min(n, len(data)))]
-
-
 def prompt_of(example: Example, vocabulary: Vocabulary) -> list:
     "The prompt of an example: its given tokens, `...` in gaps that are open."
     prompt = []
@@ -461,34 +534,6 @@ def prompt_of(example: Example, vocabulary: Vocabulary) -> list:
     return prompt
 
 # %% ../../nbs/tasks/04_sequences.ipynb #ss000003
-@patch
-def unusable(self: SequencesTask, tokens: Sequence[str]) -> str:
-    "Why a sequence of the file is not trained on, in words; empty if it is."
-    if len(tokens) >= self.max_length: return "longer than max_length"
-    if not all(t in self.vocabulary.index for t in tokens): return "token outside the vocabulary"
-    split = split_of(tokens, self.config.valid_share, self.config.test_share)
-    return "" if split == "train" else "held out"
-
-
-@patch
-def streamed(self: SequencesTask) -> Stream:
-    "The training sequences, cut into tokens as the file is read. ValueError, after a pass, if the file has changed."
-    c, path = self.config, Path(self.config.file).absolute()
-    stamp, digest, cut = stamp_of(path), file_digest(path), cut_of(c)
-
-    def make(row: str | list[str] | LeftOut, number: int) -> Example | str:
-        if isinstance(row, LeftOut): return row.reason
-        if not (tokens := _tokens(row, c.unit, cut)): return "empty"
-        if reason := self.unusable(tokens): return reason
-        return infill_example(tokens, c.infill, random.Random(f"infill train {number}"), self.vocabulary)
-
-    def rows(epoch: int) -> Iterator[str | list[str] | LeftOut]:
-        yield from Texts(path, c.column).every()
-        check_content(path, stamp, digest)
-
-    return Stream(rows, make, source=dict(name=path.name, rows=UNLIMITED, digest=digest))
-
-
 def check_content(path: Path, stamp: tuple, digest: str):
     "ValueError if a file has another `stamp_of` and another SHA-256 than it had."
     if path.is_file() and (stamp_of(path) == stamp or file_digest(path) == digest): return
@@ -496,85 +541,3 @@ def check_content(path: Path, stamp: tuple, digest: str):
 
 # %% ../../nbs/tasks/04_sequences.ipynb #7249ddc7
 HOLES = re.compile(r"\.\.\.|" + re.escape(SPECIAL_TOKENS[MASK]) + "|.")
-
-
-@patch
-def joined(self: SequencesTask) -> bool:
-    "Whether sequences are written without spaces between their tokens."
-    if self.config.tokenizer: return True
-    return self.config.unit == "characters" and all(len(t) == 1 for t in self.vocabulary.tokens[len(SPECIAL_TOKENS):])
-
-
-@patch
-def text(self: SequencesTask, tokens: Sequence[str]) -> str:
-    "The tokens as the data has them: joined by the tokenizer, or characters without spaces between them."
-    if self.config.tokenizer: return read_tokenizer(self.config.tokenizer).join(tokens)
-    return ("" if self.joined() else " ").join(tokens)
-
-
-@patch
-def words(self: SequencesTask, line: str) -> list[str]:
-    "The tokens of a prompt, `...` and `<mask>` among them; a tokenizer cuts what is between these by itself."
-    if self.config.tokenizer:
-        parts, cut = re.split(r"(\.\.\.|<mask>)", line), cut_of(self.config)
-        return [t for part in parts for t in ([part] if part in ("...", "<mask>") else cut(part))]
-    if not self.joined(): return line.split()
-    return [t for t in HOLES.findall(line) if not t.isspace() or t in self.vocabulary.index]
-
-
-@patch
-def prompt(self: SequencesTask, text: str) -> list:
-    "A prompt written as the data is, `...` where tokens may come. ValueError for what the vocabulary lacks."
-    found = [... if t == "..." else t for t in self.words(text)]
-    parse_prompt(found, self.vocabulary)
-    return found
-
-
-@patch
-def describe(self: SequencesTask, samples: Samples, prompt_text: str = "") -> list[dict]:
-    "Of sequences of characters, or cut by a tokenizer, their text."
-    return [dict(text=self.text(s)) if self.joined() else {} for s in self.sequences(samples)]
-
-# %% ../../nbs/tasks/04_sequences.ipynb #3edaa290
-@patch
-def pretty(self: SequencesTask, row: Mapping) -> str:
-    "The text of sequences of characters, else the tokens."
-    return row["text"] if "text" in row else tokens_as_text(row)
-
-# %% ../../nbs/tasks/04_sequences.ipynb #4014e939
-@patch
-def score(self: SequencesTask, split: str, samples: Samples) -> dict[str, float]:
-    """new, unique (fractions) and length_tv with the floor an ideal sampler would have; with `infill` also `restored`,
-    the share of gaps in `prompts(split, n)` that were filled as the held-out sequence has it (nan without gaps).
-    Only unique while the task has `unread_data`. Of a stream the file is read to its end, for `new`; the lengths are
-    those of the prepared sequences."""
-    made = self.sequences(samples)
-    if not made: raise ValueError("samples: none to score")
-    if self.unread_data: return dict(unique=len(set(made)) / len(made))
-    known, counts = self._trained_on(made), self.data.lengths
-    law = {n: c / counts.total() for n, c in counts.items()}
-    return self._restored(split, made) | dict(
-        new=sum(s not in known for s in made) / len(made),
-        unique=len(set(made)) / len(made),
-        length_tv=empirical_variation(Counter(map(len, made)), law),
-        length_tv_floor=variation_floor(law, len(made)),
-    )
-
-
-@patch
-def _trained_on(self: SequencesTask, made: Sequence[tuple[str, ...]]) -> set[tuple[str, ...]]:
-    "Which of some sequences are training sequences."
-    if not self.streams: return set(made).intersection(self.splits["train"])
-    c = self.config
-    found = set(made).intersection(token_rows(Texts(c.file, c.column), c.unit, cut_of(c)))
-    return {s for s in found if not self.unusable(s)}
-
-# %% ../../nbs/tasks/04_sequences.ipynb #if000009
-@patch
-def _restored(self: SequencesTask, split: str, made: Sequence[tuple[str, ...]]) -> dict[str, float]:
-    "The share of gaps that were filled as in the held-out sequence; nothing unless gaps are to be filled."
-    if not (prompts := self.prompts(split, len(made))): return {}
-    data = self.dataset(split)
-    truths = [self.vocabulary.decode(data[i].tokens[1:]) for i in range(len(prompts))]
-    right = [list(m) == t for m, t, p in zip(made, truths, prompts) if len(p) > 1]
-    return dict(restored=sum(right) / len(right) if right else float("nan"))

@@ -18,7 +18,6 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 from jaxtyping import Float
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -267,32 +266,38 @@ class StarTask(Task):
             )
         return self._splits[split]
 
-# %% ../../nbs/tasks/02_star_graphs.ipynb #e309419b
-@patch
-def graphs(self: StarTask, split: str, n: int) -> list[StarGraph]:
-    "The first `n` graphs of a split; ValueError if it has fewer."
-    data = self.dataset(split)
-    if not 0 < n <= len(data): raise ValueError(f"n={n}: the {split} split has {len(data)} graphs")
-    return [data.graph(i) for i in range(n)]
+    def graphs(self, split: str, n: int) -> list[StarGraph]:
+        "The first `n` graphs of a split; ValueError if it has fewer."
+        data = self.dataset(split)
+        if not 0 < n <= len(data): raise ValueError(f"n={n}: the {split} split has {len(data)} graphs")
+        return [data.graph(i) for i in range(n)]
 
+    def prompts(self, split: str = "test", n: int = 8) -> list[list[str]]:
+        return [g.prompt for g in self.graphs(split, n)]
 
-@patch
-def prompts(self: StarTask, split: str = "test", n: int = 8) -> list[list[str]]:
-    return [g.prompt for g in self.graphs(split, n)]
+    def answers(self, samples: Samples) -> list[list[str]]:
+        "The generated tokens, prompts left out."
+        return [self.vocabulary.decode(c) for c in samples.completions()]
 
+    def score(self, split: str, samples: Samples) -> dict[str, float]:
+        "exact_match and token_accuracy (fractions) of the answers to the first prompts of the split."
+        truths = [g.target for g in self.graphs(split, len(samples))]
+        answers = self.answers(samples)
+        return dict(exact_match=exact_match(answers, truths), token_accuracy=token_accuracy(answers, truths))
 
-@patch
-def answers(self: StarTask, samples: Samples) -> list[list[str]]:
-    "The generated tokens, prompts left out."
-    return [self.vocabulary.decode(c) for c in samples.completions()]
+    def correct(self, prompt: Sequence[str], answer: Sequence[str]) -> bool:
+        "Whether an answer (tokens) is a path from the prompt's source to its goal along its edges."
+        nodes, steps = [int(t) for t in prompt], [int(t) for t in answer]
+        edges, taken = list(zip(nodes[:-2:2], nodes[1:-2:2])), list(zip(steps[::2], steps[1::2]))
+        if len(steps) % 2 or not taken or any(a[1] != b[0] for a, b in zip(taken, taken[1:])): return False
+        return is_path(edges, [taken[0][0], *(v for _, v in taken)], *nodes[-2:])
 
-
-@patch
-def score(self: StarTask, split: str, samples: Samples) -> dict[str, float]:
-    "exact_match and token_accuracy (fractions) of the answers to the first prompts of the split."
-    truths = [g.target for g in self.graphs(split, len(samples))]
-    answers = self.answers(samples)
-    return dict(exact_match=exact_match(answers, truths), token_accuracy=token_accuracy(answers, truths))
+    def draw(self, split: str, samples: Samples, i: int = 0, panels: int = 4, axes=None):
+        "Sample `i` on its graph: step by step if trajectories were recorded, else as an answer. Returns the axes."
+        graph, answer = self.graphs(split, i + 1)[i], self.answers(samples)[i]
+        if samples.trajectories is None: return draw_answer(graph, answer, axes)
+        times = [[v for v, free in zip(values, samples.free[i]) if free] for values in samples.trajectories[i][1:]]
+        return draw_generation(graph, answer, *times, panels, axes)
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #f6054a19
 def verdict(graph: StarGraph, answer: Sequence[str]) -> str:
@@ -304,15 +309,6 @@ def verdict(graph: StarGraph, answer: Sequence[str]) -> str:
     if not set(edges) <= {(str(u), str(v)) for u, v in graph.edges}: return "invented edge"
     chained = edges[0][0] == str(graph.source) and all(a[1] == b[0] for a, b in zip(edges, edges[1:]))
     return "wrong arm" if chained else "broken path"
-
-# %% ../../nbs/tasks/02_star_graphs.ipynb #498b19c1
-@patch
-def correct(self: StarTask, prompt: Sequence[str], answer: Sequence[str]) -> bool:
-    "Whether an answer (tokens) is a path from the prompt's source to its goal along its edges."
-    nodes, steps = [int(t) for t in prompt], [int(t) for t in answer]
-    edges, taken = list(zip(nodes[:-2:2], nodes[1:-2:2])), list(zip(steps[::2], steps[1::2]))
-    if len(steps) % 2 or not taken or any(a[1] != b[0] for a, b in zip(taken, taken[1:])): return False
-    return is_path(edges, [taken[0][0], *(v for _, v in taken)], *nodes[-2:])
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #b6c23fe3
 def radial_layout(graph: StarGraph) -> dict[int, tuple[float, float]]:
@@ -426,15 +422,6 @@ def _draw_moment(graph: StarGraph, answer, born, settled, now: float, ax):
         _arrow(ax, at[edge[0]], at[edge[1]], colour, width if known else 1.0, "-" if known else ":")
     text = [a if s <= now else "_" for a, t, s in zip(answer, born, settled) if t <= now]
     ax.set_title(" ".join(text), fontsize=9)
-
-# %% ../../nbs/tasks/02_star_graphs.ipynb #35d7a86b
-@patch
-def draw(self: StarTask, split: str, samples: Samples, i: int = 0, panels: int = 4, axes=None):
-    "Sample `i` on its graph: step by step if trajectories were recorded, else as an answer. Returns the axes."
-    graph, answer = self.graphs(split, i + 1)[i], self.answers(samples)[i]
-    if samples.trajectories is None: return draw_answer(graph, answer, axes)
-    times = [[v for v, free in zip(values, samples.free[i]) if free] for values in samples.trajectories[i][1:]]
-    return draw_generation(graph, answer, *times, panels, axes)
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #8fba0914
 def star_correlations(

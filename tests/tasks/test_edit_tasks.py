@@ -10,7 +10,7 @@ import torch
 
 from loflexmdm.cli.commands import run_line
 from loflexmdm.models.pretrained import load
-from loflexmdm.molecules import edit_task as edits
+from loflexmdm.molecules.data import matched_pairs
 from loflexmdm.molecules.data.matched_pairs import MatchedPairs, joined, prepare_pairs
 from loflexmdm.molecules.data.matched_pairs import same_molecule, smiles_tokens
 from loflexmdm.molecules.edit_task import Edited, edit_figures, judge_edits, kept_tokens
@@ -184,7 +184,7 @@ def test_pairs_come_from_the_cache_and_damage_is_repaired(leads, monkeypatch, tm
     first = prepare_pairs(leads["source"])
     [path] = (tmp_path / "cache").rglob("*.pairs-*.json")
     with monkeypatch.context() as m:
-        m.setattr(edits, "build_pairs", lambda *_: pytest.fail("made again"))
+        m.setattr(matched_pairs, "build_pairs", lambda *_: pytest.fail("made again"))
         assert prepare_pairs(leads["source"]) == first
     path.write_text("[")
     assert prepare_pairs(leads["source"]) == first and isinstance(first, MatchedPairs)
