@@ -12,7 +12,7 @@ __all__ = ['SPLITS', 'check_split', 'Examples', 'TaskTexts', 'kept_places', 'few
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from torch.utils.data import Dataset
 
@@ -30,7 +30,8 @@ SPLITS = ("train", "valid", "test")
 
 def check_split(split: str) -> str:
     "The split's name; ValueError if there is no such split."
-    if split not in SPLITS: raise ValueError(f"split={split!r}: choose one of {', '.join(SPLITS)}")
+    if split not in SPLITS:
+        raise ValueError(f"split={split!r}: choose one of {', '.join(SPLITS)}")
     return split
 
 # %% ../../nbs/tasks/01_base.ipynb #e8bd90f5
@@ -92,7 +93,8 @@ def kept_places(n: int, text: str) -> list[bool]:
         try: low, high = int(first), int(last or first)
         except ValueError: low = high = 0
 
-        if not 1 <= low <= high <= n: raise ValueError(f"keep={text!r}: places from 1 to {n}, such as 1-3,7")
+        if not 1 <= low <= high <= n:
+            raise ValueError(f"keep={text!r}: places from 1 to {n}, such as 1-3,7")
         keep[low - 1:high] = [True] * (high - low + 1)
     return keep
 
@@ -117,7 +119,9 @@ class TaskEdits:
     vocabulary: Vocabulary
     words: Callable[[str], list[str]]
 
-    def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]] | None:
+    def sources(
+        self, split: str = "test", n: int = 8
+    ) -> tuple[list[list[str]], list[list[bool]]] | None:
         """The first `n` sequences of a split that are to be edited, fewer if it has fewer, and which tokens stay.
 
         None for a task that generates instead of editing. `score` then judges what became of them."""
@@ -143,7 +147,9 @@ class TaskEdits:
         "Fewest edits that make an answer right; None where the task cannot tell."
         return None
 
-    def describe_edits(self, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
+    def describe_edits(
+        self, sources: Sequence[Sequence[str]], samples: Samples
+    ) -> list[dict]:
         """What a results file says of each edited sequence: its text, its state (unchanged or edited) and the fewest
         edits that lead to it."""
         rows = []
@@ -200,7 +206,7 @@ class TaskData:
 # %% ../../nbs/tasks/01_base.ipynb #3e4de185
 class TaskFiles:
     "Which data outside the package the settings of a task name, and whether it may be read: a part of every `Task`."
-    config: object
+    config: Any
     papers: Mapping[str, str] = {}  # key in papers.bib, or a whole BibTeX entry -> what it is cited for
     reads_data: bool = True  # files and data sets that the settings name; False in the task of a saved model
 
@@ -368,13 +374,16 @@ def task_class(kind: str) -> type[Task]:
     return TASKS[kind]
 
 
-def task_from(values: dict, vocabulary: Vocabulary | None = None, data: bool = True) -> Task:
+def task_from(
+    values: dict, vocabulary: Vocabulary | None = None, data: bool = True
+) -> Task:
     """The task described by `dict(kind=..., **options)`.
 
     `vocabulary`: that of a model trained on the task; tasks whose vocabulary is in their data then need no data until
     some is asked for. Without `data`, files and data sets that `values` name are read only after `Task.with_data`.
     ValueError for an unknown kind or option, a wrong type or a value out of range."""
-    if not isinstance(values, Mapping): raise ValueError(f"task={clipped(values)}: must be a table with a kind")
+    if not isinstance(values, Mapping):
+        raise ValueError(f"task={clipped(values)}: must be a table with a kind")
     options = dict(values)
     cls = task_class(options.pop("kind", None))
     task = cls(config_from(cls.Config, options, f"task {cls.kind}"))
@@ -426,11 +435,14 @@ def check_prompts(task: Task, split: str = "test", n: int = 20):
         if told: raise ValueError(f"{task.kind}: {told}: {prompt}")
 
 
-def _difference(prompt: Sequence, example: Example, vocabulary: Vocabulary, name: str) -> str:
+def _difference(
+    prompt: Sequence, example: Example, vocabulary: Vocabulary, name: str
+) -> str:
     "How a prompt of that name differs from the given part of its example, in words; empty if it does not."
     asked = parse_prompt(prompt, vocabulary)
     given = [(token, closed) for token, fixed, closed in zip(*example, strict=True) if fixed]
-    if [token for token, _ in given] != asked.tokens: return f"{name} has other tokens than its example"
+    if [token for token, _ in given] != asked.tokens:
+        return f"{name} has other tokens than its example"
 
     # the tokens agree; then so must the gap after each of them
     for k, ((_, closed), asked_closed) in enumerate(zip(given, asked.closed, strict=True)):

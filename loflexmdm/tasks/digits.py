@@ -35,11 +35,14 @@ class Images(NamedTuple):
     classes: Int[Tensor, " images"]  # 0 to 9
 
 
-def checked_images(levels: Float[Tensor, "images pixels"], classes: Int[Tensor, " images"]) -> Images:
+def checked_images(
+    levels: Float[Tensor, "images pixels"], classes: Int[Tensor, " images"]
+) -> Images:
     "ValueError for images of another size, levels that are not 0 to 16, other classes."
     if levels.dim() != 2 or levels.shape[1] != SIDE**2:
         raise ValueError(f"images of shape {tuple(levels.shape[1:])}: must be {SIDE} x {SIDE}, as {SIDE**2} levels")
-    if len(classes) != len(levels): raise ValueError(f"{len(classes)} classes for {len(levels)} images")
+    if len(classes) != len(levels):
+        raise ValueError(f"{len(classes)} classes for {len(levels)} images")
     _check_range("level", levels, LEVELS - 1)
     _check_range("class", classes, CLASSES - 1)
     return Images(levels.long(), classes.long())
@@ -48,7 +51,8 @@ def checked_images(levels: Float[Tensor, "images pixels"], classes: Int[Tensor, 
 def _check_range(name: str, values: Float[Tensor, "..."], top: int):
     "ValueError unless all values are whole numbers from 0 to `top`."
     wrong = (values != values.long()) | (values < 0) | (values > top)
-    if bool(wrong.any()): raise ValueError(f"{name} {values[wrong][0].item()}: must be a whole number in 0..{top}")
+    if bool(wrong.any()):
+        raise ValueError(f"{name} {values[wrong][0].item()}: must be a whole number in 0..{top}")
 
 
 def load_images() -> Images:
@@ -90,7 +94,8 @@ class DigitsTask(Task):
         n = len(self.images.levels)
         valid = self.config.valid_size
         held = valid + self.config.test_size
-        if held >= n: raise ValueError(f"valid_size + test_size = {held}: there are {n} images, and some must be left")
+        if held >= n:
+            raise ValueError(f"valid_size + test_size = {held}: there are {n} images, and some must be left")
 
         order = random.Random(f"{self.config.seed} digits").sample(range(n), n)
         return dict(valid=order[:valid], test=order[valid:held], train=order[held:])
@@ -112,7 +117,8 @@ class DigitsTask(Task):
     def prompt(self, text: str) -> list[str]:
         "The prompt for a digit, or for any. ValueError for others."
         if text == "any": return [ANY]
-        if text not in map(str, range(CLASSES)): raise ValueError(f"prompt {text!r}: must be 0 to {CLASSES - 1}, or any")
+        if text not in map(str, range(CLASSES)):
+            raise ValueError(f"prompt {text!r}: must be 0 to {CLASSES - 1}, or any")
         return [f"<digit:{text}>"]
 
     def image_of(self, sequence: Sequence[int]) -> Int[Tensor, " pixels"] | None:

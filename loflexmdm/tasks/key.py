@@ -24,13 +24,16 @@ from ..support.configs import AtLeastTwo, Count, Natural, config, one_of
 from .base import Examples, Task, check_split
 
 # %% ../../nbs/tasks/06_key.ipynb #a99321cc
-def early_ciphers(n: int, b_key: float, b_cipher: float, points: int = 20_000) -> Float[Tensor, " n_plus_one"]:
+def early_ciphers(
+    n: int, b_key: float, b_cipher: float, points: int = 20_000
+) -> Float[Tensor, " n_plus_one"]:
     """P(m ciphers are known before the key) for m = 0..n, with these insertion rates and unmasking at rate 1.
 
     float64, by the midpoint rule over clock readings. ValueError for n < 1 or rates that are not positive."""
     if n < 1: raise ValueError(f"n={n}: must be at least 1")
     for name, b in (("b_key", b_key), ("b_cipher", b_cipher)):
-        if not 0 < b < float("inf"): raise ValueError(f"{name}={b}: must be positive and finite")
+        if not 0 < b < float("inf"):
+            raise ValueError(f"{name}={b}: must be positive and finite")
 
     # readings from 0 to infinity, every second one the middle of an interval
     edge = torch.linspace(0, 1, 2 * points + 1, dtype=torch.float64)
@@ -129,7 +132,8 @@ class KeyTask(Task):
     def example(self, numbers: Sequence[int], key: int) -> Example:
         "The clean sequence, its given numbers fixed, in the task's layout."
         answer = self.answer(numbers, key)
-        if self.config.layout == "prefix": return prefix_example(self.question(numbers), answer, self.vocabulary)
+        if self.config.layout == "prefix":
+            return prefix_example(self.question(numbers), answer, self.vocabulary)
 
         # token, whether it is fixed, and whether the gap behind it is closed: the key before all, each cipher behind
         # its number, and nothing right behind a separator
@@ -138,7 +142,8 @@ class KeyTask(Task):
         pairs = list(zip(map(str, numbers), others, strict=True))
         for block in self.in_blocks(pairs):
             rows += [(t, True, True) for t in self.separator]
-            for number, cipher in block: rows += [(number, True, False), (cipher, False, False)]
+            for number, cipher in block:
+                rows += [(number, True, False), (cipher, False, False)]
 
         tokens, fixed, closed = zip(*rows)
         ids = [BOS, *self.vocabulary.encode(tokens)]
@@ -167,7 +172,8 @@ class KeyTask(Task):
 
     def _slots(self, tokens: Sequence[str], free: Sequence[bool]) -> list[list[str]]:
         "The generated tokens of a sequence, by the gap that they are in; in a prefix's answer each is its own."
-        if self.config.layout == "prefix": return [[t] for t, f in zip(tokens, free, strict=True) if f]
+        if self.config.layout == "prefix":
+            return [[t] for t, f in zip(tokens, free, strict=True) if f]
         slots = [[]]
         for token, f in zip(tokens, free, strict=True):
             if f: slots[-1].append(token)

@@ -28,7 +28,9 @@ from .base import Examples, Task, check_split
 _NEEDED = "the words need the package wordfreq: pip install 'loflexmdm[words]'"
 
 
-def commonest(frequencies: Mapping[str, float], count: int, max_letters: int) -> dict[str, float]:
+def commonest(
+    frequencies: Mapping[str, float], count: int, max_letters: int
+) -> dict[str, float]:
     """Probabilities of the `count` commonest words of at most `max_letters` letters a to z, the commonest first.
 
     Words of equal frequency are in alphabetical order. ValueError if there are fewer."""

@@ -60,7 +60,7 @@ failing = broken_import
 nameless = broken_name
 [loflexmdm.samplers]
 failing = broken_import
-[loflexmdm.networks.base]
+[loflexmdm.networks]
 narrow = broken_shape
 """
 

@@ -9,12 +9,12 @@ import torch
 from loflexmdm.process.states import CLEAN, DROPPED, collate, contract, parse_prompt
 from loflexmdm.samplers import Samples, Trajectory
 from loflexmdm.tasks.base import SPLITS, task_from
-from loflexmdm.tasks.mazes import LAYOUTS, Maze, MazeConfig, MazeTask, Route, cell_of
-from loflexmdm.tasks.mazes import choose_subgoals, draw_path, maze_from, name_of, routes
-from loflexmdm.tasks.mazes import shortest_tour, subgoal_samples, verdict, visits
+from loflexmdm.tasks.mazes import MAZE_LAYOUTS, Maze, MazeConfig, MazeTask, Route, cell_of
+from loflexmdm.tasks.mazes import choose_subgoals, draw_maze_path, maze_from, name_of, routes
+from loflexmdm.tasks.mazes import maze_verdict, shortest_tour, subgoal_samples, visits
 
 SMALL = dict(rows=7, columns=9, loops=2, path_max=20)
-TASKS = {k: MazeTask(MazeConfig(layout=k)) for k in LAYOUTS}
+TASKS = {k: MazeTask(MazeConfig(layout=k)) for k in MAZE_LAYOUTS}
 LINE = Maze(1, 5, frozenset({(0, 4)}))  # cells 0 to 3 in a row, then a wall
 
 
@@ -98,7 +98,7 @@ def test_prefix_examples_hold_the_same_routes():
         assert not any(e.closed[k:])
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", MAZE_LAYOUTS)
 def test_splits_lengths_and_numbers_of_subgoals(layout):
     task, c = TASKS[layout], TASKS[layout].config
     pairs = {k: {frozenset(p) for p in v} for k, v in task.pairs.items()}
@@ -150,7 +150,7 @@ def test_a_limited_training_split():
 )
 def test_verdicts(subgoals, path, kind):
     cells = [None if v == "x" else (0, int(v)) for v in path]
-    assert verdict(LINE, [(0, int(v)) for v in subgoals], cells) == kind
+    assert maze_verdict(LINE, [(0, int(v)) for v in subgoals], cells) == kind
 
 
 def test_visits_of_an_empty_path(): assert not visits([], [(0, 0)]) and visits([(0, 0)], [(0, 0)])
@@ -159,7 +159,7 @@ def test_visits_of_an_empty_path(): assert not visits([], [(0, 0)]) and visits([
 def test_names(): assert all(cell_of(name_of(v)) == v for v in [(0, 0), (10, 3)]) and cell_of("|") is None
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", MAZE_LAYOUTS)
 def test_the_data_is_solved(layout):
     task = TASKS[layout]
     chosen = [task.route("test", i) for i in range(100)]
@@ -256,5 +256,5 @@ def test_pictures():
     prefix.draw("test", odd)
     odd.trajectories = [Trajectory([], [0.0] * len(odd.sequences[0]), list(map(float, range(len(odd.sequences[0])))))]
     assert len(prefix.draw("test", odd)) == 4
-    draw_path(LINE, [(0, 0), (0, 4)], [(0, 0)])
+    draw_maze_path(LINE, [(0, 0), (0, 4)], [(0, 0)])
     plt.close("all")

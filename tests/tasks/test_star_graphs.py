@@ -6,9 +6,9 @@ import pytest
 
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import SPLITS
-from loflexmdm.tasks.star_graphs import PRESETS, StarConfig, StarGraph, StarGraphs, StarTask
-from loflexmdm.tasks.star_graphs import draw_answer, draw_generation, is_path, junction_distances
-from loflexmdm.tasks.star_graphs import radial_layout, read_graphs, verdict, write_graphs
+from loflexmdm.tasks.star_graphs import STAR_PRESETS, StarConfig, StarGraph, StarGraphs, StarTask
+from loflexmdm.tasks.star_graphs import draw_star_answer, draw_star_generation, is_path, junction_distances
+from loflexmdm.tasks.star_graphs import radial_layout, read_graphs, star_verdict, write_graphs
 
 GRAPH = StarGraph(((7, 2), (4, 7), (7, 9), (2, 5)), 4, 5, (4, 7, 2, 5))
 PINNED = {"star-tiny": "cb7b0de68f2a840d",
@@ -19,12 +19,14 @@ PINNED = {"star-tiny": "cb7b0de68f2a840d",
 
 def fingerprint(name):
     graphs = [
-        (g.edges, g.source, g.goal, g.path) for s in SPLITS for g in map(StarGraphs(PRESETS[name], s).graph, range(64))
+        (g.edges, g.source, g.goal, g.path)
+        for s in SPLITS
+        for g in map(StarGraphs(STAR_PRESETS[name], s).graph, range(64))
     ]
     return hashlib.sha256(repr(graphs).encode()).hexdigest()[:16]
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", STAR_PRESETS)
 def test_graphs_never_change(name): assert fingerprint(name) == PINNED[name]
 
 
@@ -34,9 +36,9 @@ def test_a_known_graph():
     )
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", STAR_PRESETS)
 def test_paths_and_lengths(name):
-    c = PRESETS[name]
+    c = STAR_PRESETS[name]
     for g in map(StarGraphs(c, "test").graph, range(300)):
         assert is_path(g.edges, g.path, g.source, g.goal) and g.junction in g.path
         assert not is_path(g.edges, g.path[:-1], g.source, g.goal)
@@ -49,17 +51,17 @@ def test_paths_and_lengths(name):
 def test_paper_sizes():
     assert [
         (len(t.dataset("train")), len(t.dataset("valid")), len(t.dataset("test")))
-        for t in (StarTask(PRESETS[f"star-{k}"]) for k in ("easy", "medium", "hard"))
+        for t in (StarTask(STAR_PRESETS[f"star-{k}"]) for k in ("easy", "medium", "hard"))
     ] == [(50_000, 100, 5_000)] * 3
     assert (
-        PRESETS["star-easy"].prompt_length,
-        PRESETS["star-easy"].target_length,
-        PRESETS["star-hard"].max_length,
+        STAR_PRESETS["star-easy"].prompt_length,
+        STAR_PRESETS["star-easy"].target_length,
+        STAR_PRESETS["star-hard"].max_length,
     ) == (26, 8, 135)
 
 
 def test_splits_differ_and_seed_matters():
-    graphs = {StarGraphs(PRESETS["star-hard"], s, seed=k).graph(0) for s in SPLITS for k in (1, 2)}
+    graphs = {StarGraphs(STAR_PRESETS["star-hard"], s, seed=k).graph(0) for s in SPLITS for k in (1, 2)}
     assert len(graphs) == 6
 
 
@@ -80,7 +82,7 @@ def test_bad_configurations(bad, message):
 
 
 def test_file_round_trip(tmp_path):
-    graphs = [StarGraphs(PRESETS["star-medium"]).graph(i) for i in range(20)]
+    graphs = [StarGraphs(STAR_PRESETS["star-medium"]).graph(i) for i in range(20)]
     write_graphs(graphs, tmp_path / "train.jsonl")
     assert read_graphs(tmp_path / "train.jsonl") == graphs
     task = StarTask(StarConfig(3, 3, 6, 20, 2, file=str(tmp_path / "{split}.jsonl")))
@@ -137,7 +139,7 @@ def test_scores():
         ("7 2", "broken path"), ("7 4", "invented edge"), ("4 7 7", "no edge list"), ("", "no edge list"),
     ],
 )
-def test_verdicts(answer, kind): assert verdict(GRAPH, answer.split()) == kind
+def test_verdicts(answer, kind): assert star_verdict(GRAPH, answer.split()) == kind
 
 
 def test_junction_distances():
@@ -149,11 +151,11 @@ def test_junction_distances():
 def test_layout_and_pictures():
     plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("Agg")
-    for g in [GRAPH, *map(StarGraphs(PRESETS["star-hard"]).graph, range(20))]:
+    for g in [GRAPH, *map(StarGraphs(STAR_PRESETS["star-hard"]).graph, range(20))]:
         at = radial_layout(g)
         assert all(math.isclose(math.dist(at[u], at[v]), 1) for u, v in g.edges) and len(set(at.values())) == len(at)
-    assert draw_answer(GRAPH, ["4", "9"]).get_title() == "invented edge"
-    axes = draw_generation(GRAPH, GRAPH.target, range(6), [6, 7, 8, 9, 10, 11], panels=2)
+    assert draw_star_answer(GRAPH, ["4", "9"]).get_title() == "invented edge"
+    axes = draw_star_generation(GRAPH, GRAPH.target, range(6), [6, 7, 8, 9, 10, 11], panels=2)
     assert [a.get_title() for a in axes] == ["4 _ _ _ _ _", "4 7 7 2 2 5"]
-    assert len(draw_generation(GRAPH, [], [], [])) == 4
+    assert len(draw_star_generation(GRAPH, [], [], [])) == 4
     plt.close("all")
