@@ -166,8 +166,9 @@ class TaskEdits:
 
 # %% ../../nbs/tasks/01_base.ipynb #7cc5bea5
 class TaskData:
-    """What a run reports about the data of a task: a part of every `Task`. A task defines these where its datasets cannot
-    tell."""
+    """What a run reports about the data of a task: a part of every `Task`.
+
+    A task defines these where its datasets cannot tell."""
     vocabulary: Vocabulary
     max_length: int
     dataset: Callable[[str], Dataset]
@@ -324,10 +325,10 @@ def _check_sizes(config):
 class Task(TaskTexts, TaskEdits, TaskData, TaskFiles, TaskOutput):
     """Data in three splits, prompts and a score.
 
-    A subclass sets `kind`, `Config`, `vocabulary` and `max_length`, and defines `dataset` and `score`, and `prompts` where
-    sequences do not begin from nothing. All else has a default: how sequences are written (`TaskTexts`), sequences to
-    be edited (`TaskEdits`), what a run reports about the data (`TaskData`), data from files (`TaskFiles`), and what the
-    command line shows (`TaskOutput`)."""
+    A subclass sets `kind`, `Config`, `vocabulary` and `max_length`, and defines `dataset` and `score`, and `prompts`
+    where sequences do not begin from nothing. All else has a default: how sequences are written (`TaskTexts`),
+    sequences to be edited (`TaskEdits`), what a run reports about the data (`TaskData`), data from files
+    (`TaskFiles`), and what the command line shows (`TaskOutput`)."""
     kind: str  # as recipes have it
     Config: type  # frozen dataclass of int, float, str and bool fields, each with a default
     vocabulary: Vocabulary  # of its tokens

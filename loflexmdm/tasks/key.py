@@ -50,6 +50,7 @@ def early_ciphers(
 
 # %% ../../nbs/tasks/06_key.ipynb #ece0160c
 _LAYOUTS = ("infill", "masks", "prefix")
+_SEPARATOR = ","  # before each of several blocks
 
 
 @config
@@ -65,9 +66,6 @@ class KeyConfig:
     seed: int = 42  # of the data
 
 # %% ../../nbs/tasks/06_key.ipynb #efc7ba72
-_SEPARATOR = ","  # before each of several blocks
-
-
 class KeyTask(Task):
     "A random key and its sums with given numbers: `q` right answers to every prompt."
     kind, Config = "key", KeyConfig

@@ -35,7 +35,7 @@ from .base import Examples, Task, check_split
 Cell = tuple[int, int]  # row and column
 Ends = tuple[Cell, Cell]  # start and goal of a path
 
-
+# %% ../../nbs/tasks/07_mazes.ipynb #4f9f686b
 @dataclass(frozen=True)
 class Maze:
     "A rectangle of cells, some of them walls. Neighbours share a side."
@@ -369,7 +369,8 @@ class MazeTask(Task):
         return [True] * len(free) if self.in_path else free
 
     def describe(self, samples: Samples, prompt_text: str = "") -> list[dict]:
-        "Of each sample its verdict as `state`, the number of subgoals, the steps and, if solved, how many are not needed."
+        """Of each sample its verdict as `state`, the number of subgoals, the steps and, if solved, how many of them are
+        not needed."""
         maze, rows = self.config.maze, []
         for subgoals, path in self.answers(samples):
             state = maze_verdict(maze, subgoals, path)
@@ -471,7 +472,7 @@ def _draw_step(maze: Maze, v: Cell, w: Cell, at: float, ax):
     else: style = dict(color=PALETTE["vermillion"], lw=1.5, ls="--")
     ax.plot(x, y, solid_capstyle="round", **style)
 
-
+# %% ../../nbs/tasks/07_mazes.ipynb #e24adf80
 def _mark_cells(maze: Maze, subgoals: Sequence[Cell], ax):
     "Numbered marks on the subgoals; a cell that is two of them has both numbers. Returns the axes."
     size = _half_cell(maze, ax)

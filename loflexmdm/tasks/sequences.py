@@ -5,8 +5,8 @@ model in a few lines."""
 
 # %% auto #0
 __all__ = ['Tokens', 'UNITS', 'Cut', 'IN_MEMORY', 'cut_text', 'check_unit', 'split_of', 'split_by', 'read_sequences',
-           'sequences_of', 'token_rows', 'SequencesConfig', 'cut_of', 'SequenceData', 'arrange', 'sequence_data',
-           'stamp_of', 'WrittenSequences', 'SequencesTask', 'InSplits', 'from_disk', 'stretch', 'infill_example',
+           'sequences_of', 'token_rows', 'SequencesConfig', 'cut_of', 'WrittenSequences', 'SequenceData', 'arrange',
+           'sequence_data', 'stamp_of', 'SequencesTask', 'InSplits', 'from_disk', 'stretch', 'infill_example',
            'prompt_of']
 
 # %% ../../nbs/tasks/04_sequences.ipynb #2d06f037
@@ -95,7 +95,7 @@ def sequences_of(
     if unit == "words" and cut is None: check_unit(sequences, str(texts.path))
     return sequences
 
-
+# %% ../../nbs/tasks/04_sequences.ipynb #7329929b
 def token_rows(
     texts: Texts, unit: str = "words", cut: Cut | None = None, limit: int = 0
 ) -> Iterator[Tokens]:
@@ -182,6 +182,57 @@ def cut_of(c: SequencesConfig) -> Cut | None:
     "What cuts texts where a tokenizer does; None where the unit says it."
     return read_tokenizer(c.tokenizer).cut if c.tokenizer else None
 
+# %% ../../nbs/tasks/04_sequences.ipynb #30a8cb36
+_HOLES = re.compile(r"\.\.\.|" + re.escape(SPECIAL_TOKENS[MASK]) + "|.")  # of a prompt, and single characters
+_BETWEEN = re.compile(r"(\.\.\.|<mask>)")
+
+# %% ../../nbs/tasks/04_sequences.ipynb #43d29988
+class WrittenSequences(Task):
+    "How sequences of words, of characters or of a tokenizer's tokens are written: a part of `SequencesTask`."
+    prompt_help = "TEXT", "a prompt written as the data is, ... where tokens may come [at its end]"
+
+    def joined(self) -> bool:
+        "Whether sequences are written without spaces between their tokens."
+        if self.config.tokenizer: return True
+        if self.config.unit == "words": return False
+        return all(len(t) == 1 for t in self.vocabulary.tokens[len(SPECIAL_TOKENS):])
+
+    def text(self, tokens: Sequence[str]) -> str:
+        "The tokens as the data has them: joined by the tokenizer, or characters without spaces between them."
+        if self.config.tokenizer: return read_tokenizer(self.config.tokenizer).join(tokens)
+        return ("" if self.joined() else " ").join(tokens)
+
+    def words(self, line: str) -> list[str]:
+        "The tokens of a prompt, `...` and `<mask>` among them; a tokenizer cuts what is between these by itself."
+        if self.config.tokenizer:
+            cut = cut_of(self.config)
+            parts = [[part] if _BETWEEN.fullmatch(part) else cut(part) for part in _BETWEEN.split(line)]
+            return [token for part in parts for token in part]
+        if not self.joined(): return line.split()
+
+        # spaces count if the data has any, else they are passed over
+        known = self.vocabulary.index
+        return [t for t in _HOLES.findall(line) if not t.isspace() or t in known]
+
+    def prompt(self, text: str) -> list:
+        "A prompt written as the data is, `...` where tokens may come. ValueError for what the vocabulary lacks."
+        found = [... if t == "..." else t for t in self.words(text)]
+        parse_prompt(found, self.vocabulary)
+        return found
+
+    def sequences(self, samples: Samples) -> list[Tokens]:
+        "Generated sequences as tokens."
+        return [tuple(self.vocabulary.decode(s)) for s in samples.sequences]
+
+    def describe(self, samples: Samples, prompt_text: str = "") -> list[dict]:
+        "Of sequences of characters, or cut by a tokenizer, their text."
+        if not self.joined(): return [{} for _ in samples.sequences]
+        return [dict(text=self.text(s)) for s in self.sequences(samples)]
+
+    def pretty(self, row: Mapping) -> str:
+        "The text of sequences of characters, else the tokens."
+        return row["text"] if "text" in row else tokens_as_text(row)
+
 # %% ../../nbs/tasks/04_sequences.ipynb #79aeb726
 class SequenceData(NamedTuple):
     "Sequences in their splits, in the order of the source."
@@ -195,7 +246,7 @@ class SequenceData(NamedTuple):
     @property
     def longest(self) -> int: return max(self.lengths)
 
-
+# %% ../../nbs/tasks/04_sequences.ipynb #6f48a3ac
 def arrange(
     found: Sequence[Tokens], c: SequencesConfig, left_out: Mapping | None = None, note: str = ""
 ) -> SequenceData:
@@ -259,7 +310,7 @@ def _read(path: Path, stamp: tuple, c: SequencesConfig) -> SequenceData:
     _check_unchanged(path, stamp)
     return arrange(found, c, texts.left_out, _spanning(texts))
 
-
+# %% ../../nbs/tasks/04_sequences.ipynb #b1e79f0c
 def _spanning(texts: Texts) -> str:
     "Of a table that was read: how many rows take several lines."
     if not texts.spanning: return ""
@@ -277,57 +328,6 @@ def _check_unchanged(path: Path, stamp: tuple):
     "ValueError if a file is not what it was when its `stamp_of` was taken."
     if not path.is_file() or stamp_of(path) != stamp:
         raise ValueError(f"{path}: changed while being read; try again")
-
-# %% ../../nbs/tasks/04_sequences.ipynb #30a8cb36
-_HOLES = re.compile(r"\.\.\.|" + re.escape(SPECIAL_TOKENS[MASK]) + "|.")  # of a prompt, and single characters
-_BETWEEN = re.compile(r"(\.\.\.|<mask>)")
-
-
-class WrittenSequences(Task):
-    "How sequences of words, of characters or of a tokenizer's tokens are written: a part of `SequencesTask`."
-    prompt_help = "TEXT", "a prompt written as the data is, ... where tokens may come [at its end]"
-
-    def joined(self) -> bool:
-        "Whether sequences are written without spaces between their tokens."
-        if self.config.tokenizer: return True
-        if self.config.unit == "words": return False
-        return all(len(t) == 1 for t in self.vocabulary.tokens[len(SPECIAL_TOKENS):])
-
-    def text(self, tokens: Sequence[str]) -> str:
-        "The tokens as the data has them: joined by the tokenizer, or characters without spaces between them."
-        if self.config.tokenizer: return read_tokenizer(self.config.tokenizer).join(tokens)
-        return ("" if self.joined() else " ").join(tokens)
-
-    def words(self, line: str) -> list[str]:
-        "The tokens of a prompt, `...` and `<mask>` among them; a tokenizer cuts what is between these by itself."
-        if self.config.tokenizer:
-            cut = cut_of(self.config)
-            parts = [[part] if _BETWEEN.fullmatch(part) else cut(part) for part in _BETWEEN.split(line)]
-            return [token for part in parts for token in part]
-        if not self.joined(): return line.split()
-
-        # spaces count if the data has any, else they are passed over
-        known = self.vocabulary.index
-        return [t for t in _HOLES.findall(line) if not t.isspace() or t in known]
-
-    def prompt(self, text: str) -> list:
-        "A prompt written as the data is, `...` where tokens may come. ValueError for what the vocabulary lacks."
-        found = [... if t == "..." else t for t in self.words(text)]
-        parse_prompt(found, self.vocabulary)
-        return found
-
-    def sequences(self, samples: Samples) -> list[Tokens]:
-        "Generated sequences as tokens."
-        return [tuple(self.vocabulary.decode(s)) for s in samples.sequences]
-
-    def describe(self, samples: Samples, prompt_text: str = "") -> list[dict]:
-        "Of sequences of characters, or cut by a tokenizer, their text."
-        if not self.joined(): return [{} for _ in samples.sequences]
-        return [dict(text=self.text(s)) for s in self.sequences(samples)]
-
-    def pretty(self, row: Mapping) -> str:
-        "The text of sequences of characters, else the tokens."
-        return row["text"] if "text" in row else tokens_as_text(row)
 
 # %% ../../nbs/tasks/04_sequences.ipynb #b94e9125
 class SequencesTask(WrittenSequences):
@@ -395,7 +395,9 @@ class SequencesTask(WrittenSequences):
         return Examples(len(rows), example, identity, source)
 
     def streamed(self) -> Stream:
-        "The training sequences, cut into tokens as the file is read. ValueError, after a pass, if the file has changed."
+        """The training sequences, cut into tokens as the file is read.
+
+        ValueError, after a pass, if the file has changed."""
         c, path = self.config, Path(self.config.file).absolute()
         stamp, digest = stamp_of(path), file_digest(path)
         cut = cut_of(c)

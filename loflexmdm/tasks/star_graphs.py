@@ -168,6 +168,16 @@ def is_path(edges: Iterable[Edge], path: Sequence[int], source: int, goal: int) 
     if len(path) < 2 or path[0] != source or path[-1] != goal: return False
     return set(pairwise(path)) <= set(edges)
 
+
+def _edges_of(tokens: Sequence) -> list[tuple]:
+    "An edge for every two tokens."
+    return list(zip(tokens[::2], tokens[1::2]))
+
+
+def _joined(edges: Sequence[tuple]) -> bool:
+    "Whether each edge starts where the one before it ends."
+    return all(first[1] == second[0] for first, second in pairwise(edges))
+
 # %% ../../nbs/tasks/02_star_graphs.ipynb #e2a75f69
 def junction_distances(graph: StarGraph, answer: Sequence[str]) -> list[int] | None:
     """Steps along the answer (tokens) from each token's node to the junction's first mention;
@@ -367,16 +377,6 @@ class StarTask(Task):
         settled = [*compress(recorded.unmasked_at, free)]
         return draw_star_generation(graph, answer, born, settled, panels, axes)
 
-
-def _edges_of(tokens: Sequence) -> list[tuple]:
-    "An edge for every two tokens."
-    return list(zip(tokens[::2], tokens[1::2]))
-
-
-def _joined(edges: Sequence[tuple]) -> bool:
-    "Whether each edge starts where the one before it ends."
-    return all(first[1] == second[0] for first, second in pairwise(edges))
-
 # %% ../../nbs/tasks/02_star_graphs.ipynb #f6054a19
 def star_verdict(graph: StarGraph, answer: Sequence[str]) -> str:
     """exact | wrong arm (a path from the source that misses the goal) | broken path | invented edge
@@ -429,7 +429,7 @@ def radial_layout(graph: StarGraph) -> dict[int, tuple[float, float]]:
             places[v] = (float(k * np.cos(angle)), float(k * np.sin(angle)))
     return places
 
-
+# %% ../../nbs/tasks/02_star_graphs.ipynb #b8709c4a
 def _neighbours(edges: Iterable[Edge]) -> dict[int, set[int]]:
     "The nodes beside each node, in either direction."
     near = {v: set() for edge in edges for v in edge}

@@ -25,9 +25,6 @@ from ..support.statistics import empirical_variation, variation_floor
 from .base import Examples, Task, check_split
 
 # %% ../../nbs/tasks/09_words.ipynb #e924dba8
-_NEEDED = "the words need the package wordfreq: pip install 'loflexmdm[words]'"
-
-
 def commonest(
     frequencies: Mapping[str, float], count: int, max_letters: int
 ) -> dict[str, float]:
@@ -45,6 +42,9 @@ def commonest(
     total = math.fsum(frequencies[word] for word in kept)
     return {word: frequencies[word] / total for word in kept}
 
+# %% ../../nbs/tasks/09_words.ipynb #6735e04c
+_NEEDED = "the words need the package wordfreq: pip install 'loflexmdm[words]'"
+
 
 def english() -> dict[str, float]:
     "Frequencies of English words. ImportError without wordfreq."
@@ -61,7 +61,7 @@ class WordsConfig:
     train_size: Natural = 0  # words in the training split; 0: unlimited
     seed: Natural = 42  # of the data
 
-
+# %% ../../nbs/tasks/09_words.ipynb #2f1c0f81
 class WordsTask(Task):
     "English words from nothing, letter by letter: the length is generated too."
     kind, Config = "words", WordsConfig

@@ -246,7 +246,8 @@ def test_leads_are_edited_on_the_command_line(leads, tmp_path):
 def elsewhere(tmp_path, monkeypatch):
     "A directory without data, and molecules that must not be read."
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("loflexmdm.molecules.data.matched_pairs.prepare_pairs", lambda *a, **k: pytest.fail("data were read"))
+    unread = lambda *a, **k: pytest.fail("data were read")
+    monkeypatch.setattr("loflexmdm.molecules.data.matched_pairs.prepare_pairs", unread)
 
 
 def test_the_packaged_model_of_texts_mends_single_errors(elsewhere):

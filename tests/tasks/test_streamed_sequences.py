@@ -1,6 +1,7 @@
 """People's own sequences, trained on as their file is read: which rows, how many, in what memory, and what ends a run.
 
-`python tests/tasks/test_streamed_sequences.py DIR 20000 2000000` prints the most memory that passes over such files take."""
+`python tests/tasks/test_streamed_sequences.py DIR 20000 2000000` prints the most memory that passes over such files
+take."""
 import json
 import os
 import subprocess
