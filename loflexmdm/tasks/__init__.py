@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from loflexmdm.tasks.mazes import MazeConfig, MazeTask
     from loflexmdm.tasks.repair import RepairConfig, RepairTask
     from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask
-    from loflexmdm.tasks.star_graphs import StarConfig, StarTask, draw_answer, draw_graph, verdict
+    from loflexmdm.tasks.star_graphs import StarConfig, StarTask, draw_star_answer, draw_star_graph, star_verdict
     from loflexmdm.tasks.words import WordsConfig, WordsTask
 else:
     __all__, __getattr__, __dir__ = _named(__name__, {
@@ -22,6 +22,6 @@ else:
         "mazes": "MazeConfig MazeTask",
         "repair": "RepairConfig RepairTask",
         "sequences": "SequencesConfig SequencesTask",
-        "star_graphs": "StarConfig StarTask draw_answer draw_graph verdict",
+        "star_graphs": "StarConfig StarTask draw_star_answer draw_star_graph star_verdict",
         "words": "WordsConfig WordsTask",
     })
