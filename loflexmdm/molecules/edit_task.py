@@ -88,7 +88,7 @@ def judge_edits(leads: Sequence[str], products: Sequence[str | None]) -> list[Ed
     before = {s: _judged_lead(s) for s in dict.fromkeys(leads)}
     return [_edited(before[lead], made) for lead, made in zip(leads, judge(products), strict=True)]
 
-
+# %% ../../nbs/molecules/03_edit_task.ipynb #fe06f03a
 def _judged_lead(smiles: str) -> _Lead:
     found = judge([smiles])[0]
     if found.mol is None: raise ValueError(f"leads: {smiles!r} is not a molecule ({found.reason})")
@@ -111,7 +111,7 @@ def _edited(lead: _Lead, made: Judged) -> Edited:
 
 
 def _not_wanted(lead: _Lead, mol: Chem.Mol) -> str:
-    "Why a molecule that RDKit accepts is no edit of a lead; '' if it is one."
+    "Why a molecule that RDKit accepts does not count as an edit of a lead; '' if it does."
     if unpaired_electrons(mol) > lead.unpaired: return "radical"
     return "" if Chem.GetFormalCharge(mol) == lead.charge else "another charge"
 
@@ -297,7 +297,7 @@ class _MatchedMolecules(Task):
 
         return Examples(UNLIMITED, make)
 
-
+# %% ../../nbs/molecules/03_edit_task.ipynb #24b504a1
 @lru_cache(10_000)
 def _charge(piece: str) -> int:
     "The total charge of a substituent."
@@ -415,7 +415,7 @@ class MoleculeEditsTask(_MatchedMolecules):
         return figures | dict(edits=float(np.mean(edits)))
 
     def describe_edits(self, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
-        "For each product SMILES, state, QED and its gain, gain in SA, similarity, scaffold kept (0 or 1), fewest edits."
+        "For each product SMILES, state, QED, gains in QED and SA, similarity, scaffold kept (0 or 1), fewest edits."
         leads = [Chem.CanonSmiles(from_tokens(t, self.config.notation)) for t in sources]
         made = [self.vocabulary.decode(s) for s in samples.sequences]
         apart = [fewest_edits(list(a), b) for a, b in zip(sources, made, strict=True)]
@@ -427,7 +427,7 @@ class MoleculeEditsTask(_MatchedMolecules):
         value = row["sa_gain" if self.config.goal == "sa" else "qed_gain"]
         return None if value == "" else float(value)
 
-
+# %% ../../nbs/molecules/03_edit_task.ipynb #b53add46
 def _spelled(smiles: str, variant: int = 0) -> str:
     "A molecule written canonically for variant 0, else from an atom that depends on the variant."
     if not variant: return smiles

@@ -180,7 +180,7 @@ def within_branches(vocabulary: Vocabulary, *behind: Sequence[str]) -> Callable:
 
     return hook
 
-
+# %% ../../nbs/molecules/02_growth.ipynb #d7eedfc9
 def _odd(x: PartialSequences, token: int, among: Tensor) -> Tensor:
     "Whether each row has a token an odd number of times among some of its places (batch,)."
     return ((x.tokens == token) & among).sum(-1) % 2 == 1

@@ -161,7 +161,7 @@ def optimise(
         told(log)
     return log
 
-
+# %% ../../nbs/molecules/04_optimise.ipynb #502b1338
 def _score_new(
     score,
     found,
@@ -422,7 +422,7 @@ class Regrow:
             mols = [Chem.MolFromSmiles(s) if s else None for s in written]
             return [sound(mol, charges=some) for mol, some in zip(mols, allowed, strict=True)]
 
-
+# %% ../../nbs/molecules/04_optimise.ipynb #f5b9385f
 def inserted(
     method: Method,
     fragments: Sequence[str],

@@ -320,7 +320,7 @@ def plot_molecule(
         bar.text(x, 0.5, name, transform=bar.transAxes, ha=side, va="center", fontsize=8)
     return ax
 
-
+# %% ../../nbs/molecules/05_orders.ipynb #b7210473
 def _drawing(
     mol: Chem.Mol,
     colours: Mapping[int, tuple],

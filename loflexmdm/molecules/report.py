@@ -54,7 +54,7 @@ def molecule_svg(mol: Chem.Mol, size: tuple[int, int] = (200, 150)) -> str:
     text = canvas.GetDrawingText()
     return text[text.index("<svg"):]
 
-
+# %% ../../nbs/molecules/06_report.ipynb #ff0e46ce
 def histogram_svg(
     values: np.ndarray,
     reference: np.ndarray | None = None,
@@ -176,7 +176,7 @@ def _histograms(f: Figures) -> str:
     note = "Different molecules, each once." + " Line: reference." * bool(known)
     return f"<h2>Properties</h2><p class='note'>{note}</p><div class='grid'>{shown}</div>"
 
-
+# %% ../../nbs/molecules/06_report.ipynb #e64a598a
 def _scaffolds(f: Figures, most: int) -> str:
     if not f.scaffolds: return ""
     parts = [(s, n) for s, n in f.scaffolds.most_common() if s][:most]

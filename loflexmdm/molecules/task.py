@@ -101,7 +101,7 @@ def _shows_progress() -> bool:
     "A bar, or lines in a log; nothing in a notebook."
     return sys.stderr.isatty() or not is_watched()
 
-
+# %% ../../nbs/molecules/01_task.ipynb #1c9a95ab
 class _MoleculeData(Task):
     """Molecules of a source in three splits, and the tokens of their texts.
 
@@ -495,14 +495,14 @@ class _MoleculeTexts(_PropertyClasses):
         found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
         if salvage: found = [_rescued(d, s) for d, s in zip(found, self.decoded(samples, salvage=True), strict=True)]
 
-        # a text with gaps is no fragment that could be looked for
+        # there is no fragment to be looked for in a text with gaps
         fragment = "" if "..." in prompt_text else self._asked_first(prompt_text)[1]
         for row in found:
             is_lost = fragment and row["state"] in WRITTEN and not contains_fragment(row["smiles"], fragment)
             if is_lost: row["state"] = "fragment altered"
         return [d | more for d, more in zip(found, molecule_columns([d["smiles"] for d in found]))]
 
-
+# %% ../../nbs/molecules/01_task.ipynb #bb7dc93e
 def _rescued(row: dict, d: Decoded) -> dict:
     "The row, or that of what salvage makes of a text which is not one molecule."
     if row["state"] == "valid" or state_of(d) != "valid": return row
@@ -517,7 +517,7 @@ def state_of(d: Decoded) -> str:
 # %% ../../nbs/molecules/01_task.ipynb #cd672b4d
 SCORES = "validity", "uniqueness", "novelty", "diversity", "quality", "quality_with_duplicates"
 
-
+# %% ../../nbs/molecules/01_task.ipynb #31e9260a
 class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
     """Molecules as texts, generated from nothing or from fragments.
 

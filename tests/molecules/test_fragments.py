@@ -132,7 +132,8 @@ def test_points_of_a_core_do_not_depend_on_its_spelling():
 
 
 def test_same_for_every_hash_seed():
-    code = "from loflexmdm.molecules.notation.fragments import *; print([(c.fragment, c.prompt()) for c in demo_cases(3)])"
+    shown = "print([(c.fragment, c.prompt()) for c in demo_cases(3)])"
+    code = f"from loflexmdm.molecules.notation.fragments import *; {shown}"
     runs = {
         subprocess.run(
             [sys.executable, "-c", code], env=os.environ | dict(PYTHONHASHSEED=str(k)),

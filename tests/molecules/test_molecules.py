@@ -169,3 +169,10 @@ def test_without_safe_mol(tmp_path):
 def test_bad_options_are_refused(options, message):
     with pytest.raises((ValueError, OSError), match=message):
         task_from(dict(kind="molecules", **options)).texts("train")
+
+
+def test_a_prompt_with_a_gap_after_a_property_was_computed():
+    "What is known of properties does not stand in the way of what is known of tokens."
+    task = MoleculesTask(MoleculesConfig(condition="rings", bounds="1", tokens="C O <rings:1> <rings:2> <any>"))
+    assert task.property_of(["C1CC1", "CCO"]) == [1.0, 0.0]
+    assert task.prompt("<rings:2> C...O") == ["<rings:2>", "C", ..., "O"]

@@ -372,7 +372,7 @@ def benchmark_content(name: str) -> Content:
         benchmark_files(name), lambda: benchmark_smiles(name), ".csv", "", total=BENCHMARKS[name].rows
     )
 
-
+# %% ../../../nbs/molecules/data/03_prepared.ipynb #044e67c4
 def hub_content(name: str, column: str) -> Content:
     "Rows of a data set of the hub, NAME or NAME@COMMIT, or of a folder laid out like one."
     name, _, revision = name.partition("@")

@@ -174,7 +174,7 @@ def read_table(
         choose = lambda header: choose_column(header, column, str(path))
         yield from table_column(limited_lines(f, path), delimiter, choose)
 
-
+# %% ../../../nbs/molecules/data/01_sources.ipynb #4f63bdb7
 def read_parquet(path: Path, column: str) -> Iterator[str]:
     "A column of text of a .parquet file; missing values are ''."
     import pyarrow as pa

@@ -208,7 +208,7 @@ def find_fragment(mol: Chem.Mol, fragment: str) -> tuple[int, ...]:
     if pattern.points: options.setExtraFinalCheck(lambda target, atoms: points_fit(target, list(atoms), pattern))
     return () if points_of(mol) else mol.GetSubstructMatch(pattern.query, options)
 
-
+# %% ../../../nbs/molecules/notation/03_fragments.ipynb #86e2c76c
 def contains_fragment(smiles: str | None, fragment: str) -> bool:
     """Whether a molecule contains a fragment.
 
@@ -423,7 +423,7 @@ def coloured(
     canvas.FinishDrawing()
     return canvas.GetDrawingText()
 
-
+# %% ../../../nbs/molecules/notation/03_fragments.ipynb #b5c0d633
 def draw_fragment(
     case: FragmentCase,
     smiles: str = "",

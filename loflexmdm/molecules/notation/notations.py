@@ -65,7 +65,7 @@ class Atom:
 PUNCTUATION = {"{": "_enter", "}": "_leave", "(": "_branch", ")": "_back", ".": "_dot"}
 TEXT_REASONS = "empty", "syntax", "parentheses", "ring not closed", "ring", "braces", "empty fragment", "branch"
 
-
+# %% ../../../nbs/molecules/notation/02_notations.ipynb #5586d136
 class Reader:
     """Tokens to `atoms` and `rings`; `counted`: branches and rings as DeepSMILES write them.
 
@@ -183,7 +183,7 @@ class Reader:
         self.atoms[self.here].rings.append(ring)
         self.bond = ""
 
-
+# %% ../../../nbs/molecules/notation/02_notations.ipynb #10c85245
 def read_text(text: str, counted: bool = False) -> Reader:
     "The atoms and rings of a text. ValueError with the reason if it is not one."
     reader = Reader(counted)
@@ -343,7 +343,7 @@ def nest(
 
     return LEAF.sub(filled, text)
 
-
+# %% ../../../nbs/molecules/notation/02_notations.ipynb #164f192e
 def to_nested(
     smiles: str,
     *,

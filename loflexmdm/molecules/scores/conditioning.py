@@ -22,7 +22,7 @@ class Leaned(NamedTuple):
     effective: float  # sample size of equal weights that would be as good
     failed: int  # molecules for which the function raised an exception or was not a number
 
-
+# %% ../../../nbs/molecules/scores/06_conditioning.ipynb #0d4986c6
 def lean(
     smiles: Sequence[str | None],
     function: Callable[[str], float],

@@ -63,7 +63,7 @@ def settings(
     "The grid of all combinations; a kind is a name with its steps."
     return [Setting(kind, p, c, steps) for kind, steps in kinds for c in confidences for p in top_p]
 
-
+# %% ../../../nbs/molecules/scores/03_de_novo.ipynb #80a3c657
 def row_of(
     model: str,
     setting: Setting,

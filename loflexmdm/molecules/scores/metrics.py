@@ -88,7 +88,7 @@ def unpaired_electrons(mol: Chem.Mol) -> int:
     "How many electrons of a molecule are unpaired: 0, unless it is a radical such as C[CH]C."
     return sum(atom.GetNumRadicalElectrons() for atom in mol.GetAtoms())
 
-
+# %% ../../../nbs/molecules/scores/01_metrics.ipynb #9c46609d
 def _texts(smiles: Sequence[str | None], name: str) -> list[str | None]:
     if isinstance(smiles, (str, bytes)):
         raise ValueError(f"{name}={smiles!r:.60}: must be a list of SMILES, not one text")
@@ -218,7 +218,7 @@ def _mapper(processes: int) -> Iterator[Callable]:
     else:
         with worker_pool(processes, "spawn") as pool: yield pool.map
 
-
+# %% ../../../nbs/molecules/scores/01_metrics.ipynb #b0130e12
 def is_good(scores: np.ndarray) -> np.ndarray:
     "Whether QED >= 0.6 and SA <= 4, for rows (QED, SA)."
     return (scores[:, 0] >= QED_LEAST) & (scores[:, 1] <= SA_MOST)
