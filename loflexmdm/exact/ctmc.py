@@ -24,8 +24,8 @@ from torch import Tensor
 
 from ..process.intensities import Intensities
 from ..process.schedules import clock_log_probs
-from ..process.states import CLEAN, DROPPED, MASK, MASKED, SPECIAL_TOKENS, PartialSequences
-from ..process.states import Vocabulary, collate, prefix_example
+from ..process.states import BOS, CLEAN, DROPPED, MASK, MASKED, SPECIAL_TOKENS, Example
+from ..process.states import PartialSequences, Vocabulary, collate
 
 # %% ../../nbs/exact/01_ctmc.ipynb #04cc24a4
 class StateSpace(NamedTuple):
@@ -39,22 +39,18 @@ class StateSpace(NamedTuple):
 def enumerate_states(sequences: Sequence[Sequence[int]]) -> StateSpace:
     """All 3^n aligned states of every sequence (ids, length n), and the distinct partial
     sequences among their contractions."""
-    slots, index, found = max(map(len, sequences)), {}, []
+    slots = max(map(len, sequences))
+    index = {}  # of partial sequences, in the order in which they are met
+    found = []
     for k, sequence in enumerate(sequences):
+        rest = (CLEAN,) * (slots - len(sequence))
         for state in product((DROPPED, MASKED, CLEAN), repeat=len(sequence)):
-            x = tuple(
-                MASK if s == MASKED else token for token, s in zip(sequence, state) if s != DROPPED
-            )
-            found.append(
-                (k, state + (CLEAN,) * (slots - len(sequence)), index.setdefault(x, len(index)))
-            )
+            pairs = zip(sequence, state)
+            x = tuple(MASK if s == MASKED else token for token, s in pairs if s != DROPPED)
+            found.append((k, state + rest, index.setdefault(x, len(index))))
     row, state, seen = zip(*found)
-    return StateSpace(
-        torch.tensor(row),
-        torch.tensor(state).view(len(row), slots),
-        torch.tensor(seen),
-        tuple(index),
-    )
+    aligned = torch.tensor(state).view(len(row), slots)
+    return StateSpace(torch.tensor(row), aligned, torch.tensor(seen), tuple(index))
 
 # %% ../../nbs/exact/01_ctmc.ipynb #e5cda439
 class Moves(NamedTuple):
@@ -68,15 +64,20 @@ class Moves(NamedTuple):
 
 def aligned_moves(space: StateSpace, sequences: Sequence[Sequence[int]]) -> Moves:
     "Every [D] -> [M] and [M] -> token of every aligned state (Prop 1)."
-    states = [(k, tuple(s)) for k, s in zip(space.row.tolist(), space.state.tolist())]
-    index, found = {z: i for i, z in enumerate(states)}, []
+    rows = space.row.tolist()
+    states = list(zip(rows, map(tuple, space.state.tolist())))
+    index = {z: i for i, z in enumerate(states)}
+    found = []
     for i, (k, state) in enumerate(states):
+        # a missing position is inserted into the gap after the last column that is there
         column = 0
         for j, token in enumerate(sequences[k]):
-            column += state[j] != DROPPED
-            if state[j] == CLEAN: continue
-            after = state[:j] + (state[j] + 1,) + state[j + 1:]
-            found.append((i, index[k, after], column, MASK if state[j] == DROPPED else token, j))
+            now = state[j]
+            column += now != DROPPED
+            if now == CLEAN: continue
+            after = (*state[:j], now + 1, *state[j + 1 :])
+            written = MASK if now == DROPPED else token
+            found.append((i, index[k, after], column, written, j))
     return Moves(*torch.tensor(found).T)
 
 # %% ../../nbs/exact/01_ctmc.ipynb #94ad5bfb
@@ -84,13 +85,11 @@ def _schedule(name: str, value, sequences: Sequence[Sequence], slots: int) -> Te
     "Schedule parameters (sequences, slots) from a number or a function of the sequence; 1 past its end."
     out = torch.ones(len(sequences), slots, dtype=torch.float64)
     for row, sequence in zip(out, sequences):
-        row[: len(sequence)] = torch.as_tensor(
-            value(sequence) if callable(value) else value, dtype=torch.float64
-        )
-        if not bool((row > 0).all()):
-            raise ValueError(
-                f"{name}={row[: len(sequence)].tolist()} for {sequence}: every value must be positive"
-            )
+        own = value(sequence) if callable(value) else value
+        row[: len(sequence)] = torch.as_tensor(own, dtype=torch.float64)
+        if bool((row > 0).all()): continue
+        wrong = row[: len(sequence)].tolist()
+        raise ValueError(f"{name}={wrong} for {sequence}: every value must be positive")
     return out
 
 # %% ../../nbs/exact/01_ctmc.ipynb #p60a81c0
@@ -115,11 +114,16 @@ class ToyLaw:
             raise ValueError(f"probs={dict(probs)}: must be positive and sum to 1")
         sequences = tuple(map(tuple, probs))
         slots = max(map(len, sequences))
+        insertion = _schedule("b_in", b_in, sequences, slots)
+        unmasking = _schedule("b_um", b_um, sequences, slots)
         vocabulary = Vocabulary(sorted({token for s in sequences for token in s}))
-        return cls(
-            sequences, p, _schedule("b_in", b_in, sequences, slots),
-            _schedule("b_um", b_um, sequences, slots), vocabulary,
-        )
+        return cls(sequences, p, insertion, unmasking, vocabulary)
+
+    def with_schedule(self, b_in=None, b_um=None) -> "ToyLaw":
+        "The same law with other schedule tensors (sequences, slots), through which gradients flow."
+        b_in = self.b_in if b_in is None else b_in
+        b_um = self.b_um if b_um is None else b_um
+        return replace(self, b_in=b_in, b_um=b_um)
 
     @cached_property
     def ids(self) -> list[list[int]]: return [self.vocabulary.encode(s) for s in self.sequences]
@@ -132,9 +136,6 @@ class ToyLaw:
         "The clean sequences as one batch, in the distribution's order."
         return as_batch(self.ids)
 
-    def oracle(self) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]:
-        return oracle(self)
-
     @property
     def entropy(self) -> float:
         "-sum p log p in nats: no code for the sequences is shorter on average."
@@ -145,59 +146,69 @@ class ToyLaw:
         "(sequences,) index of each clean sequence among the partial ones."
         return locate(self.space, self.x1)
 
-    def with_schedule(self, b_in=None, b_um=None) -> "ToyLaw":
-        "The same law with other schedule tensors (sequences, slots), through which gradients flow."
-        return replace(
-            self, b_in=self.b_in if b_in is None else b_in, b_um=self.b_um if b_um is None else b_um
-        )
+    def oracle(
+        self,
+    ) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]:
+        return oracle(self)
 
 # %% ../../nbs/exact/01_ctmc.ipynb #161501db
 def as_batch(sequences: Iterable[Sequence[int]]) -> PartialSequences:
     "Ids without the start token as a batch whose gaps are all open."
-    start = prefix_example([], [], Vocabulary(()))
-    return collate(
-        [
-            start._replace(
-                tokens=start.tokens + list(s),
-                fixed=[True] + [False] * len(s),
-                closed=[False] * (len(s) + 1),
-            )
-            for s in sequences
-        ]
-    )
+    examples = []
+    for ids in sequences:
+        free = [False] * len(ids)
+        examples.append(Example([BOS, *ids], [True, *free], [False, *free]))
+    return collate(examples)
 
 
 def locate(space: StateSpace, x: PartialSequences) -> Int[Tensor, " batch"]:
     "Index of each row among the partial sequences, -1 where it is none of them."
     index = {p: i for i, p in enumerate(space.partial)}
-    return torch.tensor(
-        [index.get(tuple(row[1:n]), -1) for row, n in zip(x.tokens.tolist(), x.lengths.tolist())]
-    )
+    rows = zip(x.tokens.tolist(), x.lengths.tolist())
+    return torch.tensor([index.get(tuple(row[1:n]), -1) for row, n in rows])
 
 # %% ../../nbs/exact/01_ctmc.ipynb #bc5d5f3b
-def aligned_log_probs(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times aligned"]:
+def aligned_log_probs(
+    law: ToyLaw, tau: Float[Tensor, " times"]
+) -> Float[Tensor, "times aligned"]:
     "log p(z | x1) at clock readings tau (times,) for every aligned state."
-    each = clock_log_probs(tau[:, None, None], law.b_in, law.b_um)  # (times, sequences, slots, 3)
-    inside = torch.tensor([[j < len(s) for j in range(law.b_in.shape[1])] for s in law.sequences])
-    each = torch.where(inside[..., None], each, 0.0)
+    # (times, sequences, slots, 3); slots past the end of a sequence are certain
+    each = clock_log_probs(tau[:, None, None], law.b_in, law.b_um)
     slots = torch.arange(law.b_in.shape[1])
-    return each[:, law.space.row[:, None], slots, law.space.state].sum(-1)
+    lengths = torch.tensor([len(s) for s in law.sequences])
+    inside = slots < lengths[:, None]
+    each = torch.where(inside[..., None], each, 0.0)
+
+    row = law.space.row[:, None]
+    return each[:, row, slots, law.space.state].sum(-1)
 
 
-def marginals(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times partial"]:
+def _joint(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times aligned"]:
+    "log p(x1, z) at clock readings tau (times,) for every aligned state."
+    return aligned_log_probs(law, tau) + law.probs.log()[law.space.row]
+
+
+def marginals(
+    law: ToyLaw, tau: Float[Tensor, " times"]
+) -> Float[Tensor, "times partial"]:
     "p(x) at clock readings tau (times,), sequences and alignments summed out."
-    joint = (aligned_log_probs(law, tau) + law.probs.log()[law.space.row]).exp()
-    return joint.new_zeros(len(tau), len(law.space.partial)).index_add(1, law.space.seen, joint)
+    joint = _joint(law, tau).exp()
+    p = joint.new_zeros(len(tau), len(law.space.partial))
+    return p.index_add(1, law.space.seen, joint)
+
+
+def _event_rates(law: ToyLaw) -> Float[Tensor, " moves"]:
+    "The rate of every aligned move: b_in of an insertion, b_um of an unmasking."
+    at = law.space.row[law.moves.source], law.moves.slot
+    return torch.where(law.moves.token == MASK, law.b_in[at], law.b_um[at])
 
 
 def aligned_rates(law: ToyLaw) -> Float[Tensor, "aligned aligned"]:
     "Rate matrix on the aligned states, per unit of clock time: constant, since the clock absorbs the hazards' shape."
-    source, target, _, token, slot = law.moves
-    rate = torch.where(
-        token == MASK, law.b_in[law.space.row[source], slot], law.b_um[law.space.row[source], slot]
-    )
     n = len(law.space.row)
-    R = rate.new_zeros(n, n).index_put((source, target), rate)
+    rate = _event_rates(law)
+    cells = law.moves.source, law.moves.target
+    R = rate.new_zeros(n, n).index_put(cells, rate)
     return R - torch.diag(R.sum(1))
 
 # %% ../../nbs/exact/01_ctmc.ipynb #399ff525
@@ -206,64 +217,81 @@ def aligned_intensities(
 ) -> tuple[Float[Tensor, "aligned width"], Float[Tensor, "aligned width vocabulary"]]:
     """What each aligned state asks of the generator: insertion by gap (aligned, width) and unmasking by
     token (aligned, width, vocabulary)."""
-    source, _, place, token, slot = law.moves
-    row, inserts = law.space.row[source], token == MASK
-    n, width = len(law.space.row), law.b_in.shape[1] + 1
-    gap = law.b_in.new_zeros(n, width).index_put(
-        (source, place), law.b_in[row, slot] * inserts, accumulate=True
-    )
-    shown = law.b_um.new_zeros(n, width, len(law.vocabulary))
-    return gap, shown.index_put(
-        (source, place, token), law.b_um[row, slot] * ~inserts, accumulate=True
-    )
+    source, _, place, token, _ = law.moves
+    rate = _event_rates(law)
+    inserts = token == MASK
+    n = len(law.space.row)
+    width = law.b_in.shape[1] + 1
+
+    # several missing positions share a gap, and their rates add up
+    gap = rate.new_zeros(n, width)
+    gap = gap.index_put((source, place), rate * inserts, accumulate=True)
+    shown = rate.new_zeros(n, width, len(law.vocabulary))
+    shown = shown.index_put((source, place, token), rate * ~inserts, accumulate=True)
+    return gap, shown
 
 
-def uniform_logits(vocabulary: Vocabulary, dtype=torch.float64) -> Float[Tensor, " vocabulary"]:
+def uniform_logits(
+    vocabulary: Vocabulary, dtype=torch.float64
+) -> Float[Tensor, " vocabulary"]:
     "Logits of the uniform distribution over ordinary tokens: (vocabulary,), -inf for the special ones."
-    return torch.where(torch.arange(len(vocabulary)) >= len(SPECIAL_TOKENS), 0.0, -torch.inf).to(
-        dtype
-    )
+    ordinary = torch.arange(len(vocabulary)) >= len(SPECIAL_TOKENS)
+    return torch.where(ordinary, 0.0, -torch.inf).to(dtype)
 
 
-def project(law: ToyLaw, index: Int[Tensor, " rows"], tau: Float[Tensor, " rows"]) -> Intensities:
+def _log(x: Tensor) -> Tensor:
+    "log x, -inf at 0 without a NaN in the gradient."
+    safe = torch.where(x > 0, x, 1.0)
+    return torch.where(x > 0, safe.log(), -torch.inf)
+
+
+def project(
+    law: ToyLaw, index: Int[Tensor, " rows"], tau: Float[Tensor, " rows"]
+) -> Intensities:
     """Projected intensities (Eq 14 with the Bayes decoder): the mean of the aligned ones over
     sequences and alignments given x.
 
     `index` (rows,) partial sequences, `tau` (rows,) clock readings > 0;
     each field (rows, width[, vocabulary]). The token law is uniform where there is no mask."""
-    joint = aligned_log_probs(law, tau) + law.probs.log()[law.space.row]
-    posterior = torch.softmax(joint.masked_fill(law.space.seen != index[:, None], -torch.inf), -1)
+    # which aligned states may be behind what is seen
+    elsewhere = law.space.seen != index[:, None]
+    joint = _joint(law, tau).masked_fill(elsewhere, -torch.inf)
+    posterior = torch.softmax(joint, -1)
+
+    # the mean of what they ask for
     gap, shown = aligned_intensities(law)
     by_token = (posterior @ shown.flatten(1)).unflatten(1, shown.shape[1:])
     total = by_token.sum(-1)
-    log_by_token = torch.where(
-        by_token > 0, torch.where(by_token > 0, by_token, 1.0).log(), -torch.inf
-    )
-    logits = torch.where(
-        total[..., None] > 0, log_by_token, uniform_logits(law.vocabulary, total.dtype)
-    )
+    anything = uniform_logits(law.vocabulary, total.dtype)
+    logits = torch.where(total[..., None] > 0, _log(by_token), anything)
     return Intensities(posterior @ gap, total, logits)
 
 # %% ../../nbs/exact/01_ctmc.ipynb #5a2c35ae
-def oracle(law: ToyLaw) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]:
+def oracle(
+    law: ToyLaw,
+) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]:
     """The exact generator of a toy law: `intensities(x, tau)`, with one clock reading for each row or
     one for all; float64, on the CPU.
 
     Rows that the law cannot reach (tau-leaping makes some) get no insertion, unmasking at rate 1 and a uniform token
     law. Readings are clipped to [1e-9, 1e6]."""
-    def intensities(x: PartialSequences, tau: Float[Tensor, "..."] | float) -> Intensities:
+    anything = uniform_logits(law.vocabulary)
+
+    def intensities(
+        x: PartialSequences, tau: Float[Tensor, "..."] | float
+    ) -> Intensities:
         found = locate(law.space, x)
+        reached = (found >= 0)[:, None]
         tau = torch.as_tensor(tau).to(law.probs).clamp(1e-9, 1e6).expand(len(found))
-        exact, reached = project(law, found.clamp_min(0), tau), (found >= 0)[:, None]
-        # beyond them a reached row is padding
-        columns = torch.arange(x.tokens.shape[1]).clamp_max(exact.insert.shape[1] - 1)
+        exact = project(law, found.clamp_min(0), tau)
+
+        # beyond the columns of the law a reached row is padding
+        last = exact.insert.shape[1] - 1
+        columns = torch.arange(x.tokens.shape[1]).clamp_max(last)
         insert = torch.where(reached & x.open, exact.insert[:, columns], 0.0)
         unmask = torch.where(reached, exact.unmask[:, columns], 1.0) * x.masked
-        logits = torch.where(
-            (reached & x.masked)[..., None],
-            exact.logits[:, columns],
-            uniform_logits(law.vocabulary),
-        )
+        known = (reached & x.masked)[..., None]
+        logits = torch.where(known, exact.logits[:, columns], anything)
         return Intensities(insert, unmask, logits)
     return intensities
 
@@ -279,35 +307,41 @@ def aligned_batch(
     """Every aligned state as one batch in the form of training: clean sequences, states, b_in and b_um.
 
     `length` is the number of slots and the start token's column."""
-    row, one = law.space.row, torch.ones(len(law.space.row), 1, dtype=law.b_in.dtype)
+    row = law.space.row
     x1 = law.x1.rows(row)
-    state = torch.cat([torch.full((len(row), 1), CLEAN), law.space.state], 1)
-    return (
-        x1, torch.where(x1.valid, state, DROPPED),
-        torch.cat([one, law.b_in[row]], 1), torch.cat([one, law.b_um[row]], 1),
-    )
+    def with_start(values, start):
+        column = torch.full((len(row), 1), start, dtype=values.dtype)
+        return torch.cat([column, values], 1)
+    state = torch.where(x1.valid, with_start(law.space.state, CLEAN), DROPPED)
+    return x1, state, with_start(law.b_in[row], 1), with_start(law.b_um[row], 1)
 
 # %% ../../nbs/exact/01_ctmc.ipynb #498d9d40
 def partial_moves(space: StateSpace, vocabulary: int) -> Moves:
     """Every insertion of a mask and every unmasking to an ordinary token (ids below `vocabulary`) that a generator
     could try on the partial sequences."""
-    index, found = {x: i for i, x in enumerate(space.partial)}, []
+    index = {x: i for i, x in enumerate(space.partial)}
+    ordinary = range(len(SPECIAL_TOKENS), vocabulary)
+    found = []
     for i, x in enumerate(space.partial):
         for gap in range(len(x) + 1):
-            found.append((i, index.get(x[:gap] + (MASK,) + x[gap:], -1), gap, MASK))
-        for p in (p for p, token in enumerate(x) if token == MASK):
-            found += [
-                (i, index.get(x[:p] + (v,) + x[p + 1 :], -1), p + 1, v)
-                for v in range(len(SPECIAL_TOKENS), vocabulary)
-            ]
+            after = (*x[:gap], MASK, *x[gap:])
+            found.append((i, index.get(after, -1), gap, MASK))
+        for p, token in product(range(len(x)), ordinary):
+            if x[p] != MASK: continue
+            after = (*x[:p], token, *x[p + 1 :])
+            found.append((i, index.get(after, -1), p + 1, token))
     return Moves(*torch.tensor(found).T)
 
 
-def evaluate(model: Callable, space: StateSpace, tau: Float[Tensor, " times"]) -> Intensities:
+def evaluate(
+    model: Callable, space: StateSpace, tau: Float[Tensor, " times"]
+) -> Intensities:
     """A generator's intensities on every partial sequence at every clock reading tau (times,):
     fields (times, partial, width, ...)."""
-    x, times = as_batch(space.partial), len(tau)
-    out = model(x.map(lambda v: v.repeat(times, 1)), tau.repeat_interleave(len(space.partial)))
+    x = as_batch(space.partial)
+    times = len(tau)
+    many = x.map(lambda v: v.repeat(times, 1))
+    out = model(many, tau.repeat_interleave(len(space.partial)))
     return out.map(lambda v: v.unflatten(0, (times, -1)))
 
 
@@ -318,10 +352,10 @@ def move_rates(
     token: Int[Tensor, " moves"],
 ) -> Float[Tensor, "... moves"]:
     "The generator's rate of each move out of the partial sequences `source`: (..., moves)."
-    shown = out.unmask.unsqueeze(-1) * torch.softmax(out.logits, -1)
-    return torch.where(
-        token == MASK, out.insert[..., source, place], shown[..., source, place, token]
-    )
+    each_token = out.unmask.unsqueeze(-1) * torch.softmax(out.logits, -1)
+    inserted = out.insert[..., source, place]
+    shown = each_token[..., source, place, token]
+    return torch.where(token == MASK, inserted, shown)
 
 
 def exit_rates(out: Intensities) -> Float[Tensor, "... partial"]:
@@ -329,24 +363,30 @@ def exit_rates(out: Intensities) -> Float[Tensor, "... partial"]:
     return out.total()
 
 # %% ../../nbs/exact/01_ctmc.ipynb #0eadf28d
-def rate_matrix(space: StateSpace, out: Intensities) -> Float[Tensor, "... partial partial"]:
+def rate_matrix(
+    space: StateSpace, out: Intensities
+) -> Float[Tensor, "... partial partial"]:
     """The generator as a rate matrix (..., partial, partial); rates towards sequences outside the
     space count in the diagonal only."""
-    source, target, place, token, _ = partial_moves(space, out.logits.shape[-1])
-    rate, inside = move_rates(out, source, place, token), target >= 0
+    vocabulary = out.logits.shape[-1]
+    source, target, place, token, _ = partial_moves(space, vocabulary)
+    rate = move_rates(out, source, place, token)
+    inside = target >= 0
     n = len(space.partial)
-    flat = rate.new_zeros(*rate.shape[:-1], n * n).index_add(
-        -1, (source * n + target)[inside], rate[..., inside]
-    )
+    cell = (source * n + target)[inside]
+    flat = rate.new_zeros(*rate.shape[:-1], n * n)
+    flat = flat.index_add(-1, cell, rate[..., inside])
     return flat.unflatten(-1, (n, n)) - torch.diag_embed(exit_rates(out))
 
-# %% ../../nbs/exact/01_ctmc.ipynb #b4c3e0db
+
 def kfe_residual(law: ToyLaw, model: Callable, tau: float) -> Float[Tensor, " partial"]:
     """d p(x)/d tau - sum_y p(y) R(y, x) at one clock reading (Kolmogorov's forward equation, Definition 1):
     (partial,), zero where `model` generates p."""
     at = torch.tensor([tau], dtype=torch.float64)
-    slope = torch.autograd.functional.jacobian(lambda s: marginals(law, s)[0], at)[:, 0]
-    return slope - marginals(law, at)[0] @ rate_matrix(law.space, evaluate(model, law.space, at))[0]
+    p = lambda s: marginals(law, s)[0]
+    slope = torch.autograd.functional.jacobian(p, at)[:, 0]
+    R = rate_matrix(law.space, evaluate(model, law.space, at))[0]
+    return slope - p(at) @ R
 
 # %% ../../nbs/exact/01_ctmc.ipynb #a79b5be5
 class FinalLaw(NamedTuple):
@@ -358,10 +398,11 @@ class FinalLaw(NamedTuple):
 def _runge_kutta(p: Tensor, R: Tensor, steps: Tensor) -> Tensor:
     "Classical fourth-order steps of dp/dtau = p R, with R (2 steps + 1, n, n) at the ends and middles of the steps."
     for i, h in enumerate(steps.tolist()):
-        k1 = p @ R[2 * i]
-        k2 = (p + h / 2 * k1) @ R[2 * i + 1]
-        k3 = (p + h / 2 * k2) @ R[2 * i + 1]
-        k4 = (p + h * k3) @ R[2 * i + 2]
+        first, middle, last = R[2 * i], R[2 * i + 1], R[2 * i + 2]
+        k1 = p @ first
+        k2 = (p + h / 2 * k1) @ middle
+        k3 = (p + h / 2 * k2) @ middle
+        k4 = (p + h * k3) @ last
         p = p + h / 6 * (k1 + 2 * (k2 + k3) + k4)
     return p
 
@@ -371,12 +412,15 @@ def _solve(
 ) -> Tensor:
     "The distribution at `tau_max` from the empty sequence, in a given number of steps that grow with tau."
     p = torch.tensor([float(x == ()) for x in space.partial], dtype=torch.float64)
-    for first in range(0, steps, chunk):  # in chunks, to bound the memory for the matrices
-        knots = tau_max * (torch.arange(first, first + chunk + 1, dtype=torch.float64) / steps) ** 2
-        tau = torch.cat(
-            [torch.stack([knots[:-1], (knots[:-1] + knots[1:]) / 2], 1).flatten(), knots[-1:]]
-        )
-        p = _runge_kutta(p, rate_matrix(space, evaluate(model, space, tau)), knots.diff())
+    # in chunks, to bound the memory for the matrices
+    for first in range(0, steps, chunk):
+        share = torch.arange(first, first + chunk + 1, dtype=torch.float64) / steps
+        knots = tau_max * share**2
+        middles = (knots[:-1] + knots[1:]) / 2
+        ends_and_middles = torch.stack([knots[:-1], middles], 1).flatten()
+        tau = torch.cat([ends_and_middles, knots[-1:]])
+        R = rate_matrix(space, evaluate(model, space, tau))
+        p = _runge_kutta(p, R, knots.diff())
     return p
 
 # %% ../../nbs/exact/01_ctmc.ipynb #pee53bb2
@@ -395,13 +439,13 @@ def final_law(
     when `most` steps do not suffice."""
     probs = _solve(space, model, tau_max, steps)
     while steps < most:
-        steps, coarse = 2 * steps, probs
+        coarse = probs
+        steps = 2 * steps
         probs = _solve(space, model, tau_max, steps)
         error = (probs - coarse).abs().max().item() / 15  # Richardson's estimate at order 4
         if error < tol: return FinalLaw(probs, error)
-    raise RuntimeError(
-        f"tol={tol}: not reached with {most} steps to tau_max={tau_max}; allow more steps or a smaller tau_max"
-    )
+    reached = f"not reached with {most} steps to tau_max={tau_max}"
+    raise RuntimeError(f"tol={tol}: {reached}; allow more steps or a smaller tau_max")
 
 
 def total_variation(
@@ -416,13 +460,21 @@ def resolve_masks(
 ) -> Float[Tensor, " partial"]:
     """Shows the masks that are left, from left to right, with the token laws at clock
     reading `tau`; nothing is inserted."""
-    out = evaluate(model, space, torch.tensor([tau], dtype=torch.float64))
-    source, target, place, token, _ = partial_moves(space, out.logits.shape[-1])
-    first = torch.tensor([x.index(MASK) + 1 if MASK in x else 0 for x in space.partial])
-    chosen = (token != MASK) & (place == first[source]) & (target >= 0)
-    law = torch.softmax(out.logits, -1)[0, source, place, token][chosen]
+    at = torch.tensor([tau], dtype=torch.float64)
+    out = evaluate(model, space, at)
+    vocabulary = out.logits.shape[-1]
+    moves = partial_moves(space, vocabulary)
+
+    # of every sequence only the first mask moves
+    first = [x.index(MASK) + 1 if MASK in x else 0 for x in space.partial]
+    first = torch.tensor(first)
+    is_first = moves.place == first[moves.source]
+    chosen = (moves.token != MASK) & is_first & (moves.target >= 0)
+    source, target, place, token = (v[chosen] for v in moves[:4])
+    law = torch.softmax(out.logits, -1)[0, source, place, token]
     for _ in range(max(map(len, space.partial))):
-        probs = (probs * (first == 0)).index_add(0, target[chosen], probs[source[chosen]] * law)
+        done = probs * (first == 0)
+        probs = done.index_add(0, target, probs[source] * law)
     return probs
 
 # %% ../../nbs/exact/01_ctmc.ipynb #4fc294ca
@@ -432,9 +484,10 @@ def clock_quadrature(
     """Clock readings and weights for integrals over tau in [0, inf): Gauss-Legendre in u, with tau = c u/(1-u).
 
     (nodes,) each"""
-    u, weight = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
-    u = (u + 1) / 2
-    return c * u / (1 - u), weight / 2 * c / (1 - u) ** 2
+    x, weight = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
+    u = (x + 1) / 2
+    slope = c / (1 - u) ** 2
+    return c * u / (1 - u), weight / 2 * slope
 
 # %% ../../nbs/exact/01_ctmc.ipynb #6a4b28b6
 class Bounds(NamedTuple):
@@ -446,18 +499,22 @@ class Bounds(NamedTuple):
 def path_terms(law: ToyLaw, out: Intensities) -> Bounds:
     """The integrands of both bounds at every aligned state, from the generator's intensities (times,
     partial, ...): (times, aligned) each."""
-    source, _, place, token, slot = law.moves
-    row, seen, inserts = law.space.row[source], law.space.seen[source], token == MASK
-    b = torch.where(inserts, law.b_in[row, slot], law.b_um[row, slot])
-    rate = move_rates(out, seen, place, token)
-    # no NaN gradients at 0
-    log_rate = torch.where(rate > 0, torch.where(rate > 0, rate, 1.0).log(), -torch.inf)
-    cost = b * (b.log() - log_rate) - b
-    tight = exit_rates(out)[..., law.space.seen].index_add(-1, source, cost)
-    gap, _ = aligned_intensities(law)
-    safe = torch.where(gap > 0, gap, 1.0)  # u log u has no gradient at u = 0
-    lumped = (safe * safe.log()).sum(-1).index_add(0, source, -b * b.log() * inserts)
-    return Bounds(tight + lumped, tight)  # the paper charges u log(u/g) for a gap, u = sum of its b
+    source, _, place, token, _ = law.moves
+    b = _event_rates(law)
+    b_log_b = b * b.log()
+
+    # every event that is still to come costs b log(b/rate) - b, and the generator's total rate is paid
+    rate = move_rates(out, law.space.seen[source], place, token)
+    cost = b * (b.log() - _log(rate)) - b
+    leaving = exit_rates(out)[..., law.space.seen]
+    tight = leaving.index_add(-1, source, cost)
+
+    # the paper charges u log(u/g) for a gap, where u is the sum of its b
+    u, _ = aligned_intensities(law)
+    positive = torch.where(u > 0, u, 1.0)  # u log u has no gradient at u = 0
+    u_log_u = (positive * positive.log()).sum(-1)
+    lumped = u_log_u.index_add(0, source, -b_log_b * (token == MASK))
+    return Bounds(tight + lumped, tight)
 
 
 def path_bounds(
@@ -469,39 +526,47 @@ def path_bounds(
     (`clock_quadrature` by default)."""
     tau, weight = clock_quadrature() if quadrature is None else quadrature
     weighted = weight[:, None] * aligned_log_probs(law, tau).exp()
-    def total(terms):
+    out = evaluate(model, law.space, tau)
+
+    def integral(terms):
         # far out rates underflow; no event is left
         each = weighted * torch.where(weighted > 1e-40, terms, 0.0)
         return each.new_zeros(len(law.probs)).index_add(0, law.space.row, each.sum(0))
-    return Bounds(*map(total, path_terms(law, evaluate(model, law.space, tau))))
+    return Bounds(*map(integral, path_terms(law, out)))
 
 # %% ../../nbs/exact/01_ctmc.ipynb #49b57147
 class Comparison(NamedTuple):
     "Samples compared with their distribution."
-    tv: float          # total variation distance of the frequencies
-    floor: float       # what as many exact samples would give on average
-    worst_z: float     # largest |z-score| over the sequences of the distribution
+    tv: float  # total variation distance of the frequencies
+    floor: float  # what as many exact samples would give on average
+    worst_z: float  # largest |z-score| over the sequences of the distribution
     lengths: Float[Tensor, " lengths"]  # frequency of each length from 0, against
     expected: Float[Tensor, " lengths"]  # the distribution's
-    outside: float     # share of samples the distribution never makes
+    outside: float  # share of samples the distribution never makes
 
 
 def compare(law: ToyLaw, samples: Sequence[Sequence[int]]) -> Comparison:
     "Frequencies of sampled sequences (ids without the start token) against the law's probabilities and lengths."
-    n, index = len(samples), {tuple(s): i for i, s in enumerate(law.ids)}
-    found = torch.tensor([index.get(tuple(s), len(index)) for s in samples])
-    frequency = torch.bincount(found, minlength=len(index) + 1).double() / n
+    n = len(samples)
+    index = {tuple(s): i for i, s in enumerate(law.ids)}
+    outside = len(index)
+    found = torch.tensor([index.get(tuple(s), outside) for s in samples])
+    frequency = torch.bincount(found, minlength=outside + 1).double() / n
+
+    # a count of n independent samples spreads by the root of n p (1 - p)
     p = torch.cat([law.probs, law.probs.new_zeros(1)])
     spread = (p * (1 - p) / n).sqrt()
+    floor = spread.sum() / (2 * torch.pi) ** 0.5
+    z = (frequency - p)[:-1] / spread[:-1]
+
     lengths = torch.tensor([len(s) for s in samples])
     own = torch.tensor([len(s) for s in law.ids])
-    expected = torch.zeros(int(max(lengths.max(), own.max())) + 1, dtype=p.dtype).index_add(
-        0, own, law.probs
-    )
+    most = int(max(lengths.max(), own.max()))
+    expected = torch.zeros(most + 1, dtype=p.dtype).index_add(0, own, law.probs)
     return Comparison(
         total_variation(frequency, p).item(),
-        (spread.sum() / (2 * torch.pi) ** 0.5).item(),
-        ((frequency - p)[:-1] / spread[:-1]).abs().max().item(),
+        floor.item(),
+        z.abs().max().item(),
         torch.bincount(lengths, minlength=len(expected)) / n,
         expected,
         frequency[-1].item(),

@@ -31,21 +31,24 @@ Columns = tuple[tuple[int, int], ...]
 
 
 @lru_cache(maxsize=4096)
-def _optimal_columns(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, tuple[Columns, ...]]:
+def _optimal_columns(
+    a: tuple[int, ...], b: tuple[int, ...]
+) -> tuple[int, tuple[Columns, ...]]:
+    "The fewest edits, and every alignment that makes them."
     if not a and not b: return 0, ((),)
+    # the first column, what it costs, and what is left of both sequences
     options = []
     if a and b: options.append((a[0] != b[0], (a[0], b[0]), a[1:], b[1:]))
     if a: options.append((1, (a[0], BLANK), a[1:], b))
     if b: options.append((1, (BLANK, b[0]), a, b[1:]))
-    found = [
-        (cost + rest[0], first, rest[1])
-        for cost, first, *ends in options
-        for rest in [_optimal_columns(*ends)]
-    ]
+
+    found = []
+    for cost, first, rest_a, rest_b in options:
+        rest, tails = _optimal_columns(rest_a, rest_b)
+        found.append((cost + rest, first, tails))
     best = min(cost for cost, _, _ in found)
-    return int(best), tuple(
-        (first, *tail) for cost, first, tails in found if cost == best for tail in tails
-    )
+    kept = [(first, tails) for cost, first, tails in found if cost == best]
+    return int(best), tuple((first, *tail) for first, tails in kept for tail in tails)
 
 
 def optimal_columns(a: Sequence[int], b: Sequence[int]) -> tuple[Columns, ...]:
@@ -59,18 +62,31 @@ def columns_by(how: str, a: Sequence[int], b: Sequence[int]) -> tuple[Columns, .
     if how == "optimal": return optimal_columns(a, b)[:1]
     if how == "all optimal": return optimal_columns(a, b)
     z = align(as_batch([a]), as_batch([b]), how)
-    return (tuple(zip(z.z0[0, 1:].tolist(), z.z1[0, 1:].tolist())),)
+    without_start = z.z0[0, 1:].tolist(), z.z1[0, 1:].tolist()
+    return (tuple(zip(*without_start)),)
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #e89b2154
 View = tuple[tuple[int, ...], tuple[int, ...]]  # tokens of x_t, and what else is seen
 
 
+def _side(columns: Columns, shown: frozenset[int]) -> list[tuple[int, bool]]:
+    "What each column of the alignment shows, blanks included, and whether that is its target."
+    return [(pair[j in shown], j in shown) for j, pair in enumerate(columns)]
+
+
 def _tokens(columns: Columns, shown: frozenset[int]) -> tuple[int, ...]:
-    return tuple(v for j, pair in enumerate(columns) if (v := pair[j in shown]) != BLANK)
+    "The tokens of x_t."
+    return tuple(v for v, _ in _side(columns, shown) if v != BLANK)
 
 
 def _written(columns: Columns, shown: frozenset[int]) -> tuple[int, ...]:
-    return tuple(int(j in shown) for j, pair in enumerate(columns) if pair[j in shown] != BLANK)
+    "Whether each token of x_t is a target."
+    return tuple(int(target) for v, target in _side(columns, shown) if v != BLANK)
+
+
+def _end(columns: Columns) -> tuple[int, ...]:
+    "The tokens when all columns show their target."
+    return _tokens(columns, frozenset(range(len(columns))))
 
 
 VIEWS: dict[str, Callable[[Columns, frozenset[int]], tuple[int, ...]]] = {
@@ -97,7 +113,8 @@ class Label(NamedTuple):
 
 def kind_of(pair: tuple[int, int]) -> str:
     "The edit that a column asks for."
-    return "insert" if pair[0] == BLANK else "delete" if pair[1] == BLANK else "substitute"
+    if pair[0] == BLANK: return "insert"
+    return "delete" if pair[1] == BLANK else "substitute"
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #a03b0106
 @dataclass(frozen=True, eq=False)
@@ -130,28 +147,35 @@ class EditLaw:
         if not all(v > 0 for v in speed.values()):
             raise ValueError(f"rates={rates}: every rate must be positive")
         vocabulary = Vocabulary(sorted({c for pair in pairs for s in pair for c in s} - {"_"}))
-        ids = lambda s: tuple(MASK if c == "_" else vocabulary.index[c] for c in s)
+
+        # several alignments of a pair share its probability
         rule = how if callable(how) else lambda a, b: columns_by(how, a, b)
-        made = [
-            (p / len(found), z)
-            for (a, b), p in pairs.items()
-            for found in [rule(ids(a), ids(b))]
-            for z in found
-        ]
+        def ids(s): return tuple(MASK if c == "_" else vocabulary.index[c] for c in s)
+        columns, probs = [], []
+        for (x0, x1), p in pairs.items():
+            found = rule(ids(x0), ids(x1))
+            columns += found
+            probs += [p / len(found)] * len(found)
+        by_column = tuple(tuple(speed[kind_of(pair)] for pair in z) for z in columns)
         return cls(
-            tuple(z for _, z in made),
-            torch.tensor([p for p, _ in made], dtype=torch.float64),
-            tuple(tuple(speed[kind_of(pair)] for pair in z) for _, z in made),
-            view,
-            vocabulary,
+            tuple(columns), torch.tensor(probs, dtype=torch.float64), by_column, view, vocabulary
         )
 
     @cached_property
-    def states(self) -> "EditStates": return enumerate_edits(self)
+    def states(self) -> "EditStates":
+        "Every state and every event."
+        return enumerate_edits(self)
+
     @cached_property
-    def weights(self) -> tuple[Float[Tensor, "groups views"], Float[Tensor, "groups labels"]]:
+    def weights(
+        self,
+    ) -> tuple[Float[Tensor, "groups views"], Float[Tensor, "groups labels"]]:
         "Probabilities of the alignments summed over the states of each class and view; times rates, over each edit."
         return _weights(self)
+
+    def seen(self, columns: Columns, shown: frozenset[int]) -> View:
+        "What the generator sees when these columns show their target."
+        return _tokens(columns, shown), VIEWS[self.view](columns, shown)
 
     def text(self, ids: Sequence[int]) -> str:
         "Tokens as a string, masks as `_`."
@@ -181,88 +205,115 @@ class _Numbers(dict):
 
 
 def _events(
-    law: EditLaw, columns: Columns, rates: Sequence[float], shown: frozenset[int], views: _Numbers
+    law: EditLaw,
+    columns: Columns,
+    rates: Sequence[float],
+    shown: frozenset[int],
+    views: _Numbers,
 ) -> list[tuple[int, Label, float]]:
     "Column, label and rate of every event from a state."
-    see = lambda s: views.of((_tokens(columns, s), VIEWS[law.view](columns, s)))
     found = []
+    here = views.of(law.seen(columns, shown))
     for j, (a, b) in enumerate(columns):
         if a == b or j in shown: continue
-        before = sum(pair[i in shown] != BLANK for i, pair in enumerate(columns[:j]))
         kind = kind_of((a, b))
-        label = Label(see(shown), see(shown | {j}), kind, before + (kind != "insert"), b)
-        found.append((j, label, rates[j]))
+        # an insertion happens in the gap after the tokens before it, the others at a token
+        before = len(_tokens(columns[:j], shown))
+        column = before + (kind != "insert")
+        after = views.of(law.seen(columns, shown | {j}))
+        found.append((j, Label(here, after, kind, column, b), rates[j]))
     return found
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #4e32b144
+def _speeds(law: EditLaw) -> list[float]:
+    "Distinct rates of columns that change."
+    rated = (
+        (z, b) for columns, rates in zip(law.columns, law.rates) for z, b in zip(columns, rates)
+    )
+    return sorted({b for (x0, x1), b in rated if x0 != x1})
+
+
 def enumerate_edits(law: EditLaw) -> EditStates:
     "All states (alignment, columns shown) of a law, and all events."
     views, labels, groups, states = _Numbers(), _Numbers(), _Numbers(), _Numbers()
-    speeds = sorted(
-        {b for z, r in zip(law.columns, law.rates) for (u, v), b in zip(z, r) if u != v}
-    )
+    speeds = _speeds(law)
     rows, moves = [], []
     for k, (columns, rates) in enumerate(zip(law.columns, law.rates)):
         edits = [j for j, (a, b) in enumerate(columns) if a != b]
         for bits in product((0, 1), repeat=len(edits)):
             shown = frozenset(j for j, s in zip(edits, bits) if s)
+            # states with as many columns pending and shown at each rate have one probability
             count = Counter((rates[j], s) for j, s in zip(edits, bits))
             group = groups.of(tuple((count[b, 0], count[b, 1]) for b in speeds))
             here = states.of((k, shown))
-            rows.append(
-                (
-                    here,
-                    k,
-                    group,
-                    views.of((_tokens(columns, shown), VIEWS[law.view](columns, shown))),
-                )
-            )
+            rows.append((here, k, group, views.of(law.seen(columns, shown))))
             for j, label, b in _events(law, columns, rates, shown, views):
-                moves.append((here, states.of((k, shown | {j})), labels.of(label), b))
-    rows = torch.tensor(sorted(rows))[:, 1:].T
+                after = states.of((k, shown | {j}))
+                moves.append((here, after, labels.of(label), b))
+
+    # states are numbered when they are first met, which may be as the end of an event
+    _, alignment, group, seen = torch.tensor(sorted(rows)).T
     before, after, label, b = zip(*moves)
-    ends = torch.tensor([(v.source, v.target) for v in labels]).T
-    counts = torch.tensor(list(groups), dtype=torch.float64).view(len(groups), len(speeds), 2)
+    source, target = torch.tensor([(v.source, v.target) for v in labels]).T
+    counts = torch.tensor(list(groups), dtype=torch.float64)
     return EditStates(
-        tuple(views),
-        tuple(labels),
-        *ends,
-        *rows,
-        *map(torch.tensor, (before, after, label)),
-        torch.tensor(b, dtype=torch.float64),
-        torch.tensor(speeds, dtype=torch.float64),
-        counts,
+        views=tuple(views),
+        labels=tuple(labels),
+        source=source,
+        target=target,
+        alignment=alignment,
+        group=group,
+        seen=seen,
+        move_state=torch.tensor(before),
+        move_target=torch.tensor(after),
+        move_label=torch.tensor(label),
+        move_rate=torch.tensor(b, dtype=torch.float64),
+        speeds=torch.tensor(speeds, dtype=torch.float64),
+        counts=counts.view(len(groups), len(speeds), 2),
     )
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #8959ebb2
-def group_probs(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times groups"]:
+def group_probs(
+    law: EditLaw, tau: Float[Tensor, " times"]
+) -> Float[Tensor, "times groups"]:
     "Probability of a state of each class given its alignment, at clock readings tau (times,)."
     states = law.states
+    pending, shown = states.counts.unbind(-1)
     wait = tau[:, None, None] * states.speeds
-    logs = torch.log(-torch.expm1(-wait.clamp_min(1e-300)))
-    return (states.counts[..., 1] * logs - states.counts[..., 0] * wait).sum(-1).exp()
+    log_shown = torch.log(-torch.expm1(-wait.clamp_min(1e-300)))
+    return (shown * log_shown - pending * wait).sum(-1).exp()
 
 
-def _weights(law: EditLaw) -> tuple[Float[Tensor, "groups views"], Float[Tensor, "groups labels"]]:
+def _weights(
+    law: EditLaw,
+) -> tuple[Float[Tensor, "groups views"], Float[Tensor, "groups labels"]]:
+    "Probabilities of alignments, summed by class and view, and with rates by class and edit."
     s = law.states
+    p = law.probs[s.alignment]
     occupied = torch.zeros(len(s.counts), len(s.views), dtype=torch.float64)
-    occupied.index_put_((s.group, s.seen), law.probs[s.alignment], accumulate=True)
+    occupied.index_put_((s.group, s.seen), p, accumulate=True)
+
     flow = torch.zeros(len(s.counts), len(s.labels), dtype=torch.float64)
-    weight = law.probs[s.alignment[s.move_state]] * s.move_rate
-    return occupied, flow.index_put_((s.group[s.move_state], s.move_label), weight, accumulate=True)
+    leaving = p[s.move_state] * s.move_rate
+    flow.index_put_((s.group[s.move_state], s.move_label), leaving, accumulate=True)
+    return occupied, flow
 
 
-def view_probs(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times views"]:
+def view_probs(
+    law: EditLaw, tau: Float[Tensor, " times"]
+) -> Float[Tensor, "times views"]:
     "p(view) at clock readings tau (times,)."
     return group_probs(law, tau) @ law.weights[0]
 
 
-def label_rates(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times labels"]:
+def label_rates(
+    law: EditLaw, tau: Float[Tensor, " times"]
+) -> Float[Tensor, "times labels"]:
     "The perfect generator's rate of every edit, per unit of clock time, at readings above 0 (Theorem 3.1)."
     occupied, flow = law.weights
     p = group_probs(law, tau)
-    # 0/0 where a view has died out
-    return (p @ flow / (p @ occupied)[:, law.states.source]).nan_to_num(1.0)
+    before = (p @ occupied)[:, law.states.source]
+    return (p @ flow / before).nan_to_num(1.0)  # 0/0 where a view has died out
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #0eb6a3e9
 def edit_matrix(
@@ -279,11 +330,9 @@ def moves_matrix(
     n: int,
 ) -> Float[Tensor, "times n n"]:
     "Rate matrices on `n` states of moves from `source` to `target`; those between the same two add up."
-    R = (
-        rates.new_zeros(len(rates), n * n)
-        .index_add(-1, source * n + target, rates)
-        .unflatten(-1, (n, n))
-    )
+    flat = rates.new_zeros(len(rates), n * n)
+    flat = flat.index_add(-1, source * n + target, rates)
+    R = flat.unflatten(-1, (n, n))
     return R - torch.diag_embed(R.sum(-1))
 
 
@@ -293,9 +342,11 @@ def edit_residual(
     """d p(view)/d tau - sum over views y of p(y) R(y, view), zero where the rates of edits generate p; the perfect
     generator's by default."""
     at = torch.tensor([tau], dtype=torch.float64)
-    slope = torch.autograd.functional.jacobian(lambda s: view_probs(law, s)[0], at)[:, 0]
+    p = lambda s: view_probs(law, s)[0]
+    slope = torch.autograd.functional.jacobian(p, at)[:, 0]
     rates = label_rates(law, at)[0] if rates is None else rates
-    return slope - view_probs(law, at)[0] @ edit_matrix(law, rates[None])[0]
+    R = edit_matrix(law, rates[None])[0]
+    return slope - p(at) @ R
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #8033c173
 def _push(
@@ -303,16 +354,15 @@ def _push(
 ) -> Float[Tensor, "starts views"]:
     "dp/dtau = p R, edit by edit: most pairs of views have none."
     flow = p[:, law.states.source] * rates
-    return (
-        torch.zeros_like(p)
-        .index_add(1, law.states.target, flow)
-        .index_add(1, law.states.source, -flow)
-    )
+    change = torch.zeros_like(p)
+    change = change.index_add(1, law.states.target, flow)
+    return change.index_add(1, law.states.source, -flow)
 
 
 def generated(
     law: EditLaw,
-    model: Callable[[Float[Tensor, " times"]], Float[Tensor, "times labels"]] | None = None,
+    model: Callable[[Float[Tensor, " times"]], Float[Tensor, "times labels"]]
+    | None = None,
     tau_max: float = 40.0,
     steps: int = 300,
 ) -> Float[Tensor, "alignments views"]:
@@ -320,17 +370,23 @@ def generated(
 
     `model` gives rates of edits at clock readings (times,); the perfect generator by default."""
     model = model or (lambda tau: label_rates(law, tau))
-    # nothing is shown in the first state of each
-    fresh = law.states.alignment.diff(prepend=torch.tensor([-1])) != 0
+    # nothing is shown in the first state of each alignment; some begin with the same view
+    alignment = law.states.alignment
+    fresh = alignment.diff(prepend=torch.tensor([-1])) != 0
     begins, row = law.states.seen[fresh].unique(return_inverse=True)
     p = torch.eye(len(law.states.views), dtype=torch.float64)[begins]
-    knots = tau_max * (torch.arange(steps + 1, dtype=torch.float64) / steps) ** 2
+
+    # classical fourth-order steps, which grow with tau
+    share = torch.arange(steps + 1, dtype=torch.float64) / steps
+    knots = tau_max * share**2
     for a, b in zip(knots[:-1], knots[1:]):
-        h, (first, middle, last) = b - a, model(torch.stack([a.clamp_min(1e-9), (a + b) / 2, b]))
+        h = b - a
+        first, middle, last = model(torch.stack([a.clamp_min(1e-9), (a + b) / 2, b]))
         k1 = _push(law, p, first)
         k2 = _push(law, p + h / 2 * k1, middle)
         k3 = _push(law, p + h / 2 * k2, middle)
-        p = p + h / 6 * (k1 + 2 * (k2 + k3) + _push(law, p + h * k3, last))
+        k4 = _push(law, p + h * k3, last)
+        p = p + h / 6 * (k1 + 2 * (k2 + k3) + k4)
     return p[row]
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #1c10d3b3
@@ -342,58 +398,75 @@ class PairLaw(NamedTuple):
     made: Float[Tensor, "sources targets"]  # of the source and what is generated from it
 
 
-def pair_law(law: EditLaw, final: Float[Tensor, "alignments views"] | None = None) -> PairLaw:
+def _ends(law: EditLaw) -> tuple[list[str], list[str]]:
+    "Source and target of every alignment, as strings."
+    sources = [law.text(_tokens(z, frozenset())) for z in law.columns]
+    return sources, [law.text(_end(z)) for z in law.columns]
+
+
+def pair_law(
+    law: EditLaw, final: Float[Tensor, "alignments views"] | None = None
+) -> PairLaw:
     "The coupling before and after: what the law asks for, and what `generated` reaches."
     final = generated(law) if final is None else final
-    ends = [
-        tuple(law.text(_tokens(z, frozenset(range(len(z)) if end else ()))) for z in law.columns)
-        for end in (0, 1)
-    ]
-    sources, targets = (tuple(dict.fromkeys(side)) for side in ends)
-    row, column = (
-        torch.tensor([names.index(v) for v in side])
-        for names, side in zip((sources, targets), ends)
-    )
+    x0, x1 = _ends(law)
+    sources, targets = tuple(dict.fromkeys(x0)), tuple(dict.fromkeys(x1))
+    row = torch.tensor([sources.index(v) for v in x0])
+    column = torch.tensor([targets.index(v) for v in x1])
     wanted = torch.zeros(len(sources), len(targets), dtype=torch.float64)
     wanted.index_put_((row, column), law.probs, accumulate=True)
+
+    # views that look like a target count as it, whatever else is seen
     made = torch.zeros_like(wanted)
     for v, (tokens, _) in enumerate(law.states.views):
-        if (name := law.text(tokens)) in targets:
-            made[:, targets.index(name)].index_add_(0, row, law.probs * final[:, v])
+        name = law.text(tokens)
+        if name not in targets: continue
+        made[:, targets.index(name)].index_add_(0, row, law.probs * final[:, v])
     return PairLaw(sources, targets, wanted, made)
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #0fc2faec
 def bound_terms(law: EditLaw, rates: Float[Tensor, "times labels"]) -> Bounds:
     "Integrands of both bounds at every state, for a generator's rates of edits (times, labels): (times, states) each."
     s = law.states
-    leave = rates.new_zeros(len(rates), len(s.views)).index_add(-1, s.source, rates)[:, s.seen]
+    b = s.move_rate
+    b_log_b = b * b.log()
+
+    # the total rate is paid, and b log(b/rate) - b for every event that is still to come
+    leave = rates.new_zeros(len(rates), len(s.views)).index_add(-1, s.source, rates)
     log_rate = rates.clamp_min(1e-300).log()[:, s.move_label]
-    own = s.move_rate * (s.move_rate.log() - log_rate) - s.move_rate
-    tight = leave.index_add(-1, s.move_state, own)
-    # a state's edits
-    pair, member = torch.stack([s.move_state, s.move_label]).unique(dim=1, return_inverse=True)
-    total = rates.new_zeros(pair.shape[1]).index_add(0, member, s.move_rate)
-    merged = total.new_zeros(len(s.seen)).index_add(0, pair[0], total * total.log())
-    lone = total.new_zeros(len(s.seen)).index_add(0, s.move_state, s.move_rate * s.move_rate.log())
-    return Bounds(tight + merged - lone, tight)
+    cost = b * (b.log() - log_rate) - b
+    tight = leave[:, s.seen].index_add(-1, s.move_state, cost)
+
+    # the paper lumps a state's events that are the same edit: u log u in place of the sum of b log b
+    events = torch.stack([s.move_state, s.move_label])
+    pair, member = events.unique(dim=1, return_inverse=True)
+    u = rates.new_zeros(pair.shape[1]).index_add(0, member, b)
+    of_states = u.new_zeros(len(s.seen))
+    lumped = of_states.index_add(0, pair[0], u * u.log())
+    single = of_states.index_add(0, s.move_state, b_log_b)
+    return Bounds(tight + lumped - single, tight)
 
 
 def edit_bounds(
     law: EditLaw,
-    model: Callable[[Float[Tensor, " times"]], Float[Tensor, "times labels"]] | None = None,
+    model: Callable[[Float[Tensor, " times"]], Float[Tensor, "times labels"]]
+    | None = None,
     nodes: int = 96,
 ) -> Bounds:
     """Bounds on -log p(x1 given x0) for every alignment, in nats: the paper's, with the constant it leaves out, and the
     tight one. `model` gives rates of edits at clock readings; the perfect generator by default."""
     tau, weight = clock_quadrature(nodes)
-    s, p = law.states, group_probs(law, tau)
+    s = law.states
+    p = group_probs(law, tau)
     rates = label_rates(law, tau) if model is None else model(tau)
     # far out nothing is pending
-    weighted = (weight[:, None] * p)[:, s.group] * (p > 1e-40)[:, s.group]
-    def total(terms):
+    counted = (p > 1e-40)[:, s.group]
+    weighted = (weight[:, None] * p)[:, s.group] * counted
+
+    def integral(terms):
         each = torch.where(weighted > 0, weighted * terms, 0.0).sum(0)
         return each.new_zeros(len(law.columns)).index_add(0, s.alignment, each)
-    return Bounds(*map(total, bound_terms(law, rates)))
+    return Bounds(*map(integral, bound_terms(law, rates)))
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #ae681f4d
 def edit_nll(
@@ -401,45 +474,45 @@ def edit_nll(
 ) -> Float[Tensor, " alignments"]:
     "-log p(x1 given x0) of the perfect generator for the pair of each alignment, in nats, by the forward equation."
     found = pair_law(law, final)
-    ends = [
-        [law.text(_tokens(z, frozenset(range(len(z)) if end else ()))) for z in law.columns]
-        for end in (0, 1)
-    ]
-    rows, columns = (
-        [names.index(v) for v in side] for names, side in zip((found.sources, found.targets), ends)
-    )
-    return -(found.made / found.made.sum(1, keepdim=True))[rows, columns].log()
+    x0, x1 = _ends(law)
+    row = [found.sources.index(v) for v in x0]
+    column = [found.targets.index(v) for v in x1]
+    given_source = found.made / found.made.sum(1, keepdim=True)
+    return -given_source[row, column].log()
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #f63c3598
-def edit_oracle(law: EditLaw) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]:
+def edit_oracle(
+    law: EditLaw,
+) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]:
     """The perfect generator of a law whose generator sees x_t: `intensities(x, tau)`, float64, on the CPU; nothing
     happens in sequences that the law does not show. ValueError for a law with another view."""
     if law.view != "tokens":
         raise ValueError(f"view={law.view!r}: the oracle sees the tokens of x_t alone")
-    s, size = law.states, len(law.vocabulary)
+    s = law.states
+    size = len(law.vocabulary)
     number = {tokens: k for k, (tokens, _) in enumerate(s.views)}
     width = 1 + max(len(tokens) for tokens, _ in s.views)
     where = torch.tensor([(KINDS.index(v.kind), v.column, max(v.token, 0)) for v in s.labels]).T
 
-    def intensities(x: PartialSequences, tau: Float[Tensor, "..."] | float) -> Intensities:
-        seen = [
-            number.get(tuple(row[1:n]), -1) for row, n in zip(x.tokens.tolist(), x.lengths.tolist())
-        ]
-        seen, columns = torch.tensor(seen), torch.arange(x.tokens.shape[1])
+    def intensities(
+        x: PartialSequences, tau: Float[Tensor, "..."] | float
+    ) -> Intensities:
+        rows = zip(x.tokens.tolist(), x.lengths.tolist())
+        seen = [number.get(tuple(row[1:n]), -1) for row, n in rows]
         tau = torch.as_tensor(tau).to(law.probs).clamp(1e-9, 80.0).expand(len(seen))
-        table = torch.zeros(len(seen), 3, width, size, dtype=torch.float64)
         rates = label_rates(law, tau)
-        for r, view in enumerate(seen.tolist()):
-            table[r].index_put_(
-                tuple(where[:, here := s.source == view]), rates[r, here], accumulate=True
-            )
-        table = table[:, :, columns.clamp_max(width - 1)] * (columns < width)[:, None]
-        total, logits = table.sum(-1), table.clamp_min(1e-300).log()
-        return Intensities(
-            insert=total[:, 0],
-            delete=total[:, 1],
-            substitute=total[:, 2],
-            insert_logits=logits[:, 0],
-            logits=logits[:, 2],
-        )
+
+        # rates by kind of edit, column and token
+        table = torch.zeros(len(seen), len(KINDS), width, size, dtype=torch.float64)
+        for r, view in enumerate(seen):
+            here = s.source == view
+            table[r].index_put_(tuple(where[:, here]), rates[r, here], accumulate=True)
+        columns = torch.arange(x.tokens.shape[1])
+        inside = (columns < width)[:, None]
+        table = table[:, :, columns.clamp_max(width - 1)] * inside
+
+        insert, delete, substitute = table.sum(-1).unbind(1)
+        insert_logits, _, logits = table.clamp_min(1e-300).log().unbind(1)
+        rates = dict(insert=insert, delete=delete, substitute=substitute)
+        return Intensities(**rates, insert_logits=insert_logits, logits=logits)
     return intensities

@@ -28,13 +28,15 @@ def randomised_ranks(
 
     Uniform if truth and draws are exchangeable (Talts et al. 2018, Theorem 1). ValueError for shapes that do not fit
     and for NaN."""
-    if truth.dim() != 1 or draws.dim() != 2 or len(draws) != len(truth) or not draws.shape[1]:
-        raise ValueError(
-            f"draws: shape {tuple(draws.shape)} for {tuple(truth.shape)} truths; must be (n, draws), (n,)"
-        )
+    fits = truth.dim() == 1 and draws.dim() == 2 and len(draws) == len(truth)
+    if not fits or not draws.shape[1]:
+        shapes = f"shape {tuple(draws.shape)} for {tuple(truth.shape)} truths"
+        raise ValueError(f"draws: {shapes}; must be (n, draws), (n,)")
     if truth.isnan().any() or draws.isnan().any():
         raise ValueError("truth, draws: NaN cannot be ranked")
-    below, equal = (draws < truth[:, None]).sum(1), (draws == truth[:, None]).sum(1)
+
+    below = (draws < truth[:, None]).sum(1)
+    equal = (draws == truth[:, None]).sum(1)
     u = torch.rand(len(truth), generator=generator, dtype=torch.float64)
     return below + (u * (equal + 1)).floor().long()
 
@@ -42,11 +44,12 @@ def randomised_ranks(
 def _binomial_cdf(n: int, p: Tensor) -> Float[Tensor, "points outcomes"]:
     "P(X <= c) for c = -1..n, of binomial counts with each of the probabilities p (points,)."
     c = torch.arange(n + 1, dtype=torch.float64)
+    p = p[:, None]
     log_choose = math.lgamma(n + 1) - torch.lgamma(c + 1) - torch.lgamma(n - c + 1)
-    pmf = torch.exp(
-        log_choose + torch.special.xlogy(c, p[:, None]) + torch.special.xlogy(n - c, 1 - p[:, None])
-    )
-    return torch.cat([torch.zeros(len(p), 1, dtype=torch.float64), pmf.cumsum(1).clamp_max(1.0)], 1)
+    log_powers = torch.special.xlogy(c, p) + torch.special.xlogy(n - c, 1 - p)
+    below = torch.zeros(len(p), 1, dtype=torch.float64)
+    upto = torch.exp(log_choose + log_powers).cumsum(1).clamp_max(1.0)
+    return torch.cat([below, upto], 1)
 
 
 def _levels(draws: int) -> Float[Tensor, " draws"]:
@@ -54,12 +57,17 @@ def _levels(draws: int) -> Float[Tensor, " draws"]:
     return torch.arange(1, draws + 1, dtype=torch.float64) / (draws + 1)
 
 
-def _extremeness(counts: Int[Tensor, "simulations ranks"]) -> Float[Tensor, " simulations"]:
+def _extremeness(
+    counts: Int[Tensor, "simulations ranks"],
+) -> Float[Tensor, " simulations"]:
     "Smallest two-sided binomial probability along the cumulative counts of each row."
-    n, draws = int(counts[0].sum()), counts.shape[1] - 1
-    cdf, below = _binomial_cdf(n, _levels(draws)), counts.cumsum(1)[:, :-1]
+    n = int(counts[0].sum())
+    draws = counts.shape[1] - 1
+    cdf = _binomial_cdf(n, _levels(draws))
+    below = counts.cumsum(1)[:, :-1]
     k = torch.arange(draws)
-    return 2 * torch.minimum(cdf[k, below + 1], 1 - cdf[k, below]).amin(1)
+    lower, upper = cdf[k, below + 1], 1 - cdf[k, below]
+    return 2 * torch.minimum(lower, upper).amin(1)
 
 
 @lru_cache(maxsize=32)
@@ -67,9 +75,8 @@ def _reference(n: int, draws: int, simulations: int) -> Float[Tensor, " simulati
     "Extremeness of uniform ranks, in ascending order."
     generator = torch.Generator().manual_seed(0)
     ranks = torch.randint(draws + 1, (simulations, n), generator=generator)
-    counts = torch.zeros(simulations, draws + 1, dtype=torch.long).scatter_add(
-        1, ranks, torch.ones_like(ranks)
-    )
+    counts = torch.zeros(simulations, draws + 1, dtype=torch.long)
+    counts = counts.scatter_add(1, ranks, torch.ones_like(ranks))
     return _extremeness(counts).sort().values
 
 # %% ../../nbs/exact/06_rank_calibration.ipynb #50a06cda
@@ -86,11 +93,14 @@ def rank_band(n: int, draws: int, level: float = 0.95, simulations: int = 4000) 
     Returns shares (draws,) at the ranks 0..draws - 1. ValueError for a level outside (0, 1), n or draws below 1."""
     if not 0 < level < 1: raise ValueError(f"level={level}: must lie between 0 and 1")
     if n < 1 or draws < 1: raise ValueError(f"n={n}, draws={draws}: at least 1 of each is needed")
-    gamma = _reference(n, draws, simulations)[int((1 - level) * simulations)].item()
-    # gamma is a tail itself: equal up to rounding
-    cdf, least = _binomial_cdf(n, _levels(draws)), gamma * (1 - 1e-9)
-    lower = (2 * cdf[:, 1:] < least).sum(1)  # the first count whose lower tail is likely enough
-    upper = (2 * (1 - cdf[:, :-1]) >= least).sum(1) - 1  # the last one whose upper tail is
+    outside = int((1 - level) * simulations)
+    gamma = _reference(n, draws, simulations)[outside].item()
+    least = gamma * (1 - 1e-9)  # gamma is a tail itself: equal up to rounding
+
+    # from the first count whose lower tail is likely enough to the last one whose upper tail is
+    cdf = _binomial_cdf(n, _levels(draws))
+    lower = (2 * cdf[:, 1:] < least).sum(1)
+    upper = (2 * (1 - cdf[:, :-1]) >= least).sum(1) - 1
     return Band(lower / n, upper / n, gamma)
 
 # %% ../../nbs/exact/06_rank_calibration.ipynb #5c56500d
@@ -109,19 +119,24 @@ class Uniformity:
         return torch.bincount(self.ranks, minlength=self.draws + 1)
 
 
-def uniformity(ranks: Int[Tensor, " n"], draws: int, simulations: int = 4000) -> Uniformity:
+def uniformity(
+    ranks: Int[Tensor, " n"], draws: int, simulations: int = 4000
+) -> Uniformity:
     """Two tests of ranks on 0..`draws` for uniformity: chi-square, and the band of `rank_band`.
 
     p-values of the band are at least 1/(simulations + 1). ValueError for no ranks, or ranks outside 0..draws."""
-    if not len(ranks) or int(ranks.min()) < 0 or int(ranks.max()) > draws:
-        raise ValueError(
-            f"ranks: {len(ranks)} values; at least one is needed, all in 0..draws={draws}"
-        )
-    counts, expected = torch.bincount(ranks, minlength=draws + 1), len(ranks) / (draws + 1)
+    n = len(ranks)
+    if not n or int(ranks.min()) < 0 or int(ranks.max()) > draws:
+        raise ValueError(f"ranks: {n} values; at least one is needed, all in 0..draws={draws}")
+    counts = torch.bincount(ranks, minlength=draws + 1)
+    expected = n / (draws + 1)
     chi2 = ((counts - expected) ** 2 / expected).sum().double()
-    chi2_p = torch.special.gammaincc(torch.tensor(draws / 2, dtype=torch.float64), chi2 / 2).item()
-    reference = _reference(len(ranks), draws, simulations)
-    as_far = int((reference <= _extremeness(counts[None]) * (1 + 1e-9)).sum())
+    half = torch.tensor(draws / 2, dtype=torch.float64)
+    chi2_p = torch.special.gammaincc(half, chi2 / 2).item()
+
+    # equal up to rounding counts as being as far out
+    seen = _extremeness(counts[None]) * (1 + 1e-9)
+    as_far = int((_reference(n, draws, simulations) <= seen).sum())
     return Uniformity(ranks, draws, chi2.item(), chi2_p, (1 + as_far) / (simulations + 1))
 
 # %% ../../nbs/exact/06_rank_calibration.ipynb #a3d4c22f
@@ -136,19 +151,15 @@ class Calibration:
         return min(1.0, len(self.tests) * min(t.band_p for t in self.tests.values()))
 
     def __repr__(self) -> str:
-        return (
-            f"Calibration(p={self.p:.4f}, "
-            + ", ".join(f"{k}: {t.band_p:.4f}" for k, t in self.tests.items())
-            + ")"
-        )
+        by_statistic = ", ".join(f"{k}: {t.band_p:.4f}" for k, t in self.tests.items())
+        return f"Calibration(p={self.p:.4f}, {by_statistic})"
 
     def _repr_markdown_(self) -> str:
-        rows = [
-            f"| {name} | {t.band_p:.4f} | {t.chi2:.1f} | {t.chi2_p:.4f} |"
-            for name, t in self.tests.items()
-        ]
-        head = ["| statistic | p (band) | chi-square | p (chi-square) |", "|---|---|---|---|"]
-        return "\n".join([*head, *rows, f"| all, by the band | {self.p:.4f} | | |"])
+        lines = ["| statistic | p (band) | chi-square | p (chi-square) |", "|---|---|---|---|"]
+        for name, t in self.tests.items():
+            lines.append(f"| {name} | {t.band_p:.4f} | {t.chi2:.1f} | {t.chi2_p:.4f} |")
+        lines.append(f"| all, by the band | {self.p:.4f} | | |")
+        return "\n".join(lines)
 
     def plot(self, ax=None, level: float = 0.95):
         "Draw all statistics' curves into one picture: see `plot_ranks`."
@@ -174,17 +185,19 @@ def calibrate(
     if replications < 2 or draws < 1:
         raise ValueError(f"replications={replications}, draws={draws}: at least 2 and 1")
     generator = generator or torch.Generator().manual_seed(0)
+
+    # what is shown of each truth, and as many draws for it
     truths = _as_many("draw", draw(replications, generator), replications)
-    seen = [None if observe is None else observe(x, generator) for x in truths]
+    seen = [observe(x, generator) for x in truths] if observe else [None] * replications
     asked = [y for y in seen for _ in range(draws)]
     found = _as_many("sample", sample(asked, generator), len(asked))
+
     tests = {}
     for name, f in statistics.items():
-        own = torch.tensor([f(x, y) for x, y in zip(truths, seen)], dtype=torch.float64)
-        others = torch.tensor([f(x, y) for x, y in zip(found, asked)], dtype=torch.float64).view(
-            -1, draws
-        )
-        tests[name] = uniformity(randomised_ranks(own, others, generator), draws)
+        own = torch.tensor(list(map(f, truths, seen)), dtype=torch.float64)
+        others = torch.tensor(list(map(f, found, asked)), dtype=torch.float64)
+        ranks = randomised_ranks(own, others.view(-1, draws), generator)
+        tests[name] = uniformity(ranks, draws)
     return Calibration(tests)
 
 
@@ -201,22 +214,20 @@ def plot_ranks(tests: Mapping[str, Uniformity], ax=None, level: float = 0.95):
     import matplotlib.pyplot as plt
     sizes = {(len(t.ranks), t.draws) for t in tests.values()}
     if len(sizes) != 1:
-        raise ValueError(
-            f"tests: sizes {sorted(sizes)}; one number of ranks and of draws is needed"
-        )
+        wanted = "one number of ranks and of draws is needed"
+        raise ValueError(f"tests: sizes {sorted(sizes)}; {wanted}")
     (n, draws), = sizes
     ax = ax or plt.subplots()[1]
-    k, even, band = torch.arange(draws), _levels(draws), rank_band(n, draws, level)
-    ax.fill_between(
-        k,
-        band.lower - even,
-        band.upper - even,
-        color="#DDDDDD",
-        step="mid",
-        label=f"{level:.0%} band",
-    )
-    for (name, t), dash in zip(tests.items(), ("-", "--", "-.", ":") * len(tests)):
-        ax.step(k, t.counts.cumsum(0)[:-1] / n - even, where="mid", ls=dash, lw=1.6, label=name)
+
+    k = torch.arange(draws)
+    even = _levels(draws)
+    band = rank_band(n, draws, level)
+    lower, upper = band.lower - even, band.upper - even
+    ax.fill_between(k, lower, upper, color="#DDDDDD", step="mid", label=f"{level:.0%} band")
+    dashes = ("-", "--", "-.", ":") * len(tests)
+    for (name, t), dash in zip(tests.items(), dashes):
+        share = t.counts.cumsum(0)[:-1] / n
+        ax.step(k, share - even, where="mid", ls=dash, lw=1.6, label=name)
     ax.axhline(0, color="black", lw=0.6)
     ax.set(xlabel="rank", ylabel="cumulative share\nminus uniform")
     ax.legend(fontsize=9, ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.25))
@@ -242,18 +253,22 @@ def coverage(
     `mean`, `error` (repeats, targets) in the units of `exact` (targets,). `z` takes its errors from the repetitions and
     not from `error`. ValueError for fewer than 2 repeats, a level outside (0, 1), errors that are not positive."""
     if not 0 < level < 1: raise ValueError(f"level={level}: must lie between 0 and 1")
-    if mean.shape != error.shape or mean.dim() != 2 or len(mean) < 2 or mean.shape[1:] != exact.shape:
-        raise ValueError(
-            f"mean, error, exact: shapes {tuple(mean.shape)}, {tuple(error.shape)}, {tuple(exact.shape)}; "
-            "must be (repeats, targets) twice, with at least 2 repeats, and (targets,)"
-        )
-    if not bool((error > 0).all()): raise ValueError("error: every standard error must be positive")
+    fits = mean.dim() == 2 and mean.shape == error.shape and mean.shape[1:] == exact.shape
+    if not fits or len(mean) < 2:
+        shapes = ", ".join(str(tuple(v.shape)) for v in (mean, error, exact))
+        wanted = "(repeats, targets) twice, with at least 2 repeats, and (targets,)"
+        raise ValueError(f"mean, error, exact: shapes {shapes}; must be {wanted}")
+    if not bool((error > 0).all()):
+        raise ValueError("error: every standard error must be positive")
+
+    # an interval holds the exact value if its score is at most the normal quantile
     score = (exact - mean).double() / error.double()
-    share = (
-        (score.abs() <= torch.special.ndtri(torch.tensor((1 + level) / 2, dtype=torch.float64)))
-        .double()
-        .mean()
-    )
-    bins = (torch.special.ndtr(score) * 20).long().clamp_max(19).flatten()
-    z = (mean.mean(0) - exact) / (mean.std(0) / len(mean) ** 0.5)
-    return Coverage(share.item(), level, z, uniformity(bins, 19))
+    both_tails = torch.tensor((1 + level) / 2, dtype=torch.float64)
+    inside = score.abs() <= torch.special.ndtri(both_tails)
+
+    # scores of normal errors are uniform after the normal CDF
+    bins = (torch.special.ndtr(score) * 20).long().clamp_max(19)
+    error_of_mean = mean.std(0) / len(mean) ** 0.5
+    z = (mean.mean(0) - exact) / error_of_mean
+    share = inside.double().mean().item()
+    return Coverage(share, level, z, uniformity(bins.flatten(), 19))

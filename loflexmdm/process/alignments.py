@@ -64,9 +64,8 @@ def strip(
     closed: Bool[Tensor, "batch slots"],
 ) -> PartialSequences:
     "The sequences without their blanks, f_rm-blanks of section 3.2, and the `origin` of every token among the columns."
-    return contract(
-        PartialSequences(torch.where(z == BLANK, PAD, z), fixed, closed), torch.full_like(z, CLEAN)
-    )
+    padded = PartialSequences(torch.where(z == BLANK, PAD, z), fixed, closed)
+    return contract(padded, torch.full_like(z, CLEAN))
 
 
 def at(aligned: Aligned, shown: Bool[Tensor, "batch slots"]) -> PartialSequences:
@@ -74,7 +73,9 @@ def at(aligned: Aligned, shown: Bool[Tensor, "batch slots"]) -> PartialSequences
     return strip(torch.where(shown, aligned.z1, aligned.z0), aligned.fixed, aligned.closed)
 
 
-def slot_column(aligned: Aligned, shown: Bool[Tensor, "batch slots"]) -> Int[Tensor, "batch slots"]:
+def slot_column(
+    aligned: Aligned, shown: Bool[Tensor, "batch slots"]
+) -> Int[Tensor, "batch slots"]:
     """For each column of the alignment the column of x_t at which its edit happens: of its token or,
     where z_t is blank, of the nearest token to the left, in whose gap one is inserted."""
     z = torch.where(shown, aligned.z1, aligned.z0)
@@ -95,41 +96,59 @@ def from_moves(
     x0: PartialSequences, x1: PartialSequences, moves: Int[Tensor, "batch slots"]
 ) -> Aligned:
     "The alignments that `moves` (PAIR, DELETE, INSERT, then VOID) describe; the start tokens are the first pair."
-    moves = moves[:, : max(1, int((moves != VOID).sum(-1).max()))]
+    longest = int((moves != VOID).sum(-1).max())
+    moves = moves[:, : max(1, longest)]
     void = moves == VOID
-    rows = []
-    for x, own in ((x0, DELETE), (x1, INSERT)):
+
+    def taken(x: PartialSequences, own: int):
+        "Columns that take a token of x, and for all columns its token, prompt and closed gap."
         takes = (moves == PAIR) | (moves == own)
-        column = (takes.cumsum(-1) - 1).clamp(0, x.tokens.shape[1] - 1)
-        z = torch.where(takes, x.tokens.gather(-1, column), BLANK).masked_fill(void, PAD)
-        rows.append((takes, z, x.fixed.gather(-1, column), x.closed.gather(-1, column)))
-    (takes0, z0, fixed, closed0), (takes1, z1, _, closed1) = rows
-    return Aligned(z0, z1, fixed & takes0 & ~void, torch.where(takes1, closed1, closed0) | void)
+        last = x.tokens.shape[1] - 1
+        column = (takes.cumsum(-1) - 1).clamp(0, last)
+        z = torch.where(takes, x.tokens.gather(-1, column), BLANK)
+        return (
+            takes,
+            z.masked_fill(void, PAD),
+            x.fixed.gather(-1, column),
+            x.closed.gather(-1, column),
+        )
+
+    takes0, z0, fixed, closed0 = taken(x0, DELETE)
+    takes1, z1, _, closed1 = taken(x1, INSERT)
+    # what may be inserted is said by the target, where it has a token
+    closed = torch.where(takes1, closed1, closed0)
+    return Aligned(z0, z1, fixed & takes0 & ~void, closed | void)
 
 # %% ../../nbs/process/10_alignments.ipynb #b33aa1b4
-def _costs(x0: PartialSequences, x1: PartialSequences) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _costs(
+    x0: PartialSequences, x1: PartialSequences
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Costs of pairing (batch, n + 1, m + 1), deleting (batch, n + 1) and inserting (batch, m + 1) columns, counted
     from 1; columns of x1 from right to left."""
-    a, b, fixed0, fixed1 = (v.cpu().numpy() for v in (x0.tokens, x1.tokens, x0.fixed, x1.fixed))
+    a, fixed0 = x0.tokens.cpu().numpy(), x0.fixed.cpu().numpy()
+    b, fixed1 = x1.tokens.cpu().numpy(), x1.fixed.cpu().numpy()
+
+    # a prompt is paired with a prompt, and never deleted or inserted
     pair = np.full((len(a), a.shape[1] + 1, b.shape[1] + 1), np.inf)
-    pair[:, 1:, 1:] = a[:, :, None] != b[:, None]
-    pair[:, 1:, 1:][fixed0[:, :, None] != fixed1[:, None]] = np.inf
-    alone = [
-        np.pad(np.where(f, np.inf, 1.0), ((0, 0), (1, 0)), constant_values=np.inf)
-        for f in (fixed0, fixed1)
-    ]
-    return pair[:, :, ::-1], alone[0], alone[1][:, ::-1]
+    inner = pair[:, 1:, 1:]
+    inner[:] = a[:, :, None] != b[:, None]
+    inner[fixed0[:, :, None] != fixed1[:, None]] = np.inf
+
+    def alone(fixed):
+        cost = np.where(fixed, np.inf, 1.0)
+        return np.pad(cost, ((0, 0), (1, 0)), constant_values=np.inf)
+    return pair[:, :, ::-1], alone(fixed0), alone(fixed1)[:, ::-1]
 
 
 def _tied(cost: list[np.ndarray], ways: list[np.ndarray]) -> tuple[np.ndarray, ...]:
     "Of three moves: the lowest cost, log number of ways to attain it, probability of the first and the first two."
-    best = np.minimum(np.minimum(cost[0], cost[1]), cost[2])
-    logs = [np.where(c == best, w, -1e300) for c, w in zip(cost, ways)]
+    lowest = np.minimum(np.minimum(cost[0], cost[1]), cost[2])
+    logs = [np.where(c == lowest, w, -1e300) for c, w in zip(cost, ways)]
     top = np.maximum(np.maximum(logs[0], logs[1]), logs[2])
     pair, delete, insert = (np.exp(w - top) for w in logs)
     either = pair + delete
     total = either + insert
-    return best, top + np.log(total), pair / total, either / total
+    return lowest, top + np.log(total), pair / total, either / total
 
 # %% ../../nbs/process/10_alignments.ipynb #3a04f1e3
 class Optimal(NamedTuple):
@@ -143,44 +162,61 @@ def _optimal(x0: PartialSequences, x1: PartialSequences) -> Optimal:
     "The table of all beginnings, along antidiagonals i + j = d; cell (i, j) stands at [d, :, row, i] of `choice`."
     pair, delete, insert = _costs(x0, x1)
     batch, n, m = len(pair), pair.shape[1] - 1, pair.shape[2] - 1
-    ends, columns = (v.cpu().numpy() for v in (x0.lengths + x1.lengths, x0.lengths))
-    edits, log_count = np.full(batch, np.inf), np.zeros(batch)
+    columns = x0.lengths.cpu().numpy()
+    ends = (x0.lengths + x1.lengths).cpu().numpy()
+    edits = np.full(batch, np.inf)
+    log_count = np.zeros(batch)
     choice = np.zeros((n + m + 1, 2, batch, n + 1), np.float32)
-    new_cost = lambda: np.full((batch, n + 2), np.inf)  # of a diagonal, one column to the right
-    older, old = (new_cost(), np.zeros((batch, n + 2))), (new_cost(), np.zeros((batch, n + 2)))
+
+    # a diagonal has costs and logs of numbers of ways, one column to the right
+    def diagonal(): return np.full((batch, n + 2), np.inf), np.zeros((batch, n + 2))
+    older, old = diagonal(), diagonal()
     old[0][:, 1] = 0.0
     for d in range(1, n + m + 1):
         low, high = max(0, d - m), min(n, d) + 1
-        here, left, back = (
-            slice(low + 1, high + 1),
-            slice(low, high),
-            slice(m - d + low, m - d + high),
-        )
-        step = np.diagonal(pair, m - d, 1, 2), delete[:, left], insert[:, back]
+        here, left = slice(low + 1, high + 1), slice(low, high)
+        back = slice(m - d + low, m - d + high)
+
+        # a cell is reached by a pair from two diagonals before, by a deletion or insertion from the last
+        steps = np.diagonal(pair, m - d, 1, 2), delete[:, left], insert[:, back]
         before = older[0][:, left], old[0][:, left], old[0][:, here]
-        new = new_cost(), np.zeros((batch, n + 2))
-        new[0][:, here], new[1][:, here], choice[d, 0, :, left], choice[d, 1, :, left] = _tied(
-            [b + s for b, s in zip(before, step)],
-            [older[1][:, left], old[1][:, left], old[1][:, here]],
-        )
-        if (done := ends == d).any():
-            at_end = done.nonzero()[0], columns[done] + 1
-            edits[done], log_count[done] = new[0][at_end], new[1][at_end]
+        ways = older[1][:, left], old[1][:, left], old[1][:, here]
+        best, count, first, second = _tied([b + s for b, s in zip(before, steps)], ways)
+        new = diagonal()
+        new[0][:, here] = best
+        new[1][:, here] = count
+        choice[d, 0, :, left] = first
+        choice[d, 1, :, left] = second
+
+        # rows whose last cell lies on this diagonal
+        done = ends == d
+        at_end = done.nonzero()[0], columns[done] + 1
+        edits[done] = new[0][at_end]
+        log_count[done] = new[1][at_end]
         older, old = old, new
     return Optimal(edits.astype(int), log_count, choice)
 
 
-def _walk_back(choice: np.ndarray, n: np.ndarray, m: np.ndarray, u: np.ndarray) -> np.ndarray:
+def _walk_back(
+    choice: np.ndarray, n: np.ndarray, m: np.ndarray, u: np.ndarray
+) -> np.ndarray:
     "Moves from the ends (n, m) of each row back to the beginning, drawn with the numbers `u` (batch, steps) in [0, 1)."
-    rows, moves = np.arange(len(n)), np.full(u.shape, VOID)
+    rows = np.arange(len(n))
+    moves = np.full(u.shape, VOID)
     for step in range(u.shape[1]):
         if not (n + m).any(): break
         first, second = choice[n + m, :, rows, n].T
-        move = np.where(u[:, step] < first, PAIR, np.where(u[:, step] < second, DELETE, INSERT))
-        moves[:, step] = move = np.where(n + m > 0, move, VOID)
-        n, m = n - ((move == PAIR) | (move == DELETE)), m - ((move == PAIR) | (move == INSERT))
-    back = np.argsort(moves[:, ::-1] == VOID, axis=1, kind="stable")
-    return np.take_along_axis(moves[:, ::-1], back, 1)
+        deleted = np.where(u[:, step] < second, DELETE, INSERT)
+        move = np.where(u[:, step] < first, PAIR, deleted)
+        move = np.where(n + m > 0, move, VOID)
+        moves[:, step] = move
+        n = n - ((move == PAIR) | (move == DELETE))
+        m = m - ((move == PAIR) | (move == INSERT))
+
+    # from the beginning, with what is void at the end
+    forward = moves[:, ::-1]
+    order = np.argsort(forward == VOID, axis=1, kind="stable")
+    return np.take_along_axis(forward, order, 1)
 
 # %% ../../nbs/process/10_alignments.ipynb #5143de84
 CELLS = 2**23  # of the table that are kept at a time, two numbers of 4 bytes each
@@ -198,10 +234,9 @@ def edit_distance(
 ) -> tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]]:
     "The fewest edits from x0 to x1, and the log of the number of alignments that make them."
     found = [_optimal(x0.rows(rows), x1.rows(rows)) for rows in _chunks(x0, x1)]
-    return tuple(
-        torch.from_numpy(np.concatenate([getattr(f, v) for f in found]))
-        for v in ("edits", "log_count")
-    )
+    edits = np.concatenate([f.edits for f in found])
+    log_count = np.concatenate([f.log_count for f in found])
+    return torch.from_numpy(edits), torch.from_numpy(log_count)
 
 
 def optimal_moves(
@@ -209,18 +244,24 @@ def optimal_moves(
 ) -> Int[Tensor, "batch slots"]:
     "Moves of an optimal alignment of each pair, each of them with the same probability."
     steps = x0.tokens.shape[1] + x1.tokens.shape[1]
-    u = torch.rand(len(x0.tokens), steps, generator=generator, dtype=torch.float64).numpy()
+    shape = (len(x0.tokens), steps)
+    u = torch.rand(shape, generator=generator, dtype=torch.float64).numpy()
     moves = []
     for rows in _chunks(x0, x1):
-        a, b = x0.rows(rows), x1.rows(rows)
-        ends = a.lengths.cpu().numpy(), b.lengths.cpu().numpy()
-        moves.append(_walk_back(_optimal(a, b).choice, *ends, u[rows]))
+        a = x0.rows(rows)
+        b = x1.rows(rows)
+        n, m = a.lengths.cpu().numpy(), b.lengths.cpu().numpy()
+        moves.append(_walk_back(_optimal(a, b).choice, n, m, u[rows]))
     return torch.from_numpy(np.concatenate(moves)).to(x0.tokens.device)
 
 # %% ../../nbs/process/10_alignments.ipynb #45584037
 def _segments(
     x: PartialSequences,
-) -> tuple[Int[Tensor, "batch length"], Int[Tensor, "batch length"], Int[Tensor, "batch length"]]:
+) -> tuple[
+    Int[Tensor, "batch length"],
+    Int[Tensor, "batch length"],
+    Int[Tensor, "batch length"],
+]:
     "For each column the number of its segment and, if it is free, its index there; for each segment its free columns."
     segment = x.fixed.cumsum(-1) - 1
     sizes = torch.zeros_like(x.tokens).scatter_add(-1, segment, x.free.long())
@@ -230,7 +271,10 @@ def _segments(
 
 
 def _paired(
-    how: str, share: float, sizes0: Int[Tensor, "batch n"], sizes1: Int[Tensor, "batch m"]
+    how: str,
+    share: float,
+    sizes0: Int[Tensor, "batch n"],
+    sizes1: Int[Tensor, "batch m"],
 ) -> Int[Tensor, "batch short"]:
     "How many columns are paired in each segment."
     short = min(sizes0.shape[1], sizes1.shape[1])
@@ -263,17 +307,23 @@ def ruled_moves(
     "Moves of a padded, block, interleaved or shuffled alignment; `share` of x0 is paired in a shuffled one."
     (s0, i0, sizes0), (s1, i1, sizes1) = _segments(x0), _segments(x1)
     paired = _paired(how, share, sizes0, sizes1)
-    partner = lambda segment: paired.gather(-1, segment.clamp_max(paired.shape[1] - 1))
+    most = paired.shape[1] - 1
+    partners = lambda segment: paired.gather(-1, segment.clamp_max(most))
+
+    # the first columns of a segment are paired; pairs are x0's to make
+    pairs0 = x0.fixed | (i0 < partners(s0))
+    pairs1 = x1.fixed | (i1 < partners(s1))
+    moves0 = torch.where(pairs0, PAIR, DELETE).masked_fill(~x0.valid, VOID)
+    moves1 = torch.where(pairs1 | ~x1.valid, VOID, INSERT)
+
+    # the rule is an order of the columns of both within each segment, behind its prompt token
     width = 2 * (x0.tokens.shape[1] + x1.tokens.shape[1])
-    moves0 = torch.where(x0.fixed | (i0 < partner(s0)), PAIR, DELETE).masked_fill(~x0.valid, VOID)
-    # pairs are x0's to make
-    moves1 = torch.where(x1.fixed | (i1 < partner(s1)) | ~x1.valid, VOID, INSERT)
-    keys = [
-        torch.where(x.fixed, -1.0, _keys(how, i, side, width, generator)) + (width + 2.0) * s
-        for side, (x, s, i) in enumerate(((x0, s0, i0), (x1, s1, i1)))
-    ]
+    def keys(x, segment, index, side):
+        within = _keys(how, index, side, width, generator)
+        return torch.where(x.fixed, -1.0, within) + (width + 2.0) * segment
+    by = torch.cat([keys(x0, s0, i0, 0), keys(x1, s1, i1, 1)], 1)
     moves = torch.cat([moves0, moves1], 1)
-    order = torch.where(moves == VOID, torch.inf, torch.cat(keys, 1)).argsort(dim=-1, stable=True)
+    order = torch.where(moves == VOID, torch.inf, by).argsort(dim=-1, stable=True)
     return moves.gather(-1, order)
 
 # %% ../../nbs/process/10_alignments.ipynb #c4c5222b
@@ -347,7 +397,9 @@ class Source:
         "x0 for each row of `x1`, with the same prompt."
         raise NotImplementedError
 
-    def pairs(self, x1: PartialSequences, generator: torch.Generator | None = None) -> Pairs:
+    def pairs(
+        self, x1: PartialSequences, generator: torch.Generator | None = None
+    ) -> Pairs:
         "The batch of pairs with these targets."
         return Pairs(self.draw(x1, generator), x1)
 
@@ -368,18 +420,19 @@ class Empty(Source):
 # %% ../../nbs/process/10_alignments.ipynb #5bd24b0c
 def _fill(x1: PartialSequences, length: int | None, generator) -> PartialSequences:
     "A mask for every free token, or `length` masks, each in an open gap of the prompt drawn uniformly."
-    if length is None: return x1._replace(tokens=torch.where(x1.free, MASK, x1.tokens), origin=None)
+    if length is None:
+        masks = torch.where(x1.free, MASK, x1.tokens)
+        return x1._replace(tokens=masks, origin=None)
     prompt = _prompt(x1)
     if not bool(prompt.open.any(-1).all()):
         raise ValueError(f"length={length}: a prompt has no open gap for them")
-    gap = torch.multinomial(
-        prompt.open.double().cpu(), max(length, 1), replacement=True, generator=generator
-    )
-    counts = torch.zeros_like(prompt.tokens).scatter_add(
-        -1,
-        gap.to(prompt.tokens.device),
-        torch.full_like(gap, int(length > 0)).to(prompt.tokens.device),
-    )
+
+    # one gap is drawn for a length of 0 too, and counts nothing
+    chances = prompt.open.double().cpu()
+    gap = torch.multinomial(chances, max(length, 1), replacement=True, generator=generator)
+    one = torch.full_like(gap, int(length > 0))
+    device = prompt.tokens.device
+    counts = torch.zeros_like(prompt.tokens).scatter_add(-1, gap.to(device), one.to(device))
     return insert_masks(prompt, counts)._replace(origin=None)
 
 
@@ -419,61 +472,66 @@ class UniformTokens(Source):
         self, x1: PartialSequences, generator: torch.Generator | None = None
     ) -> PartialSequences:
         x0 = _fill(x1, self.length, generator)
-        tokens = torch.multinomial(
-            _weights(self.size, self.weights), x0.tokens.numel(), True, generator=generator
-        )
-        return x0._replace(
-            tokens=torch.where(
-                x0.masked, tokens.view(x0.tokens.shape).to(x0.tokens.device), x0.tokens
-            )
-        )
+        weights = _weights(self.size, self.weights)
+        drawn = torch.multinomial(weights, x0.tokens.numel(), True, generator=generator)
+        drawn = drawn.view(x0.tokens.shape).to(x0.tokens.device)
+        return x0._replace(tokens=torch.where(x0.masked, drawn, x0.tokens))
 
 
-def _weights(size: int, weights: Sequence[float] | None = None) -> Float[Tensor, " size"]:
+def _weights(
+    size: int, weights: Sequence[float] | None = None
+) -> Float[Tensor, " size"]:
     "Weights of all tokens, 0 for the special ones."
-    ordinary = size - len(SPECIAL_TOKENS)
+    special = len(SPECIAL_TOKENS)
+    ordinary = size - special
     if ordinary < 1:
-        raise ValueError(
-            f"size={size}: the vocabulary needs more than {len(SPECIAL_TOKENS)} tokens"
-        )
-    w = (
-        torch.ones(ordinary, dtype=torch.float64)
-        if weights is None
-        else torch.tensor(weights, dtype=torch.float64)
-    )
+        raise ValueError(f"size={size}: the vocabulary needs more than {special} tokens")
+    w = torch.tensor([1.0] * ordinary if weights is None else weights, dtype=torch.float64)
     if len(w) != ordinary or not bool((w >= 0).all() and w.sum() > 0):
         raise ValueError(f"weights={weights}: need {ordinary} numbers, none negative and not all 0")
-    return torch.cat([torch.zeros(len(SPECIAL_TOKENS), dtype=torch.float64), w])
+    return torch.cat([torch.zeros(special, dtype=torch.float64), w])
 
 # %% ../../nbs/process/10_alignments.ipynb #0c226ac9
 ERRORS = ("insert", "delete", "substitute", "transpose")
 
 
 def _places(
-    kind: str, tokens: list[int], fixed: list[bool], closed: list[bool], size: int, full: bool
+    kind: str,
+    tokens: list[int],
+    fixed: list[bool],
+    closed: list[bool],
+    size: int,
+    full: bool,
 ) -> list[int]:
     "Columns at which an error of this kind can be made."
-    free = [not f for f in fixed]
+    free = [i for i, f in enumerate(fixed) if not f]
     if kind == "insert": return [] if full else [i for i, c in enumerate(closed) if not c]
-    if kind == "delete": return [i for i, f in enumerate(free) if f]
-    if kind == "substitute":
-        return [i for i, f in enumerate(free) if f and size > len(SPECIAL_TOKENS) + 1]
-    return [
-        i for i in range(len(free) - 1) if free[i] and free[i + 1] and tokens[i] != tokens[i + 1]
-    ]
+    if kind == "delete": return free
+    # another token than the one that is there
+    if kind == "substitute": return free if size > len(SPECIAL_TOKENS) + 1 else []
+    neighbours = set(free)
+    return [i for i in free if i + 1 in neighbours and tokens[i] != tokens[i + 1]]
 
 
 def _make_error(
-    kind: str, i: int, tokens: list[int], fixed: list[bool], closed: list[bool], size: int, u: float
+    kind: str,
+    i: int,
+    tokens: list[int],
+    fixed: list[bool],
+    closed: list[bool],
+    size: int,
+    u: float,
 ):
     "One error at column `i`, in place; `u` in [0, 1) chooses the token."
     first = len(SPECIAL_TOKENS)
     if kind == "insert":
-        for values, new in ((tokens, first + int(u * (size - first))), (fixed, False), (closed, False)):
-            values.insert(i + 1, new)
+        tokens.insert(i + 1, first + int(u * (size - first)))
+        fixed.insert(i + 1, False)
+        closed.insert(i + 1, False)
     elif kind == "delete":
         for values in (tokens, fixed, closed): del values[i]
     elif kind == "substitute":
+        # one of the others: those from the present one on are a number higher
         other = first + int(u * (size - first - 1))
         tokens[i] = other + (other >= tokens[i])
     else: tokens[i], tokens[i + 1] = tokens[i + 1], tokens[i]
@@ -501,20 +559,27 @@ class Corrupted(Source):
         self, x1: PartialSequences, generator: torch.Generator | None = None
     ) -> PartialSequences:
         rows = len(x1.tokens)
-        number = torch.randint(self.least, self.most + 1, (rows,), generator=generator).tolist()
+        numbers = torch.randint(self.least, self.most + 1, (rows,), generator=generator).tolist()
         u = torch.rand(rows, self.most, 3, generator=generator, dtype=torch.float64).tolist()
-        sides = [v.tolist() for v in x1[:3]]
-        made = [[v[r][:n] for v in sides] for r, n in enumerate(x1.lengths.tolist())]
-        for row, n, draws in zip(made, number, u):
-            for draw in draws[:n]: self._error(row, *draw)
+
+        # each row's tokens, prompt and closed gaps as lists, which errors change in place
+        tokens, fixed, closed = (v.tolist() for v in x1[:3])
+        made = []
+        for row, n in enumerate(x1.lengths.tolist()):
+            made.append([tokens[row][:n], fixed[row][:n], closed[row][:n]])
+            for which, where, token in u[row][: numbers[row]]:
+                self._error(made[-1], which, where, token)
         return collate([Example(*row) for row in made]).to(x1.tokens.device)
 
     def _error(self, row: list[list], which: float, where: float, token: float):
+        "One more error in a row: its kind, column and token, each chosen by a number in [0, 1)."
         full = self.limit is not None and len(row[0]) >= self.limit
-        places = [(k, p) for k in self.kinds if (p := _places(k, *row, self.size, full))]
-        if not places: return
-        kind, at = places[int(which * len(places))]
-        _make_error(kind, at[int(where * len(at))], *row, self.size, token)
+        places = {k: _places(k, *row, self.size, full) for k in self.kinds}
+        possible = [k for k in self.kinds if places[k]]
+        if not possible: return
+        kind = possible[int(which * len(possible))]
+        at = places[kind][int(where * len(places[kind]))]
+        _make_error(kind, at, *row, self.size, token)
 
 # %% ../../nbs/process/10_alignments.ipynb #73004090
 @dataclass(frozen=True)
@@ -553,13 +618,14 @@ class Dataset(Source):
         for source, target in self.examples:
             known.setdefault(tuple(target.tokens), []).append(source)
         u = torch.rand(len(x1.tokens), generator=generator, dtype=torch.float64).tolist()
-        rows = [tuple(t[:n]) for t, n in zip(x1.tokens.tolist(), x1.lengths.tolist())]
-        for row, ids in enumerate(rows):
-            if ids not in known:
-                raise ValueError(f"row {row}: the data has no source for the target {list(ids)}")
-        return collate([known[ids][int(v * len(known[ids]))] for ids, v in zip(rows, u)]).to(
-            x1.tokens.device
-        )
+
+        found = []
+        for row, (tokens, n) in enumerate(zip(x1.tokens.tolist(), x1.lengths.tolist())):
+            sources = known.get(tuple(tokens[:n]))
+            if sources is None:
+                raise ValueError(f"row {row}: the data has no source for the target {tokens[:n]}")
+            found.append(sources[int(u[row] * len(sources))])
+        return collate(found).to(x1.tokens.device)
 
 # %% ../../nbs/process/10_alignments.ipynb #9dd2b491
 def read_pairs(
@@ -569,9 +635,14 @@ def read_pairs(
     number of empty lines that were left out. ValueError for a line with another number of fields."""
     pairs, empty = [], 0
     with open(Path(path), encoding="utf-8", newline="") as f:
-        for number, row in enumerate(csv.reader(f, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
-            if not row: empty += 1
-            elif len(row) == 2: pairs.append(tuple(split(field) for field in row))
-            else: raise ValueError(f"{path}, line {number}: {len(row)} fields, need a source and a target")
+        rows = csv.reader(f, delimiter="\t", quoting=csv.QUOTE_NONE)
+        for number, row in enumerate(rows, 1):
+            if not row:
+                empty += 1
+                continue
+            if len(row) != 2:
+                told = f"{path}, line {number}: {len(row)} fields"
+                raise ValueError(f"{told}, need a source and a target")
+            pairs.append(tuple(split(field) for field in row))
     if not pairs: raise ValueError(f"{path}: holds no pairs")
     return pairs, empty

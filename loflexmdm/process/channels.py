@@ -61,7 +61,10 @@ class Insert(Channel):
     def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.open
 
     def apply(
-        self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw | None
+        self,
+        x: PartialSequences,
+        events: Int[Tensor, "batch length"],
+        draw: Draw | None,
     ) -> PartialSequences:
         "`draw` is None for masks."
         new = insert_masks(x, events)
@@ -91,7 +94,10 @@ class Delete(Channel):
     def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.free
 
     def apply(
-        self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw | None = None
+        self,
+        x: PartialSequences,
+        events: Int[Tensor, "batch length"],
+        draw: Draw | None = None,
     ) -> PartialSequences:
         state = torch.where(events > 0, DROPPED, CLEAN)
         return contract(x, state)
@@ -114,16 +120,22 @@ class Append(Insert):
 
 # %% ../../nbs/process/05_channels.ipynb #73441dd0
 def apply_events(
-    x: PartialSequences, events: dict[str, Int[Tensor, "batch length"]], draw: dict[str, Draw]
+    x: PartialSequences,
+    events: dict[str, Int[Tensor, "batch length"]],
+    draw: dict[str, Draw],
 ) -> PartialSequences:
     """The sequences after all events of one step, (batch, length) numbers by channel;
     `origin` holds columns of `x`, -1 if new.
 
     `draw` gives the tokens of the channels that write some. A column that is deleted keeps the insertions after it."""
-    origin, now = columns_of(x), x
-    for name in sorted(events, key=lambda name: CHANNELS[name].growth % 3):  # 0, then 1, then -1
+    # in place first, then insertions, then deletions: a deleted column has to be there for its insertions
+    by_growth = sorted(events, key=lambda name: CHANNELS[name].growth % 3)
+
+    now = x
+    origin = columns_of(x)
+    for name in by_growth:
+        # events are counted at the columns of x, which the channels before have moved
         here = torch.where(origin >= 0, events[name].gather(-1, origin.clamp_min(0)), 0)
-        new = CHANNELS[name].apply(now, here, draw.get(name))
-        origin = torch.where(new.origin < 0, -1, origin.gather(-1, new.origin.clamp_min(0)))
-        now = new
+        now = CHANNELS[name].apply(now, here, draw.get(name))
+        origin = torch.where(now.origin < 0, -1, origin.gather(-1, now.origin.clamp_min(0)))
     return now._replace(origin=torch.where(now.valid, origin, 0))

@@ -29,9 +29,11 @@ def _reach(
     free: Bool[Tensor, "batch slots"],
 ) -> tuple[Int[Tensor, "batch slots"], Int[Tensor, "batch slots"]]:
     "First and last column of the run of free columns that each column lies in."
-    column = torch.arange(free.shape[1], device=free.device).expand(free.shape)
+    slots = free.shape[1]
+    column = torch.arange(slots, device=free.device).expand(free.shape)
+    # the nearest columns to the left and to the right that are not free
     before = torch.where(free, -1, column).cummax(-1).values
-    after = torch.where(free, free.shape[1], column).flip(-1).cummin(-1).values.flip(-1)
+    after = torch.where(free, slots, column).flip(-1).cummin(-1).values.flip(-1)
     return before + 1, after - 1
 
 
@@ -59,17 +61,14 @@ class LocalizedPath:
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         "First and last column that each seed has reached by `t`, and whether it has fired: (batch, slots) each."
-        wait = (
-            torch.empty(free.shape, dtype=torch.float64)
-            .exponential_(generator=generator)
-            .to(free.device)
-        )
-        age = t[:, None].double() - self.clock.time(wait)
+        wait = torch.empty(free.shape, dtype=torch.float64).exponential_(generator=generator)
+        age = t[:, None].double() - self.clock.time(wait.to(free.device))
         fired = free & (age >= 0)
-        mean = torch.where(fired, self.spread * age, 0.0)
-        left, right = (
-            torch.poisson(mean.cpu(), generator=generator).long().to(free.device) for _ in range(2)
-        )
+
+        # a seed spreads to each side like a Poisson process, and stops at a prompt
+        mean = torch.where(fired, self.spread * age, 0.0).cpu()
+        left = torch.poisson(mean, generator=generator).long().to(free.device)
+        right = torch.poisson(mean, generator=generator).long().to(free.device)
         column = torch.arange(free.shape[1], device=free.device)
         first, last = _reach(free)
         return torch.maximum(column - left, first), torch.minimum(column + right, last), fired
@@ -84,11 +83,17 @@ class LocalizedPath:
         (not `free`) are never shown."""
         first, last, fired = self.intervals(free, t, generator)
         slots = free.shape[1]
-        begins, ends = _count(first, fired, slots), _count(last, fired, slots)
-        shown = (begins.cumsum(-1)[:, 1:-1] - ends.cumsum(-1)[:, :-2]) > 0
+        begins = _count(first, fired, slots)
+        ends = _count(last, fired, slots)
+
+        # a column shows if more intervals have begun at or before it than have ended before it
+        covering = begins.cumsum(-1)[:, 1:-1] - ends.cumsum(-1)[:, :-2]
+        shown = free & (covering > 0)
+        # one that does not may be reached by the intervals that end right beside it
         touching = ends[:, :-2] + begins[:, 2:]
-        rate = 1.0 + self.spread * touching / self.clock.shape(t.double())[:, None]
-        return Propagated(shown & free, torch.where(free & ~shown, rate, 0.0))
+        speed = self.clock.shape(t.double())[:, None]
+        rate = 1.0 + self.spread * touching / speed
+        return Propagated(shown, torch.where(free & ~shown, rate, 0.0))
 
 # %% ../../nbs/process/11_localized_paths.ipynb #30322798
 def localized_state(
@@ -105,23 +110,35 @@ def _reached(
     path: LocalizedPath, slots: int, t: Float[Tensor, ""], nodes: int = 64
 ) -> tuple[Tensor, Tensor]:
     "c_ij and e_ij: that seed i has reached column j, and that its interval ends right before it; (slots, slots)."
+    # the time at which a seed fires, by quadrature
     x, w = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
-    s, w = t * (x + 1) / 2, w / 2 * t
+    s = t * (x + 1) / 2
+    w = w / 2 * t
     density = w * path.clock.shape(s) * torch.exp(-path.clock.tau(s))
+
+    # then a Poisson number of columns: at least the distance d, or exactly d - 1
     column = torch.arange(slots, dtype=torch.float64)
     d = (column[:, None] - column).abs()
+    some = d.clamp_min(1.0)
     mean = (path.spread * (t - s))[:, None, None]
-    at_least = torch.special.gammainc(d.clamp_min(1.0), mean)  # P(Poisson >= d) for d >= 1
-    exactly = torch.exp(torch.special.xlogy(d - 1, mean) - mean - torch.lgamma(d.clamp_min(1.0)))
-    itself = torch.eye(slots, dtype=torch.bool)
-    mix = lambda v: torch.where(itself, 0.0, (density[:, None, None] * v).sum(0))
+    at_least = torch.special.gammainc(some, mean)
+    exactly = torch.exp(torch.special.xlogy(d - 1, mean) - mean - torch.lgamma(some))
+
+    other = ~torch.eye(slots, dtype=torch.bool)
+    def mix(chance):
+        mixed = (density[:, None, None] * chance).sum(0)
+        return torch.where(other, mixed, 0.0)
     return mix(at_least), mix(torch.where(d >= 1, exactly, 0.0))
 
 
-def shown_probability(path: LocalizedPath, slots: int, t: float) -> Float[Tensor, " slots"]:
+def shown_probability(
+    path: LocalizedPath, slots: int, t: float
+) -> Float[Tensor, " slots"]:
     "P(column j shows its target at time t) in a sequence of `slots` free columns."
     t = torch.as_tensor(t, dtype=torch.float64)
-    return 1 - torch.exp(-path.clock.tau(t)) * (1 - _reached(path, slots, t)[0]).prod(0)
+    reached, _ = _reached(path, slots, t)
+    not_seeded = torch.exp(-path.clock.tau(t))
+    return 1 - not_seeded * (1 - reached).prod(0)
 
 
 def shown_rate(path: LocalizedPath, slots: int, t: float) -> Float[Tensor, " slots"]:
@@ -129,4 +146,5 @@ def shown_rate(path: LocalizedPath, slots: int, t: float) -> Float[Tensor, " slo
     t = torch.as_tensor(t, dtype=torch.float64)
     c, e = _reached(path, slots, t)
     pending = torch.exp(-path.clock.tau(t)) * (1 - c).prod(0)
-    return pending * (path.clock.shape(t) + path.spread * (e / (1 - c)).sum(0))
+    from_neighbours = path.spread * (e / (1 - c)).sum(0)
+    return pending * (path.clock.shape(t) + from_neighbours)

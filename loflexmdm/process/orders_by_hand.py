@@ -40,7 +40,9 @@ def free_ranks(
     x1: PartialSequences,
 ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch 1"]]:
     "Each free column's rank among those of its sequence, from 0, and how many there are: (batch, length), (batch, 1)."
-    return (x1.free.cumsum(-1) - 1).clamp_min(0).float(), x1.free.sum(-1, keepdim=True).float()
+    rank = (x1.free.cumsum(-1) - 1).clamp_min(0)
+    count = x1.free.sum(-1, keepdim=True)
+    return rank.float(), count.float()
 
 # %% ../../nbs/process/12_orders_by_hand.ipynb #790dc4b3
 @given_order("slots")
@@ -69,20 +71,22 @@ def backward_order(
 
 
 @given_order("kinds")
-def by_kind(x1: PartialSequences, first: float = 1.0, inner: float = 1.0, last: float = 1.0):
+def by_kind(
+    x1: PartialSequences, first: float = 1.0, inner: float = 1.0, last: float = 1.0
+):
     "One rate each for the first, the inner and the last free positions; a single position is a first one."
     rank, count = free_ranks(x1)
     return torch.where(rank == 0, first, torch.where(rank == count - 1, last, inner))
 
 # %% ../../nbs/process/12_orders_by_hand.ipynb #27b968aa
-def order_named(text: str) -> Callable[[PartialSequences], Float[Tensor, "batch length"]]:
+def order_named(
+    text: str,
+) -> Callable[[PartialSequences], Float[Tensor, "batch length"]]:
     """The order that a text such as `slots:7,0.6`, `forward` or `backward:8,0.5` describes, as a function of clean
     sequences. ValueError for an unknown name or what is not a list of numbers."""
     name, colon, rest = text.partition(":")
-    fn, numbers = (
-        GIVEN_ORDERS[name],
-        [_positive(word, text) for word in rest.split(",")] if colon else [],
-    )
+    fn = GIVEN_ORDERS[name]
+    numbers = [_positive(word, text) for word in rest.split(",")] if colon else []
     return lambda x1: checked_rates(fn, x1, numbers, text)
 
 

@@ -27,7 +27,9 @@ ANY = "<any>"  # stands for a condition that is not known
 CONDITION = re.compile(r"<[^<>:\s]+:[^<>\s]+>")  # a condition is written <name:value>
 
 # %% ../../nbs/process/01_states.ipynb #1496b093
-def split_conditions(tokens: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def split_conditions(
+    tokens: tuple[str, ...],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The ordinary tokens and the conditions: where ANY is the last token, those <name:value> before it.
 
     Conditions stand in prompts and are never generated, and neither is ANY. Without ANY all tokens are ordinary.
@@ -58,19 +60,20 @@ class Vocabulary:
     def __eq__(self, other): return isinstance(other, Vocabulary) and self.tokens == other.tokens
     def __hash__(self): return hash(self.tokens)
     def __repr__(self):
-        shown = f"{visible(clipped_line(' '.join(self.tokens[3:9]), 200))}{' ...' if len(self) > 9 else ''}"
-        return f"Vocabulary({len(self) - len(SPECIAL_TOKENS)} tokens: {shown})"
+        first = clipped_line(" ".join(self.tokens[3:9]), 200)
+        more = " ..." if len(self) > 9 else ""
+        return f"Vocabulary({len(self) - len(SPECIAL_TOKENS)} tokens: {visible(first)}{more})"
 
     def encode(self, sequence: Iterable[str]) -> list[int]:
         "Ids of the tokens; ValueError on a special token or one outside the vocabulary."
         sequence = list(sequence)
         ids = [self.index.get(str(t), -1) for t in sequence]
         for t, i in zip(sequence, ids, strict=True):
-            if i < len(SPECIAL_TOKENS):
-                raise ValueError(
-                    f"token {clipped(t)} is {'special' if i >= 0 else 'outside the vocabulary'}; "
-                    f"allowed: {clipped_line(' '.join(self.tokens[3:15]))}{' ...' if len(self) > 15 else ''}"
-                )
+            if i >= len(SPECIAL_TOKENS): continue
+            wrong = "special" if i >= 0 else "outside the vocabulary"
+            allowed = clipped_line(" ".join(self.tokens[3:15]))
+            more = " ..." if len(self) > 15 else ""
+            raise ValueError(f"token {clipped(t)} is {wrong}; allowed: {allowed}{more}")
         return ids
 
     def decode(self, ids: Iterable[int]) -> list[str]:
@@ -154,18 +157,24 @@ def parse_prompt(prompt: Sequence, vocabulary: Vocabulary) -> Example:
     Without either the prompt is a prefix, open at its end.
 
     ValueError for other special tokens and tokens outside the vocabulary."""
-    prompt, hole = list(prompt), SPECIAL_TOKENS[MASK]
+    prompt = list(prompt)
+    hole = SPECIAL_TOKENS[MASK]
     if ... not in prompt and hole not in prompt: prompt.append(...)
+
     tokens, closed = [BOS], [True]
     for token in prompt:
-        if token is ...: closed[-1] = False
-        else:
-            tokens += [MASK] if token == hole else vocabulary.encode([token])
-            closed.append(True)
-    return Example(tokens, [t != MASK for t in tokens], closed)
+        if token is ...:
+            closed[-1] = False
+            continue
+        tokens += [MASK] if token == hole else vocabulary.encode([token])
+        closed.append(True)
+    fixed = [t != MASK for t in tokens]
+    return Example(tokens, fixed, closed)
 
 
-def prefix_example(prompt: Sequence, target: Sequence, vocabulary: Vocabulary) -> Example:
+def prefix_example(
+    prompt: Sequence, target: Sequence, vocabulary: Vocabulary
+) -> Example:
     """A clean training sequence: a fixed prefix (may be empty), then `target`, which is generated.
 
     ValueError for a prefix with `...` in it, special tokens, and tokens outside the vocabulary."""
@@ -215,33 +224,40 @@ def collate(examples: Sequence[Example] | Sequence[Pair]) -> PartialSequences | 
     ValueError for an empty list."""
     if not examples: raise ValueError("examples=[]: at least one sequence is needed")
     if isinstance(examples[0], Pair): return Pairs(*map(collate, zip(*examples, strict=True)))
+
     n = max(len(e.tokens) for e in examples)
-    pad = lambda values, fill: [list(v) + [fill] * (n - len(v)) for v in values]
+    def padded(rows, fill):
+        return torch.tensor([[*row, *[fill] * (n - len(row))] for row in rows])
     tokens, fixed, closed = zip(*examples, strict=True)
-    return PartialSequences(
-        torch.tensor(pad(tokens, PAD)),
-        torch.tensor(pad(fixed, False)),
-        torch.tensor(pad(closed, True)),
-    )
+    return PartialSequences(padded(tokens, PAD), padded(fixed, False), padded(closed, True))
 
 # %% ../../nbs/process/01_states.ipynb #c853909a
-def contract(x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:
+def contract(
+    x1: PartialSequences, state: Int[Tensor, "batch length"]
+) -> PartialSequences:
     """f_contract of section 2: `x1` with its DROPPED columns removed and its MASKED ones
     hidden, and each survivor's `origin`.
 
     `state` (batch, length) holds DROPPED, MASKED or CLEAN. Fixed columns, the start token among them, must be CLEAN;
     padding counts as dropped. The result is as wide as its longest row; `origin` is 0 under padding."""
+    # survivors first, and otherwise in place
     alive = (state != DROPPED) & x1.valid
     order = torch.sort((~alive).to(torch.uint8), dim=-1, stable=True).indices
-    n = max(int(alive.sum(-1).max()), 1)
-    order = order[:, :n]
+    width = max(int(alive.sum(-1).max()), 1)
+    order = order[:, :width]
+
     kept = alive.gather(-1, order)
     tokens = torch.where(state == MASKED, MASK, x1.tokens).gather(-1, order)
-    return PartialSequences(torch.where(kept, tokens, PAD), x1.fixed.gather(-1, order) & kept,
-                            x1.closed.gather(-1, order) | ~kept, torch.where(kept, order, 0))
+    fixed = x1.fixed.gather(-1, order)
+    closed = x1.closed.gather(-1, order)
+    return PartialSequences(
+        torch.where(kept, tokens, PAD), fixed & kept, closed | ~kept, torch.where(kept, order, 0)
+    )
 
 # %% ../../nbs/process/01_states.ipynb #2f089b2f
-def gap_of(x1: PartialSequences, state: Int[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
+def gap_of(
+    x1: PartialSequences, state: Int[Tensor, "batch length"]
+) -> Int[Tensor, "batch length"]:
     """For each column of the aligned sequence, the column of the contracted one that it became or, if
     dropped, whose gap it lies in.
 
@@ -260,26 +276,32 @@ def gap_sums(
 
     `width` is that of the contracted batch, or more."""
     missing = (state == DROPPED) & x1.valid
+    counted = torch.where(missing, values, 0)
     sums = values.new_zeros(values.shape[0], width)
-    return sums.scatter_add(-1, gap_of(x1, state), torch.where(missing, values, 0))
+    return sums.scatter_add(-1, gap_of(x1, state), counted)
 
 # %% ../../nbs/process/01_states.ipynb #abaf940a
-def insert_masks(x: PartialSequences, counts: Int[Tensor, "batch length"]) -> PartialSequences:
+def insert_masks(
+    x: PartialSequences, counts: Int[Tensor, "batch length"]
+) -> PartialSequences:
     """`counts` (batch, length) masks inserted just after each column, free and open; counts in closed gaps are ignored.
 
     As wide as its longest row; the new `origin` is each token's old column, -1 for the new masks."""
     counts = torch.where(x.open, counts, 0)
     lengths = x.lengths + counts.sum(-1)
     width = int(lengths.max())
-    shifted = torch.arange(x.tokens.shape[1], device=counts.device) + counts.cumsum(-1) - counts
-    # padding goes to a column that is cut off
+
+    # where each column goes: further by what is inserted before it; padding to a column that is cut off
+    column = torch.arange(x.tokens.shape[1], device=counts.device)
+    shifted = column + counts.cumsum(-1) - counts
     shifted = torch.where(x.valid, shifted, width).clamp_max(width)
     def place(values, fill):
         out = values.new_full((values.shape[0], width + 1), fill)
         return out.scatter(-1, shifted, values)[:, :width]
+
     inside = torch.arange(width, device=counts.device) < lengths[:, None]
     tokens = torch.where(inside, place(x.tokens, MASK), PAD)
-    origin = place(torch.arange(x.tokens.shape[1], device=counts.device).expand_as(x.tokens), -1)
-    return PartialSequences(
-        tokens, place(x.fixed, False) & inside, place(x.closed, False) | ~inside, origin
-    )
+    fixed = place(x.fixed, False) & inside
+    closed = place(x.closed, False) | ~inside
+    origin = place(column.expand_as(x.tokens), -1)
+    return PartialSequences(tokens, fixed, closed, origin)

@@ -56,8 +56,12 @@ class Stream(Dataset):
         source: Mapping | None = None,
     ):
         if window < 1: raise ValueError(f"window={window}: must be at least 1 row")
-        self.rows, self.make, self.window, self.source = rows, make, window, source
-        self.left_out, self._first = Counter(), []
+        self.rows = rows
+        self.make = make
+        self.window = window
+        self.source = source
+        self.left_out = Counter()
+        self._first = []  # examples that can be had by number, as far as they were asked for
 
     def __len__(self) -> int: return UNLIMITED
 
@@ -65,17 +69,15 @@ class Stream(Dataset):
         if not 0 <= i < HEAD:
             raise ValueError(f"example {i}: of a stream the first {HEAD:,} can be had by number")
         if i >= len(self._first):
-            self._first = list(
-                islice(self.examples(window=1), max(i + 1, 2 * len(self._first), 64))
-            )
+            enough = max(i + 1, 2 * len(self._first), 64)
+            self._first = list(islice(self.examples(window=1), enough))
         return self._first[i]
 
     def account(self) -> str:
         "How many rows have been left out, and why, in words; empty if none was."
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in sorted(self.left_out.items()))
-        return (
-            f"left out of the stream: {self.left_out.total():,} rows ({reasons})" if reasons else ""
-        )
+        if not reasons: return ""
+        return f"left out of the stream: {self.left_out.total():,} rows ({reasons})"
 
     def numbered(self, seed: int, window: int) -> Iterator[tuple[int, Any]]:
         "The rows of pass after pass, numbered. ValueError for a pass without rows."
@@ -94,7 +96,9 @@ class Stream(Dataset):
         chunk: int = 64,
         begin: Callable[[int], object] | None = None,
     ) -> Iterator[Example]:
-        """The examples without end, made in `workers` processes, in which `begin` is called first; `left_out` counts anew.
+        """The examples without end, made in `workers` processes, in which `begin` is called first.
+
+        `left_out` counts anew.
 
         ValueError if of FRUITLESS rows none could be used."""
         self.left_out.clear()
@@ -114,7 +118,8 @@ class Stream(Dataset):
                     fruitless = 0
                     yield found
                     continue
-                self.left_out[found], fruitless = self.left_out[found] + 1, fruitless + 1
+                self.left_out[found] += 1
+                fruitless += 1
                 if fruitless >= FRUITLESS:
                     raise ValueError(
                         f"the stream: of {FRUITLESS:,} rows none can be used ({found})"

@@ -10,19 +10,22 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# %% ../../nbs/support/13_stop_signals.ipynb #63accce5
+# %% ../../nbs/support/13_stop_signals.ipynb #e9fb8b35
 STOP_SIGNALS = tuple(
     getattr(signal, s) for s in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, s)
 )
 
-# %% ../../nbs/support/13_stop_signals.ipynb #e9fb8b35
+
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
     "Collects SIGINT, SIGTERM and SIGHUP instead of dying of them, so that the loop can save first."
     caught = []
-    handle = lambda number, frame: caught.append(number)
-    nohup = getattr(signal, "SIGHUP", None) if hangups_are_ignored() else None
-    try: old = {s: signal.signal(s, handle) for s in STOP_SIGNALS if s != nohup}
+    note = lambda number, frame: caught.append(number)
+
+    # under nohup a closed terminal is no reason to stop
+    ignored = getattr(signal, "SIGHUP", None) if hangups_are_ignored() else None
+    noted = [s for s in STOP_SIGNALS if s != ignored]
+    try: old = {s: signal.signal(s, note) for s in noted}
     except ValueError: old = {}  # not the main thread: signals do not come here
     try: yield caught
     finally:
@@ -31,11 +34,13 @@ def stop_signals() -> Iterator[list[int]]:
 
 def hangups_are_ignored() -> bool:
     "Whether this process outlives its terminal, as under nohup."
-    return hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    if not hasattr(signal, "SIGHUP"): return False
+    return signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
 class Interrupted(Exception):
     "Training stopped at a signal, with everything saved; holds the signal's `number` and the `step`."
     def __init__(self, number: int, step: int):
-        self.number, self.step = number, step
+        self.number = number
+        self.step = step
         super().__init__(f"{signal.Signals(number).name} at step {step}: saved")

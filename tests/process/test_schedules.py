@@ -1,4 +1,5 @@
-"The public contract of process.schedules: shapes, dtypes, ends, gradients, errors, and exact values on small cases."
+"""The public contract of loflexmdm.process.schedules: shapes, dtypes, ends, gradients, errors, and exact values on
+small cases."""
 from itertools import permutations
 from math import e, exp, inf, log
 
