@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -104,7 +104,7 @@ class ToyLaw:
     vocabulary: Vocabulary  # of its tokens
 
     @classmethod
-    def of(cls, probs: Mapping[Sequence, float], b_in=1.0, b_um=1.0) -> "ToyLaw":
+    def of(cls, probs: Mapping[Any, float], b_in=1.0, b_um=1.0) -> "ToyLaw":
         """`probs` maps each sequence (a string, or a tuple of tokens) to its probability;
         `b_in`, `b_um` are numbers or functions sequence -> one value per position.
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -244,11 +244,14 @@ def encode_sources(
 class Sampling:
     """What a method has from this module: `sample`, `sample_batches` and `edit`, and the task that reads its texts."""
     vocabulary: Vocabulary
-    task: dict | None  # what the model was trained on, as saved with it
+    task: dict | Any  # what the model was trained on, as saved with it; None if that is not known
     _task_object: tuple[dict, "Task"] | None = None  # settings of a task, and the task made of them
 
+    if TYPE_CHECKING:  # a model found by its name has what its own class defines
+        def __getattr__(self, name: str) -> Any: ...
+
     @property
-    def task_object(self) -> "Task | None":
+    def task_object(self) -> "Task | Any":
         """The task that the model was trained on, made from `task`; None if it is not known.
 
         Data that it names is read only after `with_data()`. ValueError for settings that are not a task's."""

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .channels import CHANNELS
-from .states import PartialSequences
+from .states import Absent, PartialSequences
 
 # %% ../../nbs/process/07_intensities.ipynb #23a3f5b6
 def as_tensors(value):
@@ -209,7 +209,7 @@ class Intensities(NamedTuple):
     A method fills what it has; a channel of another package has its rates in `others`, under its name."""
     insert: Float[Tensor, "*batch length"] | None = None  # a mask (with `insert_logits` a token) appears in each gap
     unmask: Float[Tensor, "*batch length"] | None = None  # the mask at each column becomes a token
-    logits: Logits | None = None  # which token a column becomes
+    logits: Logits | Absent = None  # which token a column becomes
     speed: Float[Tensor, "*batch length vocabulary"] | None = None  # each token's rate if it is hidden; None: all alike
     delete: Float[Tensor, "*batch length"] | None = None  # the token at each column disappears
     substitute: Float[Tensor, "*batch length"] | None = None  # the token at each column becomes another

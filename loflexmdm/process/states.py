@@ -11,7 +11,7 @@ __all__ = ['PAD', 'MASK', 'BOS', 'SPECIAL_TOKENS', 'DROPPED', 'MASKED', 'CLEAN',
 # %% ../../nbs/process/01_states.ipynb #9f451bf9
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -85,6 +85,10 @@ class Vocabulary:
         return [self.tokens[i] for i in ids]
 
 # %% ../../nbs/process/01_states.ipynb #1baf9e01
+if TYPE_CHECKING: Absent = Any  # a field that may be None, and that type checkers let a user read
+else: Absent = None
+
+
 class PartialSequences(NamedTuple):
     """A batch of sequences, padded on the right; column 0 is the start token, so that gap
     `i` lies just after column `i`.
@@ -93,7 +97,7 @@ class PartialSequences(NamedTuple):
     tokens: Int[Tensor, "batch length"]  # ids
     fixed: Bool[Tensor, "batch length"]  # prompt tokens, which never change
     closed: Bool[Tensor, "batch length"]  # nothing may be inserted just after this column
-    origin: Int[Tensor, "batch length"] | None = None  # column each token has in the aligned sequence it came from
+    origin: Int[Tensor, "batch length"] | Absent = None  # column each token has in the aligned sequence it came from
 
     @property
     def valid(self) -> Bool[Tensor, "batch length"]:
@@ -218,7 +222,11 @@ class Pairs(NamedTuple):
         return Pairs(self.x0.trim(), self.x1.trim())
 
 # %% ../../nbs/process/01_states.ipynb #c2c58dc9
-def collate(examples: Sequence[Example] | Sequence[Pair]) -> PartialSequences | Pairs:
+@overload
+def collate(examples: Sequence[Example]) -> PartialSequences: ...
+@overload
+def collate(examples: Sequence[Pair]) -> Pairs: ...
+def collate(examples):
     """Examples as one batch, padded on the right with PAD (not fixed, closed); pairs as `Pairs`.
 
     ValueError for an empty list."""

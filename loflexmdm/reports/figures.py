@@ -19,7 +19,7 @@ import torch
 
 from ..process.clocks import clock_named
 from ..process.states import MASK, Vocabulary
-from ..samplers import EditTrajectory, Trajectory
+from ..samplers import Trajectory
 from ..support.colours import COLOURS, PALETTE
 from ..training.log import JsonLines
 
@@ -132,7 +132,7 @@ def _row(k: int, before: Sequence[int], frame: Sequence[int], vocabulary: Vocabu
     return f'<g class="row" style="animation-delay: {k * seconds:.1f}s; animation-fill-mode: backwards">{boxes}</g>'
 
 # %% ../../nbs/reports/01_figures.ipynb #85545625
-def label_order(trajectory: EditTrajectory, skip: int = 0) -> list[int]:
+def label_order(trajectory: Trajectory, skip: int = 0) -> list[int]:
     "All tokens that ever were, by number, in an order that agrees with every frame; without the first `skip`."
     order = list(trajectory.labels[0][skip:])
     for row in trajectory.labels[1:]:
@@ -144,7 +144,7 @@ def label_order(trajectory: EditTrajectory, skip: int = 0) -> list[int]:
 EDIT_COLOURS = dict(insert=COLOURS["insert"], substitute=PALETTE["green"], delete=PALETTE["vermillion"])
 
 
-def edit_rows(trajectory: EditTrajectory, vocabulary: Vocabulary,
+def edit_rows(trajectory: Trajectory, vocabulary: Vocabulary,
               skip: int = 0) -> list[list[tuple[int, str, str | None]]]:
     """For each frame its tokens as (column, text, what happened to it last); a deleted token is in the row in which it
     is gone. Without the first `skip` tokens. ValueError for a trajectory without `labels`."""
@@ -169,7 +169,7 @@ def _edit_cell(ax, x: int, y: int, text: str, kind: str | None):
     ax.text(x, y, text, ha="center", va="center", color=colour or COLOURS["token"], weight=weight)
 
 
-def plot_edits(trajectory: EditTrajectory, vocabulary: Vocabulary, skip: int = 0, ax=None):
+def plot_edits(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, ax=None):
     """The frames of an edited sequence from top to bottom, every token in a column of its own: inserted, substituted,
     and struck out in the row in which it is gone. Without the first `skip` tokens. Returns the axes.
 
@@ -185,7 +185,7 @@ def plot_edits(trajectory: EditTrajectory, vocabulary: Vocabulary, skip: int = 0
     return ax
 
 # %% ../../nbs/reports/01_figures.ipynb #7121ca22
-def edit_strip(trajectory: EditTrajectory, vocabulary: Vocabulary, skip: int = 0, seconds: float = 0.9) -> Strip:
+def edit_strip(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, seconds: float = 0.9) -> Strip:
     """An edited sequence as a strip of rows that appear one by one, each for `seconds`; every token has a column of its
     own. Without the first `skip` tokens. ValueError for a trajectory without `labels`, or `seconds` <= 0."""
     if not seconds > 0: raise ValueError(f"seconds={seconds}: must be positive")

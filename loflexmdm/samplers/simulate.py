@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -88,7 +88,7 @@ class Samples:
     overflowing: int = 0          # sequences in which that happened
     violations: int = 0           # thinning steps whose bound did not hold
     forced: int = 0               # insertions made only to reach the smallest length
-    trajectories: list[Trajectory] | None = None  # one for each sequence, if recorded
+    trajectories: list[Trajectory] | Any = None  # one for each sequence, None if they were not recorded
     model: object = field(default=None, repr=False, compare=False)  # that they are from, if it is known
 
     def __len__(self): return len(self.sequences)

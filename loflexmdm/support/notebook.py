@@ -117,7 +117,9 @@ class Checks(dict):
         return _table(("claim", "check", self.heading), rows)
 
 # %% ../../nbs/support/16_notebook.ipynb #2a261da9
-def refusal(call: Callable, *args, error: type[Exception] = ValueError, **options) -> str:
+def refusal(
+    call: Callable, *args, error: type[Exception] | tuple[type[Exception], ...] = ValueError, **options
+) -> str:
     "The message of the `error` that `call(*args, **options)` must raise; AssertionError if the call is accepted."
     try: result = call(*args, **options)
     except error as e: return str(e)
