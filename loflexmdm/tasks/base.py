@@ -12,7 +12,7 @@ __all__ = ['SPLITS', 'check_split', 'Examples', 'TaskTexts', 'kept_places', 'few
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from torch.utils.data import Dataset
 
@@ -334,15 +334,18 @@ class Task(TaskTexts, TaskEdits, TaskData, TaskFiles, TaskOutput):
     vocabulary: Vocabulary  # of its tokens
     max_length: int  # start token and prompt included
 
+    if TYPE_CHECKING:  # a task found by its name has what its own class defines
+        def __getattr__(self, name: str) -> Any: ...
+
     def __init__(self, config=None):
         self.config = self.Config() if config is None else config
         _check_sizes(self.config)
 
-    def dataset(self, split: str = "train") -> Dataset:
-        "The examples of a split; ValueError for an unknown one."
+    def dataset(self, split: str = "train") -> Any:
+        "The examples of a split, a Dataset of torch; ValueError for an unknown one."
         raise NotImplementedError
 
-    def prompts(self, split: str = "test", n: int = 8) -> list[list[str]] | None:
+    def prompts(self, split: str = "test", n: int = 8) -> list[list[str]] | Any:
         "The first `n` prompts of a split; None where sequences are generated from nothing."
         return None
 
