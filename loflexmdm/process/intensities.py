@@ -270,5 +270,6 @@ class Intensities(NamedTuple):
 class IntensityFn(Protocol):
     """What a sampler asks: the intensities of a batch at clock readings (batch,).
 
-    A method's `caller()` is one, a toy distribution's oracle another."""
+    A toy distribution's oracle is one; a method, which may keep something of the rows from call to call, has
+    `read(x, tau, kept)` instead."""
     def __call__(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities: ...

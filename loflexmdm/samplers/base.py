@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..process.channels import CHANNELS, Draw, columns_of
@@ -21,7 +21,8 @@ from ..process.states import BOS, PartialSequences
 from .draws import CONFIDENCES, WITHOUT_TOKENS, check_drawing, check_ranking
 from .draws import inverse_cdf, most_confident, nucleus, row_uniforms
 from .draws import without_special
-from .state import Info, Limits, State, advance, finished, legal, too_short
+from .state import Info, Limits, RowBool, RowFloat, RowInt, State, TokenBool
+from .state import TokenFloat, TokenInt, advance, finished, legal, too_short
 from ..support.registries import SAMPLERS
 
 # %% ../../nbs/samplers/03_base.ipynb #ddbe9815
@@ -70,7 +71,7 @@ class Choices:
     confidence: str | None = field(default=None, metadata=dict(choices=CONFIDENCES))  # position rule; none: by rate
     softness: float = 0.0  # 0: the highest scores; above: drawn one by one in proportion to score^(1/softness)
     window: int | None = None       # only this many masks, the leftmost, are candidates
-    logits_hook: Callable[[Float[Tensor, "batch length vocabulary"], PartialSequences, Float[Tensor, " batch"]],
+    logits_hook: Callable[[Float[Tensor, "batch length vocabulary"], PartialSequences, RowFloat],
                           Float[Tensor, "batch length vocabulary"]] | None = field(
         default=None, repr=False)  # (logits, x, tau) -> logits
 
@@ -78,13 +79,12 @@ class Choices:
         check_drawing(self.temperature, self.top_p, self.confidence)
         check_ranking(self.confidence, self.softness, self.window)
 
-    def candidates(self, x: PartialSequences) -> Bool[Tensor, "batch length"]:
+    def candidates(self, x: PartialSequences) -> TokenBool:
         "The positions to choose from: masks, in the window if there is one."
         if self.window is None: return x.masked
         return x.masked & (x.masked.cumsum(-1) <= self.window)
 
-    def score(self, out: Intensities, state: State,
-              drawn: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
+    def score(self, out: Intensities, state: State, drawn: TokenInt) -> TokenFloat:
         "The confidence in every candidate, 0 elsewhere: (batch, length), with noise if the rule is soft."
         where = self.candidates(state.x)
         k = None
@@ -97,15 +97,26 @@ class Choices:
         u = row_uniforms(state.generators, state.x.lengths)
         return score.clamp_min(1e-300).log() / self.softness - torch.log(-torch.log(u))
 
-    def choose(self, events: Bool[Tensor, "batch length"], out: Intensities, state: State,
-               drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
+    def choose(
+        self,
+        events: TokenBool,
+        out: Intensities,
+        state: State,
+        drawn: TokenInt,
+    ) -> TokenBool:
         """The masks to unmask (batch, length): those whose events fired, or as many of the most confident (and
         no more than the window holds)."""
         if self.confidence is None: return events
         return most_confident(events, self.candidates(state.x), self.score(out, state, drawn))
 
-    def resolve(self, fire: Bool[Tensor, "batch length"], at_end: Bool[Tensor, " batch"], out: Intensities,
-                state: State, u: Float[Tensor, "batch n"]) -> Int[Tensor, "batch length"]:
+    def resolve(
+        self,
+        fire: TokenBool,
+        at_end: RowBool,
+        out: Intensities,
+        state: State,
+        u: Float[Tensor, "batch n"],
+    ) -> TokenInt:
         """The tokens after a step in which the masks `fire` (batch, length), or at the end all, are due.
 
         `sampled` draws at every mask, then keeps what it chooses."""
@@ -127,15 +138,20 @@ class Choices:
             drawn = self.draw_tokens(due, out, state, u)
         return torch.where(due, drawn, tokens)
 
-    def read(self, out: Intensities, where: Bool[Tensor, "batch length"]) -> Intensities:
+    def read(self, out: Intensities, where: TokenBool) -> Intensities:
         "The intensities with the logits at `where` computed, once for what a position rule and the draws need of them."
         if self.confidence is None or self.confidence in WITHOUT_TOKENS: return out
         laws = TokenLaws.of(out.logits)
         laws.at(where, keep=True)
         return out._replace(logits=laws)
 
-    def draw_tokens(self, where: Bool[Tensor, "batch length"], out: Intensities, state: State,
-                    u: Float[Tensor, "batch n"]) -> Int[Tensor, "batch length"]:
+    def draw_tokens(
+        self,
+        where: TokenBool,
+        out: Intensities,
+        state: State,
+        u: Float[Tensor, "batch n"],
+    ) -> TokenInt:
         """The tokens with those at `where` (batch, length) drawn from the model's distribution;
         the i-th of a row uses u[:, i].
 
@@ -145,7 +161,11 @@ class Choices:
         tokens[where] = self.outcome(out.logits[where], u.gather(-1, rank)[where])
         return tokens
 
-    def outcome(self, logits: Float[Tensor, "n vocabulary"], u: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
+    def outcome(
+        self,
+        logits: Float[Tensor, "n vocabulary"],
+        u: Float[Tensor, " n"],
+    ) -> Int[Tensor, " n"]:
         "A token for each row of logits (n, vocabulary) and uniform (n,). ValueError if the logits leave none."
         probs = nucleus(logits, self.top_p, self.temperature)
         if bool(probs.isnan().any()): raise ValueError("logits: NaN, or no ordinary token has a finite one")
@@ -158,8 +178,11 @@ class Choices:
         if law is None: return None
         if kind.excludes_present: law = TokenLaws.of(law).then(_without, state.x.tokens)
 
-        def draw(x: PartialSequences, where: Bool[Tensor, "batch length"],
-                 column: Int[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
+        def draw(
+            x: PartialSequences,
+            where: TokenBool,
+            column: TokenInt,
+        ) -> TokenInt:
             if not bool(where.any()): return x.tokens
             count = where.sum(-1)
             u = row_uniforms(state.generators, count)
@@ -173,7 +196,10 @@ class Choices:
         return draw
 
 
-def _without(logits: Float[Tensor, "n vocabulary"], token: Int[Tensor, " n"]) -> Float[Tensor, "n vocabulary"]:
+def _without(
+    logits: Float[Tensor, "n vocabulary"],
+    token: Int[Tensor, " n"],
+) -> Float[Tensor, "n vocabulary"]:
     "Logits in which one token of each row is impossible."
     return logits.scatter(-1, token[:, None], -torch.inf)
 
@@ -188,7 +214,7 @@ def reader(intensity_fn: IntensityFn) -> Callable:
     return lambda x, tau, kept: (intensity_fn(x, tau), None)
 
 
-def forced_insertions(out: Intensities, state: State, at_end: Bool[Tensor, " batch"]) -> Int[Tensor, "batch length"]:
+def forced_insertions(out: Intensities, state: State, at_end: RowBool) -> TokenInt:
     "One insertion in the most intense gap of each row that is at the end, without masks and too short."
     none = torch.zeros_like(state.x.tokens)
     if out.insert is None: return none
@@ -197,7 +223,7 @@ def forced_insertions(out: Intensities, state: State, at_end: Bool[Tensor, " bat
     return none.scatter(-1, gap, force[:, None].long())
 
 
-def token_law_at_end(out: Intensities, at_end: Bool[Tensor, " batch"]) -> TokenLaws:
+def token_law_at_end(out: Intensities, at_end: RowBool) -> TokenLaws:
     "Logits of the hidden tokens, in rows at the end, where all must show; elsewhere of what shows next, as they are."
     law = lambda logits, speed, end: torch.where(end[:, None], logits - speed.log(), logits)
     return TokenLaws.of(out.logits).then(law, out.speed, at_end[:, None].expand(out.unmask.shape))
@@ -228,13 +254,22 @@ class Sampler(Choices):
         return all(name in CHANNELS and CHANNELS[name].clocked for name in channels)
 
     @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list["Sampler"]:
+    def compared(
+        cls,
+        channels: Sequence[str],
+        calls: Sequence[int],
+    ) -> list["Sampler"]:
         """Settings that a comparison of methods tries for these channels:
         one per number of network calls where it has steps."""
         if not any(f.name == "steps" for f in fields(cls)): return [cls()]
         return [cls(steps=c) for c in calls]
 
-    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
+    def init(
+        self,
+        x: PartialSequences,
+        generators: Sequence[torch.Generator],
+        limits: Limits,
+    ) -> State:
         "The state at clock reading 0, from prompts."
         x = x.trim()._replace(origin=None)
         row = torch.arange(len(generators), device=x.tokens.device)
@@ -256,8 +291,12 @@ class Sampler(Choices):
         the way, a row for each."""
         return state
 
-    def ask(self, intensity_fn: IntensityFn, state: State) -> tuple[Intensities, State]:
-        """One network call: what can happen from here, logits after the hook, and the state with what the network keeps.
+    def ask(
+        self,
+        intensity_fn: IntensityFn,
+        state: State,
+    ) -> tuple[Intensities, State]:
+        """What can happen from here by one network call, logits after the hook, and the state with what it keeps.
 
         The logits are `TokenLaws`, of which a sampler reads what it needs; for a hook all are computed."""
         out, kept = reader(intensity_fn)(state.x, state.tau, state.kept)
@@ -268,9 +307,13 @@ class Sampler(Choices):
         return possible(out, state), state._replace(kept=kept)
 
     def settle(
-        self, out: Intensities, state: State, events: dict[str, Int[Tensor, "batch length"]],
-        tau: Float[Tensor, " batch"], u: Float[Tensor, "batch n"],
-    ) -> tuple[State, Int[Tensor, " batch"], Int[Tensor, " batch"]]:
+        self,
+        out: Intensities,
+        state: State,
+        events: dict[str, TokenInt],
+        tau: RowFloat,
+        u: Float[Tensor, "batch n"],
+    ) -> tuple[State, RowInt, RowInt]:
         """Apply the events of one step, (batch, length) by channel;
         returns the state, the overflow and the forced insertions of each row.
 
@@ -309,6 +352,9 @@ def channel_words(channels: Sequence[str] | None) -> str:
     return names.get(key) or f"methods of the channels {'+'.join(channels)}"
 
 
-def fitting_samplers(channels: Sequence[str], clocked: bool = True) -> dict[str, type[Sampler]]:
+def fitting_samplers(
+    channels: Sequence[str],
+    clocked: bool = True,
+) -> dict[str, type[Sampler]]:
     "The samplers that can simulate a method of these channels, by name; `clocked` as in `Sampler.fits`."
     return {name: cls for name, cls in SAMPLERS.usable().items() if cls.fits(channels, clocked)}

@@ -12,28 +12,34 @@ from collections.abc import Callable, Sequence
 from numbers import Real
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..process.states import SPECIAL_TOKENS
-from .state import State
+from .state import RowInt, State, TokenBool, TokenFloat
 from ..support.limits import Limit
 
 # %% ../../nbs/samplers/02_draws.ipynb #6f3cd55b
-def row_uniforms(generators: Sequence[torch.Generator], counts: Int[Tensor, " batch"]) -> Float[Tensor, "batch n"]:
+def row_uniforms(
+    generators: Sequence[torch.Generator],
+    counts: RowInt,
+) -> Float[Tensor, "batch n"]:
     "Uniforms in (0, 1), `counts[i]` of them from generator i, padded with 0.5: (batch, max(counts)) float64."
     u = torch.full((len(generators), int(counts.max())), 0.5, dtype=torch.float64)
     for row, n, g in zip(u.unbind(), counts.tolist(), generators): row[:n].uniform_(generator=g)
     return u.clamp_(1e-300, 1 - 2.0**-53).to(counts.device)
 
 # %% ../../nbs/samplers/02_draws.ipynb #8d9173f3
-def draws(state: State, n: int) -> tuple[Float[Tensor, "batch length"], ...]:
+def draws(state: State, n: int) -> tuple[TokenFloat, ...]:
     "`n` uniforms for every column of the rows: n times (batch, length) float64."
     u = row_uniforms(state.generators, n * state.x.lengths)
     return u.unflatten(-1, (-1, n)).unbind(-1)
 
 # %% ../../nbs/samplers/02_draws.ipynb #7a88b019
-def inverse_cdf(probs: Float[Tensor, "*shape outcomes"], u: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+def inverse_cdf(
+    probs: Float[Tensor, "*shape outcomes"],
+    u: Float[Tensor, "*shape"],
+) -> Int[Tensor, "*shape"]:
     """The outcome whose cumulative probability first exceeds u (...,); `probs` (..., outcomes) need not sum to 1.
 
     Outcomes of probability 0 are never drawn."""
@@ -43,8 +49,11 @@ def inverse_cdf(probs: Float[Tensor, "*shape outcomes"], u: Float[Tensor, "*shap
     return torch.minimum(index, last)  # u c can round up to c
 
 # %% ../../nbs/samplers/02_draws.ipynb #c0099f7f
-def nucleus(logits: Float[Tensor, "*shape vocabulary"], top_p: float = 1.0,
-            temperature: float = 1.0) -> Float[Tensor, "*shape vocabulary"]:
+def nucleus(
+    logits: Float[Tensor, "*shape vocabulary"],
+    top_p: float = 1.0,
+    temperature: float = 1.0,
+) -> Float[Tensor, "*shape vocabulary"]:
     "Probabilities (float64) of the smallest set of most likely tokens whose mass reaches `top_p`, renormalised."
     logits = logits.double()
     p = torch.softmax((logits - logits.amax(-1, keepdim=True)) / temperature, -1)
@@ -70,8 +79,11 @@ SIGNED = ("entropy", "leftmost")  # scores that are not positive and so have no 
 WITHOUT_TOKENS = ("rates", "leftmost")  # scores for which the token distribution is not computed: K is None
 
 
-def most_confident(chosen: Bool[Tensor, "batch length"], candidates: Bool[Tensor, "batch length"],
-                   score: Float[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
+def most_confident(
+    chosen: TokenBool,
+    candidates: TokenBool,
+    score: TokenFloat,
+) -> TokenBool:
     "As many positions per row as `chosen` has, the highest-scoring of the candidates."
     rank = torch.where(candidates, score, -torch.inf).argsort(dim=-1, descending=True, stable=True).argsort(-1)
     return (rank < chosen.sum(-1, keepdim=True)) & candidates
@@ -83,7 +95,13 @@ def without_special(logits: Float[Tensor, "*shape vocabulary"]) -> Float[Tensor,
     return logits.masked_fill(special, -torch.inf)
 
 # %% ../../nbs/samplers/02_draws.ipynb #cw000001
-def check_whole(name: str, value, least: int, why: str = "", limit: Limit | None = None):
+def check_whole(
+    name: str,
+    value,
+    least: int,
+    why: str = "",
+    limit: Limit | None = None,
+):
     """ValueError unless `value` is a finite whole number, at least `least`, and within `limit`; `why` is added to the
     message."""
     number = isinstance(value, Real) and not isinstance(value, bool)

@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ..process.intensities import Intensities
 from .base import Sampler
 from .draws import CONFIDENCES, most_confident
 from .planner import Planner
-from .state import State
+from .state import RowInt, State, TokenBool, TokenFloat, TokenInt
 
 # %% ../../nbs/samplers/09_entropy_bounded.ipynb #eb000009
-def excess(entropy: Float[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
+def excess(entropy: TokenFloat) -> TokenFloat:
     """What the first 1, 2, ... columns of a row lose at most when they are drawn together, in nats: the sum of
     their entropies without the largest; (batch, length)."""
     largest = entropy.cummax(-1).values
     return entropy.cumsum(-1) - largest
 
 
-def within(lost: Float[Tensor, "batch length"], allowed: Float[Tensor, "#batch length"],
-           masks: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+def within(lost: TokenFloat, allowed: Float[Tensor, "#batch length"],
+           masks: RowInt) -> RowInt:
     "How many masks of each row to resolve, of `masks` (batch,): the most that stay within what is allowed, at least 1."
     count = torch.arange(1, lost.shape[-1] + 1, device=lost.device)
     # the first alone loses nothing; its sum may differ from its maximum in the last digit
@@ -56,7 +56,11 @@ class EntropyBounded(Planner):
     gamma: float | None = None  # nats that one call may lose
 
     @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+    def compared(
+        cls,
+        channels: Sequence[str],
+        calls: Sequence[int],
+    ) -> list[Sampler]:
         "One setting."
         return [cls(error=0.1)]
 
@@ -78,8 +82,7 @@ class EntropyBounded(Planner):
             given = getattr(self, name)
             if given != value: raise ValueError(f"{name}={given}: the bound on the error holds for {value} alone")
 
-    def keep(self, out: Intensities, state: State,
-             drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
+    def keep(self, out: Intensities, state: State, drawn: TokenInt) -> TokenBool:
         "Columns that are not masks after the call: those that were none, and the masks that it resolves."
         candidates = self.candidates(state.x)
         score = torch.where(candidates, self.score(out, state, drawn), -torch.inf)
@@ -91,14 +94,13 @@ class EntropyBounded(Planner):
         as_many = torch.arange(drawn.shape[1], device=drawn.device) < count[:, None]
         return ~state.x.masked | most_confident(as_many, candidates, score)
 
-    def entropies(self, out: Intensities,
-                  where: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
+    def entropies(self, out: Intensities, where: TokenBool) -> TokenFloat:
         "Entropies (batch, length) of the token distributions in nats, 0 elsewhere."
         k = torch.softmax(out.logits[where].double(), -1)
         negative = CONFIDENCES["entropy"](k, None, None)  # that rule reads the distribution alone
         return k.new_zeros(where.shape).masked_scatter(where, -negative)
 
-    def allowed(self, state: State) -> Float[Tensor, "batch length"]:
+    def allowed(self, state: State) -> TokenFloat:
         "What the first 1, 2, ... masks resolved may lose, in nats: (batch, length)."
         count = torch.arange(1, state.x.tokens.shape[-1] + 1, device=state.tau.device).double()
         if self.gamma is not None: return torch.full_like(count, self.gamma).expand(len(state.tau), -1)

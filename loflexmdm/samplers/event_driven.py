@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ..process.channels import CHANNELS
 from ..process.intensities import Intensities, IntensityFn
 from .base import Sampler
 from .draws import check_slack, check_whole, inverse_cdf, row_uniforms
-from .state import Info, State
+from .state import Info, RowBool, RowFloat, State, TokenInt
 
 # %% ../../nbs/samplers/06_event_driven.ipynb #ef179dac
 def race(
     out: Intensities,
     u: Float[Tensor, "batch events 2"],
-    limit: Float[Tensor, " batch"],
+    limit: RowFloat,
     channels: Sequence[str] = ("insert", "unmask"),
-) -> tuple[dict[str, Int[Tensor, "batch length"]], Float[Tensor, " batch"]]:
+) -> tuple[dict[str, TokenInt], RowFloat]:
     """The first events of frozen intensities that come before `limit` (batch,):
     their numbers (batch, length) by channel, and the time of the last one tried.
 
@@ -56,10 +56,10 @@ def race(
 # %% ../../nbs/samplers/06_event_driven.ipynb #e4f20fb0
 class Proposal(NamedTuple):
     "What has become of the pending proposal of each row, and the next one."
-    accept: Bool[Tensor, " batch"]  # the event happens, and the clock stands
-    tau: Float[Tensor, " batch"]  # clock reading of the next call
-    bound: Float[Tensor, " batch"]  # total intensity under which the next proposal was made; 0: none is pending
-    violated: Bool[Tensor, " batch"]  # the total exceeded the bound of the last one
+    accept: RowBool  # the event happens, and the clock stands
+    tau: RowFloat  # clock reading of the next call
+    bound: RowFloat  # total intensity under which the next proposal was made; 0: none is pending
+    violated: RowBool  # the total exceeded the bound of the last one
 
 # %% ../../nbs/samplers/06_event_driven.ipynb #dbb04b2e
 @dataclass(frozen=True)
@@ -78,7 +78,11 @@ class EventDriven(Sampler):
     slack: float = 1.5  # what is proposed, as a multiple of the total intensity
 
     @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+    def compared(
+        cls,
+        channels: Sequence[str],
+        calls: Sequence[int],
+    ) -> list[Sampler]:
         """Exact, by confidence where there are masks to rank, and with intensities held; for masked diffusion, where
         all time is alike, held ones alone."""
         held = cls(exact=False)
@@ -96,8 +100,9 @@ class EventDriven(Sampler):
         check_slack(self.slack)
 
     def uniforms(
-        self, state: State,
-    ) -> tuple[Float[Tensor, " batch"], Float[Tensor, "batch events 2"], Float[Tensor, "batch n"]]:
+        self,
+        state: State,
+    ) -> tuple[RowFloat, Float[Tensor, "batch events 2"], Float[Tensor, "batch n"]]:
         """Random numbers of one step: for the test (batch,), the events (batch, events,
         2) and the tokens behind masks."""
         k = self.events_per_call
@@ -123,8 +128,13 @@ class EventDriven(Sampler):
         state, overflow, forced = self.settle(out, state, accepted, found.tau, token)
         return state._replace(rate_bound=found.bound), Info(overflow, found.violated.long(), forced)
 
-    def thin(self, out: Intensities, state: State, u: Float[Tensor, " batch"],
-             elapsed: Float[Tensor, " batch"]) -> Proposal:
+    def thin(
+        self,
+        out: Intensities,
+        state: State,
+        u: RowFloat,
+        elapsed: RowFloat,
+    ) -> Proposal:
         """Whether the pending proposal is accepted (then the clock stands), and the next one.
 
         `elapsed` ~ Exp(total intensity): divided by the slack, the wait until the next proposal."""
@@ -141,7 +151,7 @@ class EventDriven(Sampler):
         violated = pending & exceeded & (state.tau < state.limits.tau_max)
         return Proposal(accept, tau, new, violated)
 
-    def hold(self, state: State, elapsed: Float[Tensor, " batch"]) -> Proposal:
+    def hold(self, state: State, elapsed: RowFloat) -> Proposal:
         "All events before the end of the clock happen, `elapsed` after now; nothing is tested."
         end = state.limits.tau_max
         left = end - state.tau

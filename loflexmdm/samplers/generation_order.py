@@ -28,7 +28,10 @@ def event_named(event: str) -> str:
     return event
 
 
-def generation_times(samples: Samples, event: str = "unmasked") -> list[list[float]]:
+def generation_times(
+    samples: Samples,
+    event: str = "unmasked",
+) -> list[list[float]]:
     """Clock readings at which each generated token (prompts left out) was unmasked or inserted (`event`).
 
     ValueError for another event, or where no trajectories were recorded."""
@@ -83,7 +86,9 @@ class Correlation:
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #10c371d5
 def order_correlation(
-    times: Sequence[Sequence[float]], covariates: Sequence[Sequence[float] | None], method: str = "pearson"
+    times: Sequence[Sequence[float]],
+    covariates: Sequence[Sequence[float] | None],
+    method: str = "pearson",
 ) -> Correlation:
     """Correlation of the order of generation with a covariate of each generated token.
 
@@ -112,7 +117,10 @@ def idle_share(samples: Samples) -> float:
     return 1 - changes / samples.row_evaluations
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #fb7dcabb
-def raster(trajectory: Trajectory, free: Sequence[bool] | None = None) -> tuple[list[float], np.ndarray]:
+def raster(
+    trajectory: Trajectory,
+    free: Sequence[bool] | None = None,
+) -> tuple[list[float], np.ndarray]:
     """Moments of change, and the state (0 absent, 1 masked, 2 known) of each final token after
     each of them: (tokens, moments)."""
     kept = [
@@ -126,7 +134,10 @@ def raster(trajectory: Trajectory, free: Sequence[bool] | None = None) -> tuple[
 
 
 def plot_raster(
-    trajectory: Trajectory, labels: Sequence[str] | None = None, free: Sequence[bool] | None = None, ax=None
+    trajectory: Trajectory,
+    labels: Sequence[str] | None = None,
+    free: Sequence[bool] | None = None,
+    ax=None,
 ):
     "A generation as an image, time to the right, final tokens from top to bottom; returns the axes."
     import matplotlib.pyplot as plt
@@ -147,7 +158,12 @@ def plot_raster(
     return ax
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #309a2fa5
-def frames_text(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, most: int = 12) -> list[str]:
+def frames_text(
+    trajectory: Trajectory,
+    vocabulary: Vocabulary,
+    skip: int = 0,
+    most: int = 12,
+) -> list[str]:
     """The recorded frames as lines of text without their first `skip` tokens (a prompt), at most
     `most` of them, evenly chosen."""
     picked = np.unique(
@@ -158,8 +174,11 @@ def frames_text(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, m
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #79362788
 def plot_order(
-    times: Sequence[Sequence[float]], covariates: Sequence[Sequence[float] | None],
-    label: str | None = None, ax=None, colour: str = PALETTE["blue"],
+    times: Sequence[Sequence[float]],
+    covariates: Sequence[Sequence[float] | None],
+    label: str | None = None,
+    ax=None,
+    colour: str = PALETTE["blue"],
 ):
     "Normalised order against a covariate: tokens as dots, means with two standard errors; returns the axes."
     import matplotlib.pyplot as plt
@@ -180,7 +199,8 @@ def plot_order(
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #95452a20
 def order_by_kind(
-    times: Sequence[Sequence[float]], kinds: Sequence[Sequence[str]]
+    times: Sequence[Sequence[float]],
+    kinds: Sequence[Sequence[str]],
 ) -> dict[str, tuple[float, float, int]]:
     """For each kind of token: mean normalised order, its standard error (nan for one sequence),
     and sequences that have the kind."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ..process.channels import columns_of
@@ -19,16 +19,20 @@ from ..process.intensities import Intensities, IntensityFn, as_tensors
 from ..process.states import PartialSequences, Vocabulary
 from .base import Sampler, reader
 from .draws import inverse_cdf, nucleus, row_uniforms, without_special
-from .state import Info, Limits, State, advance, too_short
+from .state import Info, Limits, RowBool, RowInt, State, advance, too_short
 
 # %% ../../nbs/samplers/07_left_to_right.ipynb #fa26aa5d
-def not_a_prefix(x: PartialSequences) -> Bool[Tensor, " batch"]:
+def not_a_prefix(x: PartialSequences) -> RowBool:
     "Rows that cannot be written from left to right: a mask, or a gap that is open before a prompt token."
     gap_inside = x.open[:, :-1] & x.fixed[:, 1:]
     return x.masked.any(-1) | gap_inside.any(-1)
 
 
-def check_prefixes(x: PartialSequences, what: str, vocabulary: Vocabulary | None = None) -> PartialSequences:
+def check_prefixes(
+    x: PartialSequences,
+    what: str,
+    vocabulary: Vocabulary | None = None,
+) -> PartialSequences:
     "`x`, if all its rows can be written from left to right; otherwise ValueError shows the first that cannot."
     bad = not_a_prefix(x).nonzero()[:, 0].tolist()
     if not bad: return x
@@ -65,11 +69,20 @@ class LeftToRight(Sampler):
                     f"{f.name}={value!r}: tokens come from left to right; there are no positions to choose"
                 )
 
-    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
+    def init(
+        self,
+        x: PartialSequences,
+        generators: Sequence[torch.Generator],
+        limits: Limits,
+    ) -> State:
         "The state with nothing generated. ValueError for prompts that are not prefixes."
         return super().init(check_prefixes(x, "prompt"), generators, limits)
 
-    def ask(self, intensity_fn: IntensityFn, state: State) -> tuple[Intensities, State]:
+    def ask(
+        self,
+        intensity_fn: IntensityFn,
+        state: State,
+    ) -> tuple[Intensities, State]:
         """One network call: what comes next, logits (batch, 1, vocabulary + 1) after the hook, and the state with what
         the network keeps.
 
@@ -85,8 +98,12 @@ class LeftToRight(Sampler):
         if self.logits_hook is not None: logits = self.logits_hook(logits, state.x, state.tau)
         return Intensities(logits=without_special(logits)), state._replace(kept=kept)
 
-    def draw(self, logits: Float[Tensor, "batch outcomes"], short: Bool[Tensor, " batch"],
-             u: Float[Tensor, "batch 2"]) -> tuple[Bool[Tensor, " batch"], Int[Tensor, " batch"]]:
+    def draw(
+        self,
+        logits: Float[Tensor, "batch outcomes"],
+        short: RowBool,
+        u: Float[Tensor, "batch 2"],
+    ) -> tuple[RowBool, RowInt]:
         """Whether the end comes (batch,), and the token that comes otherwise (batch,), from logits (batch,
         vocabulary + 1) and two uniforms each.
 

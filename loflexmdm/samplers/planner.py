@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from ..process.channels import columns_of
 from ..process.intensities import Intensities, IntensityFn
 from ..process.states import MASK, PartialSequences
 from .base import Sampler
 from .draws import check_whole, draws, most_confident
-from .state import Info, Limits, State, finished, follow
+from .state import Info, Limits, RowInt, State, TokenBool, TokenFloat, TokenInt
+from .state import finished, follow
 
 # %% ../../nbs/samplers/08_planner.ipynb #422d2f16
 @dataclass(frozen=True)
@@ -42,7 +41,11 @@ class Planner(Sampler):
     remask: float | None = None  # a mask's confidence against a clean token's; the larger, the more are masked again
 
     @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+    def compared(
+        cls,
+        channels: Sequence[str],
+        calls: Sequence[int],
+    ) -> list[Sampler]:
         "The greedy planner, and the one that masks again (RDM)."
         return [cls(confidence="sampled"), cls(remask=1.0)]
 
@@ -61,7 +64,12 @@ class Planner(Sampler):
         super().__post_init__()
         if self.steps is not None: check_whole("steps", self.steps, 1)
 
-    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
+    def init(
+        self,
+        x: PartialSequences,
+        generators: Sequence[torch.Generator],
+        limits: Limits,
+    ) -> State:
         """The state before the first step.
 
         ValueError if some row has fewer positions than `steps`, an open gap, or more
@@ -94,7 +102,7 @@ class Planner(Sampler):
         state = self.move(state, drawn, self.keep(out, state, drawn))
         return state, Info(*torch.zeros(3, len(state.row), dtype=torch.long, device=drawn.device))
 
-    def due(self, x: PartialSequences) -> Int[Tensor, " batch"]:
+    def due(self, x: PartialSequences) -> RowInt:
         """Free positions that are clean after the next step, of each row:
         the first round(L s / steps) beyond those that are now."""
         n = x.free.sum(-1).clamp_min(1)
@@ -106,15 +114,14 @@ class Planner(Sampler):
         rounded = (2 * n * s + steps) // (2 * steps)
         return rounded.minimum(n)
 
-    def candidates(self, x: PartialSequences) -> Bool[Tensor, "batch length"]:
+    def candidates(self, x: PartialSequences) -> TokenBool:
         """Positions to choose from (batch, length): masks (in the window, if there is one), and with
         remasking the free clean ones."""
         masks = super().candidates(x)
         if self.remask is None: return masks
         return masks | (x.free & ~x.masked)
 
-    def keep(self, out: Intensities, state: State,
-             drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
+    def keep(self, out: Intensities, state: State, drawn: TokenInt) -> TokenBool:
         """The planner's choice G(. | z, x), z = `drawn`: columns that are not masks after the step,
         fixed ones and padding included."""
         candidates = self.candidates(state.x)
@@ -127,8 +134,7 @@ class Planner(Sampler):
         as_many = torch.arange(drawn.shape[1], device=drawn.device) < count[:, None]
         return standing | most_confident(as_many, candidates, score)
 
-    def score(self, out: Intensities, state: State,
-              drawn: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
+    def score(self, out: Intensities, state: State, drawn: TokenInt) -> TokenFloat:
         "The confidence in every position, masks' times `remask`; logarithms with noise if the rule is soft."
         score = super().score(out, state, drawn)
         if self.remask is None: return score
@@ -136,8 +142,7 @@ class Planner(Sampler):
         else: weighted = self.remask * score
         return torch.where(state.x.masked, weighted, score)
 
-    def move(self, state: State, drawn: Int[Tensor, "batch length"],
-             keep: Bool[Tensor, "batch length"]) -> State:
+    def move(self, state: State, drawn: TokenInt, keep: TokenBool) -> State:
         """The state with the tokens of `drawn` at `keep` and masks elsewhere, its clock where that number of
         positions is clean on average."""
         n = state.x.free.sum(-1).clamp_min(1)

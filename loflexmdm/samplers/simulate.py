@@ -209,8 +209,13 @@ class _Harvest:
 
 # %% ../../nbs/samplers/04_simulate.ipynb #2d24a869
 def simulate(
-    intensity_fn: IntensityFn, prompts: PartialSequences, sampler: Sampler,
-    seeds: Sequence[int], limits: Limits, record: bool = False, progress: bool = False,
+    intensity_fn: IntensityFn,
+    prompts: PartialSequences,
+    sampler: Sampler,
+    seeds: Sequence[int],
+    limits: Limits,
+    record: bool = False,
+    progress: bool = False,
 ) -> Samples:
     """Run `sampler` from each prompt to the end.
 
@@ -240,7 +245,12 @@ def simulate(
             if record: harvest.snapshot(sampler.passed(state))
 
 
-def _check(prompts: PartialSequences, sampler: Sampler, seeds: Sequence[int], limits: Limits):
+def _check(
+    prompts: PartialSequences,
+    sampler: Sampler,
+    seeds: Sequence[int],
+    limits: Limits,
+):
     "ValueError for what cannot be simulated."
     if len(seeds) != len(prompts.tokens):
         raise ValueError(f"seeds: {len(seeds)} given, one for each of {len(prompts.tokens)} prompts is needed")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..process.channels import CHANNELS
@@ -21,11 +21,14 @@ from ..process.intensities import Intensities, IntensityFn, TokenLaws
 from ..process.states import PartialSequences
 from .base import Sampler
 from .draws import check_whole, draws, most_confident
-from .state import Info, Limits, State
+from .state import Info, Limits, RowFloat, State, TokenBool, TokenFloat, TokenInt
 from ..support.limits import CALLS
 
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #0c14adea
-def leap(out: Intensities, dtau: Float[Tensor, "batch 1"]) -> tuple[Float[Tensor, "batch length"], Intensities]:
+def leap(
+    out: Intensities,
+    dtau: Float[Tensor, "batch 1"],
+) -> tuple[TokenFloat, Intensities]:
     """Probability (batch, length) that a mask is resolved within `dtau` (batch, 1), and the intensities with the
     distribution of its token then.
 
@@ -41,16 +44,22 @@ def leap(out: Intensities, dtau: Float[Tensor, "batch 1"]) -> tuple[Float[Tensor
     return chance, out._replace(logits=laws, speed=None)
 
 
-def shown_within(logits: Float[Tensor, "n vocabulary"], speed: Float[Tensor, "n vocabulary"],
-                 wait: Float[Tensor, " n"]) -> Float[Tensor, "n vocabulary"]:
+def shown_within(
+    logits: Float[Tensor, "n vocabulary"],
+    speed: Float[Tensor, "n vocabulary"],
+    wait: Float[Tensor, " n"],
+) -> Float[Tensor, "n vocabulary"]:
     "Log-probability that a mask shows each token within `wait` (n,), from the law of what shows next and the speeds."
     log_hidden = torch.log_softmax(logits.double() - speed.log(), -1)
     shown = -torch.expm1(-speed * wait[:, None])
     return log_hidden + torch.log(shown)
 
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #e4fba73d
-def leaps(out: Intensities, channels: Sequence[str],
-          dtau: Float[Tensor, "batch 1"]) -> tuple[dict[str, Float[Tensor, "batch length"]], Intensities]:
+def leaps(
+    out: Intensities,
+    channels: Sequence[str],
+    dtau: Float[Tensor, "batch 1"],
+) -> tuple[dict[str, TokenFloat], Intensities]:
     """Probability (batch, length) of each channel's event within `dtau`, where a column takes one event of all;
     and the intensities as in `leap`.
 
@@ -69,8 +78,7 @@ def leaps(out: Intensities, channels: Sequence[str],
     return dict(zip(channels, rates * share)), out
 
 
-def one_event(chance: dict[str, Float[Tensor, "batch length"]],
-              u: Float[Tensor, "batch length"]) -> dict[str, Int[Tensor, "batch length"]]:
+def one_event(chance: dict[str, TokenFloat], u: TokenFloat) -> dict[str, TokenInt]:
     """At most one event per column, from the channels' probabilities and one uniform each:
     0 or 1, (batch, length) by channel."""
     below = torch.zeros_like(u)
@@ -82,7 +90,10 @@ def one_event(chance: dict[str, Float[Tensor, "batch length"]],
     return found
 
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #939eb7fa
-def poisson_quantile(u: Float[Tensor, "*shape"], rate: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+def poisson_quantile(
+    u: Float[Tensor, "*shape"],
+    rate: Float[Tensor, "*shape"],
+) -> Int[Tensor, "*shape"]:
     "Poisson counts by inversion: the smallest k with P(N <= k) > u, at most 1000."
     counts = torch.zeros_like(u, dtype=torch.long)
     term = torch.exp(-rate)
@@ -102,8 +113,8 @@ def poisson_quantile(u: Float[Tensor, "*shape"], rate: Float[Tensor, "*shape"]) 
     return counts
 
 
-def next_reading(taus: Float[Tensor, " steps"], tau: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
-    "The first of the readings `taus`, in ascending order, after the clock `tau` (batch,) of each row; the last at most."
+def next_reading(taus: Float[Tensor, " steps"], tau: RowFloat) -> RowFloat:
+    "The first of the ascending readings `taus` after the clock `tau` (batch,) of each row; at most the last."
     taus = taus.to(tau.device)
     after = torch.searchsorted(taus, tau, right=True)
     return taus[after.clamp_max(len(taus) - 1)]
@@ -133,7 +144,11 @@ class TauLeaping(Sampler):
     window_ratio: float | None = None  # candidates for each mask that a step unmasks, the leftmost; none: all
 
     @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+    def compared(
+        cls,
+        channels: Sequence[str],
+        calls: Sequence[int],
+    ) -> list[Sampler]:
         "One per number of calls; none for masked diffusion, where ancestral sampling is the same with its own grid."
         if set(channels) == {"unmask"}: return []
         return super().compared(channels, calls)
@@ -161,19 +176,22 @@ class TauLeaping(Sampler):
         tau[-1] = tau_max  # exactly: the end is recognised by this value
         return tau
 
-    def duration(self, now: Float[Tensor, " batch"], until: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+    def duration(self, now: RowFloat, until: RowFloat) -> RowFloat:
         "The time on the clock that events have in a leap between two readings."
         return until - now
 
-    def insertions(self, mean: Float[Tensor, "batch length"],
-                   u: Float[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
+    def insertions(self, mean: TokenFloat, u: TokenFloat) -> TokenInt:
         "Masks to insert in each gap, from their expected numbers: (batch, length) whole numbers."
         return poisson_quantile(u, mean)
 
     def events(
-        self, out: Intensities, channels: Sequence[str], dtau: Float[Tensor, "batch 1"],
-        wait: Float[Tensor, "batch length"], count: Float[Tensor, "batch length"],
-    ) -> tuple[dict[str, Int[Tensor, "batch length"]], Intensities]:
+        self,
+        out: Intensities,
+        channels: Sequence[str],
+        dtau: Float[Tensor, "batch 1"],
+        wait: TokenFloat,
+        count: TokenFloat,
+    ) -> tuple[dict[str, TokenInt], Intensities]:
         """Numbers of events (batch, length) by channel within `dtau` (batch, 1), and the intensities with
         the distributions of tokens then.
 
@@ -196,8 +214,13 @@ class TauLeaping(Sampler):
         state, overflow, forced = self.settle(out, state, events, tau, token)
         return state, Info(overflow, torch.zeros_like(overflow), forced)
 
-    def choose(self, events: Bool[Tensor, "batch length"], out: Intensities, state: State,
-               drawn: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
+    def choose(
+        self,
+        events: TokenBool,
+        out: Intensities,
+        state: State,
+        drawn: TokenInt,
+    ) -> TokenBool:
         "The masks to unmask, as for every sampler; with a `window_ratio` only some of the leftmost are candidates."
         if self.window_ratio is None: return super().choose(events, out, state, drawn)
         reach = (self.window_ratio * events.sum(-1, keepdim=True)).ceil()
@@ -219,7 +242,11 @@ class Ancestral(TauLeaping):
     grid: str = "linear"  # name of the clock whose times are spaced evenly
 
     @classmethod
-    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
+    def compared(
+        cls,
+        channels: Sequence[str],
+        calls: Sequence[int],
+    ) -> list[Sampler]:
         "One per number of calls."
         return [cls(steps=c) for c in calls]
 
@@ -228,14 +255,23 @@ class Ancestral(TauLeaping):
         check_whole("steps", self.steps, 1, limit=CALLS)
         clock_named(self.grid)
 
-    def taus(self, tau_max: float = math.inf, mass: float = 0.0) -> Float[Tensor, " steps"]:
+    def taus(
+        self,
+        tau_max: float = math.inf,
+        mass: float = 0.0,
+    ) -> Float[Tensor, " steps"]:
         "Clock readings of the calls, whatever the end of the clock: (steps,) float64, the first 0."
         time = torch.arange(int(self.steps), dtype=torch.float64) / int(self.steps)
         tau = clock_named(self.grid).tau(time)
         tau[0] = 0.0
         return tau
 
-    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
+    def init(
+        self,
+        x: PartialSequences,
+        generators: Sequence[torch.Generator],
+        limits: Limits,
+    ) -> State:
         "The state at clock reading 0; the last call is the end of the clock."
         if x.open.any():
             raise ValueError(
@@ -254,7 +290,7 @@ class Euler(Ancestral):
     name: ClassVar[str] = "euler"  # on the command line
     in_comparisons: ClassVar[bool] = False  # ancestral steps cost the same
 
-    def duration(self, now: Float[Tensor, " batch"], until: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+    def duration(self, now: RowFloat, until: RowFloat) -> RowFloat:
         "The time on the clock in which a mask is resolved with the probability of an Euler step."
         clock = clock_named(self.grid)
         time = clock.time(now.double()).clamp(0, 1 - 1e-9)
