@@ -1,4 +1,5 @@
-"""The fragment benchmark of packaged models: `python experiments/fragment_runs.py fragments.csv SEED... [--model NAME]`.
+"""The fragment benchmark of packaged models:
+`python experiments/fragment_runs.py fragments.csv SEED... [--model NAME]`.
 
 A model that inserts samples from prompts; one that writes SMILES from left to right grows the fragments, at
 two temperatures. A table for each seed goes to experiments/results/fragment_benchmark.json, with its

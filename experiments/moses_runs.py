@@ -1,5 +1,5 @@
-"""The table of methods on MOSES: `python experiments/moses_runs.py SEED... [--entrants NAME...]`, or `... --model DIR`; with
-`--samplers` that of samplers of one model, a row for each.
+"""The table of methods on MOSES: `python experiments/moses_runs.py SEED... [--entrants NAME...]`, or `... --model DIR`;
+with `--samplers` that of samplers of one model, a row for each.
 
 Every entrant reads the same molecules as canonical SMILES, with the same network and as many generator rows per step.
 Each adds its curve and the metrics of its samples to experiments/results/moses_runs.json, with settings,

@@ -1,4 +1,5 @@
-"""Runs behind the figures on optimisation: `python experiments/optimise_runs.py SEED... [--tasks NAME...] [--ways NAME...]`.
+"""Runs behind the figures on optimisation:
+`python experiments/optimise_runs.py SEED... [--tasks NAME...] [--ways NAME...]`.
 
 Each way gets the same molecules to start from, training molecules of the packaged model `molecules`, and the same
 number of calls. A run adds its curve to experiments/results/optimise_runs.json, with its settings, seed and

@@ -1,7 +1,7 @@
 """Signal and noise of the order model's gradient: `python experiments/order_gradients.py TASK RUN [--batches N]`.
 
-RUN is a directory of experiments/order_runs.py; its generator at several checkpoints is given a table of rates, one for each
-kind of position, and the gradient in their logarithms is measured over many batches of 64 generator rows. What is
+RUN is a directory of experiments/order_runs.py; its generator at several checkpoints is given a table of rates, one for
+each kind of position, and the gradient in their logarithms is measured over many batches of 64 generator rows. What is
 found goes to experiments/results/order_gradients.json with the commit."""
 import argparse
 import json

@@ -1,4 +1,5 @@
-"""Training runs behind the figures on orders: `python experiments/order_runs.py TASK SEED... [--entrants NAME...] [--lr LR]`.
+"""Training runs behind the figures on orders:
+`python experiments/order_runs.py TASK SEED... [--entrants NAME...] [--lr LR]`.
 
 Every entrant has the same network and as many generator rows per step. Each run adds its curve to
 experiments/results/order_runs.json,

@@ -1,4 +1,5 @@
-"""What models deliver that are asked for a property: `python experiments/property_runs.py SEED... [--conditions NAME...]`.
+"""What models deliver that are asked for a property:
+`python experiments/property_runs.py SEED... [--conditions NAME...]`.
 
 Small molecules of QM9, whose training examples begin with the class of a property. As many molecules are sampled per
 class, without guidance and with it, and their values compared with what was asked for. A condition is a property, or a

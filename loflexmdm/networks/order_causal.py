@@ -152,7 +152,7 @@ class RankBlock(nn.Module):
         q, k, v = self.qkv(self.norm(h)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         q = self.q_norm(q)
 
-        # queries of events that have not happened are no keys
+        # events that have not happened are not among the keys
         k, v = _joined(past, self.k_norm(k[:, :, :content]), v[:, :, :content])
         seen = F.scaled_dot_product_attention(q, k, v, attn_mask=self.scores(q, distance, sees))
         h = h + self.out(seen.transpose(1, 2).flatten(2))

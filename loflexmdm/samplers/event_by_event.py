@@ -68,11 +68,12 @@ class EventByEvent(Sampler):
         stops = drawn == scores.shape[1] - 1
 
         # a row that is too short takes a gap in place of the end
-        among_gaps = inverse_cdf(nucleus(scores[:, :-1], 1.0, self.gap_temperature), u) if short.any() else drawn
+        among_gaps = drawn
+        if short.any(): among_gaps = inverse_cdf(nucleus(scores[:, :-1], 1.0, self.gap_temperature), u)
         gap = torch.where(stops & short, among_gaps, drawn)
         end = stops & ~short | full
-        counted = Info(overflow=(full & ~stops).long(), violations=torch.zeros_like(gap), forced=(stops & short).long())
-        return gap.masked_fill(end, 0), end, counted
+        overflow, forced = (full & ~stops).long(), (stops & short).long()
+        return gap.masked_fill(end, 0), end, Info(overflow, torch.zeros_like(gap), forced)
 
     def draw_token(
         self, logits: Float[Tensor, "rows vocabulary"], u: Float[Tensor, " rows"]

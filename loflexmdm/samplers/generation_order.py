@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..process.states import MASK, Vocabulary
-from . import Samples, Trajectory
+from .simulate import Samples, Trajectory
 from ..support.colours import COLOURS, PALETTE
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #1214fa28

@@ -22,7 +22,7 @@ def stop_signals() -> Iterator[list[int]]:
     caught = []
     note = lambda number, frame: caught.append(number)
 
-    # under nohup a closed terminal is no reason to stop
+    # under nohup a closed terminal does not count as a reason to stop
     ignored = getattr(signal, "SIGHUP", None) if hangups_are_ignored() else None
     noted = [s for s in STOP_SIGNALS if s != ignored]
     try: old = {s: signal.signal(s, note) for s in noted}

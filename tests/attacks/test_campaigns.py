@@ -1,5 +1,5 @@
-"""A short part of the campaigns of attacks, the same each time; `make campaign` goes on for hours, `tests/attacks/test_kill.py`
-kills training and sampling at other operations every day."""
+"""A short part of the campaigns of attacks, the same each time; `make campaign` goes on for hours,
+`tests/attacks/test_kill.py` kills training and sampling at other operations every day."""
 import os
 import random
 import signal

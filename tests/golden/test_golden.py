@@ -1,7 +1,7 @@
 """Golden samples, losses, gradients and bounds of every method and sampler: a net under changes that keep results.
 
-`python tests/golden/test_golden.py --write` computes every case anew and writes tests/golden/golden.json; do so only where
-results are meant to change, and say which cases did. `--write NAME ...` rewrites (or adds) the cases whose names
+`python tests/golden/test_golden.py --write` computes every case anew and writes tests/golden/golden.json; do so only
+where results are meant to change, and say which cases did. `--write NAME ...` rewrites (or adds) the cases whose names
 begin so, and keeps the others. A case returns a flat dict:
 
 - strings are sha256 digests (of sampled ids, which of them are free, and trajectories) and integers are counters:

@@ -62,7 +62,8 @@ def counted() -> dict[str, tuple[int, int]]:
     for path in sorted((ROOT / "nbs").rglob("*.ipynb")):
         if ".ipynb_checkpoints" in path.parts: continue
         own = [s for s in sections(json.loads(path.read_text(encoding="utf-8"))["cells"]) if s.exported is not None]
-        if own: found[path.relative_to(ROOT / "nbs").with_suffix("").as_posix()] = sum(s.shows_a_case for s in own), len(own)
+        name = path.relative_to(ROOT / "nbs").with_suffix("").as_posix()
+        if own: found[name] = sum(s.shows_a_case for s in own), len(own)
     return found
 
 

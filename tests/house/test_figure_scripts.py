@@ -27,7 +27,8 @@ def test_help(name, from_experiments, monkeypatch, capsys):
 
 
 def test_a_run_with_a_row_is_not_repeated(from_experiments, tmp_path):
-    runs, file, settings = from_experiments("runs"), tmp_path / "rows.json", dict(task=dict(kind="words"), train=dict(steps=3))
+    runs, file = from_experiments("runs"), tmp_path / "rows.json"
+    settings = dict(task=dict(kind="words"), train=dict(steps=3))
     assert not runs.noted(file, "a", settings)
     runs.note(file, dict(name="a", bound=[1.0, float("nan")], **settings))
     assert runs.noted(file, "a", settings) and not runs.noted(file, "b", settings)

@@ -16,7 +16,9 @@ RUN = (
     "skip_flags=['notest', 'slow', 'gpu'], basepath=sys.argv[2])[0])"
 )
 # by a Python of their own, not by the server of processes
-STARTED = {NBS / f"{name}.ipynb" for name in ("index", "support/07_worker_pool", "reports/05_demo", "tutorials/star_graphs")}
+STARTED = {
+    NBS / f"{name}.ipynb" for name in ("index", "support/07_worker_pool", "reports/05_demo", "tutorials/star_graphs")
+}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: str(p.relative_to(NBS)))

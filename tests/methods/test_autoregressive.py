@@ -474,7 +474,8 @@ def test_the_cache_agrees_under_autocast_and_in_float32():
     for precision, tolerance in ((False, 1e-5), (True, 0.1)):
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision):
             _, kept = model.read(before, None)
-            a, b = model.read(x, None, kept)[0].logits[:, 0], model.intensities(x).logits[torch.arange(2), x.lengths - 1]
+            a = model.read(x, None, kept)[0].logits[:, 0]
+            b = model.intensities(x).logits[torch.arange(2), x.lengths - 1]
         assert a.dtype == b.dtype == torch.float32
         torch.testing.assert_close(a[:, 3:], b[:, 3:], rtol=0, atol=tolerance)
 
