@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import torch
 
@@ -251,7 +251,7 @@ class Sampling:
         def __getattr__(self, name: str) -> Any: ...
 
     @property
-    def task_object(self) -> "Task | Any":
+    def task_object(self) -> Union["Task", Any]:
         """The task that the model was trained on, made from `task`; None if it is not known.
 
         Data that it names is read only after `with_data()`. ValueError for settings that are not a task's."""
