@@ -84,8 +84,8 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option("--children", type=int, default=50, metavar="N", help="proposals per round [50]")
     option("--time-limit", type=float, default=60.0, metavar="SECONDS", help="for one call [60]")
     option("--top", type=int, default=10, metavar="N", help="molecules to print [10]")
-    option("--out", default="optimize.jsonl", metavar="FILE", help="every call, .jsonl; what is there of this command is "
-           "continued [optimize.jsonl]")
+    told = "every call, .jsonl; what is there of this command is continued [optimize.jsonl]"
+    option("--out", default="optimize.jsonl", metavar="FILE", help=told)
     add_force(parser)
     option("--seed", type=int, default=0, metavar="INT", help="of the proposals [0]")
     add_device(parser)

@@ -148,7 +148,8 @@ class SavedRows(Rows):
 
     def start(self):
         "Take what an earlier session of this command left. ValueError if another command left it, or it is damaged."
-        for path in (self.out, self.out.with_suffix(".png"), beside(self.out), self.path, beside(self.path)): sweep(path)
+        picture, partial = self.out.with_suffix(".png"), self.path
+        for path in (self.out, picture, beside(self.out), partial, beside(partial)): sweep(path)
         saved = self.saved()
         nothing = not saved or not saved["batches"]
         lost = bool(saved) and saved["bytes"] > 0 and not self.path.exists()

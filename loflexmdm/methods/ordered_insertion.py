@@ -35,7 +35,8 @@ SLOPES = dict(uniform=0.0, left_to_right=CERTAIN, right_to_left=-CERTAIN)
 @config
 class OrderedInsertionConfig:
     "What defines a model; everything here is saved with its weights."
-    order: Literal["learned", "uniform", "left_to_right", "right_to_left", "given"] = "learned"
+    # learned, or as it is given: uniform, left_to_right, right_to_left, or by `given`
+    order: Literal["learned", "uniform", "left_to_right", "right_to_left", "given"] = "learned"  # of insertion
     given: str = ""  # a given order by name and numbers: the logarithms of its rates are the scores
     slope: float = 0.0  # where learning starts: by how much scores fall from one position to the next
     merge: bool = False  # equal neighbours are one event: from left to right within a run
@@ -48,6 +49,7 @@ class OrderedInsertionConfig:
     def __post_init__(self):
         if (self.order == "given") != bool(self.given):
             raise ValueError(f"given={self.given!r}: names the order if order is 'given', and is empty otherwise")
+        if not math.isfinite(self.slope): raise ValueError(f"slope={self.slope}: must be finite")
         if self.order == "learned" and self.orders < 2:
             raise ValueError(f"orders={self.orders}: a learned order needs at least 2")
 

@@ -180,7 +180,7 @@ def _optimal(x0: PartialSequences, x1: PartialSequences) -> Optimal:
         # a cell is reached by a pair from two diagonals before, by a deletion or insertion from the last
         steps = np.diagonal(pair, m - d, 1, 2), delete[:, left], insert[:, back]
         before = older[0][:, left], old[0][:, left], old[0][:, here]
-        ways = older[1][:, left], old[1][:, left], old[1][:, here]
+        ways = [older[1][:, left], old[1][:, left], old[1][:, here]]
         best, count, first, second = _tied([b + s for b, s in zip(before, steps)], ways)
         new = diagonal()
         new[0][:, here] = best

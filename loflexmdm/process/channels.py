@@ -122,7 +122,7 @@ class Append(Insert):
 def apply_events(
     x: PartialSequences,
     events: dict[str, Int[Tensor, "batch length"]],
-    draw: dict[str, Draw],
+    draw: dict[str, Draw | None],
 ) -> PartialSequences:
     """The sequences after all events of one step, (batch, length) numbers by channel;
     `origin` holds columns of `x`, -1 if new.

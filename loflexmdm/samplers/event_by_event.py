@@ -36,6 +36,8 @@ class EventByEvent(Sampler):
     `token_logits`, `insert`). ValueError as in `Choices`."""
     name: ClassVar[str] = "event-by-event"
     channels: ClassVar[tuple[str, ...]] = ("place",)
+    clocked: ClassVar[bool] = False
+    papers: ClassVar[tuple[str, ...]] = ("insnet", "insertion_process")
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")
     options: ClassVar[tuple[str, ...]] = ("gap_temperature",)
     gap_temperature: float = 1.0  # of the distribution of gaps and the end

@@ -176,7 +176,7 @@ def advance(
     state: State,
     tau: RowFloat,
     events: dict[str, TokenInt],
-    draw: dict[str, Draw],
+    draw: dict[str, Draw | None],
 ) -> tuple[State, RowInt]:
     """The state after events (batch, length) by channel, with the clock at `tau`;
     and the insertions given up for length (batch,).

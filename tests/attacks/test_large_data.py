@@ -10,7 +10,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.molecules.data import prepared as data
 from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
 from loflexmdm.process.states import prefix_example
-from loflexmdm.process.streams import Stream, shuffled, stream_batches
+from loflexmdm.process.streams import UNLIMITED, Stream, shuffled, stream_batches
 from loflexmdm.support import random_numbers as permutations
 from loflexmdm.support.atomic_files import file_digest
 from loflexmdm.support.data_digests import row_digest, rows_digest
@@ -18,8 +18,7 @@ from loflexmdm.support.random_numbers import Feistel, permutation
 from loflexmdm.support.shards import BLOCK, TokenRows, read_splits, write_splits
 from loflexmdm.tasks import sequences
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask
-from loflexmdm.training import trainer as training
-from loflexmdm.training.batches import batches, row_at
+from loflexmdm.training.batches import batches, epoch_indices, row_at
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.recipes import recipe_from
 
@@ -51,7 +50,7 @@ def test_orders_need_rows():
 
 
 def test_small_orders_are_those_of_earlier_versions():
-    drawn = torch.randperm(50, generator=training.generator_for(3, "epoch", 1)).tolist()
+    drawn = torch.randperm(50, generator=permutations.generator_for(3, "epoch", 1)).tolist()
     assert [row_at(50, 3, 50 + k) for k in range(50)] == drawn
 
 
@@ -59,7 +58,7 @@ def test_small_orders_are_those_of_earlier_versions():
 def test_each_epoch_has_every_row_once_and_any_position_can_be_asked_for(monkeypatch, table):
     monkeypatch.setattr(permutations, "TABLE", table)
     permutation.cache_clear()
-    rows = list(islice(training.epoch_indices(40, 0, 7), 120))
+    rows = list(islice(epoch_indices(40, 0, 7), 120))
     assert all(sorted(rows[k:k + 40]) == list(range(40)) for k in (0, 40, 80))
     assert rows[:40] != rows[40:80] and [row_at(40, 7, k) for k in (0, 57, 119)] == [rows[k] for k in (0, 57, 119)]
     permutation.cache_clear()
@@ -181,7 +180,7 @@ def test_molecules_are_trained_on_as_they_are_read(tmp_path):
     task, _ = recipe_from(tables).build()
     stream, held = task.dataset(), set(task.smiles("valid")) | set(task.smiles("test"))
     texts = {task.text(task.vocabulary.decode(stream[i].tokens[1:])) for i in range(150)}
-    assert len(texts) > 40 and task.sizes()["train"] == training.UNLIMITED
+    assert len(texts) > 40 and task.sizes()["train"] == UNLIMITED
     assert not held & {d.smiles for d in map(task.notation.decode, texts)}
     assert {"held out", "unparsable"} <= stream.left_out.keys()
 

@@ -16,7 +16,7 @@ from loflexmdm.cli import main
 from loflexmdm.cli.evaluate import is_sample, read_samples
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.molecules import task
-from loflexmdm.molecules.data import prepared as data
+from loflexmdm.molecules.data import prepared as data, sources
 from loflexmdm.molecules.data.cleaning import REJECT_REASONS, clean
 from loflexmdm.molecules.data.prepared import Molecules
 from loflexmdm.molecules.data.sources import read_smiles
@@ -336,7 +336,7 @@ FOREIGN = [
 @pytest.mark.parametrize("settings", FOREIGN)
 def test_no_task_of_a_model_reads_what_it_names(settings, monkeypatch, made):
     def never(*args, **options): raise AssertionError(f"read: {args}")
-    for module, name in ((task, "prepare"), (task, "read_tokenizer"), (data, "open_stream"), (data, "hub_commit"),
+    for module, name in ((task, "prepare"), (task, "read_tokenizer"), (sources, "open_stream"), (data, "hub_commit"),
                          (star_graphs, "read_graphs"), (sequences, "sequence_data")):
         monkeypatch.setattr(module, name, never)
     monkeypatch.setattr("loflexmdm.molecules.data.matched_pairs.prepare_pairs", never)

@@ -90,8 +90,9 @@ def test_prompts_in_three_forms(run, tmp_path):
     (tmp_path / "p.jsonl").write_text('["(", "...", ")"]\n{"prompt": ["[", "("]}\n')
     outs = []
     for name in ("p.txt", "p.jsonl"):
-        assert call(f"sample {run} -n 2 --nll 2 --prompts {tmp_path / name} --out", tmp_path / "s.jsonl")[0] == 0
-        outs.append((tmp_path / "s.jsonl").read_text())
+        out = tmp_path / f"of-{name}.jsonl"
+        assert call(f"sample {run} -n 2 --nll 2 --prompts {tmp_path / name} --out", out)[0] == 0
+        outs.append(out.read_text())
     rows = [json.loads(x) for x in outs[0].splitlines()]
     assert outs[0] == outs[1] and [r["prompt"] for r in rows] == [["(", "...", ")"]] * 2 + [["[", "("]] * 2
     for r in rows:
@@ -582,7 +583,7 @@ def test_a_partial_file_is_a_samples_file(run, tmp_path):
 
 def test_ctrl_c_in_the_first_batch_leaves_nothing(run, tmp_path):
     (tmp_path / "s.jsonl").write_text("what was here before\n")
-    code, said = stopped_after(0, signal.SIGINT, tmp_path, run)
+    code, said = stopped_after(0, signal.SIGINT, tmp_path, run, (*LONG, "--force"))
     assert code == 130 and "the first batch was not finished, nothing is kept" in said
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s.jsonl", "said"]
     assert (tmp_path / "s.jsonl").read_text() == "what was here before\n"
@@ -626,7 +627,7 @@ def test_full_disk(small_disk, whole):
 def test_full_disk_while_sampling(small_disk, run):
     (small_disk / "s.jsonl").write_text("what was here before\n")
     with open(small_disk / "filler", "wb") as f, contextlib.suppress(OSError): f.write(bytes(7 << 20))
-    code, _, err = call(f"sample {run} -n 20 --out", small_disk / "s.jsonl")
+    code, _, err = call(f"sample {run} -n 20 --force --out", small_disk / "s.jsonl")
     assert code == 2 and "No space left on device" in err.splitlines()[-1]
     assert (small_disk / "s.jsonl").read_text() == "what was here before\n"
     assert sorted(p.name for p in small_disk.iterdir()) == ["filler", "s.jsonl"]

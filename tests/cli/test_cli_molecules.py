@@ -260,7 +260,7 @@ def test_no_picture(model, known, tmp_path):
 
 def test_place_of_the_picture_is_taken(model, tmp_path):
     (tmp_path / "m.png").mkdir()
-    code, _, err = call(f"sample {model} -n 20 --nll 0 --out", tmp_path / "m.csv")
+    code, _, err = call(f"sample {model} -n 20 --nll 0 --force --out", tmp_path / "m.csv")
     assert code == 2 and err.splitlines()[-1] == f"loflexmdm: {tmp_path / 'm.png'}: Is a directory"
     assert len(rows_of(tmp_path / "m.csv")) == 20
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.csv", "m.csv.run.json", "m.png"]
@@ -500,5 +500,5 @@ def test_the_task_says_how_to_sample_unless_told_otherwise(model, tmp_path):
         ("", "top_p=0.7, confidence='top_prob'"),
         ("--top-p 1 --confidence none", "top_p=1.0, confidence=None"),
     ):
-        assert call(f"sample {model} -n 2 --nll 0 {options} --out", tmp_path / "m.csv")[0] == 0
+        assert call(f"sample {model} -n 2 --nll 0 --force {options} --out", tmp_path / "m.csv")[0] == 0
         assert said in json.loads((tmp_path / "m.csv.run.json").read_text())["sampler"]

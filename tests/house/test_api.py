@@ -47,12 +47,14 @@ def modules_to_begin_with() -> list[str]:
 def test_the_same_calls_after_any_import(module):
     done = forks.run(["-c", CALLS.format(module=module)])
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "['6 3 0 7 2 8 7 1 0 2 0 6 0 3 0 6 6 3', '1 6 9 4 2 8 1 2 6 0 1 9 1 8 1 2 2 8']\n", done.stdout
+    wanted = ["6 3 0 7 2 8 7 1 0 2 0 6 0 3 0 6 6 3", "1 6 9 4 2 8 1 2 6 0 1 9 1 8 1 2 2 8"]
+    assert done.stdout == f"{wanted}\n", done.stdout
 
 
 def test_a_model_asked_nothing_whose_task_has_prompts_says_so():
     model = loflexmdm.load("star-tiny")
-    with pytest.warns(UserWarning, match=r"""has prompts, and none was given; .*\.prompts\("test", 3\) draws""") as told:
+    said = r"""has prompts, and none was given; .*\.prompts\("test", 3\) draws"""
+    with pytest.warns(UserWarning, match=said) as told:
         assert model.sample(n=3, seed=0).texts == ["", "", ""]
     assert len(told) == 1 and "\n" not in str(told[0].message) and told[0].filename == __file__
     asked = model.task_object.prompts("test", 3)

@@ -30,7 +30,8 @@ def pages() -> dict[str, str]:
     "Name of each page that users read, and all its code as one script."
     readme = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     found = {"readme": "\n".join(readme)}
-    for path in [ROOT / "nbs/index.ipynb", *sorted(ROOT.glob("nbs/tutorials/*.ipynb")), *ROOT.glob("nbs/how_to/*.ipynb")]:
+    tutorials, how_to = (sorted(ROOT.glob(f"nbs/{folder}/*.ipynb")) for folder in ("tutorials", "how_to"))
+    for path in [ROOT / "nbs/index.ipynb", *tutorials, *how_to]:
         cells = json.loads(path.read_text())["cells"]
         code = [without_magics("".join(c["source"])) for c in cells if c["cell_type"] == "code"]
         found[f"{path.parent.name}_{path.stem}"] = "\n\n".join(code) + "\n"
@@ -50,7 +51,8 @@ def test_a_type_checker_accepts_the_code_of_pages(tmp_path):
     found = json.loads(done.stdout)
     assert found["summary"]["filesAnalyzed"] == len(pages()) > 30
     told = [
-        f"{Path(g['file']).stem}, line {g['range']['start']['line'] + 1}: {g['message'].splitlines()[0]} ({g.get('rule')})"
+        f"{Path(g['file']).stem}, line {g['range']['start']['line'] + 1}: "
+        f"{g['message'].splitlines()[0]} ({g.get('rule')})"
         for g in found["generalDiagnostics"]
         if g["severity"] == "error"
     ]
@@ -101,5 +103,6 @@ def test_an_editor_finds_methods(line, where):
     jedi = pytest.importorskip("jedi")
     code = LINES.format(line=line)
     row = code.rstrip("\n").count("\n") + 1
-    found = jedi.Script(code, path=ROOT / "page.py", project=jedi.Project(ROOT)).goto(row, len(line), follow_imports=True)
+    script = jedi.Script(code, path=ROOT / "page.py", project=jedi.Project(ROOT))
+    found = script.goto(row, len(line), follow_imports=True)
     assert [d.name for d in found] == [where] and found[0].module_name.startswith("loflexmdm.")

@@ -236,7 +236,7 @@ def test_leads_are_edited_on_the_command_line(leads, tmp_path):
     rows = list(csv.DictReader((tmp_path / "out.csv").open()))
     assert [r["line"] for r in rows] == ["1", "1", "2", "3"] and rows[0]["lead"] == "Cc1ccccc1"
     assert "not a molecule" in rows[2]["state"] and "is not in" in rows[3]["state"]
-    assert run_line(line + " --gain 5", tmp_path)[0] == 0
+    assert run_line(line + " --gain 5 --force", tmp_path)[0] == 0
     assert len(list(csv.DictReader((tmp_path / "out.csv").open()))) == 2  # those that could not be read
 
 
