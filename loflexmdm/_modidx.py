@@ -5337,4 +5337,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                             'loflexmdm.training.trainer._mean': ( 'training/trainer.html#_mean',
                                                                                   'loflexmdm/training/trainer.py'),
                                             'loflexmdm.training.trainer._not_finite': ( 'training/trainer.html#_not_finite',
-                                                                                        'loflexmdm/training/trainer.py')}}}
+                                                                                        'loflexmdm/training/trainer.py'),
+                                            'loflexmdm.training.trainer._say': ( 'training/trainer.html#_say',
+                                                                                 'loflexmdm/training/trainer.py')}}}

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -94,7 +95,8 @@ class Trainer:
         self.log = kind(self.directory / "metrics.jsonl")
         self.clock = time.monotonic
         self.pace = Pace(self.processes.world)
-        self.compiler = Compiler(method, config, data, self.say)
+        # a function, not a method: a trainer that nothing names any more is freed at once
+        self.compiler = Compiler(method, config, data, partial(_say, self.progress))
 
     @property
     def groups(self) -> list[dict]: return [group for o in self.optimisers for group in o.param_groups]
@@ -306,7 +308,7 @@ class Trainer:
 
     def say(self, text: str):
         "A line for who watches, or reads the log; none with `progress=False`."
-        if self.progress: write_line(text)
+        _say(self.progress, text)
 
     def look_ahead(self):
         "Say how long the rest will take, now that steps have been timed, and whether to compile."
@@ -323,3 +325,9 @@ class Trainer:
         finally:
             lost = self.data.account() if isinstance(self.data, Stream) else ""
             if lost: self.say(lost)
+
+
+def _say(progress: bool, text: str):
+    "A line for who watches, if anyone does."
+    if progress: write_line(text)
+

@@ -1,12 +1,12 @@
 """Plants mutants in a copy of the repository, one at a time, and runs the tests that reach the changed line.
 
 `python tests/attacks/mutation/campaign.py [--mutants N] [--budget SECONDS] [--work FOLDER]`. A session of pytest
-collects all tests once. For each mutant it forks; the child gives the functions in memory their changed code, and runs the tests
-that reach them in the order of their durations and earlier successes, up to the first failure. A mutant that runs only
-when its module is imported is planted in the copy's files and tried in a process that imports them; with --imports so
-is one that survives, and the notebooks that reach it run too. Limits are of processor time. What is known is kept in
-report.json and is not tried again while the mutant's function keeps its text, unless asked with --again. report.md is
-written from it."""
+collects all tests once. For each mutant it forks; the child gives the functions in memory their changed code, and
+runs the tests that reach them in the order of their durations and earlier successes, up to the first failure. A
+mutant that runs only when its module is imported is planted in the copy's files and tried in a process that imports
+them; with --imports so is one that survives, and the notebooks that reach it run too. Limits are of processor time.
+What is known is kept in report.json and is not tried again while the mutant's function keeps its text, unless asked
+with --again. report.md is written from it."""
 import argparse
 import gc
 import json
