@@ -82,9 +82,9 @@ class Drawn(NamedTuple):
 
 class Step(NamedTuple):
     "One call of the loss, as the terms see it that an option adds."
-    method: "LoFlexMDM"
+    method: "LoFlexMDM"  # whose loss it is
     batch: PartialSequences  # all of it
-    generator: torch.Generator | None
+    generator: torch.Generator | None  # of what the terms draw
     drawn: Drawn  # states of the rows that no term has set aside
     target: TargetRates  # on the contracted states
     model: Intensities  # of the generator, there too

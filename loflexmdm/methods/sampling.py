@@ -243,7 +243,7 @@ def encode_sources(
 # %% ../../nbs/methods/02_sampling.ipynb #80aab4e5
 class Sampling:
     """What a method has from this module: `sample`, `sample_batches` and `edit`, and the task that reads its texts."""
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary  # of the tokens
     task: dict | Any  # what the model was trained on, as saved with it; None if that is not known
     _task_object: tuple[dict, "Task"] | None = None  # settings of a task, and the task made of them
 

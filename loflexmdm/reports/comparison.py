@@ -238,9 +238,9 @@ def _has(row: object, kinds: dict[str, type]) -> bool:
 class Comparison:
     """Results of a comparison: `rows` (one per entrant, seed and sampler), `curves` (one per entrant and seed) and
     the `settings` that all share."""
-    rows: list[dict] = field(default_factory=list)
-    curves: list[dict] = field(default_factory=list)
-    settings: dict = field(default_factory=dict)
+    rows: list[dict] = field(default_factory=list)  # one for each entrant, seed and sampler
+    curves: list[dict] = field(default_factory=list)  # one for each entrant and seed
+    settings: dict = field(default_factory=dict)  # that all share
 
     def __repr__(self) -> str: return table(self.rows)
     def _repr_markdown_(self) -> str: return table(self.rows)

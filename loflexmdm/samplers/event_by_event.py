@@ -34,12 +34,12 @@ class EventByEvent(Sampler):
     The end cannot come below the smallest length, and comes at the largest; both are counted, as forced and as
     overflow. The network is one that reads prompts once (`read_prompts`) and then an event at a time (`gap_scores`,
     `token_logits`, `insert`). ValueError as in `Choices`."""
-    name: ClassVar[str] = "event-by-event"
-    channels: ClassVar[tuple[str, ...]] = ("place",)
-    clocked: ClassVar[bool] = False
-    papers: ClassVar[tuple[str, ...]] = ("insnet", "insertion_process")
-    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")
-    options: ClassVar[tuple[str, ...]] = ("gap_temperature",)
+    name: ClassVar[str] = "event-by-event"  # on the command line
+    channels: ClassVar[tuple[str, ...]] = ("place",)  # that it can simulate
+    clocked: ClassVar[bool] = False  # it needs no rates
+    papers: ClassVar[tuple[str, ...]] = ("insnet", "insertion_process")  # to cite
+    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # of those that all samplers have
+    options: ClassVar[tuple[str, ...]] = ("gap_temperature",)  # of its own, on the command line
     gap_temperature: float = 1.0  # of the distribution of gaps and the end
 
     def __post_init__(self):

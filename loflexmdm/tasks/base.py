@@ -57,7 +57,7 @@ class Examples(Dataset):
 # %% ../../nbs/tasks/01_base.ipynb #d153746c
 class TaskTexts:
     "How sequences and prompts of a task are written: a part of every `Task`."
-    kind: str
+    kind: str  # of task, as recipes name it
     prompt_help: tuple[str, str] | None = None  # of prompts written as text: placeholder and help of the option
 
     def words(self, line: str) -> list[str]:
@@ -116,8 +116,8 @@ def fewest_edits(a: Sequence, b: Sequence) -> int:
 class TaskEdits:
     """What a task of edits, whose examples are `Pair`s, says besides: a part of every `Task`. It defines `sources`, and
     the others where the defaults do not fit."""
-    vocabulary: Vocabulary
-    words: Callable[[str], list[str]]
+    vocabulary: Vocabulary  # of its sequences
+    words: Callable[[str], list[str]]  # a line of text as tokens
 
     def sources(
         self, split: str = "test", n: int = 8
@@ -169,9 +169,9 @@ class TaskData:
     """What a run reports about the data of a task: a part of every `Task`.
 
     A task defines these where its datasets cannot tell."""
-    vocabulary: Vocabulary
-    max_length: int
-    dataset: Callable[[str], Dataset]
+    vocabulary: Vocabulary  # of its sequences
+    max_length: int  # of the longest, start token included
+    dataset: Callable[[str], Dataset]  # the data of a split
 
     @property
     def longest(self) -> int:
@@ -207,7 +207,7 @@ class TaskData:
 # %% ../../nbs/tasks/01_base.ipynb #3e4de185
 class TaskFiles:
     "Which data outside the package the settings of a task name, and whether it may be read: a part of every `Task`."
-    config: Any
+    config: Any  # its settings
     papers: Mapping[str, str] = {}  # key in papers.bib, or a whole BibTeX entry -> what it is cited for
     reads_data: bool = True  # files and data sets that the settings name; False in the task of a saved model
 
@@ -264,7 +264,7 @@ def tokens_as_text(row: Mapping) -> str:
 # %% ../../nbs/tasks/01_base.ipynb #e4e71f51
 class TaskOutput:
     "What the command line shows of samples, and the files it reads and writes: a part of every `Task`."
-    kind: str
+    kind: str  # of task, as recipes name it
     sampling: dict = {}  # options of sampling that the command line uses unless told otherwise
     file_suffixes: tuple[str, ...] = ()  # of the files that `evaluate_file` reads
     output_suffixes: tuple[str, ...] = ()  # of the files that `written` makes, besides .jsonl and .csv

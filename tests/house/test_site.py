@@ -17,7 +17,7 @@ BROWSER = next(
 PAGES = dict(
     index="loflexmdm",
     **{
-        "learn/objective": "Rate matching",
+        "process/matching": "Rate matching",
         "tutorials/learned_order": "learning the order",
         "api/samplers.base": "samplers.base",
         "about/checked": "How it was checked",
@@ -66,7 +66,16 @@ def visit(browser, page: str, width: int = 1280, height: int = 900):
     return tab, wrong
 
 
-def pages() -> list[Path]: return sorted(SITE.rglob("*.html"))
+def is_redirect(path: Path) -> bool: return 'http-equiv="refresh"' in path.read_text(encoding="utf-8")[:400]
+def pages() -> list[Path]: return sorted(p for p in SITE.rglob("*.html") if not is_redirect(p))
+
+
+def test_old_addresses_lead_to_pages():
+    moved = [p for p in SITE.rglob("*.html") if is_redirect(p)]
+    for path in moved:
+        to = re.search(r'url=([^"]+)', path.read_text(encoding="utf-8"))[1]
+        assert (path.parent / to).resolve().is_file() and not is_redirect((path.parent / to).resolve())
+    assert len(moved) > 100
 
 
 def test_every_link_leads_somewhere():
@@ -142,7 +151,7 @@ def test_no_page_is_very_long():
     articles = {name: t[t.index("<article"):t.index("</article>")] for name, t in texts.items() if "<article" in t}
     heights = {name: builder().height(article) for name, article in articles.items()}
     assert len(heights) > 100 and max(heights.values()) < 16_000, max(heights, key=heights.get)
-    assert articles["learn/schedules.html"].count('<details class="fold') > 5
+    assert articles["process/schedules.html"].count('<details class="fold') > 5
 
 
 def test_the_reference_says_what_every_field_means():
@@ -171,7 +180,7 @@ def test_page_opens(browser, page):
 
 
 @in_browser
-@pytest.mark.parametrize("page", ["learn/objective", "about/glossary"])
+@pytest.mark.parametrize("page", ["process/matching", "about/glossary"])
 def test_formulas_are_drawn(browser, page):
     tab, wrong = visit(browser, page + ".html")
     tab.wait_for_selector("mjx-container svg", state="attached")  # most are in folded sections
@@ -185,7 +194,7 @@ image.naturalHeight;
 
 
 @in_browser
-@pytest.mark.parametrize("page", ["index", "learn/objective", "tutorials/learned_order"])
+@pytest.mark.parametrize("page", ["index", "process/matching", "tutorials/learned_order"])
 def test_pictures_are_not_blank(browser, page, tmp_path):
     import matplotlib.image
     tab, _ = visit(browser, page + ".html")
@@ -242,11 +251,11 @@ def test_a_phone_does_not_scroll_sideways(browser, page):
 def test_every_page_is_in_llms_txt():
     targets = re.findall(r"\]\(([^)]+\.html)\)", (SITE / "llms.txt").read_text(encoding="utf-8"))
     assert len(targets) == len(set(targets)) > 80 and all((SITE / t).is_file() for t in targets)
-    found = (p for s in ("learn", "tutorials", "how_to", "library") for p in (SITE / s).glob("*.html"))
+    found = (p for s in ("tutorials", "how_to", *builder().ROOMS) for p in (SITE / s).glob("*.html"))
     assert {str(p.relative_to(SITE)) for p in found if p.stem != "index"} <= set(targets)
 
 
-TABLES = ["library/compare", "tutorials/choosing", "library/de_novo", "how_to/choose_a_sampler"]
+TABLES = ["reports/comparison", "tutorials/choosing", "molecules/de_novo", "how_to/choose_a_sampler"]
 TOO_WIDE = """() => [...document.querySelectorAll("article table")].map(table => {
     const place = table.closest(".table-wrapper, .cell_output") || table.parentElement;
     return table.scrollWidth - place.clientWidth; }).filter(excess => excess > 1)"""
@@ -266,8 +275,8 @@ def test_tables_fit(browser, page, width):
 @in_browser
 def test_a_link_into_a_folded_section_opens_it(browser):
     checked = Anchors(SITE / "about" / "checked.html").links
-    link = [a for a in checked if a.startswith("../learn/schedules.html#cell-")][-1]
-    tab, wrong = visit(browser, "learn/schedules.html")
+    link = [a for a in checked if a.startswith("../process/schedules.html#cell-")][-1]
+    tab, wrong = visit(browser, "process/schedules.html")
     assert tab.locator("details.fold[open]").count() == 1
     tab.evaluate("anchor => { location.hash = anchor; }", urldefrag(link)[1])
     tab.wait_for_timeout(300)
