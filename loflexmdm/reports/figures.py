@@ -19,7 +19,7 @@ import torch
 
 from ..process.clocks import clock_named
 from ..process.states import MASK, Vocabulary
-from ..samplers import Trajectory
+from ..samplers.simulate import EditTrajectory, Trajectory
 from ..support.colours import COLOURS, PALETTE
 from ..training.log import JsonLines
 
