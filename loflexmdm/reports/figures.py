@@ -19,7 +19,7 @@ import torch
 
 from ..process.clocks import clock_named
 from ..process.states import MASK, Vocabulary
-from ..samplers.simulate import EditTrajectory, Trajectory
+from ..samplers.simulate import Trajectory
 from ..support.colours import COLOURS, PALETTE
 from ..training.log import JsonLines
 

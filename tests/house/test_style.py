@@ -2,6 +2,7 @@
 
 `python tests/house/test_style.py` rewrites tests/data/long_cells.json, which may only shrink."""
 import ast
+import importlib.util
 import json
 import re
 import statistics
@@ -145,6 +146,15 @@ def test_exported_cells_are_short_or_known():
     assert not grown, f"over {CELL} lines, or longer than before; split: {grown}"
     gone = {where: n for where, n in known.items() if found.get(where, 0) < n}
     assert not gone, f"shorter by now: run python tests/house/test_style.py; {list(gone)}"
+
+
+def test_the_package_reads_like_its_models():
+    "Of fastcore, BlackJAX, diffrax, flow_matching and nanochat a line holds 9 to 13 syntax nodes."
+    spec = importlib.util.spec_from_file_location("code_figures", ROOT / "experiments" / "code_figures.py")
+    spec.loader.exec_module(code_figures := importlib.util.module_from_spec(spec))
+    found = code_figures.figures(ROOT / "loflexmdm")
+    assert found["nodes_per_line"] <= 13 and found["comments_per_function"] >= 0.5, found
+    assert found["patches"] == 0 and found["longest_function"] <= FUNCTION, found
 
 
 @pytest.mark.parametrize("text, expected", [
