@@ -11,7 +11,7 @@ from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInserti
 from loflexmdm.networks.order_causal import DISTANCES, distance_class, places
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.plackett_luce import draw_order, left_first, runs_of, step_log_probs
-from loflexmdm.process.states import PAD, Example, PartialSequences, Vocabulary, collate, parse_prompt, prefix_example
+from loflexmdm.process.states import ANY, PAD, Example, PartialSequences, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.samplers import EventByEvent, EventDriven, Limits, simulate
 from loflexmdm.training.recipes import recipe_from
 
@@ -428,3 +428,11 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="has no clock"): m.intensities(None)
     with pytest.raises(ValueError, match="samples=1: at least 2"): m.nll_bound(sequences("|ab"), 1)
     with pytest.raises(ValueError, match="gap_temperature|temperature"): EventByEvent(gap_temperature=-1.0)
+
+
+def test_guidance_is_refused_in_one_line():
+    "Guidance mixes the answers of two calls; a network that is asked event by event does not give them."
+    vocabulary = Vocabulary(["a", "<c:1>", ANY])
+    torch.set_default_dtype(torch.float32)
+    m = OrderedInsertion(vocabulary, OrderedInsertionConfig(order="uniform", size="test", max_length=9))
+    with pytest.raises(ValueError, match="EventByEvent: .* without guidance"): m.sample([["<c:1>"]], guidance=1.0)
