@@ -11,7 +11,8 @@ from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInserti
 from loflexmdm.networks.order_causal import DISTANCES, distance_class, places
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.plackett_luce import draw_order, left_first, runs_of, step_log_probs
-from loflexmdm.process.states import ANY, PAD, Example, PartialSequences, Vocabulary, collate, parse_prompt, prefix_example
+from loflexmdm.process.states import ANY, PAD, Example, PartialSequences, Vocabulary, collate, parse_prompt
+from loflexmdm.process.states import prefix_example
 from loflexmdm.samplers import EventByEvent, EventDriven, Limits, simulate
 from loflexmdm.training.recipes import recipe_from
 
