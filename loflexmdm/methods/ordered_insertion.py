@@ -37,8 +37,9 @@ class OrderedInsertionConfig:
     "What defines a model; everything here is saved with its weights."
     # learned, or as it is given: uniform, left_to_right, right_to_left, or by `given`
     order: Literal["learned", "uniform", "left_to_right", "right_to_left", "given"] = "learned"  # of insertion
-    given: str = ""  # a given order by name and numbers: the logarithms of its rates are the scores
-    slope: float = 0.0  # where learning starts: by how much scores fall from one position to the next
+    # by name and numbers, the logarithms of its rates are the scores: the order if it is given, the start if learned
+    given: str = ""
+    slope: float = 0.0  # where learning starts otherwise: by how much scores fall from one position to the next
     merge: bool = False  # equal neighbours are one event: from left to right within a run
     orders: Count = 2  # orders drawn per sequence and step
     size: SizeName = "tiny"  # of the generator
@@ -47,8 +48,11 @@ class OrderedInsertionConfig:
     max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
 
     def __post_init__(self):
-        if (self.order == "given") != bool(self.given):
-            raise ValueError(f"given={self.given!r}: names the order if order is 'given', and is empty otherwise")
+        if self.order == "given" and not self.given:
+            raise ValueError("given='': must name the order if order is 'given', such as forward or backward:8,0.5")
+        if self.given and self.order not in ("given", "learned"):
+            raise ValueError(f"given={self.given!r}: must be empty if order is {self.order!r}")
+        if self.given and self.slope: raise ValueError(f"slope={self.slope}: must be 0 where `given` is the start")
         if not math.isfinite(self.slope): raise ValueError(f"slope={self.slope}: must be finite")
         if self.order == "learned" and self.orders < 2:
             raise ValueError(f"orders={self.orders}: a learned order needs at least 2")
@@ -221,7 +225,7 @@ class OrderedInsertion(Method):
 
     def scores(self, x1: PartialSequences) -> Float[Tensor, "batch length"]:
         "Scores of the order, log b, of all columns: (batch, length)."
-        if self.config.order == "given": scores = self.given_order(x1).log()
+        if self.given_order is not None: scores = self.given_order(x1).log()
         elif self.config.order == "learned": scores = place_scores(x1, self.config.slope)
         else: scores = place_scores(x1, SLOPES[self.config.order])
         if self.order is not None: scores = scores + self.order(x1, self.order_backbone)

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['Edge', 'PAPER_SPLITS', 'STAR_PRESETS', 'StarGraph', 'StarConfig', 'random_star', 'StarGraphs', 'is_path',
-           'junction_distances', 'to_junction', 'graph_from', 'check_fits', 'read_graphs', 'write_graphs', 'StarFile',
-           'StarTask', 'star_verdict', 'star_correlations', 'radial_layout', 'draw_star_graph', 'draw_star_answer',
-           'draw_star_generation']
+           'junction_distances', 'names_junction', 'to_junction', 'junction_last', 'graph_from', 'check_fits',
+           'read_graphs', 'write_graphs', 'StarFile', 'StarTask', 'star_verdict', 'star_correlations', 'radial_layout',
+           'draw_star_graph', 'draw_star_answer', 'draw_star_generation']
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #ea0b92da
 import json
@@ -20,7 +20,7 @@ from itertools import compress, pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -191,27 +191,45 @@ def junction_distances(graph: StarGraph, answer: Sequence[str]) -> list[int] | N
     return [abs(place(k) - at) for k in range(len(answer))]
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #80c8ee41
+def names_junction(x1: PartialSequences) -> Bool[Tensor, "batch length"]:
+    "Where answers name the junction: the node that the prompt mentions most often."
+    prompt = (x1.fixed & x1.valid & (x1.tokens != BOS)).float()
+    votes = prompt.new_zeros(len(prompt), int(x1.tokens.max()) + 1)
+    junction = votes.scatter_add_(1, x1.tokens, prompt).argmax(-1, keepdim=True)
+    return x1.free & (x1.tokens == junction)
+
+
 @given_order("to-junction")
 def to_junction(
     x1: PartialSequences, high: float = 10.0, low: float = 0.1
 ) -> Float[Tensor, "batch length"]:
     """Rates of the answers' tokens from `low` at the junction to `high` at the node farthest from it, by a constant
     factor from node to node; without the junction in the answer, from its first node on."""
-    # the junction is the name that the prompt mentions most often
-    prompt = (x1.fixed & x1.valid & (x1.tokens != BOS)).float()
-    votes = prompt.new_zeros(len(prompt), int(x1.tokens.max()) + 1)
-    junction = votes.scatter_add_(1, x1.tokens, prompt).argmax(-1, keepdim=True)
-
     # places along the path: of each token's node, and of the junction's first mention
     rank, _ = free_ranks(x1)
     place = ((rank + 1) / 2).floor()
-    mentioned = x1.free & (x1.tokens == junction)
-    at = torch.where(mentioned, place, torch.inf).amin(-1, keepdim=True)
+    at = torch.where(names_junction(x1), place, torch.inf).amin(-1, keepdim=True)
     at = torch.where(at.isinf(), 0.0, at)
 
     distance = torch.where(x1.free, (place - at).abs(), 0.0)
     farthest = distance.amax(-1, keepdim=True).clamp_min(1)
     return low * (high / low) ** (distance / farthest)
+
+
+@given_order("junction-last")
+def junction_last(
+    x1: PartialSequences, high: float = 10.0, low: float = 0.1
+) -> Float[Tensor, "batch length"]:
+    """Rates of the answers' tokens from `high` to `low`, by a constant factor from one to the next: from the goal back
+    to the junction's last mention, then from the source on; without the junction, from the goal back alone.
+
+    Every step can be read off the prompt, without a guess which arm leads to the goal."""
+    rank, count = free_ranks(x1)
+    junction = torch.where(names_junction(x1), rank, -1.0).amax(-1, keepdim=True).clamp_min(0)
+    backwards = count - 1 - rank
+    onwards = count - junction + rank
+    moment = torch.where(rank >= junction, backwards, onwards)
+    return high * (low / high) ** (moment / (count - 1).clamp_min(1))
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #a8bb4ab0
 _COLUMNS = ("edge_list", "source", "goal", "path")  # of the published files
