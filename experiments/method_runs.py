@@ -33,11 +33,17 @@ CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds 
     gaps=dict(task=partial(text, infill=0.5, max_length=40), steps=3000, methods=WITH_GAPS),  # with room in every gap
     molecule_gaps=dict(task=QM9 | dict(infill=0.5, max_length=32), steps=3000, methods=WITH_GAPS),
 )
+INSERTION = dict(method="ordered-insertion")
 METHODS = dict(
     autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
     papl=dict(method="papl"), flexmdm=dict(method="flexmdm"),
     fixed=FIXED, learned=LEARNED, learned_both=LEARNED_BOTH,
     edits=dict(method="editflow"),
+    # one token per event, without masks and without a clock; `from_left` learns from a start near left to right
+    insertion_uniform=INSERTION | dict(order="uniform", orders=1),
+    insertion_forward=INSERTION | dict(order="left_to_right", orders=1),
+    insertion_learned=INSERTION | dict(order="learned", orders=2),
+    insertion_from_left=INSERTION | dict(order="learned", orders=2, slope=1.0),
 )
 TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", valid_size=256)
 ROWS, SAMPLES, HELD_OUT, STATES = 64, 2000, 500, 64
@@ -46,9 +52,11 @@ ROWS, SAMPLES, HELD_OUT, STATES = 64, 2000, 500, 64
 def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
     "The recipe of a run."
     model, every = dict(size="nano") | METHODS[method], -(-steps // 5)
-    train = dict(steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=every,
-                 valid_every=every)
+    per_sequence = model.get("states") or model.get("orders") or 1
+    train = dict(steps=steps, lr=lr, seed=seed, batch_size=ROWS // per_sequence, save_every=every, valid_every=every)
     if method.startswith("learned"): train |= dict(order_start=steps // 4, order_lr_scale=1.0)
+    if model.get("order") == "learned" and model["method"] == "ordered-insertion":
+        train |= dict(order_start=steps // 4, order_lr_scale=0.1)
     task = CORPORA[corpus]["task"]
     return dict(task=task() if callable(task) else task, model=model, train=TRAIN | train)
 
