@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from .base import Method
+from ..networks.build import never_conditions
 from ..networks.order_causal import Memory, OrderCausal, Places, places
 from ..networks.transformer import SizeName, Transformer, size_named, token_head
 from ..process.intensities import Intensities, log_probs_at
@@ -154,6 +155,7 @@ class OrderedInsertion(Method):
         super().__init__(vocabulary, config, task)
         self.backbone = OrderCausal(len(vocabulary), size_named(config.size), config.neighbours)
         self.token = token_head(self.backbone, len(vocabulary))
+        if vocabulary.conditions: never_conditions(self, vocabulary)
         self.given_order = order_named(config.given) if config.given else None
         self.order = self.order_backbone = None
         if config.order == "learned":

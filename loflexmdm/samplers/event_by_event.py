@@ -50,7 +50,7 @@ class EventByEvent(Sampler):
         "One event of every row, or its end. The prompts are read in the first step."
         network = intensity_fn
         if not hasattr(network, "read_prompts"):
-            raise ValueError("EventByEvent: is for networks causal in the order of insertion, without guidance")
+            raise ValueError("EventByEvent: is for networks that are causal in the order of insertion")
         memory = network.read_prompts(state.x) if state.kept is None else state.kept
         draws = row_uniforms(state.generators, torch.full_like(state.row, 2))
         gap_u, token_u = draws.unbind(-1)

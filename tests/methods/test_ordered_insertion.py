@@ -10,6 +10,7 @@ from scipy.stats import chisquare
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig, order_term, prompt_of
 from loflexmdm.networks.order_causal import DISTANCES, distance_class, places
 from loflexmdm.networks.transformer import SIZES, Size
+from loflexmdm.process.conditions import without_conditions
 from loflexmdm.process.plackett_luce import draw_order, left_first, runs_of, step_log_probs
 from loflexmdm.process.states import ANY, PAD, Example, PartialSequences, Vocabulary, collate, parse_prompt
 from loflexmdm.process.states import prefix_example
@@ -431,9 +432,53 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="gap_temperature|temperature"): EventByEvent(gap_temperature=-1.0)
 
 
-def test_guidance_is_refused_in_one_line():
-    "Guidance mixes the answers of two calls; a network that is asked event by event does not give them."
-    vocabulary = Vocabulary(["a", "<c:1>", ANY])
-    torch.set_default_dtype(torch.float32)
+def test_guided_samples_have_the_law_of_guided_events():
+    "Of every short sequence: the product of the guided distributions of its events, summed over its orders."
+    vocabulary = Vocabulary(["a", "b", "<c:1>", "<c:2>", ANY])
+    torch.manual_seed(0)
     m = OrderedInsertion(vocabulary, OrderedInsertionConfig(order="uniform", size="test", max_length=9))
-    with pytest.raises(ValueError, match="EventByEvent: .* without guidance"): m.sample([["<c:1>"]], guidance=1.0)
+    with torch.no_grad():
+        for p in m.parameters(): p += 0.3 * torch.randn_like(p) / max(p.shape[-1], 1) ** 0.5
+        m.backbone.pointer.stop.bias += 1.0
+
+    prompt = collate([parse_prompt(["<c:1>"], vocabulary)])
+    bare = without_conditions(prompt, vocabulary)
+    law = {}
+
+    # powers 2 and -1 of both distributions, event by event; 0 stays 0
+    def lean(one, other):
+        p, q = one.double().softmax(-1), other.double().softmax(-1)
+        powers = torch.where(p > 0, p**2 / q, 0.0)
+        return (powers / powers.sum())[0]
+
+    @torch.no_grad()
+    def follow(memories, p, left):
+        gaps = lean(*map(m.gap_scores, memories))
+        text = memories[0].tokens[0][memories[0].rank[0].argsort()]
+        law[tuple(text.tolist())] = law.get(tuple(text.tolist()), 0.0) + p * gaps[-1].item()
+        for gap in range(len(gaps) - 1) if left else ():
+            if not gaps[gap]: continue
+            at = torch.tensor([gap])
+            tokens = torch.stack([v[:, 3:5] for v in (m.token_logits(k, at) for k in memories)])
+            for token, share in enumerate(lean(*tokens).tolist(), 3):
+                inserted = [m.insert(k, at, torch.tensor([token])) for k in memories]
+                follow(inserted, p * gaps[gap].item() * share, left - 1)
+
+    follow([m.read_prompts(prompt), m.read_prompts(bare)], 1.0, 3)
+    n = 6_000
+    made = m.sample([["<c:1>"]], n, guidance=1.0, seed=0)
+    found = Counter((2, *s) for s in made.sequences)
+    known = [t for t, p in law.items() if p * n > 8]
+    expected, seen = [law[t] * n for t in known], [found[t] for t in known]
+    assert len(known) >= 8
+    assert chisquare([*seen, n - sum(seen)], [*expected, n - sum(expected)]).pvalue > 1e-3
+    assert made.network_calls and (made.row_evaluations % 2 == 0).all()
+
+
+def test_conditions_are_never_written():
+    "However likely the weights make them."
+    vocabulary = Vocabulary(["a", "<c:1>", ANY])
+    m = OrderedInsertion(vocabulary, OrderedInsertionConfig(order="uniform", size="test", max_length=9))
+    with torch.no_grad(): m.token.out.bias[vocabulary.index["<c:1>"]] = 50.0
+    written = {t for s in m.sample([["<c:1>"]], 50, seed=0).completions() for t in s}
+    assert written == {vocabulary.index["a"]}
