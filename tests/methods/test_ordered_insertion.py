@@ -472,7 +472,7 @@ def test_guided_samples_have_the_law_of_guided_events():
     expected, seen = [law[t] * n for t in known], [found[t] for t in known]
     assert len(known) >= 8
     assert chisquare([*seen, n - sum(seen)], [*expected, n - sum(expected)]).pvalue > 1e-3
-    assert made.network_calls and (made.row_evaluations % 2 == 0).all()
+    assert made.row_evaluations % 2 == 0
 
 
 def test_conditions_are_never_written():
