@@ -43,6 +43,7 @@ from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
 from ..samplers import Samples
 from ..support.configs import AtLeastTwo, Fraction, Natural, accepted_by, config, one_of
 from ..support.data_digests import row_digest, rows_digest
+from ..support.limits import clipped
 from ..support.progress import is_watched
 from ..support.random_numbers import permutation
 from ..support.statistics import empirical_variation, variation_floor
@@ -101,6 +102,12 @@ def _shows_progress() -> bool:
     "A bar, or lines in a log; nothing in a notebook."
     return sys.stderr.isatty() or not is_watched()
 
+
+def _counted(tokens: Counter, most: int = 8) -> str:
+    "The most frequent tokens with their numbers of molecules, in words."
+    shown = [f"{clipped(token)} ({n:,} molecule{'s' * (n > 1)})" for token, n in tokens.most_common(most)]
+    return ", ".join(shown) + ", ..." * (len(tokens) > most)
+
 # %% ../../nbs/molecules/01_task.ipynb #1c9a95ab
 class _MoleculeData(Task):
     """Molecules of a source in three splits, and the tokens of their texts.
@@ -152,6 +159,22 @@ class _MoleculeData(Task):
     def left_out(self) -> dict[str, int]: return dict(self._sorted[1])
 
     def rejected(self) -> dict[str, int]: return self.left_out
+
+    def summary(self) -> str:
+        "As for every task; and which tokens the vocabulary lacks, and rows of the source that were left out."
+        lines = [super().summary()]
+        if lacking := self.lacking(): lines.append(f"tokens outside the vocabulary: {_counted(lacking)}")
+        rows = self.molecules.examples
+        such = [f"row {row}, {clipped(text)} ({reason})" for reason in rows for row, text in rows[reason][:1]]
+        if such: lines.append(f"for example: {', '.join(such)}")
+        return "\n".join(lines)
+
+    def lacking(self) -> Counter:
+        "In how many molecules of the source each token occurs that the vocabulary lacks."
+        if "token outside the vocabulary" not in self.left_out: return Counter()
+        known = self.vocabulary.index
+        found = ({*self.tokens_of(text)}.difference(known) for text in self.molecules.texts)
+        return Counter(token for tokens in found for token in tokens)
 
     def sizes(self) -> dict[str, int]:
         sizes = {split: len(rows) for split, rows in self._sorted[0].items()}

@@ -65,6 +65,14 @@ def test_the_vocabulary_is_that_of_the_config_and_others_are_counted(tmp_path):
     lost = narrow.left_out.get("token outside the vocabulary", 0)
     assert 0 < lost == sum("<3>" in t for s in ("train", "valid", "test") for t in full.texts(s))
     assert lost + sum(len(narrow.texts(s)) for s in ("train", "valid", "test")) == 60
+    assert f"\ntokens outside the vocabulary: '<3>' ({lost} molecules)\n" in narrow.summary() + "\n"
+    assert "tokens outside" not in full.summary() and full.lacking() == {}
+
+
+def test_the_summary_shows_a_row_for_each_reason(tmp_path):
+    (path := tmp_path / "mine.smi").write_text("CCO\nC[Ge]\nOCC\nno molecule\nCCN\nCCCN\n")
+    *_, told = MoleculesTask(MoleculesConfig(source=str(path))).summary().split("\n")
+    assert told == "for example: row 2, 'C[Ge]' (element), row 3, 'OCC' (duplicate), row 4, 'no' (unparsable)"
 
 
 @pytest.mark.skipif(not (DATA / "safe_tokenizer.json").exists(), reason="the published tokenizer.json is not at hand")

@@ -14,6 +14,7 @@ from loflexmdm.process.states import CLEAN, DROPPED, Vocabulary, collate, contra
 from loflexmdm.samplers import Samples
 from loflexmdm.support.readers import Texts, fasta_records
 from loflexmdm.support.writers import write_texts
+from loflexmdm.tasks import sequences
 from loflexmdm.tasks.base import check_prompts, task_from
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask, infill_example, stretch
 from loflexmdm.training.checkpoints import take_weights
@@ -76,6 +77,25 @@ def test_frames_and_missing_values_are_refused_by_name():
     with pytest.raises(ValueError, match="out of n, text"): SequencesTask(sequences=frame)
     with pytest.raises(ValueError, match="sequence 1 .*dropna"): SequencesTask(sequences=frame["text"])
     assert SequencesTask(sequences=frame["text"].dropna()).sizes()["train"] <= 1
+
+
+# lengths
+
+def test_rows_far_longer_than_the_rest_are_named_with_what_leaves_them_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOFLEXMDM_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(WORDS[:150] + ["", "ab" * 2500] + WORDS[150:] + ["cd" * 2000]))
+    options = dict(file=str(path), unit="characters")
+    *_, told = SequencesTask(SequencesConfig(**options)).summary().split("\n")
+    assert "row 152 (5,000), row 303 (4,000); 2 of 302 sequences" in told
+    assert "--task-max-length 8 " in told
+    shorter = SequencesTask(SequencesConfig(**options, max_length=8))
+    assert shorter.sizes() == characters().sizes() and "far longer" not in shorter.summary()
+    # the same from the disk, whatever the size of the file
+    monkeypatch.setattr(sequences, "IN_MEMORY", 0)
+    sequences._read.cache_clear()
+    assert told in SequencesTask(SequencesConfig(**options)).summary()
+    sequences._read.cache_clear()
 
 
 # filling gaps
