@@ -8,8 +8,6 @@ __all__ = ['USUAL', 'ENDINGS', 'read_inputs', 'Attempt', 'attempt', 'attempts_at
 
 # %% ../../nbs/cli/11_edit.ipynb #b4131f65
 import argparse
-import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -27,9 +25,10 @@ from .sampler_options import add_sampler, check_counts, edit_samples, fill_in
 from .sampler_options import sampler_from
 from ..methods.base import Method
 from ..models.pretrained import load
+from ..molecules.data.sources import first_word
 from ..samplers import Samples
 from ..support.atomic_files import write_file
-from ..support.readers import read_jsonl, read_text
+from ..support.readers import TABLES, column_number, read_jsonl, read_lines, table_cells
 from ..tasks.base import Task
 
 # %% ../../nbs/cli/11_edit.ipynb #6b47427b
@@ -38,16 +37,14 @@ ENDINGS = (".smi", ".txt", ".csv", ".tsv", ".jsonl")
 
 
 def read_inputs(path: Path, column: str = "") -> list[tuple[int, str | list]]:
-    """(line, text or tokens) of each row of a file. ValueError for another ending, a wrong column and an empty file."""
+    """(first line, text or tokens) of each row of a file, blank ones included.
+
+    ValueError for another ending, a wrong column, an empty file, and, by its line, for a row with more cells than the
+    header."""
     kind = path.suffix.lower()
     if kind not in ENDINGS: raise ValueError(f"--input {path}: the name must end in {', '.join(ENDINGS)}")
     if column and kind in (".smi", ".txt"): raise ValueError(f"--column {column}: {path} is not a table")
-    text = read_text(path).removeprefix("\ufeff")
-    if kind == ".jsonl": rows = [(n, _cell(value, column, f"{path}, line {n}")) for n, value in read_jsonl(path)]
-    elif kind in (".csv", ".tsv"): rows = _column(text, "\t" if kind == ".tsv" else ",", column, path)
-    else:
-        first = (lambda line: line.split(maxsplit=1)[0] if line.strip() else "") if kind == ".smi" else str.rstrip
-        rows = [(n, first(line)) for n, line in enumerate(text.splitlines(), 1)]
+    rows = _rows_of(path, kind, column)
     if not rows: raise ValueError(f"--input {path}: is empty")
     return rows
 
@@ -60,12 +57,16 @@ def _chosen(names: Sequence[str], column: str, where: object) -> str:
     raise ValueError(f"--column {column or '(none)'}: {where} has {', '.join(names) or 'no columns'}; name one of them")
 
 # %% ../../nbs/cli/11_edit.ipynb #25a03657
-def _column(text: str, delimiter: str, column: str, path: Path) -> list[tuple[int, str]]:
-    rows = csv.DictReader(io.StringIO(text), delimiter=delimiter)
-    try:
-        name = _chosen(rows.fieldnames or [], column, path)
-        return [(rows.line_num, row[name] or "") for row in rows]
-    except csv.Error as e: raise ValueError(f"--input {path}: not a readable table ({e})") from None
+def _rows_of(path: Path, kind: str, column: str) -> list[tuple[int, str | list]]:
+    if kind == ".jsonl": return [(n, _cell(value, column, f"{path}, line {n}")) for n, value in read_jsonl(path)]
+    if kind in TABLES: return _column(path, TABLES[kind], column)
+    shown = first_word if kind == ".smi" else str.rstrip
+    return [(n, shown(line)) for n, line in enumerate(read_lines(path), 1)]
+
+
+def _column(path: Path, delimiter: str, column: str) -> list[tuple[int, str]]:
+    choose = lambda names: column_number(names, _chosen(names, column, path), path)
+    return [(line, text) for line, [text] in table_cells(path, delimiter, choose)]
 
 
 def _cell(value: object, column: str, where: str) -> str | list:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from .commands import Parser, Signed, command, say
 from .common import add_force, keep_existing, output_path
+from ..molecules.data.column_values import number_in
+from ..molecules.data.sources import smiles_and_texts
 from ..molecules.data.tables import MOLECULE_FORMATS, molecules_in
 from ..molecules.report import report
 from ..molecules.scores.metrics import judge
@@ -25,14 +27,14 @@ def scores_in(path: Path, column: str, name: str) -> tuple[dict[str, float], int
     """Highest number in the column `name` of a table for each molecule of its column of SMILES, by canonical SMILES;
     and how many rows have none.
 
-    ValueError for a file that is not a table, and for one without a number."""
-    texts, rows = list(molecules_in(path, column)), list(molecules_in(path, name))
+    ValueError for a file that is not a table, for a row that has more cells than the header, and for no number."""
+    smiles, texts = zip(*smiles_and_texts(path, column, name))
     found, blank = {}, 0
-    for j, text in zip(judge(texts), rows, strict=True):
-        try: value = float(text)
-        except ValueError: value = math.nan
-        blank += not math.isfinite(value)
-        if j.smiles and math.isfinite(value): found[j.smiles] = max(value, found.get(j.smiles, -math.inf))
+    for j, text in zip(judge(smiles), texts, strict=True):
+        value = number_in(text)
+        is_number = value is not None and math.isfinite(value)
+        blank += not is_number
+        if j.smiles and is_number: found[j.smiles] = max(value, found.get(j.smiles, -math.inf))
     if not found: raise ValueError(f"--by {name}: {path} has no number there beside a valid molecule")
     return found, blank
 

@@ -7,7 +7,8 @@ as it stands, and what cannot be read is refused by line or counted by reason.""
 __all__ = ['MARKS', 'ALWAYS', 'DOTS', 'FASTA', 'TABLES', 'LOOKAHEAD', 'encoding_of', 'opener_of', 'open_text', 'unpacking',
            'limited_lines', 'bad_bytes', 'checked_lines', 'read_lines', 'read_text', 'parse_json', 'read_whole',
            'read_json', 'read_toml', 'jsonl_rows', 'read_jsonl', 'ending_of', 'fasta_records', 'csv_rows',
-           'delimiter_of', 'table_rows', 'column_number', 'LeftOut', 'Texts', 'joined_row', 'table_column']
+           'delimiter_of', 'table_rows', 'column_number', 'whole_rows', 'table_cells', 'LeftOut', 'Texts', 'joined_row',
+           'table_column']
 
 # %% ../../nbs/support/10_readers.ipynb #6688f013
 import codecs
@@ -109,13 +110,14 @@ def bad_bytes(path: Path) -> str:
     )
 
 # %% ../../nbs/support/10_readers.ipynb #19081665
-def checked_lines(path: str | os.PathLike) -> Iterator[str]:
+def checked_lines(path: str | os.PathLike, errors: str = "strict") -> Iterator[str]:
     """The lines of a text file, each with its newline character.
 
-    ValueError names the file and the line where it is not text: bytes that are not UTF-8, a NUL character."""
+    ValueError names the file and the line where it is not text: bytes that are not UTF-8 (if `errors` is "strict", as
+    for the built-in `open`), a NUL character."""
     path = Path(path)
     try:
-        with open_text(path) as f:
+        with open_text(path, errors) as f:
             for number, line in enumerate(limited_lines(f, path), 1):
                 if "\0" in line: raise ValueError(_nul(path, number))
                 yield line
@@ -223,14 +225,16 @@ def delimiter_of(path: str | os.PathLike) -> str | None:
     return TABLES.get(ending_of(path))
 
 
-def table_rows(path: str | os.PathLike, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def table_rows(
+    path: str | os.PathLike, delimiter: str, errors: str = "strict"
+) -> Iterator[tuple[int, list[str]]]:
     """The number of its first line, from 1, and the cells of every row, header included; a blank line has no cells.
 
     ValueError as for `checked_lines`, and for quotes that do not make cells, with the line where the quote opens."""
     held = []  # the lines of the row being read
 
     def lines():
-        for line in checked_lines(path):
+        for line in checked_lines(path, errors):
             held.append(line)
             yield line
 
@@ -268,6 +272,34 @@ def column_number(names: Sequence[str], column: str, where: object) -> int:
             f"column={column!r}: {where} has {n} columns of that name, and it is not clear which is meant"
         )
     return list(names).index(column)
+
+# %% ../../nbs/support/10_readers.ipynb #125a3e04
+def whole_rows(
+    path: str | os.PathLike, delimiter: str, errors: str = "strict"
+) -> Iterator[tuple[int, list[str]]]:
+    "As `table_rows`; ValueError, by its line, also for a row with more cells than the header, unless these are empty."
+    width = None
+    for line, row in table_rows(path, delimiter, errors):
+        if width is None: width = len(row)
+        if any(row[width:]):
+            raise ValueError(
+                f"{path}, line {line}: {len(row)} cells, the header has {width}; "
+                f"a cell that holds the delimiter {delimiter!r} needs quotes"
+            )
+        yield line, row[:width]
+
+
+def table_cells(
+    path: str | os.PathLike, delimiter: str, *choose: Callable[[list[str]], int], errors: str = "strict"
+) -> Iterator[tuple[int, list[str]]]:
+    """The first line of every row below the header, and its cells in some columns, '' where it has none.
+
+    Each of `choose` gives the number of a column from the header. ValueError as for `whole_rows`."""
+    rows = whole_rows(path, delimiter, errors)
+    names = next(rows, (1, []))[1]
+    columns = [pick(names) for pick in choose]
+    for line, row in rows:
+        yield line, [row[c] if c < len(row) else "" for c in columns]
 
 # %% ../../nbs/support/10_readers.ipynb #3a59e213
 class LeftOut(NamedTuple):

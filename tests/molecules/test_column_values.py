@@ -6,6 +6,7 @@ import math
 import random
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -13,13 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from loflexmdm.methods.base import method_class
 from loflexmdm.molecules.data import column_values as module
 from loflexmdm.molecules.data.cleaning import clean
 from loflexmdm.molecules.data.column_values import Measured, averaged, column_texts, measured
 from loflexmdm.molecules.data.column_values import number_in
-from loflexmdm.molecules.data.sources import embedded_smiles
+from loflexmdm.molecules.data.sources import embedded_smiles, smiles_and_texts
 from loflexmdm.process.states import ANY, Vocabulary
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import task_from
@@ -41,7 +44,8 @@ def write(path: Path, rows=ROWS, header=("smiles", "pIC50")) -> str:
 
 
 @pytest.mark.parametrize("text, value", [("7", 7.0), (" 1e-3", 1e-3), ("", math.nan), ("N/A", math.nan), (">10", None),
-                                         ("-inf", None), ("1,5", None), ("None", math.nan), ("0", 0.0)])
+                                         ("-inf", None), ("1,5", None), ("1_234", None), ("1e400", None),
+                                         ("None", math.nan), ("0", 0.0)])
 def test_cells(text, value):
     assert str(number_in(text)) == str(value)
 
@@ -105,6 +109,49 @@ def test_sources_without_columns_are_refused(tmp_path):
 def test_averages_have_no_order():
     rows = [("C", "1"), ("CC", "2"), ("C", "4"), ("CC", "x"), ("C", "")]
     assert averaged(rows)[:3] == averaged(rows[::-1])[:3] == ({"C": 2.5, "CC": 2.0}, 1, 1)
+
+
+def test_a_line_break_in_a_value_moves_no_other(tmp_path):
+    rows = [(f"C{'C' * i}O", str(i)) for i in range(40)]
+    rows[5] = (rows[5][0], "5.0\n(repeat 2)")
+    found = measured(write(tmp_path / "mine.csv", rows), "pIC50")
+    assert found.values == {s: float(n) for i, (s, n) in enumerate(rows) if i != 5} and found.unreadable == 1
+    rows[7] = (f"{rows[7][0]}\nsecond line", "7")
+    assert set(measured(write(tmp_path / "mine.csv", rows), "pIC50").values.values()) == {*range(40)} - {5, 7}
+
+
+@pytest.mark.parametrize("name", ["mine.csv", "mine.tsv"])
+def test_a_row_wider_than_the_header_is_refused_by_line(tmp_path, name):
+    source = write(tmp_path / name, [("CCO", "1"), ("CCN", "1", "234"), ("CCC", "2")])
+    with pytest.raises(ValueError, match=rf"{name}, line 3: 3 cells, the header has 2"): measured(source, "pIC50")
+    assert measured(write(tmp_path / name, [("CCO", "1", "", "")]), "pIC50").values == {"CCO": 1.0}
+
+
+def test_means_of_large_numbers_are_finite(tmp_path):
+    found = averaged([("C", "1e308"), ("C", "1.7e308"), *[("CC", "1.7976931348623157e308")] * 3]).values
+    assert found == {"C": 1.35e308, "CC": 1.7976931348623157e308}
+
+
+SMILES = [f"C{'C' * i}O" for i in range(12)]
+CELL = st.one_of(
+    st.integers(-99, 99).map(str), st.sampled_from(["", "1,5", "1_2", "NA", '"', "a\nb", "3\n", " 4 ", "\n\n", ">7"]),
+    st.text('12,"\n \u2028\x0c', max_size=4),
+)
+ROW = st.one_of(st.just([]), st.tuples(st.sampled_from(SMILES), CELL, CELL).map(list), st.just(["CCO"]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(ROW, min_size=1, max_size=12), st.sampled_from(["mine.csv", "mine.tsv"]), st.booleans())
+def test_values_are_those_of_the_dictionary_reader(rows, name, ends):
+    with tempfile.TemporaryDirectory() as folder:
+        path, delimiter = Path(folder, name), "," if name.endswith(".csv") else "\t"
+        with open(path, "w", newline="") as f:
+            csv.writer(f, delimiter=delimiter, lineterminator="\r\n" if ends else "\n").writerows(
+                [["smiles", "note", "pIC50"], *rows]
+            )
+        with open(path, newline="") as f: expected = list(csv.DictReader(f, delimiter=delimiter))
+        pairs = [(r["smiles"].strip(), (r["pIC50"] or "").strip()) for r in expected]
+        assert [p for p in map(tuple, smiles_and_texts(path, "", "pIC50")) if any(p)] == [p for p in pairs if any(p)]
 
 
 # ---- the task

@@ -1,4 +1,5 @@
 """The report of a set of molecules: counts by hand, hostile rows, every kind of file, and one line for wrong input."""
+import csv
 import json
 import re
 from html.parser import HTMLParser
@@ -6,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from rdkit import Chem
 
+from loflexmdm.cli.report import scores_in
 from loflexmdm.molecules.data.tables import as_sdf, as_smi, molecule_columns, molecules_in
 from loflexmdm.molecules.report import cell, figures_of, histogram_svg, report
 from commands import call, refused
@@ -75,6 +77,18 @@ def test_every_kind_of_file(tmp_path):
         assert code == 0 and "2 rows, 2 valid" in err and "<svg" in (tmp_path / f"{kind}.html").read_text()
     record = next(iter(Chem.SDMolSupplier(str(tmp_path / "a.sdf"))))
     assert record.GetProp("_Name") == "sample_1" and abs(float(record.GetProp("weight")) - 46.069) < 1e-9
+
+
+def test_the_score_of_a_molecule_is_that_of_its_own_row(tmp_path):
+    rows = [(f"C{'C' * i}O", str(i)) for i in range(9)]
+    rows[3] = (rows[3][0] + "\nagain", "3")  # a name may follow
+    rows[5] = (rows[5][0], "5.0\n(repeat 2)")
+    rows[6] = (rows[6][0], "6_000")
+    with open(tmp_path / "a.csv", "w", newline="") as f: csv.writer(f).writerows([("smiles", "y"), *rows])
+    found, blank = scores_in(tmp_path / "a.csv", "", "y")
+    assert found == {s.split()[0]: float(y) for i, (s, y) in enumerate(rows) if i not in (5, 6)} and blank == 2
+    (tmp_path / "wide.csv").write_text("smiles,y\nCCO,1\nCCN,1,234\n")
+    refused(call("report", tmp_path / "wide.csv", "--by", "y"), "wide.csv, line 3: 3 cells, the header has 2")
 
 
 @pytest.mark.parametrize("words, part", [

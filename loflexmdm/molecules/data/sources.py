@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['SOURCES', 'EMBEDDED', 'BENCHMARKS', 'FORMATS', 'SMILES_COLUMNS', 'HUB', 'HUB_ROWS', 'Source', 'source_file',
            'first_word', 'embedded_smiles', 'Benchmark', 'benchmark_files', 'benchmark_smiles', 'format_of',
-           'open_rows', 'choose_column', 'read_lines', 'read_table', 'read_parquet', 'read_smiles', 'open_stream',
-           'hub_smiles', 'HubMolecules']
+           'open_rows', 'choose_column', 'read_lines', 'read_table', 'read_parquet', 'read_smiles', 'smiles_and_texts',
+           'named_column', 'cells_of', 'open_stream', 'hub_smiles', 'HubMolecules']
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #4ba8c9dd
 import csv
@@ -14,7 +14,7 @@ import importlib.util
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -25,7 +25,8 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from .cleaning import REJECT_REASONS, Cleaning, check_cleaning, clean_chunk
 from ...support.limits import clipped_line
-from ...support.readers import column_number, limited_lines, open_text, table_column
+from ...support.readers import TABLES, column_number, limited_lines, open_text
+from ...support.readers import table_cells, table_column
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #dc2df1f5
 class Source(NamedTuple):
@@ -221,6 +222,40 @@ def _file_errors(path: Path, rows: Iterator[str]) -> Iterator[str]:
         if type(e) is ValueError: raise
         # pyarrow's own errors are ValueErrors too
         raise ValueError(f"{path}: cannot be read as {''.join(path.suffixes[-2:])} ({e})") from None
+
+# %% ../../../nbs/molecules/data/01_sources.ipynb #2cfd5777
+def smiles_and_texts(path: str | os.PathLike, column: str, name: str) -> Iterator[tuple[str, str]]:
+    """SMILES, and what stands in the column `name` of the same row, of a table; '' where there is nothing.
+
+    `column`: that of the SMILES, as for `read_smiles`. ValueError for a wrong column, for a file that is not a table, and,
+    by its line, for a row with more cells than the header or with quotes that do not make cells."""
+    path = Path(path)
+    choose = lambda names: choose_column(names, column, str(path))
+    return ((smiles, text) for smiles, text in cells_of(path, choose, named_column(name, path)))
+
+
+def named_column(name: str, path: Path) -> Callable[[Sequence[str]], int]:
+    "What finds the number of a column in a header; it raises ValueError if the column is not there once."
+    return lambda names: column_number(names, name, path)
+
+
+def cells_of(path: Path, *choose: Callable[[Sequence[str]], int]) -> Iterator[list[str]]:
+    "The cells of some columns of a table, row by row; each of `choose` gives the number of one from the header."
+    kind = format_of(path)
+    if kind == ".parquet": return _parquet_cells(path, choose)
+    if kind not in TABLES: raise ValueError(f"{path}: is not a table, it has no columns")
+    rows = table_cells(path, TABLES[kind], *choose, errors="replace")
+    return ([cell.strip() for cell in cells] for _, cells in rows)
+
+
+def _parquet_cells(path: Path, choose: Sequence[Callable[[Sequence[str]], int]]) -> Iterator[list[str]]:
+    import pyarrow.parquet as pq
+    with pq.ParquetFile(path) as f:
+        names = f.schema_arrow.names
+        columns = [names[pick(names)] for pick in choose]
+        for batch in f.iter_batches(columns=list(dict.fromkeys(columns))):
+            texts = [["" if v is None else str(v).strip() for v in batch[c].to_pylist()] for c in columns]
+            yield from map(list, zip(*texts, strict=True))
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #5ea5ff84
 HUB = "datamol-io/safe-gpt"
