@@ -19,10 +19,11 @@ from commands import COMMAND, SMALL, call, refused, start, wait_for
 from share import difference
 
 from loflexmdm.cli import main
-from loflexmdm.cli.commands import one_line
+from loflexmdm.cli.commands import one_line, parse
 from loflexmdm.cli.evaluate import figure_line, read_samples
 from loflexmdm.cli.result_files import format_rows
 from loflexmdm.cli.resumable_rows import SavedRows
+from loflexmdm.cli.train import recipe_of
 from loflexmdm.networks.transformer import SIZES
 from loflexmdm.samplers import Samples, TauLeaping
 from loflexmdm.support.atomic_files import locked, sealed
@@ -208,6 +209,20 @@ def test_training_says_what_the_data_is(sums):
     sizes = [int(n) for n in re.findall(r"(?:train|valid|test) (\d+)", data)]
     assert len(sizes) == 3 and sum(sizes) == len(SUMS) and "vocabulary of 12 tokens; at most 8 tokens" in data
     assert lost == "left out: 3 of the source (3 longer than max_length)"
+
+
+@pytest.mark.parametrize("options, first", [
+    ("star-tiny", "new (star-tiny is a recipe; --start-from star-tiny begins with those of the packaged model of that name)"),
+    ("brackets", "new (brackets is a recipe)"),
+    ("star-tiny --start-from star-tiny", "those of star-tiny (star-tiny is a recipe)"),
+    ("{run}", "its own ({run} is a saved model)"),
+    ("{run} --start-from star-tiny", "those of star-tiny ({run} is a saved model)"),
+    ("{run} --start-from=", "new ({run} is a saved model)"),
+])
+def test_the_first_line_of_train_says_what_it_begins_with(run, capsys, options, first):
+    args = parse(["train", *options.format(run=run).split(), "--out", "x"])
+    recipe_of(args)
+    assert capsys.readouterr().err.split("\n")[0] == f"weights: {first.format(run=run)}"
 
 
 def test_resuming_does_not_say_it_again(sums, tmp_path):
