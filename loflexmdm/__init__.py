@@ -52,6 +52,7 @@ def _named(package: str, modules: dict[str, str]) -> tuple:
 
     def get(name: str):
         from importlib import import_module
+        if name == "__all__" and package == __name__ and not _asks_for_help(): return sorted(homes)
         if name in homes: return getattr(import_module(homes[name]), name)
         if name in ROOMS and package == __name__: return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -63,28 +64,49 @@ def _named(package: str, modules: dict[str, str]) -> tuple:
     return sorted(homes), get, listed
 
 
+def _asks_for_help() -> bool:
+    "Whether it is pydoc that asks for `__all__`: `help(loflexmdm)` would print every class in it after the page above."
+    import sys
+    return sys._getframe(2).f_globals.get("__name__") == "pydoc"
+
+
 if TYPE_CHECKING:
     from loflexmdm import (
-        cli, exact, methods, models, molecules, networks, process, reports, samplers, support, tasks, training,
+        cli as cli,
+        exact as exact,
+        methods as methods,
+        models as models,
+        molecules as molecules,
+        networks as networks,
+        process as process,
+        reports as reports,
+        samplers as samplers,
+        support as support,
+        tasks as tasks,
+        training as training,
     )
-    from loflexmdm.methods.base import Method
-    from loflexmdm.methods.lo_flexmdm import LoFlexMDM
-    from loflexmdm.models.pretrained import load
-    from loflexmdm.process.states import Vocabulary, collate, prefix_example
-    from loflexmdm.reports.citations import citation
-    from loflexmdm.reports.comparison import compare
-    from loflexmdm.samplers.event_driven import EventDriven
-    from loflexmdm.samplers.left_to_right import LeftToRight
-    from loflexmdm.samplers.simulate import Samples
-    from loflexmdm.samplers.speculative import Speculative
-    from loflexmdm.samplers.state import Limits
-    from loflexmdm.samplers.tau_leaping import TauLeaping
-    from loflexmdm.tasks.base import Task, task_from
-    from loflexmdm.tasks.sequences import SequencesTask
-    from loflexmdm.training.recipes import recipe, recipe_from
-    from loflexmdm.training.trainer import Trainer
+    from loflexmdm.methods.base import Method as Method
+    from loflexmdm.methods.lo_flexmdm import LoFlexMDM as LoFlexMDM
+    from loflexmdm.models.pretrained import load as load
+    from loflexmdm.process.states import (
+        Vocabulary as Vocabulary,
+        collate as collate,
+        prefix_example as prefix_example,
+    )
+    from loflexmdm.reports.citations import citation as citation
+    from loflexmdm.reports.comparison import compare as compare
+    from loflexmdm.samplers.event_driven import EventDriven as EventDriven
+    from loflexmdm.samplers.left_to_right import LeftToRight as LeftToRight
+    from loflexmdm.samplers.simulate import Samples as Samples
+    from loflexmdm.samplers.speculative import Speculative as Speculative
+    from loflexmdm.samplers.state import Limits as Limits
+    from loflexmdm.samplers.tau_leaping import TauLeaping as TauLeaping
+    from loflexmdm.tasks.base import Task as Task, task_from as task_from
+    from loflexmdm.tasks.sequences import SequencesTask as SequencesTask
+    from loflexmdm.training.recipes import recipe as recipe, recipe_from as recipe_from
+    from loflexmdm.training.trainer import Trainer as Trainer
 else:
-    __all__, __getattr__, __dir__ = _named(__name__, {
+    _NAMES, __getattr__, __dir__ = _named(__name__, {  # `__all__` comes from `__getattr__`
         "methods.base": "Method",
         "methods.lo_flexmdm": "LoFlexMDM",
         "models.pretrained": "load",

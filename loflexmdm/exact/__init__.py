@@ -4,7 +4,12 @@ from typing import TYPE_CHECKING
 from loflexmdm import _named
 
 if TYPE_CHECKING:
-    from loflexmdm.exact.ctmc import ToyLaw, as_batch, compare, total_variation
+    from loflexmdm.exact.ctmc import (
+        ToyLaw as ToyLaw,
+        as_batch as as_batch,
+        compare as compare,
+        total_variation as total_variation,
+    )
 else:
     __all__, __getattr__, __dir__ = _named(__name__, {
         "ctmc": "ToyLaw as_batch compare total_variation",

@@ -4,16 +4,30 @@ from typing import TYPE_CHECKING
 from loflexmdm import _named
 
 if TYPE_CHECKING:
-    from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
-    from loflexmdm.methods.base import Method
-    from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig
-    from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
-    from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config
-    from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-    from loflexmdm.methods.masked import Canvas, MaskedConfig, MaskedDiffusion, clean_log_probs
-    from loflexmdm.methods.papl import PAPL, PAPLConfig
-    from loflexmdm.methods.published import PublishedConfig, PublishedLoFlexMDM
-    from loflexmdm.methods.retrofit import merge
+    from loflexmdm.methods.autoregressive import (
+        Autoregressive as Autoregressive,
+        AutoregressiveConfig as AutoregressiveConfig,
+    )
+    from loflexmdm.methods.base import Method as Method
+    from loflexmdm.methods.edit_flows import EditFlow as EditFlow, EditFlowConfig as EditFlowConfig
+    from loflexmdm.methods.flexmdm import FlexMDM as FlexMDM, FlexMDMConfig as FlexMDMConfig
+    from loflexmdm.methods.gen_md4 import GenMD4 as GenMD4, GenMD4Config as GenMD4Config
+    from loflexmdm.methods.lo_flexmdm import (
+        LoFlexMDM as LoFlexMDM,
+        LoFlexMDMConfig as LoFlexMDMConfig,
+    )
+    from loflexmdm.methods.masked import (
+        Canvas as Canvas,
+        MaskedConfig as MaskedConfig,
+        MaskedDiffusion as MaskedDiffusion,
+        clean_log_probs as clean_log_probs,
+    )
+    from loflexmdm.methods.papl import PAPL as PAPL, PAPLConfig as PAPLConfig
+    from loflexmdm.methods.published import (
+        PublishedConfig as PublishedConfig,
+        PublishedLoFlexMDM as PublishedLoFlexMDM,
+    )
+    from loflexmdm.methods.retrofit import merge as merge
 else:
     __all__, __getattr__, __dir__ = _named(__name__, {
         "autoregressive": "Autoregressive AutoregressiveConfig",

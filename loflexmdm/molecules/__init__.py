@@ -4,23 +4,54 @@ from typing import TYPE_CHECKING
 from loflexmdm import _named
 
 if TYPE_CHECKING:
-    from loflexmdm.molecules.data.sources import SOURCES
-    from loflexmdm.molecules.edit_task import MoleculeEditsConfig, MoleculeEditsTask, judge_edits
-    from loflexmdm.molecules.growth import grow
+    from loflexmdm.molecules.data.sources import SOURCES as SOURCES
+    from loflexmdm.molecules.edit_task import (
+        MoleculeEditsConfig as MoleculeEditsConfig,
+        MoleculeEditsTask as MoleculeEditsTask,
+        judge_edits as judge_edits,
+    )
+    from loflexmdm.molecules.growth import grow as grow
     from loflexmdm.molecules.notation.bracket_safe import (
-        decode, from_bracket_safe, parse_smiles, plot_fragments, reorder, to_bracket_safe, tokenize,
+        decode as decode,
+        from_bracket_safe as from_bracket_safe,
+        parse_smiles as parse_smiles,
+        plot_fragments as plot_fragments,
+        reorder as reorder,
+        to_bracket_safe as to_bracket_safe,
+        tokenize as tokenize,
     )
     from loflexmdm.molecules.notation.fragments import (
-        DRUGS, FragmentCase, case_of, contains_fragment, draw_fragment, find_fragment, fragment_prompt,
-        fragments_of,
+        DRUGS as DRUGS,
+        FragmentCase as FragmentCase,
+        case_of as case_of,
+        contains_fragment as contains_fragment,
+        draw_fragment as draw_fragment,
+        find_fragment as find_fragment,
+        fragment_prompt as fragment_prompt,
+        fragments_of as fragments_of,
     )
-    from loflexmdm.molecules.optimise import best_curve, plot_runs, top_auc
-    from loflexmdm.molecules.orders import category_rates, plot_generation
+    from loflexmdm.molecules.optimise import (
+        best_curve as best_curve,
+        plot_runs as plot_runs,
+        top_auc as top_auc,
+    )
+    from loflexmdm.molecules.orders import (
+        category_rates as category_rates,
+        plot_generation as plot_generation,
+    )
     from loflexmdm.molecules.scores.metrics import (
-        compare_properties, distances_to, metrics_table, molecule_grid, molecule_metrics, plot_properties,
-        properties,
+        compare_properties as compare_properties,
+        distances_to as distances_to,
+        metrics_table as metrics_table,
+        molecule_grid as molecule_grid,
+        molecule_metrics as molecule_metrics,
+        plot_properties as plot_properties,
+        properties as properties,
     )
-    from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
+    from loflexmdm.molecules.task import (
+        MoleculesConfig as MoleculesConfig,
+        MoleculesTask as MoleculesTask,
+    )
 else:
     __all__, __getattr__, __dir__ = _named(__name__, {
         "data.sources": "SOURCES",

@@ -4,11 +4,19 @@ from typing import TYPE_CHECKING
 from loflexmdm import _named
 
 if TYPE_CHECKING:
-    from loflexmdm.networks.adder import Adder
-    from loflexmdm.networks.base import Backbone, network
-    from loflexmdm.networks.build import build_network, check_network
-    from loflexmdm.networks.hugging_face import HuggingFaceBackbone
-    from loflexmdm.networks.transformer import SIZES, Size, SizeName, size_named
+    from loflexmdm.networks.adder import Adder as Adder
+    from loflexmdm.networks.base import Backbone as Backbone, network as network
+    from loflexmdm.networks.build import (
+        build_network as build_network,
+        check_network as check_network,
+    )
+    from loflexmdm.networks.hugging_face import HuggingFaceBackbone as HuggingFaceBackbone
+    from loflexmdm.networks.transformer import (
+        SIZES as SIZES,
+        Size as Size,
+        SizeName as SizeName,
+        size_named as size_named,
+    )
 else:
     __all__, __getattr__, __dir__ = _named(__name__, {
         "adder": "Adder",

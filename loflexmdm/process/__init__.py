@@ -4,16 +4,29 @@ from typing import TYPE_CHECKING
 from loflexmdm import _named
 
 if TYPE_CHECKING:
-    from loflexmdm.process.channels import CHANNELS, Channel
-    from loflexmdm.process.clocks import Clock, Kumaraswamy, clock_named
-    from loflexmdm.process.intensities import Intensities
-    from loflexmdm.process.matching import LossTerms
-    from loflexmdm.process.paths import hide_some
-    from loflexmdm.process.states import (
-        ANY, BOS, Example, MASK, PAD, PartialSequences, Vocabulary, collate, insert_masks, parse_prompt,
-        prefix_example,
+    from loflexmdm.process.channels import CHANNELS as CHANNELS, Channel as Channel
+    from loflexmdm.process.clocks import (
+        Clock as Clock,
+        Kumaraswamy as Kumaraswamy,
+        clock_named as clock_named,
     )
-    from loflexmdm.process.streams import UNLIMITED
+    from loflexmdm.process.intensities import Intensities as Intensities
+    from loflexmdm.process.matching import LossTerms as LossTerms
+    from loflexmdm.process.paths import hide_some as hide_some
+    from loflexmdm.process.states import (
+        ANY as ANY,
+        BOS as BOS,
+        Example as Example,
+        MASK as MASK,
+        PAD as PAD,
+        PartialSequences as PartialSequences,
+        Vocabulary as Vocabulary,
+        collate as collate,
+        insert_masks as insert_masks,
+        parse_prompt as parse_prompt,
+        prefix_example as prefix_example,
+    )
+    from loflexmdm.process.streams import UNLIMITED as UNLIMITED
 else:
     __all__, __getattr__, __dir__ = _named(__name__, {
         "channels": "CHANNELS Channel",

@@ -4,10 +4,21 @@ from typing import TYPE_CHECKING
 from loflexmdm import _named
 
 if TYPE_CHECKING:
-    from loflexmdm.support.configs import AtLeastTwo, config
-    from loflexmdm.support.notebook import Checks, refusal, seeded, setup, table
-    from loflexmdm.support.registries import METHODS, NETWORKS, SAMPLERS, TASKS
-    from loflexmdm.support.statistics import estimate
+    from loflexmdm.support.configs import AtLeastTwo as AtLeastTwo, config as config
+    from loflexmdm.support.notebook import (
+        Checks as Checks,
+        refusal as refusal,
+        seeded as seeded,
+        setup as setup,
+        table as table,
+    )
+    from loflexmdm.support.registries import (
+        METHODS as METHODS,
+        NETWORKS as NETWORKS,
+        SAMPLERS as SAMPLERS,
+        TASKS as TASKS,
+    )
+    from loflexmdm.support.statistics import estimate as estimate
 else:
     __all__, __getattr__, __dir__ = _named(__name__, {
         "configs": "AtLeastTwo config",

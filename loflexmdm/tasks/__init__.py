@@ -4,15 +4,38 @@ from typing import TYPE_CHECKING
 from loflexmdm import _named
 
 if TYPE_CHECKING:
-    from loflexmdm.tasks.base import Examples, Task, check_prompts, check_split, exact_match, task_from
-    from loflexmdm.tasks.brackets import BracketsConfig, BracketsTask
-    from loflexmdm.tasks.digits import DigitsConfig, DigitsTask
-    from loflexmdm.tasks.key import KeyConfig, KeyTask, early_ciphers
-    from loflexmdm.tasks.mazes import MazeConfig, MazeTask
-    from loflexmdm.tasks.repair import RepairConfig, RepairTask
-    from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask
-    from loflexmdm.tasks.star_graphs import StarConfig, StarTask, draw_star_answer, draw_star_graph, star_verdict
-    from loflexmdm.tasks.words import WordsConfig, WordsTask
+    from loflexmdm.tasks.base import (
+        Examples as Examples,
+        Task as Task,
+        check_prompts as check_prompts,
+        check_split as check_split,
+        exact_match as exact_match,
+        task_from as task_from,
+    )
+    from loflexmdm.tasks.brackets import (
+        BracketsConfig as BracketsConfig,
+        BracketsTask as BracketsTask,
+    )
+    from loflexmdm.tasks.digits import DigitsConfig as DigitsConfig, DigitsTask as DigitsTask
+    from loflexmdm.tasks.key import (
+        KeyConfig as KeyConfig,
+        KeyTask as KeyTask,
+        early_ciphers as early_ciphers,
+    )
+    from loflexmdm.tasks.mazes import MazeConfig as MazeConfig, MazeTask as MazeTask
+    from loflexmdm.tasks.repair import RepairConfig as RepairConfig, RepairTask as RepairTask
+    from loflexmdm.tasks.sequences import (
+        SequencesConfig as SequencesConfig,
+        SequencesTask as SequencesTask,
+    )
+    from loflexmdm.tasks.star_graphs import (
+        StarConfig as StarConfig,
+        StarTask as StarTask,
+        draw_star_answer as draw_star_answer,
+        draw_star_graph as draw_star_graph,
+        star_verdict as star_verdict,
+    )
+    from loflexmdm.tasks.words import WordsConfig as WordsConfig, WordsTask as WordsTask
 else:
     __all__, __getattr__, __dir__ = _named(__name__, {
         "base": "Examples Task check_prompts check_split exact_match task_from",

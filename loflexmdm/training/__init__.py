@@ -4,11 +4,17 @@ from typing import TYPE_CHECKING
 from loflexmdm import _named
 
 if TYPE_CHECKING:
-    from loflexmdm.training.distributed import joined, processes_of
-    from loflexmdm.training.log import JsonLines, plot_metrics
-    from loflexmdm.training.optimisers import TrainConfig
-    from loflexmdm.training.recipes import Recipe, presets, read_tables, recipe, recipe_from
-    from loflexmdm.training.trainer import Trainer
+    from loflexmdm.training.distributed import joined as joined, processes_of as processes_of
+    from loflexmdm.training.log import JsonLines as JsonLines, plot_metrics as plot_metrics
+    from loflexmdm.training.optimisers import TrainConfig as TrainConfig
+    from loflexmdm.training.recipes import (
+        Recipe as Recipe,
+        presets as presets,
+        read_tables as read_tables,
+        recipe as recipe,
+        recipe_from as recipe_from,
+    )
+    from loflexmdm.training.trainer import Trainer as Trainer
 else:
     __all__, __getattr__, __dir__ = _named(__name__, {
         "distributed": "joined processes_of",

@@ -126,12 +126,19 @@ def test_what_pages_import_is_in_the_rooms():
     assert not missing
 
 
+def test_all_names_at_once():
+    code = "from loflexmdm import *; print(load.__name__, Trainer.__name__)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "load Trainer\n"
+
+
 def test_help():
     "The page begins with what it is, an example and the main names; `load` names the models of the package."
     text = pydoc.render_doc(loflexmdm, renderer=pydoc.plaintext)
     page = text[:text.index("PACKAGE CONTENTS")]
     assert len(page.splitlines()) < 60 and 'model = loflexmdm.load("star-tiny")' in page
     assert not [name for name in loflexmdm.__all__ if name not in page]
+    # after it only what lies in the package: no class with all its methods
+    assert len(text.splitlines()) < 80 and "CLASSES" not in text
     from loflexmdm.models import names
     words = re.findall(r"[\w-]+", pydoc.render_doc(loflexmdm.load))
     assert names() and not set(names()) - set(words)

@@ -126,7 +126,7 @@ def told(place, *lines, sites=("site",)):
 def refused(place, expected, sites=("site",)):
     "For each command line in `expected`: exit code 2, and nothing but one line, with every part in it."
     for (line, parts), (code, out, err) in zip(expected.items(), results(place, list(expected), sites)):
-        lines = [x for x in err.splitlines() if not x.startswith(("loflexmdm 0", "device: ", "command: "))]
+        lines = [x for x in err.splitlines() if not x.startswith(("loflexmdm 0", "weights: ", "device: ", "command: "))]
         assert code == 2 and not out and len(lines) == 1 and lines[0].startswith("loflexmdm: "), (line, code, out, err)
         for part in parts: assert part in lines[0], lines[0]
 

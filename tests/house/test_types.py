@@ -5,9 +5,11 @@ import json
 import re
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
+import torch
 
 import loflexmdm
 
@@ -57,6 +59,45 @@ def test_a_type_checker_accepts_the_code_of_pages(tmp_path):
         if g["severity"] == "error"
     ]
     assert not told, "\n".join(told)
+
+
+SCRIPT = """
+import loflexmdm
+
+model = loflexmdm.load("star-tiny")
+prompts = model.task_object.prompts("test", 3)
+samples = model.sample(prompts, seed=0)
+texts: list[str] = samples.texts
+made = loflexmdm.recipe("brackets", steps=500)
+made.trainer("runs/brackets").fit()
+sampler = loflexmdm.TauLeaping(steps=32)
+print(texts, samples.frame(), model.sample(prompts, sampler=sampler).texts, loflexmdm.models.names())
+"""
+
+
+@pytest.mark.slow
+def test_of_an_installed_package_a_type_checker_finds_what_is_wrong_and_no_more(tmp_path):
+    "Where a package is installed, checkers hold its names to be private unless it says that it hands them on."
+    pytest.importorskip("basedpyright")
+    (site := tmp_path / "site").mkdir()
+    (site / "loflexmdm").symlink_to(ROOT / "loflexmdm")
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=False)
+    [packages] = environment.glob("lib/*/site-packages")
+    (packages / "more.pth").write_text(f"{site}\n{Path(torch.__file__).parents[1]}\n")
+
+    (pages := tmp_path / "pages").mkdir()
+    wrong = SCRIPT.replace("= samples.texts", "= samples.textz").replace("steps=32", "steps='32'")
+    for name, code in dict(right=SCRIPT, wrong=wrong).items(): (pages / f"{name}.py").write_text(code)
+    (pages / "pyrightconfig.json").write_text(json.dumps(dict(typeCheckingMode="standard", include=["."])))
+    python = environment / "bin" / "python"
+    done = subprocess.run(
+        [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", str(python), "-p", str(pages)],
+        capture_output=True, text=True,
+    )
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    told = [(Path(g["file"]).stem, g["range"]["start"]["line"] + 1, g["rule"]) for g in found]
+    assert told == [("wrong", 7, "reportAttributeAccessIssue"), ("wrong", 10, "reportArgumentType")], found
 
 
 def names_of_users() -> list[tuple[str, str]]:
