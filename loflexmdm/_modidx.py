@@ -288,6 +288,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'loflexmdm.cli.train.add_shard': ('cli/train.html#add_shard', 'loflexmdm/cli/train.py'),
                                      'loflexmdm.cli.train.add_task_fields': ('cli/train.html#add_task_fields', 'loflexmdm/cli/train.py'),
                                      'loflexmdm.cli.train.add_train': ('cli/train.html#add_train', 'loflexmdm/cli/train.py'),
+                                     'loflexmdm.cli.train.beginning': ('cli/train.html#beginning', 'loflexmdm/cli/train.py'),
                                      'loflexmdm.cli.train.check_no_run': ('cli/train.html#check_no_run', 'loflexmdm/cli/train.py'),
                                      'loflexmdm.cli.train.check_processes': ('cli/train.html#check_processes', 'loflexmdm/cli/train.py'),
                                      'loflexmdm.cli.train.files_beside': ('cli/train.html#files_beside', 'loflexmdm/cli/train.py'),
