@@ -371,7 +371,8 @@ def test_wrong_input_in_processes_of_their_own(model, tmp_path):
     for i, (line, expected) in enumerate(lines.items()):
         run = forks.start if i < 2 else forks.run
         done = run(["-m", "loflexmdm.cli", *line.split()])
-        said = [x for x in done.stderr.splitlines(True) if not x.startswith(("loflexmdm 0", "weights: ", "device: ", "command: "))]
+        opening = ("loflexmdm 0", "weights: ", "device: ", "command: ")
+        said = [x for x in done.stderr.splitlines(True) if not x.startswith(opening)]
         refused((done.returncode, done.stdout, "".join(said)), expected)
     assert sorted(tmp_path.iterdir()) == before
 
