@@ -5,8 +5,9 @@ Every entrant reads the same molecules as canonical SMILES, with the same networ
 Each adds its curve and the metrics of its samples to experiments/results/moses_runs.json, with settings,
 seed and commit; a run that
 was interrupted goes on where it stopped. `--model` judges a saved model, `--real` training molecules. The reference
-are test molecules at even distances in the file, for a model of other molecules the test split of its task. Needs the
-wheels molsets and fcd_torch."""
+are test molecules at even distances in the file, for a model of other molecules the test split of its task.
+`--reference 0` compares on MOSES' own scale, with all test molecules and 30,000 samples: SNN, and the floor of FCD,
+depend on both numbers, so that only such rows stand beside published ones. Needs the wheels molsets and fcd_torch."""
 import argparse
 import random
 import time
@@ -40,6 +41,7 @@ ENTRANTS = dict(
 )
 TRAIN = dict(optimiser="muon", lr=4e-3, warmup=300, ema=0.999, valid_size=256)
 ROWS, STEPS, SAMPLES, REFERENCE = 64, 1000, 500, 10_000
+PUBLISHED = 30_000  # samples of the tables of MOSES
 DRAWN = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="top_prob")}
 
 CONFIDENT, LEAPS = EventDriven(confidence="top_prob"), TauLeaping(steps=128, confidence="top_prob")
@@ -83,9 +85,9 @@ def judged(smiles: list[str | None], known: set[str], reference: Reference) -> d
     return {k: round(v, 4) for k, v in figures.items()}
 
 
-def reference_of(task: MoleculesTask) -> Reference:
-    "What samples are compared with."
-    if task.config.source == "moses": return moses_reference(limit=REFERENCE)
+def reference_of(task: MoleculesTask, limit: int = REFERENCE) -> Reference:
+    "What samples are compared with: of MOSES `limit` test molecules, all for 0."
+    if task.config.source == "moses": return moses_reference(limit=limit)
     return reference_from(describe_molecules(task.smiles("test")))
 
 
@@ -110,11 +112,11 @@ def train(entrant: str, seed: int, steps: int, n: int, device: torch.device):
                        sampled=figures(method, set(task.smiles("train")), n, reference_of(task))))
 
 
-def real(n: int, known: set[str], reference: Reference, source: str):
+def real(n: int, known: set[str], reference: Reference, source: str, scale: str):
     "Note the metrics of n training molecules, what a perfect model would get."
     smiles = random.Random(0).sample(sorted(known), n)
     name = f"real {n}" if source == "moses" else f"real {source} {n}"
-    note(RESULTS, dict(name=name, samples=n, sampled=dict(real=judged(smiles, known, reference))))
+    note(RESULTS, dict(name=name + scale, samples=n, sampled=dict(real=judged(smiles, known, reference))))
 
 
 def distance(smiles: list[str], reference: Reference) -> float:
@@ -122,12 +124,13 @@ def distance(smiles: list[str], reference: Reference) -> float:
     return round(CURVES["FCD"](describe_molecules(smiles), reference), 4)
 
 
-def compare_samplers(model: str, n: int, device: torch.device):
+def compare_samplers(model: str, n: int, device: torch.device, limit: int):
     "A row for each sampler: calls, seconds, shares, and the distance beside that of as many training molecules."
-    method, reference = load(model, device), moses_reference(limit=REFERENCE)
+    method, reference = load(model, device), moses_reference(limit=limit)
     task, real = task_from(method.task), list(islice(benchmark_smiles("moses"), 0, None, MOLECULES // n))[:n]
     for label, sampler in SAMPLERS.items():
         name, settings = f"{model}, {label}", dict(model=model, sampler=repr(sampler), samples=n)
+        if limit != REFERENCE: name += f", {limit or 'all'} test molecules"
         if noted(RESULTS, name, settings): continue
         smiles, how = drawn(task, method, n, sampler)
         valid = [j.smiles for j in judge(smiles) if j.smiles]
@@ -145,21 +148,25 @@ def main():
     parser.add_argument("--name", help="what its row is called")
     parser.add_argument("--samplers", action="store_true", help="compare samplers of the model instead")
     parser.add_argument("--real", type=int, nargs="*", default=[], help="numbers of training molecules to judge")
-    parser.add_argument("-n", type=int, default=SAMPLES, help="samples of each kind")
+    parser.add_argument("--reference", type=int, default=REFERENCE, help="test molecules to compare with; 0: all")
+    parser.add_argument("-n", type=int, help=f"samples of each kind [{SAMPLES}, with --reference 0 {PUBLISHED}]")
     add_device(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
     device = pick_device(args.device)
+    args.n = args.n or (SAMPLES if args.reference else PUBLISHED)
+    scale = "" if args.reference else ", all test molecules"
+    if args.seeds and args.reference != REFERENCE: parser.error("--reference: of --model, --samplers and --real alone")
     for seed in args.seeds:
         for entrant in args.entrants: train(entrant, seed, args.steps, args.n, device)
     if not (args.model or args.real): return
-    if args.samplers: return compare_samplers(args.model, args.n, device)
+    if args.samplers: return compare_samplers(args.model, args.n, device, args.reference)
     method = load(args.model, device) if args.model else None
     task = task_from(method.task if method else TASK)
-    known, reference = set(task.smiles("train")), reference_of(task)
-    for n in args.real: real(n, known, reference, task.config.source)
+    known, reference = set(task.smiles("train")), reference_of(task, args.reference)
+    for n in args.real: real(n, known, reference, task.config.source, scale)
     if not method: return
-    note(RESULTS, dict(name=args.name or Path(args.model).name, samples=args.n,
+    note(RESULTS, dict(name=(args.name or Path(args.model).name) + scale, samples=args.n,
                        sampled=figures(method, known, args.n, reference)))
 
 

@@ -84,6 +84,7 @@ class Attempt(NamedTuple):
     tokens: list[str]  # to be edited
     keep: list[bool]  # which of them stay
     reason: str = ""  # why not
+    left_out: str = ""  # of what is given, since the model has no tokens for it
 
 
 def attempt(task: Task, line: int, value: str | list, number: int, kept: str | None, limit: int) -> Attempt:
@@ -97,7 +98,7 @@ def attempt(task: Task, line: int, value: str | list, number: int, kept: str | N
         keep = [False] * len(tokens) if kept is None else task.keep(tokens, kept)
         if all(keep): raise ValueError("everything is to be kept")
     except ValueError as e: return Attempt(line, given, number, [], [], "not read: " + str(e).split(";")[0])
-    return Attempt(line, given, number, tokens, keep)
+    return Attempt(line, given, number, tokens, keep, left_out=task.omitted(given))
 
 
 def attempts_at(rows: Iterable[tuple[int, str | list]], task: Task, n: int, kept: str | None,
@@ -115,8 +116,10 @@ def result_rows(attempts: Sequence[Attempt], samples: Samples, task: Task) -> li
     "A row for each attempt, all with the same keys; `samples` has one sequence for each that could be made."
     made = [a for a in attempts if not a.reason]
     told = iter(task.describe_edits([a.tokens for a in made], samples) if made else [])
-    rows = [dict(line=a.line, input=a.given, attempt=a.number) | (dict(state=a.reason) if a.reason else next(told))
-            for a in attempts]
+    simplifies = type(task).omitted is not Task.omitted
+    own = [dict(line=a.line, input=a.given) | (dict(left_out=a.left_out) if simplifies else {}) for a in attempts]
+    rows = [o | dict(attempt=a.number) | (dict(state=a.reason) if a.reason else next(told))
+            for o, a in zip(own, attempts)]
     keys = dict.fromkeys(k for row in sorted(rows, key=len, reverse=True) for k in row)
     return [{k: row.get(k, "") for k in keys} for row in rows]
 
@@ -133,7 +136,10 @@ def gaining(rows: Sequence[dict], task: Task, least: float) -> list[dict]:
 def lines_said(rows: Sequence[dict], samples: Samples) -> list[str]:
     "What is said of the rows: how many are in which state, and what sampling took."
     states = Counter(row["state"] for row in rows)
-    return [samples.counted(), f"of {len(rows)}: " + ", ".join(f"{n} {state}" for state, n in states.most_common())]
+    lines = [samples.counted(), f"of {len(rows)}: " + ", ".join(f"{n} {state}" for state, n in states.most_common())]
+    lost = Counter(row["left_out"] for row in rows if row.get("left_out"))
+    told = ", ".join(f"{what} in {n}" for what, n in lost.most_common())
+    return lines + [f"left out, since the model has no tokens for it: {told}"] * bool(lost)
 
 # %% ../../nbs/cli/11_edit.ipynb #0a53c043
 def add_edit(parser: Parser, argv: Sequence[str]):

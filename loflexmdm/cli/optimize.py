@@ -21,7 +21,7 @@ from ..molecules.data.sources import BENCHMARKS
 from ..molecules.data.tables import MOLECULE_FORMATS, molecules_in
 from ..molecules.optimise import CATALOGUES, CallLog, Genetic, Proposer, RandomSearch
 from ..molecules.optimise import Regrow, Screened, best_calls, optimise, top_auc
-from ..molecules.scores.metrics import judge
+from ..molecules.scores.metrics import judge, unpaired_electrons
 from ..molecules.scores.objectives import OBJECTIVES, Scorer
 from ..support.atomic_files import file_digest, locked
 from ..support.data_digests import row_digest, rows_digest
@@ -36,10 +36,11 @@ BLIND = "ranked", "genetic"  # ways without a model
 def read_leads(path: str, column: str = "") -> tuple[list[str], str]:
     "Canonical SMILES of the molecules of a file, each once, and what was left out. ValueError if there is none."
     rows = list(islice(molecules_in(path, column), ROWS.now))
-    found = list(dict.fromkeys(j.smiles for j in judge(rows) if j.smiles))
-    invalid = sum(j.smiles is None for j in judge(rows))
+    usable = [j.smiles for j in judge(rows) if j.mol is not None and not unpaired_electrons(j.mol)]
+    found = list(dict.fromkeys(usable))
+    invalid = len(rows) - len(usable)
     if not found: raise ValueError(f"--start {path}: none of its {len(rows)} rows is a valid molecule")
-    lost = f"--start {path}: {invalid} of {len(rows)} rows are not one valid molecule and are left out"
+    lost = f"--start {path}: {invalid} of {len(rows)} rows are not one valid molecule, or radicals, and are left out"
     return found, lost * bool(invalid)
 
 

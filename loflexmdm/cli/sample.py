@@ -214,8 +214,9 @@ SAMPLE_EXAMPLES = """examples:
   loflexmdm sample molecules-moses-ar -n 100 --out mols.csv  # drug-like molecules; and mols.png
   loflexmdm sample runs/proteins -n 100 --out made.fasta     # the sequences alone
   loflexmdm sample molecules-moses-ar --valid 100 --unique --out mols.sdf
-  loflexmdm sample molecules-moses-ar --fragment "*c1ccncc1" --valid 16   # grown from a fragment
-  loflexmdm sample molecules --fragment "*N1CCCC1.*c1ccc2c(c1)OCCO2"           # links two fragments
+  loflexmdm sample molecules-moses-ar --fragment "*c1ccncc1" --valid 16   # grown from a fragment, at all its points
+  loflexmdm sample molecules-moses-ar --fragment "*N1CCCC1.*c1ccc2c(c1)OCCO2"   # links two, with a new core between
+  loflexmdm sample molecules-moses-ar --fragment "c1ccc2[nH]ccc2c1"       # no *: grown at a hydrogen that is drawn
 in the shell a fragment needs quotes, for its * and brackets
 with --out, sequences are kept as their batches are finished, in FILE.partial.jsonl; after Ctrl-C the same command
 continues; torchrun --nproc-per-node 2 -m loflexmdm sample ... shares the batches over processes, to the same rows"""
@@ -242,6 +243,7 @@ def run_sample(args: argparse.Namespace):
     info = provenance(args, device) | used
     announce(info)
     prompts, each = sample_prompts(args, method, task)
+    info |= dict(route=args.route) if getattr(args, "route", "") else {}
     ROWS.check(len(prompts or [()]) * (each or 1), "sequences")
     texts = [p for p in prompts or [()] for _ in range(each or 1)]
     states = nll_states(args, args.valid or len(texts), task)

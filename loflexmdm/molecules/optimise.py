@@ -14,7 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -414,7 +414,8 @@ class Regrow:
         """A molecule grown from each part, with the total charge that `charges` gives for it [any]; None where the
         model cannot, or it is not sound."""
         fragments = [Chem.MolToSmiles(part, isomericSmiles=False) for part in parts]
-        write = grow if grows_rightwards(self.method) else inserted
+        # each fragment is met once, so that to try its spellings would cost more than it brings
+        write = partial(grow, tried=False) if grows_rightwards(self.method) else inserted
         written = write(self.method, fragments, seed)
 
         allowed = [None] * len(parts) if charges is None else [{charge} for charge in charges]
@@ -444,7 +445,7 @@ def inserted(
 
 def _prompt(method: Method, fragment: str) -> list | None:
     "The prompt of a fragment; None if the model cannot read or continue it."
-    try: prompt = method.prompt(fragment)
+    try: prompt = list(method.prompt(fragment))
     except ValueError: return None
     return prompt if len(prompt) + 2 < method.config.max_length else None
 

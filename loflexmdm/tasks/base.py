@@ -78,6 +78,12 @@ class TaskTexts:
         "`prompt` of a text, and the `logits_hook` with which this method continues it, None if it needs none."
         return self.prompt(text), None
 
+    def prompts_for(self, text: str, method: Method, n: int = 1) -> tuple[list[list], Callable | None]:
+        """What `prompt_for` makes of a text, where one prompt serves all of `n` sequences; else `n` prompts, one for
+        each, and the hook of all."""
+        prompt, hook = self.prompt_for(text, method)
+        return [prompt], hook
+
     def smiles_of(self, samples: Samples) -> list[str | None]:
         "The canonical SMILES of each sample, None for one that is not a molecule. ValueError for other tasks."
         raise ValueError(f"smiles: sequences of the task {self.kind} are not molecules")
@@ -134,6 +140,11 @@ class TaskEdits:
         if not tokens: raise ValueError("empty")
         self.vocabulary.encode(tokens)
         return tokens
+
+    def omitted(self, text: str) -> str:
+        """What is left out of a text that a user gives as a prompt or to be edited, since the model cannot write it;
+        '' for nothing, which is the default, and for a text that cannot be read."""
+        return ""
 
     def keep(self, tokens: Sequence[str], text: str) -> list[bool]:
         "Which tokens of a sequence stay, by their places from 1, such as `1-3,7`. ValueError for others."

@@ -173,7 +173,7 @@ def test_a_fragment_is_a_prompt(model):
     samples = method.sample("*c1ccccc1", n=3, seed=0)
     same = method.sample([method.prompt("*c1ccccc1")], n=3, seed=0)
     assert samples.sequences == same.sequences
-    with pytest.raises(ValueError, match="attachment point"): method.sample(["c1ccccc1"], n=3)
+    with pytest.raises(ValueError, match="attachment point"): method.sample(["CC.CC"], n=3)
 
 
 def test_no_bound_if_not_wanted(model, tmp_path):
@@ -503,3 +503,28 @@ def test_the_task_says_how_to_sample_unless_told_otherwise(model, tmp_path):
     ):
         assert call(f"sample {model} -n 2 --nll 0 --force {options} --out", tmp_path / "m.csv")[0] == 0
         assert said in json.loads((tmp_path / "m.csv.run.json").read_text())["sampler"]
+
+
+@pytest.mark.parametrize("fragment, route", [
+    ("*N1CCOCC1.*c1ccc2c(c1)OCCO2", "linking: grown from "), ("*c1ccc(*)cc1", "at its 2 points"),
+    ("c1ccc2[nH]ccc2c1", "superstructure: growth at one of "), ("*[C@H](C)c1ccccc1", "stereochemistry left out"),
+])
+def test_one_command_for_what_is_asked_of_a_fragment_says_its_route(fragment, route, tmp_path):
+    out = tmp_path / "grown.csv"
+    code, _, said = call("sample molecules-moses-ar -n 6 --nll 0 --out", out, "--fragment", fragment)
+    assert code == 0 and route in said and route in (tmp_path / "grown.csv.run.json").read_text()
+    assert sum(row["state"] == "valid" for row in rows_of(out)) >= 3
+
+
+def test_a_text_that_the_model_cannot_continue_is_refused_in_one_line():
+    refused(call("sample molecules-moses-ar --fragment CC...CC"), "can only be at the end")
+    refused(call("sample molecules-moses-ar --prompt-text <act:0>"), "<act:0>: is not a condition")
+
+
+def test_leads_with_stereochemistry_and_charges_are_edited_without_and_the_row_says_so(tmp_path):
+    leads, out = tmp_path / "leads.smi", tmp_path / "edited.csv"
+    leads.write_text("C[C@H](O)c1ccccc1\nC[NH2+]Cc1ccccc1\nCCc1ccccc1\nC[C@@H]([NH3+])Cc1ccccc1\n[2H]Cc1ccccc1O\n")
+    assert call("edit molecule-edits --input", leads, "--out", out)[0] == 0
+    told = [row["left_out"] for row in rows_of(out)]
+    assert told == ["stereochemistry", "charges", "", "stereochemistry, charges", "isotopes"]
+    assert not any(row["state"].startswith("not read") for row in rows_of(out))

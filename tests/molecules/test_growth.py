@@ -1,6 +1,7 @@
 "Growing from left to right: where a fragment is cut, when a substituent is over, and what the packaged model makes."
 import math
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -8,8 +9,8 @@ from rdkit import Chem
 
 from loflexmdm import load
 from loflexmdm.models.pretrained import names
-from loflexmdm.molecules.growth import _joined, _sides, divided, grow, grows_rightwards, linked
-from loflexmdm.molecules.growth import within_branches
+from loflexmdm.molecules.growth import PLACES, _canonical, _joined, _sides, divided, grow, growth_of
+from loflexmdm.molecules.growth import grows_rightwards, linked, spellings, superstructure_points, within_branches
 from loflexmdm.molecules.notation.fragments import contains_fragment
 from loflexmdm.molecules.notation.notations import symbols
 from loflexmdm.molecules.scores.metrics import judge
@@ -138,7 +139,7 @@ def test_the_packaged_model_grows_fragments_of_which_prompts_at_the_end_make_lit
 @pytest.mark.parametrize("fragment", [f"*c1ccc({'C' * 46}*)cc1", f"*{'C' * 56}"])
 def test_what_is_cut_off_at_the_largest_length_is_no_molecule(fragment):
     model = load("molecules-moses-ar")
-    found = grow(model, [fragment] * 40)
+    found = grow(model, [fragment] * 40, tried=False)
     whole = [text for text in found if text]
     assert 0 < len(whole) < 40 and max(len(symbols(text)) for text in whole) < model.config.max_length - 1
     assert all(contains_fragment(j.smiles, fragment) for j in judge(whole) if j.smiles)
@@ -164,7 +165,7 @@ def test_a_prompt_with_several_points_is_grown_by_sample():
 @packaged
 def test_either_side_of_a_pair_grows_and_the_other_hangs_anywhere_on_what_has_grown():
     model, pair, draws = load("molecules-moses-ar"), "*c1ccncc1.*C1CC1", [random.Random(seed) for seed in range(30)]
-    others = [_sides(pair, rng, model)[1] for rng in draws]
+    others = [_sides(pair, rng, partial(_canonical, model))[1] for rng in draws]
     assert {Chem.CanonSmiles(other) for other in others} == {"*C1CC1", "*c1ccncc1"} and 5 < others.count(others[0]) < 25
     parts = divided("*c1ccncc1")
     text = "CNCO".join(map("".join, parts))
@@ -179,6 +180,81 @@ def test_several_texts_are_each_grown_at_their_points():
     for text, part in zip(texts, alone):
         valid = [s for s in part.smiles if s]
         assert len(valid) >= 6 and all(contains_fragment(s, text) for s in valid)
-    tokens = model.task_object.prompt(texts[1])
+    tokens = list(model.task_object.prompt(texts[1]))
     mixed = model.sample([tokens, texts[0]], n=2, seed=4)
     assert len(mixed) == 4 and mixed.sequences[:2] == model.sample([tokens], n=2, seed=4).sequences
+
+
+def share_kept(found, fragment: str) -> float:
+    "The share of SMILES, None among them, that contain the fragment."
+    return sum(contains_fragment(s, fragment) for s in found if s) / len(found)
+
+
+@packaged
+@pytest.mark.parametrize("fragment", ["*c1ccc(N2CCOCC2)cc1", "*N1CCN(c2ccccc2)CC1", "*c1nonc1C", "*c1cccc2nonc12"])
+def test_a_fragment_grows_from_a_spelling_that_the_model_continues_well(fragment):
+    model = load("molecules-moses-ar")
+    assert share_kept(grow(model, [fragment] * 50, seed=3), fragment) >= 0.8
+    assert share_kept(model.sample(fragment, n=50, seed=3).smiles, fragment) >= 0.8
+
+
+@packaged
+def test_the_prompt_of_a_text_is_continued_as_the_text_is():
+    model, text = load("molecules-moses-ar"), "*N1CCN(C)CC1"
+    prompt = model.task_object.prompt(text)
+    wanted = model.sample(text, n=20, seed=1).sequences
+    assert model.sample([prompt], n=20, seed=1).sequences == model.sample([model.prompt(text)], n=20, seed=1).sequences
+    assert model.sample([prompt], n=20, seed=1).sequences == wanted
+
+    # tokens that somebody has changed are tokens
+    assert model.sample([list(prompt)], n=20, seed=1).sequences != wanted
+    prompt[-1:] = ["C", ...]
+    changed = model.sample([prompt], n=4, seed=1)
+    assert all(model.vocabulary.decode(s)[:len(prompt) - 1] == prompt[:-1] for s in changed.sequences)
+
+
+@pytest.mark.parametrize("fragment, whole", (FRAGMENTS | SEVERAL).items())
+def test_each_spelling_says_the_same_fragment(fragment, whole):
+    ways = spellings(fragment)
+    texts = {Chem.CanonSmiles("C".join(map("".join, parts))) for parts in ways}
+    assert texts == {Chem.CanonSmiles(whole)} and ways[0] == divided(fragment)
+    assert len({str(parts) for parts in ways}) == len(ways) > 1 or fragment == "*C*"
+
+
+@packaged
+@pytest.mark.parametrize("text, least", [
+    ("*N1CCOCC1.*c1ccc2c(c1)OCCO2", 24), ("*c1ccc(*)cc1", 20), ("c1ccc2[nH]ccc2c1", 20),
+])
+def test_one_text_links_decorates_or_makes_a_superstructure(text, least):
+    model = load("molecules-moses-ar")
+    samples = model.sample(text, n=30, seed=2)
+    assert len(samples) == 30 and sum(contains_fragment(s, text) for s in samples.smiles if s) >= least
+    assert not any(s and not contains_fragment(s, text) for s in samples.smiles)
+    again = [s for part in model.sample_batches(text, n=30, seed=2, batch_size=7) for s in part.sequences]
+    assert again == samples.sequences
+    assert [r["state"] for r in model.task_object.describe(samples, text)].count("valid") >= least
+
+
+@packaged
+def test_a_prompt_that_is_accepted_does_not_fail_later():
+    model = load("molecules-moses-ar")
+    for text, message in {
+        "CC...CC": "can only be at the end", "CC.CC": "has no attachment point", "*CC.*C*": "each has one point",
+        "*[Si](C)(C)C": "lacks", "*" + "C" * 80: "room", "*CC.*CC.*CC": "2 fragments", "C(F)(F)(F)F": "no hydrogen",
+    }.items():
+        with pytest.raises(ValueError, match=message): model.sample(text, n=2)
+        with pytest.raises(ValueError, match=message): model.task_object.prompts_for(text, model, 2)
+    assert len(model.sample("CC...", n=2, seed=0)) == 2
+
+
+def test_places_of_a_superstructure():
+    assert superstructure_points("c1ccccc1") == ["*c1ccccc1"]
+    found = superstructure_points("Cc1ccc2[nH]ccc2c1O")
+    assert len(set(found)) == PLACES and found == superstructure_points("Cc1ccc2[nH]ccc2c1O")
+    assert all(Chem.CanonSmiles(f.replace("*", "[H]")) == Chem.CanonSmiles("Cc1ccc2[nH]ccc2c1O") for f in found)
+
+
+@packaged
+def test_a_growth_of_two_fragments_never_gives_one_of_them_alone():
+    growth = growth_of(load("molecules-moses-ar"), "*N1CCOCC1.*c1ccccc1")
+    assert growth.other in ("*N1CCOCC1", "*c1ccccc1") and "hangs on what has grown" in growth.told

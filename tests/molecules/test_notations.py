@@ -11,6 +11,7 @@ from loflexmdm.molecules.data.sources import benchmark_files, benchmark_smiles
 from loflexmdm.molecules.notation import notations
 from loflexmdm.molecules.notation.bracket_safe import parse_smiles
 from loflexmdm.molecules.notation.fragments import DRUGS, contains_fragment
+from loflexmdm.molecules.notation.notations import simpler
 from loflexmdm.molecules.notation.notations import NOTATIONS, given_and_closed, nested_holes
 from loflexmdm.molecules.notation.notations import notation_of, random_smiles, read_text
 from loflexmdm.molecules.notation.notations import smiles_holes, symbols, to_nested, with_root
@@ -215,3 +216,14 @@ def test_ten_thousand_molecules_of_moses(name):
         lost += notation.decode(text).smiles != smiles
         lost += notation.decode(notation.rewrite(text, random.Random(text))).smiles != smiles
     assert not lost
+
+
+@pytest.mark.parametrize("smiles, without, found", [
+    ("C[C@H](O)F", "@", ("CC(O)F", ["stereochemistry"])), ("C[C@H](O)F", "+", ("C[C@H](O)F", [])),
+    ("C[C@H]([NH3+])F", "+", ("C[C@H](N)F", ["charges"])),
+    ("C[C@H]([NH3+])F", "@+", ("CC(N)F", ["stereochemistry", "charges"])),
+    ("[13CH3]O", "1", ("CO", ["isotopes"])), ("C/C=C/C", "/", ("CC=CC", ["stereochemistry"])),
+    ("C[N+](C)(C)C", "+", ("C[N+](C)(C)C", [])), ("CC(=O)[O-]", "-", ("CC(=O)O", ["charges"])),
+])
+def test_what_is_left_out_where_tokens_are_missing(smiles, without, found):
+    assert simpler(smiles, lambda text: not set(text) & set(without)) == found
