@@ -1,5 +1,5 @@
 """All checks in order: generated files match the notebooks, lint, then notebooks and tests in
-two processes of one thread each."""
+two processes of one thread each, while the site is built, then the tests of the site."""
 import hashlib
 import os
 import shutil
@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+SITE = "tests/house/test_site.py"  # its tests come last, when the site that is built beside the others is complete
+NO_TESTS = 5  # pytest's exit code where an option, such as -k, leaves none
 
 
 def digest(folders=("nbs", "loflexmdm")):
@@ -41,16 +43,21 @@ def generated_files_match():
         )
 
 
+def tested(*arguments) -> int:
+    "The exit code of pytest."
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT).returncode
+
+
 def main():
     os.environ.update(OMP_NUM_THREADS="1", MPLBACKEND="agg")
     started = time.monotonic()
     generated_files_match()
     run("ruff", "check", "loflexmdm", "tests", "docs", "setup.py")
-    run(sys.executable, "docs/build.py")
+    site = subprocess.Popen([sys.executable, "docs/build.py"], cwd=ROOT)
     workers = "2" if (os.cpu_count() or 1) > 1 else "0"
-    code = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", workers, "--dist", "worksteal", "--durations=8", *sys.argv[1:]], cwd=ROOT
-    ).returncode
+    code = tested("-n", workers, "--dist", "worksteal", "--durations=8", f"--ignore={SITE}", *sys.argv[1:])
+    if site.wait(): sys.exit("docs/build.py failed: the site is not built")
+    code = code or tested(SITE, *sys.argv[1:]) % NO_TESTS
     print(
         f"make test: {'all passed' if code == 0 else 'FAILED'} in {(time.monotonic() - started) / 60:.1f} min",
         flush=True,

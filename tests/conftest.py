@@ -14,6 +14,14 @@ if hasattr(signal, "SIGHUP"): signal.signal(signal.SIGHUP, signal.SIG_DFL)  # un
 torch.set_num_threads(1)
 
 
+def without_the_disk(file):
+    "Refuses what `os.fsync` refuses, a file that is not open, and does not wait for the disk."
+    os.fstat(file if isinstance(file, int) else file.fileno())
+
+
+os.fsync = without_the_disk  # what is not on the disk is lost by a power cut alone, which no test makes
+
+
 @pytest.fixture(autouse=True)
 def untouched_globals():
     "No test may leave another default dtype, thread count or global random state behind."
@@ -28,6 +36,11 @@ def untouched_globals():
 def pico(monkeypatch):
     "A size of network with one block of 16 features, for tests alone."
     monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
+
+
+def pytest_collection_modifyitems(items):
+    "Whole notebooks first: a long one that begins last keeps one process busy while the other has nothing to do."
+    items.sort(key=lambda item: "test_notebook[" not in item.nodeid)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Count', 'AtLeastTwo', 'Natural', 'Positive', 'NonNegative', 'AboveOne', 'Fraction', 'OnOffAuto', 'T', 'one_of',
-           'accepted_by', 'allowed_range', 'message', 'current_names', 'config', 'config_from', 'comments_of',
-           'config_schema']
+           'accepted_by', 'allowed_range', 'message', 'current_names', 'config', 'config_from', 'own_comments',
+           'comments_of', 'config_schema']
 
 # %% ../../nbs/support/04_configs.ipynb #872e0296
 from collections.abc import Container, Iterable, Mapping
@@ -171,14 +171,19 @@ def config_from(cls: type[T], values: dict, what: str = "config") -> T:
     return made if checked is cls else cls(**{name: getattr(made, name) for name in names})
 
 # %% ../../nbs/support/04_configs.ipynb #1b559a74
-@cache  # the command line asks often, and each time all of a module is parsed
+@cache  # each time all of a module is parsed, and a base class is asked for with each of its classes
+def own_comments(cls: type) -> dict[str, str]:
+    "The comment behind each field that a dataclass itself has."
+    from fastcore.docments import docments
+    return {name: text for name, text in docments(cls).items() if text}
+
+
+@cache
 def comments_of(cls: type) -> dict[str, str]:
     "The comment behind each field of a dataclass, inherited ones included."
-    from fastcore.docments import docments
     comments = {}
     for base in reversed(cls.__mro__):
-        if is_dataclass(base):
-            comments |= {name: text for name, text in docments(base).items() if text}
+        if is_dataclass(base): comments |= own_comments(base)
     return comments
 
 

@@ -4,12 +4,11 @@ import importlib.util
 import json
 import math
 import random
-import subprocess
-import sys
 import tempfile
 import warnings
 from pathlib import Path
 
+import forks
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -197,7 +196,7 @@ def test_valid_molecules_without_a_number_are_not_counted(tmp_path):
 def test_what_the_task_refuses(tmp_path):
     task = lambda **o: task_from(dict(kind="molecules", **o))
     with pytest.raises(ValueError, match="condition='logP': choose none, qed, .*not a table"):
-        _ = task(condition="logP").vocabulary
+        _ = task(condition="logP", limit=20).vocabulary
     with pytest.raises(ValueError, match="condition='IC50'.*has the columns smiles, pIC50"):
         _ = task(source=write(tmp_path / "mine.csv"), condition="IC50").vocabulary
     with pytest.raises(ValueError, match="all molecules prepared"): task(source="m.csv", condition="pIC50", stream=True)
@@ -211,8 +210,7 @@ def test_names_of_columns_become_tokens(tmp_path):
     assert task_from(task.as_dict()).vocabulary == task.vocabulary
 
 
-def command(*args, cwd):
-    return subprocess.run([sys.executable, "-m", "loflexmdm", *map(str, args)], cwd=cwd, capture_output=True, text=True)
+def command(*args, cwd): return forks.run(["-m", "loflexmdm", *args], cwd=cwd)
 
 
 def test_on_the_command_line(tmp_path):

@@ -151,7 +151,7 @@ def test_the_packaged_model_grows_all_points_and_links(fragment):
     model = load("molecules-moses-ar")
     found = grow(model, [fragment, "*CC"] * 30)
     assert sum(contains_fragment(s, fragment) for s in found[::2] if s) > 15 and len(set(found[::2])) > 20
-    assert grow(model, [fragment, "*CC"] * 30, batch_size=7) == found
+    assert grow(model, [fragment, "*CC"] * 4, batch_size=3) == grow(model, [fragment, "*CC"] * 4)
     assert sum(contains_fragment(s, fragment) for s in grow(model, [fragment] * 30, temperature=3.0) if s) < 10
 
 

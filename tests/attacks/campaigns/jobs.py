@@ -61,9 +61,15 @@ def run(*argv, **places) -> int:
         return commands.main([])
 
 
-def train(d: Path): return run("train", *TRAIN, "--out", "RUN", out=d / "run")
-def resume(d: Path): return run("resume", "RUN", "--device", "cpu", directory=d / "run")
-def sample(d: Path): return run("sample", "MODEL", *SAMPLE, "--out", "s.jsonl", model=d / "model", out=d / "s.jsonl")
+LINES = dict(
+    train=("train", *TRAIN, "--out", "RUN"), resume=("resume", "RUN", "--device", "cpu"),
+    sample=("sample", "MODEL", *SAMPLE, "--out", "s.jsonl"),
+)
+
+
+def train(d: Path): return run(*LINES["train"], out=d / "run")
+def resume(d: Path): return run(*LINES["resume"], directory=d / "run")
+def sample(d: Path): return run(*LINES["sample"], model=d / "model", out=d / "s.jsonl")
 def cache(d: Path): prepare(d / "some.smi", cache=d / "cache", processes=1)
 
 
@@ -150,6 +156,7 @@ def jobs(place: Path) -> dict[str, Job]:
     for job in found:
         job.begin(d := place / f"warm_{job.name}")
         import_as(lambda job=job, d=d: job.run(d))
+    for line in LINES.values(): parsed(*line)  # here, so that no child has to
     gc.freeze()  # children share its pages
     return {job.name: job for job in found}
 
