@@ -151,11 +151,12 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_without_safe_mol(tmp_path):
-    "Packaged models sample, a run trains, samples are scored; a slicer of safe-mol is refused in one line."
+    "Packaged models sample, a run trains, molecules are scored; a slicer of safe-mol is refused in one line."
     def call(line): return forks.run(["-c", WITHOUT_SAFE, *line.split()], cwd=tmp_path)
     smiles_file(tmp_path / "mine.smi")
     small = "--source mine.smi --size nano --order fixed --steps 2 --batch-size 4 --valid-share 0.2 --test-share 0.2"
-    for line in ("sample molecules -n 3 --nll 2 --out mols.csv", "evaluate mols.csv", f"train molecules {small} --out run"):
+    sample = "sample molecules -n 3 --nll 2 --out mols.csv"
+    for line in (sample, "evaluate mine.smi", f"train molecules {small} --out run"):
         assert (done := call(line)).returncode == 0, done.stderr
     done = call(f"train molecules {small} --slicer recap --out other")
     assert done.returncode == 2 and "Traceback" not in done.stderr and not (tmp_path / "other").exists()
