@@ -1,9 +1,13 @@
 "The command line in this process and in others, for tests."
 import contextlib
 import io
+import os
+import signal
 import subprocess
 import sys
 import time
+from multiprocessing import get_context
+from pathlib import Path
 
 from loflexmdm.cli import main
 
@@ -30,10 +34,32 @@ def start(*argv):
     return subprocess.Popen([*COMMAND, *map(str, argv)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+class Forked:
+    "A command line in a child of this process, which need not import anything; used as what `start` gives."
+    def __init__(self, said: Path, *argv):
+        self.said = said
+        self.child = get_context("fork").Process(target=self.run, args=[str(a) for a in argv])
+        self.child.start()
+        self.pid = self.child.pid
+
+    def run(self, *argv):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with open(self.said, "w") as f, contextlib.redirect_stdout(f), contextlib.redirect_stderr(f):
+            sys.exit(main(list(argv)))
+
+    def poll(self): return self.child.exitcode
+    def kill(self): self.child.kill()
+    def send_signal(self, number: int): os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        self.child.join(60)
+        return self.child.exitcode
+
+
 def wait_for(path, process, seconds=60):
     deadline = time.monotonic() + seconds
     while not path.exists():
-        assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()
+        assert process.poll() is None and time.monotonic() < deadline, path
         time.sleep(0.01)
 
 

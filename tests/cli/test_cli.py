@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import COMMAND, SMALL, call, refused, start, wait_for
+from commands import COMMAND, SMALL, Forked, call, refused, start, wait_for
 from share import difference
 
 from loflexmdm.cli import main
@@ -507,12 +507,13 @@ def test_kill_9_then_resume(whole, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_save_first(whole, tmp_path, number):
-    process = start("train", "brackets", "--steps", 120, "--save-every", 20, "--out", tmp_path / "run", *SMALL)
+    line = ("train", "brackets", "--steps", 120, "--save-every", 20, "--out", tmp_path / "run", *SMALL)
+    process = Forked(tmp_path / "said", *line)
     wait_for(tmp_path / "run/checkpoints/step_000020", process)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    assert process.wait() == 128 + number
+    err = process.said.read_text()
     step = int(checkpoints(tmp_path / "run")[-1].name[5:])
-    assert process.returncode == 128 + number
     assert f"{number.name} at step {step}: saved; continue with `loflexmdm resume" in err
     assert "Traceback" not in err
     assert call("resume", tmp_path / "run")[0] == 0
@@ -520,7 +521,8 @@ def test_signals_save_first(whole, tmp_path, number):
 
 
 def test_two_runs_in_one_directory(tmp_path):
-    process = start("train", "brackets", "--steps", 100000, "--save-every", 5, "--out", tmp_path / "run", *SMALL)
+    line = ("train", "brackets", "--steps", 100000, "--save-every", 5, "--out", tmp_path / "run", *SMALL)
+    process = Forked(tmp_path / "said", *line)
     try:
         wait_for(tmp_path / "run/checkpoints/step_000005", process)
         refused(call("train brackets --out", tmp_path / "run"), "already holds a run")
