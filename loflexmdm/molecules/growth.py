@@ -320,17 +320,17 @@ FINALISTS = 3  # spellings that are tried again
 
 def well_spelled(method: Method, fragment: str) -> Parts | None:
     """The parts of a fragment as the model continues it best: canonically written if `ENOUGH` of `TRIALS` molecules
-    keep it then, else by the spelling of which most do, in half as many trials of each and more of the best. None if
-    the model cannot write on from any. Always the same for the same model and fragment."""
+    keep it then, else by the spelling of which most do, in as many trials of each and twice as many of the best three.
+    None if the model cannot write on from any. Always the same for the same model and fragment."""
     try: ways = [parts for parts in spellings(fragment) if not why_not(method, parts)]
     except ValueError: return None
     if not ways: return None
     if kept_of(method, fragment, ways[:1], TRIALS)[0] >= ENOUGH: return ways[0]
 
     # the best of many short trials owes something to luck
-    first = kept_of(method, fragment, ways, TRIALS // 2)
+    first = kept_of(method, fragment, ways, TRIALS)
     best = sorted(range(len(ways)), key=lambda k: -first[k])[:FINALISTS]
-    second = kept_of(method, fragment, [ways[k] for k in best], TRIALS, seed=1)
+    second = kept_of(method, fragment, [ways[k] for k in best], 2 * TRIALS, seed=1)
     return ways[max(zip(best, second), key=lambda pair: first[pair[0]] + pair[1])[0]]
 
 

@@ -6,6 +6,7 @@ import random
 import pytest
 from rdkit import Chem
 
+from loflexmdm.cli.optimize import read_leads
 from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, RandomSearch, Screened
 from loflexmdm.molecules.optimise import alerts, best_calls, best_curve, crossed, joined, mutated
 from loflexmdm.molecules.optimise import optimise, sound, top_auc
@@ -235,3 +236,10 @@ def test_wrong_input(place, options, part):
     (place / "bromides.smi").write_text("CCBr\nCCCBr\n")
     line = "optimize --objective scores.py:score --way genetic --start leads.smi --budget 3"
     refused(call(f"{line} {options}"), part)
+
+
+def test_radicals_of_a_file_of_leads_are_left_out(tmp_path):
+    path = tmp_path / "leads.smi"
+    path.write_text("CCO\nC[CH]C\nx\nCCN\n")
+    found, lost = read_leads(str(path))
+    assert found == ["CCO", "CCN"] and "2 of 4 rows" in lost
