@@ -126,9 +126,10 @@ class _Asked(NamedTuple):
 def _asked(method: "Method", prompts, n: int | None) -> list[_Asked]:
     """The prompts, texts among them as tokens; those that the model continues with a `logits_hook` of their own are
     sampled one by one. ValueError for a text of which the model's task makes no prompt."""
+    if method.task is None: return [_Asked(prompts, n)]  # a text is then refused, as all that is not a list of tokens
     if isinstance(prompts, str): prompts = [prompts]
     texts = [_text_of(p) for p in prompts] if isinstance(prompts, Sequence) else []
-    if method.task is None or not any(text is not None for text in texts): return [_Asked(prompts, n)]
+    if all(text is None for text in texts): return [_Asked(prompts, n)]
 
     alone = [_asked_alone(method, p, text, n) for p, text in zip(prompts, texts)]
     if len(alone) == 1 or any(a.hook for a in alone): return alone
