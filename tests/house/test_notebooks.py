@@ -7,9 +7,19 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NBS = ROOT / "nbs"
+# those that take longest, which begin first
+LONGEST = {
+    NBS / f"{name}.ipynb"
+    for name in (
+        "tutorials/learned_order", "molecules/05_orders", "exact/06_rank_calibration", "tutorials/course",
+        "how_to/your_own_tokenizer", "tutorials/molecules", "exact/02_samplers", "methods/05_lo_flexmdm",
+        "how_to/more_than_one_gpu", "tutorials/molecule_edits", "samplers/10_bounded_error", "samplers/11_speculative",
+        "samplers/12_guidance", "how_to/condition_on_a_prompt", "tutorials/repair",
+    )
+}
 NOTEBOOKS = sorted(
     (p for p in NBS.rglob("*.ipynb") if not p.name.startswith("_") and ".ipynb_checkpoints" not in p.parts),
-    key=lambda p: -p.stat().st_size,
+    key=lambda p: (p not in LONGEST, -p.stat().st_size),
 )
 RUN = (
     "import sys; from nbdev.test import test_nb; sys.exit(not test_nb(sys.argv[1], "
@@ -28,6 +38,9 @@ def test_notebook(path):
     argv = ["-c", RUN, path, ROOT]
     done = (forks.start if path in STARTED else forks.run)(argv, cwd=path.parent)
     assert done.returncode == 0, done.stderr[-6000:]
+
+
+def test_the_longest_are_there(): assert set(NOTEBOOKS) >= LONGEST
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: str(p.relative_to(NBS)))
