@@ -572,7 +572,12 @@ SECTIONS = dict(
     tutorials=("Tutorials", "From an installed package to a result, step by step."),
     how_to=("How to", "One question, one screen."),
     **ROOMS,
-    api=("Reference", "Every public name, module by module."),
+    api=(
+        "Reference",
+        "What users call, by what they want to do. Names of the package itself (`loflexmdm.load`) and of its rooms "
+        "(`loflexmdm.samplers.Planner`) are imported when they are first asked for. All other public names follow at "
+        "the end, module by module.",
+    ),
 )
 
 
@@ -582,19 +587,87 @@ def subtitle_of(page: Page) -> str:
     return " ".join(m[0].replace("> ", "").split()) if m else ""
 
 
+USED = {  # what users call, by what they want; `Class.method` leads to the class
+    "Load and save": (
+        "models.pretrained.load", "models.pretrained.names", "models.hub.from_hub", "methods.saved.Saved.save_pretrained",
+        "methods.saved.Saved.from_pretrained", "methods.saved.Saved.push_to_hub",
+    ),
+    "Sample": (
+        "methods.sampling.Sampling.sample", "methods.sampling.Sampling.sample_batches", "samplers.simulate.Samples",
+        "process.states.prefix_example", "samplers.state.Limits",
+    ),
+    "Edit": ("methods.sampling.Sampling.edit", "molecules.optimise.optimise"),
+    "Train": (
+        "training.recipes.recipe", "training.recipes.recipe_from", "training.recipes.Recipe",
+        "training.trainer.Trainer", "training.optimisers.TrainConfig",
+    ),
+    "Tasks and data": (
+        "tasks.sequences.SequencesTask", "molecules.task.MoleculesTask", "molecules.edit_task.MoleculeEditsTask",
+        "tasks.repair.RepairTask", "tasks.star_graphs.StarTask", "tasks.base.Task", "tasks.base.task_from",
+        "tasks.base.check_prompts", "process.states.Vocabulary",
+    ),
+    "Samplers": (
+        "samplers.event_driven.EventDriven", "samplers.speculative.Speculative", "samplers.tau_leaping.TauLeaping",
+        "samplers.left_to_right.LeftToRight", "samplers.planner.Planner", "samplers.entropy_bounded.EntropyBounded",
+        "samplers.bounded_error.BoundedError",
+    ),
+    "Figures": (
+        "reports.player.play", "reports.figures.trajectory_strip", "samplers.generation_order.plot_raster",
+        "training.log.plot_metrics", "molecules.scores.metrics.molecule_grid",
+    ),
+    "Compare, report, cite": (
+        "reports.comparison.compare", "molecules.scores.metrics.molecule_metrics", "molecules.report.report",
+        "reports.citations.citation",
+    ),
+}
+
+
+def first_sentence(docstring: str | None) -> str:
+    "The first sentence of a docstring, for a cell of a table."
+    [start, *_] = re.split(r"(?<=[.;:])\s|\n\n", " ".join((docstring or "").split("\n\n")[0].split()))
+    return bars(prose(start.rstrip(";:")))
+
+
+def used_row(path: str, known: dict[str, Entry]) -> list[str]:
+    "Name and meaning of something that users call. KeyError for what the package does not have."
+    if path in known:
+        entry = known[path]
+        return [f"[`{entry.name}`](#{entry.anchor})", first_sentence(ast.get_docstring(entry.node))]
+    owner, _, name = path.rpartition(".")
+    entry = known[owner]
+    methods = {f.name: f for f in methods_of(entry)}
+    return [f"[`model.{name}`](#{entry.anchor})", first_sentence(ast.get_docstring(methods[name]))]
+
+
+def users_reference() -> str:
+    "The tables of what users call, by what they want."
+    known = {f"{e.module}.{e.name}": e for m in modules() for e in entries(m)}
+    parts = [
+        f"## {title}\n\n" + table(["name", "what it does"], [used_row(path, known) for path in paths])
+        for title, paths in USED.items()
+    ]
+    return "\n".join(parts)
+
+
+def every_module() -> str:
+    "All modules with what they say of themselves, those of a room folded."
+    text = "## Every module\n\n"
+    for room, (title, _) in ROOMS.items():
+        own = [f"- [{name}](./{name}.md): {purpose(name)}" for name in modules() if name.split(".")[0] == room]
+        text += f"````{{dropdown}} {title}: {len(own)} modules\n" + "\n".join(own) + "\n````\n\n"
+    return text
+
+
 def write_section(section: str, found: list[Page]):
     "The overview of a section."
     title, text = SECTIONS[section]
-    names = modules() if section == "api" else [p.name for p in found]
-    lines = (
-        [f"- [{name}](./{name}.md): {purpose(name)}" for name in names]
-        if section == "api"
-        else [f"- [](./{p.name}.ipynb): {subtitle_of(p)}" for p in found]
-    )
-    tree = "\n".join(f"{name} <{name}>" if section == "api" else name for name in names)
-    body = (
-        f"# {title}\n\n{text}\n\n" + "\n".join(lines) + f"\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
-    )
+    names = [p.name for p in found]
+    body = "\n".join(f"- [](./{p.name}.ipynb): {subtitle_of(p)}" for p in found)
+    if section == "api":
+        names = [*(f"{title} </{name}>" for name, title in BEHIND.items()), *(f"{name} <{name}>" for name in modules())]
+        body = users_reference() + "\n" + every_module()
+    tree = "\n".join(names)
+    body = f"# {title}\n\n{text}\n\n{body}\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
     (SOURCE / section / "index.md").write_text(body, encoding="utf-8")
 
 
@@ -620,11 +693,13 @@ THEORY = ("process", "exact", "networks", "samplers", "methods")
 HOME_TREE = "\n\n".join([
     tree("", ["tutorials/index", "how_to/index"]),
     tree("Theory", [*(f"{room}/index" for room in THEORY), "about/methods", "about/formulas", "about/checked"]),
-    tree("Practice", [f"{room}/index" for room in ("tasks", "training", "models", "molecules", "reports")]),
-    tree("Reference", [
-        "api/index", "about/glossary", "cli/index", "support/index", "about/changelog", "about/security",
-    ]),
+    tree("Practice", [f"{room}/index" for room in ("tasks", "molecules", "training", "reports")]),
+    tree("Reference", ["api/index", "about/glossary", "about/changelog"]),
 ])
+BEHIND = {  # pages in the menu below the reference, with their titles there
+    "models/index": "How models are stored", "cli/index": "Inside the command line",
+    "support/index": "Files, settings, registries", "about/security": "Security",
+}
 
 
 def write_pages():

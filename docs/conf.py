@@ -17,6 +17,7 @@ exclude_patterns = ["_static", ".doctrees"]
 html_theme = "furo"
 html_title = "loflexmdm"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False

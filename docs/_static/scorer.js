@@ -1,11 +1,20 @@
 // Pages for readers before pages for builders; a page whose title has the word before one that mentions it.
-const PLACES = { tutorials: 12, how_to: 12, learn: 6, about: 6, api: 3 };
+const PLACES = { tutorials: 12, how_to: 12, about: 6, process: 4, api: 3, support: -4, cli: -2 };
+// Words of newcomers, and the page that answers them where its title says it in other words.
+const ANSWERS = {
+  loss: "process/matching", objective: "process/matching", likelihood: "how_to/report_a_bound",
+  scaffold: "tutorials/fragments", smiles: "tutorials/molecules", sample: "how_to/read_samples",
+  infill: "how_to/condition_on_a_prompt", infilling: "how_to/condition_on_a_prompt", finetune: "how_to/fine_tune",
+  dataset: "tutorials/your_own_data", csv: "how_to/pandas_and_files", checkpoint: "how_to/resume_a_run",
+  temperature: "how_to/choose_a_sampler", tune: "how_to/fine_tune",
+};
 const place = (page) => (page === "about/checked" ? -8 : PLACES[page.split("/")[0]] || 0);  // which has every word
 const WORDS = (new URLSearchParams(location.search).get("q") || "").toLowerCase().split(/\s+/).filter((w) => w.length > 1);
 var Scorer = {
   score: ([page, title, anchor, , score]) => {
     const named = WORDS.filter((w) => title.toLowerCase().includes(w)).length;
-    return score + place(page) + 10 * named + (anchor ? 0 : 3);
+    const answers = !anchor && WORDS.some((w) => w.split("-").some((part) => ANSWERS[part] === page)) ? 40 : 0;
+    return score + place(page) + 10 * named + (anchor ? 0 : 3) + answers;
   },
   objNameMatch: 11, objPartialMatch: 6, objPrio: { 0: 15, 1: 5, 2: -5 }, objPrioDefault: 0,
   title: 15, partialTitle: 7, term: 5, partialTerm: 2,

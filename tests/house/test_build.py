@@ -1,8 +1,11 @@
 "Parts of the site's build that need no site: links to machines that run a notebook, and pages that are folded."
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
+
+import loflexmdm
 
 ROOT = Path(__file__).parents[2]
 spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "build.py")
@@ -49,3 +52,22 @@ def test_links_to_machines_that_run_a_notebook():
 def test_a_repository_elsewhere_is_refused(address):
     with pytest.raises(ValueError, match="must be https://github.com/OWNER/NAME"):
         build.hosted(Path("a"), True, address)
+
+
+def test_the_reference_opens_with_what_users_call():
+    "Every name of the package itself, and each once."
+    shown = build.users_reference()
+    told = [path for paths in build.USED.values() for path in paths]
+    assert len(told) == len(set(told)) > 35
+    names = {path.rpartition(".")[2] for path in told}
+    missing = set(loflexmdm.__all__) - names - {"Method", "LoFlexMDM", "collate"}
+    assert not missing
+    rows = [line.split("|") for line in shown.splitlines() if line.startswith("| [")]
+    assert len(rows) == len(told) and all(len(row) == 4 and len(row[2].strip()) > 10 for row in rows)
+    with pytest.raises(KeyError): build.used_row("models.pretrained.lod", {})
+
+
+def test_pages_outside_the_menu_lie_behind_the_reference():
+    titles = re.findall(r"(\w+)/index", build.HOME_TREE)
+    behind = {name.partition("/")[0] for name in build.BEHIND} - {"about"}
+    assert {*titles, *behind} == {*build.SECTIONS} and not behind.intersection(titles)
