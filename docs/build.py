@@ -589,8 +589,8 @@ def subtitle_of(page: Page) -> str:
 
 USED = {  # what users call, by what they want; `Class.method` leads to the class
     "Load and save": (
-        "models.pretrained.load", "models.pretrained.names", "models.hub.from_hub", "methods.saved.Saved.save_pretrained",
-        "methods.saved.Saved.from_pretrained", "methods.saved.Saved.push_to_hub",
+        "models.pretrained.load", "models.pretrained.names", "models.hub.from_hub",
+        "methods.saved.Saved.save_pretrained", "methods.saved.Saved.from_pretrained", "methods.saved.Saved.push_to_hub",
     ),
     "Sample": (
         "methods.sampling.Sampling.sample", "methods.sampling.Sampling.sample_batches", "samplers.simulate.Samples",

@@ -212,7 +212,8 @@ def test_training_says_what_the_data_is(sums):
 
 
 @pytest.mark.parametrize("options, first", [
-    ("star-tiny", "new (star-tiny is a recipe; --start-from star-tiny begins with those of the packaged model of that name)"),
+    ("star-tiny", "new (star-tiny is a recipe; --start-from star-tiny begins with those of the packaged model of that "
+     "name)"),
     ("brackets", "new (brackets is a recipe)"),
     ("star-tiny --start-from star-tiny", "those of star-tiny (star-tiny is a recipe)"),
     ("{run}", "its own ({run} is a saved model)"),
