@@ -84,8 +84,8 @@ def test_frechet_is_that_of_scipy():
 
 
 def test_processes_and_rows(found):
-    two = describe_molecules(CANONICAL * 20, processes=2, network=False)
-    assert two.smiles == CANONICAL * 20 and two.fragments == found.fragments * 20
+    two = describe_molecules(CANONICAL * 60, processes=2, network=False)
+    assert two.smiles == CANONICAL * 60 and two.fragments == found.fragments * 60
     some = found.rows([4, 0])
     assert some.smiles == [CANONICAL[4], CANONICAL[0]] and some.values["QED"][1] == found.values["QED"][0]
 
