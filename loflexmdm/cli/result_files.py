@@ -71,7 +71,7 @@ def sample_prompts(args: argparse.Namespace, method: Method, task: Task | None) 
     say(f"prompts: the first {len(prompts)} of the task's test split")
     return prompts, None
 
-
+# %% ../../nbs/cli/06_result_files.ipynb #33855a57
 def prompts_from_text(args: argparse.Namespace, method: Method, task: Task | None) -> list[list]:
     """The prompt that the task makes of a text, or one for each sequence; it is said how the model continues them.
 

@@ -228,8 +228,7 @@ class OrderedInsertion(Method):
     def scores(self, x1: PartialSequences) -> Float[Tensor, "batch length"]:
         "Scores of the order, log b, of all columns: (batch, length)."
         if self.given_order is not None: scores = self.given_order(x1).log()
-        elif self.config.order == "learned": scores = place_scores(x1, self.config.slope)
-        else: scores = place_scores(x1, SLOPES[self.config.order])
+        else: scores = place_scores(x1, SLOPES.get(self.config.order, self.config.slope))
         if self.order is not None: scores = scores + self.order(x1, self.order_backbone)
         if self.config.merge: scores = tied(scores, runs_of(x1))
         return scores.to(self.backbone.token.weight.dtype)

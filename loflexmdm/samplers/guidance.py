@@ -156,7 +156,7 @@ class _Memories(NamedTuple):
     @property
     def tokens(self) -> Int[Tensor, "rows items"]: return self.with_condition.tokens
 
-
+# %% ../../nbs/samplers/12_guidance.ipynb #ge000005
 class GuidedEvents:
     "Gaps and tokens guided towards the conditions of the prompts, for a network that is asked event by event."
     evaluations = 2  # of each row in an event

@@ -432,6 +432,28 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="gap_temperature|temperature"): EventByEvent(gap_temperature=-1.0)
 
 
+def tilted(one, other):
+    "The powers 2 and -1 of two distributions, of one row each, multiplied and normalised; 0 stays 0."
+    p, q = one.double().softmax(-1), other.double().softmax(-1)
+    powers = torch.where(p > 0, p**2 / q, 0.0)
+    return (powers / powers.sum())[0]
+
+
+@torch.no_grad()
+def guided_law(m, memories, most, p=1.0) -> Counter:
+    "Probability of every sequence of at most `most` events, from two memories: with the condition and without."
+    gaps = tilted(*map(m.gap_scores, memories))
+    text = memories[0].tokens[0][memories[0].rank[0].argsort()]
+    law = Counter({tuple(text.tolist()): p * gaps[-1].item()})
+    for gap in gaps[:-1].nonzero()[:, 0] if most else ():
+        at = gap[None]
+        tokens = (m.token_logits(kept, at)[:, 3:5] for kept in memories)
+        for token, share in enumerate(tilted(*tokens).tolist(), 3):
+            inserted = [m.insert(kept, at, torch.tensor([token])) for kept in memories]
+            law.update(guided_law(m, inserted, most - 1, p * gaps[gap].item() * share))
+    return law
+
+
 def test_guided_samples_have_the_law_of_guided_events():
     "Of every short sequence: the product of the guided distributions of its events, summed over its orders."
     vocabulary = Vocabulary(["a", "b", "<c:1>", "<c:2>", ANY])
@@ -443,28 +465,7 @@ def test_guided_samples_have_the_law_of_guided_events():
 
     prompt = collate([parse_prompt(["<c:1>"], vocabulary)])
     bare = without_conditions(prompt, vocabulary)
-    law = {}
-
-    # powers 2 and -1 of both distributions, event by event; 0 stays 0
-    def lean(one, other):
-        p, q = one.double().softmax(-1), other.double().softmax(-1)
-        powers = torch.where(p > 0, p**2 / q, 0.0)
-        return (powers / powers.sum())[0]
-
-    @torch.no_grad()
-    def follow(memories, p, left):
-        gaps = lean(*map(m.gap_scores, memories))
-        text = memories[0].tokens[0][memories[0].rank[0].argsort()]
-        law[tuple(text.tolist())] = law.get(tuple(text.tolist()), 0.0) + p * gaps[-1].item()
-        for gap in range(len(gaps) - 1) if left else ():
-            if not gaps[gap]: continue
-            at = torch.tensor([gap])
-            tokens = torch.stack([v[:, 3:5] for v in (m.token_logits(k, at) for k in memories)])
-            for token, share in enumerate(lean(*tokens).tolist(), 3):
-                inserted = [m.insert(k, at, torch.tensor([token])) for k in memories]
-                follow(inserted, p * gaps[gap].item() * share, left - 1)
-
-    follow([m.read_prompts(prompt), m.read_prompts(bare)], 1.0, 3)
+    law = guided_law(m, [m.read_prompts(prompt), m.read_prompts(bare)], 3)
     n = 6_000
     made = m.sample([["<c:1>"]], n, guidance=1.0, seed=0)
     found = Counter((2, *s) for s in made.sequences)

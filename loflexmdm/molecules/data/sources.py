@@ -227,8 +227,8 @@ def _file_errors(path: Path, rows: Iterator[str]) -> Iterator[str]:
 def smiles_and_texts(path: str | os.PathLike, column: str, name: str) -> Iterator[tuple[str, str]]:
     """SMILES, and what stands in the column `name` of the same row, of a table; '' where there is nothing.
 
-    `column`: that of the SMILES, as for `read_smiles`. ValueError for a wrong column, for a file that is not a table, and,
-    by its line, for a row with more cells than the header or with quotes that do not make cells."""
+    `column`: that of the SMILES, as for `read_smiles`. ValueError for a wrong column, for a file that is not a table,
+    and, by its line, for a row with more cells than the header or with quotes that do not make cells."""
     path = Path(path)
     choose = lambda names: choose_column(names, column, str(path))
     return ((smiles, text) for smiles, text in cells_of(path, choose, named_column(name, path)))
