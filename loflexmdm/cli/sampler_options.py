@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['field_comments', 'SamplerOption', 'either', 'number_or', 'kind_of_field', 'option_of', 'sampler_options',
            'first_sentence', 'add_sampler', 'add_sampling', 'check_counts', 'chosen_options', 'fitting_names',
-           'check_sampler', 'check_options', 'sampler_from', 'fill_in', 'draw_batches', 'draw_samples', 'edit_samples']
+           'check_sampler', 'check_options', 'sampler_from', 'fill_in', 'draw_batches', 'draw_samples', 'edit_batches',
+           'edit_samples']
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #7c13b0b2
 import argparse
@@ -193,11 +194,19 @@ def draw_samples(method: Method, args: argparse.Namespace, prompts: Sequence | N
     return merge_samples(list(draw_batches(method, args, prompts, n)))
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #fe1c9d18
-def edit_samples(method: Method, args: argparse.Namespace, sequences: Sequence, keep: Sequence | None) -> Samples:
-    "Sequences edited, each once, by the options of the command line. ValueError for a least length."
+def edit_batches(method: Method, args: argparse.Namespace, sequences: Sequence, keep: Sequence | None,
+                 skip: int = 0) -> Iterator[Samples]:
+    """Sequences edited, each once, by the options of the command line: batch number `skip` and those after it.
+
+    ValueError for a least length."""
     if getattr(args, "min_length", 0): raise ValueError(f"--min-length {args.min_length}: edited sequences have none")
-    generator = torch.Generator().manual_seed(args.seed)
-    return method.edit(sequences, keep, sampler=sampler_from(args, method), generator=generator,
-                       batch_size=args.batch_size, max_length=args.max_length, progress=sys.stderr.isatty(),
-                       guidance=getattr(args, "guidance", 0.0),
-                       guidance_scheme=getattr(args, "guidance_scheme", SCHEMES[0]))
+    return method.edit_batches(
+        sequences, keep, sampler=sampler_from(args, method), generator=torch.Generator().manual_seed(args.seed),
+        batch_size=args.batch_size, max_length=args.max_length, progress=sys.stderr.isatty(), skip=skip,
+        guidance=getattr(args, "guidance", 0.0), guidance_scheme=getattr(args, "guidance_scheme", SCHEMES[0]),
+    )
+
+
+def edit_samples(method: Method, args: argparse.Namespace, sequences: Sequence, keep: Sequence | None) -> Samples:
+    "`edit_batches` at once."
+    return merge_samples(list(edit_batches(method, args, sequences, keep)))

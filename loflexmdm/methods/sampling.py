@@ -422,6 +422,32 @@ class Sampling:
         `generator` yields; `seed` stands for a generator with that seed. `guidance` is as in `sample`, for conditions
         among the kept tokens. ValueError for a method that does not edit, unknown tokens, a sequence that is too long
         or has nothing to edit."""
+        parts = self.edit_batches(
+            sequences, keep, n, sampler, generator, record, batch_size, max_length, progress,
+            guidance=guidance, guidance_scheme=guidance_scheme, seed=seed,
+        )
+        return merge_samples(list(parts))
+
+    def edit_batches(
+        self,
+        sequences: Sequence[Sequence],
+        keep: Sequence[Sequence[bool]] | None = None,
+        n: int | None = None,
+        sampler: Sampler | None = None,
+        generator: torch.Generator | None = None,
+        record: bool = False,
+        batch_size: int = 512,
+        max_length: int | None = None,
+        progress: bool = False,
+        skip: int = 0,
+        guidance: float = 0.0,
+        guidance_scheme: str = "naive",
+        seed: int | None = None,
+    ) -> Iterator[Samples]:
+        """What `edit` returns, in parts: the `Samples` of every `batch_size` sequences as soon as these are finished.
+
+        `skip`: how many batches to leave out at the start, say because an earlier process has them; the rest is as
+        without it. ValueError for bad input, when the first part is asked for."""
         limit = _length_limit(self.config, 0, max_length, batch_size)
         sampler = _sampler_for(self, sampler, 0)
         batch = encode_sources(sequences, keep, n, self.vocabulary, limit)
@@ -429,8 +455,6 @@ class Sampling:
         batch = self.begin_edit(batch)
         limits = Limits(self.tau_max, self.most_columns(limit), 0, tuple(self.channels))
         seeds = _seeds(len(batch.tokens), generator, seed)
-        made = []
-        for part in _parts(self, batch, seeds, sampler, limits, batch_size, record, progress, lean):
+        for part in _parts(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip):
             with _evaluating(self): samples = simulate(*part)
-            made.append(part.finished(samples, self))
-        return merge_samples(made)
+            yield part.finished(samples, self)

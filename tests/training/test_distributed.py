@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -9,9 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+import share
 import torch
 from campaigns import processes
-from share import difference, start, together, train, trainer, wait
+from share import WORDS, difference, start, together, train, trainer, wait
 
 from loflexmdm.cli import main
 from loflexmdm.methods.base import method_class
@@ -162,3 +164,38 @@ def test_a_frozen_head_is_not_trained(tmp_path):
     model = trainer(str(tmp_path)).method
     assert not any(p.requires_grad for p in model.order.unmask.parameters())
     assert all(p.requires_grad for p in model.order.insert.parameters())
+
+
+# ---- processes that were started differently
+
+OTHERS = dict(
+    lr=(dict(lr=1e-3), r"train\.lr \(0\.003 in process 0, 0\.001 in process 1\)"),
+    steps=(dict(steps=5), r"train\.steps \(4 in process 0, 5 in process 1\)"),
+    often=(dict(save_every=3), r"train\.save_every \(5 in process 0, 3 in process 1\)"),
+    size=(dict(options=dict(size="micro")), r"model\.size \('nano' in process 0, 'micro' in process 1\)"),
+    method=(dict(method="mdm"), r"model\.method \('loflexmdm' in process 0, 'mdm' in process 1\)"),
+    shorter=(dict(words=slice(9)), r"data\.train\.rows \(14 in process 0, 9 in process 1\)"),
+    data=(dict(words=slice(None, None, -1)), r"data\.train\.examples \('.+' in process 0, '.+' in process 1\)"),
+)
+
+
+def train_differently(directory: str, other: str):
+    "Train, in the second process with other settings or data."
+    own = json.loads(other) if os.environ["RANK"] == "1" else {}
+    if cut := own.pop("words", None): share.WORDS = WORDS[slice(*cut)]
+    train(directory, json.dumps(dict(steps=4) | own))
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_processes_that_were_started_differently_say_how(what, tmp_path, capfd):
+    other, said = OTHERS[what]
+    if "words" in other: other = dict(words=[other["words"].start, other["words"].stop, other["words"].step])
+    began = time.monotonic()
+    assert wait(start(2, train_differently, str(tmp_path / "run"), json.dumps(other))) == [2, 2]
+    written = capfd.readouterr().err  # by both, perhaps at the same time
+    assert len(re.findall(f"were started differently: .*?{said}", written)) == 2
+    assert time.monotonic() - began < 60 and not list((tmp_path / "run").glob("checkpoints/*"))
+
+
+def test_processes_may_load_with_workers_of_their_own(tmp_path):
+    assert wait(start(2, train_differently, str(tmp_path / "run"), json.dumps(dict(workers=1)))) == [0, 0]
