@@ -220,7 +220,8 @@ def write_edits(out: Path | None, rows: Sequence[dict], info: dict):
   loflexmdm edit runs/leads --input leads.smi -n 8 --out edited.csv
   loflexmdm edit runs/leads --input leads.smi -n 32 --keep "c1ccncc1" --gain 0.1 --out better.csv
 every row of the input is in the output; one that could not be read has the state "not read" and the reason
-with --out, rows are kept as their batches are finished, in FILE.partial.jsonl; after Ctrl-C the same command continues""",
+with --out, rows are kept as their batches are finished, in FILE.partial.jsonl; after Ctrl-C the same command
+continues""",
          place=3)
 def run_edit(args: argparse.Namespace):
     "Edit the sequences of a file."

@@ -54,7 +54,7 @@ def _mean(values: Sequence[float]) -> float: return sum(values) / len(values) if
 
 # %% ../../nbs/molecules/04_optimise.ipynb #129c9263
 def sealed_rows(rows: Iterable[Mapping], before: str = "") -> Iterator[dict]:
-    "The rows of a file, each with the digest `seal` of its content and of the seal before it, that of the first `before`."
+    "The rows of a file, each with `seal`: the digest of its content and of the seal before it, at first `before`."
     for row in rows:
         before = hashlib.sha256((before + json.dumps(row)).encode()).hexdigest()
         yield dict(row) | dict(seal=before)

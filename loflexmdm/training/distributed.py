@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OWN', 'check_shares', 'padded', 'Lost', 'joined', 'own_device', 'OneProcess', 'merged_metrics', 'same', 'flat',
-           'differing', 'SeveralProcesses', 'Shards', 'processes_of', 'from_all', 'lend']
+           'given', 'differing', 'SeveralProcesses', 'Shards', 'processes_of', 'from_all', 'lend']
 
 # %% ../../nbs/training/07_distributed.ipynb #2797961a
 import copy
@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import asdict
 from datetime import timedelta
 
 import torch
@@ -27,6 +28,7 @@ from torch.utils.data import Dataset
 from ..methods.base import Method
 from ..process.matching import LossTerms
 from ..process.states import PAD, Pairs, PartialSequences, collate
+from ..support.atomic_files import content_digest
 from ..support.limits import clipped_line
 from ..support.random_numbers import Launch, ShardGenerator, generator_for, seed_of
 from .batches import batches
@@ -113,9 +115,6 @@ class OneProcess:
     def check(self, method: Method, config: TrainConfig):
         "ValueError if the processes cannot share the training of a method."
 
-    def agree(self, given: Mapping):
-        "ValueError, in all of them, unless the processes were given the same."
-
     def generator(self, *key, device: torch.device) -> torch.Generator:
         "The random numbers of a batch, which depend on the key."
         return generator_for(*key, device=device)
@@ -200,6 +199,16 @@ def flat(value: object, name: str = "") -> dict[str, object]:
     return {key: inner for part in parts for key, inner in part.items()}
 
 
+def given(run: Checkpoints) -> dict[str, Mapping]:
+    "What decides a run and must be the same in all of its processes: settings, shapes of weights, data."
+    train = {key: value for key, value in asdict(run.config).items() if key not in OWN}
+    shapes = {name: [*value.shape, str(value.dtype)] for name, value in run.method.state_dict().items()}
+    vocabulary = dict(tokens=run.method.vocabulary.tokens)
+    sizes = dict(weights=content_digest(shapes), vocabulary=content_digest(vocabulary))
+    model = dict(method=run.method.name) | asdict(run.method.config) | sizes
+    return dict(train=train, model=model, data=run.digests)
+
+
 def differing(told: Sequence[Mapping[str, object]]) -> list[str]:
     "Where processes differ from the first, in words, from what each of them was given by name."
     found = []
@@ -235,9 +244,9 @@ class SeveralProcesses(OneProcess):
         "ValueError if the rows do not divide evenly, or the method needs all of them at once."
         check_shares(method, config, self.world)
 
-    def agree(self, given: Mapping):
-        "ValueError that says what differs, in all of them, unless the processes were given the same."
-        dist.all_gather_object(told := [None] * self.world, flat(given))
+    def agree(self, checkpoints: Checkpoints):
+        "ValueError that says what differs, in all of them, unless the processes have the same run."
+        dist.all_gather_object(told := [None] * self.world, flat(given(checkpoints)))
         if found := differing(told):
             raise ValueError(f"the {self.world} processes were started differently: {'; '.join(found)}")
 
@@ -313,8 +322,12 @@ class SeveralProcesses(OneProcess):
 
     @contextmanager
     def running(self, checkpoints: Checkpoints) -> Iterator[None]:
-        "Lost, with what there is of the run, if another process dies within it."
-        try: yield
+        """Lost, with what there is of the run, if another process dies within it.
+
+        ValueError that says what differs, in all of them, if the processes were started differently."""
+        try:
+            self.agree(checkpoints)
+            yield
         except RuntimeError as e:
             if not _is_broken(e): raise
             kept = f"{checkpoints.directory} holds no checkpoint yet"

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from ..methods.base import Method
 from ..process.conditions import hide_conditions
 from ..process.states import Pairs, PartialSequences, collate
 from ..process.streams import Stream
-from ..support.atomic_files import content_digest
 from ..support.data_digests import data_digests
 from ..support.progress import in_words, progress_bar, write_line
 from ..support.random_numbers import generator_for
@@ -31,7 +29,7 @@ from ..support.stop_signals import Interrupted, stop_signals
 from .batches import check_pairs, passes, rows_behind
 from .checkpoints import Checkpoints, keep_best, run_lock, take_weights
 from .compiling import Compiler, autocast
-from .distributed import OWN, OneProcess
+from .distributed import OneProcess
 from .log import MEASURED, JsonLines, Pace, Silent, rounded, shown
 from .optimisers import TrainConfig, averaged, clip_gradients, learning_rate
 from .optimisers import optimisers, set_learning_rates
@@ -108,12 +106,10 @@ class Trainer:
         (of shards, in the first process).
 
         `begin` is called once the directory is locked, before anything is written, in the first process.
-        ValueError if the directory is in use or holds another run, and in all processes if they were started
-        differently; Interrupted on SIGINT, SIGTERM or SIGHUP,
+        ValueError if the directory is in use or holds another run; Interrupted on SIGINT, SIGTERM or SIGHUP,
         FloatingPointError on a loss or gradient that is not finite and what reading the data raises, all after saving;
         Lost if another process dies: what was trained since the newest checkpoint is gone."""
         with self.processes.running(self.checkpoints):
-            self.processes.agree(self.given())
             with stop_signals() as caught, ExitStack() as held:
                 self.processes.by_first(lambda: held.enter_context(run_lock(self.directory)))
                 self.processes.by_first(begin)
@@ -123,14 +119,6 @@ class Trainer:
             with self.processes.whole(self.checkpoints) as whole:
                 own = self.checkpoints if whole is None else whole
                 return own.average.eval()
-
-    def given(self) -> dict[str, dict]:
-        "What decides the run and must be the same in all of its processes: settings, shapes of weights, data."
-        train = {key: value for key, value in asdict(self.config).items() if key not in OWN}
-        shapes = {name: [*value.shape, str(value.dtype)] for name, value in self.method.state_dict().items()}
-        sizes = dict(weights=content_digest(shapes), vocabulary=content_digest(dict(all=self.method.vocabulary.tokens)))
-        model = dict(method=self.method.name) | asdict(self.method.config) | sizes
-        return dict(train=train, model=model, data=self.digests)
 
     def run(self, caught: Sequence[int]):
         "The loop, from the step at which the trainer stands. Interrupted at a signal of those `caught`, after saving."
