@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .sampling import Sampling
 from .saved import Saved
-from ..process.intensities import Intensities, TokenLaws, laws_unread, unread
+from ..process.intensities import Intensities, TokenLaws, laws_unread
 from ..process.matching import LossTerms
 from ..process.paths import Path as StatePath
 from ..process.states import PartialSequences, Vocabulary
@@ -174,12 +174,6 @@ class Method(Sampling, Saved, nn.Module):
 GPU_ROWS = 256  # least rows of a group on a GPU
 
 
-def _groups_of(x: PartialSequences) -> int:
-    "In how many groups of similar length a batch is evaluated by default."
-    rows, spread = len(x.tokens) // (GPU_ROWS if x.tokens.is_cuda else 8), int(x.lengths.max() - x.lengths.min())
-    return max(min(rows, spread // 8, 8), 1)
-
-
 def by_length(
     intensity_fn: Callable[..., Intensities],
     x: PartialSequences,
@@ -191,10 +185,19 @@ def by_length(
     Where `intensity_fn` has its logits from `token_laws`, they are `TokenLaws` here, and mean nothing at padding.
     `groups`: by default one for 8 rows (on a GPU, which small groups leave idle, for GPU_ROWS) and for 8 tokens between
     the shortest and the longest, at most 8."""
-    if groups is None: groups = _groups_of(x)
-    if groups == 1: return unread(intensity_fn, x, tau=tau)
-    order, width = x.lengths.argsort(stable=True), x.tokens.shape[1]
-    parts = [unread(intensity_fn, x.rows(rows).trim(), tau=tau[rows]) for rows in order.chunk(groups)]
+    lengths = x.lengths
+    if groups is None:
+        rows = len(lengths) // (GPU_ROWS if lengths.is_cuda else 8)
+        spread = int(lengths.max() - lengths.min())
+        groups = max(min(rows, spread // 8, 8), 1)
+
+    with laws_unread():
+        if groups == 1: return intensity_fn(x, tau=tau)
+        order = lengths.argsort(stable=True)
+        parts = [intensity_fn(x.rows(rows).trim(), tau=tau[rows]) for rows in order.chunk(groups)]
+
+    # every part gets the width of the whole batch, and every row its place
+    width = x.tokens.shape[1]
     pad = lambda v: F.pad(v, (0, 0) * (v.dim() - 2) + (0, width - v.shape[1]))
     widen = lambda v: v.columns(pad) if isinstance(v, TokenLaws) else pad(v)
     return Intensities.cat([part.map(widen) for part in parts]).rows(order.argsort())

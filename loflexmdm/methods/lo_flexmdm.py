@@ -24,7 +24,7 @@ from ..process.matching import LossTerms, MatchTerms, TargetRates, advantages, l
 from ..process.matching import match_terms, planner_weights, target_rates
 from ..process.paths import InsertUnmask
 from ..process.readings import ClockProposal, EventProposal, until
-from ..process.states import PartialSequences, Vocabulary
+from ..process.states import PartialSequences, Vocabulary, contract
 from ..support.configs import AboveOne, AtLeastTwo, Count, Fraction, NonNegative, Positive
 from ..support.configs import config
 from ..support.random_numbers import quota
@@ -204,7 +204,7 @@ class LoFlexMDM(Ordered, Method):
         if self.given_order is not None: return self.given_order(x1), ones
         if self.order is None: return ones, ones
 
-        b_in, b_um = self.learned_rates(x1)
+        b_in, b_um = self.order(x1, self.order_backbone or self.backbone)
         return b_in, b_um if self.unmask is not None else ones
 
     def intensities(
@@ -225,20 +225,6 @@ class LoFlexMDM(Ordered, Method):
         unmask = torch.ones_like(insert) if self.unmask is None else positive_rate(self.unmask(h))
         return Intensities(insert, unmask * x.masked, token_laws(self.token, h))
 
-    def compare(
-        self,
-        x1: PartialSequences,
-        state: Int[Tensor, "batch length"],
-        tau: Float[Tensor, " batch"],
-        b_in: Float[Tensor, "batch length"],
-        b_um: Float[Tensor, "batch length"],
-    ) -> tuple[TargetRates, Intensities, PartialSequences]:
-        """What is matched at the given states: the target's intensities, the generator's, and the
-        contracted sequences they are about."""
-        x = self.path.noised(x1, state)
-        target = target_rates(x1, state, x, b_in, b_um)
-        return target, by_length(self.intensities, x, tau), x
-
     def match(
         self,
         x1: PartialSequences,
@@ -249,7 +235,9 @@ class LoFlexMDM(Ordered, Method):
     ) -> MatchTerms:
         """Rate-matching terms (nats per unit of clock time) at the given states (batch, length) of the
         clean sequences: each (batch,)."""
-        return match_terms(*self.compare(x1, state, tau, b_in, b_um))
+        x = contract(x1, state)
+        target = target_rates(x1, state, x, b_in, b_um)
+        return match_terms(target, by_length(self.intensities, x, tau), x)
 
     def draw(
         self,
@@ -265,8 +253,10 @@ class LoFlexMDM(Ordered, Method):
         # the K states of a sequence share its reading, so that their losses can be compared
         k = self.evaluations_per_loss
         many = x1.map(lambda v: v.repeat(k, 1))
-        readings, rates = tau.repeat(k), (b_in.repeat(k, 1), b_um.repeat(k, 1))
-        state = self.path.sample(many, readings, *rates, generator=generator)
+        rates = b_in.repeat(k, 1), b_um.repeat(k, 1)
+        readings = tau.repeat(k)
+        times = self.path.times(many, *rates, generator=generator)
+        state = self.path.at(times, readings)
         return Drawn(many, state, readings, *rates, weight.repeat(k), k)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
@@ -277,10 +267,12 @@ class LoFlexMDM(Ordered, Method):
         x1 = batch
         for term in self.terms: x1 = term.draw(x1, generator)  # rows that an option keeps for itself
 
-        # Algorithm 1: rates b, a reading tau and states z of each sequence, D(b, intensities) there
+        # Algorithm 1: rates b, a reading tau and states z of each sequence, D(b, intensities) at x = f(z)
         b_in, b_um = self.schedule(x1)
         drawn = self.draw(x1, b_in, b_um, generator)
-        target, model, x = self.compare(*drawn[:5])
+        x = contract(drawn.x1, drawn.state)
+        target = target_rates(drawn.x1, drawn.state, x, drawn.b_in, drawn.b_um)
+        model = by_length(self.intensities, x, drawn.tau)
         terms = match_terms(target, model, x)
         losses = drawn.apart(terms.loss if self.config.bound == "paper" else terms.tight)
         surrogate = self.surrogate(drawn, losses)

@@ -122,7 +122,8 @@ class OneEvent(Ordered, Method):
         "The rate b of every column of the clean sequences: (batch, length) float32."
         if self.given_order is not None: return self.given_order(x1)
         if self.order is None: return torch.ones(x1.tokens.shape, device=x1.tokens.device)
-        return self.learned_rates(x1)[0]
+        b, _ = self.order(x1, self.order_backbone or self.backbone)
+        return b
 
     def intensities(
         self,

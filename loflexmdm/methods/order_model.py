@@ -26,11 +26,14 @@ from ..support.random_numbers import least
 
 # %% ../../nbs/methods/04_order_model.ipynb #28e4b192
 class OrderModel(nn.Module):
-    """The auxiliary network phi: clean sequence and prompt -> raw (b_in, b_um), two (batch, length) tensors.
+    """The auxiliary network phi: clean sequence and prompt -> rates (b_in, b_um), two (batch, length) tensors.
 
-    It never sees time: a rate that depends on t would break the forward equation."""
-    def __init__(self, backbone: Backbone):
+    They lie in [1/b_range, b_range], with `centre` without their common mode. It never sees time: a rate that
+    depends on t would break the forward equation."""
+    def __init__(self, backbone: Backbone, b_range: float = 10.0, centre: bool = False):
         super().__init__()
+        self.b_range = b_range
+        self.centre = centre
         self.cond = nn.Parameter(torch.randn(backbone.cond) * 0.5)
         self.insert = ScalarHead(backbone.width)
         self.unmask = ScalarHead(backbone.width)
@@ -41,7 +44,10 @@ class OrderModel(nn.Module):
         backbone: Backbone,
     ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
         h = backbone(x1, self.cond.expand(len(x1.tokens), -1))
-        return self.insert(h), self.unmask(h)
+        raws = self.insert(h), self.unmask(h)
+        if self.centre: raws = (centred(raw, x1.free) for raw in raws)
+        b_in, b_um = (bounded_rate(raw, self.b_range) for raw in raws)
+        return b_in, b_um
 
 # %% ../../nbs/methods/04_order_model.ipynb #ea423971
 _clock = cache(Kumaraswamy)  # one for each exponent, as every step asks for it
@@ -72,7 +78,8 @@ class ScheduleRegulariser:
     ) -> Float[Tensor, " batch"]:
         "Mean over the grid of (mean over positions of F(t) - t)^2."
         t = (torch.arange(self.grid, device=b.device, dtype=b.dtype) + 0.5) / self.grid
-        cdf = torch.where(valid, _clock(a).cdf(t[:, None, None], b), 0.0)
+        tau = _clock(a).tau(t)[:, None, None]
+        cdf = torch.where(valid, -torch.expm1(-b * tau), 0.0)
 
         # a sequence without free positions has no mean, and no penalty
         mean = cdf.sum(-1) / valid.sum(-1).clamp_min(1)
@@ -86,7 +93,8 @@ class ScheduleRegulariser:
     ) -> Float[Tensor, " batch"]:
         "Mean over positions of the squared hinges at both ends."
         times = torch.tensor([self.t_eps, 1 - self.t_eps], device=b.device, dtype=b.dtype)
-        low, high = _clock(a).cdf(times[:, None, None], b)
+        tau = _clock(a).tau(times)[:, None, None]
+        low, high = -torch.expm1(-b * tau)
 
         # what lies outside [t_eps, 1 - t_eps] costs nothing up to delta
         early = torch.relu(low - self.delta) ** 2
@@ -144,7 +152,8 @@ class Ordered:
         self.order_backbone = self.order = None
         if self.config.order == "learned":
             if not shared: self.order_backbone = build_backbone(self, outcomes, "order_")
-            self.order = OrderModel(self.order_backbone or self.backbone)
+            backbone = self.order_backbone or self.backbone
+            self.order = OrderModel(backbone, self.config.b_range, self.config.centre)
         self.regulariser = ScheduleRegulariser.of(self.config)
         self.register_buffer("slowest", torch.ones(()))
 
@@ -163,12 +172,6 @@ class Ordered:
     def tau_max(self) -> float:
         "Clock reading by which all but 1e-4 of a position's events have happened, at the smallest recent rate."
         return -math.log(1e-4) / float(self.slowest)
-
-    def learned_rates(self, x1: PartialSequences) -> list[Float[Tensor, "batch length"]]:
-        "The order model's rates of both kinds, in [1/b_range, b_range], for every column: (batch, length) each."
-        raws = self.order(x1, self.order_backbone or self.backbone)
-        if self.config.centre: raws = [centred(raw, x1.free) for raw in raws]
-        return [bounded_rate(raw, self.config.b_range) for raw in raws]
 
     @torch.no_grad()
     def track_slowest(

@@ -194,7 +194,8 @@ def log_probs_at(
     where: Bool[Tensor, "batch length"],
 ) -> Float[Tensor, "batch length"]:
     "log-probability of `token` at the columns `where`, 0 elsewhere, where it may be -inf."
-    read = TokenLaws.of(logits).at(where, keep=True)
+    # of token laws only these columns are computed, and kept for who reads them again
+    read = logits.at(where, keep=True) if isinstance(logits, TokenLaws) else logits[where]
     log_p = torch.log_softmax(read, -1)
     found = log_p.gather(-1, token[where][:, None])[:, 0]
     return found.new_zeros(where.shape).masked_scatter(where, found)

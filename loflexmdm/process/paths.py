@@ -72,8 +72,7 @@ class Path:
         tau: Float[Tensor, " batch"],
     ) -> Int[Tensor, "batch length"]:
         "States at clock readings `tau` (batch,) of the generation with these event times: (batch, length)."
-        readings = self.readings(tau[:, None])
-        happened = sum((time <= now).long() for time, now in zip(times, readings, strict=True))
+        happened = sum((time <= tau[:, None]).long() for time in times)
         return torch.tensor(self.states, device=happened.device)[happened]
 
     def sample(
@@ -102,12 +101,6 @@ class Path:
     ) -> PartialSequences:
         "What the network sees in these states, with the `origin` of every column."
         return contract(x1, state)
-
-    def readings(
-        self, tau: Float[Tensor, "batch 1"]
-    ) -> tuple[Float[Tensor, "batch 1"], ...]:
-        "What each channel's clock shows when that of the path shows `tau`; the same clock for all."
-        return (tau,) * len(self.channels)
 
     def draw_times(
         self,
@@ -169,13 +162,18 @@ class TwoClocks(Path):
         if self.insertion == self.unmasking: return tau
         return self.unmasking.tau(self.insertion.time(tau))
 
-    def readings(
-        self, tau: Float[Tensor, "batch 1"]
-    ) -> tuple[Float[Tensor, "batch 1"], ...]:
-        now = tau.double()
+    def at(
+        self,
+        times: tuple[Float[Tensor, "batch length"], ...],
+        tau: Float[Tensor, " batch"],
+    ) -> Int[Tensor, "batch length"]:
+        now = tau[:, None].double()
         # a schedule that begins above 0 has no time for lower readings: then nothing has been unmasked
         unmasking = self.reading(now).nan_to_num(nan=0.0, posinf=torch.inf)
-        return now, unmasking
+
+        inserted_at, unmasked_at = times
+        happened = (inserted_at <= now).long() + (unmasked_at <= unmasking).long()
+        return torch.tensor(self.states, device=happened.device)[happened]
 
     def draw_times(
         self, x1: PartialSequences, generator: torch.Generator | None = None

@@ -95,16 +95,6 @@ def _log_clean(x: Tensor, y: Tensor, log_rest: Tensor) -> Tensor:
     return torch.where(rare, of_rare, complement)
 
 
-def _log_probs(x: Tensor, y: Tensor, u: Tensor) -> Tensor:
-    """log P of dropped, masked, clean for positive x = b_in tau, y = b_um tau and u = |x - y| (given, as the
-    difference of the b is exact)."""
-    phi, _, _ = _moments(u)
-    dropped = -x
-    masked = torch.log(x) - torch.minimum(x, y) + torch.log(phi)
-    rest = torch.logaddexp(dropped, masked)
-    clean = _log_clean(torch.maximum(x, y), torch.minimum(x, y), rest)
-    return torch.stack([dropped, masked, clean], -1)
-
 # %% ../../nbs/process/04_schedules.ipynb #dcf6fd11
 def _elasticities(
     x: Tensor, y: Tensor, u: Tensor, log_clean: Tensor
@@ -142,7 +132,15 @@ class _StateLogProbs(torch.autograd.Function):
         start = (x <= 0) | (y <= 0)
         end = torch.isinf(x) | torch.isinf(y)
         inside = ~(start | end)
-        out = _log_probs(*(torch.where(inside, v, 1.0) for v in (x, y, u)))
+
+        # log P[D] = -x and log P[M] = log x - m + log phi(u)
+        x, y, u = (torch.where(inside, v, 1.0) for v in (x, y, u))
+        m = torch.minimum(x, y)
+        phi, _, _ = _moments(u)
+        dropped = -x
+        masked = torch.log(x) - m + torch.log(phi)
+        clean = _log_clean(torch.maximum(x, y), m, torch.logaddexp(dropped, masked))
+        out = torch.stack([dropped, masked, clean], -1)
 
         # at the ends one state is certain
         edge = torch.full_like(out, -torch.inf)

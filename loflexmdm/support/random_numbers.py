@@ -95,19 +95,14 @@ class ShardGenerator(torch.Generator):
     def __init__(self, *args): pass
 
 
-def _world(generator: torch.Generator | None) -> int:
-    "Number of processes that share a batch; 1 for a plain generator."
-    return getattr(generator, "world", 1)
-
-
 def whole(n: int, generator: torch.Generator | None) -> int:
     "Rows of the whole batch, where this process has `n` of them; `n` for a plain generator."
-    return n * _world(generator)
+    return n * generator.world if isinstance(generator, ShardGenerator) else n
 
 
 def own(values: Tensor, generator: torch.Generator | None, dim: int = 0) -> Tensor:
     "This process's part of values of the whole batch, whose rows are dimension `dim`; all for a plain generator."
-    if _world(generator) == 1: return values
+    if not isinstance(generator, ShardGenerator): return values
     before = (slice(None),) * dim
     return values[(*before, slice(generator.rank, None, generator.world))]
 
@@ -117,7 +112,7 @@ def _room(
 ) -> Tensor:
     "An empty tensor of a shape, but for the rows of the whole batch in dimension `dim`."
     shape = list(shape)
-    if _world(generator) > 1: shape[dim] = whole(shape[dim], generator)
+    if isinstance(generator, ShardGenerator): shape[dim] *= generator.world
     return torch.empty(shape, device=device, dtype=dtype)
 
 
@@ -149,8 +144,8 @@ def quota(share: float, n: int, generator: torch.Generator | None, what: str = "
     """How many of the `n` own rows are among the first `share` of the batch.
 
     ValueError, naming `what`, if the processes cannot have equally many."""
-    world = _world(generator)
-    rows = round(share * whole(n, generator))
+    world = whole(1, generator)
+    rows = round(share * n * world)
     if rows % world:
         all_rows = f"{rows} of {n * world} rows"
         raise ValueError(f"{what}={share}: {all_rows}, which {world} processes cannot share")
@@ -159,7 +154,7 @@ def quota(share: float, n: int, generator: torch.Generator | None, what: str = "
 
 def least(value: Float[Tensor, ""], generator: torch.Generator | None) -> Float[Tensor, ""]:
     "The smallest of the processes' values, in place; every process must ask."
-    if _world(generator) > 1:
+    if whole(1, generator) > 1:
         torch.distributed.all_reduce(value, torch.distributed.ReduceOp.MIN)
     return value
 

@@ -59,8 +59,7 @@ def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
 
 # %% ../../nbs/training/05_compiling.ipynb #tse3800f
 class Compiler:
-    """Compiles a method's networks where that pays; called with work, it does it, and where compiled code fails does
-    it once more without.
+    """Compiles a method's networks where that pays; where compiled code fails, training continues without.
 
     `on` says whether the networks are compiled; None as long as it is not decided. `data` gives the rows on which they
     are tried, `say` takes a line."""
@@ -72,14 +71,6 @@ class Compiler:
         self.say = say
         self.clock = clock
         self.on = False if config.compile is False else None
-
-    def __call__(self, work: Callable, *given):
-        "The result of `work(*given)`."
-        try: return work(*given)
-        except Exception as error:  # a compiler may raise anything
-            if not self.on: raise
-            self.give_up(error)
-            return work(*given)
 
     def begin(self):
         "Compile what is to be compiled from the first step on."
@@ -103,7 +94,8 @@ class Compiler:
         self.say(f"compiled in {in_words(self.clock() - started)}")
 
     def give_up(self, error: Exception):
-        "Undo `compile` because of an error, and say so; gradients are cleared."
+        "Undo `compile` because of an error, and say so; gradients are cleared. Where nothing is compiled, raise it."
+        if not self.on: raise error
         self.on = False
         for part in regions(self.method): part._compiled_call_impl = None
         self.method.zero_grad(set_to_none=True)

@@ -144,8 +144,11 @@ class Trainer:
         started = self.clock()
         given = self.micro_batches(stream)
 
-        # a compiler's failure must not end a run: then the gradients are computed once more without it
-        rows = self.compiler(self.gradients, given)
+        # a compiler may raise anything, which must not end a run: then the gradients are computed without it
+        try: rows = self.gradients(given)
+        except Exception as error:
+            self.compiler.give_up(error)
+            rows = self.gradients(given)
         norms = clip_gradients(self.groups, self.config.clip)
         row = self.processes.agreed(_mean(rows), norms)
 

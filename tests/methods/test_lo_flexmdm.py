@@ -6,10 +6,12 @@ import torch
 
 from loflexmdm.exact.ctmc import ToyLaw, aligned_batch, clock_quadrature, evaluate, final_law
 from loflexmdm.exact.ctmc import path_bounds, path_terms
+from loflexmdm.methods import lo_flexmdm
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.order_model import ScheduleRegulariser
 from loflexmdm.process.intensities import Intensities
-from loflexmdm.process.states import CLEAN, DROPPED, collate, parse_prompt, prefix_example
+from loflexmdm.process.matching import target_rates
+from loflexmdm.process.states import CLEAN, DROPPED, collate, contract, parse_prompt, prefix_example
 from loflexmdm.support.notebook import seeded
 
 LAW = ToyLaw.of({"aab": 0.35, "ab": 0.25, "bb": 0.25, "a": 0.15})
@@ -152,11 +154,10 @@ def test_prompts_cost_nothing(kwargs):
 
 def test_prompts_are_never_hidden(monkeypatch):
     model, seen = shaken(), []
-    compare = LoFlexMDM.compare
     monkeypatch.setattr(
-        LoFlexMDM,
-        "compare",
-        lambda self, x1, state, *rest: (seen.append((x1, state)), compare(self, x1, state, *rest))[1],
+        lo_flexmdm,
+        "target_rates",
+        lambda x1, state, *rest: (seen.append((x1, state)), target_rates(x1, state, *rest))[1],
     )
     batch = collate([prefix_example("ab", "ba", LAW.vocabulary)] * 64)
     model.loss(batch, seeded(0)), model.nll_bound(batch, 4, seeded(0))
@@ -237,7 +238,9 @@ def test_planner_term_is_alpha_times_the_weighted_cross_entropy():
     with torch.no_grad():
         law = own_law(model)
         x1, state, b_in, b_um = aligned_batch(law)
-        target, out, x = model.compare(x1, state, torch.full((len(state),), 0.7), b_in.float(), b_um.float())
+        x = contract(x1, state)
+        target = target_rates(x1, state, x, b_in.float(), b_um.float())
+        out = model.intensities(x, tau=torch.full((len(state),), 0.7))
         found = model.terms[0].weighted(target, out, x)
     for i, where in enumerate(x.masked):
         log_k = out.logits[i].log_softmax(-1)[torch.arange(len(where)), target.token[i]][where]

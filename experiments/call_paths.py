@@ -1,0 +1,87 @@
+"""How far it is from a call to the arithmetic: `python experiments/call_paths.py`, on an untrained model of star-tiny.
+
+Functions and files of the package through which one call of `LoFlexMDM.loss` runs, those of networks apart, and
+frames of the package from a training step, and from `sample`, to the network. Lambdas and comprehensions belong to
+the function that holds them; what torch runs is not counted."""
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+import loflexmdm
+from loflexmdm.process.states import collate
+from loflexmdm.training.recipes import recipe
+
+PACKAGE = Path(loflexmdm.__file__).parent
+
+
+class Function(NamedTuple):
+    "A function of the package, as a call path shows it."
+    file: str  # from the package's folder on
+    name: str  # with its class
+
+    @classmethod
+    def of(cls, code: CodeType) -> "Function | None":
+        "The function that a piece of code is, or None if it is of another package or part of another function."
+        path = Path(code.co_filename)
+        if PACKAGE not in path.parents or code.co_name.startswith("<"): return None
+        return cls(str(path.relative_to(PACKAGE)), code.co_qualname)
+
+    @property
+    def is_network(self) -> bool:
+        return self.file.startswith("networks/")
+
+
+def calls(work: Callable) -> list[list[Function]]:
+    "For every call of a function of the package while `work()` runs: the functions that are active, outermost first."
+    found = []
+
+    def profile(frame: FrameType, event: str, _):
+        if event != "call" or Function.of(frame.f_code) is None: return
+        active = []
+        while frame is not None:
+            active.append(Function.of(frame.f_code))
+            frame = frame.f_back
+        found.append([function for function in reversed(active) if function])
+
+    sys.setprofile(profile)
+    try: work()
+    finally: sys.setprofile(None)
+    return found
+
+
+def to_network(work: Callable, start: str) -> list[Function]:
+    "The longest way from the function named `start` to a backbone's `forward`, both counted."
+    ways = [way for way in calls(work) if way[-1].name == "Transformer.forward"]
+    names = [[function.name for function in way] for way in ways]
+    found = [way[named.index(start):] for way, named in zip(ways, names) if start in named]
+    return max(found, key=len)
+
+
+def report(title: str, functions: list[Function]):
+    "One line with the numbers, then a line for each function."
+    files = {function.file for function in functions}
+    print(f"\n{title}: {len(functions)} functions in {len(files)} files")
+    for function in functions: print(f"  {function.file:32}{function.name}")
+
+
+def main():
+    run = recipe("star-tiny", steps=2)
+    with tempfile.TemporaryDirectory() as directory:
+        trainer = run.trainer(directory, progress=False)
+        method = trainer.method
+        batch = collate([trainer.data[i] for i in range(run.train.batch_size)])
+
+        entered = {way[-1]: None for way in calls(lambda: method.train().loss(batch))}
+        report("LoFlexMDM.loss", [f for f in entered if not f.is_network])
+        report("its networks", [f for f in entered if f.is_network])
+
+        stream = trainer.processes.batches(trainer.data, run.train, 0, trainer.device)
+        report("train_step to the network", to_network(lambda: trainer.train_step(stream), "Trainer.train_step"))
+        prompts = [["a"]]
+        report("sample to the network", to_network(lambda: method.eval().sample(n=2), "Sampling.sample"))
+
+
+if __name__ == "__main__": main()
