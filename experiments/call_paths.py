@@ -1,11 +1,14 @@
 """How far it is from a call to the arithmetic: `python experiments/call_paths.py`, on an untrained model of star-tiny.
 
-Functions and files of the package through which one call of `LoFlexMDM.loss` runs, those of networks apart, and
-frames of the package from a training step, and from `sample`, to the network. Lambdas and comprehensions belong to
-the function that holds them; what torch runs is not counted."""
+Functions and files of the package through which one call of `LoFlexMDM.loss` runs, by the step of Algorithm 1 in which
+they are first met; those of `LoFlexMDM.match`, Eq 5 at states that are given; and frames of the package from a training
+step, and from `sample`, to the network, both ends counted. Networks are apart. The loss of flow_matching, with which
+these figures are compared, gets a state that was drawn before, and its count leaves out the network: its counterpart
+here is `match`. Lambdas and comprehensions belong to the function that holds them; what torch runs is not counted."""
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -31,7 +34,13 @@ class Function(NamedTuple):
 
     @property
     def is_network(self) -> bool:
-        return self.file.startswith("networks/")
+        return self.file.startswith("networks/") or self.name.endswith(".forward") and self.file.startswith("methods/")
+
+    @property
+    def is_property(self) -> bool:
+        module = import_module("loflexmdm." + self.file.removesuffix(".py").replace("/", "."))
+        holder, _, name = self.name.rpartition(".")
+        return isinstance(getattr(getattr(module, holder, None), name, None), property)
 
 
 def calls(work: Callable) -> list[list[Function]]:
@@ -60,28 +69,50 @@ def to_network(work: Callable, start: str) -> list[Function]:
     return max(found, key=len)
 
 
+def first_met(ways: list[list[Function]]) -> dict[Function, str]:
+    "Every function that was called, with the step of the outermost function, one that this calls, where it is first."
+    steps = {}
+    for way in ways:
+        step = "networks" if way[-1].is_network else way[min(1, len(way) - 1)].name
+        steps.setdefault(way[-1], step)
+    return steps
+
+
 def report(title: str, functions: list[Function]):
     "One line with the numbers, then a line for each function."
     files = {function.file for function in functions}
-    print(f"\n{title}: {len(functions)} functions in {len(files)} files")
-    for function in functions: print(f"  {function.file:32}{function.name}")
+    print(f"{title}: {len(functions)} functions in {len(files)} files")
+    for function in functions: print(f"    {function.file:32}{function.name}")
+
+
+def report_total(title: str, steps: dict[Function, str]):
+    "One line with the numbers of all functions but those of networks."
+    ours = [function for function in steps if steps[function] != "networks"]
+    properties = [function for function in ours if function.is_property]
+    files = {function.file for function in ours}
+    print(f"{title} without networks: {len(ours)} functions, {len(properties)} of them properties, in {len(files)} files")
 
 
 def main():
     run = recipe("star-tiny", steps=2)
     with tempfile.TemporaryDirectory() as directory:
         trainer = run.trainer(directory, progress=False)
-        method = trainer.method
+        method = trainer.method.train()
         batch = collate([trainer.data[i] for i in range(run.train.batch_size)])
+        method.loss(batch)  # what is made once, such as a clock, is there from now on
 
-        entered = {way[-1]: None for way in calls(lambda: method.train().loss(batch))}
-        report("LoFlexMDM.loss", [f for f in entered if not f.is_network])
-        report("its networks", [f for f in entered if f.is_network])
+        steps = first_met(calls(lambda: method.loss(batch)))
+        report_total("LoFlexMDM.loss", steps)
+        for step in dict.fromkeys(steps.values()): report(f"  {step}", [f for f in steps if steps[f] == step])
+
+        drawn = method.draw(batch, *method.schedule(batch))
+        report_total("LoFlexMDM.match", first_met(calls(lambda: method.match(*drawn[:5]))))
 
         stream = trainer.processes.batches(trainer.data, run.train, 0, trainer.device)
         report("train_step to the network", to_network(lambda: trainer.train_step(stream), "Trainer.train_step"))
-        prompts = [["a"]]
-        report("sample to the network", to_network(lambda: method.eval().sample(n=2), "Sampling.sample"))
+
+        prompts = method.task_object.prompts("test", 2)
+        report("sample to the network", to_network(lambda: method.eval().sample(prompts), "Sampling.sample"))
 
 
 if __name__ == "__main__": main()

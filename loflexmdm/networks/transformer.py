@@ -126,7 +126,8 @@ class Block(nn.Module):
     def __init__(self, size: Size, dropout: float = 0.0):
         super().__init__()
         d = size.width
-        self.heads, self.dropout = size.heads, dropout
+        self.heads = size.heads
+        self.drop = nn.Dropout(dropout)
         self.adapt = nn.Linear(size.cond, 6 * d)
         self.qkv = nn.Linear(d, 3 * d, bias=False)
         self.out = nn.Linear(d, d, bias=False)
@@ -159,10 +160,6 @@ class Block(nn.Module):
         seen = self.attend(modulate(h, shift, scale), angles, mask, kv_cache)
         h = h + over_columns(gate) * self.drop(seen)
         return h + over_columns(gate_mlp) * self.drop(self.mlp(modulate(h, shift_mlp, scale_mlp)))
-
-    def drop(self, h: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
-        "`h` with each feature zeroed with probability `dropout` and the others scaled up; in evaluation `h` itself."
-        return F.dropout(h, self.dropout, self.training) if self.dropout else h
 
     def attend(
         self,

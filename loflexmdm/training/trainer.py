@@ -49,6 +49,22 @@ def _mean(rows: Sequence[dict]) -> dict:
     "The metrics of a step: means over its micro-batches."
     return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
 
+
+def _mean_bound(model: Method, valid: PartialSequences, config: TrainConfig) -> tuple[float, float]:
+    "The mean of a model's bounds on the sequences `valid`, in nats, and its standard error."
+    # the same draws at every validation, so that bounds can be compared
+    generator = generator_for(config.seed, "valid", device=model.device)
+    size = config.batch_size * 4
+    bounds = []
+    for start in range(0, len(valid.tokens), size):
+        x1 = valid.rows(slice(start, start + size)).trim()
+        bound, _ = model.nll_bound(x1, config.valid_samples, generator)
+        bounds.append(bound)
+
+    bounds = torch.cat(bounds)
+    error = bounds.std() / len(bounds)**0.5
+    return float(bounds.mean()), float(error)
+
 # %% ../../nbs/training/06_trainer.ipynb #ts5e69b3
 class Trainer:
     """Trains `method` on `data` (a Dataset of Examples, or of Pairs); checkpoints, metrics.jsonl and the
@@ -230,18 +246,7 @@ class Trainer:
         with self.processes.whole(self.checkpoints) as checkpoints:
             if checkpoints is None: return math.inf
             model = checkpoints.average.eval()
-            size = self.config.batch_size * 4
-
-            # the same draws at every validation, so that bounds can be compared
-            generator = generator_for(self.config.seed, "valid", device=self.device)
-            bounds = []
-            for start in range(0, len(self.valid.tokens), size):
-                x1 = self.valid.rows(slice(start, start + size)).trim()
-                bounds.append(model.nll_bound(x1, self.config.valid_samples, generator)[0])
-            bounds = torch.cat(bounds)
-
-            nll = float(bounds.mean())
-            error = float(bounds.std() / len(bounds)**0.5)
+            nll, error = _mean_bound(model, self.valid, self.config)
             row = dict(valid_nll=rounded(nll), valid_se=rounded(error))
             self.log.write(dict(step=self.step, evaluations=self.evaluations) | row)
 
