@@ -7,7 +7,7 @@ these figures are compared, gets a state that was drawn before, and its count le
 here is `match`. Lambdas and comprehensions belong to the function that holds them; what torch runs is not counted."""
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FrameType
@@ -78,41 +78,57 @@ def first_met(ways: list[list[Function]]) -> dict[Function, str]:
     return steps
 
 
-def report(title: str, functions: list[Function]):
-    "One line with the numbers, then a line for each function."
-    files = {function.file for function in functions}
-    print(f"{title}: {len(functions)} functions in {len(files)} files")
-    for function in functions: print(f"    {function.file:32}{function.name}")
+class CallPaths(NamedTuple):
+    "What is on the way: of the two calls the functions and their steps, of the two others the functions on the stack."
+    loss: dict[Function, str]
+    match: dict[Function, str]
+    train_step: list[Function]
+    sample: list[Function]
 
 
-def report_total(title: str, steps: dict[Function, str]):
-    "One line with the numbers of all functions but those of networks."
-    ours = [function for function in steps if steps[function] != "networks"]
-    properties = [function for function in ours if function.is_property]
-    files = {function.file for function in ours}
-    print(f"{title} without networks: {len(ours)} functions, {len(properties)} of them properties, in {len(files)} files")
-
-
-def main():
+def measured() -> CallPaths:
+    "The call paths of an untrained model of star-tiny."
     run = recipe("star-tiny", steps=2)
     with tempfile.TemporaryDirectory() as directory:
         trainer = run.trainer(directory, progress=False)
         method = trainer.method.train()
         batch = collate([trainer.data[i] for i in range(run.train.batch_size)])
         method.loss(batch)  # what is made once, such as a clock, is there from now on
-
-        steps = first_met(calls(lambda: method.loss(batch)))
-        report_total("LoFlexMDM.loss", steps)
-        for step in dict.fromkeys(steps.values()): report(f"  {step}", [f for f in steps if steps[f] == step])
-
+        loss = first_met(calls(lambda: method.loss(batch)))
         drawn = method.draw(batch, *method.schedule(batch))
-        report_total("LoFlexMDM.match", first_met(calls(lambda: method.match(*drawn[:5]))))
+        match = first_met(calls(lambda: method.match(*drawn[:5])))
 
         stream = trainer.processes.batches(trainer.data, run.train, 0, trainer.device)
-        report("train_step to the network", to_network(lambda: trainer.train_step(stream), "Trainer.train_step"))
-
+        train_step = to_network(lambda: trainer.train_step(stream), "Trainer.train_step")
         prompts = method.task_object.prompts("test", 2)
-        report("sample to the network", to_network(lambda: method.eval().sample(prompts), "Sampling.sample"))
+        sample = to_network(lambda: method.eval().sample(prompts), "Sampling.sample")
+        return CallPaths(loss, match, train_step, sample)
+
+
+def without_networks(steps: dict[Function, str]) -> list[Function]:
+    return [function for function in steps if steps[function] != "networks"]
+
+
+def files_of(functions: Iterable[Function]) -> set[str]:
+    return {function.file for function in functions}
+
+
+def report(title: str, functions: list[Function]):
+    "One line with the numbers, then a line for each function."
+    print(f"{title}: {len(functions)} functions in {len(files_of(functions))} files")
+    for function in functions: print(f"    {function.file:32}{function.name}")
+
+
+def main():
+    found = measured()
+    for name, steps in (("loss", found.loss), ("match", found.match)):
+        ours = without_networks(steps)
+        properties = sum(function.is_property for function in ours)
+        print(f"LoFlexMDM.{name} without networks: {len(ours)} functions, {properties} of them properties, "
+              f"in {len(files_of(ours))} files")
+        for step in dict.fromkeys(steps.values()): report(f"  {step}", [f for f in steps if steps[f] == step])
+    report("train_step to the network", found.train_step)
+    report("sample to the network", found.sample)
 
 
 if __name__ == "__main__": main()
