@@ -94,7 +94,6 @@ def _log_clean(x: Tensor, y: Tensor, log_rest: Tensor) -> Tensor:
     complement = torch.log1p(-torch.exp(torch.where(rare, -1.0, log_rest)))
     return torch.where(rare, of_rare, complement)
 
-
 # %% ../../nbs/process/04_schedules.ipynb #dcf6fd11
 def _elasticities(
     x: Tensor, y: Tensor, u: Tensor, log_clean: Tensor
@@ -116,14 +115,14 @@ def _elasticities(
     in_b_um = torch.stack([torch.zeros_like(x), -y * of_um / phi, R * of_um], -1)
     return in_tau, in_b_in, in_b_um
 
-# %% ../../nbs/process/04_schedules.ipynb #436a1b11
+# %% ../../nbs/process/04_schedules.ipynb #436a1b10
 def _readings(tau: Tensor, b_in: Tensor, b_um: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     "x = b_in tau, y = b_um tau and |x - y|, the latter smooth on either side of a tie."
     gap = b_in - b_um
     distance = torch.where(gap >= 0, gap, -gap)
     return b_in * tau, b_um * tau, distance * tau
 
-
+# %% ../../nbs/process/04_schedules.ipynb #436a1b11
 class _StateLogProbs(torch.autograd.Function):
     "log P of dropped, masked, clean from tau, b_in, b_um of one shape, with derivatives in closed form."
     @staticmethod
