@@ -5,7 +5,7 @@ import random
 import signal
 
 import pytest
-from campaigns import disks, flips, fuzz
+from campaigns import disks, flips, fuzz, tables
 from campaigns.attacks import Tally, isolated, isolated_each, refused, what_went_wrong
 from campaigns.jobs import jobs
 
@@ -38,6 +38,12 @@ def test_flipped_bits(made, tmp_path):
 def test_fuzzed_inputs(made, tmp_path):
     fuzz.campaign(made, tmp_path, tally := Tally(), 0, range(300))
     survived(tally)
+
+
+def test_generated_tables(tmp_path):
+    tables.campaign(tmp_path, tally := Tally(), 0, range(300))
+    survived(tally)
+    assert tally.tried["tables"] == 300
 
 
 def test_small_attacks_share_a_process_until_one_ends_it():

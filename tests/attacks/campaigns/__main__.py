@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from campaigns import disks, flips, fuzz
+from campaigns import disks, flips, fuzz, tables
 from campaigns.attacks import Tally, tell
 from campaigns.jobs import jobs
 
@@ -38,6 +38,7 @@ def one_round(made: dict, tally: Tally, args: argparse.Namespace, number: int):
             fuzz.campaign(made, Path(place), tally, args.seed, inputs)
             disks.campaign(made, Path(place), tally, rng, args.disks, args.kinds)
             flips.campaign(made, Path(place), tally, rng, args.flips)
+            tables.campaign(Path(place), tally, args.seed, inputs)
 
 
 def main():

@@ -1,0 +1,59 @@
+"Generated tables, with what Python's `csv.DictReader` reads in them as the values that should come out."
+import csv
+import random
+from pathlib import Path
+
+from campaigns.attacks import Tally
+from loflexmdm.cli.edit import read_inputs
+from loflexmdm.molecules.data.sources import smiles_and_texts
+
+CELLS = [
+    "", "1", "2.5", "1,5", "1_2", "NA", '"', "a\nb", "3\n", " 4 ", "\n\n", ">7", "x,y", "\u2028", "\x0c", 'q"q',
+    "5.0\n(repeat 2)",
+]
+WIDTHS = 3, 3, 3, 2, 1, 0  # cells of a row; of the header 3
+TOO_WIDE = ["CCO", "1", "2", "345"]
+DELIMITERS = {"t.csv": ",", "t.tsv": "\t"}
+
+
+def generated(rng: random.Random) -> list[list[str]]:
+    "One to twelve rows with line breaks, quotes and missing cells; in every fifth table one is too wide."
+    smiles = lambda: rng.choice(["C" * rng.randint(1, 9) + "O", "C\nO", ""])
+    cells = lambda: [smiles(), rng.choice(CELLS), rng.choice(CELLS)]
+    rows = [cells()[:rng.choice(WIDTHS)] for _ in range(rng.randint(1, 12))]
+    if rng.random() < 0.2: rows[rng.randrange(len(rows))] = TOO_WIDE
+    return rows
+
+
+def by_python(path: Path, delimiter: str) -> list[tuple[str, str]]:
+    "SMILES and value of every row that is not blank, lines within cells ended as the package ends them."
+    with open(path, newline="") as f: rows = list(csv.DictReader(f, delimiter=delimiter))
+    shown = lambda text: (text or "").replace("\r\n", "\n")
+    return [(shown(r["smiles"]), shown(r["value"])) for r in rows]
+
+
+def attack(rng: random.Random, place: Path) -> str:
+    "Write a table and read it; what is wrong, empty if nothing is."
+    name, rows = rng.choice(list(DELIMITERS)), generated(rng)
+    path, end = place / name, rng.choice(["\n", "\r\n"])
+    with open(path, "w", newline="") as f:
+        csv.writer(f, delimiter=DELIMITERS[name], lineterminator=end).writerows([["smiles", "note", "value"], *rows])
+    try: found = list(smiles_and_texts(path, "", "value"))
+    except ValueError as e:
+        if TOO_WIDE in rows and "4 cells, the header has 3" in str(e): return ""
+        return f"refused: {e}"
+    if TOO_WIDE in rows: return "a row wider than the header is read"
+
+    expected = by_python(path, DELIMITERS[name])
+    pairs = [(smiles.strip(), value.strip()) for smiles, value in expected]
+    if [p for p in found if any(p)] != [p for p in pairs if any(p)]: return "values of other molecules"
+    edited = [text for _, text in read_inputs(path, "value")]
+    if len(edited) != len(rows): return "edit: rows are missing"
+    if [t for t in edited if t] != [v for _, v in expected if v]: return "edit: other cells"
+    return ""
+
+
+def campaign(place: Path, tally: Tally, seed: int, numbers: range):
+    "Tables; number `i` depends on `seed` and `i` alone."
+    for i in numbers:
+        tally.note("tables", f"seed {seed}, number {i}", attack(random.Random(f"{seed} table {i}"), place))
