@@ -94,8 +94,7 @@ class Compiler:
         self.say(f"compiled in {in_words(self.clock() - started)}")
 
     def give_up(self, error: Exception):
-        "Undo `compile` because of an error, and say so; gradients are cleared. Where nothing is compiled, raise it."
-        if not self.on: raise error
+        "Undo `compile` because of an error, and say so; gradients are cleared."
         self.on = False
         for part in regions(self.method): part._compiled_call_impl = None
         self.method.zero_grad(set_to_none=True)

@@ -163,6 +163,7 @@ class Trainer:
         # a compiler may raise anything, which must not end a run: then the gradients are computed without it
         try: rows = self.gradients(given)
         except Exception as error:
+            if not self.compiler.on: raise
             self.compiler.give_up(error)
             rows = self.gradients(given)
         norms = clip_gradients(self.groups, self.config.clip)
