@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         StarConfig as StarConfig,
         StarTask as StarTask,
         draw_star_answer as draw_star_answer,
+        draw_star_generation as draw_star_generation,
         draw_star_graph as draw_star_graph,
         star_verdict as star_verdict,
     )
@@ -45,6 +46,6 @@ else:
         "mazes": "MazeConfig MazeTask",
         "repair": "RepairConfig RepairTask",
         "sequences": "SequencesConfig SequencesTask",
-        "star_graphs": "StarConfig StarTask draw_star_answer draw_star_graph star_verdict",
+        "star_graphs": "StarConfig StarTask draw_star_answer draw_star_generation draw_star_graph star_verdict",
         "words": "WordsConfig WordsTask",
     })

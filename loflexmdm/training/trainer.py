@@ -265,8 +265,7 @@ class Trainer:
         with self.processes.whole(self.checkpoints) as checkpoints:
             if checkpoints is None: raise FloatingPointError(at)
             where = _not_finite(row, checkpoints.method)
-            bad = checkpoints.non_finite(self.step)
-            if bad: told = f"{bad}; {checkpoints.last_good()}"
+            if bad := checkpoints.non_finite(self.step): told = f"{bad}; {checkpoints.last_good()}"
             else: told = f"the weights before it are in {checkpoints.save(self.counters())}"
             values = {key: rounded(value) for key, value in row.items()}
             self.log.write(dict(step=self.step + 1, not_finite=where) | values)
