@@ -383,6 +383,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                    'loflexmdm/exact/edit_laws.py'),
                                            'loflexmdm.exact.edit_laws._Numbers.of': ( 'exact/edit_laws.html#_numbers.of',
                                                                                       'loflexmdm/exact/edit_laws.py'),
+                                           'loflexmdm.exact.edit_laws._cells': ( 'exact/edit_laws.html#_cells',
+                                                                                 'loflexmdm/exact/edit_laws.py'),
                                            'loflexmdm.exact.edit_laws._end': ('exact/edit_laws.html#_end', 'loflexmdm/exact/edit_laws.py'),
                                            'loflexmdm.exact.edit_laws._ends': ( 'exact/edit_laws.html#_ends',
                                                                                 'loflexmdm/exact/edit_laws.py'),

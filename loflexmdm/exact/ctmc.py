@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..process.intensities import Intensities
+from ..process.intensities import Intensities, IntensityFn
 from ..process.schedules import clock_log_probs
 from ..process.states import BOS, CLEAN, DROPPED, MASK, MASKED, SPECIAL_TOKENS, Example
 from ..process.states import PartialSequences, Vocabulary, collate
@@ -45,9 +45,10 @@ def enumerate_states(sequences: Sequence[Sequence[int]]) -> StateSpace:
     for k, sequence in enumerate(sequences):
         rest = (CLEAN,) * (slots - len(sequence))
         for state in product((DROPPED, MASKED, CLEAN), repeat=len(sequence)):
-            pairs = zip(sequence, state)
-            x = tuple(MASK if s == MASKED else token for token, s in pairs if s != DROPPED)
-            found.append((k, state + rest, index.setdefault(x, len(index))))
+            there = ((token, s) for token, s in zip(sequence, state) if s != DROPPED)
+            x = tuple(MASK if s == MASKED else token for token, s in there)
+            seen = index.setdefault(x, len(index))
+            found.append((k, state + rest, seen))
     row, state, seen = zip(*found)
     aligned = torch.tensor(state).view(len(row), slots)
     return StateSpace(torch.tensor(row), aligned, torch.tensor(seen), tuple(index))
@@ -75,9 +76,11 @@ def aligned_moves(space: StateSpace, sequences: Sequence[Sequence[int]]) -> Move
             now = state[j]
             column += now != DROPPED
             if now == CLEAN: continue
-            after = (*state[:j], now + 1, *state[j + 1 :])
+            before = state[:j]
+            beyond = state[j + 1 :]
+            target = index[k, (*before, now + 1, *beyond)]
             written = MASK if now == DROPPED else token
-            found.append((i, index[k, after], column, written, j))
+            found.append((i, target, column, written, j))
     return Moves(*torch.tensor(found).T)
 
 # %% ../../nbs/exact/01_ctmc.ipynb #94ad5bfb
@@ -110,7 +113,9 @@ class ToyLaw:
 
         ValueError when the probabilities are not positive with sum 1, or a schedule parameter is not positive."""
         p = torch.tensor(list(probs.values()), dtype=torch.float64)
-        if not (bool((p > 0).all()) and abs(p.sum().item() - 1) < 1e-9):
+        positive = bool((p > 0).all())
+        total = p.sum().item()
+        if not (positive and abs(total - 1) < 1e-9):
             raise ValueError(f"probs={dict(probs)}: must be positive and sum to 1")
         sequences = tuple(map(tuple, probs))
         slots = max(map(len, sequences))
@@ -139,16 +144,15 @@ class ToyLaw:
     @property
     def entropy(self) -> float:
         "-sum p log p in nats: no code for the sequences is shorter on average."
-        return -torch.special.xlogy(self.probs, self.probs).sum().item()
+        each = torch.special.xlogy(self.probs, self.probs)
+        return -each.sum().item()
 
     @property
     def clean(self) -> Int[Tensor, " sequences"]:
         "(sequences,) index of each clean sequence among the partial ones."
         return locate(self.space, self.x1)
 
-    def oracle(
-        self,
-    ) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]:
+    def oracle(self) -> IntensityFn:
         return oracle(self)
 
 # %% ../../nbs/exact/01_ctmc.ipynb #161501db
@@ -157,7 +161,9 @@ def as_batch(sequences: Iterable[Sequence[int]]) -> PartialSequences:
     examples = []
     for ids in sequences:
         free = [False] * len(ids)
-        examples.append(Example([BOS, *ids], [True, *free], [False, *free]))
+        tokens = [BOS, *ids]
+        fixed = [True, *free]
+        examples.append(Example(tokens, fixed, closed=[False, *free]))
     return collate(examples)
 
 
@@ -165,7 +171,8 @@ def locate(space: StateSpace, x: PartialSequences) -> Int[Tensor, " batch"]:
     "Index of each row among the partial sequences, -1 where it is none of them."
     index = {p: i for i, p in enumerate(space.partial)}
     rows = zip(x.tokens.tolist(), x.lengths.tolist())
-    return torch.tensor([index.get(tuple(row[1:n]), -1) for row, n in rows])
+    without_start = (tuple(row[1:n]) for row, n in rows)
+    return torch.tensor([index.get(ids, -1) for ids in without_start])
 
 # %% ../../nbs/exact/01_ctmc.ipynb #bc5d5f3b
 def aligned_log_probs(
@@ -185,7 +192,8 @@ def aligned_log_probs(
 
 def _joint(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times aligned"]:
     "log p(x1, z) at clock readings tau (times,) for every aligned state."
-    return aligned_log_probs(law, tau) + law.probs.log()[law.space.row]
+    log_prior = law.probs.log()
+    return aligned_log_probs(law, tau) + log_prior[law.space.row]
 
 
 def marginals(
@@ -199,10 +207,12 @@ def marginals(
 
 def _event_rates(law: ToyLaw) -> Float[Tensor, " moves"]:
     "The rate of every aligned move: b_in of an insertion, b_um of an unmasking."
-    at = law.space.row[law.moves.source], law.moves.slot
-    return torch.where(law.moves.token == MASK, law.b_in[at], law.b_um[at])
+    sequence = law.space.row[law.moves.source]
+    at = sequence, law.moves.slot
+    inserts = law.moves.token == MASK
+    return torch.where(inserts, law.b_in[at], law.b_um[at])
 
-
+# %% ../../nbs/exact/01_ctmc.ipynb #9bcdbb3f
 def aligned_rates(law: ToyLaw) -> Float[Tensor, "aligned aligned"]:
     "Rate matrix on the aligned states, per unit of clock time: constant, since the clock absorbs the hazards' shape."
     n = len(law.space.row)
@@ -225,9 +235,12 @@ def aligned_intensities(
 
     # several missing positions share a gap, and their rates add up
     gap = rate.new_zeros(n, width)
-    gap = gap.index_put((source, place), rate * inserts, accumulate=True)
+    insertion = rate * inserts
+    gap = gap.index_put((source, place), insertion, accumulate=True)
+
+    unmasking = rate * ~inserts
     shown = rate.new_zeros(n, width, len(law.vocabulary))
-    shown = shown.index_put((source, place, token), rate * ~inserts, accumulate=True)
+    shown = shown.index_put((source, place, token), unmasking, accumulate=True)
     return gap, shown
 
 
@@ -244,7 +257,7 @@ def _log(x: Tensor) -> Tensor:
     safe = torch.where(x > 0, x, 1.0)
     return torch.where(x > 0, safe.log(), -torch.inf)
 
-
+# %% ../../nbs/exact/01_ctmc.ipynb #6ae063db
 def project(
     law: ToyLaw, index: Int[Tensor, " rows"], tau: Float[Tensor, " rows"]
 ) -> Intensities:
@@ -260,16 +273,16 @@ def project(
 
     # the mean of what they ask for
     gap, shown = aligned_intensities(law)
-    by_token = (posterior @ shown.flatten(1)).unflatten(1, shown.shape[1:])
+    asked = posterior @ shown.flatten(1)
+    by_token = asked.unflatten(1, shown.shape[1:])
     total = by_token.sum(-1)
     anything = uniform_logits(law.vocabulary, total.dtype)
-    logits = torch.where(total[..., None] > 0, _log(by_token), anything)
+    has_mask = total[..., None] > 0
+    logits = torch.where(has_mask, _log(by_token), anything)
     return Intensities(posterior @ gap, total, logits)
 
 # %% ../../nbs/exact/01_ctmc.ipynb #5a2c35ae
-def oracle(
-    law: ToyLaw,
-) -> Callable[[PartialSequences, Float[Tensor, " batch"]], Intensities]:
+def oracle(law: ToyLaw) -> IntensityFn:
     """The exact generator of a toy law: `intensities(x, tau)`, with one clock reading for each row or
     one for all; float64, on the CPU.
 
@@ -282,16 +295,25 @@ def oracle(
     ) -> Intensities:
         found = locate(law.space, x)
         reached = (found >= 0)[:, None]
-        tau = torch.as_tensor(tau).to(law.probs).clamp(1e-9, 1e6).expand(len(found))
-        exact = project(law, found.clamp_min(0), tau)
+        tau = torch.as_tensor(tau).to(law.probs).clamp(1e-9, 1e6)
+        tau = tau.expand(len(found))
+
+        # rows in one state at one reading, as in steps of equal length, are computed once
+        n = len(law.space.partial)
+        readings, at = tau.unique(return_inverse=True)
+        pair = at * n + found.clamp_min(0)
+        distinct, number = pair.unique(return_inverse=True)
+        exact = project(law, distinct % n, readings[distinct // n])
 
         # beyond the columns of the law a reached row is padding
         last = exact.insert.shape[1] - 1
         columns = torch.arange(x.tokens.shape[1]).clamp_max(last)
-        insert = torch.where(reached & x.open, exact.insert[:, columns], 0.0)
-        unmask = torch.where(reached, exact.unmask[:, columns], 1.0) * x.masked
-        known = (reached & x.masked)[..., None]
-        logits = torch.where(known, exact.logits[:, columns], anything)
+        exact = exact.map(lambda v: v[:, columns][number])
+
+        insert = torch.where(reached & x.open, exact.insert, 0.0)
+        unmask = torch.where(reached, exact.unmask, 1.0) * x.masked
+        known = reached & x.masked
+        logits = torch.where(known[..., None], exact.logits, anything)
         return Intensities(insert, unmask, logits)
     return intensities
 
@@ -312,8 +334,11 @@ def aligned_batch(
     def with_start(values, start):
         column = torch.full((len(row), 1), start, dtype=values.dtype)
         return torch.cat([column, values], 1)
-    state = torch.where(x1.valid, with_start(law.space.state, CLEAN), DROPPED)
-    return x1, state, with_start(law.b_in[row], 1), with_start(law.b_um[row], 1)
+    state = with_start(law.space.state, CLEAN)
+    state = torch.where(x1.valid, state, DROPPED)
+    b_in = with_start(law.b_in[row], 1)
+    b_um = with_start(law.b_um[row], 1)
+    return x1, state, b_in, b_um
 
 # %% ../../nbs/exact/01_ctmc.ipynb #498d9d40
 def partial_moves(space: StateSpace, vocabulary: int) -> Moves:
@@ -325,11 +350,13 @@ def partial_moves(space: StateSpace, vocabulary: int) -> Moves:
     for i, x in enumerate(space.partial):
         for gap in range(len(x) + 1):
             after = (*x[:gap], MASK, *x[gap:])
-            found.append((i, index.get(after, -1), gap, MASK))
+            target = index.get(after, -1)
+            found.append((i, target, gap, MASK))
         for p, token in product(range(len(x)), ordinary):
             if x[p] != MASK: continue
             after = (*x[:p], token, *x[p + 1 :])
-            found.append((i, index.get(after, -1), p + 1, token))
+            target = index.get(after, -1)
+            found.append((i, target, p + 1, token))
     return Moves(*torch.tensor(found).T)
 
 
@@ -341,10 +368,11 @@ def evaluate(
     x = as_batch(space.partial)
     times = len(tau)
     many = x.map(lambda v: v.repeat(times, 1))
-    out = model(many, tau.repeat_interleave(len(space.partial)))
+    reading = tau.repeat_interleave(len(space.partial))
+    out = model(many, reading)
     return out.map(lambda v: v.unflatten(0, (times, -1)))
 
-
+# %% ../../nbs/exact/01_ctmc.ipynb #36b489ac
 def move_rates(
     out: Intensities,
     source: Int[Tensor, " moves"],
@@ -352,7 +380,8 @@ def move_rates(
     token: Int[Tensor, " moves"],
 ) -> Float[Tensor, "... moves"]:
     "The generator's rate of each move out of the partial sequences `source`: (..., moves)."
-    each_token = out.unmask.unsqueeze(-1) * torch.softmax(out.logits, -1)
+    law = torch.softmax(out.logits, -1)
+    each_token = out.unmask.unsqueeze(-1) * law
     inserted = out.insert[..., source, place]
     shown = each_token[..., source, place, token]
     return torch.where(token == MASK, inserted, shown)
@@ -376,7 +405,8 @@ def rate_matrix(
     cell = (source * n + target)[inside]
     flat = rate.new_zeros(*rate.shape[:-1], n * n)
     flat = flat.index_add(-1, cell, rate[..., inside])
-    return flat.unflatten(-1, (n, n)) - torch.diag_embed(exit_rates(out))
+    R = flat.unflatten(-1, (n, n))
+    return R - torch.diag_embed(exit_rates(out))
 
 
 def kfe_residual(law: ToyLaw, model: Callable, tau: float) -> Float[Tensor, " partial"]:
@@ -385,7 +415,8 @@ def kfe_residual(law: ToyLaw, model: Callable, tau: float) -> Float[Tensor, " pa
     at = torch.tensor([tau], dtype=torch.float64)
     p = lambda s: marginals(law, s)[0]
     slope = torch.autograd.functional.jacobian(p, at)[:, 0]
-    R = rate_matrix(law.space, evaluate(model, law.space, at))[0]
+    out = evaluate(model, law.space, at)
+    R = rate_matrix(law.space, out)[0]
     return slope - p(at) @ R
 
 # %% ../../nbs/exact/01_ctmc.ipynb #a79b5be5
@@ -398,12 +429,13 @@ class FinalLaw(NamedTuple):
 def _runge_kutta(p: Tensor, R: Tensor, steps: Tensor) -> Tensor:
     "Classical fourth-order steps of dp/dtau = p R, with R (2 steps + 1, n, n) at the ends and middles of the steps."
     for i, h in enumerate(steps.tolist()):
-        first, middle, last = R[2 * i], R[2 * i + 1], R[2 * i + 2]
+        first, middle, last = R[2 * i : 2 * i + 3]
         k1 = p @ first
         k2 = (p + h / 2 * k1) @ middle
         k3 = (p + h / 2 * k2) @ middle
         k4 = (p + h * k3) @ last
-        p = p + h / 6 * (k1 + 2 * (k2 + k3) + k4)
+        weighted = k1 + 2 * (k2 + k3) + k4
+        p = p + h / 6 * weighted
     return p
 
 
@@ -411,15 +443,19 @@ def _solve(
     space: StateSpace, model: Callable, tau_max: float, steps: int, chunk: int = 128
 ) -> Tensor:
     "The distribution at `tau_max` from the empty sequence, in a given number of steps that grow with tau."
-    p = torch.tensor([float(x == ()) for x in space.partial], dtype=torch.float64)
+    empty = [float(x == ()) for x in space.partial]
+    p = torch.tensor(empty, dtype=torch.float64)
     # in chunks, to bound the memory for the matrices
     for first in range(0, steps, chunk):
-        share = torch.arange(first, first + chunk + 1, dtype=torch.float64) / steps
+        number = torch.arange(first, first + chunk + 1, dtype=torch.float64)
+        share = number / steps
         knots = tau_max * share**2
         middles = (knots[:-1] + knots[1:]) / 2
-        ends_and_middles = torch.stack([knots[:-1], middles], 1).flatten()
-        tau = torch.cat([ends_and_middles, knots[-1:]])
-        R = rate_matrix(space, evaluate(model, space, tau))
+        ends_and_middles = torch.stack([knots[:-1], middles], 1)
+        tau = torch.cat([ends_and_middles.flatten(), knots[-1:]])
+
+        out = evaluate(model, space, tau)
+        R = rate_matrix(space, out)
         p = _runge_kutta(p, R, knots.diff())
     return p
 
@@ -469,9 +505,13 @@ def resolve_masks(
     first = [x.index(MASK) + 1 if MASK in x else 0 for x in space.partial]
     first = torch.tensor(first)
     is_first = moves.place == first[moves.source]
-    chosen = (moves.token != MASK) & is_first & (moves.target >= 0)
+    unmasks = moves.token != MASK
+    inside = moves.target >= 0
+    chosen = unmasks & is_first & inside
     source, target, place, token = (v[chosen] for v in moves[:4])
-    law = torch.softmax(out.logits, -1)[0, source, place, token]
+
+    each_token = torch.softmax(out.logits, -1)[0]
+    law = each_token[source, place, token]
     for _ in range(max(map(len, space.partial))):
         done = probs * (first == 0)
         probs = done.index_add(0, target, probs[source] * law)
@@ -486,8 +526,9 @@ def clock_quadrature(
     (nodes,) each"""
     x, weight = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
     u = (x + 1) / 2
+    tau = c * u / (1 - u)
     slope = c / (1 - u) ** 2
-    return c * u / (1 - u), weight / 2 * slope
+    return tau, weight / 2 * slope
 
 # %% ../../nbs/exact/01_ctmc.ipynb #6a4b28b6
 class Bounds(NamedTuple):
@@ -513,10 +554,11 @@ def path_terms(law: ToyLaw, out: Intensities) -> Bounds:
     u, _ = aligned_intensities(law)
     positive = torch.where(u > 0, u, 1.0)  # u log u has no gradient at u = 0
     u_log_u = (positive * positive.log()).sum(-1)
-    lumped = u_log_u.index_add(0, source, -b_log_b * (token == MASK))
+    of_insertions = b_log_b * (token == MASK)
+    lumped = u_log_u.index_add(0, source, -of_insertions)
     return Bounds(tight + lumped, tight)
 
-
+# %% ../../nbs/exact/01_ctmc.ipynb #6a89c695
 def path_bounds(
     law: ToyLaw,
     model: Callable,
@@ -525,13 +567,16 @@ def path_bounds(
     """Both bounds for every clean sequence of the distribution, exact up to the quadrature on the clock
     (`clock_quadrature` by default)."""
     tau, weight = clock_quadrature() if quadrature is None else quadrature
-    weighted = weight[:, None] * aligned_log_probs(law, tau).exp()
+    p = aligned_log_probs(law, tau).exp()
+    weighted = weight[:, None] * p
     out = evaluate(model, law.space, tau)
 
     def integral(terms):
         # far out rates underflow; no event is left
-        each = weighted * torch.where(weighted > 1e-40, terms, 0.0)
-        return each.new_zeros(len(law.probs)).index_add(0, law.space.row, each.sum(0))
+        counted = torch.where(weighted > 1e-40, terms, 0.0)
+        of_states = (weighted * counted).sum(0)
+        zeros = of_states.new_zeros(len(law.probs))
+        return zeros.index_add(0, law.space.row, of_states)
     return Bounds(*map(integral, path_terms(law, out)))
 
 # %% ../../nbs/exact/01_ctmc.ipynb #49b57147
@@ -551,18 +596,21 @@ def compare(law: ToyLaw, samples: Sequence[Sequence[int]]) -> Comparison:
     index = {tuple(s): i for i, s in enumerate(law.ids)}
     outside = len(index)
     found = torch.tensor([index.get(tuple(s), outside) for s in samples])
-    frequency = torch.bincount(found, minlength=outside + 1).double() / n
+    counts = torch.bincount(found, minlength=outside + 1)
+    frequency = counts.double() / n
 
     # a count of n independent samples spreads by the root of n p (1 - p)
     p = torch.cat([law.probs, law.probs.new_zeros(1)])
     spread = (p * (1 - p) / n).sqrt()
     floor = spread.sum() / (2 * torch.pi) ** 0.5
-    z = (frequency - p)[:-1] / spread[:-1]
+    off = frequency - p
+    z = off[:-1] / spread[:-1]
 
     lengths = torch.tensor([len(s) for s in samples])
     own = torch.tensor([len(s) for s in law.ids])
     most = int(max(lengths.max(), own.max()))
-    expected = torch.zeros(most + 1, dtype=p.dtype).index_add(0, own, law.probs)
+    zeros = torch.zeros(most + 1, dtype=p.dtype)
+    expected = zeros.index_add(0, own, law.probs)
     return Comparison(
         total_variation(frequency, p).item(),
         floor.item(),

@@ -28,7 +28,8 @@ def randomised_ranks(
 
     Uniform if truth and draws are exchangeable (Talts et al. 2018, Theorem 1). ValueError for shapes that do not fit
     and for NaN."""
-    fits = truth.dim() == 1 and draws.dim() == 2 and len(draws) == len(truth)
+    dimensions = truth.dim(), draws.dim()
+    fits = dimensions == (1, 2) and len(draws) == len(truth)
     if not fits or not draws.shape[1]:
         shapes = f"shape {tuple(draws.shape)} for {tuple(truth.shape)} truths"
         raise ValueError(f"draws: {shapes}; must be (n, draws), (n,)")
@@ -38,23 +39,27 @@ def randomised_ranks(
     below = (draws < truth[:, None]).sum(1)
     equal = (draws == truth[:, None]).sum(1)
     u = torch.rand(len(truth), generator=generator, dtype=torch.float64)
-    return below + (u * (equal + 1)).floor().long()
+    among_equals = u * (equal + 1)
+    return below + among_equals.floor().long()
 
 # %% ../../nbs/exact/06_rank_calibration.ipynb #e9313fa3
 def _binomial_cdf(n: int, p: Tensor) -> Float[Tensor, "points outcomes"]:
     "P(X <= c) for c = -1..n, of binomial counts with each of the probabilities p (points,)."
     c = torch.arange(n + 1, dtype=torch.float64)
     p = p[:, None]
-    log_choose = math.lgamma(n + 1) - torch.lgamma(c + 1) - torch.lgamma(n - c + 1)
-    log_powers = torch.special.xlogy(c, p) + torch.special.xlogy(n - c, 1 - p)
+    rest = n - c
+    log_choose = math.lgamma(n + 1) - torch.lgamma(c + 1) - torch.lgamma(rest + 1)
+    log_powers = torch.special.xlogy(c, p) + torch.special.xlogy(rest, 1 - p)
+    each = torch.exp(log_choose + log_powers)
+    upto = each.cumsum(1).clamp_max(1.0)
     below = torch.zeros(len(p), 1, dtype=torch.float64)
-    upto = torch.exp(log_choose + log_powers).cumsum(1).clamp_max(1.0)
     return torch.cat([below, upto], 1)
 
 
 def _levels(draws: int) -> Float[Tensor, " draws"]:
     "P(rank <= k) for k = 0..draws - 1."
-    return torch.arange(1, draws + 1, dtype=torch.float64) / (draws + 1)
+    number = torch.arange(1, draws + 1, dtype=torch.float64)
+    return number / (draws + 1)
 
 
 def _extremeness(
@@ -66,10 +71,12 @@ def _extremeness(
     cdf = _binomial_cdf(n, _levels(draws))
     below = counts.cumsum(1)[:, :-1]
     k = torch.arange(draws)
-    lower, upper = cdf[k, below + 1], 1 - cdf[k, below]
-    return 2 * torch.minimum(lower, upper).amin(1)
+    lower = cdf[k, below + 1]
+    upper = 1 - cdf[k, below]
+    smaller = torch.minimum(lower, upper)
+    return 2 * smaller.amin(1)
 
-
+# %% ../../nbs/exact/06_rank_calibration.ipynb #4aacc164
 @lru_cache(maxsize=32)
 def _reference(n: int, draws: int, simulations: int) -> Float[Tensor, " simulations"]:
     "Extremeness of uniform ranks, in ascending order."
@@ -92,15 +99,18 @@ def rank_band(n: int, draws: int, level: float = 0.95, simulations: int = 4000) 
 
     Returns shares (draws,) at the ranks 0..draws - 1. ValueError for a level outside (0, 1), n or draws below 1."""
     if not 0 < level < 1: raise ValueError(f"level={level}: must lie between 0 and 1")
-    if n < 1 or draws < 1: raise ValueError(f"n={n}, draws={draws}: at least 1 of each is needed")
+    if min(n, draws) < 1:
+        raise ValueError(f"n={n}, draws={draws}: at least 1 of each is needed")
     outside = int((1 - level) * simulations)
     gamma = _reference(n, draws, simulations)[outside].item()
     least = gamma * (1 - 1e-9)  # gamma is a tail itself: equal up to rounding
 
     # from the first count whose lower tail is likely enough to the last one whose upper tail is
     cdf = _binomial_cdf(n, _levels(draws))
-    lower = (2 * cdf[:, 1:] < least).sum(1)
-    upper = (2 * (1 - cdf[:, :-1]) >= least).sum(1) - 1
+    lower_tail = cdf[:, 1:]
+    upper_tail = 1 - cdf[:, :-1]
+    lower = (2 * lower_tail < least).sum(1)
+    upper = (2 * upper_tail >= least).sum(1) - 1
     return Band(lower / n, upper / n, gamma)
 
 # %% ../../nbs/exact/06_rank_calibration.ipynb #5c56500d
@@ -126,18 +136,21 @@ def uniformity(
 
     p-values of the band are at least 1/(simulations + 1). ValueError for no ranks, or ranks outside 0..draws."""
     n = len(ranks)
-    if not n or int(ranks.min()) < 0 or int(ranks.max()) > draws:
+    inside = (ranks >= 0) & (ranks <= draws)
+    if not n or not bool(inside.all()):
         raise ValueError(f"ranks: {n} values; at least one is needed, all in 0..draws={draws}")
     counts = torch.bincount(ranks, minlength=draws + 1)
     expected = n / (draws + 1)
-    chi2 = ((counts - expected) ** 2 / expected).sum().double()
+    terms = (counts - expected) ** 2 / expected
+    chi2 = terms.sum().double()
     half = torch.tensor(draws / 2, dtype=torch.float64)
     chi2_p = torch.special.gammaincc(half, chi2 / 2).item()
 
     # equal up to rounding counts as being as far out
     seen = _extremeness(counts[None]) * (1 + 1e-9)
     as_far = int((_reference(n, draws, simulations) <= seen).sum())
-    return Uniformity(ranks, draws, chi2.item(), chi2_p, (1 + as_far) / (simulations + 1))
+    band_p = (1 + as_far) / (simulations + 1)
+    return Uniformity(ranks, draws, chi2.item(), chi2_p, band_p)
 
 # %% ../../nbs/exact/06_rank_calibration.ipynb #a3d4c22f
 @dataclass(frozen=True, eq=False)
@@ -148,16 +161,19 @@ class Calibration:
     @property
     def p(self) -> float:
         "Probability that some statistic goes as far out of its band: the smallest, times the number of statistics."
-        return min(1.0, len(self.tests) * min(t.band_p for t in self.tests.values()))
+        smallest = min(t.band_p for t in self.tests.values())
+        return min(1.0, len(self.tests) * smallest)
 
     def __repr__(self) -> str:
-        by_statistic = ", ".join(f"{k}: {t.band_p:.4f}" for k, t in self.tests.items())
+        each = [f"{name}: {t.band_p:.4f}" for name, t in self.tests.items()]
+        by_statistic = ", ".join(each)
         return f"Calibration(p={self.p:.4f}, {by_statistic})"
 
     def _repr_markdown_(self) -> str:
         lines = ["| statistic | p (band) | chi-square | p (chi-square) |", "|---|---|---|---|"]
         for name, t in self.tests.items():
-            lines.append(f"| {name} | {t.band_p:.4f} | {t.chi2:.1f} | {t.chi2_p:.4f} |")
+            by_chi2 = f"{t.chi2:.1f} | {t.chi2_p:.4f}"
+            lines.append(f"| {name} | {t.band_p:.4f} | {by_chi2} |")
         lines.append(f"| all, by the band | {self.p:.4f} | | |")
         return "\n".join(lines)
 
@@ -188,23 +204,27 @@ def calibrate(
 
     # what is shown of each truth, and as many draws for it
     truths = _as_many("draw", draw(replications, generator), replications)
-    seen = [observe(x, generator) for x in truths] if observe else [None] * replications
+    seen = [None] * replications
+    if observe: seen = [observe(x, generator) for x in truths]
     asked = [y for y in seen for _ in range(draws)]
     found = _as_many("sample", sample(asked, generator), len(asked))
 
     tests = {}
     for name, f in statistics.items():
-        own = torch.tensor(list(map(f, truths, seen)), dtype=torch.float64)
-        others = torch.tensor(list(map(f, found, asked)), dtype=torch.float64)
+        of_truths = list(map(f, truths, seen))
+        of_draws = list(map(f, found, asked))
+        own = torch.tensor(of_truths, dtype=torch.float64)
+        others = torch.tensor(of_draws, dtype=torch.float64)
         ranks = randomised_ranks(own, others.view(-1, draws), generator)
         tests[name] = uniformity(ranks, draws)
     return Calibration(tests)
 
-
+# %% ../../nbs/exact/06_rank_calibration.ipynb #70156018
 def _as_many(name: str, values: Sequence, n: int) -> Sequence:
     "`values`, if there are n. ValueError otherwise."
-    if len(values) != n: raise ValueError(f"{name}: gave {len(values)} values, {n} were asked for")
-    return values
+    given = len(values)
+    if given == n: return values
+    raise ValueError(f"{name}: gave {given} values, {n} were asked for")
 
 # %% ../../nbs/exact/06_rank_calibration.ipynb #9e50c30c
 def plot_ranks(tests: Mapping[str, Uniformity], ax=None, level: float = 0.95):
@@ -212,7 +232,8 @@ def plot_ranks(tests: Mapping[str, Uniformity], ax=None, level: float = 0.95):
 
     All tests must have the same number of ranks and draws. Returns the axes. ValueError otherwise."""
     import matplotlib.pyplot as plt
-    sizes = {(len(t.ranks), t.draws) for t in tests.values()}
+    shown = tests.values()
+    sizes = {(len(t.ranks), t.draws) for t in shown}
     if len(sizes) != 1:
         wanted = "one number of ranks and of draws is needed"
         raise ValueError(f"tests: sizes {sorted(sizes)}; {wanted}")
@@ -222,11 +243,13 @@ def plot_ranks(tests: Mapping[str, Uniformity], ax=None, level: float = 0.95):
     k = torch.arange(draws)
     even = _levels(draws)
     band = rank_band(n, draws, level)
-    lower, upper = band.lower - even, band.upper - even
+    lower = band.lower - even
+    upper = band.upper - even
     ax.fill_between(k, lower, upper, color="#DDDDDD", step="mid", label=f"{level:.0%} band")
     dashes = ("-", "--", "-.", ":") * len(tests)
     for (name, t), dash in zip(tests.items(), dashes):
-        share = t.counts.cumsum(0)[:-1] / n
+        upto = t.counts.cumsum(0)
+        share = upto[:-1] / n
         ax.step(k, share - even, where="mid", ls=dash, lw=1.6, label=name)
     ax.axhline(0, color="black", lw=0.6)
     ax.set(xlabel="rank", ylabel="cumulative share\nminus uniform")
@@ -241,7 +264,7 @@ class Coverage(NamedTuple):
     z: Float[Tensor, " targets"]  # mean of the estimates minus the exact value, in standard errors
     test: Uniformity  # of the probability integral transform, in 20 bins
 
-
+# %% ../../nbs/exact/06_rank_calibration.ipynb #56f09bea
 def coverage(
     mean: Float[Tensor, "repeats targets"],
     error: Float[Tensor, "repeats targets"],
@@ -253,11 +276,12 @@ def coverage(
     `mean`, `error` (repeats, targets) in the units of `exact` (targets,). `z` takes its errors from the repetitions and
     not from `error`. ValueError for fewer than 2 repeats, a level outside (0, 1), errors that are not positive."""
     if not 0 < level < 1: raise ValueError(f"level={level}: must lie between 0 and 1")
-    fits = mean.dim() == 2 and mean.shape == error.shape and mean.shape[1:] == exact.shape
+    shapes = [tuple(v.shape) for v in (mean, error, exact)]
+    fits = mean.dim() == 2 and shapes[0] == shapes[1] == (len(mean), *shapes[2])
     if not fits or len(mean) < 2:
-        shapes = ", ".join(str(tuple(v.shape)) for v in (mean, error, exact))
+        given = ", ".join(map(str, shapes))
         wanted = "(repeats, targets) twice, with at least 2 repeats, and (targets,)"
-        raise ValueError(f"mean, error, exact: shapes {shapes}; must be {wanted}")
+        raise ValueError(f"mean, error, exact: shapes {given}; must be {wanted}")
     if not bool((error > 0).all()):
         raise ValueError("error: every standard error must be positive")
 
@@ -267,7 +291,8 @@ def coverage(
     inside = score.abs() <= torch.special.ndtri(both_tails)
 
     # scores of normal errors are uniform after the normal CDF
-    bins = (torch.special.ndtr(score) * 20).long().clamp_max(19)
+    level_of_score = torch.special.ndtr(score)
+    bins = (level_of_score * 20).long().clamp_max(19)
     error_of_mean = mean.std(0) / len(mean) ** 0.5
     z = (mean.mean(0) - exact) / error_of_mean
     share = inside.double().mean().item()

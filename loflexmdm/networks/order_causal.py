@@ -90,11 +90,12 @@ def _numbers(items: Int[Tensor, "rows items"], end: int) -> Int[Tensor, "rows co
 
 def _present(prompt: Tensor, events: Tensor, end: int) -> Bool[Tensor, "rows states items"]:
     states = torch.arange(events.shape[1] + 1, device=events.device)
-    inserted = (events < end)[:, None] & (states[:-1] < states[:, None])
+    happened = states[:-1] < states[:, None]
+    inserted = (events < end)[:, None] & happened
     given = (prompt < end)[:, None].expand(-1, len(states), -1)
     return torch.cat([given, inserted], 2)
 
-
+# %% ../../nbs/networks/07_order_causal.ipynb #864a5378
 def _ranks(before: Tensor, events: Tensor, items: Tensor) -> Int[Tensor, "rows states items"]:
     "Items of the prompt up to each item, and events so far up to it."
     counted = (events[:, :, None] <= items[:, None]).cumsum(1)
@@ -106,21 +107,25 @@ def _right(
 ) -> Int[Tensor, "rows states items"]:
     "Column of the nearest item to the right: padding, at `end`, is never nearer than any."
     given = F.pad(prompt, (0, 1), value=end).gather(1, before)
-    inserted = torch.where(events[:, :, None] > items[:, None], events[:, :, None], end)
-    return torch.cat([given[:, None], inserted], 1).cummin(1).values
+    column = events[:, :, None]
+    inserted = torch.where(column > items[:, None], column, end)
+    nearest = torch.cat([given[:, None], inserted], 1).cummin(1)
+    return nearest.values
 
 
 def _left(before: Tensor, prompt: Tensor, events: Tensor) -> Int[Tensor, "rows events events"]:
     "Column of the nearest item to the left of every event; the start token is one."
     given = prompt.gather(1, before[:, prompt.shape[1]:] - 1)
-    inserted = torch.where(events[:, :, None] < events[:, None], events[:, :, None], -1)
-    return torch.cat([given[:, None], inserted], 1).cummax(1).values[:, :-1]
+    column = events[:, :, None]
+    inserted = torch.where(column < events[:, None], column, -1)
+    nearest = torch.cat([given[:, None], inserted], 1).cummax(1)
+    return nearest.values[:, :-1]
 
 # %% ../../nbs/networks/07_order_causal.ipynb #fccf812c
 # keys and values
 Pair = tuple[Float[Tensor, "rows heads items dim"], Float[Tensor, "rows heads items dim"]]
 
-
+# %% ../../nbs/networks/07_order_causal.ipynb #d5919c25
 class RankBlock(nn.Module):
     """Attention and MLP; how far a key lies, in ranks at the time of the query, enters the scores.
 
@@ -129,9 +134,12 @@ class RankBlock(nn.Module):
         super().__init__()
         d, self.heads = size.width, size.heads
         dim = d // self.heads
-        self.norm, self.mlp_norm = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.qkv, self.out = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d, bias=False)
-        self.q_norm, self.k_norm = nn.RMSNorm(dim), nn.RMSNorm(dim)
+        self.norm = nn.LayerNorm(d)
+        self.mlp_norm = nn.LayerNorm(d)
+        self.qkv = nn.Linear(d, 3 * d, bias=False)
+        self.out = nn.Linear(d, d, bias=False)
+        self.q_norm = nn.RMSNorm(dim)
+        self.k_norm = nn.RMSNorm(dim)
         self.any = nn.Parameter(torch.zeros(self.heads, 1, dim))  # u: of every query
         self.distance = nn.Parameter(torch.zeros(self.heads, DISTANCES, dim))  # r
         self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(approximate="tanh"), nn.Linear(4 * d, d))
@@ -149,14 +157,18 @@ class RankBlock(nn.Module):
         """Features after the block, and keys and values: of `past`, then of the first `content` columns.
 
         `distance` holds classes of distances, `sees` which keys a column may attend to."""
-        q, k, v = self.qkv(self.norm(h)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        qkv = self.qkv(self.norm(h)).unflatten(-1, (3, self.heads, -1))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
         q = self.q_norm(q)
 
         # events that have not happened are not among the keys
-        k, v = _joined(past, self.k_norm(k[:, :, :content]), v[:, :, :content])
-        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=self.scores(q, distance, sees))
+        k = self.k_norm(k[:, :, :content])
+        k, v = _joined(past, k, v[:, :, :content])
+        scores = self.scores(q, distance, sees)
+        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=scores)
         h = h + self.out(seen.transpose(1, 2).flatten(2))
-        return h + self.mlp(self.mlp_norm(h)), (k, v)
+        h = h + self.mlp(self.mlp_norm(h))
+        return h, (k, v)
 
     def scores(
         self, q: Float[Tensor, "rows heads columns dim"], distance: Int[Tensor, "#rows columns keys"],
@@ -165,16 +177,19 @@ class RankBlock(nn.Module):
         "What distance adds to the scores; -inf where a column may not look."
         by_class = (q + self.any) @ self.distance.mT / q.shape[-1] ** 0.5
         index = distance[:, None].expand(len(q), self.heads, -1, -1)
-        return by_class.gather(-1, index).masked_fill(~sees[:, None], -torch.inf)
+        scores = by_class.gather(-1, index)
+        return scores.masked_fill(~sees[:, None], -torch.inf)
 
-
+# %% ../../nbs/networks/07_order_causal.ipynb #6f679902
 def _joined(
     past: Pair | None, k: Float[Tensor, "rows heads new dim"], v: Float[Tensor, "rows heads new dim"]
 ) -> Pair:
     "Keys and values of what is kept and of the new columns."
     if past is None: return k, v
     if not k.shape[2]: return past
-    return torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
+    keys = torch.cat([past[0], k], 2)
+    values = torch.cat([past[1], v], 2)
+    return keys, values
 
 # %% ../../nbs/networks/07_order_causal.ipynb #7c625883
 class GapPointer(nn.Module):
@@ -207,13 +222,14 @@ class GapPointer(nn.Module):
 
         # beyond the last token the end of the sequence is the right neighbour
         end_r, end_b = (e.expand(len(items), 1, -1) for e in self.end.split(self.width))
-        r, b = torch.cat([r, end_r], 1), torch.cat([b, end_b], 1)
+        r = torch.cat([r, end_r], 1)
+        b = torch.cat([b, end_b], 1)
 
         gaps = w @ l.mT + (w @ r.mT).gather(2, right) + _pairs(a, b, right)
         gaps = gaps + (w @ self.distance.T).gather(2, distance)
         return torch.cat([gaps / self.width ** 0.5, self.stop(last)], 2)
 
-
+# %% ../../nbs/networks/07_order_causal.ipynb #0687bd5d
 def _pairs(
     a: Float[Tensor, "rows items width"], b: Float[Tensor, "rows items_and_end width"],
     right: Int[Tensor, "rows states items"],
@@ -277,7 +293,8 @@ class OrderCausal(nn.Module):
         self.neighbours = neighbours
         self.token = nn.Embedding(vocabulary_size, d)
         self.flag = nn.Embedding(4, d)
-        self.before, self.after = nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False)
+        self.before = nn.Linear(d, d, bias=False)
+        self.after = nn.Linear(d, d, bias=False)
         self.place = nn.Linear(PLACE_FEATURES, d, bias=False)  # in the prompt
         self.blocks = nn.ModuleList(RankBlock(size) for _ in range(size.depth))
         self.norm = nn.LayerNorm(d)
@@ -289,15 +306,18 @@ class OrderCausal(nn.Module):
 
     def read(self, prompt: PartialSequences) -> Memory:
         "The memory of prompts alone, with nothing inserted: their items in order, padded on the right."
-        tokens, width = prompt.tokens, prompt.tokens.shape[1]
-        before, after = F.pad(tokens, (1, -1)), F.pad(tokens, (-1, 1))
+        tokens = prompt.tokens
+        width = tokens.shape[1]
+        before = F.pad(tokens, (1, -1))
+        after = F.pad(tokens, (-1, 1))
         h = self.embed(tokens, before, after, prompt.open.long())
         h = h + self.place(place_features(width, h))
 
         # the block of the prompt sees itself in both directions
         column = torch.arange(width, device=tokens.device)
         distance = distance_class(column - column[:, None])[None]
-        sees, pairs = prompt.valid[:, None].expand(-1, width, -1), []
+        sees = prompt.valid[:, None].expand(-1, width, -1)
+        pairs = []
         for block in self.blocks:
             h, pair = block(h, None, distance, sees, width)
             pairs.append(pair)
@@ -321,9 +341,11 @@ class OrderCausal(nn.Module):
         last = torch.cat([memory.last[:, None], content], 1)
         items = torch.cat([memory.gaps, self.pointer.item(content)], 1)
         scores = self.pointer(last, items, where.right, _from_last(where))
-        opened = torch.cat([memory.open, tokens != PAD], 1)[:, None] & where.present
+        opened = torch.cat([memory.open, tokens != PAD], 1)
+        opened = opened[:, None] & where.present
         opened = F.pad(opened, (0, 1), value=True)  # stopping is always possible
-        return Laws(scores.masked_fill(~opened, -torch.inf).log_softmax(-1), query)
+        scores = scores.masked_fill(~opened, -torch.inf)
+        return Laws(scores.log_softmax(-1), query)
 
     def embed_events(
         self, memory: Memory, tokens: Int[Tensor, "rows events"], where: Places
@@ -331,12 +353,19 @@ class OrderCausal(nn.Module):
         "Features of the content and the query columns of events, with the tokens beside them at their time."
         known = torch.cat([memory.tokens, tokens], 1)
         known = F.pad(known, (0, 1), value=PAD)  # beyond the end
-        events, gap = tokens.shape[1], where.gap
-        following = where.right[:, :events].gather(2, gap[:, :, None].clamp_max(where.right.shape[2] - 1))
-        before, after = known.gather(1, gap), known.gather(1, following[..., 0])
+        events = tokens.shape[1]
+        gap = where.gap
+        right = where.right[:, :events]
+        item = gap[:, :, None].clamp_max(right.shape[2] - 1)
+        following = right.gather(2, item)[..., 0]
+
+        before = known.gather(1, gap)
+        after = known.gather(1, following)
         kind = torch.tensor([[GENERATED], [QUERY]], device=tokens.device)
         nothing = torch.full_like(tokens, PAD)
-        return self.embed(tokens, before, after, kind[:1]), self.embed(nothing, before, after, kind[1:])
+        content = self.embed(tokens, before, after, kind[:1])
+        query = self.embed(nothing, before, after, kind[1:])
+        return content, query
 
     def embed(
         self, tokens: Int[Tensor, "rows columns"], before: Int[Tensor, "rows columns"],
@@ -356,9 +385,11 @@ class OrderCausal(nn.Module):
     def gap_scores(self, memory: Memory) -> Float[Tensor, "rows outcomes"]:
         "Scores of the gaps after every item, then of stopping; -inf for gaps that are closed."
         distance = distance_class(memory.rank - memory.last_rank[:, None])
-        last, right = memory.last[:, None], memory.right[:, None]
+        last = memory.last[:, None]
+        right = memory.right[:, None]
         scores = self.pointer(last, memory.gaps, right, distance[:, None])[:, 0]
-        return scores.masked_fill(~F.pad(memory.open, (0, 1), value=True), -torch.inf)
+        opened = F.pad(memory.open, (0, 1), value=True)
+        return scores.masked_fill(~opened, -torch.inf)
 
     def token_features(self, memory: Memory, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows width"]:
         "Features from which a token head reads what is inserted after item `gap`: one query column."
@@ -372,29 +403,35 @@ class OrderCausal(nn.Module):
         here = memory.rank.gather(1, gap[:, None]) + 1
         moved = memory.rank + (memory.rank >= here)
         add = lambda old, new: torch.cat([old, new], 1)
-        return Memory(
-            pairs, h[:, 0], here[:, 0], add(memory.gaps, self.pointer.item(h)), add(memory.tokens, token[:, None]),
-            add(memory.open, torch.ones_like(here, dtype=torch.bool)), add(moved, here),
-        )
+        gaps = add(memory.gaps, self.pointer.item(h))
+        tokens = add(memory.tokens, token[:, None])
+        opened = add(memory.open, torch.ones_like(here, dtype=torch.bool))
+        return Memory(pairs, h[:, 0], here[:, 0], gaps, tokens, opened, add(moved, here))
 
     def column(
         self, memory: Memory, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"] | None
     ) -> tuple[Float[Tensor, "rows 1 width"], tuple[Pair, ...]]:
         "One column at the gap after item `gap`, of its `token` or, without, of its query; and keys and values with it."
-        gap, content = gap[:, None], token is not None
+        gap = gap[:, None]
+        content = token is not None
         known = F.pad(memory.tokens, (0, 1), value=PAD)
-        before, after = known.gather(1, gap), known.gather(1, memory.right.gather(1, gap))
+        following = memory.right.gather(1, gap)
+        before = known.gather(1, gap)
+        after = known.gather(1, following)
 
         # tokens to the right of the gap are one further away
         here = memory.rank.gather(1, gap) + 1
         distance = memory.rank + (memory.rank >= here) - here
         sees = memory.tokens != PAD
-        if content: distance, sees = F.pad(distance, (0, 1), value=0), F.pad(sees, (0, 1), value=True)
+        if content:  # the column sees itself, at distance 0
+            distance = F.pad(distance, (0, 1), value=0)
+            sees = F.pad(sees, (0, 1), value=True)
         distance = distance_class(distance)[:, None]
 
         read = token[:, None] if content else torch.full_like(gap, PAD)
         flag = torch.full_like(gap, GENERATED if content else QUERY)
-        h, pairs = self.embed(read, before, after, flag), []
+        h = self.embed(read, before, after, flag)
+        pairs = []
         for block, past in zip(self.blocks, memory.pairs):
             h, pair = block(h, past, distance, sees[:, None], int(content))
             pairs.append(pair)
@@ -410,8 +447,9 @@ def _view(
 
     # a content column sees itself, a query column only what came before
     itself = torch.eye(rank.shape[1], dtype=torch.bool, device=rank.device)
-    content = where.present[:, :-1] | F.pad(itself, (where.prompt, 0))
-    return distance.repeat(1, 2, 1), torch.cat([content, where.present[:, :-1]], 1)
+    query = where.present[:, :-1]
+    content = query | F.pad(itself, (where.prompt, 0))
+    return distance.repeat(1, 2, 1), torch.cat([content, query], 1)
 
 
 def _from_last(where: Places) -> Int[Tensor, "rows states items"]:

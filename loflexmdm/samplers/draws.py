@@ -25,8 +25,13 @@ def row_uniforms(
     counts: RowInt,
 ) -> Float[Tensor, "batch n"]:
     "Uniforms in (0, 1), `counts[i]` of them from generator i, padded with 0.5: (batch, max(counts)) float64."
-    u = torch.full((len(generators), int(counts.max())), 0.5, dtype=torch.float64)
-    for row, n, g in zip(u.unbind(), counts.tolist(), generators): row[:n].uniform_(generator=g)
+    sizes = counts.tolist()
+    drawn = torch.empty(sum(sizes), dtype=torch.float64)
+    for own, g in zip(drawn.split(sizes), generators): own.uniform_(generator=g)
+
+    u = torch.full((len(sizes), max(sizes)), 0.5, dtype=torch.float64)
+    asked = torch.arange(u.shape[1]) < counts.cpu()[:, None]
+    u.masked_scatter_(asked, drawn)
     return u.clamp_(1e-300, 1 - 2.0**-53).to(counts.device)
 
 # %% ../../nbs/samplers/02_draws.ipynb #8d9173f3
