@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -42,15 +43,19 @@ def parse_entrant(text: str) -> tuple[str, dict]:
     ValueError for an unknown method or option, or a value of the wrong type."""
     name, _, rest = text.partition(":")
     types = {f.name: type(f.default) for f in fields(method_class(name).Config)}
-    options = dict(o.partition("=")[::2] for o in rest.split("+")) if rest else {}
-    if unknown := [k for k in options if k not in types]:
-        raise ValueError(f"{text!r}: {unknown[0]!r} is not an option of {name}; known: {', '.join(types)}")
-    return name, {k: typed(v, types[k], f"{text!r}: {k}") for k, v in options.items()}
+    options = {}
+    for key, value in (o.partition("=")[::2] for o in rest.split("+") if rest):
+        if key not in types:
+            raise ValueError(f"{text!r}: {key!r} is not an option of {name}; known: {', '.join(types)}")
+        options[key] = value
+    return name, {key: typed(value, types[key], f"{text!r}: {key}") for key, value in options.items()}
 
 
 def typed(text: str, kind: type, what: str):
     "A value from its text; ValueError if it is none of that type."
-    try: return dict(true=True, false=False)[text.lower()] if kind is bool else kind(text)
+    read = kind
+    if kind is bool: read = lambda text: dict(true=True, false=False)[text.lower()]
+    try: return read(text)
     except (ValueError, KeyError): raise ValueError(f"{what}={text!r}: must be of type {kind.__name__}") from None
 
 # %% ../../nbs/reports/03_comparison.ipynb #8553d9ed
@@ -65,17 +70,19 @@ def entrant_recipe(
     if fixed := {"batch_size", "accumulate", "seed"} & train.keys():
         raise ValueError(f"{min(fixed)}: is decided by rows and seeds")
     own = recipe_from(tables)
-    rows = own.train.batch_size * evaluations_per_loss(own) if rows is None else rows
-    steps = own.train.steps if steps is None else steps
+    if rows is None: rows = own.train.batch_size * evaluations_per_loss(own)
+    if steps is None: steps = own.train.steps
     name, options = parse_entrant(entrant)
     changed = override(tables | dict(model=shared_model(own.model, name)), **options)
     k = evaluations_per_loss(recipe_from(changed))
     if rows < 1 or rows % k:
         raise ValueError(f"rows={rows}: {entrant} draws {k} states of each sequence; choose a multiple of {k}")
+
+    # an order model that rests at first does so for the same share of the steps
     start = round(own.train.order_start * steps / own.train.steps)
-    return recipe_from(
-        override(changed, **dict(order_start=start) | train, steps=steps, batch_size=rows // k, accumulate=1, seed=seed)
-    )
+    budget = dict(steps=steps, batch_size=rows // k, accumulate=1, seed=seed)
+    settings = dict(order_start=start) | train | budget
+    return recipe_from(override(changed, **settings))
 
 
 SHARED = ("network", "network_config", "size", "max_length")  # of [model]: the same for all, where a method has them
@@ -85,7 +92,8 @@ def shared_model(model: dict, name: str) -> dict:
     "The table [model] of an entrant: the recipe's own if the method is the recipe's, else what all share of it."
     if name == model["method"]: return model
     own = {f.name for f in fields(method_class(name).Config)}
-    return dict(method=name) | {key: model[key] for key in SHARED if key in model and key in own}
+    shared = [key for key in SHARED if key in model and key in own]
+    return dict(method=name) | {key: model[key] for key in shared}
 
 
 def evaluations_per_loss(recipe: Recipe) -> int: return recipe.build()[1].evaluations_per_loss
@@ -104,38 +112,38 @@ def train_run(recipe: Recipe, directory: Path, device: str | torch.device = "cpu
         if not file.exists(): write_sealed(file, dict(recipe=recipe.as_dict(), sessions=[]))
         check_same_run(recipe, file)
     if file.exists(): check_same_run(recipe, file)  # before the data are read
-    last = checkpoints(directory)[-1:]
-    if not last or int(last[0].name[5:]) < recipe.train.steps:
+    steps = [int(c.name.removeprefix("step_")) for c in checkpoints(directory)]
+    if max(steps, default=0) < recipe.train.steps:
         recipe.trainer(directory, device, progress).fit(True, begin)
     return checkpoints(directory)[-1]
 
 
 def check_same_run(recipe: Recipe, file: Path):
     "ValueError if the run.json is of another recipe."
-    if not (different := differences(recipe, recipe_saved_in(file))): return
-    raise ValueError(
-        f"{file.parent}: holds a run with another {', '.join(different)}; choose another directory, or remove it"
-    )
+    different = ", ".join(differences(recipe, recipe_saved_in(file)))
+    if not different: return
+    raise ValueError(f"{file.parent}: holds a run with another {different}; choose another directory, or remove it")
 
 # %% ../../nbs/reports/03_comparison.ipynb #790699d5
 def recipe_saved_in(file: Path) -> dict:
     "The tables in a run.json. ValueError if there are none."
     saved = read_json(file)
-    if not isinstance(saved, dict) or not isinstance(saved.get("recipe"), dict):
+    tables = saved.get("recipe") if isinstance(saved, dict) else None
+    if not isinstance(tables, dict):
         raise ValueError(f"{file}: damaged (no recipe in it)")
     check_seal(saved, file)
-    return saved["recipe"]
+    return tables
 
 
 def differences(recipe: Recipe, saved: dict) -> list[str]:
     "Keys in which a recipe and the saved tables of another differ, those left out that do not touch the weights."
-    mine, theirs = recipe.as_dict(), recipe_from(saved).as_dict()
-    return [
-        f"{t}.{k}"
-        for t, table in mine.items()
-        for k, v in table.items()
-        if theirs[t].get(k) != v and k not in FREE_KEYS
-    ]
+    other = recipe_from(saved).as_dict()
+    found = []
+    for name, table in recipe.as_dict().items():
+        theirs = other[name]
+        weighing = [key for key in table if key not in FREE_KEYS]
+        found += [f"{name}.{key}" for key in weighing if theirs.get(key) != table[key]]
+    return found
 
 # %% ../../nbs/reports/03_comparison.ipynb #3d592665
 def run_facts(directory: Path, method: Method, recipe: Recipe) -> dict:
@@ -143,18 +151,24 @@ def run_facts(directory: Path, method: Method, recipe: Recipe) -> dict:
     sequences, and milliseconds per step.
 
     The time is the tenth percentile over the lines of the log: other work on the machine only ever adds to it."""
-    order = {id(p) for p in method.order_parameters}
-    count = lambda chosen: sum(p.numel() for p in method.parameters() if chosen(id(p) in order))
-    c, log = recipe.train, [r for r in JsonLines(directory / "metrics.jsonl").rows() if "seconds" in r]
-    pace = [(b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in zip(log, log[1:])] or [
-        log[-1]["seconds"] / log[-1]["step"]
-    ]
+    every = list(method.parameters())
+    of_order = {id(p) for p in method.order_parameters}
+    order = sum(p.numel() for p in every if id(p) in of_order)
+
+    log = [r for r in JsonLines(directory / "metrics.jsonl").rows() if "seconds" in r]
+    steps = np.array([r["step"] for r in log])
+    seconds = np.array([r["seconds"] for r in log])
+    pace = seconds / steps
+    if len(log) > 1: pace = np.diff(seconds) / np.diff(steps)
+
+    config = recipe.train
+    sequences = config.steps * config.batch_size
     return dict(
-        parameters=count(lambda o: not o),
-        order_parameters=count(lambda o: o),
-        steps=c.steps,
-        sequences=c.steps * c.batch_size,
-        rows=c.steps * c.batch_size * method.evaluations_per_loss,
+        parameters=sum(p.numel() for p in every) - order,
+        order_parameters=order,
+        steps=config.steps,
+        sequences=sequences,
+        rows=sequences * method.evaluations_per_loss,
         step_ms=round(1000 * float(np.quantile(pace, 0.1)), 3),
         seconds=log[-1]["seconds"],
     )
@@ -163,34 +177,35 @@ def run_facts(directory: Path, method: Method, recipe: Recipe) -> dict:
 def curve(directory: Path, batch_size: int) -> list[list[float]]:
     """Rows through the generator and the validation bound of the averaged model (nats per
     sequence), in the order of training."""
-    rows = JsonLines(directory / "metrics.jsonl").rows()
-    return [[r["evaluations"] * batch_size, r["valid_nll"]] for r in rows if r.get("valid_nll") is not None]
+    log = JsonLines(directory / "metrics.jsonl").rows()
+    validated = [r for r in log if r.get("valid_nll") is not None]
+    return [[r["evaluations"] * batch_size, r["valid_nll"]] for r in validated]
 
 # %% ../../nbs/reports/03_comparison.ipynb #71bb7832
 def test_likelihood(method: Method, task: Task, n: int, states: int, seed: int = 0) -> dict:
     """Nats per sequence over the first `n` test sequences: mean, its standard error, and whether it is exact (no
     spread between states) or a bound."""
-    data, generator = task.dataset("test"), generator_for(seed, "likelihood", device=method.device)
+    data = task.dataset("test")
+    generator = generator_for(seed, "likelihood", device=method.device)
     examples = [data[i] for i in range(min(n, len(data)))]
-    parts = [method.nll_bound(collate(examples[i:i + 64]), states, generator) for i in range(0, len(examples), 64)]
-    mean, se = (torch.cat(v).double() for v in zip(*parts))
-    return dict(
-        nll=float(mean.mean()),
-        nll_se=float(mean.std() / len(mean) ** 0.5) if len(mean) > 1 else 0.0,
-        nll_exact=bool((se == 0).all()),
-    )
+    batches = [collate(examples[i:i + 64]) for i in range(0, len(examples), 64)]
+    parts = [method.nll_bound(batch, states, generator) for batch in batches]
+    mean, error = (torch.cat(v).double() for v in zip(*parts))
+
+    exact = bool((error == 0).all())
+    error_of_mean = 0.0
+    if len(mean) > 1: error_of_mean = float(mean.std() / len(mean) ** 0.5)
+    return dict(nll=float(mean.mean()), nll_se=error_of_mean, nll_exact=exact)
 
 # %% ../../nbs/reports/03_comparison.ipynb #ea1a5173
 def mean_order(samples: Samples, places: int = 4) -> list[float] | None:
     """Mean rank (0 first, 1 last) in which tokens were settled, at `places` evenly spaced places of the generated part;
     None if no sequence has two generated tokens."""
     orders = [normalised_order(t) for t in generation_times(samples) if len(t) > 1]
+    if not orders: return None
     grid = np.linspace(0, 1, places)
-    return (
-        np.mean([np.interp(grid, np.linspace(0, 1, len(o)), o) for o in orders], 0).round(4).tolist()
-        if orders
-        else None
-    )
+    ranks = [np.interp(grid, np.linspace(0, 1, len(order)), order) for order in orders]
+    return np.mean(ranks, 0).round(4).tolist()
 
 # %% ../../nbs/reports/03_comparison.ipynb #e747f9e7
 CALLS = (2, 4, 8, 16, 32, 64)
@@ -198,10 +213,10 @@ CALLS = (2, 4, 8, 16, 32, 64)
 
 def describe(sampler: Sampler) -> str:
     "The call that makes this sampler, defaults left out."
-    values = {
-        f.name: getattr(sampler, f.name) for f in fields(sampler) if f.repr and getattr(sampler, f.name) != f.default
-    }
-    changed = [f"{name}={value!r}" for name, value in values.items()]
+    changed = []
+    for f in fields(sampler):
+        value = getattr(sampler, f.name)
+        if f.repr and value != f.default: changed.append(f"{f.name}={value!r}")
     return f"{type(sampler).__name__}({', '.join(changed)})"
 
 
@@ -210,18 +225,24 @@ def samplers_for(method: Method, calls: Sequence[int] = CALLS) -> list[Sampler]:
 
     Each sampler that can simulate the method's channels says in which settings (`Sampler.compared`): event by event, by
     confidence or a planner, and with given numbers of network calls."""
-    fitting = fitting_samplers(method.channels).values()
-    tried = [s for cls in fitting if cls.in_comparisons for s in cls.compared(method.channels, calls)]
-    return list({describe(s): s for s in (method.default_sampler, *tried)}.values())
+    tried = [method.default_sampler]
+    for cls in fitting_samplers(method.channels).values():
+        if cls.in_comparisons: tried += cls.compared(method.channels, calls)
+    distinct = {describe(s): s for s in tried}
+    return list(distinct.values())
 
 # %% ../../nbs/reports/03_comparison.ipynb #5ba880f0
 def measure(method: Method, task: Task, sampler: Sampler, n: int, seed: int) -> dict:
     "A row of results: the task's scores of `n` samples, what they took, and their order."
-    samples = task.samples(method, "test", n, sampler=sampler, generator=generator_for(seed, "compare"), record=True)
+    generator = generator_for(seed, "compare")
+    samples = task.samples(method, "test", n, sampler=sampler, generator=generator, record=True)
     n = len(samples)
     return dict(
-        n=n, scores=task.score("test", samples), calls=samples.row_evaluations / n,
-        batched_calls=samples.network_calls, order=mean_order(samples),
+        n=n,
+        scores=task.score("test", samples),
+        calls=samples.row_evaluations / n,
+        batched_calls=samples.network_calls,
+        order=mean_order(samples),
     )
 
 # %% ../../nbs/reports/03_comparison.ipynb #7566a586
@@ -258,11 +279,15 @@ class Comparison:
         "What `write` wrote. FileNotFoundError; ValueError if it is damaged."
         try: found = read_json(path)
         except ValueError as e: raise ValueError(f"{path}: holds no comparison ({e})") from None
-        parts = {key: v for key, v in found.items() if key != "digest"} if isinstance(found, dict) else {}
-        if {key: type(v) for key, v in parts.items()} != dict(rows=list, curves=list, settings=dict):
+        parts = dict(found) if isinstance(found, dict) else {}
+        parts.pop("digest", None)
+        kinds = {key: type(value) for key, value in parts.items()}
+        if kinds != dict(rows=list, curves=list, settings=dict):
             raise ValueError(f"{path}: holds no comparison (which has rows, curves and settings)")
         check_seal(found, path)
-        odd = [r for r in parts["rows"] if not _has(r, ROW)] + [c for c in parts["curves"] if not _has(c, CURVE)]
+
+        odd = [row for row in parts["rows"] if not _has(row, ROW)]
+        odd += [curve for curve in parts["curves"] if not _has(curve, CURVE)]
         if odd: raise ValueError(f"{path}: holds no comparison ({clipped(odd[0])} is not a row of it)")
         return Comparison(**parts)
 
@@ -280,11 +305,13 @@ def compare(
     rows (both the recipe's by default); keywords replace other values of [train] for all. `samplers`: instead of each
     method's own set, those of them that can simulate it. `n` test prompts, `states` per sequence for the bound. What is
     there already is continued or reused. ValueError for bad input, before anything is trained."""
-    tables, seeds = read_tables(recipe), list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    tables = read_tables(recipe)
+    seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not methods or not seeds: raise ValueError(f"methods={list(methods)}, seeds={seeds}: at least one of each")
-    for key, value, least in (("n", n, 1), ("states", states, 2), *(("calls", c, 2) for c in calls)):
-        if value < least: raise ValueError(f"{key}={value}: must be at least {least}")
-    runs = [(m, s, entrant_recipe(tables, m, s, rows, steps, **train)) for s in seeds for m in dict.fromkeys(methods)]
+    _check_sizes(n, states, calls)
+    pairs = product(seeds, dict.fromkeys(methods))
+    runs = [(m, s, entrant_recipe(tables, m, s, rows, steps, **train)) for s, m in pairs]
+
     file = Path(directory) / "results.json"
     results = Comparison.read(file) if file.exists() else Comparison()
     for entrant, seed, r in runs:
@@ -294,13 +321,19 @@ def compare(
         add_run(results, entrant, seed, r, path, samplers, calls, n, states, device)
         results.settings = dict(recipe=str(recipe), task=r.task, steps=r.train.steps)
         results.write(file)
-    wanted = {(m, s) for m, s, _ in runs}
-    part = lambda found: [
-        r
-        for r in found
-        if (r["method"], r["seed"]) in wanted and (r.get("n", n), r.get("states", states)) == (n, states)
-    ]
-    return Comparison(part(results.rows), part(results.curves), results.settings)
+
+    # what is there of other entrants, seeds and sizes is kept in the file
+    wanted = {(m, s, n, states) for m, s, _ in runs}
+    known = lambda r: (r["method"], r["seed"], r.get("n", n), r.get("states", states))
+    rows = [r for r in results.rows if known(r) in wanted]
+    curves = [c for c in results.curves if known(c) in wanted]
+    return Comparison(rows, curves, results.settings)
+
+# %% ../../nbs/reports/03_comparison.ipynb #9acf9d0d
+def _check_sizes(n: int, states: int, calls: Sequence[int]):
+    "ValueError for a number of prompts, states or network calls that is too small."
+    for key, value, least in (("n", n, 1), ("states", states, 2), *(("calls", c, 2) for c in calls)):
+        if value < least: raise ValueError(f"{key}={value}: must be at least {least}")
 
 # %% ../../nbs/reports/03_comparison.ipynb #a4f5d816
 def add_run(
@@ -308,37 +341,46 @@ def add_run(
     samplers: Sequence[Sampler] | None, calls: Sequence[int], n: int, states: int, device,
 ):
     "Add to the results what they lack of a finished run: a row for each sampler, and its curve."
-    method, task = load_model(checkpoints(path)[-1], device, "ema.safetensors"), task_from(recipe.task)
-    tried = samplers_for(method, calls) if samplers is None else [s for s in samplers if s.fits(method.channels)]
-    same = lambda r: (r["method"], r["seed"], r["n"], r["states"]) == (entrant, seed, n, states)
-    known = {r["sampler"] for r in results.rows if same(r)}
-    new = [s for s in tried if describe(s) not in known]
+    method = load_model(checkpoints(path)[-1], device, "ema.safetensors")
+    task = task_from(recipe.task)
+    if samplers is None: tried = samplers_for(method, calls)
+    else: tried = [s for s in samplers if s.fits(method.channels)]
+
+    # what was measured before, with other samplers perhaps
+    run = dict(method=entrant, seed=seed)
+    sizes = dict(n=n, states=states)
+    known = [r for r in results.rows if r.items() >= (run | sizes).items()]
+    done = {r["sampler"] for r in known}
+    new = [s for s in tried if describe(s) not in done]
     if not new: return
-    facts = next(
-        ({k: r[k] for k in ("nll", "nll_se", "nll_exact")} for r in results.rows if same(r)), None
-    ) or test_likelihood(method, task, n, states, seed)
+
+    if known: facts = {key: known[0][key] for key in ("nll", "nll_se", "nll_exact")}
+    else: facts = test_likelihood(method, task, n, states, seed)
     facts |= run_facts(path, method, recipe)
-    for s in new:
-        results.rows.append(
-            dict(method=entrant, seed=seed, sampler=describe(s), states=states)
-            | measure(method, task, s, n, seed)
-            | facts
-        )
-    results.curves = [c for c in results.curves if (c["method"], c["seed"]) != (entrant, seed)] + [
-        dict(method=entrant, seed=seed, points=curve(path, recipe.train.batch_size))
-    ]
+    for sampler in new:
+        head = run | dict(sampler=describe(sampler), states=states)
+        results.rows.append(head | measure(method, task, sampler, n, seed) | facts)
+
+    others = [c for c in results.curves if (c["method"], c["seed"]) != (entrant, seed)]
+    points = curve(path, recipe.train.batch_size)
+    results.curves = [*others, run | dict(points=points)]
 
 # %% ../../nbs/reports/03_comparison.ipynb #19034ebc
 def spread(values: Iterable[float], digits: int = 3) -> str:
     "Mean and standard deviation as text; the mean alone of a single value, a dash of none."
-    v = [x for x in values if x is not None and not math.isnan(x)]
-    return "–" if not v else f"{np.mean(v):.{digits}f}" + (f" ± {np.std(v, ddof=1):.{digits}f}" if len(v) > 1 else "")
+    known = [x for x in values if x is not None and not math.isnan(x)]
+    if not known: return "–"
+    mean = f"{np.mean(known):.{digits}f}"
+    if len(known) == 1: return mean
+    return f"{mean} ± {np.std(known, ddof=1):.{digits}f}"
 
 
 def grouped(rows: Sequence[dict]) -> dict[tuple[str, str], list[dict]]:
     "Rows by entrant and sampler, in the order in which they first appear."
     groups: dict[tuple[str, str], list[dict]] = {}
-    for r in rows: groups.setdefault((r["method"], r["sampler"]), []).append(r)
+    for row in rows:
+        key = row["method"], row["sampler"]
+        groups.setdefault(key, []).append(row)
     return groups
 
 # %% ../../nbs/reports/03_comparison.ipynb #500682e8
@@ -349,32 +391,44 @@ def table(rows: Sequence[dict], samplers: str = "first") -> str:
     ValueError without rows or for another choice. `<=` marks a bound; time is relative to the fastest entrant."""
     if samplers not in ("first", "all"): raise ValueError(f"samplers={samplers!r}: choose first or all")
     if not rows: raise ValueError("rows: none to show")
-    groups, scores = grouped(rows), list(rows[0]["scores"])
+    groups = grouped(rows)
+    scores = list(rows[0]["scores"])
     fastest = min(r["step_ms"] for r in rows) or math.nan  # 0: too short to be timed, which shows as a dash
-    first = {m: s for m, s in reversed(groups)}
-    lines = [
-        (
-            f"| method | sampler | {' | '.join(map(cell, scores))} | network calls per sequence | "
-            "NLL (nats per sequence) | time per step (fastest: 1) | parameters | order |"
-        ),
-        "|---" * (7 + len(scores)) + "|",
+    head = [
+        "method", "sampler", *map(cell, scores), "network calls per sequence", "NLL (nats per sequence)",
+        "time per step (fastest: 1)", "parameters", "order",
     ]
+    lines = [_line(head), "|---" * len(head) + "|"]
+
+    first = {m: s for m, s in reversed(groups)}
     for (m, s), group in groups.items():
         if samplers == "first" and first[m] != s: continue
-        order = [r["order"] for r in group if r["order"]]
-        cells = [
-            cell(m),
-            code_span(s),
-            *(spread(r["scores"][k] for r in group) for k in scores),
-            spread((r["calls"] for r in group), 1),
-            ("" if group[0]["nll_exact"] else "<= ") + spread(r["nll"] for r in group),
-            spread((r["step_ms"] / fastest for r in group), 2),
-            f"{group[0]['parameters']:,}"
-            + (f" + {group[0]['order_parameters']:,}" if group[0]["order_parameters"] else ""),
-            " ".join(f"{v:.2f}" for v in np.mean(order, 0)) if order else "–",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(_line([cell(m), code_span(s), *_measured(group, scores, fastest)]))
     return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str: return "| " + " | ".join(cells) + " |"
+
+# %% ../../nbs/reports/03_comparison.ipynb #8fc85864
+def _measured(group: Sequence[dict], scores: Sequence[str], fastest: float) -> list[str]:
+    "What the table says of the runs of one entrant and sampler, cell by cell."
+    run = group[0]
+    bound = spread(r["nll"] for r in group)
+    if not run["nll_exact"]: bound = f"<= {bound}"
+    parameters = f"{run['parameters']:,}"
+    if run["order_parameters"]: parameters += f" + {run['order_parameters']:,}"
+
+    orders = [r["order"] for r in group if r["order"]]
+    order = "–"
+    if orders: order = " ".join(f"{v:.2f}" for v in np.mean(orders, 0))
+    return [
+        *(spread(r["scores"][score] for r in group) for score in scores),
+        spread((r["calls"] for r in group), 1),
+        bound,
+        spread((r["step_ms"] / fastest for r in group), 2),
+        parameters,
+        order,
+    ]
 
 # %% ../../nbs/reports/03_comparison.ipynb #70fa68d6
 def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: str | None = None, axes=None):
@@ -384,18 +438,20 @@ def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: st
     Samplers with a chosen number of steps are joined by a line;
     crosses are event-driven ones, a ring is the method's default. Bars: standard deviation over seeds."""
     import matplotlib.pyplot as plt  # here: training needs no pictures
-    axes = plt.subplots(1, 2, figsize=(6, 3), layout="constrained")[1] if axes is None else axes
-    score, colours = (
-        score or next(iter(rows[0]["scores"])),
-        {m: f"C{i}" for i, m in enumerate(dict.fromkeys(r["method"] for r in rows))},
-    )
-    for m, colour in colours.items(): _plot_samplers(axes[0], [r for r in rows if r["method"] == m], score, m, colour)
-    axes[0].set(xlabel="network calls per sequence", ylabel=score.replace("_", " "))
-    axes[0].set_xscale("log", base=2)
-    axes[0].xaxis.set_major_formatter("{x:g}")
-    axes[0].legend(frameon=False)
-    for m, colour in colours.items(): _plot_curves(axes[1], [c["points"] for c in curves if c["method"] == m], colour)
-    axes[1].set(xlabel="rows through the generator", ylabel="validation bound (nats)", ylim=(0, None))
+    if axes is None: axes = plt.subplots(1, 2, figsize=(6, 3), layout="constrained")[1]
+    score = score or next(iter(rows[0]["scores"]))
+    quality, bound = axes[0], axes[1]
+    for i, m in enumerate(dict.fromkeys(r["method"] for r in rows)):
+        own = [r for r in rows if r["method"] == m]
+        points = [c["points"] for c in curves if c["method"] == m]
+        _plot_samplers(quality, own, score, m, f"C{i}")
+        _plot_curves(bound, points, f"C{i}")
+
+    quality.set(xlabel="network calls per sequence", ylabel=score.replace("_", " "))
+    quality.set_xscale("log", base=2)
+    quality.xaxis.set_major_formatter("{x:g}")
+    quality.legend(frameon=False)
+    bound.set(xlabel="rows through the generator", ylabel="validation bound (nats)", ylim=(0, None))
     return axes
 
 # %% ../../nbs/reports/03_comparison.ipynb #pe052442
@@ -403,12 +459,10 @@ def _plot_samplers(ax, rows: Sequence[dict], score: str, label: str, colour: str
     "Points of one entrant: mean calls and score of each sampler, with the spread over seeds."
     points = {}
     for (_, sampler), group in grouped(rows).items():
+        calls = np.mean([r["calls"] for r in group])
         values = [r["scores"][score] for r in group]
-        points[sampler] = (
-            np.mean([r["calls"] for r in group]),
-            np.mean(values),
-            np.std(values, ddof=1) if len(values) > 1 else 0.0,
-        )
+        spread = np.std(values, ddof=1) if len(values) > 1 else 0.0
+        points[sampler] = calls, np.mean(values), spread
     steps = sorted(p for s, p in points.items() if "(steps=" in s)
     others = [p for s, p in points.items() if "(steps=" not in s]
     for found, look in ((steps, ".-"), (others, "x")):
@@ -419,4 +473,6 @@ def _plot_samplers(ax, rows: Sequence[dict], score: str, label: str, colour: str
 
 def _plot_curves(ax, curves: Sequence[Sequence], colour: str):
     "Validation bounds of one entrant, a line for each seed."
-    for points in curves: ax.plot(*np.transpose(points), "." if len(points) == 1 else "-", lw=0.8, color=colour)
+    for points in curves:
+        look = "." if len(points) == 1 else "-"
+        ax.plot(*np.transpose(points), look, lw=0.8, color=colour)
