@@ -11,6 +11,7 @@ __all__ = ['RUN_FILE', 'tables_of', 'beginning', 'recipe_of', 'new_directory', '
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -20,6 +21,7 @@ from .common import add_device, add_fields, announce, given, pick_device, proven
 from .common import recipe_in
 from ..methods.base import method_class
 from ..methods.lo_flexmdm import LoFlexMDM
+from ..methods.ordered_insertion import OrderedInsertion
 from ..models.pretrained import names
 from ..support.atomic_files import check_seal, write_sealed
 from ..support.data_digests import check_data
@@ -33,7 +35,7 @@ from ..training.distributed import check_shares, joined, own_device, processes_o
 from ..training.optimisers import FREE_KEYS, TrainConfig
 from ..training.recipes import FEWEST_STEPS, PASSES, Recipe, is_there, keys_of, override
 from ..training.recipes import path_settings, presets, read_tables, recipe_from
-from ..training.recipes import with_absolute_paths, with_method
+from ..training.recipes import method_of, with_absolute_paths, with_first_values, with_method
 from ..training.trainer import Trainer
 
 # %% ../../nbs/cli/04_train.ipynb #6460e5d4
@@ -112,7 +114,7 @@ def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Cal
 # %% ../../nbs/cli/04_train.ipynb #d41d5187
 def add_train(parser: Parser, argv: Sequence[str]):
     "Options of train: those of the recipe's own task and method, if it is named."
-    tables, option = recipe_in(argv) or {}, parser.add_argument
+    tables, option = with_first_values(recipe_in(argv) or {}), parser.add_argument
     option("recipe", metavar="RECIPE", help=f"a recipe, trained from new weights: one of {', '.join(presets())}, or "
            "a TOML file; or a saved model, which is trained further with its own settings")
     option("--out", required=True, metavar="DIR", help="a new or empty directory")
@@ -123,7 +125,13 @@ def add_train(parser: Parser, argv: Sequence[str]):
     model, task = tables.get("model", {}), tables.get("task")
     add_fields(parser, TrainConfig, "training [train]", tables.get("train"))
     values = dict(max_length="the task's") | model
-    add_fields(parser, method_class(model.get("method", LoFlexMDM.name)).Config, "model [model]", values)
+    config = method_class(method_of(tables)).Config
+    add_fields(parser, config, "model [model]", values)
+
+    # a method that is left open is LoFlexMDM as soon as an option says so
+    if config is OrderedInsertion.Config:
+        others = [f.name for f in fields(LoFlexMDM.Config) if f.name not in {f.name for f in fields(config)}]
+        if others: add_fields(parser, LoFlexMDM.Config, "model [model] of method loflexmdm", model, others)
     if task: add_task_fields(parser, tables)
     else: parser.epilog += "\nname a recipe before --help to see its task's options: loflexmdm train brackets --help"
 

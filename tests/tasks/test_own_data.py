@@ -18,7 +18,7 @@ from loflexmdm.tasks import sequences
 from loflexmdm.tasks.base import check_prompts, task_from
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask, infill_example, stretch
 from loflexmdm.training.checkpoints import take_weights
-from loflexmdm.training.recipes import recipe, recipe_from
+from loflexmdm.training.recipes import override, recipe, recipe_from
 
 WORDS = ["".join(random.Random(i).choices("abcd", k=3 + i % 5)) for i in range(300)]
 
@@ -209,13 +209,34 @@ def test_a_first_model_of_own_data_is_small(tmp_path):
     file = str(write_texts(tmp_path / "a.txt", WORDS))
     tables = dict(task=dict(kind="text", file=file, unit="characters"))
     first = recipe_from(tables)
-    assert (first.model["order"], first.model["states"], first.model["size"]) == ("fixed", 1, "nano")
-    assert (first.train.optimiser, first.train.steps) == ("muon", 500) and recipe_from(first.as_dict()) == first
-    learned = recipe_from(tables | dict(model=dict(order="learned", size="tiny"), train=dict(optimiser="adamw")))
+    assert (first.model["method"], first.model["order"], first.model["slope"]) == ("ordered-insertion", "learned", 1.0)
+    assert (first.model["size"], first.model["order_size"], first.train.batch_size) == ("nano", "nano", 32)
+    assert (first.train.optimiser, first.train.steps) == ("muon", 741) and recipe_from(first.as_dict()) == first
+
+
+def test_a_key_of_one_method_alone_chooses_it(tmp_path):
+    file = str(write_texts(tmp_path / "a.txt", WORDS))
+    tables = dict(task=dict(kind="text", file=file, unit="characters"))
+    fixed = recipe_from(tables | dict(model=dict(order="fixed")))
+    assert (fixed.model["method"], fixed.model["states"], fixed.train.lr) == ("loflexmdm", 1, 6e-3)
+    by_states = recipe_from(override(tables, states=3))
+    assert (by_states.model["method"], by_states.model["states"]) == ("loflexmdm", 3)
+    ordered = recipe_from(override(tables, order="left_to_right"))
+    assert (ordered.model["method"], ordered.model["slope"]) == ("ordered-insertion", 0.0)
+    with pytest.raises(ValueError, match="unknown key 'stats'"): override(tables, stats=3)
+
+    # a learned order of LoFlexMDM
+    learned = dict(method="loflexmdm", order="learned", size="tiny")
+    learned = recipe_from(tables | dict(model=learned, train=dict(optimiser="adamw")))
     assert (learned.model["states"], learned.model["size"], learned.train.lr) == (2, "tiny", 1e-3)
     assert (learned.model["unmask"], learned.model["regulariser"]) == ("trainable", 1.0)
     given = recipe_from(tables | dict(model=dict(order="learned", unmask="frozen")))
-    assert (given.model["unmask"], given.model["readings"]) == ("frozen", "event")
+    assert (given.model["method"], given.model["unmask"], given.model["readings"]) == ("loflexmdm", "frozen", "event")
+
+
+def test_the_first_model_of_every_method_is_small(tmp_path):
+    file = str(write_texts(tmp_path / "a.txt", WORDS))
+    tables = dict(task=dict(kind="text", file=file, unit="characters"))
     for method in ("mdm", "ar", "flexmdm", "papl"):
         assert recipe_from(tables | dict(model=dict(method=method))).model["size"] == "nano"
     assert recipe_from(dict(task=dict(kind="star"))).model["size"] == "tiny"
