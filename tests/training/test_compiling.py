@@ -1,4 +1,6 @@
 "When a run compiles, and what happens where that fails."
+import copy
+import random
 import sys
 from itertools import count, repeat
 
@@ -8,10 +10,12 @@ from kill import stop_after
 from small_runs import CPU, said, short_trainer, weights
 
 from loflexmdm.cli.commands import parse
+from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
 from loflexmdm.networks.transformer import Block, Size, rotary
+from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.training import compiling
 from loflexmdm.training.checkpoints import checkpoints
-from loflexmdm.training.compiling import compiler, worth_compiling
+from loflexmdm.training.compiling import compiler, regions, worth_compiling
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.recipes import recipe_from
 
@@ -106,13 +110,32 @@ def test_one_graph_for_all_blocks_and_widths():
     torch._dynamo.reset()
 
 
+def test_three_graphs_for_whole_trajectories():
+    "Prompts, events and the order model: a graph of each without a break, for six shapes of batch; the loss is equal."
+    from torch._dynamo.testing import CompileCounter
+    torch._dynamo.reset()
+    counter, letters, draw = CompileCounter(), Vocabulary("abcdef"), random.Random(0)
+    config = OrderedInsertionConfig(order="learned", size="nano", order_size="nano", max_length=32)
+    method = OrderedInsertion(letters, config)
+    plain = copy.deepcopy(method)
+    for part in regions(method): part.compile(dynamic=True, backend=counter, fullgraph=True)
+    for rows, length in ((4, 9), (8, 9), (4, 7), (8, 12), (3, 5), (8, 20)):
+        words = ["".join(draw.choices("abcdef", k=length)) for _ in range(rows)]
+        batch = collate([prefix_example("ab", word, letters) for word in words])
+        compiled, other = (m.loss(batch, torch.Generator().manual_seed(0)).loss for m in (method, plain))
+        compiled.backward()
+        torch.testing.assert_close(compiled, other)
+    assert counter.frame_count == 3
+    torch._dynamo.reset()
+
+
 def test_trying_the_networks_changes_nothing(tmp_path, pico):
     t, other = (short_trainer(tmp_path / name, pico, order="learned") for name in "ab")
     calls = []
     for net in t.method.networks: net.register_forward_pre_hook(lambda m, args: calls.append(len(args[0].tokens)))
     before, rng = t.method.state_dict(), torch.get_rng_state()
     t.compiler.try_networks()
-    assert calls == [6, 12, 6, 12] and torch.equal(rng, torch.get_rng_state())  # the batch, and two states of each
+    assert calls == [6, 12] and torch.equal(rng, torch.get_rng_state())  # rows of the order model, two states of each
     assert all(torch.equal(v, other.method.state_dict()[k]) for k, v in before.items())
     assert all(p.grad is None for p in t.method.parameters())
 
