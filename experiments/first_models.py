@@ -60,7 +60,9 @@ def recipe_of(name: str, seed: int, infill: float, folder: Path) -> Recipe:
     return recipe_from(dict(task=task, model=model, train=train))
 
 
-def written(method: Method, sequences: list) -> list[str]: return ["".join(method.vocabulary.decode(s)) for s in sequences]
+def written(method: Method, sequences: list) -> list[str]:
+    "Sequences as text."
+    return ["".join(method.vocabulary.decode(s)) for s in sequences]
 
 
 def share(texts: list[str]) -> float: return round(sum(t in NUMERALS for t in texts) / len(texts), 3)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RUN_FILE', 'tables_of', 'beginning', 'recipe_of', 'new_directory', 'check_no_run', 'files_beside', 'fit_recipe',
-           'add_train', 'add_shard', 'check_processes', 'add_task_fields', 'run_train', 'read_run', 'last_step',
-           'with_files_found', 'add_resume', 'run_resume']
+           'add_train', 'add_model_fields', 'add_shard', 'check_processes', 'add_task_fields', 'run_train', 'read_run',
+           'last_step', 'with_files_found', 'add_resume', 'run_resume']
 
 # %% ../../nbs/cli/04_train.ipynb #a4789d65
 import argparse
@@ -122,18 +122,22 @@ def add_train(parser: Parser, argv: Sequence[str]):
            "of the recipe's model options it keeps those that it has")
     add_device(parser)
     add_shard(parser)
-    model, task = tables.get("model", {}), tables.get("task")
     add_fields(parser, TrainConfig, "training [train]", tables.get("train"))
-    values = dict(max_length="the task's") | model
-    config = method_class(method_of(tables)).Config
-    add_fields(parser, config, "model [model]", values)
+    add_model_fields(parser, tables)
+    if tables.get("task"): add_task_fields(parser, tables)
+    else: parser.epilog += "\nname a recipe before --help to see its task's options: loflexmdm train brackets --help"
+
+# %% ../../nbs/cli/04_train.ipynb #addm0de1
+def add_model_fields(parser: Parser, tables: dict):
+    "Options of the method that the tables name, or that is taken for them."
+    model, config = tables.get("model", {}), method_class(method_of(tables)).Config
+    add_fields(parser, config, "model [model]", dict(max_length="the task's") | model)
 
     # a method that is left open is LoFlexMDM as soon as an option says so
+    own = {f.name for f in fields(config)}
+    others = [f.name for f in fields(LoFlexMDM.Config) if f.name not in own]
     if config is OrderedInsertion.Config:
-        others = [f.name for f in fields(LoFlexMDM.Config) if f.name not in {f.name for f in fields(config)}]
-        if others: add_fields(parser, LoFlexMDM.Config, "model [model] of method loflexmdm", model, others)
-    if task: add_task_fields(parser, tables)
-    else: parser.epilog += "\nname a recipe before --help to see its task's options: loflexmdm train brackets --help"
+        add_fields(parser, LoFlexMDM.Config, "model [model] of method loflexmdm", model, others)
 
 
 def add_shard(parser: Parser):

@@ -148,7 +148,7 @@ class OrderedInsertion(Method):
     -log p(x | prompt) <= E_q[ sum_k -log p(gap_k, token_k | S_k-1) - log p(stop | S_n) + log q(order | x) ], with
     equality iff q is the posterior of the order."""
     name, Config, channels = "ordered-insertion", OrderedInsertionConfig, ("place",)
-    papers = ("insnet", "insertion_process", "xlnet", "rloo", "lo_flexmdm")
+    papers, by_rows = ("insnet", "insertion_process", "xlnet", "rloo", "lo_flexmdm"), True
 
     def __init__(self, vocabulary: Vocabulary, config: OrderedInsertionConfig = OrderedInsertionConfig(),
                  task: dict | None = None):

@@ -5,7 +5,7 @@ TOML file, or a preset by name."""
 
 # %% auto #0
 __all__ = ['TABLES', 'OWN_DATA', 'PASSES', 'FEWEST_STEPS', 'FIRST_MODEL', 'FIRST_LEARNED', 'FIRST_TRAIN', 'FIRST_ORDERED',
-           'FURTHER', 'PRESETS', 'SCHEMA', 'Recipe', 'check_tables', 'configs_of', 'method_of', 'with_current_names',
+           'FURTHER', 'PRESETS', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names',
            'check_values', 'with_first_values', 'first_model', 'limited_steps', 'recipe_from', 'keys_of', 'override',
            'with_method', 'path_settings', 'is_there', 'with_absolute_paths', 'tables_like', 'presets', 'read_tables',
            'recipe', 'recipe_schema', 'write_schema']
@@ -79,10 +79,26 @@ class Recipe:
         valid = task.dataset("valid")
         return Trainer(method, data, self.train, directory, valid, progress, task.settings(), changed_data, processes)
 
-# %% ../../nbs/training/08_recipes.ipynb #ee85e430
+# %% ../../nbs/training/08_recipes.ipynb #me7h0d0f
 OWN_DATA = ("text",)  # kinds of task whose data is a file of the user's, of any size
 
 
+def method_of(tables: dict) -> str:
+    """The method's name: the one that the tables give, or else LoFlexMDM's; where the data is a file of the user's,
+    ordered insertion's, unless the table `model` has what only LoFlexMDM knows."""
+    model = tables.get("model", {})
+    if "method" in model: return model["method"]
+    if tables.get("task", {}).get("kind") not in OWN_DATA: return LoFlexMDM.name
+    return OrderedInsertion.name if _is_config(OrderedInsertion.Config, model) else LoFlexMDM.name
+
+
+def _is_config(cls: type, values: Mapping) -> bool:
+    "Whether a configuration can have these values."
+    try: config_from(cls, dict(values), "model")
+    except ValueError: return False
+    return True
+
+# %% ../../nbs/training/08_recipes.ipynb #ee85e430
 def check_tables(tables: dict) -> dict:
     "The tables as they are; ValueError for one that is unknown or no table."
     allowed = ", ".join(f"[{t}]" for t in TABLES)
@@ -101,22 +117,6 @@ def configs_of(tables: dict) -> dict[str, type]:
         model=method_class(method_of(tables)).Config,
         train=TrainConfig,
     )
-
-
-def method_of(tables: dict) -> str:
-    """The method's name: the one that the tables give, or else LoFlexMDM's; where the data is a file of the user's,
-    ordered insertion's, unless the table `model` has what only LoFlexMDM knows."""
-    model = tables.get("model", {})
-    if "method" in model: return model["method"]
-    if tables.get("task", {}).get("kind") not in OWN_DATA: return LoFlexMDM.name
-    return OrderedInsertion.name if _is_config(OrderedInsertion.Config, model) else LoFlexMDM.name
-
-
-def _is_config(cls: type, values: Mapping) -> bool:
-    "Whether a configuration can have these values."
-    try: config_from(cls, dict(values), "model")
-    except ValueError: return False
-    return True
 
 
 def with_current_names(tables: dict) -> dict:
@@ -183,10 +183,11 @@ def first_model(method: str, model: Mapping) -> dict:
     if model.get("order", "learned") != "learned" or model.get("given"): first.pop("slope", None)
     return first | model
 
-
-def limited_steps(train: TrainConfig, n: int) -> int:
-    "Steps that make PASSES passes over `n` sequences, at least FEWEST_STEPS and at most `train.steps`."
-    rows = train.batch_size * train.accumulate
+# %% ../../nbs/training/08_recipes.ipynb #11m17ed5
+def limited_steps(train: TrainConfig, n: int, orders: int = 1) -> int:
+    """Steps that make PASSES passes over `n` sequences, at least FEWEST_STEPS and at most `train.steps`; a sequence
+    whose generation is drawn in several orders counts as often."""
+    rows = train.batch_size * train.accumulate * orders
     enough = math.ceil(PASSES * n / rows)
     return min(train.steps, max(FEWEST_STEPS, enough))
 
@@ -208,7 +209,8 @@ def recipe_from(tables: dict) -> Recipe:
     if task.streams and open_ended:
         raise ValueError("steps: the training data is a stream, whose length nobody knows; say how many steps to train")
     if task.kind in OWN_DATA and open_ended:
-        train = replace(train, steps=limited_steps(train, task.sizes()["train"]))
+        orders = getattr(config, "orders", 1)
+        train = replace(train, steps=limited_steps(train, task.sizes()["train"], orders))
     return Recipe(task.as_dict(), dict(method=cls.name, **asdict(config)), train)
 
 # %% ../../nbs/training/08_recipes.ipynb #c1a8305a

@@ -211,7 +211,7 @@ def test_a_first_model_of_own_data_is_small(tmp_path):
     first = recipe_from(tables)
     assert (first.model["method"], first.model["order"], first.model["slope"]) == ("ordered-insertion", "learned", 1.0)
     assert (first.model["size"], first.model["order_size"], first.train.batch_size) == ("nano", "nano", 32)
-    assert (first.train.optimiser, first.train.steps) == ("muon", 741) and recipe_from(first.as_dict()) == first
+    assert (first.train.optimiser, first.train.steps) == ("muon", 500) and recipe_from(first.as_dict()) == first
 
 
 def test_a_key_of_one_method_alone_chooses_it(tmp_path):

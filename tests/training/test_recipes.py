@@ -10,9 +10,10 @@ def test_a_small_file_is_not_passed_over_without_end(tmp_path):
     file.write_text("\n".join(f"a b c{i}" for i in range(2000)))
     tables = dict(task=dict(kind="text", file=str(file)), train=dict(batch_size=32))
     made = recipe_from(tables)
-    n = 1000 < made.train.steps < 10_000 and made.train.steps * 32 / 100
+    n = 1000 < made.train.steps < 10_000 and made.train.steps * 32 * made.model["orders"] / 100
     assert n == pytest.approx(1600, abs=60)  # the training split, four fifths
     assert recipe_from(made.as_dict()) == made
     assert recipe_from(tables | dict(train=dict(steps=9000))).train.steps == 9000
     assert recipe_from(dict(task=dict(kind="star"))).train.steps == 10_000
     assert [limited_steps(TrainConfig(), n) for n in (1, 320, 640, 10**6)] == [500, 500, 1000, 10_000]
+    assert [limited_steps(TrainConfig(), n, orders=2) for n in (640, 1280)] == [500, 1000]
