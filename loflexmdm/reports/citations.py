@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,9 @@ def read_entries(text: str) -> dict[str, "Entry"]:
     except PybtexError as e: raise ValueError(f"BibTeX {start!r}: {e}") from None
     if not found: raise ValueError(f"BibTeX {start!r}: holds no entry")
     for key, entry in found.items():
-        present = {name for name, value in [*entry.fields.items(), *entry.persons.items()] if value}
-        if missing := {"author", "title"} - present: raise ValueError(f"BibTeX entry {key}: no {min(missing)}")
+        given = dict(entry.fields) | dict(entry.persons)
+        missing = [name for name in ("author", "title") if not given.get(name)]
+        if missing: raise ValueError(f"BibTeX entry {key}: no {missing[0]}")
     return dict(found.items())
 
 
@@ -62,8 +64,9 @@ def paper(reference: str) -> tuple[str, "Entry"]:
     """Key and entry of a reference: a key of papers.bib, or a whole BibTeX entry, which begins with `@`.
 
     ValueError for an unknown key, and for text that is not one entry."""
+    known = papers()
+    if reference in known: return reference, known[reference]
     if not reference.lstrip().startswith("@"):
-        if reference in papers(): return reference, papers()[reference]
         raise ValueError(f"{reference!r}: is listed in `papers`, but there is no such entry in papers.bib; "
                          "write the whole BibTeX entry there instead of its key")
     found = list(read_entries(reference).items())
@@ -73,13 +76,17 @@ def paper(reference: str) -> tuple[str, "Entry"]:
 # %% ../../nbs/reports/04_citations.ipynb #c6c57f0f
 def sampler_papers(sampler: Sampler | type[Sampler]) -> tuple[str, ...]:
     "A sampler's papers, with those of its nucleus and its confidence rule."
-    if isinstance(sampler, type): return sampler.papers
-    return sampler.papers + ("nucleus",) * (sampler.top_p < 1) + ("token_order",) * (sampler.confidence is not None)
+    found = sampler.papers
+    if isinstance(sampler, type): return found
+    if sampler.top_p < 1: found += ("nucleus",)
+    if sampler.confidence is not None: found += ("token_order",)
+    return found
 
 # %% ../../nbs/reports/04_citations.ipynb #66964757
 def known_names() -> list[str]:
     "What `citation` takes by name, directories of models apart."
-    return list(dict.fromkeys([*METHODS.names(), *names(), *SAMPLERS.names(), *TASKS.names(), *papers()]))
+    parts = METHODS.names(), names(), SAMPLERS.names(), TASKS.names(), papers()
+    return list(dict.fromkeys(chain.from_iterable(parts)))
 
 # %% ../../nbs/reports/04_citations.ipynb #9927bf68
 Reason = tuple[str, str]  # a key of papers.bib or a whole entry, and what it is cited for
@@ -87,22 +94,28 @@ Reason = tuple[str, str]  # a key of papers.bib or a whole entry, and what it is
 
 def reasons(what) -> list[Reason]:
     "The papers behind an object or a name, each with what it is cited for. ValueError for what has none or is unknown."
-    is_a = lambda cls: isinstance(what, cls) or isinstance(what, type) and issubclass(what, cls)
-    if is_a(Method): return _cited(f"method {what.name}", what.papers) + _task(getattr(what, "task", None))
-    if is_a(Sampler): return _cited(f"sampler {_name(what)}", sampler_papers(what))
-    if is_a(Task): return _cited(f"task {what.kind}", what.papers if isinstance(what, type) else _of_settings(what))
     if isinstance(what, (str, Path)): return _named(str(what))
+
+    cls = what if isinstance(what, type) else type(what)
+    if issubclass(cls, Method):
+        of_method = _cited(f"method {what.name}", what.papers)
+        return of_method + _task(getattr(what, "task", None))
+    if issubclass(cls, Sampler): return _cited(f"sampler {cls.__name__}", sampler_papers(what))
+    if issubclass(cls, Task):
+        listed = what.papers if what is cls else _of_settings(what)
+        return _cited(f"task {what.kind}", listed)
     raise ValueError(f"what={what!r}: must be a method, a sampler, a task or the name of one")
-
-
-def _name(what) -> str: return (what if isinstance(what, type) else type(what)).__name__
 
 
 def _cited(role: str, listed: Sequence[str] | Mapping[str, str]) -> list[Reason]:
     "What a part lists, with its reason: the part's own (of a mapping), else that of the entry."
     own = listed if isinstance(listed, Mapping) else {}
-    why = lambda reference: own.get(reference) or paper(reference)[1].fields.get("why", "listed by it")
-    return [(reference, f"{role}: {why(reference)}") for reference in listed]
+    found = []
+    for reference in listed:
+        _, entry = paper(reference)
+        why = own.get(reference) or entry.fields.get("why", "listed by it")
+        found.append((reference, f"{role}: {why}"))
+    return found
 
 
 def _of_settings(task: Task) -> Mapping[str, str]: return task.papers_of(asdict(task.config))
@@ -123,13 +136,15 @@ def _named(name: str) -> list[Reason]:
     if name in papers(): return [(name, papers()[name].fields["why"])]
     if name in TASKS.names(): return reasons(TASKS[name])
     if Path(name).is_dir(): return _model(resolve(name)[0])
-    raise ValueError(f"{name!r}: neither a directory with a model nor one of {', '.join(known_names())}")
+    known = ", ".join(known_names())
+    raise ValueError(f"{name!r}: neither a directory with a model nor one of {known}")
 
 
 def _model(directory: Path) -> list[Reason]:
     "What a saved model is cited for: its method and its task."
     meta = read_config(directory)
-    return reasons(method_class(meta["method"])) + _task(meta.get("task"))
+    of_method = reasons(method_class(meta["method"]))
+    return of_method + _task(meta.get("task"))
 
 # %% ../../nbs/reports/04_citations.ipynb #ddda7422
 @dataclass(frozen=True, repr=False)
@@ -149,20 +164,32 @@ class Citation:
     def __len__(self) -> int: return len(self.found)
 
     def __repr__(self) -> str:
-        told = ("".join(f"% {w}\n" for w in why) + bibtex_text(self.entries[k]) for k, why in self.found.items())
+        told = []
+        for key, why in self.found.items():
+            comments = "".join(f"% {reason}\n" for reason in why)
+            told.append(comments + bibtex_text(self.entries[key]))
         return "\n\n".join(told) or "nothing to cite"
 
     def _repr_markdown_(self) -> str:
-        rows = [f"| {_short(self.entries[k])} | `{k}` | {'; '.join(why)} |" for k, why in self.found.items()]
-        return "\n".join(["| paper | key | why |", "|---|---|---|", *rows])
+        lines = ["| paper | key | why |", "|---|---|---|"]
+        for key, why in self.found.items():
+            name = _short(self.entries[key])
+            lines.append(f"| {name} | `{key}` | {'; '.join(why)} |")
+        return "\n".join(lines)
 
 # %% ../../nbs/reports/04_citations.ipynb #9fbda05a
 def _short(entry: "Entry") -> str:
     "Authors' family names, title and year in one line."
     plain = lambda text: re.sub("[{}]", "", text)
-    people = [plain(" ".join([*p.prelast_names, *p.last_names]) or str(p)) for p in entry.persons["author"]]
+    people = []
+    for person in entry.persons["author"]:
+        family = " ".join([*person.prelast_names, *person.last_names])
+        people.append(plain(family or str(person)))
     who = f"{people[0]} et al." if len(people) > 2 else " and ".join(people)
-    return f"{who}, *{plain(entry.fields['title'])}*" + (f", {entry.fields['year']}" if "year" in entry.fields else "")
+
+    title = plain(entry.fields["title"])
+    year = entry.fields.get("year")
+    return f"{who}, *{title}*" if year is None else f"{who}, *{title}*, {year}"
 
 
 def citation(*what) -> Citation:
@@ -171,9 +198,11 @@ def citation(*what) -> Citation:
     Nothing at all stands for this software. A model brings its method and its task.
     ValueError for a name that is unknown and for anything else."""
     found, entries = {}, {}
-    listed = [r for w in what for r in reasons(w)] if what else [("loflexmdm", papers()["loflexmdm"].fields["why"])]
+    listed = list(chain.from_iterable(map(reasons, what)))
+    if not what: listed.append(("loflexmdm", papers()["loflexmdm"].fields["why"]))
     for reference, why in listed:
         key, entry = paper(reference)
         entries.setdefault(key, entry)
-        if why not in found.setdefault(key, []): found[key].append(why)
-    return Citation({k: tuple(v) for k, v in found.items()}, entries)
+        known = found.setdefault(key, ())
+        if why not in known: found[key] = (*known, why)
+    return Citation(found, entries)

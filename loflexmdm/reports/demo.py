@@ -9,6 +9,7 @@ __all__ = ['COLUMNS', 'MOLECULES', 'WRITERS', 'MEASURED', 'answer_figures', 'fig
 
 # %% ../../nbs/reports/05_demo.ipynb #18e4ebb2
 import json
+import math
 import os
 import shutil
 import time
@@ -37,17 +38,26 @@ def answer_figures(
     method: Method, sampler: Sampler, n: int, seed: int = 0, progress: bool = True
 ) -> tuple[dict, Samples]:
     "Answers to `n` test prompts of the model's own task: the metrics, and the samples with their trajectories."
-    task, started = task_from(method.task), time.perf_counter()
+    started = time.perf_counter()
+    task = task_from(method.task)
     generator = torch.Generator().manual_seed(seed)
-    samples = method.sample(task.prompts("test", n), None, sampler, generator, record=True, progress=progress)
+    prompts = task.prompts("test", n)
+    samples = method.sample(prompts, None, sampler, generator, record=True, progress=progress)
     seconds = time.perf_counter() - started
+
     correlation = star_correlations(task, "test", samples)["exact"].mean
-    row = dict(method="loflexmdm" if method.config.order == "learned" else "fixed", sampler=sampler.name,
-               steps=getattr(sampler, "steps", None), network_calls=samples.network_calls,
-               row_evaluations=samples.row_evaluations, seconds=round(seconds, 2), n=n,
-               exact_match=task.score("test", samples)["exact_match"],
-               order_correlation=None if correlation != correlation else round(correlation, 4))
-    return row, samples
+    known = not math.isnan(correlation)
+    return dict(
+        method="loflexmdm" if method.config.order == "learned" else "fixed",
+        sampler=sampler.name,
+        steps=getattr(sampler, "steps", None),
+        network_calls=samples.network_calls,
+        row_evaluations=samples.row_evaluations,
+        seconds=round(seconds, 2),
+        n=n,
+        exact_match=task.score("test", samples)["exact_match"],
+        order_correlation=round(correlation, 4) if known else None,
+    ), samples
 
 # %% ../../nbs/reports/05_demo.ipynb #2d1966c7
 COLUMNS = dict(
@@ -58,26 +68,31 @@ COLUMNS = dict(
 
 def figures_table(rows: list[dict], columns: dict[str, str] = COLUMNS) -> str:
     "Rows as a Markdown table; the columns are headings by key."
-    show = lambda v: "-" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v)
-    lines = [list(columns.values()), ["---"] * len(columns)] + [[show(row[key]) for key in columns] for row in rows]
+    def show(value) -> str:
+        if value is None: return "-"
+        return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+    lines = [list(columns.values()), ["---"] * len(columns)]
+    lines += [[show(row[key]) for key in columns] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 # %% ../../nbs/reports/05_demo.ipynb #e64a6cdb
 def plot_distance(task: StarTask, samples: Samples, ax=None, label: str | None = None, colour: str = PALETTE["blue"]):
     "Order of generation against distance from the junction, exact answers only; returns the axes."
-    graphs, answers = task.graphs("test", len(samples)), task.answers(samples)
-    kept = [i for i, (g, a) in enumerate(zip(graphs, answers)) if a == g.target]
-    times = generation_times(samples)
-    return plot_order(
-        [times[i] for i in kept], [junction_distances(graphs[i], answers[i]) for i in kept],
-        label=label, ax=ax, colour=colour,
-    )
+    times, distances = [], []
+    answered = zip(generation_times(samples), task.graphs("test", len(samples)), task.answers(samples))
+    for own_times, graph, answer in answered:
+        if answer != graph.target: continue
+        times.append(own_times)
+        distances.append(junction_distances(graph, answer))
+    return plot_order(times, distances, label=label, ax=ax, colour=colour)
 
 # %% ../../nbs/reports/05_demo.ipynb #6844265e
 def save_figure(axes, path: Path) -> Path:
     "The figure of some axes as a PNG file, and closed."
     import matplotlib.pyplot as plt
-    figure = (axes if hasattr(axes, "figure") else axes[0]).figure
+    first = axes if hasattr(axes, "figure") else axes[0]
+    figure = first.figure
     figure.savefig(path, dpi=150, bbox_inches="tight")
     plt.close(figure)
     return path
@@ -86,8 +101,10 @@ def save_figure(axes, path: Path) -> Path:
 def train_brackets(directory: Path, steps: int | None = None, progress: bool = True) -> tuple[Task, Method]:
     "The brackets recipe from scratch; an older demo run in `directory` is replaced."
     if directory.exists(): shutil.rmtree(directory)
-    r = recipe("brackets", **({} if steps is None else dict(steps=steps)))
-    return task_from(r.task), r.trainer(directory, progress=progress).fit()
+    options = {} if steps is None else dict(steps=steps)
+    r = recipe("brackets", **options)
+    trainer = r.trainer(directory, progress=progress)
+    return task_from(r.task), trainer.fit()
 
 # %% ../../nbs/reports/05_demo.ipynb #0ca1aee7
 MOLECULES = 100
@@ -97,25 +114,36 @@ MEASURED = dict(model="model", validity="valid", uniqueness="unique", diversity=
 
 def written_by(name: str, n: int, seed: int, progress: bool = True) -> list[str | None]:
     "SMILES of molecules from a packaged model, None for one that is not valid."
-    method, generator = load(name), torch.Generator().manual_seed(seed)
+    method = load(name)
+    generator = torch.Generator().manual_seed(seed)
     samples = method.sample(n=n, sampler=WRITERS[name], generator=generator, progress=progress)
-    return [d["smiles"] if d["state"] == "valid" else None for d in task_from(method.task).describe(samples)]
+    described = task_from(method.task).describe(samples)
+    return [d["smiles"] if d["state"] == "valid" else None for d in described]
 
 
 def molecule_figures(picture: Path, n: int, seed: int, progress: bool = True) -> list[dict]:
     """Validity, uniqueness, diversity and quality of `n` molecules of each of two packaged models, and a picture of the
     first six valid ones of each."""
-    written = {name: written_by(name, n, seed, progress) for name in WRITERS}
-    molecule_grid([s for smiles in written.values() for s in list(filter(None, smiles))[:6]]).save(picture)
-    return [dict(model=name) | molecule_metrics(smiles).as_dict() for name, smiles in written.items()]
+    rows, shown = [], []
+    for name in WRITERS:
+        smiles = written_by(name, n, seed, progress)
+        shown += list(filter(None, smiles))[:6]
+        metrics = molecule_metrics(smiles)
+        rows.append(dict(model=name) | metrics.as_dict())
+    molecule_grid(shown).save(picture)
+    return rows
 
 # %% ../../nbs/reports/05_demo.ipynb #1b0046bb
 def star_rows(n: int, seed: int, progress: bool) -> tuple[list[dict], list[Samples], StarTask]:
     "The table's rows, their samples and the task."
-    star, fixed = load("star-tiny"), load("star-tiny-fixed")
-    jobs = [(star, EventDriven()), (star, TauLeaping(steps=64)), (fixed, EventDriven())]
-    rows, samples = zip(*(answer_figures(method, sampler, n, seed, progress) for method, sampler in jobs))
-    return list(rows), list(samples), task_from(star.task)
+    star = load("star-tiny")
+    fixed = load("star-tiny-fixed")
+    rows, samples = [], []
+    for method, sampler in ((star, EventDriven()), (star, TauLeaping(steps=64)), (fixed, EventDriven())):
+        row, drawn = answer_figures(method, sampler, n, seed, progress)
+        rows.append(row)
+        samples.append(drawn)
+    return rows, samples, task_from(star.task)
 
 # %% ../../nbs/reports/05_demo.ipynb #pbb4dd4b
 def demo(

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..process.states import MASK, Vocabulary
-from .figures import label_order
+from .figures import evenly, label_order
 from ..samplers import EditTrajectory, Samples, Trajectory
 
 # %% ../../nbs/reports/02_player.ipynb #pl00000a
@@ -50,9 +50,12 @@ def recording(trajectory: Trajectory, most: int = 400) -> Recording:
     else:
         rows = [_present(trajectory, len(ids)) for _, ids in trajectory.frames]
         columns = len(trajectory.inserted_at)
-    picked = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).round().astype(int)).tolist()
-    frames = [dict(zip(rows[k], trajectory.frames[k][1], strict=True)) for k in picked]
-    return Recording([trajectory.frames[k][0] for k in picked], frames, columns)
+    times, frames = [], []
+    for k in evenly(len(rows), most):
+        tau, ids = trajectory.frames[k]
+        times.append(tau)
+        frames.append(dict(zip(rows[k], ids, strict=True)))
+    return Recording(times, frames, columns)
 
 # %% ../../nbs/reports/02_player.ipynb #pl00000d
 MASKED, GONE = -1, -2  # what a column can change to, beside a token
@@ -164,11 +167,14 @@ def _arrow(start, end, attributes: str, gap: float = 0.28) -> str:
     "A line between two places that ends before it reaches them, with an arrow head beyond its middle."
     (a, b), (c, d) = start, end
     n = math.hypot(c - a, d - b)
-    u, v = (c - a) / n, (d - b) / n
-    x, y = (a + c) / 2 + .08 * u, (b + d) / 2 + .08 * v
+    u = (c - a) / n
+    v = (d - b) / n
     line = f"M{a + gap * u:.2f} {b + gap * v:.2f}L{c - gap * u:.2f} {d - gap * v:.2f}"
-    sides = [f"{x - .12 * (u + s * v):.2f} {y - .12 * (v - s * u):.2f}" for s in (1, -1)]
-    head = f"M{sides[0]}L{x:.2f} {y:.2f}L{sides[1]}"
+
+    x = (a + c) / 2 + .08 * u
+    y = (b + d) / 2 + .08 * v
+    side = lambda s: f"{x - .12 * (u + s * v):.2f} {y - .12 * (v - s * u):.2f}"
+    head = f"M{side(1)}L{x:.2f} {y:.2f}L{side(-1)}"
     return f'<path d="{line}{head}" {attributes}/>'
 
 
@@ -190,12 +196,19 @@ def graph_picture(tokens: Sequence[str], free: Sequence[bool], changes: list) ->
     graph = _prompt_graph([t for t, f in zip(tokens, free) if not f])
     at = {v: (x, -y) for v, (x, y) in radial_layout(graph).items()}
     kind = lambda v: "source" if v == graph.source else "goal" if v == graph.goal else "node"
+
+    # only edges between two nodes of the graph have a place
     answer = [k for k, f in enumerate(free) if f]
-    pairs = [(i, j, at.get(int(tokens[i])), at.get(int(tokens[j]))) for i, j in zip(answer[::2], answer[1::2])]
-    pairs = [pair for pair in pairs if None not in pair and pair[2] != pair[3]]
-    parts = [("lp-edge", _arrow(a, b, "{}")) for _, _, a, b in pairs]
-    moments = [joint(states_of(changes[i]), states_of(changes[j])) for i, j, *_ in pairs]
-    low, high = np.min(list(at.values()), 0) - 0.4, np.max(list(at.values()), 0) + 0.4
+    parts, moments = [], []
+    for i, j in zip(answer[::2], answer[1::2]):
+        ends = at.get(int(tokens[i])), at.get(int(tokens[j]))
+        if None in ends or ends[0] == ends[1]: continue
+        parts.append(("lp-edge", _arrow(*ends, "{}")))
+        moments.append(joint(states_of(changes[i]), states_of(changes[j])))
+
+    places = list(at.values())
+    low = np.min(places, 0) - 0.4
+    high = np.max(places, 0) + 0.4
     fixed = "".join(_arrow(at[u], at[v], 'class="lp-road"') for u, v in graph.edges)
     nodes = "".join(_node(place, v, kind(v)) for v, place in at.items())
     return Picture(parts, moments, fixed, nodes, (*low, *(high - low)), "the answer on its star graph")
@@ -229,11 +242,15 @@ def _bond(start, end, order: float, gaps: tuple[float, float]) -> str:
     "A bond as one, two or three parallel lines, which leave room for labels at its ends."
     (a, b), (c, d) = start, end
     n = math.hypot(c - a, d - b) or 1.0
-    u, v = (c - a) / n, (d - b) / n
+    u = (c - a) / n
+    v = (d - b) / n
+    length = n - sum(gaps)
+    offsets = {2: (-.11, .11), 3: (-.17, 0, .17)}
     lines = []
-    for off in {2: (-.11, .11), 3: (-.17, 0, .17)}.get(int(order), (0,)):
-        x, y = a + gaps[0] * u - off * v, b + gaps[0] * v + off * u
-        lines.append(f"M{x:.2f} {y:.2f}l{(n - sum(gaps)) * u:.2f} {(n - sum(gaps)) * v:.2f}")
+    for off in offsets.get(int(order), (0,)):
+        x = a + gaps[0] * u - off * v
+        y = b + gaps[0] * v + off * u
+        lines.append(f"M{x:.2f} {y:.2f}l{length * u:.2f} {length * v:.2f}")
     return "".join(lines)
 
 # %% ../../nbs/reports/02_player.ipynb #pl00001f
@@ -268,8 +285,10 @@ def drawing_of(mol, like=None) -> Drawing:
 def molecule_picture(tokens: Sequence[str], changes: list) -> Picture:
     "The molecule of bracket SAFE tokens, atoms as their tokens come in. ValueError if the text does not decode."
     from loflexmdm.molecules.orders import atom_tokens, molecule_of
-    drawn, atoms = drawing_of(molecule_of(tokens)), [states_of(changes[k]) for k in atom_tokens(tokens)]
-    parts = [("lp-bond", svg) for svg, _, _ in drawn.bonds] + [("lp-atom", svg) for svg in drawn.atoms]
+    drawn = drawing_of(molecule_of(tokens))
+    atoms = [states_of(changes[k]) for k in atom_tokens(tokens)]
+    parts = [("lp-bond", svg) for svg, _, _ in drawn.bonds]
+    parts += [("lp-atom", svg) for svg in drawn.atoms]
     moments = [joint(atoms[i], atoms[j]) for _, i, j in drawn.bonds] + atoms
     return Picture(parts, moments, box=drawn.box, said="the molecule, atoms tinted by when they were written")
 
@@ -289,22 +308,25 @@ def _stages(track: Recording, vocabulary: Vocabulary, notation: str, most: int =
         if mol is None or not mol.GetNumAtoms() or (smiles := Chem.MolToSmiles(mol)) == seen: continue
         found.append((k, mol))
         seen = smiles
-    picked = np.unique(np.linspace(0, len(found) - 1, min(most, len(found))).round().astype(int)) if found else []
-    return [found[k] for k in picked]
+    return [found[k] for k in evenly(len(found), most)]
 
 
 def stages_picture(track: Recording, vocabulary: Vocabulary, notation: str = "smiles") -> Picture:
     "The molecules that an edited text stood for on its way. ValueError if there was none."
     stages = _stages(track, vocabulary, notation)
     if not stages: raise ValueError("the text was at no time a molecule")
-    drawn = [drawing_of(mol, before) for (_, mol), before in zip(stages, [None, *(mol for _, mol in stages)])]
+    frames, molecules = zip(*stages)
+    drawn = [drawing_of(mol, before) for mol, before in zip(molecules, (None, *molecules))]
     shape = lambda svg, kind: svg.replace("{}", f'class="{kind} lp-e2 lp-given"')
-    parts = [
-        ("lp-stage", "<g {}>" + "".join(shape(svg, "lp-bond") for svg, _, _ in d.bonds)
-         + "".join(shape(svg, "lp-atom") for svg in d.atoms) + "</g>") for d in drawn
-    ]
-    ends = [k for k, _ in stages[1:]] + [None]
-    moments = [[(k, 2)] + ([] if end is None else [(end, 0)]) for (k, _), end in zip(stages, ends)]
+    parts = []
+    for d in drawn:
+        shapes = [shape(svg, "lp-bond") for svg, _, _ in d.bonds]
+        shapes += [shape(svg, "lp-atom") for svg in d.atoms]
+        parts.append(("lp-stage", "<g {}>" + "".join(shapes) + "</g>"))
+
+    # each is there until the next one comes
+    moments = [[(k, 2), (end, 0)] for k, end in zip(frames, frames[1:])]
+    moments.append([(frames[-1], 2)])
     low = np.min([d.box[:2] for d in drawn], 0)
     high = np.max([np.add(d.box[:2], d.box[2:]) for d in drawn], 0)
     return Picture(parts, moments, box=(*low, *(high - low)), said="the molecule that the text stands for")
