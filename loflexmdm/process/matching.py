@@ -137,11 +137,10 @@ def advantages(losses: Float[Tensor, "states ..."]) -> Float[Tensor, "states ...
     return (L - L.mean(0)) * (K / (K - 1))
 
 # %% ../../nbs/process/09_matching.ipynb #5e4ac239
-def _same_shape(losses: Tensor, log_probs: Tensor):
-    "ValueError if a loss has no probability of its own, or would be broadcast."
-    if losses.shape == log_probs.shape: return
+def _unequal(losses: Tensor, log_probs: Tensor) -> ValueError:
+    "The error where a loss has no probability of its own, or would be broadcast."
     wanted = tuple(losses.shape)
-    raise ValueError(
+    return ValueError(
         f"log_probs has shape {tuple(log_probs.shape)}: must be that of losses, {wanted}"
     )
 
@@ -155,7 +154,7 @@ def leave_one_out(
     `losses`, `log_probs` (K, batch): K states drawn for each sequence at one time; importance weights belong in the
     losses. Returns (batch,), in the loss's units. The value is not the loss (its first part has mean of the order of
     the variance of L): report `losses.mean(0)`."""
-    _same_shape(losses, log_probs)
+    if losses.shape != log_probs.shape: raise _unequal(losses, log_probs)
     return (advantages(losses) * log_probs + losses).mean(0)
 
 
@@ -166,5 +165,5 @@ def reinforce(
 ) -> Float[Tensor, " batch"]:
     """mean_k [ sg(L_k - baseline) log p_k + L_k ] over K >= 1 states:
     unbiased for any baseline that does not look at the states, for comparison."""
-    _same_shape(losses, log_probs)
+    if losses.shape != log_probs.shape: raise _unequal(losses, log_probs)
     return ((losses.detach() - baseline) * log_probs + losses).mean(0)

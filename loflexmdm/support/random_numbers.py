@@ -107,15 +107,6 @@ def own(values: Tensor, generator: torch.Generator | None, dim: int = 0) -> Tens
     return values[(*before, slice(generator.rank, None, generator.world))]
 
 
-def _room(
-    shape: Sequence[int], generator: torch.Generator | None, device, dtype: torch.dtype, dim: int
-) -> Tensor:
-    "An empty tensor of a shape, but for the rows of the whole batch in dimension `dim`."
-    shape = list(shape)
-    if isinstance(generator, ShardGenerator): shape[dim] *= generator.world
-    return torch.empty(shape, device=device, dtype=dtype)
-
-
 def uniforms(
     shape: Sequence[int],
     generator: torch.Generator | None = None,
@@ -124,7 +115,9 @@ def uniforms(
     dim: int = 0,
 ) -> Float[Tensor, "..."]:
     "Numbers in [0, 1), of that shape, for the own rows, which are dimension `dim`."
-    room = _room(shape, generator, device, dtype, dim)
+    shape = list(shape)
+    shape[dim] = whole(shape[dim], generator)
+    room = torch.empty(shape, device=device, dtype=dtype)
     return own(room.uniform_(generator=generator), generator, dim)
 
 
@@ -136,7 +129,9 @@ def exponentials(
     dim: int = 0,
 ) -> Float[Tensor, "..."]:
     "Standard exponential numbers, of that shape, for the own rows, which are dimension `dim`."
-    room = _room(shape, generator, device, dtype, dim)
+    shape = list(shape)
+    shape[dim] = whole(shape[dim], generator)
+    room = torch.empty(shape, device=device, dtype=dtype)
     return own(room.exponential_(generator=generator), generator, dim)
 
 # %% ../../nbs/support/05_random_numbers.ipynb #6b4b3ea8
