@@ -150,11 +150,11 @@ def add_demo(parser: Parser, argv: Sequence[str]):
     option = parser.add_argument
     option("--out", default="demo", metavar="DIR", help="where results.json and the pictures go [demo]")
     option("-n", type=int, default=500, metavar="N", help="star graphs to answer [500]")
-    option("--steps", type=int, metavar="INT", help="training steps of brackets [the recipe's]")
+    option("--steps", type=int, metavar="INT", help="training steps of each small model [500]")
     option("--seed", type=int, default=0, metavar="INT", help="of the samples [0]")
 
 
-@command("demo", "what `make demo` runs: packaged models, a training run from scratch, pictures", add_demo,
+@command("demo", "what `make demo` runs: a learned and a random order trained from scratch, packaged models, pictures", add_demo,
          "example:\n  loflexmdm demo --out demo", place=8)
 def run_demo(args: argparse.Namespace):
     "The demo."

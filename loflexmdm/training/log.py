@@ -92,8 +92,15 @@ class Pace:
 # %% ../../nbs/training/03_log.ipynb #c92d853d
 def shown(row: dict) -> dict[str, str]:
     "What the bar says of a step: the bound of its batch in nats per sequence, else the loss."
-    if "bound_tight" in row: return dict(bound=f"{float(row['bound_tight']):.4g}")
-    return dict(loss=f"{float(row['loss']):.3f}")
+    key = _measured_by([row])
+    if key == "loss": return dict(loss=f"{float(row['loss']):.3f}")
+    return dict(bound=f"{float(row[key]):.4g}")
+
+
+def _measured_by(rows: Sequence[dict]) -> str:
+    "What says best how far a run has come: its tight bound, else its bound, else its loss."
+    logged = {key for row in rows for key in row}
+    return next(key for key in ("bound_tight", "bound", "loss") if key in logged or key == "loss")
 
 # %% ../../nbs/training/03_log.ipynb #a8e9030f
 def plot_metrics(directory_or_rows: str | os.PathLike | Sequence[dict], ax=None):
@@ -101,7 +108,8 @@ def plot_metrics(directory_or_rows: str | os.PathLike | Sequence[dict], ax=None)
 
     Nats per sequence, on a log scale; returns the axes.
 
-    The training curve is `bound_tight`, or `loss` for methods that do not report it: one batch each, so it is noisy."""
+    The training curve is `bound_tight`, or `bound`, or `loss`, the first that the method reports: one batch each, so it
+    is noisy."""
     import matplotlib.pyplot as plt  # here, so that training does not wait for it
     rows = directory_or_rows
     if isinstance(rows, (str, os.PathLike)):
@@ -110,7 +118,7 @@ def plot_metrics(directory_or_rows: str | os.PathLike | Sequence[dict], ax=None)
     if not rows: raise ValueError(f"{directory_or_rows}: no rows to draw")
 
     ax = ax or plt.subplots()[1]
-    key = "bound_tight" if any("bound_tight" in row for row in rows) else "loss"
+    key = _measured_by(rows)
     for name, label, style in ((key, "training batch", "-"), ("valid_nll", "validation, averaged model", "o-")):
         points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
         if points: ax.plot(*zip(*points, strict=True), style, ms=3, lw=1, label=label)

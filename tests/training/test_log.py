@@ -7,7 +7,7 @@ from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.support import progress
 from loflexmdm.support.progress import LogLines, in_words, is_watched, progress_bar
 from loflexmdm.training.batches import passes
-from loflexmdm.training.log import JsonLines, Pace, shown
+from loflexmdm.training.log import JsonLines, Pace, plot_metrics, shown
 from loflexmdm.training.optimisers import TrainConfig
 
 
@@ -24,7 +24,14 @@ def test_log_rows(finished):
 
 def test_the_bar_shows_the_bound_not_the_surrogate():
     assert shown(dict(loss=torch.tensor(18142.0), bound_tight=torch.tensor(12.25))) == dict(bound="12.25")
+    assert shown(dict(loss=torch.tensor(18.0), bound=torch.tensor(2.5))) == dict(bound="2.5")
     assert shown(dict(loss=torch.tensor(1.5))) == dict(loss="1.500")
+
+
+def test_curves_show_the_bound_of_a_method_that_logs_no_tighter_one():
+    rows = [dict(step=step, loss=-9.0, bound=1.0 / step) for step in (1, 2)]
+    drawn = plot_metrics(rows).lines[0]
+    assert list(drawn.get_ydata()) == [1.0, 0.5]
 
 
 def test_passes_and_pace():
