@@ -154,7 +154,7 @@ def add_demo(parser: Parser, argv: Sequence[str]):
     option("--seed", type=int, default=0, metavar="INT", help="of the samples [0]")
 
 
-@command("demo", "what `make demo` runs: a learned and a random order trained from scratch, packaged models, pictures", add_demo,
+@command("demo", "what `make demo` runs: a learned order beside a random one, molecules, pictures", add_demo,
          "example:\n  loflexmdm demo --out demo", place=8)
 def run_demo(args: argparse.Namespace):
     "The demo."
