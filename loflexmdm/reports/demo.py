@@ -137,8 +137,12 @@ MOLECULE_COLUMNS = dict(validity="valid", uniqueness="unique", diversity="divers
 
 def figures_table(rows: list[dict], columns: dict[str, str] = STAR_COLUMNS) -> str:
     "Rows as a Markdown table; the columns are headings by key."
-    show = lambda v: "-" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v)
-    lines = [list(columns.values()), ["---"] * len(columns)] + [[show(row[key]) for key in columns] for row in rows]
+    def show(value) -> str:
+        if value is None: return "-"
+        return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+    lines = [list(columns.values()), ["---"] * len(columns)]
+    lines += [[show(row[key]) for key in columns] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 # %% ../../nbs/reports/05_demo.ipynb #pbb4dd4b
