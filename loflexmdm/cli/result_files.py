@@ -40,7 +40,9 @@ def read_prompts(path: str | os.PathLike, vocabulary: Vocabulary, split: Callabl
     or the file, if it is empty."""
     path = Path(path)
     if path.suffix in (".jsonl", ".json"): rows = read_jsonl(path)
-    else: rows = [(n, split(line)) for n, line in enumerate(read_lines(path), 1) if line.strip()]
+    else:
+        lines = enumerate(read_lines(path), 1)
+        rows = [(number, split(line)) for number, line in lines if line.strip()]
     if not rows: raise ValueError(f"{path}: holds no prompts")
     return [prompt_from(value, f"{path}, line {number}", vocabulary, limit) for number, value in rows]
 
@@ -65,7 +67,8 @@ def sample_prompts(args: argparse.Namespace, method: Method, task: Task | None) 
         return prompts, args.n if len(prompts) == 1 else None
     limit = min(method.config.max_length, args.max_length or math.inf)
     if args.prompts:
-        return read_prompts(args.prompts, method.vocabulary, str.split if task is None else task.words, limit), args.n
+        split = str.split if task is None else task.words
+        return read_prompts(args.prompts, method.vocabulary, split, limit), args.n
     prompts = None if task is None else task.prompts("test", args.n)
     if prompts is None: return None, args.n
     say(f"prompts: the first {len(prompts)} of the task's test split")
@@ -91,8 +94,10 @@ def prompts_from_text(args: argparse.Namespace, method: Method, task: Task | Non
 
 def inserted_into(prompts: Sequence[Sequence]) -> str:
     "What a model that inserts does with prompts."
-    texts = list(dict.fromkeys(" ".join("..." if t is ... else str(t) for t in p) for p in prompts))
-    return f"insertion into {texts[0]}" + f" and {len(texts) - 1} other prompts" * (len(texts) > 1)
+    written = lambda prompt: " ".join("..." if t is ... else str(t) for t in prompt)
+    first, *others = dict.fromkeys(map(written, prompts))
+    if not others: return f"insertion into {first}"
+    return f"insertion into {first} and {len(others)} other prompts"
 
 
 PROMPT_TEXT = "--fragment", "--prompt-text"  # names of the option for a prompt written as text
@@ -103,15 +108,19 @@ def sample_rows(samples: Samples, prompts: Sequence[Sequence], vocabulary: Vocab
     rows = []
     for prompt, sequence, free in zip(prompts, samples.sequences, samples.free, strict=True):
         text = ["..." if t is ... else str(t) for t in prompt]
-        rows.append(dict(prompt=text, tokens=vocabulary.decode(sequence), generated=[int(f) for f in free]))
+        tokens = vocabulary.decode(sequence)
+        rows.append(dict(prompt=text, tokens=tokens, generated=list(map(int, free))))
     return rows
 
 
 def example_from(row: dict, vocabulary: Vocabulary) -> Example:
     "The sequence of a row as an example: its prompt tokens fixed, its gaps closed as the prompt has them."
-    closed = iter(parse_prompt([... if t == "..." else t for t in row["prompt"]], vocabulary).closed)
-    fixed = [True] + [not g for g in row["generated"]]
-    return Example([BOS] + vocabulary.encode(row["tokens"]), fixed, [next(closed) if f else False for f in fixed])
+    prompt = [... if t == "..." else t for t in row["prompt"]]
+    of_prompt = iter(parse_prompt(prompt, vocabulary).closed)
+    tokens = [BOS, *vocabulary.encode(row["tokens"])]
+    fixed = [True, *(not g for g in row["generated"])]
+    closed = [next(of_prompt) if f else False for f in fixed]
+    return Example(tokens, fixed, closed)
 
 
 BLOCK = 64  # rows whose bounds are estimated together
@@ -123,14 +132,17 @@ def bounds(rows: Sequence[dict], method: Method, states: int, seed: int | torch.
 
     With a generator for `seed`, rows may come in parts of whole blocks of `size`, to the same bounds as at once."""
     if not states: return [{} for _ in rows]
-    found, generator = [], seed if isinstance(seed, torch.Generator) else bound_generator(method, seed)
+    generator = seed
+    if not isinstance(seed, torch.Generator): generator = bound_generator(method, seed)
+    found = []
     for i in range(0, len(rows), size):
-        batch = collate([example_from(r, method.vocabulary) for r in rows[i:i + size]])
-        pairs = zip(*(v.tolist() for v in method.nll_bound(batch, states, generator)), strict=True)
+        examples = [example_from(row, method.vocabulary) for row in rows[i:i + size]]
+        mean, error = method.nll_bound(collate(examples), states, generator)
+        pairs = zip(mean.tolist(), error.tolist(), strict=True)
         found += [dict(nll_bound=round(m, 5), nll_se=round(s, 5)) for m, s in pairs]
     return found
 
-
+# %% ../../nbs/cli/06_result_files.ipynb #225fdcc0
 def bound_generator(method: Method, seed: int) -> torch.Generator:
     "What the bounds of a command are drawn from."
     return torch.Generator(method.device).manual_seed(seed)
@@ -173,7 +185,8 @@ def states_of(rows: Sequence[dict]) -> dict[str, int]:
 def pretty_row(row: dict, task: Task | None) -> str:
     "A row for the terminal, as the task shows it; then the bound."
     text = tokens_as_text(row) if task is None else task.pretty(row)
-    return text + (f"   (nll <= {row['nll_bound']:.3f} +- {row['nll_se']:.3f})" if "nll_bound" in row else "")
+    if "nll_bound" not in row: return text
+    return f"{text}   (nll <= {row['nll_bound']:.3f} +- {row['nll_se']:.3f})"
 
 # %% ../../nbs/cli/06_result_files.ipynb #bb771a3a
 def format_rows(rows: Sequence[dict], suffix: str) -> str:
