@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RUN_FILE', 'tables_of', 'beginning', 'recipe_of', 'new_directory', 'check_no_run', 'files_beside', 'fit_recipe',
            'add_train', 'add_model_fields', 'add_shard', 'check_processes', 'add_task_fields', 'run_train', 'read_run',
-           'last_step', 'with_files_found', 'add_resume', 'run_resume']
+           'with_files_found', 'add_resume', 'run_resume']
 
 # %% ../../nbs/cli/04_train.ipynb #a4789d65
 import argparse
@@ -30,7 +30,7 @@ from ..support.random_numbers import launched
 from ..support.readers import read_json
 from ..support.registries import METHODS
 from ..tasks.base import task_class
-from ..training.checkpoints import checkpoints, tidy
+from ..training.checkpoints import last_step, tidy
 from ..training.distributed import check_shares, joined, own_device, processes_of
 from ..training.optimisers import FREE_KEYS, TrainConfig
 from ..training.recipes import FEWEST_STEPS, PASSES, Recipe, is_there, keys_of, override
@@ -204,11 +204,6 @@ def read_run(directory: Path) -> dict:
         raise ValueError(f"{path}: damaged (files={clipped(saved['files'])} must be paths)")
     check_seal(saved, path)
     return saved
-
-
-def last_step(directory: Path) -> int:
-    "The step of a run's newest checkpoint, 0 if it has none."
-    return int(checkpoints(directory)[-1].name[5:]) if checkpoints(directory) else 0
 
 
 def with_files_found(saved: dict, tables: dict, directory: Path) -> dict:

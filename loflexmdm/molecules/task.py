@@ -359,7 +359,7 @@ class _MoleculeExamples(_PropertyClasses):
             return self._drawn(text, random.Random(f"{c.seed} {number}"), asked)
 
         source = dict(name=Path(c.source).name, rows=UNLIMITED, digest=row_digest(content.identity).hex())
-        return Stream(lambda epoch: content.rows(), make, source=source)
+        return Stream(lambda epoch: content.rows(), make, source=source, check=content.check)
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list[str]] | None:
         """The conditions of the first `n` molecules of a split, again from the first if it has fewer; or None.

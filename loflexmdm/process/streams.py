@@ -45,7 +45,8 @@ class Stream(Dataset):
 
     `rows(k)`: the rows of pass number k, from 0. `make(row, number)`: an Example, or why the row is left out;
     `number` counts rows over all passes. `left_out` counts by reason, from the first row on. `source`: what identifies
-    the rows, for `digests.data_digests`. The first examples can be had by number."""
+    the rows, for `digests.data_digests`; `check()` raises ValueError if they are no longer the same. The first examples
+    can be had by number."""
     probed = 64  # examples that stand for it in digests
 
     def __init__(
@@ -54,12 +55,14 @@ class Stream(Dataset):
         make: Callable[[Any, int], Example | str],
         window: int = WINDOW,
         source: Mapping | None = None,
+        check: Callable[[], object] = lambda: None,
     ):
         if window < 1: raise ValueError(f"window={window}: must be at least 1 row")
         self.rows = rows
         self.make = make
         self.window = window
         self.source = source
+        self.check = check
         self.left_out = Counter()
         self._first = []  # examples that can be had by number, as far as they were asked for
 

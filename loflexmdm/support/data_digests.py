@@ -5,18 +5,21 @@ of the data, kept with every checkpoint, notices when it is not."""
 
 # %% auto #0
 __all__ = ['PROBES', 'SPREAD', 'row_digest', 'rows_digest', 'probes', 'examples_digest', 'fingerprint', 'data_digests',
-           'data_changes', 'check_data']
+           'data_changes', 'check_data', 'SourceFiles']
 
 # %% ../../nbs/support/09_data_digests.ipynb #345298fd
 import hashlib
 import json
+import os
 import random
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Sized
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from .atomic_files import file_digest
 from .limits import clipped
 
 # %% ../../nbs/support/09_data_digests.ipynb #86dcf212
@@ -142,3 +145,38 @@ def check_data(
         f"{where}: the data is not what the run began with ({'; '.join(changes)}); put it back, or go on with other "
         "data: `loflexmdm resume --changed-data`, in Python Trainer(..., changed_data=True)"
     )
+
+# %% ../../nbs/support/09_data_digests.ipynb #e267e512
+class SourceFiles:
+    """Files that data is read from while a model is trained on it, and what they hold when this is made.
+
+    `digests`: the SHA-256 of each. OSError if one cannot be read."""
+    def __init__(self, *paths: str | os.PathLike):
+        self.paths = [Path(path) for path in paths]
+        # the stamps first: a change while the bytes are read is noticed later
+        self.stamps = [_stamp(path) for path in self.paths]
+        self.digests = [file_digest(path) for path in self.paths]
+
+    def check(self):
+        "ValueError names the first file that is gone or holds other bytes."
+        for i, path in enumerate(self.paths):
+            if self._is_same(i): continue
+            raise ValueError(f"{path}: changed while being trained on; put it back, or resume with --changed-data")
+
+    def _is_same(self, i: int) -> bool:
+        "Whether file number `i` holds the bytes that it held."
+        path = self.paths[i]
+        if not path.is_file(): return False
+        now = _stamp(path)
+        if now == self.stamps[i]: return True
+
+        # a file that was touched, or put back, is another only to the system
+        if file_digest(path) != self.digests[i]: return False
+        self.stamps[i] = now
+        return True
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int]:
+    "What changes when a file does: its time, size and place, and when one of these was last set."
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns

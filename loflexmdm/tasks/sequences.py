@@ -32,7 +32,7 @@ from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
 from ..samplers import Samples
 from ..support.atomic_files import file_digest, locked
 from ..support.configs import Fraction, Natural, config, one_of
-from ..support.data_digests import row_digest, rows_digest
+from ..support.data_digests import SourceFiles, row_digest, rows_digest
 from ..support.random_numbers import permutation
 from ..support.readers import LeftOut, Texts
 from ..support.shards import Splits, cache_directory, read_splits, write_splits
@@ -420,7 +420,8 @@ class SequencesTask(WrittenSequences):
 
         ValueError, after a pass, if the file has changed."""
         c, path = self.config, Path(self.config.file).absolute()
-        stamp, digest = stamp_of(path), file_digest(path)
+        files = SourceFiles(path)
+        [digest] = files.digests
         cut = cut_of(c)
 
         def make(row: str | list[str] | LeftOut, number: int) -> Example | str:
@@ -433,9 +434,10 @@ class SequencesTask(WrittenSequences):
 
         def rows(epoch: int) -> Iterator[str | list[str] | LeftOut]:
             yield from Texts(path, c.column).every()
-            _check_content(path, stamp, digest)
+            files.check()
 
-        return Stream(rows, make, source=dict(name=path.name, rows=UNLIMITED, digest=digest))
+        source = dict(name=path.name, rows=UNLIMITED, digest=digest)
+        return Stream(rows, make, source=source, check=files.check)
 
     def unusable(self, tokens: Sequence[str]) -> str:
         "Why a sequence of the file is not trained on, in words; empty if it is."
@@ -691,11 +693,3 @@ def prompt_of(example: Example, vocabulary: Vocabulary) -> list:
         if fixed and token != BOS: prompt += vocabulary.decode([token])
         if fixed and not closed: prompt.append(...)
     return prompt
-
-# %% ../../nbs/tasks/04_sequences.ipynb #ss000003
-def _check_content(path: Path, stamp: tuple, digest: str):
-    "ValueError if a file has another `stamp_of` and another SHA-256 than it had."
-    if path.is_file():
-        # the stamp first: it costs nothing, and a file that was only touched has another
-        if stamp_of(path) == stamp or file_digest(path) == digest: return
-    raise ValueError(f"{path}: changed while being trained on; put it back, or resume with --changed-data")

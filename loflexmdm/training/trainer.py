@@ -27,7 +27,7 @@ from ..support.progress import in_words, progress_bar, write_line
 from ..support.random_numbers import generator_for
 from ..support.stop_signals import Interrupted, stop_signals
 from .batches import check_pairs, passes, rows_behind
-from .checkpoints import Checkpoints, keep_best, run_lock, take_weights
+from .checkpoints import Checkpoints, keep_best, last_step, run_lock, take_weights
 from .compiling import Compiler, autocast
 from .distributed import OneProcess
 from .log import MEASURED, JsonLines, Pace, Silent, rounded, shown
@@ -152,6 +152,7 @@ class Trainer:
                 self.after_step(row, bar)
                 if self.pace.steps == MEASURED: self.look_ahead()
                 if number := self.processes.stopped(caught):
+                    self.check_data()
                     self.save()
                     raise Interrupted(number, self.step)
 
@@ -211,8 +212,25 @@ class Trainer:
         due = lambda every: self.step % every == 0 or self.step == self.config.steps
         if due(self.config.log_every): self.write_row(row, bar)
         bar.update()
-        if self.valid is not None and due(self.config.valid_every): self.validate()
-        if due(self.config.save_every): self.save()
+        validates = self.valid is not None and due(self.config.valid_every)
+        saves = due(self.config.save_every)
+
+        # neither checkpoints nor best weights of rows that are not those of the run
+        if validates or saves: self.check_data()
+        if validates: self.validate()
+        if saves: self.save()
+
+    def check_data(self):
+        "ValueError, in all processes, if a stream reads from a file that has changed; says what is not saved."
+        if isinstance(self.data, Stream): self.processes.by_first(self._check_stream)
+
+    def _check_stream(self):
+        "As `check_data`, in one process."
+        try: self.data.check()
+        except ValueError:
+            at = last_step(self.directory)
+            self.say(f"what was trained after step {at} may be of other rows, and is not saved")
+            raise
 
     def micro_batches(self, stream: Iterator[PartialSequences | Pairs]) -> list[PartialSequences | Pairs]:
         "The batches of a step. Where the data cannot be read, the run is saved before the error is raised."

@@ -191,6 +191,52 @@ def test_what_one_process_cannot_read_ends_all_and_is_saved(tmp_path):
     assert [p.name for p in checkpoints(tmp_path)] == ["step_000003"]
 
 
+# changed within a pass that never ends
+
+def rotated(path: Path):
+    "Rewrite a file in place, in the same size and with the same time: what is behind its beginning is other rows."
+    found, rows = path.stat(), path.read_text()
+    half = len(rows) // 2
+    with open(path, "r+") as f: f.write(rows[:half] + rows[half:].translate(str.maketrans("abcd", "dcba")))
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def run_with_change(tmp_path, monkeypatch, change, at: int, *options) -> int:
+    "Train on a file of which a pass takes more steps than the run has, and change it at a step."
+    recipe_file(tmp_path)
+    write(tmp_path / "words.txt", WORDS * 20)
+    step = Trainer.train_step
+
+    def train_step(self, stream):
+        if self.step == at: change(tmp_path / "words.txt")
+        return step(self, stream)
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "train_step", train_step)
+        return train(tmp_path, *options)
+
+
+@pytest.mark.parametrize("change", [
+    rotated, lambda path: path.write_text("ab\n"), os.unlink, lambda path: write(path, WORDS * 21),
+], ids=["rotated", "cut off", "removed", "longer"])
+def test_a_file_changed_within_a_pass_ends_the_run_at_the_next_save(tmp_path, monkeypatch, capsys, change):
+    assert run_with_change(tmp_path, monkeypatch, change, 7, "--save-every", "5") == 2
+    told = capsys.readouterr().err
+    assert "words.txt: changed while being trained on; put it back" in told.splitlines()[-1]
+    assert "what was trained after step 5" in told
+    # the newest checkpoint is of the rows as they were
+    assert [p.name for p in checkpoints(tmp_path / "run")] == ["step_000005"]
+
+
+def test_a_file_changed_after_the_last_save_is_noticed_at_the_end(tmp_path, monkeypatch, capsys):
+    assert run_with_change(tmp_path, monkeypatch, rotated, 29) == 2
+    assert "changed while being trained on" in capsys.readouterr().err
+    assert not checkpoints(tmp_path / "run") and not (tmp_path / "run/best").exists()
+
+
+def test_a_file_that_was_only_touched_goes_on(tmp_path, monkeypatch):
+    assert run_with_change(tmp_path, monkeypatch, os.utime, 7, "--save-every", "5") == 0
+
+
 # memory
 
 PEAK = """

@@ -37,6 +37,7 @@ from .sources import format_of, hub_smiles, read_smiles, source_file
 from ..notation.bracket_safe import safe_mol_version
 from ..notation.notations import notation_of
 from ...support.atomic_files import file_digest, locked, write_file
+from ...support.data_digests import SourceFiles
 from ...support.notebook import code_span
 from ...support.progress import progress_bar
 from ...support.shards import cache_directory
@@ -348,6 +349,7 @@ class Content(NamedTuple):
     identity: list[str]  # what changes when the rows do
     rows: Callable[[], Iterable[str]]  # a function that gives the SMILES anew
     total: int = 0  # rows, if that is known beforehand
+    check: Callable[[], object] = lambda: None  # raises ValueError if the files behind them have changed
 
 
 def files_content(
@@ -357,13 +359,14 @@ def files_content(
     total: int = 0,
 ) -> Content:
     "Rows of files, identified by what the files hold; ValueError, at their end, if that changes while it is read."
-    digests = [file_digest(f) for f in files]
+    found = SourceFiles(*files)
 
     def unchanged():
         yield from rows()
-        if [file_digest(f) for f in files] != digests:
-            raise ValueError(f"{', '.join(map(str, files))}: changed while being read; try again")
-    return Content([*digests, *more], unchanged, total)
+        try: found.check()
+        except ValueError:
+            raise ValueError(f"{', '.join(map(str, files))}: changed while being read; try again") from None
+    return Content([*found.digests, *more], unchanged, total, found.check)
 
 
 def benchmark_content(name: str) -> Content:
