@@ -30,7 +30,7 @@ from ..support.statistics import estimate
 def schedule_named(name: str) -> Clock:
     "The clock of a schedule that starts at 0 and ends at 1, as both of FlexMDM's must. ValueError for others."
     clock = clock_named(name)
-    start, end = clock.kappa(torch.tensor([0.0, 1.0], dtype=torch.float64)).tolist()
+    start, end = clock.kappa(torch.tensor([0.0, 1.0], dtype=torch.float64, device="cpu")).tolist()
     if start != 0 or end != 1:
         raise ValueError(
             f"schedule {name!r}: goes from {start:.3g} to {end:.3g}; FlexMDM needs one from 0 to 1: "

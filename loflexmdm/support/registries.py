@@ -100,7 +100,8 @@ class Registry(Mapping):
         package = f" of {point.dist.name}" if point.dist else ""
         source = f"plug-in {point.value!r}{package}"
         try: point.load()
-        except Exception as e:  # whatever another package does wrong must not stop this one
+        # whatever another package does wrong must not stop this one, nor end it, as sys.exit does
+        except (Exception, SystemExit) as e:
             raise ValueError(
                 f"{self.what}={point.name!r}: {source} cannot be imported ({type(e).__name__}: {e})"
             ) from e

@@ -35,7 +35,7 @@ method = "any-order"
 network = "gru"
 size = "nano"
 """
-BROKEN = dict(broken_import="import no_such_library", broken_name="", broken_shape='''
+BROKEN = dict(broken_import="import no_such_library", broken_exit="import sys; sys.exit(0)", broken_name="", broken_shape='''
 from torch import nn
 from loflexmdm.networks.base import network
 
@@ -55,11 +55,13 @@ class Narrow(nn.Module):
 OFFERED = """
 [loflexmdm.methods]
 failing = broken_import
+leaving = broken_exit
 [loflexmdm.tasks]
 failing = broken_import
 nameless = broken_name
 [loflexmdm.samplers]
 failing = broken_import
+leaving = broken_exit
 [loflexmdm.networks]
 narrow = broken_shape
 """
@@ -254,6 +256,10 @@ def test_a_plug_in_that_cannot_be_used_is_named_and_stops_nothing_else(place, ru
         "train toy.toml --method failing --out x": [f"method='failing': {failure}", "no_such_library"],
         f"sample {run} --sampler failing": [f"sampler='failing': {failure}"],
         "info failing": [failure],
+        "train toy.toml --method leaving --out x": [
+            "method='leaving': plug-in 'broken_exit' of loflexmdm-broken cannot be imported (SystemExit: 0)",
+        ],
+        f"sample {run} --sampler leaving": ["sampler='leaving': plug-in 'broken_exit'"],
         "train nameless.toml --out x": ["defines no task kind of that name", "loflexmdm-broken"],
         "train toy.toml --network narrow --out x": ["network='narrow'", shape],
     }, both)

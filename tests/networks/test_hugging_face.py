@@ -1,6 +1,7 @@
 "Encoders of transformers as networks: tiny, random, built from configurations, never downloaded."
 import json
 import logging
+import resource
 import shutil
 import sys
 import warnings
@@ -19,6 +20,7 @@ from loflexmdm.networks.build import check_backbone
 from loflexmdm.networks.hugging_face import HuggingFaceBackbone, read_encoder_config, sized_config
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
+from loflexmdm.support.registries import METHODS
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.trainer import Trainer
@@ -255,3 +257,61 @@ def test_without_transformers_one_line_says_what_to_install(monkeypatch):
     with pytest.raises(ImportError, match=r"pip install 'loflexmdm\[transformers\]'") as e: flexmdm("bert")
     assert "\n" not in str(e.value)
     assert FlexMDM(LETTERS, FlexMDMConfig(size="pico")).backbone.width == 16
+
+
+# what a stranger's model asks for
+
+ASKED = {
+    "hidden_size": ("bert", 10**6, "weights of another model: "),
+    "intermediate_size": ("esm", 10**9, "weights of another model: "),
+    "max_position_embeddings": ("bert", 10**10, "weights of another model: "),
+    "num_hidden_layers": ("modernbert", 10**10, "num_hidden_layers=10000000000: at most 10,000 layers"),
+    "type_vocab_size": ("bert", 10**10, "weights of another model: "),
+    "hidden_act": ("bert", "nonsense", "nonsense"),
+    "hidden_activation": ("modernbert", "nonsense", "nonsense"),
+}
+
+
+def tampered(path, kind, **settings):
+    "A saved model whose settings of the encoder were changed, as by a stranger; without digests of its own."
+    flexmdm(kind).save_pretrained(path)
+    saved = json.loads((path / "config.json").read_text())
+    saved["config"]["network_config"] = json.dumps(json.loads(saved["config"]["network_config"]) | settings)
+    saved.pop("digest")
+    (path / "config.json").write_text(json.dumps(saved))
+    return path
+
+
+def loaded(path):
+    "What loading a model says, empty if it is loaded, and the MB of memory by which the most of this process grew."
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    told = ""
+    try: loflexmdm.load(path)
+    except ValueError as e: told = str(e)
+    return told, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+@pytest.mark.parametrize("key", ASKED)
+def test_what_the_weights_do_not_hold_is_refused_before_it_is_allocated(key, tmp_path):
+    kind, value, message = ASKED[key]
+    told, taken = loaded(tampered(tmp_path / "model", kind, **{key: value}))
+    assert message in told and "\n" not in told
+    assert taken < 200
+
+
+def test_labels_that_an_encoder_has_no_use_for_take_no_memory(tmp_path):
+    told, taken = loaded(tampered(tmp_path / "model", "bert", num_labels=10**7))
+    assert not told and taken < 200
+
+
+def test_tables_beside_the_weights_are_refused_before_they_are_allocated(tmp_path):
+    told, taken = loaded(tampered(tmp_path / "model", "esm", max_position_embeddings=10**10))
+    assert "numbers beside the weights" in told and taken < 200
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS.names() if hasattr(METHODS[n].Config, "network")])
+def test_every_method_can_be_made_without_memory(name):
+    options = dict(network="hugging_face", network_config="bert", size="pico", max_length=12)
+    config = METHODS[name].Config(**options)
+    with torch.device("meta"): method = METHODS[name](LETTERS, config)
+    assert all(value.is_meta for value in method.backbone.parameters())
