@@ -317,7 +317,7 @@ def _refuse_files(config: Mapping, path: Path):
                 "this must be a name, or the configuration itself in JSON"
             )
 
-
+# %% ../../nbs/methods/03_saved.ipynb #9d05bb5d
 BESIDE = 2**26  # numbers that a model may hold beside those of its file
 
 
@@ -350,7 +350,7 @@ def _parameters(most: int, path: Path) -> Iterator[None]:
     try: yield
     finally: handle.remove()
 
-
+# %% ../../nbs/methods/03_saved.ipynb #42dcf1b5
 def load_model(
     directory: str | os.PathLike,
     device: str | torch.device = "cpu",

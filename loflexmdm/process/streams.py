@@ -34,12 +34,12 @@ def shuffled(rows: Iterable, window: int, draw: random.Random) -> Iterator:
     draw.shuffle(held)
     yield from held
 
-# %% ../../nbs/process/02_streams.ipynb #3acf53a3
+# %% ../../nbs/process/02_streams.ipynb #0f8b378f
 UNLIMITED = 2**40  # the length of a dataset that never ends
 HEAD = 2**16  # examples of a stream that can be had by number
 FRUITLESS = 200_000  # rows of which none could be used before that is an error
 
-
+# %% ../../nbs/process/02_streams.ipynb #3acf53a3
 class Stream(Dataset):
     """Examples made of rows that are read in order, again and again, and shuffled within a window.
 

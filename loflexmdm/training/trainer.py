@@ -65,6 +65,25 @@ def _mean_bound(model: Method, valid: PartialSequences, config: TrainConfig) -> 
     error = bounds.std() / len(bounds)**0.5
     return float(bounds.mean()), float(error)
 
+# %% ../../nbs/training/06_trainer.ipynb #3feffda9
+def _say(progress: bool, text: str):
+    "A line for who watches, if anyone does."
+    if progress: write_line(text)
+
+
+def _check_data(trainer: "Trainer"):
+    "ValueError, in all processes, if a stream reads from a file that has changed: its rows are not those of the run."
+    data = trainer.data
+    if not isinstance(data, Stream): return
+
+    def check():
+        try: data.check()
+        except ValueError:
+            at = last_step(trainer.directory)
+            trainer.say(f"what was trained after step {at} may be of other rows, and is not saved")
+            raise
+    trainer.processes.by_first(check)
+
 # %% ../../nbs/training/06_trainer.ipynb #ts5e69b3
 class Trainer:
     """Trains `method` on `data` (a Dataset of Examples, or of Pairs); checkpoints, metrics.jsonl and the
@@ -152,7 +171,7 @@ class Trainer:
                 self.after_step(row, bar)
                 if self.pace.steps == MEASURED: self.look_ahead()
                 if number := self.processes.stopped(caught):
-                    self.check_data()
+                    _check_data(self)
                     self.save()
                     raise Interrupted(number, self.step)
 
@@ -212,25 +231,9 @@ class Trainer:
         due = lambda every: self.step % every == 0 or self.step == self.config.steps
         if due(self.config.log_every): self.write_row(row, bar)
         bar.update()
-        validates = self.valid is not None and due(self.config.valid_every)
-        saves = due(self.config.save_every)
-
-        # neither checkpoints nor best weights of rows that are not those of the run
-        if validates or saves: self.check_data()
-        if validates: self.validate()
-        if saves: self.save()
-
-    def check_data(self):
-        "ValueError, in all processes, if a stream reads from a file that has changed; says what is not saved."
-        if isinstance(self.data, Stream): self.processes.by_first(self._check_stream)
-
-    def _check_stream(self):
-        "As `check_data`, in one process."
-        try: self.data.check()
-        except ValueError:
-            at = last_step(self.directory)
-            self.say(f"what was trained after step {at} may be of other rows, and is not saved")
-            raise
+        if due(self.config.valid_every) or due(self.config.save_every): _check_data(self)
+        if self.valid is not None and due(self.config.valid_every): self.validate()
+        if due(self.config.save_every): self.save()
 
     def micro_batches(self, stream: Iterator[PartialSequences | Pairs]) -> list[PartialSequences | Pairs]:
         "The batches of a step. Where the data cannot be read, the run is saved before the error is raised."
@@ -352,8 +355,4 @@ class Trainer:
             lost = self.data.account() if isinstance(self.data, Stream) else ""
             if lost: self.say(lost)
 
-
-def _say(progress: bool, text: str):
-    "A line for who watches, if anyone does."
-    if progress: write_line(text)
 

@@ -35,7 +35,8 @@ method = "any-order"
 network = "gru"
 size = "nano"
 """
-BROKEN = dict(broken_import="import no_such_library", broken_exit="import sys; sys.exit(0)", broken_name="", broken_shape='''
+EXIT = "import sys; sys.exit(0)"
+BROKEN = dict(broken_import="import no_such_library", broken_exit=EXIT, broken_name="", broken_shape='''
 from torch import nn
 from loflexmdm.networks.base import network
 

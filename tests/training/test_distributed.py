@@ -176,7 +176,7 @@ OTHERS = dict(
     size=(dict(options=dict(size="micro")), r"model\.size \('nano' in process 0, 'micro' in process 1\)"),
     method=(dict(method="mdm"), r"model\.method \('loflexmdm' in process 0, 'mdm' in process 1\)"),
     shorter=(dict(words=slice(9)), r"data\.train\.rows \(14 in process 0, 9 in process 1\)"),
-    data=(dict(words=slice(None, None, -1)), r"data\.train\.examples \('.+' in process 0, '.+' in process 1\)"),
+    data=(dict(words=slice(None, None, -1)), r"data\.train\.examples \('[^']+' in process 0, '[^']+' in process 1\)"),
 )
 
 
