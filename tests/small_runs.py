@@ -59,9 +59,10 @@ def short_trainer(directory, pico, progress=False, order="fixed", **options):
 
 def said(t, seconds=0.0):
     "The lines that a trainer says from now on; by its clock, whatever is timed takes `seconds`."
-    lines, ticks = [], count()
+    lines, ticks, worked = [], count(), count()
     t.say = t.compiler.say = lines.append
     t.clock = t.compiler.clock = lambda: seconds * next(ticks)
+    t.compiler.worked = lambda: 100 * seconds * next(worked)  # the machine does nothing else
     return lines
 
 

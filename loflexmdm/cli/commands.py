@@ -26,6 +26,7 @@ from safetensors import SafetensorError
 
 import loflexmdm
 from ..support.limits import clipped_line, visible
+from ..support.progress import is_silent, silence
 from ..support.random_numbers import Launch, launched
 from ..support.registries import did_you_mean
 from ..support.stop_signals import Interrupted
@@ -122,6 +123,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         told = c.help[0].upper() + c.help[1:] + "."
         one = commands.add_parser(name, help=c.help, description=told, epilog=c.examples)
         if name in argv[:1]: c.arguments(one, argv[1:])
+        one.add_argument("--quiet", action="store_true", help="say nothing but results and errors")
     args, extra = parser.parse_known_args(argv)
     if extra: refuse_argument(extra[0], commands.choices[args.name_of_command])
     args.command, args.argv = known[args.name_of_command], list(argv)
@@ -153,8 +155,8 @@ def here() -> Launch:
 
 
 def say(message: str):
-    "A line for the person at the terminal, from the first process; stdout is kept for results."
-    if here().first: print(visible(message), file=sys.stderr, flush=True)
+    "A line for the person at the terminal, from the first process, unless --quiet; stdout is kept for results."
+    if here().first and not is_silent(): print(visible(message), file=sys.stderr, flush=True)
 
 
 def complain(error: Exception):
@@ -188,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = parse(sys.argv[1:] if argv is None else list(argv))
         check_several(args)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), silence(args.quiet):
             warnings.showwarning = say_warning
             args.command.run(args)
         sys.stdout.flush()

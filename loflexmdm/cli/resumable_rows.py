@@ -21,7 +21,7 @@ from .common import beside, partial
 from .result_files import BLOCK, bound_generator, format_rows, with_bounds
 from ..methods.base import Method
 from ..samplers import COUNTERS, Samples
-from ..support.atomic_files import check_seal, write_sealed
+from ..support.atomic_files import check_seal, naming, write_sealed
 from ..support.limits import ROWS
 from ..support.readers import read_json, read_jsonl
 from ..tasks.base import Task
@@ -200,7 +200,7 @@ class SavedRows(Rows):
         data = format_rows(new, ".jsonl").encode()
 
         # The rows are on the disk before the JSON says that they count.
-        with open(self.path, "ab") as f:
+        with naming(self.path), open(self.path, "ab") as f:
             f.write(data)
             f.flush()
             os.fsync(f.fileno())

@@ -156,9 +156,11 @@ def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | No
 
 
 def chosen_rows(found: Rows) -> list[dict]:
-    "The rows to be written; it is said if fewer are valid than wanted."
+    "The rows to be written; it is said if fewer are valid than wanted. ValueError if none is."
     if found.wanted is None: return found.rows
     rows = found.wanted.chosen(found.rows)
+    if not rows:
+        raise ValueError(f"--valid {found.wanted.n}: none of {found.found:,} draws is valid; --tries allows more draws")
     if len(rows) < found.wanted.n:
         what = "different valid ones" if found.wanted.unique else "valid ones"
         say(f"only {len(rows)} {what} of the {found.wanted.n} wanted, in {found.found:,} draws; "

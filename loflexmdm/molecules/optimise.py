@@ -29,6 +29,7 @@ from .notation.bracket_safe import bonds_to_cut
 from .notation.fragments import own_atoms, split_at
 from .scores.metrics import judge, unpaired_electrons
 from .task import MoleculesTask
+from ..support.atomic_files import naming
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000009
 def top_auc(
@@ -130,9 +131,7 @@ class CallLog:
         if self.seal is not None:
             row = next(sealed_rows([row], self.seal))
             self.seal = row["seal"]
-        try:
-            with open(self.path, "a", encoding="utf-8") as f: f.write(json.dumps(row) + "\n")
-        except OSError as e: raise OSError(e.errno, e.strerror, str(self.path)) from None
+        with naming(self.path), open(self.path, "a", encoding="utf-8") as f: f.write(json.dumps(row) + "\n")
 
     def add(self, call: Call):
         "Note a call."

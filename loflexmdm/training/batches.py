@@ -68,8 +68,9 @@ class OwnRows:
 
 # %% ../../nbs/training/01_batches.ipynb #le000003
 def flag_of_leaving() -> c_bool:
-    "A flag for processes that this one starts: False, and True from when Python begins to exit."
-    leaving = RawValue(c_bool, False)
+    """A flag for processes that this one starts: False while this one handles SIGTERM, as in training, and True from
+    when Python begins to exit. True at once where nothing would be saved at a SIGTERM."""
+    leaving = RawValue(c_bool, signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
     # with a priority: before multiprocessing ends its daemons
     Finalize(None, setattr, (leaving, "value", True), exitpriority=0)
     return leaving

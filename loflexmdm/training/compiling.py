@@ -22,6 +22,8 @@ from ..networks.order_causal import OrderCausal
 from ..networks.transformer import Transformer
 from ..process.states import collate
 from ..support.progress import in_words
+from ..support.stop_signals import Stopped, interruptible
+from .log import MEASURED
 from .optimisers import TrainConfig
 
 # %% ../../nbs/training/05_compiling.ipynb #e9ef06dd
@@ -72,30 +74,43 @@ class Compiler:
         self.data = data
         self.say = say
         self.clock = clock
+        self.worked = time.process_time
+        self.begun = 0.0  # seconds of processor time before the run
         self.on = False if config.compile is False else None
 
     def begin(self):
         "Compile what is to be compiled from the first step on."
+        self.begun = self.worked()
         asked = self.on is None and self.config.compile is True
         if self.on or asked: self.compile()
 
     def decide(self, step_seconds: float, steps: int):
         "Compile if the steps that are left repay it, unless it has been decided before; say what and why."
         if self.on is not None: return
+        # on a machine that others use a step waits, which compiling does not shorten
+        own = (self.worked() - self.begun) / MEASURED
+        if self.method.device.type == "cpu": step_seconds = min(step_seconds, own)
         self.on, why = worth_compiling(step_seconds, steps, self.method.device)
         self.say(f"compile: {'yes' if self.on else 'no'}, {why}")
         if self.on: self.compile()
 
     def compile(self):
-        "Compile the networks and try them; if that fails, say why and leave them as they are."
+        """Compile the networks and try them; if that fails, say why and leave them as they are.
+
+        A stop signal ends it; whether to compile is then decided anew when the run goes on."""
         started = self.clock()
         self.on = True
         for part in regions(self.method): part.compile(dynamic=True)
-        try: self.try_networks()
+        try:
+            with interruptible(): self.try_networks()
         except Exception as error: return self.give_up(error)  # a compiler may raise anything
+        except Stopped as error:
+            self.give_up(error)
+            self.on = None
+            return
         self.say(f"compiled in {in_words(self.clock() - started)}")
 
-    def give_up(self, error: Exception):
+    def give_up(self, error: BaseException):
         "Undo `compile` because of an error, and say so; gradients are cleared."
         self.on = False
         for part in regions(self.method): part._compiled_call_impl = None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ..support.atomic_files import write_file
+from ..support.atomic_files import naming, write_file
 from ..support.readers import parse_json
 
 # %% ../../nbs/training/03_log.ipynb #a7e6256f
@@ -30,8 +30,8 @@ class JsonLines:
     def __init__(self, path: str | os.PathLike): self.path = Path(path)
 
     def write(self, row: dict):
-        "Add a row."
-        with open(self.path, "a") as f: f.write(json.dumps(row) + "\n")
+        "Add a row. OSError names the file."
+        with naming(self.path), open(self.path, "a") as f: f.write(json.dumps(row) + "\n")
 
     def rows(self) -> list[dict]:
         "The rows before the first that is damaged; none if there is no file."

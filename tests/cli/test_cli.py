@@ -636,6 +636,7 @@ def test_full_disk(small_disk, whole):
     "Training stops with one line; what was complete stays so, and goes on when there is room."
     code, _, err = call("train brackets --steps 120 --save-every 20 --out", small_disk / "run", *SMALL)
     assert code == 2 and "No space left on device" in err.splitlines()[-1] and "Traceback" not in err
+    assert err.splitlines()[-1].startswith(f"loflexmdm: {small_disk}/run/")
     assert not [p for p in (small_disk / "run").rglob(".*") if p.name != ".lock"]
     subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
     assert call("resume", small_disk / "run")[0] == 0
@@ -647,8 +648,17 @@ def test_full_disk_while_sampling(small_disk, run):
     with open(small_disk / "filler", "wb") as f, contextlib.suppress(OSError): f.write(bytes(7 << 20))
     code, _, err = call(f"sample {run} -n 20 --force --out", small_disk / "s.jsonl")
     assert code == 2 and "No space left on device" in err.splitlines()[-1]
+    assert err.splitlines()[-1].startswith(f"loflexmdm: {small_disk}/")
     assert (small_disk / "s.jsonl").read_text() == "what was here before\n"
     assert sorted(p.name for p in small_disk.iterdir()) == ["filler", "s.jsonl"]
+
+
+def test_quiet_leaves_results_and_errors(run, tmp_path):
+    told, quiet = call(f"sample {run} -n 2 --seed 3"), call(f"sample {run} -n 2 --seed 3 --quiet")
+    assert quiet == (0, told[1], "") and told[2] and quiet[1]
+    assert call("train brackets --steps 2 --quiet --out", tmp_path / "run", *SMALL) == (0, "", "")
+    code, out, err = call("train brackets --quiet --out", tmp_path / "run", *SMALL)
+    assert code == 2 and not out and len(err.splitlines()) == 1 and "already holds a run" in err
 
 
 def test_a_closed_pipe_is_no_error(run):

@@ -16,6 +16,7 @@ from loflexmdm.models.pretrained import load, names
 from loflexmdm.molecules.data.tables import molecules_in
 from loflexmdm.molecules.notation.bracket_safe import decode, tokenize
 from loflexmdm.molecules.notation.fragments import contains_fragment
+from loflexmdm.molecules.task import MoleculesTask
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.recipes import recipe_from
@@ -136,6 +137,16 @@ def test_valid_ones_alone(model, tmp_path):
 def test_fewer_valid_ones_than_wanted_are_written_and_told(model, tmp_path):
     code, out, err = call(f"sample {model} --valid 40 --tries 8")
     assert code == 0 and "valid ones of the 40 wanted, in 8 draws" in err
+
+
+def test_none_that_is_valid_is_an_error_with_one_line(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(MoleculesTask, "accepted", lambda self, row: None)
+    for more in ([], ["--out", tmp_path / "v.csv"]):
+        code, out, err = call(f"sample {model} --valid 3 --tries 8", *more)
+        assert code == 2 and not out and err.splitlines()[-1] == (
+            "loflexmdm: --valid 3: none of 8 draws is valid; --tries allows more draws"
+        )
+    assert not (tmp_path / "v.csv").exists()
 
 
 def test_salvaged_ones_say_so(model):

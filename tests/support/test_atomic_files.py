@@ -10,7 +10,8 @@ import pytest
 
 from loflexmdm.support import atomic_files as files
 from loflexmdm.support.atomic_files import atomic_directory, intact, locked, scratch_file
-from loflexmdm.support.atomic_files import write_file
+from loflexmdm.support.atomic_files import replace_files, write_file
+from loflexmdm.training.log import JsonLines
 
 
 @pytest.mark.parametrize("exchange", [True, False])
@@ -96,3 +97,24 @@ def test_an_error_of_a_library_on_an_intact_file_is_its_own(tmp_path):
     (path := tmp_path / "weights").write_bytes(b"first")
     with pytest.raises(RuntimeError, match="memory"), intact(path, hashlib.sha256(b"first").hexdigest()):
         raise RuntimeError("out of memory")
+
+
+def appended(path): JsonLines(path).write(dict(loss="x" * 200))
+def staged_beside(path): replace_files(path.parent, "about.json", {}, {path.name: lambda p: p.write_bytes(bytes(200))})
+
+
+def in_a_directory(path):
+    with atomic_directory(path) as new: (new / "part").write_bytes(bytes(200))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs resource")
+@pytest.mark.parametrize("write", [appended, staged_beside, in_a_directory])
+def test_a_file_that_cannot_grow_is_named(tmp_path, write):
+    "A limit on the size of files, in place of a full disk: the system's error names no file."
+    import resource
+    then = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, then[1]))
+    try:
+        with pytest.raises(OSError) as told: write(tmp_path / "name")
+    finally: resource.setrlimit(resource.RLIMIT_FSIZE, then)
+    assert told.value.filename == str(tmp_path / "name")

@@ -1,17 +1,19 @@
 "The order of the data, loader processes and how a script ends."
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
 
 import pytest
-from small_runs import Words, trainer
+from small_runs import CPU, Words, trainer
 from torch.utils.data import Subset
 
 from loflexmdm.process.streams import UNLIMITED
-from loflexmdm.support.stop_signals import STOP_SIGNALS
-from loflexmdm.training.batches import BatchIndices, epoch_indices, flag_of_leaving, ignore_interrupts
+from loflexmdm.support.stop_signals import STOP_SIGNALS, stop_signals
+from loflexmdm.training.batches import BatchIndices, batches, epoch_indices, flag_of_leaving, ignore_interrupts
+from loflexmdm.training.optimisers import TrainConfig
 
 
 @pytest.mark.parametrize("n", [7, UNLIMITED])
@@ -20,8 +22,8 @@ def test_indices_from_any_start_are_a_tail(n):
     first = list(itertools.islice(epoch_indices(n, 0, seed=3), 30))
     for start in (1, 7, 13): assert list(itertools.islice(epoch_indices(n, start, seed=3), 30 - start)) == first[start:]
     if n == 7: assert all(sorted(first[i:i + 7]) == list(range(7)) for i in (0, 7, 14)) and first[:7] != first[7:14]
-    batches = list(BatchIndices(n, 4, 0, 7, 3))
-    assert batches[3:] == list(BatchIndices(n, 4, 3, 7, 3)) and sum(batches, []) == first[:28]
+    numbers = list(BatchIndices(n, 4, 0, 7, 3))
+    assert numbers[3:] == list(BatchIndices(n, 4, 3, 7, 3)) and sum(numbers, []) == first[:28]
 
 
 def test_empty_data_is_refused(tmp_path):
@@ -56,8 +58,20 @@ def test_a_script_ends_at_an_error_of_a_loader_process(tmp_path, data, start):
     assert ended.returncode == 1 and "row 3 is broken" in ended.stderr
 
 
+def test_a_loader_that_is_kept_outside_of_training_ends_at_sigterm():
+    "As when a notebook's kernel is shut down, which waits for its children."
+    kept = batches([Words()[i] for i in range(8)], TrainConfig(steps=4, batch_size=2, workers=1), 0, CPU)
+    before = set(multiprocessing.active_children())
+    next(kept)
+    [loader] = set(multiprocessing.active_children()) - before
+    os.kill(loader.pid, signal.SIGTERM)
+    loader.join(5)
+    assert loader.exitcode == 0
+
+
 def test_loader_processes_ignore_signals_until_the_training_process_leaves():
-    leaving, context = flag_of_leaving(), multiprocessing.get_context("fork")
+    with stop_signals(): leaving = flag_of_leaving()
+    context = multiprocessing.get_context("fork")
     begun = context.Event()
     process = context.Process(target=lambda: (ignore_interrupts(0, leaving), begun.set(), time.sleep(60)), daemon=True)
     process.start()

@@ -1,7 +1,10 @@
 "When a run compiles, and what happens where that fails."
 import copy
+import os
 import random
+import signal
 import sys
+import time
 from itertools import count, repeat
 
 import pytest
@@ -13,6 +16,7 @@ from loflexmdm.cli.commands import parse
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
 from loflexmdm.networks.transformer import Block, Size, rotary
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
+from loflexmdm.support.stop_signals import Interrupted
 from loflexmdm.training import compiling
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.compiling import compiler, regions, worth_compiling
@@ -163,3 +167,40 @@ def test_compile_on_the_command_line(words, value):
 def test_a_wrong_word_for_compile_is_refused():
     with pytest.raises(ValueError, match="--compile=maybe: must be true, false or auto"):
         parse(["train", "star-tiny", "--compile=maybe", "--out", "x"])
+
+
+def test_a_step_that_waits_for_others_is_no_reason_to_compile(tmp_path, pico, monkeypatch):
+    "Steps of 1,000 s by the clock, of which the processor works 1 s."
+    monkeypatch.setattr(compiling, "compiler", lambda device: "g++")
+    t = short_trainer(tmp_path, pico)
+    lines, worked = said(t, 1000.0), count(0, 10)
+    t.compiler.worked = lambda: next(worked)
+    t.compiler.compile = lambda: pytest.fail("compiled")
+    t.fit()
+    assert "compile: no, 4 s of training are left; it pays from 20 min on" in lines
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_does_not_wait_for_the_compiler(tmp_path, pico, monkeypatch, number):
+    monkeypatch.setattr(compiling, "compiler", lambda device: "g++")
+    t, began = short_trainer(tmp_path, pico), time.monotonic()
+    lines = said(t, 1000.0)
+
+    def slow():
+        signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), number))
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        time.sleep(20)
+    t.compiler.try_networks = slow
+    with pytest.raises(Interrupted, match=f"{number.name} at step 10: saved"): t.fit()
+    assert time.monotonic() - began < 15
+    assert all(p._compiled_call_impl is None for p in t.method.backbone.blocks) and len(lines) == 4
+
+    # whether to compile is decided anew, after ten steps of the next session: there are four
+    again = short_trainer(tmp_path, pico)
+    again.compiler.compile = lambda: pytest.fail("compiled")
+    again.fit(resume=True)
+    assert again.step == 14 and again.compiler.on is None
+    plain = short_trainer(tmp_path / "plain", pico, compile=False)
+    plain.fit()
+    assert all(map(torch.equal, weights(again), weights(plain)))
