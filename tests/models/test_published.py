@@ -1,8 +1,12 @@
-"The network of the published checkpoints against in- and outputs of the authors' code, and the importer."
+"""The network of the published checkpoints against in- and outputs of the authors' code, and the importer.
+
+The authors' files are large and not part of the package. Where they are not at hand, files of the same formats with
+random weights are made, and their outputs computed by numpy (`published_files`), which agrees with the authors'."""
 import json
 import re
 from pathlib import Path
 
+import published_files
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -10,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from loflexmdm import load
 from loflexmdm.cli import main
 from loflexmdm.methods.published import PublishedConfig, PublishedLoFlexMDM
-from loflexmdm.models.import_published import PUBLISHED, import_published, parameter_count
+from loflexmdm.models.import_published import PUBLISHED, check_padding, import_published, parameter_count
 from loflexmdm.models.import_published import read_parts, token_names
 from loflexmdm.networks.published import PublishedRateHead, linked
 from loflexmdm.process.states import BOS, MASK, PAD, PartialSequences, Vocabulary, collate
@@ -25,17 +29,30 @@ NAMES = ("star_generator", "star_aux", "shared_generator", "shared_aux")
 HEADS = dict(heads=4, order_heads=4)
 
 
-def weights(name): return GOLDEN / f"{name}.weights.safetensors"
-def golden(name): return load_file(GOLDEN / f"{name}.io.safetensors")
+class Files:
+    "A directory with the files of the authors, or with such as were made."
+    def __init__(self, place: Path): self.place = place
+    def weights(self, name): return self.place / f"{name}.weights.safetensors"
+    def golden(self, name): return load_file(self.place / f"{name}.io.safetensors")
+
+    def imported(self, name):
+        "The model that has the network `name`, and whether that is its order model."
+        weights = self.weights
+        if name.startswith("star"):
+            order = weights("star_aux") if name.endswith("aux") else None
+            return import_published(weights("star_generator"), "star", order_file=order, order_min_rate=1.01, **HEADS)
+        order = weights("shared_aux_heads") if name.endswith("aux") else None
+        return import_published(weights("shared_generator"), "safe", order_file=order, **HEADS)
 
 
-def imported(name):
-    "The model that has the network `name`, and whether that is its order model."
-    if name.startswith("star"):
-        order = weights("star_aux") if name.endswith("aux") else None
-        return import_published(weights("star_generator"), "star", order_file=order, order_min_rate=1.01, **HEADS)
-    order = weights("shared_aux_heads") if name.endswith("aux") else None
-    return import_published(weights("shared_generator"), "safe", order_file=order, **HEADS)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    published_files.write_all(place := tmp_path_factory.mktemp("made"))
+    return Files(place)
+
+
+@pytest.fixture(params=["made", pytest.param("authors", marks=needs_golden)])
+def files(request, made): return made if request.param == "made" else Files(GOLDEN)
 
 
 def our_ids(model, ids, kind):
@@ -46,9 +63,9 @@ def our_ids(model, ids, kind):
     return torch.tensor([order.index(i) for i in range(n)])[ids], order
 
 
-def differences(name):
+def differences(files, name):
     "Largest difference per tensor between the authors' outputs and ours, at columns that are kept."
-    model, io = imported(name), golden(name)
+    model, io = files.imported(name), files.golden(name)
     ids, order = our_ids(model, io["input_ids"], "star" if name.startswith("star") else "safe")
     own = model.order if name.endswith("aux") else None
     trunk, hidden = (own.trunk or model.backbone) if own else model.backbone, []
@@ -60,7 +77,7 @@ def differences(name):
         rate = lambda head: linked(head(h, cond), c.link, low, c.max_rate)
         found["b_ins"] = rate(own.insert if own else model.insert)
         if own: found["b_unmask_head"] = rate(own.unmask)
-        else: found |= dict(b_unmask_head=rate(unmask_head(name, model)), vocab_logits=model.token(h, cond))
+        else: found |= dict(b_unmask_head=rate(unmask_head(files, name, model)), vocab_logits=model.token(h, cond))
     for hook in hooks: hook.remove()
     kept, out = io["attention_mask"], {}
     for key, value in found.items():
@@ -70,37 +87,35 @@ def differences(name):
     return out
 
 
-def unmask_head(name, model):
+def unmask_head(files, name, model):
     "The head that the model drops, as it replaces its rate by 1."
     head = PublishedRateHead(model.config.trunk)
-    heads = read_parts(weights(name)).heads
+    heads = read_parts(files.weights(name)).heads
     head.load_state_dict({k.removeprefix("unmask."): v for k, v in heads.items() if k.startswith("unmask.")})
     return head
 
 
-@needs_golden
 @pytest.mark.parametrize("name", NAMES)
-def test_forward_pass_is_the_authors(name):
-    found = differences(name)
+def test_forward_pass_is_the_authors(files, name):
+    found = differences(files, name)
     assert max(found.values()) < 1e-5, found
     assert len(found) == (5 if name.endswith("aux") else 6)
 
 
-@needs_golden
 @pytest.mark.parametrize("name", NAMES)
-def test_hazards_are_the_authors(name):
+def test_hazards_are_the_authors(files, name):
     "In float32, in which 1 - t^a near t = 1 has few digits: computed as the authors do, relative to 1e-5."
-    io, t = golden(name), golden(name)["t"][:, None]
+    io = files.golden(name)
+    t = io["t"][:, None]
     kept = io["attention_mask"]
     for a in (1, 2):
         shape = a * t ** (a - 1) / (1 - t**a)
         torch.testing.assert_close((io["b_ins"] * shape)[kept], io[f"hazard_ins_a{a}"][kept], rtol=1e-5, atol=0)
 
 
-@needs_golden
 @pytest.mark.parametrize("name", ("star_generator", "shared_generator"))
-def test_intensities_are_at_our_columns(name):
-    model, io = imported(name), golden(name)
+def test_intensities_are_at_our_columns(files, name):
+    model, io = files.imported(name), files.golden(name)
     ids, order = our_ids(model, io["input_ids"], "star" if name.startswith("star") else "safe")
     n = io["attention_mask"].sum(-1)
     assert bool((ids.gather(1, n[:, None] - 1) == BOS).all()), "every row ends in [EOS]"
@@ -115,25 +130,38 @@ def test_intensities_are_at_our_columns(name):
     assert bool(law[:, ~generated].isneginf().all()) and int((~generated).sum()) >= 5
 
 
-@needs_golden
 @pytest.mark.parametrize("name, kind", [("star_generator", "star"), ("shared_generator", "safe")])
-def test_parameters_are_counted(name, kind):
-    total = sum(v.numel() for k, v in load_file(weights(name)).items() if not k.endswith(("freqs", "inv_freq")))
-    assert total == parameter_count(imported(name).config.trunk, 63, 2)
+def test_parameters_are_counted(files, name, kind):
+    total = sum(v.numel() for k, v in load_file(files.weights(name)).items() if not k.endswith(("freqs", "inv_freq")))
+    assert total == parameter_count(files.imported(name).config.trunk, 63, 2)
 
 
-@needs_golden
-def test_order_rates_see_the_time():
-    model = imported("star_aux")
+@pytest.mark.parametrize("name", ("star_aux", "shared_aux"))
+def test_order_rates_are_at_our_columns(files, name):
+    "Their column i is our column i + 1; their [EOS], the last, is our start token, which has none."
+    model, io = files.imported(name), files.golden(name)
+    ids, _ = our_ids(model, io["input_ids"], "star" if name.startswith("star") else "safe")
+    n = io["attention_mask"].sum(-1)
+    tokens = torch.cat([torch.full((len(ids), 1), BOS), ids], -1).scatter(1, n[:, None], PAD)[:, :-1]
+    x = PartialSequences(tokens, tokens == BOS, tokens == PAD)
+    with torch.no_grad(): insert, unmask = model.order_rates(x, io["t"])
+    for row, length in enumerate(n.tolist()):
+        for found, key in ((insert, "b_ins"), (unmask, "b_unmask_head")):
+            expected = io[key][row, :length - 1]
+            torch.testing.assert_close(found[row, 1:length], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_order_rates_see_the_time(files):
+    model = files.imported("star_aux")
     assert model.config.order == "separate" and model.config.order_rotary == 8 and model.config.rotary == 16
     x = collate([parse_prompt(["1", "2", "3"], model.vocabulary)])
     early, late = (model.order_rates(x, torch.tensor([t]))[0] for t in (0.1, 0.9))
     assert early.shape == x.tokens.shape and float((early - late).detach().abs().max()) > 1e-3
-    assert imported("shared_aux").config.order == "shared"
+    assert files.imported("shared_aux").config.order == "shared"
 
 
-@needs_golden
-def test_from_the_shell(tmp_path, capsys):
+def test_from_the_shell(files, tmp_path, capsys):
+    weights = files.weights
     out = str(tmp_path / "made")
     line = ["import", str(weights("star_generator")), "--as", "star", "--heads", "4", "--out", out]
     assert main([*line, "--order-file", str(weights("star_aux")), "--order-heads", "4"]) == 0
@@ -146,7 +174,6 @@ def test_from_the_shell(tmp_path, capsys):
     assert main(["info", out]) == 0
 
 
-@needs_golden
 @pytest.mark.parametrize(
     "file, options, message",
     [
@@ -158,22 +185,53 @@ def test_from_the_shell(tmp_path, capsys):
         ("star_generator", "--as star --heads 4 --min-rate 200", "max_rate=100.0: must exceed min_rate=200.0"),
         ("star_aux", "--as star --heads 4", "holds an order model alone"),
         ("shared_aux_heads", "--as safe --heads 4", "holds an order model alone"),
-        ("shared_generator", f"--as safe --heads 4 --order-file {weights('star_generator')}", "holds no order model"),
+        ("shared_generator", "--as safe --heads 4 --order-file {star}", "holds no order model"),
     ],
 )
-def test_options_that_do_not_fit(file, options, message, tmp_path, capsys):
+def test_options_that_do_not_fit(files, file, options, message, tmp_path, capsys):
     out = tmp_path / "made"
-    assert main(["import", str(weights(file)), *options.split(), "--out", str(out)]) == 2
+    options = options.format(star=files.weights("star_generator"))
+    assert main(["import", str(files.weights(file)), *options.split(), "--out", str(out)]) == 2
     said = capsys.readouterr().err
     assert re.search(message, said) and said.count("\n") == 1 and not out.exists()
 
 
-@pytest.mark.skipif(not SAFE_TOKENIZER.exists(), reason="the tokenizer file of bracket SAFE is not at hand")
-def test_names_of_bracket_safe():
-    names = token_names("safe", PUBLISHED["safe"], 1882, SAFE_TOKENIZER)
+@pytest.mark.parametrize("made_here", [True, pytest.param(False, marks=pytest.mark.skipif(
+    not SAFE_TOKENIZER.exists(), reason="the tokenizer file of bracket SAFE is not at hand"
+))])
+def test_names_of_bracket_safe(made_here, tmp_path):
+    file = tmp_path / "tokenizer.json" if made_here else SAFE_TOKENIZER
+    if made_here: published_files.write_tokenizer(file)
+    names = token_names("safe", PUBLISHED["safe"], 1882, file)
     assert names[:6] == ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "#"] and names[-2:] == ["<", ">"]
     with pytest.raises(ValueError, match="has 1880 tokens, the model 63"):
-        token_names("safe", PUBLISHED["safe"], 63, SAFE_TOKENIZER)
+        token_names("safe", PUBLISHED["safe"], 63, file)
+
+
+@needs_golden
+@pytest.mark.parametrize("name", NAMES)
+def test_numpy_agrees_with_the_authors(name):
+    "So what it says of made files is what the authors' code would say."
+    io, kind = Files(GOLDEN).golden(name), published_files.KINDS[name.split("_")[0]]
+    w = published_files.from_authors(GOLDEN, name)
+    least = 1.01 if name.endswith("aux") else 0.0
+    kept = io["attention_mask"]
+    for key, value in published_files.outputs(w, io["input_ids"], io["t"], kind.pad, kind.link, least).items():
+        found, expected = torch.from_numpy(value).float(), io[key]
+        if key != "cond": found, expected = found[kept], expected[kept]
+        tight = dict(rtol=1e-5, atol=0) if key.startswith("hazard") else dict(rtol=0, atol=1e-5)
+        torch.testing.assert_close(found, expected, **tight)
+
+
+@pytest.mark.parametrize("rows", [(0, 5), (5,), ()])
+def test_padding_is_the_only_row_of_zeros(rows):
+    embedding = torch.ones(9, 4)
+    embedding[list(rows)] = 0
+    with pytest.raises(ValueError, match="pad=0: its row of the embedding must be zero, and no other"):
+        check_padding(embedding, 0, "file")
+    embedding[:] = 1
+    embedding[0] = 0
+    check_padding(embedding, 0, "file")
 
 
 def test_a_tokenizer_without_a_vocabulary(tmp_path):
