@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "mutation"))
+import campaign  # noqa: E402
 from mutants import mutants, sample  # noqa: E402
 
 TEXT = '''"Docstring with 1 number."
@@ -56,3 +57,13 @@ def test_a_change_of_one_function_leaves_the_rest_of_the_sample():
     chosen = sample(mutants("m.py", TEXT), {"m.py": TEXT}, 5)
     assert len(chosen) == 5 and chosen == sample(mutants("m.py", TEXT)[::-1], {"m.py": TEXT}, 5)
     assert chosen != sample(mutants("m.py", TEXT), {"m.py": TEXT}, 5, seed=1)
+
+
+def test_mutants_are_planted_in_every_module_that_computes():
+    "A module of a new room is mutated, or named among those that only tell."
+    package = campaign.ROOT / "loflexmdm"
+    names = {p.relative_to(package).as_posix() for p in package.rglob("[!_]*.py")}
+    told = {n for n in names for left_out in campaign.TELLING if n == left_out or n.startswith(f"{left_out}/")}
+    mutated = {p.relative_to(package).as_posix() for p in campaign.computing(campaign.ROOT)}
+    assert mutated | told == names and not mutated & told
+    assert all((package / left_out).exists() for left_out in campaign.TELLING) and len(mutated) > 90

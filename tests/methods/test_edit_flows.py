@@ -17,7 +17,8 @@ from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.saved import load_model
 from loflexmdm.process.alignments import BLANK, Aligned, align, at
 from loflexmdm.process.intensities import Intensities
-from loflexmdm.process.states import BOS, PAD, Pair, Pairs, Vocabulary, collate, prefix_example
+from loflexmdm.process.states import BOS, PAD, Pair, Pairs, Vocabulary, collate, parse_prompt
+from loflexmdm.process.states import prefix_example
 from loflexmdm.samplers import EditTrajectory, EventDriven, Limits, TauLeaping, Trajectory, simulate
 from loflexmdm.support.notebook import seeded
 from loflexmdm.tasks.base import Examples
@@ -65,6 +66,48 @@ def test_equal_tokens_in_one_gap_merge_in_the_papers_constant_alone():
     terms = edit_terms(Intensities(insert=torch.full((2, 2), 6.0), insert_logits=logits), targets)
     assert_close(terms.tight, torch.tensor([12 - 3 * math.log(2) - 3, 12 - math.log(2) - 1]))
     assert_close(terms.paper - terms.tight, torch.tensor([2 * math.log(2), 0.0]))
+
+
+def test_merging_costs_the_entropy_of_rates_that_are_not_1():
+    "Two edits of one label, at rates 2 and 3, and one by itself, at 1/2: f log f less the sum of b log b."
+    targets = EditTargets(*torch.tensor([[0, 0, 0], [0, 0, 0], [1, 1, 1], [A, A, B]]), torch.tensor([2.0, 3.0, 0.5]))
+    by_hand = 5 * math.log(5) - 2 * math.log(2) - 3 * math.log(3)
+    assert_close(merged(targets, 1), torch.tensor([by_hand]))
+
+
+def test_the_only_token_is_never_substituted():
+    "There is no other to write in its place; with two tokens there is."
+    for letters, possible in (("a", False), ("ab", True)):
+        vocabulary = Vocabulary(letters)
+        model = EditFlow(vocabulary, EditFlowConfig(size="pico", max_length=10, coupling="uniform", tokens=3)).eval()
+        x = collate([prefix_example("", "aa", vocabulary)])
+        out = model.intensities(x, tau=torch.tensor([0.3]))
+        assert bool(out.substitute.any()) == possible and bool(out.delete.any())
+
+
+def test_a_model_that_only_inserts_needs_no_room_for_a_source():
+    "States have room for the target, for the source where it may be deleted, and once more where it is shown."
+    rooms = {("empty", "hidden"): 1, ("empty", "shown"): 2, ("uniform", "hidden"): 2, ("uniform", "shown"): 3}
+    for (coupling, source), times in rooms.items():
+        assert made(coupling=coupling, source=source, tokens=3).most_columns(10) == 10 * times
+
+    # so that what it writes is no longer than was asked for, however fast it inserts
+    model = made(coupling="empty")
+    with torch.no_grad(): model.insert.out.bias.fill_(9.0)
+    drawn = model.sample(n=6, sampler=LEAPS, generator=seeded(0), max_length=5)
+    assert max(map(len, drawn.sequences)) == 4
+
+
+def test_sources_are_not_the_numbers_that_the_sampler_draws():
+    "A source drawn by the row's own seed would be decided by the same numbers as its first events."
+    model, n = made(coupling="uniform", tokens=8), 60
+    start = model.start(collate([parse_prompt([...], LETTERS)] * n), 10)
+    ours = model.sources(start, range(n))
+    theirs = [model.drawn_from.draw(start.rows([i]).trim(), seeded(i)) for i in range(n)]
+    same = sum(ours.rows([i]).trim().tokens.tolist() == one.trim().tokens.tolist() for i, one in enumerate(theirs))
+    assert same < n / 3
+    again = model.sources(start, range(n))
+    assert torch.equal(again.tokens, ours.tokens)
 
 
 @pytest.mark.parametrize("channel", ["delete", "substitute"])

@@ -12,6 +12,7 @@ from loflexmdm.methods.saved import load_model
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.matching import leave_one_out
 from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, PartialSequences, collate
+from loflexmdm.process.states import prefix_example
 from loflexmdm.samplers import EventDriven
 from loflexmdm.support.notebook import seeded
 from loflexmdm.support.registries import METHODS
@@ -221,3 +222,35 @@ def test_files_with_the_former_name_load(tmp_path):
     assert recipe.model["method"] == "lounmask"
     assert "lomdm" in METHODS and "lomdm" not in METHODS.names()
     with pytest.raises(ValueError, match="method='lomdn'"): METHODS["lomdn"]
+
+
+@pytest.mark.parametrize("cls", [LoUnmask, LoInsert])
+def test_the_bound_ends_at_the_horizon(cls, monkeypatch):
+    "The integral over the clock of a loss of 1 is the reading at which the bound ends."
+    torch.manual_seed(0)
+    model = cls(LAW.vocabulary, OneEventConfig(size="pico", max_length=4, order="fixed")).eval()
+    assert model.horizon == pytest.approx(-3 * math.log(1e-4))
+    monkeypatch.setattr(model, "match", lambda x1, state, tau, b: torch.ones(len(tau)))
+    mean, error = model.nll_bound(LAW.x1, samples=20_000, generator=seeded(1))
+    assert ((mean - model.horizon).abs() < 4 * error).all() and (error < 0.5).all()
+
+
+@pytest.mark.parametrize("cls", [LoUnmask, LoInsert])
+def test_centred_rates_have_no_common_mode(cls):
+    "log b is r tanh(raw / r) with r = log 10: undone, it has mean 0 over the free positions of each row."
+    torch.manual_seed(0)
+    options = dict(size="pico", order_size="pico", max_length=9, centre=True)
+    model = cls(LAW.vocabulary, OneEventConfig(**options)).eval()
+    with torch.no_grad():
+        for p in model.order.parameters(): p.add_(torch.randn(p.shape))
+    rows = [prefix_example("ab", "ba", LAW.vocabulary), prefix_example("", "abbab", LAW.vocabulary)]
+    x1 = model.aligned(collate(rows))
+    with torch.no_grad(): b = model.schedule(x1).double()
+    r = math.log(10)
+    raw = r * torch.atanh(b.log() / r)
+    mean = torch.where(x1.free, raw, 0.0).sum(-1) / x1.free.sum(-1)
+    assert mean.abs().max() < 1e-5 and raw[x1.free].abs().max() > 0.1
+
+    # and one row of the batch does not see how long the other is
+    alone = model.schedule(model.aligned(collate(rows[:1])))
+    torch.testing.assert_close(alone[0].double(), b[0, :alone.shape[1]], rtol=1e-5, atol=1e-6)

@@ -8,6 +8,7 @@ import torch
 from loflexmdm.exact.ctmc import ToyLaw, as_batch, compare
 from loflexmdm.process.intensities import Intensities, TokenLaws
 from loflexmdm.process.states import BOS, MASK, PartialSequences
+from loflexmdm.samplers import bounded_error
 from loflexmdm.samplers import BoundedError, EventDriven, Limits, measured_bound, simulate
 from loflexmdm.samplers.bounded_error import Held, Plan, beyond_room, held_after, plan_leap
 from loflexmdm.samplers.bounded_error import row_total, with_missing_laws
@@ -176,6 +177,24 @@ def test_a_used_up_error_leaves_thinning():
     assert plan_leap(rates, loss, none, none + 0.1, none + 9, 1.5, none > 0).level.all()
     spent = plan_leap(rates, loss, none, none, none + 9, 1.5, none > 0)
     assert not spent.level.any() and spent.often.item() == 4.5
+
+
+@pytest.mark.parametrize("spent, left", [(0.0, 0.1), (0.06, 0.04), (0.1, 0.0), (0.3, 0.0)])
+def test_a_leap_may_cost_what_is_left_of_the_error(spent, left, monkeypatch):
+    "Nine tenths of what is left, shared by the five masks that are still to be shown."
+    asked = []
+
+    def planned(rates, loss, rise, allowed, *rest):
+        asked.append(allowed.item())
+        return plan_leap(rates, loss, rise, allowed, *rest)
+    monkeypatch.setattr(bounded_error, "plan_leap", planned)
+    sampler, x = BoundedError(error=0.1), masks(1, 5)
+    state = sampler.init(x, [torch.Generator().manual_seed(0)], Limits(9.0, 6, channels=MASKS_ONLY))
+    held = state.memory._replace(spent=torch.tensor([spent], dtype=torch.float64))
+    rates = x.masked.double()[..., None]
+    out = constant(x, state.tau)
+    sampler.leap(out, rates, torch.zeros(1, dtype=torch.bool), held, state, torch.full((1,), 0.5).double())
+    assert asked == [pytest.approx(0.9 * left / 5)]
 
 
 def test_what_is_made_up_for_has_the_missing_distribution():

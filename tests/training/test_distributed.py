@@ -19,7 +19,7 @@ from loflexmdm.cli import main
 from loflexmdm.methods.base import method_class
 from loflexmdm.support.random_numbers import Launch, ShardGenerator, launched, quota, uniforms
 from loflexmdm.training.checkpoints import checkpoints
-from loflexmdm.training.distributed import check_shares
+from loflexmdm.training.distributed import check_shares, joined, processes_of
 from loflexmdm.training.log import JsonLines
 from loflexmdm.training.optimisers import TrainConfig
 
@@ -58,6 +58,29 @@ def test_two_processes_have_the_weights_of_one(work, tmp_path):
     run(tmp_path / "one", 1, **work | dict(shard=False))
     run(tmp_path / "two", 2, **work)
     assert difference(tmp_path / "one", tmp_path / "two") < 1e-10
+
+    # the norms are those of the whole gradient, not of a process's rows or shards
+    [one], [two] = ([r for r in JsonLines(tmp_path / d / "metrics.jsonl").rows() if "loss" in r] for d in ("one", "two"))
+    norms = [key for key in one if key.endswith("grad_norm")]
+    assert norms and all(one[key] == pytest.approx(two[key], rel=1e-5) for key in norms)
+
+
+def norm_of_shards(directory: str):
+    "Two processes, of whose shards the norms are 3 and 4, write down the norm that is logged."
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor._ops._math_ops import _NormPartial
+    launch = launched()
+    with joined(launch, torch.device("cpu")):
+        own = torch.tensor([3.0, 4.0][launch.rank])
+        norm = DTensor.from_local(own, init_device_mesh("cpu", (2,)), [_NormPartial(2.0)])
+        found = processes_of(launch).agreed(dict(loss=torch.tensor(1.0)), dict(grad_norm=norm))
+        Path(directory, str(launch.rank)).write_text(repr(float(found["grad_norm"])))
+
+
+def test_the_norm_of_shards_is_that_of_the_whole(tmp_path):
+    assert wait(start(2, norm_of_shards, str(tmp_path))) == [0, 0]
+    assert [Path(tmp_path, rank).read_text() for rank in "01"] == ["5.0", "5.0"]
 
 
 def test_a_killed_process_leaves_no_other_waiting(whole, tmp_path):

@@ -30,11 +30,18 @@ import forks  # noqa: E402
 from mutants import Mutant, mutants, planted_cell, sample  # noqa: E402
 from reach import Plugin, Reach  # noqa: E402
 
-ROOMS = "process", "samplers", "methods", "training"  # whose modules are mutated: they compute the losses and the laws
-# rooms of tests that run
-TESTED = "process", "exact", "networks", "samplers", "methods", "models", "training", "golden"
+# rooms whose modules are mutated, and whose tests run
+ROOMS = (
+    "process", "samplers", "methods", "training", "exact", "networks", "models", "tasks", "molecules", "support",
+    "reports",
+)
+# modules, and a room, that compute nothing: they ask, tell, draw and quote
+TELLING = (
+    "cli", "models/hub.py", "molecules/report.py", "reports/citations.py", "reports/demo.py", "reports/figures.py",
+    "reports/player.py", "support/colours.py", "support/notebook.py",
+)
 # tests of the command line in processes of their own, and those that take long
-LEFT_OUT = {"changed_data", "hugging_face", "published"}
+LEFT_OUT = {"changed_data", "hugging_face"}
 # tests in processes of their own that see what a module sets when it is imported, such as defaults
 OF_IMPORTS = ("tests/support/test_configs.py::test_the_schema_in_the_package_is_current_and_presets_name_it",)
 REPORT, EQUIVALENT = HERE / "report.json", HERE / "equivalent.json"
@@ -206,9 +213,9 @@ def measured(tree: Path, name: str, target: Path) -> int:
 
 def in_scope(tree: Path) -> list[str]:
     "Test files, and notebooks in the order of their names: those of the mutated modules first."
-    files = [p for room in TESTED for p in sorted((tree / "tests" / room).glob("test_*.py"))]
+    files = [p for room in (*ROOMS, "golden") for p in sorted((tree / "tests" / room).glob("test_*.py"))]
     tests = [p for p in files if p.stem.removeprefix("test_") not in LEFT_OUT]
-    notebooks = [p for room in (*ROOMS, "exact") for p in sorted((tree / "nbs" / room).glob("*.ipynb"))]
+    notebooks = [p for room in ROOMS for p in sorted((tree / "nbs" / room).rglob("*.ipynb"))]
     return [str(p.relative_to(tree)) for p in [*tests, *notebooks]]
 
 
@@ -406,10 +413,15 @@ def flat(text: str, most: int = 70) -> str:
     return text if len(text) <= most else text[:most - 3] + "..."
 
 
+def computing(root: Path) -> list[Path]:
+    "The modules that are mutated: all of the rooms, but those that only tell."
+    found = [p for room in ROOMS for p in sorted((root / "loflexmdm" / room).rglob("[!_]*.py"))]
+    return [p for p in found if p.relative_to(root / "loflexmdm").as_posix() not in TELLING]
+
+
 def planted(n: int, seed: int) -> tuple[list[Mutant], int, dict[str, str]]:
     "The sample, the number of all mutants, and the notebook of each module."
-    files = [p for room in ROOMS for p in sorted((ROOT / "loflexmdm" / room).glob("[!_]*.py"))]
-    texts = {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for p in files}
+    texts = {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for p in computing(ROOT)}
     found = [m for module, text in texts.items() for m in mutants(module, text)]
     notebooks = {module: cells_of(module, text)[0][2] for module, text in texts.items()}
     return sample(found, texts, n, seed), len(found), notebooks
