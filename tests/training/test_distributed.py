@@ -60,7 +60,8 @@ def test_two_processes_have_the_weights_of_one(work, tmp_path):
     assert difference(tmp_path / "one", tmp_path / "two") < 1e-10
 
     # the norms are those of the whole gradient, not of a process's rows or shards
-    [one], [two] = ([r for r in JsonLines(tmp_path / d / "metrics.jsonl").rows() if "loss" in r] for d in ("one", "two"))
+    rows = [JsonLines(tmp_path / name / "metrics.jsonl").rows() for name in ("one", "two")]
+    [one], [two] = ([row for row in own if "loss" in row] for own in rows)
     norms = [key for key in one if key.endswith("grad_norm")]
     assert norms and all(one[key] == pytest.approx(two[key], rel=1e-5) for key in norms)
 
