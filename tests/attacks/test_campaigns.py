@@ -5,7 +5,7 @@ import random
 import signal
 
 import pytest
-from campaigns import disks, flips, fuzz, tables
+from campaigns import disks, flips, fuzz, ranks, streams, tables
 from campaigns.attacks import Tally, isolated, isolated_each, refused, what_went_wrong
 from campaigns.jobs import jobs
 
@@ -44,6 +44,19 @@ def test_generated_tables(tmp_path):
     tables.campaign(tmp_path, tally := Tally(), 0, range(300))
     survived(tally)
     assert tally.tried["tables"] == 300
+
+
+def test_changed_streams(made, tmp_path):
+    streams.campaign(tmp_path, tally := Tally(), 0, range(30))
+    survived(tally)
+    assert tally.tried["streams"] == 30
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_processes_that_disagree(tmp_path):
+    ranks.campaign(tmp_path, tally := Tally(), 0, range(6))
+    survived(tally)
+    assert tally.tried["ranks"] == 6
 
 
 def test_small_attacks_share_a_process_until_one_ends_it():
