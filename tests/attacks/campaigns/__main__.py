@@ -26,7 +26,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="*", default=["kill", "kills", "full"], help="what happens at an operation")
     parser.add_argument("--flips", type=int, default=8, help="in each kind of directory, in each round")
     parser.add_argument("--fuzz", type=int, default=400, help="inputs in each round")
-    parser.add_argument("--runs", type=int, default=10, help="trainings in each round: changed files, and two processes")
+    parser.add_argument("--runs", type=int, default=10, help="training runs in each round, of each kind")
     return parser.parse_args()
 
 
@@ -40,9 +40,9 @@ def one_round(made: dict, tally: Tally, args: argparse.Namespace, number: int):
             disks.campaign(made, Path(place), tally, rng, args.disks, args.kinds)
             flips.campaign(made, Path(place), tally, rng, args.flips)
             tables.campaign(Path(place), tally, args.seed, inputs)
-            trainings = range(number * args.runs, (number + 1) * args.runs)
-            streams.campaign(Path(place), tally, args.seed, trainings)
-            ranks.campaign(Path(place), tally, args.seed, trainings)
+            runs = range(number * args.runs, (number + 1) * args.runs)
+            streams.campaign(Path(place), tally, args.seed, runs)
+            ranks.campaign(Path(place), tally, args.seed, runs)
 
 
 def main():

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -36,6 +37,7 @@ OTHER = dict(
 
 def differently(directory: str, other: str):
     "Train, in the second process with other settings or data."
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # whatever this process has put in its place
     own = json.loads(other) if os.environ["RANK"] == "1" else {}
     if cut := own.pop("words", None): share.WORDS = WORDS[slice(*cut)]
     train(directory, json.dumps(FEW | own))
