@@ -175,7 +175,11 @@ class RankBlock(nn.Module):
         sees: Bool[Tensor, "#rows columns keys"],
     ) -> Float[Tensor, "rows heads columns keys"]:
         "What distance adds to the scores; -inf where a column may not look."
-        by_class = (q + self.any) @ self.distance.mT / q.shape[-1] ** 0.5
+        # one product per head: a product per row and head would copy the table for every row
+        by_head = (q + self.any).transpose(0, 1).flatten(1, 2)
+        by_class = by_head @ self.distance.mT / q.shape[-1] ** 0.5
+        by_class = by_class.unflatten(1, (len(q), -1)).transpose(0, 1)
+
         index = distance[:, None].expand(len(q), self.heads, -1, -1)
         scores = by_class.gather(-1, index)
         return scores.masked_fill(~sees[:, None], -torch.inf)
