@@ -7,9 +7,9 @@ __all__ = ['SYMBOL', 'BONDS', 'PUNCTUATION', 'TEXT_REASONS', 'LEAF', 'Span', 'SE
            'is_atom', 'Ring', 'Atom', 'Reader', 'read_text', 'settled_rings', 'is_odd', 'mirrored', 'settle',
            'ring_number', 'write_smiles', 'ring_size', 'write_counted', 'Pieces', 'pieces_of', 'nest', 'to_nested',
            'write_nested', 'to_smiles', 'with_root', 'plain_fragment', 'nested_prompt', 'as_child', 'in_hole',
-           'smiles_prompt', 'pairs_of', 'outermost', 'nested_holes', 'open_rings', 'smiles_holes', 'given_and_closed',
-           'Notation', 'random_smiles', 'DeepSmiles', 'holds_none', 'Selfies', 'selfies_package', 'Nested',
-           'BracketSafe', 'notation_of', 'simpler']
+           'smiles_prompt', 'pairs_of', 'outermost', 'nested_holes', 'is_ring', 'open_rings', 'free_branches',
+           'link_ends', 'link', 'smiles_holes', 'given_and_closed', 'Notation', 'random_smiles', 'DeepSmiles',
+           'holds_none', 'Selfies', 'selfies_package', 'Nested', 'BracketSafe', 'notation_of', 'simpler']
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #85ed7b77
 import random
@@ -473,16 +473,21 @@ def nested_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
     return holes
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #e249270d
+def is_ring(token: str) -> bool:
+    "Whether a token opens or closes a ring."
+    return token[0].isdigit() or token[0] == "%"
+
+
 def open_rings(tokens: Sequence[str]) -> list[frozenset[str]]:
     "The ring digits that are open before each token, and behind the last."
     found, now = [frozenset()], set()
     for t in tokens:
-        if t[0].isdigit() or t[0] == "%": now ^= {t}
+        if is_ring(t): now ^= {t}
         found.append(frozenset(now))
     return found
 
 
-def smiles_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
+def free_branches(tokens: Sequence[str], rng: random.Random) -> list[Span]:
     "Some branches without a ring bond to the rest, and perhaps the end, to be generated. Empty if there is none."
     rings = open_rings(tokens)
     apart = lambda a, b: all(rings[a] <= r for r in rings[a:b + 1]) and rings[a] == rings[b]
@@ -494,13 +499,42 @@ def smiles_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
     for i, t in enumerate(tokens):
         depth += (t == "(") - (t == ")")
         is_outside = i and not depth and not rings[i]
-        if is_outside and t not in "()" and t not in rings[i + 1] | rings[i]: ends.append(i)
+        if is_outside and t not in "()" and not is_ring(t): ends.append(i)
 
     chosen = rng.sample(found, rng.randint(1, min(3, len(found)))) if found else []
     with_end = ends and (not found or rng.random() < 0.5)
     end = rng.choice(ends) if with_end else len(tokens)
     chosen = outermost([s for s in chosen if s[1] <= end])
     return chosen + [(end, len(tokens))] * (end < len(tokens))
+
+
+def link_ends(tokens: Sequence[str], start: int) -> list[int]:
+    """Where a link that begins at `start` may end: its own branches and rings are closed there, and an atom or a bond
+    follows. None if the bond to its first atom is in a ring, as the rest of the branch tells."""
+    rings = open_rings(tokens)
+    ends, depth = [], 0
+    for i in range(start, len(tokens)):
+        if depth < 0: break
+        if not rings[start] <= rings[i + 1]: return []
+        is_balanced = not depth and rings[i] == rings[start]
+        goes_on = tokens[i] not in "()" and not is_ring(tokens[i])
+        if is_balanced and goes_on and any(map(is_atom, tokens[start:i])): ends.append(i)
+        depth += (tokens[i] == "(") - (tokens[i] == ")")
+    return ends
+
+
+def link(tokens: Sequence[str], rng: random.Random) -> list[Span]:
+    "A span between two parts of a molecule, to be generated with both of them given. Empty if there is none."
+    starts = [i for i, t in enumerate(tokens) if i and t not in "()" and not is_ring(t)]
+    for start in rng.sample(starts, len(starts)):
+        if ends := link_ends(tokens, start): return [(start, rng.choice(ends))]
+    return []
+
+
+def smiles_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
+    "What is generated of a SMILES: a `link`, or some `free_branches`, as chance has it. Empty if it has neither."
+    first, second = rng.sample((link, free_branches), 2)
+    return first(tokens, rng) or second(tokens, rng)
 
 
 def given_and_closed(tokens: Sequence[str], holes: Sequence[Span]) -> tuple[list[bool], list[bool]]:
