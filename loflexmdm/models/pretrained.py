@@ -57,7 +57,7 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
     """The method of that name, or saved in that directory, ready to sample on `device`.
 
     In the package: star-tiny, star-tiny-fixed, star-mixed, star-mixed-fixed, star-mixed-ordered,
-    star-medium-ordered (paths in graphs), key-adder,
+    star-medium-ordered, star-hard-ordered (paths in graphs), key-adder,
     key-adder-fixed (sums that need an order), molecules, molecules-fixed, molecules-qm9-ar, molecules-moses,
     molecules-moses-ar, molecules-moses-learned, repair-text and molecule-edits.
 
