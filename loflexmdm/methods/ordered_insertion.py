@@ -360,7 +360,7 @@ class OrderedInsertion(Method):
         "The memory after `token` was inserted after item `gap`."
         return self.backbone.insert(memory, gap, token)
 
-
+# %% ../../nbs/methods/20_ordered_insertion.ipynb #22eac4f0
 def prompt_of(x1: PartialSequences) -> PartialSequences:
     "The prompts of clean sequences; `origin` holds their columns."
     return contract(x1, torch.where(x1.fixed, CLEAN, DROPPED))

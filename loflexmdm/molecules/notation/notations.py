@@ -507,7 +507,7 @@ def free_branches(tokens: Sequence[str], rng: random.Random) -> list[Span]:
     chosen = outermost([s for s in chosen if s[1] <= end])
     return chosen + [(end, len(tokens))] * (end < len(tokens))
 
-
+# %% ../../../nbs/molecules/notation/02_notations.ipynb #lk000003
 def link_ends(tokens: Sequence[str], start: int) -> list[int]:
     """Where a link that begins at `start` may end: its own branches and rings are closed there, and an atom or a bond
     follows. None if the bond to its first atom is in a ring, as the rest of the branch tells."""
@@ -536,7 +536,7 @@ def smiles_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
     first, second = rng.sample((link, free_branches), 2)
     return first(tokens, rng) or second(tokens, rng)
 
-
+# %% ../../../nbs/molecules/notation/02_notations.ipynb #e249270f
 def given_and_closed(tokens: Sequence[str], holes: Sequence[Span]) -> tuple[list[bool], list[bool]]:
     """Which tokens are given, and which have a closed gap behind them, the start token first in both.
 
