@@ -167,7 +167,9 @@ def test_info_help_and_cite_know_plug_ins(place, run):
 
 def test_a_model_of_plug_ins_is_sampled_in_another_process(place, run):
     rows = call(place, f"sample {run} -n 4", forks.start).splitlines()
-    assert len(rows) == 4 and all(re.fullmatch(r"\d{3} -> \d* \((un)?sorted\)", row) for row in rows)
+    found = [re.fullmatch(r"(\d{3}) -> (\d*) \((correct|wrong)\)", row).groups() for row in rows]
+    verdict = lambda digits, answer: "correct" if answer == "".join(sorted(digits)) else "wrong"
+    assert len(found) == 4 and all(state == verdict(digits, answer) for digits, answer, state in found)
     call(place, f"sample {run} -n 4 --sampler in-steps --pace 3 --nll 2 --out samples.jsonl")
     written = [json.loads(line) for line in (place / "samples.jsonl").read_text().splitlines()]
     assert len(written) == 4 and {"answer", "state", "nll_bound", "tokens"} <= set(written[0])

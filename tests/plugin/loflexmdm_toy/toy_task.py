@@ -49,7 +49,11 @@ class SortingTask(Task):
         return dict(exact=exact_match(self.answers(samples), truths))
 
     def describe(self, samples, prompt_text=""):
-        state = lambda answer: "sorted" if answer == sorted(answer) else "unsorted"
-        return [dict(answer="".join(a), state=state(a)) for a in self.answers(samples)]
+        rows = []
+        for ids in samples.sequences:
+            digits, _, answer = "".join(self.vocabulary.decode(ids)).partition("=")
+            state = "correct" if list(answer) == sorted(digits) else "wrong"
+            rows.append(dict(answer=answer, state=state))
+        return rows
 
     def pretty(self, row): return f"{''.join(row['prompt']).strip('=')} -> {row['answer']} ({row['state']})"
