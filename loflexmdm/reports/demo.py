@@ -41,15 +41,15 @@ ORDERS = dict(
 )
 
 
-def star_recipe(order: str, steps: int = STEPS) -> Recipe:
+def star_recipe(order: str, steps: int = STEPS, seed: int = 0) -> Recipe:
     "Three arms of four nodes by ordered insertion, the order `learned` or `uniform`: about a minute of one core."
-    return recipe("star-mixed-ordered", steps=steps, **SMALL, **ORDERS[order])
+    return recipe("star-mixed-ordered", steps=steps, seed=seed, **SMALL, **ORDERS[order])
 
 
-def trained(order: str, directory: Path, steps: int = STEPS, progress: bool = True) -> Method:
+def trained(order: str, directory: Path, steps: int = STEPS, seed: int = 0, progress: bool = True) -> Method:
     "The model of `star_recipe` from scratch; an older run in `directory` is replaced."
     if directory.exists(): shutil.rmtree(directory)
-    return star_recipe(order, steps).trainer(directory, progress=progress).fit()
+    return star_recipe(order, steps, seed).trainer(directory, progress=progress).fit()
 
 # %% ../../nbs/reports/05_demo.ipynb #2d1966c7
 def answer_figures(method: Method, n: int, seed: int = 0) -> tuple[dict, Samples]:
@@ -124,8 +124,13 @@ def save_figure(axes, path: Path) -> Path:
 def plot_curves(directories: dict[str, Path]):
     "Training and validation bounds of runs, a panel each; returns the axes."
     import matplotlib.pyplot as plt
-    _, axes = plt.subplots(1, len(directories), figsize=(3.5 * len(directories), 2.6), sharey=True)
+    size = (3.5 * len(directories), 2.9)
+    figure, axes = plt.subplots(1, len(directories), figsize=size, sharey=True, layout="constrained")
     for ax, (name, directory) in zip(axes, directories.items()): plot_metrics(directory, ax=ax).set_title(name)
+
+    # one legend below both panels: inside a small one it would lie on a curve
+    for ax in axes: ax.get_legend().remove()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return axes
 
 # %% ../../nbs/reports/05_demo.ipynb #1b0046bb
@@ -151,7 +156,7 @@ def compare_orders(out: Path, n: int, seed: int, steps: int, progress: bool = Tr
     rows, ax = [], None
     for order, colour in zip(ORDERS, (PALETTE["blue"], PALETTE["orange"])):
         print(f"     {order} order", flush=True)
-        method = trained(order, out / order, steps, progress)
+        method = trained(order, out / order, steps, seed, progress)
         row, samples = answer_figures(method, n, seed)
         ax = plot_from_goal(task_from(method.task), samples, ax, order, colour)
         rows.append(row)
@@ -179,7 +184,9 @@ def molecule_figures(out: Path, n: int, seed: int) -> dict:
 def demo(
     out: str | os.PathLike = "demo", n: int = 500, seed: int = 0, steps: int | None = None, progress: bool = True
 ) -> dict:
-    "Run everything and write results.json and four pictures to `out`; returns what results.json holds."
+    """Run everything and write results.json and four pictures to `out`; returns what results.json holds.
+
+    `seed` is that of the trainings and of all samples."""
     out, started = Path(out), time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     steps = STEPS if steps is None else steps

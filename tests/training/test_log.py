@@ -25,6 +25,7 @@ def test_log_rows(finished):
 def test_the_bar_shows_the_bound_not_the_surrogate():
     assert shown(dict(loss=torch.tensor(18142.0), bound_tight=torch.tensor(12.25))) == dict(bound="12.25")
     assert shown(dict(loss=torch.tensor(18.0), bound=torch.tensor(2.5))) == dict(bound="2.5")
+    assert shown(dict(bound=torch.tensor(3.5), bound_tight=torch.tensor(2.5))) == dict(bound="2.5")
     assert shown(dict(loss=torch.tensor(1.5))) == dict(loss="1.500")
 
 
