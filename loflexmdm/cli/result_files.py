@@ -86,15 +86,15 @@ def prompts_from_text(args: argparse.Namespace, method: Method, task: Task | Non
         prompts, args.logits_hook = task.prompts_for(args.prompt_text, method, args.n)
         encode_prompts(prompts, None, method.vocabulary, limit)
     except ValueError as e: raise ValueError(f"{flag}: {e}") from None
-    args.route = getattr(args.logits_hook, "told", "") or inserted_into(prompts)
+    args.route = getattr(args.logits_hook, "told", "") or inserted_into(prompts, task)
     if left_out := task.omitted(args.prompt_text): args.route += f"; {left_out} left out"
     say(f"route: {args.route}")
     return prompts
 
 
-def inserted_into(prompts: Sequence[Sequence]) -> str:
+def inserted_into(prompts: Sequence[Sequence], task: Task) -> str:
     "What a model that inserts does with prompts."
-    written = lambda prompt: " ".join("..." if t is ... else str(t) for t in prompt)
+    written = lambda prompt: task.text(["..." if t is ... else t for t in prompt])
     first, *others = dict.fromkeys(map(written, prompts))
     if not others: return f"insertion into {first}"
     return f"insertion into {first} and {len(others)} other prompts"

@@ -33,12 +33,13 @@ from .data.column_values import measured
 from .data.prepared import Molecules, Picked, content_of, is_packaged, prepare
 from .data.sources import FORMATS, read_smiles
 from .data.tables import MOLECULE_WRITERS, WRITTEN, molecule_columns
-from .growth import Growths, growth_of, grows_rightwards, superstructure_points
+from .growth import Growths, best_prompt, growth_of
+from .growth import grows_rightwards, superstructure_points
 from .notation.bracket_safe import Decoded, read_tokenizer, split_attachments
 from .notation.fragments import contains_fragment, fragment_prompt, parse_fragment
 from .notation.fragments import prompt_tokens
 from .notation.notations import NOTATIONS, Notation, given_and_closed
-from .notation.notations import is_atom, notation_of, simpler, symbols
+from .notation.notations import is_atom, notation_of, simpler, smiles_prompts, symbols
 from .scores.metrics import MoleculeMetrics, judge, molecule_grid, molecule_metrics
 from ..process.states import ANY, BOS, Example, Vocabulary, prefix_example
 from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
@@ -463,15 +464,24 @@ class _MoleculeTexts(_PropertyClasses):
     def prompt_for(self, text: str, method: Method) -> tuple[list, Callable | None]:
         """`prompt` of a text, and the `logits_hook` with which this method continues it, None if it needs none.
 
-        A model of SMILES that writes from left to right gets what stands before the first point of a fragment, in the
-        spelling that it continues best, grows it at all of its points, and links two (`growth.growth_of`). ValueError
-        for a text that it cannot continue."""
+        A model of SMILES that inserts gets the fragment in the spelling that it fills best, or two with a gap for their
+        link between them (`growth.best_prompt`). One that writes from left to right gets what stands before the first
+        point of a fragment, in the spelling that it continues best, grows it at all of its points, and links two
+        (`growth.growth_of`). ValueError for a text that it cannot continue."""
         given, rest = self._given(text)
-        if not grows_rightwards(method): return self.prompt(text), None
-        if "..." in text or given and not rest: return self._prefix(text), None
         condition = [given or ANY] if self.vocabulary.conditions else []
+        is_fragment = bool(rest) and "..." not in text
+        if not grows_rightwards(method):
+            is_written_anew = is_fragment and self.config.notation == "smiles"
+            return self._best(rest, condition, method) if is_written_anew else self.prompt(text), None
+        if not is_fragment: return self._prefix(text), None
         growth = growth_of(method, rest, condition)
         return growth.prompt, growth
+
+    def _best(self, fragment: str, condition: list[str], method: Method) -> list:
+        "The prompt of a fragment behind a condition, in the spelling that the model fills best."
+        prompts = [[*condition, *self._known_tokens(p)] for p in smiles_prompts(fragment)]
+        return best_prompt(method, fragment, prompts, len(condition))
 
     def prompts_for(self, text: str, method: Method, n: int = 1) -> tuple[list[list], Callable | None]:
         """As in `Task`. A scaffold without a point is grown at one of its hydrogens (`superstructure_points`), at each

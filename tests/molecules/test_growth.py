@@ -2,6 +2,7 @@
 import math
 import random
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,10 +10,10 @@ from rdkit import Chem
 
 from loflexmdm import load
 from loflexmdm.models.pretrained import names
-from loflexmdm.molecules.growth import PLACES, _canonical, _joined, _sides, divided, grow, growth_of
+from loflexmdm.molecules.growth import PLACES, _canonical, _joined, _sides, best_prompt, divided, grow, growth_of
 from loflexmdm.molecules.growth import grows_rightwards, linked, spellings, superstructure_points, within_branches
 from loflexmdm.molecules.notation.fragments import contains_fragment
-from loflexmdm.molecules.notation.notations import symbols
+from loflexmdm.molecules.notation.notations import smiles_prompts, symbols
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.process.states import BOS, Example, Vocabulary, collate
 
@@ -258,3 +259,26 @@ def test_places_of_a_superstructure():
 def test_a_growth_of_two_fragments_never_gives_one_of_them_alone():
     growth = growth_of(load("molecules-moses-ar"), "*N1CCOCC1.*c1ccccc1")
     assert growth.other in ("*N1CCOCC1", "*c1ccccc1") and "hangs on what has grown" in growth.told
+
+
+class Fills:
+    "Fills the gap of prompts with a carbon, or with a ring that stays open where the molecule begins with `bad`."
+    vocabulary = Vocabulary("CNOcn1()")
+
+    def __init__(self, bad: str): self.bad, self.asked = bad, []
+
+    def sample(self, prompts, seed):
+        self.asked.append(len(prompts))
+        texts = [[t if t is not ... else "1" if p[1] == self.bad else "C" for t in p] for p in prompts]
+        return SimpleNamespace(sequences=list(map(self.vocabulary.encode, texts)))
+
+
+@pytest.mark.parametrize("bad, asked", [("c", 1), ("O", 3), ("", 1)])
+def test_a_model_that_inserts_gets_the_prompt_that_it_fills_best(bad, asked):
+    "The first is taken at once if it is good, else the others are tried; a condition, here N, is not of the molecule."
+    fragment, method = "*Cc1ccccn1.*CO", Fills(bad)
+    ways = [["N", *prompt] for prompt in smiles_prompts(fragment)]
+    assert ways[0][1] == "O"
+    best = best_prompt(method, fragment, ways, condition=1)
+    assert best[1] != bad and len(method.asked) == asked
+    assert (best == ways[0]) == (asked == 1)

@@ -14,7 +14,7 @@ from loflexmdm.molecules.notation.fragments import DRUGS, contains_fragment
 from loflexmdm.molecules.notation.notations import simpler
 from loflexmdm.molecules.notation.notations import NOTATIONS, given_and_closed, nested_holes
 from loflexmdm.molecules.notation.notations import notation_of, random_smiles, read_text
-from loflexmdm.molecules.notation.notations import smiles_holes, symbols, to_nested, with_root
+from loflexmdm.molecules.notation.notations import smiles_holes, smiles_prompts, symbols, to_nested, with_root
 from loflexmdm.molecules.notation.notations import write_counted, write_smiles
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
@@ -122,10 +122,21 @@ def test_prompts_hold_the_fragment(name):
         assert found.smiles and contains_fragment(found.smiles, fragment), (fragment, tokens)
 
 
+@pytest.mark.parametrize("fragment", ["*c1ccncc1.*N1CCOCC1", "*C.*N", "*=C1CCNCC1.*c1ccccc1", "*c1ccc(*)cc1.*N1CCOCC1"])
+def test_smiles_of_two_fragments_leave_a_gap_for_their_link(fragment):
+    "Whatever stands in the gap, both fragments are there; either of them comes first in some of the prompts."
+    prompts = smiles_prompts(fragment)
+    assert len({tuple(p) for p in prompts}) == len(prompts) > 1 and len({p[0] for p in prompts}) > 1
+    for prompt in prompts:
+        assert prompt[0] is not ... and prompt.count(...) == fragment.count("*") - 1
+        texts = iter(("C", "N"))
+        text = "".join(next(texts) if t is ... else t for t in prompt)
+        assert contains_fragment(Chem.CanonSmiles(text), fragment), text
+
+
 def test_prompts_that_a_notation_cannot_hold():
     for name in ("deepsmiles", "selfies"):
         with pytest.raises(ValueError, match="cannot hold a fragment"): notation_of(name).prompt("*c1ccccc1")
-    with pytest.raises(ValueError, match="two fragments need a notation"): notation_of("smiles").prompt("*C.*N")
     for name in ("nested", "smiles"):
         with pytest.raises(ValueError, match="no attachment point"): notation_of(name).prompt("c1ccccc1")
         with pytest.raises(ValueError, match="c1cc"): notation_of(name).prompt("c1cc")

@@ -7,9 +7,10 @@ __all__ = ['SYMBOL', 'BONDS', 'PUNCTUATION', 'TEXT_REASONS', 'LEAF', 'Span', 'SE
            'is_atom', 'Ring', 'Atom', 'Reader', 'read_text', 'settled_rings', 'is_odd', 'mirrored', 'settle',
            'ring_number', 'write_smiles', 'ring_size', 'write_counted', 'Pieces', 'pieces_of', 'nest', 'to_nested',
            'write_nested', 'to_smiles', 'with_root', 'plain_fragment', 'nested_prompt', 'as_child', 'in_hole',
-           'smiles_prompt', 'pairs_of', 'outermost', 'nested_holes', 'is_ring', 'open_rings', 'free_branches',
-           'link_ends', 'link', 'smiles_holes', 'given_and_closed', 'Notation', 'random_smiles', 'DeepSmiles',
-           'holds_none', 'Selfies', 'selfies_package', 'Nested', 'BracketSafe', 'notation_of', 'simpler']
+           'smiles_prompts', 'up_to_point', 'from_point', 'pairs_of', 'outermost', 'nested_holes', 'is_ring',
+           'open_rings', 'free_branches', 'link_ends', 'link', 'smiles_holes', 'given_and_closed', 'Notation',
+           'random_smiles', 'DeepSmiles', 'holds_none', 'Selfies', 'selfies_package', 'Nested', 'BracketSafe',
+           'notation_of', 'simpler']
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #85ed7b77
 import random
@@ -421,19 +422,31 @@ def in_hole(tokens: Sequence[str], inner: Sequence[str]) -> list[str]:
     return [*tokens[:i], "*", *inner, "*", *tokens[i + 1:]]
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #511a1f93
-def smiles_prompt(fragment: str) -> list:
-    """Tokens of one fragment as SMILES, `...` where its points are, one of them at the end if it can be written so.
+def smiles_prompts(fragment: str) -> list[list]:
+    """The prompts of one fragment as SMILES, `...` where its points are, or of two with their link between them.
 
-    A prompt whose only gap is at its end is one for models that write from left to right too. ValueError for two
-    fragments."""
-    mol = plain_fragment(fragment)
-    if len(Chem.GetMolFrags(mol)) > 1:
-        raise ValueError(f"{fragment!r}: two fragments need a notation of fragments, such as notation='nested'")
+    One fragment ends at a point, if it can be written so: models that write from left to right continue it, too. Of two
+    either comes first. ValueError as for `fragment_prompt`."""
+    first, *others = Chem.GetMolFrags(plain_fragment(fragment), asMols=True)
+    texts = up_to_point(first)
+    if others:
+        [second] = others
+        texts = [a[:-1] + b for x, y in ((first, second), (second, first)) for a in up_to_point(x) for b in from_point(y)]
+    return [[... if t == "*" else t for t in symbols(text)] for text in texts]
+
+
+def up_to_point(mol: Chem.Mol) -> list[str]:
+    "SMILES of a fragment that begin with an atom of it and end at a point; one that does not, where none does."
     starts = sorted(set(range(mol.GetNumAtoms())) - set(points_of(mol)))
     texts = [Chem.MolToSmiles(mol, rootedAtAtom=i) for i in starts]
     texts += Chem.MolToRandomSmilesVect(mol, 100, randomSeed=1)
-    ends = (t for t in texts if t[-1] == "*" != t[0])
-    return [... if t == "*" else t for t in symbols(next(ends, texts[0]))]
+    ends = list(dict.fromkeys(t for t in texts if t[-1] == "*" != t[0]))
+    return ends or texts[:1]
+
+
+def from_point(mol: Chem.Mol) -> list[str]:
+    "SMILES of a fragment that begin at a point, from each of them."
+    return list(dict.fromkeys(Chem.MolToSmiles(mol, rootedAtAtom=i) for i in points_of(mol)))
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #b688d232
 Span = tuple[int, int]  # tokens from the first up to, not including, the second
@@ -571,7 +584,7 @@ class Notation:
         return smiles_holes(tokens, rng)
     def prompt(self, fragment: str) -> list:
         "Tokens of a fragment with `...` where it may grow. ValueError where there are none."
-        return smiles_prompt(fragment)
+        return smiles_prompts(fragment)[0]
 
     def decode(self, text: str, *, salvage: bool = False) -> Decoded:
         """What a text says: strictly, nothing is repaired; with `salvage`, of several molecules the largest is kept."""
