@@ -1,10 +1,10 @@
 """The fragment benchmark of packaged models:
 `python experiments/fragment_runs.py fragments.csv SEED... [--model NAME]`.
 
-A model that inserts samples from prompts; one that writes SMILES from left to right grows the fragments, at
-two temperatures. A table for each seed goes to experiments/results/fragment_benchmark.json, with its
-settings, the SHA-256
-of the CSV and the commit. For 100 samples of each case two minutes of one core, or ten for a model that inserts."""
+A model that inserts samples from prompts; one of SMILES from the spelling that it fills best, with all of its
+distribution and with a nucleus. One that writes SMILES from left to right grows the fragments, at two temperatures. A
+table for each seed goes to experiments/results/fragment_benchmark.json, with its settings, the SHA-256 of the CSV and
+the commit. For 100 samples of each case two minutes of one core, or ten for a model that inserts."""
 import argparse
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from loflexmdm.methods.base import Method
 from loflexmdm.molecules.growth import grows_rightwards
 from loflexmdm.molecules.notation.fragments import FragmentCase, read_benchmark
 from loflexmdm.molecules.scores.fragment_constrained import FragmentSamples, fragment_table
-from loflexmdm.molecules.scores.fragment_constrained import grow_fragments, sample_fragments
-from loflexmdm.molecules.scores.fragment_constrained import usable_cases
+from loflexmdm.molecules.scores.fragment_constrained import fill_fragments, grow_fragments
+from loflexmdm.molecules.scores.fragment_constrained import sample_fragments, usable_cases
 from loflexmdm.samplers import EventDriven
 from loflexmdm.support.atomic_files import file_digest
 from runs import ROOT, note, noted
@@ -24,6 +24,7 @@ from runs import ROOT, note, noted
 RESULTS = ROOT / "experiments" / "results" / "fragment_benchmark.json"
 SAMPLER = EventDriven(top_p=0.5, confidence="top_prob")
 GROWTH = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3)}
+FILLED = {"p = 1": {}, "p = 0.9": dict(top_p=0.9), "temperature 1.2": dict(temperature=1.2)}
 
 
 def inserted(model: Method, cases: list[FragmentCase], n: int, seed: int) -> list[FragmentSamples]:
@@ -33,10 +34,17 @@ def inserted(model: Method, cases: list[FragmentCase], n: int, seed: int) -> lis
     return sample_fragments(model, usable, n, SAMPLER, torch.Generator().manual_seed(seed))
 
 
+def fills_smiles(model: Method) -> bool:
+    "Whether a model inserts into SMILES."
+    return not grows_rightwards(model) and model.task_object.config.notation == "smiles"
+
+
 def run(model: Method, cases: list[FragmentCase], name: str, settings: dict, **options):
     "Sample, and note the table; `options` go to `grow`."
     if noted(RESULTS, name, settings): return
-    make = grow_fragments if grows_rightwards(model) else inserted
+    make = inserted
+    if fills_smiles(model): make = fill_fragments
+    if grows_rightwards(model): make = grow_fragments
     results = make(model, cases, settings["n"], settings["seed"], **options)
     table = fragment_table(results)
     note(RESULTS, dict(name=name, **settings, rows=table.rows, means=table.means))
@@ -54,10 +62,10 @@ def main():
     model, cases = loflexmdm.load(args.model), read_benchmark(args.csv)
     for seed in args.seeds:
         name, settings = f"{args.model} {seed}", dict(model=args.model, n=args.n, seed=seed, csv=file_digest(args.csv))
-        if not grows_rightwards(model): run(model, cases, name, settings | dict(sampler=repr(SAMPLER)))
-        else:
-            for label, options in GROWTH.items():
-                run(model, cases, f"{name}, {label}", settings | dict(label=label, **options), **options)
+        ways = FILLED if fills_smiles(model) else GROWTH if grows_rightwards(model) else {}
+        for label, options in ways.items():
+            run(model, cases, f"{name}, {label}", settings | dict(label=label, **options), **options)
+        if not ways: run(model, cases, name, settings | dict(sampler=repr(SAMPLER)))
 
 
 if __name__ == "__main__": main()
