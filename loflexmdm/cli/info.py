@@ -151,7 +151,7 @@ def add_demo(parser: Parser, argv: Sequence[str]):
     option("--out", default="demo", metavar="DIR", help="where results.json and the pictures go [demo]")
     option("-n", type=int, default=500, metavar="N", help="star graphs to answer [500]")
     option("--steps", type=int, metavar="INT", help="training steps of each small model [500]")
-    option("--seed", type=int, default=0, metavar="INT", help="of the trainings and the samples [0]")
+    option("--seed", type=int, default=0, metavar="INT", help="of the training runs and the samples [0]")
 
 
 @command("demo", "what `make demo` runs: a learned order beside a random one, molecules, pictures", add_demo,

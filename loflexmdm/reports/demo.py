@@ -186,7 +186,7 @@ def demo(
 ) -> dict:
     """Run everything and write results.json and four pictures to `out`; returns what results.json holds.
 
-    `seed` is that of the trainings and of all samples."""
+    `seed` is that of the training runs and of all samples."""
     out, started = Path(out), time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     steps = STEPS if steps is None else steps

@@ -1,4 +1,4 @@
-"The demo without its trainings: what its seed sets, and a legend that no curve crosses."
+"The demo without its training runs: what its seed sets, and a legend that no curve crosses."
 import matplotlib.pyplot as plt
 import pytest
 
@@ -6,10 +6,10 @@ from loflexmdm.reports import demo
 
 
 class Asked(Exception):
-    "Raised in place of a training."
+    "Raised where training would begin."
 
 
-def test_the_seed_is_that_of_the_trainings_too(tmp_path, monkeypatch):
+def test_the_seed_is_that_of_the_training_runs_too(tmp_path, monkeypatch):
     def train(recipe, directory, progress): raise Asked(recipe.train.seed)
     monkeypatch.setattr(demo.Recipe, "trainer", train)
     with pytest.raises(Asked, match="^7$"): demo.demo(tmp_path, n=2, seed=7, progress=False)
