@@ -67,11 +67,15 @@ def run_report(args: argparse.Namespace):
     path = Path(args.file)
     out = output_path(args.out or str(path.with_suffix(".html")), (".html", ".htm"))
     keep_existing(out, args)
-    smiles = list(islice(molecules_in(path, args.column), ROWS.now + 1))
+    scored = is_column(path, args.by)
+    # the rows of the page are those that the scores stand in
+    by_row = smiles_and_texts(path, args.column, args.by) if scored else ()
+    found = (smiles for smiles, _ in by_row) if scored else molecules_in(path, args.column)
+    smiles = list(islice(found, ROWS.now + 1))
     ROWS.check(len(smiles), path)
     known = None if args.reference is None else list(molecules_in(args.reference, args.reference_column))
     scores = None
-    if is_column(path, args.by):
+    if scored:
         scores, blank = scores_in(path, args.column, args.by)
         if blank: say(f"{blank:,} rows have no number in the column {args.by}")
     page = report(smiles, args.title or path.name, known, args.by, args.top, scores, args.processes)

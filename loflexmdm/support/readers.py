@@ -88,8 +88,10 @@ def _check_expansion(unpacked: BinaryIO, path: str | os.PathLike):
 
 # %% ../../nbs/support/10_readers.ipynb #98f75d85
 def bad_bytes(path: Path) -> str:
-    "Where a file stops being text: its line and byte, both counted from 1 for the reader. For messages."
-    with opener_of(path)(path, "rb") as f: data = f.read(ALWAYS)
+    """Where a file stops being text: its line and byte, both counted from 1 for the reader. For messages.
+
+    ValueError if it is compressed and cut off behind that."""
+    with unpacking(path), opener_of(path)(path, "rb") as f: data = f.read(ALWAYS)
     encoding = encoding_of(data[:4])
     try: data.decode(encoding)
     except UnicodeDecodeError as e:

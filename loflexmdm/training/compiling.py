@@ -115,8 +115,9 @@ class Compiler:
         self.on = False
         for part in regions(self.method): part._compiled_call_impl = None
         self.method.zero_grad(set_to_none=True)
-        lines = str(error).strip().splitlines() or [""]
-        self.say(f"compile: failed ({type(error).__name__}: {lines[0][:200]}); training goes on without")
+        cause = getattr(error, "inner_exception", error)  # torch's own error only says which compiler met it
+        lines = str(cause).strip().splitlines() or [""]
+        self.say(f"compile: failed ({type(cause).__name__}: {lines[0][:200]}); training goes on without")
 
     def try_networks(self):
         "Compute the loss of the first rows of the data, as many as training has, and its gradient."

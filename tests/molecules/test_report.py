@@ -87,6 +87,7 @@ def test_the_score_of_a_molecule_is_that_of_its_own_row(tmp_path):
     with open(tmp_path / "a.csv", "w", newline="") as f: csv.writer(f).writerows([("smiles", "y"), *rows])
     found, blank = scores_in(tmp_path / "a.csv", "", "y")
     assert found == {s.split()[0]: float(y) for i, (s, y) in enumerate(rows) if i not in (5, 6)} and blank == 2
+    assert "9 rows, 9 valid" in call("report", tmp_path / "a.csv", "--by", "y")[2]
     (tmp_path / "wide.csv").write_text("smiles,y\nCCO,1\nCCN,1,234\n")
     refused(call("report", tmp_path / "wide.csv", "--by", "y"), "wide.csv, line 3: 3 cells, the header has 2")
 

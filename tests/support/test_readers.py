@@ -96,6 +96,14 @@ def test_what_is_no_text_is_refused_by_line(tmp_path, data, message):
             read_sequences(tmp_path / name)
 
 
+def test_bytes_that_are_no_text_in_a_file_that_was_cut_off(tmp_path):
+    "The bytes are met first; the file's end is missing where they are looked for once more."
+    packed = gzip.compress(b"one two\nthree \xe9\n" + bytes(range(32, 127)) * 2000, compresslevel=0)
+    (tmp_path / "a.txt.gz").write_bytes(packed[:-2000])
+    with pytest.raises(ValueError, match=r"a\.txt\.gz: cannot be unpacked, it is damaged or cut off"):
+        read_sequences(tmp_path / "a.txt.gz")
+
+
 def test_a_column_must_be_there_once(tmp_path):
     path = table(tmp_path / "a.csv", ["CC,CCO,1"], "smiles,smiles,n")
     for read in (read_sequences, lambda p, c: list(read_smiles(p, c))):

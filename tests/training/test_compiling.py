@@ -66,6 +66,19 @@ def test_a_failed_compilation_gives_one_line_and_the_weights_of_a_run_without(tm
     assert all(map(torch.equal, weights(t), weights(plain)))
 
 
+def test_a_cut_off_file_of_the_cache_is_named_and_the_weights_are_those_of_a_run_without(tmp_path, pico, monkeypatch):
+    "The compiler's own error says only that it failed; the library that cannot be loaded is its cause."
+    def cut_off(*args, **options): raise ImportError("cache/ab.main.so: file too short")
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", cut_off)
+    plain, t = (short_trainer(tmp_path / str(on), pico, compile=on) for on in (False, True))
+    plain.fit()
+    lines = said(t)
+    t.fit()
+    named = "compile: failed (ImportError: cache/ab.main.so: file too short); training goes on without"
+    assert [line for line in lines if line.startswith("compile")] == [named]
+    assert all(map(torch.equal, weights(t), weights(plain)))
+
+
 def test_a_failure_later_on_takes_the_step_again_without(tmp_path, pico):
     plain, t = (short_trainer(tmp_path / name, pico, compile=False, accumulate=2) for name in ("plain", "late"))
     plain.fit()
