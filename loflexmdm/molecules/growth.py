@@ -329,8 +329,8 @@ def well_spelled(method: Method, fragment: str) -> Parts | None:
 
 
 def best_way(ways: Sequence, kept: Callable[[Sequence, int, int], list[int]]):
-    """The first way to write a fragment if `ENOUGH` of `TRIALS` molecules keep it, else the one that most do, in as many
-    trials of each and twice as many of the best three. `kept(ways, n, seed)` makes `n` molecules of each and counts."""
+    """The first way to write a fragment if `ENOUGH` of `TRIALS` molecules keep it, else the one that most do, in as
+    many trials of each and twice as many of the best three. `kept(ways, n, seed)` makes `n` of each and counts."""
     if kept(ways[:1], TRIALS, 0)[0] >= ENOUGH: return ways[0]
 
     # the best of many short trials owes something to luck

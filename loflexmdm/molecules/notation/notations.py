@@ -431,7 +431,8 @@ def smiles_prompts(fragment: str) -> list[list]:
     texts = up_to_point(first)
     if others:
         [second] = others
-        texts = [a[:-1] + b for x, y in ((first, second), (second, first)) for a in up_to_point(x) for b in from_point(y)]
+        pairs = (first, second), (second, first)
+        texts = [a[:-1] + b for x, y in pairs for a in up_to_point(x) for b in from_point(y)]
     return [[... if t == "*" else t for t in symbols(text)] for text in texts]
 
 

@@ -98,8 +98,8 @@ def grow_fragments(
 def fill_fragments(
     method, cases: Sequence[FragmentCase], n: int = 100, seed: int = 0, **options,
 ) -> list[FragmentSamples]:
-    """`n` molecules for each case from a model of SMILES that inserts, by `method.sample` of its fragment as text, judged;
-    a fragment that the model cannot take gives nothing decodable. `options` go to `method.sample`.
+    """`n` molecules for each case from a model of SMILES that inserts, by `method.sample` of its fragment as text,
+    judged; a fragment that the model cannot take gives nothing decodable. `options` go to `method.sample`.
 
     ValueError without cases."""
     if not cases: raise ValueError("cases=[]: at least one is needed")
