@@ -574,9 +574,9 @@ SECTIONS = dict(
     **ROOMS,
     api=(
         "Reference",
-        "What users call, by what they want to do. Names of the package itself (`loflexmdm.load`) and of its rooms "
-        "(`loflexmdm.samplers.Planner`) are imported when they are first asked for. All other public names follow at "
-        "the end, module by module.",
+        "What users call, by what they want to do. Names of the package itself (`loflexmdm.load`) and of its "
+        "subpackages (`loflexmdm.samplers.Planner`) are imported when they are first asked for. All other public "
+        "names follow at the end, module by module.",
     ),
 )
 
@@ -623,8 +623,8 @@ USED = {  # what users call, by what they want; `Class.method` leads to the clas
 
 
 def first_sentence(docstring: str | None) -> str:
-    "The first sentence of a docstring, for a cell of a table."
-    [start, *_] = re.split(r"(?<=[.;:])\s|\n\n", " ".join((docstring or "").split("\n\n")[0].split()))
+    "The first sentence of a docstring, for a cell of a table: up to its full stop, what follows a colon included."
+    [start, *_] = re.split(r"(?<=\.)\s", " ".join((docstring or "").split("\n\n")[0].split()))
     return bars(prose(start.rstrip(";:")))
 
 

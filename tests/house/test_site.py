@@ -154,6 +154,12 @@ def test_no_page_is_very_long():
     assert articles["process/schedules.html"].count('<details class="fold') > 5
 
 
+def test_the_reference_gives_whole_sentences():
+    "A table that said of `Limits` no more than `What a simulation may do` helped nobody."
+    said = builder().first_sentence("What a simulation may do: the last reading; the lengths.\n\nMore of it.")
+    assert said == "What a simulation may do: the last reading; the lengths."
+
+
 def test_the_reference_says_what_every_field_means():
     build = builder()
     classes = {e.name: e for m in build.modules() for e in build.entries(m) if isinstance(e.node, ast.ClassDef)}
@@ -227,6 +233,7 @@ def test_search_finds(browser, word):
         "own data": "Your own data",
         "molecules": "Molecules from nothing",
         "GPU": "Training on a GPU",
+        "likelihood": "Report a bound",
         "EventDriven": "loflexmdm.samplers.event_driven > EventDriven",
     }.items(),
 )
