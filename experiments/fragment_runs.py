@@ -1,10 +1,10 @@
 """The fragment benchmark of packaged models:
 `python experiments/fragment_runs.py fragments.csv SEED... [--model NAME]`.
 
-A model that inserts samples from prompts; one of SMILES from the spelling that it fills best, with all of its
-distribution and with a nucleus. One that writes SMILES from left to right grows the fragments, at two temperatures. A
-table for each seed goes to experiments/results/fragment_benchmark.json, with its settings, the SHA-256 of the CSV and
-the commit. For 100 samples of each case two minutes of one core, or ten for a model that inserts."""
+A model that inserts samples from prompts, one of SMILES from the spelling that it fills best; one that writes SMILES
+from left to right grows the fragments. Models of SMILES have two temperatures. A table for each seed goes to
+experiments/results/fragment_benchmark.json, with its settings, the SHA-256 of the CSV and the commit. For 100 samples
+of each case two to four minutes of one core, or ten for a model of masks."""
 import argparse
 from pathlib import Path
 
@@ -18,13 +18,13 @@ from loflexmdm.molecules.scores.fragment_constrained import FragmentSamples, fra
 from loflexmdm.molecules.scores.fragment_constrained import fill_fragments, grow_fragments
 from loflexmdm.molecules.scores.fragment_constrained import sample_fragments, usable_cases
 from loflexmdm.samplers import EventDriven
+from loflexmdm.samplers.event_by_event import EventByEvent
 from loflexmdm.support.atomic_files import file_digest
 from runs import ROOT, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "fragment_benchmark.json"
 SAMPLER = EventDriven(top_p=0.5, confidence="top_prob")
-GROWTH = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3)}
-FILLED = {"p = 1": {}, "p = 0.9": dict(top_p=0.9), "temperature 1.2": dict(temperature=1.2)}
+TEMPERATURES = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3)}
 
 
 def inserted(model: Method, cases: list[FragmentCase], n: int, seed: int) -> list[FragmentSamples]:
@@ -62,9 +62,11 @@ def main():
     model, cases = loflexmdm.load(args.model), read_benchmark(args.csv)
     for seed in args.seeds:
         name, settings = f"{args.model} {seed}", dict(model=args.model, n=args.n, seed=seed, csv=file_digest(args.csv))
-        ways = FILLED if fills_smiles(model) else GROWTH if grows_rightwards(model) else {}
+        ways = {}
+        if grows_rightwards(model) or fills_smiles(model): ways = TEMPERATURES
         for label, options in ways.items():
-            run(model, cases, f"{name}, {label}", settings | dict(label=label, **options), **options)
+            asked = dict(sampler=EventByEvent(**options)) if fills_smiles(model) else options
+            run(model, cases, f"{name}, {label}", settings | dict(label=label, **options), **asked)
         if not ways: run(model, cases, name, settings | dict(sampler=repr(SAMPLER)))
 
 

@@ -1,0 +1,90 @@
+"""What a model of SMILES that inserts makes of held-out molecules: `python experiments/leads_runs.py DIR LEADS.smi`.
+
+From nothing; from each of `LEADS.smi`, molecules that it was not trained on, with a link or free branches to be
+generated, and with a gap of any place and length in their canonical text. Shares of valid and of different molecules,
+of those that are the lead again, and CPU seconds go to experiments/results/leads_runs.json."""
+import argparse
+import random
+import time
+from pathlib import Path
+
+import torch
+
+from loflexmdm import load
+from loflexmdm.methods.base import Method
+from loflexmdm.molecules.notation.notations import free_branches, given_and_closed, link, random_smiles
+from loflexmdm.molecules.notation.notations import symbols
+from loflexmdm.molecules.scores.metrics import judge
+from loflexmdm.samplers.event_by_event import EventByEvent
+from loflexmdm.tasks.sequences import stretch
+from rdkit import Chem
+from runs import ROOT, note
+
+RESULTS = ROOT / "experiments" / "results" / "leads_runs.json"
+DE_NOVO, EACH = 2000, 4  # molecules from nothing, and of each lead
+
+
+def gap(tokens: list[str], rng: random.Random) -> list[tuple[int, int]]:
+    "A gap of any place and length."
+    return [stretch(len(tokens), rng)]
+
+
+HOLES = dict(link=link, branches=free_branches, gap=gap)
+
+
+def prompt_of(tokens: list[str], holes: list[tuple[int, int]]) -> list:
+    "The given tokens, `...` in place of each hole."
+    fixed, _ = given_and_closed(tokens, holes)
+    starts = {a for a, _ in holes}
+    prompt = []
+    for i, token in enumerate([*tokens, None]):
+        if i in starts: prompt.append(...)
+        if token is not None and fixed[i + 1]: prompt.append(token)
+    return prompt
+
+
+def prompts_of(leads: list[str], kind: str, method: Method) -> list[tuple[str, list]]:
+    "Each lead that the model has tokens for with a prompt of it, `EACH` times."
+    found = []
+    for number, lead in enumerate(leads):
+        for k in range(EACH):
+            rng = random.Random(f"{kind} {number} {k}")
+            text = lead if kind == "gap" else random_smiles(Chem.MolFromSmiles(lead), rng)
+            tokens = symbols(text)
+            holes = HOLES[kind](tokens, rng)
+            is_known = method.vocabulary.index.keys() >= {*tokens} and len(tokens) < method.config.max_length
+            if holes and is_known: found.append((lead, prompt_of(tokens, holes)))
+    return found
+
+
+def figures(method: Method, prompts: list, leads: list[str], n: int, top_p: float) -> dict:
+    "What came of prompts; of none, `n` molecules from nothing."
+    start = time.process_time()
+    samples = method.sample(prompts or None, n=None if prompts else n, seed=1, sampler=EventByEvent(top_p=top_p))
+    seconds = time.process_time() - start
+    smiles = [j.smiles for j in judge(["".join(method.vocabulary.decode(s)) for s in samples.sequences])]
+    valid = [s for s in smiles if s]
+    share = lambda count: round(count / len(smiles), 4)
+    row = dict(n=len(smiles), valid=share(len(valid)), different=round(len({*valid}) / max(len(valid), 1), 4))
+    if leads: row |= dict(lead_again=share(sum(a == b for a, b in zip(smiles, leads))))
+    return row | dict(ms_per_sample=round(1000 * seconds / len(smiles), 2))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("directory", help="of the model, or its name")
+    parser.add_argument("leads", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    method, model = load(args.directory), Path(args.directory).name
+    leads = [Chem.CanonSmiles(line.split()[0]) for line in args.leads.read_text().splitlines() if line.strip()]
+    for top_p in (1.0, 0.9):
+        found = figures(method, [], [], DE_NOVO, top_p)
+        note(RESULTS, dict(name=f"{model} from nothing, p = {top_p}", **found))
+        for kind in HOLES:
+            originals, prompts = zip(*prompts_of(leads, kind, method))
+            found = figures(method, list(prompts), list(originals), 0, top_p)
+            note(RESULTS, dict(name=f"{model} {kind}, p = {top_p}", leads=len({*originals}), **found))
+
+
+if __name__ == "__main__": main()
