@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LADDERS = dict(  # the front's pages, in reading order; those of a room are numbered
     tutorials=(
-        "star_graphs", "your_own_data", "repair", "molecules", "fragments", "molecule_edits",
+        "star_graphs", "your_own_data", "repair", "molecules", "fragments", "molecule_edits", "from_lead_to_report",
         "reading_an_order", "learned_order", "digits", "choosing", "real_data", "training_on_a_gpu", "course",
     ),
     how_to=(
