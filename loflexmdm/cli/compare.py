@@ -63,9 +63,11 @@ def comparison_picture(found: Comparison) -> bytes:
 the same command continues a comparison that was stopped, and adds methods and seeds to one that is there""", place=5)
 def run_compare(args: argparse.Namespace):
     "Train and measure several methods on one task."
+    seeds, out = numbers("--seeds", args.seeds), Path(args.out)
+    if seeds == [0] and "," not in args.seeds:
+        raise ValueError("--seeds 0: must be at least 1; it is how many, and seed 0 alone is --seeds 1")
     args.seed, device = args.seeds, pick_device(args.device)
     announce(provenance(args, device))
-    seeds, out = numbers("--seeds", args.seeds), Path(args.out)
     train = given(args, [f.name for f in fields(TrainConfig) if f.name not in (*BUDGET, "steps")])
     found = compare(args.recipe, args.methods.split(","), seeds if "," in args.seeds else seeds[0], out,
                     steps=args.steps, rows=args.rows, calls=numbers("--calls", args.calls), n=args.n, states=args.nll,

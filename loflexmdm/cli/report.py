@@ -77,7 +77,7 @@ def run_report(args: argparse.Namespace):
     scores = None
     if scored:
         scores, blank = scores_in(path, args.column, args.by)
-        if blank: say(f"{blank:,} rows have no number in the column {args.by}")
+        if blank: say(f"rows without a number in the column {args.by}: {blank:,}")
     page = report(smiles, args.title or path.name, known, args.by, args.top, scores, args.processes)
     write_file(out, page)
     valid = sum(j.mol is not None for j in judge(smiles))
