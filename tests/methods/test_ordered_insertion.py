@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig, order_term, prompt_of
+from loflexmdm.methods.ordered_insertion import SAVED, OrderedInsertion, OrderedInsertionConfig, columns_read
+from loflexmdm.methods.ordered_insertion import order_term, prompt_of, similar_rows
 from loflexmdm.networks.order_causal import DISTANCES, distance_class, places
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.conditions import without_conditions
@@ -483,3 +484,35 @@ def test_conditions_are_never_written():
     with torch.no_grad(): m.token.out.bias[vocabulary.index["<c:1>"]] = 50.0
     written = {t for s in m.sample([["<c:1>"]], 50, seed=0).completions() for t in s}
     assert written == {vocabulary.index["a"]}
+
+
+def of_two_sizes(n: int) -> PartialSequences:
+    "By turns a sequence of which nothing is given, and one of which most is."
+    return sequences(*["|abcdabcdabcd", "abcdabcdab|cd"] * (n // 2))
+
+
+@pytest.mark.parametrize("merge, order", [(False, "learned"), (True, "learned"), (False, "left_to_right")])
+def test_a_batch_in_parts_has_the_loss_and_the_gradient_of_the_whole(merge, order):
+    m, x = model(order, merge=merge), of_two_sizes(32)
+    parts = similar_rows(x)
+    assert [len(p) for p in parts] == [16, 16] and sorted(torch.cat(parts).tolist()) == list(range(32))
+    assert sum(columns_read(x.rows(p)) for p in parts) <= (1 - SAVED) * columns_read(x)
+
+    def gradient(terms):
+        m.zero_grad()
+        terms.loss.backward()
+        return [p.grad.clone() for p in m.parameters() if p.grad is not None]
+
+    terms = m.loss(x, torch.Generator().manual_seed(0))
+    scores = m.scores(x)
+    drawn = m.draw_orders(x, scores, m.config.orders, torch.Generator().manual_seed(0))
+    whole = m.loss_in_order(x, scores, drawn)
+    torch.testing.assert_close(terms.loss, whole.loss)
+    torch.testing.assert_close(terms.metrics, whole.metrics)
+    torch.testing.assert_close(gradient(terms), gradient(whole))
+
+
+@pytest.mark.parametrize("x", [of_two_sizes(30), sequences(*["|abcd"] * 64)], ids=["few rows", "one size"])
+def test_a_batch_that_gains_nothing_is_read_at_once(x):
+    [rows] = similar_rows(x)
+    assert rows.tolist() == list(range(len(x.tokens)))
