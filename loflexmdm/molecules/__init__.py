@@ -31,9 +31,11 @@ if TYPE_CHECKING:
         fragments_of as fragments_of,
     )
     from loflexmdm.molecules.optimise import (
+        alerts as alerts,
         best_curve as best_curve,
         plot_runs as plot_runs,
         top_auc as top_auc,
+        sound as sound,
     )
     from loflexmdm.molecules.orders import (
         category_rates as category_rates,
@@ -64,7 +66,7 @@ else:
             "DRUGS FragmentCase case_of contains_fragment draw_fragment find_fragment fragment_prompt "
             "fragments_of"
         ),
-        "optimise": "best_curve plot_runs top_auc",
+        "optimise": "alerts sound best_curve plot_runs top_auc",
         "orders": "category_rates plot_generation",
         "scores.metrics": (
             "compare_properties distances_to metrics_table molecule_grid molecule_metrics "
