@@ -5310,6 +5310,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                  'loflexmdm/training/compiling.py'),
                                               'loflexmdm.training.compiling.Compiler.try_networks': ( 'training/compiling.html#compiler.try_networks',
                                                                                                       'loflexmdm/training/compiling.py'),
+                                              'loflexmdm.training.compiling.Compiler.undo': ( 'training/compiling.html#compiler.undo',
+                                                                                              'loflexmdm/training/compiling.py'),
                                               'loflexmdm.training.compiling.autocast': ( 'training/compiling.html#autocast',
                                                                                          'loflexmdm/training/compiling.py'),
                                               'loflexmdm.training.compiling.compiler': ( 'training/compiling.html#compiler',

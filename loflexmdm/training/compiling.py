@@ -105,16 +105,20 @@ class Compiler:
             with interruptible(): self.try_networks()
         except Exception as error: return self.give_up(error)  # a compiler may raise anything
         except Stopped as error:
-            self.give_up(error)
+            self.undo()
             self.on = None
-            return
+            return self.say(f"compile: not finished, {error}")
         self.say(f"compiled in {in_words(self.clock() - started)}")
 
-    def give_up(self, error: BaseException):
-        "Undo `compile` because of an error, and say so; gradients are cleared."
+    def undo(self):
+        "Leave the networks as they were before `compile`; gradients are cleared."
         self.on = False
         for part in regions(self.method): part._compiled_call_impl = None
         self.method.zero_grad(set_to_none=True)
+
+    def give_up(self, error: BaseException):
+        "Undo `compile` because of an error, and say what it was."
+        self.undo()
         cause = getattr(error, "inner_exception", error)  # torch's own error only says which compiler met it
         lines = str(cause).strip().splitlines() or [""]
         self.say(f"compile: failed ({type(cause).__name__}: {lines[0][:200]}); training goes on without")

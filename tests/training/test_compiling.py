@@ -207,7 +207,8 @@ def test_a_signal_does_not_wait_for_the_compiler(tmp_path, pico, monkeypatch, nu
     t.compiler.try_networks = slow
     with pytest.raises(Interrupted, match=f"{number.name} at step 10: saved"): t.fit()
     assert time.monotonic() - began < 15
-    assert all(p._compiled_call_impl is None for p in t.method.backbone.blocks) and len(lines) == 4
+    assert all(p._compiled_call_impl is None for p in t.method.backbone.blocks)
+    assert lines[3:] == [f"compile: not finished, {number.name}"]
 
     # whether to compile is decided anew, after ten steps of the next session: there are four
     again = short_trainer(tmp_path, pico)
