@@ -538,7 +538,9 @@ def link_ends(tokens: Sequence[str], start: int) -> list[int]:
 
 
 def link(tokens: Sequence[str], rng: random.Random) -> list[Span]:
-    "A span between two parts of a molecule, to be generated with both of them given. Empty if there is none."
+    """A span between two parts of a molecule, to be generated with both of them given. Empty if there is none, and for
+    a molecule without rings, of which a model that writes from left to right can be given a beginning."""
+    if not any(map(is_ring, tokens)): return []
     starts = [i for i, t in enumerate(tokens) if i and t not in "()" and not is_ring(t)]
     for start in rng.sample(starts, len(starts)):
         if ends := link_ends(tokens, start): return [(start, rng.choice(ends))]
