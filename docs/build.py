@@ -723,11 +723,20 @@ def write_pages():
         (SOURCE / section).mkdir(exist_ok=True)
         write_section(section, [p for p in found if p.section == section])
     checks = write_checked([p for section in ROOMS for p in found if p.section == section])
-    (SOURCE / "about" / "changelog.md").write_text(
-        re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")), encoding="utf-8"
-    )
+    (SOURCE / "about" / "changelog.md").write_text(changelog_page(), encoding="utf-8")
     shutil.copy(ROOT / "SECURITY.md", SOURCE / "about" / "security.md")
     return len(found), checks
+
+
+def changelog_page() -> str:
+    "The changelog without its links to versions; the long table of modules that moved is unfolded by a click."
+    text = re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    return re.sub(
+        r"\n(\| module before \|.*?\n)(?!\|)",
+        r"\n````{dropdown} The table of modules\n\n\1\n````\n",
+        text,
+        flags=re.DOTALL,
+    )
 
 
 def exported_module(page: Page) -> str:

@@ -38,8 +38,7 @@ class OrderedInsertionConfig:
     "What defines a model; everything here is saved with its weights."
     # learned, or as it is given: uniform, left_to_right, right_to_left, or by `given`
     order: Literal["learned", "uniform", "left_to_right", "right_to_left", "given"] = "learned"  # of insertion
-    # by name and numbers, the logarithms of its rates are the scores: the order if it is given, the start if learned
-    given: str = ""
+    given: str = ""  # name and numbers of a rule, its log rates are the scores: the order, or where learning starts
     slope: float = 0.0  # where learning starts otherwise: by how much scores fall from one position to the next
     merge: bool = False  # equal neighbours are one event: from left to right within a run
     orders: Count = 2  # orders drawn per sequence and step
