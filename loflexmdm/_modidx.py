@@ -150,6 +150,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'loflexmdm.cli.info.run_info': ('cli/info.html#run_info', 'loflexmdm/cli/info.py')},
             'loflexmdm.cli.optimize': { 'loflexmdm.cli.optimize.add_optimize': ( 'cli/optimize.html#add_optimize',
                                                                                  'loflexmdm/cli/optimize.py'),
+                                        'loflexmdm.cli.optimize.no_score': ('cli/optimize.html#no_score', 'loflexmdm/cli/optimize.py'),
                                         'loflexmdm.cli.optimize.progress': ('cli/optimize.html#progress', 'loflexmdm/cli/optimize.py'),
                                         'loflexmdm.cli.optimize.proposer': ('cli/optimize.html#proposer', 'loflexmdm/cli/optimize.py'),
                                         'loflexmdm.cli.optimize.proposer_of_way': ( 'cli/optimize.html#proposer_of_way',

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WAYS', 'MODEL', 'BLIND', 'read_leads', 'training_molecules', 'starting', 'settings_of', 'add_optimize', 'proposer',
-           'proposer_of_way', 'progress', 'run_optimize', 'tell_results']
+           'proposer_of_way', 'progress', 'no_score', 'tell_results', 'run_optimize']
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000003
 import argparse
@@ -113,11 +113,30 @@ def progress(budget: int, every: int = 100):
         n = len(log.calls)
         if n // every == said[0] // every and n < budget: return
         said[0], best = n, best_calls(log.calls, 10)
+        if not best and n >= budget: return  # the run's own error says it
         failed = f", {sum(log.failures.values())} failed" if log.failures else ""
         mean = sum(c.score for c in best) / max(len(best), 1)
         found = f"best {best[0].score:.4g}, mean of ten {mean:.4g}" if best else "no score"
         say(f"{n:,} of {budget:,} calls: {found}{failed}")
     return tell
+
+# %% ../../nbs/cli/13_optimize.ipynb #5c0e1d77
+def no_score(log: CallLog, args: argparse.Namespace) -> str:
+    "What is said where every call failed, with the commonest reason."
+    reason, n = next(iter(log.failures.items()))
+    return f"--objective {args.objective}: none of {len(log.calls):,} calls gave a score; {n:,} failed: {reason}"
+
+
+def tell_results(log: CallLog, args: argparse.Namespace):
+    """Print the best molecules; say what failed, and the area under the curve. ValueError, with the commonest reason,
+    if no call gave a score."""
+    best = best_calls(log.calls, args.top)
+    if log.calls and not best: raise ValueError(no_score(log, args))
+    for reason, n in log.failures.items(): say(f"{n:,} calls failed: {reason}")
+    if len(log.calls) < args.budget: say(f"nothing new was proposed after {len(log.calls):,} calls")
+    say(f"top-10 area under the curve: {top_auc(log.scores, args.budget):.4f}; calls: {args.out}")
+    rows = [dict(smiles=c.smiles, score=c.score, by=c.by, round=c.round) for c in best]
+    print(format_rows(rows, ".csv"), end="")
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000013
 @command("optimize", "search for molecules with a high score", add_optimize, """examples:
@@ -147,12 +166,3 @@ def run_optimize(args: argparse.Namespace):
         with stopping(lambda: f"{len(log.calls):,} calls are kept in {out}"):
             optimise(score, propose, log, args.budget, start, args.seed, args.population, told=progress(args.budget))
     tell_results(log, args)
-
-
-def tell_results(log: CallLog, args: argparse.Namespace):
-    "Print the best molecules; say what failed, and the area under the curve."
-    for reason, n in log.failures.items(): say(f"{n:,} calls failed: {reason}")
-    if len(log.calls) < args.budget: say(f"nothing new was proposed after {len(log.calls):,} calls")
-    say(f"top-10 area under the curve: {top_auc(log.scores, args.budget):.4f}; calls: {args.out}")
-    rows = [dict(smiles=c.smiles, score=c.score, by=c.by, round=c.round) for c in best_calls(log.calls, args.top)]
-    if rows: print(format_rows(rows, ".csv"), end="")

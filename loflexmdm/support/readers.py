@@ -390,11 +390,16 @@ LOOKAHEAD = 100  # lines that one row of a table may take
 def joined_row(
     lines: list[str], delimiter: str, width: int, column: int
 ) -> tuple[list[str], int] | None:
-    "The row that starts on the first line and takes several, with their number; None if there is no good one."
+    """The row that starts on the first line and takes several, with their number; None if there is no good one.
+
+    A cell that holds both line breaks and delimiters is taken for rows between two stray quotes."""
     reader = csv_rows(lines, delimiter, strict=True)
     try: row = next(reader)
     except csv.Error: return None
-    return (row, reader.line_num) if len(row) == width and "\n" not in row[column].strip() else None
+    if len(row) != width: return None
+    cell = row[column].strip()
+    rows_within = "\n" in cell and delimiter in cell
+    return None if rows_within else (row, reader.line_num)
 
 
 def table_column(

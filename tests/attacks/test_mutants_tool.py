@@ -50,6 +50,21 @@ def test_messages_annotations_and_names_stay(text):
     assert all(k in ("constant", "negated condition") for k, _, _ in kinds(text))
 
 
+@pytest.mark.parametrize("text", [
+    "def f(x, y):\n    return min(x, y)\n", "def f(x, y):\n    return y(x, x)\n",
+    "def f(x, y):\n    x = x.to(y.device)\n    return x\n", "def f(x, y):\n    return x.to(y, non_blocking=True)\n",
+])
+def test_what_nothing_can_see_stays(text):
+    assert not kinds(text)
+
+
+def test_every_mutant_that_is_known_to_change_nothing_is_one_of_the_package():
+    "A module that moves, or a statement that is written anew, gives its mutants other names."
+    found = {m.id for p in campaign.computing(campaign.ROOT)
+             for m in mutants(p.relative_to(campaign.ROOT).as_posix(), p.read_text(encoding="utf-8"))}
+    assert not set(campaign.reasons()) - found
+
+
 def test_a_change_of_one_function_leaves_the_rest_of_the_sample():
     other = TEXT + "\ndef more(c):\n    return c + 5\n"
     first, then = ({m.id for m in mutants("m.py", t)} for t in (TEXT, other))

@@ -1,4 +1,5 @@
 "Sources, cleaning, splits and cache of molecules: files as users have them, processes that are killed, streams."
+import csv
 import gzip
 import hashlib
 import importlib
@@ -21,7 +22,7 @@ from loflexmdm.molecules.data.cleaning import molecule_split
 from loflexmdm.molecules.data.prepared import CACHE_VERSION, CHUNK_ROWS, build_molecules, cleaned
 from loflexmdm.molecules.data.prepared import prepare, processes_for
 from loflexmdm.molecules.data.sources import HUB_ROWS, SOURCES, HubMolecules, embedded_smiles
-from loflexmdm.molecules.data.sources import hub_smiles, read_smiles
+from loflexmdm.molecules.data.sources import hub_smiles, read_smiles, smiles_and_texts
 from loflexmdm.molecules.notation import bracket_safe
 from loflexmdm.molecules.notation.bracket_safe import from_bracket_safe
 from loflexmdm.support.shards import cache_directory
@@ -71,13 +72,23 @@ def test_tables(tmp_path, kind, tab):
     ("smiles,n\nCCO\n,2\nCCN,3,4\n\n", ["CCO", "", "CCN", ""]),                      # short, empty and long rows
     ('smiles,n\n"CCO,1\nCCN,2\n', ["CCO,1", "CCN"]),                                # a quote that is never closed
     ('smiles,n\n"CCO,1\nCCN,2\nCCC,"3\nCCS,4\n', ["CCO,1", "CCN", "CCC", "CCS"]),   # and another
-    # closed by another: no SMILES spans lines
+    # closed by another: rows, and no SMILES of several lines
     ('smiles,n\n"CCO,1\nCCN,2\nCCC",3\nCCS,4\n', ["CCO,1", "CCN", 'CCC"', "CCS"]),
     ('n,smiles\n"a\nb\nc",CCO\n2,CCN\n', ["CCO", "CCN"]),                           # a field of three lines
     ('smiles\nCCO"\n"CCN"\n', ['CCO"', "CCN"])])
 def test_broken_tables(tmp_path, text, found):
     (tmp_path / "a.csv").write_text(text)
     assert list(read_smiles(tmp_path / "a.csv")) == found
+
+
+@pytest.mark.parametrize("cells", [["CCO", "CC\nO", "CCN"], ["\nCC\n\nO", "C"], ["", "C\n", "N\nC"]])
+@pytest.mark.parametrize("ending, delimiter", [(".csv", ","), (".tsv", "\t")])
+def test_a_cell_of_several_lines_is_one_row_as_where_values_are_read(tmp_path, cells, ending, delimiter):
+    path = tmp_path / f"a{ending}"
+    with open(path, "w", newline="") as f:
+        csv.writer(f, delimiter=delimiter).writerows([("n", "smiles"), *enumerate(cells)])
+    with open(path, newline="") as f: expected = [r["smiles"].strip() for r in csv.DictReader(f, delimiter=delimiter)]
+    assert list(read_smiles(path, "smiles")) == expected == [s for s, _ in smiles_and_texts(path, "smiles", "n")]
 
 
 def test_many_stray_quotes_take_no_longer_than_the_file(tmp_path):

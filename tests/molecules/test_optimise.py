@@ -280,6 +280,7 @@ def test_screening_is_a_setting_of_the_run(place):
     ("--out a.csv", "must end in .jsonl"), ("--children 0", "--children 0"),
     ("--way model --model star-tiny", "molecules"),
     ("--start bromides.smi", "no molecule has a score (KeyError: 'bromine')"),
+    ("--start bromides.smi --budget 2", "none of 2 calls gave a score; 2 failed: KeyError: 'bromine'"),
 ])
 def test_wrong_input(place, options, part):
     (place / "none.smi").write_text("C1CC\n")

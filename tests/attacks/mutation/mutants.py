@@ -20,6 +20,8 @@ ARITHMETIC = {
 }
 TERMS = ast.Add, ast.Sub, ast.Mult, ast.Div, ast.BitAnd, ast.BitOr
 UNSWAPPED = {"isinstance", "issubclass", "hasattr", "getattr", "setattr", "TypeVar", "cast"}
+SYMMETRIC = {"min", "max", "minimum", "maximum", "promote_types", "gcd"}
+UNSEEN = {"non_blocking", "pin_memory", "persistent_workers", "prefetch_factor"}  # arguments that choose a way alone
 UNREMOVED = {"print", "warn"}
 
 
@@ -89,7 +91,7 @@ def of_constant(node: ast.Constant):
 def of_call(node: ast.Call):
     args = node.args
     plain = len(args) > 1 and not any(isinstance(a, ast.Starred) for a in args[:2])
-    if plain and name_of(node) not in UNSWAPPED:
+    if plain and name_of(node) not in UNSWAPPED | SYMMETRIC and ast.dump(args[0]) != ast.dump(args[1]):
         yield "swapped arguments", changed(node, args=[args[1], args[0], *args[2:]])
 
 
@@ -107,8 +109,15 @@ def targets(node: ast.Assign) -> set[str]:
     return {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
 
 
+def moves(node: ast.stmt) -> bool:
+    "Whether a statement moves a value to a device, where it is already unless there is another one: `x = x.to(device)`."
+    value = getattr(node, "value", None)
+    return isinstance(value, ast.Call) and name_of(value) == "to" and "device" in "".join(map(ast.unparse, value.args))
+
+
 def removable(node: ast.stmt, known: set[str]) -> bool:
     "Whether the rest can run without this statement; an assignment only where its names have a value before it."
+    if moves(node): return False
     if isinstance(node, ast.Expr): return isinstance(node.value, ast.Call) and name_of(node.value) not in UNREMOVED
     if isinstance(node, ast.Assign): return bool(targets(node)) and targets(node) <= known
     return isinstance(node, ast.AugAssign | ast.Raise | ast.Break | ast.Continue)
@@ -175,6 +184,9 @@ class Finder(ast.NodeVisitor):
     def visit_Import(self, node): pass
 
     def visit_ImportFrom(self, node): pass
+
+    def visit_keyword(self, node):
+        if node.arg not in UNSEEN: self.visit(node.value)
 
     def visit_If(self, node):
         if "TYPE_CHECKING" in ast.unparse(node.test) or "__name__" in ast.unparse(node.test): return
