@@ -130,13 +130,12 @@ def no_score(log: CallLog, args: argparse.Namespace) -> str:
 def tell_results(log: CallLog, args: argparse.Namespace):
     """Print the best molecules; say what failed, and the area under the curve. ValueError, with the commonest reason,
     if no call gave a score."""
-    best = best_calls(log.calls, args.top)
-    if log.calls and not best: raise ValueError(no_score(log, args))
+    if log.calls and not best_calls(log.calls, 1): raise ValueError(no_score(log, args))
     for reason, n in log.failures.items(): say(f"{n:,} calls failed: {reason}")
     if len(log.calls) < args.budget: say(f"nothing new was proposed after {len(log.calls):,} calls")
     say(f"top-10 area under the curve: {top_auc(log.scores, args.budget):.4f}; calls: {args.out}")
-    rows = [dict(smiles=c.smiles, score=c.score, by=c.by, round=c.round) for c in best]
-    print(format_rows(rows, ".csv"), end="")
+    rows = [dict(smiles=c.smiles, score=c.score, by=c.by, round=c.round) for c in best_calls(log.calls, args.top)]
+    if rows: print(format_rows(rows, ".csv"), end="")
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000013
 @command("optimize", "search for molecules with a high score", add_optimize, """examples:

@@ -361,6 +361,16 @@ def test_versions_are_part_of_the_key(monkeypatch):
     assert key() == before and key("recap") != recap
 
 
+def test_the_slicer_is_part_of_the_key_where_fragments_are_and_the_first_notation_is_not_named():
+    "Entries of versions that had one notation keep their names."
+    key = lambda **options: molecule_data.cache_key(["x"], Cleaning(**options))
+    assert key(notation="smiles", slicer="recap") == key(notation="smiles", slicer="hr") != key(notation="smiles")
+    assert len({key(slicer=slicer) for slicer in ("brics", "recap", "hr")} | {key(notation="smiles")}) == 4
+    options = {name: value for name, value in Cleaning()._asdict().items() if name != "notation"}
+    parts = [molecule_data.CACHE_VERSION, ["x"], options, molecule_data.rdBase.rdkitVersion, ""]
+    assert key() == hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
 # What the molecules below become, by CACHE_VERSION and the version of rdkit, which numbers atoms in a way of its own.
 # A new digest for a pair that is here already means that cached molecules are stale: raise CACHE_VERSION instead.
 ENCODINGS = {(2, "2026.09.1"): "66b0bd8293737108"}

@@ -4,8 +4,9 @@ from functools import cache
 import pytest
 import torch
 
-from loflexmdm.process.alignments import ALIGNMENTS, BLANK, Corrupted, Dataset, Masks, UniformTokens
-from loflexmdm.process.alignments import align, at, collate_pairs, edit_distance, slot_column, strip
+from loflexmdm.process.alignments import ALIGNMENTS, BLANK, DELETE, INSERT, PAIR, VOID
+from loflexmdm.process.alignments import Corrupted, Dataset, Masks, UniformTokens, align, at, collate_pairs
+from loflexmdm.process.alignments import edit_distance, optimal_moves, slot_column, strip
 from loflexmdm.process.states import BOS, Vocabulary, collate, prefix_example
 
 LETTERS = Vocabulary("abcdefghijklmnopqrstuvwxyz")
@@ -92,3 +93,35 @@ def test_pairs_travel_as_batches():
     pairs = data.batch([0, 2]).rows([1]).to("cpu").trim()
     assert pairs.x0.tokens.tolist() == [[BOS]] and pairs.x1.lengths.tolist() == [2]
     with pytest.raises(ValueError, match="pairs="): collate_pairs([])
+
+
+@cache
+def optimal(a: str, b: str) -> set[tuple[int, ...]]:
+    "All alignments with the fewest edits, by recursion from the left."
+    if not a or not b: return {(DELETE,) * len(a) + (INSERT,) * len(b)}
+    steps = (a[1:], b[1:], a[0] != b[0], PAIR), (a[1:], b, 1, DELETE), (a, b[1:], 1, INSERT)
+    fewest = levenshtein(a, b)[0]
+    return {(move, *rest) for x, y, cost, move in steps if levenshtein(x, y)[0] + cost == fewest for rest in optimal(x, y)}
+
+
+def test_optimal_moves_are_those_of_each_pair_whatever_its_neighbours_and_the_part(monkeypatch):
+    "Rows of many lengths, in parts of one row: all alignments of a row come, and no others."
+    a, b = ["aaaa", "", "ab", "kitten", "aab", "a"], ["aa", "ab", "", "smitten", "baa", "b"]
+    monkeypatch.setattr("loflexmdm.process.alignments.CELLS", 1)
+    found = [set() for _ in a]
+    for seed in range(60):
+        moves = optimal_moves(words(*a), words(*b), torch.Generator().manual_seed(seed))
+        assert moves.shape == (len(a), 7 + 8)
+        for seen, row in zip(found, moves.tolist()): seen.add(tuple(v for v in row[1:] if v != VOID))
+    assert found == [optimal(x, y) for x, y in zip(a, b)]
+
+
+def test_sources_of_a_target_are_drawn_from_all_that_it_has_and_no_others():
+    data = Dataset.of([("ab", "xy"), ("b", "x"), ("c", "xy")], LETTERS, left_out=2)
+    drawn = data.draw(words(*["xy", "x"] * 40), torch.Generator().manual_seed(0))
+    found = [tuple(t[:n]) for t, n in zip(drawn.tokens.tolist(), drawn.lengths.tolist())]
+    word = lambda text: tuple(prefix_example("", text, LETTERS).tokens)
+    assert set(found[::2]) == {word("ab"), word("c")} and set(found[1::2]) == {word("b")}
+    assert data.left_out == 2 and len(data) == 3
+    with pytest.raises(ValueError, match="at least one pair"): Dataset(())
+    with pytest.raises(ValueError, match="row 1: the data has no source"): data.draw(words("xy", "y"))

@@ -45,6 +45,16 @@ def test_readings_of_a_sequence_without_free_positions_are_those_of_the_clock():
     torch.testing.assert_close(weight, (1.5 + tau) ** 2 / 1.5)
 
 
+def test_a_weight_is_one_over_the_density_of_the_mixture_and_has_no_gradient():
+    "In closed form for one position with both rates 3: Exp(3) and Gamma(2, 3), half each, beside the clock's own."
+    b = torch.full((256, 1), 3.0, dtype=torch.float64, requires_grad=True)
+    free = torch.ones(256, 1, dtype=torch.bool)
+    tau, weight = EventProposal(share=0.75, c=1.5)(b, b, free, seeded(0))
+    events = 3 * (-3 * tau).exp() * (1 + 3 * tau) / 2
+    torch.testing.assert_close(1 / weight, 0.75 * events + 0.25 * 1.5 / (1.5 + tau) ** 2)
+    assert not tau.requires_grad and not weight.requires_grad
+
+
 @pytest.mark.parametrize("share", [1.0, -0.1, float("nan")])
 def test_a_share_out_of_range_is_refused(share):
     with pytest.raises(ValueError, match="share"): EventProposal(share=share)

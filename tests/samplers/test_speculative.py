@@ -119,6 +119,27 @@ def test_a_point_must_follow_in_every_respect():
     for other in others: assert not follows(state, parent, other).any()
 
 
+def test_one_column_that_differs_is_enough_and_padding_does_not_count():
+    state = Speculative().init(prompts(), [torch.Generator().manual_seed(i) for i in range(5)], LIMITS)
+    parent = torch.tensor([3, 1, 1])
+    points = state.rows(parent)
+    n = points.x.tokens.shape[1]
+    assert follows(state, parent, points).all() and n < state.x.tokens.shape[1]
+    assert not follows(state, torch.tensor([1, 3, 3]), points).any()
+
+    # the last token of the first row alone
+    last = points.x.lengths[0] - 1
+    tokens, birth = points.x.tokens.clone(), points.birth.clone()
+    tokens[0, last] += 1
+    birth[0, last] += 1
+    for other in (points._replace(x=points.x._replace(tokens=tokens)), points._replace(birth=birth)):
+        assert follows(state, parent, other).tolist() == [False, True, True]
+
+    # what stands at padding is nobody's number
+    padding = points._replace(birth=torch.where(points.x.valid, points.birth, 9))
+    assert not points.x.valid.all() and follows(state, parent, padding).all()
+
+
 def test_uniforms_are_those_of_their_key_and_do_not_repeat():
     key = torch.tensor([1234567, 5])
     u = keyed_uniforms(key, torch.tensor([0, 0]), torch.arange(1, 4).expand(2, -1))

@@ -1,5 +1,7 @@
 "Tasks of edits: repair of any task's sequences, edits of molecules, and the commands on them."
 import csv
+import functools
+import itertools
 import json
 import shutil
 from collections import Counter
@@ -216,6 +218,19 @@ def test_figures_of_edits(leads):
     same = [smiles_tokens(s) for s in task.leads("test")]
     assert task.score("test", as_samples(task, same))["edits"] == 0
     assert fewest_edits(same[0], same[0][1:]) == 1
+
+
+@functools.cache
+def edits_by_recursion(a, b):
+    "From the definition: the first tokens form a pair, or one of them is deleted or inserted."
+    if not a or not b: return len(a) + len(b)
+    pair = edits_by_recursion(a[1:], b[1:]) + (a[0] != b[0])
+    return min(pair, edits_by_recursion(a[1:], b) + 1, edits_by_recursion(a, b[1:]) + 1)
+
+
+def test_fewest_edits_of_all_short_pairs():
+    words = [w for n in range(5) for w in itertools.product("ab", repeat=n)]
+    for a, b in itertools.product(words, words): assert fewest_edits(a, b) == edits_by_recursion(a, b)
 
 
 def test_pairs_that_change_the_charge_are_left_out(tmp_path):

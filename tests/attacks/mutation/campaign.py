@@ -4,7 +4,8 @@
 collects all tests once. For each mutant it forks; the child gives the functions in memory their changed code, and
 runs the tests that reach them in the order of their durations and earlier successes, up to the first failure. A
 mutant that runs only when its module is imported is planted in the copy's files and tried in a process that imports
-them; with --imports so is one that survives, and the notebooks that reach it run too. Limits are of processor time.
+them. The notebook of the module, planted too, runs for those that survive its tests. With --imports the survivors run
+all these tests again in such a process, and every notebook that reaches them. Limits are of processor time.
 What is known is kept in report.json and is not tried again while the mutant's function keeps its text, unless asked
 with --again. report.md is written from it."""
 import argparse
@@ -211,12 +212,12 @@ def measured(tree: Path, name: str, target: Path) -> int:
     return code
 
 
-def in_scope(tree: Path) -> list[str]:
-    "Test files, and notebooks in the order of their names: those of the mutated modules first."
+def in_scope(tree: Path, notebooks: bool) -> list[str]:
+    "Test files, and with `notebooks` these too, in the order of their names."
     files = [p for room in (*ROOMS, "golden") for p in sorted((tree / "tests" / room).glob("test_*.py"))]
     tests = [p for p in files if p.stem.removeprefix("test_") not in LEFT_OUT]
-    notebooks = [p for room in ROOMS for p in sorted((tree / "nbs" / room).rglob("*.ipynb"))]
-    return [str(p.relative_to(tree)) for p in [*tests, *notebooks]]
+    pages = [p for room in ROOMS for p in sorted((tree / "nbs" / room).rglob("*.ipynb"))]
+    return [str(p.relative_to(tree)) for p in [*tests, *(pages if notebooks else [])]]
 
 
 class Tests:
@@ -231,8 +232,7 @@ class Tests:
         wanted = set(range(first, last + 1))
         found = [n for n, lines in self.lines.items() if wanted & lines.get(mutant.module, set())]
         if not mutant.runs: found += [n for n in OF_IMPORTS if n in self.tests and n not in found]
-        own = self.notebooks.get(mutant.module)  # it runs its own cells, not the module's lines
-        return found + [own] * (own in self.tests and own not in found)
+        return [n for n in found if n != self.notebooks.get(mutant.module)]  # it is tried by itself
 
     def order(self, mutant: Mutant, budget: float) -> list[str]:
         "The cheapest per earlier kill in the module first, within `budget` seconds."
@@ -247,6 +247,11 @@ class Tests:
             if total > budget and chosen: break
             chosen.append(name)
         return chosen
+
+    def noted(self, notebook: str, seconds: float | None):
+        "Seconds of a notebook without a change, None if it fails."
+        self.tests.pop(notebook, None)
+        if seconds is not None: self.tests[notebook] = dict(seconds=seconds, lines={})
 
     def seconds(self, names: list[str]) -> float: return sum(self.tests[n]["seconds"] for n in names)
 
@@ -330,6 +335,20 @@ class Bench(NamedTuple):
         killer = self.first.read_text() if self.first.exists() else names[0]
         return (TIMEOUT if done.returncode in (-signal.SIGXCPU, -signal.SIGALRM) else KILLED), killer
 
+    def passes(self, notebook: str) -> bool:
+        "Whether a notebook can say something: it passes without a change, in seconds that are kept in own.json."
+        path = self.work / "own.json"
+        known = json.loads(path.read_text()) if path.exists() else {}
+        if notebook not in known:
+            began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            what = partial(run_notebook, self.tree, notebook)
+            code = fork(self.work / "out.txt", 400, what, in_tree(self.tree, folder(self.tree, notebook)))
+            seconds = round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began, 3)
+            known[notebook] = None if code else seconds
+            path.write_text(json.dumps(known))
+        self.tests.noted(notebook, known[notebook])
+        return known[notebook] is not None
+
     def in_memory(self, mutant: Mutant, names: list[str]) -> tuple[str, str]:
         seconds, items = [self.tests.tests[n]["seconds"] for n in names], [self.items[n] for n in names]
         return self.fork(names, lambda: run_items(items, seconds, self.first) if self.live.change(mutant) else 71)
@@ -347,12 +366,17 @@ class Bench(NamedTuple):
 
 
 def try_mutant(bench: Bench, mutant: Mutant, budget: float, files: bool) -> Try:
-    "In memory, and if that does not kill it, in files."
+    "In memory, then in files: tests that were not tried yet, the notebook of the module, and with `files` the rest."
     began, names = time.monotonic(), bench.tests.order(mutant, budget)
-    if not names: return Try(UNTESTED, "", 0.0)
     cases = [n for n in names if n in bench.items]
     status, killer = bench.in_memory(mutant, cases) if mutant.runs and cases else (UNTESTED, "")
-    if status not in (KILLED, TIMEOUT) and (files or status == UNTESTED): status, killer = bench.in_files(mutant, names)
+    if status == UNTESTED and cases: status, killer = bench.in_files(mutant, cases)
+
+    # dearer ones, for those that live
+    dead = KILLED, TIMEOUT
+    own = bench.tests.notebooks[mutant.module]
+    if status not in dead and bench.passes(own): status, killer = bench.in_files(mutant, [own])
+    if status not in dead and files and names: status, killer = bench.in_files(mutant, names)
     if status == KILLED: bench.tests.kills[mutant.module, killer] += 1
     return Try(status, killer, round(time.monotonic() - began, 2))
 
@@ -419,10 +443,11 @@ def computing(root: Path) -> list[Path]:
     return [p for p in found if p.relative_to(root / "loflexmdm").as_posix() not in TELLING]
 
 
-def planted(n: int, seed: int) -> tuple[list[Mutant], int, dict[str, str]]:
-    "The sample, the number of all mutants, and the notebook of each module."
+def planted(n: int, seed: int, where: str = "") -> tuple[list[Mutant], int, dict[str, str]]:
+    "The sample, the number of all mutants whose place holds `where`, and the notebook of each module."
     texts = {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for p in computing(ROOT)}
-    found = [m for module, text in texts.items() for m in mutants(module, text)]
+    place = lambda m: f"{m.module.removeprefix('loflexmdm/')}:{m.function}"
+    found = [m for module, text in texts.items() for m in mutants(module, text) if where in place(m)]
     notebooks = {module: cells_of(module, text)[0][2] for module, text in texts.items()}
     return sample(found, texts, n, seed), len(found), notebooks
 
@@ -457,7 +482,7 @@ def campaign(options, bench: Bench, chosen: list[Mutant], total: int):
 def run_campaign(options, tree: Path, reach: dict):
     "Collect the tests, then plant."
     import pytest
-    chosen, total, notebooks = planted(options.mutants, options.seed)
+    chosen, total, notebooks = planted(options.mutants, options.seed, options.where)
     def action(items):
         print(f"{len(items)} tests collected", flush=True)
         bench = Bench(tree, options.work, Tests(reach, notebooks), items, Live(tree))
@@ -479,12 +504,13 @@ def note(rows: list[dict], total: int, options) -> str:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mutants", type=int, default=400)
+    parser.add_argument("--where", default="", help="in these places alone, such as process/clocks.py:Clock")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests per mutant")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "loflexmdm-mutants")
     parser.add_argument("--report", type=Path, default=REPORT, help="where results are kept; a table goes beside it")
     parser.add_argument("--again", action="store_true", help="try survivors again, equivalent ones aside")
-    parser.add_argument("--imports", action="store_true", help="try survivors also in files, and by notebooks")
+    parser.add_argument("--imports", action="store_true", help="try survivors also in files, and by other notebooks")
     parser.add_argument("--files", nargs="*", help="measure these tests and notebooks again")
     parser.add_argument("--measure", action="store_true", help="only measure what reaches what")
     parser.add_argument("--known", action="store_true", help="do not measure, take what is there")
@@ -495,7 +521,7 @@ def main():
     kept = options.work / "reach.json"
     known = json.loads(kept.read_text()) if kept.exists() else {}
     for name in options.files or []: known.pop(name, None)
-    if not options.known: known = measure(tree, options.work, options.files or in_scope(tree), known)
+    if not options.known: known = measure(tree, options.work, options.files or in_scope(tree, options.imports), known)
     if not options.measure: run_campaign(options, tree, known)
 
 

@@ -110,7 +110,7 @@ def targets(node: ast.Assign) -> set[str]:
 
 
 def moves(node: ast.stmt) -> bool:
-    "Whether a statement moves a value to a device, where it is already unless there is another one: `x = x.to(device)`."
+    "Whether a statement moves a value to a device, such as `x = x.to(device)`; with one device it is there already."
     value = getattr(node, "value", None)
     return isinstance(value, ast.Call) and name_of(value) == "to" and "device" in "".join(map(ast.unparse, value.args))
 

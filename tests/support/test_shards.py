@@ -1,0 +1,26 @@
+"Rows of numbers in files: the type of a column, and its rows by their number."
+import numpy as np
+import pytest
+
+from loflexmdm.support.shards import BLOCK, Rows, ShardWriter, bits_for
+
+
+@pytest.mark.parametrize("most, bits", [
+    (0, 8), (255, 8), (256, 16), (2**16 - 1, 16), (2**16, 32), (2**32 - 1, 32),
+])
+def test_a_column_has_the_narrowest_type(most, bits): assert bits_for(most) == bits
+
+
+def test_every_row_is_that_of_its_number_in_whichever_file_and_block(tmp_path):
+    "A file takes `size` rows and a block more at most; a larger number begins a wider one."
+    rows = [[i % 256, 7] for i in range(2 * BLOCK + 3)] + [[300 + i] for i in range(BLOCK)] + [[]]
+    writer = ShardWriter(tmp_path, "a", BLOCK)
+    for row in rows: writer.add(row)
+    writer.close()
+
+    kept = Rows(tmp_path, writer.shards)
+    assert [s.rows for s in writer.shards] == [BLOCK, BLOCK, BLOCK, 4] and len(kept) == len(rows)
+    assert [kept[i].tolist() for i in range(len(rows))] == rows == [row.tolist() for row in kept]
+    assert [kept[i].dtype for i in (0, len(rows) - 1)] == [np.uint8, np.uint16]
+    for wrong in (-1, len(rows)):
+        with pytest.raises(IndexError, match=f"row {wrong} of {len(rows)}"): kept[wrong]
