@@ -101,7 +101,8 @@ def optimal(a: str, b: str) -> set[tuple[int, ...]]:
     if not a or not b: return {(DELETE,) * len(a) + (INSERT,) * len(b)}
     steps = (a[1:], b[1:], a[0] != b[0], PAIR), (a[1:], b, 1, DELETE), (a, b[1:], 1, INSERT)
     fewest = levenshtein(a, b)[0]
-    return {(move, *rest) for x, y, cost, move in steps if levenshtein(x, y)[0] + cost == fewest for rest in optimal(x, y)}
+    ways = [(move, x, y) for x, y, cost, move in steps if levenshtein(x, y)[0] + cost == fewest]
+    return {(move, *rest) for move, x, y in ways for rest in optimal(x, y)}
 
 
 def test_optimal_moves_are_those_of_each_pair_whatever_its_neighbours_and_the_part(monkeypatch):
