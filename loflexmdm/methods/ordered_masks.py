@@ -22,7 +22,7 @@ from ..process.states import MASK, PAD, PartialSequences, Vocabulary
 from ..samplers.masks_event_by_event import EventByEventMasks
 from ..support.configs import config
 
-# %% ../../nbs/methods/21_ordered_masks.ipynb #3bcf2394
+# %% ../../nbs/methods/21_ordered_masks.ipynb #fd0c4525
 @config
 class OrderedMasksConfig(OrderedInsertionConfig):
     "What defines a model; everything here is saved with its weights."
@@ -42,7 +42,7 @@ class OrderedMasksConfig(OrderedInsertionConfig):
         if self.unmask == "learned" and self.orders < 2:
             raise ValueError(f"orders={self.orders}: a learned order needs at least 2")
 
-# %% ../../nbs/methods/21_ordered_masks.ipynb #43a0659d
+# %% ../../nbs/methods/21_ordered_masks.ipynb #9a89533f
 class OrderedMasks(OrderedInsertion):
     """Masks that appear in an order and are decided in an order, trained on whole generations; two events per token.
 

@@ -18,7 +18,7 @@ from .draws import inverse_cdf, nucleus
 from .event_by_event import EventByEvent, at_items, writing
 from .state import Info, State, too_short
 
-# %% ../../nbs/samplers/15_masks_event_by_event.ipynb #458c8663
+# %% ../../nbs/samplers/15_masks_event_by_event.ipynb #5b91e90c
 class PlaceMask(Insert):
     "A mask appears in a gap, one event per step: there is no clock."
     name, tokens, once, clocked = "place_mask", None, True, False
@@ -28,7 +28,7 @@ class Decide(Unmask):
     "A mask becomes a token, one event per step: there is no clock."
     name, tokens, clocked = "decide", None, False
 
-# %% ../../nbs/samplers/15_masks_event_by_event.ipynb #be7a38c0
+# %% ../../nbs/samplers/15_masks_event_by_event.ipynb #169f3b2c
 @dataclass(frozen=True)
 class EventByEventMasks(EventByEvent):
     """Outcome, then the token of a decision, one event per step: exact for the model, but for `temperature` and `top_p`

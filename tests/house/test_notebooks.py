@@ -28,7 +28,7 @@ RUN = (
 SHOWN = {
     NBS / f"{name}.ipynb"
     for name in (
-        "tutorials/learned_order", "tutorials/course", "tutorials/molecules", "tutorials/your_own_data",
+        "tutorials/orders_on_a_clock", "tutorials/course", "tutorials/molecules", "tutorials/your_own_data",
         "how_to/your_own_tokenizer", "how_to/condition_on_a_prompt",
     )
 }

@@ -151,7 +151,8 @@ def test_at_the_command_line(tmp_path, capsys):
     "A user's texts, trained with no other setting than the method; samples, an infilled one, a bound."
     (tmp_path / "words.txt").write_text("abc\nabd\nacd\nbcd\n" * 20)
     (tmp_path / "my.toml").write_text(
-        '[task]\nkind = "text"\nfile = "words.txt"\n[model]\nmethod = "ordered-masks"\nsize = "test"\n'
+        '[task]\nkind = "text"\nfile = "words.txt"\nunit = "characters"\n'
+        '[model]\nmethod = "ordered-masks"\nsize = "test"\n'
         'order_size = "test"\n[train]\nsteps = 4\n')
     run = str(tmp_path / "run")
     assert main(["train", str(tmp_path / "my.toml"), "--out", run]) == 0
