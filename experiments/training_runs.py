@@ -14,8 +14,10 @@ from runs import ROOT
 def trained(settings: dict, name: str, device: torch.device | str = "cpu", progress: bool = False) -> tuple[
     Method, list[Path], int
 ]:
-    "The model of a recipe, the checkpoints that are kept, and CPU seconds, of the last sitting if there were several."
-    directory, start = ROOT / "runs" / name.replace(" ", "-"), time.process_time()
-    recipe_from(settings).trainer(directory, device, progress=progress).fit(resume=bool(checkpoints(directory)))
+    "The model of a recipe, the checkpoints that are kept, and the CPU seconds of all sittings together."
+    directory = ROOT / "runs" / name.replace(" ", "-")
+    trainer = recipe_from(settings).trainer(directory, device, progress=progress)
+    trainer.clock = time.process_time  # checkpoints hold what has passed on it
+    trainer.fit(resume=bool(checkpoints(directory)))
     kept = checkpoints(directory)
-    return load(kept[-1], device), kept, round(time.process_time() - start)
+    return load(kept[-1], device), kept, round(trainer.seconds)
