@@ -20,8 +20,8 @@ SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LADDERS = dict(  # the front's pages, in reading order; those of a room are numbered
     tutorials=(
         "star_graphs", "your_own_data", "repair", "molecules", "fragments", "molecule_edits", "from_lead_to_report",
-        "reading_an_order", "learned_order", "orders_on_a_clock", "digits", "choosing", "real_data", "training_on_a_gpu",
-        "course",
+        "reading_an_order", "learned_order", "orders_on_a_clock", "digits", "choosing", "real_data",
+        "training_on_a_gpu", "course",
     ),
     how_to=(
         "install", "choose_a_sampler", "condition_on_a_prompt", "read_samples", "pandas_and_files", "molecule_files",

@@ -9,7 +9,6 @@ __all__ = ['MaskedPlaces', 'places_with_masks', 'OrderCausalMasks']
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 

@@ -170,7 +170,7 @@ def with_first_values(tables: dict) -> dict:
     start = {} if chosen else first
     return tables | dict(model=dict(method=method) | model, train=start | train)
 
-
+# %% ../../nbs/training/08_recipes.ipynb #da36d7d7
 def first_model(method: str, model: Mapping) -> dict:
     "The settings of a model with those of a first one where it leaves them open, of which a method gets what it has."
     own = {f.name for f in fields(method_class(method).Config)}

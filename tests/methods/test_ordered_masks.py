@@ -1,5 +1,6 @@
 "Ordered insertion with masks: padding, parts, gaps, samples, guidance, resuming, the command line."
 from collections import Counter
+from itertools import product
 
 import pytest
 import torch
@@ -149,7 +150,7 @@ def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
 
 def test_at_the_command_line(tmp_path, capsys):
     "A user's texts, trained with no other setting than the method; samples, an infilled one, a bound."
-    (tmp_path / "words.txt").write_text("abc\nabd\nacd\nbcd\n" * 20)
+    (tmp_path / "words.txt").write_text("\n".join(map("".join, product("abcd", repeat=4))))
     (tmp_path / "my.toml").write_text(
         '[task]\nkind = "text"\nfile = "words.txt"\nunit = "characters"\n'
         '[model]\nmethod = "ordered-masks"\nsize = "test"\n'
