@@ -42,7 +42,7 @@ def at_lengths(task: WordsTask, words: list[str]) -> dict[str, list[float]]:
 
 def sampled(task: WordsTask, method: Method, rule: str | None) -> dict:
     "Figures of samples whose masks are chosen by a rule."
-    sampler, generator = EventDriven(confidence=rule), torch.Generator().manual_seed(0)
+    sampler, generator = EventDriven(exact=True, confidence=rule), torch.Generator().manual_seed(0)
     samples = method.sample(n=SAMPLES, sampler=sampler, generator=generator)
     scores = {k: round(v, 4) for k, v in task.score("test", samples).items()}
     return dict(scores=scores, lengths=at_lengths(task, task.made_words(samples)))

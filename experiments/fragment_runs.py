@@ -23,7 +23,7 @@ from loflexmdm.support.atomic_files import file_digest
 from runs import ROOT, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "fragment_benchmark.json"
-SAMPLER = EventDriven(top_p=0.5, confidence="top_prob")
+SAMPLER = EventDriven(exact=True, top_p=0.5, confidence="top_prob")
 TEMPERATURES = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3)}
 
 

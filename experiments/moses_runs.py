@@ -45,7 +45,7 @@ ROWS, STEPS, SAMPLES, REFERENCE = 64, 1000, 500, 10_000
 PUBLISHED = 30_000  # samples of the tables of MOSES
 DRAWN = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="top_prob")}
 
-CONFIDENT, LEAPS = EventDriven(confidence="top_prob"), TauLeaping(steps=128, confidence="top_prob")
+CONFIDENT, LEAPS = EventDriven(exact=True, confidence="top_prob"), TauLeaping(steps=128, confidence="top_prob")
 SAMPLERS = {
     "tau-leaping, 32 steps": TauLeaping(steps=32), "tau-leaping, 128 steps": TauLeaping(steps=128),
     "event-driven": EventDriven(), "event-driven, confidence": CONFIDENT,

@@ -60,8 +60,8 @@ def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
 def judged(task: Task, method: Method, n: int = 250, **options) -> dict[str, float]:
     "Scores of answers to the first n test prompts."
     prompts, noise = task.prompts("test", n), torch.Generator().manual_seed(0)
-    samples = method.sample(prompts, sampler=EventDriven(**options), generator=noise) if options else method.sample(
-        prompts, generator=noise)
+    sampler = EventDriven(exact=True, **options) if options else None
+    samples = method.sample(prompts, sampler=sampler, generator=noise)
     return {k: round(v, 4) for k, v in task.score("test", samples).items()} | dict(calls=samples.network_calls)
 
 

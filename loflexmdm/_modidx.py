@@ -3908,6 +3908,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                        'loflexmdm/samplers/event_driven.py'),
                                                  'loflexmdm.samplers.event_driven.EventDriven.thin': ( 'samplers/event_driven.html#eventdriven.thin',
                                                                                                        'loflexmdm/samplers/event_driven.py'),
+                                                 'loflexmdm.samplers.event_driven.EventDriven.thins': ( 'samplers/event_driven.html#eventdriven.thins',
+                                                                                                        'loflexmdm/samplers/event_driven.py'),
                                                  'loflexmdm.samplers.event_driven.EventDriven.uniforms': ( 'samplers/event_driven.html#eventdriven.uniforms',
                                                                                                            'loflexmdm/samplers/event_driven.py'),
                                                  'loflexmdm.samplers.event_driven.FrozenEvents': ( 'samplers/event_driven.html#frozenevents',

@@ -66,16 +66,18 @@ class Proposal(NamedTuple):
 class EventDriven(Sampler):
     """From event to event, each row on its own clock: no idle steps.
 
-    exact=True: thinning; propose at rate `slack` x the total intensity, call again there, accept in proportion. Exact
-    wherever the total stays below that bound between events (violations are counted). exact=False: intensities are held
-    until the event, one call for `events_per_call` events; exact only where they ignore time and events_per_call is 1.
-    ValueError for slack < 1, events_per_call < 1, or more than 1 with exact=True."""
+    exact=True: thinning; propose at rate `slack` x the total intensity, call again there, accept in proportion. Events
+    are exact wherever the total stays below that bound between events (violations are counted), and samples are if
+    nothing changes the distributions that they are drawn from. exact=False: intensities are held until the event, one
+    call for `events_per_call` events; exact only where they ignore time and events_per_call is 1. By default, thinning
+    with the whole distribution, and held intensities with top_p < 1 or a confidence, which are not exact in any case.
+    ValueError for slack < 1, events_per_call < 1, or more than 1 with thinning."""
     name: ClassVar[str] = "event"  # on the command line
     papers: ClassVar[tuple[str, ...]] = ("gillespie", "first_hitting")  # keys of the papers to cite
-    options: ClassVar[tuple[str, ...]] = ("slack",)  # of its own, on the command line
-    exact: bool = True  # thinning; else intensities are held until the event
-    events_per_call: int = 1  # more than 1 is approximate, and needs exact=False
-    slack: float = 1.5  # what is proposed, as a multiple of the total intensity
+    options: ClassVar[tuple[str, ...]] = ("exact", "slack")  # of its own, on the command line
+    exact: bool | None = None  # thinning, else intensities are held; none: thinning without top_p and confidence
+    events_per_call: int = 1  # more than 1 is approximate, and needs held intensities
+    slack: float = 1.5  # of thinning: what is proposed, as a multiple of the total intensity
 
     @classmethod
     def compared(
@@ -83,7 +85,7 @@ class EventDriven(Sampler):
         channels: Sequence[str],
         calls: Sequence[int],
     ) -> list[Sampler]:
-        """Exact, by confidence where there are masks to rank, and with intensities held; for masked diffusion, where
+        """Thinning, by confidence where there are masks to rank, and with intensities held; for masked diffusion, where
         all time is alike, held ones alone."""
         held = cls(exact=False)
         if set(channels) == {"unmask"}: return [held]
@@ -93,11 +95,17 @@ class EventDriven(Sampler):
     def __post_init__(self):
         super().__post_init__()
         check_whole("events_per_call", self.events_per_call, 1)
-        if self.exact and self.events_per_call > 1:
+        if self.thins and self.events_per_call > 1:
             raise ValueError(
                 f"events_per_call={self.events_per_call}: exact simulation takes 1; use exact=False for more"
             )
         check_slack(self.slack)
+
+    @property
+    def thins(self) -> bool:
+        "Whether events are tested by a second call; otherwise intensities are held until the event."
+        if self.exact is not None: return self.exact
+        return self.top_p >= 1 and self.confidence is None
 
     def uniforms(
         self,
@@ -116,14 +124,14 @@ class EventDriven(Sampler):
         return test[:, 0], events.unflatten(-1, (k, 2)), token
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One network call: a proposal tested (exact) or the next events applied (frozen)."
+        "One network call: a proposal tested (thinning) or the next events applied (held intensities)."
         out, state = self.ask(intensity_fn, state)
         test, events, token = self.uniforms(state)
         left = state.limits.tau_max - state.tau
-        limit = torch.full_like(left, torch.inf) if self.exact else left
+        limit = torch.full_like(left, torch.inf) if self.thins else left
         counts, elapsed = race(out, events, limit, state.limits.channels)
 
-        found = self.thin(out, state, test, elapsed) if self.exact else self.hold(state, elapsed)
+        found = self.thin(out, state, test, elapsed) if self.thins else self.hold(state, elapsed)
         accepted = {name: n * found.accept[:, None] for name, n in counts.items()}
         state, overflow, forced = self.settle(out, state, accepted, found.tau, token)
         return state._replace(rate_bound=found.bound), Info(overflow, found.violated.long(), forced)
@@ -165,4 +173,4 @@ class FrozenEvents(EventDriven):
     name: ClassVar[str] = "event-frozen"  # on the command line
     options: ClassVar[tuple[str, ...]] = ("events_per_call",)  # of its own, on the command line
     in_comparisons: ClassVar[bool] = False  # EventDriven(exact=False) is the same
-    exact: bool = False  # intensities are held until the event
+    exact: bool | None = False  # intensities are held until the event

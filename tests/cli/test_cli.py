@@ -86,6 +86,15 @@ def test_sampling_is_seeded(run, options):
     assert one[0] == 0 and one == two and one[1] != other[1] and len(one[1].splitlines()) == 4
 
 
+def test_thinning_where_samples_are_exact_or_it_is_asked_for(run):
+    told = {options: call(f"sample {run} -n 4 {options}")[1] for options in (
+        "--exact", "", "--top-p 0.5 --exact", "--top-p 0.5", "--top-p 0.5 --no-exact",
+        "--top-p 0.5 --sampler event-frozen")}
+    assert told[""] == told["--exact"]
+    assert told["--top-p 0.5"] == told["--top-p 0.5 --no-exact"] == told["--top-p 0.5 --sampler event-frozen"]
+    assert told["--top-p 0.5"] != told["--top-p 0.5 --exact"]
+
+
 def test_prompts_in_three_forms(run, tmp_path):
     (tmp_path / "p.txt").write_text("( ... )\n\n[ (\n")
     (tmp_path / "p.jsonl").write_text('["(", "...", ")"]\n{"prompt": ["[", "("]}\n')

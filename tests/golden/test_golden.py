@@ -457,7 +457,8 @@ def hook(logits, x, tau):
     return logits + shift * (1 + tau[:, None, None]).log()
 
 
-LEAPS, EVENTS, FROZEN = partial(TauLeaping, steps=16), EventDriven, partial(EventDriven, exact=False)
+LEAPS, EVENTS = partial(TauLeaping, steps=16), partial(EventDriven, exact=True)
+FROZEN = partial(EventDriven, exact=False)
 SOON = partial(LEAPS, grid="clock")  # leaps with several masks to choose from
 SHAPED = dict(temperature=dict(temperature=0.6), top_p=dict(top_p=0.6), hook=dict(logits_hook=hook))
 POWERS = [c for c in CONFIDENCES if c not in ("entropy", "leftmost")]

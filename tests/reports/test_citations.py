@@ -116,7 +116,7 @@ def test_wrong_references_are_refused(reference, message):
 def test_options_of_a_sampler_count():
     assert "nucleus" not in citation(TauLeaping(steps=4)).keys
     assert "nucleus" in citation(TauLeaping(steps=4, top_p=0.5)).keys
-    assert "token_order" in citation(EventDriven(confidence="top_prob")).keys
+    assert "token_order" in citation(EventDriven(exact=True, confidence="top_prob")).keys
     assert citation(EventDriven).keys == citation("event").keys
 
 

@@ -25,13 +25,13 @@ SAMPLERS = {
     "two leaps": TauLeaping(steps=2),
     "clock grid": TauLeaping(steps=12, grid="clock"),
     "confident leaps": TauLeaping(steps=12, confidence="entropy", top_p=0.7, temperature=0.8),
-    "confident events": EventDriven(confidence="top_rate", top_p=1e-9),
+    "confident events": EventDriven(exact=True, confidence="top_rate", top_p=1e-9),
     "confident frozen": EventDriven(exact=False, events_per_call=3, confidence="prob_diff"),
     "window": TauLeaping(steps=12, confidence="top_prob", window=2),
     "window by ratio": TauLeaping(steps=12, confidence="top_prob", window=3, window_ratio=1.5),
-    "leftmost": EventDriven(confidence="leftmost"),
+    "leftmost": EventDriven(exact=True, confidence="leftmost"),
     "sampled": TauLeaping(steps=12, confidence="sampled"),
-    "sampled events": EventDriven(confidence="sampled"),
+    "sampled events": EventDriven(exact=True, confidence="sampled"),
     "soft": TauLeaping(steps=12, confidence="sampled", softness=0.5),
 }
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
@@ -43,6 +43,19 @@ def run(sampler, limits=LIMITS, some=PROMPTS, model=pushy, seed=0, **kwargs):
 
 def complete(*strings):
     return collate([Example([2] + VOCABULARY.encode(s), [True] * (len(s) + 1), [True] * (len(s) + 1)) for s in strings])
+
+
+@pytest.mark.parametrize("changed", [dict(top_p=0.5), dict(confidence="top_prob"), dict(top_p=0.9, confidence="rates")])
+def test_held_by_default_where_samples_are_not_exact(changed):
+    default, held, thinned = (run(EventDriven(exact=exact, **changed)) for exact in (None, False, True))
+    assert default == held and default.row_evaluations < thinned.row_evaluations
+    assert run(EventDriven(events_per_call=2, **changed)) == run(EventDriven(exact=False, events_per_call=2, **changed))
+
+
+@pytest.mark.parametrize("kept", [{}, dict(temperature=0.7), dict(slack=2.0)])
+def test_thinning_by_default_with_the_whole_distribution(kept):
+    default, held, thinned = (run(EventDriven(exact=exact, **kept)) for exact in (None, False, True))
+    assert default == thinned and default.row_evaluations > held.row_evaluations
 
 
 @every_sampler
