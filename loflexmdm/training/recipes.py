@@ -194,7 +194,7 @@ def limited_steps(train: TrainConfig, n: int, orders: int = 1) -> int:
     enough = math.ceil(PASSES * n / rows)
     return min(train.steps, max(FEWEST_STEPS, enough))
 
-# %% ../../nbs/training/08_recipes.ipynb #da36d7d7
+# %% ../../nbs/training/08_recipes.ipynb #db0f348c
 def recipe_from(tables: dict) -> Recipe:
     """The recipe of the tables `task`, `model` and `train`, defaults filled in (where the data is a file of the user's
     by `with_first_values`, and `steps` by `limited_steps`); ValueError names an unknown table, key,
