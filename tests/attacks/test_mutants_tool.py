@@ -53,6 +53,7 @@ def test_messages_annotations_and_names_stay(text):
 @pytest.mark.parametrize("text", [
     "def f(x, y):\n    return min(x, y)\n", "def f(x, y):\n    return y(x, x)\n",
     "def f(x, y):\n    x = x.to(y.device)\n    return x\n", "def f(x, y):\n    return x.to(y, non_blocking=True)\n",
+    "def plot_f(x, y):\n    return x + y\n",
 ])
 def test_what_nothing_can_see_stays(text):
     assert not kinds(text)

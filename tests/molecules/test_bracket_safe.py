@@ -62,6 +62,16 @@ def test_drugs_come_back_by_every_rule(name, slicer):
     assert "".join(tokenize(text)) == text and from_bracket_safe(reorder(text, 3)) == Chem.CanonSmiles(DRUGS[name])
 
 
+@pytest.mark.parametrize("smiles", ["*CC", "CC*", "C[C@H](F)C*"])
+def test_a_bond_of_a_point_of_attachment_is_not_cut(smiles):
+    "The half would be the point alone, whichever end of the bond it is."
+    mol = parse_smiles(smiles)
+    [star] = [a for a in mol.GetAtoms() if not a.GetAtomicNum()]
+    [bond] = star.GetBonds()
+    assert not bracket_safe.is_safe_to_cut(bond)
+    assert any(bracket_safe.is_safe_to_cut(b) for b in parse_smiles(smiles.replace("*", "C")).GetBonds())
+
+
 def test_zinc_round_trip():
     "500 molecules: all exact, and BRICS bonds those of RDKit."
     smiles = zinc(500, seed=1)

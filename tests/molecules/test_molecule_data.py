@@ -424,6 +424,19 @@ def test_rows_are_cleaned_as_they_are_read(monkeypatch):
     assert seen[0] == [3 * CHUNK_ROWS, CHUNK_ROWS] and len(seen) == 3
 
 
+@pytest.mark.parametrize("kind, limit, read", [
+    ("hub", 0, molecule_data.HUB_ROWS), ("hub", 30, 30), ("file", 0, 0), ("file", 30, 30),
+])
+def test_how_many_rows_are_read(monkeypatch, kind, limit, read):
+    "All of a file, and of the hub a number, unless a limit is given, which names the entry in the cache."
+    entries, limits = set(), []
+    monkeypatch.setattr(molecule_data, "content_of", lambda source, column: molecule_data.Content([kind], list))
+    monkeypatch.setattr(molecule_data, "cached", lambda path, make: (entries.add(path), make()))
+    monkeypatch.setattr(molecule_data, "built", lambda content, limit, *options: limits.append(limit))
+    for n in (limit, limit, 7): prepare("any.smi", limit=n)
+    assert limits == [read, read, 7] and len(entries) == 2
+
+
 def test_a_cache_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match="cannot be written"):

@@ -57,6 +57,17 @@ def test_stereochemistry_survives_shuffling_and_prompts(tmp_path):
     assert len({words(task, data[i]) for i in range(60)}) > 3
 
 
+@pytest.mark.parametrize("fragment, used, lost", [
+    ("*CC[NH3+]", "*CCN", ["charges"]), ("*[C@H](C)F", "*C(C)F", ["stereochemistry"]), ("*CCN", "*CCN", []),
+    ("*[C@H](F)C[NH3+]", "*C(F)CN", ["stereochemistry", "charges"]), ("no fragment", "no fragment", []),
+])
+def test_what_a_fragment_loses_without_tokens_for_it(tmp_path, fragment, used, lost):
+    task = MoleculesTask(MoleculesConfig(source=str(smiles_file(tmp_path / "a.smi"))))
+    text, told = task._plain(fragment)
+    assert told == lost == [w for w in task.omitted(fragment).split(", ") if w]
+    assert text == used
+
+
 def test_the_vocabulary_is_that_of_the_config_and_others_are_counted(tmp_path):
     path = smiles_file(tmp_path / "mine.smi")
     full = MoleculesTask(MoleculesConfig(source=str(path)))

@@ -14,7 +14,7 @@ from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.molecules.scores.moses import Described, add_carbons, brics_fragments, cosine
 from loflexmdm.molecules.scores.moses import describe_molecules, frechet, gaussian
 from loflexmdm.molecules.scores.moses import internal_diversity, moses_curve, moses_metrics, nearest
-from loflexmdm.molecules.scores.moses import passes_filters, reference_from, scaffold_of
+from loflexmdm.molecules.scores.moses import filter_patterns, passes_filters, reference_from, scaffold_of
 from loflexmdm.molecules.scores.moses import store_reference, stored_reference
 
 SMILES = ["Oc1ccccc1-c1cccc2cnccc12", "COc1cccc(NC(=O)Cc2coc3ccc(OC)cc23)c1", "CCO", "CCO", "CCCCN1CCOCC1"]
@@ -72,6 +72,14 @@ def test_filters_by_hand():
     assert passes_filters("CCO") and not passes_filters("C[N+](C)(C)C") and not passes_filters("CCP")
     assert not passes_filters("C1CCCCCCC1") and passes_filters("C1CCCCCC1")
     assert not passes_filters("CC=O", [Chem.MolFromSmarts("[#6]=O")])
+
+
+def test_the_filters_are_all_of_both_files():
+    "Medicinal chemistry filters and PAINS, counted by the lines of the files; 480 PAINS are published."
+    try: folder = benchmark_files("moses")[0].parents[2] / "metrics"
+    except ValueError as e: pytest.skip(str(e))
+    lines = [len((folder / name).read_text().splitlines()) for name in ("mcf.csv", "wehi_pains.csv")]
+    assert len(filter_patterns()) == lines[0] - 1 + lines[1] and lines[1] == 480 and all(filter_patterns())
 
 
 def test_frechet_is_that_of_scipy():

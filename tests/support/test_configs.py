@@ -16,7 +16,7 @@ from loflexmdm.methods.gen_md4 import GenMD4Config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig
 from loflexmdm.methods.papl import PAPLConfig
-from loflexmdm.support.configs import Count, Positive, comments_of, config, config_from
+from loflexmdm.support.configs import Count, Positive, allowed_range, comments_of, config, config_from
 from loflexmdm.support.configs import config_schema, one_of
 from loflexmdm.support.registries import METHODS, TASKS
 from loflexmdm.tasks.brackets import BracketsConfig
@@ -166,6 +166,24 @@ def test_old_flags_and_old_runs(tmp_path, capsys):
 def test_an_old_key_beside_the_new_one():
     with pytest.raises(ValueError, match="order_lr: the old name of order_lr_scale"):
         override(dict(task=dict(kind="brackets"), train=dict(order_lr=1.0, order_lr_scale=1.0)))
+
+
+RANGES = {
+    "must be finite": dict(allow_inf_nan=False), "must be below 3": dict(lt=3), "must be at most 3": dict(le=3),
+    "must be positive": dict(gt=0), "must be positive and finite": dict(gt=0, allow_inf_nan=False),
+    "must not be negative": dict(ge=0), "must be finite and not negative": dict(ge=0, allow_inf_nan=False),
+    "must exceed 2": dict(gt=2), "must exceed 2 and be finite": dict(gt=2, allow_inf_nan=False),
+    "must be at least 2": dict(ge=2), "must be at least 2 and be finite": dict(ge=2, allow_inf_nan=False),
+    "must lie strictly between 0 and 1": dict(gt=0, lt=1), "must lie in [0, 1)": dict(ge=0, lt=1),
+    "must lie in (0, 1]": dict(gt=0, le=1), "must lie in [0, 1]": dict(ge=0, le=1),
+}
+
+
+@pytest.mark.parametrize("said", RANGES)
+def test_what_bounds_allow_is_said_in_words(said): assert allowed_range(RANGES[said], float) == said
+
+
+def test_bounds_of_whole_numbers(): assert allowed_range(dict(ge=1, le=4), int) == "must lie in 1..4"
 
 
 # the schema

@@ -240,6 +240,8 @@ def test_the_first_model_of_every_method_is_small(tmp_path):
     for method in ("mdm", "ar", "flexmdm", "papl"):
         assert recipe_from(tables | dict(model=dict(method=method))).model["size"] == "nano"
     assert recipe_from(dict(task=dict(kind="star"))).model["size"] == "tiny"
+    # who has no order to give has its own number of states
+    assert recipe_from(tables | dict(model=dict(method="genmd4"))).model["states"] == 2
 
 
 # the hub

@@ -1,5 +1,6 @@
 "Files that are whole, locks, and which run continues from which checkpoint."
 import json
+import math
 import os
 import shutil
 import signal
@@ -13,7 +14,8 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.saved import load_model
 from loflexmdm.process.states import Vocabulary
 from loflexmdm.support import atomic_files as files
-from loflexmdm.training.checkpoints import checkpoints, run_lock
+from loflexmdm.support.atomic_files import write_sealed
+from loflexmdm.training.checkpoints import _check_state, checkpoints, run_lock
 from loflexmdm.training.optimisers import FREE_KEYS
 
 WEIGHTS = ["config.json", "ema.safetensors", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -60,6 +62,25 @@ def test_a_damaged_checkpoint_is_named(finished, tmp_path, name):
     path = checkpoints(tmp_path / "run")[-1] / name
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(ValueError, match=f"{name}: damaged"): trainer(tmp_path / "run", steps=4).fit(resume=True)
+
+
+WRONG = dict(
+    format=(0, True, "1", None), step=(-1, 2.0, True, None), evaluations=(-1, 2.0, None), config=([], None),
+    averaged=(-1, 3.0, None), seconds=(-1e-9, math.inf, math.nan, "1", True, None), best=(math.inf, "1", False),
+    compiled=(1, "true"), stepped=("w", [1], {}), files=([], {}, {"model.safetensors": "x"}),
+)
+
+
+@pytest.mark.parametrize("key, value", [(key, value) for key, values in WRONG.items() for value in values])
+def test_a_state_that_no_run_can_have_is_refused_by_its_key(finished, tmp_path, key, value):
+    "Also where its seal fits: another program may have written it."
+    meta = json.loads((checkpoints(finished)[-1] / "state.json").read_text())
+    meta.pop("digest")
+    write_sealed(tmp_path / "state.json", meta | {key: value})
+    written = json.loads((tmp_path / "state.json").read_text())
+    with pytest.raises(ValueError, match=rf"state.json: damaged \({key}="): _check_state(written, tmp_path / "state.json")
+    write_sealed(tmp_path / "state.json", meta | dict(seconds=0, best=None, compiled=None, stepped=None, files=None))
+    _check_state(json.loads((tmp_path / "state.json").read_text()), tmp_path / "state.json")
 
 
 def test_a_checkpoint_of_another_run_is_refused(finished):

@@ -1,8 +1,10 @@
 """Mutants of a module: one small change each, found in its syntax tree.
 
 Swapped operators and arguments, shifted boundaries, other constants, dropped terms, negated conditions and removed
-statements; messages, docstrings, annotations, decorators and imports stay as they are. The tree is that of the text, so
-that methods that are patched onto classes and decorated functions have mutants like all others."""
+statements; messages, docstrings, annotations, decorators and imports stay as they are. So do
+functions that draw, and what cannot be seen whatever a test does: the order of the arguments of symmetric
+functions, and how data comes to a device. The tree is that of the text, so that methods that are patched onto classes
+and decorated functions have mutants like all others."""
 import ast
 import copy
 import hashlib
@@ -115,6 +117,12 @@ def moves(node: ast.stmt) -> bool:
     return isinstance(value, ast.Call) and name_of(value) == "to" and "device" in "".join(map(ast.unparse, value.args))
 
 
+def draws(node: ast.FunctionDef) -> bool:
+    "Whether a function draws, by its name or what it imports."
+    imported = {a.name for n in node.body if isinstance(n, ast.Import) for a in n.names}
+    return node.name.lstrip("_").startswith("plot") or "matplotlib.pyplot" in imported
+
+
 def removable(node: ast.stmt, known: set[str]) -> bool:
     "Whether the rest can run without this statement; an assignment only where its names have a value before it."
     if moves(node): return False
@@ -161,7 +169,8 @@ class Finder(ast.NodeVisitor):
         self.place, self.body, self.runs, self.known = before
 
     def visit_FunctionDef(self, node):
-        "Default values run with the module, the body when it is called."
+        "Default values run with the module, the body when it is called; what draws is left alone."
+        if draws(node): return
         args = node.args
         names = {a.arg for a in [*args.posonlyargs, *args.args, *args.kwonlyargs]}
         before = self.statement, self.place, self.body
