@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ import torch.nn.functional as F
 import loflexmdm
 from loflexmdm.methods.base import Method, method_class
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.sampling import encode_prompts
+from loflexmdm.methods.sampling import _length_limit, encode_prompts
 from loflexmdm.methods.saved import load_weights, read_config
 from loflexmdm.models import pretrained
 from loflexmdm.process.intensities import Intensities
@@ -424,3 +425,16 @@ def test_bounds_end_at_the_horizon(name, monkeypatch):
 
 
 if __name__ == "__main__": store()
+
+
+@pytest.mark.parametrize("least, most, limit", [(0, None, 6), (6, None, 6), (0, 9, 6), (4, 4, 4), (0, 1, 1)])
+def test_lengths_that_a_model_can_make(least, most, limit):
+    assert _length_limit(SimpleNamespace(max_length=6), least, most, 1) == limit
+
+
+@pytest.mark.parametrize("least, most, batch, message", [
+    (7, None, 1, "min_length=7: must lie in 0..max_length=6"), (5, 4, 1, "min_length=5: must lie in 0..max_length=4"),
+    (-1, None, 1, "min_length=-1"), (0, 0, 1, "max_length=0: must be at least 1"), (0, None, 0, "batch_size=0"),
+])
+def test_lengths_that_it_cannot(least, most, batch, message):
+    with pytest.raises(ValueError, match=message): _length_limit(SimpleNamespace(max_length=6), least, most, batch)

@@ -40,3 +40,9 @@ def test_classes_by_hand():
     assert (low.n, low.share, low.mean) == (2, 0.5, 0.3) and (high.n, high.share, high.mean) == (2, 0.5, 0.35)
     assert plot_asked([low, high], [0.5]).get_xlabel() == "class of property asked for"
     with pytest.raises(ValueError, match="increase"): asked_and_got([0], [1.0], [2.0, 1.0])
+
+
+def test_strong_tilts_stay_finite():
+    for strength, best in ((1e4, "CCC"), (-1e4, "C")):
+        found = lean(["C", "CC", "CCC"], len, strength, 4)
+        assert found.smiles == [best] * 4 and found.effective == 1 and sorted(found.weights) == [0, 0, 1]

@@ -126,3 +126,13 @@ def test_sources_of_a_target_are_drawn_from_all_that_it_has_and_no_others():
     assert data.left_out == 2 and len(data) == 3
     with pytest.raises(ValueError, match="at least one pair"): Dataset(())
     with pytest.raises(ValueError, match="row 1: the data has no source"): data.draw(words("xy", "y"))
+
+
+def test_what_does_not_fit_is_named_by_its_side():
+    short, long = words("ab", "abc"), words("ab", "abcdef")
+    for pair, name in (((long, short), "x0"), ((short, long), "x1")):
+        with pytest.raises(ValueError, match=f"{name} has 7 tokens in row 1, .*: at most 6 are"): align(*pair, limit=6)
+    with pytest.raises(ValueError, match="x0 has 1 rows and x1 2: they must be pairs"): align(words("a"), short)
+    with pytest.raises(ValueError, match="row 0: the prompts of x0 and x1 must be the same"):
+        align(words("x", prompt="a"), words("x", prompt="b"))
+    assert align(short, long, limit=7).edits.tolist() == [0, 3]

@@ -390,3 +390,11 @@ def test_a_window_as_large_as_the_step_unmasks_the_leftmost():
 def test_ratios_of_a_window_that_are_refused(wrong):
     with pytest.raises(ValueError, match="window_ratio="): TauLeaping(confidence="top_prob", **wrong)
     with pytest.raises(ValueError, match="window_ratio=2.0: needs a confidence"): TauLeaping(window_ratio=2.0)
+
+
+def test_a_poisson_count_is_the_smallest_above_the_number():
+    "With rate log 2: P(N <= 0) = 1/2, so that 1/2 itself is a count of 1."
+    rate = torch.full((3,), math.log(2), dtype=torch.float64)
+    u = torch.tensor([math.nextafter(0.5, 0), 0.5, 0.5 * (1 + math.log(2)) + 1e-12], dtype=torch.float64)
+    assert poisson_quantile(u, rate).tolist() == [0, 1, 2]
+    assert poisson_quantile(torch.zeros(2), torch.tensor([0.0, 9.0])).tolist() == [0, 0]

@@ -15,6 +15,7 @@ from loflexmdm.methods.saved import load_model
 from loflexmdm.process.states import Vocabulary
 from loflexmdm.support import atomic_files as files
 from loflexmdm.support.atomic_files import write_sealed
+from loflexmdm.support.readers import read_json
 from loflexmdm.training.checkpoints import _check_state, checkpoints, run_lock
 from loflexmdm.training.optimisers import FREE_KEYS
 
@@ -77,10 +78,10 @@ def test_a_state_that_no_run_can_have_is_refused_by_its_key(finished, tmp_path, 
     meta = json.loads((checkpoints(finished)[-1] / "state.json").read_text())
     meta.pop("digest")
     write_sealed(tmp_path / "state.json", meta | {key: value})
-    written = json.loads((tmp_path / "state.json").read_text())
-    with pytest.raises(ValueError, match=rf"state.json: damaged \({key}="): _check_state(written, tmp_path / "state.json")
-    write_sealed(tmp_path / "state.json", meta | dict(seconds=0, best=None, compiled=None, stepped=None, files=None))
-    _check_state(json.loads((tmp_path / "state.json").read_text()), tmp_path / "state.json")
+    path = tmp_path / "state.json"
+    with pytest.raises(ValueError, match=rf"state.json: damaged \({key}="): _check_state(read_json(path), path)
+    write_sealed(path, meta | dict(seconds=0, best=None, compiled=None, stepped=None, files=None))
+    _check_state(read_json(path), path)
 
 
 def test_a_checkpoint_of_another_run_is_refused(finished):
@@ -161,3 +162,16 @@ def test_an_interrupt_while_the_lock_is_given_back_does_not_keep_it(tmp_path, mo
     except KeyboardInterrupt as e: kept = e  # with the frames that hold the lock, as a notebook keeps them
     else: kept = None
     with run_lock(tmp_path): assert kept is None
+
+
+@pytest.mark.parametrize("what", ["weight", "average", "moment"])
+def test_what_is_not_finite_is_not_saved(tmp_path, what):
+    t = trainer(tmp_path, steps=3)
+    t.fit()
+    kept = t.checkpoints
+    tensors = dict(weight=kept.method.state_dict(), average=kept.average.state_dict(), moment=kept.moments())[what]
+    name, tensor = next((name, tensor) for name, tensor in tensors.items() if tensor.dim())
+    tensor.flatten()[-1] = torch.inf
+    with pytest.raises(FloatingPointError, match=f"after step 4 not finite: .*{name}; .* good checkpoint is .*_000003"):
+        kept.save(dict(step=4))
+    assert [p.name for p in kept] == ["step_000003"]

@@ -337,7 +337,7 @@ class Bench(NamedTuple):
         return (TIMEOUT if done.returncode in (-signal.SIGXCPU, -signal.SIGALRM) else KILLED), killer
 
     def passes(self, notebook: str) -> bool:
-        "Whether a notebook can say something: it passes without a change, in seconds, of the clock, that are kept in own.json."
+        "Whether a notebook passes without a change, and so can say something; its seconds are kept in own.json."
         path = self.work / "own.json"
         known = json.loads(path.read_text()) if path.exists() else {}
         if notebook not in known:
