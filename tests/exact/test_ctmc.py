@@ -209,3 +209,15 @@ def test_compare():
 def test_oracle_function_and_method_agree():
     law, x = wild(), as_batch([(MASK,)])
     torch.testing.assert_close(oracle(law)(x, .5), law.oracle()(x, .5))
+
+
+def test_frequencies_are_compared_by_hand():
+    "Of four samples three are a, which has 1/4: its spread is the root of 1/4 3/4 / 4."
+    law = ToyLaw.of({"a": 0.25, "bb": 0.75})
+    a, bb = (list(ids) for ids in law.ids)
+    found = compare(law, [a, a, a, bb])
+    spread = math.sqrt(0.25 * 0.75 / 4)
+    assert math.isclose(found.worst_z, 0.5 / spread) and math.isclose(found.tv, 0.5) and found.outside == 0
+    assert math.isclose(found.floor, 2 * spread / math.sqrt(2 * math.pi))
+    assert found.lengths.tolist() == [0, 0.75, 0.25] and found.expected.tolist() == [0, 0.25, 0.75]
+    assert compare(law, [a, [*bb, 9], [9], bb]).outside == 0.5

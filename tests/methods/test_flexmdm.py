@@ -1,6 +1,7 @@
 "FlexMDM against exact enumeration, on pairs of schedules; prompts anywhere; a run from training to samples."
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from loflexmdm import cli
 from loflexmdm.exact.ctmc import ToyLaw, aligned_batch, as_batch, evaluate, oracle, rate_matrix
-from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig, filled_example
+from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig, filled_example, schedule_named
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.saved import load_model
 from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, PAD, Vocabulary, collate
@@ -312,3 +313,15 @@ def test_command_line(tmp_path, capsys):
         == 2
     )
     assert "schedule 'quadratic'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["geometric", "shifted:0.1"])
+def test_a_schedule_that_does_not_go_from_0_to_1_is_refused(name):
+    with pytest.raises(ValueError, match="FlexMDM needs one from 0 to 1"): schedule_named(name)
+
+
+@pytest.mark.parametrize("start, end", [(0.0, 0.9), (0.1, 1.0)])
+def test_one_wrong_end_is_enough(monkeypatch, start, end):
+    clock = SimpleNamespace(kappa=lambda t: start + (end - start) * t)
+    monkeypatch.setattr("loflexmdm.methods.flexmdm.clock_named", lambda name: clock)
+    with pytest.raises(ValueError, match=f"goes from {start:.3g} to {end:.3g}"): schedule_named("any")

@@ -3,6 +3,7 @@ import csv
 import functools
 import itertools
 import json
+import math
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -284,3 +285,13 @@ def test_the_packaged_model_of_molecules_edits_a_lead_without_data(elsewhere):
     assert sum(row["state"] == "valid" for row in rows) >= 4 and len({row["smiles"] for row in rows}) >= 3
     again = model.edit(tokens[:3], generator=torch.Generator().manual_seed(0))
     assert again.sequences == edited.sequences[:3]
+
+
+@pytest.mark.parametrize("similarity, gain, success", [(0.4, 0.1, 1), (0.39, 0.1, 0), (0.4, 0.09, 0), (1.0, 2.0, 1)])
+def test_a_success_is_at_least_as_similar_and_as_good_as_asked(similarity, gain, success):
+    edited = Edited("CCO", "CCN", "valid", 0.5, gain, 0.25, similarity, True)
+    lost = Edited("CCO", "", "syntax", *[math.nan] * 4, False)
+    figures = edit_figures([edited, lost], 0.1, known=["CCO"])
+    assert figures["success"] == success / 2 and figures["validity"] == figures["changed"] == 0.5
+    assert (figures["sa_gain"], figures["similarity"], figures["novelty"]) == (0.25, similarity, 1)
+    assert edit_figures([edited], 0.1, known=["CCN"])["novelty"] == 0 and math.isnan(edit_figures([lost])["novelty"])

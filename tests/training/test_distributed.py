@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import share
 import torch
+import torch.distributed as dist
 from campaigns import processes
 from share import WORDS, difference, start, together, train, trainer, wait
 
@@ -225,3 +226,12 @@ def test_processes_that_were_started_differently_say_how(what, tmp_path, capfd):
 
 def test_processes_may_load_with_workers_of_their_own(tmp_path):
     assert wait(start(2, train_differently, str(tmp_path / "run"), json.dumps(dict(workers=1)))) == [0, 0]
+
+
+def test_processes_part_when_they_are_done(monkeypatch):
+    "One of two, whose meeting is with itself."
+    alone = lambda *_: dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    monkeypatch.setattr("loflexmdm.training.distributed._meet", alone)
+    for _ in range(2):
+        with joined(Launch(0, 2, 0), torch.device("cpu")): assert dist.is_initialized()
+        assert not dist.is_initialized()

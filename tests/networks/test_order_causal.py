@@ -1,0 +1,72 @@
+"The network that reads in an order: a block beside attention written out by hand."
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from loflexmdm.networks.order_causal import DISTANCES, RankBlock
+
+
+@pytest.fixture
+def block():
+    "In float64, with output layers that are not the zeros of a fresh one."
+    torch.manual_seed(0)
+    made = RankBlock(SimpleNamespace(width=8, heads=2)).double()
+    for layer in (made.out, made.mlp[2]): torch.nn.init.normal_(layer.weight)
+    return made
+
+
+def by_hand(block, h, keys, values, distance, sees):
+    "Column by column and head by head: content and distance, over the root of a head's width, are the scores."
+    q, _, _ = block.qkv(block.norm(h)).view(len(h), 3, 2, 4).unbind(1)
+    seen = torch.zeros(len(h), 2, 4, dtype=torch.float64)
+    for i in range(len(h)):
+        for head in range(2):
+            query = block.q_norm(q[i, head])
+            at = [j for j in range(len(keys)) if sees[i, j]]
+            place = lambda j: (query + block.any[head, 0]) @ block.distance[head, distance[i, j]]
+            scores = torch.stack([(query @ keys[j, head] + place(j)) / 4**0.5 for j in at])
+            seen[i, head] = sum(w * values[j, head] for w, j in zip(scores.softmax(0), at))
+    h = h + seen.flatten(1) @ block.out.weight.T
+    return h + block.mlp(block.mlp_norm(h))
+
+
+def pairs(block, h):
+    _, k, v = block.qkv(block.norm(h)).view(len(h), 3, 2, 4).unbind(1)
+    return block.k_norm(k), v
+
+
+def test_a_block_is_attention_by_content_and_distance(block):
+    "Of four columns the last is an event that has not happened: nobody attends to it."
+    g = torch.Generator().manual_seed(1)
+    h = torch.randn(4, 8, dtype=torch.float64, generator=g)
+    distance = torch.randint(DISTANCES, (4, 3), generator=g)
+    sees = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1]], dtype=torch.bool)
+    with torch.no_grad():
+        found, (k, v) = block(h[None], None, distance[None], sees[None], 3)
+        keys, values = pairs(block, h[:3])
+        torch.testing.assert_close(found[0], by_hand(block, h, keys, values, distance, sees))
+        torch.testing.assert_close(k[0].transpose(0, 1), keys)
+        torch.testing.assert_close(v[0].transpose(0, 1), values)
+
+
+def test_what_was_read_before_comes_first_among_the_keys(block):
+    g = torch.Generator().manual_seed(2)
+    before, h = torch.randn(2, 2, 8, dtype=torch.float64, generator=g)
+    distance = torch.randint(DISTANCES, (2, 4), generator=g)
+    sees = torch.tensor([[1, 1, 1, 0], [0, 1, 1, 1]], dtype=torch.bool)
+    with torch.no_grad():
+        earlier = [(k, v) for k, v in zip(pairs(block, before), pairs(block, h))]
+        past = tuple(one.transpose(0, 1)[None] for one in pairs(block, before))
+        found, (k, _) = block(h[None], past, distance[None], sees[None], 2)
+        keys, values = (torch.cat(both) for both in earlier)
+        torch.testing.assert_close(found[0], by_hand(block, h, keys, values, distance, sees))
+        torch.testing.assert_close(k[0].transpose(0, 1), keys)
+
+
+def test_a_fresh_block_passes_its_input_on():
+    torch.manual_seed(0)
+    h = torch.randn(1, 3, 8)
+    everything = torch.ones(1, 3, 3, dtype=torch.bool)
+    fresh = RankBlock(SimpleNamespace(width=8, heads=2))
+    torch.testing.assert_close(fresh(h, None, everything.long(), everything, 3)[0], h + fresh.mlp[2].bias)
