@@ -233,6 +233,7 @@ def test_ten_thousand_molecules_of_moses(name):
     ("C[C@H](O)F", "@", ("CC(O)F", ["stereochemistry"])), ("C[C@H](O)F", "+", ("C[C@H](O)F", [])),
     ("C[C@H]([NH3+])F", "+", ("C[C@H](N)F", ["charges"])),
     ("C[C@H]([NH3+])F", "@+", ("CC(N)F", ["stereochemistry", "charges"])),
+    ("[13CH3][C@H]([NH3+])F", "@+1", ("CC(N)F", ["stereochemistry", "charges", "isotopes"])),
     ("[13CH3]O", "1", ("CO", ["isotopes"])), ("C/C=C/C", "/", ("CC=CC", ["stereochemistry"])),
     ("C[N+](C)(C)C", "+", ("C[N+](C)(C)C", [])), ("CC(=O)[O-]", "-", ("CC(=O)O", ["charges"])),
 ])
