@@ -216,9 +216,8 @@ def describe_class(entry: Entry, classes: dict[str, Entry]) -> str:
     node, functions = entry.node, methods_of(entry)
     init = next((f for f in functions if f.name == "__init__"), None)
     bases = ", ".join(ast.unparse(b) for b in node.bases)
-    parts = [
-        fence(f"class {entry.name}({bases})" if init is None else without_self(signature(init, f"class {entry.name}")))
-    ]
+    head = f"class {entry.name}({bases})" if bases else f"class {entry.name}"
+    parts = [fence(head if init is None else without_self(signature(init, f"class {entry.name}")))]
     parts += [prose(ast.get_docstring(node)), linked_bases(entry, classes)]
     if rows := fields_of(entry, classes):
         parts.append(
