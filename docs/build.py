@@ -332,17 +332,28 @@ def markdown_cell(source: str, identity: str) -> dict:
 
 def markdown_source(source: str, links: Links, page: Page) -> str:
     "A markdown cell as MyST reads it: the subtitle in italics, links to notebooks and pictures put right."
-    up = "" if page.section == "home" else "../"
     in_italics = lambda m: f"# {m[1]}\n\n*{' '.join(m[2].replace('> ', '').split())}*"
     source = re.sub(r"(?m)^# (.+)\n+((?:> .+(?:\n|\Z))+)", lambda m: in_italics(m) + "\n" * m[2].endswith("\n"), source)
-    source = re.sub(
+    return links(on_the_site(source, page))
+
+
+def on_the_site(text: str, page: Page) -> str:
+    "Markdown of a notebook with its links to notebooks, pictures and pages of docs put right."
+    up = "" if page.section == "home" else "../"
+    text = re.sub(
         r"\]\((?!https?:)(?:nbs/)?([\w./-]+)\.(?:ipynb|html)(#[a-z0-9-]+)?(?:#[\w-]*)?\)",
         lambda m: f"]({up}{page_of((page.path.parent / (m[1] + '.ipynb')).resolve()).target}.ipynb{m[2] or ''})",
-        source,
+        text,
     )
-    source = re.sub(r"\]\((?:\.\./)*(?:nbs/)?images/", f"]({up}images/", source)
-    source = re.sub(r"\]\((?:\.\./)*docs/about/", f"]({up}about/", source)
-    return links(source)
+    text = re.sub(r"\]\((?:\.\./)*(?:nbs/)?images/", f"]({up}images/", text)
+    return re.sub(r"\]\((?:\.\./)*docs/about/", f"]({up}about/", text)
+
+
+def output_on_the_site(output: dict, page: Page) -> dict:
+    "An output of a cell; Markdown with its links put right, anything else as it is."
+    if "text/markdown" not in output.get("data", {}): return output
+    text = on_the_site("".join(output["data"]["text/markdown"]), page)
+    return output | dict(data=output["data"] | {"text/markdown": text})
 
 
 def is_table(source: str) -> bool:
@@ -442,6 +453,7 @@ def convert(page: Page, links: Links) -> dict:
             else ""
         )
         cells.append(markdown_cell(f"({anchor_of(page, c['id'])})={slow}", c["id"] + "a"))
+        c = c | dict(outputs=[output_on_the_site(o, page) for o in c["outputs"]])
         cells.append(code_cell(c, options, code, alt_text(source, before, functions, options.get("fig-alt"))))
     cells = cells[:1] + opened_elsewhere(page, nb["cells"]) + cells[1:] + origin(page, nb["cells"])
     return nb | dict(cells=cells, metadata=dict(kernelspec=nb["metadata"].get("kernelspec", {})))
@@ -692,7 +704,8 @@ def tree(caption: str, names: list[str]) -> str:
 THEORY = ("process", "exact", "networks", "samplers", "methods")
 HOME_TREE = "\n\n".join([
     tree("", ["tutorials/index", "how_to/index"]),
-    tree("Theory", [*(f"{room}/index" for room in THEORY), "about/methods", "about/formulas", "about/checked"]),
+    tree("Theory", [*(f"{room}/index" for room in THEORY), "about/methods", "about/formulas", "about/what_holds",
+                    "about/checked"]),
     tree("Practice", [f"{room}/index" for room in ("tasks", "molecules", "training", "reports")]),
     tree("Reference", ["api/index", "about/glossary", "about/changelog"]),
 ])

@@ -71,3 +71,13 @@ def test_pages_outside_the_menu_lie_behind_the_reference():
     titles = re.findall(r"(\w+)/index", build.HOME_TREE)
     behind = {name.partition("/")[0] for name in build.BEHIND} - {"about"}
     assert {*titles, *behind} == {*build.SECTIONS} and not behind.intersection(titles)
+
+
+def test_links_in_outputs_lead_to_pages():
+    page = build.page_of(ROOT / "nbs" / "what_holds.ipynb")
+    lines = ["| [QM9](tutorials/real_data.ipynb#qm9) |\n", "| [b](methods/08_masked.ipynb) |"]
+    shown = {"data": {"text/markdown": lines}}
+    found = build.output_on_the_site(shown, page)["data"]["text/markdown"]
+    assert found == "| [QM9](../tutorials/real_data.ipynb#qm9) |\n| [b](../methods/masked.ipynb) |"
+    printed = {"name": "stdout", "text": "[a](methods/08_masked.ipynb)"}
+    assert build.output_on_the_site(printed, page) is printed

@@ -22,6 +22,7 @@ PAGES = dict(
         "api/samplers.base": "samplers.base",
         "about/checked": "How it was checked",
         "about/glossary": "Glossary",
+        "about/what_holds": "What holds",
     },
 )
 
