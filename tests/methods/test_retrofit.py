@@ -168,8 +168,10 @@ def test_learned_order_trains_its_order_model(tmp_path):
 
 
 def test_bad_input():
-    masked = masked_model()
+    masked, other = masked_model(), masked_model()
+    other.backbone = torch.nn.Linear(1, 1)
     for args, options, message in [
+        ((other,), {}, "masked: has a network 'transformer'; a retrofit starts from the package's own"),
         ((masked, "ar"), {}, "target='ar': choose one of flexmdm, loflexmdm"),
         ((masked,), dict(rank=0), "rank=0: must be a positive"),
         ((masked,), dict(rank=True), "rank=True"),

@@ -46,3 +46,19 @@ def test_strong_tilts_stay_finite():
     for strength, best in ((1e4, "CCC"), (-1e4, "C")):
         found = lean(["C", "CC", "CCC"], len, strength, 4)
         assert found.smiles == [best] * 4 and found.effective == 1 and sorted(found.weights) == [0, 0, 1]
+
+
+def test_what_is_delivered_for_each_class_by_hand():
+    "Class 1 holds 1 and what is below 2; nobody asked for class 2, and one value of class 0 is no molecule."
+    low, middle, none = asked_and_got([0, 0, 1, 1, 1], [0.5, math.nan, 1.0, 1.5, 2.0], [1.0, 2.0])
+    assert tuple(low) == (0, 1, 1.0, 0.5, 0.5, 0.5)
+    assert tuple(middle) == pytest.approx((1, 3, 2 / 3, 1.5, 1.1, 1.9), abs=1e-15)
+    assert tuple(none)[:2] == (2, 0) and len(none) == 6 and all(map(math.isnan, none[2:]))
+
+
+@pytest.mark.parametrize("asked, bounds, message", [
+    ([0], [1.0], "1 classes for 2 values"), ([0, 1], [1.0, 1.0], "must increase"), ([0, 1], [2.0, 1.0], "must increase"),
+    ([0, 2], [1.0], "classes from 0 to 1, not 0 to 2"), ([-1, 1], [1.0], "not -1 to 1"),
+])
+def test_classes_that_are_not_there(asked, bounds, message):
+    with pytest.raises(ValueError, match=message): asked_and_got(asked, [0.5, 1.5], bounds)

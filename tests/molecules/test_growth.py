@@ -282,3 +282,11 @@ def test_a_model_that_inserts_gets_the_prompt_that_it_fills_best(bad, asked):
     best = best_prompt(method, fragment, ways, condition=1)
     assert best[1] != bad and len(method.asked) == asked
     assert (best == ways[0]) == (asked == 1)
+
+
+@pytest.mark.parametrize("channels, task, grows", [
+    (("append",), dict(notation="smiles"), True), (("append",), dict(notation="nested"), False),
+    (("append",), None, False), (("insert",), dict(notation="smiles"), False),
+])
+def test_who_grows_rightwards(channels, task, grows):
+    assert grows_rightwards(SimpleNamespace(channels=channels, task=task)) == grows

@@ -9,7 +9,7 @@ import forks
 import pytest
 import torch
 
-from loflexmdm.molecules.notation.bracket_safe import from_bracket_safe, to_bracket_safe
+from loflexmdm.molecules.notation.bracket_safe import Decoded, from_bracket_safe, to_bracket_safe
 from loflexmdm.molecules.notation.fragments import fragment_prompt
 from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
 from loflexmdm.tasks.base import task_from
@@ -196,3 +196,14 @@ def test_a_prompt_with_a_gap_after_a_property_was_computed():
     task = MoleculesTask(MoleculesConfig(condition="rings", bounds="1", tokens="C O <rings:1> <rings:2> <any>"))
     assert task.property_of(["C1CC1", "CCO"]) == [1.0, 0.0]
     assert task.prompt("<rings:2> C...O") == ["<rings:2>", "C", ..., "O"]
+
+
+def test_what_repairs_make_of_a_text_is_told_apart(tmp_path, monkeypatch):
+    "Of a valid text, one that is repaired, and one that is not."
+    task = MoleculesTask(MoleculesConfig(source=str(smiles_file(tmp_path / "a.smi"))))
+    plain = [Decoded("CCO", (), ""), Decoded(None, (), "syntax"), Decoded(None, (), "valence")]
+    repaired = [Decoded("CCN", (), ""), Decoded("CCC", (), ""), Decoded(None, (), "valence")]
+    monkeypatch.setattr(MoleculesTask, "decoded", lambda self, samples, salvage=False: repaired if salvage else plain)
+    told = lambda salvage: [(row["smiles"], row["state"]) for row in task.describe(None, salvage=salvage)]
+    assert told(False) == [("CCO", "valid"), ("", "syntax"), ("", "valence")]
+    assert told(True) == [("CCO", "valid"), ("CCC", "salvaged"), ("", "valence")]

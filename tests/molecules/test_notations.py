@@ -71,6 +71,11 @@ def test_counted_rings_and_branches(smiles, counted):
     assert Chem.CanonSmiles(write_smiles(read_text(counted, True))) == Chem.CanonSmiles(smiles)
 
 
+@pytest.mark.parametrize("smiles", ["C1CCCCC=1", "C=1CCCCC1", "C=1CCCCC=1", "C=1CC#CCCCCCC1"])
+def test_the_bond_of_a_ring_stands_at_either_end(smiles):
+    assert Chem.CanonSmiles(write_smiles(read_text(smiles))) == Chem.CanonSmiles(smiles)
+
+
 def test_by_hand():
     assert to_nested("NC(=O)c1ccc(O)cc1") == "Oc1ccc{C(N)=O}cc1" or "{C(N)=O}" in to_nested("NC(=O)c1ccc(O)cc1")
     assert notation_of("nested").decode("c1{O}ccc{C(N)=O}cc1").smiles == "NC(=O)c1ccc(O)cc1"

@@ -3,6 +3,7 @@ import json
 import math
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rdkit import Chem
@@ -294,3 +295,14 @@ def test_radicals_of_a_file_of_leads_are_left_out(tmp_path):
     path.write_text("CCO\nC[CH]C\nx\nCCN\n")
     found, lost = read_leads(str(path))
     assert found == ["CCO", "CCN"] and "2 of 4 rows" in lost
+
+
+def test_parents_are_drawn_by_score_or_by_rank():
+    "Scores below 0 have a chance, too."
+    asked = []
+    rng = SimpleNamespace(choices=lambda population, weights, k: (asked.append(weights), population[:k])[1])
+    population = [Call("C" * n, score, "", 0, "start") for n, score in ((1, 2.0), (2, 1.0), (3, -1.0))]
+    for ranked in (False, True): assert len(Genetic(2, ranked=ranked).parents(population, rng)) == 2
+    assert asked == [[3 + 1e-6, 2 + 1e-6, 1e-6]] * 2 + [[1 / 2, 1 / 3, 1 / 4]] * 2
+    Genetic(1).parents(population[:2], rng)
+    assert asked[-1] == [2 + 1e-6, 1 + 1e-6]

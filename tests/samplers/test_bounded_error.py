@@ -10,7 +10,8 @@ from loflexmdm.process.intensities import Intensities, TokenLaws
 from loflexmdm.process.states import BOS, MASK, PartialSequences
 from loflexmdm.samplers import bounded_error
 from loflexmdm.samplers import BoundedError, EventDriven, Limits, measured_bound, simulate
-from loflexmdm.samplers.bounded_error import Held, Plan, beyond_room, held_after, plan_leap
+from loflexmdm.samplers.bounded_error import Held, Plan, beyond_room, held_after, lowest_rate
+from loflexmdm.samplers.bounded_error import plan_leap
 from loflexmdm.samplers.bounded_error import row_total, with_missing_laws
 from loflexmdm.support.registries import SAMPLERS
 
@@ -261,3 +262,15 @@ def test_independent_gaps_take_few_evaluations():
     samples = simulate(gaps, gaps_between(200, 29), sampler, range(200), limits)
     bound, sd = measured_bound(sampler, gaps, gaps_between(200, 29), range(200), limits)
     assert samples.row_evaluations / 200 < 40 and bound < 0.1 + 2 * sd
+
+
+@pytest.mark.parametrize("allowed, most, left_out, often", [
+    (0.05, 1e9, 0, 3.0),  # held: 3 a unit lose 0.2 each, 0.05 of 4 events are allowed
+    (0.5, 1e9, 0, 1.5),   # what is not held, 1 of 4, at the slack
+    (0.5, 1.0, 0, 3.0),   # an event unseen at most
+    (0.05, 1e9, 1, 2.0),  # the same, but the first is for nothing: times 3 / (3 + 1.5)
+])
+def test_the_lowest_rate_of_checks_by_hand(allowed, most, left_out, often):
+    d = lambda v: torch.tensor([[v]], dtype=torch.float64)
+    found = lowest_rate(d(3.0), d(0.2), d(4.0), d(0.0), d(allowed), d(most), 1.5, left_out)
+    torch.testing.assert_close(found, d(often))

@@ -258,3 +258,12 @@ def test_every_recorded_token_has_its_number():
         for path in paths:
             assert [len(own) for own in path.labels] == [len(ids) for _, ids in path.frames]
             for own in path.labels: assert len(set(own)) == len(own)
+
+
+@pytest.mark.parametrize("channel", CASES["edits"]["limits"].channels)
+def test_a_negative_rate_is_refused_in_whichever_channel(channel):
+    def wrong(x, tau):
+        out = edited(x, tau)
+        return out._replace(**{channel: -getattr(out, channel)})
+    with pytest.raises(ValueError, match="every rate must be finite and not negative"):
+        run(1, model=wrong, limits=CASES["edits"]["limits"])

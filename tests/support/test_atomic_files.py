@@ -118,3 +118,13 @@ def test_a_file_that_cannot_grow_is_named(tmp_path, write):
         with pytest.raises(OSError) as told: write(tmp_path / "name")
     finally: resource.setrlimit(resource.RLIMIT_FSIZE, then)
     assert told.value.filename == str(tmp_path / "name")
+
+
+def test_files_that_are_not_described_any_more_go_unless_they_were_changed(tmp_path):
+    write = lambda text: lambda path: path.write_text(text)
+    replace_files(tmp_path, "about.json", dict(n=1), {name: write(name) for name in ("kept", "gone", "changed")})
+    (tmp_path / "changed").write_text("by somebody")
+    (tmp_path / "other").write_text("of somebody")
+    replace_files(tmp_path, "about.json", dict(n=2), dict(kept=write("anew")))
+    found = {p.name: p.read_text() for p in tmp_path.iterdir() if p.name != "about.json"}
+    assert found == dict(kept="anew", changed="by somebody", other="of somebody")
