@@ -62,6 +62,16 @@ def test_drugs_come_back_by_every_rule(name, slicer):
     assert "".join(tokenize(text)) == text and from_bracket_safe(reorder(text, 3)) == Chem.CanonSmiles(DRUGS[name])
 
 
+@pytest.mark.parametrize("text, ends, smiles", [
+    ("CC=<1>", "[H]", "CC"), ("CC=<1>", "*", "*=CC"), ("CC(=<1>)C", "[H]", "CCC"), ("F/C=C/<1>", "[H]", "C=CF"),
+    ("F/C=C/<1>", "*", "*/C=C/F"), ("CC<7>", "", None),
+])
+def test_a_point_that_is_open_gets_an_atom_by_the_bond_it_has(text, ends, smiles):
+    "A hydrogen has a single bond without a direction, whatever stands there."
+    with rdBase.BlockLogs(): mol = Chem.MolFromSmiles(bracket_safe.closures(text, ends))
+    assert (mol and Chem.MolToSmiles(Chem.RemoveHs(mol))) == smiles
+
+
 @pytest.mark.parametrize("smiles", ["*CC", "CC*", "C[C@H](F)C*"])
 def test_a_bond_of_a_point_of_attachment_is_not_cut(smiles):
     "The half would be the point alone, whichever end of the bond it is."

@@ -437,6 +437,15 @@ def test_how_many_rows_are_read(monkeypatch, kind, limit, read):
     assert limits == [read, read, 7] and len(entries) == 2
 
 
+def test_a_spool_gives_every_molecule_once_whatever_the_size_of_its_parts(monkeypatch):
+    monkeypatch.setattr(molecule_data, "PART", 2)
+    with molecule_data.Spool() as spool:
+        new = [spool.add(f"text {k}", "C" * k) for k in (1, 2, 1, 3, 4, 4, 5)]
+        texts, smiles = map(list, spool.columns())
+    assert new == [True, True, False, True, True, False, True]
+    assert texts == [f"text {k}" for k in range(1, 6)] and smiles == ["C" * k for k in range(1, 6)]
+
+
 def test_a_cache_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match="cannot be written"):

@@ -71,6 +71,11 @@ def test_counted_rings_and_branches(smiles, counted):
     assert Chem.CanonSmiles(write_smiles(read_text(counted, True))) == Chem.CanonSmiles(smiles)
 
 
+@pytest.mark.parametrize("text", ["C==C", "=CC", "C=", "C(=)C", "C=(C)", "C%", ""])
+def test_a_bond_stands_between_two_atoms(text):
+    with pytest.raises(ValueError): read_text(text)
+
+
 @pytest.mark.parametrize("smiles", ["C1CCCCC=1", "C=1CCCCC1", "C=1CCCCC=1", "C=1CC#CCCCCCC1"])
 def test_the_bond_of_a_ring_stands_at_either_end(smiles):
     assert Chem.CanonSmiles(write_smiles(read_text(smiles))) == Chem.CanonSmiles(smiles)

@@ -24,3 +24,11 @@ def test_every_row_is_that_of_its_number_in_whichever_file_and_block(tmp_path):
     assert [kept[i].dtype for i in (0, len(rows) - 1)] == [np.uint8, np.uint16]
     for wrong in (-1, len(rows)):
         with pytest.raises(IndexError, match=f"row {wrong} of {len(rows)}"): kept[wrong]
+
+
+@pytest.mark.parametrize("most, files", [(255, 1), (256, 2)])
+def test_a_file_goes_on_while_its_type_holds_the_numbers(tmp_path, most, files):
+    writer = ShardWriter(tmp_path, "a", 10 * BLOCK)
+    for row in [[0]] * BLOCK + [[most]] * BLOCK: writer.add(row)
+    writer.close()
+    assert len(writer.shards) == files and Rows(tmp_path, writer.shards)[2 * BLOCK - 1].tolist() == [most]

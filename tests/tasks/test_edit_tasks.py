@@ -7,6 +7,7 @@ import math
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,8 +17,8 @@ from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.data import matched_pairs
 from loflexmdm.molecules.data.matched_pairs import MatchedPairs, joined, prepare_pairs
 from loflexmdm.molecules.data.matched_pairs import same_molecule, smiles_tokens
-from loflexmdm.molecules.edit_task import Edited, edit_figures, judge_edits, kept_tokens
-from loflexmdm.process.states import collate
+from loflexmdm.molecules.edit_task import Edited, MoleculeEditsTask, edit_figures, judge_edits, kept_tokens
+from loflexmdm.process.states import Vocabulary, collate
 from loflexmdm.reports.comparison import compare
 from loflexmdm.samplers import Samples, TauLeaping
 from loflexmdm.tasks.base import fewest_edits, kept_places, task_from
@@ -295,3 +296,18 @@ def test_a_success_is_at_least_as_similar_and_as_good_as_asked(similarity, gain,
     assert figures["success"] == success / 2 and figures["validity"] == figures["changed"] == 0.5
     assert (figures["sa_gain"], figures["similarity"], figures["novelty"]) == (0.25, similarity, 1)
     assert edit_figures([edited], 0.1, known=["CCN"])["novelty"] == 0 and math.isnan(edit_figures([lost])["novelty"])
+
+
+def test_pairs_that_cannot_be_used_are_counted_by_their_reason():
+    pairs = dict(train=["ab", "long", "longer"], valid=["odd"], test=["cd"])
+    why = dict(long="too long", longer="too long", odd="odd token")
+    task = SimpleNamespace(_sorted=(pairs, {"radical": 4}), unusable=why.get)
+    rows, left_out = MoleculeEditsTask._usable.func(task)
+    assert rows == dict(train=["ab"], valid=[], test=["cd"])
+    assert left_out == {"radical": 4, "too long": 2, "odd token": 1}
+
+
+@pytest.mark.parametrize("smiles, known", [("CCO", True), ("CCN", False), ("C1CO1", False)])
+def test_a_smiles_is_known_by_its_tokens(smiles, known):
+    task = SimpleNamespace(config=SimpleNamespace(notation="smiles"), vocabulary=Vocabulary(["C", "O"]))
+    assert MoleculeEditsTask._is_known(task, smiles) == known

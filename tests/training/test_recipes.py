@@ -1,8 +1,10 @@
 "How long a recipe trains on a small file."
+from contextlib import nullcontext
+
 import pytest
 
 from loflexmdm.training.optimisers import TrainConfig
-from loflexmdm.training.recipes import limited_steps, recipe_from
+from loflexmdm.training.recipes import limited_steps, recipe_from, with_absolute_paths
 
 
 def test_a_small_file_is_not_passed_over_without_end(tmp_path):
@@ -17,3 +19,17 @@ def test_a_small_file_is_not_passed_over_without_end(tmp_path):
     assert recipe_from(dict(task=dict(kind="star"))).train.steps == 10_000
     assert [limited_steps(TrainConfig(), n) for n in (1, 320, 640, 10**6)] == [500, 500, 1000, 10_000]
     assert [limited_steps(TrainConfig(), n, orders=2) for n in (640, 1280)] == [500, 1000]
+
+
+@pytest.mark.parametrize("there, found", [
+    (["recipes"], "recipes"), (["here"], "here"), (["recipes", "here"], "recipes"), ([], "recipes"),
+])
+def test_paths_of_a_recipe_are_taken_from_its_directory(tmp_path, monkeypatch, there, found):
+    "From the working directory, with a warning, where the file is there alone."
+    for name in ("recipes", "here"): (tmp_path / name).mkdir()
+    for name in there: (tmp_path / name / "a.txt").write_text("a")
+    monkeypatch.chdir(tmp_path / "here")
+    tables = dict(task=dict(kind="text", file="a.txt"))
+    warned = pytest.warns(UserWarning, match="found in the working directory") if found == "here" else nullcontext()
+    with warned: made = with_absolute_paths(tables, "../recipes")
+    assert made["task"]["file"] == str(tmp_path / found / "a.txt") and tables["task"]["file"] == "a.txt"

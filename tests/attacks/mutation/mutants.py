@@ -120,7 +120,8 @@ def moves(node: ast.stmt) -> bool:
 def draws(node: ast.FunctionDef) -> bool:
     "Whether a function draws, by its name or what it imports."
     imported = {a.name for n in node.body if isinstance(n, ast.Import) for a in n.names}
-    return node.name.lstrip("_").startswith("plot") or "matplotlib.pyplot" in imported
+    imported |= {n.module for n in node.body if isinstance(n, ast.ImportFrom)}
+    return node.name.lstrip("_").startswith("plot") or bool(imported & {"matplotlib.pyplot", "PIL"})
 
 
 def removable(node: ast.stmt, known: set[str]) -> bool:
