@@ -44,8 +44,13 @@ TELLING = (
 )
 # tests of the command line in processes of their own, and those that take long
 LEFT_OUT = {"changed_data", "hugging_face"}
-# tests in processes of their own that see what a module sets when it is imported, such as defaults
-OF_IMPORTS = ("tests/support/test_configs.py::test_the_schema_in_the_package_is_current_and_presets_name_it",)
+# tests that see what a module sets when it is imported, such as defaults, and run none of its lines
+OF_IMPORTS = (
+    "tests/support/test_configs.py::test_the_schema_in_the_package_is_current_and_presets_name_it",
+    "tests/molecules/test_defaults.py::test_what_is_exchanged_and_counts_as_similar",
+    "tests/molecules/test_defaults.py::test_how_streams_are_shuffled",
+    "tests/molecules/test_defaults.py::test_how_spellings_and_parents_are_tried",
+)
 REPORT, EQUIVALENT = HERE / "report.json", HERE / "equivalent.json"
 MEMORY = 24 << 30  # address space of a mutant's process, in bytes
 KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "untested"
