@@ -9,7 +9,7 @@ from loflexmdm.cli import main
 from loflexmdm.methods.ordered_insertion import prompt_of, similar_rows
 from loflexmdm.methods.ordered_masks import OrderedMasks, OrderedMasksConfig
 from loflexmdm.networks.transformer import SIZES, Size
-from loflexmdm.process.mask_orders import draw_events
+from loflexmdm.process.mask_orders import decisions_of, draw_events, masks_of
 from loflexmdm.process.states import ANY, MASK, Example, PartialSequences, Vocabulary, collate, prefix_example
 from loflexmdm.samplers import EventByEvent, EventDriven
 from loflexmdm.samplers.masks_event_by_event import EventByEventMasks
@@ -160,3 +160,11 @@ def test_at_the_command_line(tmp_path, capsys):
     assert main(["sample", run, "-n", "3"]) == 0
     assert main(["sample", run, "-n", "2", "--sampler", EventByEventMasks.name, "--temperature", "0.8"]) == 0
     assert main(["info", run]) == 0 and "ordered-masks" in capsys.readouterr().out
+
+
+def test_the_events_of_a_position_by_hand():
+    "The mask of position 1 appears first, then that of 0; position 1 is decided before 0."
+    order = torch.tensor([[2, 0, 3, 1]])
+    number = order.argsort(-1)
+    assert masks_of(order, number).tolist() == [[0, 1, 0, 1]]
+    assert decisions_of(order, number).tolist() == [[2, 3, 2, 3]]

@@ -12,7 +12,7 @@ from loflexmdm.molecules.notation import notations
 from loflexmdm.molecules.notation.bracket_safe import parse_smiles
 from loflexmdm.molecules.notation.fragments import DRUGS, contains_fragment
 from loflexmdm.molecules.notation.notations import simpler
-from loflexmdm.molecules.notation.notations import NOTATIONS, given_and_closed, nested_holes
+from loflexmdm.molecules.notation.notations import NOTATIONS, given_and_closed, link_ends, nested_holes
 from loflexmdm.molecules.notation.notations import notation_of, random_smiles, read_text
 from loflexmdm.molecules.notation.notations import smiles_holes, smiles_prompts, symbols, to_nested, with_root
 from loflexmdm.molecules.notation.notations import write_counted, write_smiles
@@ -78,7 +78,15 @@ def test_a_bond_stands_between_two_atoms(text):
 
 @pytest.mark.parametrize("smiles", ["C1CCCCC=1", "C=1CCCCC1", "C=1CCCCC=1", "C=1CC#CCCCCCC1"])
 def test_the_bond_of_a_ring_stands_at_either_end(smiles):
-    assert Chem.CanonSmiles(write_smiles(read_text(smiles))) == Chem.CanonSmiles(smiles)
+    read = read_text(smiles)
+    counted = read_text(write_counted(read), True)
+    assert {Chem.CanonSmiles(write_smiles(one)) for one in (read, counted)} == {Chem.CanonSmiles(smiles)}
+
+
+def test_where_a_link_may_end_by_hand():
+    "Behind its first atom, and outside the ring that follows."
+    assert link_ends(symbols("C1CC1CCC1CC1"), 5) == [6, 7] and link_ends(symbols("C1CC1C(C)C1CC1"), 5) == [9]
+    assert link_ends(symbols("C1CCCC1"), 3) == []
 
 
 def test_by_hand():
