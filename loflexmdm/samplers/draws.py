@@ -30,7 +30,7 @@ def row_uniforms(
     for own, g in zip(drawn.split(sizes), generators): own.uniform_(generator=g)
 
     u = torch.full((len(sizes), max(sizes)), 0.5, dtype=torch.float64)
-    asked = torch.arange(u.shape[1]) < counts.cpu()[:, None]
+    asked = torch.arange(u.shape[1]) < torch.tensor(sizes, dtype=torch.long)[:, None]
     u.masked_scatter_(asked, drawn)
     return u.clamp_(1e-300, 1 - 2.0**-53).to(counts.device)
 

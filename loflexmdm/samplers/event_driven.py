@@ -120,7 +120,7 @@ class EventDriven(Sampler):
         tokens = torch.where(at_end, every_mask, due)
 
         u = row_uniforms(state.generators, 1 + 2 * k + tokens)
-        test, events, token = u.split_with_sizes([1, 2 * k, int(tokens.max())], -1)
+        test, events, token = u.split_with_sizes([1, 2 * k, u.shape[1] - 1 - 2 * k], -1)
         return test[:, 0], events.unflatten(-1, (k, 2)), token
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:

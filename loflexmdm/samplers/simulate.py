@@ -166,16 +166,17 @@ class _Harvest:
         self.frames = [[] for _ in range(n)] if record else None
         self.labels = [[] for _ in range(n)] if record and limits.shrinks else None
         self.times = [None] * n
-        self.over = torch.zeros(n, dtype=torch.bool)
+        # events of each kind in each row, which stay on the device until the end
+        self.events: dict[str, Tensor] = {}
 
     def count(self, info: Info, rows: Tensor):
         "Add up what one step, and so one network call, did in these rows."
         self.out.network_calls += 1
         self.out.row_evaluations += len(rows) if info.evaluations is None else int(info.evaluations.sum())
         for key in ("overflow", "violations", "forced"):
-            before = getattr(self.out, key)
-            setattr(self.out, key, before + int(getattr(info, key).sum()))
-        self.over[rows[info.overflow > 0].cpu()] = True
+            found = getattr(info, key)
+            if key not in self.events: self.events[key] = found.new_zeros(len(self.times))
+            self.events[key].index_add_(0, rows, found)
 
     def snapshot(self, state: State):
         "Record the sequences that have changed."
@@ -196,7 +197,8 @@ class _Harvest:
 
     def result(self) -> Samples:
         "The samples, when all rows are in."
-        self.out.overflowing = int(self.over.sum())
+        for key, found in self.events.items(): setattr(self.out, key, int(found.sum()))
+        if self.events: self.out.overflowing = int((self.events["overflow"] > 0).sum())
         if self.frames is None: return self.out
 
         # only where tokens disappear does it take their numbers to tell which is which

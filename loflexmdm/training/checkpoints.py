@@ -300,7 +300,7 @@ class Checkpoints(Sequence):
         # nothing is refused from here on
         self.method.load_state_dict(tensors[WEIGHTS_FILE])
         self.average.load_state_dict(tensors[AVERAGE_FILE])
-        self.ema.n_averaged.fill_(meta["averaged"])
+        self.ema.stand_at(meta["averaged"])
         set_moments(self.method, self.optimisers, tensors[OPTIMIZER_FILE])
         best = math.inf if meta["best"] is None else meta["best"]
         counters = {key: meta[key] for key in ("step", "evaluations", "seconds")}

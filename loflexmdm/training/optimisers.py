@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FREE_KEYS', 'TrainConfig', 'learning_rate', 'set_learning_rates', 'parameter_groups', 'Float32Muon', 'orthogonalised',
-           'fast_bfloat16', 'adamw_kernels', 'optimisers', 'clip_gradients', 'averaged']
+           'fast_bfloat16', 'adamw_kernels', 'optimisers', 'clip_gradients', 'Average', 'averaged']
 
 # %% ../../nbs/training/02_optimisers.ipynb #d70d7bef
 import math
@@ -182,12 +182,38 @@ def clip_gradients(groups: Sequence[dict], largest: float) -> dict[str, Tensor]:
     return norms
 
 # %% ../../nbs/training/02_optimisers.ipynb #9a325d70
-def averaged(method: Method, decay: float) -> AveragedModel:
+class Average(AveragedModel):
+    "An average of weights that knows how often it was updated, for which torch's own asks the device at every step."
+    updates: int | None = None  # as in `n_averaged`; None: it has to be read
+
+    def update_parameters(self, model: nn.Module):
+        "Take in the weights and buffers of a model."
+        if self.updates is None: self.updates = int(self.n_averaged)
+        alike: dict[tuple, list[tuple[Tensor, Tensor]]] = {}
+        own = [*self.module.parameters(), *self.module.buffers()]
+        for average, value in zip(own, [*model.parameters(), *model.buffers()], strict=True):
+            pair = average.detach(), value.detach().to(average.device)
+            alike.setdefault((average.device, average.dtype), []).append(pair)
+
+        for pairs in alike.values():
+            averages, values = map(list, zip(*pairs))
+            if self.updates: self.multi_avg_fn(averages, values, self.updates)
+            else: torch._foreach_copy_(averages, values)
+        self.updates += 1
+        self.n_averaged += 1
+
+    def stand_at(self, updates: int):
+        "Go on as after this number of updates."
+        self.n_averaged.fill_(updates)
+        self.updates = None
+
+
+def averaged(method: Method, decay: float) -> Average:
     """Exponential moving average of the weights, with a shorter memory at the start:
     the decay is min(decay, (1 + n)/(10 + n))."""
     def lerp(averages, values, n):
         # indices and counters have no average
         if not averages[0].is_floating_point(): return torch._foreach_copy_(averages, values)
-        forgotten = 1 - min(decay, (1 + float(n)) / (10 + float(n)))
+        forgotten = 1 - min(decay, (1 + n) / (10 + n))
         torch._foreach_lerp_(averages, values, forgotten)
-    return AveragedModel(method, multi_avg_fn=lerp, use_buffers=True)
+    return Average(method, multi_avg_fn=lerp, use_buffers=True)

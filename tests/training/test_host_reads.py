@@ -1,0 +1,107 @@
+"What would make a processor wait for its GPU, counted without one: reads of values, breaks of the graph, padding."
+import contextlib
+
+import pytest
+import torch
+from host_reads import HostReads
+
+from loflexmdm.methods import base
+from loflexmdm.networks.transformer import SIZES, Size
+from loflexmdm.process.intensities import Intensities
+from loflexmdm.process.states import collate
+from loflexmdm.tasks.base import task_from
+from loflexmdm.training.recipes import read_tables, recipe_from
+
+# of a training step: values read, selections whose size is read
+STEPS = {
+    "mdm": (4, 2), "flexmdm": (5, 2), "loflexmdm": (4, 3), "ordered-insertion": (6, 2), "ar": (2, 3),
+}
+# of a sampler's step
+CALLS = {"mdm": (3, 3), "flexmdm": (4, 3), "loflexmdm": (4, 3), "ordered-insertion": (4, 0), "ar": (4, 0)}
+
+
+def recipe_of(method: str):
+    "A tiny model of a method on the smallest graphs."
+    order = dict(order_size="pico") if method in ("loflexmdm", "ordered-insertion") else {}
+    tables = dict(task=read_tables("star-tiny")["task"], model=dict(method=method, size="pico") | order)
+    return recipe_from(tables | dict(train=dict(batch_size=8, steps=10, compile=False)))
+
+
+@pytest.fixture(autouse=True)
+def sizes(monkeypatch): monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
+
+
+@pytest.mark.parametrize("method", STEPS)
+def test_reads_of_a_training_step(method, tmp_path):
+    trainer = recipe_of(method).trainer(tmp_path)
+    stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
+    with contextlib.closing(stream):
+        for _ in range(2): trainer.train_step(stream)
+        with HostReads() as found: trainer.train_step(stream)
+    print(f"{method}: a training step makes {dict(found.counts)}")
+    assert all(n <= most for n, most in zip(found.counts.values(), STEPS[method], strict=True))
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_reads_of_a_sampling_call(method):
+    torch.manual_seed(0)
+    recipe = recipe_of(method)
+    task, model = recipe.build()
+    prompts = task.prompts("test", 4)
+    sampler, seen = model.default_sampler, []
+    step = type(sampler).step
+
+    class Counted(type(sampler)):
+        def step(self, intensity_fn, state):
+            with HostReads() as found: out = step(self, intensity_fn, state)
+            seen.append((found.counts["reads"], found.counts["selections"]))
+            return out
+    model.eval().sample(prompts, seed=0, sampler=Counted(**vars(sampler)))
+    print(f"{method}: calls make {sorted(set(seen))} reads and selections")
+    assert seen and all(n <= most for call in seen for n, most in zip(call, CALLS[method], strict=True))
+
+
+def test_reads_of_whole_samples():
+    "What the loop around the steps reads is counted too: which rows have ended, and their results."
+    task, model = recipe_of("loflexmdm").build()
+    with HostReads() as found: samples = model.eval().sample(task.prompts("test", 4), seed=0)
+    reads = found.counts["reads"] / samples.network_calls
+    print(f"loflexmdm: {reads:.1f} reads per call in all")
+    assert reads <= 7
+
+
+def test_what_is_counted():
+    x = torch.arange(4)
+    with HostReads() as found: x.tolist(), int(x.max()), bool((x > 1).any()), x.cpu(), float(x.sum()), x.sum().item()
+    assert found.counts == dict(reads=6, selections=0)
+    with HostReads() as found: x[x > 1], x.nonzero(), x.masked_select(x > 1), x[torch.tensor([0, 1])], x + 1
+    assert found.counts == dict(reads=0, selections=3)
+
+
+# of the loss as torch.compile would take it whole; what a run compiles are the blocks, which have none
+@pytest.mark.parametrize("method, most", [("ar", 10), ("loflexmdm", 35)])
+def test_breaks_of_the_graph_of_a_loss(method, most):
+    task, model = recipe_of(method).build()
+    data = task.dataset("train")
+    batch = collate([data[i] for i in range(8)])
+    torch._dynamo.reset()
+    found = torch._dynamo.explain(lambda x: model.loss(x, torch.Generator().manual_seed(0)).loss)(batch)
+    torch._dynamo.reset()
+    print(f"{method}: the loss has {found.graph_break_count} breaks")
+    assert found.graph_break_count <= most
+
+
+@pytest.mark.parametrize("groups, most", [(1, 0.30), (2, 0.21)])
+def test_padding_of_a_batch(groups, most):
+    "Of 128 sequences in one group, which is what a GPU gets, and in two."
+    assert 128 // base.GPU_ROWS <= 1
+    data = task_from(dict(kind="brackets")).dataset("train")
+    x, computed = collate([data[i] for i in range(128)]), []
+
+    def network(x, tau):
+        computed.append(x.tokens.numel())
+        return Intensities(unmask=torch.zeros(x.tokens.shape))
+    base.by_length(network, x, tau=torch.zeros(128), groups=groups)
+    padding = 1 - int(x.lengths.sum()) / sum(computed)
+    print(f"{len(computed)} group(s) of 128 rows: {padding:.3f} of the columns are padding")
+    assert padding <= most
