@@ -430,6 +430,7 @@ def test_what_is_refused():
         m.sample(n=1, sampler=EventDriven())
     with pytest.raises(ValueError, match="has no clock"): m.intensities(None)
     with pytest.raises(ValueError, match="samples=1: at least 2"): m.nll_bound(sequences("|ab"), 1)
+    assert all(v.isfinite().all() for v in m.nll_bound(sequences("|ab"), 2))
     with pytest.raises(ValueError, match="gap_temperature|temperature"): EventByEvent(gap_temperature=-1.0)
 
 

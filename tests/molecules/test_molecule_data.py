@@ -437,6 +437,15 @@ def test_how_many_rows_are_read(monkeypatch, kind, limit, read):
     assert limits == [read, read, 7] and len(entries) == 2
 
 
+def test_columns_equal_sequences_of_the_same_strings():
+    pa = pytest.importorskip("pyarrow")
+    found = molecule_data.Strings(pa.chunked_array([["C", "CC"], ["CCC"]]))
+    assert found == ["C", "CC", "CCC"] == found and found == ("C", "CC", "CCC")
+    for other in (["C", "CC"], ["C", "CC", "N"], 3, None, {"C", "CC", "CCC"}): assert found != other
+    assert found[-1] == "CCC" and found[1:] == ["CC", "CCC"] and len(found) == 3
+    assert repr(found) == "Strings(3: 'C', 'CC', ...)"
+
+
 def test_a_spool_gives_every_molecule_once_whatever_the_size_of_its_parts(monkeypatch):
     monkeypatch.setattr(molecule_data, "PART", 2)
     with molecule_data.Spool() as spool:

@@ -2,6 +2,7 @@
 import json
 import math
 import random
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,10 +10,10 @@ import pytest
 from rdkit import Chem
 
 from loflexmdm.cli.optimize import read_leads
-from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, RandomSearch, Screened
+from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, RandomSearch, Regrow, Screened
 from loflexmdm.molecules.optimise import alerts, best_calls, best_curve, crossed, joined, mutated
 from loflexmdm.molecules.optimise import optimise, sound, top_auc
-from loflexmdm.molecules.scores.objectives import OBJECTIVES, Likeness, Scorer, load_objective
+from loflexmdm.molecules.scores.objectives import OBJECTIVES, Likeness, Scorer, _serve, load_objective
 from commands import call, refused
 
 SCORES = """import os, time
@@ -306,3 +307,35 @@ def test_parents_are_drawn_by_score_or_by_rank():
     assert asked == [[3 + 1e-6, 2 + 1e-6, 1e-6]] * 2 + [[1 / 2, 1 / 3, 1 / 4]] * 2
     Genetic(1).parents(population[:2], rng)
     assert asked[-1] == [2 + 1e-6, 1 + 1e-6]
+
+
+def test_the_process_of_an_objective_answers_every_call(place, monkeypatch):
+    calls, told = iter(["CCO", "CBr", "CF", "C"]), []
+    def receive():
+        if (smiles := next(calls, None)) is None: raise EOFError
+        return smiles
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("loflexmdm.molecules.scores.objectives.signal.signal", lambda *_: None)
+    _serve(SimpleNamespace(recv=receive, send=told.append), "scores.py:score")
+    assert told == ["", (3.0, ""), (None, "KeyError: 'bromine'"), (None, "not a finite number"), (1.0, "")]
+
+
+@pytest.mark.parametrize("share, by", [(0.0, "genetic"), (1.0, "model")])
+def test_which_share_of_the_proposals_the_model_grows(share, by):
+    asked = []
+    grown = lambda parts, seed, charges: (asked.append(charges), ["CCC"] * len(parts))[1]
+    way = SimpleNamespace(size=20, share=share, part=lambda mol, rng: mol, grown=grown)
+    population = [Call(smiles, 1.0, "", 0, "start") for smiles in ("CCOCC", "CCC[NH3+]", "OCCCCN")]
+    found = Regrow.__call__(way, population, random.Random(0))
+    assert found and {name for _, name in found} == {by}
+    assert set(asked[0]) == ({0, 1} if share else set())
+
+
+@pytest.mark.parametrize("charges, kept", [(None, ["CCC", "CC[NH3+]", None]), ([0, 0, 0], ["CCC", None, None]),
+                                           ([0, 1, 1], ["CCC", "CC[NH3+]", None])])
+def test_what_is_grown_has_the_charge_asked_for(monkeypatch, charges, kept):
+    monkeypatch.setattr("loflexmdm.molecules.optimise.grows_rightwards", lambda method: False)
+    written = lambda method, fragments, seed: ["CCC", "CC[NH3+]", None]
+    monkeypatch.setattr("loflexmdm.molecules.optimise.inserted", written)
+    parts = [Chem.MolFromSmiles("C*")] * 3
+    assert Regrow.grown(SimpleNamespace(method=None), parts, 0, charges) == kept

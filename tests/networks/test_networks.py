@@ -20,7 +20,7 @@ from loflexmdm.methods.order_model import OrderModel
 from loflexmdm.methods.papl import PAPL, PAPLConfig
 from loflexmdm.methods.saved import load_model
 from loflexmdm.networks.base import network
-from loflexmdm.networks.build import build_backbone, probe_rows
+from loflexmdm.networks.build import build_backbone, probe_rows, reads_ahead
 from loflexmdm.networks.transformer import SIZES, SOFTPLUS_ONE, CausalTransformer, ScalarHead, Size
 from loflexmdm.networks.transformer import TimeEmbedding, TokenHead, Transformer, bounded_rate
 from loflexmdm.networks.transformer import positive_rate, rotary, rotate, size_named
@@ -503,3 +503,21 @@ def test_a_time_for_each_column():
     embed, tau = TimeEmbedding(8), torch.rand(2, 3)
     columns = torch.stack([embed(tau[:, i]) for i in range(3)], 1)
     torch.testing.assert_close(embed(tau), columns)
+
+
+class Running(torch.nn.Module):
+    "Sums of the tokens so far, or of those that follow too."
+    cond = 1
+
+    def __init__(self, ahead):
+        super().__init__()
+        self.ahead = ahead
+
+    def forward(self, x, cond):
+        sums = x.tokens.cumsum(1).float()
+        return (sums + self.ahead * x.tokens.sum(1, keepdim=True))[..., None]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_whether_a_network_reads_ahead(ahead):
+    assert reads_ahead(Running(ahead), probe_rows(9, torch.device("cpu"))) == ahead

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from loflexmdm.networks.order_causal import DISTANCES, RankBlock
+from loflexmdm.networks.order_causal import DISTANCES, GapPointer, RankBlock
 
 
 @pytest.fixture
@@ -79,3 +79,22 @@ def test_a_fresh_block_draws_its_places_with_these_spreads():
     fresh = RankBlock(SimpleNamespace(width=512, heads=2))
     for drawn, spread in ((fresh.distance, 0.1), (fresh.any, 1.0)):
         assert abs(drawn.std().item() / spread - 1) < 5 / (2 * drawn.numel()) ** 0.5
+
+
+def test_scores_of_gaps_are_those_of_their_neighbours_by_hand():
+    "w . l + w . r + a . b + w . d over the root of the width, in two states; 3 stands for the end."
+    torch.manual_seed(2)
+    pointer = GapPointer(4).double()
+    for p in pointer.parameters(): torch.nn.init.normal_(p)
+    last, what = torch.randn(2, 4).double(), torch.randn(3, 16).double()
+    right, distance = torch.tensor([[1, 2, 3], [2, 3, 1]]), torch.tensor([[0, 5, 2], [1, 1, 3]])
+    end = [torch.zeros(4).double(), pointer.end[:4], torch.zeros(4).double(), pointer.end[4:]]
+    l, r, a, b = (torch.cat([part, e[None]]) for part, e in zip(what.split(4, -1), end))
+    with torch.no_grad():
+        for states in (slice(0, 1), slice(0, 2)):
+            found = pointer(last[None, states], what[None], right[None, states], distance[None, states])[0]
+            for s, w in enumerate(pointer.state(last[states])):
+                near = [w @ l[i] + w @ r[j] + a[i] @ b[j] for i, j in enumerate(right[s])]
+                far = [w @ pointer.distance[k] for k in distance[s]]
+                torch.testing.assert_close(found[s, :3], (torch.stack(near) + torch.stack(far)) / 2)
+                torch.testing.assert_close(found[s, 3:], pointer.stop(last[s]))

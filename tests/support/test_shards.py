@@ -1,8 +1,10 @@
 "Rows of numbers in files: the type of a column, and its rows by their number."
+import hashlib
+
 import numpy as np
 import pytest
 
-from loflexmdm.support.shards import BLOCK, Rows, ShardWriter, bits_for
+from loflexmdm.support.shards import BLOCK, HashingFile, Rows, ShardWriter, bits_for
 
 
 @pytest.mark.parametrize("most, bits", [
@@ -32,3 +34,11 @@ def test_a_file_goes_on_while_its_type_holds_the_numbers(tmp_path, most, files):
     for row in [[0]] * BLOCK + [[most]] * BLOCK: writer.add(row)
     writer.close()
     assert len(writer.shards) == files and Rows(tmp_path, writer.shards)[2 * BLOCK - 1].tolist() == [most]
+
+
+def test_a_file_that_hashes_knows_whether_it_is_closed(tmp_path):
+    file = HashingFile(tmp_path / "a")
+    file.write(b"one")
+    assert not file.closed
+    file.close()
+    assert file.closed and file.hash.digest() == hashlib.sha256((tmp_path / "a").read_bytes()).digest()

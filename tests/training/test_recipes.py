@@ -4,7 +4,7 @@ from contextlib import nullcontext
 import pytest
 
 from loflexmdm.training.optimisers import TrainConfig
-from loflexmdm.training.recipes import limited_steps, recipe_from, with_absolute_paths
+from loflexmdm.training.recipes import check_tables, limited_steps, recipe_from, with_absolute_paths
 
 
 def test_a_small_file_is_not_passed_over_without_end(tmp_path):
@@ -33,3 +33,12 @@ def test_paths_of_a_recipe_are_taken_from_its_directory(tmp_path, monkeypatch, t
     warned = pytest.warns(UserWarning, match="found in the working directory") if found == "here" else nullcontext()
     with warned: made = with_absolute_paths(tables, "../recipes")
     assert made["task"]["file"] == str(tmp_path / found / "a.txt") and tables["task"]["file"] == "a.txt"
+
+
+@pytest.mark.parametrize("tables, message", [
+    (dict(training=dict(steps=3)), r"unknown table or key 'training' \(did you mean 'train'\?\); allowed: \[task\]"),
+    (dict(steps=3), "unknown table or key 'steps'"), (dict(train=3), r"train=3: must be a table, \[train\]"),
+])
+def test_tables_that_no_recipe_has(tables, message):
+    with pytest.raises(ValueError, match=message): check_tables(dict(task={}) | tables)
+    assert check_tables(dict(task={}, train={})) == dict(task={}, train={})
