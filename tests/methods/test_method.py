@@ -19,7 +19,7 @@ import loflexmdm
 from loflexmdm.methods.base import Method, method_class
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.sampling import _length_limit, encode_prompts
-from loflexmdm.methods.saved import load_weights, read_config
+from loflexmdm.methods.saved import _describes_a_model, load_weights, read_config
 from loflexmdm.models import pretrained
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import MASK, Vocabulary, collate, parse_prompt, prefix_example
@@ -438,3 +438,14 @@ def test_lengths_that_a_model_can_make(least, most, limit):
 ])
 def test_lengths_that_it_cannot(least, most, batch, message):
     with pytest.raises(ValueError, match=message): _length_limit(SimpleNamespace(max_length=6), least, most, batch)
+
+
+@pytest.mark.parametrize("text, is_one", [
+    ('{"format": 1, "method": "ar", "vocabulary": [], "config": {}, "more": 0}', True),
+    ('{"format": 1, "method": "ar", "vocabulary": []}', False), ("[]", False), ("3", False), ("{", False),
+    ('["format", "method", "vocabulary", "config"]', False),
+])
+def test_which_config_is_that_of_a_model(tmp_path, text, is_one):
+    (tmp_path / "config.json").write_text(text)
+    assert _describes_a_model(tmp_path / "config.json") == is_one
+    assert not _describes_a_model(tmp_path / "none.json")

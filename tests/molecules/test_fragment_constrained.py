@@ -8,7 +8,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.molecules.notation.bracket_safe import label, tokenize, vocabulary_of
 from loflexmdm.molecules.notation.fragments import FragmentCase, demo_cases
 from loflexmdm.molecules.scores.fragment_constrained import fragment_row, fragment_table
-from loflexmdm.molecules.scores.fragment_constrained import judge_fragments, plot_fragment_tables
+from loflexmdm.molecules.scores.fragment_constrained import grow_fragments, judge_fragments, plot_fragment_tables
 from loflexmdm.molecules.scores.fragment_constrained import sample_fragments, usable_cases
 from loflexmdm.samplers import TauLeaping
 
@@ -77,3 +77,15 @@ def test_picture():
     assert plot_fragment_tables(dict(one=table, two=table), "validity").get_ylabel() == "validity"
     with pytest.raises(ValueError, match="figure='beauty'"): plot_fragment_tables(dict(one=table), "beauty")
     plt.close("all")
+
+
+def test_every_case_is_grown_as_often_as_asked(monkeypatch):
+    asked = []
+    def grow(method, fragments, seed, **options):
+        asked.append((method, fragments, seed, options))
+        return ["Cc1ccccc1", None, "COCCN", "C1"]
+    monkeypatch.setattr("loflexmdm.molecules.scores.fragment_constrained.grow", grow)
+    found = grow_fragments("model", CASES, n=2, seed=3, tried=False)
+    assert asked == [("model", [CASES[0].fragment] * 2 + [CASES[1].fragment] * 2, 3, dict(tried=False))]
+    assert [one.case for one in found] == CASES
+    with pytest.raises(ValueError, match="at least one is needed"): grow_fragments("model", [])

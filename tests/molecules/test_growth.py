@@ -10,7 +10,8 @@ from rdkit import Chem
 
 from loflexmdm import load
 from loflexmdm.models.pretrained import names
-from loflexmdm.molecules.growth import PLACES, _canonical, _joined, _sides, best_prompt, divided, grow, growth_of
+from loflexmdm.molecules.growth import PLACES, Growth, _canonical, _joined, _sides, best_prompt, divided, grow
+from loflexmdm.molecules.growth import growth_of
 from loflexmdm.molecules.growth import grows_rightwards, linked, spellings, superstructure_points, within_branches
 from loflexmdm.molecules.notation.fragments import contains_fragment
 from loflexmdm.molecules.notation.notations import smiles_prompts, symbols
@@ -290,3 +291,8 @@ def test_a_model_that_inserts_gets_the_prompt_that_it_fills_best(bad, asked):
 ])
 def test_who_grows_rightwards(channels, task, grows):
     assert grows_rightwards(SimpleNamespace(channels=channels, task=task)) == grows
+
+
+def test_a_growth_is_shown_without_the_weights_of_its_model():
+    shown = repr(Growth("the weights", (("C", "C"), ("O",))))
+    assert "weights" not in shown and "('C', 'C')" in shown

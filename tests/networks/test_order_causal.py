@@ -84,17 +84,17 @@ def test_a_fresh_block_draws_its_places_with_these_spreads():
 def test_scores_of_gaps_are_those_of_their_neighbours_by_hand():
     "w . l + w . r + a . b + w . d over the root of the width, in two states; 3 stands for the end."
     torch.manual_seed(2)
-    pointer = GapPointer(4).double()
+    pointer = GapPointer(9).double()
     for p in pointer.parameters(): torch.nn.init.normal_(p)
-    last, what = torch.randn(2, 4).double(), torch.randn(3, 16).double()
+    last, what = torch.randn(2, 9).double(), torch.randn(3, 36).double()
     right, distance = torch.tensor([[1, 2, 3], [2, 3, 1]]), torch.tensor([[0, 5, 2], [1, 1, 3]])
-    end = [torch.zeros(4).double(), pointer.end[:4], torch.zeros(4).double(), pointer.end[4:]]
-    l, r, a, b = (torch.cat([part, e[None]]) for part, e in zip(what.split(4, -1), end))
+    end = [torch.zeros(9).double(), pointer.end[:9], torch.zeros(9).double(), pointer.end[9:]]
+    l, r, a, b = (torch.cat([part, e[None]]) for part, e in zip(what.split(9, -1), end))
     with torch.no_grad():
         for states in (slice(0, 1), slice(0, 2)):
             found = pointer(last[None, states], what[None], right[None, states], distance[None, states])[0]
             for s, w in enumerate(pointer.state(last[states])):
                 near = [w @ l[i] + w @ r[j] + a[i] @ b[j] for i, j in enumerate(right[s])]
                 far = [w @ pointer.distance[k] for k in distance[s]]
-                torch.testing.assert_close(found[s, :3], (torch.stack(near) + torch.stack(far)) / 2)
+                torch.testing.assert_close(found[s, :3], (torch.stack(near) + torch.stack(far)) / 3)
                 torch.testing.assert_close(found[s, 3:], pointer.stop(last[s]))

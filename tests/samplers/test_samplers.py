@@ -398,3 +398,16 @@ def test_a_poisson_count_is_the_smallest_above_the_number():
     u = torch.tensor([math.nextafter(0.5, 0), 0.5, 0.5 * (1 + math.log(2)) + 1e-12], dtype=torch.float64)
     assert poisson_quantile(u, rate).tolist() == [0, 1, 2]
     assert poisson_quantile(torch.zeros(2), torch.tensor([0.0, 9.0])).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_what_would_come_after_the_end_of_the_clock_does_not_come(k):
+    "At a rate of 1e-9 an event comes within the clock's unit once in 1e8 runs of this test."
+    def slow(x, tau):
+        logits = torch.zeros(*x.tokens.shape, len(VOCABULARY), dtype=torch.float64)
+        return Intensities(insert=torch.full(x.tokens.shape, 1e-9, dtype=torch.float64), logits=logits)
+    limits = Limits(1.0, 9, channels=("insert",))
+    found = simulate(slow, prompts(PROMPTS), EventDriven(exact=False, events_per_call=k), range(len(PROMPTS)), limits)
+    unchanged = simulate(slow, prompts(PROMPTS), EventDriven(), range(len(PROMPTS)), limits)
+    lengths = prompts(PROMPTS).lengths.tolist()
+    assert found.sequences == unchanged.sequences and [len(s) + 1 for s in found.sequences] == lengths
