@@ -48,7 +48,7 @@ class TrainConfig:
     save_every: Count = 1000  # steps between checkpoints
     keep: Count = 2  # checkpoints kept, besides the best
     drop_condition: Fraction = 0.1  # share of sequences whose conditions are hidden, for guidance
-    precision: Literal["float32", "bfloat16"] = "float32"  # float32 | bfloat16 (autocast)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 is autocast; auto: bfloat16 on CUDA alone
     compile: OnOffAuto = "auto"  # torch.compile the networks: true, false, or auto (where the run is long enough)
     workers: Natural = 0  # processes that load data
 

@@ -10,7 +10,7 @@ from itertools import count, repeat
 import pytest
 import torch
 from kill import stop_after
-from small_runs import CPU, said, short_trainer, weights
+from small_runs import CPU, said, short_trainer, trainer, weights
 
 from loflexmdm.cli.commands import parse
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
@@ -22,6 +22,27 @@ from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.compiling import compiler, regions, worth_compiling
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.recipes import recipe_from
+
+
+@pytest.mark.parametrize("device, able, precision, found", [
+    ("cuda", True, "auto", True), ("cuda", False, "auto", False), ("cuda", True, "float32", False),
+    ("cpu", True, "auto", False), ("cpu", True, "bfloat16", True),
+])
+def test_bfloat16_where_a_gpu_has_it(monkeypatch, device, able, precision, found):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: able)
+    assert compiling.in_bfloat16(TrainConfig(precision=precision), torch.device(device)) == found
+
+
+def test_products_in_tf32_on_a_gpu_alone(tmp_path, monkeypatch):
+    "A run takes them for its device, and leaves the setting as it was, however it ends."
+    seen = []
+    t = trainer(tmp_path)
+    t.run = lambda caught: seen.append(torch.get_float32_matmul_precision())
+    t.fit()
+    with pytest.raises(KeyError), compiling.fast_products(torch.device("cuda")):
+        seen.append(torch.get_float32_matmul_precision())
+        raise KeyError
+    assert seen == ["highest", "high"] and torch.get_float32_matmul_precision() == "highest"
 
 
 @pytest.mark.parametrize("seconds, steps, pays", [(1.0, 1199, False), (1.0, 1201, True), (0.1, 5000, False)])
