@@ -21,6 +21,7 @@ from loflexmdm.methods.papl import PAPL, PAPLConfig
 from loflexmdm.methods.saved import load_model
 from loflexmdm.networks.base import network
 from loflexmdm.networks.build import build_backbone, probe_rows, reads_ahead
+from loflexmdm.networks.hugging_face import refuse
 from loflexmdm.networks.transformer import SIZES, SOFTPLUS_ONE, CausalTransformer, ScalarHead, Size
 from loflexmdm.networks.transformer import TimeEmbedding, TokenHead, Transformer, bounded_rate
 from loflexmdm.networks.transformer import positive_rate, rotary, rotate, size_named
@@ -521,3 +522,10 @@ class Running(torch.nn.Module):
 @pytest.mark.parametrize("ahead", [False, True])
 def test_whether_a_network_reads_ahead(ahead):
     assert reads_ahead(Running(ahead), probe_rows(9, torch.device("cpu"))) == ahead
+
+
+@pytest.mark.parametrize("options, shown", [("gpt2", "'gpt2'"), ("x" * 79, repr("x" * 79)),
+                                            ("x" * 80, repr("x" * 77 + "..."))])
+def test_a_network_config_is_refused_in_one_line_that_begins_with_it(options, shown):
+    with pytest.raises(ValueError) as e: refuse(options, "why\n  not " + "y" * 300)
+    assert str(e.value) == f"network_config={shown}: why not {'y' * 242}"

@@ -6,6 +6,7 @@ from small_runs import CPU, config, model, short_trainer, trainer, weights
 
 from loflexmdm.networks.transformer import SIZES
 from loflexmdm.training.optimisers import (
+    Average,
     Float32Muon,
     TrainConfig,
     adamw_kernels,
@@ -117,3 +118,19 @@ def test_muon_is_in_float32_where_bfloat16_is_slow(monkeypatch, pico, tmp_path, 
     t = short_trainer(tmp_path, pico, optimiser="muon")
     assert type(optimisers(t.method, t.config)[0]) is kind and fast_bfloat16(torch.device("cuda"))
     assert SIZES["pico"].width == 16
+
+
+def test_an_average_knows_how_often_it_was_updated():
+    "The first update copies; a mean of all weights so far needs their number, also where a run goes on."
+    def mean(averages, values, n):
+        for average, value in zip(averages, values): average.add_(value - average, alpha=1 / (n + 1))
+    model = torch.nn.Linear(1, 1, bias=False)
+    average = Average(model, multi_avg_fn=mean)
+    for weight in (1.0, 2.0, 6.0):
+        model.weight.data.fill_(weight)
+        average.update_parameters(model)
+    assert average.module.weight.item() == pytest.approx(3.0) and average.n_averaged == 3
+    average.stand_at(5)
+    model.weight.data.fill_(9.0)
+    for n in (6, 7): average.update_parameters(model)
+    assert average.module.weight.item() == pytest.approx(3 + 2 * 6 / 7) and average.n_averaged == 7
