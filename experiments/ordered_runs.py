@@ -31,8 +31,8 @@ def arrivals(samples: Samples) -> list[float]:
     by_place = {}
     for trajectory, free in zip(samples.trajectories, samples.free):
         born = [t for t, is_free in zip(trajectory.inserted_at, free) if is_free]
-        last = max(len(born) - 1, 1)
-        for place, t in enumerate(reversed(born)): by_place.setdefault(place, []).append((t - min(born)) / last)
+        span = max(max(born) - min(born), 1)
+        for place, t in enumerate(reversed(born)): by_place.setdefault(place, []).append((t - min(born)) / span)
     return [round(sum(v) / len(v), 3) for _, v in sorted(by_place.items())]
 
 

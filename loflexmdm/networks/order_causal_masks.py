@@ -70,10 +70,13 @@ def _items_by_state(
     width, rows = prompt.shape[1], len(prompt)
     appears, decided = number.unflatten(1, (-1, 2)).unbind(-1)  # of each column
     state = torch.arange(events + 1, device=prompt.device)[:, None]
-    item = width + torch.where(decided[:, None] < state, decided[:, None], appears[:, None])
+    now = torch.where(decided[:, None] < state, decided[:, None], appears[:, None])
+    item = width + now
 
+    # what is given is the same in all states
+    in_all = lambda columns: columns[:, None].expand(-1, events + 1, -1)
     given = torch.arange(width, device=prompt.device).expand(rows, -1)
-    item = item.scatter(2, prompt[:, None].expand(-1, events + 1, -1), given[:, None].expand(-1, events + 1, -1))
+    item = item.scatter(2, in_all(prompt), in_all(given))
     item[:, :, length] = width + events  # padding has written there
     return item
 
@@ -112,7 +115,9 @@ class OrderCausalMasks(OrderCausal):
         "As without masks, with the query columns of decisions alone."
         events = where.left.shape[2]
         queries = events + where.decisions[..., None].expand(-1, -1, where.rank.shape[2])
-        of_queries = lambda table: torch.cat([table[:, :events], table.gather(1, queries)], 1)
+        def of_queries(table):
+            content = table[:, :events]
+            return torch.cat([content, table.gather(1, queries)], 1)
         distance, sees = super().view(where)
         return of_queries(distance), of_queries(sees)
 
@@ -146,10 +151,14 @@ class OrderCausalMasks(OrderCausal):
         inserted = super().spot(memory, event % items)
         mask = event[:, None] % items
         own = memory.rank.gather(1, mask)
-        before = memory.rank.argsort(-1).gather(1, (own - 2).clamp_min(0))
-        decided = Spot(before, memory.right.gather(1, mask), own, memory.rank)
+        by_rank = memory.rank.argsort(-1)
+        before = by_rank.gather(1, (own - 2).clamp_min(0))
+        after = memory.right.gather(1, mask)
+        decided = Spot(before, after, own, memory.rank)
+
         decides = (event >= items)[:, None]
-        return Spot(*(torch.where(decides, there, new) for there, new in zip(decided, inserted, strict=True)))
+        both = zip(decided, inserted, strict=True)
+        return Spot(*(torch.where(decides, there, new) for there, new in both))
 
     def insert(self, memory: Memory, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]) -> Memory:
         "The memory after an outcome: a mask in a gap, or `token` instead of a mask, which is there no longer."
