@@ -13,7 +13,7 @@ from loflexmdm.process.alignments import Corrupted
 from loflexmdm.process.conditions import hide_conditions, holds_condition, without_conditions
 from loflexmdm.process.intensities import Intensities, as_tensors
 from loflexmdm.process.states import ANY, Pair, Vocabulary, collate, parse_prompt, prefix_example
-from loflexmdm.samplers.guidance import SCHEMES, Guidance, Guided, guide
+from loflexmdm.samplers.guidance import SCHEMES, Guidance, Guided, _powers, guide
 from loflexmdm.support.notebook import seeded
 from loflexmdm.support.statistics import z_count
 from loflexmdm.tasks.base import task_from
@@ -226,3 +226,8 @@ def test_the_command_line_samples_with_guidance(tmp_path):
     assert all(line.startswith("<depth:2> =>") for line in out.splitlines())
     code, _, err = call("--guidance", "-1")
     assert code == 2 and "guidance=-1.0: must not be negative" in err and "Traceback" not in err
+
+
+def test_powers_of_the_schemes_sum_to_1_and_no_other_has_any():
+    assert [_powers(scheme, 3.0) for scheme in SCHEMES] == [(4.0, -3.0), (4.0, -3.0), (3.0, -2.0)]
+    with pytest.raises(ValueError, match="scheme='wighted': choose one of naive,"): _powers("wighted", 1)
