@@ -742,14 +742,16 @@ def write_pages():
 
 
 def changelog_page() -> str:
-    "The changelog without its links to versions; the long table of modules that moved is unfolded by a click."
+    "The changelog without its links to versions; the table of modules and the longest list are unfolded by a click."
     text = re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
-    return re.sub(
-        r"\n(\| module before \|.*?\n)(?!\|)",
-        r"\n````{dropdown} The table of modules\n\n\1\n````\n",
-        text,
-        flags=re.DOTALL,
-    )
+    text = re.sub(r"\n(\| module before \|.*?\n)(?!\|)", unfolding("The table of modules"), text, flags=re.DOTALL)
+    added = re.compile(r"(?<=\n### Added\n)\n(.*?\n)(?=\n##)", re.DOTALL)
+    return added.sub(unfolding("All that was added"), text, count=1)
+
+
+def unfolding(title: str) -> str:
+    "The replacement of a match whose first group a click shows."
+    return rf"\n````{{dropdown}} {title}\n\n\1\n````\n"
 
 
 def exported_module(page: Page) -> str:
