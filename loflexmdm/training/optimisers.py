@@ -193,12 +193,15 @@ class Average(AveragedModel):
         own = [*self.module.parameters(), *self.module.buffers()]
         for average, value in zip(own, [*model.parameters(), *model.buffers()], strict=True):
             pair = average.detach(), value.detach().to(average.device)
-            alike.setdefault((average.device, average.dtype), []).append(pair)
+            # those of shards are DTensors, which go with their like alone
+            alike.setdefault((average.device, average.dtype, type(pair[0])), []).append(pair)
 
         for pairs in alike.values():
             averages, values = map(list, zip(*pairs))
-            if self.updates: self.multi_avg_fn(averages, values, self.updates)
-            else: torch._foreach_copy_(averages, values)
+            if self.updates:
+                self.multi_avg_fn(averages, values, self.updates)
+                continue
+            for average, value in pairs: average.copy_(value)  # shards have no copy of many at once
         self.updates += 1
         self.n_averaged += 1
 
