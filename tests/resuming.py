@@ -20,16 +20,21 @@ def trainer(data, directory, steps, **options):
     return Trainer(method, data, TrainConfig(**c), directory, progress=False)
 
 
+def cut_off(trainer, at):
+    "Train until a step, at which the run dies."
+    step = trainer.train_step
+    def until(stream):
+        if trainer.step == at: raise KeyboardInterrupt
+        return step(stream)
+    trainer.train_step = until
+    with pytest.raises(KeyboardInterrupt): trainer.fit()
+
+
 def check_resumed(build, tmp_path, workers):
     "A run that dies at step 7 of 10 and is resumed from the checkpoint of step 5 has the weights of one that does not."
     whole = build(tmp_path / "whole").fit().state_dict()
     dying = build(tmp_path / "parts", workers=workers)
-    step = dying.train_step
-    def until_seven(stream):
-        if dying.step == 7: raise KeyboardInterrupt
-        return step(stream)
-    dying.train_step = until_seven
-    with pytest.raises(KeyboardInterrupt): dying.fit()
+    cut_off(dying, 7)
     assert [p.name for p in dying.checkpoints] == ["step_000005"]
     found = build(tmp_path / "parts").fit(resume=True).state_dict()
     assert all(torch.equal(found[key], value) for key, value in whole.items())

@@ -190,10 +190,11 @@ def add_options(parser: argparse.ArgumentParser, table: dict):
         if title not in groups: groups[title] = parser.add_argument_group(title)
     either = {}
     for option in table["options"]:
-        place, number = groups[option.pop("group")], option.pop("either")
+        place, number = groups[option["group"]], option["either"]
         if number is not None and number not in either: either[number] = place.add_mutually_exclusive_group()
         place = either.get(number, place)
-        place._add_action(ShownOption(**option))
+        shown = {key: value for key, value in option.items() if key not in ("group", "either")}
+        place._add_action(ShownOption(**shown))
 
 # %% ../../nbs/cli/01_commands.ipynb #he1p0005
 def help_tables() -> dict:

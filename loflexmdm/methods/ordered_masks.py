@@ -38,7 +38,6 @@ class OrderedMasksConfig(OrderedInsertionConfig):
                 f"unmask={self.unmask!r}: needs an order of insertion with rates (uniform, learned, given), "
                 f"not {self.order!r}; at_once and last are possible"
             )
-        if self.unmask == "learned" and self.order == "learned": return
         if self.unmask == "learned" and self.orders < 2:
             raise ValueError(f"orders={self.orders}: a learned order needs at least 2")
 
