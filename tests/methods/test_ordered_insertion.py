@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 import torch
+from ordered_models import VOCABULARY, sequences, with_noise
 from resuming import cut_off
 from scipy.stats import chisquare
 
@@ -15,12 +16,8 @@ from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.conditions import without_conditions
 from loflexmdm.process.plackett_luce import draw_order, left_first, runs_of, step_log_probs
 from loflexmdm.process.states import ANY, PAD, Example, PartialSequences, Vocabulary, collate, parse_prompt
-from loflexmdm.process.states import prefix_example
 from loflexmdm.samplers import EventByEvent, EventDriven, Limits, simulate
 from loflexmdm.training.recipes import recipe_from
-
-VOCABULARY = Vocabulary("abcd")
-
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch): monkeypatch.setitem(SIZES, "test", Size(16, 2, 2, 16))
@@ -37,16 +34,7 @@ def model(order="learned", seed=0, noise=0.5, **options) -> OrderedInsertion:
     "A model in float64 with random weights everywhere, none at its zero start."
     torch.manual_seed(seed)
     config = OrderedInsertionConfig(order=order, size="test", order_size="test", max_length=9, **options)
-    made = OrderedInsertion(VOCABULARY, config).double()
-    with torch.no_grad():
-        for p in made.parameters(): p += noise * torch.randn_like(p) / max(p.shape[-1], 1)**0.5
-    return made
-
-
-def sequences(*texts: str) -> PartialSequences:
-    "Clean sequences, written PROMPT|REST."
-    parts = (t.partition("|") for t in texts)
-    return collate([prefix_example(prompt, rest, VOCABULARY) for prompt, _, rest in parts])
+    return with_noise(OrderedInsertion(VOCABULARY, config), noise)
 
 
 @torch.no_grad()

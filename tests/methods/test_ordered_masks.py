@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 import torch
+from ordered_models import VOCABULARY, sequences, with_noise
 from resuming import cut_off
 
 from loflexmdm.cli import main
@@ -16,9 +17,6 @@ from loflexmdm.samplers import EventByEvent, EventDriven
 from loflexmdm.samplers.masks_event_by_event import EventByEventMasks
 from loflexmdm.training.recipes import recipe_from
 
-VOCABULARY = Vocabulary("abcd")
-
-
 @pytest.fixture(autouse=True)
 def small(monkeypatch): monkeypatch.setitem(SIZES, "test", Size(16, 2, 2, 16))
 
@@ -27,16 +25,7 @@ def model(order="learned", seed=0, noise=0.5, **options) -> OrderedMasks:
     "A model in float64 with random weights everywhere, none at its zero start."
     torch.manual_seed(seed)
     config = OrderedMasksConfig(order=order, size="test", order_size="test", max_length=20, **options)
-    made = OrderedMasks(VOCABULARY, config).double()
-    with torch.no_grad():
-        for p in made.parameters(): p += noise * torch.randn_like(p) / max(p.shape[-1], 1) ** 0.5
-    return made
-
-
-def sequences(*texts: str) -> PartialSequences:
-    "Clean sequences, written PROMPT|REST."
-    parts = (t.partition("|") for t in texts)
-    return collate([prefix_example(prompt, rest, VOCABULARY) for prompt, _, rest in parts])
+    return with_noise(OrderedMasks(VOCABULARY, config), noise)
 
 
 def costs_in(m: OrderedMasks, x: PartialSequences, order: torch.Tensor):
