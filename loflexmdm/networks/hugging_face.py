@@ -6,7 +6,8 @@ transformer, for the generator and for the order model."""
 # %% auto #0
 __all__ = ['INSTALL', 'OPTIONS', 'MOST_LAYERS', 'LABELS', 'REMOTE', 'refuse', 'hugging_face', 'sized_config',
            'read_encoder_config', 'without_remote', 'check_layers', 'config_from_json', 'quiet', 'load_encoder',
-           'encoder_from', 'checkpoint_in', 'longest_input', 'HuggingFaceBackbone']
+           'is_outline', 'check_size', 'unknown_name', 'encoder_from', 'checkpoint_in', 'longest_input',
+           'HuggingFaceBackbone']
 
 # %% ../../nbs/networks/04_hugging_face.ipynb #4e902cb9
 import json
@@ -21,6 +22,7 @@ from .base import network
 from .build import probe_rows, reads_ahead
 from .transformer import Cond, modulate, over_columns, size_named
 from ..process.states import BOS, MASK, PAD, PartialSequences
+from ..support.limits import WEIGHTS
 
 # %% ../../nbs/networks/04_hugging_face.ipynb #add959b3
 INSTALL = "network='hugging_face' needs transformers: pip install 'loflexmdm[transformers]'"
@@ -133,17 +135,45 @@ def load_encoder(checkpoint: Path, config) -> nn.Module:
         warnings.warn(f"{checkpoint}: {message}", stacklevel=2)
     return model
 
+# %% ../../nbs/networks/04_hugging_face.ipynb #wt40a1c7
+def is_outline() -> bool:
+    "Whether networks are being made without numbers, on the device `meta`."
+    return torch.get_default_device().type == "meta"
+
+
+def check_size(config):
+    "ValueError for an encoder with more weights than `WEIGHTS` allows. It is made as an outline, which holds none."
+    if is_outline(): return
+    try:
+        with torch.device("meta"): outline = hugging_face().AutoModel.from_config(config, dtype=torch.float32)
+    except RuntimeError: return  # a type that looks at its numbers
+    WEIGHTS.check(sum(v.numel() for v in (*outline.parameters(), *outline.buffers())), "encoder")
+
+
+def unknown_name(config, name: object) -> str:
+    "What to say of a name in a configuration that transformers does not know: the settings that hold it."
+    held = [key for key, value in config.to_dict().items() if value == name]
+    return f"{' and '.join(held) or 'a setting'}={name!r} is unknown to transformers"
+
 # %% ../../nbs/networks/04_hugging_face.ipynb #pf130da7
 def encoder_from(config, vocabulary_size: int, checkpoint: Path | None = None) -> nn.Module:
-    "The encoder of a configuration for our tokens, with the weights of a checkpoint if there is one."
+    """The encoder of a configuration for our tokens, with the weights of a checkpoint if there is one.
+
+    ValueError for settings with which there is none, or one that is too large."""
     auto = hugging_face().AutoModel
     config.vocab_size = vocabulary_size
     config.pad_token_id, config.bos_token_id, config.mask_token_id = PAD, BOS, MASK
     for key in ("eos_token_id", "cls_token_id", "sep_token_id"):
         if hasattr(config, key): setattr(config, key, None)
-    try: model = load_encoder(checkpoint, config) if checkpoint else auto.from_config(config, dtype=torch.float32)
+    try:
+        check_size(config)
+        model = load_encoder(checkpoint, config) if checkpoint else auto.from_config(config, dtype=torch.float32)
     # each type checks its own settings
-    except (KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError) as e: refuse(config.model_type, e)
+    except KeyError as e: refuse(config.model_type, unknown_name(config, e.args[0]))
+    except (ValueError, TypeError, AttributeError, ZeroDivisionError) as e: refuse(config.model_type, e)
+    except RuntimeError as e:
+        if is_outline(): raise  # a type that looks at its numbers
+        refuse(config.model_type, e)
     if not isinstance(model.get_input_embeddings(), nn.Embedding): refuse(config.model_type, "reads no tokens")
 
     # nothing would train these
@@ -151,7 +181,7 @@ def encoder_from(config, vocabulary_size: int, checkpoint: Path | None = None) -
         if getattr(model, name, None) is not None: setattr(model, name, None)
     return model
 
-
+# %% ../../nbs/networks/04_hugging_face.ipynb #wt40a1d1
 def checkpoint_in(options: str) -> Path | None:
     "The directory that `network_config` names, if it does."
     named = not options.lstrip().startswith("{") and options not in hugging_face().CONFIG_MAPPING

@@ -20,6 +20,7 @@ from loflexmdm.networks.build import check_backbone
 from loflexmdm.networks.hugging_face import HuggingFaceBackbone, read_encoder_config, sized_config
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
+from loflexmdm.support.limits import WEIGHTS
 from loflexmdm.support.registries import METHODS
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training.optimisers import TrainConfig
@@ -297,6 +298,32 @@ def test_what_the_weights_do_not_hold_is_refused_before_it_is_allocated(key, tmp
     told, taken = loaded(tampered(tmp_path / "model", kind, **{key: value}))
     assert message in told and "\n" not in told
     assert taken < 200
+
+
+@pytest.mark.parametrize("kind, settings, message", [
+    ("bert", dict(hidden_size=10**6), "weights; at most 1,073,741,824 are allowed, unless LOFLEXMDM_MAX_WEIGHTS"),
+    ("bert", dict(max_position_embeddings=10**10), "encoder: 180,000,.* weights; at most"),
+    ("esm", dict(intermediate_size=10**9), "weights; at most"),
+    ("bert", dict(hidden_act="nonsense"), "hidden_act='nonsense' is unknown to transformers$"),
+    ("bert", dict(hidden_size=-4), "negative dimension"),
+    ("bert", dict(num_attention_heads=0), "zero"),
+])
+def test_a_configuration_that_cannot_be_trained_is_refused_before_it_is_allocated(kind, settings, message):
+    asked = json.dumps(sized_config(kind, "pico").to_dict() | settings)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match=f"^network_config='{kind}': .*{message}") as e: flexmdm(asked)
+    assert "\n" not in str(e.value)
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < 200
+
+
+def test_an_encoder_may_have_as_many_weights_as_a_variable_says(monkeypatch):
+    outline = built("bert").encoder
+    numbers = sum(v.numel() for v in (*outline.parameters(), *outline.buffers()))
+    pooler = 16 * 16 + 16  # which is made, and dropped
+    monkeypatch.setenv(WEIGHTS.variable, str(numbers + pooler))
+    assert torch.equal(built("bert").token.weight, outline.get_input_embeddings().weight)
+    monkeypatch.setenv(WEIGHTS.variable, str(numbers + pooler - 1))
+    with pytest.raises(ValueError, match=f"encoder: {numbers + pooler:,} weights"): built("bert")
 
 
 def test_labels_that_an_encoder_has_no_use_for_take_no_memory(tmp_path):
