@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['COMMANDS', 'HELP', 'SHOWN', 'Parser', 'Signed', 'Switch', 'Command', 'command', 'find_commands', 'outer_parser',
            'full_parser', 'parse', 'refuse_argument', 'ShownOption', 'option_table', 'add_options', 'help_tables',
-           'write_help', 'has_plug_ins', 'stored_parser', 'own_message', 'here', 'say', 'complain', 'check_several',
-           'one_line', 'say_warning', 'main', 'run_line']
+           'write_help', 'has_plug_ins', 'stored_parser', 'own_message', 'here', 'say', 'check_several', 'one_line',
+           'say_warning', 'board', 'post', 'words_apart', 'complain', 'main', 'run_line']
 
 # %% ../../nbs/cli/01_commands.ipynb #91dce8a6
 import argparse
@@ -21,6 +21,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.resources import files
@@ -253,13 +254,6 @@ def say(message: str):
     if here().first and not is_silent(): print(visible(message), file=sys.stderr, flush=True)
 
 
-def complain(error: Exception):
-    "The line that ends a command, from the first process of every machine."
-    rank, _, local = here()
-    which = f", process {rank}" if rank else ""
-    if local == 0: print(f"loflexmdm{which}: {one_line(error)}", file=sys.stderr, flush=True)
-
-
 def check_several(args: argparse.Namespace):
     "ValueError if torchrun started a command that runs in one process."
     from loflexmdm.support.random_numbers import launched  # imports torch
@@ -279,11 +273,54 @@ def say_warning(message: Warning | str, *place):
     "A warning as one line, without the place in the code, to which the person at the terminal has nothing to say."
     say(f"loflexmdm: note: {visible(clipped_line(str(message)))}")
 
+# %% ../../nbs/cli/01_commands.ipynb #c0mp1a1n
+_GRACE = timedelta(seconds=2)  # in which the first process of a machine may speak for the others
+
+
+def board():
+    "Where processes that torchrun started on this machine write for each other: a store of torch's; None without it."
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True": return None
+    from torch.distributed import PrefixStore, TCPStore
+    number = lambda name: int(os.environ[name])
+    try:
+        agent = TCPStore(os.environ["MASTER_ADDR"], number("MASTER_PORT"), is_master=False, timeout=5 * _GRACE)
+        return PrefixStore(f"loflexmdm/{number('TORCHELASTIC_RESTART_COUNT')}/{number('GROUP_RANK')}", agent)
+    except (KeyError, ValueError, RuntimeError): return None  # torchrun has gone
+
+
+def post(argv: Sequence[str]):
+    "Show the others with which words this process was started."
+    if (store := board()) is not None: store.set(f"argv/{here()[2]}", json.dumps(argv))
+
+
+def words_apart(own: Sequence[str], first: Sequence[str]) -> str:
+    "In which options, with their values, a command line differs from that of a machine's first process, in words."
+    pieces = lambda argv: re.split(r" (?=-)", shlex.join(argv))
+    pairs = (("here", pieces(own), pieces(first)), ("there", pieces(first), pieces(own)))
+    alone = {where: " ".join(p for p in one if p not in other) for where, one, other in pairs}
+    found = [f"{where}: {words}" for where, words in alone.items() if words]
+    return f"(not started as the first process of this machine; {', '.join(found)})" if found else ""
+
+
+def complain(error: Exception, argv: Sequence[str] = ()):
+    "The line that ends a command; of several processes on a machine from the first that has something to say."
+    rank, _, local = here()
+    apart, store = "", board()
+    if store is not None:
+        with contextlib.suppress(RuntimeError):
+            if local: store.wait(["spoken"], _GRACE)
+        if store.add("spoken", 1) > 1: return
+        if store.check(["argv/0"]): apart = words_apart(argv, json.loads(store.get("argv/0")))
+    own = f"loflexmdm, process {rank}" if rank else "loflexmdm"
+    print(f"{own}: {one_line(error)} {visible(clipped_line(apart))}".rstrip(), file=sys.stderr, flush=True)
+
 # %% ../../nbs/cli/01_commands.ipynb #810be9c2
 def main(argv: Sequence[str] | None = None) -> int:
     "Run a command line; returns the exit code."
+    argv = sys.argv[1:] if argv is None else list(argv)
+    post(argv)
     try:
-        args = parse(sys.argv[1:] if argv is None else list(argv))
+        args = parse(argv)
         check_several(args)
         with warnings.catch_warnings(), silence(args.quiet):
             warnings.showwarning = say_warning
@@ -300,7 +337,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except (ValueError, OSError, ImportError, SafetensorError) as e: code, error = 2, e
     except (FloatingPointError, imported("torch.OutOfMemoryError")) as e: code, error = 1, e
-    complain(error)
+    complain(error, argv)
     return code
 
 # %% ../../nbs/cli/01_commands.ipynb #2b74e1f0

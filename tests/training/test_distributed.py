@@ -15,8 +15,9 @@ import torch
 import torch.distributed as dist
 from campaigns import processes
 from share import WORDS, difference, start, together, train, trainer, wait
+from torch.distributed import HashStore
 
-from loflexmdm.cli import main
+from loflexmdm.cli import commands, main
 from loflexmdm.methods.base import method_class
 from loflexmdm.support.random_numbers import Launch, ShardGenerator, launched, quota, uniforms
 from loflexmdm.training.checkpoints import checkpoints
@@ -135,8 +136,68 @@ def test_one_line_from_the_first_process(line, said, tmp_path, monkeypatch, caps
     of_several(monkeypatch)
     assert main(line.split()) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"loflexmdm: {said}")
-    of_several(monkeypatch, rank=1, local=1)
-    assert main(line.split()) == 2 and capsys.readouterr().err == "" and not (tmp_path / "x").exists()
+    assert not (tmp_path / "x").exists()
+
+
+class Agent(HashStore):
+    "What torchrun's agent keeps for its processes, in this one; what they wait for does not come any more."
+    def wait(self, keys, timeout):
+        if not self.check(keys): raise RuntimeError
+
+
+def test_one_process_of_a_machine_speaks_for_all(monkeypatch, capsys):
+    monkeypatch.setattr(commands, "board", lambda agent=Agent(): agent)
+    for rank, said in ((1, "loflexmdm, process 1: sample: unknown argument --x\n"), (0, ""), (2, "")):
+        of_several(monkeypatch, rank, "3", rank)
+        commands.complain(ValueError("sample: unknown argument --x"), ["sample", "--x"])
+        assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("own, apart", [
+    (["train", "--lr", "3", "-n", "-1"], ""),
+    (["train", "--lr", "4", "-n", "-1"], "here: --lr 4, there: --lr 3"),
+    (["train", "--lr", "3", "-n", "-1", "--quiet"], "here: --quiet"),
+    (["train", "-n", "-1"], "there: --lr 3"),
+])
+def test_what_a_process_was_started_with_is_said(own, apart, monkeypatch, capsys):
+    monkeypatch.setattr(commands, "board", lambda agent=Agent(): agent)
+    for rank, argv in ((0, ["train", "--lr", "3", "-n", "-1"]), (1, own)):
+        of_several(monkeypatch, rank, local=rank)
+        commands.post(argv)
+    commands.complain(ValueError("lr=4: no"), own)
+    apart = apart and f" (not started as the first process of this machine; {apart})"
+    assert capsys.readouterr().err == f"loflexmdm, process 1: lr=4: no{apart}\n"
+
+
+def test_processes_without_torchrun_speak_each(monkeypatch, capsys):
+    for rank, which in ((0, ""), (1, ", process 1")):
+        of_several(monkeypatch, rank, local=rank)
+        assert main(["sample", "--nosuch"]) == 2
+        assert capsys.readouterr().err.startswith(f"loflexmdm{which}: ")
+
+
+ODD = """
+import os, sys
+odd = sys.argv[2:] if os.environ["LOCAL_RANK"] == sys.argv[1] else []
+from loflexmdm.cli import main
+line = "train brackets --size nano --order-size nano --steps 2 --batch-size 2 --quiet --compile false --out run"
+sys.exit(main([*line.split(), *odd]))
+"""
+
+
+@pytest.mark.parametrize("rank, odd, said", [
+    ("1", "--nosuch 3", r"loflexmdm, process 1: unknown argument --nosuch.* \(not started as the first process of this "
+     r"machine; here: --nosuch 3\)"),
+    ("0", "--nosuch 3", "loflexmdm: unknown argument --nosuch.*"),
+    ("1", "--lr 0.1", r"loflexmdm: the 2 processes were started differently: train.lr \(.*"),
+])
+def test_torchrun_shows_one_line_whichever_process_was_started_otherwise(rank, odd, said, tmp_path):
+    (tmp_path / "odd.py").write_text(ODD)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "odd.py", rank]
+    done = subprocess.run([*command, *odd.split()], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert done.returncode
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("loflexmdm")]
+    assert re.fullmatch(said, line)
 
 
 def test_a_port_in_use_is_one_line(tmp_path, capfd):
