@@ -26,25 +26,29 @@ from loflexmdm.support.atomic_files import write_file
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.recipes import Recipe, recipe_from
-from runs import ROOT, note
+from runs import ROOT, bound, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "edit_runs.json"
 BRACKETS = dict(kind="repair", inner="brackets", settings="kinds = 2, max_pairs = 4", errors=2)
 MOLECULES = dict(kind="molecule-edits", source="moses", limit=40_000, gain=0.05)
+LEARNS = dict(order_start=500, order_lr_scale=0.1)  # training of an order of edits
 BEFORE: dict = {}  # what an earlier training of the same weights took
 TRAIN = dict(batch_size=64, lr=1e-2, warmup=100, ema=0.99, optimiser="muon", save_every=500, valid_every=500)
 
 
-def trained(task: dict, model: dict, steps: int, seed: int, directory: str | None = None) -> tuple[Task, Method, dict]:
-    """The task and the trained model, and what the training took. `train.seed` decides weights and states.
+def trained(
+    task: dict, model: dict, steps: int, seed: int, directory: str | None = None, **train
+) -> tuple[Task, Method, dict]:
+    """The task and the trained model, and what the training took. `train.seed` decides weights and states; `train` has
+    other settings.
 
     Of a training that starts from the weights of another, what that one took is told beside."""
     recipe: Recipe = recipe_from(dict(task=task, model=dict(method="editflow", coupling="pairs") | model,
-                                      train=TRAIN | dict(steps=steps, seed=seed)))
-    start = time.process_time()
+                                      train=TRAIN | dict(steps=steps, seed=seed) | train))
     trainer = recipe.trainer(directory or tempfile.mkdtemp(), progress=False)
-    method = trainer.fit().eval()
-    took = dict(steps=steps, cpu_seconds=round(time.process_time() - start), seed=seed)
+    trainer.clock = time.process_time  # checkpoints hold what has passed on it
+    method = trainer.fit(resume=bool(checkpoints(trainer.directory))).eval()
+    took = dict(steps=steps, cpu_seconds=round(trainer.seconds), seed=seed)
     if TRAIN.get("start_from"): took |= dict(lr=TRAIN["lr"], started_from=BEFORE)
     return task_from(recipe.task), method, took
 
@@ -62,6 +66,26 @@ def brackets(seed: int, steps: int):
         task, method, took = trained(BRACKETS, dict(source=source, size="nano"), steps, seed)
         note(RESULTS, dict(name=f"brackets {source} {seed}", task=BRACKETS, source=source) | took
              | edited(task, method, 500, seed))
+
+
+ORDERED = dict(method="ordered-edits", size="nano", order_size="nano")
+ENTRANTS = {  # of one task and one network size; a row of the network is a state of a pair, or a whole way
+    "hidden": dict(size="nano"), "shown": dict(source="shown", size="nano"),
+    "left to right": ORDERED | dict(order="left_to_right", orders=1),
+    "uniform": ORDERED | dict(order="uniform", orders=1), "learned": ORDERED | dict(order="learned", orders=2),
+}
+
+
+def orders(seed: int, steps: int):
+    "Bracket repair by edits on a clock and by edits in an order, with as many rows per step: bounds, figures, seconds."
+    for name, model in ENTRANTS.items():
+        if noted(RESULTS, f"orders {name} {seed}", dict(steps=steps, model=model)): continue
+        rows = dict(batch_size=64 // model.get("orders", 1)) | (LEARNS if name == "learned" else {})
+        task, method, took = trained(BRACKETS, model, steps, seed, **rows)
+        start = time.process_time()
+        found = edited(task, method, 500, seed)
+        took["seconds_per_edit"] = round((time.process_time() - start) / 500, 5)
+        note(RESULTS, dict(name=f"orders {name} {seed}", task=BRACKETS, model=model, bound=bound(task, method)) | took | found)
 
 
 def library_phrases(words: int = 1000) -> list[str]:
@@ -120,13 +144,13 @@ TEXT = dict(kind="repair", inner="text", settings="file = 'phrases.txt', unit = 
 CAREFUL = dict(top_p=0.7)  # beside plain sampling
 
 
-def text(seed: int, steps: int):
+def text(seed: int, steps: int, model: dict = dict(size="micro"), label: str = "text"):
     "Typos in phrases of Python's standard library: in new phrases, new words, and more of them than in training."
     (folder := ROOT / "runs" / "text").mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(folder):  # so that no path of this machine is saved with the model
         sizes = write_phrases()
-        directory = f"seed-{seed}" + "-more" * bool(BEFORE)
-        task, method, took = trained(TEXT, dict(size="micro"), steps, seed, directory)
+        directory = f"{label}-{seed}".replace("text", "seed") + "-more" * bool(BEFORE)
+        task, method, took = trained(TEXT, model, steps, seed, directory)
         base = task.as_dict() | dict(seed=1000)
         words = base | dict(settings="file = 'new_words.txt', unit = 'characters', test_share = 0.98, valid_share = 0")
         several = {f"{k} errors": (base | dict(least=k, errors=k), "test") for k in range(1, 6)}
@@ -137,9 +161,13 @@ def text(seed: int, steps: int):
             found[name] = edited(there, method, 500, seed, split)
             careful = replace(method.default_sampler, **CAREFUL)
             found[f"{name}, top_p .7"] = edited(there, method, 500, seed, split, sampler=careful)
-    name = f"text {seed}"
-    ran = dict(name=name, run=f"text/{directory}", task=TEXT, phrases=sizes, source="hidden")
+    ran = dict(name=f"{label} {seed}", run=f"text/{directory}", task=TEXT, phrases=sizes, model=model)
     note(RESULTS, ran | took | found)
+
+
+def ordered_text(seed: int, steps: int):
+    "The same by edits in the order of the text."
+    text(seed, steps, ORDERED | dict(size="micro", order="left_to_right", orders=1), "ordered text")
 
 
 LEADS, ATTEMPTS = 300, 8  # that are judged, and attempts at each
@@ -225,7 +253,7 @@ def start_from(name: str):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("brackets", "molecules", "resampled", "selfies", "baselines", "text"))
+    parser.add_argument("what", choices=("brackets", "orders", "ordered_text", "molecules", "resampled", "selfies", "baselines", "text"))
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--lr", type=float, help="peak learning rate")

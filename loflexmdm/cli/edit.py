@@ -30,6 +30,7 @@ from .sampler_options import sampler_from
 from ..methods.base import Method
 from ..models.pretrained import load
 from ..molecules.data.sources import first_word
+from ..process.channels import CHANNELS
 from ..samplers import Samples
 from ..support.atomic_files import write_file
 from ..support.readers import TABLES, column_number, read_jsonl, read_lines, table_cells
@@ -197,7 +198,7 @@ def check_edit(args: argparse.Namespace, method: Method) -> Task:
     check_counts(argparse.Namespace(n=args.n, nll=None))
     task = task_of(method)
     if task is None: raise ValueError(f"{args.model}: was saved without a task, so nothing says how to read its texts")
-    if not {"delete", "substitute"} & set(method.channels):
+    if not any(CHANNELS[name].growth < 0 or CHANNELS[name].excludes_present for name in method.channels):
         raise ValueError(f"{args.model}: {method.name} replaces and deletes nothing, so it cannot edit; "
                          "a method such as editflow can")
     if args.gain is not None and type(task).gain is Task.gain:

@@ -6,13 +6,13 @@ a given draft."""
 # %% auto #0
 __all__ = ['EDITS', 'COUPLINGS', 'GIVEN', 'LATEST', 'EditTargets', 'edit_targets', 'log_tokens', 'log_rates', 'EditTerms',
            'merged', 'edit_terms', 'EditFlowConfig', 'source_of', 'beside', 'after_source', 'Noised', 'on_cpu',
-           'EditFlow', 'except_present']
+           'FromSources', 'EditFlow', 'except_present']
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #9bb67748
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -219,8 +219,67 @@ def on_cpu(generator: torch.Generator | None) -> torch.Generator | None:
     seed = torch.randint(2**62, (1,), generator=generator, device=generator.device)
     return torch.Generator().manual_seed(int(seed))
 
+# %% ../../nbs/methods/15_edit_flows.ipynb #f50c0de5
+class FromSources:
+    """What a method that edits has from the `coupling` of its config: sources for targets in training, and where
+    generation and editing start."""
+    config: EditFlowConfig  # or another with `coupling`
+    drawn_from: Source | None  # what draws sources; None: the data are pairs
+
+    if TYPE_CHECKING:  # and what a `Method` has
+        def __getattr__(self, name: str) -> Any: ...
+
+    def pairs(
+        self,
+        batch: PartialSequences | Pairs,
+        generator: torch.Generator | None = None,
+    ) -> Pairs:
+        "Sources and targets: the batch's own, or sources drawn for it. ValueError if `coupling` asks for the other."
+        coupling = self.config.coupling
+        if isinstance(batch, Pairs) != (coupling == "pairs"):
+            what = "pairs; set coupling to pairs" if isinstance(batch, Pairs) else "single sequences; choose another"
+            raise ValueError(f"coupling={coupling!r}: the data are {what}")
+        check_clean(batch.x1 if isinstance(batch, Pairs) else batch)
+        return batch if isinstance(batch, Pairs) else self.drawn_from.pairs(batch, on_cpu(generator))
+
+    def begin(
+        self,
+        prompts: PartialSequences,
+        limit: int,
+        seeds: Sequence[int],
+    ) -> PartialSequences:
+        "Sources for the prompts. ValueError where a source needs a target, or sequences that only `edit` can be given."
+        if self.config.coupling in GIVEN:
+            raise ValueError(f"coupling={self.config.coupling!r}: starts from given sequences; use edit(sequences)")
+        prompts = self.start(prompts, limit)
+        x0 = prompts if self.config.coupling == "empty" else self.sources(prompts, seeds)
+        return self.beginning(x0)
+
+    def sources(self, prompts: PartialSequences, seeds: Sequence[int]) -> PartialSequences:
+        "A source drawn for each prompt, row i by `seeds[i]` alone."
+        drawn = []
+        for i, seed in enumerate(seeds):
+            generator = torch.Generator().manual_seed(seed ^ (2**61 - 1))  # the sampler's own stream begins with it
+            one = self.drawn_from.draw(prompts.rows([i]).trim(), generator)
+            tokens, fixed, closed = (v[0].tolist() for v in one[:3])
+            drawn.append(Example(tokens, fixed, closed))
+        return collate(drawn)
+
+    def begin_edit(self, sources: PartialSequences) -> PartialSequences:
+        "The sequences themselves. ValueError for a model that has learned from empty or masked sources only."
+        if self.config.coupling in ("empty", "masks"):
+            raise ValueError(
+                f"edit: this model starts from coupling={self.config.coupling!r}; "
+                "train with coupling = pairs, corrupted or uniform to edit sequences"
+            )
+        return self.beginning(sources)
+
+    def beginning(self, x0: PartialSequences) -> PartialSequences:
+        "The state in which sources are edited: they themselves."
+        return x0
+
 # %% ../../nbs/methods/15_edit_flows.ipynb #0f3f2bb4
-class EditFlow(Method):
+class EditFlow(FromSources, Method):
     """Edit Flows (Havasi et al., 2025): rates of insertions, deletions and substitutions, and distributions of
     what they write. It learns from single sequences, for which it draws sources, or from `Pairs`.
 
@@ -279,19 +338,6 @@ class EditFlow(Method):
             substitute=write * (~x.masked & several),
             insert_logits=insert_logits,
         )
-
-    def pairs(
-        self,
-        batch: PartialSequences | Pairs,
-        generator: torch.Generator | None = None,
-    ) -> Pairs:
-        "Sources and targets: the batch's own, or sources drawn for it. ValueError if `coupling` asks for the other."
-        coupling = self.config.coupling
-        if isinstance(batch, Pairs) != (coupling == "pairs"):
-            what = "pairs; set coupling to pairs" if isinstance(batch, Pairs) else "single sequences; choose another"
-            raise ValueError(f"coupling={coupling!r}: the data are {what}")
-        check_clean(batch.x1 if isinstance(batch, Pairs) else batch)
-        return batch if isinstance(batch, Pairs) else self.drawn_from.pairs(batch, on_cpu(generator))
 
     def draw_times(
         self,
@@ -368,37 +414,9 @@ class EditFlow(Method):
 
         return estimate(draw, samples)
 
-    def begin(
-        self,
-        prompts: PartialSequences,
-        limit: int,
-        seeds: Sequence[int],
-    ) -> PartialSequences:
-        "Sources for the prompts. ValueError where a source needs a target, or sequences that only `edit` can be given."
-        if self.config.coupling in GIVEN:
-            raise ValueError(f"coupling={self.config.coupling!r}: starts from given sequences; use edit(sequences)")
-        prompts = self.start(prompts, limit)
-        x0 = prompts if self.config.coupling == "empty" else self.sources(prompts, seeds)
+    def beginning(self, x0: PartialSequences) -> PartialSequences:
+        "The state in which sources are edited: they themselves, with another copy before them if they are shown."
         return beside(x0, x0) if self.config.source == "shown" else x0
-
-    def sources(self, prompts: PartialSequences, seeds: Sequence[int]) -> PartialSequences:
-        "A source drawn for each prompt, row i by `seeds[i]` alone."
-        drawn = []
-        for i, seed in enumerate(seeds):
-            generator = torch.Generator().manual_seed(seed ^ (2**61 - 1))  # the sampler's own stream begins with it
-            one = self.drawn_from.draw(prompts.rows([i]).trim(), generator)
-            tokens, fixed, closed = (v[0].tolist() for v in one[:3])
-            drawn.append(Example(tokens, fixed, closed))
-        return collate(drawn)
-
-    def begin_edit(self, sources: PartialSequences) -> PartialSequences:
-        "The sequences themselves. ValueError for a model that has learned from empty or masked sources only."
-        if self.config.coupling in ("empty", "masks"):
-            raise ValueError(
-                f"edit: this model starts from coupling={self.config.coupling!r}; "
-                "train with coupling = pairs, corrupted or uniform to edit sequences"
-            )
-        return beside(sources, sources) if self.config.source == "shown" else sources
 
     def most_columns(self, limit: int) -> int:
         "Columns of a state: room for source and target, and for the source that is shown."

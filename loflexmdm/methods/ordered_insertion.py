@@ -250,7 +250,7 @@ class OrderedInsertion(Method):
         self, x1: PartialSequences, scores: Float[Tensor, "batch length"], order: Int[Tensor, "orders batch events"]
     ) -> Costs:
         "Costs of the generations of each sequence in given orders; prompts are read once."
-        prompt, width = prompt_of(x1), x1.tokens.shape[1]
+        prompt, width = self.given(x1), x1.tokens.shape[1]
         events = self.events_per_token * int(x1.free.sum(-1).max())
         index = torch.arange(len(x1.tokens), device=x1.tokens.device).repeat(len(order))
         memory = self.read_prompts(prompt).rows(index)
@@ -263,7 +263,11 @@ class OrderedInsertion(Method):
         "Whole generations of clean sequences, `orders` of each."
         scores, index = self.scores(x1), torch.arange(len(x1.tokens)).repeat(orders)
         order = self.draw_orders(x1, scores, orders, generator)
-        return self.in_order(x1.rows(index), prompt_of(x1), order.flatten(0, 1), scores[index])
+        return self.in_order(x1.rows(index), self.given(x1), order.flatten(0, 1), scores[index])
+
+    def given(self, x1: PartialSequences) -> PartialSequences:
+        "The prompts of clean sequences; `origin` holds their columns."
+        return prompt_of(x1)
 
     def draw_orders(
         self, x1: PartialSequences, scores: Float[Tensor, "batch length"], orders: int,

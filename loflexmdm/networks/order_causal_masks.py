@@ -137,11 +137,15 @@ class OrderCausalMasks(OrderCausal):
         masks = self.masks(last, of_masks, right, distance)
         return torch.cat([gaps[..., :-1], masks[..., :-1], gaps[..., -1:]], -1)
 
+    def undecided(self, tokens: Int[Tensor, "rows events"]) -> Bool[Tensor, "rows events"]:
+        "Which items that events have made a later one may change: masks."
+        return tokens == MASK
+
     def possible(
-        self, opened: Bool[Tensor, "*states items"], masked: Bool[Tensor, "*states items"]
+        self, opened: Bool[Tensor, "*states items"], free: Bool[Tensor, "*states items"]
     ) -> Bool[Tensor, "*states outcomes"]:
         "Gaps that are open, masks that are there, and stopping where none is."
-        return torch.cat([opened, masked, ~masked.any(-1, keepdim=True)], -1)
+        return torch.cat([opened, free, ~free.any(-1, keepdim=True)], -1)
 
     # One event at a time
 
@@ -154,7 +158,7 @@ class OrderCausalMasks(OrderCausal):
         by_rank = memory.rank.argsort(-1)
         before = by_rank.gather(1, (own - 2).clamp_min(0))
         after = memory.right.gather(1, mask)
-        decided = Spot(before, after, own, memory.rank)
+        decided = inserted._replace(before=before, after=after, own=own, rank=memory.rank)
 
         decides = (event >= items)[:, None]
         both = zip(decided, inserted, strict=True)
@@ -169,6 +173,6 @@ class OrderCausalMasks(OrderCausal):
         number = torch.arange(items + 1, device=event.device)
         gone = decides[:, None] & (number == (event % items)[:, None])
         return new._replace(
-            tokens=new.tokens.masked_fill(gone, PAD), open=new.open & ~gone,
+            tokens=new.tokens.masked_fill(gone, PAD), open=new.open & ~gone, free=new.free & ~gone,
             rank=new.rank.masked_fill(gone, items + 1),  # beyond all that are there
         )

@@ -38,6 +38,7 @@ class EventByEventMasks(EventByEvent):
     item i, m + i decides item i, and 2 m is the end."""
     name: ClassVar[str] = "event-by-event-masks"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place_mask", "decide")  # that it can simulate
+    kinds: ClassVar[int] = 2  # outcomes for every item; the first inserts
 
     def draw_gap(
         self, scores: Float[Tensor, "rows outcomes"], state: State, u: Float[Tensor, " rows"]
@@ -45,13 +46,14 @@ class EventByEventMasks(EventByEvent):
         "The outcome of each row (0 in a row that ends), whether it ends, and what had to be forced."
         end = scores.shape[1] - 1
         drawn = inverse_cdf(nucleus(scores, 1.0, self.gap_temperature), u)
-        overflow = (state.x.lengths >= state.limits.max_length) & (drawn < end // 2)
+        overflow = (state.x.lengths >= state.limits.max_length) & (drawn < end // self.kinds)
         forced = too_short(state.x, state.limits) & (drawn == end)
 
         # what is not allowed is drawn once more, among the others
         if (overflow | forced).any():
             outcome = torch.arange(end + 1, device=scores.device)
-            refused = overflow[:, None] & (outcome < end // 2) | forced[:, None] & (outcome == end)
+            inserts = outcome < end // self.kinds
+            refused = overflow[:, None] & inserts | forced[:, None] & (outcome == end)
             drawn = inverse_cdf(nucleus(scores.masked_fill(refused, -torch.inf), 1.0, self.gap_temperature), u)
         ends = drawn == end
         return drawn.masked_fill(ends, 0), ends, Info(overflow.long(), torch.zeros_like(drawn), forced.long())

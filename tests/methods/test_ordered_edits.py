@@ -1,0 +1,172 @@
+"Ordered edits: padding, alignments, sources of every kind, kept tokens, results, resuming, the command line."
+from collections import Counter
+from itertools import product
+
+import pytest
+import torch
+from ordered_models import VOCABULARY, sequences, with_noise
+from resuming import cut_off
+
+from loflexmdm.cli import main
+from loflexmdm.methods.edit_flows import COUPLINGS
+from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig, Ways
+from loflexmdm.networks.transformer import SIZES, Size
+from loflexmdm.process.alignments import BLANK, align, edit_distance
+from loflexmdm.process.plackett_luce import draw_order
+from loflexmdm.process.states import MASK, Pairs, Vocabulary
+from loflexmdm.samplers import EventByEvent, EventDriven
+from loflexmdm.samplers.edits_event_by_event import EventByEventEdits
+from loflexmdm.training.recipes import recipe_from
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch): monkeypatch.setitem(SIZES, "test", Size(16, 2, 2, 16))
+
+
+def model(order="learned", seed=0, noise=0.5, vocabulary=VOCABULARY, **options) -> OrderedEdits:
+    "A model in float64 with random weights everywhere, none at its zero start."
+    torch.manual_seed(seed)
+    options = dict(coupling="pairs", size="test", order_size="test", max_length=20) | options
+    return with_noise(OrderedEdits(vocabulary, OrderedEditsConfig(order=order, **options)), noise)
+
+
+def some_pairs() -> Pairs: return Pairs(sequences("ab|cd", "|abca", "c|b"), sequences("ab|dacb", "|bc", "c|"))
+
+
+def costs_in(m: OrderedEdits, ways: Ways, order: torch.Tensor):
+    "Costs of ways whose edits come in an order each."
+    drawn = m.in_order(ways, m.given(ways), order, m.scores(ways))
+    return m.costs(drawn, m.read_prompts(m.given(ways)))
+
+
+def test_padding_changes_nothing():
+    m = model()
+    ways = m.ways(some_pairs(), torch.Generator().manual_seed(1))
+    order = draw_order(torch.zeros(ways.z0.shape), ways.free, torch.Generator().manual_seed(3))
+    together = costs_in(m, ways, order)
+    for i in range(3):
+        alone = ways.rows(torch.tensor([i])).trim()
+        own = order[i:i + 1, :int(ways.free[i].sum())].clamp_max(alone.z0.shape[1])
+        costs = costs_in(m, alone, own)
+        torch.testing.assert_close(together.total[i:i + 1], costs.total, atol=1e-12, rtol=0)
+        torch.testing.assert_close(together.generator[i:i + 1], costs.generator, atol=1e-12, rtol=0)
+
+
+def test_ways_have_the_fewest_edits_and_every_alignment_alike():
+    "From `ab` to `bca` there are five alignments with three edits; 4,000 draws have each within 4.5 standard errors."
+    pairs = Pairs(sequences("|ab"), sequences("|bca"))
+    edits, log_count = edit_distance(*pairs)
+    ways = model().ways(pairs.map(lambda v: v.repeat(4000, 1)), torch.Generator().manual_seed(0))
+    assert (ways.free.sum(-1) == edits).all()
+    found = Counter(zip(map(tuple, ways.z0.tolist()), map(tuple, ways.z1.tolist())))
+    p = 1 / len(found)
+    assert len(found) == round(log_count.exp().item())
+    assert all(abs(n - 4000 * p) < 4.5 * (4000 * p * (1 - p)) ** 0.5 for n in found.values())
+
+
+def test_what_a_way_shows():
+    ways = Ways(*align(sequences("|abc"), sequences("|adc")))
+    assert ways.tokens.tolist() == [[2, 3, 6, 5]] and ways.free.tolist() == [[False, False, True, False]]
+    assert ways.seen.fixed.tolist() == [[True, True, False, True]] and ways.lengths.tolist() == [4]
+    gone = Ways(*align(sequences("|ab"), sequences("|a")))
+    assert gone.tokens.tolist() == [[2, 3, 4]] and (gone.z1 == BLANK).tolist() == [[False, False, True]]
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_every_source_is_learned_from_and_edited(coupling):
+    m = model(coupling=coupling, tokens=3)
+    pairs = some_pairs().map(lambda v: v.repeat(8, 1))
+    batch = pairs if coupling == "pairs" else pairs.x1
+    m.loss(batch, torch.Generator().manual_seed(0)).loss.backward()
+    for part in (m.backbone.pointer, m.order, m.token):
+        assert sum(p.grad.abs().sum() for p in part.parameters() if p.grad is not None) > 1e-3
+    assert m.nll_bound(batch, 4, torch.Generator().manual_seed(0))[0].isfinite().all()
+    if coupling in ("pairs", "corrupted"):
+        with pytest.raises(ValueError, match="use edit"): m.sample(n=1)
+    else:
+        assert len(m.sample(n=5, seed=0)) == 5
+    if coupling in ("empty", "masks"):
+        with pytest.raises(ValueError, match="to edit sequences"): m.edit([["a"]])
+    else:
+        assert len(m.edit([["a", "b"]], n=5, seed=0)) == 5
+
+
+def test_the_wrong_kind_of_data_is_refused():
+    with pytest.raises(ValueError, match="the data are pairs"): model(coupling="corrupted").loss(some_pairs())
+    with pytest.raises(ValueError, match="the data are single sequences"): model().loss(some_pairs().x1)
+
+
+def test_what_is_kept_stays():
+    m = model(noise=0.3)
+    made = m.edit([list("abcd")], keep=[[True, True, False, True]], n=60, seed=0)
+    texts = ["".join(VOCABULARY.decode(s)) for s in made.sequences]
+    assert all(t.startswith("ab") and "d" in t for t in texts) and len(set(texts)) > 5
+    assert not any(MASK in s for s in made.sequences)
+
+
+def test_a_token_is_not_replaced_by_itself():
+    "With one token there is nothing to write in place of another: it is inserted and deleted alone."
+    m = model(vocabulary=Vocabulary("a"), order="uniform", noise=0.3)
+    made = m.edit([list("aa")], n=40, seed=0, record=True)
+    happened = [e for path in made.trajectories for e in path.edits()]
+    assert any(e["delete"] for e in happened) and not any(e["substitute"] for e in happened)
+    several = model(noise=0.3).edit([list("ab")], n=100, seed=0, record=True)
+    changed = [e["substitute"] for path in several.trajectories for e in path.edits()]
+    frames = sum(len(path.frames) - 1 for path in several.trajectories)
+    assert any(changed) and frames == sum(len(path.edits()) for path in several.trajectories)
+    assert all(any(e.values()) for path in several.trajectories for e in path.edits())
+
+
+def test_results_do_not_depend_on_the_batch():
+    m = model(noise=0.3)
+    together = m.edit([list("abcd"), list("ba"), list("c")], seed=0)
+    assert m.edit([list("abcd"), list("ba"), list("c")], seed=0, batch_size=1).sequences == together.sequences
+
+
+def test_lengths_end_at_the_largest():
+    m = model(noise=0.3, max_length=6)
+    with torch.no_grad(): m.backbone.pointer.stop.bias -= 4.0
+    made = m.edit([list("abcd")], n=60, seed=0)
+    assert max(map(len, made.sequences)) <= m.most_columns(6) - 1 and made.overflow > 0
+
+
+def test_what_is_refused():
+    m = model()
+    with pytest.raises(ValueError, match="is for methods whose events come at rates"):
+        m.edit([["a"]], sampler=EventDriven())
+    with pytest.raises(ValueError, match="takes EventByEventEdits"): m.edit([["a"]], sampler=EventByEvent())
+    with pytest.raises(ValueError, match="has no clock"): m.intensities(None)
+    with pytest.raises(ValueError, match="max_length"): OrderedEditsConfig(coupling="uniform", tokens=9, max_length=9)
+
+
+def trained_briefly(directory, steps=6):
+    "A run of a few steps on the repair of brackets."
+    task = dict(kind="repair", settings="kinds = 2, max_pairs = 3", errors=2)
+    model = dict(method="ordered-edits", coupling="pairs", size="test", order_size="test")
+    train = dict(steps=steps, batch_size=8, warmup=2, save_every=3, order_start=1, valid_size=8, log_every=2)
+    return recipe_from(dict(task=task, model=model, train=train)).trainer(directory, progress=False)
+
+
+def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
+    whole = trained_briefly(tmp_path / "a").fit().state_dict()
+    cut_off(trained_briefly(tmp_path / "b"), 4)
+    found = trained_briefly(tmp_path / "b").fit(resume=True).state_dict()
+    assert all(torch.equal(found[key], value) for key, value in whole.items())
+    assert (whole["order.score.weight"] != 0).any()
+
+
+def test_at_the_command_line(tmp_path, capsys, monkeypatch):
+    "A user's texts with errors; the model edits a file of theirs, and says what it is."
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.txt").write_text("\n".join(map("".join, product("abcd", repeat=4))))
+    (tmp_path / "mine.txt").write_text("abca\nbb\n")
+    (tmp_path / "my.toml").write_text(
+        "[task]\nkind = \"repair\"\ninner = \"text\"\nsettings = \"file = 'words.txt', unit = 'characters'\"\n"
+        '[model]\nmethod = "ordered-edits"\ncoupling = "pairs"\nsize = "test"\norder_size = "test"\n'
+        "[train]\nsteps = 4\n")
+    run = str(tmp_path / "run")
+    assert main(["train", str(tmp_path / "my.toml"), "--out", run]) == 0
+    made = str(tmp_path / "edited.jsonl")
+    options = ["--sampler", EventByEventEdits.name, "--temperature", "0.8"]
+    assert main(["edit", run, "--input", str(tmp_path / "mine.txt"), "--out", made, "-n", "2", *options]) == 0
+    assert main(["info", run]) == 0 and "ordered-edits" in capsys.readouterr().out
