@@ -85,7 +85,8 @@ def orders(seed: int, steps: int):
         start = time.process_time()
         found = edited(task, method, 500, seed)
         took["seconds_per_edit"] = round((time.process_time() - start) / 500, 5)
-        note(RESULTS, dict(name=f"orders {name} {seed}", task=BRACKETS, model=model, bound=bound(task, method)) | took | found)
+        row = dict(name=f"orders {name} {seed}", task=BRACKETS, model=model, bound=bound(task, method))
+        note(RESULTS, row | took | found)
 
 
 def library_phrases(words: int = 1000) -> list[str]:
@@ -144,7 +145,10 @@ TEXT = dict(kind="repair", inner="text", settings="file = 'phrases.txt', unit = 
 CAREFUL = dict(top_p=0.7)  # beside plain sampling
 
 
-def text(seed: int, steps: int, model: dict = dict(size="micro"), label: str = "text"):
+TYPOS = dict(size="micro")
+
+
+def text(seed: int, steps: int, model: dict = TYPOS, label: str = "text"):
     "Typos in phrases of Python's standard library: in new phrases, new words, and more of them than in training."
     (folder := ROOT / "runs" / "text").mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(folder):  # so that no path of this machine is saved with the model
@@ -253,7 +257,8 @@ def start_from(name: str):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("brackets", "orders", "ordered_text", "molecules", "resampled", "selfies", "baselines", "text"))
+    kinds = "brackets", "orders", "text", "ordered_text", "molecules", "resampled", "selfies", "baselines"
+    parser.add_argument("what", choices=kinds)
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--lr", type=float, help="peak learning rate")

@@ -22,7 +22,7 @@ from ..process.states import PAD, SPECIAL_TOKENS, Pairs, PartialSequences, Vocab
 from ..samplers.edits_event_by_event import EventByEventEdits
 from ..support.configs import Count, config, one_of
 
-# %% ../../nbs/methods/22_ordered_edits.ipynb #c929105c
+# %% ../../nbs/methods/22_ordered_edits.ipynb #4f1f09b5
 @config
 class OrderedEditsConfig(OrderedInsertionConfig):
     "What defines a model; everything here is saved with its weights."
@@ -36,7 +36,7 @@ class OrderedEditsConfig(OrderedInsertionConfig):
         if self.coupling in ("uniform", "masks") and self.tokens >= self.max_length:
             raise ValueError(f"tokens={self.tokens}: a source has fewer than max_length={self.max_length}")
 
-# %% ../../nbs/methods/22_ordered_edits.ipynb #87362514
+# %% ../../nbs/methods/22_ordered_edits.ipynb #f3bef3c2
 class Ways(Aligned):
     "Alignments, each a way from a source to a target; columns that differ are the free ones."
     @property
@@ -68,7 +68,7 @@ class Ways(Aligned):
         n = max(1, int(self.lengths.max()))
         return self.map(lambda v: v[:, :n])
 
-# %% ../../nbs/methods/22_ordered_edits.ipynb #e1a37e63
+# %% ../../nbs/methods/22_ordered_edits.ipynb #802efbec
 class OrderedEdits(FromSources, OrderedInsertion):
     """Insertions, replacements and deletions in an order, trained on whole ways from sources to targets.
 
