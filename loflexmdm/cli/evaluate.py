@@ -30,6 +30,7 @@ from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
 from ..support.readers import read_json, read_jsonl, table_rows, whole_rows
 from ..support.registries import TASKS
+from ..support.statistics import skewed_interval
 from ..tasks.base import Task, task_from
 
 # %% ../../nbs/cli/08_evaluate.ipynb #bdcb73ad
@@ -57,15 +58,18 @@ def scored(task: Task, samples: Samples) -> dict:
 
 
 def mean_test_bound(method: Method, task: Task, args: argparse.Namespace) -> dict[str, float]:
-    "The tight bound on the mean negative log-likelihood of test sequences, in nats, and its standard error."
+    "The bound on the mean negative log-likelihood of test sequences, in nats, its standard error, and an interval."
     data, generator = task.dataset("test"), torch.Generator(method.device).manual_seed(args.seed)
     examples = [data[i] for i in range(min(args.n, len(data)))]
     batches = [collate(examples[i:i + 64]) for i in range(0, len(examples), 64)]
     found = torch.cat([method.nll_bound(batch, args.nll, generator)[0] for batch in batches])
-    return dict(nll_bound=float(found.mean()), nll_se=float(found.std() / len(found)**0.5) if len(found) > 1 else 0.0)
+    if len(found) == 1: return dict(nll_bound=float(found), nll_se=0.0)
+    low, high = skewed_interval(found.tolist())
+    return dict(nll_bound=float(found.mean()), nll_se=float(found.std() / len(found)**0.5), nll_low=low, nll_high=high)
 
 # %% ../../nbs/cli/08_evaluate.ipynb #1bbcb847
 NOTES = COUNTERS | dict(nll_bound="nats per sequence", nll_se="its standard error",
+                        nll_low="95 % interval from", nll_high="to, skewness counted",
                         length_tv="total variation of the lengths from those of the data",
                         length_tv_floor="what an ideal sampler would have")
 
