@@ -3968,6 +3968,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'loflexmdm/samplers/draws.py')},
             'loflexmdm.samplers.edits_event_by_event': { 'loflexmdm.samplers.edits_event_by_event.EventByEventEdits': ( 'samplers/edits_event_by_event.html#eventbyeventedits',
                                                                                                                         'loflexmdm/samplers/edits_event_by_event.py'),
+                                                         'loflexmdm.samplers.edits_event_by_event.EventByEventEdits.fits': ( 'samplers/edits_event_by_event.html#eventbyeventedits.fits',
+                                                                                                                             'loflexmdm/samplers/edits_event_by_event.py'),
                                                          'loflexmdm.samplers.edits_event_by_event.EventByEventEdits.happens': ( 'samplers/edits_event_by_event.html#eventbyeventedits.happens',
                                                                                                                                 'loflexmdm/samplers/edits_event_by_event.py'),
                                                          'loflexmdm.samplers.edits_event_by_event.Remove': ( 'samplers/edits_event_by_event.html#remove',

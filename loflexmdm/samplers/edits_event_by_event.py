@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['Replace', 'Remove', 'EventByEventEdits']
 
-# %% ../../nbs/samplers/16_edits_event_by_event.ipynb #b731ac91
+# %% ../../nbs/samplers/16_edits_event_by_event.ipynb #d4d0dc9d
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,6 +38,11 @@ class EventByEventEdits(EventByEventMasks):
     name: ClassVar[str] = "event-by-event-edits"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place", "replace", "remove")  # that it can simulate
     kinds: ClassVar[int] = 3  # outcomes for every item; the first inserts
+
+    @classmethod
+    def fits(cls, channels: Sequence[str], clocked: bool = True) -> bool:
+        "Whether it can simulate a method of these channels: those of edits, all three."
+        return set(channels) == set(cls.channels)
 
     def happens(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
