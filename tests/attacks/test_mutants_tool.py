@@ -83,3 +83,15 @@ def test_mutants_are_planted_in_every_module_that_computes():
     mutated = {p.relative_to(package).as_posix() for p in campaign.computing(campaign.ROOT)}
     assert mutated | told == names and not mutated & told
     assert all((package / left_out).exists() for left_out in campaign.TELLING) and len(mutated) > 90
+
+
+def test_which_tests_are_tried():
+    "Those that run the line; of a line that runs in other processes alone those of its module; of a default its table."
+    ran = {"a::one": dict(seconds=1.0, lines={"m.py": [5, 6]}), "a::two": dict(seconds=0.1, lines={"m.py": [9]})}
+    reach = dict(a=ran, b={f"{campaign.OF_DEFAULTS}[m.py]": dict(seconds=0.0, lines={})})
+    tests = campaign.Tests(reach, {})
+    here = next(m for m in mutants("m.py", TEXT) if m.line == 7 and m.runs)
+    for line, found in ((6, ["a::one"]), (9, ["a::two"]), (7, ["a::one", "a::two"])):
+        assert tests.reaching(here._replace(line=line, last=line)) == found
+    default = next(m for m in mutants("m.py", TEXT) if not m.runs)
+    assert tests.order(default, 60.0)[0] == f"{campaign.OF_DEFAULTS}[m.py]"

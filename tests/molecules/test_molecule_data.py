@@ -601,3 +601,10 @@ def test_unreachable_hub(tmp_path):
 def test_without_datasets(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match="loflexmdm\\[hub\\]"): hub_smiles()
+
+
+@pytest.mark.parametrize("source, packaged", [
+    ("embedded", True), ("+".join(SOURCES), True), (next(iter(SOURCES)), True), ("moses", True),
+    (f"{next(iter(SOURCES))}+mine", False), ("mine.smi", False), ("hub:owner/name", False),
+])
+def test_what_comes_with_a_package(source, packaged): assert molecule_data.is_packaged(source) == packaged

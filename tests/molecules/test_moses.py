@@ -174,3 +174,22 @@ def test_stored_statistics_of_the_wheel():
     names = set(theirs["Frag"]["frag"])
     assert {f for row in mine.fragments for f in row} <= names
     assert {s for s in mine.scaffolds if s} <= set(theirs["Scaf"]["scaf"])
+
+
+def test_activations_are_of_one_molecule_each_whatever_they_are_computed_with(monkeypatch):
+    "A network in ChemNet's place, whose features are the first characters: (rows, characters known, positions)."
+    shapes = []
+
+    def network(x):
+        shapes.append(tuple(x.shape))
+        return x[:, :, :2].argmax(1).float()
+
+    def one_hot(smiles, longest):
+        out = np.zeros((longest, moses.WIDTH))
+        for i, c in enumerate(smiles): out[i, "CNO".index(c)] = moses.WIDTH
+        return out
+
+    monkeypatch.setattr(moses, "_chemnet", lambda: (network, one_hot))
+    found = moses.activations(["CN", "OC", "NO"], batch=2)
+    assert found.tolist() == [[0, 1], [2, 0], [1, 2]] and found.dtype == np.float64
+    assert shapes == [(2, moses.WIDTH, moses.LONGEST), (1, moses.WIDTH, moses.LONGEST)]

@@ -11,7 +11,7 @@ from rdkit import Chem
 
 from loflexmdm.cli.optimize import read_leads
 from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, RandomSearch, Regrow, Screened
-from loflexmdm.molecules.optimise import alerts, best_calls, best_curve, crossed, joined, mutated
+from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossed, joined, mutated
 from loflexmdm.molecules.optimise import optimise, sound, top_auc
 from loflexmdm.molecules.scores.objectives import OBJECTIVES, Likeness, Scorer, _serve, load_objective
 from commands import call, refused
@@ -339,3 +339,15 @@ def test_what_is_grown_has_the_charge_asked_for(monkeypatch, charges, kept):
     monkeypatch.setattr("loflexmdm.molecules.optimise.inserted", written)
     parts = [Chem.MolFromSmiles("C*")] * 3
     assert Regrow.grown(SimpleNamespace(method=None), parts, 0, charges) == kept
+
+
+@pytest.mark.parametrize("fragment, fits", [("CCC", True), ("CCCC", False)])
+def test_a_prompt_has_room_for_the_start_and_two_more_tokens(fragment, fits):
+    "Of 6 columns one is the start token's; a prompt of 4 would leave one, and the model nothing to choose."
+    model = SimpleNamespace(prompt=list, config=SimpleNamespace(max_length=6))
+    assert _prompt(model, fragment) == (list(fragment) if fits else None)
+
+
+def test_a_fragment_that_a_model_cannot_read_has_no_prompt():
+    def prompt(fragment): raise ValueError(fragment)
+    assert _prompt(SimpleNamespace(prompt=prompt), "C") is None

@@ -7,7 +7,8 @@ import pytest
 from loflexmdm.cli.result_files import read_prompts
 from loflexmdm.molecules.data.sources import read_smiles
 from loflexmdm.process.states import Vocabulary
-from loflexmdm.support.readers import Texts, read_jsonl, read_lines
+from loflexmdm.support import readers
+from loflexmdm.support.readers import Texts, checked_lines, read_jsonl, read_lines
 from loflexmdm.tasks.base import task_from
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask, read_sequences
 from loflexmdm.tasks.star_graphs import StarConfig, StarGraphs, read_graphs, write_graphs
@@ -115,3 +116,21 @@ def test_a_column_must_be_there_once(tmp_path):
 def test_compressed_text(tmp_path):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"n,text\n1,one two\n"))
     assert read_sequences(tmp_path / "a.csv.gz", "text") == [("one", "two")]
+
+
+@pytest.mark.parametrize("lines, looks", [
+    ([10] * 3000, 3), ([2**16 + 1] * 2, 2), ([2**16] * 2, 0), ([10] * 999 + [2**17], 1),
+])
+def test_how_often_a_packed_file_is_compared_with_what_it_unpacks_to(tmp_path, monkeypatch, lines, looks):
+    "After a thousand lines, and after each that is longer than 2^16 characters, with its newline."
+    seen = []
+    monkeypatch.setattr(readers, "_check_expansion", lambda unpacked, path: seen.append(path))
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"".join(b"x" * (n - 1) + b"\n" for n in lines)))
+    assert len(list(checked_lines(tmp_path / "a.txt.gz"))) == len(lines)
+    assert seen == [tmp_path / "a.txt.gz"] * looks
+
+
+def test_few_long_lines_that_unpack_to_far_more_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "ALWAYS", 10**6)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress((b"x" * 10**5 + b"\n") * 30))
+    with pytest.raises(ValueError, match="times its size when unpacked"): list(checked_lines(tmp_path / "a.txt.gz"))

@@ -58,11 +58,15 @@ def test_texts_come_back(tmp_path, name):
     assert list(Texts(write_texts(tmp_path / name, texts), column)) == texts
 
 
-@pytest.mark.parametrize("name, text", [
-    ("a.txt", "x\ny"), ("a.fasta", "x y"), ("a.fasta", ""), ("a.doc", "x"), ("a", "x"),
+LINE, SPACE = "text 1 has a line break which .txt", "text 1 has white space, or is empty, which .fasta"
+
+
+@pytest.mark.parametrize("name, text, said", [
+    ("a.txt", "x\ny", LINE), ("a.txt", "x\r", LINE), ("a.fasta", "x y", SPACE), ("a.fasta", "", SPACE),
+    ("a.doc", "x", "must end in one of .txt, .csv"), ("a", "x", "must end in one of .txt, .csv"),
 ])
-def test_what_a_format_cannot_hold_is_refused(tmp_path, name, text):
-    with pytest.raises(ValueError): write_texts(tmp_path / name, ["ok", text])
+def test_what_a_format_cannot_hold_is_refused(tmp_path, name, text, said):
+    with pytest.raises(ValueError, match=said): write_texts(tmp_path / name, ["ok", text])
     assert not list(tmp_path.iterdir())
 
 

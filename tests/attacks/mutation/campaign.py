@@ -43,7 +43,9 @@ TELLING = (
     "reports/player.py", "support/colours.py", "support/notebook.py",
 )
 # tests of the command line in processes of their own, and those that take long
-LEFT_OUT = {"changed_data", "hugging_face"}
+LEFT_OUT = {"changed_data"}
+# tests outside the rooms that run in one process
+FURTHER = "attacks/test_mutants_numerics.py", "attacks/test_mutants_training.py", "attacks/test_safety.py"
 # tests that see what a module sets when it is imported, such as defaults, and run none of its lines
 OF_IMPORTS = (
     "tests/support/test_configs.py::test_the_schema_in_the_package_is_current_and_presets_name_it",
@@ -51,6 +53,7 @@ OF_IMPORTS = (
     "tests/molecules/test_defaults.py::test_how_streams_are_shuffled",
     "tests/molecules/test_defaults.py::test_how_spellings_and_parents_are_tried",
 )
+OF_DEFAULTS = "tests/golden/test_defaults.py::test_what_holds_where_nothing_else_is_given"
 REPORT, EQUIVALENT = HERE / "report.json", HERE / "equivalent.json"
 MEMORY = 24 << 30  # address space of a mutant's process, in bytes
 KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "untested"
@@ -222,6 +225,7 @@ def in_scope(tree: Path, notebooks: bool) -> list[str]:
     "Test files, and with `notebooks` these too, in the order of their names."
     files = [p for room in (*ROOMS, "golden") for p in sorted((tree / "tests" / room).glob("test_*.py"))]
     tests = [p for p in files if p.stem.removeprefix("test_") not in LEFT_OUT]
+    tests += [tree / "tests" / name for name in FURTHER]
     pages = [p for room in ROOMS for p in sorted((tree / "nbs" / room).rglob("*.ipynb"))]
     return [str(p.relative_to(tree)) for p in [*tests, *(pages if notebooks else [])]]
 
@@ -237,7 +241,9 @@ class Tests:
         first, last = (mutant.line, mutant.last) if mutant.runs else mutant.body
         wanted = set(range(first, last + 1))
         found = [n for n, lines in self.lines.items() if wanted & lines.get(mutant.module, set())]
-        if not mutant.runs: found += [n for n in OF_IMPORTS if n in self.tests and n not in found]
+        if not found: found = [n for n, lines in self.lines.items() if mutant.module in lines]  # in other processes
+        of_imports = [*OF_IMPORTS, f"{OF_DEFAULTS}[{mutant.module}]"]
+        if not mutant.runs: found += [n for n in of_imports if n in self.tests and n not in found]
         return [n for n in found if n != self.notebooks.get(mutant.module)]  # it is tried by itself
 
     def order(self, mutant: Mutant, budget: float) -> list[str]:
