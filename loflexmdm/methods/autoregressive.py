@@ -85,8 +85,11 @@ class Autoregressive(Method):
             h = h.gather(1, (x.lengths - 1)[:, None, None].expand(-1, 1, h.shape[-1]))
             kept = KeysAndValues(torch.stack(pairs), x.lengths)
         else:
+            # rows in the order of their memory, and back
             kept = kept.extended(x)
-            h = self.backbone.last_column(x, self.cond[None], kept.writers(x))
+            by_place = kept.place.argsort()
+            ordered = x.rows(by_place)
+            h = self.backbone.last_column(ordered, self.cond[None], kept.writers(ordered))[kept.place]
         return Intensities(logits=self.token(h)), kept
 
     def intensities(
@@ -148,18 +151,34 @@ class Autoregressive(Method):
 class KeysAndValues:
     """What a causal network keeps of rows from call to call: the keys and values of the columns that it has read.
 
-    The column that is read next is written into the same memory, so only one state can continue from here: after
-    `extended` this object holds nothing, and another state that has it is read anew."""
+    The column that is read next is written into the same memory, and rows move into the places of those that leave, so
+    only one state can continue from here: after `rows` or `extended` this object holds nothing, and another state that
+    has it is read anew."""
     def __init__(
         self,
-        pairs: Float[Tensor, "blocks 2 batch heads columns dim"],
+        pairs: Float[Tensor, "blocks 2 batch heads columns dim"] | None,
         lengths: Int[Tensor, " batch"],
+        place: Int[Tensor, " batch"] | None = None,
     ):
         self.pairs, self.lengths = pairs, lengths
+        self.place = torch.arange(len(lengths), device=lengths.device) if place is None else place  # of each row
 
     def rows(self, index: Int[Tensor, " rows"]) -> "KeysAndValues":
-        "Some rows, which may be taken several times."
-        return KeysAndValues(None if self.pairs is None else self.pairs[:, :, index], self.lengths[index])
+        "Some rows, which may be taken several times; if not, only those beyond their number are copied."
+        place, lengths = self.place[index], self.lengths[index]
+        pairs, self.pairs = self.pairs, None
+        if pairs is None: return KeysAndValues(None, lengths)
+        several = place.bincount(minlength=pairs.shape[2]) > 1
+        if several.any(): return KeysAndValues(pairs[:, :, place], lengths)
+
+        # places of rows that have left, for those that lie beyond
+        count = len(index)
+        beyond = place >= count
+        empty = torch.ones(count, dtype=torch.bool, device=place.device)
+        empty[place[~beyond]] = False
+        empty = empty.nonzero()[:, 0]
+        pairs[:, :, empty] = pairs[:, :, place[beyond]]
+        return KeysAndValues(pairs[:, :, :count], lengths, place.masked_scatter(beyond, empty))
 
     def precede(self, x: PartialSequences) -> bool:
         "Whether the rows of `x` have one column more than was read."
@@ -169,12 +188,12 @@ class KeysAndValues:
         "With room for one column more of each row, which `writers` fill."
         pairs, self.pairs = self.pairs, None
         width = x.tokens.shape[1]
-        # room for more, so as to copy seldom
-        if width > pairs.shape[4]: pairs = F.pad(pairs, (0, 0, 0, width + width // 4 + 8 - pairs.shape[4]))
-        return KeysAndValues(pairs, x.lengths)
+        # room for as much again, so as to copy seldom
+        if width > pairs.shape[4]: pairs = F.pad(pairs, (0, 0, 0, 2 * width + 16 - pairs.shape[4]))
+        return KeysAndValues(pairs, x.lengths, self.place)
 
     def writers(self, x: PartialSequences) -> list[KVCache]:
-        "For each block what adds the last column's keys and values to those of the columns before."
+        "For each block what adds the last column's keys and values to those of the columns before; rows by place."
         width, last = x.tokens.shape[1], x.lengths - 1
         return [written(layer, last, width) for layer in self.pairs]
 
@@ -186,8 +205,8 @@ def written(
 ) -> KVCache:
     """Writes a new column into a block's memory (2, batch, heads, columns, dim), in place, and returns the keys
     and values of the first `width`."""
+    row = torch.arange(len(at), device=at.device)
     def kv_cache(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        new = torch.stack([k, v])
-        layer.scatter_(3, at[None, :, None, None, None].expand_as(new), new)
+        layer[:, row, :, at] = torch.stack([k, v], 1)[:, :, :, 0]
         return layer[:, :, :, :width].unbind()
     return kv_cache

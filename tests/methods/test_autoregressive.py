@@ -15,7 +15,7 @@ from share import difference
 
 from loflexmdm.cli import main
 from loflexmdm.exact.ctmc import as_batch
-from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, KeysAndValues
 from loflexmdm.methods.base import Method
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.networks.transformer import SIZES, Size
@@ -547,3 +547,17 @@ def test_the_command_line(tmp_path):
         "sample", tmp_path / "run", "-n", 1, "--device", "cpu", "--prompts", tmp_path / "prompts.jsonl"
     )
     assert code == 2 and "prefix-only" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("index, copied", [([1, 3, 4], False), ([0, 1], False), ([4], False), ([2, 2, 0], True)])
+def test_kept_rows_move_into_the_places_of_those_that_leave(index, copied):
+    pairs, lengths = torch.randn(2, 2, 5, 1, 3, 2), torch.arange(5) + 1
+    before, kept = pairs.clone(), KeysAndValues(pairs, lengths)
+    some = kept.rows(torch.tensor(index))
+    torch.testing.assert_close(some.pairs[:, :, some.place], before[:, :, index], atol=0, rtol=0)
+    assert some.lengths.tolist() == lengths[index].tolist() and kept.pairs is None
+    assert (some.pairs.untyped_storage().data_ptr() != pairs.untyped_storage().data_ptr()) == copied
+
+    # of what is left some rows leave again
+    last = some.rows(torch.tensor([len(index) - 1]))
+    torch.testing.assert_close(last.pairs[:, :, last.place], before[:, :, index[-1:]], atol=0, rtol=0)
