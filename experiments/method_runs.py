@@ -49,6 +49,8 @@ METHODS = dict(
     masks_uniform=MASKS | dict(order="uniform", unmask="uniform", orders=1),
     masks_learned=MASKS | dict(order="learned", unmask="learned", orders=2),
 )
+# a recipe of one's own text starts near left to right unless it says otherwise
+OWN_TEXT, START_UNIFORM = ("text", "peptides"), dict(slope=0.0)
 # the order's network at the full learning rate, which fails in about one seed of three
 FULL_RATE = dict(learned_full_rate=LEARNED, learned_both_full_rate=LEARNED_BOTH)
 TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", valid_size=256)
@@ -60,6 +62,7 @@ def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
     model, every = dict(size="nano") | (METHODS | FULL_RATE)[method], -(-steps // 5)
     per_sequence = model.get("states") or model.get("orders") or 1
     train = dict(steps=steps, lr=lr, seed=seed, batch_size=ROWS // per_sequence, save_every=every, valid_every=every)
+    if corpus in OWN_TEXT and method == "insertion_learned": model |= START_UNIFORM
     if model.get("order") == "learned":
         train |= dict(order_start=steps // 4, order_lr_scale=1.0 if method in FULL_RATE else 0.1)
     task = CORPORA[corpus]["task"]
