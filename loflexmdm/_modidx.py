@@ -1241,6 +1241,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                     'loflexmdm/models/import_published.py'),
                                                    'loflexmdm.models.import_published.import_published': ( 'models/import_published.html#import_published',
                                                                                                            'loflexmdm/models/import_published.py'),
+                                                   'loflexmdm.models.import_published.of_counts': ( 'models/import_published.html#of_counts',
+                                                                                                    'loflexmdm/models/import_published.py'),
                                                    'loflexmdm.models.import_published.parameter_count': ( 'models/import_published.html#parameter_count',
                                                                                                           'loflexmdm/models/import_published.py'),
                                                    'loflexmdm.models.import_published.read_parts': ( 'models/import_published.html#read_parts',

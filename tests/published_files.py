@@ -21,7 +21,7 @@ class Kind(NamedTuple):
     link: str
 
 
-KINDS = dict(star=Kind(0, 2, 4, 3, "softplus"), shared=Kind(3, 4, 1, 2, "exp"))
+KINDS = dict(flexmdm=Kind(3, 4, 1, 2, "softplus"), star=Kind(0, 2, 4, 3, "softplus"), shared=Kind(3, 4, 1, 2, "exp"))
 
 
 # Files
@@ -141,8 +141,9 @@ def row_outputs(w: dict, ids: np.ndarray, t: float, link: str, least: float, bel
     ours = dict(b_ins=("b_ins_theta_head.", "lambda_ins_phi_head."))
     ours |= dict(b_unmask_head=("b_unmask_theta_head.", "lambda_unmask_phi_head."))
     for name, prefixes in ours.items():
-        [prefix] = [p for p in prefixes if p + "norm.norm" in w]
-        found[name] = rates(scalars(h, cond, of(prefix)), link, least)
+        for prefix in prefixes:
+            if prefix + "norm.norm" in w: found[name] = rates(scalars(h, cond, of(prefix)), link, least)
+    if "len_pred.norm.norm" in w: found["gap"] = 260 * np.log1p(np.exp(scalars(h, cond, of("len_pred."))))
     if "output_layer.linear.weight" in w:
         read = read_by_head(h, cond, of("output_layer."), "norm_final.norm")
         found["vocab_logits"] = read @ w["output_layer.linear.weight"].astype(float).T
@@ -160,6 +161,7 @@ def outputs(w: dict, ids: torch.Tensor, t: torch.Tensor, pad: int, link: str, le
             place = found.setdefault(name, np.zeros((len(ids), *whole)))
             place[i, :len(value)] = value
     single = t.numpy()[:, None]  # near 1 the shape of the clock is what single precision makes of it
+    if "b_ins" not in found: return found
     for a in (1, 2): found[f"hazard_ins_a{a}"] = found["b_ins"] * (a * single ** (a - 1) / (1 - single**a))
     return found
 
@@ -167,13 +169,15 @@ def outputs(w: dict, ids: torch.Tensor, t: torch.Tensor, pad: int, link: str, le
 # All files
 
 def write_all(place: Path):
-    "Files of a generator and an order model with networks of their own, and of two that share one; in- and outputs."
+    """Files of a generator and an order model with networks of their own, of two that share one, and of FlexMDM; in- and
+    outputs."""
     ours, theirs = ("b_ins_theta_head", "b_unmask_theta_head"), ("lambda_ins_phi_head", "lambda_unmask_phi_head")
     files = dict(
         star_generator=dict(turned=16, heads=ours, logits=True),
         star_aux=dict(turned=8, heads=theirs, logits=False),
         shared_generator=dict(turned=16, heads=ours, logits=True, below="backbone."),
         shared_aux_heads=dict(turned=16, heads=theirs, logits=False, trunk=False),
+        flexmdm_generator=dict(turned=16, heads=("len_pred",), logits=True),
     )
     made = {}
     for seed, (name, options) in enumerate(files.items()):

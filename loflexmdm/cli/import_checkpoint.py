@@ -44,7 +44,7 @@ def _defaults(name: str) -> str:
     return ", ".join(f"{kind}: {value}" for kind, value in values.items())
 
 # %% ../../nbs/cli/14_import_checkpoint.ipynb #af50be36
-@command("import", "make a model of a published LoFlexMDM checkpoint", add_import,
+@command("import", "make a model of a published LoFlexMDM or FlexMDM checkpoint", add_import,
          "examples:\n  loflexmdm import model.safetensors --as safe --tokenizer tokenizer.json --out models/safe\n"
          "  loflexmdm sample models/safe -n 10", place=9)
 def run_import(args: argparse.Namespace):

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['RENAMED', 'CONSTANTS', 'FREQUENCIES', 'TRUNK', 'PUBLISHED', 'renamed', 'Parts', 'refuse', 'check_family',
            'split_parts', 'check_constants', 'check_values', 'check_padding', 'trunk_of', 'parameter_count',
-           'Published', 'token_names', 'read_parts', 'with_order', 'config_of', 'weights_of', 'check_names',
-           'import_published']
+           'Published', 'token_names', 'read_parts', 'of_counts', 'with_order', 'config_of', 'weights_of',
+           'check_names', 'import_published']
 
 # %% ../../nbs/models/03_import_published.ipynb #im000004
 import os
@@ -38,7 +38,7 @@ RENAMED = (  # patterns of a name in a file, and what stands for it here
     (r"^output_layer\.", "token."),
     (r"\.proj1\.", ".hidden."),
     (r"\.proj2\.", ".out."),
-    (r"^(?:b_ins_theta|lambda_ins_phi)_head\.", "insert."),
+    (r"^(?:b_ins_theta_head|lambda_ins_phi_head|len_pred)\.", "insert."),
     (r"^(?:b_unmask_theta|lambda_unmask_phi)_head\.", "unmask."),
 )
 CONSTANTS = re.compile(r"(?:sigma_map\.freqs|rotary_emb\.(?:inv_freq|sin|cos))$")  # of a formula; not parameters
@@ -58,6 +58,7 @@ class Parts(NamedTuple):
     heads: dict[str, Tensor]  # of the generator: token, insert, unmask
     order_trunk: dict[str, Tensor]  # of an order model's own network
     order_heads: dict[str, Tensor]  # insert, unmask
+    counts: bool = False  # FlexMDM: the head of insertion gives how many tokens a gap still misses
 
 # %% ../../nbs/models/03_import_published.ipynb #im000022
 def refuse(path: object, what: str):
@@ -66,12 +67,14 @@ def refuse(path: object, what: str):
 
 
 def check_family(names: list[str], path: object):
-    "ValueError, by name, for a file without a LoFlexMDM generator or order model."
+    "ValueError, by name, for a file without a generator of LoFlexMDM or FlexMDM, or an order model."
     has = lambda part: any(part in name for name in names)
-    if has("len_pred."): refuse(path, "holds the FlexMDM baseline (len_pred); only LoFlexMDM networks can be imported")
+    if has("len_pred.linear."): refuse(path, "a distribution of lengths (len_pred.linear); only an expectation is read")
     if has("bin_centers"): refuse(path, "discretised rate heads (bin_centers); only scalar ones can be imported")
-    if not has("b_ins_theta_head.") and not has("lambda_ins_phi_head."):
-        refuse(path, "not a checkpoint of LoFlexMDM: neither b_ins_theta_head nor lambda_ins_phi_head is there")
+    heads = "b_ins_theta_head", "lambda_ins_phi_head", "len_pred"
+    if sum(has(f"{head}.") for head in heads[::2]) > 1: refuse(path, f"both {heads[0]} and {heads[2]} are there")
+    if not any(has(f"{head}.") for head in heads):
+        refuse(path, f"not a checkpoint of LoFlexMDM: none of {', '.join(heads)} is there")
 
 
 def split_parts(tensors: Mapping[str, Tensor], path: object) -> Parts:
@@ -79,7 +82,7 @@ def split_parts(tensors: Mapping[str, Tensor], path: object) -> Parts:
 
     Names of a whole training state (`model.`, `aux_model.`) are understood, too. ValueError for another family."""
     check_family(list(tensors), path)
-    parts = Parts({}, {}, {}, {})
+    parts = Parts({}, {}, {}, {}, counts=any("len_pred." in name for name in tensors))
     for name, value in tensors.items():
         if CONSTANTS.search(name) and not name.endswith(FREQUENCIES): continue
         order = name.startswith(("aux_model.", "lambda_"))
@@ -229,9 +232,16 @@ def read_parts(path: str | os.PathLike) -> Parts:
     return parts
 
 
+def of_counts(settings: Published) -> Published:
+    """The settings for FlexMDM, whose head gives the tokens that a gap still misses, as a softplus times the longest
+    length: the insertion rate per unit of clock time, as -log(1 - t) has it."""
+    return settings._replace(link="softplus", min_rate=0.0, max_rate=float(settings.max_length + 4))
+
+
 def with_order(parts: Parts, order: Parts, path: object) -> Parts:
     "A generator's parts with the order model of another file. ValueError if that has none, or both have one."
     if not order.order_heads: refuse(path, "holds no order model (lambda_ins_phi_head is missing)")
+    if parts.counts: refuse(path, "the generator is FlexMDM's, which has no order model")
     if parts.order_heads: refuse(path, "the generator's file has an order model already")
     return parts._replace(order_trunk=order.order_trunk, order_heads=order.order_heads)
 
@@ -289,8 +299,8 @@ def import_published(
     otherwise. `order_file` holds the order model, with `order_heads` attention heads, where the file itself has none.
     FileNotFoundError; ValueError, in one line, for all that is not such a file."""
     if kind not in PUBLISHED: raise ValueError(f"kind={kind!r}: choose one of {', '.join(PUBLISHED)}")
-    settings = PUBLISHED[kind]._replace(**settings)
     parts = read_parts(path)
+    settings = (of_counts(PUBLISHED[kind]) if parts.counts else PUBLISHED[kind])._replace(**settings)
     if order_file is not None: parts = with_order(parts, read_parts(order_file), order_file)
     if not parts.heads: refuse(path, "holds an order model alone; name its generator's file, and this as order file")
     config = config_of(parts, settings, order_heads or settings.heads, path)
@@ -303,9 +313,9 @@ def import_published(
     order = first + [i for i in range(len(names)) if i not in first]
     model = PublishedLoFlexMDM(Vocabulary(names[i] for i in order[3:]), config)
 
-    # a generator's file has an unmasking head, which nothing asks
+    # a generator's file has an unmasking head, which nothing asks; FlexMDM's has none
     found, own = weights_of(parts, order), model.state_dict()
-    unused = {name.replace("insert.", "unmask."): v for name, v in own.items() if name.startswith("insert.")}
+    unused = {} if parts.counts else {k.replace("insert.", "unmask."): v for k, v in own.items() if k[:7] == "insert."}
     check_names(found, own | unused, path)
     model.load_state_dict({name: found[name] for name in own})
     return model.eval()

@@ -130,6 +130,22 @@ def test_intensities_are_at_our_columns(files, name):
     assert bool(law[:, ~generated].isneginf().all()) and int((~generated).sum()) >= 5
 
 
+def test_flexmdm_inserts_at_the_rates_of_its_counts(made):
+    "The baseline of the same authors: tokens that a gap still misses, and the same trunk and token head."
+    model, io = import_published(made.weights("flexmdm_generator"), "safe", heads=4), made.golden("flexmdm_generator")
+    ids, order = our_ids(model, io["input_ids"], "safe")
+    n, kept = io["attention_mask"].sum(-1), io["attention_mask"]
+    tokens = torch.cat([torch.full((len(ids), 1), BOS), ids], -1).scatter(1, n[:, None], PAD)[:, :-1]
+    x = PartialSequences(tokens, tokens == BOS, tokens == PAD)
+    with torch.no_grad(): found = model.intensities(x, io["t"])
+    torch.testing.assert_close(found.insert[kept], io["gap"][kept], atol=1e-4, rtol=1e-5)
+    law, expected = found.logits[:, 1:][kept[:, 1:]], io["vocab_logits"][..., order][:, :-1][kept[:, 1:]]
+    torch.testing.assert_close(law[:, ~model.never], expected[:, ~model.never], atol=1e-5, rtol=1e-5)
+    assert model.order is None and len(model.sample(n=3, seed=0, max_length=20)) == 3
+    with pytest.raises(ValueError, match="has no order model"):
+        import_published(made.weights("flexmdm_generator"), "safe", order_file=made.weights("star_aux"), heads=4)
+
+
 @pytest.mark.parametrize("name, kind", [("star_generator", "star"), ("shared_generator", "safe")])
 def test_parameters_are_counted(files, name, kind):
     total = sum(v.numel() for k, v in load_file(files.weights(name)).items() if not k.endswith(("freqs", "inv_freq")))
@@ -245,7 +261,8 @@ def test_a_tokenizer_without_a_vocabulary(tmp_path):
     "tensors, message",
     [
         ({"bert.encoder.weight": 1}, "not a checkpoint of LoFlexMDM"),
-        ({"len_pred.linear.weight": 1}, "holds the FlexMDM baseline"),
+        ({"len_pred.linear.weight": 1}, "a distribution of lengths"),
+        ({"len_pred.proj2.bias": 1, "b_ins_theta_head.proj2.bias": 1}, "both b_ins_theta_head and len_pred"),
         ({"b_ins_theta_head.bin_centers": 1}, "discretised"),
         ({"b_ins_theta_head.proj2.bias": 1}, "token.weight .by its name here. is missing"),
     ],
