@@ -38,7 +38,7 @@ METHODS = dict(
     autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
     papl=dict(method="papl"), flexmdm=dict(method="flexmdm"),
     fixed=FIXED, learned=LEARNED, learned_both=LEARNED_BOTH,
-    edits=dict(method="editflow"),
+    edits=dict(method="editflow"), edits_localized=dict(method="editflow", spread=5.0),
     # one token per event, without masks and without a clock; `from_left` learns from a start near left to right
     insertion_uniform=INSERTION | dict(order="uniform", orders=1),
     insertion_forward=INSERTION | dict(order="left_to_right", orders=1),

@@ -570,6 +570,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                       'loflexmdm/methods/edit_flows.py'),
                                               'loflexmdm.methods.edit_flows.EditFlow.nll_bound': ( 'methods/edit_flows.html#editflow.nll_bound',
                                                                                                    'loflexmdm/methods/edit_flows.py'),
+                                              'loflexmdm.methods.edit_flows.EditFlow.shown': ( 'methods/edit_flows.html#editflow.shown',
+                                                                                               'loflexmdm/methods/edit_flows.py'),
                                               'loflexmdm.methods.edit_flows.EditFlowConfig': ( 'methods/edit_flows.html#editflowconfig',
                                                                                                'loflexmdm/methods/edit_flows.py'),
                                               'loflexmdm.methods.edit_flows.EditFlowConfig.__post_init__': ( 'methods/edit_flows.html#editflowconfig.__post_init__',

@@ -27,12 +27,13 @@ from ..process.alignments import UniformTokens, align, alignment_rule, at, slot_
 from ..process.channels import CHANNELS, columns_of
 from ..process.clocks import lattice_times
 from ..process.intensities import Intensities, Logits, TokenLaws, token_laws
+from ..process.localized_paths import LocalizedPath, localized_state
 from ..process.matching import LossTerms
 from ..process.readings import ClockProposal
 from ..process.states import BOS, MASK, PAD, SPECIAL_TOKENS, Example, Pairs
 from ..process.states import PartialSequences, Vocabulary, collate
 from ..samplers import EditTrajectory, Samples, Trajectory
-from ..support.configs import AtLeastTwo, Count, accepted_by, config, one_of
+from ..support.configs import accepted_by, AtLeastTwo, config, Count, NonNegative, one_of
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #971b8243
@@ -142,6 +143,7 @@ class EditFlowConfig:
     alignment: accepted_by(alignment_rule) = "optimal"  # optimal | padded | block | interleaved | shuffled[:SHARE]
     source: Literal["hidden", "shown"] = "hidden"  # whether the network sees x0 beside x_t
     schedule: ScheduleName = "power:3"  # kappa: linear, cosine, power:A (t^A), polynomial:W (1 - (1-t)^W)
+    spread: NonNegative = 0.0  # of localized paths: columns per unit of time that an edit spreads to each side; 0: none
     times: Literal["uniform", "clock"] = "clock"  # of the loss: clock (finite variance) | uniform (in t: the paper's)
     size: SizeName = "tiny"  # of the network
     network: str = "transformer"  # its kind: transformer, hugging_face or another by name
@@ -358,15 +360,24 @@ class EditFlow(FromSources, Method):
     ) -> Noised:
         "States at clock readings `tau` (batch,): an alignment of each pair, and each of its edits done or not."
         aligned = align(*pairs, self.config.alignment, on_cpu(generator), limit=self.config.max_length)
-        wait = torch.empty(aligned.z0.shape, dtype=torch.float64, device=tau.device)
-        shown = wait.exponential_(generator=generator) <= tau[:, None]
+        shown, rate = self.shown(aligned, tau, generator)
         x = at(aligned, shown)._replace(origin=None)
-        targets = edit_targets(aligned, shown)
+        targets = edit_targets(aligned, shown, rate)
 
         if self.config.source == "shown":
             x = beside(pairs.x0, x)
             targets = targets.shifted(pairs.x0.lengths)
         return Noised(x, targets, tau, weight)
+
+    def shown(
+        self, aligned: Aligned, tau: Float[Tensor, " batch"], generator: torch.Generator | None = None
+    ) -> tuple[Bool[Tensor, "batch slots"], Float[Tensor, "batch slots"] | None]:
+        "Columns whose edit has happened at clock readings `tau`, and the rates of the others; None: all are 1."
+        if self.config.spread:
+            path = LocalizedPath(self.config.spread, self.clock)
+            return localized_state(path, aligned, self.clock.time(tau), generator)
+        wait = torch.empty(aligned.z0.shape, dtype=torch.float64, device=tau.device)
+        return wait.exponential_(generator=generator) <= tau[:, None], None
 
     def match(self, noised: Noised) -> EditTerms:
         "The loss at these states, in nats per unit of clock time: (batch,) each."
