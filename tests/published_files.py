@@ -169,8 +169,8 @@ def outputs(w: dict, ids: torch.Tensor, t: torch.Tensor, pad: int, link: str, le
 # All files
 
 def write_all(place: Path):
-    """Files of a generator and an order model with networks of their own, of two that share one, and of FlexMDM; in- and
-    outputs."""
+    """Files of a generator and an order model with networks of their own, of two that share one, and of FlexMDM, and
+    their in- and outputs."""
     ours, theirs = ("b_ins_theta_head", "b_unmask_theta_head"), ("lambda_ins_phi_head", "lambda_unmask_phi_head")
     files = dict(
         star_generator=dict(turned=16, heads=ours, logits=True),
