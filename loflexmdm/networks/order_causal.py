@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from .transformer import Size
+from .transformer import Size, in_turn
 from ..process.states import PAD, PartialSequences
 
 # %% ../../nbs/networks/07_order_causal.ipynb #25024e6d
@@ -324,6 +324,7 @@ class OrderCausal(nn.Module):
     The tokens of the prompt form one block that sees itself in both directions. `neighbours`: a column also knows the
     tokens beside it at its time."""
     flags = FLAGS  # kinds of columns
+    recompute = False  # whether training forgets what happens within blocks
 
     def __init__(self, vocabulary_size: int, size: Size, neighbours: bool = True):
         super().__init__()
@@ -357,7 +358,7 @@ class OrderCausal(nn.Module):
         sees = prompt.valid[:, None].expand(-1, width, -1)
         pairs = []
         for block in self.blocks:
-            h, pair = block(h, None, distance, sees, width)
+            h, pair = in_turn(self, block, h, None, distance, sees, width)
             pairs.append(pair)
 
         h = self.norm(h)
@@ -394,7 +395,7 @@ class OrderCausal(nn.Module):
         events = content.shape[1]
         distance, sees = self.view(where)
         h = torch.cat([content, query], 1)
-        for block, past in zip(self.blocks, memory.pairs): h, _ = block(h, past, distance, sees, events)
+        for block, past in zip(self.blocks, memory.pairs): h, _ = in_turn(self, block, h, past, distance, sees, events)
         h = self.norm(h)
         return h[:, :events], h[:, events:]
 

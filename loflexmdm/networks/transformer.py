@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'Cond', 'KVCache', 'SOFTPLUS_ONE', 'Size', 'size_named', 'rotary', 'rotate', 'TimeEmbedding', 'over_columns',
-           'modulate', 'Block', 'Transformer', 'CausalTransformer', 'ScalarHead', 'positive_rate', 'bounded_rate',
-           'TiedLinear', 'TokenHead', 'token_head', 'transformer_options', 'TransformerNetwork']
+           'modulate', 'Block', 'in_turn', 'Transformer', 'CausalTransformer', 'ScalarHead', 'positive_rate',
+           'bounded_rate', 'TiedLinear', 'TokenHead', 'token_head', 'transformer_options', 'TransformerNetwork']
 
 # %% ../../nbs/networks/02_transformer.ipynb #ae4b2160
 import math
@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from .base import Backbone, network
 from ..process.states import SPECIAL_TOKENS, PartialSequences
@@ -176,12 +177,20 @@ class Block(nn.Module):
         h = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.out(h.transpose(1, 2).flatten(2))
 
+# %% ../../nbs/networks/02_transformer.ipynb #rc000003
+def in_turn(network: nn.Module, block: nn.Module, *inputs):
+    "What a block of a network gives; if the network says `recompute`, its activations are computed again on the way back."
+    if not (network.recompute and torch.is_grad_enabled()): return block(*inputs)
+    return checkpoint(block, *inputs, use_reentrant=False)
+
 # %% ../../nbs/networks/02_transformer.ipynb #6ae1ffbd
 class Transformer(nn.Module):
     """The package's own `Backbone`, of a `Size`: partial sequences and conditioning -> (batch, length, width).
 
     Padding is never attended to. `dropout` is that of its blocks; `tied` makes token heads use the weights of the
     embedding. ValueError if the width does not fit the heads."""
+    recompute = False  # whether training forgets what happens within blocks, see `in_turn`
+
     def __init__(self, vocabulary_size: int, size: Size, dropout: float = 0.0, tied: bool = False):
         super().__init__()
         if size.width % (2 * size.heads):
@@ -226,7 +235,7 @@ class Transformer(nn.Module):
         "Embedded columns through all blocks; `kv_cache` is empty, or has the cache of each block."
         cond = cond.contiguous()  # a constant expanded to all rows would be another case for a compiler
         caches = kv_cache or [None] * len(self.blocks)
-        for block, cache in zip(self.blocks, caches): h = block(h, cond, angles, mask, cache)
+        for block, cache in zip(self.blocks, caches): h = in_turn(self, block, h, cond, angles, mask, cache)
         return modulate(h, *self.adapt(cond).chunk(2, -1))
 
 # %% ../../nbs/networks/02_transformer.ipynb #da871dd1

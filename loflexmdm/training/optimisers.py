@@ -49,6 +49,7 @@ class TrainConfig:
     keep: Count = 2  # checkpoints kept, besides the best
     drop_condition: Fraction = 0.1  # share of sequences whose conditions are hidden, for guidance
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 is autocast; auto: bfloat16 on CUDA alone
+    recompute: bool = False  # keep the inputs of blocks alone for the backward pass: less memory, a third more time
     compile: OnOffAuto = "auto"  # torch.compile the networks: true, false, or auto (where the run is long enough)
     workers: Natural = 0  # processes that load data
 
@@ -64,7 +65,8 @@ class TrainConfig:
 
 # %% ../../nbs/training/02_optimisers.ipynb #cdf1357c
 # may change on resuming: they leave the weights alone (`compile` up to rounding)
-FREE_KEYS = ("log_every", "valid_every", "valid_size", "valid_samples", "save_every", "keep", "workers", "compile")
+FREE_KEYS = ("log_every", "valid_every", "valid_size", "valid_samples", "save_every", "keep", "workers", "recompute",
+             "compile")
 
 # %% ../../nbs/training/02_optimisers.ipynb #3b24df9c
 def learning_rate(config: TrainConfig, step: int) -> float:

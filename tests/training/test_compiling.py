@@ -239,3 +239,26 @@ def test_a_signal_does_not_wait_for_the_compiler(tmp_path, pico, monkeypatch, nu
     plain = short_trainer(tmp_path / "plain", pico, compile=False)
     plain.fit()
     assert all(map(torch.equal, weights(again), weights(plain)))
+
+
+@pytest.mark.parametrize("method, options", [
+    ("loflexmdm", dict(order_size="nano")), ("ordered-insertion", dict(order_size="nano")), ("ar", {}),
+    ("ordered-edits", dict(order_size="nano", coupling="corrupted")),
+])
+def test_recomputed_activations_leave_the_weights_alone(method, options, tmp_path):
+    "A run with and one without have the same weights, and the one that recomputes may be resumed without."
+    def run(name, resume=False, **more):
+        train = dict(steps=4, batch_size=8, warmup=1, order_start=1, valid_size=8, save_every=2, compile=False) | more
+        tables = dict(task=dict(kind="brackets"), model=dict(method=method, size="nano", **options), train=train)
+        return recipe_from(tables).trainer(tmp_path / name, progress=False).fit(resume=resume).state_dict()
+    plain, again = run("plain"), run("again", recompute=True)
+    assert all(torch.equal(again[key], value) for key, value in plain.items())
+    run("half", steps=4, recompute=True)
+    assert run("half", resume=True).keys() == plain.keys()
+
+
+def test_other_networks_cannot_recompute(tmp_path):
+    made = trainer(tmp_path)
+    made.method.backbone = torch.nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="recompute=True: is for the package's own networks, not Linear"):
+        compiling.recompute_blocks(made.method, True)
