@@ -151,12 +151,13 @@ class Block(nn.Module):
         h: Float[Tensor, "batch length width"],
         cond: Cond,
         angles: tuple[Float[Tensor, "... half"], Float[Tensor, "... half"]],
-        mask: Bool[Tensor, "..."],
+        mask: Bool[Tensor, "..."] | None,
         kv_cache: KVCache | None = None,
     ) -> Float[Tensor, "batch length width"]:
         """Features (batch, length, width) after one block.
 
-        `mask` broadcasts to (batch, heads, length, length) and is True where a column may attend to another."""
+        `mask` broadcasts to (batch, heads, length, length) and is True where a column may attend to another; None: each
+        to itself and those before it."""
         shift, scale, gate, shift_mlp, scale_mlp, gate_mlp = self.adapt(cond).chunk(6, -1)
         seen = self.attend(modulate(h, shift, scale), angles, mask, kv_cache)
         h = h + over_columns(gate) * self.drop(seen)
@@ -166,7 +167,7 @@ class Block(nn.Module):
         self,
         h: Float[Tensor, "batch length width"],
         angles: tuple[Float[Tensor, "... half"], Float[Tensor, "... half"]],
-        mask: Bool[Tensor, "..."],
+        mask: Bool[Tensor, "..."] | None,
         kv_cache: KVCache | None = None,
     ) -> Float[Tensor, "batch length width"]:
         "Multi-head self-attention with rotary positions, every column to those that `mask` lets it see."
@@ -174,7 +175,7 @@ class Block(nn.Module):
         q = rotate(self.q_norm(q), *angles)
         k = rotate(self.k_norm(k), *angles)
         if kv_cache is not None: k, v = kv_cache(k, v)
-        h = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        h = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
         return self.out(h.transpose(1, 2).flatten(2))
 
 # %% ../../nbs/networks/02_transformer.ipynb #rc000003
@@ -229,7 +230,7 @@ class Transformer(nn.Module):
         h: Float[Tensor, "batch length width"],
         cond: Cond,
         angles: tuple[Float[Tensor, "... half"], Float[Tensor, "... half"]],
-        mask: Bool[Tensor, "..."],
+        mask: Bool[Tensor, "..."] | None,
         kv_cache: Sequence[KVCache] = (),
     ) -> Float[Tensor, "batch length width"]:
         "Embedded columns through all blocks; `kv_cache` is empty, or has the cache of each block."
@@ -247,9 +248,7 @@ class CausalTransformer(Transformer):
         cond: Cond,
         kv_cache: Sequence[KVCache] = (),
     ) -> Float[Tensor, "batch length width"]:
-        n = x.tokens.shape[1]
-        mask = torch.ones(n, n, dtype=torch.bool, device=x.tokens.device).tril()
-        return self.run(self.embed(x), cond, self.angles(x), mask, kv_cache)
+        return self.run(self.embed(x), cond, self.angles(x), None, kv_cache)
 
     def last_column(
         self,
