@@ -180,8 +180,9 @@ class Block(nn.Module):
 
 # %% ../../nbs/networks/02_transformer.ipynb #rc000003
 def in_turn(network: nn.Module, block: nn.Module, *inputs):
-    "What a block of a network gives; if the network says `recompute`, its activations are computed again on the way back."
-    if not (network.recompute and torch.is_grad_enabled()): return block(*inputs)
+    "What a block gives; its activations are computed again on the way back if the network says `recompute`."
+    if not network.recompute: return block(*inputs)
+    if not torch.is_grad_enabled(): return block(*inputs)
     return checkpoint(block, *inputs, use_reentrant=False)
 
 # %% ../../nbs/networks/02_transformer.ipynb #6ae1ffbd

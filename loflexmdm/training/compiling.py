@@ -52,10 +52,13 @@ def worth_compiling(step_seconds: float, steps: int, device: torch.device) -> tu
 
 
 def recompute_blocks(method: Method, recompute: bool):
-    "Whether the networks keep the inputs of their blocks alone for the backward pass. ValueError for those that cannot."
+    "Let networks keep the inputs of their blocks alone for the backward pass. ValueError for those that cannot."
     for network in method.networks:
-        if isinstance(network, OWN): network.recompute = recompute
-        elif recompute: raise ValueError(f"recompute=True: is for the package's own networks, not {type(network).__name__}")
+        if isinstance(network, OWN):
+            network.recompute = recompute
+        elif recompute:
+            kind = type(network).__name__
+            raise ValueError(f"recompute=True: is for the package's own networks, not {kind}")
 
 
 def regions(method: Method) -> list[nn.Module]:
@@ -101,6 +104,7 @@ class Compiler:
         self.worked = time.process_time
         self.begun = 0.0  # seconds of processor time before the run
         self.on = False if config.compile is False else None
+        recompute_blocks(method, config.recompute)
 
     def begin(self):
         "Compile what is to be compiled from the first step on."

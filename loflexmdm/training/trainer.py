@@ -28,7 +28,7 @@ from ..support.random_numbers import generator_for
 from ..support.stop_signals import Interrupted, stop_signals
 from .batches import check_pairs, passes, rows_behind
 from .checkpoints import Checkpoints, keep_best, last_step, run_lock, take_weights
-from .compiling import Compiler, autocast, fast_products, recompute_blocks
+from .compiling import Compiler, autocast, fast_products
 from .distributed import OneProcess
 from .log import MEASURED, JsonLines, Pace, Silent, rounded, shown
 from .optimisers import TrainConfig, averaged, clip_gradients, learning_rate
@@ -109,8 +109,6 @@ class Trainer:
         if valid is not None:
             rows = min(config.valid_size, len(valid))
             self.valid = collate([valid[i] for i in range(rows)])
-
-        recompute_blocks(method, config.recompute)
 
         # what a step changes: the weights, their average, and how far the run has come
         self.optimisers = optimisers(method, config)
