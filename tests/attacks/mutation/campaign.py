@@ -45,7 +45,10 @@ TELLING = (
 # tests of the command line in processes of their own, and those that take long
 LEFT_OUT = {"changed_data"}
 # tests outside the rooms that run in one process
-FURTHER = "attacks/test_mutants_numerics.py", "attacks/test_mutants_training.py", "attacks/test_safety.py"
+FURTHER = (
+    "attacks/test_damage.py", "attacks/test_large_data.py", "attacks/test_mutants_numerics.py",
+    "attacks/test_mutants_training.py", "attacks/test_safety.py", "cli/test_cli_molecules.py", "cli/test_edit.py",
+)
 # tests that see what a module sets when it is imported, such as defaults, and run none of its lines
 OF_IMPORTS = (
     "tests/support/test_configs.py::test_the_schema_in_the_package_is_current_and_presets_name_it",
