@@ -257,3 +257,12 @@ def test_ten_thousand_molecules_of_moses(name):
 ])
 def test_what_is_left_out_where_tokens_are_missing(smiles, without, found):
     assert simpler(smiles, lambda text: not set(text) & set(without)) == found
+
+
+@pytest.mark.parametrize("fragment, prompt", [
+    ("CC=*", "C C { = ... }"), ("*=CCC=*", "C { = ... } C C { = ... }"), ("*C#*", "C { ... } { # ... }"),
+    ("*=C(*)CC#*", "C { # ... } C C { ... } { = ... }"),
+])
+def test_a_hole_says_its_bond_wherever_it_stands(fragment, prompt):
+    asked = notation_of("nested").prompt(fragment)
+    assert " ".join("..." if token is ... else token for token in asked) == prompt

@@ -17,7 +17,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.retrofit import retrofit
 from loflexmdm.networks.build import check_backbone
-from loflexmdm.networks.hugging_face import HuggingFaceBackbone, read_encoder_config, sized_config
+from loflexmdm.networks.hugging_face import HuggingFaceBackbone, hugging_face, quiet, read_encoder_config, sized_config
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.support.limits import WEIGHTS
@@ -342,3 +342,17 @@ def test_every_method_can_be_made_without_memory(name):
     config = METHODS[name].Config(**options)
     with torch.device("meta"): method = METHODS[name](LETTERS, config)
     assert all(value.is_meta for value in method.backbone.parameters())
+
+
+@pytest.mark.parametrize("bars", [True, False])
+def test_transformers_says_nothing_while_it_is_quiet_and_as_much_as_before_afterwards(bars):
+    logs = hugging_face().logging
+    before, shown = logs.get_verbosity(), logs.is_progress_bar_enabled()
+    try:
+        logs.set_verbosity_info()
+        (logs.enable_progress_bar if bars else logs.disable_progress_bar)()
+        with quiet(): assert (logs.get_verbosity(), logs.is_progress_bar_enabled()) == (logging.ERROR, False)
+        assert (logs.get_verbosity(), logs.is_progress_bar_enabled()) == (logging.INFO, bars)
+    finally:
+        logs.set_verbosity(before)
+        (logs.enable_progress_bar if shown else logs.disable_progress_bar)()

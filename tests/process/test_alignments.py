@@ -6,8 +6,9 @@ import torch
 
 from loflexmdm.process.alignments import ALIGNMENTS, BLANK, DELETE, INSERT, PAIR, VOID
 from loflexmdm.process.alignments import Corrupted, Dataset, Masks, UniformTokens, align, at, collate_pairs
-from loflexmdm.process.alignments import edit_distance, optimal_moves, slot_column, strip
+from loflexmdm.process.alignments import _keys, edit_distance, optimal_moves, slot_column, strip
 from loflexmdm.process.states import BOS, Vocabulary, collate, prefix_example
+from loflexmdm.support.notebook import seeded
 
 LETTERS = Vocabulary("abcdefghijklmnopqrstuvwxyz")
 
@@ -136,3 +137,16 @@ def test_what_does_not_fit_is_named_by_its_side():
     with pytest.raises(ValueError, match="row 0: the prompts of x0 and x1 must be the same"):
         align(words("x", prompt="a"), words("x", prompt="b"))
     assert align(short, long, limit=7).edits.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("how, of_source, of_target", [
+    ("padded", [0, 1, 2], [0, 1, 2]), ("block", [0, 1, 2], [4, 5, 6]), ("interleaved", [0, 2, 4], [1, 3, 5]),
+])
+def test_what_moves_are_sorted_by(how, of_source, of_target):
+    "From 0 up to a width of 8, by hand: both sides at once, the source's first, or in turn beginning with the source's."
+    index = torch.tensor([[0, 1, 2]])
+    for side, by_hand in enumerate((of_source, of_target)):
+        keys = _keys(how, index, side, 8, None)
+        assert keys.tolist() == [by_hand] and keys.dtype == torch.float64
+    shuffled = _keys("shuffled", index, 0, 8, seeded(0))
+    assert shuffled.shape == (1, 3) and bool(((0 <= shuffled) & (shuffled < 8)).all())

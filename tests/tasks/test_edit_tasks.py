@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from rdkit import Chem
 
 from loflexmdm.cli.commands import run_line
 from loflexmdm.models.pretrained import load
@@ -311,3 +312,26 @@ def test_pairs_that_cannot_be_used_are_counted_by_their_reason():
 def test_a_smiles_is_known_by_its_tokens(smiles, known):
     task = SimpleNamespace(config=SimpleNamespace(notation="smiles"), vocabulary=Vocabulary(["C", "O"]))
     assert MoleculeEditsTask._is_known(task, smiles) == known
+
+
+def test_pairs_to_train_on_are_written_from_another_atom_each_time(leads):
+    "Of the same two molecules; without `respell` canonically."
+    def spelled(**options):
+        task = task_from(leads | options)
+        text = lambda side: "".join(task.vocabulary.tokens[i] for i in side.tokens[1:])
+        data, n = task.dataset(), task.sizes()["train"]
+        return [tuple(map(text, data[i])) for i in range(2 * n)]
+
+    respelled, canonical = spelled(), spelled(respell=False)
+    pairs = list(zip(respelled, canonical, strict=True))
+    assert sum(a != b for a, b in pairs) > len(pairs) / 2
+    assert all(Chem.CanonSmiles(one) == Chem.CanonSmiles(other) for a, b in pairs for one, other in zip(a, b))
+    assert len(set(respelled)) > len(pairs) * 3 / 4 > len(pairs) / 2 == len(set(canonical))  # each comes twice
+
+
+def test_what_does_not_fit_is_written_canonically(leads, monkeypatch):
+    task = task_from(leads)
+    matched = task.matched["train"][0]
+    own = [task.pair(matched, start) for start in range(9)]
+    monkeypatch.setattr(type(task), "fits", lambda self, tokens: False)
+    assert [task.pair(matched, start) for start in range(9)] == [task.pair(matched)] * 9 != own

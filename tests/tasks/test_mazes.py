@@ -9,7 +9,7 @@ import torch
 from loflexmdm.process.states import CLEAN, DROPPED, collate, contract, parse_prompt
 from loflexmdm.samplers import Samples, Trajectory
 from loflexmdm.tasks.base import SPLITS, task_from
-from loflexmdm.tasks.mazes import MAZE_LAYOUTS, Maze, MazeConfig, MazeTask, Route, cell_of
+from loflexmdm.tasks.mazes import MAZE_LAYOUTS, Maze, MazeConfig, MazeTask, Route, _half_cell, _mark_cells, cell_of
 from loflexmdm.tasks.mazes import choose_subgoals, draw_maze_path, maze_from, name_of, routes
 from loflexmdm.tasks.mazes import maze_verdict, shortest_tour, subgoal_samples, visits
 
@@ -258,3 +258,23 @@ def test_pictures():
     assert len(prefix.draw("test", odd)) == 4
     draw_maze_path(LINE, [(0, 0), (0, 4)], [(0, 0)])
     plt.close("all")
+
+
+@pytest.mark.parametrize("rows, columns, size", [(2, 5, (4, 1)), (5, 2, (1, 4))])
+def test_marks_have_the_size_of_cells(rows, columns, size):
+    "In points, from what matplotlib draws of a unit: the smaller side of a cell; numbers shrink as they get longer."
+    plt = pytest.importorskip("matplotlib.pyplot")
+    maze = Maze(rows, columns, frozenset())
+    fig, ax = plt.subplots(figsize=size)
+    ax.set(xlim=(-0.5, columns - 0.5), ylim=(-0.5, rows - 0.5))
+    fig.canvas.draw()
+    (x, y), (right, up) = ax.transData.transform([(0, 0), (1, 1)])
+    half = 0.5 * min(right - x, up - y) * 72 / fig.dpi
+    assert _half_cell(maze, ax) == pytest.approx(half)
+
+    _mark_cells(maze, [(0, 0), (1, 1), (0, 0)], ax)
+    assert [t.get_text() for t in ax.texts] == ["1,3", "2"]
+    assert [t.get_fontsize() for t in ax.texts] == pytest.approx([1.5 * half / 3 ** 0.5, 1.5 * half])
+    assert [line.get_markersize() for line in ax.lines] == pytest.approx([2.2 * half] * 2)
+    assert [line.get_xydata().tolist() for line in ax.lines] == [[[0, 0]], [[1, 1]]]
+    plt.close(fig)

@@ -6,6 +6,7 @@ import pytest
 
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import SPLITS
+from loflexmdm.tasks.star_graphs import _fit
 from loflexmdm.tasks.star_graphs import STAR_PRESETS, StarConfig, StarGraph, StarGraphs, StarTask
 from loflexmdm.tasks.star_graphs import draw_star_answer, draw_star_generation, is_path, junction_distances
 from loflexmdm.tasks.star_graphs import radial_layout, read_graphs, star_verdict, write_graphs
@@ -159,3 +160,16 @@ def test_layout_and_pictures():
     assert [a.get_title() for a in axes] == ["4 _ _ _ _ _", "4 7 7 2 2 5"]
     assert len(draw_star_generation(GRAPH, [], [], [])) == 4
     plt.close("all")
+
+
+def test_nodes_are_half_as_wide_as_their_distance():
+    "The size of a node in points, from what matplotlib draws of a unit; of a large picture 14."
+    plt = pytest.importorskip("matplotlib.pyplot")
+    for width, size in ((1.0, None), (40.0, 14.0)):
+        fig, ax = plt.subplots(figsize=(width, width))
+        found = _fit(ax, {0: (0.0, 0.0), 1: (1.0, 0.0), 2: (0.0, 2.0)})
+        fig.canvas.draw()
+        (x, _), (right, _) = ax.transData.transform([(0, 0), (1, 0)])
+        assert found == pytest.approx(size or 0.5 * (right - x) * 72 / fig.dpi)
+        assert ax.get_xlim() == (-0.5, 1.5) and ax.get_ylim() == (-0.5, 2.5)
+        plt.close(fig)
