@@ -20,7 +20,8 @@ import torch
 
 from loflexmdm.methods.base import Method
 from loflexmdm.models.pretrained import load
-from loflexmdm.molecules.edit_task import edit_figures, exchange_rules, exchanged, judge_edits
+from loflexmdm.molecules.data.exchanged_pairs import exchange_rules
+from loflexmdm.molecules.edit_task import edit_figures, exchanged, judge_edits
 from loflexmdm.molecules.edit_task import regrown
 from loflexmdm.support.atomic_files import write_file
 from loflexmdm.tasks.base import Task, task_from

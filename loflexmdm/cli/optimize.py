@@ -19,8 +19,9 @@ from ..methods.base import Method
 from ..models.pretrained import load
 from ..molecules.data.sources import BENCHMARKS
 from ..molecules.data.tables import MOLECULE_FORMATS, molecules_in
-from ..molecules.optimise import CATALOGUES, CallLog, Genetic, Proposer, RandomSearch
+from ..molecules.optimise import CallLog, Genetic, Proposer, RandomSearch
 from ..molecules.optimise import Regrow, Screened, best_calls, optimise, top_auc
+from ..molecules.scores.alerts import CATALOGUES
 from ..molecules.scores.metrics import judge, unpaired_electrons
 from ..molecules.scores.objectives import OBJECTIVES, Scorer
 from ..support.atomic_files import file_digest, locked

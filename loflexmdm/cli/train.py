@@ -166,7 +166,7 @@ def add_task_fields(parser: Parser, tables: dict):
   loflexmdm train star-tiny --method mdm --out runs/masked
   loflexmdm train my.toml --device cuda --precision bfloat16 --out runs/mine
   loflexmdm train my.toml --stream --steps 20000 --out runs/large  # a file of any size, read while training
-  loflexmdm train molecules-moses --source mine.smi --out runs/tuned  # a model, trained further on your molecules
+  loflexmdm train molecules-moses-ar --source mine.smi --out runs/tuned  # a model, trained further on your molecules
   torchrun --nproc-per-node 2 -m loflexmdm train brackets --out runs/both
 --steps and --size shorten a first try: --steps 500 --size nano takes about a minute on a CPU""",
          place=1, several=True, again=lambda args: f"loflexmdm resume {args.out}")

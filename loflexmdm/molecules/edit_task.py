@@ -5,13 +5,13 @@ comes out."""
 
 # %% auto #0
 __all__ = ['EDIT_NOTATIONS', 'SIMILAR', 'GOALS', 'to_tokens', 'from_tokens', 'Edited', 'scaffold', 'judge_edits', 'edit_figures',
-           'MoleculeEditsConfig', 'kept_tokens', 'MoleculeEditsTask', 'exchange_rules', 'exchanged', 'regrown']
+           'MoleculeEditsConfig', 'kept_tokens', 'MoleculeEditsTask', 'exchanged', 'regrown']
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #8725a5ca
 import math
 import random
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -22,13 +22,14 @@ from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
 from ..methods.base import Method
 from .data.cleaning import molecule_split
-from .data.matched_pairs import RING, Matched, MatchedPairs, Matching, core_text
-from .data.matched_pairs import fitting_cuts, is_heavy_atom, joined, piece_text
-from .data.matched_pairs import prepare_pairs, smiles_tokens
+from .data.exchanged_pairs import exchange, prepare_exchanges
+from .data.matched_pairs import RING, Matched, MatchedPairs, Matching
+from .data.matched_pairs import fitting_cuts, is_heavy_atom, smiles_tokens
 from .data.prepared import is_packaged
 from .notation.bracket_safe import decode
 from .notation.fragments import fragment_prompt, prompt_tokens
 from .notation.notations import notation_of, selfies_package, simpler
+from .scores.alerts import alerts, catalogue
 from .scores.metrics import Judged, bit_rows, judge, qed_sa, tanimoto, unpaired_electrons
 from ..process.states import Pair, Vocabulary, prefix_example
 from ..process.streams import UNLIMITED
@@ -158,7 +159,10 @@ class MoleculeEditsConfig:
     notation: one_of(EDIT_NOTATIONS) = "smiles"  # smiles | selfies
     goal: one_of(GOALS) = "qed"  # what a pair gains in: qed | sa (lower is better) | any (all pairs, both ways)
     gain: NonNegative = 0.05  # least gain of a pair
+    sa_loss: NonNegative = 10.0  # most that a product may be harder to make, in SA; 10: no limit
+    alerts: str = ""  # catalogues of RDKit, separated by spaces, by which a pair adds no structural alert
     limit: Natural = 0  # rows of the source that are read at most; 0: all
+    exchanges: Natural = 0  # molecules of the source that get a partner by an exchange seen in a pair
     piece: Count = 10  # heavy atoms of an exchanged substituent at most
     share: Fraction = 0.5  # of the core's heavy atoms, at most
     max_length: AtLeastTwo = 56  # longest text in tokens, start token included; longer pairs are left out
@@ -171,6 +175,7 @@ class MoleculeEditsConfig:
     def __post_init__(self):
         if self.valid_share + self.test_share >= 1:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: their sum must be below 1")
+        catalogue(tuple(self.alerts.split()))
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #b13838f7
 class _MatchedMolecules(Task):
@@ -191,7 +196,8 @@ class _MatchedMolecules(Task):
         c = self.config
         if self.named_data: self.ask_for(self.named_data)
         matching = Matching(c.piece, c.share)
-        return prepare_pairs(c.source, c.column, c.salts, c.limit, matching, progress=sys.stderr.isatty())
+        source = c.source, c.column, c.salts, c.limit
+        return prepare_exchanges(*source, matching, c.exchanges, progress=sys.stderr.isatty())
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -217,6 +223,16 @@ class _MatchedMolecules(Task):
         "The split of a molecule, by its canonical SMILES."
         return molecule_split(smiles, self.config.valid_share, self.config.test_share)
 
+    def sa_loss_of(self, matched: Matched) -> float:
+        "How much harder to make the second molecule of a pair is, in SA."
+        return self.found.scores[matched.second][1] - self.found.scores[matched.first][1]
+
+    def adds_alert(self, matched: Matched) -> bool:
+        "Whether the second molecule of a pair has a structural alert that the first has not."
+        names = tuple(self.config.alerts.split())
+        first, second = (_alerts(self.found.smiles[i], names) for i in matched[:2]) if names else ((), ())
+        return not {*second} <= {*first}
+
     def place_of(self, matched: Matched) -> str:
         "The split of a pair: its lead's, or '' for a training lead with a product that is held out."
         lead, product = (self.split_of(self.found.smiles[i]) for i in matched[:2])
@@ -241,6 +257,8 @@ class _MatchedMolecules(Task):
             place = self.place_of(m)
             if self.config.goal != "any" and self.gain_of(m) < least: left_out["pair without the gain"] += 1
             elif not place: left_out["pair of a training lead with a product held out"] += 1
+            elif self.sa_loss_of(m) > self.config.sa_loss: left_out["pair that is harder to make"] += 1
+            elif self.adds_alert(m): left_out["pair that adds an alert"] += 1
             elif _charge(m.old) != _charge(m.new): left_out["pair that changes the charge"] += 1
             else: rows[place].append(m)
         return rows, left_out
@@ -298,6 +316,9 @@ class _MatchedMolecules(Task):
         return Examples(UNLIMITED, make)
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #24b504a1
+_alerts = lru_cache(100_000)(alerts)  # a molecule is in many pairs
+
+
 @lru_cache(10_000)
 def _charge(piece: str) -> int:
     "The total charge of a substituent."
@@ -465,22 +486,12 @@ def _row(e: Edited) -> dict:
                 sa_gain=number(e.sa_gain), similarity=number(e.similarity), scaffold_kept=int(e.scaffold_kept))
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #25f0099d
-def exchange_rules(pairs: Iterable[Matched]) -> dict[str, Counter]:
-    "For each substituent how often every other took its place in pairs."
-    rules: dict[str, Counter] = defaultdict(Counter)
-    for m in pairs: rules[m.old][m.new] += 1
-    return dict(rules)
-
-
 def exchanged(
     smiles: str, rules: Mapping[str, Counter], rng: random.Random, options: Matching = Matching(),  # noqa: B008
 ) -> str | None:
-    "A molecule with a substituent exchanged by a rule, both drawn at random; None if no rule fits."
-    cuts = [(core, piece) for core, piece in fitting_cuts(smiles, options) if piece in rules]
-    if not cuts: return None
-    core, piece = rng.choice(cuts)
-    [new] = rng.choices(list(rules[piece]), list(rules[piece].values()))
-    return joined(core_text(core), piece_text(new))
+    "The text of a molecule with a substituent exchanged by a rule, both drawn at random; None if no rule fits."
+    found = exchange(smiles, rules, rng, options)
+    return None if found is None else found.text
 
 
 def regrown(

@@ -27,7 +27,7 @@ from ..methods.lo_flexmdm import LoFlexMDM
 from ..methods.ordered_insertion import OrderedInsertion
 from ..methods.ordered_masks import OrderedMasks
 from ..methods.saved import read_config
-from ..models.pretrained import names, resolve
+from ..models.pretrained import REMOVED, names, not_packaged, resolve
 from ..support.atomic_files import write_file
 from ..support.configs import config_from, config_schema, current_names
 from ..support.limits import clipped
@@ -337,6 +337,7 @@ def read_tables(name_or_path: str | os.PathLike) -> dict:
     if str(name_or_path) in presets(): path = PRESETS / f"{name_or_path}.toml"
     elif str(name_or_path) in names() or path.is_dir():
         return with_absolute_paths(tables_like(name_or_path), Path.cwd())
+    elif str(name_or_path) in REMOVED: raise ValueError(f"{str(name_or_path)!r} {not_packaged(name_or_path, names())}")
     elif path.suffix != ".toml":
         raise ValueError(
             f"recipe {str(name_or_path)!r}{did_you_mean(name_or_path, [*presets(), *names()])}: "

@@ -515,7 +515,7 @@ NEXT = {
 }
 STAR = [list("63072871020603"), list("16942812601918"), list("52032150588453")]
 MOLECULES = [["C", "C", ..., "O"], ["c", "1", ...], []]
-PACKAGED = {"star-tiny": STAR, "star-tiny-fixed": STAR, "molecules": MOLECULES, "molecules-fixed": MOLECULES}
+PACKAGED = {"star-tiny": STAR, "star-tiny-fixed": STAR, "molecules": MOLECULES}
 
 
 def packaged_batch(name: str):
