@@ -105,6 +105,7 @@ def main():
     parser.add_argument("--name", help="of the row [the model's]")
     parser.add_argument("-n", type=int, default=50, help="how many leads [50]")
     parser.add_argument("--top-p", type=float, nargs="+", default=[0.7])
+    parser.add_argument("--exact", action="store_true", help="thinning, in place of intensities that are held")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only-taken-by", metavar="MODEL", help="leads that this model can take as they are")
     args = parser.parse_args()
@@ -117,10 +118,10 @@ def main():
         leads = [s for s in leads if other._is_known(s)]
     for top_p in args.top_p:
         start = time.process_time()
-        taken, found, calls = edited(task, method, leads, args.seed, top_p=top_p)
+        taken, found, calls = edited(task, method, leads, args.seed, top_p=top_p, exact=args.exact or None)
         row = dict(name=f"leads {args.name or args.model} {args.leads.stem} {top_p} {args.seed}"
-                   + " plain" * bool(args.only_taken_by), leads=len(leads), taken=len(taken),
-                   stripped=sum(bool(task.omitted(s)) for s in taken), top_p=top_p, seed=args.seed)
+                   + " plain" * bool(args.only_taken_by) + " exact" * args.exact, leads=len(leads), taken=len(taken),
+                   stripped=sum(bool(task.omitted(s)) for s in taken), top_p=top_p, exact=args.exact, seed=args.seed)
         took = dict(network_calls=calls, cpu_seconds=round(time.process_time() - start, 1))
         note(RESULTS, row | figures(found) | took)
         print(row | figures(found) | took)
