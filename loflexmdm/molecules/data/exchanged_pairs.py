@@ -76,7 +76,7 @@ def _made(smiles: str, e: Exchange) -> _Made | None:
     if not same_molecule(joined(core_text(e.core), piece_text(e.old)), first.smiles): return None
     return _Made(first.smiles, second.smiles, e, qed_sa([first.mol, second.mol]).round(6).tolist())
 
-
+# %% ../../../nbs/molecules/data/07_exchanged_pairs.ipynb #ex000022
 def with_exchanges(
     found: MatchedPairs,
     smiles: Sequence[str],
