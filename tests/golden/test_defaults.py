@@ -54,7 +54,8 @@ def arguments_of(function: object) -> dict[str, object]:
 def table_of(file: str) -> dict[str, str]:
     "Constants of a module and of its classes, and defaults of its functions, where they hold a number."
     module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
-    assigned = set(re.findall(r"^(\w+)(?::[^=\n]+)? = ", (ROOT / file).read_text(encoding="utf-8"), re.M))
+    targets = re.findall(r"^(\w+(?:, \w+)*)(?::[^=\n]+)? = ", (ROOT / file).read_text(encoding="utf-8"), re.M)
+    assigned = set(", ".join(targets).split(", "))
     found = {name: value for name, value in vars(module).items() if name in assigned}
     for name, one in functions_of(module):
         found |= {f"{name}({key})": value for key, value in arguments_of(one).items()}

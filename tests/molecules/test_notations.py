@@ -11,6 +11,7 @@ from loflexmdm.molecules.data.sources import benchmark_files, benchmark_smiles
 from loflexmdm.molecules.notation import notations
 from loflexmdm.molecules.notation.bracket_safe import parse_smiles
 from loflexmdm.molecules.notation.fragments import DRUGS, contains_fragment
+from loflexmdm.molecules.notation.notations import free_branches
 from loflexmdm.molecules.notation.notations import simpler
 from loflexmdm.molecules.notation.notations import NOTATIONS, given_and_closed, link_ends, nested_holes
 from loflexmdm.molecules.notation.notations import notation_of, random_smiles, read_text
@@ -266,3 +267,12 @@ def test_what_is_left_out_where_tokens_are_missing(smiles, without, found):
 def test_a_hole_says_its_bond_wherever_it_stands(fragment, prompt):
     asked = notation_of("nested").prompt(fragment)
     assert " ".join("..." if token is ... else token for token in asked) == prompt
+
+
+def test_branches_and_ends_that_are_generated():
+    "Without a branch always an end, of one atom or more and never all; with branches an end in half of the draws."
+    drawn = lambda text, n: [free_branches(list(text), random.Random(seed)) for seed in range(n)]
+    assert {tuple(spans) for spans in drawn("CNOS", 60)} == {((start, 4),) for start in (1, 2, 3)}
+    assert all(not spans for spans in drawn("C1CC1", 20)) and not free_branches([], random.Random(0))
+    with_end = [any(end == 6 for _, end in spans) for spans in drawn("CC(N)O", 400)]
+    assert all(drawn("CC(N)O", 400)) and abs(sum(with_end) - 200) < 4 * 10  # of a standard deviation of 10
