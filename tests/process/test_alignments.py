@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_named_by_its_side():
     ("padded", [0, 1, 2], [0, 1, 2]), ("block", [0, 1, 2], [4, 5, 6]), ("interleaved", [0, 2, 4], [1, 3, 5]),
 ])
 def test_what_moves_are_sorted_by(how, of_source, of_target):
-    "From 0 up to a width of 8, by hand: both sides at once, the source's first, or in turn beginning with the source's."
+    "From 0 up to a width of 8, by hand: both sides at once, the source first, or in turn from the source on."
     index = torch.tensor([[0, 1, 2]])
     for side, by_hand in enumerate((of_source, of_target)):
         keys = _keys(how, index, side, 8, None)
