@@ -9,10 +9,11 @@ from ordered_models import VOCABULARY, sequences, with_noise
 from resuming import cut_off
 from scipy.stats import chisquare
 
-from loflexmdm.methods.ordered_insertion import SAVED, OrderedInsertion, OrderedInsertionConfig, columns_read
+from loflexmdm.methods.ordered_insertion import SAVED, OrderedInsertion, OrderedInsertionConfig, OrderScores
+from loflexmdm.methods.ordered_insertion import columns_read
 from loflexmdm.methods.ordered_insertion import order_term, prompt_of, similar_rows
 from loflexmdm.networks.order_causal import DISTANCES, distance_class, places
-from loflexmdm.networks.transformer import SIZES, Size
+from loflexmdm.networks.transformer import SIZES, Size, Transformer
 from loflexmdm.process.conditions import without_conditions
 from loflexmdm.process.plackett_luce import draw_order, left_first, runs_of, step_log_probs
 from loflexmdm.process.states import ANY, PAD, Example, PartialSequences, Vocabulary, collate, parse_prompt
@@ -500,3 +501,14 @@ def test_a_batch_in_parts_has_the_loss_and_the_gradient_of_the_whole(merge, orde
 def test_a_batch_that_gains_nothing_is_read_at_once(x):
     [rows] = similar_rows(x)
     assert rows.tolist() == list(range(len(x.tokens)))
+
+
+def test_places_are_counted_from_both_ends():
+    "Of a prompt and the free tokens a b c: 0, 1, 2 from the first of them and 2, 1, 0 from the last; angle 0 is (1, 0)."
+    scores = OrderScores(Transformer(len(VOCABULARY), SIZES["test"]), features=2)
+    x = sequences("d|abc")
+    found = scores.from_ends(x)[0]
+    angle = torch.tensor([[0.0, 2], [1, 1], [2, 0]]) * torch.pi  # the period of one feature is 2
+    by_hand = torch.stack([angle.cos(), angle.sin()], -1).flatten(1)
+    torch.testing.assert_close(found[x.free[0]], by_hand.to(found.dtype), atol=1e-6, rtol=0)
+    assert not found[~x.free[0]].any()

@@ -11,7 +11,7 @@ from loflexmdm.molecules.data.sources import benchmark_files, benchmark_smiles
 from loflexmdm.molecules.notation import notations
 from loflexmdm.molecules.notation.bracket_safe import parse_smiles
 from loflexmdm.molecules.notation.fragments import DRUGS, contains_fragment
-from loflexmdm.molecules.notation.notations import free_branches
+from loflexmdm.molecules.notation.notations import Notation, free_branches
 from loflexmdm.molecules.notation.notations import simpler
 from loflexmdm.molecules.notation.notations import NOTATIONS, given_and_closed, link_ends, nested_holes
 from loflexmdm.molecules.notation.notations import notation_of, random_smiles, read_text
@@ -276,3 +276,9 @@ def test_branches_and_ends_that_are_generated():
     assert all(not spans for spans in drawn("C1CC1", 20)) and not free_branches([], random.Random(0))
     with_end = [any(end == 6 for _, end in spans) for spans in drawn("CC(N)O", 400)]
     assert all(drawn("CC(N)O", 400)) and abs(sum(with_end) - 200) < 4 * 10  # of a standard deviation of 10
+
+
+def test_a_prompt_is_the_first_way_to_write_a_fragment():
+    ways = smiles_prompts("*CCN*")
+    assert len(ways) > 1 and notation_of("smiles").prompt("*CCN*") == ways[0] != ways[1]
+    assert Notation.prompt(notation_of("smiles"), "*CCN*") == ways[0]

@@ -307,3 +307,13 @@ def test_lists_of_words_are_refused_where_words_are_the_unit(unit, tokenizer, se
     own = SimpleNamespace(c=c, rows=3, too_long=0, shortest=1, several=several, word=word, path="a.txt")
     told = pytest.raises(ValueError, match="a.txt is a single word, such as 'abc'") if refused else nullcontext()
     with told: sequences.InSplits._check(own, SimpleNamespace(left_out={}))
+
+
+@pytest.mark.parametrize("rows, several, word, shortest", [
+    ([("abc",), ("d",)], False, ("abc",), 1), ([("a", "b")], True, None, 2), ([("a",), ("b",)], False, None, 1),
+    ([("ab",), ("cd",), ("e", "f", "g")], True, ("ab",), 1),
+])
+def test_what_is_noted_of_rows(rows, several, word, shortest):
+    own = SimpleNamespace(rows=0, shortest=9, several=False, word=None)
+    for row in rows: sequences.InSplits._note(own, row)
+    assert (own.rows, own.several, own.word, own.shortest) == (len(rows), several, word, shortest)

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import task_from
 from loflexmdm.tasks.words import WordsTask, commonest
@@ -61,3 +62,8 @@ def test_score():
     assert 0 < found["tv_floor"] < 1 and found["length_tv_floor"] == 0
     assert task.correct([], ["a", "n", "d"]) and not task.correct([], ["a", "n"])
     with pytest.raises(ValueError, match="none to score"): task.score("test", Samples([], []))
+
+
+def test_a_training_split_is_as_large_as_it_is_set_and_without_that_never_ends():
+    settings = dict(kind="words", count=50)
+    assert [len(task_from(settings | dict(train_size=n)).dataset()) for n in (7, 0)] == [7, UNLIMITED]
