@@ -504,7 +504,7 @@ def test_a_batch_that_gains_nothing_is_read_at_once(x):
 
 
 def test_places_are_counted_from_both_ends():
-    "Of a prompt and the free tokens a b c: 0, 1, 2 from the first of them and 2, 1, 0 from the last; angle 0 is (1, 0)."
+    "Of a prompt and the free tokens a b c: 0, 1, 2 from the first of them, and 2, 1, 0 from the last."
     scores = OrderScores(Transformer(len(VOCABULARY), SIZES["test"]), features=2)
     x = sequences("d|abc")
     found = scores.from_ends(x)[0]

@@ -281,7 +281,7 @@ def test_a_class_is_not_taken_for_a_fragment(tmp_path):
     assert state("<pIC50:2>") == state(ANY) == state("<pIC50:2> *C") == state("*C") == "valid"
     assert state("<pIC50:2> *O") == state("*O") == "fragment altered"
 
-    # what is no molecule has its own state, whatever was asked for
+    # what is not a molecule has its own state, whatever was asked for
     ids = []
     assert state("*O") == state("") not in ("valid", "fragment altered")
 
