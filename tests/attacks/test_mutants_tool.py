@@ -95,3 +95,4 @@ def test_which_tests_are_tried():
         assert tests.reaching(here._replace(line=line, last=line)) == found
     default = next(m for m in mutants("m.py", TEXT) if not m.runs)
     assert tests.order(default, 60.0)[0] == f"{campaign.OF_DEFAULTS}[m.py]"
+    assert tests.longest(["a::two", "a::one"]) == [1.0, 1.0]  # what the first makes for both, the second makes alone

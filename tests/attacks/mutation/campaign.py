@@ -263,6 +263,14 @@ class Tests:
             chosen.append(name)
         return chosen
 
+    def longest(self, names: list[str]) -> list[float]:
+        "Seconds that a test may take by itself: those of its file's longest, which may have made what all of them use."
+        most = Counter()
+        for name, one in self.tests.items():
+            file = name.split("::")[0]
+            most[file] = max(most[file], one["seconds"])
+        return [most[name.split("::")[0]] for name in names]
+
     def noted(self, notebook: str, seconds: float | None):
         "Seconds of a notebook without a change, None if it fails."
         self.tests.pop(notebook, None)
@@ -364,7 +372,7 @@ class Bench(NamedTuple):
         return known[notebook] is not None
 
     def in_memory(self, mutant: Mutant, names: list[str]) -> tuple[str, str]:
-        seconds, items = [self.tests.tests[n]["seconds"] for n in names], [self.items[n] for n in names]
+        seconds, items = self.tests.longest(names), [self.items[n] for n in names]
         return self.fork(names, lambda: run_items(items, seconds, self.first) if self.live.change(mutant) else 71)
 
     def in_files(self, mutant: Mutant, names: list[str]) -> tuple[str, str]:
