@@ -201,6 +201,7 @@ def test_kept_tokens_are_not_edited(source):
     (lambda m: m.edit([["a"]], [[]]), "keep"), (lambda m: m.edit([["a"]], []), "keep"),
     (lambda m: m.edit([]), "sequences"),
     (lambda m: m.edit("ab"), "sequences"), (lambda m: m.sample(), "use edit"),
+    (lambda m: m.edit([["a"]], n=1.5), "n=1.5"), (lambda m: m.edit([["a"]], n=True), "n=True"),
     (lambda m: m.edit([["a"]], n=0), "n=0"), (lambda m: made().edit([["a"]]), "coupling='empty'"),
     (lambda m: m.edit([["a"]], sampler=TauLeaping(confidence="entropy")), "ranks masks"),
     (lambda m: MaskedDiffusion(LETTERS, MaskedConfig(size="pico", max_length=8)).edit([["a"]]), "mdm"),

@@ -17,7 +17,7 @@ from rdkit.Chem import BRICS
 from loflexmdm.molecules.notation import bracket_safe
 from loflexmdm.molecules.notation.bracket_safe import DECODE_REASONS, SLICERS, bonds_to_cut
 from loflexmdm.molecules.notation.bracket_safe import brics_pairs, decode, from_bracket_safe
-from loflexmdm.molecules.notation.bracket_safe import parse_smiles, plot_fragments, read_tokenizer
+from loflexmdm.molecules.notation.bracket_safe import has_direction, parse_smiles, plot_fragments, read_tokenizer
 from loflexmdm.molecules.notation.bracket_safe import reorder, split_attachments, to_bracket_safe
 from loflexmdm.molecules.notation.bracket_safe import tokenize, vocabulary_of, write_text
 
@@ -346,3 +346,14 @@ def test_exact_for_messy_texts():
         with rdBase.BlockLogs():
             for smiles in (strict.smiles, kept.smiles): assert smiles is None or Chem.MolFromSmiles(smiles) is not None
         assert (strict.smiles is None) == (strict.reason in DECODE_REASONS)
+
+
+@pytest.mark.parametrize("stereo, has", [
+    ("STEREONONE", False), ("STEREOANY", False), ("STEREOE", True), ("STEREOZ", True),
+])
+def test_a_double_bond_of_any_direction_has_none(stereo, has):
+    mol = Chem.MolFromSmiles("CC=CC")
+    bond = mol.GetBondWithIdx(1)
+    bond.SetStereoAtoms(0, 3)
+    bond.SetStereo(getattr(Chem.BondStereo, stereo))
+    assert has_direction(bond) == has

@@ -11,12 +11,12 @@ from rdkit import Chem
 from loflexmdm import load
 from loflexmdm.models.pretrained import names
 from loflexmdm.molecules.growth import PLACES, Growth, _canonical, _joined, _sides, best_prompt, divided, grow
-from loflexmdm.molecules.growth import growth_of
+from loflexmdm.molecules.growth import Growths, growth_of
 from loflexmdm.molecules.growth import grows_rightwards, linked, spellings, superstructure_points, within_branches
 from loflexmdm.molecules.notation.fragments import contains_fragment
 from loflexmdm.molecules.notation.notations import smiles_prompts, symbols
 from loflexmdm.molecules.scores.metrics import judge
-from loflexmdm.process.states import BOS, Example, Vocabulary, collate
+from loflexmdm.process.states import BOS, Example, Vocabulary, collate, prefix_example
 
 FRAGMENTS = {  # with a methyl group at the point
     "*c1ccncc1": "Cc1ccncc1", "*C(=O)Nc1ccc(Cl)cc1": "CC(=O)Nc1ccc(Cl)cc1", "*N1CCOCC1": "CN1CCOCC1", "*OCC": "COCC",
@@ -296,3 +296,20 @@ def test_who_grows_rightwards(channels, task, grows):
 def test_a_growth_is_shown_without_the_weights_of_its_model():
     grown = Growth("the weights", (("C", "C"), ("O",)))
     assert "weights" not in repr(grown) and "('C', 'C')" in repr(grown) and grown.prompt == ["C", "C", ...]
+
+
+def test_a_growth_sees_the_rows_of_its_own_prompt():
+    "Not those of a longer prompt that begins alike, or of a shorter one that goes on like it."
+    letters, seen = Vocabulary("CNO"), []
+
+    class Grown:
+        method, parts = SimpleNamespace(vocabulary=SimpleNamespace(encode=letters.encode)), ("CN",)
+
+        def __call__(self, logits, x, tau):
+            seen.append(x.tokens.tolist())
+            return logits + 1
+
+    rows = [("CN", "O"), ("CNO", ""), ("C", "NO"), ("CO", "N"), ("CN", "C")]
+    x = collate([prefix_example(prompt, rest, letters) for prompt, rest in rows])
+    out = Growths([Grown()])(torch.zeros(5, 4), x, None)
+    assert out[:, 0].tolist() == [1, 0, 0, 0, 1] and seen == [x.tokens[[0, 4]].tolist()]

@@ -10,7 +10,7 @@ from loflexmdm.process.states import CLEAN, DROPPED, collate, contract, parse_pr
 from loflexmdm.samplers import Samples, Trajectory
 from loflexmdm.tasks.base import SPLITS, task_from
 from loflexmdm.tasks.mazes import MAZE_LAYOUTS, Maze, MazeConfig, MazeTask, Route, _half_cell, _mark_cells, cell_of
-from loflexmdm.tasks.mazes import choose_subgoals, draw_maze_path, maze_from, name_of, routes
+from loflexmdm.tasks.mazes import _draw_step, choose_subgoals, draw_maze_path, maze_from, name_of, routes
 from loflexmdm.tasks.mazes import maze_verdict, shortest_tour, subgoal_samples, visits
 
 SMALL = dict(rows=7, columns=9, loops=2, path_max=20)
@@ -277,4 +277,14 @@ def test_marks_have_the_size_of_cells(rows, columns, size):
     assert [t.get_fontsize() for t in ax.texts] == pytest.approx([1.5 * half / 3 ** 0.5, 1.5 * half])
     assert [line.get_markersize() for line in ax.lines] == pytest.approx([2.2 * half] * 2)
     assert [line.get_xydata().tolist() for line in ax.lines] == [[[0, 0]], [[1, 1]]]
+    plt.close(fig)
+
+
+def test_the_colour_of_a_step_says_how_far_along_the_path_it_is():
+    mpl = pytest.importorskip("matplotlib")
+    import matplotlib.pyplot as plt
+    fig, ax = plt.subplots()
+    for at in (0.0, 0.5, 1.0): _draw_step(LINE, (0, 1), (0, 2), at, ax)
+    colours = mpl.colormaps["viridis"]([0.0, 0.45, 0.9])  # its yellow end is hard to see on white
+    assert [mpl.colors.to_rgba(line.get_color()) for line in ax.lines] == [tuple(c) for c in colours]
     plt.close(fig)
