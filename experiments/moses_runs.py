@@ -27,7 +27,7 @@ from loflexmdm.molecules.scores.metrics import judge, molecule_metrics
 from loflexmdm.molecules.scores.moses import CURVES, Reference, describe_molecules, moses_metrics
 from loflexmdm.molecules.scores.moses import moses_reference, reference_from
 from loflexmdm.molecules.task import MoleculesTask
-from loflexmdm.samplers import BoundedError, EventDriven, LeftToRight, Speculative, TauLeaping
+from loflexmdm.samplers import BoundedError, EventDriven, Speculative, TauLeaping
 from loflexmdm.samplers.base import Sampler
 from loflexmdm.tasks.base import task_from
 from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, curve_of, note, noted
@@ -35,14 +35,20 @@ from training_runs import trained
 
 RESULTS = ROOT / "experiments" / "results" / "moses_runs.json"
 TASK = dict(kind="molecules", source="moses", notation="smiles", reorder=False, prompt_share=0.0)
+INSERTION = dict(method="ordered-insertion", orders=1)
 ENTRANTS = dict(
     fixed=FIXED, learned=LEARNED, learned_both=LEARNED_BOTH,
     autoregressive=dict(method="ar"), masked=dict(method="mdm"),
     learned_full_rate=LEARNED,  # which fails in two seeds of three
+    # one token per event, without masks and without a clock; `from_left` learns from a start near left to right
+    insertion_uniform=INSERTION | dict(order="uniform"), insertion_forward=INSERTION | dict(order="left_to_right"),
+    insertion_learned=INSERTION | dict(order="learned", orders=2),
+    insertion_from_left=INSERTION | dict(order="learned", orders=2, slope=1.0),
 )
 TRAIN = dict(optimiser="muon", lr=4e-3, warmup=300, ema=0.999, valid_size=256)
-ROWS, STEPS, SAMPLES, REFERENCE = 64, 1000, 500, 10_000
+SIZE, ROWS, STEPS, SAMPLES, REFERENCE = "tiny", 64, 1000, 500, 10_000
 PUBLISHED = 30_000  # samples of the tables of MOSES
+NO_RULE = ("ar", "ordered-insertion")  # methods whose samplers take no rule for positions
 DRAWN = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="top_prob")}
 
 CONFIDENT, LEAPS = EventDriven(exact=True, confidence="top_prob"), TauLeaping(steps=128, confidence="top_prob")
@@ -60,11 +66,12 @@ SAMPLERS = {
 MOLECULES = 1_500_000  # of the training file, of which the real ones are taken at even distances
 
 
-def tables(entrant: str, seed: int, steps: int) -> dict:
+def tables(entrant: str, seed: int, steps: int, size: str) -> dict:
     "The recipe of a run."
-    model, every = dict(size="tiny") | ENTRANTS[entrant], -(-steps // 6)
-    train = dict(steps=steps, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=every, valid_every=every)
-    if entrant.startswith("learned"):
+    model, every = dict(size=size) | ENTRANTS[entrant], -(-steps // 6)
+    per_sequence = model.get("states") or model.get("orders") or 1
+    train = dict(steps=steps, seed=seed, batch_size=ROWS // per_sequence, save_every=every, valid_every=every)
+    if model.get("order") == "learned":
         train |= dict(order_start=steps // 4, order_lr_scale=1.0 if entrant == "learned_full_rate" else 0.1)
     return dict(task=TASK, model=model, train=TRAIN | train)
 
@@ -94,22 +101,23 @@ def reference_of(task: MoleculesTask, limit: int = REFERENCE) -> Reference:
 
 
 def figures(method: Method, known: set[str], n: int, reference: Reference) -> dict:
-    "Metrics of n samples for each way to draw them; from left to right there is no position to choose."
+    "Metrics of n samples for each way to draw them; a rule for positions is for models with masks on a clock alone."
     task, out = task_from(method.task), {}
     for label, setting in DRAWN.items():
-        sampler = LeftToRight(top_p=setting.top_p) if method.name == "ar" else setting.sampler
+        sampler = replace(method.default_sampler, top_p=setting.top_p) if method.name in NO_RULE else setting.sampler
         smiles, how = drawn(task, method, n, sampler)
         out[label] = how | judged(smiles, known, reference)
     return out
 
 
-def train(entrant: str, seed: int, steps: int, n: int, device: torch.device):
-    "Train an entrant, sample, and note what came of it."
-    settings = tables(entrant, seed, steps)
-    if noted(RESULTS, f"{entrant} {seed}", settings): return
-    method, kept, spent = trained(settings, f"moses {entrant} {seed} {steps}", device, progress=True)
+def train(entrant: str, seed: int, steps: int, size: str, n: int, device: torch.device):
+    "Train an entrant, sample, and note what came of it; a row of another size or budget has it in its name."
+    settings = tables(entrant, seed, steps, size)
+    name = f"{entrant} {seed}" + ("" if (size, steps) == (SIZE, STEPS) else f", {size}, {steps} steps")
+    if noted(RESULTS, name, settings): return
+    method, kept, spent = trained(settings, f"moses {name}".replace(",", ""), device, progress=True)
     task = task_from(settings["task"])
-    note(RESULTS, dict(name=f"{entrant} {seed}", seed=seed, steps=steps, samples=n, cpu_seconds=spent, **settings,
+    note(RESULTS, dict(name=name, seed=seed, steps=steps, samples=n, cpu_seconds=spent, **settings,
                        device=device_name(device), curve=curve_of(kept[-1].parents[1]), bound=bound(task, method),
                        sampled=figures(method, set(task.smiles("train")), n, reference_of(task))))
 
@@ -146,6 +154,7 @@ def main():
     parser.add_argument("seeds", type=int, nargs="*")
     parser.add_argument("--entrants", nargs="+", choices=ENTRANTS, default=list(ENTRANTS))
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--size", default=SIZE, help=f"of the networks [{SIZE}]")
     parser.add_argument("--model", help="a packaged model or the directory of a saved one, to be judged")
     parser.add_argument("--name", help="what its row is called")
     parser.add_argument("--samplers", action="store_true", help="compare samplers of the model instead")
@@ -160,7 +169,7 @@ def main():
     scale = "" if args.reference else ", all test molecules"
     if args.seeds and args.reference != REFERENCE: parser.error("--reference: of --model, --samplers and --real alone")
     for seed in args.seeds:
-        for entrant in args.entrants: train(entrant, seed, args.steps, args.n, device)
+        for entrant in args.entrants: train(entrant, seed, args.steps, args.size, args.n, device)
     if not (args.model or args.real): return
     if args.samplers: return compare_samplers(args.model, args.n, device, args.reference)
     method = load(args.model, device) if args.model else None
