@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+from loflexmdm.support.statistics import skewed_interval
 from loflexmdm.support.statistics import empirical_variation, estimate, mean_deviation
 from loflexmdm.support.statistics import variation_floor, z_count, z_mean
 
@@ -34,3 +35,10 @@ def test_counting_does_not_wait_for_torch():
     names = "statistics", "atomic_files", "configs"
     script = f"import sys, {', '.join('loflexmdm.support.' + n for n in names)}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_an_interval_needs_two_draws():
+    low, high = skewed_interval([0.0, 1.0])  # without skewness: on both sides of the mean alike
+    assert low < 0.5 < high and low + high == pytest.approx(1.0)
+    for values in ([], [1.0]):
+        with pytest.raises(ValueError, match=f"values: {len(values)} of them"): skewed_interval(values)
