@@ -94,8 +94,8 @@ def test_a_checkpoint_of_another_run_is_refused(finished):
 
 def test_what_may_change_on_resuming(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "run")
-    numbers = {key: getattr(config(), key) + 1 for key in FREE_KEYS if key != "compile"}
-    trainer(tmp_path / "run", steps=4, **numbers, compile=False).fit(resume=True)
+    numbers = {key: getattr(config(), key) + 1 for key in FREE_KEYS if key not in ("compile", "recompute")}
+    trainer(tmp_path / "run", steps=4, **numbers, compile=False, recompute=True).fit(resume=True)
 
 
 def test_leftovers_of_a_kill_are_swept(tmp_path):
