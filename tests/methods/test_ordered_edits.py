@@ -13,7 +13,7 @@ from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig, Wa
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.alignments import BLANK, align, edit_distance
 from loflexmdm.process.plackett_luce import draw_order
-from loflexmdm.process.states import MASK, Pairs, Vocabulary
+from loflexmdm.process.states import ANY, MASK, Pairs, Vocabulary, collate, prefix_example
 from loflexmdm.samplers import EventByEvent, EventDriven
 from loflexmdm.samplers.edits_event_by_event import EventByEventEdits
 from loflexmdm.training.recipes import recipe_from
@@ -115,6 +115,24 @@ def test_a_token_is_not_replaced_by_itself():
     frames = sum(len(path.frames) - 1 for path in several.trajectories)
     assert any(changed) and frames == sum(len(path.edits()) for path in several.trajectories)
     assert all(any(e.values()) for path in several.trajectories for e in path.edits())
+
+
+def test_conditions_are_read_and_guided_and_kept():
+    "Both lead from `ab`, to `aa` and to `bb`."
+    vocabulary = Vocabulary(["a", "b", "<c:1>", "<c:2>", ANY])
+    torch.manual_seed(0)
+    config = OrderedEditsConfig(coupling="pairs", size="test", order="uniform", orders=1, max_length=8)
+    m = OrderedEdits(vocabulary, config)
+    side = lambda *texts: collate([prefix_example([c], t, vocabulary) for c, t in zip(["<c:1>", "<c:2>"], texts)] * 8)
+    pairs, adam = Pairs(side("ab", "ab"), side("aa", "bb")), torch.optim.Adam(m.parameters(), 1e-2)
+    for step in range(80):
+        adam.zero_grad()
+        m.loss(pairs, torch.Generator().manual_seed(step)).loss.backward()
+        adam.step()
+    for w, (condition, target) in product((0.0, 1.0), (("<c:1>", "aa"), ("<c:2>", "bb"))):
+        made = m.edit([[condition, "a", "b"]], keep=[[True, False, False]], n=50, seed=0, guidance=w)
+        texts = Counter("".join(vocabulary.decode(s)) for s in made.sequences)
+        assert texts.most_common(1)[0][0] == condition + target and all(t.startswith(condition) for t in texts)
 
 
 def test_results_do_not_depend_on_the_batch():
