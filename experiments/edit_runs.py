@@ -146,15 +146,12 @@ TEXT = dict(kind="repair", inner="text", settings="file = 'phrases.txt', unit = 
 CAREFUL = dict(top_p=0.7)  # beside plain sampling
 
 
-TYPOS = dict(size="micro")
-
-
-def text(seed: int, steps: int, model: dict = TYPOS, label: str = "text"):
+def text(seed: int, steps: int, model: dict | None = None, label: str = "text"):
     "Typos in phrases of Python's standard library: in new phrases, new words, and more of them than in training."
     (folder := ROOT / "runs" / "text").mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(folder):  # so that no path of this machine is saved with the model
-        sizes = write_phrases()
-        directory = f"{label}-{seed}".replace("text", "seed") + "-more" * bool(BEFORE)
+        sizes, model = write_phrases(), model or dict(size="micro")
+        directory = f"{label}-{seed}".replace(" ", "-") + "-more" * bool(BEFORE)
         task, method, took = trained(TEXT, model, steps, seed, directory)
         base = task.as_dict() | dict(seed=1000)
         words = base | dict(settings="file = 'new_words.txt', unit = 'characters', test_share = 0.98, valid_share = 0")

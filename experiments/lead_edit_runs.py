@@ -124,7 +124,6 @@ def main():
                    stripped=sum(bool(task.omitted(s)) for s in taken), top_p=top_p, exact=args.exact, seed=args.seed)
         took = dict(network_calls=calls, cpu_seconds=round(time.process_time() - start, 1))
         note(RESULTS, row | figures(found) | took)
-        print(row | figures(found) | took)
 
 
 if __name__ == "__main__": main()

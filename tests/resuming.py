@@ -38,3 +38,10 @@ def check_resumed(build, tmp_path, workers):
     assert [p.name for p in dying.checkpoints] == ["step_000005"]
     found = build(tmp_path / "parts").fit(resume=True).state_dict()
     assert all(torch.equal(found[key], value) for key, value in whole.items())
+
+
+def whole_and_resumed(build, tmp_path, at: int) -> tuple[dict, dict]:
+    "Weights of a run that is left alone, and of one that dies at a step and is resumed."
+    whole = build(tmp_path / "a").fit().state_dict()
+    cut_off(build(tmp_path / "b"), at)
+    return whole, build(tmp_path / "b").fit(resume=True).state_dict()

@@ -5,8 +5,8 @@ a given draft."""
 
 # %% auto #0
 __all__ = ['EDITS', 'COUPLINGS', 'GIVEN', 'LATEST', 'EditTargets', 'edit_targets', 'log_tokens', 'log_rates', 'EditTerms',
-           'merged', 'edit_terms', 'EditFlowConfig', 'source_of', 'beside', 'after_source', 'Noised', 'on_cpu',
-           'FromSources', 'EditFlow', 'except_present']
+           'merged', 'edit_terms', 'check_source', 'EditFlowConfig', 'source_of', 'beside', 'after_source', 'Noised',
+           'on_cpu', 'FromSources', 'EditFlow', 'except_present']
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #9bb67748
 import math
@@ -33,7 +33,7 @@ from ..process.readings import ClockProposal
 from ..process.states import BOS, MASK, PAD, SPECIAL_TOKENS, Example, Pairs
 from ..process.states import PartialSequences, Vocabulary, collate
 from ..samplers import EditTrajectory, Samples, Trajectory
-from ..support.configs import accepted_by, AtLeastTwo, config, Count, NonNegative, one_of
+from ..support.configs import AtLeastTwo, Count, NonNegative, accepted_by, config, one_of
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #971b8243
@@ -134,6 +134,12 @@ GIVEN = ("corrupted", "pairs")  # couplings whose sources cannot be drawn withou
 LATEST = 60.0  # clock reading from which the gate of the rates stays as it is: e^-60 is still a float32
 
 
+def check_source(config):
+    "ValueError for a source of a config that is longer than its sequences may be."
+    if config.coupling in ("uniform", "masks") and config.tokens >= config.max_length:
+        raise ValueError(f"tokens={config.tokens}: a source has fewer than max_length={config.max_length}")
+
+
 @config
 class EditFlowConfig:
     "What defines a model; everything here is saved with its weights."
@@ -152,8 +158,7 @@ class EditFlowConfig:
 
     def __post_init__(self):
         check_network(self)
-        if self.coupling in ("uniform", "masks") and self.tokens >= self.max_length:
-            raise ValueError(f"tokens={self.tokens}: a source has fewer than max_length={self.max_length}")
+        check_source(self)
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #0f23e936
 def source_of(config: EditFlowConfig, vocabulary_size: int) -> Source | None:

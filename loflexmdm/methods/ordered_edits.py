@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .edit_flows import COUPLINGS, FromSources, except_present, on_cpu, source_of
-from .ordered_insertion import Drawn, OrderedInsertion, OrderedInsertionConfig
+from .edit_flows import COUPLINGS, FromSources, check_source, except_present, on_cpu, source_of
+from .ordered_insertion import Drawn, OrderedInsertion, OrderedInsertionConfig, given_columns
 from ..networks.order_causal import Laws, Memory
 from ..networks.order_causal_edits import OrderCausalEdits, places_with_edits
-from ..process.alignments import BLANK, Aligned, align, at, edit_distance
+from ..process.alignments import BLANK, Aligned, at, check_pairs, counted_moves, from_moves
 from ..process.intensities import log_probs_at
 from ..process.matching import LossTerms
 from ..process.plackett_luce import in_order, step_log_probs
@@ -33,8 +33,7 @@ class OrderedEditsConfig(OrderedInsertionConfig):
     def __post_init__(self):
         super().__post_init__()
         if self.merge: raise ValueError("merge=True: must be False, edits of two neighbours are not alike")
-        if self.coupling in ("uniform", "masks") and self.tokens >= self.max_length:
-            raise ValueError(f"tokens={self.tokens}: a source has fewer than max_length={self.max_length}")
+        check_source(self)
 
 # %% ../../nbs/methods/22_ordered_edits.ipynb #f3bef3c2
 class Ways(Aligned):
@@ -98,10 +97,18 @@ class OrderedEdits(FromSources, OrderedInsertion):
 
     # Training: whole ways
 
+    def counted_ways(
+        self, batch: PartialSequences | Pairs, generator: torch.Generator | None = None
+    ) -> tuple[Ways, Float[Tensor, " batch"]]:
+        "An optimal alignment of each pair, sources drawn where they are not given, and log N."
+        pairs = self.pairs(batch, generator)
+        check_pairs(*pairs, self.config.max_length)
+        moves, log_count = counted_moves(*pairs, on_cpu(generator))
+        return Ways(*from_moves(*pairs, moves)), log_count
+
     def ways(self, batch: PartialSequences | Pairs, generator: torch.Generator | None = None) -> Ways:
         "An optimal alignment of each pair, sources drawn where they are not given."
-        pairs = self.pairs(batch, generator)
-        return Ways(*align(*pairs, "optimal", on_cpu(generator), limit=self.config.max_length))
+        return self.counted_ways(batch, generator)[0]
 
     def loss(self, batch: PartialSequences | Pairs, generator: torch.Generator | None = None) -> LossTerms:
         """The training loss on a batch of targets or pairs, in nats per pair, without the constant log N.
@@ -126,8 +133,7 @@ class OrderedEdits(FromSources, OrderedInsertion):
         tokens = in_order(x1.tokens, order, PAD)
         log_q = step_log_probs(in_order(scores, order, 0.0), tokens != PAD)
 
-        given = torch.where(prompt.valid, prompt.origin, columns)
-        given = given.repeat(len(order) // len(prompt.tokens), 1)
+        given = given_columns(prompt, columns, len(order))
         old = in_order(torch.where(x1.z0 == BLANK, PAD, x1.z0), order, PAD)
         where = places_with_edits(given, order, old, in_order(x1.deletes, order, False), columns)
         return Drawn(order, tokens, log_q, torch.zeros_like(log_q), where)
@@ -143,10 +149,8 @@ class OrderedEdits(FromSources, OrderedInsertion):
         "log q - log p of drawn ways, in float64, each with an alignment of its own; q is that of both."
         batch, found = x1.to(self.device), []
         for _ in range(orders):
-            pairs = self.pairs(batch, generator)
-            ways = Ways(*align(*pairs, "optimal", on_cpu(generator), limit=self.config.max_length))
-            _, log_count = edit_distance(*pairs)
-            found.append(self.all_costs(ways, 1, generator).total.double() - log_count.to(self.device))
+            ways, log_count = self.counted_ways(batch, generator)
+            found.append(self.all_costs(ways, 1, generator).total.double() - log_count)
         return torch.stack(found)
 
     # Generation: one event at a time

@@ -5,7 +5,8 @@ until the end, in an order that is given or learned."""
 
 # %% auto #0
 __all__ = ['SLOPES', 'FEWEST_ROWS', 'SAVED', 'OrderedInsertionConfig', 'OrderScores', 'Drawn', 'Costs', 'order_term',
-           'columns_read', 'similar_rows', 'weighted_mean', 'OrderedInsertion', 'prompt_of', 'expected_gap']
+           'columns_read', 'similar_rows', 'weighted_mean', 'OrderedInsertion', 'given_columns', 'prompt_of',
+           'expected_gap']
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #75206711
 import math
@@ -291,8 +292,7 @@ class OrderedInsertion(Method):
         alike = torch.zeros_like(log_q)
         if self.config.merge: alike = log_alike(order, runs_of(x1)).to(log_q)
 
-        given = torch.where(prompt.valid, prompt.origin, end)
-        given = given.repeat(len(order) // len(prompt.tokens), 1)
+        given = given_columns(prompt, end, len(order))
         return Drawn(order, tokens, log_q + alike, alike, places(given, order, end))
 
     def scores(self, x1: PartialSequences) -> Float[Tensor, "batch length"]:
@@ -374,6 +374,12 @@ class OrderedInsertion(Method):
         return self.backbone.insert(memory, gap, token)
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #22eac4f0
+def given_columns(prompt: PartialSequences, end: int, rows: int) -> Int[Tensor, "rows prompt"]:
+    "The columns that prompts come from, `end` at padding; all prompts again and again until there are `rows`."
+    columns = torch.where(prompt.valid, prompt.origin, end)
+    return columns.repeat(rows // len(columns), 1)
+
+
 def prompt_of(x1: PartialSequences) -> PartialSequences:
     "The prompts of clean sequences; `origin` holds their columns."
     return contract(x1, torch.where(x1.fixed, CLEAN, DROPPED))

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from .ordered_insertion import Drawn, OrderedInsertion, OrderedInsertionConfig, OrderScores
+from .ordered_insertion import given_columns
 from ..networks.order_causal import Laws
 from ..networks.order_causal_masks import OrderCausalMasks, places_with_masks
 from ..process.intensities import log_probs_at
@@ -104,8 +105,7 @@ class OrderedMasks(OrderedInsertion):
         tokens = torch.where((order % 2 == 0) & (tokens != PAD), MASK, tokens)  # that each event writes
         log_q = event_log_probs(scores, order, event_numbers(order, length))
 
-        given = torch.where(prompt.valid, prompt.origin, length)
-        given = given.repeat(len(order) // len(prompt.tokens), 1)
+        given = given_columns(prompt, length, len(order))
         return Drawn(order, tokens, log_q, torch.zeros_like(log_q), places_with_masks(given, order, length))
 
     def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:

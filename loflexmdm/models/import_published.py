@@ -71,8 +71,8 @@ def check_family(names: list[str], path: object):
     has = lambda part: any(part in name for name in names)
     if has("len_pred.linear."): refuse(path, "a distribution of lengths (len_pred.linear); only an expectation is read")
     if has("bin_centers"): refuse(path, "discretised rate heads (bin_centers); only scalar ones can be imported")
+    if has("b_ins_theta_head.") and has("len_pred."): refuse(path, "both b_ins_theta_head and len_pred are there")
     heads = "b_ins_theta_head", "lambda_ins_phi_head", "len_pred"
-    if sum(has(f"{head}.") for head in heads[::2]) > 1: refuse(path, f"both {heads[0]} and {heads[2]} are there")
     if not any(has(f"{head}.") for head in heads):
         refuse(path, f"not a checkpoint of LoFlexMDM: none of {', '.join(heads)} is there")
 
@@ -315,7 +315,8 @@ def import_published(
 
     # a generator's file has an unmasking head, which nothing asks; FlexMDM's has none
     found, own = weights_of(parts, order), model.state_dict()
-    unused = {} if parts.counts else {k.replace("insert.", "unmask."): v for k, v in own.items() if k[:7] == "insert."}
+    insertion = {} if parts.counts else {name: v for name, v in own.items() if name.startswith("insert.")}
+    unused = {name.replace("insert.", "unmask."): v for name, v in insertion.items()}
     check_names(found, own | unused, path)
     model.load_state_dict({name: found[name] for name in own})
     return model.eval()

@@ -281,6 +281,12 @@ class Memory(NamedTuple):
         pairs = tuple((k[index], v[index]) for k, v in self.pairs)
         return Memory(pairs, *(value[index] for value in self[1:]))
 
+    def without(self, gone: Bool[Tensor, "rows items"]) -> "Memory":
+        "With some items no longer there: beyond all others, to be seen by none."
+        rank = self.rank.masked_fill(gone, self.tokens.shape[1])
+        return self._replace(tokens=self.tokens.masked_fill(gone, PAD), open=self.open & ~gone, free=self.free & ~gone,
+                             rank=rank)
+
     @property
     def right(self) -> Int[Tensor, "rows items"]:
         "Number of the item after each; that of no item after the last."
@@ -289,7 +295,7 @@ class Memory(NamedTuple):
         follows = F.pad(by_rank, (0, 1)).gather(1, self.rank.clamp_max(self.rank.shape[1]))
         return torch.where(is_last, self.rank.shape[1], follows)
 
-
+# %% ../../nbs/networks/07_order_causal.ipynb #5b07a9ce
 class Spot(NamedTuple):
     "Where one column of every row lies."
     before: Int[Tensor, "rows 1"]  # number of the item to its left
@@ -416,15 +422,20 @@ class OrderCausal(nn.Module):
         self, memory: Memory, tokens: Int[Tensor, "rows events"], where: Places
     ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows events width"]]:
         "Features of the content and the query columns of events, with the tokens beside them at their time."
-        known = torch.cat([memory.tokens, tokens], 1)
-        known = F.pad(known, (0, 1), value=PAD)  # beyond the end
-        before = known.gather(1, where.gap)
-        after = known.gather(1, where.following)
+        before, after = self.beside(memory, tokens, where)
         kind = torch.tensor([[GENERATED], [QUERY]], device=tokens.device)
         nothing = torch.full_like(tokens, PAD)
         content = self.embed(tokens, before, after, kind[:1])
         query = self.embed(nothing, before, after, kind[1:])
         return content, query
+
+    def beside(
+        self, memory: Memory, tokens: Int[Tensor, "rows events"], where: Places
+    ) -> tuple[Int[Tensor, "rows events"], Int[Tensor, "rows events"]]:
+        "The tokens to the left and to the right of each event at its time."
+        known = torch.cat([memory.tokens, tokens], 1)
+        known = F.pad(known, (0, 1), value=PAD)  # beyond the end
+        return known.gather(1, where.gap), known.gather(1, where.following)
 
     def embed(
         self, tokens: Int[Tensor, "rows columns"], before: Int[Tensor, "rows columns"],
@@ -501,6 +512,14 @@ class OrderCausal(nn.Module):
         rank = memory.rank + (memory.rank >= own)
         nothing, flag = torch.full_like(own, PAD), torch.full_like(own, GENERATED)
         return Spot(gap, memory.right.gather(1, gap), own, rank, nothing, flag)
+
+    def spot_of(self, memory: Memory, item: Int[Tensor, "rows 1"]) -> Spot:
+        "The place of an item that is there, where another comes instead."
+        own = memory.rank.gather(1, item)
+        by_rank = memory.rank.argsort(-1)
+        before = by_rank.gather(1, (own - 2).clamp_min(0))
+        nothing, flag = torch.full_like(own, PAD), torch.full_like(own, GENERATED)
+        return Spot(before, memory.right.gather(1, item), own, memory.rank, nothing, flag)
 
     def column(
         self, memory: Memory, spot: Spot, token: Int[Tensor, " rows"] | None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .order_causal import FLAGS, GENERATED, QUERY, GapPointer, Memory, OrderCausal, Places, Spot
 from .transformer import Size
-from ..process.states import PAD, PartialSequences
+from ..process.states import PartialSequences
 
 # %% ../../nbs/networks/09_order_causal_edits.ipynb #79b8df2c
 @dataclass(frozen=True, eq=False)
@@ -114,9 +114,7 @@ class OrderCausalEdits(OrderCausal):
         self, memory: Memory, tokens: Int[Tensor, "rows events"], where: EditedPlaces
     ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows events width"]]:
         "Features of the content and the query columns of events, with the tokens beside them at their time."
-        known = torch.cat([memory.tokens, tokens, torch.full_like(tokens[:, :1], PAD)], 1)
-        before = known.gather(1, where.gap)
-        after = known.gather(1, where.following)
+        before, after = self.beside(memory, tokens, where)
         flag = torch.where(where.deletes, DELETED, GENERATED)
         content = self.embed(tokens, before, after, flag)
         query = self.embed(where.old, before, after, torch.full_like(flag, QUERY))
@@ -158,15 +156,12 @@ class OrderCausalEdits(OrderCausal):
         items = memory.tokens.shape[1]
         kind, item = (event // items)[:, None], (event % items)[:, None]
         inserted = super().spot(memory, item[:, 0])
-        own = memory.rank.gather(1, item)
-        by_rank = memory.rank.argsort(-1)
-        before = by_rank.gather(1, (own - 2).clamp_min(0))
-        after, old = memory.right.gather(1, item), memory.tokens.gather(1, item)
-        replaced = Spot(before, after, own, memory.rank, old, torch.full_like(own, GENERATED))
+        replaced = self.spot_of(memory, item)._replace(old=memory.tokens.gather(1, item))
 
         # what lies to the right of a deleted item comes one closer
-        rank = memory.rank - (memory.rank >= own).long()
-        deleted = replaced._replace(own=own - 1, rank=rank, flag=torch.full_like(own, DELETED))
+        rank = memory.rank - (memory.rank >= replaced.own).long()
+        gone = torch.full_like(item, DELETED)
+        deleted = replaced._replace(own=replaced.own - 1, rank=rank, flag=gone)
         chosen = lambda new, other, gone: torch.where(kind == 0, new, torch.where(kind == 1, other, gone))
         return Spot(*(chosen(*fields) for fields in zip(inserted, replaced, deleted, strict=True)))
 
@@ -180,7 +175,4 @@ class OrderCausalEdits(OrderCausal):
         # the item of a deletion has no place either
         number = torch.arange(items + 1, device=event.device)
         gone = edits[:, None] & (number == item[:, None]) | deletes[:, None] & (number == items)
-        return new._replace(
-            tokens=new.tokens.masked_fill(gone, PAD), open=new.open & ~gone, free=new.free & ~gone,
-            rank=new.rank.masked_fill(gone, items + 1),  # beyond all that are there
-        )
+        return new.without(gone)

@@ -16,7 +16,7 @@ from .order_causal import GapPointer, Memory, OrderCausal, Places, Spot
 from .order_causal import left_columns, ranks, right_columns
 from .transformer import Size
 from ..process.mask_orders import decisions_of, event_numbers, masks_of
-from ..process.states import MASK, PAD
+from ..process.states import MASK
 
 # %% ../../nbs/networks/08_order_causal_masks.ipynb #e4ec25cc
 @dataclass(frozen=True, eq=False)
@@ -153,12 +153,7 @@ class OrderCausalMasks(OrderCausal):
         "The place of an outcome: in the gap after an item, or that of the mask which is decided."
         items = memory.tokens.shape[1]
         inserted = super().spot(memory, event % items)
-        mask = event[:, None] % items
-        own = memory.rank.gather(1, mask)
-        by_rank = memory.rank.argsort(-1)
-        before = by_rank.gather(1, (own - 2).clamp_min(0))
-        after = memory.right.gather(1, mask)
-        decided = inserted._replace(before=before, after=after, own=own, rank=memory.rank)
+        decided = self.spot_of(memory, event[:, None] % items)
 
         decides = (event >= items)[:, None]
         both = zip(decided, inserted, strict=True)
@@ -172,7 +167,4 @@ class OrderCausalMasks(OrderCausal):
 
         number = torch.arange(items + 1, device=event.device)
         gone = decides[:, None] & (number == (event % items)[:, None])
-        return new._replace(
-            tokens=new.tokens.masked_fill(gone, PAD), open=new.open & ~gone, free=new.free & ~gone,
-            rank=new.rank.masked_fill(gone, items + 1),  # beyond all that are there
-        )
+        return new.without(gone)

@@ -5,8 +5,9 @@ Edit Flows are trained."""
 
 # %% auto #0
 __all__ = ['BLANK', 'PAIR', 'DELETE', 'INSERT', 'VOID', 'CELLS', 'ALIGNMENTS', 'ERRORS', 'Aligned', 'strip', 'at', 'slot_column',
-           'collate_pairs', 'from_moves', 'Optimal', 'edit_distance', 'optimal_moves', 'ruled_moves', 'alignment_rule',
-           'check_pairs', 'align', 'Source', 'Empty', 'Masks', 'UniformTokens', 'Corrupted', 'Dataset', 'read_pairs']
+           'collate_pairs', 'from_moves', 'Optimal', 'edit_distance', 'counted_moves', 'optimal_moves', 'ruled_moves',
+           'alignment_rule', 'check_pairs', 'align', 'Source', 'Empty', 'Masks', 'UniformTokens', 'Corrupted',
+           'Dataset', 'read_pairs']
 
 # %% ../../nbs/process/10_alignments.ipynb #8ab3e26e
 import csv
@@ -238,21 +239,33 @@ def edit_distance(
     log_count = np.concatenate([f.log_count for f in found])
     return torch.from_numpy(edits), torch.from_numpy(log_count)
 
+# %% ../../nbs/process/10_alignments.ipynb #c0da7ed1
+def counted_moves(
+    x0: PartialSequences, x1: PartialSequences, generator: torch.Generator | None = None
+) -> tuple[Int[Tensor, "batch slots"], Float[Tensor, " batch"]]:
+    "Moves of an optimal alignment of each pair, each of them with the same probability, and the log of their number."
+    steps = x0.tokens.shape[1] + x1.tokens.shape[1]
+    shape = (len(x0.tokens), steps)
+    u = torch.rand(shape, generator=generator, dtype=torch.float64).numpy()
+    moves, log_count = [], []
+    for rows in _chunks(x0, x1):
+        a = x0.rows(rows)
+        b = x1.rows(rows)
+        n, m = a.lengths.cpu().numpy(), b.lengths.cpu().numpy()
+        found = _optimal(a, b)
+        moves.append(_walk_back(found.choice, n, m, u[rows]))
+        log_count.append(found.log_count)
+
+    device = x0.tokens.device
+    both = (torch.from_numpy(np.concatenate(parts)).to(device) for parts in (moves, log_count))
+    return tuple(both)
+
 
 def optimal_moves(
     x0: PartialSequences, x1: PartialSequences, generator: torch.Generator | None = None
 ) -> Int[Tensor, "batch slots"]:
     "Moves of an optimal alignment of each pair, each of them with the same probability."
-    steps = x0.tokens.shape[1] + x1.tokens.shape[1]
-    shape = (len(x0.tokens), steps)
-    u = torch.rand(shape, generator=generator, dtype=torch.float64).numpy()
-    moves = []
-    for rows in _chunks(x0, x1):
-        a = x0.rows(rows)
-        b = x1.rows(rows)
-        n, m = a.lengths.cpu().numpy(), b.lengths.cpu().numpy()
-        moves.append(_walk_back(_optimal(a, b).choice, n, m, u[rows]))
-    return torch.from_numpy(np.concatenate(moves)).to(x0.tokens.device)
+    return counted_moves(x0, x1, generator)[0]
 
 # %% ../../nbs/process/10_alignments.ipynb #45584037
 def _segments(

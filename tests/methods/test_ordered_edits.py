@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 import torch
 from ordered_models import VOCABULARY, sequences, with_noise
-from resuming import cut_off
+from resuming import whole_and_resumed
 
 from loflexmdm.cli import main
 from loflexmdm.methods.edit_flows import COUPLINGS
@@ -166,9 +166,7 @@ def trained_briefly(directory, steps=6):
 
 
 def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
-    whole = trained_briefly(tmp_path / "a").fit().state_dict()
-    cut_off(trained_briefly(tmp_path / "b"), 4)
-    found = trained_briefly(tmp_path / "b").fit(resume=True).state_dict()
+    whole, found = whole_and_resumed(trained_briefly, tmp_path, 4)
     assert all(torch.equal(found[key], value) for key, value in whole.items())
     assert (whole["order.score.weight"] != 0).any()
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 from ordered_models import VOCABULARY, sequences, with_noise
-from resuming import cut_off
+from resuming import whole_and_resumed
 from scipy.stats import chisquare
 
 from loflexmdm.methods.ordered_insertion import SAVED, OrderedInsertion, OrderedInsertionConfig, OrderScores
@@ -380,9 +380,7 @@ def trained_briefly(tmp_path, steps=6, **options):
 
 
 def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
-    whole = trained_briefly(tmp_path / "a").fit().state_dict()
-    cut_off(trained_briefly(tmp_path / "b"), 4)
-    found = trained_briefly(tmp_path / "b").fit(resume=True).state_dict()
+    whole, found = whole_and_resumed(trained_briefly, tmp_path, 4)
     assert all(torch.equal(found[key], value) for key, value in whole.items())
     assert (whole["order.score.weight"] != 0).any()  # the order model has learned
 
