@@ -70,7 +70,7 @@ def brackets(seed: int, steps: int):
 
 
 ORDERED = dict(method="ordered-edits", size="nano", order_size="nano")
-ENTRANTS = {  # of one task and one network size; a row of the network is a state of a pair, or a whole way
+ENTRANTS = {  # of one task and one network size; a row of the network is a state of a pair, or a whole edit path
     "hidden": dict(size="nano"), "shown": dict(source="shown", size="nano"),
     "left to right": ORDERED | dict(order="left_to_right", orders=1),
     "uniform": ORDERED | dict(order="uniform", orders=1), "learned": ORDERED | dict(order="learned", orders=2),

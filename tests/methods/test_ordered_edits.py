@@ -9,7 +9,7 @@ from resuming import whole_and_resumed
 
 from loflexmdm.cli import main
 from loflexmdm.methods.edit_flows import COUPLINGS
-from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig, Ways
+from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig, EditPaths
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.alignments import BLANK, align, edit_distance
 from loflexmdm.process.plackett_luce import draw_order
@@ -33,42 +33,42 @@ def model(order="learned", seed=0, noise=0.5, vocabulary=VOCABULARY, **options) 
 def some_pairs() -> Pairs: return Pairs(sequences("ab|cd", "|abca", "c|b"), sequences("ab|dacb", "|bc", "c|"))
 
 
-def costs_in(m: OrderedEdits, ways: Ways, order: torch.Tensor):
-    "Costs of ways whose edits come in an order each."
-    drawn = m.in_order(ways, m.given(ways), order, m.scores(ways))
-    return m.costs(drawn, m.read_prompts(m.given(ways)))
+def costs_in(m: OrderedEdits, paths: EditPaths, order: torch.Tensor):
+    "Costs of edit paths whose edits come in an order each."
+    drawn = m.in_order(paths, m.given(paths), order, m.scores(paths))
+    return m.costs(drawn, m.read_prompts(m.given(paths)))
 
 
 def test_padding_changes_nothing():
     m = model()
-    ways = m.ways(some_pairs(), torch.Generator().manual_seed(1))
-    order = draw_order(torch.zeros(ways.z0.shape), ways.free, torch.Generator().manual_seed(3))
-    together = costs_in(m, ways, order)
+    paths = m.edit_paths(some_pairs(), torch.Generator().manual_seed(1))
+    order = draw_order(torch.zeros(paths.z0.shape), paths.free, torch.Generator().manual_seed(3))
+    together = costs_in(m, paths, order)
     for i in range(3):
-        alone = ways.rows(torch.tensor([i])).trim()
-        own = order[i:i + 1, :int(ways.free[i].sum())].clamp_max(alone.z0.shape[1])
+        alone = paths.rows(torch.tensor([i])).trim()
+        own = order[i:i + 1, :int(paths.free[i].sum())].clamp_max(alone.z0.shape[1])
         costs = costs_in(m, alone, own)
         torch.testing.assert_close(together.total[i:i + 1], costs.total, atol=1e-12, rtol=0)
         torch.testing.assert_close(together.generator[i:i + 1], costs.generator, atol=1e-12, rtol=0)
 
 
-def test_ways_have_the_fewest_edits_and_every_alignment_alike():
+def test_edit_paths_have_the_fewest_edits_and_every_alignment_alike():
     "From `ab` to `bca` there are five alignments with three edits; 4,000 draws have each within 4.5 standard errors."
     pairs = Pairs(sequences("|ab"), sequences("|bca"))
     edits, log_count = edit_distance(*pairs)
-    ways = model().ways(pairs.map(lambda v: v.repeat(4000, 1)), torch.Generator().manual_seed(0))
-    assert (ways.free.sum(-1) == edits).all()
-    found = Counter(zip(map(tuple, ways.z0.tolist()), map(tuple, ways.z1.tolist())))
+    paths = model().edit_paths(pairs.map(lambda v: v.repeat(4000, 1)), torch.Generator().manual_seed(0))
+    assert (paths.free.sum(-1) == edits).all()
+    found = Counter(zip(map(tuple, paths.z0.tolist()), map(tuple, paths.z1.tolist())))
     p = 1 / len(found)
     assert len(found) == round(log_count.exp().item())
     assert all(abs(n - 4000 * p) < 4.5 * (4000 * p * (1 - p)) ** 0.5 for n in found.values())
 
 
 def test_what_a_way_shows():
-    ways = Ways(*align(sequences("|abc"), sequences("|adc")))
-    assert ways.tokens.tolist() == [[2, 3, 6, 5]] and ways.free.tolist() == [[False, False, True, False]]
-    assert ways.seen.fixed.tolist() == [[True, True, False, True]] and ways.lengths.tolist() == [4]
-    gone = Ways(*align(sequences("|ab"), sequences("|a")))
+    paths = EditPaths(*align(sequences("|abc"), sequences("|adc")))
+    assert paths.tokens.tolist() == [[2, 3, 6, 5]] and paths.free.tolist() == [[False, False, True, False]]
+    assert paths.seen.fixed.tolist() == [[True, True, False, True]] and paths.lengths.tolist() == [4]
+    gone = EditPaths(*align(sequences("|ab"), sequences("|a")))
     assert gone.tokens.tolist() == [[2, 3, 4]] and (gone.z1 == BLANK).tolist() == [[False, False, True]]
 
 
