@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from .transformer import Size, in_turn
-from ..process.states import PAD, PartialSequences
+from ..process.states import MASK, PAD, PartialSequences
 
 # %% ../../nbs/networks/07_order_causal.ipynb #25024e6d
 NEAR, FAR = 16, 8  # distances told apart exactly, and classes of longer ones, two to a doubling
@@ -390,7 +390,9 @@ class OrderCausal(nn.Module):
 
         opened = torch.cat([memory.open, tokens != PAD], 1)
         free = torch.cat([memory.free, self.undecided(tokens)], 1)
-        possible = self.possible(opened[:, None] & where.present, free[:, None] & where.present)
+        masked = torch.cat([memory.tokens, tokens], 1) == MASK
+        in_states = (of_items[:, None] & where.present for of_items in (opened, free, masked))
+        possible = self.possible(*in_states)
         return Laws(scores.masked_fill(~possible, -torch.inf).log_softmax(-1), query)
 
     def streams(
@@ -472,9 +474,10 @@ class OrderCausal(nn.Module):
         return torch.zeros_like(tokens, dtype=torch.bool)
 
     def possible(
-        self, opened: Bool[Tensor, "*states items"], free: Bool[Tensor, "*states items"]
+        self, opened: Bool[Tensor, "*states items"], free: Bool[Tensor, "*states items"],
+        masked: Bool[Tensor, "*states items"],
     ) -> Bool[Tensor, "*states outcomes"]:
-        "Which outcomes may happen where these gaps are open: stopping always may. No item is free here."
+        "Which outcomes may happen: gaps that are open, and always stopping. No item is free or a mask here."
         return F.pad(opened, (0, 1), value=True)
 
     # One event at a time
@@ -485,7 +488,7 @@ class OrderCausal(nn.Module):
         last = memory.last[:, None]
         right = memory.right[:, None]
         scores = self.outcomes(last, memory.gaps, right, distance[:, None])[:, 0]
-        possible = self.possible(memory.open, memory.free)
+        possible = self.possible(memory.open, memory.free, memory.tokens == MASK)
         return scores.masked_fill(~possible, -torch.inf)
 
     def token_features(self, memory: Memory, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows width"]:

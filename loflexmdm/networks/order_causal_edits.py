@@ -143,10 +143,11 @@ class OrderCausalEdits(OrderCausal):
         return prompt.free
 
     def possible(
-        self, opened: Bool[Tensor, "*states items"], free: Bool[Tensor, "*states items"]
+        self, opened: Bool[Tensor, "*states items"], free: Bool[Tensor, "*states items"],
+        masked: Bool[Tensor, "*states items"],
     ) -> Bool[Tensor, "*states outcomes"]:
-        "Gaps that are open, items that may be replaced or deleted, and always stopping."
-        stop = torch.ones_like(free[..., :1])
+        "Gaps that are open, items that may be replaced or deleted, and stopping where no mask is left."
+        stop = ~masked.any(-1, keepdim=True)
         return torch.cat([opened, free & self.replaces, free, stop], -1)
 
     # One event at a time

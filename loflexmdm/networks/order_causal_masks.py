@@ -142,10 +142,11 @@ class OrderCausalMasks(OrderCausal):
         return tokens == MASK
 
     def possible(
-        self, opened: Bool[Tensor, "*states items"], free: Bool[Tensor, "*states items"]
+        self, opened: Bool[Tensor, "*states items"], free: Bool[Tensor, "*states items"],
+        masked: Bool[Tensor, "*states items"],
     ) -> Bool[Tensor, "*states outcomes"]:
         "Gaps that are open, masks that are there, and stopping where none is."
-        return torch.cat([opened, free, ~free.any(-1, keepdim=True)], -1)
+        return torch.cat([opened, free, ~masked.any(-1, keepdim=True)], -1)
 
     # One event at a time
 

@@ -91,6 +91,14 @@ def test_every_source_is_learned_from_and_edited(coupling):
         assert len(m.edit([["a", "b"]], n=5, seed=0)) == 5
 
 
+def test_no_mask_of_a_source_is_left():
+    "However likely the end is, it waits until every mask is replaced or deleted."
+    m = model(coupling="masks", tokens=3, noise=0.3)
+    with torch.no_grad(): m.backbone.pointer.stop.bias += 20.0
+    made = m.sample(n=40, seed=0)
+    assert not any(MASK in s for s in made.sequences) and made.network_calls > 3
+
+
 def test_the_wrong_kind_of_data_is_refused():
     with pytest.raises(ValueError, match="the data are pairs"): model(coupling="corrupted").loss(some_pairs())
     with pytest.raises(ValueError, match="the data are single sequences"): model().loss(some_pairs().x1)
