@@ -85,14 +85,16 @@ class PublishedBlock(nn.Module):
         kept: Bool[Tensor, "batch length"],
     ) -> Float[Tensor, "batch length width"]:
         "Multi-head self-attention of every column to those that are `kept`."
-        q, k, v = self.qkv(y).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(y).unflatten(-1, (3, self.heads, -1)).unbind(2)
         angles = rotary(y.shape[1], self.rotary, y.device)
 
         def turn(x: Tensor) -> Tensor:
             turned = rotate(x[..., :self.rotary], *angles)  # the other features stay as they are
             return torch.cat([turned, x[..., self.rotary:]], -1)
 
-        h = F.scaled_dot_product_attention(turn(q), turn(k), v, attn_mask=kept[:, None, None])
+        # heads before columns
+        q, k, v = (part.transpose(1, 2) for part in (turn(q), turn(k), v))
+        h = F.scaled_dot_product_attention(q, k, v, attn_mask=kept[:, None, None])
         return self.out(h.transpose(1, 2).flatten(2))
 
 # %% ../../nbs/networks/05_published.ipynb #pu000023

@@ -59,24 +59,26 @@ def rotary(
     dim: int,
     device=None,
     base: float = 10_000.0,
-) -> tuple[Float[Tensor, "length half"], Float[Tensor, "length half"]]:
-    "Cosines and sines of the rotary angles (position x frequency): two (length, dim/2) float32 tensors."
+) -> tuple[Float[Tensor, "length dim"], Float[Tensor, "length dim"]]:
+    """Cosines and signed sines of the rotary angles (position x frequency) for `rotate`: two (length, dim) float32
+    tensors, the sine negative for the first feature of a pair."""
     freq = base ** (-torch.arange(0, dim, 2, device=device) / dim)
     angle = torch.arange(length, device=device)[:, None] * freq
-    return angle.cos(), angle.sin()
+    cos, sin = angle.cos(), angle.sin()
+    return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
 
 
 def rotate(
-    x: Float[Tensor, "batch heads length dim"],
-    cos: Float[Tensor, "... half"],
-    sin: Float[Tensor, "... half"],
-) -> Float[Tensor, "batch heads length dim"]:
-    """`x` (batch, heads, length, dim) with features j and j + dim/2 turned as a pair by its
+    x: Float[Tensor, "batch length heads dim"],
+    cos: Float[Tensor, "... length dim"],
+    sin: Float[Tensor, "... length dim"],
+) -> Float[Tensor, "batch length heads dim"]:
+    """`x` (batch, length, heads, dim) with features j and j + dim/2 turned as a pair by its
     position's angle; dtype of `x`."""
     a, b = x.chunk(2, -1)
-    turned_a = a * cos - b * sin
-    turned_b = a * sin + b * cos
-    return torch.cat([turned_a, turned_b], -1).to(x.dtype)
+    partner = torch.cat([b, a], -1)
+    turned = torch.addcmul(x * cos[..., None, :], partner, sin[..., None, :])
+    return turned.to(x.dtype)
 
 # %% ../../nbs/networks/02_transformer.ipynb #d9c6b1a5
 class TimeEmbedding(nn.Module):
@@ -114,8 +116,12 @@ def modulate(
 ) -> Float[Tensor, "batch length width"]:
     """AdaLN: `x` (batch, length, width) normalised over its last dimension, then scaled by 1 + `scale`
     and shifted, each (batch, width), or (batch, length, width) where columns differ."""
+    # what all rows share is a part of the normalisation
+    if scale.shape == (1, x.shape[-1]):
+        gain, bias = (1 + scale[0]).to(x.dtype), shift[0].to(x.dtype)
+        return F.layer_norm(x, x.shape[-1:], gain, bias)
     normal = F.layer_norm(x, x.shape[-1:])
-    return normal * (1 + over_columns(scale)) + over_columns(shift)
+    return torch.addcmul(over_columns(shift), normal, 1 + over_columns(scale))
 
 
 # the cache of one block: keys and values (batch, heads, columns, dim) of the columns at hand -> those to attend to
@@ -150,7 +156,7 @@ class Block(nn.Module):
         self,
         h: Float[Tensor, "batch length width"],
         cond: Cond,
-        angles: tuple[Float[Tensor, "... half"], Float[Tensor, "... half"]],
+        angles: tuple[Float[Tensor, "... length dim"], Float[Tensor, "... length dim"]],
         mask: Bool[Tensor, "..."] | None,
         kv_cache: KVCache | None = None,
     ) -> Float[Tensor, "batch length width"]:
@@ -160,20 +166,24 @@ class Block(nn.Module):
         to itself and those before it."""
         shift, scale, gate, shift_mlp, scale_mlp, gate_mlp = self.adapt(cond).chunk(6, -1)
         seen = self.attend(modulate(h, shift, scale), angles, mask, kv_cache)
-        h = h + over_columns(gate) * self.drop(seen)
-        return h + over_columns(gate_mlp) * self.drop(self.mlp(modulate(h, shift_mlp, scale_mlp)))
+        h = torch.addcmul(h, over_columns(gate), self.drop(seen))
+        more = self.mlp(modulate(h, shift_mlp, scale_mlp))
+        return torch.addcmul(h, over_columns(gate_mlp), self.drop(more))
 
     def attend(
         self,
         h: Float[Tensor, "batch length width"],
-        angles: tuple[Float[Tensor, "... half"], Float[Tensor, "... half"]],
+        angles: tuple[Float[Tensor, "... length dim"], Float[Tensor, "... length dim"]],
         mask: Bool[Tensor, "..."] | None,
         kv_cache: KVCache | None = None,
     ) -> Float[Tensor, "batch length width"]:
         "Multi-head self-attention with rotary positions, every column to those that `mask` lets it see."
-        q, k, v = self.qkv(h).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in self.qkv(h).chunk(3, -1))
         q = rotate(self.q_norm(q), *angles)
         k = rotate(self.k_norm(k), *angles)
+
+        # heads before columns
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if kv_cache is not None: k, v = kv_cache(k, v)
         h = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
         return self.out(h.transpose(1, 2).flatten(2))
@@ -222,15 +232,15 @@ class Transformer(nn.Module):
     def angles(
         self,
         x: PartialSequences,
-    ) -> tuple[Float[Tensor, "length half"], Float[Tensor, "length half"]]:
-        "Rotary cosines and sines of the columns, (length, dim/2) each."
+    ) -> tuple[Float[Tensor, "length dim"], Float[Tensor, "length dim"]]:
+        "Rotary cosines and sines of the columns, (length, dim) each."
         return rotary(x.tokens.shape[1], self.size.width // self.size.heads, x.tokens.device)
 
     def run(
         self,
         h: Float[Tensor, "batch length width"],
         cond: Cond,
-        angles: tuple[Float[Tensor, "... half"], Float[Tensor, "... half"]],
+        angles: tuple[Float[Tensor, "... length dim"], Float[Tensor, "... length dim"]],
         mask: Bool[Tensor, "..."] | None,
         kv_cache: Sequence[KVCache] = (),
     ) -> Float[Tensor, "batch length width"]:
@@ -264,7 +274,7 @@ class CausalTransformer(Transformer):
         last = x.map(lambda v: v.gather(1, at))
 
         # each row is at a position of its own, and sees the columns up to it
-        angles = tuple(v[at[:, 0], None, None] for v in self.angles(x))
+        angles = tuple(v[at] for v in self.angles(x))
         mask = torch.arange(x.tokens.shape[1], device=at.device) <= at
         return self.run(self.embed(last), cond, angles, mask[:, None, None], kv_cache)
 

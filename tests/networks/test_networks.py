@@ -122,10 +122,10 @@ def test_logits_are_float32_at_least():
 
 def test_rotary_scores_depend_on_differences():
     q, k = torch.randn(2, 1, 1, 1, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).expand(
-        2, 1, 1, 64, 32
+        2, 1, 64, 1, 32
     )
     cos, sin = (v.double() for v in rotary(64, 32))
-    scores = (rotate(q, cos, sin) @ rotate(k, cos, sin).mT)[0, 0]
+    scores = rotate(q, cos, sin)[0, :, 0] @ rotate(k, cos, sin)[0, :, 0].T
     for offset in (-20, 0, 7):
         diagonal = scores.diagonal(offset)
         torch.testing.assert_close(diagonal, diagonal[0].expand_as(diagonal), rtol=0, atol=64 * 2**-22)
@@ -133,7 +133,7 @@ def test_rotary_scores_depend_on_differences():
 
 
 def test_rotation_keeps_lengths_and_dtype():
-    x = torch.randn(2, 3, 10, 8, dtype=torch.bfloat16)
+    x = torch.randn(2, 10, 3, 8, dtype=torch.bfloat16)
     assert rotate(x, *rotary(10, 8)).dtype == torch.bfloat16
     y = x.double()
     torch.testing.assert_close(rotate(y, *rotary(10, 8)).norm(dim=-1), y.norm(dim=-1), rtol=1e-6, atol=0)
