@@ -87,8 +87,7 @@ class Autoregressive(Method):
         else:
             # rows in the order of their memory, and back
             kept = kept.extended(x)
-            by_place = kept.place.argsort()
-            ordered = x.rows(by_place)
+            ordered = kept.by_place(x)
             h = self.backbone.last_column(ordered, self.cond[None], kept.writers(ordered))[kept.place]
         return Intensities(logits=self.token(h)), kept
 
@@ -188,25 +187,30 @@ class KeysAndValues:
         "With room for one column more of each row, which `writers` fill."
         pairs, self.pairs = self.pairs, None
         width = x.tokens.shape[1]
-        # room for as much again, so as to copy seldom
-        if width > pairs.shape[4]: pairs = F.pad(pairs, (0, 0, 0, 2 * width + 16 - pairs.shape[4]))
+        # more room than is needed, so as to copy seldom, but not much more: attention goes through all of it
+        room = width + width // 4 + 8
+        if width > pairs.shape[4]: pairs = F.pad(pairs, (0, 0, 0, room - pairs.shape[4]))
         return KeysAndValues(pairs, x.lengths, self.place)
+
+    def by_place(self, x: PartialSequences) -> PartialSequences:
+        "The rows of `x` in the order of their places here, padded to as many columns as there is room for."
+        more = self.pairs.shape[4] - x.tokens.shape[1]
+        return x.rows(self.place.argsort()).map(lambda v: F.pad(v, (0, more)))
 
     def writers(self, x: PartialSequences) -> list[KVCache]:
         "For each block what adds the last column's keys and values to those of the columns before; rows by place."
-        width, last = x.tokens.shape[1], x.lengths - 1
-        return [written(layer, last, width) for layer in self.pairs]
+        last = x.lengths - 1
+        return [written(layer, last) for layer in self.pairs]
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #pdd60318
 def written(
     layer: Float[Tensor, "2 batch heads columns dim"],
     at: Int[Tensor, " batch"],
-    width: int,
 ) -> KVCache:
-    """Writes a new column into a block's memory (2, batch, heads, columns, dim), in place, and returns the keys
-    and values of the first `width`."""
+    """Writes a new column into a block's memory (2, batch, heads, columns, dim), in place, and returns its keys and
+    values, of columns that are not there yet too: memory is read faster in one piece than with gaps."""
     row = torch.arange(len(at), device=at.device)
     def kv_cache(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         layer[:, row, :, at] = torch.stack([k, v], 1)[:, :, :, 0]
-        return layer[:, :, :, :width].unbind()
+        return layer.unbind()
     return kv_cache
