@@ -186,10 +186,11 @@ class KeysAndValues:
     def extended(self, x: PartialSequences) -> "KeysAndValues":
         "With room for one column more of each row, which `writers` fill."
         pairs, self.pairs = self.pairs, None
-        width = x.tokens.shape[1]
-        # more room than is needed, so as to copy seldom, but not much more: attention goes through all of it
-        room = width + width // 4 + 8
-        if width > pairs.shape[4]: pairs = F.pad(pairs, (0, 0, 0, room - pairs.shape[4]))
+        width, room = x.tokens.shape[1], pairs.shape[4]
+        if width > room:
+            # more room than is needed, so as to copy seldom, but not much more: attention goes through all of it
+            more = width + width // 4 + 8 - room
+            pairs = torch.cat([pairs, pairs.new_zeros(*pairs.shape[:4], more, pairs.shape[5])], 4)
         return KeysAndValues(pairs, x.lengths, self.place)
 
     def by_place(self, x: PartialSequences) -> PartialSequences:
