@@ -75,6 +75,13 @@ def test_absolute_position_does_not_matter(backbone):
     torch.testing.assert_close(features(backbone, moved)[:, 5:], features(backbone, x), rtol=0, atol=1e-4)
 
 
+def test_a_condition_that_all_rows_share_is_that_of_each(backbone):
+    x = collate([prefix_example("a", "bcdef", VOCABULARY), prefix_example("", "fe", VOCABULARY)])
+    cond = torch.linspace(-1, 1, backbone.size.cond, dtype=torch.float64)[None]
+    with torch.no_grad(): shared = backbone(x, cond)
+    torch.testing.assert_close(shared, features(backbone, x), rtol=0, atol=1e-12)
+
+
 def test_order_matters(backbone):
     a, b = (features(backbone, collate([prefix_example("", s, VOCABULARY)]))[0, 1] for s in ("abc", "acb"))
     assert (a - b).abs().max() > 1e-3
