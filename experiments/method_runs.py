@@ -44,6 +44,9 @@ METHODS = dict(
     insertion_forward=INSERTION | dict(order="left_to_right", orders=1),
     insertion_learned=INSERTION | dict(order="learned", orders=2),
     insertion_from_left=INSERTION | dict(order="learned", orders=2, slope=1.0),
+    # relatives, one partial sequence per step: ILM as published and as a bound; DID, and its process in `loinsert`
+    ilm=dict(method="ilm"), ilm_bound=dict(method="ilm", weight="bound"), did=dict(method="did"),
+    inserted_fixed=dict(method="loinsert", order="fixed", states=1),
     # the same network and training with a mask before each token
     masks_forward=MASKS | dict(order="left_to_right", unmask="at_once", orders=1),
     masks_uniform=MASKS | dict(order="uniform", unmask="uniform", orders=1),
