@@ -44,8 +44,10 @@ METHODS = dict(
     insertion_forward=INSERTION | dict(order="left_to_right", orders=1),
     insertion_learned=INSERTION | dict(order="learned", orders=2),
     insertion_from_left=INSERTION | dict(order="learned", orders=2, slope=1.0),
-    # relatives, one partial sequence per step: ILM as published and as a bound; DID, and its process in `loinsert`
-    ilm=dict(method="ilm"), ilm_bound=dict(method="ilm", weight="bound"), did=dict(method="did"),
+    # relatives, one partial sequence per step: ILM as published and as a bound; IP, with two of each sequence;
+    # DID, and its process in `loinsert`
+    ilm=dict(method="ilm"), ilm_bound=dict(method="ilm", weight="bound"), ip=dict(method="ip", orders=2),
+    ip_from_left=dict(method="ip", orders=2, slope=1.0), did=dict(method="did"),
     inserted_fixed=dict(method="loinsert", order="fixed", states=1),
     # the same network and training with a mask before each token
     masks_forward=MASKS | dict(order="left_to_right", unmask="at_once", orders=1),
@@ -66,7 +68,7 @@ def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
     per_sequence = model.get("states") or model.get("orders") or 1
     train = dict(steps=steps, lr=lr, seed=seed, batch_size=ROWS // per_sequence, save_every=every, valid_every=every)
     if corpus in OWN_TEXT and method == "insertion_learned": model |= START_UNIFORM
-    if model.get("order") == "learned":
+    if model.get("order") == "learned" or model["method"] == "ip":
         train |= dict(order_start=steps // 4, order_lr_scale=1.0 if method in FULL_RATE else 0.1)
     task = CORPORA[corpus]["task"]
     return dict(task=task() if callable(task) else task, model=model, train=TRAIN | train)

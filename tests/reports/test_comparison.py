@@ -24,7 +24,7 @@ SMALL = dict(
 )
 
 # other test files define methods, too
-ONE_SAMPLER = ("ar", "ordered-insertion", "ordered-masks", "ordered-edits", "ilm")
+ONE_SAMPLER = ("ar", "ordered-insertion", "ordered-masks", "ordered-edits", "ilm", "ip")
 OURS = [name for name, cls in METHODS.all().items() if cls.__module__.startswith("loflexmdm.")]
 
 
