@@ -66,6 +66,7 @@ def test_steps_are_the_bound(x1):
     m = model()
     costs, before = steps_of(m, x1)
     q = before[-1].exp()
+    assert (before[0] == 0).all() and (before.diff(dim=0) <= 0).all()
     runs = torch.cat([followed(m, x1, order) for order in all_orders(x1).tolist()])
     bound = float((q * costs).sum())
     assert float(q.sum()) == pytest.approx(1, abs=1e-12)
