@@ -3297,6 +3297,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                          'loflexmdm/process/channels.py'),
                                             'loflexmdm.process.channels.Unmask.legal': ( 'process/channels.html#unmask.legal',
                                                                                          'loflexmdm/process/channels.py'),
+                                            'loflexmdm.process.channels._moved': ( 'process/channels.html#_moved',
+                                                                                   'loflexmdm/process/channels.py'),
                                             'loflexmdm.process.channels.apply_events': ( 'process/channels.html#apply_events',
                                                                                          'loflexmdm/process/channels.py'),
                                             'loflexmdm.process.channels.columns_of': ( 'process/channels.html#columns_of',

@@ -131,11 +131,15 @@ def apply_events(
     # in place first, then insertions, then deletions: a deleted column has to be there for its insertions
     by_growth = sorted(events, key=lambda name: CHANNELS[name].growth % 3)
 
-    now = x
-    origin = columns_of(x)
+    now, origin = x, None  # columns of x; None: nothing has moved yet
     for name in by_growth:
-        # events are counted at the columns of x, which the channels before have moved
-        here = torch.where(origin >= 0, events[name].gather(-1, origin.clamp_min(0)), 0)
+        here = events[name] if origin is None else _moved(events[name], origin, 0)
         now = CHANNELS[name].apply(now, here, draw.get(name))
-        origin = torch.where(now.origin < 0, -1, origin.gather(-1, now.origin.clamp_min(0)))
-    return now._replace(origin=torch.where(now.valid, origin, 0))
+        origin = now.origin if origin is None else _moved(origin, now.origin, -1)
+    if origin is None: origin = columns_of(x)
+    return now._replace(origin=origin.masked_fill(~now.valid, 0))
+
+
+def _moved(values: Int[Tensor, "batch length"], origin: Int[Tensor, "batch now"], new: int) -> Int[Tensor, "batch now"]:
+    "Values of columns that have moved, and `new` where there was none."
+    return values.gather(-1, origin.clamp_min(0)).masked_fill(origin < 0, new)

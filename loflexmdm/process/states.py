@@ -303,21 +303,22 @@ def insert_masks(
     """`counts` (batch, length) masks inserted just after each column, free and open; counts in closed gaps are ignored.
 
     As wide as its longest row; the new `origin` is each token's old column, -1 for the new masks."""
-    counts = torch.where(x.open, counts, 0)
-    lengths = x.lengths + counts.sum(-1)
+    valid = x.valid
+    counts = counts.masked_fill(x.closed | ~valid, 0)
+    upto = counts.cumsum(-1)
+    lengths = valid.sum(-1) + upto[:, -1]
     width = int(lengths.max())
 
     # where each column goes: further by what is inserted before it; padding to a column that is cut off
-    column = torch.arange(x.tokens.shape[1], device=counts.device)
-    shifted = column + counts.cumsum(-1) - counts
-    shifted = torch.where(x.valid, shifted, width).clamp_max(width)
-    def place(values, fill):
-        out = values.new_full((values.shape[0], width + 1), fill)
-        return out.scatter(-1, shifted, values)[:, :width]
+    column = torch.arange(max(width, valid.shape[1]), device=counts.device)
+    was = column[:valid.shape[1]].expand_as(valid)
+    shifted = (was + upto - counts).masked_fill(~valid, width)
+    origin = was.new_full((len(valid), width + 1), -1).scatter(-1, shifted, was)[:, :width]
 
-    inside = torch.arange(width, device=counts.device) < lengths[:, None]
-    tokens = torch.where(inside, place(x.tokens, MASK), PAD)
-    fixed = place(x.fixed, False) & inside
-    closed = place(x.closed, False) | ~inside
-    origin = place(column.expand_as(x.tokens), -1)
+    # masks where nothing has gone, up to the new length
+    old, new = origin.clamp_min(0), origin < 0
+    beyond = column[:width] >= lengths[:, None]
+    tokens = x.tokens.gather(-1, old).masked_fill(new, MASK).masked_fill(beyond, PAD)
+    fixed = x.fixed.gather(-1, old) & ~new
+    closed = x.closed.gather(-1, old) & ~new | beyond
     return PartialSequences(tokens, fixed, closed, origin)
