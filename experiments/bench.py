@@ -8,6 +8,7 @@
 One thread. Times are seconds of the processor, which other programs on the machine lengthen little; on an idle machine
 they are those of the clock, and so are those of several processes. Nothing here needs a GPU."""
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -28,6 +29,7 @@ import loflexmdm
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
 from loflexmdm.methods.base import Method
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, prefix_example
@@ -53,6 +55,9 @@ PAIR = dict(autoregressive=(Autoregressive, AutoregressiveConfig, {}),
             ordered=(OrderedInsertion, OrderedInsertionConfig, dict(order_size="bench")))
 RAGGED = (8, 32)  # shortest and longest sequence of the points with padding
 PARALLEL = ((1, 1), (1, 2), (2, 1))  # processes, and threads of each, for one step of 128 rows
+# beside Hugging Face models of the same width, depth and heads: rows of 64 tokens
+BESIDE = dict(sample_gpt2=(32, 128, 512), train_gpt2=(128,), train_bert=(128,))
+COLUMNS, ROUNDS = 64, 11
 PARTS = "data", "forward", "backward", "optimiser"
 
 
@@ -67,8 +72,10 @@ def points(quick: bool) -> list[dict]:
     pair = [dict(kind=kind, method=m, **more) for m in PAIR for kind, more in (
         ("step", dict(ragged=False)), ("step", dict(ragged=True)), ("write", dict(n=ROWS)), ("write", dict(n=1)))]
     several = [dict(kind="several", processes=n, threads=k) for n, k in PARALLEL]
+    beside = [dict(kind="beside", what=what, rows=rows) for what, sizes in BESIDE.items() for rows in sizes]
+    if importlib.util.find_spec("transformers") is None: beside = []
     single = [dict(kind="train", **p) for p in grown] + [dict(kind="sample", **p) for p in sampled]
-    return single + pair + several
+    return single + pair + beside + several
 
 
 def name_of(point: dict) -> str:
@@ -176,6 +183,93 @@ def write_point(method: str, n: int, seconds: float) -> dict:
     return costs(samples, measured(draw, seconds))
 
 
+def beside_model(kind: type[Method], settings: type) -> Method:
+    "A new model of 4 blocks of width 128 that never ends a sequence early."
+    SIZES["beside"] = Size(128, 4, 8, 64)
+    torch.manual_seed(0)
+    words = Vocabulary([f"w{i}" for i in range(BASE["vocabulary"])])
+    model = kind(words, settings(size="beside", max_length=COLUMNS))
+    with torch.no_grad(): model.token.out.bias[-1] = -99.0
+    return model
+
+
+def stepping(model: Method, rows: int, directory: str) -> Callable:
+    "A training step of ours."
+    tokens = model.vocabulary.tokens[3:]
+    texts = [[tokens[(7 * i + i * k) % len(tokens)] for k in range(COLUMNS - 1)] for i in range(2 * rows)]
+    data = Examples(len(texts), lambda i: prefix_example((), texts[i], model.vocabulary))
+    config = TrainConfig(steps=10**6, batch_size=rows, compile=False, precision="float32")
+    trainer = Trainer(model, data, config, directory, progress=False)
+    stream = batches(trainer.data, trainer.config, 0, trainer.device)
+    return lambda: trainer.train_step(stream)
+
+
+def their_step(model: torch.nn.Module, read: Callable) -> Callable:
+    "A training step of theirs, with AdamW in one kernel, clipped gradients and no dropout."
+    optimiser = torch.optim.AdamW(model.train().parameters(), lr=1e-3, fused=True)
+    def step():
+        model(**read()).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+    return step
+
+
+def gpt2() -> torch.nn.Module:
+    from transformers import GPT2Config, GPT2LMHeadModel
+    off = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    sizes = dict(vocab_size=BASE["vocabulary"] + 4, n_positions=COLUMNS, n_embd=128, n_layer=4, n_head=8)
+    return GPT2LMHeadModel(GPT2Config(**sizes, **off, bos_token_id=2, eos_token_id=None, pad_token_id=0))
+
+
+def bert() -> torch.nn.Module:
+    from transformers import BertConfig, BertForMaskedLM
+    off = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+    sizes = dict(vocab_size=BASE["vocabulary"] + 4, max_position_embeddings=COLUMNS, hidden_size=128,
+                 num_hidden_layers=4, num_attention_heads=8, intermediate_size=512, type_vocab_size=1)
+    return BertForMaskedLM(BertConfig(**sizes, **off, hidden_act="gelu_pytorch_tanh"))
+
+
+def sample_gpt2(rows: int, directory: str) -> tuple[Callable, Callable]:
+    "Sequences from left to right, ours and by `generate`, with keys and values kept."
+    model, other = beside_model(Autoregressive, AutoregressiveConfig), gpt2().eval()
+    start = torch.full((rows, 1), 2)
+    options = dict(do_sample=True, top_k=0, max_new_tokens=COLUMNS - 1, attention_mask=torch.ones_like(start))
+    return lambda: model.sample(n=rows, seed=0), lambda: other.generate(start, **options)
+
+
+def train_gpt2(rows: int, directory: str) -> tuple[Callable, Callable]:
+    "A step of autoregression."
+    ids = torch.randint(4, BASE["vocabulary"] + 4, (rows, COLUMNS))
+    ours = stepping(beside_model(Autoregressive, AutoregressiveConfig), rows, directory)
+    return ours, their_step(gpt2(), lambda: dict(input_ids=ids, labels=ids))
+
+
+def train_bert(rows: int, directory: str) -> tuple[Callable, Callable]:
+    "A step with a random share of each row hidden; the loss at what is hidden."
+    ids = torch.randint(4, BASE["vocabulary"] + 4, (rows, COLUMNS))
+    def hidden():
+        hide = torch.rand(rows, 1) > torch.rand(rows, COLUMNS)
+        return dict(input_ids=ids.masked_fill(hide, 1), labels=ids.masked_fill(~hide, -100))
+    ours = stepping(beside_model(MaskedDiffusion, MaskedConfig), rows, directory)
+    return ours, their_step(bert(), hidden)
+
+
+def beside_point(what: str, rows: int, seconds: float) -> dict:
+    "Seconds of ours and of theirs, in turns: medians, and how theirs over ours varied."
+    with tempfile.TemporaryDirectory() as directory:
+        calls = dict(sample_gpt2=sample_gpt2, train_gpt2=train_gpt2, train_bert=train_bert)[what](rows, directory)
+        times = [[], []]
+        for k in range(ROUNDS + 1):
+            for which in (0, 1) if k % 2 else (1, 0):
+                begun = time.process_time()
+                calls[which]()
+                if k: times[which].append(time.process_time() - begun)  # the first is to warm up
+    ours, theirs = map(statistics.median, times)
+    over = sorted(b / a for a, b in zip(*times))
+    return dict(seconds=ours, theirs=theirs, over=[over[0], statistics.median(over), over[-1]])
+
+
 FIRST, LAST = 20, 60  # steps of the log between which several processes are timed
 
 
@@ -198,7 +292,8 @@ def several_point(processes: int, threads: int, seconds: float) -> dict:
 
 
 POINTS = dict(
-    train=train_point, sample=sample_point, step=step_point, write=write_point, several=several_point
+    train=train_point, sample=sample_point, step=step_point, write=write_point, beside=beside_point,
+    several=several_point,
 )
 
 

@@ -193,7 +193,7 @@ class MaskedDiffusion(Canvas, Method):
 
     def logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
         "Token logits (batch, length, vocabulary + 1) at clock readings (batch,), special tokens -inf."
-        cond = self.cond.expand(len(x.tokens), -1) if self.time is None else self.time(tau)
+        cond = self.cond[None] if self.time is None else self.time(tau)
         return token_laws(self.token, self.backbone(self.seen(x), cond))
 
     def intensities(

@@ -43,7 +43,7 @@ class OrderModel(nn.Module):
         x1: PartialSequences,
         backbone: Backbone,
     ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        h = backbone(x1, self.cond.expand(len(x1.tokens), -1))
+        h = backbone(x1, self.cond[None])
         raws = self.insert(h), self.unmask(h)
         if self.centre: raws = (centred(raw, x1.free) for raw in raws)
         b_in, b_um = (bounded_rate(raw, self.b_range) for raw in raws)

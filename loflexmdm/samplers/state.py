@@ -94,7 +94,9 @@ class Info(NamedTuple):
 def too_short(x: PartialSequences, limits: Limits) -> RowBool:
     "Rows below the smallest length that have an open gap to grow in."
     least = min(limits.min_length, limits.max_length)
-    return (x.lengths < least) & x.open.any(-1)
+    below = x.lengths < least
+    if least <= 1: return below  # every row has its start token
+    return below & x.open.any(-1)
 
 
 def legal(x: PartialSequences, full: RowBool, channel: str) -> TokenBool:
