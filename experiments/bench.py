@@ -57,7 +57,7 @@ RAGGED = (8, 32)  # shortest and longest sequence of the points with padding
 PARALLEL = ((1, 1), (1, 2), (2, 1))  # processes, and threads of each, for one step of 128 rows
 # beside Hugging Face models of the same width, depth and heads: rows of 64 tokens
 BESIDE = dict(sample_gpt2=(32, 128, 512), train_gpt2=(128,), train_bert=(128,))
-COLUMNS, ROUNDS = 64, 11
+COLUMNS, ROUNDS = 64, 7
 PARTS = "data", "forward", "backward", "optimiser"
 
 

@@ -561,3 +561,19 @@ def test_kept_rows_move_into_the_places_of_those_that_leave(index, copied):
     # of what is left some rows leave again
     last = some.rows(torch.tensor([len(index) - 1]))
     torch.testing.assert_close(last.pairs[:, :, last.place], before[:, :, index[-1:]], atol=0, rtol=0)
+
+
+def test_a_hook_may_take_gradients_of_clones():
+    "Sampling is in inference mode, whose tensors have no gradients; what a hook clones outside of it has."
+    model = Autoregressive(Vocabulary("ab"), AutoregressiveConfig(size="nano", max_length=6))
+    modes, gradients = [], []
+
+    def hook(logits, x, tau):
+        modes.append(torch.is_inference_mode_enabled())
+        with torch.inference_mode(False), torch.enable_grad():
+            own = logits.clone().requires_grad_()
+            own.softmax(-1)[..., -1].sum().backward()
+        gradients.append(own.grad.abs().sum().item())
+        return logits
+    model.sample(n=2, seed=0, sampler=LeftToRight(logits_hook=hook))
+    assert modes and all(modes) and min(gradients) > 0
