@@ -125,6 +125,13 @@ class Autoregressive(Method):
         "log p(free tokens and end | prompt) in nats, exactly: (batch,), differentiable. ValueError as in `log_probs`."
         return self.log_probs(x1)[0].sum(-1)
 
+    def draw_generation(self, x1: PartialSequences, generator: torch.Generator | None = None) -> None:
+        "None: a sequence is made in one way only."
+
+    def generation_log_prob(self, x1: PartialSequences, drawn: None = None) -> Float[Tensor, " batch"]:
+        "log p of the generation of each sequence: `log_prob`."
+        return self.log_prob(x1)
+
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
         "The mean negative log-likelihood of the batch, in nats per sequence; nothing is random."
         log_p, counted = self.log_probs(batch)

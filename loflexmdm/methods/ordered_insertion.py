@@ -119,7 +119,12 @@ class Costs(NamedTuple):
     @property
     def total(self) -> Float[Tensor, " rows"]:
         "log q - log p of the generation: its mean over orders is the bound."
-        return (self.gap + self.token + self.log_q).sum(-1) + self.stop
+        return self.log_q.sum(-1) - self.log_p
+
+    @property
+    def log_p(self) -> Float[Tensor, " rows"]:
+        "log p of the generation: all of its events, then stopping."
+        return -(self.gap + self.token).sum(-1) - self.stop
 
     @property
     def to_go(self) -> Float[Tensor, "rows events"]:
@@ -259,6 +264,18 @@ class OrderedInsertion(Method):
         # drawn in a batch that may have been wider
         order = order.flatten(0, 1)[:, :events].clamp_max(self.events_per_token * width)
         return self.costs(self.in_order(x1.rows(index), prompt, order, scores[index, :width]), memory)
+
+    def draw_generation(
+        self, x1: PartialSequences, generator: torch.Generator | None = None
+    ) -> Int[Tensor, "1 batch events"]:
+        "An order for each sequence, from the order model: with it, one of the generations that make the sequence."
+        return self.draw_orders(x1, self.scores(x1), 1, generator)
+
+    def generation_log_prob(
+        self, x1: PartialSequences, drawn: Int[Tensor, "orders batch events"]
+    ) -> Float[Tensor, " rows"]:
+        "log p of the generations of sequences in given orders, in nats: (orders * batch,), differentiable."
+        return self.costs_in_order(x1, self.scores(x1), drawn).log_p
 
     def draw(self, x1: PartialSequences, orders: int, generator: torch.Generator | None = None) -> Drawn:
         "Whole generations of clean sequences, `orders` of each."
