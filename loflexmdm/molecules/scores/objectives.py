@@ -20,6 +20,7 @@ from typing import NamedTuple
 from rdkit import Chem, DataStructs, rdBase
 from rdkit.Chem import QED, rdFingerprintGenerator
 
+from .desirability import read_goals
 from ...support.limits import clipped_line
 from ...support.registries import did_you_mean
 
@@ -77,12 +78,14 @@ OBJECTIVES: dict[str, Callable[[str], float]] = dict(
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000017
 def load_objective(spec: str) -> Callable[[str], float]:
-    "A task of OBJECTIVES by its name, or FILE.py:FUNCTION. ValueError, in one line, for what cannot be loaded."
+    """A task of OBJECTIVES by its name, FILE.py:FUNCTION, or the goals of FILE.toml (`read_goals`). ValueError, in one
+    line, for what cannot be loaded."""
     if spec in OBJECTIVES: return OBJECTIVES[spec]
+    if spec.endswith(".toml"): return _load_goals(spec)
     file, colon, name = spec.rpartition(":")
     if not colon or not file.endswith(".py"):
-        raise ValueError(f"objective={spec!r}{did_you_mean(spec, OBJECTIVES)}: must be FILE.py:FUNCTION or one of "
-                         f"{', '.join(OBJECTIVES)}")
+        raise ValueError(f"objective={spec!r}{did_you_mean(spec, OBJECTIVES)}: must be FILE.py:FUNCTION, FILE.toml or one "
+                         f"of {', '.join(OBJECTIVES)}")
     if not Path(file).is_file(): raise ValueError(f"objective={spec!r}: {file}: no such file")
     try: found = runpy.run_path(file).get(name)
     except BaseException as e:  # whatever a file does when it is run
@@ -91,12 +94,19 @@ def load_objective(spec: str) -> Callable[[str], float]:
     return found
 
 
+def _load_goals(file: str) -> Callable[[str], float]:
+    "The goals of a TOML file, those included that are functions or tasks. ValueError says which objective it was."
+    try: return read_goals(file, load_objective)
+    except (OSError, ValueError) as e: raise ValueError(f"objective={file!r}: {_said(e)}") from None
+
+
 def _said(error: BaseException) -> str: return clipped_line(f"{type(error).__name__}: {error}", 200)
 
 
 def _serve(pipe, spec: str):
     "What the other process does: load the function, then answer each SMILES with (score, reason)."
-    sys.path.insert(0, str(Path(spec.rpartition(":")[0]).absolute().parent))  # what lies beside the file
+    file = spec if spec.endswith(".toml") else spec.rpartition(":")[0]
+    sys.path.insert(0, str(Path(file).absolute().parent))  # what lies beside the file
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends this process
     try: function = load_objective(spec)
     except ValueError as e: return pipe.send(str(e))
