@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['ELEMENTS', 'FORBIDDEN', 'CUT', 'MUTATIONS', 'top_auc', 'sealed_rows', 'unsealed_rows', 'Call', 'CallLog', 'Proposer',
-           'best_calls', 'optimise', 'sound', 'sides', 'joined', 'chain_bonds', 'crossed', 'mutated', 'RandomSearch',
-           'Genetic', 'Regrow', 'inserted', 'Screened', 'best_curve', 'plot_runs']
+           'Learner', 'best_calls', 'optimise', 'sound', 'sides', 'joined', 'chain_bonds', 'crossed', 'mutated',
+           'RandomSearch', 'Genetic', 'Regrow', 'inserted', 'Sifted', 'Screened', 'Holding', 'substructure',
+           'best_curve', 'plot_runs']
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000004
 import hashlib
@@ -15,9 +16,9 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from rdkit import Chem, rdBase
 
@@ -149,6 +150,13 @@ class Proposer(Protocol):
     def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]: ...
 
 
+@runtime_checkable
+class Learner(Protocol):
+    "A proposer that also learns from the calls of all rounds before `number`, and from nothing else."
+    def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]: ...
+    def learn(self, calls: Sequence[Call], number: int): ...
+
+
 def best_calls(calls: Sequence[Call], n: int) -> list[Call]:
     "The `n` best, of equal ones the earlier."
     return sorted((c for c in calls if c.score is not None), key=lambda c: -c.score)[:n]
@@ -180,8 +188,10 @@ def optimise(
     number = max((c.round for c in log.calls), default=0)
     idle = 0
     while len(log.calls) < budget and idle < patience:
-        earlier = best_calls([c for c in log.calls if c.round < number], population)
+        before = [c for c in log.calls if c.round < number]
+        earlier = best_calls(before, population)
         if number and not earlier: raise ValueError(f"start: no molecule has a score ({next(iter(log.failures))})")
+        if number and isinstance(propose, Learner): propose.learn(before, number)
         found = propose(earlier, random.Random(f"{seed} {number}")) if number else first
         new = _score_new(score, found, log, budget, number)
 
@@ -480,18 +490,55 @@ def _prompt(method: Method, fragment: str) -> list | None:
 
 # %% ../../nbs/molecules/04_optimise.ipynb #9a996766
 @dataclass(frozen=True)
-class Screened:
+class Sifted:
+    "The proposals of another way that `keeps` lets pass; a way that learns goes on to learn."
+    way: Proposer  # whose proposals are sifted
+
+    def keeps(self, smiles: str) -> bool: raise NotImplementedError
+
+    def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]:
+        "Proposals that are kept."
+        return [(s, by) for s, by in self.way(population, rng) if self.keeps(s)]
+
+    def learn(self, calls: Sequence[Call], number: int):
+        "What is not kept has no call, and a way that learns takes it for the worst."
+        if isinstance(self.way, Learner): self.way.learn(calls, number)
+
+
+@dataclass(frozen=True)
+class Screened(Sifted):
     """The proposals of another way, without those that have a structural alert.
 
     ValueError for a catalogue that RDKit does not have."""
-    way: Proposer  # whose proposals are screened
     names: Sequence[str] = ("BRENK",)  # catalogues of RDKit
 
     def __post_init__(self): catalogue(tuple(self.names))
 
-    def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]:
-        "Proposals without an alert."
-        return [(s, by) for s, by in self.way(population, rng) if not alerts(s, self.names)]
+    def keeps(self, smiles: str) -> bool:
+        "Whether there is no alert."
+        return not alerts(smiles, self.names)
+
+
+@dataclass(frozen=True)
+class Holding(Sifted):
+    """The proposals of another way that contain a scaffold, as a substructure.
+
+    ValueError for what is neither SMILES nor SMARTS."""
+    scaffold: str = ""  # SMILES, or SMARTS
+
+    def __post_init__(self): substructure(self.scaffold)
+
+    def keeps(self, smiles: str) -> bool:
+        "Whether the scaffold is there."
+        return Chem.MolFromSmiles(smiles).HasSubstructMatch(substructure(self.scaffold))
+
+
+@lru_cache
+def substructure(text: str) -> Chem.Mol:
+    "The pattern that a SMILES or else a SMARTS says. ValueError if it is neither, or empty."
+    with rdBase.BlockLogs(): found = Chem.MolFromSmiles(text) or Chem.MolFromSmarts(text)
+    if found is None or not found.GetNumAtoms(): raise ValueError(f"scaffold={text!r}: neither SMILES nor SMARTS")
+    return found
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000032
 def best_curve(scores: Sequence[float | None], top: int = 10) -> list[float]:
