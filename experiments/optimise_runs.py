@@ -17,24 +17,27 @@ from loflexmdm.molecules.optimise import CallLog, Genetic, Proposer, RandomSearc
 from loflexmdm.molecules.optimise import alerts, best_calls, best_curve, optimise, top_auc
 from loflexmdm.molecules.scores.metrics import qed_sa
 from loflexmdm.molecules.scores.objectives import OBJECTIVES
+from loflexmdm.molecules.tuned import Tuned
 from runs import ROOT, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "optimise_runs.json"
 TASKS = "celecoxib", "qed", "median1", "albuterol", "troglitazone", "thiothixene", "mestranol", "median2"
-WAYS = "random", "genetic", "ranked", "model", "screened-ranked", "screened-model"
+WAYS = "random", "genetic", "ranked", "model", "screened-ranked", "screened-model", "tuned"
 BUDGET, POPULATION, CHILDREN, EVERY, FEW = 10_000, 50, 50, 100, 1000
 
 
-def proposer(way: str, method, train: list[str]) -> Proposer:
+def proposer(way: str, method, train: list[str], seed: int) -> Proposer:
     "Who proposes molecules; those of screened ways have no structural alert."
-    if way.startswith("screened-"): return Screened(proposer(way.removeprefix("screened-"), method, train))
+    if way.startswith("screened-"): return Screened(proposer(way.removeprefix("screened-"), method, train, seed))
+    if way == "tuned": return Tuned(method, seed=seed)
     if way == "random": return RandomSearch(train, CHILDREN)
     return Regrow(method, CHILDREN) if way == "model" else Genetic(CHILDREN, ranked=way == "ranked")
 
 
 def run(task: str, way: str, seed: int, budget: int, method, train: list[str], model: str):
     "One run, noted with its curve, areas, best molecules and who proposed the ten best."
-    settings, began = dict(task=task, way=way, seed=seed, model=model if "model" in way else ""), time.process_time()
+    uses_model = "model" in way or way == "tuned"
+    settings, began = dict(task=task, way=way, seed=seed, model=model if uses_model else ""), time.process_time()
     name = f"{task} {way} {seed}"
     if noted(RESULTS, name, settings | dict(budget=budget)): return
     folder = ROOT / "runs" / "optimise"
@@ -42,7 +45,7 @@ def run(task: str, way: str, seed: int, budget: int, method, train: list[str], m
     log = CallLog(folder / f"{task}-{way}-{settings['model']}-{seed}.jsonl", settings)
     earlier, start = len(log.calls), RandomSearch(train, POPULATION).first(seed)
     score = lambda smiles: (OBJECTIVES[task](smiles), "")
-    optimise(score, proposer(way, method, train), log, budget, start, seed, POPULATION)
+    optimise(score, proposer(way, method, train, seed), log, budget, start, seed, POPULATION)
     best, proposed = best_calls(log.calls, 10), dict(Counter(c.by for c in log.calls))
     note(RESULTS, settings | dict(
         name=name, budget=budget, calls=len(log.calls), **figures(log, budget), few=figures(log, FEW),

@@ -7,6 +7,7 @@ __all__ = ['Tuned']
 
 # %% ../../nbs/molecules/07_tuned.ipynb #tn000003
 import copy
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ class Tuned:
     method: Method  # a model of molecules; stays as it is
     size: int = 32  # molecules written per round
     seed: int = 0
-    updates: int = 8  # steps per round
+    updates: int = 8  # steps for as many new calls as `size`
     replayed: int = 32  # molecules of earlier rounds in each step, drawn from
     memory: int = 100  # so many best
     nats: float = 500.0  # of reward between the worst score so far and the best
@@ -88,10 +89,14 @@ class Tuned:
         worst, best = min(scores.values()), best_calls(calls, self.memory)
         own = [(tokens, scores.get(self.smiles(tokens), worst)) for tokens in self.written(self.learned)]
 
+        # a round that brought little is learned from little, or a model that repeats itself would do so ever more
+        new = sum(c.round == self.learned for c in calls)
+        steps = math.ceil(self.updates * min(1.0, new / self.size))
+
         # spelled anew for each step, since a text that is met again and again is learned by heart
         rng = self._rng("replay", self.learned)
         generator = torch.Generator().manual_seed(rng.getrandbits(60))
-        for k in range(self.updates):
+        for k in range(steps):
             some = rng.sample(best, min(self.replayed, len(best)))
             again = [(self.spelled(c.smiles, rng), c.score) for c in some]
             self._step([*own * (k == 0), *((t, s) for t, s in again if t)], scores, generator)

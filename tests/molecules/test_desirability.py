@@ -1,0 +1,109 @@
+"Several goals in one file: curves at their bounds, every component on a molecule, and one line for what is wrong."
+import math
+
+import pytest
+from rdkit import Chem
+from rdkit.Chem import QED, Crippen, Descriptors
+
+from loflexmdm.molecules.scores.desirability import DESCRIPTORS, MAKERS, TRANSFORMS, Goal, Goals, read_goals
+from loflexmdm.molecules.scores.desirability import double_sigmoid, reverse_sigmoid, sigmoid, weighted_mean
+from loflexmdm.molecules.scores.objectives import load_objective
+from commands import call, refused
+
+ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def one(component: str, rest: str = "") -> str:
+    "A file with a single goal."
+    return f"[scoring]\n[[scoring.component]]\n{component}.endpoint = [{{name = 'x', weight = 2{rest}}}]\n"
+
+
+@pytest.mark.parametrize("x, value", [(1, 1 / (1 + 10**5)), (2, 0.5), (3, 1 / (1 + 10**-5)), (1e9, 1), (-1e9, 0)])
+def test_a_sigmoid_and_its_mirror(x, value):
+    assert math.isclose(sigmoid(x, 1, 3, 1), value, rel_tol=1e-9, abs_tol=1e-12)
+    assert math.isclose(reverse_sigmoid(x, 1, 3, 1), 1 - value, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def test_a_double_sigmoid_is_a_half_at_both_bounds_and_a_step_without_a_divisor():
+    assert [double_sigmoid(x, 200, 500) for x in (200, 500)] == [0.5, 0.5]
+    assert [double_sigmoid(x, 2, 5, 0) for x in (1, 3, 4, 6)] == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("component, value", [
+    ("QED", QED.qed), ("slogp", Crippen.MolLogP), ("Molecular_Weight", Descriptors.MolWt), ("NumRings", lambda m: 1.0),
+    ("HBondDonors", lambda m: 1.0), ("graph-length", lambda m: 6.0), ("NumAtomStereoCenters", lambda m: 0.0)])
+def test_descriptors_however_they_are_spelled(component, value, tmp_path):
+    goals = read_goals(write(tmp_path / "one.toml", one(component)))
+    expected = float(value(Chem.MolFromSmiles(ASPIRIN)))
+    assert math.isclose(goals.desirabilities(ASPIRIN)["x"], expected, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("component, params, value", [
+    ("GroupCount", "{smarts = 'C(=O)O'}", 2), ("MatchingSubstructure", "{smarts = 'N'}", 0.5),
+    ("custom_alerts", "{smarts = ['[#8][#8]', 'N']}", 1), ("custom_alerts", "{smarts = 'c'}", 0),
+    ("Alerts", "{names = 'PAINS'}", 1), ("TanimotoDistance", f"{{smiles = '{ASPIRIN}'}}", 1),
+    ("TanimotoSimilarity", f"{{smiles = ['C', '{ASPIRIN}'], use_counts = false, radius = 2}}", 1)])
+def test_measures_with_parameters(component, params, value, tmp_path):
+    goals = read_goals(write(tmp_path / "one.toml", one(component, f", params = {params}")))
+    assert goals.desirabilities(ASPIRIN)["x"] == value
+    assert {component.lower().replace("_", "")} <= {name.lower() for name in MAKERS}
+
+
+def test_means_by_hand():
+    assert math.isclose(weighted_mean([0.25, 1.0], [1, 1]), 0.5) and weighted_mean([0.25, 1.0], [3, 1], "arithmetic") == 0.4375
+    assert math.isclose(weighted_mean([0.0, 1.0], [1, 1]), 1e-4)
+
+
+def test_a_filter_and_a_penalty():
+    "A filter that fails makes the score 0, whatever its weight; a penalty multiplies the mean."
+    goal = lambda value, role: Goal(role, lambda mol: value, lambda x: x, 1.0, role)
+    assert Goals([goal(0.5, "score"), goal(0.0, "filter")])("C") == 0
+    assert math.isclose(Goals([goal(0.5, "score"), goal(0.5, "penalty")])("C"), 0.25)
+    assert Goals([goal(1.0, "filter")])("C") == 1
+
+
+def test_a_value_that_is_no_number_fails():
+    with pytest.raises(ValueError, match="x: not a number"): Goals([Goal("x", lambda mol: math.nan, float)])("C")
+    with pytest.raises(ValueError, match="not a molecule"): Goals([Goal("x", lambda mol: 1.0, float)])("C1CC")
+
+
+@pytest.mark.parametrize("text, message", [
+    ("", "has no table"), ("[scoring]\n", "has no component"), (one("QEDD"), "did you mean 'QED'"),
+    (one("QED", ", wieght = 2"), "did you mean 'weight'"), (one("QED", ", params = {a = 1}"), "'a': QED has none"),
+    (one("GroupCount"), "smarts"), (one("GroupCount", ", params = {smarts = 'c1c'}"), "not a SMARTS pattern"),
+    (one("TanimotoDistance", ", params = {smiles = ['C1C']}"), "not a molecule"),
+    (one("Alerts", ", params = {names = 'BRENCK'}"), "BRENCK"), (one("QED", ", transform = {type = 'steep'}"), "'steep'"),
+    (one("QED", ", transform = {type = 'sigmoid', low = 1}"), "missing"),
+    (one("QED", ", transform = {type = 'step', low = 'a'}"), "low='a': must be a number"),
+    (one("QED", ", transform = 3"), "must be a table"), (one("QED") .replace("weight = 2", "weight = true"), "weight=True"),
+    (one("QED") + one("QED").removeprefix("[scoring]\n"), "stands twice"), ("[scoring]\ntype = 'max'\n", "type='max'"),
+    ("[scoring]\n[[scoring.component]]\nQED = 3\n", "has no [[endpoint]]"), ("[scoring\n", "not valid TOML")])
+def test_what_is_wrong_is_said_with_its_place(text, message, tmp_path):
+    with pytest.raises(ValueError) as caught: read_goals(write(tmp_path / "wrong.toml", text))
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_of_goals_is_an_objective(tmp_path):
+    (tmp_path / "mine.py").write_text("def score(smiles): return len(smiles)\n")
+    both = one("Function", ", params = {function = 'mine.py:score'}")
+    assert load_objective(str(write(tmp_path / "both.toml", both)))("CCO") == pytest.approx(3)
+    for name in ("none.toml", "both.tom"):
+        with pytest.raises(ValueError, match="objective="): load_objective(str(tmp_path / name))
+
+
+def test_every_descriptor_and_curve_gives_a_number():
+    mol = Chem.MolFromSmiles(ASPIRIN)
+    assert all(math.isfinite(float(f(mol))) for f in DESCRIPTORS.values())
+    assert set(TRANSFORMS) == {"sigmoid", "reverse_sigmoid", "double_sigmoid", "step", "right_step", "left_step"}
+
+
+def test_the_command_refuses_a_wrong_file_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "wrong.toml", one("QEDD"))
+    write(tmp_path / "leads.smi", "CCO\n")
+    refused(call("optimize --objective wrong.toml --way ranked --start leads.smi --budget 5"), "did you mean 'QED'")

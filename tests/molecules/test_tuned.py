@@ -1,0 +1,92 @@
+"Search by a model that learns: its log is all it needs, what it may not write, and one line for wrong input."
+import json
+
+import pytest
+from rdkit import Chem
+
+from loflexmdm.models.pretrained import load
+from loflexmdm.molecules.optimise import Call, CallLog, Holding, Screened, optimise, substructure
+from loflexmdm.molecules.tuned import Tuned
+from commands import call, refused
+
+START = ["CCOc1ccccc1", "NC(=O)c1ccccc1", "CCCCCCO", "c1ccncc1C"]
+
+
+def length(smiles: str): return float(len(smiles)), ""
+
+
+def tuned(**options): return Tuned(load("molecules-moses-ar"), size=6, updates=2, seed=3, **options)
+
+
+def test_it_learns_and_the_packaged_model_stays_as_it_is():
+    proposer = tuned()
+    log = optimise(length, proposer, CallLog(), 30, START)
+    assert {c.by for c in log.calls} == {"start", "tuned"} and proposer.learned == max(c.round for c in log.calls)
+    own, first = proposer.tuned.state_dict(), proposer.method.state_dict()
+    assert any(not v.equal(first[k]) for k, v in own.items())
+    assert all(v.equal(first[k]) for k, v in proposer.tuner.prior.state_dict().items())
+
+
+def test_what_it_knows_depends_on_the_calls_alone():
+    "Told the same calls at once or round by round, two models have the same weights; told another score, others."
+    calls = optimise(length, tuned(), CallLog(), 24, START).calls
+    last = calls[-1].round
+    at_once, in_parts = tuned(), tuned()
+    at_once.learn(calls, last)
+    for number in range(1, last + 1): in_parts.learn([c for c in calls if c.round < number], number)
+    same = [a.equal(b) for a, b in zip(at_once.tuned.parameters(), in_parts.tuned.parameters(), strict=True)]
+    assert all(same)
+
+    other = tuned()
+    other.learn([c._replace(score=-c.score) for c in calls], last)
+    assert not all(a.equal(b) for a, b in zip(at_once.tuned.parameters(), other.tuned.parameters(), strict=True))
+
+
+def test_calls_that_failed_and_molecules_that_it_cannot_write():
+    proposer = tuned()
+    proposer.learn([Call("C[N+](C)(C)C", 1.0, "", 0, "start"), Call("CCO", None, "broken", 0, "start")], 1)
+    proposer.learn([], 2)
+    assert proposer.learned == 2 and proposer.spelled("C[N+](C)(C)C", proposer._rng("x")) is None
+
+
+def test_a_round_that_brought_nothing_is_not_learned_from():
+    proposer, calls = tuned(), [Call(s, float(k), "", 0, "start") for k, s in enumerate(START)]
+    proposer.learn(calls, 1)
+    before = [p.clone() for p in proposer.tuned.parameters()]
+    proposer.learn(calls, 2)
+    assert all(a.equal(b) for a, b in zip(before, proposer.tuned.parameters(), strict=True))
+
+
+def test_what_is_sifted_is_learned_as_the_worst():
+    "A scaffold and alerts around a model that learns: it goes on to learn, and no call lacks the scaffold."
+    inner = tuned()
+    way = Holding(Screened(inner, ("BRENK",)), "c1ccccc1")
+    log = optimise(length, way, CallLog(), 12, START[:2])
+    ring = substructure("c1ccccc1")
+    assert inner.learned > 0 and all(Chem.MolFromSmiles(c.smiles).HasSubstructMatch(ring) for c in log.calls)
+
+
+@pytest.mark.parametrize("text", ["", "c1ccc"])
+def test_a_scaffold_that_is_none(text):
+    with pytest.raises(ValueError, match="scaffold="): substructure(text)
+
+
+def test_the_command_keeps_the_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "leads.smi").write_text("\n".join(START))
+    line = "optimize --objective qed --way tuned --children 6 --start leads.smi --out run.jsonl --save kept"
+    call(f"{line} --budget 16")
+    first = json.loads((tmp_path / "run.jsonl").read_text().splitlines()[0])
+    assert first["way"] == "tuned" and first["children"] == 6 and "model" in first
+    call("sample kept -n 2 --seed 0")
+    refused(call(f"{line} --budget 20 --scaffold c1ccccc1"), "a run with other settings (scaffold, start)")
+
+
+@pytest.mark.parametrize("options, message", [
+    ("--scaffold c1ccc", "scaffold='c1ccc'"), ("--scaffold C1CCNCC1", "none of the 4 molecules"),
+    ("--way ranked --save kept", "--save kept"), ("--model star-tiny", "molecules"), ("--model molecules", "likelihood")])
+def test_one_line_for_what_is_wrong(options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "leads.smi").write_text("\n".join(START))
+    line = "optimize --objective qed --way tuned --start leads.smi --budget 8"
+    refused(call(f"{line} {options}"), message)
