@@ -64,7 +64,7 @@ def starting(args: argparse.Namespace, task: Task | None) -> tuple[list[str], st
     if args.scaffold: molecules, _ = with_scaffold(molecules, "", args.scaffold)
     return RandomSearch(molecules, args.population).first(args.seed), ""
 
-
+# %% ../../nbs/cli/13_optimize.ipynb #3c8a9f21
 def with_scaffold(molecules: Sequence[str], lost: str, scaffold: str) -> tuple[list[str], str]:
     "The molecules that contain a scaffold, and what was left out. ValueError if none does."
     if not scaffold: return list(molecules), lost
@@ -122,7 +122,7 @@ def proposer(args: argparse.Namespace, method: Method | None, task: Task | None)
     if args.alerts: way = Screened(way, args.alerts)
     return Holding(way, args.scaffold) if args.scaffold else way
 
-
+# %% ../../nbs/cli/13_optimize.ipynb #b63a1ffb
 def proposer_of_way(args: argparse.Namespace, method: Method | None, task: Task | None) -> Proposer:
     "Who makes the molecules by a way."
     if args.way in BLIND: return Genetic(args.children, ranked=args.way == "ranked")
@@ -157,7 +157,7 @@ def keep_tuned(propose: Proposer, log: CallLog, args: argparse.Namespace):
     "Save the model, after it has learned from all calls."
     while isinstance(propose, Sifted): propose = propose.way
     propose.learn(log.calls, max(c.round for c in log.calls) + 1)
-    propose.tuned.save_pretrained(args.save)
+    propose.model.method.save_pretrained(args.save)
     say(f"tuned model: {args.save}; for example: loflexmdm sample {args.save} -n 100")
 
 

@@ -107,7 +107,7 @@ class Drawn(NamedTuple):
     @property
     def count(self) -> Int[Tensor, " rows"]: return self.valid.sum(-1)
 
-
+# %% ../../nbs/methods/20_ordered_insertion.ipynb #ef77d462
 class Costs(NamedTuple):
     "What a generation costs in nats, event by event; 0 beyond the last."
     gap: Float[Tensor, "rows events"]  # -log p(gap)
@@ -137,7 +137,7 @@ class Costs(NamedTuple):
         "What the generator minimises: -log p of generations, the gaps by expectation."
         return (self.expected_gap + self.token).sum(-1) + self.stop
 
-
+# %% ../../nbs/methods/20_ordered_insertion.ipynb #be8b4b1c
 def order_term(costs: Costs, orders: int) -> Float[Tensor, " rows"]:
     """What has the gradient of the choice of orders: sum_k log q(s_k) (cost to go - its mean over the other orders).
 

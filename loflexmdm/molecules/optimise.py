@@ -518,7 +518,7 @@ class Screened(Sifted):
         "Whether there is no alert."
         return not alerts(smiles, self.names)
 
-
+# %% ../../nbs/molecules/04_optimise.ipynb #c8b4c797
 @dataclass(frozen=True)
 class Holding(Sifted):
     """The proposals of another way that contain a scaffold, as a substructure.

@@ -55,7 +55,8 @@ def test_measures_with_parameters(component, params, value, tmp_path):
 
 
 def test_means_by_hand():
-    assert math.isclose(weighted_mean([0.25, 1.0], [1, 1]), 0.5) and weighted_mean([0.25, 1.0], [3, 1], "arithmetic") == 0.4375
+    assert math.isclose(weighted_mean([0.25, 1.0], [1, 1]), 0.5)
+    assert weighted_mean([0.25, 1.0], [3, 1], "arithmetic") == 0.4375
     assert math.isclose(weighted_mean([0.0, 1.0], [1, 1]), 1e-4)
 
 
@@ -77,11 +78,14 @@ def test_a_value_that_is_no_number_fails():
     (one("QED", ", wieght = 2"), "did you mean 'weight'"), (one("QED", ", params = {a = 1}"), "'a': QED has none"),
     (one("GroupCount"), "smarts"), (one("GroupCount", ", params = {smarts = 'c1c'}"), "not a SMARTS pattern"),
     (one("TanimotoDistance", ", params = {smiles = ['C1C']}"), "not a molecule"),
-    (one("Alerts", ", params = {names = 'BRENCK'}"), "BRENCK"), (one("QED", ", transform = {type = 'steep'}"), "'steep'"),
+    (one("Alerts", ", params = {names = 'BRENCK'}"), "BRENCK"),
+    (one("QED", ", transform = {type = 'steep'}"), "'steep'"),
     (one("QED", ", transform = {type = 'sigmoid', low = 1}"), "missing"),
     (one("QED", ", transform = {type = 'step', low = 'a'}"), "low='a': must be a number"),
-    (one("QED", ", transform = 3"), "must be a table"), (one("QED") .replace("weight = 2", "weight = true"), "weight=True"),
-    (one("QED") + one("QED").removeprefix("[scoring]\n"), "stands twice"), ("[scoring]\ntype = 'max'\n", "type='max'"),
+    (one("QED", ", transform = 3"), "must be a table"),
+    (one("QED").replace("weight = 2", "weight = true"), "weight=True"),
+    (one("QED") + one("QED").removeprefix("[scoring]\n"), "stands twice"),
+    ("[scoring]\ntype = 'max'\n", "type='max'"),
     ("[scoring]\n[[scoring.component]]\nQED = 3\n", "has no [[endpoint]]"), ("[scoring\n", "not valid TOML")])
 def test_what_is_wrong_is_said_with_its_place(text, message, tmp_path):
     with pytest.raises(ValueError) as caught: read_goals(write(tmp_path / "wrong.toml", text))

@@ -1,12 +1,13 @@
 "Search by a model that learns: its log is all it needs, what it may not write, and one line for wrong input."
 import json
+import random
 
 import pytest
 from rdkit import Chem
 
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.optimise import Call, CallLog, Holding, Screened, optimise, substructure
-from loflexmdm.molecules.tuned import Tuned
+from loflexmdm.molecules.tuned import Tuned, spelled_anew
 from commands import call, refused
 
 START = ["CCOc1ccccc1", "NC(=O)c1ccccc1", "CCCCCCO", "c1ccncc1C"]
@@ -18,13 +19,19 @@ def length(smiles: str): return float(len(smiles)), ""
 def tuned(**options): return Tuned(load("molecules-moses-ar"), size=6, updates=2, seed=3, **options)
 
 
+def same_weights(one: Tuned, other: Tuned) -> bool:
+    pairs = zip(one.model.method.parameters(), other.model.method.parameters(), strict=True)
+    return all(a.equal(b) for a, b in pairs)
+
+
 def test_it_learns_and_the_packaged_model_stays_as_it_is():
     proposer = tuned()
     log = optimise(length, proposer, CallLog(), 30, START)
-    assert {c.by for c in log.calls} == {"start", "tuned"} and proposer.learned == max(c.round for c in log.calls)
-    own, first = proposer.tuned.state_dict(), proposer.method.state_dict()
+    assert {c.by for c in log.calls} == {"start", "tuned", "genetic"}
+    assert proposer.learned == max(c.round for c in log.calls)
+    own, first = proposer.model.method.state_dict(), proposer.method.state_dict()
     assert any(not v.equal(first[k]) for k, v in own.items())
-    assert all(v.equal(first[k]) for k, v in proposer.tuner.prior.state_dict().items())
+    assert all(v.equal(first[k]) for k, v in proposer.model.tuner.prior.state_dict().items())
 
 
 def test_what_it_knows_depends_on_the_calls_alone():
@@ -34,27 +41,26 @@ def test_what_it_knows_depends_on_the_calls_alone():
     at_once, in_parts = tuned(), tuned()
     at_once.learn(calls, last)
     for number in range(1, last + 1): in_parts.learn([c for c in calls if c.round < number], number)
-    same = [a.equal(b) for a, b in zip(at_once.tuned.parameters(), in_parts.tuned.parameters(), strict=True)]
-    assert all(same)
+    assert same_weights(at_once, in_parts)
 
     other = tuned()
     other.learn([c._replace(score=-c.score) for c in calls], last)
-    assert not all(a.equal(b) for a, b in zip(at_once.tuned.parameters(), other.tuned.parameters(), strict=True))
+    assert not same_weights(at_once, other)
 
 
 def test_calls_that_failed_and_molecules_that_it_cannot_write():
     proposer = tuned()
     proposer.learn([Call("C[N+](C)(C)C", 1.0, "", 0, "start"), Call("CCO", None, "broken", 0, "start")], 1)
     proposer.learn([], 2)
-    assert proposer.learned == 2 and proposer.spelled("C[N+](C)(C)C", proposer._rng("x")) is None
+    assert proposer.learned == 2 and spelled_anew("C[N+](C)(C)C", proposer.task, random.Random(0)) is None
 
 
 def test_a_round_that_brought_nothing_is_not_learned_from():
     proposer, calls = tuned(), [Call(s, float(k), "", 0, "start") for k, s in enumerate(START)]
     proposer.learn(calls, 1)
-    before = [p.clone() for p in proposer.tuned.parameters()]
+    before = [p.clone() for p in proposer.model.method.parameters()]
     proposer.learn(calls, 2)
-    assert all(a.equal(b) for a, b in zip(before, proposer.tuned.parameters(), strict=True))
+    assert all(a.equal(b) for a, b in zip(before, proposer.model.method.parameters(), strict=True))
 
 
 def test_what_is_sifted_is_learned_as_the_worst():
@@ -84,7 +90,8 @@ def test_the_command_keeps_the_model(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("options, message", [
     ("--scaffold c1ccc", "scaffold='c1ccc'"), ("--scaffold C1CCNCC1", "none of the 4 molecules"),
-    ("--way ranked --save kept", "--save kept"), ("--model star-tiny", "molecules"), ("--model molecules", "likelihood")])
+    ("--way ranked --save kept", "--save kept"), ("--model star-tiny", "molecules"),
+    ("--model molecules", "likelihood")])
 def test_one_line_for_what_is_wrong(options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "leads.smi").write_text("\n".join(START))

@@ -61,7 +61,7 @@ def double_sigmoid(
     rise = _rise(distance, steepness / coef_div) if coef_div else float(steepness * distance > 0)
     return rise if is_below else 1 - rise
 
-
+# %% ../../../nbs/molecules/scores/08_desirability.ipynb #e5691e8e
 def _rise(x: float, k: float) -> float:
     "1 / (1 + 10^(-k x)), without overflow."
     return 0.5 * (1 + math.tanh(0.5 * math.log(10) * k * x))
@@ -115,7 +115,7 @@ def custom_alerts(smarts: Sequence[str]) -> Callable[[Chem.Mol], float]:
     patterns = [_pattern(s) for s in smarts]
     return lambda mol: float(not any(mol.HasSubstructMatch(p) for p in patterns))
 
-
+# %% ../../../nbs/molecules/scores/08_desirability.ipynb #add476a4
 def alerts_of(names: Sequence[str] = ("BRENK",)) -> Callable[[Chem.Mol], float]:
     "0 for a molecule with a structural alert of one of RDKit's catalogues, 1 for others."
     found = catalogue(tuple(names))
@@ -166,7 +166,7 @@ class Goal(NamedTuple):
     weight: float = 1.0
     role: str = "score"  # score | filter | penalty
 
-
+# %% ../../../nbs/molecules/scores/08_desirability.ipynb #a9196e86
 @dataclass(frozen=True)
 class Goals:
     """The weighted mean of desirabilities, times penalties; 0 where a filter says so.
@@ -227,7 +227,7 @@ def read_goals(path: str | Path, load: Callable[[str], Callable[[str], float]] |
     if twice: raise ValueError(f"{path}: name={twice!r}: stands twice; each endpoint needs a name of its own")
     return Goals(tuple(goals), MEANS[mean])
 
-
+# %% ../../../nbs/molecules/scores/08_desirability.ipynb #4a9e94d9
 def _goal(
     kind: str,
     endpoint: Mapping,
@@ -256,7 +256,7 @@ def _component(kind: str, place: str) -> str:
     raise ValueError(f"{place}{did_you_mean(kind, known.values())}: must be one of {', '.join(known.values())}; "
                      "anything else is a Function, with params.function = 'FILE.py:FUNCTION'")
 
-
+# %% ../../../nbs/molecules/scores/08_desirability.ipynb #cb9525d0
 def _measure(component: str, params: Mapping, folder: Path, load: Callable | None) -> Callable[[Chem.Mol], float]:
     "What a component measures. TypeError or ValueError for parameters that it does not have."
     if component in DESCRIPTORS:
@@ -278,7 +278,7 @@ def _beside(spec: str, folder: Path) -> str:
     file, colon, name = spec.rpartition(":")
     return f"{folder / file}:{name}" if colon else spec
 
-
+# %% ../../../nbs/molecules/scores/08_desirability.ipynb #efcbe84e
 def _transform(settings: Mapping | None, place: str) -> Callable[[float], float]:
     "How welcome values are; they are taken as they are without a transform. ValueError names the place."
     if settings is None: return lambda x: x

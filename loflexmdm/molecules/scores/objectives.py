@@ -84,8 +84,10 @@ def load_objective(spec: str) -> Callable[[str], float]:
     if spec.endswith(".toml"): return _load_goals(spec)
     file, colon, name = spec.rpartition(":")
     if not colon or not file.endswith(".py"):
-        raise ValueError(f"objective={spec!r}{did_you_mean(spec, OBJECTIVES)}: must be FILE.py:FUNCTION, FILE.toml or one "
-                         f"of {', '.join(OBJECTIVES)}")
+        raise ValueError(
+            f"objective={spec!r}{did_you_mean(spec, OBJECTIVES)}: must be FILE.py:FUNCTION, FILE.toml or one of "
+            f"{', '.join(OBJECTIVES)}"
+        )
     if not Path(file).is_file(): raise ValueError(f"objective={spec!r}: {file}: no such file")
     try: found = runpy.run_path(file).get(name)
     except BaseException as e:  # whatever a file does when it is run
@@ -102,7 +104,7 @@ def _load_goals(file: str) -> Callable[[str], float]:
 
 def _said(error: BaseException) -> str: return clipped_line(f"{type(error).__name__}: {error}", 200)
 
-
+# %% ../../../nbs/molecules/scores/05_objectives.ipynb #e71907b6
 def _serve(pipe, spec: str):
     "What the other process does: load the function, then answer each SMILES with (score, reason)."
     file = spec if spec.endswith(".toml") else spec.rpartition(":")[0]
