@@ -127,7 +127,7 @@ def proposer_of_way(args: argparse.Namespace, method: Method | None, task: Task 
     "Who makes the molecules by a way."
     if args.way in BLIND: return Genetic(args.children, ranked=args.way == "ranked")
     if args.way == "model": return Regrow(method, args.children)
-    if args.way == "tuned": return Tuned(method, args.children, args.seed)
+    if args.way == "tuned": return Tuned(method, args.children, seed=args.seed)
     if task is None: raise ValueError("--way random: the model does not know its training molecules")
     return RandomSearch(training_molecules(task), args.children)
 

@@ -83,7 +83,7 @@ class Tuned:
     size: int = 32  # proposals per round
     share: float = 0.5  # of the proposals that the model writes
     seed: int = 0
-    updates: int = 8  # steps for each `size` new calls
+    updates: int = 20  # steps for each `size` new calls
     replayed: int = 32  # molecules per step from earlier rounds, drawn from the `memory` best
     memory: int = 100
     nats: float = 300.0  # of reward between the worst score so far and the best
