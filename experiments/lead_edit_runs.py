@@ -118,7 +118,9 @@ def main():
         leads = [s for s in leads if other._is_known(s)]
     for top_p in args.top_p:
         start = time.process_time()
-        taken, found, calls = edited(task, method, leads, args.seed, top_p=top_p, exact=args.exact or None)
+        # only thinning can be exact or held
+        how = dict(exact=args.exact or None) if hasattr(method.default_sampler, "exact") else {}
+        taken, found, calls = edited(task, method, leads, args.seed, top_p=top_p, **how)
         row = dict(name=f"leads {args.name or args.model} {args.leads.stem} {top_p} {args.seed}"
                    + " plain" * bool(args.only_taken_by) + " exact" * args.exact, leads=len(leads), taken=len(taken),
                    stripped=sum(bool(task.omitted(s)) for s in taken), top_p=top_p, exact=args.exact, seed=args.seed)
