@@ -79,7 +79,7 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
     In the package: star-tiny, star-tiny-fixed, star-mixed, star-mixed-fixed, star-mixed-ordered,
     star-medium-ordered, star-hard-ordered (paths in graphs), key-adder,
     key-adder-fixed (sums that need an order), molecules, molecules-leads, molecules-moses-ar,
-    molecules-qm9-ar, repair-text and molecule-edits.
+    molecules-qm9-ar, repair-text, molecule-edits and lead-edits.
 
     A name of the package wins over a directory in the working directory (write ./NAME for that). `hf://owner/name`,
     with `@revision` behind it if need be, is a model on the Hugging Face hub (`from_hub`). ValueError for unknown
