@@ -114,7 +114,7 @@ class LeftToRight(Sampler):
         if short.any():
             without_end = nucleus(logits[:, :-1], self.top_p, self.temperature)
             tokens = torch.where(short[:, None], without_end, tokens)
-        if bool(tokens.isnan().any()):
+        if bool(tokens.isnan().any() | probs.isnan().any()):
             raise ValueError("logits: NaN, or no ordinary token has a finite one")
         return u[:, 0] < probs[:, -1], inverse_cdf(tokens, u[:, 1])
 
