@@ -82,12 +82,12 @@ class Tuned:
     method: Method  # a model of molecules
     size: int = 32  # proposals per round
     share: float = 0.5  # of the proposals that the model writes
-    seed: int = 0
+    seed: int = 0  # of what is written and replayed
     updates: int = 20  # steps for each `size` new calls
     replayed: int = 32  # molecules per step from earlier rounds, drawn from the `memory` best
-    memory: int = 100
+    memory: int = 100  # molecules
     nats: float = 300.0  # of reward between the worst score so far and the best
-    lr: float = 5e-4
+    lr: float = 5e-4  # of Adam
 
     def __post_init__(self):
         self.model, self.task = TunedModel(self.method, self.lr), self.method.task_object

@@ -160,10 +160,10 @@ LEAST = 1e-8  # a desirability in a geometric mean
 
 class Goal(NamedTuple):
     "One property of a molecule and how welcome its values are."
-    name: str
-    measure: Callable[[Chem.Mol], float]
-    desirability: Callable[[float], float]
-    weight: float = 1.0
+    name: str  # in tables and messages
+    measure: Callable[[Chem.Mol], float]  # the property's value
+    desirability: Callable[[float], float]  # how welcome a value is, 0 to 1
+    weight: float = 1.0  # in the mean
     role: str = "score"  # score | filter | penalty
 
 # %% ../../../nbs/molecules/scores/08_desirability.ipynb #a9196e86
@@ -172,7 +172,7 @@ class Goals:
     """The weighted mean of desirabilities, times penalties; 0 where a filter says so.
 
     ValueError for no goal."""
-    goals: Sequence[Goal]
+    goals: Sequence[Goal]  # at least one
     mean: str = "geometric"  # or arithmetic
 
     def __post_init__(self):
