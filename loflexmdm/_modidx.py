@@ -2300,6 +2300,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                            'loflexmdm/molecules/optimise.py'),
                                               'loflexmdm.molecules.optimise.chain_bonds': ( 'molecules/optimise.html#chain_bonds',
                                                                                             'loflexmdm/molecules/optimise.py'),
+                                              'loflexmdm.molecules.optimise.contains': ( 'molecules/optimise.html#contains',
+                                                                                         'loflexmdm/molecules/optimise.py'),
                                               'loflexmdm.molecules.optimise.crossed': ( 'molecules/optimise.html#crossed',
                                                                                         'loflexmdm/molecules/optimise.py'),
                                               'loflexmdm.molecules.optimise.inserted': ( 'molecules/optimise.html#inserted',

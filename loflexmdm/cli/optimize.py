@@ -12,8 +12,6 @@ import argparse
 from collections.abc import Sequence
 from itertools import islice
 
-from rdkit import Chem
-
 from .commands import Parser, command, say
 from .common import add_device, add_force, announce, output_path, pick_device, provenance
 from .result_files import format_rows
@@ -23,7 +21,7 @@ from ..models.pretrained import load
 from ..molecules.data.sources import BENCHMARKS
 from ..molecules.data.tables import MOLECULE_FORMATS, molecules_in
 from ..molecules.optimise import CallLog, Genetic, Holding, Proposer, RandomSearch, Regrow
-from ..molecules.optimise import Screened, Sifted, best_calls, optimise, substructure, top_auc
+from ..molecules.optimise import Screened, Sifted, best_calls, contains, optimise, top_auc
 from ..molecules.scores.alerts import CATALOGUES
 from ..molecules.scores.metrics import judge, unpaired_electrons
 from ..molecules.scores.objectives import OBJECTIVES, Scorer
@@ -68,8 +66,7 @@ def starting(args: argparse.Namespace, task: Task | None) -> tuple[list[str], st
 def with_scaffold(molecules: Sequence[str], lost: str, scaffold: str) -> tuple[list[str], str]:
     "The molecules that contain a scaffold, and what was left out. ValueError if none does."
     if not scaffold: return list(molecules), lost
-    pattern = substructure(scaffold)
-    found = [s for s in molecules if Chem.MolFromSmiles(s).HasSubstructMatch(pattern)]
+    found = [s for s in molecules if contains(s, scaffold)]
     if not found:
         raise ValueError(f"--scaffold {scaffold}: none of the {len(molecules):,} molecules to start from contains it; "
                          "--start takes leads that do")

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ELEMENTS', 'FORBIDDEN', 'CUT', 'MUTATIONS', 'top_auc', 'sealed_rows', 'unsealed_rows', 'Call', 'CallLog', 'Proposer',
            'Learner', 'best_calls', 'optimise', 'sound', 'sides', 'joined', 'chain_bonds', 'crossed', 'mutated',
-           'RandomSearch', 'Genetic', 'Regrow', 'inserted', 'Sifted', 'Screened', 'Holding', 'substructure',
+           'RandomSearch', 'Genetic', 'Regrow', 'inserted', 'Sifted', 'Screened', 'Holding', 'substructure', 'contains',
            'best_curve', 'plot_runs']
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000004
@@ -530,7 +530,7 @@ class Holding(Sifted):
 
     def keeps(self, smiles: str) -> bool:
         "Whether the scaffold is there."
-        return Chem.MolFromSmiles(smiles).HasSubstructMatch(substructure(self.scaffold))
+        return contains(smiles, self.scaffold)
 
 
 @lru_cache
@@ -539,6 +539,11 @@ def substructure(text: str) -> Chem.Mol:
     with rdBase.BlockLogs(): found = Chem.MolFromSmiles(text) or Chem.MolFromSmarts(text)
     if found is None or not found.GetNumAtoms(): raise ValueError(f"scaffold={text!r}: neither SMILES nor SMARTS")
     return found
+
+
+def contains(smiles: str, scaffold: str) -> bool:
+    "Whether a molecule contains a scaffold. ValueError as for `substructure`."
+    return Chem.MolFromSmiles(smiles).HasSubstructMatch(substructure(scaffold))
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000032
 def best_curve(scores: Sequence[float | None], top: int = 10) -> list[float]:

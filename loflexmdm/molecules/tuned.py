@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from rdkit import Chem
 
 from ..methods.base import Method
 from ..methods.reward import RewardTuner
 from .optimise import Call, Genetic, best_calls, sound
-from .scores.metrics import judge
 from .task import MoleculesTask
 from ..process.conditions import ANY
 from ..process.states import collate, prefix_example
@@ -26,7 +26,7 @@ from ..process.states import collate, prefix_example
 def sound_molecule(tokens: Sequence[str], task: MoleculesTask) -> str | None:
     "The sound molecule that tokens of a task's notation say, canonical SMILES; None if they say none."
     found = task.notation.decode("".join(tokens)).smiles
-    return None if found is None else sound(judge([found])[0].mol)
+    return None if found is None else sound(Chem.MolFromSmiles(found))
 
 
 def spelled_anew(
@@ -92,11 +92,11 @@ class Tuned:
     def __post_init__(self):
         self.model, self.task = TunedModel(self.method, self.lr), self.method.task_object
         self.learned, self.temperature = 0, 1.0  # rounds; of what is written
-        self.texts: dict[int, list[list[str]]] = {}  # tokens of what a round wrote
+        self.texts: dict[int, list] = {}  # what a round wrote
 
     def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]:
         "Sound molecules that the model writes, then children of the population."
-        found = [sound_molecule(tokens, self.task) for tokens in self.written()]
+        found = [smiles for _, smiles in self.written()]
         children = Genetic(self.size - len(found), ranked=True)(population, rng)
         return [(s, "tuned") for s in found if s is not None] + children
 
@@ -106,12 +106,13 @@ class Tuned:
             learn_round(self, [c for c in calls if c.round <= self.learned])
             self.learned += 1
 
-    def written(self) -> list[list[str]]:
-        "The tokens that the model writes in the round to be learned next; nothing in the first, of the leads."
+    def written(self) -> list[tuple[list[str], str | None]]:
+        "Tokens that the model writes in the round to be learned next, with their molecules; none in the first."
         number = self.learned
         if number and number not in self.texts:
             seed = random.Random(f"{self.seed} write {number}").getrandbits(60)
-            self.texts = {number: self.model.write(round(self.share * self.size), self.temperature, seed)}
+            texts = self.model.write(round(self.share * self.size), self.temperature, seed)
+            self.texts = {number: [(tokens, sound_molecule(tokens, self.task)) for tokens in texts]}
         return self.texts.get(number, [])
 
 # %% ../../nbs/molecules/07_tuned.ipynb #tn00008d
@@ -124,8 +125,7 @@ def learn_round(search: Tuned, calls: Sequence[Call]):
     if not scores: return
     worst, spread = min(scores.values()), max(scores.values()) - min(scores.values())
     reward = lambda score: search.nats * (score - worst) / (spread or 1.0)
-    made = [(tokens, sound_molecule(tokens, search.task)) for tokens in search.written()]
-    own = [(tokens, reward(scores.get(smiles, worst))) for tokens, smiles in made]
+    own = [(tokens, reward(scores.get(smiles, worst))) for tokens, smiles in search.written()]
 
     # a round that brought little is learned from little, or a model that repeats itself would do so ever more
     new = sum(c.round == search.learned for c in calls)
