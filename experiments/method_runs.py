@@ -36,7 +36,8 @@ CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds 
 INSERTION, MASKS = dict(method="ordered-insertion"), dict(method="ordered-masks")
 METHODS = dict(
     autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
-    papl=dict(method="papl"), uniform_noise=dict(method="udlm"), flexmdm=dict(method="flexmdm"),
+    papl=dict(method="papl"), flexmdm=dict(method="flexmdm"),
+    uniform_noise=dict(method="udlm"), uniform_noise_all=dict(method="udlm", predicts="all"),
     fixed=FIXED, learned=LEARNED, learned_both=LEARNED_BOTH,
     edits=dict(method="editflow"), edits_localized=dict(method="editflow", spread=5.0),
     # one token per event, without masks and without a clock; `from_left` learns from a start near left to right
