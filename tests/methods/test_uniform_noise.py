@@ -111,6 +111,17 @@ def test_draws_have_the_mean_of_the_bound():
         assert terms.loss.item() == terms.metrics["bound_tight"].item() == pytest.approx(draws.mean().item())
 
 
+def test_the_beginning_costs_and_late_readings_do_not(monkeypatch):
+    "With 1 for the loss in every state: 0, or the weight of a reading before the end, and the beginning."
+    model, n = shaken(), 4000
+    monkeypatch.setattr(model, "match", lambda x1, x, tau: torch.ones(n))
+    draws = model.bound_draw(model.canvas(batch("ab")).rows([0] * n), seeded(0))
+    late = draws < 1
+    assert draws[late].tolist() == pytest.approx([2 * BEGINNING] * int(late.sum()), rel=1e-6)
+    assert abs(late.double().mean() - 2 / (2 + LATEST)) < 1 / n  # readings are stratified
+    assert draws.max() < (2 + LATEST) ** 2 / 2 + 1
+
+
 def test_rates():
     model = shaken()
     x, alpha = all_states(model.canvas(batch("ab"))), 1 - (1 - FIRST) * math.exp(-0.7)
@@ -288,6 +299,7 @@ def test_saved_and_loaded(tmp_path):
     made = UniformNoise(VOCABULARY, UniformNoiseConfig(size="pico", max_length=9)).eval()
     again = load_model(made.save_pretrained(tmp_path / "model"))
     assert again.config == made.config and made.evaluations_per_loss == 1
+    assert made.default_sampler == TauLeaping(grid="clock")
     assert made.tau_max == pytest.approx(math.log(9 / 1e-4))
     one, other = (m.sample([["a", ..., "b"]], n=3, seed=0) for m in (again, made))
     assert one.sequences == other.sequences
