@@ -38,6 +38,12 @@ def pico(monkeypatch):
     monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
 
 
+@pytest.fixture
+def two_blocks(monkeypatch):
+    "A size `test` of network with two blocks of 16 features, for tests alone."
+    monkeypatch.setitem(SIZES, "test", Size(16, 2, 2, 16))
+
+
 def pytest_collection_modifyitems(items):
     "Whole notebooks first: a long one that begins last keeps one process busy while the other has nothing to do."
     items.sort(key=lambda item: "test_notebook[" not in item.nodeid)

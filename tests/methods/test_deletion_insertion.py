@@ -4,24 +4,19 @@ import math
 
 import pytest
 import torch
-from resuming import whole_and_resumed
+from brief_runs import at_the_command_line, resumed_weights
 
-from loflexmdm.cli import main
 from loflexmdm.exact.ctmc import ToyLaw, clock_quadrature
 from loflexmdm.methods.deletion_insertion import DeletionInsertion, DeletionInsertionConfig, insertion_targets, waiting
 from loflexmdm.methods.one_event import LoInsert
 from loflexmdm.methods.saved import load_model
-from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import CLEAN, DROPPED, Example, PartialSequences, Vocabulary, collate, contract, gap_of
 from loflexmdm.process.states import prefix_example
 from loflexmdm.samplers import EventDriven, TauLeaping
-from loflexmdm.training.recipes import recipe_from
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch): monkeypatch.setitem(SIZES, "test", Size(16, 1, 2, 8))
-
-
+pytestmark = pytest.mark.usefixtures("pico")
+RUN = dict(method="did", size="pico")
 VOCABULARY = Vocabulary("abc")
 INFILL = Example([2, 3, 3, 4, 3, 3, 4], [True, True, False, False, True, False, False], [True, False, *[False] * 5])
 
@@ -104,7 +99,7 @@ def all_states(n: int) -> torch.Tensor:
 
 def losses(cls, tau: float) -> torch.Tensor:
     "The loss in every state of every sequence, (sequences, states)."
-    model = cls(LAW.vocabulary, DeletionInsertionConfig(size="test", max_length=4))
+    model = cls(LAW.vocabulary, DeletionInsertionConfig(size="pico", max_length=4))
     state, reading = all_states(3), torch.full((8,), tau, dtype=torch.float64)
     return torch.stack([model.match(LAW.x1.rows([k] * 8), state, reading, torch.ones(8, 4)) for k in range(3)])
 
@@ -128,28 +123,19 @@ def test_the_loss_depends_on_what_is_seen_alone():
 
 
 def test_gradients_are_finite():
-    model = DeletionInsertion(VOCABULARY, DeletionInsertionConfig(size="test", max_length=9))
+    model = DeletionInsertion(VOCABULARY, DeletionInsertionConfig(size="pico", max_length=9))
     shut = Example([2, 3], [True, True], [True, True])
     model.loss(collate([INFILL, shut]), torch.Generator().manual_seed(0)).loss.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
-def trained_briefly(directory, steps=6, **options):
-    "A run of a few steps on brackets."
-    return recipe_from(dict(
-        task=dict(kind="brackets"), model=dict(method="did", size="test", **options),
-        train=dict(steps=steps, batch_size=8, warmup=2, save_every=3, valid_size=8, log_every=2),
-    )).trainer(directory, progress=False)
-
-
 def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
-    whole, found = whole_and_resumed(trained_briefly, tmp_path, 4)
-    assert all(torch.equal(found[key], value) for key, value in whole.items())
-    assert (whole["insert.out.weight"] != 0).any()
+    weights = resumed_weights(tmp_path, RUN)
+    assert (weights["insert.out.weight"] != 0).any()
 
 
 def test_saved_and_loaded(tmp_path):
-    made = DeletionInsertion(VOCABULARY, DeletionInsertionConfig(size="test", max_length=9)).eval()
+    made = DeletionInsertion(VOCABULARY, DeletionInsertionConfig(size="pico", max_length=9)).eval()
     again = load_model(made.save_pretrained(tmp_path / "model"))
     assert again.config == made.config and made.evaluations_per_loss == 1 and made.tau_max == -math.log(1e-4)
     for sampler in (EventDriven(), TauLeaping(steps=4)):
@@ -166,10 +152,4 @@ def test_refused_settings(options, message):
 
 def test_at_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "my.toml").write_text(
-        '[task]\nkind = "brackets"\n[model]\nmethod = "did"\nsize = "test"\n[train]\nsteps = 4\n')
-    run = str(tmp_path / "run")
-    assert main(["train", str(tmp_path / "my.toml"), "--out", run]) == 0
-    assert main(["sample", run, "-n", "2", "--seed", "0"]) == 0
-    assert main(["evaluate", run, "-n", "2", "--nll", "2"]) == 0
-    assert main(["info", run]) == 0 and "did" in capsys.readouterr().out
+    at_the_command_line(tmp_path, RUN, capsys)

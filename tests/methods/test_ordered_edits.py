@@ -10,7 +10,6 @@ from resuming import whole_and_resumed
 from loflexmdm.cli import main
 from loflexmdm.methods.edit_flows import COUPLINGS
 from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig, EditPaths
-from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.alignments import BLANK, align, edit_distance
 from loflexmdm.process.plackett_luce import draw_order
 from loflexmdm.process.states import ANY, MASK, Pairs, Vocabulary, collate, prefix_example
@@ -19,8 +18,7 @@ from loflexmdm.samplers.edits_event_by_event import EventByEventEdits
 from loflexmdm.training.recipes import recipe_from
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch): monkeypatch.setitem(SIZES, "test", Size(16, 2, 2, 16))
+pytestmark = pytest.mark.usefixtures("two_blocks")
 
 
 def model(order="learned", seed=0, noise=0.5, vocabulary=VOCABULARY, **options) -> OrderedEdits:

@@ -13,15 +13,14 @@ from loflexmdm.methods.ordered_insertion import SAVED, OrderedInsertion, Ordered
 from loflexmdm.methods.ordered_insertion import columns_read
 from loflexmdm.methods.ordered_insertion import order_term, prompt_of, similar_rows
 from loflexmdm.networks.order_causal import DISTANCES, distance_class, places
-from loflexmdm.networks.transformer import SIZES, Size, Transformer
+from loflexmdm.networks.transformer import SIZES, Transformer
 from loflexmdm.process.conditions import without_conditions
 from loflexmdm.process.plackett_luce import draw_order, left_first, runs_of, step_log_probs
 from loflexmdm.process.states import ANY, PAD, Example, PartialSequences, Vocabulary, collate, parse_prompt
 from loflexmdm.samplers import EventByEvent, EventDriven, Limits, simulate
 from loflexmdm.training.recipes import recipe_from
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch): monkeypatch.setitem(SIZES, "test", Size(16, 2, 2, 16))
+pytestmark = pytest.mark.usefixtures("two_blocks")
 
 
 @pytest.fixture(autouse=True)

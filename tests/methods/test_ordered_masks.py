@@ -10,15 +10,13 @@ from resuming import whole_and_resumed
 from loflexmdm.cli import main
 from loflexmdm.methods.ordered_insertion import prompt_of, similar_rows
 from loflexmdm.methods.ordered_masks import OrderedMasks, OrderedMasksConfig
-from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.mask_orders import decisions_of, draw_events, masks_of
 from loflexmdm.process.states import ANY, MASK, Example, PartialSequences, Vocabulary, collate, prefix_example
 from loflexmdm.samplers import EventByEvent, EventDriven
 from loflexmdm.samplers.masks_event_by_event import EventByEventMasks
 from loflexmdm.training.recipes import recipe_from
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch): monkeypatch.setitem(SIZES, "test", Size(16, 2, 2, 16))
+pytestmark = pytest.mark.usefixtures("two_blocks")
 
 
 def model(order="learned", seed=0, noise=0.5, **options) -> OrderedMasks:

@@ -5,17 +5,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from resuming import whole_and_resumed
+from brief_runs import at_the_command_line, resumed_weights
 from scipy import stats
 
-from loflexmdm.cli import main
 from loflexmdm.methods.saved import load_model
 from loflexmdm.methods.uniform_noise import LATEST, SIGNAL, NoiseLevel, UniformNoise, UniformNoiseConfig, start_cost
 from loflexmdm.process.states import PartialSequences, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.support.notebook import seeded
 from loflexmdm.support.random_numbers import ShardGenerator
-from loflexmdm.training.recipes import recipe_from
 
 VOCABULARY = Vocabulary("ab")  # ids 3 and 4; the blank is 5
 TOKENS = (3, 4, 5)
@@ -23,6 +21,7 @@ FIRST = SIGNAL / 3
 BEGINNING = sum(p * math.log(3 * p) for p in [FIRST + (1 - FIRST) / 3, *[(1 - FIRST) / 3] * 2])
 
 pytestmark = pytest.mark.usefixtures("pico")
+RUN = dict(method="udlm", size="pico")
 
 
 def shaken(max_length: int = 3, cls: type[UniformNoise] = UniformNoise, **options) -> UniformNoise:
@@ -281,18 +280,9 @@ def test_nothing_free_costs_nothing():
     assert model.nll_bound(shut, 2)[0].tolist() == [0.0] and model.loss(shut).loss == 0
 
 
-def trained_briefly(directory, steps=6, **options):
-    "A run of a few steps on brackets."
-    return recipe_from(dict(
-        task=dict(kind="brackets"), model=dict(method="udlm", size="pico", **options),
-        train=dict(steps=steps, batch_size=8, warmup=2, save_every=3, valid_size=8, log_every=2),
-    )).trainer(directory, progress=False)
-
-
 def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
-    whole, found = whole_and_resumed(trained_briefly, tmp_path, 4)
-    assert all(torch.equal(found[key], value) for key, value in whole.items())
-    assert "written" not in whole
+    weights = resumed_weights(tmp_path, RUN)
+    assert "written" not in weights
 
 
 def test_saved_and_loaded(tmp_path):
@@ -315,10 +305,4 @@ def test_refused_settings(options, message):
 
 def test_at_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "my.toml").write_text(
-        '[task]\nkind = "brackets"\n[model]\nmethod = "udlm"\nsize = "pico"\n[train]\nsteps = 4\n')
-    run = str(tmp_path / "run")
-    assert main(["train", str(tmp_path / "my.toml"), "--out", run]) == 0
-    assert main(["sample", run, "-n", "2", "--seed", "0", "--steps", "4"]) == 0
-    assert main(["evaluate", run, "-n", "2", "--nll", "2", "--steps", "4"]) == 0
-    assert main(["info", run]) == 0 and "udlm" in capsys.readouterr().out
+    at_the_command_line(tmp_path, RUN, capsys, "--steps", "4")
