@@ -20,8 +20,8 @@ from ..methods.base import Method
 from ..models.pretrained import load
 from ..molecules.data.sources import BENCHMARKS
 from ..molecules.data.tables import MOLECULE_FORMATS, molecules_in
-from ..molecules.optimise import CallLog, Genetic, Holding, Proposer, RandomSearch, Regrow
-from ..molecules.optimise import Screened, Sifted, best_calls, contains, optimise, top_auc
+from ..molecules.optimise import CallLog, Genetic, Holding, PerScaffold, Proposer, RandomSearch
+from ..molecules.optimise import Regrow, Screened, Sifted, best_calls, contains, optimise, top_auc
 from ..molecules.scores.alerts import CATALOGUES
 from ..molecules.scores.metrics import judge, unpaired_electrons
 from ..molecules.scores.objectives import OBJECTIVES, Scorer
@@ -80,7 +80,8 @@ def settings_of(args: argparse.Namespace, start: Sequence[str], method: Method |
     own = {} if args.objective in OBJECTIVES else dict(objective_file=file_digest(file))
     keys = "objective", "way", "seed", "population", "children", "time_limit", "alerts"
     told = {key: getattr(args, key) for key in keys}
-    if args.scaffold: told["scaffold"] = args.scaffold  # logs of earlier versions have none
+    for key in ("scaffold", "per_scaffold"):
+        if getattr(args, key): told[key] = getattr(args, key)  # logs of earlier versions have none
     model = dict(model=model_digest(method)) if method is not None and args.way in ("model", "tuned") else {}
     return told | own | model | dict(start=rows_digest(map(row_digest, start)))
 
@@ -100,6 +101,7 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option("--alerts", nargs="+", choices=list(CATALOGUES), metavar="NAME",
            help="leave out proposals with a structural alert of RDKit: BRENK, PAINS, NIH, ZINC, CHEMBL [none]")
     option("--scaffold", default="", metavar="SMILES", help="what every proposal contains, SMILES or SMARTS [anything]")
+    option("--per-scaffold", type=int, metavar="N", help="at most N calls of one Murcko scaffold [any number]")
     option("--save", default="", metavar="DIR", help="keep the model as --way tuned has left it [not kept]")
     option("--task-data", action="store_true", help="read the data set that the model's task names")
     option("--population", type=int, default=50, metavar="N", help="best molecules that have children [50]")
@@ -114,10 +116,11 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
 
 
 def proposer(args: argparse.Namespace, method: Method | None, task: Task | None) -> Proposer:
-    "Who makes the molecules, without those that have a structural alert or lack a scaffold if asked for."
+    "Who makes the molecules, without those that have a structural alert, lack a scaffold or repeat one if asked for."
     way = proposer_of_way(args, method, task)
     if args.alerts: way = Screened(way, args.alerts)
-    return Holding(way, args.scaffold) if args.scaffold else way
+    if args.scaffold: way = Holding(way, args.scaffold)
+    return PerScaffold(way, args.per_scaffold) if args.per_scaffold else way
 
 # %% ../../nbs/cli/13_optimize.ipynb #b63a1ffb
 def proposer_of_way(args: argparse.Namespace, method: Method | None, task: Task | None) -> Proposer:
@@ -176,14 +179,16 @@ def tell_results(log: CallLog, args: argparse.Namespace):
   loflexmdm optimize --objective my_scores.py:score --start leads.smi --alerts BRENK   # no peroxides and the like
   loflexmdm optimize --objective goals.toml --way tuned --budget 1000 --save tuned   # a model learns the score
   loflexmdm optimize --objective qed --start leads.smi --scaffold c1ccc2[nH]ccc2c1   # the indole stays
+  loflexmdm optimize --objective celecoxib --budget 1000 --per-scaffold 10   # several kinds of molecules
   loflexmdm optimize --objective qed --model molecules --budget 500   # another model grows the parts
 each call is a line of the log at once; after Ctrl-C, or with a larger --budget, the same command goes on""", place=5)
 def run_optimize(args: argparse.Namespace):
     "Optimise, and print the best molecules as a table."
     if args.children is None: args.children = PROPOSALS.get(args.way, 50)
     if args.save and args.way != "tuned": raise ValueError(f"--save {args.save}: goes with --way tuned alone")
-    for key in ("budget", "population", "children"):
-        if getattr(args, key) < 1: raise ValueError(f"--{key} {getattr(args, key)}: must be at least 1")
+    for key in ("budget", "population", "children", "per_scaffold"):
+        value = getattr(args, key)
+        if value is not None and value < 1: raise ValueError(f"--{key.replace('_', '-')} {value}: must be at least 1")
     out, device = output_path(args.out, (".jsonl",)), pick_device(args.device)
     method = load(args.model, device) if args.way not in BLIND or not args.start else None
     task = None if method is None else method.task_object

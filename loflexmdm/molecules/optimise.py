@@ -6,7 +6,7 @@
 __all__ = ['ELEMENTS', 'FORBIDDEN', 'CUT', 'MUTATIONS', 'top_auc', 'sealed_rows', 'unsealed_rows', 'Call', 'CallLog', 'Proposer',
            'Learner', 'best_calls', 'optimise', 'sound', 'sides', 'joined', 'chain_bonds', 'crossed', 'mutated',
            'RandomSearch', 'Genetic', 'Regrow', 'inserted', 'Sifted', 'Screened', 'Holding', 'substructure', 'contains',
-           'best_curve', 'plot_runs']
+           'PerScaffold', 'murcko', 'best_curve', 'plot_runs']
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000004
 import hashlib
@@ -15,12 +15,13 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from rdkit import Chem, rdBase
+from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
 from ..methods.base import Method
 from .growth import grow, grows_rightwards
@@ -544,6 +545,40 @@ def substructure(text: str) -> Chem.Mol:
 def contains(smiles: str, scaffold: str) -> bool:
     "Whether a molecule contains a scaffold. ValueError as for `substructure`."
     return Chem.MolFromSmiles(smiles).HasSubstructMatch(substructure(scaffold))
+
+# %% ../../nbs/molecules/04_optimise.ipynb #op00psc3
+@dataclass(frozen=True)
+class PerScaffold(Sifted):
+    """The proposals of another way, each Murcko scaffold at most `most` times in all rounds together.
+
+    Molecules without rings have no scaffold, and all pass. ValueError for fewer than one."""
+    most: int = 25  # calls of one scaffold
+    calls: Counter = field(default_factory=Counter, repr=False)  # of each, in the rounds before
+
+    def __post_init__(self):
+        if self.most < 1: raise ValueError(f"most={self.most!r}: must be at least 1")
+
+    def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]:
+        "Proposals until their scaffold has had its calls, those of this round among them."
+        found, calls = {}, Counter(self.calls)
+        for smiles, by in self.way(population, rng):
+            scaffold = murcko(smiles)
+            if smiles in found or scaffold and calls[scaffold] >= self.most: continue
+            found[smiles] = by
+            calls[scaffold] += 1
+        return list(found.items())
+
+    def learn(self, calls: Sequence[Call], number: int):
+        "Count the calls of each scaffold."
+        self.calls.clear()
+        self.calls.update(murcko(c.smiles) for c in calls)
+        super().learn(calls, number)
+
+
+@lru_cache(100_000)
+def murcko(smiles: str) -> str:
+    "Canonical SMILES of the Murcko scaffold of a molecule; '' if it has no rings."
+    return MurckoScaffoldSmiles(smiles)
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000032
 def best_curve(scores: Sequence[float | None], top: int = 10) -> list[float]:

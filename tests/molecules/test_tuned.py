@@ -1,12 +1,14 @@
 "Search by a model that learns: its log is all it needs, what it may not write, and one line for wrong input."
 import json
 import random
+from collections import Counter
 
 import pytest
 from rdkit import Chem
 
 from loflexmdm.models.pretrained import load
-from loflexmdm.molecules.optimise import Call, CallLog, Holding, Screened, optimise, substructure
+from loflexmdm.molecules.optimise import Call, CallLog, Holding, PerScaffold, Screened
+from loflexmdm.molecules.optimise import murcko, optimise, substructure
 from loflexmdm.molecules.tuned import Tuned, spelled_anew
 from commands import call, refused
 
@@ -72,6 +74,20 @@ def test_what_is_sifted_is_learned_as_the_worst():
     assert inner.learned > 0 and all(Chem.MolFromSmiles(c.smiles).HasSubstructMatch(ring) for c in log.calls)
 
 
+def test_a_search_within_the_calls_of_each_scaffold_goes_on_from_its_log(tmp_path):
+    "A run that was cut, with a model that learns, makes the same calls; none of a scaffold more than its share."
+    def way(): return PerScaffold(tuned(), 2)
+
+    whole = optimise(length, way(), CallLog(), 40, START).calls
+    log = CallLog(tmp_path / "run.jsonl")
+    optimise(length, way(), log, 22, START)
+    assert optimise(length, way(), log, 40, START).calls == whole
+    counts = Counter(filter(None, (murcko(c.smiles) for c in whole)))
+    assert max(counts.values()) == 2
+    free = Counter(filter(None, (murcko(c.smiles) for c in optimise(length, tuned(), CallLog(), 40, START).calls)))
+    assert max(free.values()) > 2
+
+
 @pytest.mark.parametrize("text", ["", "c1ccc"])
 def test_a_scaffold_that_is_none(text):
     with pytest.raises(ValueError, match="scaffold="): substructure(text)
@@ -86,11 +102,12 @@ def test_the_command_keeps_the_model(tmp_path, monkeypatch):
     assert first["way"] == "tuned" and first["children"] == 6 and "model" in first
     call("sample kept -n 2 --seed 0")
     refused(call(f"{line} --budget 20 --scaffold c1ccccc1"), "a run with other settings (scaffold, start)")
+    refused(call(f"{line} --budget 20 --per-scaffold 3"), "a run with other settings (per_scaffold)")
 
 
 @pytest.mark.parametrize("options, message", [
     ("--scaffold c1ccc", "scaffold='c1ccc'"), ("--scaffold C1CCNCC1", "none of the 4 molecules"),
-    ("--way ranked --save kept", "--save kept"), ("--model star-tiny", "molecules"),
+    ("--way ranked --save kept", "--save kept"), ("--per-scaffold 0", "--per-scaffold 0: must be at least 1"), ("--model star-tiny", "molecules"),
     ("--model molecules", "likelihood")])
 def test_one_line_for_what_is_wrong(options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
