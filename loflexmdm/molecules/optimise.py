@@ -29,6 +29,7 @@ from .notation.bracket_safe import bonds_to_cut
 from .notation.fragments import own_atoms, split_at
 from .scores.alerts import alerts, catalogue
 from .scores.metrics import judge, unpaired_electrons
+from .substituents import substituents_of
 from .task import MoleculesTask
 from ..support.atomic_files import naming
 
@@ -477,7 +478,7 @@ def inserted(
     # a method that only inserts has no confidence to rank positions by
     task = method.task_object
     options = {k: v for k, v in task.sampling.items() if k != "confidence" or "unmask" in method.channels}
-    sampler = replace(method.default_sampler, **options)
+    sampler = replace(method.default_sampler, logits_hook=substituents_of(method), **options)
     samples = method.sample(fits, sampler=sampler, seed=seed, batch_size=max(64, len(fits)))
     found = iter(task.smiles_of(samples))
     return [None if p is None else next(found) for p in prompts]
