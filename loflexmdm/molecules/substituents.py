@@ -6,7 +6,6 @@
 __all__ = ['Substituents', 'points', 'empty_points', 'substituents_of']
 
 # %% ../../nbs/molecules/08_substituents.ipynb #sb000003
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,6 +47,7 @@ class Substituents:
         return logits.masked_fill(begins & self.no_atom.to(logits.device), -torch.inf)
 
 
+# %% ../../nbs/molecules/08_substituents.ipynb #sb00009b
 def points(x: PartialSequences) -> Bool[Tensor, "rows columns"]:
     "The tokens of the prompt behind which something may come."
     return x.fixed & x.open

@@ -78,7 +78,8 @@ STEREO = "C N F O ( ) = 1 / \\ [C@H] [C@@H]"
     (STEREO.replace("[C@@H]", ""), "*[C@H](C)F", "stereochemistry"),
     (STEREO.replace("/", ""), r"*\C=C\F", "stereochemistry"),
 ])
-def test_a_model_of_smiles_that_inserts_gets_stereochemistry_if_it_can_write_both_senses(tmp_path, tokens, fragment, lost):
+def test_stereochemistry_is_given_to_who_can_write_both_senses(tmp_path, tokens, fragment, lost):
+    "A model of SMILES that inserts."
     source = str(smiles_file(tmp_path / "a.smi"))
     task = MoleculesTask(MoleculesConfig(source=source, notation="smiles", tokens=tokens))
     inserts, appends = (SimpleNamespace(channels=(c,), task=dict(notation="smiles")) for c in ("place", "append"))

@@ -107,7 +107,8 @@ def test_the_command_keeps_the_model(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("options, message", [
     ("--scaffold c1ccc", "scaffold='c1ccc'"), ("--scaffold C1CCNCC1", "none of the 4 molecules"),
-    ("--way ranked --save kept", "--save kept"), ("--per-scaffold 0", "--per-scaffold 0: must be at least 1"), ("--model star-tiny", "molecules"),
+    ("--way ranked --save kept", "--save kept"),
+    ("--per-scaffold 0", "--per-scaffold 0: must be at least 1"), ("--model star-tiny", "molecules"),
     ("--model molecules", "likelihood")])
 def test_one_line_for_what_is_wrong(options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -90,8 +90,9 @@ DOUBLINGS = 5  # of the number that is drawn at once, before it is given up
 
 
 def different(draw: Callable[[int, int], list[str]], n: int, seed: int = 0) -> tuple[list[str], int]:
-    """The first `n` texts that `draw(number, seed)` brings which differ as molecules, or as texts where they are none,
-    and how many draws that took: sampling without replacement. Empty texts fill up if 31 n draws do not suffice."""
+    """The first `n` texts that `draw(number, seed)` brings which differ as molecules, or as texts where they are not
+    molecules, and how many draws that took: sampling without replacement. Empty texts fill up if 31 n draws do not
+    suffice."""
     found: dict[str, str] = {}
     drawn = 0
     for k in range(DOUBLINGS):
@@ -138,6 +139,7 @@ def fill_fragments(
     return [_judged(case, filled(case.fragment, n, seed)) for case in cases]
 
 
+# %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #11f7bebb
 def _different(
     case: FragmentCase, draw: Callable[[int, int], list[str]], n: int, seed: int
 ) -> FragmentSamples:
