@@ -130,7 +130,7 @@ class UniformNoise(Canvas, Method):
         written[len(SPECIAL_TOKENS):len(SPECIAL_TOKENS) + len(vocabulary.ordinary)] = True
         written[self.blank] = True
         self.register_buffer("written", written, persistent=False)
-        self.outcomes = int(written.sum())
+        self.outcomes = len(vocabulary.ordinary) + 1
 
     @property
     def tau_max(self) -> float:
