@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from rdkit import Chem, rdBase
-from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
 from ..methods.base import Method
+from .edit_task import scaffold
 from .growth import grow, grows_rightwards
 from .notation.bracket_safe import bonds_to_cut
 from .notation.fragments import own_atoms, split_at
@@ -563,10 +563,10 @@ class PerScaffold(Sifted):
         "Proposals until their scaffold has had its calls, those of this round among them."
         found, calls = {}, Counter(self.calls)
         for smiles, by in self.way(population, rng):
-            scaffold = murcko(smiles)
-            if smiles in found or scaffold and calls[scaffold] >= self.most: continue
+            frame = murcko(smiles)
+            if smiles in found or frame and calls[frame] >= self.most: continue
             found[smiles] = by
-            calls[scaffold] += 1
+            calls[frame] += 1
         return list(found.items())
 
     def learn(self, calls: Sequence[Call], number: int):
@@ -579,7 +579,7 @@ class PerScaffold(Sifted):
 @lru_cache(100_000)
 def murcko(smiles: str) -> str:
     "Canonical SMILES of the Murcko scaffold of a molecule; '' if it has no rings."
-    return MurckoScaffoldSmiles(smiles)
+    return scaffold(Chem.MolFromSmiles(smiles))
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000032
 def best_curve(scores: Sequence[float | None], top: int = 10) -> list[float]:

@@ -17,7 +17,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from rdkit import Chem
 from rdkit.Chem import QED, Crippen, Descriptors, rdMolDescriptors
 
 # %% ../../nbs/molecules/01_task.ipynb #ms12b005
-from ..methods.base import DEFAULT_SAMPLER, Method
+from ..methods.base import Method
 from ..methods.flexmdm import filled_example
 from ..methods.sampling import TextPrompt
 from .data.cleaning import Cleaning, clean_chunk, molecule_split
@@ -45,7 +45,7 @@ from .substituents import substituents_of
 from .scores.metrics import MoleculeMetrics, judge, molecule_grid, molecule_metrics
 from ..process.states import ANY, BOS, Example, Vocabulary, prefix_example
 from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
-from ..samplers import EventByEvent, Samples
+from ..samplers import Samples
 from ..support.configs import AtLeastTwo, Fraction, Natural, accepted_by, config, one_of
 from ..support.data_digests import row_digest, rows_digest
 from ..support.limits import clipped
@@ -490,7 +490,7 @@ class _MoleculeTexts(_PropertyClasses):
 
         # a model that inserts, in the spelling that it fills best; an atom comes at each point if events are one by one
         hook = substituents_of(method)
-        sampler = DEFAULT_SAMPLER if hook is None else EventByEvent(logits_hook=hook)
+        sampler = replace(method.default_sampler, logits_hook=hook)
         prompts = [[*condition, *self._known_tokens(p)] for p in smiles_prompts(rest)]
         return best_prompt(method, rest, prompts, len(condition), sampler), hook
 

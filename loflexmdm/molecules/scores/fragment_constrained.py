@@ -112,12 +112,12 @@ def grow_fragments(
 
     ValueError without cases, and as `grow`."""
     if not cases: raise ValueError("cases=[]: at least one is needed")
-    def grown(fragments: Sequence[str], seed: int) -> list[str]:
-        return [text or "" for text in grow(method, fragments, seed, **options)]
+    def grown(fragments: Sequence[str], n: int, seed: int) -> list[str]:
+        return [text or "" for text in grow(method, [f for f in fragments for _ in range(n)], seed, **options)]
 
     # all at once, unless it depends on what comes how many are needed
-    if distinct: return [_different(c, lambda n, seed, c=c: grown([c.fragment] * n, seed), n, seed) for c in cases]
-    texts = grown([case.fragment for case in cases for _ in range(n)], seed)
+    if distinct: return [_different(case, partial(grown, [case.fragment]), n, seed) for case in cases]
+    texts = grown([case.fragment for case in cases], n, seed)
     return [_judged(case, texts[i * n:(i + 1) * n]) for i, case in enumerate(cases)]
 
 
