@@ -75,3 +75,13 @@ def test_an_empty_point_is_one_of_the_prompt():
     for prompt, columns in ((PROMPT, [2, 5, 7]), (["C", "N"], [2]), (["C", ..., "N"], [1])):
         x = collate([parse_prompt(prompt, VOCABULARY)])
         assert empty_points(x)[0].nonzero()[:, 0].tolist() == columns
+
+
+@pytest.mark.parametrize("in_order, allowed", [(True, [2]), (False, [2, 5, 7])])
+def test_a_model_from_left_to_right_does_not_pass_an_empty_point(in_order, allowed):
+    "Of three empty points the later ones wait; and no sequence ends, whatever the order."
+    x = collate([parse_prompt(PROMPT, VOCABULARY)])
+    columns = x.tokens.shape[1]
+    scores = torch.cat([torch.where(x.open, 0.0, -torch.inf), torch.zeros(1, 1)], 1)
+    found = Substituents(tuple(VOCABULARY.tokens), in_order).gaps(scores, x, torch.arange(columns)[None])
+    assert found[0].isfinite().nonzero()[:, 0].tolist() == allowed
