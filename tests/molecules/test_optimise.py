@@ -10,7 +10,8 @@ import pytest
 from rdkit import Chem
 
 from loflexmdm.cli.optimize import read_leads
-from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, RandomSearch, Regrow, Screened
+from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, PerScaffold, RandomSearch, Regrow
+from loflexmdm.molecules.optimise import Screened
 from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossed, joined, mutated
 from loflexmdm.molecules.optimise import optimise, sound, top_auc
 from loflexmdm.molecules.scores.objectives import OBJECTIVES, Likeness, Scorer, _serve, load_objective
@@ -351,3 +352,12 @@ def test_a_prompt_has_room_for_the_start_and_two_more_tokens(fragment, fits):
 def test_a_fragment_that_a_model_cannot_read_has_no_prompt():
     def prompt(fragment): raise ValueError(fragment)
     assert _prompt(SimpleNamespace(prompt=prompt), "C") is None
+
+
+def test_calls_of_a_scaffold_are_limited_within_a_round_and_over_rounds():
+    "Four benzenes and two chains, two calls for each scaffold; then one benzene has been called before."
+    rings, chains = ["Cc1ccccc1", "CCc1ccccc1", "CCCc1ccccc1", "CCCCc1ccccc1"], ["CCO", "CCN"]
+    way = PerScaffold(lambda population, rng: [(s, "") for s in rings + chains], 2)
+    assert [s for s, _ in way([], random.Random(0))] == rings[:2] + chains
+    way.learn([Call("Oc1ccccc1", 1.0, "", 0, "start")], 1)
+    assert [s for s, _ in way([], random.Random(0))] == rings[:1] + chains
