@@ -23,6 +23,7 @@ from ..process.orders_by_hand import order_named
 from ..process.states import PartialSequences
 from ..support.configs import Count, config
 from ..support.random_numbers import least
+from ..support.transfers import sent
 
 # %% ../../nbs/methods/04_order_model.ipynb #28e4b192
 class OrderModel(nn.Module):
@@ -92,7 +93,7 @@ class ScheduleRegulariser:
         a: float = 1.0,
     ) -> Float[Tensor, " batch"]:
         "Mean over positions of the squared hinges at both ends."
-        times = torch.tensor([self.t_eps, 1 - self.t_eps], device=b.device, dtype=b.dtype)
+        times = sent([self.t_eps, 1 - self.t_eps], b.device, b.dtype)
         tau = _clock(a).tau(times)[:, None, None]
         low, high = -torch.expm1(-b * tau)
 
@@ -135,7 +136,8 @@ def check_order(config):
 
 def free_log_rates(b: Float[Tensor, "batch length"], x1: PartialSequences) -> Float[Tensor, " n"]:
     "log b of the free positions, one after another; a single 0 if there are none."
-    return b[x1.free].log() if x1.free.any() else b.new_zeros(1)
+    found = b[x1.free]
+    return found.log() if len(found) else b.new_zeros(1)
 
 # %% ../../nbs/methods/04_order_model.ipynb #574beab3
 class Ordered:

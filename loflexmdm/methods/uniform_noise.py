@@ -187,7 +187,7 @@ class UniformNoise(Canvas, Method):
 
     def random_tokens(self, u: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         "Tokens for uniform numbers, all alike."
-        ids = self.written.nonzero()[:, 0]
+        ids = self.written.nonzero()[:, 0].to(u.device)
         return ids[(u * self.outcomes).long().clamp_max(self.outcomes - 1)]
 
     def noised(
@@ -249,4 +249,4 @@ class UniformNoise(Canvas, Method):
         x = self.start(prompts, limit)
         streams = [torch.Generator().manual_seed(seed ^ (2**61 - 1)) for seed in seeds]  # the sampler begins with seed
         u = torch.stack([torch.rand(x.tokens.shape[1], generator=g, dtype=torch.float64) for g in streams])
-        return x._replace(tokens=torch.where(x.masked, self.random_tokens(u.to(x.tokens.device)), x.tokens))
+        return x._replace(tokens=torch.where(x.masked, self.random_tokens(u).to(x.tokens.device), x.tokens))

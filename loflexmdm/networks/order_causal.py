@@ -18,8 +18,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from .transformer import Size, in_turn
+from .transformer import HeadNorm, Size, in_turn
 from ..process.states import MASK, PAD, PartialSequences
+from ..support.transfers import sent
 
 # %% ../../nbs/networks/07_order_causal.ipynb #25024e6d
 NEAR, FAR = 16, 8  # distances told apart exactly, and classes of longer ones, two to a doubling
@@ -159,8 +160,8 @@ class RankBlock(nn.Module):
         self.mlp_norm = nn.LayerNorm(d)
         self.qkv = nn.Linear(d, 3 * d, bias=False)
         self.out = nn.Linear(d, d, bias=False)
-        self.q_norm = nn.RMSNorm(dim)
-        self.k_norm = nn.RMSNorm(dim)
+        self.q_norm = HeadNorm(dim)
+        self.k_norm = HeadNorm(dim)
         self.any = nn.Parameter(torch.zeros(self.heads, 1, dim))  # u: of every query
         self.distance = nn.Parameter(torch.zeros(self.heads, DISTANCES, dim))  # r
         self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(approximate="tanh"), nn.Linear(4 * d, d))
@@ -425,7 +426,7 @@ class OrderCausal(nn.Module):
     ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows events width"]]:
         "Features of the content and the query columns of events, with the tokens beside them at their time."
         before, after = self.beside(memory, tokens, where)
-        kind = torch.tensor([[GENERATED], [QUERY]], device=tokens.device)
+        kind = sent([[GENERATED], [QUERY]], tokens.device)
         nothing = torch.full_like(tokens, PAD)
         content = self.embed(tokens, before, after, kind[:1])
         query = self.embed(nothing, before, after, kind[1:])

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .states import PartialSequences
 from ..support.registries import Registry
+from ..support.transfers import sent
 
 # %% ../../nbs/process/12_orders_by_hand.ipynb #8d6a6629
 # (clean sequences, *numbers) -> insertion rates
@@ -49,7 +50,7 @@ def free_ranks(
 def by_slot(x1: PartialSequences, *rates: float) -> Float[Tensor, "batch length"]:
     "The rates of the first, second, ... free position; the last rate is that of all positions that follow."
     if not rates: raise ValueError("needs at least one rate, such as slots:7,0.6")
-    table = torch.tensor(rates, device=x1.tokens.device)
+    table = sent(rates, x1.tokens.device)
     return table[free_ranks(x1)[0].long().clamp_max(len(rates) - 1)]
 
 

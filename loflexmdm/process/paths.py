@@ -19,6 +19,7 @@ from .clocks import Clock, lattice_times
 from .schedules import clock_log_probs, sample_event_taus
 from .states import CLEAN, DROPPED, MASK, MASKED, PartialSequences, contract
 from ..support.random_numbers import exponentials, uniforms
+from ..support.transfers import sent
 
 # %% ../../nbs/process/06_paths.ipynb #1ab3991b
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Path:
     ) -> Int[Tensor, "batch length"]:
         "States at clock readings `tau` (batch,) of the generation with these event times: (batch, length)."
         happened = sum((time <= tau[:, None]).long() for time in times)
-        return torch.tensor(self.states, device=happened.device)[happened]
+        return sent(self.states, happened.device)[happened]
 
     def sample(
         self,
@@ -173,7 +174,7 @@ class TwoClocks(Path):
 
         inserted_at, unmasked_at = times
         happened = (inserted_at <= now).long() + (unmasked_at <= unmasking).long()
-        return torch.tensor(self.states, device=happened.device)[happened]
+        return sent(self.states, happened.device)[happened]
 
     def draw_times(
         self, x1: PartialSequences, generator: torch.Generator | None = None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -137,6 +138,14 @@ class PartialSequences(NamedTuple):
     def rows(self, index) -> "PartialSequences":
         "Some rows: a slice, a list of indices or a boolean (batch,)."
         return self.map(lambda v: v[index])
+
+    def widened(self, width: int) -> "PartialSequences":
+        "The batch with padding up to `width` columns."
+        more = width - self.tokens.shape[1]
+        pad = lambda values, fill: None if values is None else F.pad(values, (0, more), value=fill)
+        return PartialSequences(
+            pad(self.tokens, PAD), pad(self.fixed, False), pad(self.closed, True), pad(self.origin, 0)
+        )
 
     def trim(self) -> "PartialSequences":
         "Without the columns that are padding in every row; one column at least."

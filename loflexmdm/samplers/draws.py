@@ -32,7 +32,7 @@ def row_uniforms(
     u = torch.full((len(sizes), max(sizes)), 0.5, dtype=torch.float64)
     asked = torch.arange(u.shape[1]) < torch.tensor(sizes, dtype=torch.long)[:, None]
     u.masked_scatter_(asked, drawn)
-    return u.clamp_(1e-300, 1 - 2.0**-53).to(counts.device)
+    return u.clamp_(1e-300, 1 - 2.0**-53).to(counts.device, non_blocking=True)
 
 # %% ../../nbs/samplers/02_draws.ipynb #8d9173f3
 def draws(state: State, n: int) -> tuple[TokenFloat, ...]:

@@ -24,6 +24,7 @@ from .base import Sampler, channel_words
 from .state import Info, Limits, State
 from ..support.atomic_files import write_file
 from ..support.registries import imported
+from ..support.transfers import lists, sent
 from ..support.writers import write_texts
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class _Harvest:
     def snapshot(self, state: State):
         "Record the sequences that have changed."
         columns = (state.row, state.tau, state.x.tokens, state.birth, state.x.lengths)
-        for r, tau, tokens, birth, n in zip(*(v.tolist() for v in columns)):
+        for r, tau, tokens, birth, n in zip(*lists(*columns)):
             frames = self.frames[r]
             if frames and frames[-1][1] == tokens[1:n]: continue
             frames.append((tau, tokens[1:n]))
@@ -190,7 +191,7 @@ class _Harvest:
     def take(self, state: State):
         "Store the rows that are done."
         columns = (state.row, state.x.lengths, state.x.tokens, ~state.x.fixed, state.inserted_at, state.unmasked_at)
-        for r, n, tokens, free, inserted_at, unmasked_at in zip(*(v.tolist() for v in columns)):
+        for r, n, tokens, free, inserted_at, unmasked_at in zip(*lists(*columns)):
             self.out.sequences[r] = tokens[1:n]
             self.out.free[r] = free[1:n]
             self.times[r] = inserted_at[1:n], unmasked_at[1:n]
@@ -235,10 +236,12 @@ def simulate(
     with tqdm(total=len(seeds), desc="sampling", unit="seq", disable=not progress) as bar:
         while True:
             # rows that are finished cost nothing from here on
-            if state.done.any():
-                harvest.take(state._replace(kept=None, memory=None).select(state.done))
-                bar.update(int(state.done.sum()))
-                state = state.select(~state.done)
+            done = state.done.tolist()
+            if any(done):
+                ended, left = ([i for i, d in enumerate(done) if d == wanted] for wanted in (True, False))
+                harvest.take(state._replace(kept=None, memory=None).rows(sent(ended, state.row.device, torch.long)))
+                bar.update(len(ended))
+                state = state.rows(sent(left, state.row.device, torch.long))
             if not len(state.row): return harvest.result()
 
             rows = state.row

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..process.channels import CHANNELS, Draw, apply_events, columns_of
 from ..process.states import PartialSequences
+from ..support.transfers import lists
 
 # %% ../../nbs/samplers/01_state.ipynb #cfd4f84d
 RowFloat = Float[Tensor, " batch"]  # for each row
@@ -68,16 +69,17 @@ class State(NamedTuple):
 
     def rows(self, index: Int[Tensor, " rows"]) -> "State":
         "Some rows, which may be taken several times, without columns that are padding in all of them."
-        x = self.x.rows(index)
-        if len(index): x = x.trim()
-        n = x.tokens.shape[1]
+        # one question for all that is not known here: which rows, and how wide they are
+        numbers, lengths = lists(index, self.x.lengths[index])
+        n = max([1, *lengths])
+        x = self.x.map(lambda v: v[index, :n])
 
         per_row = {name: getattr(self, name)[index] for name in _PER_ROW}
         per_token = {name: getattr(self, name)[index, :n] for name in _PER_TOKEN}
         state = self._replace(x=x, **per_row, **per_token)
 
         # generators and memories know by themselves what a row of theirs is
-        generators = tuple(self.generators[i] for i in index.tolist())
+        generators = tuple(self.generators[i] for i in numbers)
         kept = None if self.kept is None else self.kept.rows(index)
         memory = None if self.memory is None else self.memory.rows(index, n)
         return state._replace(generators=generators, kept=kept, memory=memory)

@@ -1,0 +1,338 @@
+"""What a GPU gives: `python experiments/gpu_runs.py PART... --out FILE`, a row of JSON per measurement.
+
+    python experiments/gpu_runs.py steps beside sample --out gpu_rows.jsonl      # about three minutes of a GPU
+    python experiments/gpu_runs.py steps --device cpu --size nano --batch 2 --out try.jsonl   # that it runs
+
+`steps`: seconds and memory of a step of star-hard at the paper's size, by precision and compilation. `beside`: training
+and sampling beside Hugging Face models of the same width, depth and rows. `sample`: calls of a sampler. `kernels`: where
+the time of a step goes. `bandwidth`: the machine's own limits. Times are those of the clock, with the GPU waited for."""
+import argparse
+import json
+import statistics
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+
+import torch
+from runs import COMMIT
+
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
+from loflexmdm.networks.transformer import SIZES, Size
+from loflexmdm.process.states import Vocabulary, prefix_example
+from loflexmdm.tasks.base import Examples
+from loflexmdm.training.compiling import gpu_arithmetic
+from loflexmdm.training.optimisers import TrainConfig
+from loflexmdm.training.recipes import recipe
+from loflexmdm.training.trainer import Trainer
+
+WORDS, COLUMNS = 64, 128  # of the rows beside Hugging Face models
+# precision, compiled, blocks computed again, rows of a batch (of two states each)
+STEPS = (
+    ("float32", False, False, 64), ("tf32", False, False, 64), ("bfloat16", False, False, 64),
+    ("bfloat16", True, False, 64), ("bfloat16", True, False, 256), ("bfloat16", True, True, 256),
+    ("bfloat16", True, True, 1024),
+)
+
+
+class Bench:
+    "What is measured on, and where the rows go."
+    def __init__(self, args):
+        self.args = args
+        self.device = torch.device(args.device)
+        self.out = Path(args.out)
+        self.gpu = self.device.type == "cuda"
+
+    def wait(self):
+        if self.gpu: torch.cuda.synchronize()
+
+    def seconds(self, call: Callable, rounds: int) -> list[float]:
+        "Seconds of each of some calls, the GPU being idle before and after."
+        times = []
+        for _ in range(rounds):
+            self.wait()
+            begun = time.perf_counter()
+            call()
+            self.wait()
+            times.append(time.perf_counter() - begun)
+        return sorted(times)
+
+    def note(self, **row):
+        "Add a row to the file."
+        name = torch.cuda.get_device_name() if self.gpu else "cpu"
+        row = row | dict(device=name, torch=torch.__version__, commit=COMMIT)
+        print(json.dumps(row), flush=True)
+        with self.out.open("a") as f: f.write(json.dumps(row) + "\n")
+
+    def fresh(self):
+        "Forget what was compiled and the peak of memory."
+        torch._dynamo.reset()
+        if not self.gpu: return
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+    def gigabytes(self) -> float | None:
+        return round(torch.cuda.max_memory_allocated() / 1e9, 2) if self.gpu else None
+
+
+def hard_trainer(bench: Bench, directory: str, precision: str, compiled: bool, again: bool, rows: int) -> Trainer:
+    "A trainer of star-hard; `tf32` is float32 with products in TF32."
+    args = bench.args
+    rows = args.batch or rows
+    run = recipe("star-hard", precision=precision.replace("tf32", "float32"), compile=compiled, recompute=again,
+                 batch_size=rows, size=args.size, order_size=args.size, workers=args.workers, log_every=10**6,
+                 valid_every=10**6, save_every=10**6)
+    return run.trainer(directory, device=bench.device, progress=False)
+
+
+def steps(bench: Bench):
+    "Seconds of a training step of star-hard."
+    for setting in STEPS:
+        precision, compiled, again, rows = setting
+        if bench.args.only and not (precision == "bfloat16" and compiled and not again): continue
+        bench.fresh()
+        with tempfile.TemporaryDirectory() as directory, ExitStack() as held:
+            if precision != "float32": held.enter_context(gpu_arithmetic(bench.device))
+            trainer = hard_trainer(bench, directory, *setting)
+            begun = time.perf_counter()
+            trainer.compiler.begin()
+            bench.wait()
+            compiling = time.perf_counter() - begun
+            stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
+            held.callback(stream.close)
+            for _ in range(bench.args.warm): row = trainer.train_step(stream)
+            times = bench.seconds(lambda: trainer.train_step(stream), bench.args.rounds)
+            begun = time.perf_counter()
+            for _ in range(bench.args.rounds): trainer.train_step(stream)
+            bench.wait()
+            each = (time.perf_counter() - begun) / bench.args.rounds
+        weights = sum(p.numel() for p in trainer.method.parameters())
+        bench.note(part="steps", precision=precision, compile=compiled, recompute=again, rows=trainer.config.batch_size,
+                   seconds=each, median=statistics.median(times), least=times[0], most=times[-1], weights=weights,
+                   compiling=round(compiling, 1), compiled=bool(trainer.compiler.on), gigabytes=bench.gigabytes(),
+                   loss=float(row["loss"]), real_columns=float(row["real_columns"]))
+        del trainer
+
+
+def kernels(bench: Bench):
+    "Where the time of a step goes, by operation, as written and compiled."
+    for compiled in (False, True): kernels_of(bench, compiled)
+
+
+def kernels_of(bench: Bench, compiled: bool):
+    "A table of the operations of one step, in a file beside the rows."
+    from torch.profiler import ProfilerActivity, profile
+    bench.fresh()
+    with tempfile.TemporaryDirectory() as directory, gpu_arithmetic(bench.device):
+        trainer = hard_trainer(bench, directory, "bfloat16", compiled, False, 64)
+        trainer.compiler.begin()
+        stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
+        for _ in range(4): trainer.train_step(stream)
+        activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * bench.gpu
+        with profile(activities=activities) as found:
+            begun = time.perf_counter()
+            trainer.train_step(stream)
+            bench.wait()
+            took = time.perf_counter() - begun
+        stream.close()
+
+    events = found.key_averages()
+    on_device = sum(e.self_device_time_total for e in events) / 1e6
+    launches = sum(e.count for e in events if "LaunchKernel" in e.key)
+    bench.note(part="kernels", compiled=compiled, took=took, on_device=on_device, launches=launches)
+    for order in ("self_cuda_time_total", "self_cpu_time_total"):
+        if not bench.gpu and "cuda" in order: continue
+        table = events.table(sort_by=order, row_limit=25, max_name_column_width=70)
+        bench.out.with_suffix(f".{order[5:8]}{int(compiled)}.txt").write_text(table)
+
+
+def gpt2(size: Size) -> torch.nn.Module:
+    from transformers import GPT2Config, GPT2LMHeadModel
+    off = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    sizes = dict(vocab_size=WORDS + 4, n_positions=COLUMNS, n_embd=size.width, n_layer=size.depth, n_head=size.heads)
+    return GPT2LMHeadModel(GPT2Config(**sizes, **off, bos_token_id=2, eos_token_id=None, pad_token_id=0))
+
+
+def bert(size: Size) -> torch.nn.Module:
+    from transformers import BertConfig, BertForMaskedLM
+    off = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+    sizes = dict(vocab_size=WORDS + 4, max_position_embeddings=COLUMNS, hidden_size=size.width, type_vocab_size=1,
+                 num_hidden_layers=size.depth, num_attention_heads=size.heads, intermediate_size=4 * size.width)
+    return BertForMaskedLM(BertConfig(**sizes, **off, hidden_act="gelu_pytorch_tanh"))
+
+
+def ours(kind: type, settings: type, size: str):
+    "A new model that never ends a sequence early."
+    torch.manual_seed(0)
+    model = kind(Vocabulary([f"w{i}" for i in range(WORDS)]), settings(size=size, max_length=COLUMNS))
+    with torch.no_grad(): model.token.out.bias[-1] = -99.0
+    return model
+
+
+def our_step(bench: Bench, model, rows: int, directory: str, compiled: bool) -> tuple[Callable, Callable]:
+    "A training step of ours in bfloat16, and what closes its data."
+    tokens = model.vocabulary.tokens[3:]
+    texts = [[tokens[(7 * i + i * k) % len(tokens)] for k in range(COLUMNS - 1)] for i in range(2 * rows)]
+    data = Examples(len(texts), lambda i: prefix_example((), texts[i], model.vocabulary))
+    config = TrainConfig(steps=10**6, batch_size=rows, compile=compiled, precision="bfloat16", log_every=10**6)
+    trainer = Trainer(model.to(bench.device), data, config, directory, progress=False)
+    trainer.compiler.begin()
+    stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
+    return lambda: trainer.train_step(stream), stream.close
+
+
+def their_step(bench: Bench, model: torch.nn.Module, read: Callable, compiled: bool) -> Callable:
+    "A training step of theirs in bfloat16, with AdamW in one kernel and clipped gradients."
+    model.to(bench.device).train()
+    if compiled: model.compile(dynamic=False)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+    def step():
+        with torch.autocast(bench.device.type, torch.bfloat16): loss = model(**read()).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+    return step
+
+
+def beside(bench: Bench):
+    "Training and sampling beside Hugging Face models, in turns."
+    SIZES["beside"] = Size(128, 4, 8, 64)
+    device = bench.device
+    for size, rows in (("beside", 128), (bench.args.size, 128)):
+        if bench.args.only and size == "beside": continue
+        rows = bench.args.batch or rows
+        ids = torch.randint(4, WORDS + 4, (rows, COLUMNS), device=device)
+
+        def hidden():
+            hide = torch.rand(rows, 1, device=device) > torch.rand(rows, COLUMNS, device=device)
+            return dict(input_ids=ids.masked_fill(hide, 1), labels=ids.masked_fill(~hide, -100))
+        kinds = dict(
+            train_gpt2=((Autoregressive, AutoregressiveConfig), gpt2, lambda: dict(input_ids=ids, labels=ids)),
+            train_bert=((MaskedDiffusion, MaskedConfig), bert, hidden),
+        )
+        for what, (own, other, read) in kinds.items():
+            for compiled in (False, True):
+                if compiled and (what, size) != ("train_gpt2", bench.args.size): continue
+                bench.fresh()
+                with tempfile.TemporaryDirectory() as directory, gpu_arithmetic(device):
+                    mine, close = our_step(bench, ours(*own, size), rows, directory, compiled)
+                    theirs = their_step(bench, other(SIZES[size]), read, compiled)
+                    in_turns(bench, dict(what=what, size=size, rows=rows, compile=compiled), mine, theirs)
+                    close()
+
+
+def in_turns(bench: Bench, about: dict, mine: Callable, theirs: Callable):
+    "Note the seconds of both, called in turns, and their ratio."
+    for _ in range(bench.args.warm): mine(), theirs()
+    times = [[], []]
+    for k in range(bench.args.rounds):
+        for which in (0, 1) if k % 2 else (1, 0):
+            call = (mine, theirs)[which]
+            times[which] += bench.seconds(lambda: [call() for _ in range(bench.args.each)], 1)
+    own, other = (statistics.median(t) / bench.args.each for t in times)
+    over = sorted(b / a for a, b in zip(*times))
+    bench.note(part="beside", **about, seconds=own, theirs=other, over=[over[0], statistics.median(over), over[-1]])
+
+
+def sample(bench: Bench):
+    "Sampling beside `generate`, and the calls of the other methods' samplers."
+    SIZES["beside"] = Size(128, 4, 8, 64)
+    for size in ("beside", bench.args.size):
+        for rows in (128, 512) if size == "beside" else (512,):
+            rows = bench.args.batch or rows
+            own, other = ours(Autoregressive, AutoregressiveConfig, size).eval(), gpt2(SIZES[size]).eval()
+            own, other = own.to(bench.device), other.to(bench.device)
+            start = torch.full((rows, 1), 2, device=bench.device)
+            options = dict(do_sample=True, top_k=0, max_new_tokens=COLUMNS - 1, attention_mask=torch.ones_like(start))
+            for low in (False, True):
+                cast = torch.autocast(bench.device.type, torch.bfloat16, enabled=low)
+                warm, each = bench.args.warm, bench.args.each
+                bench.args.warm = bench.args.each = 1
+                rounds, bench.args.rounds = bench.args.rounds, 3
+                with cast, gpu_arithmetic(bench.device):
+                    in_turns(bench, dict(what="sample_gpt2", size=size, rows=rows, bfloat16=low),
+                             lambda: own.sample(n=rows, seed=0), lambda: other.generate(start, **options))
+                bench.args.warm, bench.args.each, bench.args.rounds = warm, each, rounds
+    hard_samples(bench)
+
+
+def hard_samples(bench: Bench):
+    "Calls of the sampler of star-hard, whose weights are new."
+    task, model = recipe("star-hard", size=bench.args.size, order_size=bench.args.size).build(bench.device)
+    prompts = task.prompts("test", bench.args.batch or 128)
+    model.eval()
+    for low in (False, True):
+        found = []
+        cast = torch.autocast(bench.device.type, torch.bfloat16, enabled=low)
+        with cast, gpu_arithmetic(bench.device):
+            draw = lambda: found.append(model.sample(prompts, seed=0, batch_size=len(prompts)))
+            model.sample(prompts[:2], seed=0)
+            times = bench.seconds(draw, 1)
+        bench.note(part="sample", what="star-hard", rows=len(prompts), bfloat16=low, seconds=times[0],
+                   calls=found[0].network_calls, evaluations=found[0].row_evaluations)
+
+
+def train(bench: Bench):
+    "The first steps of star-hard by its own trainer: bounds, seconds, a second process's resume, and samples."
+    steps = bench.args.steps
+    options = dict(steps=steps, warmup=min(1000, steps), valid_every=steps // 2, save_every=steps, log_every=20,
+                   valid_size=32, valid_samples=4, size=bench.args.size, order_size=bench.args.size,
+                   workers=bench.args.workers) | ({"batch_size": bench.args.batch} if bench.args.batch else {})
+    with tempfile.TemporaryDirectory() as directory:
+        trainer = recipe("star-hard", **options).trainer(directory, device=bench.device)
+        begun = time.perf_counter()
+        model = trainer.fit()
+        took = time.perf_counter() - begun
+        rows = [json.loads(line) for line in Path(directory, "metrics.jsonl").read_text().splitlines()]
+    bounds = [[r["step"], r["valid_nll"], r["valid_se"]] for r in rows if "valid_nll" in r]
+    losses = [[r["step"], r["seconds"], r["loss"], r["bound_tight"]] for r in rows if "loss" in r]
+    bench.note(part="train", steps=steps, took=took, bounds=bounds, losses=losses, gigabytes=bench.gigabytes())
+    prompts = recipe("star-hard").build()[0].prompts("test", 64)
+    begun = time.perf_counter()
+    samples = model.sample(prompts, seed=0, batch_size=64)
+    bench.note(part="train", what="samples", rows=64, seconds=time.perf_counter() - begun, calls=samples.network_calls)
+
+
+def bandwidth(bench: Bench):
+    "A product of large matrices and a copy: the limits that other figures are held against."
+    n = 8192 if bench.gpu else 512
+    a, b = (torch.randn(n, n, device=bench.device, dtype=torch.bfloat16) for _ in range(2))
+    times = bench.seconds(lambda: a @ b, 20)
+    source = torch.empty(2**30 if bench.gpu else 2**20, device=bench.device)
+    target = torch.empty_like(source)
+    copies = bench.seconds(lambda: target.copy_(source), 10)
+    bench.note(part="bandwidth", teraflops=2 * n**3 / statistics.median(times) / 1e12,
+               terabytes=2 * source.numel() * 4 / statistics.median(copies) / 1e12)
+
+
+PARTS = dict(bandwidth=bandwidth, steps=steps, kernels=kernels, beside=beside, sample=sample, train=train)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=PARTS)
+    parser.add_argument("--out", required=True, help="file to which rows are added")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--size", default="medium_paper")
+    parser.add_argument("--batch", type=int, default=0, help="rows of every batch [those of the measurement]")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--warm", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=600, help="of training [600]")
+    parser.add_argument("--only", action="store_true", help="compiled steps in bfloat16 alone")
+    parser.add_argument("--each", type=int, default=3)
+    args = parser.parse_args()
+    bench = Bench(args)
+    for part in args.parts:
+        begun = time.perf_counter()
+        try: PARTS[part](bench)
+        except Exception: bench.note(part=part, failed=traceback.format_exc()[-1500:])
+        bench.note(part=part, took=round(time.perf_counter() - begun, 1))
+
+
+if __name__ == "__main__": main()
