@@ -8,6 +8,7 @@ the floor."""
 import argparse
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from statistics import mean
 
@@ -29,10 +30,11 @@ def leaping(steps: int, hold: str) -> Sampler:
     return TauLeaping(steps=steps + 1, hold=hold)
 
 
-def samplers(method: str) -> dict[str, list[tuple[int, Sampler]]]:
+def samplers(method: str, most: int) -> dict[str, list[tuple[int, Sampler]]]:
     "The samplers of a method, by the way in which a step is taken, each with its number of steps."
-    if method == "masked": return dict(ancestral=[(n, Ancestral(steps=n)) for n in STEPS])
-    ways = dict(count=STEPS, rate=STEPS[:6])  # enough to see which of the two is better
+    upto = lambda n: [k for k in STEPS if k <= min(n, most)]
+    if method == "masked": return dict(ancestral=[(n, Ancestral(steps=n)) for n in upto(256)])
+    ways = dict(count=upto(256), rate=upto(32))  # enough to see which of the two is better
     return {hold: [(n, leaping(n, hold)) for n in steps] for hold, steps in ways.items()}
 
 
@@ -52,21 +54,23 @@ def point(task: Task, model: Method, steps: int, sampler: Sampler, seed: int) ->
 
 
 def note_floor(task: Task, seeds: Sequence[int]):
-    "Scores of as many training sequences, drawn at random."
+    "How often each length comes in the test set; and scores of as many training sequences, drawn at random."
+    lengths = Counter(map(len, task.splits["test"]))
+    note(RESULTS, dict(name="test", method="test", lengths=sorted(lengths.items())))
     for seed in seeds:
         chosen = random.Random(seed).sample(task.splits["train"], SAMPLES)
         real = Samples([task.vocabulary.encode(s) for s in chosen], [[True] * len(s) for s in chosen])
         note(RESULTS, dict(name=f"real {seed}", method="real", seed=seed, samples=SAMPLES, **scores(task, real)))
 
 
-def run(method: str, seed: int, steps: int):
+def run(method: str, seed: int, steps: int, most: int):
     "Train a method, sample with each number of steps, and note."
     settings, name = tables("text", method, seed, steps, TRAIN["lr"]), f"{method} {seed} {steps}"
     if noted(RESULTS, name, settings): return
     model, _, spent = trained(settings, f"text {name}")
     task = task_from(settings["task"])
     points = {way: [point(task, model, n, sampler, seed) for n, sampler in line]
-              for way, line in samplers(method).items()}
+              for way, line in samplers(method, most).items()}
     note(RESULTS, dict(name=name, method=method, seed=seed, steps=steps, cpu_seconds=spent, **settings,
                        samples=SAMPLES, bound=bound(task, model, HELD_OUT, STATES), points=points))
 
@@ -75,11 +79,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--steps", type=int, default=CORPORA["text"]["steps"], help="of training")
+    parser.add_argument("--methods", nargs="+", choices=("masked", "flexmdm"), default=("masked", "flexmdm"))
+    parser.add_argument("--most", type=int, default=STEPS[-1], help="sampling steps")
     args = parser.parse_args()
     torch.set_num_threads(1)
     note_floor(task_from(CORPORA["text"]["task"]()), args.seeds)
     for seed in args.seeds:
-        for method in ("masked", "flexmdm"): run(method, seed, args.steps)
+        for method in args.methods: run(method, seed, args.steps, args.most)
 
 
 if __name__ == "__main__": main()
