@@ -3,7 +3,7 @@
 FlexMDM and masked diffusion, trained as experiments/method_runs.py does, are sampled with 1, 2, 4, ..., 256 steps.
 FlexMDM leaps as published, with the count of missing tokens held, and with the rate held, the package's default. Each
 model adds the total variation between the lengths of its samples and of the test set to
-experiments/results/length_runs.json, with settings, seed and commit; training sequences in the place of samples are
+experiments/results/length_runs.json, with settings, seed and commit; training sequences in place of samples are
 the floor."""
 import argparse
 import random
