@@ -1,11 +1,12 @@
-"""What a GPU gives: `python experiments/gpu_runs.py PART... --out FILE`, a row of JSON per measurement.
+"""What a GPU gives: `python experiments/gpu_runs.py PART... --out FILE` adds a row of JSON for every measurement.
 
-    python experiments/gpu_runs.py steps beside sample --out gpu_rows.jsonl      # about three minutes of a GPU
+    python experiments/gpu_runs.py steps kernels beside sample train --out gpu_rows.jsonl      # five minutes of a GPU
     python experiments/gpu_runs.py steps --device cpu --size nano --batch 2 --out try.jsonl   # that it runs
 
-`steps`: seconds and memory of a step of star-hard at the paper's size, by precision and compilation. `beside`: training
-and sampling beside Hugging Face models of the same width, depth and rows. `sample`: calls of a sampler. `kernels`: where
-the time of a step goes. `bandwidth`: the machine's own limits. Times are those of the clock, with the GPU waited for."""
+`steps`: seconds and memory of a training step of star-hard at the paper's size, by precision and compilation.
+`kernels`: where the time of a step goes. `beside`, `sample`: training and sampling beside Hugging Face models of the
+same width, depth and rows. `train`: the first steps of star-hard by its own trainer. `bandwidth`: the machine's limits.
+Times are those of the clock, with the GPU waited for."""
 import argparse
 import json
 import statistics
@@ -13,7 +14,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -24,7 +25,7 @@ from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.tasks.base import Examples
-from loflexmdm.training.compiling import gpu_arithmetic
+from loflexmdm.training.compiling import fast_products
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.recipes import recipe
 from loflexmdm.training.trainer import Trainer
@@ -95,7 +96,7 @@ def steps(bench: Bench):
         if bench.args.only and not (precision == "bfloat16" and compiled and not again): continue
         bench.fresh()
         with tempfile.TemporaryDirectory() as directory, ExitStack() as held:
-            if precision != "float32": held.enter_context(gpu_arithmetic(bench.device))
+            if precision != "float32": held.enter_context(fast_products(bench.device))
             trainer = hard_trainer(bench, directory, *setting)
             begun = time.perf_counter()
             trainer.compiler.begin()
@@ -126,7 +127,7 @@ def kernels_of(bench: Bench, compiled: bool):
     "A table of the operations of one step, in a file beside the rows."
     from torch.profiler import ProfilerActivity, profile
     bench.fresh()
-    with tempfile.TemporaryDirectory() as directory, gpu_arithmetic(bench.device):
+    with tempfile.TemporaryDirectory() as directory, fast_products(bench.device):
         trainer = hard_trainer(bench, directory, "bfloat16", compiled, False, 64)
         trainer.compiler.begin()
         stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
@@ -219,7 +220,7 @@ def beside(bench: Bench):
             for compiled in (False, True):
                 if compiled and (what, size) != ("train_gpt2", bench.args.size): continue
                 bench.fresh()
-                with tempfile.TemporaryDirectory() as directory, gpu_arithmetic(device):
+                with tempfile.TemporaryDirectory() as directory, fast_products(device):
                     mine, close = our_step(bench, ours(*own, size), rows, directory, compiled)
                     theirs = their_step(bench, other(SIZES[size]), read, compiled)
                     in_turns(bench, dict(what=what, size=size, rows=rows, compile=compiled), mine, theirs)
@@ -254,7 +255,7 @@ def sample(bench: Bench):
                 warm, each = bench.args.warm, bench.args.each
                 bench.args.warm = bench.args.each = 1
                 rounds, bench.args.rounds = bench.args.rounds, 3
-                with cast, gpu_arithmetic(bench.device):
+                with cast, fast_products(bench.device):
                     in_turns(bench, dict(what="sample_gpt2", size=size, rows=rows, bfloat16=low),
                              lambda: own.sample(n=rows, seed=0), lambda: other.generate(start, **options))
                 bench.args.warm, bench.args.each, bench.args.rounds = warm, each, rounds
@@ -269,7 +270,7 @@ def hard_samples(bench: Bench):
     for low in (False, True):
         found = []
         cast = torch.autocast(bench.device.type, torch.bfloat16, enabled=low)
-        with cast, gpu_arithmetic(bench.device):
+        with cast, fast_products(bench.device):
             draw = lambda: found.append(model.sample(prompts, seed=0, batch_size=len(prompts)))
             model.sample(prompts[:2], seed=0)
             times = bench.seconds(draw, 1)
@@ -299,7 +300,7 @@ def train(bench: Bench):
 
 
 def bandwidth(bench: Bench):
-    "A product of large matrices and a copy: the limits that other figures are held against."
+    "A product of large matrices and a copy: the limits with which other figures are compared."
     n = 8192 if bench.gpu else 512
     a, b = (torch.randn(n, n, device=bench.device, dtype=torch.bfloat16) for _ in range(2))
     times = bench.seconds(lambda: a @ b, 20)

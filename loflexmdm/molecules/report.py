@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 from rdkit import Chem, rdBase
-from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
 import loflexmdm
@@ -45,7 +44,8 @@ def html_table(rows: Iterable[Sequence], head: Sequence[str] = ()) -> str:
 
 # %% ../../nbs/molecules/06_report.ipynb #mr000013
 def molecule_svg(mol: Chem.Mol, size: tuple[int, int] = (200, 150)) -> str:
-    "A drawing of a molecule as an SVG element of `size` pixels."
+    "A drawing of a molecule as an SVG element of `size` pixels. ImportError without libXrender, as rdkit needs it."
+    from rdkit.Chem.Draw import rdMolDraw2D  # here: all other commands work on a machine without that library
     canvas = rdMolDraw2D.MolDraw2DSVG(*size)
     canvas.drawOptions().fixedBondLength = 25  # small molecules are not blown up
     canvas.drawOptions().clearBackground = False

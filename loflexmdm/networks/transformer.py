@@ -128,13 +128,13 @@ def modulate(
 # the cache of one block: keys and values (batch, heads, columns, dim) of the columns at hand -> those to attend to
 KVCache = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-# %% ../../nbs/networks/02_transformer.ipynb #p2ec053f
+# %% ../../nbs/networks/02_transformer.ipynb #hn000001
 class HeadNorm(nn.RMSNorm):
     "RMSNorm of each head's features, in their own dtype: for mixed ones torch has no single kernel."
     def forward(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
         return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
 
-
+# %% ../../nbs/networks/02_transformer.ipynb #p2ec053f
 class Block(nn.Module):
     "Attention and MLP, each modulated and gated by the conditioning; the gates start at zero."
     def __init__(self, size: Size, dropout: float = 0.0):
@@ -202,7 +202,7 @@ def in_turn(network: nn.Module, block: nn.Module, *inputs):
     if not torch.is_grad_enabled(): return block(*inputs)
     return checkpoint(block, *inputs, use_reentrant=False)
 
-# %% ../../nbs/networks/02_transformer.ipynb #6ae1ffbd
+# %% ../../nbs/networks/02_transformer.ipynb #ti16tile
 TILE = 16  # columns
 
 
@@ -212,7 +212,7 @@ def in_whole_tiles(x: PartialSequences, cond: Cond) -> tuple[PartialSequences, C
     if cond.dim() == 3: cond = F.pad(cond, (0, 0, 0, more))
     return x.widened(x.tokens.shape[1] + more), cond
 
-
+# %% ../../nbs/networks/02_transformer.ipynb #6ae1ffbd
 class Transformer(nn.Module):
     """The package's own `Backbone`, of a `Size`: partial sequences and conditioning -> (batch, length, width).
 
@@ -239,7 +239,7 @@ class Transformer(nn.Module):
         nn.init.zeros_(self.adapt.bias)
 
     def forward(self, x: PartialSequences, cond: Cond) -> Float[Tensor, "batch length width"]:
-        # a GPU's attention copies a mask of another width, and a compiler makes a second network for it
+        # on a GPU few widths: torch was seen to compile each anew, and attention copies a mask of an odd one
         width = x.tokens.shape[1]
         if x.tokens.is_cuda: x, cond = in_whole_tiles(x, cond)
         h = self.run(self.embed(x), cond, self.angles(x), x.valid[:, None, None, :])
@@ -266,7 +266,8 @@ class Transformer(nn.Module):
         kv_cache: Sequence[KVCache] = (),
     ) -> Float[Tensor, "batch length width"]:
         "Embedded columns through all blocks; `kv_cache` is empty, or has the cache of each block."
-        cond = cond.contiguous()  # a constant expanded to all rows would be another case for a compiler
+        # of one form, for a compiler: a constant expanded to all rows, or another dtype, would be another case
+        cond = cond.to(self.adapt.weight.dtype).contiguous()
         caches = kv_cache or [None] * len(self.blocks)
         for block, cache in zip(self.blocks, caches): h = in_turn(self, block, h, cond, angles, mask, cache)
         return modulate(h, *self.adapt(cond).chunk(2, -1))

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['GAIN', 'COMPILING', 'OWN', 'compiler', 'worth_compiling', 'recompute_blocks', 'regions', 'in_bfloat16', 'autocast',
-           'gpu_arithmetic', 'Compiler']
+           'fast_products', 'Compiler']
 
 # %% ../../nbs/training/05_compiling.ipynb #6528b59b
 import os
@@ -81,20 +81,12 @@ def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
 
 
 @contextmanager
-def gpu_arithmetic(device: torch.device) -> Iterator[None]:
-    """On CUDA, products of float32 matrices in TF32, and no attention by cuDNN, which makes a plan for every width and
-    lets torch compile for one width only; as before afterwards. Nothing changes elsewhere."""
-    if device.type != "cuda":
-        yield
-        return
-
-    products, attention = torch.get_float32_matmul_precision(), torch.backends.cuda.cudnn_sdp_enabled()
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cuda.enable_cudnn_sdp(False)
+def fast_products(device: torch.device) -> Iterator[None]:
+    "On CUDA, products of float32 matrices in TF32, and as before afterwards; nothing changes elsewhere."
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda": torch.set_float32_matmul_precision("high")
     try: yield
-    finally:
-        torch.set_float32_matmul_precision(products)
-        torch.backends.cuda.enable_cudnn_sdp(attention)
+    finally: torch.set_float32_matmul_precision(before)
 
 # %% ../../nbs/training/05_compiling.ipynb #tse3800f
 class Compiler:

@@ -28,7 +28,7 @@ from ..support.random_numbers import generator_for
 from ..support.stop_signals import Interrupted, stop_signals
 from .batches import check_pairs, passes, rows_behind
 from .checkpoints import Checkpoints, keep_best, last_step, run_lock, take_weights
-from .compiling import Compiler, autocast, gpu_arithmetic
+from .compiling import Compiler, autocast, fast_products
 from .distributed import OneProcess
 from .log import MEASURED, JsonLines, Pace, Silent, rounded, shown
 from .optimisers import TrainConfig, averaged, clip_gradients, learning_rate
@@ -146,7 +146,7 @@ class Trainer:
         Lost if another process dies: what was trained since the newest checkpoint is gone."""
         with self.processes.running(self.checkpoints):
             with stop_signals() as caught, ExitStack() as held:
-                held.enter_context(gpu_arithmetic(self.device))
+                held.enter_context(fast_products(self.device))
                 self.processes.by_first(lambda: held.enter_context(run_lock(self.directory)))
                 self.processes.by_first(begin)
                 self.processes.by_first(lambda: self.start_or_resume(resume))

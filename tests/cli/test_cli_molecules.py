@@ -5,6 +5,8 @@ import csv
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections import Counter
 
 import forks
@@ -549,3 +551,23 @@ def test_leads_with_stereochemistry_and_charges_are_edited_without_and_the_row_s
     told = [row["left_out"] for row in rows_of(out)]
     assert told == ["stereochemistry", "charges", "", "stereochemistry, charges", "isotopes"]
     assert not any(row["state"].startswith("not read") for row in rows_of(out))
+
+
+NO_DRAWING = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("rdkit.Chem.Draw"): raise ImportError("libXrender.so.1: cannot open shared object file")
+sys.meta_path.insert(0, Missing())
+from loflexmdm.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_without_libraries_for_drawing_all_works_that_does_not_draw(known, tmp_path):
+    "Of a machine without a window system rdkit's drawing module cannot be loaded."
+    run = lambda *words: subprocess.run([sys.executable, "-c", NO_DRAWING, *words], capture_output=True, text=True)
+    drawn = run("sample", "molecules-moses-ar", "-n", "2", "--seed", "1")
+    assert drawn.returncode == 0 and "of 2: 2 valid" in drawn.stderr
+    report = run("report", str(known), "--out", str(tmp_path / "page.html"))
+    assert report.returncode == 2 and "libXrender" in report.stderr.splitlines()[-1]

@@ -39,7 +39,7 @@ def test_products_in_tf32_on_a_gpu_alone(tmp_path, monkeypatch):
     t = trainer(tmp_path)
     t.run = lambda caught: seen.append(torch.get_float32_matmul_precision())
     t.fit()
-    with pytest.raises(KeyError), compiling.gpu_arithmetic(torch.device("cuda")):
+    with pytest.raises(KeyError), compiling.fast_products(torch.device("cuda")):
         seen.append(torch.get_float32_matmul_precision())
         raise KeyError
     assert seen == ["highest", "high"] and torch.get_float32_matmul_precision() == "highest"
