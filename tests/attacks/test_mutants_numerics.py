@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from loflexmdm.exact.ctmc import as_batch
-from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.methods.autoregressive import FEWEST, Autoregressive, AutoregressiveConfig
 from loflexmdm.methods.base import by_length
 from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
 from loflexmdm.methods.flexmdm import schedule_named
@@ -327,9 +327,10 @@ def test_one_token_has_no_other_to_be_replaced_by():
 @torch.no_grad()
 def test_memory_has_a_quarter_of_its_room_to_spare():
     method = Autoregressive(Vocabulary("ab"), AutoregressiveConfig(size="pico", max_length=64)).eval()
-    kept = None
-    for n in range(12, 15): _, kept = method.read(as_batch([[3] * n]), None, kept)
-    assert kept.pairs.shape[4] == 14 + 14 // 4 + 8  # as a 14th column, the start included, was read
+    for first, room in ((12, FEWEST), (40, 42 + 42 // 4 + 8)):  # as a 42nd column, the start included, was read
+        kept = None
+        for n in range(first, first + 3): _, kept = method.read(as_batch([[3] * n]), None, kept)
+        assert kept.columns == room
 
 
 def test_rows_of_similar_length_are_evaluated_together():

@@ -160,8 +160,12 @@ def test_attention_without_a_mask_takes_the_flash_kernel():
     assert loss.isfinite()
 
 
-# calls that wait for the GPU, in a step and in a sampler's call; tests/training/test_host_reads.py counts without one
-@pytest.mark.parametrize("name", ["ar", "mdm", "flexmdm", "loflexmdm", "ordered-insertion"])
+# how often a training step waits for the GPU, and a sampler's call; test_host_reads.py counts without one
+STEPS = {"ar": 5, "mdm": 7, "flexmdm": 8, "loflexmdm": 7, "ordered-insertion": 10}
+CALLS = {"ar": 18, "mdm": 10, "flexmdm": 10, "loflexmdm": 10, "ordered-insertion": 10}
+
+
+@pytest.mark.parametrize("name", STEPS)
 def test_waits_of_a_training_step(name, tmp_path):
     trainer = recipe_of(name).trainer(tmp_path, device=GPU, progress=False)
     stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
@@ -169,7 +173,7 @@ def test_waits_of_a_training_step(name, tmp_path):
     found = waits(lambda: trainer.train_step(stream))
     stream.close()
     print(f"{name}: a training step waits {found} times")
-    assert found <= 12
+    assert found <= STEPS[name]
 
 
 def waits(call) -> int:
@@ -185,7 +189,7 @@ def waits(call) -> int:
     return len(found)
 
 
-@pytest.mark.parametrize("name", ["ar", "mdm", "flexmdm", "loflexmdm", "ordered-insertion"])
+@pytest.mark.parametrize("name", CALLS)
 def test_waits_of_a_sampling_call(name):
     task, model = recipe_of(name).build()
     prompts = task.prompts("test", 16)
@@ -195,7 +199,7 @@ def test_waits_of_a_sampling_call(name):
     found = waits(lambda: out.append(model.sample(prompts, seed=0)))
     each = found / out[0].network_calls
     print(f"{name}: {each:.1f} waits a call of the network")
-    assert each <= 30
+    assert each <= CALLS[name]
 
 
 @pytest.fixture

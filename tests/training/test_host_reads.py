@@ -14,7 +14,7 @@ from loflexmdm.training.recipes import read_tables, recipe_from
 
 # of a training step: values read, selections whose size is read
 STEPS = {
-    "mdm": (4, 2), "flexmdm": (5, 2), "loflexmdm": (4, 3), "ordered-insertion": (6, 2), "ar": (2, 3),
+    "mdm": (4, 2), "flexmdm": (5, 2), "loflexmdm": (3, 3), "ordered-insertion": (6, 2), "ar": (2, 3),
 }
 # of a sampler's step
 CALLS = {"mdm": (3, 3), "flexmdm": (4, 3), "loflexmdm": (4, 3), "ordered-insertion": (4, 0), "ar": (4, 0)}
