@@ -8,7 +8,7 @@ __all__ = ['Place', 'EventHook', 'EventByEvent', 'at_items', 'columns_of', 'writ
 
 # %% ../../nbs/samplers/14_event_by_event.ipynb #e962081c
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -27,6 +27,7 @@ class Place(Insert):
     name, tokens, once, clocked = "place", None, True, False
 
 # %% ../../nbs/samplers/14_event_by_event.ipynb #hk14cd01
+@runtime_checkable
 class EventHook(Protocol):
     "What a `logits_hook` of `EventByEvent` is."
 
@@ -55,11 +56,16 @@ class EventByEvent(Sampler):
     papers: ClassVar[tuple[str, ...]] = ("insnet", "insertion_process")  # to cite
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # of those that all samplers have
     options: ClassVar[tuple[str, ...]] = ("gap_temperature",)  # of its own, on the command line
+    hooked: ClassVar[bool] = True  # whether it takes a `logits_hook`
     gap_temperature: float = 1.0  # of the distribution of gaps and the end
 
     def __post_init__(self):
         super().__post_init__()
         check_drawing(self.gap_temperature, 1.0, None)
+        if self.logits_hook is None: return
+        if not self.hooked: raise ValueError(f"logits_hook: {type(self).__name__} takes none")
+        if not isinstance(self.logits_hook, EventHook):
+            raise ValueError(f"logits_hook={self.logits_hook!r}: must have the methods gaps and tokens, see EventHook")
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "One event of every row, or its end. The prompts are read in the first step."

@@ -9,6 +9,8 @@ from loflexmdm.molecules.notation.notations import is_atom
 from loflexmdm.molecules.substituents import Substituents, empty_points, substituents_of
 from loflexmdm.process.states import Vocabulary, collate, parse_prompt
 from loflexmdm.samplers import EventByEvent
+from loflexmdm.samplers.edits_event_by_event import EventByEventEdits
+from loflexmdm.samplers.masks_event_by_event import EventByEventMasks
 
 VOCABULARY = Vocabulary(["C", "N", "O", "=", "1", "(", ")"])
 PROMPT = ["C", "(", ..., ")", "C", "(", ..., ")", "N", ...]
@@ -85,3 +87,18 @@ def test_a_model_from_left_to_right_does_not_pass_an_empty_point(in_order, allow
     scores = torch.cat([torch.where(x.open, 0.0, -torch.inf), torch.zeros(1, 1)], 1)
     found = Substituents(tuple(VOCABULARY.tokens), in_order).gaps(scores, x, torch.arange(columns)[None])
     assert found[0].isfinite().nonzero()[:, 0].tolist() == allowed
+
+
+def test_hooks_that_do_not_fit_are_refused():
+    "A function, as other samplers take, has no word on gaps; masks and edits have other outcomes."
+    with pytest.raises(ValueError, match="must have the methods gaps and tokens"):
+        EventByEvent(logits_hook=lambda logits, x, tau: logits)
+    for kind in (EventByEventMasks, EventByEventEdits):
+        with pytest.raises(ValueError, match=f"logits_hook: {kind.__name__} takes none"): kind(logits_hook=Recorded())
+    assert EventByEvent(logits_hook=Recorded()).logits_hook is not None
+
+
+class Recorded:
+    "A hook that changes nothing."
+    def gaps(self, scores, x, column): return scores
+    def tokens(self, logits, x, column): return logits
