@@ -7,6 +7,8 @@ network call per token, and without the possibility to look ahead."""
 __all__ = ['FEWEST', 'AutoregressiveConfig', 'Autoregressive', 'KeysAndValues', 'written']
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #ee08b640
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -16,7 +18,7 @@ from .base import Method
 from ..support.configs import AtLeastTwo, config
 
 from ..networks.build import build_network, check_network
-from ..networks.transformer import KVCache, SizeName
+from ..networks.transformer import KVCache, Modulation, SizeName
 from ..process.intensities import Intensities, laws_unread, log_probs_at, token_laws, unread
 from ..process.matching import LossTerms
 from ..process.states import PartialSequences, Vocabulary
@@ -83,12 +85,13 @@ class Autoregressive(Method):
             keep = lambda k, v: pairs.append(torch.stack([k, v])) or (k, v)
             h = self.backbone(x, self.cond[None], [keep] * len(self.backbone.blocks))
             h = h.gather(1, (x.lengths - 1)[:, None, None].expand(-1, 1, h.shape[-1]))
-            kept = KeysAndValues(torch.stack(pairs), x.lengths)
+            kept = KeysAndValues(torch.stack(pairs), x.lengths, made=self.backbone.modulations(self.cond[None]))
         else:
             # rows in the order of their memory, and back
             kept = kept.extended(x)
             ordered = kept.by_place(x)
-            h = self.backbone.last_column(ordered, self.cond[None], kept.writers(ordered), kept.columns)[kept.place]
+            cond = self.cond[None] if kept.made is None else kept.made
+            h = self.backbone.last_column(ordered, cond, kept.writers(ordered), kept.columns)[kept.place]
         return Intensities(logits=self.token(h)), kept
 
     def intensities(
@@ -168,17 +171,19 @@ class KeysAndValues:
         pairs: Float[Tensor, "blocks 2 batch heads columns dim"] | None,
         lengths: Int[Tensor, " batch"],
         place: Int[Tensor, " batch"] | None = None,
+        made: Sequence[Modulation] | None = None,
     ):
         self.pairs, self.lengths = pairs, lengths
+        self.made = made  # of the condition, which is the same in every call
         self.place = torch.arange(len(lengths), device=lengths.device) if place is None else place  # of each row
 
     def rows(self, index: Int[Tensor, " rows"]) -> "KeysAndValues":
         "Some rows, which may be taken several times; if not, only those beyond their number are copied."
         place, lengths = self.place[index], self.lengths[index]
         pairs, self.pairs = self.pairs, None
-        if pairs is None: return KeysAndValues(None, lengths)
+        if pairs is None: return KeysAndValues(None, lengths, made=self.made)
         several = place.bincount(minlength=pairs.shape[2]) > 1
-        if several.any(): return KeysAndValues(pairs[:, :, place], lengths)
+        if several.any(): return KeysAndValues(pairs[:, :, place], lengths, made=self.made)
 
         # places of rows that have left, for those that lie beyond
         count = len(index)
@@ -187,7 +192,7 @@ class KeysAndValues:
         empty[place[~beyond]] = False
         empty = empty.nonzero()[:, 0]
         pairs[:, :, empty] = pairs[:, :, place[beyond]]
-        return KeysAndValues(pairs[:, :, :count], lengths, place.masked_scatter(beyond, empty))
+        return KeysAndValues(pairs[:, :, :count], lengths, place.masked_scatter(beyond, empty), self.made)
 
     def precede(self, x: PartialSequences) -> bool:
         "Whether the rows of `x` have one column more than was read."
@@ -201,7 +206,7 @@ class KeysAndValues:
             # more room than is needed, so as to copy seldom, but not much more: attention goes through all of it
             more = max(width + width // 4 + 8, FEWEST) - room
             pairs = torch.cat([pairs, pairs.new_zeros(*pairs.shape[:4], more, pairs.shape[5])], 4)
-        return KeysAndValues(pairs, x.lengths, self.place)
+        return KeysAndValues(pairs, x.lengths, self.place, self.made)
 
     @property
     def columns(self) -> int:

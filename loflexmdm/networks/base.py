@@ -20,8 +20,8 @@ class Backbone(Protocol):
     """What a method requires of a network: an `nn.Module` that reads partial sequences, given a conditioning vector.
 
     Padding must not change the hidden states of other columns; those of padding columns mean nothing. Two more
-    attributes are optional: `blocks`, a module with the hidden layers, whose matrices Muon may train, and `last_column`
-    (see `CausalTransformer`), with which sequences are written from left to right without reading them anew."""
+    things are optional: `blocks`, a module with the hidden layers, whose matrices Muon may train, and `last_column`
+    with `modulations` (see `CausalTransformer`), by which sequences are written without reading them anew."""
     width: int           # features per column
     cond: int            # width of the conditioning vector
     token: nn.Embedding  # of the vocabulary; the token head starts with its weights
