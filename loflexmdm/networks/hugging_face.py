@@ -262,4 +262,5 @@ class HuggingFaceBackbone(nn.Module):
         flag = self.flag(x.fixed.long() + 2 * x.closed.long())
         h = self.token(x.tokens) + flag + over_columns(self.project(cond))
         h = self.encoder(inputs_embeds=h, attention_mask=x.valid.long()).last_hidden_state
-        return modulate(h, *self.adapt(cond).chunk(2, -1))
+        shift, scale = of_all(self.adapt(cond)).chunk(2, -1)
+        return modulate(h, shift, 1 + scale)
