@@ -114,7 +114,7 @@ class TimeEmbedding(nn.Module):
 Cond = Float[Tensor, "#batch cond"] | Float[Tensor, "#batch length cond"]
 
 
-def over_columns(v: Float[Tensor, "#batch width"] | Float[Tensor, "#batch length width"]) -> Tensor:
+def over_columns(v: Float[Tensor, "*rows width"]) -> Tensor:
     "`v` so that it broadcasts with (batch, length, width): a vector for each row serves all its columns."
     return v[:, None] if v.dim() == 2 else v
 
