@@ -90,32 +90,38 @@ def hard_trainer(bench: Bench, directory: str, precision: str, compiled: bool, a
 
 
 def steps(bench: Bench):
-    "Seconds of a training step of star-hard."
+    "Seconds of a training step of star-hard, for every setting."
     for setting in STEPS:
         precision, compiled, again, rows = setting
         if bench.args.only and not (precision == "bfloat16" and compiled and not again): continue
         bench.fresh()
-        with tempfile.TemporaryDirectory() as directory, ExitStack() as held:
-            if precision != "float32": held.enter_context(fast_products(bench.device))
-            trainer = hard_trainer(bench, directory, *setting)
-            begun = time.perf_counter()
-            trainer.compiler.begin()
-            bench.wait()
-            compiling = time.perf_counter() - begun
-            stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
-            held.callback(stream.close)
-            for _ in range(bench.args.warm): row = trainer.train_step(stream)
-            times = bench.seconds(lambda: trainer.train_step(stream), bench.args.rounds)
-            begun = time.perf_counter()
-            for _ in range(bench.args.rounds): trainer.train_step(stream)
-            bench.wait()
-            each = (time.perf_counter() - begun) / bench.args.rounds
-        weights = sum(p.numel() for p in trainer.method.parameters())
-        bench.note(part="steps", precision=precision, compile=compiled, recompute=again, rows=trainer.config.batch_size,
-                   seconds=each, median=statistics.median(times), least=times[0], most=times[-1], weights=weights,
-                   compiling=round(compiling, 1), compiled=bool(trainer.compiler.on), gigabytes=bench.gigabytes(),
-                   loss=float(row["loss"]), real_columns=float(row["real_columns"]))
-        del trainer
+        note_step(bench, setting)
+
+
+def note_step(bench: Bench, setting: tuple):
+    "Note the seconds and the memory of a step: one by one, and the mean of several that nothing waits for in between."
+    precision, compiled, again, rows = setting
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as held:
+        if precision != "float32": held.enter_context(fast_products(bench.device))
+        trainer = hard_trainer(bench, directory, *setting)
+        begun = time.perf_counter()
+        trainer.compiler.begin()
+        bench.wait()
+        compiling = time.perf_counter() - begun
+
+        stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
+        held.callback(stream.close)
+        for _ in range(bench.args.warm): row = trainer.train_step(stream)
+        times = bench.seconds(lambda: trainer.train_step(stream), bench.args.rounds)
+        begun = time.perf_counter()
+        for _ in range(bench.args.rounds): trainer.train_step(stream)
+        bench.wait()
+        each = (time.perf_counter() - begun) / bench.args.rounds
+    weights = sum(p.numel() for p in trainer.method.parameters())
+    bench.note(part="steps", precision=precision, compile=compiled, recompute=again, rows=trainer.config.batch_size,
+               seconds=each, median=statistics.median(times), least=times[0], most=times[-1], weights=weights,
+               compiling=round(compiling, 1), compiled=bool(trainer.compiler.on), gigabytes=bench.gigabytes(),
+               loss=float(row["loss"]), real_columns=float(row["real_columns"]))
 
 
 def kernels(bench: Bench):
