@@ -39,7 +39,7 @@ class EventByEventMasks(EventByEvent):
     name: ClassVar[str] = "event-by-event-masks"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place_mask", "decide")  # that it can simulate
     kinds: ClassVar[int] = 2  # outcomes for every item; the first inserts
-    hooked: ClassVar[bool] = False
+    hooked: ClassVar[bool] = False  # whether it takes a `logits_hook`: its outcomes are others
 
     def draw_gap(
         self, scores: Float[Tensor, "rows outcomes"], state: State, u: Float[Tensor, " rows"]
