@@ -3,7 +3,6 @@
 Networks with three weights of the planner, alpha = 0 being masked diffusion, are sampled in the same ways: with P2 at
 each checkpoint of training, in fewer and fewer steps, and at several temperatures, there with even unmasking too. Each
 network adds its scores to experiments/results/papl_curve_runs.json, with settings, seed and commit."""
-import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from loflexmdm.models.pretrained import load
 from loflexmdm.samplers import Planner, Sampler
 from loflexmdm.tasks.base import Task, task_from
 from method_runs import CORPORA, TRAIN, tables, text_scores
+from papl_runs import main
 from runs import ROOT, curve_of, note, noted
 from training_runs import trained
 
@@ -56,14 +56,4 @@ def train(corpus: str, alpha: float, seed: int):
                        heats=by_sampler(task, model, HEATED)))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("corpus", choices=CORPORA)
-    parser.add_argument("seeds", type=int, nargs="+")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    for seed in args.seeds:
-        for alpha in ALPHAS: train(args.corpus, alpha, seed)
-
-
-if __name__ == "__main__": main()
+if __name__ == "__main__": main(__doc__, train, [(alpha,) for alpha in ALPHAS])

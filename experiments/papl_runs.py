@@ -4,6 +4,7 @@ One network per setting, sampled with three planners; alpha = 0 is masked diffus
 scores to experiments/results/papl_runs.json, with seed and commit; a run that was interrupted goes on where
 it stopped."""
 import argparse
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -38,14 +39,15 @@ def train(corpus: str, alpha: float, tau: float, seed: int):
                        sampled={k: sampled(task, model, SAMPLES, v) for k, v in SAMPLERS.items()}))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(about: str, train: Callable, settings: Sequence[tuple]):
+    "Train with each of the settings and seeds, on the corpus that the command line names."
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("corpus", choices=CORPORA)
     parser.add_argument("seeds", type=int, nargs="+")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for seed in args.seeds:
-        for alpha, tau in SETTINGS: train(args.corpus, alpha, tau, seed)
+        for setting in settings: train(args.corpus, *setting, seed)
 
 
-if __name__ == "__main__": main()
+if __name__ == "__main__": main(__doc__, train, SETTINGS)

@@ -4,10 +4,12 @@ from itertools import count
 import torch
 from torch.utils.data import Dataset
 
+from loflexmdm.methods.base import method_class
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.training.optimisers import TrainConfig
+from loflexmdm.training.recipes import read_tables, recipe_from
 from loflexmdm.training.trainer import Trainer
 
 VOCABULARY = Vocabulary("abc")
@@ -67,3 +69,10 @@ def said(t, seconds=0.0):
 
 
 def weights(t): return [p.detach().clone() for p in t.method.parameters()]
+
+
+def star_recipe(name, **train):
+    "A recipe of a method's smallest model on the smallest graphs; needs the fixture `pico`."
+    order = dict(order_size="pico") if "order_size" in method_class(name).Config.__dataclass_fields__ else {}
+    tables = dict(task=read_tables("star-tiny")["task"], model=dict(method=name, size="pico") | order)
+    return recipe_from(tables | dict(train=dict(batch_size=8, steps=10, compile=False) | train))

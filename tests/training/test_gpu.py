@@ -1,19 +1,19 @@
 "What a GPU computes, beside the CPU. Nothing here runs without one."
 import math
 import os
-import socket
 import warnings
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
+from kill import stop_after
+from share import free_port
+from small_runs import star_recipe
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from loflexmdm.cli import main
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
-from loflexmdm.methods.base import method_class
-from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.samplers import EventDriven, TauLeaping
 from loflexmdm.support.random_numbers import Launch
@@ -22,25 +22,17 @@ from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.compiling import autocast
 from loflexmdm.training.log import JsonLines
 from loflexmdm.training.optimisers import TrainConfig
-from loflexmdm.training.recipes import read_tables, recipe_from
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"), pytest.mark.usefixtures("pico"),
+]
 GPU = torch.device("cuda", 0)
 NAMES = "ar", "mdm", "genmd4", "papl", "udlm", "flexmdm", "loflexmdm", "loinsert", "lounmask", "did", "ilm", "ip"
 ORDERED = "ordered-insertion", "ordered-masks"
 every_method = pytest.mark.parametrize("name", NAMES + ORDERED + ("editflow",))
 
 
-@pytest.fixture(autouse=True)
-def sizes(monkeypatch): monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
-
-
-def recipe_of(name: str, **train):
-    "A tiny model of a method on the smallest graphs."
-    kind = method_class(name)
-    order = dict(order_size="pico") if "order_size" in kind.Config.__dataclass_fields__ else {}
-    tables = dict(task=read_tables("star-tiny")["task"], model=dict(method=name, size="pico") | order)
-    return recipe_from(tables | dict(train=dict(batch_size=8, steps=10, compile=False, precision="float32") | train))
+def recipe_of(name: str, **train): return star_recipe(name, **dict(precision="float32") | train)
 
 
 def shaken(name: str):
@@ -118,21 +110,10 @@ def test_a_run_that_was_stopped_goes_on_as_it_would_have(name, tmp_path):
     whole = recipe_of(name, **options).trainer(tmp_path / "whole", device=GPU, progress=False)
     whole.fit()
     part = recipe_of(name, **options).trainer(tmp_path / "part", device=GPU, progress=False)
-    part.after_step = stop_at(part, 6)
-    with pytest.raises(KeyboardInterrupt): part.fit()
+    stop_after(part, 6)
     again = recipe_of(name, **options).trainer(tmp_path / "part", device=GPU, progress=False)
     again.fit(resume=True)
     for a, b in zip(whole.method.parameters(), again.method.parameters()): torch.testing.assert_close(a, b)
-
-
-def stop_at(trainer, step: int):
-    "`after_step` that is interrupted after that step."
-    after = trainer.after_step
-
-    def stopping(row, bar):
-        after(row, bar)
-        if trainer.step == step: raise KeyboardInterrupt
-    return stopping
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -205,10 +186,7 @@ def test_waits_of_a_sampling_call(name):
 @pytest.fixture
 def nccl(monkeypatch):
     "A group of one process, on NCCL."
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    places = dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
+    places = dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
     for key, value in places.items(): monkeypatch.setenv(key, value)
     distributed._meet(Launch(0, 1, 0), GPU)
     yield Launch(0, 1, 0)

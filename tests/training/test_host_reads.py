@@ -4,14 +4,14 @@ import contextlib
 import pytest
 import torch
 from host_reads import HostReads
+from small_runs import star_recipe
 
 from loflexmdm.methods import base
-from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import collate
 from loflexmdm.tasks.base import task_from
-from loflexmdm.training.recipes import read_tables, recipe_from
 
+pytestmark = pytest.mark.usefixtures("pico")
 # of a training step: values read, selections whose size is read
 STEPS = {
     "mdm": (4, 2), "flexmdm": (5, 2), "loflexmdm": (3, 3), "ordered-insertion": (6, 2), "ar": (2, 3),
@@ -20,20 +20,9 @@ STEPS = {
 CALLS = {"mdm": (3, 3), "flexmdm": (4, 3), "loflexmdm": (4, 3), "ordered-insertion": (4, 0), "ar": (4, 0)}
 
 
-def recipe_of(method: str):
-    "A tiny model of a method on the smallest graphs."
-    order = dict(order_size="pico") if method in ("loflexmdm", "ordered-insertion") else {}
-    tables = dict(task=read_tables("star-tiny")["task"], model=dict(method=method, size="pico") | order)
-    return recipe_from(tables | dict(train=dict(batch_size=8, steps=10, compile=False)))
-
-
-@pytest.fixture(autouse=True)
-def sizes(monkeypatch): monkeypatch.setitem(SIZES, "pico", Size(16, 1, 2, 8))
-
-
 @pytest.mark.parametrize("method", STEPS)
 def test_reads_of_a_training_step(method, tmp_path):
-    trainer = recipe_of(method).trainer(tmp_path)
+    trainer = star_recipe(method).trainer(tmp_path)
     stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
     with contextlib.closing(stream):
         for _ in range(2): trainer.train_step(stream)
@@ -45,7 +34,7 @@ def test_reads_of_a_training_step(method, tmp_path):
 @pytest.mark.parametrize("method", CALLS)
 def test_reads_of_a_sampling_call(method):
     torch.manual_seed(0)
-    recipe = recipe_of(method)
+    recipe = star_recipe(method)
     task, model = recipe.build()
     prompts = task.prompts("test", 4)
     sampler, seen = model.default_sampler, []
@@ -63,7 +52,7 @@ def test_reads_of_a_sampling_call(method):
 
 def test_reads_of_whole_samples():
     "What the loop around the steps reads is counted too: which rows have ended, and their results."
-    task, model = recipe_of("loflexmdm").build()
+    task, model = star_recipe("loflexmdm").build()
     with HostReads() as found: samples = model.eval().sample(task.prompts("test", 4), seed=0)
     reads = found.counts["reads"] / samples.network_calls
     print(f"loflexmdm: {reads:.1f} reads per call in all")
@@ -81,7 +70,7 @@ def test_what_is_counted():
 # of the loss as torch.compile would take it whole; what a run compiles are the blocks, which have none
 @pytest.mark.parametrize("method, most", [("ar", 10), ("loflexmdm", 35)])
 def test_breaks_of_the_graph_of_a_loss(method, most):
-    task, model = recipe_of(method).build()
+    task, model = star_recipe(method).build()
     data = task.dataset("train")
     batch = collate([data[i] for i in range(8)])
     torch._dynamo.reset()
