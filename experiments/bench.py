@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
@@ -58,6 +59,7 @@ PARALLEL = ((1, 1), (1, 2), (2, 1))  # processes, and threads of each, for one s
 # beside Hugging Face models of the same width, depth and heads: rows of 64 tokens
 BESIDE = dict(sample_gpt2=(32, 128, 512), train_gpt2=(128,), train_bert=(128,))
 COLUMNS, ROUNDS = 64, 7
+SIDE = SIZES["beside"] = Size(128, 4, 8, 64)
 PARTS = "data", "forward", "backward", "optimiser"
 
 
@@ -183,50 +185,53 @@ def write_point(method: str, n: int, seconds: float) -> dict:
     return costs(samples, measured(draw, seconds))
 
 
-def beside_model(kind: type[Method], settings: type) -> Method:
-    "A new model of 4 blocks of width 128 that never ends a sequence early."
-    SIZES["beside"] = Size(128, 4, 8, 64)
+def beside_model(kind: type[Method], settings: type, size: str = "beside", columns: int = COLUMNS) -> Method:
+    "A new model that never ends a sequence early."
     torch.manual_seed(0)
     words = Vocabulary([f"w{i}" for i in range(BASE["vocabulary"])])
-    model = kind(words, settings(size="beside", max_length=COLUMNS))
+    model = kind(words, settings(size=size, max_length=columns))
     with torch.no_grad(): model.token.out.bias[-1] = -99.0
     return model
 
 
-def stepping(model: Method, rows: int, directory: str) -> Callable:
-    "A training step of ours."
-    tokens = model.vocabulary.tokens[3:]
-    texts = [[tokens[(7 * i + i * k) % len(tokens)] for k in range(COLUMNS - 1)] for i in range(2 * rows)]
+def stepping(model: Method, rows: int, directory: str, **options) -> Callable:
+    "A training step of ours, with options of training."
+    tokens, columns = model.vocabulary.tokens[3:], model.config.max_length
+    texts = [[tokens[(7 * i + i * k) % len(tokens)] for k in range(columns - 1)] for i in range(2 * rows)]
     data = Examples(len(texts), lambda i: prefix_example((), texts[i], model.vocabulary))
-    config = TrainConfig(steps=10**6, batch_size=rows, compile=False, precision="float32")
+    config = TrainConfig(steps=10**6, batch_size=rows, **dict(compile=False, precision="float32") | options)
     trainer = Trainer(model, data, config, directory, progress=False)
+    trainer.compiler.begin()
     stream = batches(trainer.data, trainer.config, 0, trainer.device)
     return lambda: trainer.train_step(stream)
 
 
-def their_step(model: torch.nn.Module, read: Callable) -> Callable:
+def their_step(model: torch.nn.Module, read: Callable, cast: AbstractContextManager = nullcontext()) -> Callable:
     "A training step of theirs, with AdamW in one kernel, clipped gradients and no dropout."
     optimiser = torch.optim.AdamW(model.train().parameters(), lr=1e-3, fused=True)
     def step():
-        model(**read()).loss.backward()
+        with cast: loss = model(**read()).loss
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
     return step
 
 
-def gpt2() -> torch.nn.Module:
+def gpt2(size: Size = SIDE, columns: int = COLUMNS) -> torch.nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel
     off = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
-    sizes = dict(vocab_size=BASE["vocabulary"] + 4, n_positions=COLUMNS, n_embd=128, n_layer=4, n_head=8)
+    sizes = dict(vocab_size=BASE["vocabulary"] + 4, n_positions=columns, n_embd=size.width, n_layer=size.depth,
+                 n_head=size.heads)
     return GPT2LMHeadModel(GPT2Config(**sizes, **off, bos_token_id=2, eos_token_id=None, pad_token_id=0))
 
 
-def bert() -> torch.nn.Module:
+def bert(size: Size = SIDE, columns: int = COLUMNS) -> torch.nn.Module:
     from transformers import BertConfig, BertForMaskedLM
     off = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
-    sizes = dict(vocab_size=BASE["vocabulary"] + 4, max_position_embeddings=COLUMNS, hidden_size=128,
-                 num_hidden_layers=4, num_attention_heads=8, intermediate_size=512, type_vocab_size=1)
+    sizes = dict(vocab_size=BASE["vocabulary"] + 4, max_position_embeddings=columns, hidden_size=size.width,
+                 num_hidden_layers=size.depth, num_attention_heads=size.heads, intermediate_size=4 * size.width,
+                 type_vocab_size=1)
     return BertForMaskedLM(BertConfig(**sizes, **off, hidden_act="gelu_pytorch_tanh"))
 
 

@@ -18,19 +18,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import torch
+from bench import BASE, beside_model, bert, gpt2, stepping, their_step
 from runs import COMMIT
 
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
-from loflexmdm.networks.transformer import SIZES, Size
-from loflexmdm.process.states import Vocabulary, prefix_example
-from loflexmdm.tasks.base import Examples
+from loflexmdm.networks.transformer import SIZES
 from loflexmdm.training.compiling import fast_products
-from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.recipes import recipe
 from loflexmdm.training.trainer import Trainer
 
-WORDS, COLUMNS = 64, 128  # of the rows beside Hugging Face models
+WORDS, COLUMNS = BASE["vocabulary"], 128  # of the rows beside Hugging Face models
 # precision, compiled, blocks computed again, rows of a batch (of two states each)
 STEPS = (
     ("float32", False, False, 64), ("tf32", False, False, 64), ("bfloat16", False, False, 64),
@@ -156,59 +154,8 @@ def kernels_of(bench: Bench, compiled: bool):
         bench.out.with_suffix(f".{order[5:8]}{int(compiled)}.txt").write_text(table)
 
 
-def gpt2(size: Size) -> torch.nn.Module:
-    from transformers import GPT2Config, GPT2LMHeadModel
-    off = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
-    sizes = dict(vocab_size=WORDS + 4, n_positions=COLUMNS, n_embd=size.width, n_layer=size.depth, n_head=size.heads)
-    return GPT2LMHeadModel(GPT2Config(**sizes, **off, bos_token_id=2, eos_token_id=None, pad_token_id=0))
-
-
-def bert(size: Size) -> torch.nn.Module:
-    from transformers import BertConfig, BertForMaskedLM
-    off = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
-    sizes = dict(vocab_size=WORDS + 4, max_position_embeddings=COLUMNS, hidden_size=size.width, type_vocab_size=1,
-                 num_hidden_layers=size.depth, num_attention_heads=size.heads, intermediate_size=4 * size.width)
-    return BertForMaskedLM(BertConfig(**sizes, **off, hidden_act="gelu_pytorch_tanh"))
-
-
-def ours(kind: type, settings: type, size: str):
-    "A new model that never ends a sequence early."
-    torch.manual_seed(0)
-    model = kind(Vocabulary([f"w{i}" for i in range(WORDS)]), settings(size=size, max_length=COLUMNS))
-    with torch.no_grad(): model.token.out.bias[-1] = -99.0
-    return model
-
-
-def our_step(bench: Bench, model, rows: int, directory: str, compiled: bool) -> tuple[Callable, Callable]:
-    "A training step of ours in bfloat16, and what closes its data."
-    tokens = model.vocabulary.tokens[3:]
-    texts = [[tokens[(7 * i + i * k) % len(tokens)] for k in range(COLUMNS - 1)] for i in range(2 * rows)]
-    data = Examples(len(texts), lambda i: prefix_example((), texts[i], model.vocabulary))
-    config = TrainConfig(steps=10**6, batch_size=rows, compile=compiled, precision="bfloat16", log_every=10**6)
-    trainer = Trainer(model.to(bench.device), data, config, directory, progress=False)
-    trainer.compiler.begin()
-    stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
-    return lambda: trainer.train_step(stream), stream.close
-
-
-def their_step(bench: Bench, model: torch.nn.Module, read: Callable, compiled: bool) -> Callable:
-    "A training step of theirs in bfloat16, with AdamW in one kernel and clipped gradients."
-    model.to(bench.device).train()
-    if compiled: model.compile(dynamic=False)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-
-    def step():
-        with torch.autocast(bench.device.type, torch.bfloat16): loss = model(**read()).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad()
-    return step
-
-
 def beside(bench: Bench):
-    "Training and sampling beside Hugging Face models, in turns."
-    SIZES["beside"] = Size(128, 4, 8, 64)
+    "Training beside Hugging Face models, in turns and in bfloat16."
     device = bench.device
     for size, rows in (("beside", 128), (bench.args.size, 128)):
         if bench.args.only and size == "beside": continue
@@ -227,10 +174,12 @@ def beside(bench: Bench):
                 if compiled and (what, size) != ("train_gpt2", bench.args.size): continue
                 bench.fresh()
                 with tempfile.TemporaryDirectory() as directory, fast_products(device):
-                    mine, close = our_step(bench, ours(*own, size), rows, directory, compiled)
-                    theirs = their_step(bench, other(SIZES[size]), read, compiled)
+                    model = beside_model(*own, size, COLUMNS).to(device)
+                    mine = stepping(model, rows, directory, compile=compiled, precision="bfloat16", log_every=10**6)
+                    model = other(SIZES[size], COLUMNS).to(device)
+                    if compiled: model.compile(dynamic=False)
+                    theirs = their_step(model, read, torch.autocast(device.type, torch.bfloat16))
                     in_turns(bench, dict(what=what, size=size, rows=rows, compile=compiled), mine, theirs)
-                    close()
 
 
 def in_turns(bench: Bench, about: dict, mine: Callable, theirs: Callable):
@@ -247,13 +196,12 @@ def in_turns(bench: Bench, about: dict, mine: Callable, theirs: Callable):
 
 
 def sample(bench: Bench):
-    "Sampling beside `generate`, and the calls of the other methods' samplers."
-    SIZES["beside"] = Size(128, 4, 8, 64)
+    "Sampling beside `generate`, in turns, and the calls of star-hard's sampler."
     for size in ("beside", bench.args.size):
         for rows in (128, 512) if size == "beside" else (512,):
             rows = bench.args.batch or rows
-            own, other = ours(Autoregressive, AutoregressiveConfig, size).eval(), gpt2(SIZES[size]).eval()
-            own, other = own.to(bench.device), other.to(bench.device)
+            own = beside_model(Autoregressive, AutoregressiveConfig, size, COLUMNS).eval().to(bench.device)
+            other = gpt2(SIZES[size], COLUMNS).eval().to(bench.device)
             start = torch.full((rows, 1), 2, device=bench.device)
             options = dict(do_sample=True, top_k=0, max_new_tokens=COLUMNS - 1, attention_mask=torch.ones_like(start))
             for low in (False, True):
@@ -285,7 +233,7 @@ def hard_samples(bench: Bench):
 
 
 def train(bench: Bench):
-    "The first steps of star-hard by its own trainer: bounds, seconds, a second process's resume, and samples."
+    "The first steps of star-hard by its own trainer: bounds, seconds, and then samples."
     steps = bench.args.steps
     options = dict(steps=steps, warmup=min(1000, steps), valid_every=steps // 2, save_every=steps, log_every=20,
                    valid_size=32, valid_samples=4, size=bench.args.size, order_size=bench.args.size,
