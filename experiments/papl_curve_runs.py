@@ -13,7 +13,7 @@ from loflexmdm.models.pretrained import load
 from loflexmdm.samplers import Planner, Sampler
 from loflexmdm.tasks.base import Task, task_from
 from method_runs import CORPORA, TRAIN, tables, text_scores
-from papl_runs import main
+from papl_runs import train_all
 from runs import ROOT, curve_of, note, noted
 from training_runs import trained
 
@@ -56,4 +56,7 @@ def train(corpus: str, alpha: float, seed: int):
                        heats=by_sampler(task, model, HEATED)))
 
 
-if __name__ == "__main__": main(__doc__, train, [(alpha,) for alpha in ALPHAS])
+def main(): train_all(__doc__, train, [(alpha,) for alpha in ALPHAS])
+
+
+if __name__ == "__main__": main()

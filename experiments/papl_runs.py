@@ -39,7 +39,7 @@ def train(corpus: str, alpha: float, tau: float, seed: int):
                        sampled={k: sampled(task, model, SAMPLES, v) for k, v in SAMPLERS.items()}))
 
 
-def main(about: str, train: Callable, settings: Sequence[tuple]):
+def train_all(about: str, train: Callable, settings: Sequence[tuple]):
     "Train with each of the settings and seeds, on the corpus that the command line names."
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("corpus", choices=CORPORA)
@@ -50,4 +50,7 @@ def main(about: str, train: Callable, settings: Sequence[tuple]):
         for setting in settings: train(args.corpus, *setting, seed)
 
 
-if __name__ == "__main__": main(__doc__, train, SETTINGS)
+def main(): train_all(__doc__, train, SETTINGS)
+
+
+if __name__ == "__main__": main()
