@@ -58,8 +58,7 @@ RAGGED = (8, 32)  # shortest and longest sequence of the points with padding
 PARALLEL = ((1, 1), (1, 2), (2, 1))  # processes, and threads of each, for one step of 128 rows
 # beside Hugging Face models of the same width, depth and heads: rows of 64 tokens
 BESIDE = dict(sample_gpt2=(32, 128, 512), train_gpt2=(128,), train_bert=(128,))
-COLUMNS, ROUNDS = 64, 7
-SIDE = SIZES["beside"] = Size(128, 4, 8, 64)
+COLUMNS, ROUNDS, SIDE = 64, 7, "tiny"  # of that size: four blocks of width 128, eight heads
 PARTS = "data", "forward", "backward", "optimiser"
 
 
@@ -185,7 +184,7 @@ def write_point(method: str, n: int, seconds: float) -> dict:
     return costs(samples, measured(draw, seconds))
 
 
-def beside_model(kind: type[Method], settings: type, size: str = "beside", columns: int = COLUMNS) -> Method:
+def beside_model(kind: type[Method], settings: type, size: str = SIDE, columns: int = COLUMNS) -> Method:
     "A new model that never ends a sequence early."
     torch.manual_seed(0)
     words = Vocabulary([f"w{i}" for i in range(BASE["vocabulary"])])
@@ -218,7 +217,7 @@ def their_step(model: torch.nn.Module, read: Callable, cast: AbstractContextMana
     return step
 
 
-def gpt2(size: Size = SIDE, columns: int = COLUMNS) -> torch.nn.Module:
+def gpt2(size: Size = SIZES[SIDE], columns: int = COLUMNS) -> torch.nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel
     off = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
     sizes = dict(vocab_size=BASE["vocabulary"] + 4, n_positions=columns, n_embd=size.width, n_layer=size.depth,
@@ -226,7 +225,7 @@ def gpt2(size: Size = SIDE, columns: int = COLUMNS) -> torch.nn.Module:
     return GPT2LMHeadModel(GPT2Config(**sizes, **off, bos_token_id=2, eos_token_id=None, pad_token_id=0))
 
 
-def bert(size: Size = SIDE, columns: int = COLUMNS) -> torch.nn.Module:
+def bert(size: Size = SIZES[SIDE], columns: int = COLUMNS) -> torch.nn.Module:
     from transformers import BertConfig, BertForMaskedLM
     off = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
     sizes = dict(vocab_size=BASE["vocabulary"] + 4, max_position_embeddings=columns, hidden_size=size.width,

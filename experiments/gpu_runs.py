@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import torch
-from bench import BASE, beside_model, bert, gpt2, stepping, their_step
+from bench import BASE, SIDE, beside_model, bert, gpt2, stepping, their_step
 from runs import COMMIT
 
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
@@ -157,8 +157,8 @@ def kernels_of(bench: Bench, compiled: bool):
 def beside(bench: Bench):
     "Training beside Hugging Face models, in turns and in bfloat16."
     device = bench.device
-    for size, rows in (("beside", 128), (bench.args.size, 128)):
-        if bench.args.only and size == "beside": continue
+    for size, rows in ((SIDE, 128), (bench.args.size, 128)):
+        if bench.args.only and size == SIDE: continue
         rows = bench.args.batch or rows
         ids = torch.randint(4, WORDS + 4, (rows, COLUMNS), device=device)
 
@@ -197,8 +197,8 @@ def in_turns(bench: Bench, about: dict, mine: Callable, theirs: Callable):
 
 def sample(bench: Bench):
     "Sampling beside `generate`, in turns, and the calls of star-hard's sampler."
-    for size in ("beside", bench.args.size):
-        for rows in (128, 512) if size == "beside" else (512,):
+    for size in (SIDE, bench.args.size):
+        for rows in (128, 512) if size == SIDE else (512,):
             rows = bench.args.batch or rows
             own = beside_model(Autoregressive, AutoregressiveConfig, size, COLUMNS).eval().to(bench.device)
             other = gpt2(SIZES[size], COLUMNS).eval().to(bench.device)
