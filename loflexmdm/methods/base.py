@@ -187,9 +187,9 @@ def by_length(
     the shortest and the longest, at most 8."""
     lengths = x.lengths
     if groups is None:
-        rows = len(lengths) // (GPU_ROWS if lengths.is_cuda else 8)
-        spread = int(lengths.max() - lengths.min())
-        groups = max(min(rows, spread // 8, 8), 1)
+        groups = max(1, min(8, len(lengths) // (GPU_ROWS if lengths.is_cuda else 8)))
+        # lengths are read, for which a device is waited for, only where there are rows for several
+        if groups > 1: groups = max(1, min(groups, int(lengths.max() - lengths.min()) // 8))
 
     with laws_unread():
         if groups == 1: return intensity_fn(x, tau=tau)

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from .base import Method, by_length
-from .order_model import Ordered, check_order, free_log_rates
+from .order_model import LogRates, Ordered, check_order
 from ..networks.build import build_network
 from ..networks.transformer import SizeName, positive_rate
 from ..process.clocks import Kumaraswamy
@@ -325,12 +325,12 @@ class LoFlexMDM(Ordered, Method):
         out = {name: (value * drawn.weight).mean() for name, value in values.items()}
         if self.order is None: return out
 
-        log_b = free_log_rates(b_in, x1)
-        out |= dict(advantage=advantages(losses).abs().mean(), log_b_in=log_b.mean(),
-                    log_b_in_std=log_b.std(correction=0), b_min=log_b.min().exp(), b_max=log_b.max().exp())
+        log_b = LogRates.of(b_in, x1)
+        out |= dict(advantage=advantages(losses).abs().mean(), log_b_in=log_b.mean, log_b_in_std=log_b.std,
+                    b_min=log_b.least.exp(), b_max=log_b.most.exp())
         if self.unmask is None: return out
-        log_b = free_log_rates(b_um, x1)
-        return out | dict(log_b_um=log_b.mean(), log_b_um_std=log_b.std(correction=0))
+        log_b = LogRates.of(b_um, x1)
+        return out | dict(log_b_um=log_b.mean, log_b_um_std=log_b.std)
 
     @torch.no_grad()
     def nll_bound(

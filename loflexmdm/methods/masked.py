@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .base import Method
@@ -29,29 +29,29 @@ from ..samplers import Ancestral, EventDriven, Sampler, Samples, Trajectory
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/08_masked.ipynb #93378f79
-def _one_gap(gaps: Tensor):
-    "ValueError if a row has more than one open gap; `gaps` (batch,) counts them."
-    if bool((gaps > 1).any()):
+def _check_room(x: PartialSequences, gaps: Int[Tensor, " batch"], limit: int):
+    "ValueError if a row has more than one open gap, of which `gaps` counts, or more than `limit` columns."
+    # one question for both, because the answer waits for the device
+    most, longest = torch.stack([gaps.max(), x.lengths.max()]).tolist()
+    if most > 1:
         raise ValueError(
             f"sequence {int(gaps.argmax())}: several gaps (...); a canvas of fixed length can stretch only one. "
             "Write <mask> for each single token to fill"
         )
-
-
-def widen(x: PartialSequences, limit: int) -> PartialSequences:
-    """`x` with its open gap filled up with masks to `limit` columns, after the last column that is open;
-    then every gap is closed.
-
-    As wide as its longest row; `origin` is -1 at the new masks. ValueError for a row of more than `limit` columns."""
-    longest = int(x.lengths.max())
     if longest > limit:
         raise ValueError(f"a sequence has {longest} tokens with the start token: max_length is {limit}")
 
+
+def widen(x: PartialSequences, limit: int) -> PartialSequences:
+    """`x`, of no row longer than `limit`, with its open gap filled up with masks to `limit` columns, after the last
+    column that is open; then every gap is closed.
+
+    `limit` columns wide; `origin` is -1 at the new masks."""
     # all masks go behind the last open column
     columns = torch.arange(x.tokens.shape[1], device=x.tokens.device)
     last = torch.where(x.open, columns, -1).amax(-1, keepdim=True)
     counts = torch.where(columns == last, (limit - x.lengths)[:, None], 0)
-    wide = insert_masks(x, counts)
+    wide = insert_masks(x, counts, limit)
     return wide._replace(closed=torch.ones_like(wide.closed))
 
 
@@ -85,7 +85,7 @@ class Canvas:
 
         Rows without an open gap have blanks at their end, which are fixed. ValueError for several
         gaps in a row, or too many tokens."""
-        _one_gap((x1.fixed & x1.open).sum(-1))
+        _check_room(x1, (x1.fixed & x1.open).sum(-1), self.config.max_length)
         wide = widen(x1, self.config.max_length)
         added = (wide.origin < 0) & wide.valid
         tokens = torch.where(added, self.blank, wide.tokens)
@@ -106,7 +106,7 @@ class Canvas:
         """The canvas of each prompt: masks in its gap up to `limit` columns, fixed blanks beyond; (batch, max_length).
 
         ValueError for a prompt with several gaps, or with nothing to fill."""
-        _one_gap(prompts.open.sum(-1))
+        _check_room(prompts, prompts.open.sum(-1), limit)
         x = self.fill_up(widen(prompts, limit))
         idle = ~x.masked.any(-1)
         if bool(idle.any()):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .base import Method, by_length
 from .masked import Canvas
-from .order_model import Ordered, check_order, free_log_rates
+from .order_model import LogRates, Ordered, check_order
 from ..networks.build import build_network
 from ..networks.transformer import SizeName, positive_rate
 from ..process.clocks import clock_named
@@ -190,9 +190,9 @@ class OneEvent(Ordered, Method):
         "What the training log records of one step."
         out = dict(bound_tight=losses.mean())
         if self.order is None: return out
-        log_b = free_log_rates(b, x1)
-        return out | dict(advantage=advantages(losses).abs().mean(), log_b=log_b.mean(),
-                          log_b_std=log_b.std(correction=0), b_min=log_b.min().exp(), b_max=log_b.max().exp())
+        log_b = LogRates.of(b, x1)
+        return out | dict(advantage=advantages(losses).abs().mean(), log_b=log_b.mean, log_b_std=log_b.std,
+                          b_min=log_b.least.exp(), b_max=log_b.most.exp())
 
     @torch.no_grad()
     def nll_bound(

@@ -12,6 +12,7 @@ __all__ = ['SLOPES', 'FEWEST_ROWS', 'SAVED', 'OrderedInsertionConfig', 'OrderSco
 import math
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -29,6 +30,7 @@ from ..process.plackett_luce import place_scores, runs_of, step_log_probs, tied
 from ..process.states import CLEAN, DROPPED, PAD, PartialSequences, Vocabulary, contract
 from ..samplers.event_by_event import EventByEvent
 from ..support.configs import AtLeastTwo, Count, config
+from ..support.transfers import sent
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #f241c0c8
 SLOPES = dict(uniform=0.0, left_to_right=CERTAIN, right_to_left=-CERTAIN)
@@ -151,10 +153,8 @@ FEWEST_ROWS = 16  # of a part
 SAVED = 0.25  # of the columns, for which a batch is read in parts
 
 
-def columns_read(x1: PartialSequences) -> int:
-    "Columns that the network reads for a batch: prompts and two streams of events, padded to the widest."
-    events = x1.free.sum(-1)
-    given = x1.lengths - events
+def columns_read(given: Int[np.ndarray, " rows"], events: Int[np.ndarray, " rows"]) -> int:
+    "Columns that the network reads for rows with these numbers: prompts and two streams of events, padded."
     return len(events) * int(given.max() + 2 * events.max())
 
 
@@ -163,14 +163,17 @@ def similar_rows(x1: PartialSequences) -> list[Int[Tensor, " rows"]]:
 
     Rows of a part have about as many events. All in one part, in their order, unless SAVED of the columns is padding
     that parts do without."""
-    together = [torch.arange(len(x1.tokens), device=x1.tokens.device)]
-    by_events = x1.free.sum(-1).argsort(stable=True)
+    # both counts at once, because the answer waits for the device
+    events = x1.free.sum(-1)
+    counts = np.array(torch.stack([x1.lengths - events, events]).tolist())
+    by_events = counts[1].argsort(kind="stable")
     numbers = [n for n in (2, 4) if len(by_events) >= n * FEWEST_ROWS]
-    ways = [together, *(by_events.chunk(n) for n in numbers)]
+    ways = [[np.arange(len(by_events))], *(np.array_split(by_events, n) for n in numbers)]
 
-    columns = [sum(columns_read(x1.rows(rows)) for rows in parts) for parts in ways]
+    columns = [sum(columns_read(*counts[:, rows]) for rows in parts) for parts in ways]
     fewest = min(range(len(ways)), key=columns.__getitem__)
-    return list(ways[fewest]) if columns[fewest] <= (1 - SAVED) * columns[0] else together
+    if columns[fewest] > (1 - SAVED) * columns[0]: fewest = 0
+    return [sent(rows, x1.tokens.device) for rows in ways[fewest]]
 
 
 def weighted_mean(terms: list[LossTerms], weights: list[float]) -> LossTerms:
@@ -233,6 +236,7 @@ class OrderedInsertion(Method):
         scores = self.scores(batch)
         order = self.draw_orders(batch, scores, self.config.orders, generator)
         parts = similar_rows(batch)
+        if len(parts) == 1: return self.loss_in_order(batch, scores, order)
         terms = [self.loss_in_order(batch.rows(r).trim(), scores[r], order[:, r]) for r in parts]
         return weighted_mean(terms, [len(r) / len(scores) for r in parts])
 

@@ -85,8 +85,7 @@ def rotate(
 ) -> Float[Tensor, "batch length heads dim"]:
     """`x` (batch, length, heads, dim) with features j and j + dim/2 turned as a pair by its
     position's angle; dtype of `x`."""
-    a, b = x.chunk(2, -1)
-    partner = torch.cat([b, a], -1)
+    partner = x.roll(x.shape[-1] // 2, -1)
     turned = torch.addcmul(x * cos[..., None, :], partner, sin[..., None, :])
     return turned.to(x.dtype)
 

@@ -121,6 +121,14 @@ def _operator(name: str) -> Callable:
 for _name in "add radd sub rsub mul rmul truediv rtruediv neg lt le gt ge eq ne".split():
     setattr(ActsAsTensor, f"__{_name}__", _operator(f"__{_name}__"))
 
+# %% ../../nbs/process/07_intensities.ipynb #ah400001
+class _AtHand(NamedTuple):
+    "Logits that have been computed."
+    where: Bool[Tensor, "batch length"]  # of which columns
+    index: Int[Tensor, " n"]  # the numbers of these columns
+    slot: Int[Tensor, " columns"]  # the place of every column among them, -1 for the others
+    logits: Float[Tensor, "n vocabulary"]
+
 # %% ../../nbs/process/07_intensities.ipynb #ef8611fe
 class TokenLaws(ActsAsTensor):
     """Token logits of every column, computed where they are read: `laws.at(where)` or `laws[row, column]`.
@@ -141,8 +149,7 @@ class TokenLaws(ActsAsTensor):
         self.device = known[0].device if known else before.device
         # (batch, length): the row in what is known that a column has; None: its number
         self.place = None
-        # columns whose logits are at hand, the place of each among them, the logits
-        self.kept = None
+        self.kept: _AtHand | None = None
 
     @staticmethod
     def of(logits: "Tensor | TokenLaws") -> "TokenLaws":
@@ -158,20 +165,27 @@ class TokenLaws(ActsAsTensor):
         self, where: Bool[Tensor, "batch length"], keep: bool = False
     ) -> Float[Tensor, "n vocabulary"]:
         "The logits of the columns `where`, row by row; with `keep` also at hand for later, for a part of them too."
-        if self.kept is not None and torch.equal(where, self.kept[0]): return self.kept[2]
+        return self.chosen(where, keep)[1]
+
+    def chosen(
+        self, where: Bool[Tensor, "batch length"], keep: bool = False
+    ) -> tuple[Int[Tensor, " n"], Float[Tensor, "n vocabulary"]]:
+        "The numbers of the columns `where`, counted through all rows, and what `at` gives."
+        if self.kept is not None and torch.equal(where, self.kept.where): return self.kept.index, self.kept.logits
         flat = where.flatten()
-        found = self.numbered(flat.nonzero()[:, 0])
+        index = flat.nonzero()[:, 0]
+        found = self.numbered(index)
         if keep:
             slot = torch.where(flat, flat.cumsum(0) - 1, -1)
-            self.kept = where, slot, found
-        return found
+            self.kept = _AtHand(where, index, slot, found)
+        return index, found
 
     def numbered(self, index: Int[Tensor, " n"]) -> Float[Tensor, "n vocabulary"]:
         "The logits of columns that are numbered through all rows."
         # what is at hand answers if it has all of them
         if self.kept is not None:
-            slot = self.kept[1][index]
-            if bool((slot >= 0).all()): return self.kept[2].index_select(0, slot)
+            slot = self.kept.slot[index]
+            if bool((slot >= 0).all()): return self.kept.logits.index_select(0, slot)
 
         place = index if self.place is None else self.place.flatten()[index]
         known = [v.index_select(0, place) for v in self.known]
@@ -270,7 +284,9 @@ def log_probs_at(
 ) -> Float[Tensor, "batch length"]:
     "log-probability of `token` at the columns `where`, 0 elsewhere, where it may be -inf."
     # of token laws only these columns are computed, and kept for who reads them again
-    read = logits.at(where, keep=True) if isinstance(logits, TokenLaws) else logits[where]
+    index, read = TokenLaws.of(logits).chosen(where, keep=True)
     log_p = torch.log_softmax(read, -1)
-    found = log_p.gather(-1, token[where][:, None])[:, 0]
-    return found.new_zeros(where.shape).masked_scatter(where, found)
+    found = log_p.gather(-1, token.flatten()[index, None])[:, 0]
+
+    # back by number: with a mask a GPU is waited for, on the way back too
+    return found.new_zeros(where.numel()).index_copy(0, index, found).view(where.shape)

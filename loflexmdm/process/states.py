@@ -307,16 +307,17 @@ def gap_sums(
 
 # %% ../../nbs/process/01_states.ipynb #abaf940a
 def insert_masks(
-    x: PartialSequences, counts: Int[Tensor, "batch length"]
+    x: PartialSequences, counts: Int[Tensor, "batch length"], width: int | None = None
 ) -> PartialSequences:
     """`counts` (batch, length) masks inserted just after each column, free and open; counts in closed gaps are ignored.
 
-    As wide as its longest row; the new `origin` is each token's old column, -1 for the new masks."""
+    As wide as its longest row, or `width` columns if no row is longer; the new `origin` is each token's old column, -1
+    for the new masks."""
     valid = x.valid
     counts = counts.masked_fill(x.closed | ~valid, 0)
     upto = counts.cumsum(-1)
     lengths = valid.sum(-1) + upto[:, -1]
-    width = int(lengths.max())
+    if width is None: width = int(lengths.max())
 
     # where each column goes: further by what is inserted before it; padding to a column that is cut off
     column = torch.arange(max(width, valid.shape[1]), device=counts.device)

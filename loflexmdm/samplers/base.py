@@ -156,10 +156,10 @@ class Choices:
         the i-th of a row uses u[:, i].
 
         ValueError if the logits leave no token."""
-        tokens = state.x.tokens.clone()
+        index, logits = TokenLaws.of(out.logits).chosen(where)
         rank = (where.cumsum(-1) - 1).clamp(0, u.shape[-1] - 1)
-        tokens[where] = self.outcome(out.logits[where], u.gather(-1, rank)[where])
-        return tokens
+        drawn = self.outcome(logits, u.gather(-1, rank).flatten()[index])
+        return state.x.tokens.flatten().index_copy(0, index, drawn).view_as(where)
 
     def outcome(
         self,

@@ -22,17 +22,21 @@ from ..support.limits import Limit
 # %% ../../nbs/samplers/02_draws.ipynb #6f3cd55b
 def row_uniforms(
     generators: Sequence[torch.Generator],
-    counts: RowInt,
+    counts: RowInt | int,
+    device: torch.device | None = None,
 ) -> Float[Tensor, "batch n"]:
-    "Uniforms in (0, 1), `counts[i]` of them from generator i, padded with 0.5: (batch, max(counts)) float64."
-    sizes = counts.tolist()
+    """Uniforms in (0, 1), `counts[i]` of them from generator i, padded with 0.5: (batch, max(counts)) float64.
+
+    A number of `counts` is that of every row, and takes a `device`; others are on theirs."""
+    sizes = [counts] * len(generators) if isinstance(counts, int) else counts.tolist()
     drawn = torch.empty(sum(sizes), dtype=torch.float64)
     for own, g in zip(drawn.split(sizes), generators): own.uniform_(generator=g)
 
     u = torch.full((len(sizes), max(sizes)), 0.5, dtype=torch.float64)
     asked = torch.arange(u.shape[1]) < torch.tensor(sizes, dtype=torch.long)[:, None]
     u.masked_scatter_(asked, drawn)
-    return u.clamp_(1e-300, 1 - 2.0**-53).to(counts.device, non_blocking=True)
+    u.clamp_(1e-300, 1 - 2.0**-53)
+    return u.to(counts.device if device is None else device, non_blocking=True)
 
 # %% ../../nbs/samplers/02_draws.ipynb #8d9173f3
 def draws(state: State, n: int) -> tuple[TokenFloat, ...]:

@@ -73,7 +73,7 @@ class EventByEvent(Sampler):
         if not hasattr(network, "read_prompts"):
             raise ValueError("EventByEvent: is for networks that are causal in the order of insertion")
         memory = network.read_prompts(state.x) if state.kept is None else state.kept
-        draws = row_uniforms(state.generators, torch.full_like(state.row, 2))
+        draws = row_uniforms(state.generators, 2, state.row.device)
         gap_u, token_u = draws.unbind(-1)
         hook = self.logits_hook
 

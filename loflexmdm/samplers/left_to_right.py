@@ -35,9 +35,10 @@ def check_prefixes(
     vocabulary: Vocabulary | None = None,
 ) -> PartialSequences:
     "`x`, if all its rows can be written from left to right; otherwise ValueError shows the first that cannot."
-    bad = not_a_prefix(x).nonzero()[:, 0].tolist()
-    if not bad: return x
-    ids = x.tokens[bad[0], 1:x.lengths[bad[0]]].tolist()[:8]
+    bad = not_a_prefix(x)
+    if not bool(bad.any()): return x
+    first = int(bad.int().argmax())
+    ids = x.tokens[first, 1:x.lengths[first]].tolist()[:8]
     shown = ids if vocabulary is None else vocabulary.decode(ids)
     raise ValueError(
         f"{what} starting with {shown}: infilling on a prefix-only method; tokens can only be appended, "
@@ -136,7 +137,7 @@ class LeftToRight(Sampler):
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "One network call and one token at the end of every row; the end closes all gaps of its row."
         short, length = too_short(state.x, state.limits), state.x.lengths
-        u = row_uniforms(state.generators, torch.full_like(length, 2))
+        u = row_uniforms(state.generators, 2, length.device)
         out, state = self.ask(intensity_fn, state)
         end, token = self.draw(out.logits[:, 0], short, u)
 
