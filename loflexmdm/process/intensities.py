@@ -284,7 +284,8 @@ def log_probs_at(
 ) -> Float[Tensor, "batch length"]:
     "log-probability of `token` at the columns `where`, 0 elsewhere, where it may be -inf."
     # of token laws only these columns are computed, and kept for who reads them again
-    index, read = TokenLaws.of(logits).chosen(where, keep=True)
+    laws = logits if isinstance(logits, TokenLaws) else TokenLaws.of(logits)
+    index, read = laws.chosen(where, keep=True)
     log_p = torch.log_softmax(read, -1)
     found = log_p.gather(-1, token.flatten()[index, None])[:, 0]
 
