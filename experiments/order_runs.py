@@ -29,6 +29,7 @@ TASKS = dict(  # settings of the task, its order by hand, and the budget, fixed 
 LR = 2e-3  # unless another was better for an entrant on a seed that is not reported
 ENTRANTS = dict(
     fixed=FIXED, given=FIXED | dict(order="given"), learned=LEARNED,
+    given_both=FIXED | dict(order="given", unmask="trainable"),  # decisions in that order too
     fixed_clock=FIXED | dict(readings="clock"),
     published=LEARNED | dict(readings="clock", centre=False, regulariser=10.0),
     # the learned order with one thing changed
@@ -37,7 +38,9 @@ ENTRANTS = dict(
     tight=LEARNED | dict(bound="tight"), shared=LEARNED | dict(backbone="shared"),
     unmask=LEARNED_BOTH, unmask_slow=LEARNED_BOTH, larger=LEARNED | dict(order_size="tiny"),
     four_states=LEARNED | dict(states=4), plain=LEARNED | dict(plain=0.25), slow=LEARNED, early=LEARNED,
-    autoregressive=dict(method="ar"),
+    # Kumaraswamy exponents other than 1, which the regulariser sees
+    a_half=LEARNED | dict(a=0.5, regulariser=1.0), a_two=LEARNED | dict(a=2.0, regulariser=1.0),
+    autoregressive=dict(method="ar"), masked=dict(method="mdm"),
 )
 SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0.1),
                 published=dict(order_lr_scale=0.3), early=dict(order_start=0))
@@ -49,7 +52,7 @@ PLANNERS = ("top_prob", "prob_diff", "entropy")  # rules of position for a model
 def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
     "The recipe of a run."
     task, model = TASKS[name]["task"], dict(size="nano") | TASKS[name].get("model", {}) | ENTRANTS[entrant]
-    if entrant == "given": model["given"] = TASKS[name]["given"]
+    if model.get("order") == "given": model["given"] = TASKS[name]["given"]
     if entrant == "autoregressive" and task["kind"] == "key": task = task | dict(layout="prefix")
     train = TRAIN | TASKS[name].get("train", {}) | dict(order_lr_scale=1.0, order_start=steps // 4) | dict(
         steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=steps // 8,
@@ -85,7 +88,7 @@ def correlations(task: Task, method: Method, n: int = 500) -> dict[str, list[flo
 def last_figures(task: Task, method: Method, entrant: str) -> dict:
     "What is measured of a run's last weights alone."
     out = dict(last=judged(task, method, 1000), bound=bound(task, method, 1000, 64))
-    if entrant == "autoregressive": return out
+    if entrant in ("autoregressive", "masked"): return out
     if entrant in ("fixed", "fixed_clock"):
         out["planners"] = {rule: judged(task, method, 500, confidence=rule) for rule in PLANNERS}
     if task.kind == "star": out["correlations"] = correlations(task, method)

@@ -55,7 +55,7 @@ class LoFlexMDMConfig:
     planner_alpha: NonNegative = 0.0  # alpha of planner weights 1 + alpha w (PAPL, Eq 7); above 0: no bound
     planner_tau: Positive = 1.0  # their temperature
     max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
-    given: str = ""  # a given order by name and numbers, such as slots:7,0.6 or backward:8,0.3
+    given: str = ""  # of insertion, and decisions if unmask is trainable, such as slots:7,0.6 or backward:8,0.3
     readings: Literal["clock", "event"] = "clock"  # training's clock readings: clock | event (where events happen)
     centre: bool = False  # a learned order's rates without their common mode, per sequence
     plain: Fraction = 0.0  # share of rows drawn at b = 1, which train the token distribution alone
@@ -201,10 +201,9 @@ class LoFlexMDM(Ordered, Method):
     ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
         "Schedule parameters b_in, b_um of every column of the clean sequences: two (batch, length) float32 tensors."
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
-        if self.given_order is not None: return self.given_order(x1), ones
-        if self.order is None: return ones, ones
-
-        b_in, b_um = self.order(x1, self.order_backbone or self.backbone)
+        if self.order is not None: b_in, b_um = self.order(x1, self.order_backbone or self.backbone)
+        elif self.given_order is not None: b_in = b_um = self.given_order(x1)
+        else: return ones, ones
         return b_in, b_um if self.unmask is not None else ones
 
     def intensities(

@@ -18,6 +18,7 @@ LAW = ToyLaw.of({"aab": 0.35, "ab": 0.25, "bb": 0.25, "a": 0.15})
 VARIANTS = [
     dict(order="fixed", states=1), dict(), dict(backbone="shared"), dict(unmask="trainable"),
     dict(backbone="shared", unmask="trainable", states=3), dict(bound="tight", a=2.0),
+    dict(order="given", given="slots:2,0.5", states=1), dict(order="given", given="slots:2,0.5", unmask="trainable"),
 ]
 
 
@@ -305,3 +306,14 @@ def test_variants_of_the_regulariser_are_the_configurations():
 @pytest.mark.parametrize("bad", (dict(terms="kl"), dict(t_eps=0.5), dict(t_eps=0.0), dict(delta=1.0)))
 def test_variants_of_the_regulariser_that_are_none(bad):
     with pytest.raises(ValueError, match=next(iter(bad))): LoFlexMDMConfig(**bad)
+
+
+def test_an_order_by_hand_is_of_insertion_and_of_decisions_if_these_have_rates():
+    x1 = collate([prefix_example((), "aab", LAW.vocabulary)])
+    by_hand = torch.tensor([2.0, 0.5, 0.5])
+    for unmask, of_decisions in (("frozen", torch.ones(3)), ("trainable", by_hand)):
+        model = LoFlexMDM(LAW.vocabulary, LoFlexMDMConfig(
+            size="pico", max_length=4, order="given", given="slots:2,0.5", unmask=unmask))
+        b_in, b_um = (b[x1.free] for b in model.schedule(x1))
+        torch.testing.assert_close(b_in, by_hand, rtol=0, atol=0)
+        torch.testing.assert_close(b_um, of_decisions, rtol=0, atol=0)
