@@ -42,12 +42,17 @@ def along(task: Task, kept: list[Path]) -> list[dict]:
     return [dict(checkpoint=path.name) | scored(task, load(path), STEPS["all"]) for path in kept]
 
 
-def train(corpus: str, alpha: float, seed: int):
-    "Train with one weight of the planner, sample in every way, and note."
+def curve_tables(corpus: str, alpha: float, seed: int) -> dict:
+    "The recipe of a run."
     settings, steps = tables(corpus, "papl", seed, CORPORA[corpus]["steps"], TRAIN["lr"]), CORPORA[corpus]["steps"]
     settings["model"] |= dict(alpha=alpha)
     settings["train"] |= dict(save_every=steps // SAVES, valid_every=steps // SAVES, keep=SAVES)
-    name = f"{corpus} {alpha:g} {seed}"
+    return settings
+
+
+def train(corpus: str, alpha: float, seed: int):
+    "Train with one weight of the planner, sample in every way, and note."
+    settings, name = curve_tables(corpus, alpha, seed), f"{corpus} {alpha:g} {seed}"
     if noted(RESULTS, name, settings): return
     model, kept, spent = trained(settings, f"papl curve {name}")
     task, curve = task_from(settings["task"]), curve_of(ROOT / "runs" / f"papl-curve-{name.replace(' ', '-')}")
