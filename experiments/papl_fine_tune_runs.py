@@ -1,4 +1,4 @@
-"""A masked model fine-tuned with PAPL's weights, by temperature: `python experiments/papl_fine_tune_runs.py CORPUS SEED...`.
+"""PAPL in fine-tuning a masked model, by temperature: `python experiments/papl_fine_tune_runs.py CORPUS SEED...`.
 
 The plain network of experiments/papl_curve_runs.py is trained on for a quarter of its steps, with the planner's weights
 (alpha = 1 or 5) and without them (alpha = 0), and sampled at several temperatures in the ways of that script. Each
