@@ -36,7 +36,7 @@ def corrector_strength(scale: float, rise: float = 1.5, fall: float = 0.5) -> Ca
 
 
 class Corrected:
-    """Rates of a flow from the empty sequence with a corrector: (1 + alpha) u + alpha r, whose marginals are those of u.
+    """Rates of a flow from the empty sequence with a corrector, (1 + alpha) u + alpha r: the marginals are those of u.
 
     `alpha` is a function of times of `clock`, (batch,) to (batch,). A sampler calls this in place of the network, with
     the channels `insert` and `delete`."""
@@ -67,7 +67,7 @@ class Corrected:
 # %% ../../nbs/methods/16_edit_sampling.ipynb #co00000d
 @dataclass(frozen=True)
 class ThereAndBack(TauLeaping):
-    """Leaps of a flow from the empty sequence with a corrector, as published: from t to t + h (1 + alpha), back to t + h.
+    """Leaps of a flow from nothing with a corrector as published: from t to t + h (1 + alpha), back to t + h.
 
     The way back takes no network call. Forward the number of missing tokens is held, and none leaps beyond
     the end. ValueError as `TauLeaping`."""
@@ -111,7 +111,7 @@ def sample_corrected(
     """`n` sequences of a flow from the empty sequence, simulated with a corrector: by thinning, or in leaps of `steps`
     network calls. A seed for each is drawn from `generator`.
 
-    ValueError for flows from another source or on localized paths, whose reverse rates depend on more than the clock."""
+    ValueError for flows from another source or on localized paths: their reverse rates depend on more than a clock."""
     config = model.config
     if config.coupling != "empty": raise ValueError(f"coupling={config.coupling!r}: a corrector needs coupling=empty")
     if config.spread: raise ValueError(f"spread={config.spread}: a corrector needs independent edits, spread=0")
