@@ -165,12 +165,19 @@ class Remasking(Ancestral):
     """Ancestral steps that mask clean tokens again (ReMDM), each with probability sigma: `share` of the largest
     possible, and no more than `cap`. The share of tokens that are clean is as without.
 
-    ValueError as in `Ancestral`, and for a `share` or `cap` outside [0, 1]."""
-    share: float = 1.0  # of the largest sigma: ReMDM's rescaled schedule
-    cap: float = 1.0  # the largest sigma: its capped schedule
+    ValueError as in `Ancestral`, for a `share` or `cap` outside [0, 1], and for a confidence."""
+    name: ClassVar[str] = "remasking"  # on the command line
+    papers: ClassVar[tuple[str, ...]] = ("remdm", "md4")  # keys of the papers to cite
+    options: ClassVar[tuple[str, ...]] = ("steps", "grid", "share", "cap")  # of its own, on the command line
+    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # those of Sampler that it takes
+    in_comparisons: ClassVar[bool] = False  # another law, which needs many steps
+    share: float = 1.0  # chance that a clean token is masked again, as a share of the largest possible (rescaled)
+    cap: float = 1.0  # the largest such chance (capped)
 
     def __post_init__(self):
         super().__post_init__()
+        if self.confidence is not None:
+            raise ValueError(f"confidence={self.confidence!r}: which tokens are masked again is random")
         for name in ("share", "cap"):
             value = getattr(self, name)
             if not 0 <= value <= 1: raise ValueError(f"{name}={value}: must lie in [0, 1]")

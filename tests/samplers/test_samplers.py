@@ -11,7 +11,7 @@ from loflexmdm.exact.ctmc import as_batch, compare
 from loflexmdm.process.clocks import clock_named
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import MASK, SPECIAL_TOKENS, Example, collate
-from loflexmdm.samplers import CONFIDENCES, Euler, EventDriven, Info, Limits, Planner, Sampler
+from loflexmdm.samplers import CONFIDENCES, Euler, EventDriven, Info, Limits, Planner, Remasking, Sampler
 from loflexmdm.samplers import Samples, State, TauLeaping, Trajectory, inverse_cdf, merge_samples
 from loflexmdm.samplers import most_confident, nucleus, poisson_quantile, possible, race
 from loflexmdm.samplers import row_uniforms, simulate
@@ -411,3 +411,9 @@ def test_what_would_come_after_the_end_of_the_clock_does_not_come(k):
     unchanged = simulate(slow, prompts(PROMPTS), EventDriven(), range(len(PROMPTS)), limits)
     lengths = prompts(PROMPTS).lengths.tolist()
     assert found.sequences == unchanged.sequences and [len(s) + 1 for s in found.sequences] == lengths
+
+
+def test_remasking_chooses_at_random():
+    with pytest.raises(ValueError, match="confidence='top_prob': which tokens are masked again is random"):
+        Remasking(confidence="top_prob")
+    assert Remasking(share=0.5, cap=0.1).share == 0.5
