@@ -3,11 +3,10 @@
 Each network is trained with a budget of its own, otherwise as experiments/method_runs.py does, and adds its bound on
 the validation set to experiments/results/efficiency_runs.json, with the bound on the test set, what the training log
 says along the way, settings, seed and commit."""
-from loflexmdm.process.states import collate
 from loflexmdm.tasks.base import task_from
 from method_runs import HELD_OUT, STATES, TRAIN, mean_tokens, tables
 from papl_runs import train_all
-from runs import ROOT, bound, bound_of, curve_of, note, noted
+from runs import ROOT, bound, bound_of, curve_of, held_out, note, noted
 from training_runs import trained
 
 RESULTS = ROOT / "experiments" / "results" / "efficiency_runs.json"
@@ -21,10 +20,9 @@ def train(corpus: str, method: str, steps: int, seed: int):
     directory = f"efficiency {name}"
     model, _, spent = trained(settings, directory)
     task = task_from(settings["task"])
-    data = task.dataset("valid")
-    valid = collate([data[i] for i in range(min(HELD_OUT, len(data)))])
     note(RESULTS, dict(name=name, corpus=corpus, method=method, seed=seed, steps=steps, cpu_seconds=spent, **settings,
-                       valid=bound_of(model, valid, STATES), bound=bound(task, model, HELD_OUT, STATES),
+                       valid=bound_of(model, held_out(task, HELD_OUT, "valid"), STATES),
+                       bound=bound(task, model, HELD_OUT, STATES),
                        tokens=mean_tokens(task), curve=curve_of(ROOT / "runs" / directory.replace(" ", "-"))))
 
 

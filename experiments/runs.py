@@ -45,9 +45,9 @@ def without_nan(value):
     return None if isinstance(value, float) and value != value else value
 
 
-def held_out(task: Task, n: int) -> PartialSequences:
-    "The first n test sequences, or all if there are fewer."
-    data = task.dataset("test")
+def held_out(task: Task, n: int, split: str = "test") -> PartialSequences:
+    "The first n sequences of a split, or all if there are fewer."
+    data = task.dataset(split)
     return collate([data[i] for i in range(min(n, len(data)))])
 
 
