@@ -2670,6 +2670,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                          'loflexmdm/molecules/scores/metrics.py'),
                                                     'loflexmdm.molecules.scores.metrics.diversity': ( 'molecules/scores/metrics.html#diversity',
                                                                                                       'loflexmdm/molecules/scores/metrics.py'),
+                                                    'loflexmdm.molecules.scores.metrics.flaw': ( 'molecules/scores/metrics.html#flaw',
+                                                                                                 'loflexmdm/molecules/scores/metrics.py'),
                                                     'loflexmdm.molecules.scores.metrics.is_good': ( 'molecules/scores/metrics.html#is_good',
                                                                                                     'loflexmdm/molecules/scores/metrics.py'),
                                                     'loflexmdm.molecules.scores.metrics.judge': ( 'molecules/scores/metrics.html#judge',
