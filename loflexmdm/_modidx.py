@@ -2972,6 +2972,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'loflexmdm/molecules/task.py'),
                                           'loflexmdm.molecules.task.bounds_from': ( 'molecules/task.html#bounds_from',
                                                                                     'loflexmdm/molecules/task.py'),
+                                          'loflexmdm.molecules.task.flaw_of': ( 'molecules/task.html#flaw_of',
+                                                                                'loflexmdm/molecules/task.py'),
                                           'loflexmdm.molecules.task.mirrored': ( 'molecules/task.html#mirrored',
                                                                                  'loflexmdm/molecules/task.py'),
                                           'loflexmdm.molecules.task.state_of': ( 'molecules/task.html#state_of',

@@ -179,8 +179,8 @@ def optimise(
     or `patience` rounds in a row have brought nothing new. Returns the log, which may hold calls of an earlier session.
 
     `score(smiles)` gives a number and '', or None and a reason. `told` is called after each round. ValueError for a
-    budget below 1, for a start without a molecule (what has a `flaw` is left out), and, with the reason, if none of the start
-    has a score."""
+    budget below 1, for a start without a molecule (what has a `flaw` is left out), and, with the reason, if none of the
+    start has a score."""
     if budget < 1: raise ValueError(f"budget={budget}: must be at least 1")
     judged = [j for j in judge(start) if j.mol is not None and not flaw(j.mol)]
     first = [(j.smiles, "start") for j in judged]
@@ -231,8 +231,8 @@ def sound(
     most: int = 50,
     charges: Collection[int] | None = None,
 ) -> str | None:
-    """Canonical SMILES of one molecule of 3 to `most` heavy atoms without strained rings and without a `flaw`, whose total
-    charge is one of `charges` [any]; None for anything else."""
+    """Canonical SMILES of one molecule of 3 to `most` heavy atoms without strained rings and without a `flaw`, whose
+    total charge is one of `charges` [any]; None for anything else."""
     if mol is None: return None
     try: Chem.SanitizeMol(mol)
     except Chem.MolSanitizeException: return None

@@ -83,21 +83,6 @@ def judge(smiles: Sequence[str | None]) -> list[Judged]:
     texts = _texts(smiles, "smiles")
     with rdBase.BlockLogs(): return [_judge(t) for t in texts]
 
-
-def unpaired_electrons(mol: Chem.Mol) -> int:
-    "How many electrons of a molecule are unpaired: 0, unless it is a radical such as C[CH]C."
-    return sum(atom.GetNumRadicalElectrons() for atom in mol.GetAtoms())
-
-
-HYPERVALENT = Chem.MolFromSmarts("[#16+0;v4,v5,v6;!H0]")  # thiols have valence 2, sulfones no hydrogen
-
-
-def flaw(mol: Chem.Mol) -> str:
-    """Why a molecule that RDKit accepts could not be made: "radical", as C[CH]C, or "hypervalent S-H", as C[SH]=C; '' if
-    it is neither. The benchmarks count both as valid."""
-    if unpaired_electrons(mol): return "radical"
-    return "hypervalent S-H" if mol.HasSubstructMatch(HYPERVALENT) else ""
-
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #9c46609d
 def _texts(smiles: Sequence[str | None], name: str) -> list[str | None]:
     if isinstance(smiles, (str, bytes)):
@@ -107,6 +92,21 @@ def _texts(smiles: Sequence[str | None], name: str) -> list[str | None]:
     wrong = next((i for i, t in enumerate(texts) if not (t is None or isinstance(t, str))), None)
     if wrong is not None: raise ValueError(f"{name}[{wrong}]={texts[wrong]!r:.60}: must be a SMILES or None")
     return texts
+
+# %% ../../../nbs/molecules/scores/01_metrics.ipynb #5b1f0a12
+def unpaired_electrons(mol: Chem.Mol) -> int:
+    "How many electrons of a molecule are unpaired: 0, unless it is a radical such as C[CH]C."
+    return sum(atom.GetNumRadicalElectrons() for atom in mol.GetAtoms())
+
+
+HYPERVALENT = Chem.MolFromSmarts("[#16+0;v4,v5,v6;!H0]")  # thiols have valence 2, sulfones no hydrogen
+
+
+def flaw(mol: Chem.Mol) -> str:
+    """Why a molecule that RDKit accepts could not be made, '' for every other: "radical", as C[CH]C, or
+    "hypervalent S-H", as C[SH]=C. The benchmarks count both as valid."""
+    if unpaired_electrons(mol): return "radical"
+    return "hypervalent S-H" if mol.HasSubstructMatch(HYPERVALENT) else ""
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #cc546c05
 BITS, RADIUS = 2048, 2
