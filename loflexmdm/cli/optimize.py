@@ -44,7 +44,7 @@ def read_leads(path: str, column: str = "") -> tuple[list[str], str]:
     found = list(dict.fromkeys(usable))
     invalid = len(rows) - len(usable)
     if not found: raise ValueError(f"--start {path}: none of its {len(rows)} rows is a valid molecule")
-    what = "not one valid molecule, or one that could not be made,"
+    what = "not one valid molecule, or have a flaw (radical, hypervalent S-H),"
     lost = f"--start {path}: {invalid} of {len(rows)} rows are {what} and are left out"
     return found, lost * bool(invalid)
 
