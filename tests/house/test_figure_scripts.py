@@ -1,6 +1,7 @@
 "The scripts behind stored figures begin, say what they do, and go on with the first run that has no row."
 import importlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,3 +41,24 @@ def test_a_later_row_takes_the_place_of_an_earlier_one(from_experiments, tmp_pat
     runs, file = from_experiments("runs"), tmp_path / "rows.json"
     for name, value in (("b", 1), ("a", 2), ("b", 3)): runs.note(file, dict(name=name, value=value))
     assert [(r["name"], r["value"]) for r in json.loads(file.read_text())] == [("a", 2), ("b", 3)]
+
+
+def commits_named(rows) -> set[str]:
+    "Every commit that stored rows name."
+    if isinstance(rows, list): return set().union(*map(commits_named, rows))
+    if not isinstance(rows, dict): return set()
+    own = {rows[key] for key in ("commit", "trained_at") if isinstance(rows.get(key), str)}
+    return own.union(*map(commits_named, rows.values()))
+
+
+def git(*args: str) -> subprocess.CompletedProcess:
+    return subprocess.run(["git", *args], cwd=SCRIPTS_FOLDER, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPTS_FOLDER.glob("results/[!.]*.json*")), ids=lambda p: p.stem)
+def test_the_commit_of_every_stored_row_is_in_the_history(path):
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false": pytest.skip("no clone with its history")
+    text = path.read_text()
+    rows = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+    gone = [c for c in sorted(commits_named(rows)) if git("merge-base", "--is-ancestor", c, "HEAD").returncode]
+    assert not gone, f"{path.name}: not in the history: {', '.join(gone)}"

@@ -24,7 +24,7 @@ from loflexmdm.models import pretrained
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import MASK, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
-from loflexmdm.support.atomic_files import atomic_directory, sealed
+from loflexmdm.support.atomic_files import atomic_directory, file_digest, recorded, sealed
 from loflexmdm.support.configs import config_from
 from loflexmdm.support.notebook import seeded
 from loflexmdm.support.registries import METHODS
@@ -343,7 +343,10 @@ def test_packaged_models_sample(name):
     edits = method.name in ("editflow", "ordered-edits")  # which start from given sequences
     if edits: assert len(method.edit([["c", "c"]], n=2, generator=seeded(0))) == 2
     else: assert len(method.sample(n=2, generator=seeded(0))) == 2
-    assert (pretrained.models_directory() / name / "README.md").is_file()
+    directory = pretrained.models_directory() / name
+    assert (directory / "README.md").is_file()
+    saved = recorded(read_config(directory))  # a card that was changed has a digest of its own
+    assert {file: file_digest(directory / file) for file in saved} == saved
 
 
 def test_import_is_light():
