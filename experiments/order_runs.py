@@ -99,6 +99,7 @@ def train(name: str, entrant: str, seed: int, steps: int, lr: float | None):
     "Train an entrant on a task, judge eight checkpoints on the way, and note its curve."
     own = TASKS[name]["lr"].get(entrant, TASKS[name].get("other_lr", LR))
     label, lr = f"{name} {entrant} {seed}" + (f" lr {lr:g}" if lr and lr != own else ""), lr or own
+    if steps != TASKS[name]["steps"]: label += f" of {steps} steps"
     settings = tables(name, entrant, seed, steps, lr)
     method, kept, spent = trained(settings, f"{label} {steps}")
     task, directory, curve = task_from(settings["task"]), kept[-1].parents[1], []
