@@ -1,5 +1,5 @@
 """Training runs behind the figures on orders:
-`python experiments/order_runs.py TASK SEED... [--entrants NAME...] [--lr LR]`.
+`python experiments/order_runs.py TASK SEED... [--entrants NAME...] [--lr LR] [--steps N]`.
 
 Every entrant has the same network and as many generator rows per step. Each run adds its curve to
 experiments/results/order_runs.json,
@@ -31,6 +31,7 @@ ENTRANTS = dict(
     fixed=FIXED, given=FIXED | dict(order="given"), learned=LEARNED,
     given_both=FIXED | dict(order="given", unmask="trainable"),  # decisions in that order too
     fixed_clock=FIXED | dict(readings="clock"),
+    fixed_pairs=FIXED | dict(states=2),  # half as many sequences per step, two states each, as learned orders have
     published=LEARNED | dict(readings="clock", centre=False, regulariser=10.0),
     # the learned order with one thing changed
     clock=LEARNED | dict(readings="clock"), uncentred=LEARNED | dict(centre=False),
