@@ -37,13 +37,14 @@ ENTRANTS = dict(
     clock=LEARNED | dict(readings="clock"), uncentred=LEARNED | dict(centre=False),
     regularised_1=LEARNED | dict(regulariser=1.0), regularised_10=LEARNED | dict(regulariser=10.0),
     tight=LEARNED | dict(bound="tight"), shared=LEARNED | dict(backbone="shared"),
-    unmask=LEARNED_BOTH, unmask_slow=LEARNED_BOTH, larger=LEARNED | dict(order_size="tiny"),
+    unmask=LEARNED_BOTH, unmask_slow=LEARNED_BOTH, unmask_late=LEARNED_BOTH, larger=LEARNED | dict(order_size="tiny"),
     four_states=LEARNED | dict(states=4), plain=LEARNED | dict(plain=0.25), slow=LEARNED, early=LEARNED,
     # Kumaraswamy exponents other than 1, which the regulariser sees
     a_half=LEARNED | dict(a=0.5, regulariser=1.0), a_two=LEARNED | dict(a=2.0, regulariser=1.0),
     autoregressive=dict(method="ar"), masked=dict(method="mdm"),
 )
 SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0.1),
+                unmask_late=dict(order_lr_scale=0.1, order_start=8000),  # when half of the steps are over
                 published=dict(order_lr_scale=0.3), early=dict(order_start=0))
 ROWS = 64  # of the generator per step, for every entrant
 TRAIN = dict(warmup=100, ema=0.99, optimiser="muon", keep=100, valid_size=256)
