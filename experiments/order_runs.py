@@ -31,22 +31,23 @@ ENTRANTS = dict(
     fixed=FIXED, given=FIXED | dict(order="given"), learned=LEARNED,
     given_both=FIXED | dict(order="given", unmask="trainable"),  # decisions in that order too
     fixed_clock=FIXED | dict(readings="clock"),
-    fixed_pairs=FIXED | dict(states=2),  # half as many sequences per step, two states each, as learned orders have
     published=LEARNED | dict(readings="clock", centre=False, regulariser=10.0),
     # the learned order with one thing changed
     clock=LEARNED | dict(readings="clock"), uncentred=LEARNED | dict(centre=False),
     regularised_1=LEARNED | dict(regulariser=1.0), regularised_10=LEARNED | dict(regulariser=10.0),
     tight=LEARNED | dict(bound="tight"), shared=LEARNED | dict(backbone="shared"),
-    unmask=LEARNED_BOTH, unmask_slow=LEARNED_BOTH, unmask_late=LEARNED_BOTH, larger=LEARNED | dict(order_size="tiny"),
+    unmask=LEARNED_BOTH, unmask_slow=LEARNED_BOTH, unmask_late=LEARNED_BOTH, unmask_wide=LEARNED_BOTH,
+    larger=LEARNED | dict(order_size="tiny"),
     four_states=LEARNED | dict(states=4), plain=LEARNED | dict(plain=0.25), slow=LEARNED, early=LEARNED,
     # Kumaraswamy exponents other than 1, which the regulariser sees
     a_half=LEARNED | dict(a=0.5, regulariser=1.0), a_two=LEARNED | dict(a=2.0, regulariser=1.0),
     autoregressive=dict(method="ar"), masked=dict(method="mdm"),
 )
+ROWS = 64  # of the generator per step, for every entrant but one
 SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0.1),
                 unmask_late=dict(order_lr_scale=0.1, order_start=8000),  # when half of the steps are over
+                unmask_wide=dict(order_lr_scale=0.1, batch_size=ROWS),  # as many sequences as the fixed order, twice
                 published=dict(order_lr_scale=0.3), early=dict(order_start=0))
-ROWS = 64  # of the generator per step, for every entrant
 TRAIN = dict(warmup=100, ema=0.99, optimiser="muon", keep=100, valid_size=256)
 PLANNERS = ("top_prob", "prob_diff", "entropy")  # rules of position for a model with a fixed order
 
@@ -109,7 +110,8 @@ def train(name: str, entrant: str, seed: int, steps: int, lr: float | None):
     for path in kept:
         step = int(path.name.split("_")[1])
         curve.append(dict(step=step, valid_nll=valid.get(step), spread=spread.get(step)) | judged(task, load(path)))
-    note(RESULTS, dict(name=label, steps=steps, seed=seed, rows=ROWS, cpu_seconds=spent, curve=curve, **settings)
+    rows = settings["train"]["batch_size"] * settings["model"].get("states", 1)
+    note(RESULTS, dict(name=label, steps=steps, seed=seed, rows=rows, cpu_seconds=spent, curve=curve, **settings)
          | last_figures(task, method, entrant))
 
 
