@@ -1,14 +1,18 @@
 """Real texts for the scripts of stored figures, written as files with one sequence per line.
 
-Phrases come from Python's standard library (PSF licence), peptides from the wheel modlamp (BSD-3-Clause; 2,600
-antimicrobial peptides of APD3 and as many fragments from UniProt), which is read where it lies and never imported."""
+Phrases and lines of code come from Python's standard library (PSF licence), peptides from the wheel modlamp
+(BSD-3-Clause; 2,600 antimicrobial peptides of APD3 and as many fragments from UniProt), which is read where it lies and
+never imported."""
+import ast
 import csv
 import importlib.util
+import random
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from edit_runs import library_phrases
+from edit_runs import library_files, library_phrases
 from loflexmdm.support.atomic_files import write_file
 from loflexmdm.support.statistics import empirical_variation
 from runs import ROOT
@@ -26,6 +30,23 @@ def peptides() -> list[str]:
     return [p for p in dict.fromkeys(rows) if 2 <= len(p) <= 30]
 
 
+def parses(line: str) -> bool:
+    "Whether a line is Python by itself; one that opens a block gets an empty one."
+    try: ast.parse(line + " pass" if line.endswith(":") else line)
+    except (SyntaxError, ValueError, MemoryError): return False
+    return True
+
+
+def code_lines(shortest: int = 40, longest: int = 96) -> list[str]:
+    "Lines of code of the standard library without their indentation, each once: those that parse, no comments."
+    lines = (line.strip() for f in library_files() for line in f.read_text(errors="ignore").splitlines())
+    fits = lambda s: shortest <= len(s) <= longest and s.isascii() and s.isprintable() and s[0] not in "#\"'"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about escapes in texts
+        found = sorted(filter(parses, filter(fits, dict.fromkeys(lines))))
+    return random.Random(0).sample(found, len(found))
+
+
 def corpus(name: str, sequences: Iterable[str], **more) -> dict:
     "Settings of the task whose sequences are the letters of these lines, which are written to a file."
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -34,6 +55,7 @@ def corpus(name: str, sequences: Iterable[str], **more) -> dict:
 
 
 def text(**more) -> dict: return corpus("phrases", library_phrases(), **more)
+def code(**more) -> dict: return corpus("code", code_lines(), **more)
 def peptide_task(**more) -> dict: return corpus("peptides", peptides(), **more)
 
 

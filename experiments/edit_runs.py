@@ -90,12 +90,17 @@ def orders(seed: int, steps: int):
         note(RESULTS, row | took | found)
 
 
+def library_files() -> list[Path]:
+    "The modules of Python's standard library, without tests."
+    found = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
+    return [file for file in found if not {"site-packages", "test", "tests"} & set(file.parts)]
+
+
 def library_phrases(words: int = 1000) -> list[str]:
     """Phrases of three words or more, 12 to 32 letters, from docstrings and comments of Python's library, each once, of
     its most frequent words."""
     found = dict()
-    for file in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
-        if {"site-packages", "test", "tests"} & set(file.parts): continue
+    for file in library_files():
         for text in docstrings(file) + [comments(file)]:
             clauses = re.split(r"(?<=[.!?:;,])\s|\n\s*\n|[()]", text)
             found |= dict.fromkeys(phrase for c in clauses for phrase in packed(c.lower().strip(" '-.,:;\n").split()))

@@ -12,7 +12,7 @@ from math import log
 
 import torch
 
-from corpora import pair_variation, peptide_task, text
+from corpora import code, pair_variation, parses, peptide_task, text
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.process.states import Example
@@ -30,6 +30,7 @@ CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds 
     digits=dict(task=dict(kind="digits"), steps=1500),
     qm9=dict(task=QM9 | dict(max_length=24), steps=1500),  # no molecule of QM9 is longer
     text=dict(task=text, steps=1500), peptides=dict(task=peptide_task, steps=1500),
+    code=dict(task=code, steps=1500, methods=("autoregressive", "masked", "edits", "edits_localized")),
     gaps=dict(task=partial(text, infill=0.5, max_length=40), steps=3000, methods=WITH_GAPS),  # with room in every gap
     molecule_gaps=dict(task=QM9 | dict(infill=0.5, max_length=32), steps=3000, methods=WITH_GAPS),
 )
@@ -56,7 +57,7 @@ METHODS = dict(
     masks_learned=MASKS | dict(order="learned", unmask="learned", orders=2),
 )
 # a recipe of one's own text starts near left to right unless it says otherwise
-OWN_TEXT, START_UNIFORM = ("text", "peptides"), dict(slope=0.0)
+OWN_TEXT, START_UNIFORM = ("text", "code", "peptides"), dict(slope=0.0)
 # the order's network at the full learning rate, which fails in about one seed of three
 FULL_RATE = dict(learned_full_rate=LEARNED, learned_both_full_rate=LEARNED_BOTH)
 TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", valid_size=256)
@@ -117,8 +118,10 @@ def text_scores(task: Task, samples: Samples) -> dict[str, float]:
     made = task.sequences(samples)
     known = {w for s in task.splits["train"] for w in task.text(s).split()}
     words = [w for s in made for w in task.text(s).split()]
-    return dict(pairs_tv=round(pair_variation(made, task.splits["test"]), 4),
-                known_words=round(sum(w in known for w in words) / max(len(words), 1), 4))
+    scores = dict(pairs_tv=pair_variation(made, task.splits["test"]),
+                  known_words=sum(w in known for w in words) / max(len(words), 1))
+    if task.config.file.endswith("/code.txt"): scores["parses"] = sum(parses(task.text(s)) for s in made) / len(made)
+    return {name: round(value, 4) for name, value in scores.items()}
 
 
 def note_real(corpus: str, task: Task):

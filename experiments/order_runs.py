@@ -1,7 +1,7 @@
 """Training runs behind the figures on orders:
 `python experiments/order_runs.py TASK SEED... [--entrants NAME...] [--lr LR] [--steps N]`.
 
-Every entrant has the same network and as many generator rows per step. Each run adds its curve to
+Every entrant but `unmask_wide` has the same network and as many generator rows per step. Each run adds its curve to
 experiments/results/order_runs.json,
 with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse

@@ -23,7 +23,7 @@ from ..molecules.data.tables import MOLECULE_FORMATS, molecules_in
 from ..molecules.optimise import CallLog, Genetic, Holding, PerScaffold, Proposer, RandomSearch
 from ..molecules.optimise import Regrow, Screened, Sifted, best_calls, contains, optimise, top_auc
 from ..molecules.scores.alerts import CATALOGUES
-from ..molecules.scores.metrics import judge, unpaired_electrons
+from ..molecules.scores.metrics import flaw, judge
 from ..molecules.scores.objectives import OBJECTIVES, Scorer
 from ..molecules.tuned import Tuned
 from ..support.atomic_files import file_digest, locked
@@ -40,11 +40,12 @@ BLIND = "ranked", "genetic"  # ways without a model
 def read_leads(path: str, column: str = "") -> tuple[list[str], str]:
     "Canonical SMILES of the molecules of a file, each once, and what was left out. ValueError if there is none."
     rows = list(islice(molecules_in(path, column), ROWS.now))
-    usable = [j.smiles for j in judge(rows) if j.mol is not None and not unpaired_electrons(j.mol)]
+    usable = [j.smiles for j in judge(rows) if j.mol is not None and not flaw(j.mol)]
     found = list(dict.fromkeys(usable))
     invalid = len(rows) - len(usable)
     if not found: raise ValueError(f"--start {path}: none of its {len(rows)} rows is a valid molecule")
-    lost = f"--start {path}: {invalid} of {len(rows)} rows are not one valid molecule, or radicals, and are left out"
+    what = "not one valid molecule, or have a flaw (radical, hypervalent S-H),"
+    lost = f"--start {path}: {invalid} of {len(rows)} rows are {what} and are left out"
     return found, lost * bool(invalid)
 
 
@@ -105,7 +106,8 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option("--save", default="", metavar="DIR", help="keep the model as --way tuned has left it [not kept]")
     option("--task-data", action="store_true", help="read the data set that the model's task names")
     option("--population", type=int, default=50, metavar="N", help="best molecules that have children [50]")
-    option("--children", type=int, metavar="N", help="proposals per round [50; tuned: 32]")
+    option("--children", type=int, metavar="N",
+           help="proposals per round; 5 gain more from a budget of a thousand [50; tuned: 32]")
     option("--time-limit", type=float, default=60.0, metavar="SECONDS", help="for one call [60]")
     option("--top", type=int, default=10, metavar="N", help="molecules to print [10]")
     told = "every call, .jsonl; what is there of this command is continued [optimize.jsonl]"

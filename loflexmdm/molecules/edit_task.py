@@ -30,7 +30,7 @@ from .notation.bracket_safe import decode
 from .notation.fragments import fragment_prompt, prompt_tokens
 from .notation.notations import notation_of, selfies_package, simpler
 from .scores.alerts import alerts, catalogue
-from .scores.metrics import Judged, bit_rows, judge, qed_sa, tanimoto, unpaired_electrons
+from .scores.metrics import Judged, bit_rows, flaw, judge, qed_sa, tanimoto
 from ..process.states import Pair, Vocabulary, prefix_example
 from ..process.streams import UNLIMITED
 from ..samplers import Samples
@@ -75,7 +75,7 @@ class _Lead(NamedTuple):
     bits: np.ndarray  # Morgan fingerprint, packed: uint8 (1, bits / 8)
     scaffold: str  # canonical SMILES
     charge: int  # total, in units of the electron's
-    unpaired: int  # electrons
+    flaw: str  # '' if it has none
 
 
 def scaffold(mol: Chem.Mol) -> str:
@@ -95,8 +95,8 @@ def _judged_lead(smiles: str) -> _Lead:
     if found.mol is None: raise ValueError(f"leads: {smiles!r} is not a molecule ({found.reason})")
     qed, sa = qed_sa([found.mol])[0].tolist()
     bits = bit_rows([found.mol])
-    charge, unpaired = Chem.GetFormalCharge(found.mol), unpaired_electrons(found.mol)
-    return _Lead(found.smiles, qed, sa, bits, scaffold(found.mol), charge, unpaired)
+    charge = Chem.GetFormalCharge(found.mol)
+    return _Lead(found.smiles, qed, sa, bits, scaffold(found.mol), charge, flaw(found.mol))
 
 
 def _edited(lead: _Lead, made: Judged) -> Edited:
@@ -113,8 +113,9 @@ def _edited(lead: _Lead, made: Judged) -> Edited:
 
 def _not_wanted(lead: _Lead, mol: Chem.Mol) -> str:
     "Why a molecule that RDKit accepts does not count as an edit of a lead; '' if it does."
-    if unpaired_electrons(mol) > lead.unpaired: return "radical"
-    return "" if Chem.GetFormalCharge(mol) == lead.charge else "another charge"
+    if Chem.GetFormalCharge(mol) != lead.charge: return "another charge"
+    new = flaw(mol)
+    return "" if new == lead.flaw else new
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #8b018abd
 SIMILAR = 0.4  # least similarity of a success
@@ -398,7 +399,7 @@ class MoleculeEditsTask(_MatchedMolecules):
 
     def source(self, text: str, variant: int = 0) -> list[str]:
         """Tokens of a lead from its SMILES: canonically written, or for another `variant` from another atom if that
-        fits; without what `omitted` says. ValueError for what is not one whole molecule, is a radical, or has other
+        fits; without what `omitted` says. ValueError for what is not one whole molecule, has a `flaw`, or has other
         tokens than the vocabulary."""
         lead, _ = self._writable(text)
         tokens = to_tokens(_spelled(lead, variant), self.config.notation)
@@ -415,7 +416,7 @@ class MoleculeEditsTask(_MatchedMolecules):
         "A lead as the vocabulary can write it, canonical SMILES, and what was left out. ValueError as for `source`."
         found = judge([text])[0]
         if found.mol is None: raise ValueError(f"not a molecule: {found.reason}")
-        if unpaired_electrons(found.mol): raise ValueError("not a molecule: radical")
+        if reason := flaw(found.mol): raise ValueError(f"not a molecule: {reason}")
         return simpler(found.smiles, self._is_known)
 
     def _is_known(self, smiles: str) -> bool:

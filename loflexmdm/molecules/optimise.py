@@ -28,7 +28,7 @@ from .growth import grow, grows_rightwards
 from .notation.bracket_safe import bonds_to_cut
 from .notation.fragments import own_atoms, split_at
 from .scores.alerts import alerts, catalogue
-from .scores.metrics import judge, unpaired_electrons
+from .scores.metrics import flaw, judge
 from .substituents import substituents_of
 from .task import MoleculesTask
 from ..support.atomic_files import naming
@@ -179,10 +179,10 @@ def optimise(
     or `patience` rounds in a row have brought nothing new. Returns the log, which may hold calls of an earlier session.
 
     `score(smiles)` gives a number and '', or None and a reason. `told` is called after each round. ValueError for a
-    budget below 1, for a start without a molecule (radicals are left out), and, with the reason, if none of the start
-    has a score."""
+    budget below 1, for a start without a molecule (what has a `flaw` is left out), and, with the reason, if none of the
+    start has a score."""
     if budget < 1: raise ValueError(f"budget={budget}: must be at least 1")
-    judged = [j for j in judge(start) if j.mol is not None and not unpaired_electrons(j.mol)]
+    judged = [j for j in judge(start) if j.mol is not None and not flaw(j.mol)]
     first = [(j.smiles, "start") for j in judged]
     if not first: raise ValueError("start: holds no valid molecule")
 
@@ -231,7 +231,7 @@ def sound(
     most: int = 50,
     charges: Collection[int] | None = None,
 ) -> str | None:
-    """Canonical SMILES of one molecule of 3 to `most` heavy atoms without strained rings and unpaired electrons, whose
+    """Canonical SMILES of one molecule of 3 to `most` heavy atoms without strained rings and without a `flaw`, whose
     total charge is one of `charges` [any]; None for anything else."""
     if mol is None: return None
     try: Chem.SanitizeMol(mol)
@@ -240,7 +240,7 @@ def sound(
     # what counts is the molecule that the text will be read as
     found = judge([Chem.MolToSmiles(mol)])[0]
     if found.mol is None or not 3 <= found.mol.GetNumAtoms() <= most: return None
-    if unpaired_electrons(found.mol): return None
+    if flaw(found.mol): return None
     if charges is not None and Chem.GetFormalCharge(found.mol) not in charges: return None
     return None if any(found.mol.HasSubstructMatch(p) for p in FORBIDDEN) else found.smiles
 
@@ -359,14 +359,14 @@ def mutated(
 # %% ../../nbs/molecules/04_optimise.ipynb #op000024
 @dataclass(frozen=True)
 class RandomSearch:
-    "Molecules of a list, drawn at random; radicals among them are left out."
+    "Molecules of a list, drawn at random; those with a `flaw` are left out."
     molecules: Sequence[str]  # such as those of the training set
     size: int = 50  # proposals per round
 
     def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]:
         "Molecules of the list, whatever the population."
         drawn = rng.sample(list(self.molecules), min(self.size, len(self.molecules)))
-        return [(s, "random") for s in drawn if not unpaired_electrons(Chem.MolFromSmiles(s))]
+        return [(s, "random") for s in drawn if not flaw(Chem.MolFromSmiles(s))]
 
     def first(self, seed: int) -> list[str]:
         "As many molecules, to start from."

@@ -151,6 +151,12 @@ def test_none_that_is_valid_is_an_error_with_one_line(model, tmp_path, monkeypat
     assert not (tmp_path / "v.csv").exists()
 
 
+def test_what_could_not_be_made_is_not_kept(model):
+    task = load(str(model)).task_object
+    kept = {s: task.accepted(dict(smiles=s, state="valid")) for s in ("CCO", "C[CH]C", "C[SH]=C")}
+    assert kept == {"CCO": "CCO", "C[CH]C": None, "C[SH]=C": None}
+
+
 def test_salvaged_ones_say_so(model):
     method = load(str(model))
     texts = "CC.CCO", "CCO", "C1C"

@@ -216,6 +216,7 @@ def test_no_mutation_leaves_a_radical_or_another_charge(smiles):
 def test_radicals_and_other_charges_are_not_sound():
     radical, ion = map(Chem.MolFromSmiles, ("C[CH]C", "CC(=O)[O-]"))
     assert sound(radical) is None and sound(ion) == "CC(=O)[O-]"
+    assert sound(Chem.MolFromSmiles("C[SH]=C")) is None and sound(Chem.MolFromSmiles("CS(C)=O")) == "CS(C)=O"
     assert sound(ion, charges={0, 1}) is None and sound(ion, charges={-1, 0}) == "CC(=O)[O-]"
 
 
@@ -226,7 +227,8 @@ def test_children_have_the_charge_of_a_parent():
 
 
 def test_radicals_are_neither_scored_at_the_start_nor_drawn():
-    log = optimise(ATOMS, RandomSearch(["CC[CH2]", "CCC"]), CallLog(), 9, ["C[CH]C", "CCO"], patience=2)
+    random_search = RandomSearch(["CC[CH2]", "C[SH]=C", "CCC"])
+    log = optimise(ATOMS, random_search, CallLog(), 9, ["C[CH]C", "CC[SH]=C", "CCO"], patience=2)
     assert [c.smiles for c in log.calls] == ["CCO", "CCC"]
     with pytest.raises(ValueError, match="start: holds no valid"): optimise(ATOMS, LISTED, CallLog(), 9, ["C[CH]C"])
 

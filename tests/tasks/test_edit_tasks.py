@@ -215,8 +215,9 @@ def test_figures_of_edits(leads):
     figures = edit_figures(three, 0.0)
     assert figures["success"] == 1 / 3 and figures["changed"] == 1 / 3 and figures["scaffold_kept"] == 1
     with pytest.raises(ValueError, match="leads"): judge_edits(["C1CC"], ["C"])
-    odd = judge_edits(["Oc1ccccc1"] * 2 + ["C[CH]C"], ["[O]c1ccccc1", "[O-]c1ccccc1", "CC[CH]C"])
-    assert [(e.state, e.smiles) for e in odd] == [("radical", ""), ("another charge", ""), ("valid", "C[CH]CC")]
+    odd = judge_edits(["Oc1ccccc1"] * 3 + ["C[CH]C"], ["[O]c1ccccc1", "[O-]c1ccccc1", "C=[SH]c1ccccc1", "CC[CH]C"])
+    assert [e.state for e in odd] == ["radical", "another charge", "hypervalent S-H", "valid"]
+    assert [e.smiles for e in odd] == ["", "", "", "C[CH]CC"]
     task = task_from(leads)
     same = [smiles_tokens(s) for s in task.leads("test")]
     assert task.score("test", as_samples(task, same))["edits"] == 0

@@ -18,7 +18,7 @@ from rdkit import Chem, rdBase
 from .matched_pairs import Matched, MatchedPairs, Matching, core_text, fitting_cuts, joined
 from .matched_pairs import piece_text, prepare_pairs, same_molecule, store_pairs, stored_pairs
 from .prepared import cached, in_chunks, prepare, processes_for
-from ..scores.metrics import judge, qed_sa, unpaired_electrons
+from ..scores.metrics import flaw, judge, qed_sa
 from ...support.worker_pool import worker_pool
 
 # %% ../../../nbs/molecules/data/07_exchanged_pairs.ipynb #ex000009
@@ -71,7 +71,7 @@ def chunk_exchanges(
 def _made(smiles: str, e: Exchange) -> _Made | None:
     "The pair that an exchange makes of a molecule; None if it makes none."
     first, second = judge([smiles, e.text])
-    if second.mol is None or second.smiles == first.smiles or unpaired_electrons(second.mol): return None
+    if second.mol is None or second.smiles == first.smiles or flaw(second.mol): return None
     if Chem.GetFormalCharge(first.mol) != Chem.GetFormalCharge(second.mol): return None
     if not same_molecule(joined(core_text(e.core), piece_text(e.old)), first.smiles): return None
     return _Made(first.smiles, second.smiles, e, qed_sa([first.mol, second.mol]).round(6).tolist())
