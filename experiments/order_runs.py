@@ -42,11 +42,16 @@ ENTRANTS = dict(
     # Kumaraswamy exponents other than 1, which the regulariser sees
     a_half=LEARNED | dict(a=0.5, regulariser=1.0), a_two=LEARNED | dict(a=2.0, regulariser=1.0),
     autoregressive=dict(method="ar"), masked=dict(method="mdm"),
+    # one token per event without masks and a clock; relatives with one partial sequence per step, IP with two
+    insertion=dict(method="ordered-insertion", order="learned", orders=2),
+    ilm=dict(method="ilm"), ip=dict(method="ip", orders=2), did=dict(method="did"),
 )
+ALL_PLACES, WITHOUT_RATES = ("autoregressive", "masked"), ("insertion", "ilm", "ip", "did")
 ROWS = 64  # of the generator per step, for every entrant but one
 SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0.1),
                 unmask_late=dict(order_lr_scale=0.1, order_start=8000),  # when half of the steps are over
                 unmask_wide=dict(order_lr_scale=0.1, batch_size=ROWS),  # as many sequences as the fixed order, twice
+                insertion=dict(order_lr_scale=0.1), ip=dict(order_lr_scale=0.1),
                 published=dict(order_lr_scale=0.3), early=dict(order_start=0))
 TRAIN = dict(warmup=100, ema=0.99, optimiser="muon", keep=100, valid_size=256)
 PLANNERS = ("top_prob", "prob_diff", "entropy")  # rules of position for a model with a fixed order
@@ -57,8 +62,9 @@ def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
     task, model = TASKS[name]["task"], dict(size="nano") | TASKS[name].get("model", {}) | ENTRANTS[entrant]
     if model.get("order") == "given": model["given"] = TASKS[name]["given"]
     if entrant == "autoregressive" and task["kind"] == "key": task = task | dict(layout="prefix")
+    per_sequence = model.get("states") or model.get("orders") or 1
     train = TRAIN | TASKS[name].get("train", {}) | dict(order_lr_scale=1.0, order_start=steps // 4) | dict(
-        steps=steps, lr=lr, seed=seed, batch_size=ROWS // model.get("states", 1), save_every=steps // 8,
+        steps=steps, lr=lr, seed=seed, batch_size=ROWS // per_sequence, save_every=steps // 8,
         valid_every=steps // 8) | SCHEDULE.get(entrant, {})
     return dict(task=task, model=model, train=train)
 
@@ -91,11 +97,11 @@ def correlations(task: Task, method: Method, n: int = 500) -> dict[str, list[flo
 def last_figures(task: Task, method: Method, entrant: str) -> dict:
     "What is measured of a run's last weights alone."
     out = dict(last=judged(task, method, 1000), bound=bound(task, method, 1000, 64))
-    if entrant in ("autoregressive", "masked"): return out
+    if entrant in ALL_PLACES: return out
     if entrant in ("fixed", "fixed_clock"):
         out["planners"] = {rule: judged(task, method, 500, confidence=rule) for rule in PLANNERS}
     if task.kind == "star": out["correlations"] = correlations(task, method)
-    return out | dict(rates=rates(task, method))
+    return out if entrant in WITHOUT_RATES else out | dict(rates=rates(task, method))
 
 
 def train(name: str, entrant: str, seed: int, steps: int, lr: float | None):
@@ -110,7 +116,7 @@ def train(name: str, entrant: str, seed: int, steps: int, lr: float | None):
     for path in kept:
         step = int(path.name.split("_")[1])
         curve.append(dict(step=step, valid_nll=valid.get(step), spread=spread.get(step)) | judged(task, load(path)))
-    rows = settings["train"]["batch_size"] * settings["model"].get("states", 1)
+    rows = settings["train"]["batch_size"] * (settings["model"].get("states") or settings["model"].get("orders") or 1)
     note(RESULTS, dict(name=label, steps=steps, seed=seed, rows=rows, cpu_seconds=spent, curve=curve, **settings)
          | last_figures(task, method, entrant))
 

@@ -632,7 +632,7 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
     `molecules`: the data, read when first needed. `left_out`: molecules of the source that are not used, by reason.
     `measured`: numbers of the column that `condition` names, by canonical SMILES."""
     kind = "molecules"
-    sampling = dict(top_p=0.7, confidence="top_prob")  # small models write few valid molecules from the whole law
+    sampling = dict(top_p=0.7, confidence="top_prob")  # small models write few valid molecules at p = 1
     papers = dict(safe="molecules as sequences of fragments", genmol="bracket SAFE and the fragment benchmark",
                   brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
     prompt_help = "SMILES", ("grow molecules from this fragment, at its points * and nowhere else, without "
