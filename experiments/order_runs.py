@@ -5,6 +5,7 @@ Every entrant but `unmask_wide` has the same network and as many generator rows 
 experiments/results/order_runs.json,
 with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
+from pathlib import Path
 
 import torch
 
@@ -37,6 +38,7 @@ ENTRANTS = dict(
     regularised_1=LEARNED | dict(regulariser=1.0), regularised_10=LEARNED | dict(regulariser=10.0),
     tight=LEARNED | dict(bound="tight"), shared=LEARNED | dict(backbone="shared"),
     unmask=LEARNED_BOTH, unmask_slow=LEARNED_BOTH, unmask_late=LEARNED_BOTH, unmask_wide=LEARNED_BOTH,
+    unmask_after=LEARNED_BOTH,  # from the weights of the run with a fixed order, as many steps before its end
     larger=LEARNED | dict(order_size="tiny"),
     four_states=LEARNED | dict(states=4), plain=LEARNED | dict(plain=0.25), slow=LEARNED, early=LEARNED,
     # Kumaraswamy exponents other than 1, which the regulariser sees
@@ -51,6 +53,7 @@ ROWS = 64  # of the generator per step, for every entrant but one
 SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0.1),
                 unmask_late=dict(order_lr_scale=0.1, order_start=8000),  # when half of the steps are over
                 unmask_wide=dict(order_lr_scale=0.1, batch_size=ROWS),  # as many sequences as the fixed order, twice
+                unmask_after=dict(order_lr_scale=0.1, order_start=500),
                 insertion=dict(order_lr_scale=0.1), ip=dict(order_lr_scale=0.1),
                 published=dict(order_lr_scale=0.3), early=dict(order_start=0))
 TRAIN = dict(warmup=100, ema=0.99, optimiser="muon", keep=100, valid_size=256)
@@ -66,7 +69,14 @@ def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
     train = TRAIN | TASKS[name].get("train", {}) | dict(order_lr_scale=1.0, order_start=steps // 4) | dict(
         steps=steps, lr=lr, seed=seed, batch_size=ROWS // per_sequence, save_every=steps // 8,
         valid_every=steps // 8) | SCHEDULE.get(entrant, {})
+    if entrant == "unmask_after": train["start_from"] = str(fixed_before(name, seed, steps))
     return dict(task=task, model=model, train=train)
+
+
+def fixed_before(name: str, seed: int, steps: int) -> Path:
+    "The checkpoint of the run with a fixed order when `steps` steps of its budget are left."
+    budget = TASKS[name]["steps"]
+    return ROOT / "runs" / f"{name}-fixed-{seed}-{budget}" / "checkpoints" / f"step_{budget - steps:06}"
 
 
 def judged(task: Task, method: Method, n: int = 250, **options) -> dict[str, float]:
