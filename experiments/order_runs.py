@@ -5,7 +5,6 @@ Every entrant but `unmask_wide` has the same network and as many generator rows 
 experiments/results/order_runs.json,
 with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
-from pathlib import Path
 
 import torch
 
@@ -69,14 +68,14 @@ def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
     train = TRAIN | TASKS[name].get("train", {}) | dict(order_lr_scale=1.0, order_start=steps // 4) | dict(
         steps=steps, lr=lr, seed=seed, batch_size=ROWS // per_sequence, save_every=steps // 8,
         valid_every=steps // 8) | SCHEDULE.get(entrant, {})
-    if entrant == "unmask_after": train["start_from"] = str(fixed_before(name, seed, steps))
+    if entrant == "unmask_after": train["start_from"] = fixed_before(name, seed, steps)
     return dict(task=task, model=model, train=train)
 
 
-def fixed_before(name: str, seed: int, steps: int) -> Path:
-    "The checkpoint of the run with a fixed order when `steps` steps of its budget are left."
+def fixed_before(name: str, seed: int, steps: int) -> str:
+    "The checkpoint of the run with a fixed order when `steps` steps of its budget are left, from the root."
     budget = TASKS[name]["steps"]
-    return ROOT / "runs" / f"{name}-fixed-{seed}-{budget}" / "checkpoints" / f"step_{budget - steps:06}"
+    return f"runs/{name}-fixed-{seed}-{budget}/checkpoints/step_{budget - steps:06}"
 
 
 def judged(task: Task, method: Method, n: int = 250, **options) -> dict[str, float]:
