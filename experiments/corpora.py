@@ -1,7 +1,8 @@
 """Real texts for the scripts of stored figures, written as files with one sequence per line.
 
-Phrases and lines of code come from Python's standard library (PSF licence), peptides from the wheel modlamp (BSD-3-Clause; 2,600
-antimicrobial peptides of APD3 and as many fragments from UniProt), which is read where it lies and never imported."""
+Phrases and lines of code come from Python's standard library (PSF licence), peptides from the wheel modlamp
+(BSD-3-Clause; 2,600 antimicrobial peptides of APD3 and as many fragments from UniProt), which is read where it lies and
+never imported."""
 import ast
 import csv
 import importlib.util
@@ -36,14 +37,14 @@ def parses(line: str) -> bool:
     return True
 
 
-def code_lines(shortest: int = 40, longest: int = 96, most: int = 40_000) -> list[str]:
+def code_lines(shortest: int = 40, longest: int = 96) -> list[str]:
     "Lines of code of the standard library without their indentation, each once: those that parse, no comments."
     lines = (line.strip() for f in library_files() for line in f.read_text(errors="ignore").splitlines())
     fits = lambda s: shortest <= len(s) <= longest and s.isascii() and s.isprintable() and s[0] not in "#\"'"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about escapes in texts
         found = sorted(filter(parses, filter(fits, dict.fromkeys(lines))))
-    return random.Random(0).sample(found, min(most, len(found)))
+    return random.Random(0).sample(found, len(found))
 
 
 def corpus(name: str, sequences: Iterable[str], **more) -> dict:

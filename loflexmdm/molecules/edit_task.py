@@ -416,7 +416,7 @@ class MoleculeEditsTask(_MatchedMolecules):
         "A lead as the vocabulary can write it, canonical SMILES, and what was left out. ValueError as for `source`."
         found = judge([text])[0]
         if found.mol is None: raise ValueError(f"not a molecule: {found.reason}")
-        if flaw(found.mol): raise ValueError(f"not a molecule: {flaw(found.mol)}")
+        if reason := flaw(found.mol): raise ValueError(f"not a molecule: {reason}")
         return simpler(found.smiles, self._is_known)
 
     def _is_known(self, smiles: str) -> bool:

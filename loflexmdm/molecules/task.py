@@ -617,7 +617,7 @@ def state_of(d: Decoded) -> str:
     return judge([d.smiles])[0].reason or "valid"
 
 
-@lru_cache(100_000)
+@lru_cache(100_000)  # all rows are asked for again after each batch
 def flaw_of(smiles: str) -> str:
     "The `flaw` of a valid SMILES."
     return flaw(Chem.MolFromSmiles(smiles))
