@@ -56,10 +56,8 @@ def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
     model, every = dict(size="nano") | (METHODS | FULL_RATE)[method], -(-steps // 5)
     per_sequence = model.get("states") or model.get("orders") or 1
     train = dict(steps=steps, lr=lr, seed=seed, batch_size=ROWS // per_sequence, save_every=every, valid_every=every)
-    if method.startswith("learned"):
+    if model.get("order") == "learned":
         train |= dict(order_start=steps // 4, order_lr_scale=1.0 if method in FULL_RATE else 0.1)
-    if model.get("order") == "learned" and model["method"] == "ordered-insertion":
-        train |= dict(order_start=steps // 4, order_lr_scale=0.1)
     task = CORPORA[corpus]["task"]
     return dict(task=task() if callable(task) else task, model=model, train=TRAIN | train)
 
