@@ -5,10 +5,12 @@ inserted, and sees what was there then."""
 
 # %% auto #0
 __all__ = ['NEAR', 'FAR', 'DISTANCES', 'Pair', 'PLACE_FEATURES', 'GENERATED', 'QUERY', 'distance_class', 'Places', 'places',
-           'RankBlock', 'GapPointer', 'Memory', 'Spot', 'Laws', 'place_features', 'OrderCausal']
+           'ranks', 'right_columns', 'left_columns', 'RankBlock', 'GapPointer', 'Memory', 'Spot', 'Laws',
+           'place_features', 'OrderCausal']
 
 # %% ../../nbs/networks/07_order_causal.ipynb #4b37af81
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -33,7 +35,8 @@ def distance_class(distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     return size * distance.sign() + NEAR + FAR
 
 # %% ../../nbs/networks/07_order_causal.ipynb #33d8d227
-class Places(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Places:
     """Where the items of a generation lie in every state.
 
     Items are those of the prompt, then events in their order. State k (0 to events) holds the prompt and the events
@@ -54,10 +57,19 @@ class Places(NamedTuple):
         return self.left.diagonal(dim1=1, dim2=2)
 
     @property
+    def outcome(self) -> Int[Tensor, "rows events events"]:
+        "[k, e]: the outcome that event e would be in state k: the gap after an item."
+        return self.left
+
+    @property
     def following(self) -> Int[Tensor, "rows events"]:
         "The item before which each event inserts; that of no item at the end."
+        return self.right_of(self.gap)
+
+    def right_of(self, item: Int[Tensor, "rows events"]) -> Int[Tensor, "rows events"]:
+        "The item that follows one in the state before each event."
         events, items = self.left.shape[2], self.rank.shape[2]
-        after = self.right[:, :events].gather(2, self.gap[:, :, None].clamp_max(items - 1))
+        after = self.right[:, :events].gather(2, item[:, :, None].clamp_max(items - 1))
         return after[..., 0]
 
     @property
@@ -78,11 +90,11 @@ def places(
     number = _numbers(items, end)
 
     # columns of neighbours, then the numbers of the items there
-    right = _right(before, prompt, events, items, end)
-    left = _left(before, prompt, events, events)
+    right = right_columns(before, prompt, events, items, end)
+    left = left_columns(before, prompt, events, events)
     numbered = lambda columns: number.gather(1, columns.flatten(1)).view_as(columns)
     return Places(
-        _present(prompt, events, end), _ranks(before, events, items), numbered(right), numbered(left)
+        _present(prompt, events, end), ranks(before, events, items), numbered(right), numbered(left)
     )
 
 
@@ -103,13 +115,13 @@ def _present(prompt: Tensor, events: Tensor, end: int) -> Bool[Tensor, "rows sta
     return torch.cat([given, inserted], 2)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #864a5378
-def _ranks(before: Tensor, events: Tensor, items: Tensor) -> Int[Tensor, "rows states items"]:
+def ranks(before: Tensor, events: Tensor, items: Tensor) -> Int[Tensor, "rows states items"]:
     "Items of the prompt up to each item, and events so far up to it."
     counted = (events[:, :, None] <= items[:, None]).cumsum(1)
     return F.pad(counted, (0, 0, 1, 0)) + before[:, None]
 
 
-def _right(
+def right_columns(
     before: Tensor, prompt: Tensor, events: Tensor, items: Tensor, end: int
 ) -> Int[Tensor, "rows states items"]:
     "Column of the nearest item to the right: padding, at `end`, is never nearer than any."
@@ -120,7 +132,7 @@ def _right(
     return nearest.values
 
 
-def _left(
+def left_columns(
     before: Tensor, prompt: Tensor, inserted: Tensor, events: Tensor
 ) -> Int[Tensor, "rows events events"]:
     "Column of the nearest item to the left of every event, of the prompt or inserted; the start token is one."
