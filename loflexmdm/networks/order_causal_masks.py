@@ -63,7 +63,7 @@ def places_with_masks(
     present = _present_with_masks(prompt, order, number, length)
     return MaskedPlaces(present, ranks(before, inserted, items), right, left, mask, decisions)
 
-
+# %% ../../nbs/networks/08_order_causal_masks.ipynb #3b079d5b
 def _items_by_state(
     prompt: Tensor, number: Tensor, events: int, length: int
 ) -> Int[Tensor, "rows states columns"]:
@@ -91,7 +91,7 @@ def _present_with_masks(
     given = (prompt < length)[:, None].expand(-1, events + 1, -1)
     return torch.cat([given, there], 2)
 
-# %% ../../nbs/networks/08_order_causal_masks.ipynb #4bf32f31
+# %% ../../nbs/networks/08_order_causal_masks.ipynb #0af3bf5b
 class OrderCausalMasks(OrderCausal):
     """`OrderCausal` with two events per position: a mask appears in a gap, and later its token is decided.
 
@@ -153,7 +153,7 @@ class OrderCausalMasks(OrderCausal):
         return Spot(*(torch.where(decides, there, new) for there, new in zip(decided, inserted, strict=True)))
 
     def insert(self, memory: Memory, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]) -> Memory:
-        "The memory after an outcome: a mask in a gap, or `token` in the place of a mask, which is there no longer."
+        "The memory after an outcome: a mask in a gap, or `token` instead of a mask, which is there no longer."
         items = memory.tokens.shape[1]
         decides = event >= items
         new = super().insert(memory, event, torch.where(decides, token, MASK))

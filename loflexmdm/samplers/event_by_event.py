@@ -91,7 +91,7 @@ class EventByEvent(Sampler):
         "The events of a step by channel, and what draws their tokens; none in rows that end."
         return dict(place=at_items(memory, gap, ~end)), dict(place=writing(token))
 
-
+# %% ../../nbs/samplers/14_event_by_event.ipynb #cdc6a0e1
 def at_items(
     memory: Any, item: Int[Tensor, " rows"], happens: Bool[Tensor, " rows"]
 ) -> Int[Tensor, "rows columns"]:
