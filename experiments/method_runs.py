@@ -33,7 +33,7 @@ CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds 
     gaps=dict(task=partial(text, infill=0.5, max_length=40), steps=3000, methods=WITH_GAPS),  # with room in every gap
     molecule_gaps=dict(task=QM9 | dict(infill=0.5, max_length=32), steps=3000, methods=WITH_GAPS),
 )
-INSERTION = dict(method="ordered-insertion")
+INSERTION, MASKS = dict(method="ordered-insertion"), dict(method="ordered-masks")
 METHODS = dict(
     autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
     papl=dict(method="papl"), flexmdm=dict(method="flexmdm"),
@@ -44,6 +44,10 @@ METHODS = dict(
     insertion_forward=INSERTION | dict(order="left_to_right", orders=1),
     insertion_learned=INSERTION | dict(order="learned", orders=2),
     insertion_from_left=INSERTION | dict(order="learned", orders=2, slope=1.0),
+    # the same network and training with a mask before each token
+    masks_forward=MASKS | dict(order="left_to_right", unmask="at_once", orders=1),
+    masks_uniform=MASKS | dict(order="uniform", unmask="uniform", orders=1),
+    masks_learned=MASKS | dict(order="learned", unmask="learned", orders=2),
 )
 # the order's network at the full learning rate, which fails in about one seed of three
 FULL_RATE = dict(learned_full_rate=LEARNED, learned_both_full_rate=LEARNED_BOTH)

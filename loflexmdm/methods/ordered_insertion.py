@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from .base import Method
 from ..networks.build import never_conditions
-from ..networks.order_causal import Memory, OrderCausal, Places, places
+from ..networks.order_causal import Laws, Memory, OrderCausal, Places, places
 from ..networks.transformer import SizeName, Transformer, size_named, token_head
 from ..process.intensities import Intensities, log_probs_at
 from ..process.matching import LossTerms, advantages
@@ -181,18 +181,23 @@ class OrderedInsertion(Method):
     equality iff q is the posterior of the order."""
     name, Config, channels = "ordered-insertion", OrderedInsertionConfig, ("place",)
     papers, by_rows = ("insnet", "insertion_process", "xlnet", "rloo", "lo_flexmdm"), True
+    network, events_per_token = OrderCausal, 1
 
     def __init__(self, vocabulary: Vocabulary, config: OrderedInsertionConfig = OrderedInsertionConfig(),
                  task: dict | None = None):
         super().__init__(vocabulary, config, task)
-        self.backbone = OrderCausal(len(vocabulary), size_named(config.size), config.neighbours)
+        self.backbone = self.network(len(vocabulary), size_named(config.size), config.neighbours)
         self.token = token_head(self.backbone, len(vocabulary))
         if vocabulary.conditions: never_conditions(self, vocabulary)
         self.given_order = order_named(config.given) if config.given else None
         self.order = self.order_backbone = None
         if config.order == "learned":
-            self.order_backbone = Transformer(len(vocabulary), size_named(config.order_size))
+            self.order_backbone = self.new_order_backbone()
             self.order = OrderScores(self.order_backbone)
+
+    def new_order_backbone(self) -> Transformer:
+        "The network from whose features scores of an order are read."
+        return Transformer(len(self.vocabulary), size_named(self.config.order_size))
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:
@@ -245,12 +250,13 @@ class OrderedInsertion(Method):
         self, x1: PartialSequences, scores: Float[Tensor, "batch length"], order: Int[Tensor, "orders batch events"]
     ) -> Costs:
         "Costs of the generations of each sequence in given orders; prompts are read once."
-        prompt, width, events = prompt_of(x1), x1.tokens.shape[1], int(x1.free.sum(-1).max())
+        prompt, width = prompt_of(x1), x1.tokens.shape[1]
+        events = self.events_per_token * int(x1.free.sum(-1).max())
         index = torch.arange(len(x1.tokens), device=x1.tokens.device).repeat(len(order))
         memory = self.read_prompts(prompt).rows(index)
 
         # drawn in a batch that may have been wider
-        order = order.flatten(0, 1)[:, :events].clamp_max(width)
+        order = order.flatten(0, 1)[:, :events].clamp_max(self.events_per_token * width)
         return self.costs(self.in_order(x1.rows(index), prompt, order, scores[index, :width]), memory)
 
     def draw(self, x1: PartialSequences, orders: int, generator: torch.Generator | None = None) -> Drawn:
@@ -296,11 +302,15 @@ class OrderedInsertion(Method):
     def costs(self, drawn: Drawn, memory: Memory) -> Costs:
         "The costs of generations; `memory` is that of their prompts, a row for each."
         laws = self.backbone.laws(memory, drawn.tokens, drawn.where)
-        log_gap = laws.gap[:, :-1].gather(2, drawn.where.left)  # [k, e] of the gap in which event e lies then
-        log_token = log_probs_at(self.token(laws.token), drawn.tokens, drawn.valid)
+        log_gap = laws.gap[:, :-1].gather(2, drawn.where.outcome)  # [k, e] of the gap in which event e lies then
+        log_token = self.log_token(laws, drawn)
         log_stop = laws.gap[:, :, -1].gather(1, drawn.count[:, None])[:, 0]
         of_drawn = lambda table: torch.where(drawn.valid, table.diagonal(dim1=1, dim2=2), 0.0)
         return Costs(-of_drawn(log_gap), -log_token, of_drawn(drawn.log_q), -log_stop, expected_gap(drawn, log_gap))
+
+    def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:
+        "Log-probability of the token of every event, 0 beyond the last."
+        return log_probs_at(self.token(laws.token), drawn.tokens, drawn.valid)
 
     @torch.no_grad()
     def metrics(self, costs: Costs) -> dict[str, Float[Tensor, ""]]:

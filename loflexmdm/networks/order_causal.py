@@ -5,10 +5,12 @@ inserted, and sees what was there then."""
 
 # %% auto #0
 __all__ = ['NEAR', 'FAR', 'DISTANCES', 'Pair', 'PLACE_FEATURES', 'GENERATED', 'QUERY', 'distance_class', 'Places', 'places',
-           'RankBlock', 'GapPointer', 'Memory', 'Laws', 'place_features', 'OrderCausal']
+           'ranks', 'right_columns', 'left_columns', 'RankBlock', 'GapPointer', 'Memory', 'Spot', 'Laws',
+           'place_features', 'OrderCausal']
 
 # %% ../../nbs/networks/07_order_causal.ipynb #4b37af81
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -17,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from .transformer import Size
-from ..process.states import PAD, PartialSequences
+from ..process.states import MASK, PAD, PartialSequences
 
 # %% ../../nbs/networks/07_order_causal.ipynb #25024e6d
 NEAR, FAR = 16, 8  # distances told apart exactly, and classes of longer ones, two to a doubling
@@ -33,7 +35,8 @@ def distance_class(distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     return size * distance.sign() + NEAR + FAR
 
 # %% ../../nbs/networks/07_order_causal.ipynb #33d8d227
-class Places(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Places:
     """Where the items of a generation lie in every state.
 
     Items are those of the prompt, then events in their order. State k (0 to events) holds the prompt and the events
@@ -54,6 +57,22 @@ class Places(NamedTuple):
         return self.left.diagonal(dim1=1, dim2=2)
 
     @property
+    def outcome(self) -> Int[Tensor, "rows events events"]:
+        "[k, e]: the outcome that event e would be in state k: the gap after an item."
+        return self.left
+
+    @property
+    def following(self) -> Int[Tensor, "rows events"]:
+        "The item before which each event inserts; that of no item at the end."
+        return self.right_of(self.gap)
+
+    def right_of(self, item: Int[Tensor, "rows events"]) -> Int[Tensor, "rows events"]:
+        "The item that follows one in the state before each event."
+        events, items = self.left.shape[2], self.rank.shape[2]
+        after = self.right[:, :events].gather(2, item[:, :, None].clamp_max(items - 1))
+        return after[..., 0]
+
+    @property
     def own_rank(self) -> Int[Tensor, "rows events"]:
         "The rank of each event's token right after its insertion."
         return self.rank[:, 1:, self.prompt:].diagonal(dim1=1, dim2=2)
@@ -71,11 +90,11 @@ def places(
     number = _numbers(items, end)
 
     # columns of neighbours, then the numbers of the items there
-    right = _right(before, prompt, events, items, end)
-    left = _left(before, prompt, events)
+    right = right_columns(before, prompt, events, items, end)
+    left = left_columns(before, prompt, events, events)
     numbered = lambda columns: number.gather(1, columns.flatten(1)).view_as(columns)
     return Places(
-        _present(prompt, events, end), _ranks(before, events, items), numbered(right), numbered(left)
+        _present(prompt, events, end), ranks(before, events, items), numbered(right), numbered(left)
     )
 
 
@@ -96,13 +115,13 @@ def _present(prompt: Tensor, events: Tensor, end: int) -> Bool[Tensor, "rows sta
     return torch.cat([given, inserted], 2)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #864a5378
-def _ranks(before: Tensor, events: Tensor, items: Tensor) -> Int[Tensor, "rows states items"]:
+def ranks(before: Tensor, events: Tensor, items: Tensor) -> Int[Tensor, "rows states items"]:
     "Items of the prompt up to each item, and events so far up to it."
     counted = (events[:, :, None] <= items[:, None]).cumsum(1)
     return F.pad(counted, (0, 0, 1, 0)) + before[:, None]
 
 
-def _right(
+def right_columns(
     before: Tensor, prompt: Tensor, events: Tensor, items: Tensor, end: int
 ) -> Int[Tensor, "rows states items"]:
     "Column of the nearest item to the right: padding, at `end`, is never nearer than any."
@@ -113,10 +132,12 @@ def _right(
     return nearest.values
 
 
-def _left(before: Tensor, prompt: Tensor, events: Tensor) -> Int[Tensor, "rows events events"]:
-    "Column of the nearest item to the left of every event; the start token is one."
+def left_columns(
+    before: Tensor, prompt: Tensor, inserted: Tensor, events: Tensor
+) -> Int[Tensor, "rows events events"]:
+    "Column of the nearest item to the left of every event, of the prompt or inserted; the start token is one."
     given = prompt.gather(1, before[:, prompt.shape[1]:] - 1)
-    column = events[:, :, None]
+    column = inserted[:, :, None]
     inserted = torch.where(column < events[:, None], column, -1)
     nearest = torch.cat([given[:, None], inserted], 1).cummax(1)
     return nearest.values[:, :-1]
@@ -268,6 +289,14 @@ class Memory(NamedTuple):
         return torch.where(is_last, self.rank.shape[1], follows)
 
 
+class Spot(NamedTuple):
+    "Where one column of every row lies."
+    before: Int[Tensor, "rows 1"]  # number of the item to its left
+    after: Int[Tensor, "rows 1"]  # ... to its right; that of no item at the end
+    own: Int[Tensor, "rows 1"]  # its rank
+    rank: Int[Tensor, "rows items"]  # of all items when it is there
+
+
 class Laws(NamedTuple):
     "Distributions of a whole generation."
     gap: Float[Tensor, "rows states outcomes"]  # log-probabilities of the gaps after every item, then of stopping
@@ -328,28 +357,49 @@ class OrderCausal(nn.Module):
 
         h = self.norm(h)
         rank = (column + 1).expand_as(tokens)
-        return Memory(tuple(pairs), h[:, 0], rank[:, 0], self.pointer.item(h), tokens, prompt.open, rank)
+        return Memory(tuple(pairs), h[:, 0], rank[:, 0], self.pointed(h), tokens, prompt.open, rank)
 
     def laws(self, memory: Memory, tokens: Int[Tensor, "rows events"], where: Places) -> Laws:
         """The distributions of a whole generation in one pass: of the gap of every event, of stopping after the last,
         and features of the token of every event.
 
         `memory` is that of the prompts; `tokens` are those of the events, in their order, PAD after the last."""
-        events = tokens.shape[1]
-        h = torch.cat(self.embed_events(memory, tokens, where), 1)
-        distance, sees = _view(where)
-        for block, past in zip(self.blocks, memory.pairs): h, _ = block(h, past, distance, sees, events)
-        content, query = self.norm(h).split(events, 1)
+        content, query = self.streams(memory, tokens, where)
 
         # in state k the item inserted last has seen everything that is there
         last = torch.cat([memory.last[:, None], content], 1)
-        items = torch.cat([memory.gaps, self.pointer.item(content)], 1)
-        scores = self.pointer(last, items, where.right, _from_last(where))
+        items = torch.cat([memory.gaps, self.pointed(content)], 1)
+        scores = self.outcomes(last, items, where.right, _from_last(where))
+
         opened = torch.cat([memory.open, tokens != PAD], 1)
-        opened = opened[:, None] & where.present
-        opened = F.pad(opened, (0, 1), value=True)  # stopping is always possible
-        scores = scores.masked_fill(~opened, -torch.inf)
-        return Laws(scores.log_softmax(-1), query)
+        known = torch.cat([memory.tokens, tokens], 1)
+        possible = self.possible(opened[:, None] & where.present, (known == MASK)[:, None] & where.present)
+        return Laws(scores.masked_fill(~possible, -torch.inf).log_softmax(-1), query)
+
+    def streams(
+        self, memory: Memory, tokens: Int[Tensor, "rows events"], where: Places
+    ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows queries width"]]:
+        "Features of the content and of the query columns after all blocks."
+        content, query = self.embed_events(memory, tokens, where)
+        events = content.shape[1]
+        distance, sees = self.view(where)
+        h = torch.cat([content, query], 1)
+        for block, past in zip(self.blocks, memory.pairs): h, _ = block(h, past, distance, sees, events)
+        h = self.norm(h)
+        return h[:, :events], h[:, events:]
+
+    def view(
+        self, where: Places
+    ) -> tuple[Int[Tensor, "rows columns items"], Bool[Tensor, "rows columns items"]]:
+        "Classes of distances from the columns of events, content then query, to all items, and which they may see."
+        rank = where.rank[:, 1:]  # right after each event
+        distance = distance_class(rank - where.own_rank[:, :, None])
+
+        # a content column sees itself, a query column only what came before
+        itself = torch.eye(rank.shape[1], dtype=torch.bool, device=rank.device)
+        query = where.present[:, :-1]
+        content = query | F.pad(itself, (where.prompt, 0))
+        return distance.repeat(1, 2, 1), torch.cat([content, query], 1)
 
     def embed_events(
         self, memory: Memory, tokens: Int[Tensor, "rows events"], where: Places
@@ -357,14 +407,8 @@ class OrderCausal(nn.Module):
         "Features of the content and the query columns of events, with the tokens beside them at their time."
         known = torch.cat([memory.tokens, tokens], 1)
         known = F.pad(known, (0, 1), value=PAD)  # beyond the end
-        events = tokens.shape[1]
-        gap = where.gap
-        right = where.right[:, :events]
-        item = gap[:, :, None].clamp_max(right.shape[2] - 1)
-        following = right.gather(2, item)[..., 0]
-
-        before = known.gather(1, gap)
-        after = known.gather(1, following)
+        before = known.gather(1, where.gap)
+        after = known.gather(1, where.following)
         kind = torch.tensor([[GENERATED], [QUERY]], device=tokens.device)
         nothing = torch.full_like(tokens, PAD)
         content = self.embed(tokens, before, after, kind[:1])
@@ -384,6 +428,25 @@ class OrderCausal(nn.Module):
         "Token embeddings, 0 for padding."
         return self.token(tokens) * (tokens != PAD)[..., None]
 
+    # What may happen in a state
+
+    def pointed(self, h: Float[Tensor, "rows items width"]) -> Float[Tensor, "rows items features"]:
+        "What the scores of outcomes need of items, from their features."
+        return self.pointer.item(h)
+
+    def outcomes(
+        self, last: Float[Tensor, "rows states width"], items: Float[Tensor, "rows items features"],
+        right: Int[Tensor, "rows states items"], distance: Int[Tensor, "rows states items"],
+    ) -> Float[Tensor, "rows states outcomes"]:
+        "Scores of the gaps after every item, then of stopping, in some states; arguments as in `GapPointer`."
+        return self.pointer(last, items, right, distance)
+
+    def possible(
+        self, opened: Bool[Tensor, "*states items"], masked: Bool[Tensor, "*states items"]
+    ) -> Bool[Tensor, "*states outcomes"]:
+        "Which outcomes may happen where these gaps are open: stopping always may. There are no masks here."
+        return F.pad(opened, (0, 1), value=True)
+
     # One event at a time
 
     def gap_scores(self, memory: Memory) -> Float[Tensor, "rows outcomes"]:
@@ -391,49 +454,49 @@ class OrderCausal(nn.Module):
         distance = distance_class(memory.rank - memory.last_rank[:, None])
         last = memory.last[:, None]
         right = memory.right[:, None]
-        scores = self.pointer(last, memory.gaps, right, distance[:, None])[:, 0]
-        opened = F.pad(memory.open, (0, 1), value=True)
-        return scores.masked_fill(~opened, -torch.inf)
+        scores = self.outcomes(last, memory.gaps, right, distance[:, None])[:, 0]
+        possible = self.possible(memory.open, memory.tokens == MASK)
+        return scores.masked_fill(~possible, -torch.inf)
 
     def token_features(self, memory: Memory, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows width"]:
         "Features from which a token head reads what is inserted after item `gap`: one query column."
-        h, _ = self.column(memory, gap, None)
+        h, _ = self.column(memory, self.spot(memory, gap), None)
         return self.norm(h)[:, 0]
 
     def insert(self, memory: Memory, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]) -> Memory:
         "The memory after `token` was inserted after item `gap`: one content column."
-        h, pairs = self.column(memory, gap, token)
+        spot = self.spot(memory, gap)
+        h, pairs = self.column(memory, spot, token)
         h = self.norm(h)
-        here = memory.rank.gather(1, gap[:, None]) + 1
-        moved = memory.rank + (memory.rank >= here)
         add = lambda old, new: torch.cat([old, new], 1)
-        gaps = add(memory.gaps, self.pointer.item(h))
+        gaps = add(memory.gaps, self.pointed(h))
         tokens = add(memory.tokens, token[:, None])
-        opened = add(memory.open, torch.ones_like(here, dtype=torch.bool))
-        return Memory(pairs, h[:, 0], here[:, 0], gaps, tokens, opened, add(moved, here))
+        opened = add(memory.open, torch.ones_like(spot.own, dtype=torch.bool))
+        return Memory(pairs, h[:, 0], spot.own[:, 0], gaps, tokens, opened, add(spot.rank, spot.own))
+
+    def spot(self, memory: Memory, gap: Int[Tensor, " rows"]) -> Spot:
+        "The place of what is inserted after item `gap`: tokens to the right of the gap are one further away."
+        gap = gap[:, None]
+        own = memory.rank.gather(1, gap) + 1
+        return Spot(gap, memory.right.gather(1, gap), own, memory.rank + (memory.rank >= own))
 
     def column(
-        self, memory: Memory, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"] | None
+        self, memory: Memory, spot: Spot, token: Int[Tensor, " rows"] | None
     ) -> tuple[Float[Tensor, "rows 1 width"], tuple[Pair, ...]]:
-        "One column at the gap after item `gap`, of its `token` or, without, of its query; and keys and values with it."
-        gap = gap[:, None]
+        "One column at its place, of its `token` or, without, of its query; and keys and values with it."
         content = token is not None
         known = F.pad(memory.tokens, (0, 1), value=PAD)
-        following = memory.right.gather(1, gap)
-        before = known.gather(1, gap)
-        after = known.gather(1, following)
-
-        # tokens to the right of the gap are one further away
-        here = memory.rank.gather(1, gap) + 1
-        distance = memory.rank + (memory.rank >= here) - here
+        before = known.gather(1, spot.before)
+        after = known.gather(1, spot.after)
+        distance = spot.rank - spot.own
         sees = memory.tokens != PAD
         if content:  # the column sees itself, at distance 0
             distance = F.pad(distance, (0, 1), value=0)
             sees = F.pad(sees, (0, 1), value=True)
         distance = distance_class(distance)[:, None]
 
-        read = token[:, None] if content else torch.full_like(gap, PAD)
-        flag = torch.full_like(gap, GENERATED if content else QUERY)
+        read = token[:, None] if content else torch.full_like(spot.own, PAD)
+        flag = torch.full_like(spot.own, GENERATED if content else QUERY)
         h = self.embed(read, before, after, flag)
         pairs = []
         for block, past in zip(self.blocks, memory.pairs):
@@ -442,20 +505,6 @@ class OrderCausal(nn.Module):
         return h, tuple(pairs)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #79131f68
-def _view(
-    where: Places
-) -> tuple[Int[Tensor, "rows columns items"], Bool[Tensor, "rows columns items"]]:
-    "Classes of distances from the columns of events, content then query, to all items, and which they may see."
-    rank = where.rank[:, 1:]  # right after each event
-    distance = distance_class(rank - where.own_rank[:, :, None])
-
-    # a content column sees itself, a query column only what came before
-    itself = torch.eye(rank.shape[1], dtype=torch.bool, device=rank.device)
-    query = where.present[:, :-1]
-    content = query | F.pad(itself, (where.prompt, 0))
-    return distance.repeat(1, 2, 1), torch.cat([content, query], 1)
-
-
 def _from_last(where: Places) -> Int[Tensor, "rows states items"]:
     "Classes of distances of all items from the one inserted last; in state 0 from the start token."
     last = F.pad(where.own_rank, (1, 0), value=1)

@@ -25,6 +25,7 @@ import torch
 from ..methods.base import Method, method_class
 from ..methods.lo_flexmdm import LoFlexMDM
 from ..methods.ordered_insertion import OrderedInsertion
+from ..methods.ordered_masks import OrderedMasks
 from ..methods.saved import read_config
 from ..models.pretrained import names, resolve
 from ..support.atomic_files import write_file
@@ -145,6 +146,7 @@ PASSES, FEWEST_STEPS = 100, 500  # of training on a file of the user's, where th
 # settings of a first model of such data, and of its training, unless the recipe says
 FIRST_MODEL = {
     OrderedInsertion.name: dict(order="learned", slope=1.0, size="nano", order_size="nano"),
+    OrderedMasks.name: dict(order="learned", slope=1.0, size="nano", order_size="nano"),
     LoFlexMDM.name: dict(order="fixed", states=1, size="nano", order_size="nano"),
 }
 FIRST_LEARNED = dict(unmask="trainable", readings="event", centre=True, regulariser=1.0)  # LoFlexMDM's learned order
@@ -163,7 +165,8 @@ def with_first_values(tables: dict) -> dict:
 
     # who chooses an optimiser or a learning rate chooses the rest that goes with it
     chosen = {"optimiser", "lr"} & train.keys()
-    first = FIRST_TRAIN | FIRST_ORDERED if method == OrderedInsertion.name else FIRST_TRAIN
+    ordered = (OrderedInsertion.name, OrderedMasks.name)
+    first = FIRST_TRAIN | FIRST_ORDERED if method in ordered else FIRST_TRAIN
     start = {} if chosen else first
     return tables | dict(model=dict(method=method) | model, train=start | train)
 

@@ -1,0 +1,160 @@
+"Ordered insertion with masks: padding, parts, gaps, samples, guidance, resuming, the command line."
+from collections import Counter
+
+import pytest
+import torch
+
+from loflexmdm.cli import main
+from loflexmdm.methods.ordered_insertion import prompt_of, similar_rows
+from loflexmdm.methods.ordered_masks import OrderedMasks, OrderedMasksConfig
+from loflexmdm.networks.transformer import SIZES, Size
+from loflexmdm.process.mask_orders import draw_events
+from loflexmdm.process.states import ANY, MASK, Example, PartialSequences, Vocabulary, collate, prefix_example
+from loflexmdm.samplers import EventByEvent, EventDriven
+from loflexmdm.samplers.masks_event_by_event import EventByEventMasks
+from loflexmdm.training.recipes import recipe_from
+
+VOCABULARY = Vocabulary("abcd")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch): monkeypatch.setitem(SIZES, "test", Size(16, 2, 2, 16))
+
+
+def model(order="learned", seed=0, noise=0.5, **options) -> OrderedMasks:
+    "A model in float64 with random weights everywhere, none at its zero start."
+    torch.manual_seed(seed)
+    config = OrderedMasksConfig(order=order, size="test", order_size="test", max_length=20, **options)
+    made = OrderedMasks(VOCABULARY, config).double()
+    with torch.no_grad():
+        for p in made.parameters(): p += noise * torch.randn_like(p) / max(p.shape[-1], 1) ** 0.5
+    return made
+
+
+def sequences(*texts: str) -> PartialSequences:
+    "Clean sequences, written PROMPT|REST."
+    parts = (t.partition("|") for t in texts)
+    return collate([prefix_example(prompt, rest, VOCABULARY) for prompt, _, rest in parts])
+
+
+def costs_in(m: OrderedMasks, x: PartialSequences, order: torch.Tensor):
+    "Costs of sequences whose events come in an order each."
+    return m.costs(m.in_order(x, prompt_of(x), order, m.scores(x)), m.read_prompts(prompt_of(x)))
+
+
+def test_padding_changes_nothing():
+    m, x = model(), sequences("ab|cd", "abcd|abca", "|b")
+    order = draw_events(torch.zeros(*x.tokens.shape, 2), x.free, torch.Generator().manual_seed(3))
+    together = costs_in(m, x, order)
+    for i in range(3):
+        alone = x.rows(torch.tensor([i])).trim()
+        own = order[i:i + 1, :2 * int(x.free[i].sum())]
+        costs = costs_in(m, alone, own)
+        torch.testing.assert_close(together.total[i:i + 1], costs.total, atol=1e-12, rtol=0)
+        torch.testing.assert_close(together.generator[i:i + 1], costs.generator, atol=1e-12, rtol=0)
+
+
+def test_a_batch_in_parts_has_the_loss_of_the_whole():
+    m, x = model(), sequences(*["|abcdabcdabcd", "abcdabcdab|cd"] * 16)
+    assert len(similar_rows(x)) == 2
+    terms = m.loss(x, torch.Generator().manual_seed(0))
+    scores = m.scores(x)
+    whole = m.loss_in_order(x, scores, m.draw_orders(x, scores, 2, torch.Generator().manual_seed(0)))
+    torch.testing.assert_close(terms.loss, whole.loss)
+    torch.testing.assert_close(terms.metrics, whole.metrics)
+
+
+@pytest.mark.parametrize("unmask, follows", [("at_once", True), ("last", False)])
+def test_how_masks_are_decided(unmask, follows):
+    "At once: every decision follows its mask; last: all masks come first. Neither leaves the order of kinds to chance."
+    m, x = model("right_to_left", unmask=unmask), sequences("|abc")
+    drawn = m.draw(x, 50, torch.Generator().manual_seed(0))
+    if follows: assert drawn.order.unique(dim=0).tolist() == [[6, 7, 4, 5, 2, 3]]
+    else: assert drawn.order[:, :3].unique(dim=0).tolist() == [[6, 4, 2]] and (drawn.order[:, 3:] % 2 == 1).all()
+
+
+def test_every_part_learns():
+    m = model()
+    m.loss(sequences("|abcd", "|dcba"), torch.Generator().manual_seed(0)).loss.backward()
+    for part in (m.backbone.masks, m.order, m.unmask, m.token):
+        assert sum(p.grad.abs().sum() for p in part.parameters()) > 1e-3
+    assert {id(p) for p in m.order_parameters} == {
+        id(p) for part in (m.order, m.unmask, m.order_backbone) for p in part.parameters()}
+
+
+def test_gaps_of_prompts_are_filled_and_others_stay_closed():
+    "Infilling: 'a' and 'd' with an open gap between; samples keep both ends and hold no mask."
+    m = model(noise=0.3)
+    made = m.sample([["a", ..., "d"]], n=60, seed=0)
+    texts = ["".join(VOCABULARY.decode(s)) for s in made.sequences]
+    assert all(t[0] == "a" and t[-1] == "d" for t in texts) and len(set(map(len, texts))) > 2
+    assert not any(MASK in s for s in made.sequences)
+    one = Example([2, 3, 4, 5, 6], [True, True, False, False, True], [True, False, False, False, True])
+    assert m.nll_bound(collate([one]), 8)[0].isfinite().all()
+
+
+def test_conditions_are_read_and_guided_and_never_written():
+    vocabulary = Vocabulary(["a", "b", "<c:1>", "<c:2>", ANY])
+    torch.manual_seed(0)
+    m = OrderedMasks(vocabulary, OrderedMasksConfig(size="test", order="uniform", unmask="uniform", max_length=8))
+    rows = collate([prefix_example([c], t, vocabulary) for c, t in (("<c:1>", "aa"), ("<c:2>", "bb"))] * 8)
+    adam = torch.optim.Adam(m.parameters(), 1e-2)
+    for step in range(60):
+        adam.zero_grad()
+        m.loss(rows, torch.Generator().manual_seed(step)).loss.backward()
+        adam.step()
+    for w in (0.0, 1.0):
+        texts = Counter("".join(vocabulary.decode(s))
+                        for s in m.sample([["<c:1>"]], n=100, seed=0, guidance=w).completions())
+        assert texts.most_common(1)[0][0] == "aa" and not any("<" in t for t in texts)
+
+
+def test_what_is_refused():
+    m = model()
+    with pytest.raises(ValueError, match="is for methods whose events come at rates"):
+        m.sample(n=1, sampler=EventDriven())
+    with pytest.raises(ValueError, match="takes EventByEventMasks"): m.sample(n=1, sampler=EventByEvent())
+    with pytest.raises(ValueError, match="has no clock"): m.intensities(None)
+
+
+@pytest.mark.parametrize("options", [dict(), dict(order="uniform", unmask="uniform")])
+def test_bfloat16_is_near_float32(options):
+    m, x = model(**options).float(), sequences("a|bcd", "|abca")
+    with torch.no_grad():
+        full = m.loss(x, torch.Generator().manual_seed(0)).metrics["bound"]
+        with torch.autocast("cpu", torch.bfloat16): half = m.loss(x, torch.Generator().manual_seed(0)).metrics["bound"]
+    assert half.isfinite() and abs(half - full) < 0.05 * abs(full)
+
+
+def trained_briefly(directory, steps=6):
+    "A run of a few steps on brackets."
+    model = dict(method="ordered-masks", size="test", order_size="test")
+    train = dict(steps=steps, batch_size=8, warmup=2, save_every=3, order_start=1, valid_size=8, log_every=2)
+    return recipe_from(dict(task=dict(kind="brackets"), model=model, train=train)).trainer(directory, progress=False)
+
+
+def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
+    whole = trained_briefly(tmp_path / "a").fit().state_dict()
+    cut = trained_briefly(tmp_path / "b")
+    step = cut.train_step
+    def dying(stream):
+        if cut.step == 4: raise KeyboardInterrupt
+        return step(stream)
+    cut.train_step = dying
+    with pytest.raises(KeyboardInterrupt): cut.fit()
+    found = trained_briefly(tmp_path / "b").fit(resume=True).state_dict()
+    assert all(torch.equal(found[key], value) for key, value in whole.items())
+    assert (whole["order.score.weight"] != 0).any() and (whole["unmask.score.weight"] != 0).any()
+
+
+def test_at_the_command_line(tmp_path, capsys):
+    "A user's texts, trained with no other setting than the method; samples, an infilled one, a bound."
+    (tmp_path / "words.txt").write_text("abc\nabd\nacd\nbcd\n" * 20)
+    (tmp_path / "my.toml").write_text(
+        '[task]\nkind = "text"\nfile = "words.txt"\n[model]\nmethod = "ordered-masks"\nsize = "test"\n'
+        'order_size = "test"\n[train]\nsteps = 4\n')
+    run = str(tmp_path / "run")
+    assert main(["train", str(tmp_path / "my.toml"), "--out", run]) == 0
+    assert main(["sample", run, "-n", "3"]) == 0
+    assert main(["sample", run, "-n", "2", "--sampler", EventByEventMasks.name, "--temperature", "0.8"]) == 0
+    assert main(["info", run]) == 0 and "ordered-masks" in capsys.readouterr().out
