@@ -25,7 +25,10 @@ from runs import COMMIT, ROOT
 from torch.utils.benchmark import Timer
 
 import loflexmdm
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.methods.base import Method
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.samplers import COUNTERS, EventDriven, FrozenEvents, TauLeaping
@@ -43,7 +46,12 @@ BASE = dict(length=32, batch=32, vocabulary=64, depth=4)  # of the points that g
 GROWTH = dict(length=(16, 64, 128), batch=(8, 128), vocabulary=(512, 4096), depth=(2, 8))
 SAMPLED = dict(tau_leaping=TauLeaping(steps=16), tau_leaping_64=TauLeaping(steps=64), exact=EventDriven(),
                frozen=FrozenEvents())
-MODELS = {"star-tiny": 8, "molecules": 1}  # and sequences in a batch
+MODELS = "star-tiny", "molecules"
+ROWS = 32  # sequences in a batch
+# methods of one width that write a token per call: the ordered one in two streams, beside autoregression
+PAIR = dict(autoregressive=(Autoregressive, AutoregressiveConfig, {}),
+            ordered=(OrderedInsertion, OrderedInsertionConfig, dict(order_size="bench")))
+RAGGED = (8, 32)  # shortest and longest sequence of the points with padding
 PARALLEL = ((1, 1), (1, 2), (2, 1))  # processes, and threads of each, for one step of 128 rows
 PARTS = "data", "forward", "backward", "optimiser"
 
@@ -55,9 +63,12 @@ def points(quick: bool) -> list[dict]:
         return [dict(kind="train", **small), dict(kind="train", **small | dict(length=16)),
                 dict(kind="sample", model="star-tiny", sampler="tau_leaping", n=4)]
     grown = [BASE] + [BASE | {key: value} for key, values in GROWTH.items() for value in values]
-    sampled = [dict(model=m, sampler=s, n=n) for m, n in MODELS.items() for s in SAMPLED]
+    sampled = [dict(model=m, sampler=s, n=ROWS) for m in MODELS for s in SAMPLED]
+    pair = [dict(kind=kind, method=m, **more) for m in PAIR for kind, more in (
+        ("step", dict(ragged=False)), ("step", dict(ragged=True)), ("write", dict(n=ROWS)), ("write", dict(n=1)))]
     several = [dict(kind="several", processes=n, threads=k) for n, k in PARALLEL]
-    return [dict(kind="train", **p) for p in grown] + [dict(kind="sample", **p) for p in sampled] + several
+    single = [dict(kind="train", **p) for p in grown] + [dict(kind="sample", **p) for p in sampled]
+    return single + pair + several
 
 
 def name_of(point: dict) -> str:
@@ -120,8 +131,49 @@ def sample_point(model: str, sampler: str, n: int, seconds: float) -> dict:
     prompts = task.prompts("test", n) if not task.named_data else None
     draw = lambda: method.sample(prompts, None if prompts else n, sampler=SAMPLED[sampler], seed=0)
     samples = draw()
-    each = measured(draw, seconds) / n
-    return dict(seconds=each, counts={key: v for key in COUNTERS if (v := getattr(samples, key))})
+    return costs(samples, measured(draw, seconds))
+
+
+def costs(samples, seconds: float) -> dict:
+    "Seconds per sequence and per generated token of samples that took `seconds` in all, and what they count."
+    tokens = sum(map(sum, samples.free))
+    counts = {key: v for key in COUNTERS if (v := getattr(samples, key))}
+    return dict(seconds=seconds / len(samples), per_token=seconds / max(tokens, 1), tokens=tokens, counts=counts)
+
+
+def one_of_the_pair(method: str) -> tuple[Method, list[list[str]]]:
+    "A new model of 4 blocks of width 64, and sequences of 31 tokens."
+    SIZES["bench"] = Size(64, BASE["depth"], 4, 64)
+    kind, settings, options = PAIR[method]
+    words = [f"w{i}" for i in range(BASE["vocabulary"])]
+    torch.manual_seed(0)
+    model = kind(Vocabulary(words), settings(size="bench", max_length=RAGGED[1] + 2, **options))
+    return model, [[words[(7 * i + i * k) % len(words)] for k in range(RAGGED[1] - 1)] for i in range(256)]
+
+
+def step_point(method: str, ragged: bool, seconds: float) -> dict:
+    "Seconds of a training step of one of the pair, of rows of one length or, `ragged`, of 8 to 32 columns."
+    model, rows = one_of_the_pair(method)
+    if ragged: rows = [row[:RAGGED[0] - 1 + i % (RAGGED[1] - RAGGED[0] + 1)] for i, row in enumerate(rows)]
+    data = Examples(len(rows), lambda i: prefix_example((), rows[i], model.vocabulary))
+    config = TrainConfig(steps=10**6, batch_size=ROWS, compile=False)
+    with tempfile.TemporaryDirectory() as directory:
+        trainer = Trainer(model, data, config, directory, progress=False)
+        stream = batches(trainer.data, trainer.config, 0, trainer.device)
+        for _ in range(3): trainer.train_step(stream)
+        spent = measured(lambda: trainer.train_step(stream), seconds)
+        real = [trainer.train_step(stream)["real_columns"].item() for _ in range(8)]
+    tokens = ROWS * sum(map(len, rows)) / len(rows)
+    return dict(seconds=spent, per_token=spent / tokens, shares=dict(padding=1 - sum(real) / len(real)))
+
+
+def write_point(method: str, n: int, seconds: float) -> dict:
+    "Seconds of sequences of 31 tokens by a new model of the pair, which costs as much as a trained one."
+    model, _ = one_of_the_pair(method)
+    length = RAGGED[1]
+    draw = lambda: model.eval().sample(n=n, min_length=length, max_length=length, seed=0)
+    samples = draw()
+    return costs(samples, measured(draw, seconds))
 
 
 FIRST, LAST = 20, 60  # steps of the log between which several processes are timed
@@ -145,7 +197,9 @@ def several_point(processes: int, threads: int, seconds: float) -> dict:
     return dict(seconds=(at[LAST] - at[FIRST]) / (LAST - FIRST))
 
 
-POINTS = dict(train=train_point, sample=sample_point, several=several_point)
+POINTS = dict(
+    train=train_point, sample=sample_point, step=step_point, write=write_point, several=several_point
+)
 
 
 def run_point(point: dict, seconds: float) -> dict:
@@ -156,7 +210,8 @@ def run_point(point: dict, seconds: float) -> dict:
     found = POINTS[point["kind"]](**settings, seconds=seconds)
     whose = resource.RUSAGE_CHILDREN if point["kind"] == "several" else resource.RUSAGE_SELF
     peak = resource.getrusage(whose).ru_maxrss
-    return dict(name=name_of(point), **point) | found | dict(megabytes=round((peak - before) / 1024, 1))
+    load = round(os.getloadavg()[0], 1)
+    return dict(name=name_of(point), **point) | found | dict(megabytes=round((peak - before) / 1024, 1), load=load)
 
 
 # all points
@@ -179,9 +234,13 @@ def in_process(point: dict, seconds: float) -> dict:
 
 
 def ratios(rows: list[dict], snapshot: Path) -> list[dict]:
-    "The rows with their times over those of the snapshot; None where it has no such point."
-    known = {r["name"]: r["seconds"] for r in json.loads(snapshot.read_text())["points"]} if snapshot.exists() else {}
-    return [r | dict(ratio=r["seconds"] / known[r["name"]] if r["name"] in known else None) for r in rows]
+    "The rows with their times and memory over those of the snapshot; None where it has no such point."
+    known = {r["name"]: r for r in json.loads(snapshot.read_text())["points"]} if snapshot.exists() else {}
+
+    def over(row: dict, key: str) -> float | None:
+        before = known.get(row["name"], {}).get(key)
+        return row[key] / before if before else None
+    return [r | dict(ratio=over(r, "seconds"), memory=over(r, "megabytes")) for r in rows]
 
 
 def table(rows: list[dict]) -> str:
@@ -189,9 +248,12 @@ def table(rows: list[dict]) -> str:
     def line(r: dict) -> str:
         said = ", ".join(f"{name} {share:.0%}" for name, share in r.get("shares", {}).items())
         said = said or ", ".join(f"{v} {COUNTERS[key]}" for key, v in r.get("counts", {}).items())
-        ratio = "" if r.get("ratio") is None else f"{r['ratio']:.2f}"
-        return f"| {r['name']} | {r['seconds'] * 1000:.3g} | {r['megabytes']:g} | {said} | {ratio} |"
-    head = ["| point | ms per step or sequence | MB | of which | over the snapshot |", "|---|--:|--:|---|--:|"]
+        time_over, memory_over = ("" if r.get(key) is None else f"{r[key]:.2f}" for key in ("ratio", "memory"))
+        token = f"{r['per_token'] * 1000:.3g}" if "per_token" in r else ""
+        return (f"| {r['name']} | {r['seconds'] * 1000:.3g} | {token} | {r['megabytes']:g} | {said} | {time_over} | "
+                f"{memory_over} | {r.get('load', '')} |")
+    head = ["| point | ms per step or sequence | ms per token | MB | of which | time over the snapshot | "
+            "memory over it | load |", "|---|--:|--:|--:|---|--:|--:|--:|"]
     return "\n".join(head + [line(r) for r in rows]) + "\n"
 
 
@@ -236,7 +298,7 @@ def main():
     about, rows = machine(), []
     for point in points(args.quick):
         rows.append(in_process(point, args.seconds))
-        print(f"{rows[-1]['name']}: {rows[-1]['seconds'] * 1000:.3g} ms", flush=True)
+        print(f"{rows[-1]['name']}: {rows[-1]['seconds'] * 1000:.3g} ms at a load of {rows[-1]['load']}", flush=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     about["total"] = round(used.ru_utime + used.ru_stime)
     text = json.dumps(dict(machine=about, points=rows), indent=1) + "\n"

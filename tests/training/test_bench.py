@@ -8,7 +8,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import bench  # noqa: E402
 
-ROWS = [dict(name="a", seconds=0.2, megabytes=3.0), dict(name="b", seconds=1.0, megabytes=1.0)]
+ROWS = [dict(name="a", seconds=0.2, megabytes=3.0, load=1.5), dict(name="b", seconds=1.0, megabytes=1.0)]
 
 
 def test_every_setting_grows_from_the_base():
@@ -28,11 +28,25 @@ def test_a_point_gives_its_figures(point):
     bench.SIZES.pop("bench", None)
 
 
+@pytest.mark.parametrize("method", bench.PAIR)
+def test_a_step_and_samples_of_ordered_insertion_and_autoregression(method):
+    step = bench.run_point(dict(kind="step", method=method, ragged=True), seconds=0.01)
+    assert 0.3 < step["shares"]["padding"] < 0.45 and step["seconds"] > step["per_token"] > 0
+    written = bench.run_point(dict(kind="write", method=method, n=4), seconds=0.01)
+    assert written["tokens"] == 4 * 31 and written["per_token"] == pytest.approx(written["seconds"] / 31)
+    assert written["counts"]["network_calls"] == 32 and written["load"] >= 0
+    bench.SIZES.pop("bench", None)
+
+
+def test_samplers_are_compared_on_many_rows():
+    assert all(p["n"] >= 32 for p in bench.points(quick=False) if p["kind"] == "sample")
+
+
 def test_ratios_against_a_snapshot(tmp_path):
-    (tmp_path / "old.json").write_text(json.dumps(dict(points=[dict(name="a", seconds=0.1)])))
+    (tmp_path / "old.json").write_text(json.dumps(dict(points=[dict(name="a", seconds=0.1, megabytes=2.0)])))
     found = bench.ratios(ROWS, tmp_path / "old.json")
-    assert [r["ratio"] for r in found] == [2.0, None]
-    assert "| 2.00 |" in bench.table(found) and bench.ratios(ROWS, tmp_path / "none.json")[0]["ratio"] is None
+    assert [r["ratio"] for r in found] == [2.0, None] and [r["memory"] for r in found] == [1.5, None]
+    assert "| 2.00 | 1.50 | 1.5 |" in bench.table(found) and bench.ratios(ROWS, tmp_path / "none.json")[0]["ratio"] is None
 
 
 def test_the_stored_snapshot_has_every_point():
