@@ -2,7 +2,8 @@
 `python experiments/fragment_runs.py fragments.csv SEED... [--model NAME]`.
 
 A model that inserts samples from prompts, one of SMILES from the spelling that it fills best; one that writes SMILES
-from left to right grows the fragments. Models of SMILES have two temperatures. A table for each seed goes to
+from left to right grows the fragments. Models of SMILES have two temperatures, and at the first draw once more until
+all of a case's molecules are different. A table for each seed goes to
 experiments/results/fragment_benchmark.json, with its settings, the SHA-256 of the CSV and the commit. For 100 samples
 of each case two to four minutes of one core, or ten for a model of masks."""
 import argparse
@@ -24,7 +25,7 @@ from runs import ROOT, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "fragment_benchmark.json"
 SAMPLER = EventDriven(exact=True, top_p=0.5, confidence="top_prob")
-TEMPERATURES = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3)}
+WAYS = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3), "all different": dict(distinct=True)}
 
 
 def inserted(model: Method, cases: list[FragmentCase], n: int, seed: int) -> list[FragmentSamples]:
@@ -63,9 +64,10 @@ def main():
     for seed in args.seeds:
         name, settings = f"{args.model} {seed}", dict(model=args.model, n=args.n, seed=seed, csv=file_digest(args.csv))
         ways = {}
-        if grows_rightwards(model) or fills_smiles(model): ways = TEMPERATURES
+        if grows_rightwards(model) or fills_smiles(model): ways = WAYS
         for label, options in ways.items():
-            asked = dict(sampler=EventByEvent(**options)) if fills_smiles(model) else options
+            asked = dict(options)
+            if fills_smiles(model): asked["sampler"] = EventByEvent(temperature=asked.pop("temperature", 1.0))
             run(model, cases, f"{name}, {label}", settings | dict(label=label, **options), **asked)
         if not ways: run(model, cases, name, settings | dict(sampler=repr(SAMPLER)))
 

@@ -87,7 +87,7 @@ def prompts_from_text(args: argparse.Namespace, method: Method, task: Task | Non
         encode_prompts(prompts, None, method.vocabulary, limit)
     except ValueError as e: raise ValueError(f"{flag}: {e}") from None
     args.route = getattr(args.logits_hook, "told", "") or inserted_into(prompts, task)
-    if left_out := task.omitted(args.prompt_text): args.route += f"; {left_out} left out"
+    if left_out := task.omitted(args.prompt_text, method): args.route += f"; {left_out} left out"
     say(f"route: {args.route}")
     return prompts
 

@@ -124,18 +124,17 @@ class _Asked(NamedTuple):
 
 # %% ../../nbs/methods/02_sampling.ipynb #e3d8ba14
 def _asked(method: "Method", prompts, n: int | None) -> list[_Asked]:
-    """The prompts, texts among them as tokens; those that the model continues with a `logits_hook` of their own are
-    sampled one by one. ValueError for a text of which the model's task makes no prompt."""
+    """The prompts, texts among them as tokens; those that the model continues with different hooks are sampled one by
+    one. ValueError for a text of which the model's task makes no prompt."""
     if method.task is None: return [_Asked(prompts, n)]  # a text is then refused, as all that is not a list of tokens
     if isinstance(prompts, str): prompts = [prompts]
     texts = [_text_of(p) for p in prompts] if isinstance(prompts, Sequence) else []
     if all(text is None for text in texts): return [_Asked(prompts, n)]
 
     alone = [_asked_alone(method, p, text, n) for p, text in zip(prompts, texts)]
-    if len(alone) == 1 or any(a.hook for a in alone): return alone
-    counted = {a.n for a in alone}
-    if len(counted) > 1: return alone
-    return [_Asked([p for a in alone for p in a.prompts], counted.pop())]
+    first = alone[0]
+    if any((a.n, a.hook) != (first.n, first.hook) for a in alone): return alone
+    return [_Asked([p for a in alone for p in a.prompts], first.n, first.hook)]
 
 
 def _text_of(prompt) -> str | None: return prompt if isinstance(prompt, str) else getattr(prompt, "text", None)

@@ -406,7 +406,7 @@ class MoleculeEditsTask(_MatchedMolecules):
         self.vocabulary.encode(tokens)  # refuses what it lacks
         return tokens
 
-    def omitted(self, text: str) -> str:
+    def omitted(self, text: str, method: Method | None = None) -> str:
         "What of a lead is left out, in words of `notations.LEFT_OUT`, since the vocabulary has no tokens for it."
         try: return ", ".join(self._writable(text)[1])
         except ValueError: return ""

@@ -20,13 +20,13 @@ import torch
 from rdkit import Chem, rdBase
 from torch import Tensor
 
-from ..methods.base import Method
+from ..methods.base import DEFAULT_SAMPLER, Method
 from .notation.fragments import contains_fragment, parse_fragment
 from .notation.fragments import point_candidates, points_of
 from .notation.notations import is_atom, plain_fragment, symbols
 from .scores.metrics import judge
 from ..process.states import SPECIAL_TOKENS, PartialSequences, Vocabulary
-from ..samplers import LeftToRight, Samples
+from ..samplers import LeftToRight, Sampler, Samples
 
 # %% ../../nbs/molecules/02_growth.ipynb #gr000009
 STAND_IN = "CCc1ccccc1"
@@ -357,12 +357,15 @@ def kept_of(
 WAYS = 12  # prompts of a fragment that are tried
 
 
-def best_prompt(method: Method, fragment: str, prompts: Sequence[list], condition: int = 0) -> list:
+def best_prompt(
+    method: Method, fragment: str, prompts: Sequence[list], condition: int = 0, sampler: Sampler = DEFAULT_SAMPLER,
+) -> list:
     """Of prompts of a fragment, or of two to be linked, the one that a model which inserts fills best (`best_way`).
 
     `condition`: how many tokens of each prompt are not of the molecule."""
     def kept(some: Sequence[list], n: int, seed: int) -> list[int]:
-        samples = method.sample([prompt for prompt in some for _ in range(n)], seed=seed)
+        asked = [prompt for prompt in some for _ in range(n)]
+        samples = method.sample(asked, seed=seed, sampler=sampler)
         texts = ["".join(method.vocabulary.decode(s)[condition:]) for s in samples.sequences]
         found = [contains_fragment(text, fragment) for text in texts]
         return [sum(found[k * n:(k + 1) * n]) for k in range(len(some))]

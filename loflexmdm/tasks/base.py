@@ -141,7 +141,7 @@ class TaskEdits:
         self.vocabulary.encode(tokens)
         return tokens
 
-    def omitted(self, text: str) -> str:
+    def omitted(self, text: str, method: Method | None = None) -> str:
         """What is left out of a text that a user gives as a prompt or to be edited, since the model cannot write it;
         '' for nothing, which is the default, and for a text that cannot be read."""
         return ""

@@ -268,7 +268,7 @@ class Fills:
 
     def __init__(self, bad: str): self.bad, self.asked = bad, []
 
-    def sample(self, prompts, seed):
+    def sample(self, prompts, seed, sampler):
         self.asked.append(len(prompts))
         texts = [[t if t is not ... else "1" if p[1] == self.bad else "C" for t in p] for p in prompts]
         return SimpleNamespace(sequences=list(map(self.vocabulary.encode, texts)))

@@ -4,14 +4,16 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import forks
 import pytest
 import torch
+from rdkit import Chem
 
 from loflexmdm.molecules.notation.bracket_safe import Decoded, from_bracket_safe, to_bracket_safe
 from loflexmdm.molecules.notation.fragments import fragment_prompt
-from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
+from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask, mirrored
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.recipes import recipe
 
@@ -66,6 +68,32 @@ def test_what_a_fragment_loses_without_tokens_for_it(tmp_path, fragment, used, l
     text, told = task._plain(fragment)
     assert told == lost == [w for w in task.omitted(fragment).split(", ") if w]
     assert text == used
+
+
+STEREO = "C N F O ( ) = 1 / \\ [C@H] [C@@H]"
+
+
+@pytest.mark.parametrize("tokens, fragment, lost", [
+    (STEREO, "*[C@H](C)F", ""), (STEREO, "*/C=C/F", ""), (STEREO, "*[C@](C)(O)F", "stereochemistry"),
+    (STEREO.replace("[C@@H]", ""), "*[C@H](C)F", "stereochemistry"),
+    (STEREO.replace("/", ""), r"*\C=C\F", "stereochemistry"),
+])
+def test_a_model_of_smiles_that_inserts_gets_stereochemistry_if_it_can_write_both_senses(tmp_path, tokens, fragment, lost):
+    source = str(smiles_file(tmp_path / "a.smi"))
+    task = MoleculesTask(MoleculesConfig(source=source, notation="smiles", tokens=tokens))
+    inserts, appends = (SimpleNamespace(channels=(c,), task=dict(notation="smiles")) for c in ("place", "append"))
+    assert task.omitted(fragment) == task.omitted(fragment, inserts) == lost
+    assert task.omitted(fragment, appends) == "stereochemistry"
+    given = "".join("*" if t is ... else t for t in task.prompt(fragment))
+    kept = fragment if not lost else Chem.MolToSmiles(Chem.MolFromSmiles(fragment), isomericSmiles=False)
+    assert Chem.CanonSmiles(given) == Chem.CanonSmiles(kept)
+
+
+@pytest.mark.parametrize("token, other", [
+    ("[C@H]", "[C@@H]"), ("[C@@]", "[C@]"), ("/", "\\"), ("\\", "/"), ("C", "C"), ("[nH]", "[nH]"), ("(", "("),
+])
+def test_mirrored_tokens(token, other):
+    assert mirrored(token) == other and mirrored(other) == token
 
 
 def test_the_vocabulary_is_that_of_the_config_and_others_are_counted(tmp_path):

@@ -391,12 +391,12 @@ def with_root(text: str, root: int, counted: bool = False) -> str:
     return write_nested(mol, cuts, counted, root)
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #acb1396b
-def plain_fragment(fragment: str) -> Chem.Mol:
-    "The molecule of fragments with points `*`, without stereochemistry. ValueError as for `fragment_prompt`."
+def plain_fragment(fragment: str, keep_stereo: bool = False) -> Chem.Mol:
+    "The molecule of fragments with points `*`; without stereochemistry, or with. ValueError as for `fragment_prompt`."
     mol = checked_fragment(fragment, fragment_task(fragment))
     if not points_of(mol):
         raise ValueError(f"{fragment!r}: has no attachment point; put a * where it may grow, as in *c1ccccc1")
-    Chem.RemoveStereochemistry(mol)
+    if not keep_stereo: Chem.RemoveStereochemistry(mol)
     return parse_smiles(Chem.MolToSmiles(mol))
 
 
@@ -422,12 +422,13 @@ def in_hole(tokens: Sequence[str], inner: Sequence[str]) -> list[str]:
     return [*tokens[:i], "*", *inner, "*", *tokens[i + 1:]]
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #511a1f93
-def smiles_prompts(fragment: str) -> list[list]:
+def smiles_prompts(fragment: str, keep_stereo: bool = True) -> list[list]:
     """The prompts of one fragment as SMILES, `...` where its points are, or of two with their link between them.
 
     One fragment ends at a point, if it can be written so: models that write from left to right continue it, too. Of two
-    either comes first. ValueError as for `fragment_prompt`."""
-    first, *others = Chem.GetMolFrags(plain_fragment(fragment), asMols=True)
+    either comes first. What stands in a gap takes the place of the point, so that stereocentres keep their sense.
+    ValueError as for `fragment_prompt`."""
+    first, *others = Chem.GetMolFrags(plain_fragment(fragment, keep_stereo), asMols=True)
     texts = up_to_point(first)
     if others:
         [second] = others

@@ -1,0 +1,77 @@
+"Substituents: an atom comes at each point of a prompt, whatever the model would rather do."
+import pytest
+import torch
+
+from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
+from loflexmdm.models.pretrained import load
+from loflexmdm.molecules.notation.fragments import contains_fragment
+from loflexmdm.molecules.notation.notations import is_atom
+from loflexmdm.molecules.substituents import Substituents, empty_points, substituents_of
+from loflexmdm.process.states import Vocabulary, collate, parse_prompt
+from loflexmdm.samplers import EventByEvent
+
+VOCABULARY = Vocabulary(["C", "N", "O", "=", "1", "(", ")"])
+PROMPT = ["C", "(", ..., ")", "C", "(", ..., ")", "N", ...]
+
+
+def untrained(order: str) -> OrderedInsertion:
+    torch.manual_seed(0)
+    return OrderedInsertion(VOCABULARY, OrderedInsertionConfig(order=order, size="nano", max_length=24))
+
+
+@pytest.mark.parametrize("order", ["left_to_right", "uniform"])
+def test_every_point_begins_with_an_atom(order):
+    "Of a model with random weights, which would leave most of the points empty."
+    method = untrained(order)
+    hook = substituents_of(method)
+    assert hook.in_order == (order == "left_to_right")
+
+    def lost(sampler):
+        made = method.sample([PROMPT], n=200, seed=0, sampler=sampler)
+        rows = [at_points(*row) for row in zip(made.sequences, made.free) if len(row[0]) < method.config.max_length - 1]
+        return sum(any(not part or not is_atom(part[0]) for part in parts) for parts in rows), len(rows)
+
+    bad, n = lost(EventByEvent(logits_hook=hook))
+    assert bad == 0 < n
+    assert lost(EventByEvent())[0] > 50
+
+
+def at_points(ids: list[int], free: list[bool]) -> list[list[str]]:
+    "What was inserted at each point: behind the second, fifth and seventh token of the prompt."
+    parts = {2: [], 5: [], 7: []}
+    given = 0
+    for token, is_free in zip(VOCABULARY.decode(ids), free):
+        given += not is_free
+        if is_free: parts[given].append(token)
+    return list(parts.values())
+
+
+def test_texts_with_the_same_hook_are_one_batch(monkeypatch):
+    model = load("molecules-leads")
+    asked = ["*c1ccncc1", "*N1CCOCC1"]
+    hook = Substituents(tuple(model.vocabulary.tokens))
+    assert substituents_of(model) == hook
+    batches = []
+    step = EventByEvent.step
+
+    def counted(self, network, state):
+        batches.append((len(state.row), self.logits_hook))
+        return step(self, network, state)
+
+    monkeypatch.setattr(EventByEvent, "step", counted)
+    made = model.sample(asked, n=3, seed=0)
+    assert max(n for n, _ in batches[-20:]) <= 6 and all(h == hook for _, h in batches)
+    kept = [contains_fragment(s, asked[i // 3]) for i, s in enumerate(made.smiles)]
+    assert len(kept) == 6 and sum(kept) >= 4
+
+
+def test_who_has_the_hook():
+    assert substituents_of(load("molecules-moses-ar")) is None
+    assert substituents_of(load("molecules-leads")).in_order
+
+
+def test_an_empty_point_is_one_of_the_prompt():
+    "Not in a gap that is closed; a prompt that ends is open there."
+    for prompt, columns in ((PROMPT, [2, 5, 7]), (["C", "N"], [2]), (["C", ..., "N"], [1])):
+        x = collate([parse_prompt(prompt, VOCABULARY)])
+        assert empty_points(x)[0].nonzero()[:, 0].tolist() == columns
