@@ -3358,8 +3358,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                   'loflexmdm/networks/transformer.py'),
                                                 'loflexmdm.networks.transformer.rotary': ( 'networks/transformer.html#rotary',
                                                                                            'loflexmdm/networks/transformer.py'),
-                                                'loflexmdm.networks.transformer.rotary_at': ( 'networks/transformer.html#rotary_at',
-                                                                                              'loflexmdm/networks/transformer.py'),
                                                 'loflexmdm.networks.transformer.rotate': ( 'networks/transformer.html#rotate',
                                                                                            'loflexmdm/networks/transformer.py'),
                                                 'loflexmdm.networks.transformer.size_named': ( 'networks/transformer.html#size_named',

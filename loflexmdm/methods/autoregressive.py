@@ -89,9 +89,10 @@ class Autoregressive(Method):
         else:
             # rows in the order of their memory, and back
             kept = kept.extended(x)
+            if kept.angles is None: kept.angles = self.backbone.angles(x.widened(kept.columns))
             ordered = kept.by_place(x)
             cond = self.cond[None] if kept.made is None else kept.made
-            h = self.backbone.last_column(ordered, cond, kept.writers(ordered), kept.columns)[kept.place]
+            h = self.backbone.last_column(ordered, cond, kept.writers(ordered), kept.angles)[kept.place]
         return Intensities(logits=self.token(h)), kept
 
     def intensities(
@@ -172,18 +173,20 @@ class KeysAndValues:
         lengths: Int[Tensor, " batch"],
         place: Int[Tensor, " batch"] | None = None,
         made: Sequence[Modulation] | None = None,
+        angles: tuple[Tensor, Tensor] | None = None,
     ):
         self.pairs, self.lengths = pairs, lengths
         self.made = made  # of the condition, which is the same in every call
+        self.angles = angles  # of all columns that there is room for, as the network gives them
         self.place = torch.arange(len(lengths), device=lengths.device) if place is None else place  # of each row
 
     def rows(self, index: Int[Tensor, " rows"]) -> "KeysAndValues":
         "Some rows, which may be taken several times; if not, only those beyond their number are copied."
         place, lengths = self.place[index], self.lengths[index]
         pairs, self.pairs = self.pairs, None
-        if pairs is None: return KeysAndValues(None, lengths, made=self.made)
+        if pairs is None: return KeysAndValues(None, lengths, None, self.made, self.angles)
         several = place.bincount(minlength=pairs.shape[2]) > 1
-        if several.any(): return KeysAndValues(pairs[:, :, place], lengths, made=self.made)
+        if several.any(): return KeysAndValues(pairs[:, :, place], lengths, None, self.made, self.angles)
 
         # places of rows that have left, for those that lie beyond
         count = len(index)
@@ -192,7 +195,8 @@ class KeysAndValues:
         empty[place[~beyond]] = False
         empty = empty.nonzero()[:, 0]
         pairs[:, :, empty] = pairs[:, :, place[beyond]]
-        return KeysAndValues(pairs[:, :, :count], lengths, place.masked_scatter(beyond, empty), self.made)
+        place = place.masked_scatter(beyond, empty)
+        return KeysAndValues(pairs[:, :, :count], lengths, place, self.made, self.angles)
 
     def precede(self, x: PartialSequences) -> bool:
         "Whether the rows of `x` have one column more than was read."
@@ -201,12 +205,13 @@ class KeysAndValues:
     def extended(self, x: PartialSequences) -> "KeysAndValues":
         "With room for one column more of each row, which `writers` fill."
         pairs, self.pairs = self.pairs, None
-        width, room = x.tokens.shape[1], pairs.shape[4]
+        width, room, angles = x.tokens.shape[1], pairs.shape[4], self.angles
         if width > room:
             # more room than is needed, so as to copy seldom, but not much more: attention goes through all of it
             more = max(width + width // 4 + 8, FEWEST) - room
             pairs = torch.cat([pairs, pairs.new_zeros(*pairs.shape[:4], more, pairs.shape[5])], 4)
-        return KeysAndValues(pairs, x.lengths, self.place, self.made)
+            angles = None
+        return KeysAndValues(pairs, x.lengths, self.place, self.made, angles)
 
     @property
     def columns(self) -> int:

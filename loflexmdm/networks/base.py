@@ -21,7 +21,8 @@ class Backbone(Protocol):
 
     Padding must not change the hidden states of other columns; those of padding columns mean nothing. Two more
     things are optional: `blocks`, a module with the hidden layers, whose matrices Muon may train, and `last_column`
-    with `modulations` (see `CausalTransformer`), by which sequences are written without reading them anew."""
+    with `modulations` and `angles` (see `CausalTransformer`), by which sequences are written without reading them
+    anew."""
     width: int           # features per column
     cond: int            # width of the conditioning vector
     token: nn.Embedding  # of the vocabulary; the token head starts with its weights
