@@ -3,7 +3,8 @@
 
 Every entrant but `unmask_wide` has the same network and as many generator rows per step. Each run adds its curve to
 experiments/results/order_runs.json,
-with its settings, seed and commit; a run that was interrupted goes on where it stopped."""
+with its settings, seed and commit; a run that was interrupted goes on where it stopped. `unmask_after`, with
+`--steps 8000`, begins with the weights that the run of `fixed` with the same seed had 8,000 steps before its end."""
 import argparse
 
 import torch
