@@ -19,7 +19,7 @@ from loflexmdm.process.states import Example
 from loflexmdm.samplers import Sampler, Samples
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.tasks.sequences import prompt_of
-from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, note, noted
+from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, note, noted, states_per_sequence
 from training_runs import trained
 
 RESULTS = ROOT / "experiments" / "results" / "method_runs.json"
@@ -67,10 +67,10 @@ ROWS, SAMPLES, HELD_OUT, STATES = 64, 2000, 500, 64
 def tables(corpus: str, method: str, seed: int, steps: int, lr: float) -> dict:
     "The recipe of a run."
     model, every = dict(size="nano") | (METHODS | FULL_RATE)[method], -(-steps // 5)
-    per_sequence = model.get("states") or model.get("orders") or 1
-    train = dict(steps=steps, lr=lr, seed=seed, batch_size=ROWS // per_sequence, save_every=every, valid_every=every)
+    train = dict(steps=steps, lr=lr, seed=seed, batch_size=ROWS // states_per_sequence(model), save_every=every,
+                 valid_every=every)
     if corpus in OWN_TEXT and method == "insertion_learned": model |= START_UNIFORM
-    if model.get("order") == "learned" or model["method"] == "ip":
+    if model.get("order") == "learned" or model.get("method") == "ip":
         train |= dict(order_start=steps // 4, order_lr_scale=1.0 if method in FULL_RATE else 0.1)
     task = CORPORA[corpus]["task"]
     return dict(task=task() if callable(task) else task, model=model, train=TRAIN | train)

@@ -30,7 +30,7 @@ from loflexmdm.molecules.task import MoleculesTask
 from loflexmdm.samplers import BoundedError, EventDriven, Speculative, TauLeaping
 from loflexmdm.samplers.base import Sampler
 from loflexmdm.tasks.base import task_from
-from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, curve_of, note, noted
+from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, curve_of, note, noted, states_per_sequence
 from training_runs import trained
 
 RESULTS = ROOT / "experiments" / "results" / "moses_runs.json"
@@ -69,8 +69,7 @@ MOLECULES = 1_500_000  # of the training file, of which the real ones are taken 
 def tables(entrant: str, seed: int, steps: int, size: str) -> dict:
     "The recipe of a run."
     model, every = dict(size=size) | ENTRANTS[entrant], -(-steps // 6)
-    per_sequence = model.get("states") or model.get("orders") or 1
-    train = dict(steps=steps, seed=seed, batch_size=ROWS // per_sequence, save_every=every, valid_every=every)
+    train = dict(steps=steps, seed=seed, batch_size=ROWS // states_per_sequence(model), save_every=every, valid_every=every)
     if model.get("order") == "learned":
         train |= dict(order_start=steps // 4, order_lr_scale=1.0 if entrant == "learned_full_rate" else 0.1)
     return dict(task=TASK, model=model, train=TRAIN | train)

@@ -14,7 +14,7 @@ from loflexmdm.models.pretrained import load
 from loflexmdm.samplers import EventDriven
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.tasks.star_graphs import star_correlations
-from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, logged, note
+from runs import FIXED, LEARNED, LEARNED_BOTH, ROOT, bound, held_out, logged, note, states_per_sequence
 from training_runs import trained
 
 RESULTS = ROOT / "experiments" / "results" / "order_runs.json"
@@ -65,9 +65,8 @@ def tables(name: str, entrant: str, seed: int, steps: int, lr: float) -> dict:
     task, model = TASKS[name]["task"], dict(size="nano") | TASKS[name].get("model", {}) | ENTRANTS[entrant]
     if model.get("order") == "given": model["given"] = TASKS[name]["given"]
     if entrant == "autoregressive" and task["kind"] == "key": task = task | dict(layout="prefix")
-    per_sequence = model.get("states") or model.get("orders") or 1
     train = TRAIN | TASKS[name].get("train", {}) | dict(order_lr_scale=1.0, order_start=steps // 4) | dict(
-        steps=steps, lr=lr, seed=seed, batch_size=ROWS // per_sequence, save_every=steps // 8,
+        steps=steps, lr=lr, seed=seed, batch_size=ROWS // states_per_sequence(model), save_every=steps // 8,
         valid_every=steps // 8) | SCHEDULE.get(entrant, {})
     if entrant == "unmask_after": train["start_from"] = fixed_before(name, seed, steps)
     return dict(task=task, model=model, train=train)
@@ -126,7 +125,7 @@ def train(name: str, entrant: str, seed: int, steps: int, lr: float | None):
     for path in kept:
         step = int(path.name.split("_")[1])
         curve.append(dict(step=step, valid_nll=valid.get(step), spread=spread.get(step)) | judged(task, load(path)))
-    rows = settings["train"]["batch_size"] * (settings["model"].get("states") or settings["model"].get("orders") or 1)
+    rows = settings["train"]["batch_size"] * states_per_sequence(settings["model"])
     note(RESULTS, dict(name=label, steps=steps, seed=seed, rows=rows, cpu_seconds=spent, curve=curve, **settings)
          | last_figures(task, method, entrant))
 

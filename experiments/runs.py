@@ -22,6 +22,11 @@ LEARNED = dict(
 LEARNED_BOTH = LEARNED | dict(unmask="trainable")  # orders of insertion, and of decisions too
 
 
+def states_per_sequence(model: dict) -> int:
+    "States, or orders, that a step draws of each sequence, from the settings of a model."
+    return model.get("states") or model.get("orders") or 1
+
+
 def note(results: Path, row: dict):
     "Add a row, with the commit, to the results; one of the same name takes its place."
     row = without_nan(row | dict(commit=COMMIT))

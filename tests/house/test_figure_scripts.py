@@ -43,6 +43,15 @@ def test_a_later_row_takes_the_place_of_an_earlier_one(from_experiments, tmp_pat
     assert [(r["name"], r["value"]) for r in json.loads(file.read_text())] == [("a", 2), ("b", 3)]
 
 
+def test_every_method_and_entrant_has_a_recipe_with_as_many_rows_per_step(from_experiments):
+    "But `unmask_wide`, which has twice as many."
+    orders, methods, runs = map(from_experiments, ("order_runs", "method_runs", "runs"))
+    made = {name: methods.tables("words", name, 0, 100, 1e-3) for name in methods.METHODS | methods.FULL_RATE}
+    made |= {f"stars {name}": orders.tables("stars", name, 0, 100, 1e-3) for name in orders.ENTRANTS}
+    rows = {name: r["train"]["batch_size"] * runs.states_per_sequence(r["model"]) for name, r in made.items()}
+    assert rows == dict.fromkeys(made, 64) | {"stars unmask_wide": 128}
+
+
 def commits_named(rows) -> set[str]:
     "Every commit that stored rows name."
     if isinstance(rows, list): return set().union(*map(commits_named, rows))
