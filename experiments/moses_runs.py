@@ -69,7 +69,8 @@ MOLECULES = 1_500_000  # of the training file, of which the real ones are taken 
 def tables(entrant: str, seed: int, steps: int, size: str) -> dict:
     "The recipe of a run."
     model, every = dict(size=size) | ENTRANTS[entrant], -(-steps // 6)
-    train = dict(steps=steps, seed=seed, batch_size=ROWS // states_per_sequence(model), save_every=every, valid_every=every)
+    train = dict(steps=steps, seed=seed, batch_size=ROWS // states_per_sequence(model), save_every=every,
+                 valid_every=every)
     if model.get("order") == "learned":
         train |= dict(order_start=steps // 4, order_lr_scale=1.0 if entrant == "learned_full_rate" else 0.1)
     return dict(task=TASK, model=model, train=TRAIN | train)
