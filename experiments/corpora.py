@@ -1,18 +1,19 @@
 """Real texts for the scripts of stored figures, written as files with one sequence per line.
 
-Phrases and lines of code come from Python's standard library (PSF licence), peptides from the wheel modlamp
+Phrases, pieces of text and lines of code come from Python's standard library (PSF licence), peptides from the wheel modlamp
 (BSD-3-Clause; 2,600 antimicrobial peptides of APD3 and as many fragments from UniProt), which is read where it lies and
 never imported."""
 import ast
 import csv
 import importlib.util
 import random
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from edit_runs import library_files, library_phrases
+from edit_runs import comments, docstrings, library_files, library_phrases
 from loflexmdm.support.atomic_files import write_file
 from loflexmdm.support.statistics import empirical_variation
 from runs import ROOT
@@ -47,6 +48,19 @@ def code_lines(shortest: int = 40, longest: int = 96) -> list[str]:
     return random.Random(0).sample(found, len(found))
 
 
+def library_pieces(letters: int = 256) -> list[str]:
+    """Docstrings and comments of the standard library as lower-case letters and single spaces, one after another, cut
+    into pieces of as many characters as text8 has them in papers on diffusion."""
+    texts = dict.fromkeys(text for file in library_files() for text in [*docstrings(file), *blocks(file)])
+    stream = " ".join(word for text in texts for word in re.findall("[a-z]+", text.lower()))
+    return list(dict.fromkeys(stream[i:i + letters] for i in range(0, len(stream) - letters + 1, letters)))
+
+
+def blocks(file: Path) -> list[str]:
+    "Blocks of comment lines of a Python file."
+    return [block for block in re.split(r"\n\s*\n", comments(file)) if block.strip()]
+
+
 def corpus(name: str, sequences: Iterable[str], **more) -> dict:
     "Settings of the task whose sequences are the letters of these lines, which are written to a file."
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -55,6 +69,7 @@ def corpus(name: str, sequences: Iterable[str], **more) -> dict:
 
 
 def text(**more) -> dict: return corpus("phrases", library_phrases(), **more)
+def pieces(**more) -> dict: return corpus("pieces", library_pieces(), **more)
 def code(**more) -> dict: return corpus("code", code_lines(), **more)
 def peptide_task(**more) -> dict: return corpus("peptides", peptides(), **more)
 

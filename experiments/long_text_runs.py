@@ -1,0 +1,67 @@
+"""Bits per letter of texts of 256 letters: `python experiments/long_text_runs.py SEED... [--only METHOD:STEPS...]`.
+
+Autoregression, masked diffusion and MD4's learned schedule on the standard library's docstrings and comments, written
+as text8 is: 26 letters and the space, in pieces of 256. Each network is trained with a budget of its own and adds its
+bound on the test set, what the training log says along the way, and the share of known words among its samples to
+experiments/results/long_text_runs.json, with settings, seed and commit. On one core the longest run takes hours, on a
+GPU minutes."""
+import argparse
+from math import log
+
+import torch
+
+from corpora import pieces
+from loflexmdm.cli.common import add_device, device_name, pick_device
+from loflexmdm.methods.base import Method
+from loflexmdm.tasks.base import Task, task_from
+from runs import ROOT, bound, curve_of, note, noted
+from training_runs import trained
+
+RESULTS = ROOT / "experiments" / "results" / "long_text_runs.json"
+METHODS = dict(autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"))
+BUDGETS = [("autoregressive", 500), ("autoregressive", 1000), ("autoregressive", 2000), ("masked", 2000),
+           ("masked", 4000), ("masked", 8000), ("genmd4", 4000)]  # steps of 64 pieces
+TRAIN = dict(lr=2e-3, warmup=200, ema=0.99, optimiser="muon", batch_size=64, valid_size=256, valid_every=250,
+             compile=False)
+HELD_OUT, STATES, SAMPLES = 512, 16, 256
+
+
+def known_words(task: Task, method: Method) -> float:
+    "Share of the words of samples that training pieces have, those cut at the ends of a piece left out."
+    known = {word for s in task.splits["train"] for word in task.text(s).split()}
+    texts = map(task.text, task.sequences(method.sample(n=SAMPLES, batch_size=SAMPLES, seed=0)))
+    words = [word for text in texts for word in text.split()[1:-1]]
+    return round(sum(word in known for word in words) / max(len(words), 1), 4)
+
+
+def train(method: str, steps: int, seed: int, lr: float, device: torch.device, task: dict):
+    "Train with a budget, measure, and note."
+    name = f"{method} {steps} {seed}" + (f" lr {lr:g}" if lr != TRAIN["lr"] else "")
+    training = TRAIN | dict(steps=steps, seed=seed, lr=lr, save_every=steps // 4)
+    settings = dict(task=task, model=dict(size="tiny") | METHODS[method], train=training)
+    if noted(RESULTS, name, settings): return
+    model, _, spent = trained(settings, f"pieces {name}", device)
+    data = task_from(task)
+    nats, error = bound(data, model, HELD_OUT, STATES)
+    letters = log(2) * len(data.splits["test"][0])
+    note(RESULTS, dict(name=name, method=method, steps=steps, seed=seed, cpu_seconds=spent, device=device_name(device),
+                       **settings, bits=[round(nats / letters, 4), round(error / letters, 4)],
+                       known_words=known_words(data, model),
+                       curve=curve_of(ROOT / "runs" / f"pieces {name}".replace(" ", "-"))))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("--only", nargs="+", metavar="METHOD:STEPS", help="instead of all budgets")
+    parser.add_argument("--lr", type=float, default=TRAIN["lr"], help="learning rate")
+    add_device(parser)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    device, task = pick_device(args.device), pieces()
+    budgets = [(method, int(steps)) for method, steps in (b.split(":") for b in args.only or [])]
+    for seed in args.seeds:
+        for method, steps in budgets or BUDGETS: train(method, steps, seed, args.lr, device, task)
+
+
+if __name__ == "__main__": main()
