@@ -1,8 +1,8 @@
 """Real texts for the scripts of stored figures, written as files with one sequence per line.
 
-Phrases, pieces of text and lines of code come from Python's standard library (PSF licence), peptides from the wheel modlamp
-(BSD-3-Clause; 2,600 antimicrobial peptides of APD3 and as many fragments from UniProt), which is read where it lies and
-never imported."""
+Phrases, pieces of text and lines of code come from Python's standard library (PSF licence), peptides from the wheel
+modlamp (BSD-3-Clause; 2,600 antimicrobial peptides of APD3 and as many fragments from UniProt), which is read where it
+lies and never imported."""
 import ast
 import csv
 import importlib.util
