@@ -13,15 +13,15 @@ from corpora import pieces
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.tasks.base import Task, task_from
-from runs import ROOT, bound, curve_of, note, noted
+from runs import ROOT, bound, curve_of, note, noted, states_per_sequence
 from training_runs import trained
 
 RESULTS = ROOT / "experiments" / "results" / "long_text_runs.json"
-METHODS = dict(autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"))
+METHODS = dict(autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4", states=2))
 BUDGETS = [("autoregressive", 1000), ("masked", 1000), ("genmd4", 1000), ("autoregressive", 500),
-           ("autoregressive", 250), ("masked", 2000)]  # steps of 64 pieces
-TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", batch_size=64, valid_size=256, valid_every=125)
-HELD_OUT, STATES, SAMPLES = 512, 16, 256
+           ("autoregressive", 250), ("masked", 2000)]  # steps of 64 rows
+TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", valid_size=256, valid_every=125)
+ROWS, HELD_OUT, STATES, SAMPLES = 64, 512, 16, 256
 
 
 def known_words(task: Task, method: Method) -> float:
@@ -35,8 +35,9 @@ def known_words(task: Task, method: Method) -> float:
 def train(method: str, steps: int, seed: int, lr: float, device: torch.device, task: dict):
     "Train with a budget, measure, and note."
     name = f"{method} {steps} {seed}" + (f" lr {lr:g}" if lr != TRAIN["lr"] else "")
-    training = TRAIN | dict(steps=steps, seed=seed, lr=lr, save_every=steps // 4)
-    settings = dict(task=task, model=dict(size="nano") | METHODS[method], train=training)
+    model = dict(size="nano") | METHODS[method]
+    rows = dict(batch_size=ROWS // states_per_sequence(model))
+    settings = dict(task=task, model=model, train=TRAIN | rows | dict(steps=steps, seed=seed, lr=lr, save_every=steps // 4))
     if noted(RESULTS, name, settings): return
     model, _, spent = trained(settings, f"pieces {name}", device)
     data = task_from(task)

@@ -36,7 +36,7 @@ CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds 
 )
 INSERTION, MASKS = dict(method="ordered-insertion"), dict(method="ordered-masks")
 METHODS = dict(
-    autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4"),
+    autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4", states=2),
     papl=dict(method="papl"), flexmdm=dict(method="flexmdm"),
     uniform_noise=dict(method="udlm"), uniform_noise_all=dict(method="udlm", predicts="all"),
     fixed=FIXED, learned=LEARNED, learned_both=LEARNED_BOTH,
