@@ -1089,6 +1089,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                                                'loflexmdm/methods/ordered_insertion.py'),
                                                      'loflexmdm.methods.ordered_insertion.OrderedInsertion.draw_orders': ( 'methods/ordered_insertion.html#orderedinsertion.draw_orders',
                                                                                                                            'loflexmdm/methods/ordered_insertion.py'),
+                                                     'loflexmdm.methods.ordered_insertion.OrderedInsertion.evaluations_per_loss': ( 'methods/ordered_insertion.html#orderedinsertion.evaluations_per_loss',
+                                                                                                                                    'loflexmdm/methods/ordered_insertion.py'),
                                                      'loflexmdm.methods.ordered_insertion.OrderedInsertion.gap_scores': ( 'methods/ordered_insertion.html#orderedinsertion.gap_scores',
                                                                                                                           'loflexmdm/methods/ordered_insertion.py'),
                                                      'loflexmdm.methods.ordered_insertion.OrderedInsertion.generation_log_prob': ( 'methods/ordered_insertion.html#orderedinsertion.generation_log_prob',

@@ -215,6 +215,11 @@ class OrderedInsertion(Method):
         return [*self.order.parameters(), *self.order_backbone.parameters()]
 
     @property
+    def evaluations_per_loss(self) -> int:
+        "Generator evaluations of the batch that one call of `loss` makes: each evaluates whole generations."
+        return self.config.orders
+
+    @property
     def tau_max(self) -> float:
         "The clock of a recording counts events."
         return float(self.config.max_length)

@@ -359,6 +359,15 @@ def test_gradient_is_unbiased(merge):
     assert exact[-50:].abs().max() > 1e-6
 
 
+@pytest.mark.parametrize("order, orders", [("learned", 2), ("learned", 3), ("uniform", 1)])
+def test_every_generation_that_is_evaluated_is_counted(order, orders, monkeypatch):
+    m, batch, seen = model(order, orders=orders), sequences("|ab", "|abca"), []
+    costs = m.costs
+    monkeypatch.setattr(m, "costs", lambda drawn, memory: seen.append(costs(drawn, memory)) or seen[-1])
+    m.loss(batch, torch.Generator().manual_seed(0))
+    assert sum(len(c.generator) for c in seen) == len(batch.tokens) * m.evaluations_per_loss
+
+
 def test_advantages_are_not_zero():
     "Different orders of a sequence cost differently: learning has something to go by."
     m = model()
