@@ -36,8 +36,8 @@ def train(method: str, steps: int, seed: int, lr: float, device: torch.device, t
     "Train with a budget, measure, and note."
     name = f"{method} {steps} {seed}" + (f" lr {lr:g}" if lr != TRAIN["lr"] else "")
     model = dict(size="nano") | METHODS[method]
-    rows = dict(batch_size=ROWS // states_per_sequence(model))
-    settings = dict(task=task, model=model, train=TRAIN | rows | dict(steps=steps, seed=seed, lr=lr, save_every=steps // 4))
+    budget = dict(steps=steps, seed=seed, lr=lr, batch_size=ROWS // states_per_sequence(model), save_every=steps // 4)
+    settings = dict(task=task, model=model, train=TRAIN | budget)
     if noted(RESULTS, name, settings): return
     model, _, spent = trained(settings, f"pieces {name}", device)
     data = task_from(task)
