@@ -16,6 +16,7 @@ from pathlib import Path
 from edit_runs import comments, docstrings, library_files, library_phrases
 from loflexmdm.support.atomic_files import write_file
 from loflexmdm.support.statistics import empirical_variation
+from loflexmdm.tasks.base import Task
 from runs import ROOT
 
 FOLDER = ROOT / "runs" / "corpora"
@@ -49,8 +50,9 @@ def code_lines(shortest: int = 40, longest: int = 96) -> list[str]:
 
 
 def library_pieces(letters: int = 256) -> list[str]:
-    """Docstrings and comments of the standard library as lower-case letters and single spaces, one after another, cut
-    into pieces of as many characters as text8 has them in papers on diffusion."""
+    """Docstrings and comments of the standard library, one after another, as lower-case letters and single spaces.
+
+    Cut into pieces of 256 characters, as papers on diffusion cut text8."""
     texts = dict.fromkeys(text for file in library_files() for text in [*docstrings(file), *blocks(file)])
     stream = " ".join(word for text in texts for word in re.findall("[a-z]+", text.lower()))
     return list(dict.fromkeys(stream[i:i + letters] for i in range(0, len(stream) - letters + 1, letters)))
@@ -77,6 +79,12 @@ def peptide_task(**more) -> dict: return corpus("peptides", peptides(), **more)
 def neighbours(sequences: Iterable[Sequence[str]]) -> Counter[tuple[str, str]]:
     "How often each pair of neighbouring tokens comes, the ends of sequences among them."
     return Counter(pair for s in sequences for pair in zip(["<", *s], [*s, ">"]))
+
+
+def known_share(task: Task, words: Sequence[str]) -> float:
+    "Share of the words that training sequences of the task have."
+    known = {word for s in task.splits["train"] for word in task.text(s).split()}
+    return sum(word in known for word in words) / max(len(words), 1)
 
 
 def pair_variation(some: Iterable[Sequence[str]], others: Iterable[Sequence[str]]) -> float:

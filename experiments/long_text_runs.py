@@ -1,4 +1,4 @@
-"""Bits per letter of texts of 256 letters: `python experiments/long_text_runs.py SEED... [--only METHOD:STEPS...]`.
+"""Bits per letter of texts of 256 letters: `python experiments/long_text_runs.py SEED... [--methods NAME...]`.
 
 Autoregression, masked diffusion and MD4's learned schedule on the standard library's docstrings and comments, written
 as text8 is: 26 letters and the space, in pieces of 256. Each network is trained with a budget of its own and adds its
@@ -9,34 +9,32 @@ from math import log
 
 import torch
 
-from corpora import pieces
+from corpora import known_share, pieces
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.tasks.base import Task, task_from
+from method_runs import METHODS, ROWS, TRAIN
 from runs import ROOT, bound, curve_of, note, noted, states_per_sequence
 from training_runs import trained
 
 RESULTS = ROOT / "experiments" / "results" / "long_text_runs.json"
-METHODS = dict(autoregressive=dict(method="ar"), masked=dict(method="mdm"), genmd4=dict(method="genmd4", states=2))
 BUDGETS = [("autoregressive", 1000), ("masked", 1000), ("genmd4", 1000), ("autoregressive", 500),
            ("autoregressive", 250), ("masked", 2000)]  # steps of 64 rows
-TRAIN = dict(lr=2e-3, warmup=100, ema=0.99, optimiser="muon", valid_size=256, valid_every=125)
-ROWS, HELD_OUT, STATES, SAMPLES = 64, 512, 16, 256
+HELD_OUT, STATES, SAMPLES = 512, 16, 256
 
 
 def known_words(task: Task, method: Method) -> float:
-    "Share of the words of samples that training pieces have, those cut at the ends of a piece left out."
-    known = {word for s in task.splits["train"] for word in task.text(s).split()}
+    "Share of known words among those of samples, without the first and the last of each, which may be cut."
     texts = map(task.text, task.sequences(method.sample(n=SAMPLES, batch_size=SAMPLES, seed=0)))
-    words = [word for text in texts for word in text.split()[1:-1]]
-    return round(sum(word in known for word in words) / max(len(words), 1), 4)
+    return round(known_share(task, [word for text in texts for word in text.split()[1:-1]]), 4)
 
 
-def train(method: str, steps: int, seed: int, lr: float, device: torch.device, task: dict):
+def train(method: str, steps: int, seed: int, device: torch.device, task: dict):
     "Train with a budget, measure, and note."
-    name = f"{method} {steps} {seed}" + (f" lr {lr:g}" if lr != TRAIN["lr"] else "")
+    name = f"{method} {steps} {seed}"
     model = dict(size="nano") | METHODS[method]
-    budget = dict(steps=steps, seed=seed, lr=lr, batch_size=ROWS // states_per_sequence(model), save_every=steps // 4)
+    budget = dict(steps=steps, seed=seed, batch_size=ROWS // states_per_sequence(model), save_every=steps // 4,
+                  valid_every=125)
     settings = dict(task=task, model=model, train=TRAIN | budget)
     if noted(RESULTS, name, settings): return
     model, _, spent = trained(settings, f"pieces {name}", device)
@@ -52,15 +50,14 @@ def train(method: str, steps: int, seed: int, lr: float, device: torch.device, t
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("seeds", type=int, nargs="+")
-    parser.add_argument("--only", nargs="+", metavar="METHOD:STEPS", help="instead of all budgets")
-    parser.add_argument("--lr", type=float, default=TRAIN["lr"], help="learning rate")
+    parser.add_argument("--methods", nargs="+", choices=dict(BUDGETS), help="instead of all")
     add_device(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
     device, task = pick_device(args.device), pieces()
-    budgets = [(method, int(steps)) for method, steps in (b.split(":") for b in args.only or [])]
     for seed in args.seeds:
-        for method, steps in budgets or BUDGETS: train(method, steps, seed, args.lr, device, task)
+        for method, steps in BUDGETS:
+            if method in (args.methods or dict(BUDGETS)): train(method, steps, seed, device, task)
 
 
 if __name__ == "__main__": main()

@@ -12,7 +12,7 @@ from math import log
 
 import torch
 
-from corpora import code, pair_variation, parses, peptide_task, text
+from corpora import code, known_share, pair_variation, parses, peptide_task, text
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.process.states import Example
@@ -118,10 +118,9 @@ def text_scores(task: Task, samples: Samples) -> dict[str, float]:
     "Of texts without prompts: how far pairs of neighbours are from the data's, and the share of known words."
     if task.kind != "text" or task.config.infill: return {}
     made = task.sequences(samples)
-    known = {w for s in task.splits["train"] for w in task.text(s).split()}
     words = [w for s in made for w in task.text(s).split()]
     scores = dict(pairs_tv=pair_variation(made, task.splits["test"]),
-                  known_words=sum(w in known for w in words) / max(len(words), 1))
+                  known_words=known_share(task, words))
     if task.config.file.endswith("/code.txt"): scores["parses"] = sum(parses(task.text(s)) for s in made) / len(made)
     return {name: round(value, 4) for name, value in scores.items()}
 

@@ -1,5 +1,7 @@
 "What the scripts of stored figures share: settings, figures of a run, its commit, and the file that they go to."
 import json
+import platform
+import re
 import subprocess
 from pathlib import Path
 
@@ -15,9 +17,6 @@ ROOT = Path(__file__).parents[1]
 COMMIT = subprocess.run(
     ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
 ).stdout.strip()  # of the code when the run began
-PROCESSOR = next(  # CPU seconds are comparable on one kind alone
-    (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "",
-) if Path("/proc/cpuinfo").exists() else ""
 FIXED = dict(order="fixed", states=1, readings="event")  # settings of models
 LEARNED = dict(
     order="learned", order_size="nano", states=2, readings="event", centre=True, regulariser=0.0, unmask="frozen",
@@ -30,9 +29,16 @@ def states_per_sequence(model: dict) -> int:
     return model.get("states") or model.get("orders") or 1
 
 
+def processor() -> str:
+    "Name of the processor, where the system tells it: CPU seconds are comparable on one kind alone."
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
+    return names[0] if names else platform.processor()
+
+
 def note(results: Path, row: dict):
-    "Add a row, with the commit, to the results; one of the same name takes its place."
-    row = without_nan(row | dict(commit=COMMIT, processor=PROCESSOR))
+    "Add a row, with the commit and the processor, to the results; one of the same name takes its place."
+    row = without_nan(row | dict(commit=COMMIT, processor=processor()))
     with locked(results.with_name(f".{results.name}.lock")):
         rows = json.loads(results.read_text()) if results.exists() else []
         rows = sorted([r for r in rows if r["name"] != row["name"]] + [row], key=lambda r: r["name"])
