@@ -47,9 +47,11 @@ def test_a_later_row_takes_the_place_of_an_earlier_one(from_experiments, tmp_pat
 
 def test_every_method_and_entrant_has_a_recipe_with_as_many_rows_per_step(from_experiments):
     "But two, which have twice as many. The methods say how many times they evaluate a sequence."
-    orders, methods = map(from_experiments, ("order_runs", "method_runs"))
+    orders, methods, moses = map(from_experiments, ("order_runs", "method_runs", "moses_runs"))
     made = {name: methods.tables("words", name, 0, 1000, 1e-3) for name in methods.METHODS | methods.FORMER}
     made |= {f"stars {name}": orders.tables("stars", name, 0, 1000, 1e-3) for name in orders.ENTRANTS}
+    words = made["fixed"]["task"]  # with which a method is built without the molecules
+    made |= {f"moses {name}": moses.tables(name, 0, 1000, "nano") | dict(task=words) for name in moses.ENTRANTS}
     for settings in made.values(): settings["train"].pop("start_from", None)  # a run that is not there
     built = {name: recipe_from(settings).build()[1] for name, settings in made.items()}
     rows = {name: r["train"]["batch_size"] * built[name].evaluations_per_loss for name, r in made.items()}
