@@ -1,5 +1,5 @@
 """All checks in order: generated files match the notebooks, lint, then notebooks and tests in
-two processes of one thread each, while the site is built, then the tests of the site."""
+a process of one thread per core (four at most), while the site is built, then the tests of the site."""
 import hashlib
 import os
 import shutil
@@ -54,8 +54,9 @@ def main():
     generated_files_match()
     run("ruff", "check", "loflexmdm", "tests", "docs", "setup.py")
     site = subprocess.Popen([sys.executable, "docs/build.py"], cwd=ROOT)
-    workers = "2" if (os.cpu_count() or 1) > 1 else "0"
-    code = tested("-n", workers, "--dist", "worksteal", "--durations=8", f"--ignore={SITE}", *sys.argv[1:])
+    cores = os.cpu_count() or 1
+    workers = min(cores, 4) if cores > 1 else 0  # 0: in this process
+    code = tested("-n", str(workers), "--dist", "worksteal", "--durations=8", f"--ignore={SITE}", *sys.argv[1:])
     if site.wait(): sys.exit("docs/build.py failed: the site is not built")
     code = code or tested(SITE, *sys.argv[1:]) % NO_TESTS
     print(
