@@ -3,13 +3,13 @@
     import loflexmdm
 
     model = loflexmdm.load("star-tiny")                # a model of the package, or the directory of a run
-    prompts = model.task_object.prompts("test", 3)     # prompts of held-out data, where the task has them
+    prompts = model.prompts("test", 3)                 # prompts of held-out data, where the task has them
     samples = model.sample(prompts, seed=0)
     samples.texts, samples[0], samples.frame()         # strings, one of them, a table
     samples.save("answers.csv")
 
-    sampler = loflexmdm.TauLeaping(steps=32)           # another way to draw
-    model.sample(prompts, seed=0, sampler=sampler)
+    model.sample(prompts, seed=0, temperature=.8)      # another temperature, or another way to draw:
+    model.sample(prompts, seed=0, sampler=loflexmdm.TauLeaping(steps=32))
 
     made = loflexmdm.recipe("brackets", steps=500)     # what to train: a preset, or a file of your own
     made.trainer("runs/brackets").fit()
@@ -18,8 +18,9 @@
 Main names:
 
     load                a model by its name or directory; `loflexmdm.models.names()` lists those of the package
-    Method, LoFlexMDM   what a model is; `sample`, `edit`, `save_pretrained`, `from_pretrained`, `push_to_hub`
-    Samples             what `sample` returns: `texts`, `frame`, `save`, `player`, `completions`
+    Model               a method with its task: `sample`, `edit`, `score`, `save`, `push`, `prompts`
+    Generated           what `sample` returns: `texts`, `frame`, `save`, `player`, `completions`
+    Method, LoFlexMDM   the mathematics: network, path, loss, intensities, bound
     EventDriven, TauLeaping, LeftToRight, Speculative, Limits
                         ways to sample; the others are in `loflexmdm.samplers`
     Vocabulary, collate, prefix_example
@@ -30,44 +31,19 @@ Main names:
                         training
     compare, citation   methods side by side; the papers to cite
 
-Rooms, from the theory up: process, exact, networks, samplers, methods, models, tasks, molecules, training, reports,
+Rooms, from the theory up: process, exact, networks, samplers, methods, tasks, models, molecules, training, reports,
 cli; each lists in `__all__` what users need of it. Names are imported when they are first asked for, so that
 `import loflexmdm` does not bring in torch.
 """
 from typing import TYPE_CHECKING
 
+from loflexmdm.support.lazy import lazy_names
+
 __version__ = "0.1.0"
 ROOMS = (
-    "process", "exact", "networks", "samplers", "methods", "models", "tasks", "molecules", "training", "reports", "cli",
+    "process", "exact", "networks", "samplers", "methods", "tasks", "models", "molecules", "training", "reports", "cli",
     "support",
 )
-
-
-def _named(package: str, modules: dict[str, str]) -> tuple:
-    """`__all__`, `__getattr__` and `__dir__` of a package whose names are imported when they are first asked for.
-
-    `modules` has the names of each module, between spaces. Type checkers read the same names in the branch of
-    TYPE_CHECKING, and a test compares the two."""
-    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
-
-    def get(name: str):
-        from importlib import import_module
-        if name == "__all__" and package == __name__ and not _asks_for_help(): return sorted(homes)
-        if name in homes: return getattr(import_module(homes[name]), name)
-        if name in ROOMS and package == __name__: return import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
-
-    def listed() -> list[str]:
-        import sys
-        return sorted({*vars(sys.modules[package]), *homes, *(ROOMS if package == __name__ else ())})
-
-    return sorted(homes), get, listed
-
-
-def _asks_for_help() -> bool:
-    "Whether it is pydoc that asks for `__all__`: `help(loflexmdm)` would print every class in it after the page above."
-    import sys
-    return sys._getframe(2).f_globals.get("__name__") == "pydoc"
 
 
 if TYPE_CHECKING:
@@ -87,6 +63,8 @@ if TYPE_CHECKING:
     )
     from loflexmdm.methods.base import Method as Method
     from loflexmdm.methods.lo_flexmdm import LoFlexMDM as LoFlexMDM
+    from loflexmdm.models.generated import Generated as Generated
+    from loflexmdm.models.model import Model as Model
     from loflexmdm.models.pretrained import load as load
     from loflexmdm.process.states import (
         Vocabulary as Vocabulary,
@@ -106,9 +84,11 @@ if TYPE_CHECKING:
     from loflexmdm.training.recipes import recipe as recipe, recipe_from as recipe_from
     from loflexmdm.training.trainer import Trainer as Trainer
 else:
-    _NAMES, __getattr__, __dir__ = _named(__name__, {  # `__all__` comes from `__getattr__`
+    _NAMES, __getattr__, __dir__ = lazy_names(__name__, {  # `__all__` comes from `__getattr__`
         "methods.base": "Method",
         "methods.lo_flexmdm": "LoFlexMDM",
+        "models.generated": "Generated",
+        "models.model": "Model",
         "models.pretrained": "load",
         "process.states": "Vocabulary collate prefix_example",
         "reports.citations": "citation",
@@ -123,4 +103,4 @@ else:
         "tasks.sequences": "SequencesTask",
         "training.recipes": "recipe recipe_from",
         "training.trainer": "Trainer",
-    })
+    }, ROOMS)

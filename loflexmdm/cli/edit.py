@@ -229,7 +229,7 @@ def run_edit(args: argparse.Namespace):
     out, device = output_path(args.out, (".csv", ".jsonl")), pick_device(args.device)
     keep_existing(out, args)
     inputs = read_inputs(Path(args.input), args.column)
-    method = load(args.model, device)
+    method = load(args.model, device).method
     task = check_edit(args, method)
     fill_in(args, task, method)
     info = provenance(args, device) | dict(model=args.model, task=method.task, sampler=repr(sampler_from(args, method)))

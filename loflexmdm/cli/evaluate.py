@@ -193,7 +193,7 @@ def run_evaluate(args: argparse.Namespace):
     announce(provenance(args, device))
     path = Path(args.model)
     if path.is_file(): figures = evaluate_file(path, args.task, args.column, args.task_data)
-    else: figures = evaluate_model(args, load(args.model, device))
+    else: figures = evaluate_model(args, load(args.model, device).method)
     for key, value in figures.items(): print(end=figure_line(key, value))
     if out is None: return
     write_file(out, json.dumps(provenance(args, device) | dict(model=args.model, figures=figures), indent=1))

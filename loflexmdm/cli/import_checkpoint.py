@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from .commands import Parser, command
 from ..models.import_published import PUBLISHED, import_published
+from ..models.saved import save_method
 from ..networks.published import LINKS
 
 # %% ../../nbs/cli/14_import_checkpoint.ipynb #ci000007
@@ -55,7 +56,7 @@ def run_import(args: argparse.Namespace):
         if name.endswith("heads") and value is not None and value < 1:
             raise ValueError(f"{name}={value}: must be at least 1")
     model = import_published(args.file, args.kind, args.tokenizer, args.order_file, args.order_heads, **settings)
-    model.save_pretrained(args.out)
+    save_method(model, args.out)
     trunk, order = model.config.trunk, model.config.order
     print(f"{args.out}: {sum(p.numel() for p in model.parameters()):,} parameters, {len(model.vocabulary)} tokens")
     print(f"generator: {', '.join(f'{name} {value}' for name, value in trunk._asdict().items())}")

@@ -18,12 +18,13 @@ from pathlib import Path
 from textwrap import fill
 
 from .commands import Parser, command
-from ..models.pretrained import REMOVED, load, names, not_packaged
+from ..models.pretrained import REMOVED, load, not_packaged
 from ..reports.citations import citation
 from ..support.colours import STYLE
 from ..support.configs import comments_of
 from ..support.limits import visible
 from ..support.registries import METHODS, NETWORKS, SAMPLERS, TASKS, Registry, did_you_mean
+from ..support.saved_files import names
 from ..training.log import JsonLines
 from ..training.recipes import presets, read_tables, recipe_from
 
@@ -105,7 +106,7 @@ def describe_part(registry: Registry, name: str) -> str:
 # %% ../../nbs/cli/10_info.ipynb #1fbb242a
 def describe_model(name: str) -> str:
     "What a model is: parameters, vocabulary, task, settings, its training log and its card."
-    method, directory = load(name, "cpu"), Path(name)
+    method, directory = load(name, "cpu").method, Path(name)
     parts = [f"{name}: {method.name}, {sum(p.numel() for p in method.parameters()):,} parameters\n",
              f"vocabulary: {method.vocabulary}\n",
              format_tables(dict(task=method.task or {}, model=asdict(method.config))) + "\n"]

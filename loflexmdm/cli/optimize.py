@@ -16,7 +16,7 @@ from .commands import Parser, command, say
 from .common import add_device, add_force, announce, output_path, pick_device, provenance
 from .result_files import format_rows
 from .sample import model_digest, stopping
-from ..methods.base import Method
+from ..models.model import Model
 from ..models.pretrained import load
 from ..molecules.data.sources import BENCHMARKS
 from ..molecules.data.tables import MOLECULE_FORMATS, molecules_in
@@ -52,7 +52,7 @@ def read_leads(path: str, column: str = "") -> tuple[list[str], str]:
 def training_molecules(task: Task) -> list[str]:
     "Those of the model's task; of the packaged model `molecules` if its own come with another package."
     source = getattr(task.config, "source", "")
-    return (load("molecules").task_object if source in BENCHMARKS else task).smiles("train")
+    return (load("molecules").task if source in BENCHMARKS else task).smiles("train")
 
 
 def starting(args: argparse.Namespace, task: Task | None) -> tuple[list[str], str]:
@@ -75,7 +75,7 @@ def with_scaffold(molecules: Sequence[str], lost: str, scaffold: str) -> tuple[l
     return found, "\n".join(filter(None, (lost, without * (len(found) < len(molecules)))))
 
 
-def settings_of(args: argparse.Namespace, start: Sequence[str], method: Method | None) -> dict:
+def settings_of(args: argparse.Namespace, start: Sequence[str], model: Model | None) -> dict:
     "What decides the calls of a run, to be compared with that of a log."
     file = args.objective if args.objective.endswith(".toml") else args.objective.rpartition(":")[0]
     own = {} if args.objective in OBJECTIVES else dict(objective_file=file_digest(file))
@@ -83,7 +83,7 @@ def settings_of(args: argparse.Namespace, start: Sequence[str], method: Method |
     told = {key: getattr(args, key) for key in keys}
     for key in ("scaffold", "per_scaffold"):
         if getattr(args, key): told[key] = getattr(args, key)  # logs of earlier versions have none
-    model = dict(model=model_digest(method)) if method is not None and args.way in ("model", "tuned") else {}
+    model = dict(model=model_digest(model.method)) if model is not None and args.way in ("model", "tuned") else {}
     return told | own | model | dict(start=rows_digest(map(row_digest, start)))
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000012
@@ -117,19 +117,19 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     add_device(parser)
 
 
-def proposer(args: argparse.Namespace, method: Method | None, task: Task | None) -> Proposer:
+def proposer(args: argparse.Namespace, model: Model | None, task: Task | None) -> Proposer:
     "Who makes the molecules, without those that have a structural alert, lack a scaffold or repeat one if asked for."
-    way = proposer_of_way(args, method, task)
+    way = proposer_of_way(args, model, task)
     if args.alerts: way = Screened(way, args.alerts)
     if args.scaffold: way = Holding(way, args.scaffold)
     return PerScaffold(way, args.per_scaffold) if args.per_scaffold else way
 
 # %% ../../nbs/cli/13_optimize.ipynb #b63a1ffb
-def proposer_of_way(args: argparse.Namespace, method: Method | None, task: Task | None) -> Proposer:
+def proposer_of_way(args: argparse.Namespace, model: Model | None, task: Task | None) -> Proposer:
     "Who makes the molecules by a way."
     if args.way in BLIND: return Genetic(args.children, ranked=args.way == "ranked")
-    if args.way == "model": return Regrow(method, args.children)
-    if args.way == "tuned": return Tuned(method, args.children, seed=args.seed)
+    if args.way == "model": return Regrow(model, args.children)
+    if args.way == "tuned": return Tuned(model, args.children, seed=args.seed)
     if task is None: raise ValueError("--way random: the model does not know its training molecules")
     return RandomSearch(training_molecules(task), args.children)
 
@@ -159,7 +159,7 @@ def keep_tuned(propose: Proposer, log: CallLog, args: argparse.Namespace):
     "Save the model, after it has learned from all calls."
     while isinstance(propose, Sifted): propose = propose.way
     propose.learn(log.calls, max(c.round for c in log.calls) + 1)
-    propose.model.method.save_pretrained(args.save)
+    Model(propose.model.method).save(args.save)
     say(f"tuned model: {args.save}; for example: loflexmdm sample {args.save} -n 100")
 
 
@@ -192,16 +192,16 @@ def run_optimize(args: argparse.Namespace):
         value = getattr(args, key)
         if value is not None and value < 1: raise ValueError(f"--{key.replace('_', '-')} {value}: must be at least 1")
     out, device = output_path(args.out, (".jsonl",)), pick_device(args.device)
-    method = load(args.model, device) if args.way not in BLIND or not args.start else None
-    task = None if method is None else method.task_object
+    model = load(args.model, device) if args.way not in BLIND or not args.start else None
+    task = None if model is None else model.task
     if task is not None and args.task_data: task.with_data()
-    propose = proposer(args, method, task)
+    propose = proposer(args, model, task)
     start, lost = starting(args, task)
     lock = out.with_name(f".{out.name}.lock")
     busy = f"--out {out}: another run writes there"
     with Scorer(args.objective, args.time_limit) as score, locked(lock, busy, remove=True):
         if args.force: out.unlink(missing_ok=True)
-        log = CallLog(out, settings_of(args, start, method))
+        log = CallLog(out, settings_of(args, start, model))
         announce(provenance(args, device))
         if lost: say(lost)
         if log.calls: say(f"continuing: {len(log.calls):,} calls are there")

@@ -29,12 +29,12 @@ from .resumable_rows import Rows, SavedRows, Wanted, check_wanted
 from .sampler_options import add_sampling, check_counts, chosen_options, draw_batches
 from .sampler_options import fill_in, sampler_from
 from ..methods.base import Method
-from ..methods.saved import read_config
-from ..models.pretrained import load, models_directory, resolve
+from ..models.pretrained import load
 from ..samplers import Samples
 from ..support.atomic_files import locked, write_file
 from ..support.limits import ROWS, visible
 from ..support.random_numbers import launched
+from ..support.saved_files import models_directory, read_config, resolve
 from ..support.stop_signals import STOP_SIGNALS, Interrupted, hangups_are_ignored
 from ..tasks.base import Task, task_class
 from ..training.distributed import from_all, joined, lend, own_device, same
@@ -113,7 +113,6 @@ def fill(rows: Rows, method: Method, task: Task | None, args: argparse.Namespace
     each_prompt, done = [p for p in prompts or [()] for _ in range(each or 1)], rows.found
     with closing(from_all(own_batches(method, args, prompts, each, rows.batches))) as drawn:
         while not rows.complete and (samples := next(drawn, None)) is not None:
-            samples.model = method
             rows.add(samples, described_rows(samples, each_prompt[done:done + len(samples)], method, task, args))
             done = rows.found
 
@@ -234,7 +233,7 @@ def run_sample(args: argparse.Namespace):
     launch = launched()
     device = own_device(pick_device(args.device), launch)
     keep_existing(out, args)
-    method = load(args.model, device)
+    method = load(args.model, device).method
     task = usable_task(method, args)
     check_texts(out, task)
     pictured = out is not None and task is not None and type(task).picture is not Task.picture

@@ -22,6 +22,8 @@ import torch
 from .commands import Parser, here
 from .common import add_device, kind_of_option
 from ..methods.base import Method
+from ..methods.sampling import Request, generate_batches
+from ..methods.sampling import edit_batches as sampled_edits
 from ..samplers import Sampler, Samples, channel_words, fitting_samplers, merge_samples
 from ..samplers.guidance import SCHEMES
 from ..support.configs import comments_of
@@ -182,11 +184,12 @@ def draw_batches(method: Method, args: argparse.Namespace, prompts: Sequence | N
     "Samples by the options of the command line, batch by batch: number `skip` and each `every`-th batch after it."
     generator, sampler = torch.Generator().manual_seed(args.seed), sampler_from(args, method)
     if getattr(args, "logits_hook", None): sampler = replace(sampler, logits_hook=args.logits_hook)  # of the prompt
-    return method.sample_batches(
-        prompts, n, sampler, generator, batch_size=args.batch_size, min_length=args.min_length,
-        max_length=args.max_length, progress=sys.stderr.isatty() and here().first, skip=skip, guidance=args.guidance,
+    request = Request(
+        n, sampler, generator, batch_size=args.batch_size, min_length=args.min_length, max_length=args.max_length,
+        progress=sys.stderr.isatty() and here().first, skip=skip, guidance=args.guidance,
         guidance_scheme=args.guidance_scheme, every=every,
     )
+    return generate_batches(method, prompts, request)
 
 
 def draw_samples(method: Method, args: argparse.Namespace, prompts: Sequence | None, n: int | None) -> Samples:
@@ -200,11 +203,12 @@ def edit_batches(method: Method, args: argparse.Namespace, sequences: Sequence, 
 
     ValueError for a least length."""
     if getattr(args, "min_length", 0): raise ValueError(f"--min-length {args.min_length}: edited sequences have none")
-    return method.edit_batches(
-        sequences, keep, sampler=sampler_from(args, method), generator=torch.Generator().manual_seed(args.seed),
+    request = Request(
+        sampler=sampler_from(args, method), generator=torch.Generator().manual_seed(args.seed),
         batch_size=args.batch_size, max_length=args.max_length, progress=sys.stderr.isatty(), skip=skip,
         guidance=getattr(args, "guidance", 0.0), guidance_scheme=getattr(args, "guidance_scheme", SCHEMES[0]),
     )
+    return sampled_edits(method, sequences, keep, request)
 
 
 def edit_samples(method: Method, args: argparse.Namespace, sequences: Sequence, keep: Sequence | None) -> Samples:

@@ -22,13 +22,13 @@ from .common import recipe_in
 from ..methods.base import method_class
 from ..methods.lo_flexmdm import LoFlexMDM
 from ..methods.ordered_insertion import OrderedInsertion
-from ..models.pretrained import names
 from ..support.atomic_files import check_seal, write_sealed
 from ..support.data_digests import check_data
 from ..support.limits import clipped
 from ..support.random_numbers import launched
 from ..support.readers import read_json
 from ..support.registries import METHODS
+from ..support.saved_files import names
 from ..tasks.base import task_class
 from ..training.checkpoints import last_step, tidy
 from ..training.distributed import check_shares, joined, own_device, processes_of

@@ -1,7 +1,7 @@
 "The oracle by enumeration: exact distributions, rates and bounds of cases small enough to list."
 from typing import TYPE_CHECKING
 
-from loflexmdm import _named
+from loflexmdm.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from loflexmdm.exact.ctmc import (
@@ -11,6 +11,6 @@ if TYPE_CHECKING:
         total_variation as total_variation,
     )
 else:
-    __all__, __getattr__, __dir__ = _named(__name__, {
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {
         "ctmc": "ToyLaw as_batch compare total_variation",
     })

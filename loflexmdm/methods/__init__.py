@@ -1,7 +1,7 @@
-"A network, a path and a loss that belong together, one module per method; sampling, editing and saving."
+"Methods: a network, a path and a loss that belong together, one module per method."
 from typing import TYPE_CHECKING
 
-from loflexmdm import _named
+from loflexmdm.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from loflexmdm.methods.autoregressive import (
@@ -28,8 +28,13 @@ if TYPE_CHECKING:
         PublishedLoFlexMDM as PublishedLoFlexMDM,
     )
     from loflexmdm.methods.retrofit import merge as merge
+    from loflexmdm.methods.sampling import (
+        Request as Request,
+        edit_sequences as edit_sequences,
+        generate as generate,
+    )
 else:
-    __all__, __getattr__, __dir__ = _named(__name__, {
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {
         "autoregressive": "Autoregressive AutoregressiveConfig",
         "base": "Method",
         "edit_flows": "EditFlow EditFlowConfig",
@@ -40,4 +45,5 @@ else:
         "papl": "PAPL PAPLConfig",
         "published": "PublishedConfig PublishedLoFlexMDM",
         "retrofit": "merge",
+        "sampling": "Request edit_sequences generate",
     })

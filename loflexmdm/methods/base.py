@@ -13,8 +13,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .sampling import Sampling
-from .saved import Saved
 from ..process.intensities import Intensities, TokenLaws, laws_unread
 from ..process.matching import LossTerms
 from ..process.paths import Path as StatePath
@@ -32,7 +30,7 @@ def method_class(name: str) -> type["Method"]:
 DEFAULT_SAMPLER = EventDriven()
 
 # %% ../../nbs/methods/01_base.ipynb #pbc69322
-class Method(Sampling, Saved, nn.Module):
+class Method(nn.Module):
     """A generative method: a vocabulary, a frozen config, `loss(batch, generator)` and `intensities(x, t)`.
 
     `task` is what the model was trained on, as saved with it (a dict or None). A subclass with a

@@ -1,7 +1,7 @@
 "Molecules: their notations, data, scores and tasks; growing them from fragments and optimising them."
 from typing import TYPE_CHECKING
 
-from loflexmdm import _named
+from loflexmdm.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from loflexmdm.molecules.data.sources import SOURCES as SOURCES
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         MoleculesTask as MoleculesTask,
     )
 else:
-    __all__, __getattr__, __dir__ = _named(__name__, {
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {
         "data.sources": "SOURCES",
         "edit_task": "MoleculeEditsConfig MoleculeEditsTask judge_edits",
         "growth": "grow",

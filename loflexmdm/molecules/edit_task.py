@@ -21,6 +21,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
 from ..methods.base import Method
+from ..models.model import Model
 from .data.cleaning import molecule_split
 from .data.exchanged_pairs import exchange, prepare_exchanges
 from .data.matched_pairs import RING, Matched, MatchedPairs, Matching
@@ -496,18 +497,18 @@ def exchanged(
 
 
 def regrown(
-    method: Method, smiles: Sequence[str], rng: random.Random, options: Matching = Matching(),  # noqa: B008
+    model: Model, smiles: Sequence[str], rng: random.Random, options: Matching = Matching(),  # noqa: B008
     **sampling,
 ) -> list[str | None]:
     """Molecules of which a random substituent is cut off and the rest completed by a model of bracket SAFE; None where
-    nothing can be cut off, or the model's text is not a molecule. `sampling` are options of `Method.sample`."""
+    nothing can be cut off, or the model's text is not a molecule. `sampling` are settings of `Model.sample`."""
     cuts = [fitting_cuts(s, options) for s in smiles]
     cores = [rng.choice(some)[0] if some else None for some in cuts]
-    prompts = [None if core is None else _prompt_of(core, method.vocabulary) for core in cores]
+    prompts = [None if core is None else _prompt_of(core, model.vocabulary) for core in cores]
 
     # one batch for all; those without a prompt keep their places
-    samples = method.sample([p for p in prompts if p], **sampling)
-    texts = iter(["".join(method.vocabulary.decode(s)) for s in samples.sequences])
+    samples = model.sample([p for p in prompts if p], **sampling)
+    texts = iter(["".join(model.vocabulary.decode(s)) for s in samples.sequences])
     return [decode(next(texts)).smiles if p else None for p in prompts]
 
 

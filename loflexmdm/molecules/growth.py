@@ -21,6 +21,8 @@ from rdkit import Chem, rdBase
 from torch import Tensor
 
 from ..methods.base import DEFAULT_SAMPLER, Method
+from ..methods.sampling import generate
+from ..models.model import Model
 from .notation.fragments import contains_fragment, parse_fragment
 from .notation.fragments import point_candidates, points_of
 from .notation.notations import is_atom, plain_fragment, symbols
@@ -227,7 +229,7 @@ def read_as_written(text: str) -> Chem.Mol:
 
 # %% ../../nbs/molecules/02_growth.ipynb #e56c66ac
 def grow(
-    method: Method, fragments: Sequence[str], seed: int = 0, top_p: float = 1.0, batch_size: int = 512,
+    model: Model, fragments: Sequence[str], seed: int = 0, top_p: float = 1.0, batch_size: int = 512,
     temperature: float = 1.0, tried: bool = True,
 ) -> list[str | None]:
     """For each fragment a SMILES that the model has grown from it at all its points, which need not be valid. Two
@@ -237,7 +239,7 @@ def grow(
     one, as is quick for many fragments. None for what cannot grow: text that is no such fragment, tokens that the model
     does not know, or too many; and for a text that is as long as the model can write, since it may be cut off, even
     before the last point."""
-    rng = random.Random(seed)
+    method, rng = model.method, random.Random(seed)
     spelled = lru_cache(None)(partial(well_spelled if tried else _canonical, method))
     sides = [_sides(fragment, rng, spelled) for fragment in fragments]
     sampler = LeftToRight(top_p=top_p, temperature=temperature)
@@ -261,8 +263,8 @@ def written_on(
     found: list[str | None] = [None] * len(ways)
     for between, rows in alike.items():
         hook = within_branches(method.vocabulary, *between, ())
-        samples = method.sample([[*ways[i][0], ...] for i in rows], batch_size=batch_size, seed=seed,
-                                sampler=replace(sampler, logits_hook=hook))
+        samples = generate(method, [[*ways[i][0], ...] for i in rows], batch_size=batch_size, seed=seed,
+                           sampler=replace(sampler, logits_hook=hook))
         for i, s in zip(rows, samples.sequences):
             if len(s) == method.config.max_length - 1: continue
             found[i] = "".join([*method.vocabulary.decode(s), *ways[i][-1]])
@@ -365,7 +367,7 @@ def best_prompt(
     `condition`: how many tokens of each prompt are not of the molecule."""
     def kept(some: Sequence[list], n: int, seed: int) -> list[int]:
         asked = [prompt for prompt in some for _ in range(n)]
-        samples = method.sample(asked, seed=seed, sampler=sampler)
+        samples = generate(method, asked, seed=seed, sampler=sampler)
         texts = ["".join(method.vocabulary.decode(s)[condition:]) for s in samples.sequences]
         found = [contains_fragment(text, fragment) for text in texts]
         return [sum(found[k * n:(k + 1) * n]) for k in range(len(some))]
@@ -463,7 +465,7 @@ def _with(condition: Sequence[str], parts: Parts) -> Parts:
 
 def _linking(way: Growth, text: str, n: int = TRIALS) -> int:
     "How many of `n` molecules are linked, both fragments kept."
-    found = way.method.sample([way.prompt], n=n, seed=0, sampler=LeftToRight(logits_hook=way))
+    found = generate(way.method, [way.prompt], n, seed=0, sampler=LeftToRight(logits_hook=way))
     return sum(contains_fragment("".join(way.method.vocabulary.decode(s)), text) for s in found.sequences)
 
 

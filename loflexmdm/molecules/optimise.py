@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from rdkit import Chem, rdBase
 
-from ..methods.base import Method
+from ..models.model import Model
 from .edit_task import scaffold
 from .growth import grow, grows_rightwards
 from .notation.bracket_safe import bonds_to_cut
@@ -413,14 +413,14 @@ class Regrow:
     """Sides of the population's molecules grown anew by a model of molecules, among children as of `Genetic`.
 
     ValueError if the model's task knows no prompts written as fragments."""
-    method: Method  # a model of molecules
+    model: Model  # of molecules
     size: int = 50  # proposals per round
     share: float = 0.5  # of the proposals that the model grows
     least: int = 3  # heavy atoms of a side that stays
     local: float = 4.0  # a side of n heavy atoms stays with a probability in proportion to the power `local` of n
 
     def __post_init__(self):
-        task = self.method.task_object
+        task = self.model.task
         if not isinstance(task, MoleculesTask):
             raise ValueError("model: must have been trained on molecules, and take fragments as prompts")
 
@@ -441,7 +441,7 @@ class Regrow:
 
     def part(self, mol: Chem.Mol, rng: random.Random) -> Chem.Mol | None:
         "A side of a molecule that is large enough; None if there is none."
-        bonds = chain_bonds(mol) if grows_rightwards(self.method) else bonds_to_cut(mol)
+        bonds = chain_bonds(mol) if grows_rightwards(self.model.method) else bonds_to_cut(mol)
         large = [p for p in sides(mol, bonds, rng) if own_atoms(p) >= self.least]
         if not large: return None
         return rng.choices(large, [own_atoms(p) ** self.local for p in large])[0]
@@ -456,8 +456,8 @@ class Regrow:
         model cannot, or it is not sound."""
         fragments = [Chem.MolToSmiles(part, isomericSmiles=False) for part in parts]
         # each fragment is met once, so that to try its spellings would cost more than it brings
-        write = partial(grow, tried=False) if grows_rightwards(self.method) else inserted
-        written = write(self.method, fragments, seed)
+        write = partial(grow, tried=False) if grows_rightwards(self.model.method) else inserted
+        written = write(self.model, fragments, seed)
 
         allowed = [None] * len(parts) if charges is None else [{charge} for charge in charges]
         with rdBase.BlockLogs():
@@ -466,29 +466,29 @@ class Regrow:
 
 # %% ../../nbs/molecules/04_optimise.ipynb #f5b9385f
 def inserted(
-    method: Method,
+    model: Model,
     fragments: Sequence[str],
     seed: int,
 ) -> list[str | None]:
     "A molecule for each fragment by a model that inserts; None where it makes none, or cannot read the fragment."
-    prompts = [_prompt(method, f) for f in fragments]
+    prompts = [_prompt(model, f) for f in fragments]
     fits = [p for p in prompts if p is not None]
     if not fits: return [None] * len(prompts)
 
     # a method that only inserts has no confidence to rank positions by
-    task = method.task_object
+    method, task = model.method, model.task
     options = {k: v for k, v in task.sampling.items() if k != "confidence" or "unmask" in method.channels}
     sampler = replace(method.default_sampler, logits_hook=substituents_of(method), **options)
-    samples = method.sample(fits, sampler=sampler, seed=seed, batch_size=max(64, len(fits)))
+    samples = model.sample(fits, sampler=sampler, seed=seed, batch_size=max(64, len(fits)))
     found = iter(task.smiles_of(samples))
     return [None if p is None else next(found) for p in prompts]
 
 
-def _prompt(method: Method, fragment: str) -> list | None:
+def _prompt(model: Model, fragment: str) -> list | None:
     "The prompt of a fragment; None if the model cannot read or continue it."
-    try: prompt = list(method.prompt(fragment))
+    try: prompt = list(model.prompt(fragment))
     except ValueError: return None
-    return prompt if len(prompt) + 2 < method.config.max_length else None
+    return prompt if len(prompt) + 2 < model.config.max_length else None
 
 # %% ../../nbs/molecules/04_optimise.ipynb #9a996766
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from rdkit.Chem import QED, Crippen, Descriptors, rdMolDescriptors
 # %% ../../nbs/molecules/01_task.ipynb #ms12b005
 from ..methods.base import Method
 from ..methods.flexmdm import filled_example
-from ..methods.sampling import TextPrompt
+from ..models.model import TextPrompt
 from .data.cleaning import Cleaning, clean_chunk, molecule_split
 from .data.column_values import measured
 from .data.prepared import Molecules, Picked, content_of, is_packaged, prepare

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import torch
 from rdkit import Chem
 
-from ..methods.base import Method
+from ..methods.sampling import generate
+from ..models.model import Model
 from ..methods.reward import RewardTuner
 from .optimise import Call, Genetic, best_calls, sound
 from .task import MoleculesTask
@@ -44,9 +45,9 @@ class TunedModel:
     """A copy of a model of molecules that writes them and is tuned; the model itself stays as it is.
 
     ValueError for a model of anything but molecules, or without likelihoods of its generations."""
-    def __init__(self, method: Method, lr: float = 5e-4):
-        if not isinstance(method.task_object, MoleculesTask): raise ValueError("model: must be one of molecules")
-        self.tuner, self.vocabulary = RewardTuner(copy.deepcopy(method).eval(), lr), method.vocabulary
+    def __init__(self, model: Model, lr: float = 5e-4):
+        if not isinstance(model.task, MoleculesTask): raise ValueError("model: must be one of molecules")
+        self.tuner, self.vocabulary = RewardTuner(copy.deepcopy(model.method).eval(), lr), model.vocabulary
         self.method = self.tuner.method
         self.asked = [ANY] if self.vocabulary.conditions else []  # any class, for a model that can be asked for one
 
@@ -58,7 +59,7 @@ class TunedModel:
     ) -> list[list[str]]:
         "The tokens of `n` molecules."
         sampler = replace(self.method.default_sampler, temperature=temperature)
-        samples = self.method.sample([self.asked] * n, sampler=sampler, seed=seed)
+        samples = generate(self.method, [self.asked] * n, sampler=sampler, seed=seed)
         return [self.vocabulary.decode(s) for s in samples.completions()]
 
     def step(
@@ -79,7 +80,7 @@ class Tuned:
 
     What it has learned depends on the seed and the calls alone, so that a search can continue from its log. ValueError
     as for `TunedModel`."""
-    method: Method  # a model of molecules
+    source: Model  # a model of molecules
     size: int = 32  # proposals per round
     share: float = 0.5  # of the proposals that the model writes
     seed: int = 0  # of what is written and replayed
@@ -90,7 +91,7 @@ class Tuned:
     lr: float = 5e-4  # of Adam
 
     def __post_init__(self):
-        self.model, self.task = TunedModel(self.method, self.lr), self.method.task_object
+        self.model, self.task = TunedModel(self.source, self.lr), self.source.task
         self.learned, self.temperature = 0, 1.0  # rounds; of what is written
         self.texts: dict[int, list] = {}  # what a round wrote
 

@@ -1,7 +1,7 @@
 "What reads a state: the interface of a backbone, the transformer, its heads and checks."
 from typing import TYPE_CHECKING
 
-from loflexmdm import _named
+from loflexmdm.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from loflexmdm.networks.adder import Adder as Adder
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         size_named as size_named,
     )
 else:
-    __all__, __getattr__, __dir__ = _named(__name__, {
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {
         "adder": "Adder",
         "base": "Backbone network",
         "build": "build_network check_network",

@@ -1,7 +1,7 @@
 "The nouns of the theory: states, clocks, channels, paths, intensities, and the loss that matches them."
 from typing import TYPE_CHECKING
 
-from loflexmdm import _named
+from loflexmdm.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from loflexmdm.process.channels import CHANNELS as CHANNELS, Channel as Channel
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from loflexmdm.process.streams import UNLIMITED as UNLIMITED
 else:
-    __all__, __getattr__, __dir__ = _named(__name__, {
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {
         "channels": "CHANNELS Channel",
         "clocks": "Clock Kumaraswamy clock_named",
         "intensities": "Intensities",

@@ -1,9 +1,10 @@
-"What a person looks at: figures, the player, the comparison of methods, citations."
+"Reports: figures, the comparison of methods, citations."
 from typing import TYPE_CHECKING
 
-from loflexmdm import _named
+from loflexmdm.support.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from loflexmdm.models.player import Player as Player, play as play
     from loflexmdm.reports.citations import citation as citation
     from loflexmdm.reports.comparison import (
         Comparison as Comparison,
@@ -18,11 +19,10 @@ if TYPE_CHECKING:
         plot_edits as plot_edits,
         trajectory_strip as trajectory_strip,
     )
-    from loflexmdm.reports.player import Player as Player, play as play
 else:
-    __all__, __getattr__, __dir__ = _named(__name__, {
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {
+        ".models.player": "Player play",
         "citations": "citation",
         "comparison": "Comparison compare describe entrant_recipe samplers_for table",
         "figures": "edit_strip plot_edits trajectory_strip",
-        "player": "Player play",
     })

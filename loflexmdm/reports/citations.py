@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 
 import loflexmdm
 from ..methods.base import Method, method_class
-from ..methods.saved import read_config
-from ..models.pretrained import models_directory, names, resolve
 from ..samplers import Sampler
 from ..support.registries import METHODS, SAMPLERS, TASKS
+from ..support.saved_files import models_directory, names, read_config, resolve
 from ..tasks.base import Task
 
 if TYPE_CHECKING: from pybtex.database import Entry

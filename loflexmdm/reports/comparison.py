@@ -21,7 +21,8 @@ import numpy as np
 import torch
 
 from ..methods.base import Method, method_class
-from ..methods.saved import load_model
+from ..models.model import Model
+from ..models.saved import load_method
 from ..process.states import collate
 from ..samplers import Sampler, Samples, fitting_samplers
 from ..samplers.generation_order import generation_times, normalised_order
@@ -235,7 +236,7 @@ def samplers_for(method: Method, calls: Sequence[int] = CALLS) -> list[Sampler]:
 def measure(method: Method, task: Task, sampler: Sampler, n: int, seed: int) -> dict:
     "A row of results: the task's scores of `n` samples, what they took, and their order."
     generator = generator_for(seed, "compare")
-    samples = task.samples(method, "test", n, sampler=sampler, generator=generator, record=True)
+    samples = task.samples(Model(method, task), "test", n, sampler=sampler, generator=generator, record=True)
     n = len(samples)
     return dict(
         n=n,
@@ -341,7 +342,7 @@ def add_run(
     samplers: Sequence[Sampler] | None, calls: Sequence[int], n: int, states: int, device,
 ):
     "Add to the results what they lack of a finished run: a row for each sampler, and its curve."
-    method = load_model(checkpoints(path)[-1], device, "ema.safetensors")
+    method = load_method(checkpoints(path)[-1], device, "ema.safetensors")
     task = task_from(recipe.task)
     if samplers is None: tried = samplers_for(method, calls)
     else: tried = [s for s in samplers if s.fits(method.channels)]

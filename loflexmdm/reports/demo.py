@@ -20,6 +20,7 @@ import torch
 
 from .. import __version__
 from ..methods.base import Method
+from ..models.model import Model
 from ..models.pretrained import load
 from ..molecules.scores.metrics import molecule_grid, molecule_metrics
 from ..process.states import collate
@@ -46,18 +47,18 @@ def star_recipe(order: str, steps: int = STEPS, seed: int = 0) -> Recipe:
     return recipe("star-mixed-ordered", steps=steps, seed=seed, **SMALL, **ORDERS[order])
 
 
-def trained(order: str, directory: Path, steps: int = STEPS, seed: int = 0, progress: bool = True) -> Method:
+def trained(order: str, directory: Path, steps: int = STEPS, seed: int = 0, progress: bool = True) -> Model:
     "The model of `star_recipe` from scratch; an older run in `directory` is replaced."
     if directory.exists(): shutil.rmtree(directory)
     return star_recipe(order, steps, seed).trainer(directory, progress=progress).fit()
 
 # %% ../../nbs/reports/05_demo.ipynb #2d1966c7
-def answer_figures(method: Method, n: int, seed: int = 0) -> tuple[dict, Samples]:
+def answer_figures(model: Model, n: int, seed: int = 0) -> tuple[dict, Samples]:
     "The figures of the answers to `n` test prompts of the model's own task, and the answers with their trajectories."
-    task = task_from(method.task)
-    samples = method.sample(task.prompts("test", n), seed=seed, record=True)
-    row = dict(order=method.config.order, graphs=n, exact_match=task.score("test", samples)["exact_match"])
-    row |= dict(bound=bound_of(method, min(n, 128)), network_calls=samples.network_calls)
+    task = task_from(model.method.task)
+    samples = model.sample(task.prompts("test", n), seed=seed, record=True)
+    row = dict(order=model.config.order, graphs=n, exact_match=task.score("test", samples)["exact_match"])
+    row |= dict(bound=bound_of(model.method, min(n, 128)), network_calls=samples.network_calls)
     return row, samples
 
 
@@ -156,9 +157,9 @@ def compare_orders(out: Path, n: int, seed: int, steps: int, progress: bool = Tr
     rows, ax = [], None
     for order, colour in zip(ORDERS, (PALETTE["blue"], PALETTE["orange"])):
         print(f"     {order} order", flush=True)
-        method = trained(order, out / order, steps, seed, progress)
-        row, samples = answer_figures(method, n, seed)
-        ax = plot_from_goal(task_from(method.task), samples, ax, order, colour)
+        model = trained(order, out / order, steps, seed, progress)
+        row, samples = answer_figures(model, n, seed)
+        ax = plot_from_goal(task_from(model.method.task), samples, ax, order, colour)
         rows.append(row)
     save_figure(ax, out / "order.png")
     save_figure(plot_curves({order: out / order for order in ORDERS}), out / "curves.png")
@@ -167,9 +168,9 @@ def compare_orders(out: Path, n: int, seed: int, steps: int, progress: bool = Tr
 
 def medium_graphs(out: Path, n: int, seed: int) -> dict:
     "Figures of the packaged model on medium graphs; generation.png in `out` shows one of its answers."
-    method = load("star-medium-ordered")
-    row, samples = answer_figures(method, n, seed)
-    task = task_from(method.task)
+    model = load("star-medium-ordered")
+    row, samples = answer_figures(model, n, seed)
+    task = task_from(model.method.task)
     save_figure(task.draw("test", samples, longest_exact(task, samples)), out / "generation.png")
     return row
 

@@ -7,11 +7,9 @@ __all__ = ['COUNTERS', 'Trajectory', 'EditTrajectory', 'Samples', 'simulate', 'm
 
 # %% ../../nbs/samplers/04_simulate.ipynb #f56e8d9c
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,14 +20,7 @@ from ..process.intensities import IntensityFn
 from ..process.states import PartialSequences
 from .base import Sampler, channel_words
 from .state import Info, Limits, State
-from ..support.atomic_files import write_file
-from ..support.registries import imported
 from ..support.transfers import lists, sent
-from ..support.writers import write_texts
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-    from loflexmdm.reports.player import Player
 
 # %% ../../nbs/samplers/04_simulate.ipynb #de6ea870
 class Trajectory(NamedTuple):
@@ -90,7 +81,6 @@ class Samples:
     violations: int = 0           # thinning steps whose bound did not hold
     forced: int = 0               # insertions made only to reach the smallest length
     trajectories: list[Trajectory] | Any = None  # one for each sequence, None if they were not recorded
-    model: object = field(default=None, repr=False, compare=False)  # that they are from, if it is known
 
     def __len__(self): return len(self.sequences)
 
@@ -108,56 +98,6 @@ class Samples:
 
     def __repr__(self): return f"Samples({', '.join(filter(None, [f'{len(self)} sequences', self.counted()]))})"
     def _repr_markdown_(self): return f"**{len(self)} sequences**: {self.counted()}"
-
-    @property
-    def texts(self) -> list[str]:
-        "Each sequence as the model's task writes it, or its tokens between spaces. ValueError without a model."
-        model = self._known_model()
-        write = " ".join if model.task_object is None else model.task_object.text
-        return [write(model.vocabulary.decode(s)) for s in self.sequences]
-
-    @property
-    def smiles(self) -> list[str | None]:
-        "The canonical SMILES of each sample, None for one that is not a molecule. ValueError for other tasks."
-        model = self._known_model()
-        if model.task_object is None: raise ValueError("smiles: the model does not know what it was trained on")
-        return model.task_object.smiles_of(self)
-
-    def __getitem__(self, i: int | slice) -> str | list[str]:
-        "The text of sample i, or of several."
-        return self.texts[i]
-
-    def __iter__(self) -> Iterator[str]: return iter(self.texts)
-
-    def frame(self) -> "DataFrame":
-        """A pandas DataFrame with a row for each sample: text, what the task says of it, tokens, and which were
-        generated.
-
-        ValueError without a model; ImportError, with what to install, without pandas."""
-        try: from pandas import DataFrame
-        except ImportError: raise ImportError("frame() needs pandas: pip install pandas") from None
-        model = self._known_model()
-        said = [{} for _ in self.sequences] if model.task_object is None else model.task_object.describe(self)
-        rows = zip(self.texts, said, self.sequences, self.free, strict=True)
-        return DataFrame([dict(text=text) | row | dict(tokens=model.vocabulary.decode(s), generated=free)
-                          for text, row, s, free in rows])
-
-    def save(self, path: str | PathLike) -> Path:
-        """Write the texts to a .txt, .csv, .jsonl or .fasta file, or one that the task writes (of molecules .smi,
-        .sdf); returns its path. More about each sample is in `frame`.
-
-        ValueError without a model, for another ending, and for a text that the format cannot hold."""
-        task, ending = self._known_model().task_object, Path(path).suffix.lower()
-        if task is None or ending not in task.output_suffixes: return write_texts(path, self.texts)
-        return write_file(path, task.written(task.describe(self), ending))
-
-    def player(self, i: int = 0, view: str | None = None) -> "Player":
-        "A player of sample `i`, if it was recorded; see `reports.player.play`."
-        return imported("loflexmdm.reports.player.play")(self, i, view)
-
-    def _known_model(self):
-        if self.model is None: raise ValueError("samples: it is not known which model they are from, so how they read")
-        return self.model
 
 # %% ../../nbs/samplers/04_simulate.ipynb #86f9d33e
 class _Harvest:
@@ -268,14 +208,9 @@ def _check(
 
 # %% ../../nbs/samplers/04_simulate.ipynb #d59ab525
 def merge_samples(parts: Sequence[Samples]) -> Samples:
-    "Several results as one, in order; counters are added up."
-    recorded = not parts or parts[0].trajectories is not None
-    total = Samples([], [], trajectories=[] if recorded else None)
-    total.model = parts[0].model if parts else None
-    for part in parts:
-        total.sequences += part.sequences
-        total.free += part.free
-        if recorded: total.trajectories += part.trajectories
-        for key in COUNTERS:
-            setattr(total, key, getattr(total, key) + getattr(part, key))
-    return total
+    "Join several results in order; counters are added up."
+    if not parts: return Samples([], [], trajectories=[])
+    join = lambda key: [row for part in parts for row in getattr(part, key)]
+    counts = {key: sum(getattr(part, key) for part in parts) for key in COUNTERS}
+    trajectories = None if parts[0].trajectories is None else join("trajectories")
+    return replace(parts[0], sequences=join("sequences"), free=join("free"), trajectories=trajectories, **counts)

@@ -1,7 +1,7 @@
 "What knows no theory: files, readers, configurations, registries, limits, random numbers, notebooks."
 from typing import TYPE_CHECKING
 
-from loflexmdm import _named
+from loflexmdm.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from loflexmdm.support.configs import AtLeastTwo as AtLeastTwo, config as config
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from loflexmdm.support.statistics import estimate as estimate
 else:
-    __all__, __getattr__, __dir__ = _named(__name__, {
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {
         "configs": "AtLeastTwo config",
         "notebook": "Checks refusal seeded setup table",
         "registries": "METHODS NETWORKS SAMPLERS TASKS",

@@ -1,7 +1,7 @@
 "Data in three splits, prompts and a score: one module per task."
 from typing import TYPE_CHECKING
 
-from loflexmdm import _named
+from loflexmdm.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from loflexmdm.tasks.base import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from loflexmdm.tasks.words import WordsConfig as WordsConfig, WordsTask as WordsTask
 else:
-    __all__, __getattr__, __dir__ = _named(__name__, {
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {
         "base": "Examples Task check_prompts check_split exact_match task_from",
         "brackets": "BracketsConfig BracketsTask",
         "digits": "DigitsConfig DigitsTask",

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from ..methods.base import Method
+from ..methods.sampling import generate
 from ..process.states import BOS, Example, Vocabulary, prefix_example
 from ..process.streams import UNLIMITED
 from ..samplers import Sampler, Samples
@@ -441,7 +442,7 @@ def subgoal_samples(
     for k in subgoals:
         # every number of subgoals begins with the same random numbers
         generator = torch.Generator().manual_seed(seed)
-        found[k] = method.sample(task.prompts("test", n, k), sampler=sampler, generator=generator)
+        found[k] = generate(method, task.prompts("test", n, k), sampler=sampler, generator=generator)
     return found
 
 # %% ../../nbs/tasks/07_mazes.ipynb #78f32cd7

@@ -24,8 +24,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..methods.flexmdm import filled_example
-from ..methods.saved import read_config
-from ..models.pretrained import resolve
 from ..process.states import ANY, BOS, CONDITION, MASK, SPECIAL_TOKENS, Example, Vocabulary
 from ..process.states import parse_prompt, prefix_example
 from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
@@ -35,6 +33,7 @@ from ..support.configs import Fraction, Natural, config, one_of
 from ..support.data_digests import SourceFiles, row_digest, rows_digest
 from ..support.random_numbers import permutation
 from ..support.readers import LeftOut, Texts
+from ..support.saved_files import read_config, resolve
 from ..support.shards import Splits, cache_directory, read_splits, write_splits
 from ..support.statistics import empirical_variation, variation_floor
 from ..support.tokenizers import read_tokenizer

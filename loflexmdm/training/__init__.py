@@ -1,7 +1,7 @@
 "How a model is made: recipes, batches, optimisers, checkpoints, the loop, several processes."
 from typing import TYPE_CHECKING
 
-from loflexmdm import _named
+from loflexmdm.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from loflexmdm.training.distributed import joined as joined, processes_of as processes_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from loflexmdm.training.trainer import Trainer as Trainer
 else:
-    __all__, __getattr__, __dir__ = _named(__name__, {
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {
         "distributed": "joined processes_of",
         "log": "JsonLines plot_metrics",
         "optimisers": "TrainConfig",

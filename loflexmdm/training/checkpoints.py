@@ -22,10 +22,8 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from ..methods.base import Method
-from ..methods.saved import AVERAGE_FILE, WEIGHTS_FILE, check_weights, is_finite, not_finite
-from ..methods.saved import model_weights, portable, read_config, read_model, read_tensors
-from ..methods.saved import save_tensors, write_model
-from ..models.pretrained import resolve
+from ..models.saved import check_weights, is_finite, model_weights, not_finite, portable
+from ..models.saved import read_model, read_tensors, save_tensors, write_model
 from ..process.states import SPECIAL_TOKENS
 from ..support.atomic_files import atomic_directory, check_seal, file_digest, locked
 from ..support.atomic_files import recorded, write_sealed
@@ -33,6 +31,7 @@ from ..support.configs import current_names
 from ..support.data_digests import check_data
 from ..support.limits import clipped
 from ..support.readers import read_json
+from ..support.saved_files import AVERAGE_FILE, WEIGHTS_FILE, read_config, resolve
 from .optimisers import FREE_KEYS, TrainConfig
 
 # %% ../../nbs/training/04_checkpoints.ipynb #5d63294e

@@ -26,13 +26,13 @@ from ..methods.base import Method, method_class
 from ..methods.lo_flexmdm import LoFlexMDM
 from ..methods.ordered_insertion import OrderedInsertion
 from ..methods.ordered_masks import OrderedMasks
-from ..methods.saved import read_config
-from ..models.pretrained import REMOVED, names, not_packaged, resolve
+from ..models.pretrained import REMOVED, not_packaged
 from ..support.atomic_files import write_file
 from ..support.configs import config_from, config_schema, current_names
 from ..support.limits import clipped
 from ..support.readers import read_toml
 from ..support.registries import METHODS, TASKS, did_you_mean
+from ..support.saved_files import names, read_config, resolve
 from ..tasks.base import SPLITS, Task, task_class, task_from
 from .distributed import OneProcess
 from .optimisers import TrainConfig

@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import Dataset
 
 from ..methods.base import Method
+from ..models.model import Model
 from ..process.conditions import hide_conditions
 from ..process.states import Pairs, PartialSequences, collate
 from ..process.streams import Stream
@@ -136,7 +137,7 @@ class Trainer:
     @property
     def groups(self) -> list[dict]: return [group for o in self.optimisers for group in o.param_groups]
 
-    def fit(self, resume: bool = False, begin: Callable[[], object] = lambda: None) -> Method:
+    def fit(self, resume: bool = False, begin: Callable[[], object] = lambda: None) -> Model:
         """Train to `config.steps`, from the newest checkpoint in the directory if `resume`; returns the averaged model
         (of shards, in the first process).
 
@@ -154,7 +155,7 @@ class Trainer:
                 self.run(caught)
             with self.processes.whole(self.checkpoints) as whole:
                 own = self.checkpoints if whole is None else whole
-                return own.average.eval()
+                return Model(own.average.eval())
 
     def run(self, caught: Sequence[int]):
         "The loop, from the step at which the trainer stands. Interrupted at a signal of those `caught`, after saving."

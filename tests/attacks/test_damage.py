@@ -17,11 +17,11 @@ from safetensors.torch import load_file, save_file
 import loflexmdm
 from loflexmdm.cli import main
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.saved import load_model, load_weights, read_config
-from loflexmdm.models.pretrained import models_directory, names, resolve
+from loflexmdm.models.saved import load_method, load_weights
 from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.support.atomic_files import file_digest, recorded, sealed
 from loflexmdm.support.registries import METHODS, TASKS
+from loflexmdm.support.saved_files import models_directory, names, read_config, resolve
 from loflexmdm.training.checkpoints import checkpoints, keep_best
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.trainer import Trainer
@@ -260,7 +260,7 @@ def harm(load, expected, agree):
 def model_flips(directory, count):
     "Outcomes of turned bits in the files of a model."
     path = model(1.0).save_pretrained(directory, README_md="# A card")
-    load = lambda: contents(load_model(path))
+    load = lambda: contents(load_method(path))
     expected = load()
     return {where: harm(load, expected, same) for where in flips(path, count)}
 

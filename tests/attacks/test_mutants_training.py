@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from loflexmdm.methods import sampling, saved
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.support.atomic_files import recorded
@@ -173,7 +173,7 @@ def test_reading_a_model_that_is_always_replaced_ends_with_the_error(tmp_path, m
     monkeypatch.setattr(saved, "_written", lambda directory: (0, next(tries)))  # another file at every look
     def damaged(*args): raise ValueError("damaged weights file")
     monkeypatch.setattr(saved, "read_tensors", damaged)
-    with pytest.raises(ValueError, match="damaged weights file"): load_model(tmp_path)
+    with pytest.raises(ValueError, match="damaged weights file"): load_method(tmp_path)
 
 
 def test_a_seal_that_does_not_fit_is_noticed(tmp_path):

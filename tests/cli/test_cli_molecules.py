@@ -14,12 +14,13 @@ import pytest
 
 from loflexmdm.cli.result_files import nll_states, states_of
 from loflexmdm.cli.sample import lines_said
-from loflexmdm.models.pretrained import REMOVED, load, names
+from loflexmdm.models.pretrained import REMOVED, load
 from loflexmdm.molecules.data.tables import molecules_in
 from loflexmdm.molecules.notation.bracket_safe import decode, tokenize
 from loflexmdm.molecules.notation.fragments import contains_fragment
 from loflexmdm.molecules.task import MoleculesTask
 from loflexmdm.samplers import Samples
+from loflexmdm.support.saved_files import names
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.recipes import presets, recipe_from
 from commands import SMALL, call, refused

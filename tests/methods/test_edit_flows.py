@@ -14,7 +14,7 @@ from loflexmdm.methods.base import Method
 from loflexmdm.methods.edit_flows import EDITS, EditFlow, EditFlowConfig, EditTargets, beside
 from loflexmdm.methods.edit_flows import edit_targets, edit_terms, merged
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.process.alignments import BLANK, Aligned, align, at
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import BOS, PAD, Pair, Pairs, Vocabulary, collate, parse_prompt
@@ -264,7 +264,7 @@ def test_a_trainer_takes_pairs(source, tmp_path):
     config = TrainConfig(steps=3, batch_size=4, valid_every=3, valid_size=6, valid_samples=2, save_every=2)
     trainer = Trainer(made(coupling="pairs", source=source), data, config, tmp_path / "run", data, progress=False)
     model = trainer.fit()
-    found = load_model(tmp_path / "run" / "best")
+    found = load_method(tmp_path / "run" / "best")
     assert isinstance(found, EditFlow) and found.config == model.config and math.isfinite(trainer.best)
     drawn = [m.edit([list("ab")], n=4, sampler=LEAPS, generator=seeded(0)).sequences for m in (found, model)]
     assert drawn[0] == drawn[1]
@@ -292,6 +292,6 @@ def test_on_the_command_line(tmp_path, capsys):
     run = str(tmp_path / "run")
     quick = "--size pico --steps 2 --batch-size 4 --valid-size 4 --valid-every 2 --warmup 1 --device cpu".split()
     assert cli.main(["train", "brackets", "--method", "editflow", "--coupling", "corrupted", *quick, "--out", run]) == 0
-    assert load_model(tmp_path / "run" / "best").config.errors == 2
+    assert load_method(tmp_path / "run" / "best").config.errors == 2
     assert cli.main(["train", "brackets", "--method", "editflow", "--coupling", "noise", "--out", run + "2"]) == 2
     assert "coupling='noise'" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from loflexmdm import cli
 from loflexmdm.exact.ctmc import ToyLaw, aligned_batch, as_batch, evaluate, oracle, rate_matrix
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig, filled_example, schedule_named
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, PAD, Vocabulary, collate
 from loflexmdm.process.states import contract, parse_prompt
 from loflexmdm.samplers import Ancestral, EventDriven, Limits, TauLeaping
@@ -278,7 +278,7 @@ def test_trained_saved_loaded_resumed_and_sampled(tmp_path):
     assert all(
         torch.equal(a, b) for a, b in zip(average.state_dict().values(), resumed.state_dict().values(), strict=True)
     )
-    loaded = load_model(average.save_pretrained(tmp_path / "model"))
+    loaded = load_method(average.save_pretrained(tmp_path / "model"))
     assert isinstance(loaded, FlexMDM) and loaded.config == average.config
     a, b = (m.sample([["a", ..., "c"]], n=4, generator=seeded(0)) for m in (average, loaded))
     assert a.sequences == b.sequences
@@ -301,7 +301,7 @@ def test_command_line(tmp_path, capsys):
         )
         == 0
     )
-    assert load_model(tmp_path / "run" / "best").config.unmasking == "power:2"
+    assert load_method(tmp_path / "run" / "best").config.unmasking == "power:2"
     assert (
         cli.main(["sample", str(tmp_path / "run"), "-n", "3", "--sampler", "tau", "--steps", "8", "--device", "cpu"])
         == 0

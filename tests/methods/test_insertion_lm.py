@@ -10,7 +10,7 @@ from ordered_models import VOCABULARY, sequences, with_noise
 from scipy.stats import chisquare
 
 from loflexmdm.methods.insertion_lm import EventLaws, InsertionLM, InsertionLMConfig, drop_even, with_tokens
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.process.states import CLEAN, DROPPED, PAD, Example, PartialSequences, collate, contract, gap_of
 from loflexmdm.samplers import EventDriven
 
@@ -176,7 +176,7 @@ def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
 
 def test_saved_and_loaded(tmp_path):
     made = InsertionLM(VOCABULARY, InsertionLMConfig(weight="bound", size="test", max_length=9)).eval()
-    again = load_model(made.save_pretrained(tmp_path / "model"))
+    again = load_method(made.save_pretrained(tmp_path / "model"))
     assert again.config == made.config
     assert again.sample([["a"], ["a", ..., "b"]], n=3, seed=0).sequences == \
         made.sample([["a"], ["a", ..., "b"]], n=3, seed=0).sequences

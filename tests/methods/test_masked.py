@@ -10,7 +10,7 @@ from scipy import stats
 
 from loflexmdm.methods.base import Method, method_class
 from loflexmdm.methods.masked import Canvas, MaskedConfig, MaskedDiffusion, clean_log_probs
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.process.paths import hide, hide_some
 from loflexmdm.process.states import BOS, MASK, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.samplers import Ancestral, EventDriven, Samples, TauLeaping, Trajectory
@@ -423,7 +423,7 @@ def test_star_tiny_from_end_to_end(tmp_path):
     timed = ("seconds", "tokens_per_second")
     rows = [[{k: v for k, v in r.items() if k not in timed} for r in t.log.rows()] for t in (whole, resumed)]
     assert rows[0] == rows[1] and all("bound_tight" in r for r in rows[0] if "loss" in r)
-    loaded = load_model(average.save_pretrained(tmp_path / "saved"))
+    loaded = load_method(average.save_pretrained(tmp_path / "saved"))
     task, _ = plan.build()
     given = task.prompts("test", 3)
     a, b = (m.sample(given, generator=seeded(0)) for m in (average, loaded))

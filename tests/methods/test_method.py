@@ -19,7 +19,7 @@ import loflexmdm
 from loflexmdm.methods.base import Method, method_class
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.sampling import _length_limit, encode_prompts
-from loflexmdm.methods.saved import _describes_a_model, load_weights, read_config
+from loflexmdm.models.saved import _describes_a_model, load_weights
 from loflexmdm.models import pretrained
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import MASK, Vocabulary, collate, parse_prompt, prefix_example
@@ -28,6 +28,7 @@ from loflexmdm.support.atomic_files import atomic_directory, file_digest, record
 from loflexmdm.support.configs import config_from
 from loflexmdm.support.notebook import seeded
 from loflexmdm.support.registries import METHODS
+from loflexmdm.support.saved_files import read_config
 
 VOCABULARY = Vocabulary("abc")
 

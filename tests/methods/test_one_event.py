@@ -8,7 +8,7 @@ import torch
 
 from loflexmdm.exact.ctmc import ToyLaw, clock_quadrature
 from loflexmdm.methods.one_event import LoInsert, LoUnmask, OneEventConfig, wait_terms
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.matching import leave_one_out
 from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, PartialSequences, collate
@@ -149,7 +149,7 @@ def test_from_random_weights_to_samples_and_back(cls, tmp_path):
     samples = model.eval().sample(n=20, seed=1, sampler=EventDriven(slack=3.0))
     assert len(samples) == 20 and all(MASK not in s and len(s) <= 5 for s in samples.sequences)
     model.save_pretrained(tmp_path / "m")
-    again = load_model(tmp_path / "m")
+    again = load_method(tmp_path / "m")
     assert again.sample(n=20, seed=1, sampler=EventDriven(slack=3.0)).sequences == samples.sequences
     assert torch.equal(again.nll_bound(LAW.x1, 2, seeded(0))[0], model.nll_bound(LAW.x1, 2, seeded(0))[0])
 
@@ -215,7 +215,7 @@ def test_files_with_the_former_name_load(tmp_path):
     # as a release wrote it that knew the method as lomdm, before digests
     old = {k: v for k, v in meta.items() if k in ("format", "version", "vocabulary", "config", "task")}
     path.write_text(json.dumps(old | dict(method="lomdm")))
-    with pytest.warns(UserWarning, match="without a digest"): again = load_model(tmp_path / "m")
+    with pytest.warns(UserWarning, match="without a digest"): again = load_method(tmp_path / "m")
     assert type(again) is LoUnmask and again.sample(n=5, seed=1).sequences == model.sample(n=5, seed=1).sequences
 
     recipe = recipe_from(dict(task=dict(kind="key", n=2, q=2, layout="masks"), model=dict(method="lomdm", size="nano")))

@@ -11,7 +11,7 @@ from kill import stop_after
 from loflexmdm.methods.base import method_class
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion, clean_log_probs
 from loflexmdm.methods.papl import FORMS, MIXTURES, PAPL, PAPLConfig, papl_weights
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.process.paths import hide_some
 from loflexmdm.process.states import MASK, Vocabulary, collate, prefix_example
 from loflexmdm.samplers import GREEDY, Planner
@@ -226,7 +226,7 @@ def test_trained_saved_loaded_sampled_and_resumed(tmp_path, form):
     stop_after(cut, 4, KeyboardInterrupt)
     resumed = run(tmp_path / "cut", form=form).fit(resume=True)
     torch.testing.assert_close(resumed.state_dict(), whole.state_dict(), rtol=0, atol=0)
-    again = load_model(whole.save_pretrained(tmp_path / "saved"))
+    again = load_method(whole.save_pretrained(tmp_path / "saved"))
     assert type(again) is PAPL and again.config == whole.config
     for sampler in (None, Planner(), Planner(remask=1.0)):
         a, b = (

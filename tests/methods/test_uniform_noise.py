@@ -8,7 +8,7 @@ import torch
 from brief_runs import at_the_command_line, resumed_weights
 from scipy import stats
 
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.methods.uniform_noise import LATEST, SIGNAL, NoiseLevel, UniformNoise, UniformNoiseConfig, start_cost
 from loflexmdm.process.states import PartialSequences, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
@@ -287,7 +287,7 @@ def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
 
 def test_saved_and_loaded(tmp_path):
     made = UniformNoise(VOCABULARY, UniformNoiseConfig(size="pico", max_length=9)).eval()
-    again = load_model(made.save_pretrained(tmp_path / "model"))
+    again = load_method(made.save_pretrained(tmp_path / "model"))
     assert again.config == made.config and made.evaluations_per_loss == 1
     assert made.default_sampler == TauLeaping(grid="clock")
     assert made.tau_max == pytest.approx(math.log(9 / 1e-4))

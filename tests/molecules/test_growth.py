@@ -9,7 +9,6 @@ import torch
 from rdkit import Chem
 
 from loflexmdm import load
-from loflexmdm.models.pretrained import names
 from loflexmdm.molecules.growth import PLACES, Growth, _canonical, _joined, _sides, best_prompt, divided, grow
 from loflexmdm.molecules.growth import Growths, growth_of
 from loflexmdm.molecules.growth import grows_rightwards, linked, spellings, superstructure_points, within_branches
@@ -17,6 +16,7 @@ from loflexmdm.molecules.notation.fragments import contains_fragment
 from loflexmdm.molecules.notation.notations import smiles_prompts, symbols
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.process.states import BOS, Example, Vocabulary, collate, prefix_example
+from loflexmdm.support.saved_files import names
 
 FRAGMENTS = {  # with a methyl group at the point
     "*c1ccncc1": "Cc1ccncc1", "*C(=O)Nc1ccc(Cl)cc1": "CC(=O)Nc1ccc(Cl)cc1", "*N1CCOCC1": "CN1CCOCC1", "*OCC": "COCC",

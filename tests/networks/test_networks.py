@@ -18,7 +18,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.order_model import OrderModel
 from loflexmdm.methods.papl import PAPL, PAPLConfig
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.networks.base import network
 from loflexmdm.networks.build import build_backbone, probe_rows, reads_ahead
 from loflexmdm.networks.hugging_face import refuse
@@ -452,7 +452,7 @@ def test_a_tied_head_has_the_weights_of_the_embedding(tmp_path):
     torch.optim.SGD(tied.parameters(), 0.1).step()
     assert tied.token.out.weight is tied.backbone.token.weight and not torch.equal(old, tied.token.out.weight)
     tied.save_pretrained(tmp_path / "m")
-    for again in (load_model(tmp_path / "m"), copy.deepcopy(tied)):
+    for again in (load_method(tmp_path / "m"), copy.deepcopy(tied)):
         assert again.token.out.weight is again.backbone.token.weight is not matrix
         assert torch.equal(again.token.out.weight, matrix) and torch.equal(again.token.out.bias, tied.token.out.bias)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from loflexmdm.cli import main
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.reports.comparison import Comparison, compare, curve, describe, differences
 from loflexmdm.reports.comparison import entrant_recipe, evaluations_per_loss, mean_order
 from loflexmdm.reports.comparison import parse_entrant, plot_comparison, run_directory, samplers_for
@@ -100,7 +100,7 @@ def test_interrupted_run_continues_to_the_same_weights(done, tmp_path, stop_at):
     for p in checkpoints(cut):
         if int(p.name[5:]) > stop_at: shutil.rmtree(p)
     again = train_run(recipe, cut, progress=False)
-    a, b = (load_model(p, weights="ema.safetensors").state_dict() for p in (whole, again))
+    a, b = (load_method(p, weights="ema.safetensors").state_dict() for p in (whole, again))
     assert all(torch.equal(a[k], b[k]) for k in a)
 
 

@@ -11,7 +11,7 @@ from kill import stop_after
 from small_runs import config, model, same, trainer
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.process.states import Vocabulary
 from loflexmdm.support import atomic_files as files
 from loflexmdm.support.atomic_files import write_sealed
@@ -124,7 +124,7 @@ def test_weights_to_start_from(tmp_path):
         weight_decay=0.0, start_from=str(tmp_path / "fixed" / "best"),
     )
     second.fit()
-    taken, own = load_model(tmp_path / "fixed" / "best").state_dict(), second.method.state_dict()
+    taken, own = load_method(tmp_path / "fixed" / "best").state_dict(), second.method.state_dict()
     assert taken.keys() < own.keys() and all(torch.equal(taken[k], own[k]) for k in taken)
     assert same(second.ema.module, second.method)
     shutil.rmtree(tmp_path / "fixed")

@@ -6,7 +6,7 @@ from small_runs import VOCABULARY, Words, model, same, trainer
 from torch.utils.data import Subset
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.saved import load_model
+from loflexmdm.models.saved import load_method
 from loflexmdm.process.matching import LossTerms
 from loflexmdm.process.states import CLEAN, MASKED, collate
 from loflexmdm.support.random_numbers import generator_for
@@ -30,7 +30,7 @@ def test_resume_is_bitwise(tmp_path, case, died_at):
     timed = ("seconds", "tokens_per_second")
     rows = [[{k: v for k, v in r.items() if k not in timed} for r in t.log.rows()] for t in (whole, resumed)]
     assert rows[0] == rows[1]
-    assert same(load_model(tmp_path / "whole/best"), load_model(tmp_path / "cut/best"))
+    assert same(load_method(tmp_path / "whole/best"), load_method(tmp_path / "cut/best"))
 
 
 def test_without_averaging_the_average_is_the_model(tmp_path):
@@ -133,7 +133,7 @@ def test_not_finite_stops_saves_and_says_where(tmp_path):
     t = trainer(tmp_path, method=Poisoned(VOCABULARY, LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)))
     with pytest.raises(FloatingPointError, match="step 4: not finite: gap, gradient of .*step_000003"): t.fit()
     assert t.log.rows()[-1]["not_finite"][0] == "gap" and t.log.rows()[-1]["gap"] is None
-    assert all(p.isfinite().all() for p in load_model(checkpoints(tmp_path)[-1]).parameters())
+    assert all(p.isfinite().all() for p in load_method(checkpoints(tmp_path)[-1]).parameters())
 
 
 def test_the_global_random_state_is_left_alone(tmp_path):

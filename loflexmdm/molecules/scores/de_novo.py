@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from ...methods.base import Method
+from ...models.model import Model
 from ..task import MoleculesTask
 from ...samplers import EventDriven, Sampler, TauLeaping
 from ...support.atomic_files import write_file
@@ -75,12 +75,12 @@ def row_of(
 
 # %% ../../../nbs/molecules/scores/03_de_novo.ipynb #efe832ea
 def measure_setting(
-    method: Method, task: MoleculesTask, setting: Setting, n: int, seed: int, batch_size: int = 256
+    model: Model, task: MoleculesTask, setting: Setting, n: int, seed: int, batch_size: int = 256
 ) -> dict:
     """Sample `n` molecules; their score (see `MoleculesTask.score`), how many have each length in
     tokens, and what sampling took."""
     start = time.perf_counter()
-    samples = method.sample(
+    samples = model.sample(
         n=n, sampler=setting.sampler, generator=torch.Generator().manual_seed(seed), batch_size=batch_size
     )
     seconds = time.perf_counter() - start
@@ -101,18 +101,18 @@ def read_results(path: Path) -> list[dict]:
 
 # %% ../../../nbs/molecules/scores/03_de_novo.ipynb #p9a2a44f
 def run_settings(
-    path: str | os.PathLike, method: Method, task: MoleculesTask, model: str,
+    path: str | os.PathLike, model: Model, task: MoleculesTask, name: str,
     chosen: Sequence[Setting], n: int = 1000, seeds: Sequence[int] = (0,), progress: bool = True,
 ) -> list[dict]:
     """Rows of all settings and seeds, kept in the JSONL file `path`; those that stand there already are not run again.
 
     The file grows by a row at a time and is replaced as a whole, so it may be stopped anywhere."""
-    names = [row_of(model, s, n, seed) for s in chosen for seed in seeds]
-    rows, wanted = [], {tuple(name.values()): name for name in names}
-    for key, name in tqdm(wanted.items(), desc=model, disable=not progress):
-        known = {tuple(r[k] for k in name): r for r in read_results(Path(path))}
+    names = [row_of(name, s, n, seed) for s in chosen for seed in seeds]
+    rows, wanted = [], {tuple(row.values()): row for row in names}
+    for key, row in tqdm(wanted.items(), desc=name, disable=not progress):
+        known = {tuple(r[k] for k in row): r for r in read_results(Path(path))}
         if key not in known:
-            known[key] = name | measure_setting(method, task, Setting(*key[1:5]), n, name["seed"])
+            known[key] = row | measure_setting(model, task, Setting(*key[1:5]), n, row["seed"])
             write_file(path, "".join(json.dumps(r) + "\n" for r in known.values()))
         rows.append(known[key])
     return rows

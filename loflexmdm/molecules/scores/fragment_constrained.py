@@ -57,29 +57,29 @@ def judge_fragments(
 
 # %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #eb945bc6
 def prompts_of(
-    method,
+    model,
     cases: Sequence[FragmentCase],
     keep_stereo: bool = False,
 ) -> list[list[str]]:
     "The cases' prompts as tokens. ValueError, with the case, for tokens that the vocabulary lacks."
     def tokens(case):
-        try: return prompt_tokens(case.prompt(keep_stereo), method.vocabulary)
+        try: return prompt_tokens(case.prompt(keep_stereo), model.vocabulary)
         except ValueError as e: raise ValueError(f"{case.name}, {case.task}: {e}") from None
     return [tokens(case) for case in cases]
 
 
 def sample_fragments(
-    method, cases: Sequence[FragmentCase], n: int = 100, sampler: Sampler = DEFAULT_SAMPLER,
+    model, cases: Sequence[FragmentCase], n: int = 100, sampler: Sampler = DEFAULT_SAMPLER,
     generator: torch.Generator | None = None, keep_stereo: bool = False, **options,
 ) -> list[FragmentSamples]:
-    """`n` samples for each case, judged. `options` go to `method.sample`.
+    """`n` samples for each case, judged. `options` go to `model.sample`.
 
     ValueError, before anything is sampled, without cases, for prompts with tokens that the method's vocabulary lacks,
     and for prompts too long for it."""
     if not cases: raise ValueError("cases=[]: at least one is needed")
-    prompts = prompts_of(method, cases, keep_stereo)
-    samples = method.sample(prompts, n, sampler=sampler, generator=generator, **options)
-    texts = ["".join(method.vocabulary.decode(s)) for s in samples.sequences]
+    prompts = prompts_of(model, cases, keep_stereo)
+    samples = model.sample(prompts, n, sampler=sampler, generator=generator, **options)
+    texts = ["".join(model.vocabulary.decode(s)) for s in samples.sequences]
     return [
         judge_fragments(case, "".join(prompt), texts[i * n : (i + 1) * n])
         for i, (case, prompt) in enumerate(zip(cases, prompts, strict=True))
@@ -105,7 +105,7 @@ def different(draw: Callable[[int, int], list[str]], n: int, seed: int = 0) -> t
 
 # %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #11f7beba
 def grow_fragments(
-    method, cases: Sequence[FragmentCase], n: int = 100, seed: int = 0, distinct: bool = False, **options,
+    model, cases: Sequence[FragmentCase], n: int = 100, seed: int = 0, distinct: bool = False, **options,
 ) -> list[FragmentSamples]:
     """`n` molecules for each case, judged; what cannot grow is not decodable. `distinct`: see `different`. `options`
     go to `grow`.
@@ -113,7 +113,7 @@ def grow_fragments(
     ValueError without cases, and as `grow`."""
     if not cases: raise ValueError("cases=[]: at least one is needed")
     def grown(fragments: Sequence[str], n: int, seed: int) -> list[str]:
-        return [text or "" for text in grow(method, [f for f in fragments for _ in range(n)], seed, **options)]
+        return [text or "" for text in grow(model, [f for f in fragments for _ in range(n)], seed, **options)]
 
     # all at once, unless it depends on what comes how many are needed
     if distinct: return [_different(case, partial(grown, [case.fragment]), n, seed) for case in cases]
@@ -122,18 +122,18 @@ def grow_fragments(
 
 
 def fill_fragments(
-    method, cases: Sequence[FragmentCase], n: int = 100, seed: int = 0, distinct: bool = False, **options,
+    model, cases: Sequence[FragmentCase], n: int = 100, seed: int = 0, distinct: bool = False, **options,
 ) -> list[FragmentSamples]:
-    """`n` molecules for each case from a model of SMILES that inserts, by `method.sample` of its fragment as text,
+    """`n` molecules for each case from a model of SMILES that inserts, by `model.sample` of its fragment as text,
     judged; a fragment that the model cannot take gives nothing decodable. `distinct`: see `different`. `options` go to
-    `method.sample`.
+    `model.sample`.
 
     ValueError without cases."""
     if not cases: raise ValueError("cases=[]: at least one is needed")
     def filled(fragment: str, n: int, seed: int) -> list[str]:
-        try: samples = method.sample(fragment, n=n, seed=seed, **options)
+        try: samples = model.sample(fragment, n=n, seed=seed, **options)
         except ValueError: return [""] * n
-        return ["".join(method.vocabulary.decode(s)) for s in samples.sequences]
+        return ["".join(model.vocabulary.decode(s)) for s in samples.sequences]
 
     if distinct: return [_different(case, partial(filled, case.fragment), n, seed) for case in cases]
     return [_judged(case, filled(case.fragment, n, seed)) for case in cases]
