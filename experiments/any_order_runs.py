@@ -10,6 +10,7 @@ from collections import Counter
 import torch
 
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.samplers import EventDriven
 from loflexmdm.support.statistics import empirical_variation, variation_floor
 from loflexmdm.tasks.base import task_from
@@ -43,7 +44,7 @@ def at_lengths(task: WordsTask, words: list[str]) -> dict[str, list[float]]:
 def sampled(task: WordsTask, method: Method, rule: str | None) -> dict:
     "Figures of samples whose masks are chosen by a rule."
     sampler, generator = EventDriven(exact=True, confidence=rule), torch.Generator().manual_seed(0)
-    samples = method.sample(n=SAMPLES, sampler=sampler, generator=generator)
+    samples = generate(method, n=SAMPLES, sampler=sampler, generator=generator)
     scores = {k: round(v, 4) for k, v in task.score("test", samples).items()}
     return dict(scores=scores, lengths=at_lengths(task, task.made_words(samples)))
 

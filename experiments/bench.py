@@ -32,6 +32,7 @@ from loflexmdm.methods.base import Method
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
+from loflexmdm.methods.sampling import generate
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.samplers import COUNTERS, EventDriven, FrozenEvents, TauLeaping
@@ -179,7 +180,7 @@ def write_point(method: str, n: int, seconds: float) -> dict:
     "Seconds of sequences of 31 tokens by a new model of the pair, which costs as much as a trained one."
     model, _ = one_of_the_pair(method)
     length = RAGGED[1]
-    draw = lambda: model.eval().sample(n=n, min_length=length, max_length=length, seed=0)
+    draw = lambda: generate(model.eval(), n=n, min_length=length, max_length=length, seed=0)
     samples = draw()
     return costs(samples, measured(draw, seconds))
 
@@ -239,7 +240,7 @@ def sample_gpt2(rows: int, directory: str) -> tuple[Callable, Callable]:
     model, other = beside_model(Autoregressive, AutoregressiveConfig), gpt2().eval()
     start = torch.full((rows, 1), 2)
     options = dict(do_sample=True, top_k=0, max_new_tokens=COLUMNS - 1, attention_mask=torch.ones_like(start))
-    return lambda: model.sample(n=rows, seed=0), lambda: other.generate(start, **options)
+    return lambda: generate(model, n=rows, seed=0), lambda: other.generate(start, **options)
 
 
 def train_gpt2(rows: int, directory: str) -> tuple[Callable, Callable]:

@@ -14,6 +14,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 import loflexmdm
+from loflexmdm.models.model import Model
 from loflexmdm.process.states import collate
 from loflexmdm.training.recipes import recipe
 
@@ -100,8 +101,9 @@ def measured() -> CallPaths:
 
         stream = trainer.processes.batches(trainer.data, run.train, 0, trainer.device)
         train_step = to_network(lambda: trainer.train_step(stream), "Trainer.train_step")
-        prompts = method.task_object.prompts("test", 2)
-        sample = to_network(lambda: method.eval().sample(prompts), "Sampling.sample")
+        model = Model(method)
+        prompts = model.prompts("test", 2)
+        sample = to_network(lambda: model.sample(prompts), "Model.sample")
         return CallPaths(loss, match, train_step, sample)
 
 

@@ -15,6 +15,7 @@ import torch
 from rdkit import Chem
 
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.data.sources import benchmark_smiles
 from loflexmdm.molecules.scores.metrics import judge, molecule_metrics
@@ -56,7 +57,7 @@ def similarity(smiles: list[str], few: list[str]) -> float:
 
 def figures(task: MoleculesTask, method: Method, few: list[str], held_out: list[str], others: list[str]) -> dict:
     "Bounds, and shares of samples drawn from the whole distribution: valid, with the fragment, among the few."
-    samples = method.sample(n=SAMPLES, generator=torch.Generator().manual_seed(0))
+    samples = generate(method, n=SAMPLES, generator=torch.Generator().manual_seed(0))
     smiles = task.smiles_of(samples)
     valid = [j.smiles for j in judge(smiles) if j.smiles]
     found = molecule_metrics(smiles, few, canonical_reference=True).as_dict()

@@ -23,6 +23,7 @@ from runs import COMMIT
 
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
+from loflexmdm.methods.sampling import generate
 from loflexmdm.networks.transformer import SIZES
 from loflexmdm.training.compiling import fast_products
 from loflexmdm.training.recipes import recipe
@@ -211,7 +212,7 @@ def sample(bench: Bench):
                 rounds, bench.args.rounds = bench.args.rounds, 3
                 with cast, fast_products(bench.device):
                     in_turns(bench, dict(what="sample_gpt2", size=size, rows=rows, bfloat16=low),
-                             lambda: own.sample(n=rows, seed=0), lambda: other.generate(start, **options))
+                             lambda: generate(own, n=rows, seed=0), lambda: other.generate(start, **options))
                 bench.args.warm, bench.args.each, bench.args.rounds = warm, each, rounds
     hard_samples(bench)
 

@@ -15,6 +15,7 @@ from statistics import mean
 import torch
 
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.samplers import Ancestral, Sampler, Samples, TauLeaping
 from loflexmdm.tasks.base import Task, task_from
 from method_runs import CORPORA, HELD_OUT, SAMPLES, STATES, TRAIN, tables, text_scores
@@ -48,7 +49,7 @@ def scores(task: Task, samples: Samples) -> dict[str, float]:
 def point(task: Task, model: Method, steps: int, sampler: Sampler, seed: int) -> dict:
     "Scores of samples with a number of steps, and CPU seconds for all of them."
     start = time.process_time()
-    samples = model.sample(n=SAMPLES, sampler=sampler, generator=torch.Generator().manual_seed(seed))
+    samples = generate(model, n=SAMPLES, sampler=sampler, generator=torch.Generator().manual_seed(seed))
     seconds = round(time.process_time() - start, 1)
     return dict(steps=steps, seconds=seconds, full=samples.overflowing) | scores(task, samples)
 

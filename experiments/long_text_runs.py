@@ -12,6 +12,7 @@ import torch
 from corpora import known_share, pieces
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.tasks.base import Task, task_from
 from method_runs import METHODS, ROWS, TRAIN
 from runs import ROOT, bound, curve_of, note, noted, states_per_sequence
@@ -25,7 +26,7 @@ HELD_OUT, STATES, SAMPLES = 512, 16, 256
 
 def known_words(task: Task, method: Method) -> float:
     "Share of known words among those of samples, without the first and the last of each, which may be cut."
-    texts = map(task.text, task.sequences(method.sample(n=SAMPLES, batch_size=SAMPLES, seed=0)))
+    texts = map(task.text, task.sequences(generate(method, n=SAMPLES, batch_size=SAMPLES, seed=0)))
     return round(known_share(task, [word for text in texts for word in text.split()[1:-1]]), 4)
 
 

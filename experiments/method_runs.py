@@ -15,6 +15,7 @@ import torch
 from corpora import code, known_share, pair_variation, parses, peptide_task, text
 from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import Example
 from loflexmdm.samplers import Sampler, Samples
 from loflexmdm.tasks.base import Task, task_from
@@ -83,7 +84,7 @@ def sampled(task: Task, method: Method, n: int = SAMPLES, sampler: Sampler | Non
     examples = gaps_of(task, n)
     asked = task.prompts("test", n) or [prompt_of(e, task.vocabulary) for e in examples]
     start, generator = time.process_time(), torch.Generator().manual_seed(0)
-    samples = method.sample(asked or None, n=None if asked else n, sampler=sampler, generator=generator)
+    samples = generate(method, asked or None, n=None if asked else n, sampler=sampler, generator=generator)
     seconds = (time.process_time() - start) / n
     scores = {k: round(v, 4) for k, v in task.score("test", samples).items()} | text_scores(task, samples)
     scores |= token_entropy(samples.completions()) | gap_scores(examples, samples)

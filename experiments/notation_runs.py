@@ -9,6 +9,7 @@ from collections import Counter
 import torch
 
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.molecules.scores.de_novo import Setting
 from loflexmdm.molecules.scores.metrics import molecule_metrics
 from loflexmdm.molecules.task import MoleculesTask
@@ -42,7 +43,7 @@ def tables(entrant: str, seed: int, steps: int, molecules: int) -> dict:
 
 def drawn(task: MoleculesTask, method: Method, setting: Setting, n: int) -> dict:
     "Figures of `n` samples: states with their numbers, quality, diversity, uniqueness, calls."
-    samples = method.sample(n=n, sampler=setting.sampler, generator=torch.Generator().manual_seed(0))
+    samples = generate(method, n=n, sampler=setting.sampler, generator=torch.Generator().manual_seed(0))
     states = Counter(d["state"] for d in task.describe(samples))
     figures = molecule_metrics(task.smiles_of(samples), task.smiles("train"), canonical_reference=True).as_dict()
     kept = {k: round(figures[k], 4) for k in ("validity", "quality", "diversity", "uniqueness", "novelty")}

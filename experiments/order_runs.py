@@ -10,6 +10,7 @@ import argparse
 import torch
 
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.models.pretrained import load
 from loflexmdm.samplers import EventDriven
 from loflexmdm.tasks.base import Task, task_from
@@ -82,7 +83,7 @@ def judged(task: Task, method: Method, n: int = 250, **options) -> dict[str, flo
     "Scores of answers to the first n test prompts."
     prompts, noise = task.prompts("test", n), torch.Generator().manual_seed(0)
     sampler = EventDriven(exact=True, **options) if options else None
-    samples = method.sample(prompts, sampler=sampler, generator=noise)
+    samples = generate(method, prompts, sampler=sampler, generator=noise)
     return {k: round(v, 4) for k, v in task.score("test", samples).items()} | dict(calls=samples.network_calls)
 
 
@@ -98,7 +99,7 @@ def rates(task: Task, method: Method) -> dict[str, list[float]]:
 
 def correlations(task: Task, method: Method, n: int = 500) -> dict[str, list[float]]:
     "Correlation of order with distance from the junction, of exact and of all answers, each with its error."
-    samples = method.sample(task.prompts("test", n), generator=torch.Generator().manual_seed(1), record=True)
+    samples = generate(method, task.prompts("test", n), generator=torch.Generator().manual_seed(1), record=True)
     found = star_correlations(task, "test", samples)
     return {k: [round(float(c.mean), 3), round(float(c.error), 3)] for k, c in found.items()}
 

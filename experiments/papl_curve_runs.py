@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
 from loflexmdm.models.pretrained import load
 from loflexmdm.samplers import Planner, Sampler
 from loflexmdm.tasks.base import Task, task_from
@@ -28,7 +29,7 @@ SAMPLES, SAVES = 1000, 10
 
 def scored(task: Task, model: Method, sampler: Sampler) -> dict[str, float]:
     "Scores of samples."
-    samples = model.sample(n=SAMPLES, sampler=sampler, generator=torch.Generator().manual_seed(0))
+    samples = generate(model, n=SAMPLES, sampler=sampler, generator=torch.Generator().manual_seed(0))
     return {k: round(v, 4) for k, v in task.score("test", samples).items()} | text_scores(task, samples)
 
 

@@ -10,6 +10,7 @@ import torch
 
 from loflexmdm import load
 from loflexmdm.methods.base import Method
+from loflexmdm.models.saved import save_method
 from loflexmdm.training.recipes import recipe
 from torch import Tensor
 
@@ -46,7 +47,7 @@ def main():
     old, (_, new) = load(args.model), made.build()
     known = {t: i for i, t in enumerate(old.vocabulary.tokens)}
     print({t: like(t, known) for t in new.vocabulary.tokens if t not in known})
-    wider(old, new).save_pretrained(args.out)
+    save_method(wider(old, new), args.out)
 
 
 if __name__ == "__main__": main()

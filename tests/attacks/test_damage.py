@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 import loflexmdm
 from loflexmdm.cli import main
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.models.saved import load_method, load_weights
+from loflexmdm.models.saved import load_method, load_weights, save_method
 from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.support.atomic_files import file_digest, recorded, sealed
 from loflexmdm.support.registries import METHODS, TASKS
@@ -105,54 +105,54 @@ def outcomes_of_kills(work):
 # ---- a directory that holds files of others
 
 def test_files_of_others_are_not_deleted(tmp_path):
-    path = model(1.0).save_pretrained(tmp_path / "m", README_md="# first", notes_txt="first")
-    model(2.0).save_pretrained(path, README_md="# second")
+    path = save_method(model(1.0), tmp_path / "m", README_md="# first", notes_txt="first")
+    save_method(model(2.0), path, README_md="# second")
     assert sorted(p.name for p in path.iterdir()) == ["README.md", "config.json", "model.safetensors"]
     for name in ("thesis.tex", ".hidden", "model.safetensors.bak"):
         (path / name).write_text("years of work")
-        with pytest.raises(ValueError, match=f"m: holds other files .{name}.; choose"): model(3.0).save_pretrained(path)
+        with pytest.raises(ValueError, match=f"m: holds other files .{name}.; choose"): save_method(model(3.0), path)
         assert (path / name).read_text() == "years of work" and told(path) == 2.0
         (path / name).unlink()
     (path / "README.md").write_text("# mine")
-    model(4.0).save_pretrained(path)
+    save_method(model(4.0), path)
     assert (path / "README.md").read_text() == "# mine" and told(path) == 4.0
 
 
 def test_a_text_file_that_was_edited_is_not_overwritten(tmp_path):
-    path = model(1.0).save_pretrained(tmp_path / "m", notes_txt="first")
+    path = save_method(model(1.0), tmp_path / "m", notes_txt="first")
     (path / "notes.txt").write_text("edited")
-    with pytest.raises(ValueError, match="holds other files .notes.txt."): model().save_pretrained(path, notes_txt="x")
+    with pytest.raises(ValueError, match="holds other files .notes.txt."): save_method(model(), path, notes_txt="x")
 
 
 @pytest.mark.parametrize("config", ['{"model_type": "bert"}', "[]", "{"])
 def test_the_directory_of_another_program_is_refused(tmp_path, config):
     (tmp_path / "config.json").write_text(config)
     (tmp_path / "model.safetensors").write_bytes(b"theirs")
-    with pytest.raises(ValueError, match="config.json is not a saved model's"): model().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="config.json is not a saved model's"): save_method(model(), tmp_path)
     assert (tmp_path / "model.safetensors").read_bytes() == b"theirs"
 
 
 @pytest.mark.parametrize("name", ["config_json", "model_safetensors", "../x_txt", "a/b_txt"])
 def test_a_text_file_cannot_take_the_place_of_the_model(tmp_path, name):
     texts = {name: "text"}
-    with pytest.raises(ValueError, match="no name for a text file"): model().save_pretrained(tmp_path / "m", **texts)
+    with pytest.raises(ValueError, match="no name for a text file"): save_method(model(), tmp_path / "m", **texts)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("earlier", [False, True])
 def test_killed_at_each_operation_there_is_the_old_model_or_the_new(tmp_path, earlier):
     path = tmp_path / "m"
-    save = lambda value: model(value).save_pretrained(path, README_md=f"# {value}")
+    save = lambda value: save_method(model(value), path, README_md=f"# {value}")
     def first():
         save(1.0)
         return without_digests(path) if earlier else path
     first()
     found, later, second = [], model(2.0), model(3.0)
-    for _ in outcomes_of_kills(lambda: later.save_pretrained(path, README_md="# 2.0")):
+    for _ in outcomes_of_kills(lambda: save_method(later, path, README_md="# 2.0")):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found.append(told(path))
-        second.save_pretrained(path)
+        save_method(second, path)
         assert told(path) == 3.0
         assert {p.name for p in path.iterdir()} <= {"README.md", "config.json", "model.safetensors"}
         first()
@@ -161,7 +161,7 @@ def test_killed_at_each_operation_there_is_the_old_model_or_the_new(tmp_path, ea
 
 def test_killed_at_each_operation_of_a_first_save_there_is_no_model_or_a_whole_one(tmp_path):
     method, found = model(1.0), []
-    for _ in outcomes_of_kills(lambda: method.save_pretrained(tmp_path / "m")):
+    for _ in outcomes_of_kills(lambda: save_method(method, tmp_path / "m")):
         found.append((tmp_path / "m").exists())
         if found[-1]: assert told(tmp_path / "m") == 1.0
         shutil.rmtree(tmp_path / "m", ignore_errors=True)
@@ -171,10 +171,10 @@ def test_killed_at_each_operation_of_a_first_save_there_is_no_model_or_a_whole_o
 def test_a_first_save_into_an_empty_directory_may_be_tried_again(tmp_path):
     method, found = model(1.0), []
     (tmp_path / "m").mkdir()
-    for _ in outcomes_of_kills(lambda: method.save_pretrained(tmp_path / "m")):
+    for _ in outcomes_of_kills(lambda: save_method(method, tmp_path / "m")):
         found.append((tmp_path / "m" / "config.json").exists())
         if found[-1]: assert told(tmp_path / "m") == 1.0
-        model(2.0).save_pretrained(tmp_path / "m")
+        save_method(model(2.0), tmp_path / "m")
         assert told(tmp_path / "m") == 2.0
         shutil.rmtree(tmp_path / "m")
         (tmp_path / "m").mkdir()
@@ -195,11 +195,11 @@ def test_killed_at_each_operation_the_best_weights_are_there(tmp_path):
 
 def test_a_reader_meanwhile_sees_one_of_the_models(tmp_path):
     models, path = [model(float(n), max_length=n) for n in (8, 9)], tmp_path / "m"
-    models[0].save_pretrained(path)
+    save_method(models[0], path)
     if (child := os.fork()) == 0:
         try:
             while True:
-                for m in models: m.save_pretrained(path)
+                for m in models: save_method(m, path)
         finally: os._exit(0)
     try:
         for _ in range(30):
@@ -209,12 +209,12 @@ def test_a_reader_meanwhile_sees_one_of_the_models(tmp_path):
 
 
 def test_two_writers_take_turns(tmp_path):
-    path, children = model(1.0).save_pretrained(tmp_path / "m"), []
+    path, children = save_method(model(1.0), tmp_path / "m"), []
     for value in (2.0, 3.0):
         if (child := os.fork()) == 0:
             code = 1
             try:
-                for _ in range(5): model(value).save_pretrained(path)
+                for _ in range(5): save_method(model(value), path)
                 code = 0
             finally: os._exit(code)
         children.append(child)
@@ -259,7 +259,7 @@ def harm(load, expected, agree):
 
 def model_flips(directory, count):
     "Outcomes of turned bits in the files of a model."
-    path = model(1.0).save_pretrained(directory, README_md="# A card")
+    path = save_method(model(1.0), directory, README_md="# A card")
     load = lambda: contents(load_method(path))
     expected = load()
     return {where: harm(load, expected, same) for where in flips(path, count)}
@@ -305,13 +305,13 @@ def test_packaged_models_have_digests():
 # ---- models: mixtures, types, earlier releases
 
 def test_weights_of_another_save_are_refused(tmp_path):
-    one, two = (model(v).save_pretrained(tmp_path / str(v)) for v in (1.0, 2.0))
+    one, two = (save_method(model(v), tmp_path / str(v)) for v in (1.0, 2.0))
     shutil.copy(two / "model.safetensors", one)
     with pytest.raises(ValueError, match="model.safetensors: damaged, or of another save"): loflexmdm.load(one)
 
 
 def test_an_edited_config_is_refused_unless_its_digest_is_removed(tmp_path):
-    path = model(1.0).save_pretrained(tmp_path / "m")
+    path = save_method(model(1.0), tmp_path / "m")
     rewrite(path / "config.json", lambda c: c | dict(task={"kind": "other"}), seal=False)
     with pytest.raises(ValueError, match='config.json: changed or damaged .* delete its entry "digest"'):
         loflexmdm.load(path)
@@ -321,13 +321,13 @@ def test_an_edited_config_is_refused_unless_its_digest_is_removed(tmp_path):
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float16, torch.bfloat16, torch.float64])
 def test_undeclared_types_are_refused(tmp_path, dtype):
-    path = model(1.0).save_pretrained(tmp_path / "m")
+    path = save_method(model(1.0), tmp_path / "m")
     put(path, "model.safetensors", {k: v.to(dtype) for k, v in model(1.0).state_dict().items()})
     with pytest.raises(ValueError, match=f"is {str(dtype)[6:]}, not float32"): loflexmdm.load(path)
 
 
 def test_numbers_of_another_kind_are_refused_from_earlier_releases_too(tmp_path):
-    path = without_digests(model(1.0).save_pretrained(tmp_path / "m"))
+    path = without_digests(save_method(model(1.0), tmp_path / "m"))
     put(path, "model.safetensors", {k: v.to(torch.int8) for k, v in model(1.0).state_dict().items()})
     with pytest.raises(ValueError, match="is int8, not float32"): loflexmdm.load(path)
 
@@ -335,8 +335,8 @@ def test_numbers_of_another_kind_are_refused_from_earlier_releases_too(tmp_path)
 @pytest.mark.parametrize("dtype", [torch.float16, "bfloat16"])
 def test_half_precision_is_declared_and_becomes_float32(tmp_path, dtype):
     method, name = model(1.0), str(dtype).removeprefix("torch.")
-    path = method.save_pretrained(tmp_path / "m", dtype=dtype)
-    whole = method.save_pretrained(tmp_path / "whole")
+    path = save_method(method, tmp_path / "m", dtype=dtype)
+    whole = save_method(method, tmp_path / "whole")
     assert read_config(path)["dtype"] == name and "dtype" not in read_config(whole)
     assert (path / "model.safetensors").stat().st_size < 0.6 * (whole / "model.safetensors").stat().st_size
     with warnings.catch_warnings():
@@ -349,14 +349,14 @@ def test_half_precision_is_declared_and_becomes_float32(tmp_path, dtype):
 
 
 def test_a_model_in_half_precision_is_declared_by_itself(tmp_path):
-    path = model(1.0).to(torch.bfloat16).save_pretrained(tmp_path / "m")
+    path = save_method(model(1.0).to(torch.bfloat16), tmp_path / "m")
     assert read_config(path)["dtype"] == "bfloat16" and told(path) == 1.0
 
 
 def test_what_half_precision_cannot_hold_is_refused(tmp_path):
     with pytest.raises(ValueError, match="dtype='float16': too small a range for token.out.bias"):
-        model(1e6).save_pretrained(tmp_path / "m", dtype="float16")
-    with pytest.raises(ValueError, match="dtype='half': choose one of"): model().save_pretrained(tmp_path, dtype="half")
+        save_method(model(1e6), tmp_path / "m", dtype="float16")
+    with pytest.raises(ValueError, match="dtype='half': choose one of"): save_method(model(), tmp_path, dtype="half")
     assert not (tmp_path / "m").exists()
 
 
@@ -474,7 +474,7 @@ def test_a_config_of_another_checkpoint_is_refused(run):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_model_that_is_not_finite_is_not_saved(tmp_path, value):
     keep_best(model(1.0), tmp_path / "best")
-    for save in (lambda m: m.save_pretrained(tmp_path / "m"), lambda m: keep_best(m, tmp_path / "best")):
+    for save in (lambda m: save_method(m, tmp_path / "m"), lambda m: keep_best(m, tmp_path / "best")):
         with pytest.raises(ValueError, match="not finite are not saved: token.out.bias"): save(model(value))
     assert not (tmp_path / "m").exists() and told(tmp_path / "best") == 1.0
 

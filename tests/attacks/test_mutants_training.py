@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from loflexmdm.methods import sampling, saved
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.models.saved import load_method
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.support.atomic_files import recorded
@@ -154,21 +154,21 @@ def test_one_fused_kernel_where_there_is_one(device, beside_muon, fused):
 @pytest.mark.parametrize("content", ['["format", "method", "vocabulary", "config"]', '"format"', "7", "{}"])
 def test_a_directory_with_another_config_is_not_written_into(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(ValueError, match="holds other files"): model().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="holds other files"): save_method(model(), tmp_path)
     assert (tmp_path / "config.json").read_text() == content
 
 
 def test_text_files_of_a_model_are_replaced_with_it(tmp_path):
-    model().save_pretrained(tmp_path, NOTES_md="first")
-    model().save_pretrained(tmp_path, NOTES_md="second")
+    save_method(model(), tmp_path, NOTES_md="first")
+    save_method(model(), tmp_path, NOTES_md="second")
     assert (tmp_path / "NOTES.md").read_text() == "second"
     (tmp_path / "NOTES.md").write_text("changed by hand")
-    with pytest.raises(ValueError, match="NOTES.md"): model().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="NOTES.md"): save_method(model(), tmp_path)
     assert (tmp_path / "NOTES.md").read_text() == "changed by hand"
 
 
 def test_reading_a_model_that_is_always_replaced_ends_with_the_error(tmp_path, monkeypatch):
-    model().save_pretrained(tmp_path)
+    save_method(model(), tmp_path)
     tries = itertools.count()
     monkeypatch.setattr(saved, "_written", lambda directory: (0, next(tries)))  # another file at every look
     def damaged(*args): raise ValueError("damaged weights file")
@@ -236,7 +236,7 @@ def test_whole_numbers_are_not_loaded_as_weights(tmp_path):
 @pytest.mark.parametrize("name", ["../notes_md", "sub/notes_md", "model_safetensors", "config_json"])
 def test_text_files_have_plain_names_of_their_own(tmp_path, name):
     with pytest.raises(ValueError, match="no name for a text file"):
-        model().save_pretrained(tmp_path / "m", **{name: ""})
+        save_method(model(), tmp_path / "m", **{name: ""})
     assert not (tmp_path / "notes.md").exists() and not (tmp_path / "m").exists()
 
 
@@ -452,7 +452,7 @@ def test_metrics_are_means_over_micro_batches(tmp_path):
 
 
 def test_weights_of_another_shape_keep_their_own(tmp_path):
-    model().save_pretrained(tmp_path / "m")
+    save_method(model(), tmp_path / "m")
     larger = LoFlexMDM(VOCABULARY, LoFlexMDMConfig(size="nano", order_size="pico", max_length=8))
     own = take_weights(larger, tmp_path / "m")
     assert own and set(own) < set(larger.state_dict())

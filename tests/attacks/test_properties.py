@@ -17,6 +17,7 @@ from strategies import (
 
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
+from loflexmdm.methods.sampling import generate
 from loflexmdm.molecules.notation.bracket_safe import decode, from_bracket_safe, renumber, reorder
 from loflexmdm.molecules.notation.bracket_safe import to_bracket_safe, tokenize
 from loflexmdm.process.alignments import edit_distance
@@ -224,10 +225,10 @@ def methods():
 @given(st.integers(0, 2**32), words.map(lambda w: w[:4]), st.sampled_from([EventDriven(), TauLeaping(steps=3)]))
 def test_samples_keep_their_prompts(methods, seed, prompt, sampler):
     for method in methods:
-        made = method.sample([prompt], n=3, sampler=sampler, seed=seed)
+        made = generate(method, [prompt], n=3, sampler=sampler, seed=seed)
         for sequence in made.sequences:
             assert WORDS.decode(sequence)[:len(prompt)] == prompt and len(sequence) < 9 and min(sequence, default=3) > 2
-        again = method.sample([prompt], n=3, sampler=sampler, seed=seed, batch_size=2)
+        again = generate(method, [prompt], n=3, sampler=sampler, seed=seed, batch_size=2)
         assert again.sequences == made.sequences
 
 

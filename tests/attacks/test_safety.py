@@ -15,6 +15,7 @@ import loflexmdm
 from loflexmdm.cli import main
 from loflexmdm.cli.evaluate import is_sample, read_samples
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.models.saved import save_method
 from loflexmdm.molecules import task
 from loflexmdm.molecules.data import prepared as data, sources
 from loflexmdm.molecules.data.cleaning import REJECT_REASONS, clean
@@ -64,7 +65,7 @@ def made(tmp_path_factory):
         torch.manual_seed(0)
         config = LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)
         model = LoFlexMDM(Vocabulary("abc"), config, dict(kind="text", file="/etc/passwd"))
-    return model.save_pretrained(tmp_path_factory.mktemp("model") / "m")
+    return save_method(model, tmp_path_factory.mktemp("model") / "m")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from loflexmdm.cli.commands import run_line
 from loflexmdm.cli.edit import read_inputs
 from loflexmdm.methods import sampling
+from loflexmdm.models.saved import save_method
 from loflexmdm.training.recipes import recipe_from
 
 LINES = ["a b", "c\x0cd", "e\u2028f", "", "g"]
@@ -50,7 +51,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("edits")
     task = dict(kind="repair", settings="kinds = 2, max_pairs = 3", errors=2)
     model = recipe_from(dict(task=task, model=dict(method="editflow", coupling="pairs", size="nano"))).build()[1]
-    model.eval().save_pretrained(folder / "model")
+    save_method(model.eval(), folder / "model")
     (folder / "in.txt").write_text("([)\n()\n(a)\n[]()\n(((\n")
     code, _, said = run_line(LINE.replace("out.csv", "whole.csv"), folder)
     assert code == 0, said

@@ -42,6 +42,7 @@ from loflexmdm.methods.edit_flows import GIVEN
 from loflexmdm.methods.flexmdm import filled_example
 from loflexmdm.methods.planner_bounds import greedy_bound, planner_bound
 from loflexmdm.methods.retrofit import retrofit
+from loflexmdm.methods.sampling import edit_sequences, generate
 from loflexmdm.models.pretrained import load
 from loflexmdm.process.alignments import Corrupted
 from loflexmdm.process.states import CLEAN, DROPPED, Example, Pairs, Vocabulary, collate
@@ -281,8 +282,9 @@ def read(samples) -> dict:
 
 def sampled(name: str, sampler=None, prompts=None, n=3, seed=0, record=True, **options) -> dict:
     return read(
-        model_of(name).sample(
-            prompts_for(name) if prompts is None else prompts, n, sampler, seeded(seed), record=record, **options
+        generate(
+            model_of(name), prompts_for(name) if prompts is None else prompts, n,
+            sampler=sampler, generator=seeded(seed), record=record, **options,
         )
     )
 
@@ -291,7 +293,10 @@ def edited(name: str, sampler=None, **options) -> dict:
     "What a model makes of given sequences, the first token of one kept, each with its trajectory."
     sources = [list("abca"), list("dd"), list("cabdabc")]
     keep = [[False] * 4, [True, False], [False] * 7]
-    return read(model_of(name).edit(sources, keep, 3, sampler, seeded(0), record=True, **options))
+    drawn = edit_sequences(
+        model_of(name), sources, keep, 3, sampler=sampler, generator=seeded(0), record=True, **options
+    )
+    return read(drawn)
 
 
 def toy_samples(sampler) -> dict:

@@ -10,6 +10,7 @@ import beartype
 import jaxtyping
 import pytest
 import torch
+from loflexmdm.methods.sampling import generate
 
 ROOMS = "process", "exact", "networks", "samplers", "methods"
 check = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))  # an int is welcome where a float is
@@ -89,7 +90,7 @@ def check_methods():
         model.nll_bound(x1, samples=2)
         for sampler in some_samplers(tuple(cls.channels)):
             prompts = [["a"]] if "append" in cls.channels else [["a", ..., "b"]]
-            model.sample(prompts, n=2, sampler=sampler, record=True)
+            generate(model, prompts, n=2, sampler=sampler, record=True)
     from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
     from loflexmdm.methods.planner_bounds import greedy_bound, planner_bound
     model = MaskedDiffusion(vocabulary, MaskedConfig(size="nano", max_length=6))

@@ -16,8 +16,9 @@ from share import difference
 from loflexmdm.cli import main
 from loflexmdm.exact.ctmc import as_batch
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig, KeysAndValues
-from loflexmdm.methods.base import Method
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.methods.sampling import generate
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import Vocabulary, collate, parse_prompt, prefix_example
@@ -164,7 +165,7 @@ def test_infilling_is_refused():
     model = shaken()
     assert not_a_prefix(read(INFILLING)).all() and not not_a_prefix(read(PROMPTS)).any()
     for prompt in INFILLING:
-        with pytest.raises(ValueError, match=r"starting with \['.*prefix-only"): model.sample([["a"], prompt])
+        with pytest.raises(ValueError, match=r"starting with \['.*prefix-only"): generate(model, [["a"], prompt])
         with pytest.raises(ValueError, match="prefix-only"): run(plain(model), prompts=[prompt])
     middle = examples(("", "aba"))._replace(fixed=torch.tensor([[True, False, True, False]]))
     for fn in (model.loss, model.log_prob, model.nll_bound):
@@ -426,7 +427,7 @@ def test_prompts_and_free_tokens_are_told_apart_in_what_is_kept():
 
 def test_sample():
     model = shaken()
-    a, b = (model.sample(PROMPTS, 3, generator=seeded(0), batch_size=k, record=True) for k in (512, 2))
+    a, b = (generate(model, PROMPTS, 3, generator=seeded(0), batch_size=k, record=True) for k in (512, 2))
     assert a.sequences == b.sequences and a.trajectories == b.trajectories
     assert (
         a.network_calls == max(len(c) + (len(s) < 11) for s, c in zip(a.sequences, a.completions(), strict=True))
@@ -435,16 +436,16 @@ def test_sample():
     for times, tokens in zip(generation_times(a), a.completions(), strict=True):
         assert times == list(range(1, len(tokens) + 1))
     assert all(t.frames[-1][1] == s for t, s in zip(a.trajectories, a.sequences, strict=True))
-    assert max(len(s) for s in model.sample(n=40, max_length=4, generator=seeded(0)).sequences) == 3
-    assert min(len(s) for s in model.sample(n=40, min_length=4, generator=seeded(0)).sequences) == 3
+    assert max(len(s) for s in generate(model, n=40, max_length=4, generator=seeded(0)).sequences) == 3
+    assert min(len(s) for s in generate(model, n=40, min_length=4, generator=seeded(0)).sequences) == 3
 
 
 def test_samplers_and_methods_that_do_not_fit():
     model, other = shaken(), LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="pico", max_length=8))
     for sampler in (EventDriven(), TauLeaping()):
-        with pytest.raises(ValueError, match="ar takes LeftToRight"): model.sample(n=1, sampler=sampler)
+        with pytest.raises(ValueError, match="ar takes LeftToRight"): generate(model, n=1, sampler=sampler)
     with pytest.raises(ValueError, match="is for autoregressive methods; loflexmdm takes .*EventDriven"):
-        other.sample(n=1, sampler=LeftToRight())
+        generate(other, n=1, sampler=LeftToRight())
 
 
 @pytest.mark.parametrize(
@@ -461,10 +462,10 @@ def test_configs_that_make_no_sense(bad):
 
 def test_saved_and_loaded(tmp_path):
     model = shaken().float()
-    again = Method.from_pretrained(model.save_pretrained(tmp_path / "model"))
+    again = load_method(save_method(model, tmp_path / "model"))
     assert isinstance(again, Autoregressive)
     torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0)
-    assert again.sample(n=20, generator=seeded(0)).sequences == model.sample(n=20, generator=seeded(0)).sequences
+    assert generate(again, n=20, generator=seeded(0)).sequences == generate(model, n=20, generator=seeded(0)).sequences
 
 
 def test_the_cache_agrees_under_autocast_and_in_float32():
@@ -575,5 +576,5 @@ def test_a_hook_may_take_gradients_of_clones():
             own.softmax(-1)[..., -1].sum().backward()
         gradients.append(own.grad.abs().sum().item())
         return logits
-    model.sample(n=2, seed=0, sampler=LeftToRight(logits_hook=hook))
+    generate(model, n=2, seed=0, sampler=LeftToRight(logits_hook=hook))
     assert modes and all(modes) and min(gradients) > 0

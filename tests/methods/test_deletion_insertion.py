@@ -9,7 +9,8 @@ from brief_runs import at_the_command_line, resumed_weights
 from loflexmdm.exact.ctmc import ToyLaw, clock_quadrature
 from loflexmdm.methods.deletion_insertion import DeletionInsertion, DeletionInsertionConfig, insertion_targets, waiting
 from loflexmdm.methods.one_event import LoInsert
-from loflexmdm.models.saved import load_method
+from loflexmdm.methods.sampling import generate
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import CLEAN, DROPPED, Example, PartialSequences, Vocabulary, collate, contract, gap_of
 from loflexmdm.process.states import prefix_example
@@ -136,10 +137,10 @@ def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
 
 def test_saved_and_loaded(tmp_path):
     made = DeletionInsertion(VOCABULARY, DeletionInsertionConfig(size="pico", max_length=9)).eval()
-    again = load_method(made.save_pretrained(tmp_path / "model"))
+    again = load_method(save_method(made, tmp_path / "model"))
     assert again.config == made.config and made.evaluations_per_loss == 1 and made.tau_max == -math.log(1e-4)
     for sampler in (EventDriven(), TauLeaping(steps=4)):
-        one, other = (m.sample([["a", ..., "b"]], n=3, seed=0, sampler=sampler) for m in (again, made))
+        one, other = (generate(m, [["a", ..., "b"]], n=3, seed=0, sampler=sampler) for m in (again, made))
         assert one.sequences == other.sequences
 
 

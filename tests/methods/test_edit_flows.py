@@ -14,6 +14,7 @@ from loflexmdm.methods.base import Method
 from loflexmdm.methods.edit_flows import EDITS, EditFlow, EditFlowConfig, EditTargets, beside
 from loflexmdm.methods.edit_flows import edit_targets, edit_terms, merged
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
+from loflexmdm.methods.sampling import edit_sequences, generate
 from loflexmdm.models.saved import load_method
 from loflexmdm.process.alignments import BLANK, Aligned, align, at
 from loflexmdm.process.intensities import Intensities
@@ -196,15 +197,16 @@ def test_kept_tokens_are_not_edited(source):
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda m: m.edit([["a"]], [[True]]), "every token is kept"), (lambda m: m.edit([["z"]]), "outside the vocabulary"),
-    (lambda m: m.edit([["a"] * 10]), "max_length is 10"), (lambda m: m.edit([[]]), "empty"),
-    (lambda m: m.edit([["a"]], [[]]), "keep"), (lambda m: m.edit([["a"]], []), "keep"),
-    (lambda m: m.edit([]), "sequences"),
-    (lambda m: m.edit("ab"), "sequences"), (lambda m: m.sample(), "use edit"),
-    (lambda m: m.edit([["a"]], n=1.5), "n=1.5"), (lambda m: m.edit([["a"]], n=True), "n=True"),
-    (lambda m: m.edit([["a"]], n=0), "n=0"), (lambda m: made().edit([["a"]]), "coupling='empty'"),
-    (lambda m: m.edit([["a"]], sampler=TauLeaping(confidence="entropy")), "ranks masks"),
-    (lambda m: MaskedDiffusion(LETTERS, MaskedConfig(size="pico", max_length=8)).edit([["a"]]), "mdm"),
+    (lambda m: edit_sequences(m, [["a"]], [[True]]), "every token is kept"),
+    (lambda m: edit_sequences(m, [["z"]]), "outside the vocabulary"),
+    (lambda m: edit_sequences(m, [["a"] * 10]), "max_length is 10"), (lambda m: edit_sequences(m, [[]]), "empty"),
+    (lambda m: edit_sequences(m, [["a"]], [[]]), "keep"), (lambda m: edit_sequences(m, [["a"]], []), "keep"),
+    (lambda m: edit_sequences(m, []), "sequences"),
+    (lambda m: edit_sequences(m, "ab"), "sequences"), (lambda m: generate(m), "use edit"),
+    (lambda m: edit_sequences(m, [["a"]], n=1.5), "n=1.5"), (lambda m: edit_sequences(m, [["a"]], n=True), "n=True"),
+    (lambda m: edit_sequences(m, [["a"]], n=0), "n=0"), (lambda m: edit_sequences(made(), [["a"]]), "coupling='empty'"),
+    (lambda m: edit_sequences(m, [["a"]], sampler=TauLeaping(confidence="entropy")), "ranks masks"),
+    (lambda m: edit_sequences(MaskedDiffusion(LETTERS, MaskedConfig(size="pico", max_length=8)), [["a"]]), "mdm"),
     (lambda m: m.loss(words("a")), "single sequences"), (lambda m: made().loss(Pairs(words("a"), words("b"))), "pairs"),
     (lambda m: m.loss(Pairs(words("a"), words("b", prompt="a"))), "prompts"),
     (lambda m: made(alignment="best"), "alignment"),
@@ -242,7 +244,7 @@ def test_every_token_is_followed():
             kinds.update({kind: len(labels) for kind, labels in edits.items()})
         assert len(path.deleted()) == sum(len(e["delete"]) for e in path.edits())
     assert min(kinds[k] for k in ("insert", "delete", "substitute")) > 10
-    plain = made().sample(n=2, sampler=LEAPS, generator=seeded(5), record=True)
+    plain = generate(made(), n=2, sampler=LEAPS, generator=seeded(5), record=True)
     assert all(type(path) is Trajectory for path in plain.trajectories)
 
 
@@ -266,7 +268,7 @@ def test_a_trainer_takes_pairs(source, tmp_path):
     model = trainer.fit()
     found = load_method(tmp_path / "run" / "best")
     assert isinstance(found, EditFlow) and found.config == model.config and math.isfinite(trainer.best)
-    drawn = [m.edit([list("ab")], n=4, sampler=LEAPS, generator=seeded(0)).sequences for m in (found, model)]
+    drawn = [edit_sequences(m, [list("ab")], n=4, sampler=LEAPS, generator=seeded(0)).sequences for m in (found, model)]
     assert drawn[0] == drawn[1]
     masked = MaskedDiffusion(LETTERS, MaskedConfig(size="pico", max_length=8))
     with pytest.raises(ValueError, match="pairs"): Trainer(masked, data, config, tmp_path / "other")

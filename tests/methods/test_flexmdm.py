@@ -11,6 +11,7 @@ from loflexmdm import cli
 from loflexmdm.exact.ctmc import ToyLaw, aligned_batch, as_batch, evaluate, oracle, rate_matrix
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig, filled_example, schedule_named
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.methods.sampling import generate
 from loflexmdm.models.saved import load_method
 from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, PAD, Vocabulary, collate
 from loflexmdm.process.states import contract, parse_prompt
@@ -188,7 +189,7 @@ def test_prompts_cost_nothing_and_come_back():
     state = model.path.sample(x1, torch.full((32,), 0.7), generator=seeded(1))
     assert (state[x1.fixed] == CLEAN).all() and set(state[x1.free].tolist()) == {DROPPED, MASKED, CLEAN}
     for sampler in (EventDriven(), TauLeaping(steps=8, hold="count", confidence="leftmost", window=2)):
-        out = model.sample([PROMPT], n=8, sampler=sampler, generator=seeded(2), max_length=12)
+        out = generate(model, [PROMPT], n=8, sampler=sampler, generator=seeded(2), max_length=12)
         for tokens, free in zip(out.sequences, out.free, strict=True):
             assert "".join(WORDS.decode(t for t, f in zip(tokens, free, strict=True) if not f)) == "(,)"
         assert any(any(free) for free in out.free)
@@ -244,8 +245,8 @@ def test_what_is_refused():
         with pytest.raises(ValueError, match="a mask .* in a clean sequence"): estimate(hidden)
     with pytest.raises(ValueError, match="samples=1"): model.nll_bound(LAW.x1, 1)
     with pytest.raises(ValueError, match="is for masked diffusion; flexmdm takes .*EventDriven"):
-        model.sample(n=1, sampler=Ancestral())
-    with pytest.raises(ValueError, match="<mask>"): model.sample([["0", "<mask>"]])
+        generate(model, n=1, sampler=Ancestral())
+    with pytest.raises(ValueError, match="<mask>"): generate(model, [["0", "<mask>"]])
 
 
 def words_cut(size):
@@ -280,7 +281,7 @@ def test_trained_saved_loaded_resumed_and_sampled(tmp_path):
     )
     loaded = load_method(average.save_pretrained(tmp_path / "model"))
     assert isinstance(loaded, FlexMDM) and loaded.config == average.config
-    a, b = (m.sample([["a", ..., "c"]], n=4, generator=seeded(0)) for m in (average, loaded))
+    a, b = (generate(m, [["a", ..., "c"]], n=4, generator=seeded(0)) for m in (average, loaded))
     assert a.sequences == b.sequences
     assert all(WORDS.decode(s)[0] == "a" and WORDS.decode(s)[-1] == "c" for s in a.sequences)
     rows = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]

@@ -10,6 +10,8 @@ import torch
 from loflexmdm.exact.ctmc import ToyLaw, clock_quadrature
 from loflexmdm.methods.base import method_class
 from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config, reveal_terms
+from loflexmdm.methods.sampling import generate
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.matching import leave_one_out
 from loflexmdm.process.paths import hidden_log_prob
 from loflexmdm.process.states import BOS, MASK, PartialSequences, collate, parse_prompt
@@ -183,7 +185,7 @@ def test_log_probabilities_at_the_ends_of_the_clock():
 
 def test_event_driven_sampling_is_exact():
     model = toy()
-    samples = model.sample(n=4000, sampler=EventDriven(slack=1.0), generator=seeded(0))
+    samples = generate(model, n=4000, sampler=EventDriven(slack=1.0), generator=seeded(0))
     count = torch.bincount(torch.tensor([LAW.ids.index(s) for s in samples.sequences]), minlength=7)
     assert ((count - 4000 * LAW.probs) / (4000 * LAW.probs * (1 - LAW.probs)).sqrt()).abs().max() < 4
     assert samples.violations == 0
@@ -197,8 +199,8 @@ def test_one_ancestral_step_uses_the_hidden_token_law_and_many_the_data_law():
     )
     marginal = torch.tensor([LAW.probs[LAW.x1.tokens[:, 1] == v].sum() for v in (3, 4, 5)])
     z = lambda share: ((share - marginal) / (marginal * (1 - marginal) / 3000).sqrt()).abs().max()
-    assert z(first(model.sample(n=3000, sampler=Ancestral(steps=1), generator=seeded(1)))) < 4
-    assert z(first(model.sample(n=3000, sampler=Ancestral(steps=32), generator=seeded(2)))) < 4
+    assert z(first(generate(model, n=3000, sampler=Ancestral(steps=1), generator=seeded(1)))) < 4
+    assert z(first(generate(model, n=3000, sampler=Ancestral(steps=32), generator=seeded(2)))) < 4
     shown_first = torch.softmax(
         model.intensities(
             LAW.x1.rows([0])._replace(tokens=torch.tensor([[BOS, MASK, MASK]])), tau=torch.zeros(1)
@@ -216,7 +218,7 @@ def test_one_ancestral_step_uses_the_hidden_token_law_and_many_the_data_law():
 
 
 def test_infilling_keeps_the_prompt_and_follows_the_conditional_law():
-    samples = toy().sample([["<mask>", "a"]], n=2000, sampler=EventDriven(slack=1.0), generator=seeded(0))
+    samples = generate(toy(), [["<mask>", "a"]], n=2000, sampler=EventDriven(slack=1.0), generator=seeded(0))
     p = torch.tensor([0.3, 0.15, 0.05]) / 0.5
     share = torch.bincount(torch.tensor([s[0] for s in samples.sequences]), minlength=6)[3:] / 2000
     assert all(s[1] == 3 for s in samples.sequences) and samples.free == [[True, False]] * 2000
@@ -232,7 +234,7 @@ def test_infilling_keeps_the_prompt_and_follows_the_conditional_law():
 )
 def test_every_sampler_generates_ordinary_tokens_around_a_prompt(sampler):
     model = shaken()
-    samples = model.sample([["a", ...], ["b", "<mask>", "c"]], n=20, sampler=sampler, generator=seeded(0), record=True)
+    samples = generate(model, [["a", ...], ["b", "<mask>", "c"]], n=20, sampler=sampler, generator=seeded(0), record=True)
     assert all(3 <= v < 6 or v == MASK for s in samples.sequences for v in s)
     assert not any(MASK in s for s in samples.sequences)
     assert all(s[0] == 3 for s in samples.sequences[:20])
@@ -243,7 +245,7 @@ def test_every_sampler_generates_ordinary_tokens_around_a_prompt(sampler):
 
 @pytest.mark.parametrize("prompt", [[..., "a", ...], ["a"] * 5, ["a", "<pad>"], ["z"]])
 def test_prompts_that_make_no_sense(prompt):
-    with pytest.raises(ValueError): shaken().sample([prompt], generator=seeded(0))
+    with pytest.raises(ValueError): generate(shaken(), [prompt], generator=seeded(0))
 
 
 def test_rates_start_at_one_and_stay_in_range():
@@ -389,8 +391,8 @@ def test_train_stop_resume_save_load_sample(tmp_path):
     assert (whole.method.raw_speed[3:] != 0).all()
     assert (whole.method.raw_speed[:3] == 0).all()
     assert whole.method.slowest < 1
-    again = GenMD4.from_pretrained(average.save_pretrained(tmp_path / "model"))
-    a, b = (m.sample(n=6, generator=seeded(0)).sequences for m in (average, again))
+    again = load_method(average.save_pretrained(tmp_path / "model"))
+    a, b = (generate(m, n=6, generator=seeded(0)).sequences for m in (average, again))
     assert a == b and all(len(s) <= 4 for s in a)
     assert [r["valid_nll"] for r in whole.log.rows() if "valid_nll" in r]
 
@@ -406,10 +408,10 @@ def test_every_preset_trains_it(preset):
 
 
 def test_another_methods_weights_are_refused(tmp_path):
-    path = shaken().save_pretrained(tmp_path / "model")
+    path = save_method(shaken(), tmp_path / "model")
     saved = json.loads((path / "config.json").read_text())
     text = json.dumps({key: value for key, value in saved.items() if key != "digest"})
     (path / "config.json").write_text(text.replace('"w_range"', '"w_rang"'))
-    with pytest.raises(ValueError, match="w_rang"): GenMD4.from_pretrained(path)
+    with pytest.raises(ValueError, match="w_rang"): load_method(path)
     (path / "config.json").write_text(text.replace('"a"', '"z"').replace('"b",', ""))
-    with pytest.raises(ValueError, match="weights of another model"): GenMD4.from_pretrained(path)
+    with pytest.raises(ValueError, match="weights of another model"): load_method(path)

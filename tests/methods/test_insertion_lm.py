@@ -10,7 +10,8 @@ from ordered_models import VOCABULARY, sequences, with_noise
 from scipy.stats import chisquare
 
 from loflexmdm.methods.insertion_lm import EventLaws, InsertionLM, InsertionLMConfig, drop_even, with_tokens
-from loflexmdm.models.saved import load_method
+from loflexmdm.methods.sampling import generate
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.states import CLEAN, DROPPED, PAD, Example, PartialSequences, collate, contract, gap_of
 from loflexmdm.samplers import EventDriven
 
@@ -131,7 +132,7 @@ def test_samples_have_the_law():
         m.end.bias += 1.5
         m.insert_token.out.weight *= 0.2
     law = generator_law(m, contract(sequences("a|"), torch.full((1, 2), CLEAN)), 3)
-    made = Counter((2, *s) for s in m.sample([["a"]], n=n, seed=0).sequences)
+    made = Counter((2, *s) for s in generate(m, [["a"]], n=n, seed=0).sequences)
     known = [t for t, p in law.items() if t and p * n > 8]
     rest = lambda counts: [*counts, n - sum(counts)]
     assert len(known) >= 20
@@ -142,11 +143,11 @@ def test_the_end_at_a_threshold():
     "The end comes where its probability is at least `stop_at`, and nowhere else, but for the lengths asked for."
     m = model(noise=0.3, seed=1, stop_at=0.5)
     with torch.no_grad(): m.end.weight += 2 * torch.randn_like(m.end.weight)
-    made = m.sample([["a"]], n=50, seed=0)
+    made = generate(m, [["a"]], n=50, seed=0)
     for text in made.sequences:
         x = collate([Example([2, *text], [True] * (len(text) + 1), [False] * (len(text) + 1))])
         assert len(text) == 8 or m.laws(x).stop.exp().item() >= 0.5
-    longer = m.sample([["a"]], n=50, seed=0, min_length=6)
+    longer = generate(m, [["a"]], n=50, seed=0, min_length=6)
     assert min(map(len, longer.sequences)) >= 5
 
 
@@ -157,8 +158,8 @@ def test_closed_gaps():
     assert laws.stop[0] == 0 and laws.go[0] == -torch.inf and laws.gap[1].tolist() == [-torch.inf, 0.0]
     assert with_tokens(x, torch.tensor([0, 1]), torch.tensor([4, 4])).tokens.tolist() == [[2, 3, 0], [2, 3, 4]]
     assert isinstance(laws, EventLaws)
-    assert {s[0] for s in model().sample([["a", ..., "b"]], n=20, seed=0).sequences} == {3}
-    assert {s[-1] for s in model().sample([["a", ..., "b"]], n=20, seed=0).sequences} == {4}
+    assert {s[0] for s in generate(model(), [["a", ..., "b"]], n=20, seed=0).sequences} == {3}
+    assert {s[-1] for s in generate(model(), [["a", ..., "b"]], n=20, seed=0).sequences} == {4}
 
 
 def test_gradients_are_finite():
@@ -176,10 +177,10 @@ def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
 
 def test_saved_and_loaded(tmp_path):
     made = InsertionLM(VOCABULARY, InsertionLMConfig(weight="bound", size="test", max_length=9)).eval()
-    again = load_method(made.save_pretrained(tmp_path / "model"))
+    again = load_method(save_method(made, tmp_path / "model"))
     assert again.config == made.config
-    assert again.sample([["a"], ["a", ..., "b"]], n=3, seed=0).sequences == \
-        made.sample([["a"], ["a", ..., "b"]], n=3, seed=0).sequences
+    assert generate(again, [["a"], ["a", ..., "b"]], n=3, seed=0).sequences == \
+        generate(made, [["a"], ["a", ..., "b"]], n=3, seed=0).sequences
 
 
 def test_bfloat16_is_near_float32():
@@ -199,7 +200,7 @@ def test_refused_settings(options, message):
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="ilm takes EventByEvent"): model().sample(n=1, sampler=EventDriven())
+    with pytest.raises(ValueError, match="ilm takes EventByEvent"): generate(model(), n=1, sampler=EventDriven())
     with pytest.raises(ValueError, match="ilm has no clock"): model().intensities(None)
 
 

@@ -9,7 +9,8 @@ from ordered_models import VOCABULARY, sequences, with_noise
 
 from loflexmdm.methods.insertion_lm import InsertionLM, InsertionLMConfig
 from loflexmdm.methods.insertion_process import InsertionProcess, InsertionProcessConfig, step_of
-from loflexmdm.models.saved import load_method
+from loflexmdm.methods.sampling import generate
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.matching import leave_one_out
 from loflexmdm.process.states import CLEAN, DROPPED, Example, PartialSequences, collate, contract, gap_of
 
@@ -145,10 +146,10 @@ def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
 def test_saved_and_loaded(tmp_path):
     config = InsertionProcessConfig(slope=1.0, size="test", order_size="test", max_length=9)
     made = InsertionProcess(VOCABULARY, config).eval()
-    again = load_method(made.save_pretrained(tmp_path / "model"))
+    again = load_method(save_method(made, tmp_path / "model"))
     assert again.config == made.config and made.evaluations_per_loss == 2
     prompts = [["a"], ["a", ..., "b"]]
-    assert again.sample(prompts, n=3, seed=0).sequences == made.sample(prompts, n=3, seed=0).sequences
+    assert generate(again, prompts, n=3, seed=0).sequences == generate(made, prompts, n=3, seed=0).sequences
 
 
 @pytest.mark.parametrize("options, message", [

@@ -10,6 +10,7 @@ from scipy import stats
 
 from loflexmdm.methods.base import Method, method_class
 from loflexmdm.methods.masked import Canvas, MaskedConfig, MaskedDiffusion, clean_log_probs
+from loflexmdm.methods.sampling import generate
 from loflexmdm.models.saved import load_method
 from loflexmdm.process.paths import hide, hide_some
 from loflexmdm.process.states import BOS, MASK, Vocabulary, collate, parse_prompt, prefix_example
@@ -330,7 +331,7 @@ def test_the_network_sees_tokens_only():
 def test_every_sampler(sampler):
     "Prompts stay, no mask or blank is left, and a sequence depends on its seed, not on its batch."
     model, given = shaken(max_length=8), [["a"], ["a", "<mask>", "b"], ["b", ..., "a"], []]
-    a, b, c = (model.sample(given, n=3, sampler=sampler, generator=seeded(1), batch_size=size) for size in (512, 5, 1))
+    a, b, c = (generate(model, given, n=3, sampler=sampler, generator=seeded(1), batch_size=size) for size in (512, 5, 1))
     assert a.sequences == b.sequences == c.sequences and a.free == b.free
     assert all(t in (3, 4) for s in a.sequences for t in s) and max(map(len, a.sequences)) <= 7
     kept = [[t for t, free in zip(s, f) if not free] for s, f in zip(a.sequences, a.free)]
@@ -339,7 +340,7 @@ def test_every_sampler(sampler):
 
 
 def test_one_call_for_each_mask_by_default():
-    out = shaken(max_length=8).sample(n=20, generator=seeded(2), record=True)
+    out = generate(shaken(max_length=8), n=20, generator=seeded(2), record=True)
     assert shaken().default_sampler == EventDriven(exact=False)
     assert out.network_calls == 7
     assert out.row_evaluations == 140
@@ -348,7 +349,7 @@ def test_one_call_for_each_mask_by_default():
 
 
 def test_a_smaller_largest_length():
-    out = shaken(max_length=8).sample(n=100, generator=seeded(3), max_length=3)
+    out = generate(shaken(max_length=8), n=100, generator=seeded(3), max_length=3)
     assert max(map(len, out.sequences)) <= 2
 
 
@@ -362,7 +363,7 @@ def test_a_smaller_largest_length():
     ],
 )
 def test_bad_sampling(kwargs, named):
-    with pytest.raises(ValueError, match=named): shaken(max_length=8).sample(**kwargs)
+    with pytest.raises(ValueError, match=named): generate(shaken(max_length=8), **kwargs)
 
 
 def test_steps_below_one():
@@ -396,7 +397,7 @@ def raw_canvases(model, sampler, n):
         def finish(self, samples): return samples
     raw = Raw(VOCABULARY, model.config)
     raw.load_state_dict(model.state_dict())
-    return raw.sample(n=n, sampler=sampler, generator=seeded(4), batch_size=n).sequences
+    return generate(raw, n=n, sampler=sampler, generator=seeded(4), batch_size=n).sequences
 
 
 # from end to end
@@ -426,7 +427,7 @@ def test_star_tiny_from_end_to_end(tmp_path):
     loaded = load_method(average.save_pretrained(tmp_path / "saved"))
     task, _ = plan.build()
     given = task.prompts("test", 3)
-    a, b = (m.sample(given, generator=seeded(0)) for m in (average, loaded))
+    a, b = (generate(m, given, generator=seeded(0)) for m in (average, loaded))
     assert a.sequences == b.sequences
     assert set(task.score("test", a))
     assert loaded.config == average.config

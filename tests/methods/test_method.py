@@ -18,8 +18,8 @@ import torch.nn.functional as F
 import loflexmdm
 from loflexmdm.methods.base import Method, method_class
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.sampling import _length_limit, encode_prompts
-from loflexmdm.models.saved import _describes_a_model, load_weights
+from loflexmdm.methods.sampling import _length_limit, encode_prompts, generate
+from loflexmdm.models.saved import _describes_a_model, load_method, load_weights, save_method
 from loflexmdm.models import pretrained
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import MASK, Vocabulary, collate, parse_prompt, prefix_example
@@ -87,7 +87,7 @@ def test_prefix_and_infilling_prompts():
     ],
 )
 def test_bad_prompts(model, prompts, n, named):
-    with pytest.raises(ValueError, match=named): model.sample(prompts, n)
+    with pytest.raises(ValueError, match=named): generate(model, prompts, n)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_bad_prompts(model, prompts, n, named):
     ],
 )
 def test_bad_limits(model, kwargs, named):
-    with pytest.raises(ValueError, match=named): model.sample(n=1, **kwargs)
+    with pytest.raises(ValueError, match=named): generate(model, n=1, **kwargs)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_bad_limits(model, kwargs, named):
 def test_sequences_depend_on_seeds_not_on_batches(model, sampler):
     prompts = [["a"], ["b", ..., "c"], []]
     a, b, c = (
-        model.sample(prompts, n=3, sampler=sampler, generator=seeded(1), batch_size=size).sequences
+        generate(model, prompts, n=3, sampler=sampler, generator=seeded(1), batch_size=size).sequences
         for size in (512, 4, 1)
     )
-    assert a == b == c != model.sample(prompts, n=3, sampler=sampler, generator=seeded(2)).sequences
+    assert a == b == c != generate(model, prompts, n=3, sampler=sampler, generator=seeded(2)).sequences
 
 
 def test_prompts_stay_and_special_tokens_do_not_appear(model):
-    out = model.sample([["c", "c"], ["a", ..., "b"]], n=50, generator=seeded(0))
+    out = generate(model, [["c", "c"], ["a", ..., "b"]], n=50, generator=seeded(0))
     kept = [
         [VOCABULARY.tokens[t] for t, f in zip(s, free, strict=True) if not f]
         for s, free in zip(out.sequences, out.free, strict=True)
@@ -132,7 +132,7 @@ def test_prompts_stay_and_special_tokens_do_not_appear(model):
 
 
 def test_the_length_law(model):
-    out = model.sample(n=2000, sampler=EventDriven(), generator=seeded(3))
+    out = generate(model, n=2000, sampler=EventDriven(), generator=seeded(3))
     lengths = torch.tensor([len(s) for s in out.sequences]).double()
     # mu_4 - sigma^4 of a Poisson
     z = (lengths.mean() - 2) / (2 / 2000) ** 0.5, (lengths.var() - 2) / ((2 + 2 * 4) / 2000) ** 0.5
@@ -141,8 +141,8 @@ def test_the_length_law(model):
 
 def test_lengths_are_limited_and_reported(model):
     short, long = (
-        model.sample(n=60, max_length=2, generator=seeded(4)),
-        model.sample(n=60, min_length=5, generator=seeded(4)),
+        generate(model, n=60, max_length=2, generator=seeded(4)),
+        generate(model, n=60, min_length=5, generator=seeded(4)),
     )
     assert max(map(len, short.sequences)) == 1 and short.overflow >= short.overflowing > 0
     assert min(map(len, long.sequences)) == 4 and long.forced > 0
@@ -150,7 +150,7 @@ def test_lengths_are_limited_and_reported(model):
 
 def test_global_random_state_and_mode_are_left_alone(model):
     before = torch.get_rng_state()
-    a, b = model.sample(n=30).sequences, model.sample(n=30).sequences
+    a, b = generate(model, n=30).sequences, generate(model, n=30).sequences
     assert a != b and torch.equal(before, torch.get_rng_state()) and model.training
 
 
@@ -159,7 +159,7 @@ def test_global_random_state_and_mode_are_left_alone(model):
 def test_round_trip(model, tmp_path):
     with torch.no_grad(): model.logits[:] = torch.tensor([1.0, -0.5, 2.0])
     model.task = {"kind": "text"}
-    again = Method.from_pretrained(model.save_pretrained(tmp_path / "deep" / "model", README_md="# card"))
+    again = load_method(save_method(model, tmp_path / "deep" / "model", README_md="# card"))
     assert (again.config, again.vocabulary, again.task, again.training) == (
         model.config, model.vocabulary, model.task, False,
     )
@@ -170,26 +170,26 @@ def test_round_trip(model, tmp_path):
 
 def test_permissions_follow_the_umask(model, tmp_path):
     old = os.umask(0o027)
-    try: path = model.save_pretrained(tmp_path / "model")
+    try: path = save_method(model, tmp_path / "model")
     finally: os.umask(old)
     assert path.stat().st_mode & 0o777 == 0o750
     assert {f.stat().st_mode & 0o777 for f in path.iterdir()} == {0o640}
 
 
 def test_an_error_leaves_what_was_there(model, tmp_path):
-    model.save_pretrained(tmp_path / "model")
+    save_method(model, tmp_path / "model")
     with pytest.raises(RuntimeError):
         with atomic_directory(tmp_path / "model") as d:
             (d / "config.json").write_text("half")
             raise RuntimeError
-    assert Method.from_pretrained(tmp_path / "model").config == model.config and len(list(tmp_path.iterdir())) == 1
+    assert load_method(tmp_path / "model").config == model.config and len(list(tmp_path.iterdir())) == 1
 
 
 def test_other_files_are_not_deleted(model, tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("years")
     for path in (tmp_path / "thesis", tmp_path, tmp_path / "thesis" / "chapter.tex"):
-        with pytest.raises(ValueError, match="thesis|holds other files"): model.save_pretrained(path)
+        with pytest.raises(ValueError, match="thesis|holds other files"): save_method(model, path)
     assert (tmp_path / "thesis" / "chapter.tex").read_text() == "years"
 
 
@@ -221,16 +221,16 @@ def limited(path):
     if child == 0:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-        try: LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="nano")).save_pretrained(path)
+        try: save_method(LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="nano")), path)
         except Exception: os._exit(0)
         os._exit(1)
     return os.waitpid(child, 0)[1] == 0
 
 
 def test_full_disk_leaves_the_old_model(model, tmp_path):
-    model.save_pretrained(tmp_path / "model")
+    save_method(model, tmp_path / "model")
     assert limited(tmp_path / "model")
-    assert Method.from_pretrained(tmp_path / "model").config == model.config and len(list(tmp_path.iterdir())) == 1
+    assert load_method(tmp_path / "model").config == model.config and len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.skipif(shutil.which("mount") is None or os.geteuid() != 0, reason="mounting a small disk takes root")
@@ -240,10 +240,10 @@ def test_full_tmpfs_leaves_the_old_model(model, tmp_path):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True).returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        model.save_pretrained(disk / "model")
+        save_method(model, disk / "model")
         with pytest.raises(Exception, match="(?i)space|os error 28"):
-            LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="nano")).save_pretrained(disk / "model")
-        assert Method.from_pretrained(disk / "model").config == model.config and len(list(disk.iterdir())) == 1
+            save_method(LoFlexMDM(VOCABULARY, LoFlexMDMConfig(order="fixed", states=1, size="nano")), disk / "model")
+        assert load_method(disk / "model").config == model.config and len(list(disk.iterdir())) == 1
     finally: subprocess.run(["umount", disk], check=True)
 
 
@@ -272,30 +272,30 @@ def edited(path, **edit):
     ],
 )
 def test_damaged_configs(model, tmp_path, edit, named):
-    path = model.save_pretrained(tmp_path / "model")
+    path = save_method(model, tmp_path / "model")
     edited(path, **edit)
-    with pytest.raises(ValueError, match=named): Method.from_pretrained(path)
+    with pytest.raises(ValueError, match=named): load_method(path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "\xff"])
 def test_config_that_is_no_description(model, tmp_path, text):
-    path = model.save_pretrained(tmp_path / "model")
+    path = save_method(model, tmp_path / "model")
     (path / "config.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match="config.json"): read_config(path)
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-2], lambda b: b"", lambda b: b"x" * 300, lambda b: b[:4]])
 def test_damaged_weights(model, tmp_path, damage):
-    path = model.save_pretrained(tmp_path / "model") / "model.safetensors"
+    path = save_method(model, tmp_path / "model") / "model.safetensors"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match="damaged weights file"): load_weights(model, path)
 
 
 def test_missing_files(model, tmp_path):
-    with pytest.raises(FileNotFoundError, match="config.json is missing"): Method.from_pretrained(tmp_path)
-    path = model.save_pretrained(tmp_path / "model")
+    with pytest.raises(FileNotFoundError, match="config.json is missing"): load_method(tmp_path)
+    path = save_method(model, tmp_path / "model")
     (path / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="model.safetensors: no such file"): Method.from_pretrained(path)
+    with pytest.raises(FileNotFoundError, match="model.safetensors: no such file"): load_method(path)
 
 
 def test_whole_numbers_pass_as_floats():
@@ -314,13 +314,13 @@ def nano():
 def test_which_weights_a_directory_stands_for(nano, tmp_path):
     run = tmp_path / "run"
     for step, value in ((20, 2.0), (100, 3.0)):
-        d = nano.save_pretrained(run / "checkpoints" / f"step_{step:06d}")
+        d = save_method(nano, run / "checkpoints" / f"step_{step:06d}")
         torch.nn.init.constant_(nano.token.out.bias, value)
-        shutil.copy(nano.save_pretrained(tmp_path / "other") / "model.safetensors", d / "ema.safetensors")
+        shutil.copy(save_method(nano, tmp_path / "other") / "model.safetensors", d / "ema.safetensors")
     found = lambda path: pretrained.load(path).token.out.bias[0].item()
     assert found(run) == 3.0 and found(str(run / "checkpoints" / "step_000020")) == 2.0
     torch.nn.init.constant_(nano.token.out.bias, 4.0)
-    nano.save_pretrained(run / "best")
+    save_method(nano, run / "best")
     assert found(run) == 4.0
     shutil.rmtree(run / "best"), (run / "checkpoints" / "step_000100" / "ema.safetensors").unlink()
     assert found(run) == 2.0  # an incomplete checkpoint is passed over

@@ -8,6 +8,7 @@ import torch
 
 from loflexmdm.exact.ctmc import ToyLaw, clock_quadrature
 from loflexmdm.methods.one_event import LoInsert, LoUnmask, OneEventConfig, wait_terms
+from loflexmdm.methods.sampling import generate
 from loflexmdm.models.saved import load_method
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.matching import leave_one_out
@@ -150,7 +151,7 @@ def test_from_random_weights_to_samples_and_back(cls, tmp_path):
     assert len(samples) == 20 and all(MASK not in s and len(s) <= 5 for s in samples.sequences)
     model.save_pretrained(tmp_path / "m")
     again = load_method(tmp_path / "m")
-    assert again.sample(n=20, seed=1, sampler=EventDriven(slack=3.0)).sequences == samples.sequences
+    assert generate(again, n=20, seed=1, sampler=EventDriven(slack=3.0)).sequences == samples.sequences
     assert torch.equal(again.nll_bound(LAW.x1, 2, seeded(0))[0], model.nll_bound(LAW.x1, 2, seeded(0))[0])
 
 
@@ -216,7 +217,7 @@ def test_files_with_the_former_name_load(tmp_path):
     old = {k: v for k, v in meta.items() if k in ("format", "version", "vocabulary", "config", "task")}
     path.write_text(json.dumps(old | dict(method="lomdm")))
     with pytest.warns(UserWarning, match="without a digest"): again = load_method(tmp_path / "m")
-    assert type(again) is LoUnmask and again.sample(n=5, seed=1).sequences == model.sample(n=5, seed=1).sequences
+    assert type(again) is LoUnmask and generate(again, n=5, seed=1).sequences == model.sample(n=5, seed=1).sequences
 
     recipe = recipe_from(dict(task=dict(kind="key", n=2, q=2, layout="masks"), model=dict(method="lomdm", size="nano")))
     assert recipe.model["method"] == "lounmask"

@@ -10,6 +10,7 @@ from resuming import whole_and_resumed
 from loflexmdm.cli import main
 from loflexmdm.methods.edit_flows import COUPLINGS
 from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig, EditPaths
+from loflexmdm.methods.sampling import edit_sequences, generate
 from loflexmdm.process.alignments import BLANK, align, edit_distance
 from loflexmdm.process.plackett_luce import draw_order
 from loflexmdm.process.states import ANY, MASK, Pairs, Vocabulary, collate, prefix_example
@@ -80,20 +81,20 @@ def test_every_source_is_learned_from_and_edited(coupling):
         assert sum(p.grad.abs().sum() for p in part.parameters() if p.grad is not None) > 1e-3
     assert m.nll_bound(batch, 4, torch.Generator().manual_seed(0))[0].isfinite().all()
     if coupling in ("pairs", "corrupted"):
-        with pytest.raises(ValueError, match="use edit"): m.sample(n=1)
+        with pytest.raises(ValueError, match="use edit"): generate(m, n=1)
     else:
-        assert len(m.sample(n=5, seed=0)) == 5
+        assert len(generate(m, n=5, seed=0)) == 5
     if coupling in ("empty", "masks"):
-        with pytest.raises(ValueError, match="to edit sequences"): m.edit([["a"]])
+        with pytest.raises(ValueError, match="to edit sequences"): edit_sequences(m, [["a"]])
     else:
-        assert len(m.edit([["a", "b"]], n=5, seed=0)) == 5
+        assert len(edit_sequences(m, [["a", "b"]], n=5, seed=0)) == 5
 
 
 def test_no_mask_of_a_source_is_left():
     "However likely the end is, it waits until every mask is replaced or deleted."
     m = model(coupling="masks", tokens=3, noise=0.3)
     with torch.no_grad(): m.backbone.pointer.stop.bias += 20.0
-    made = m.sample(n=40, seed=0)
+    made = generate(m, n=40, seed=0)
     assert not any(MASK in s for s in made.sequences) and made.network_calls > 3
 
 
@@ -104,7 +105,7 @@ def test_the_wrong_kind_of_data_is_refused():
 
 def test_what_is_kept_stays():
     m = model(noise=0.3)
-    made = m.edit([list("abcd")], keep=[[True, True, False, True]], n=60, seed=0)
+    made = edit_sequences(m, [list("abcd")], keep=[[True, True, False, True]], n=60, seed=0)
     texts = ["".join(VOCABULARY.decode(s)) for s in made.sequences]
     assert all(t.startswith("ab") and "d" in t for t in texts) and len(set(texts)) > 5
     assert not any(MASK in s for s in made.sequences)
@@ -113,10 +114,10 @@ def test_what_is_kept_stays():
 def test_a_token_is_not_replaced_by_itself():
     "With one token there is nothing to write in place of another: it is inserted and deleted alone."
     m = model(vocabulary=Vocabulary("a"), order="uniform", noise=0.3)
-    made = m.edit([list("aa")], n=40, seed=0, record=True)
+    made = edit_sequences(m, [list("aa")], n=40, seed=0, record=True)
     happened = [e for path in made.trajectories for e in path.edits()]
     assert any(e["delete"] for e in happened) and not any(e["substitute"] for e in happened)
-    several = model(noise=0.3).edit([list("ab")], n=100, seed=0, record=True)
+    several = edit_sequences(model(noise=0.3), [list("ab")], n=100, seed=0, record=True)
     changed = [e["substitute"] for path in several.trajectories for e in path.edits()]
     frames = sum(len(path.frames) - 1 for path in several.trajectories)
     assert any(changed) and frames == sum(len(path.edits()) for path in several.trajectories)
@@ -136,29 +137,29 @@ def test_conditions_are_read_and_guided_and_kept():
         m.loss(pairs, torch.Generator().manual_seed(step)).loss.backward()
         adam.step()
     for w, (condition, target) in product((0.0, 1.0), (("<c:1>", "aa"), ("<c:2>", "bb"))):
-        made = m.edit([[condition, "a", "b"]], keep=[[True, False, False]], n=50, seed=0, guidance=w)
+        made = edit_sequences(m, [[condition, "a", "b"]], keep=[[True, False, False]], n=50, seed=0, guidance=w)
         texts = Counter("".join(vocabulary.decode(s)) for s in made.sequences)
         assert texts.most_common(1)[0][0] == condition + target and all(t.startswith(condition) for t in texts)
 
 
 def test_results_do_not_depend_on_the_batch():
     m = model(noise=0.3)
-    together = m.edit([list("abcd"), list("ba"), list("c")], seed=0)
-    assert m.edit([list("abcd"), list("ba"), list("c")], seed=0, batch_size=1).sequences == together.sequences
+    together = edit_sequences(m, [list("abcd"), list("ba"), list("c")], seed=0)
+    assert edit_sequences(m, [list("abcd"), list("ba"), list("c")], seed=0, batch_size=1).sequences == together.sequences
 
 
 def test_lengths_end_at_the_largest():
     m = model(noise=0.3, max_length=6)
     with torch.no_grad(): m.backbone.pointer.stop.bias -= 4.0
-    made = m.edit([list("abcd")], n=60, seed=0)
+    made = edit_sequences(m, [list("abcd")], n=60, seed=0)
     assert max(map(len, made.sequences)) <= m.most_columns(6) - 1 and made.overflow > 0
 
 
 def test_what_is_refused():
     m = model()
     with pytest.raises(ValueError, match="is for methods whose events come at rates"):
-        m.edit([["a"]], sampler=EventDriven())
-    with pytest.raises(ValueError, match="takes EventByEventEdits"): m.edit([["a"]], sampler=EventByEvent())
+        edit_sequences(m, [["a"]], sampler=EventDriven())
+    with pytest.raises(ValueError, match="takes EventByEventEdits"): edit_sequences(m, [["a"]], sampler=EventByEvent())
     with pytest.raises(ValueError, match="has no clock"): m.intensities(None)
     with pytest.raises(ValueError, match="max_length"): OrderedEditsConfig(coupling="uniform", tokens=9, max_length=9)
 

@@ -12,6 +12,8 @@ from scipy.stats import chisquare
 from loflexmdm.methods.ordered_insertion import SAVED, OrderedInsertion, OrderedInsertionConfig, OrderScores
 from loflexmdm.methods.ordered_insertion import columns_read
 from loflexmdm.methods.ordered_insertion import order_term, prompt_of, similar_rows
+from loflexmdm.methods.sampling import generate
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.networks.order_causal import DISTANCES, distance_class, places
 from loflexmdm.networks.transformer import SIZES, Transformer
 from loflexmdm.process.conditions import without_conditions
@@ -397,10 +399,10 @@ def test_saved_and_loaded(tmp_path):
     torch.set_default_dtype(torch.float32)
     config = OrderedInsertionConfig(order="given", given="forward", size="test", max_length=9)
     made = OrderedInsertion(VOCABULARY, config)
-    again = OrderedInsertion.from_pretrained(made.save_pretrained(tmp_path / "model"))
+    again = load_method(save_method(made, tmp_path / "model"))
     assert again.config == made.config
     prompts = [["a"], ["a", ..., "b"]]
-    assert again.sample(prompts, n=3, seed=0).sequences == made.sample(prompts, n=3, seed=0).sequences
+    assert generate(again, prompts, n=3, seed=0).sequences == generate(made, prompts, n=3, seed=0).sequences
 
 
 @pytest.mark.parametrize("order", ["uniform", "left_to_right", "right_to_left", "learned"])
@@ -417,7 +419,7 @@ def test_bfloat16_is_near_float32(order):
 def test_what_is_refused():
     m = model("uniform")
     with pytest.raises(ValueError, match="is for methods whose events come at rates"):
-        m.sample(n=1, sampler=EventDriven())
+        generate(m, n=1, sampler=EventDriven())
     with pytest.raises(ValueError, match="has no clock"): m.intensities(None)
     with pytest.raises(ValueError, match="samples=1: at least 2"): m.nll_bound(sequences("|ab"), 1)
     assert all(v.isfinite().all() for v in m.nll_bound(sequences("|ab"), 2))
@@ -459,7 +461,7 @@ def test_guided_samples_have_the_law_of_guided_events():
     bare = without_conditions(prompt, vocabulary)
     law = guided_law(m, [m.read_prompts(prompt), m.read_prompts(bare)], 3)
     n = 6_000
-    made = m.sample([["<c:1>"]], n, guidance=1.0, seed=0)
+    made = generate(m, [["<c:1>"]], n, guidance=1.0, seed=0)
     found = Counter((2, *s) for s in made.sequences)
     known = [t for t, p in law.items() if p * n > 8]
     expected, seen = [law[t] * n for t in known], [found[t] for t in known]
@@ -473,7 +475,7 @@ def test_conditions_are_never_written():
     vocabulary = Vocabulary(["a", "<c:1>", ANY])
     m = OrderedInsertion(vocabulary, OrderedInsertionConfig(order="uniform", size="test", max_length=9))
     with torch.no_grad(): m.token.out.bias[vocabulary.index["<c:1>"]] = 50.0
-    written = {t for s in m.sample([["<c:1>"]], 50, seed=0).completions() for t in s}
+    written = {t for s in generate(m, [["<c:1>"]], 50, seed=0).completions() for t in s}
     assert written == {vocabulary.index["a"]}
 
 

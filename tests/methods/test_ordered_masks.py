@@ -10,6 +10,7 @@ from resuming import whole_and_resumed
 from loflexmdm.cli import main
 from loflexmdm.methods.ordered_insertion import prompt_of, similar_rows
 from loflexmdm.methods.ordered_masks import OrderedMasks, OrderedMasksConfig
+from loflexmdm.methods.sampling import generate
 from loflexmdm.process.mask_orders import decisions_of, draw_events, masks_of
 from loflexmdm.process.states import ANY, MASK, Example, PartialSequences, Vocabulary, collate, prefix_example
 from loflexmdm.samplers import EventByEvent, EventDriven
@@ -74,7 +75,7 @@ def test_every_part_learns():
 def test_gaps_of_prompts_are_filled_and_others_stay_closed():
     "Infilling: 'a' and 'd' with an open gap between; samples keep both ends and hold no mask."
     m = model(noise=0.3)
-    made = m.sample([["a", ..., "d"]], n=60, seed=0)
+    made = generate(m, [["a", ..., "d"]], n=60, seed=0)
     texts = ["".join(VOCABULARY.decode(s)) for s in made.sequences]
     assert all(t[0] == "a" and t[-1] == "d" for t in texts) and len(set(map(len, texts))) > 2
     assert not any(MASK in s for s in made.sequences)
@@ -94,15 +95,15 @@ def test_conditions_are_read_and_guided_and_never_written():
         adam.step()
     for w in (0.0, 1.0):
         texts = Counter("".join(vocabulary.decode(s))
-                        for s in m.sample([["<c:1>"]], n=100, seed=0, guidance=w).completions())
+                        for s in generate(m, [["<c:1>"]], n=100, seed=0, guidance=w).completions())
         assert texts.most_common(1)[0][0] == "aa" and not any("<" in t for t in texts)
 
 
 def test_what_is_refused():
     m = model()
     with pytest.raises(ValueError, match="is for methods whose events come at rates"):
-        m.sample(n=1, sampler=EventDriven())
-    with pytest.raises(ValueError, match="takes EventByEventMasks"): m.sample(n=1, sampler=EventByEvent())
+        generate(m, n=1, sampler=EventDriven())
+    with pytest.raises(ValueError, match="takes EventByEventMasks"): generate(m, n=1, sampler=EventByEvent())
     with pytest.raises(ValueError, match="has no clock"): m.intensities(None)
 
 

@@ -11,6 +11,7 @@ from kill import stop_after
 from loflexmdm.methods.base import method_class
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion, clean_log_probs
 from loflexmdm.methods.papl import FORMS, MIXTURES, PAPL, PAPLConfig, papl_weights
+from loflexmdm.methods.sampling import generate
 from loflexmdm.models.saved import load_method
 from loflexmdm.process.paths import hide_some
 from loflexmdm.process.states import MASK, Vocabulary, collate, prefix_example
@@ -230,7 +231,7 @@ def test_trained_saved_loaded_sampled_and_resumed(tmp_path, form):
     assert type(again) is PAPL and again.config == whole.config
     for sampler in (None, Planner(), Planner(remask=1.0)):
         a, b = (
-            m.sample([["a"], ["a", "<mask>", "b"]], n=3, sampler=sampler, generator=seeded(0)) for m in (whole, again)
+            generate(m, [["a"], ["a", "<mask>", "b"]], n=3, sampler=sampler, generator=seeded(0)) for m in (whole, again)
         )
         assert a.sequences == b.sequences
         assert all(s[0] == LETTERS.index["a"] and s[2] == LETTERS.index["b"] for s in a.sequences[3:])

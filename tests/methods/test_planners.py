@@ -11,6 +11,7 @@ from loflexmdm.methods.base import Method
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.planner_bounds import greedy_bound, planner_bound
+from loflexmdm.methods.sampling import generate
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import BOS, MASK, PAD, SPECIAL_TOKENS, PartialSequences, Vocabulary
 from loflexmdm.samplers import GREEDY, SOFT, EventDriven, Info, Limits, Planner, State
@@ -419,7 +420,7 @@ def test_bounds_are_checked():
         (lambda: greedy_bound(inserting, x1), "only unmask"),
         (lambda: greedy_bound(table, empty(2)), "clean"),
         (lambda: greedy_bound(table, x1, EventDriven()), "Planner"),
-        (lambda: inserting.sample(n=1, sampler=Planner()), "is for masked diffusion"),
+        (lambda: generate(inserting, n=1, sampler=Planner()), "is for masked diffusion"),
     ]:
         with pytest.raises(ValueError, match=what): call()
 
@@ -429,7 +430,8 @@ def test_with_a_network():
     torch.manual_seed(0)
     model = MaskedDiffusion(ABCD, MaskedConfig(size="nano", max_length=8))
     for p in model.parameters(): torch.nn.init.normal_(p, std=0.2)
-    draw = lambda batch_size: model.sample(
+    draw = lambda batch_size: generate(
+            model,
         [["a", "<mask>", "b", ...], ["d"]], n=3, sampler=Planner(remask=2.0, steps=3),
         generator=torch.Generator().manual_seed(0), batch_size=batch_size, max_length=8,
     )

@@ -14,6 +14,8 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.papl import PAPL, PAPLConfig
 from loflexmdm.methods.retrofit import merge, parameter_counts, retrofit
+from loflexmdm.methods.sampling import generate
+from loflexmdm.models.saved import save_method
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import MASK, Vocabulary, collate, prefix_example
 from loflexmdm.training.optimisers import TrainConfig
@@ -128,17 +130,17 @@ def test_merged_equals_unmerged_and_is_an_ordinary_model(tmp_path):
     started = token_logits(retrofit(masked_model(), adapters=False).eval(), x, 0.3)
     assert (before.logits[..., 3:] - started).abs().max() > 0.01  # training did move it
     with pytest.raises(ValueError, match="weights of another model"):
-        loflexmdm.load(method.save_pretrained(tmp_path / "unmerged"))
+        loflexmdm.load(save_method(method, tmp_path / "unmerged"))
     whole = merge(method)
     after = whole.intensities(x, tau=tau)
     for a, b in zip(before[:3], after[:3], strict=True): torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
     assert whole.state_dict().keys() == FlexMDM(LETTERS, whole.config).state_dict().keys()
     assert parameter_counts(whole)[0] == parameter_counts(whole)[1]
-    again = loflexmdm.load(whole.save_pretrained(tmp_path / "model"))
+    again = loflexmdm.load(save_method(whole, tmp_path / "model"))
     assert isinstance(again, FlexMDM)
     assert all(torch.equal(v, whole.state_dict()[k]) for k, v in again.state_dict().items())
     draws = [
-        m.sample([["a", "b"], []], n=10, generator=torch.Generator().manual_seed(3)).sequences for m in (whole, again)
+        generate(m, [["a", "b"], []], n=10, generator=torch.Generator().manual_seed(3)).sequences for m in (whole, again)
     ]
     assert draws[0] == draws[1] and merge(whole) is whole
 

@@ -8,7 +8,8 @@ import torch
 from brief_runs import at_the_command_line, resumed_weights
 from scipy import stats
 
-from loflexmdm.models.saved import load_method
+from loflexmdm.methods.sampling import generate
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.methods.uniform_noise import LATEST, SIGNAL, NoiseLevel, UniformNoise, UniformNoiseConfig, start_cost
 from loflexmdm.process.states import PartialSequences, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
@@ -170,7 +171,7 @@ def test_what_is_generated_and_that_the_bound_lies_above():
     x = all_states(model.canvas(batch("ab")))
     p = law(model, x)
     assert p.sum().item() == pytest.approx(1)
-    out = model.sample(n=n, sampler=TauLeaping(steps=100, grid="clock"), generator=seeded(0), batch_size=n)
+    out = generate(model, n=n, sampler=TauLeaping(steps=100, grid="clock"), generator=seeded(0), batch_size=n)
     found = [(2, *s) for s in out.sequences]
     assert stats.chisquare([found.count(tuple(row)) for row in x.tokens.tolist()], n * p.numpy()).pvalue > 1e-4
     for text in ("ab", "b"):
@@ -193,7 +194,7 @@ def test_the_own_token_is_divided_out():
 def test_every_sampler(sampler):
     "Prompts stay, no special token or blank is left, and a sequence depends on its seed, not on its batch."
     model, given = shaken(8), [["a"], ["a", "<mask>", "b"], ["b", ..., "a"], []]
-    a, b = (model.sample(given, n=3, sampler=sampler, generator=seeded(1), batch_size=size) for size in (512, 5))
+    a, b = (generate(model, given, n=3, sampler=sampler, generator=seeded(1), batch_size=size) for size in (512, 5))
     assert a.sequences == b.sequences and a.free == b.free
     assert all(t in (3, 4) for s in a.sequences for t in s) and max(map(len, a.sequences)) <= 7
     kept = [[t for t, free in zip(s, f) if not free] for s, f in zip(a.sequences, a.free)]
@@ -202,17 +203,17 @@ def test_every_sampler(sampler):
 
 
 def test_recordings_end_with_the_sample():
-    out = shaken(8).sample(n=5, generator=seeded(2), record=True, max_length=4)
+    out = generate(shaken(8), n=5, generator=seeded(2), record=True, max_length=4)
     assert max(map(len, out.sequences)) <= 3
     for s, path in zip(out.sequences, out.trajectories): assert path.frames[-1][1] == s
 
 
 def test_refused_prompts_and_samplers():
     model = shaken(8)
-    with pytest.raises(ValueError, match="several gaps"): model.sample([["a", ..., "b", ...]])
-    with pytest.raises(ValueError, match="nothing to fill"): model.sample([list("abababa")])
-    with pytest.raises(ValueError, match="sampler=Ancestral"): model.sample(n=1, sampler=Ancestral())
-    with pytest.raises(ValueError, match="confidence"): model.sample(n=1, sampler=TauLeaping(confidence="top_prob"))
+    with pytest.raises(ValueError, match="several gaps"): generate(model, [["a", ..., "b", ...]])
+    with pytest.raises(ValueError, match="nothing to fill"): generate(model, [list("abababa")])
+    with pytest.raises(ValueError, match="sampler=Ancestral"): generate(model, n=1, sampler=Ancestral())
+    with pytest.raises(ValueError, match="confidence"): generate(model, n=1, sampler=TauLeaping(confidence="top_prob"))
 
 
 def test_the_beginning_is_random_and_depends_on_the_seed():
@@ -287,11 +288,11 @@ def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
 
 def test_saved_and_loaded(tmp_path):
     made = UniformNoise(VOCABULARY, UniformNoiseConfig(size="pico", max_length=9)).eval()
-    again = load_method(made.save_pretrained(tmp_path / "model"))
+    again = load_method(save_method(made, tmp_path / "model"))
     assert again.config == made.config and made.evaluations_per_loss == 1
     assert made.default_sampler == TauLeaping(grid="clock")
     assert made.tau_max == pytest.approx(math.log(9 / 1e-4))
-    one, other = (m.sample([["a", ..., "b"]], n=3, seed=0) for m in (again, made))
+    one, other = (generate(m, [["a", ..., "b"]], n=3, seed=0) for m in (again, made))
     assert one.sequences == other.sequences
 
 

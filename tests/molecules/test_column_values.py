@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loflexmdm.methods.base import method_class
+from loflexmdm.models.saved import save_method
 from loflexmdm.molecules.data import column_values as module
 from loflexmdm.molecules.data.cleaning import clean
 from loflexmdm.molecules.data.column_values import Measured, averaged, column_texts, measured
@@ -257,7 +258,7 @@ def test_a_model_without_conditions_can_be_trained_to_take_some(tmp_path, kind):
     old = cls(plain.vocabulary, cls.Config(size="nano", max_length=12), plain.as_dict())
     with torch.no_grad():
         for p in old.parameters(): p.normal_(std=0.3, generator=torch.Generator().manual_seed(p.numel()))
-    old.save_pretrained(tmp_path / "old")
+    save_method(old, tmp_path / "old")
     new = cls(classes.vocabulary, cls.Config(size="nano", max_length=13), classes.as_dict())
     kept = {k: v.clone() for k, v in new.state_dict().items()}
     assert take_weights(new, tmp_path / "old") == []
@@ -289,8 +290,8 @@ def test_a_class_is_not_taken_for_a_fragment(tmp_path):
 def test_other_tokens_are_still_refused(tmp_path):
     cls = method_class("ar")
     make = lambda tokens: cls(Vocabulary(tokens), cls.Config(size="nano", max_length=9))
-    make(["C", "O"]).save_pretrained(tmp_path / "old")
-    make(["C", "O", "<a:1>", ANY]).save_pretrained(tmp_path / "asked")
+    save_method(make(["C", "O"]), tmp_path / "old")
+    save_method(make(["C", "O", "<a:1>", ANY]), tmp_path / "asked")
     for tokens in (["C"], ["C", "N"], ["O", "C"], ["C", "O", "N"], ["C", "N", "<a:1>", ANY]):
         with pytest.raises(ValueError, match="its vocabulary is another"): take_weights(make(tokens), tmp_path / "old")
     for tokens in (["C", "O"], ["C", "O", "<a:2>", ANY]):

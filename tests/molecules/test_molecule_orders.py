@@ -7,6 +7,7 @@ import torch
 from rdkit import Chem
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.methods.sampling import generate
 from loflexmdm.molecules.notation.bracket_safe import split_attachments, to_bracket_safe, tokenize
 from loflexmdm.molecules.notation.bracket_safe import vocabulary_of
 from loflexmdm.molecules.orders import CATEGORIES, PAPER_TIMES, atom_tokens, categories
@@ -220,7 +221,7 @@ def untrained(text=TEXT, **options):
 
 def test_on_a_model():
     model = untrained()
-    drawn = model.sample(n=12, generator=torch.Generator().manual_seed(0), record=True)
+    drawn = generate(model, n=12, generator=torch.Generator().manual_seed(0), record=True)
     word = lambda t: "_" if t == MASK else model.vocabulary.tokens[t]
     for i, track in enumerate(drawn.trajectories):
         frames = dict(track.frames)

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
+from loflexmdm.methods.sampling import generate
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.notation.fragments import contains_fragment
 from loflexmdm.molecules.notation.notations import is_atom
@@ -29,7 +30,7 @@ def test_every_point_begins_with_an_atom(order):
     assert hook.in_order == (order == "left_to_right")
 
     def lost(sampler):
-        made = method.sample([PROMPT], n=200, seed=0, sampler=sampler)
+        made = generate(method, [PROMPT], n=200, seed=0, sampler=sampler)
         rows = [at_points(*row) for row in zip(made.sequences, made.free) if len(row[0]) < method.config.max_length - 1]
         return sum(any(not part or not is_atom(part[0]) for part in parts) for parts in rows), len(rows)
 

@@ -16,6 +16,8 @@ from loflexmdm.methods.gen_md4 import GenMD4
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.retrofit import retrofit
+from loflexmdm.methods.sampling import generate
+from loflexmdm.models.saved import save_method
 from loflexmdm.networks.build import check_backbone
 from loflexmdm.networks.hugging_face import HuggingFaceBackbone, hugging_face, quiet, read_encoder_config, sized_config
 from loflexmdm.networks.transformer import SIZES, Size
@@ -61,7 +63,7 @@ def flexmdm(kind, **options):
     return FlexMDM(LETTERS, FlexMDMConfig(size="pico", max_length=12, **network, **options))
 
 
-def draws(method, n=12): return method.sample(n=n, generator=torch.Generator().manual_seed(3)).sequences
+def draws(method, n=12): return generate(method, n=n, generator=torch.Generator().manual_seed(3)).sequences
 
 
 @pytest.mark.parametrize("kind", STYLES)
@@ -90,7 +92,7 @@ def test_padding_changes_nothing_and_clock_flags_and_order_do(kind):
 @pytest.mark.parametrize("kind", STYLES)
 def test_it_is_built_again_from_what_is_saved(kind, tmp_path):
     method = flexmdm(kind)
-    method.save_pretrained(tmp_path / "model")
+    save_method(method, tmp_path / "model")
     saved = json.loads((tmp_path / "model" / "config.json").read_text())["config"]
     assert saved["network"] == "hugging_face" and json.loads(saved["network_config"])["model_type"] == kind
     again = loflexmdm.load(tmp_path / "model")
@@ -126,7 +128,7 @@ def test_as_order_model_it_sets_the_schedule(kind, tmp_path):
     b_in, _ = method.eval().schedule(rows())
     assert b_in.std() > 0.01
     assert {id(p) for p in method.order_backbone.parameters()} <= {id(p) for p in method.order_parameters}
-    again = loflexmdm.load(method.save_pretrained(tmp_path / "model"))
+    again = loflexmdm.load(save_method(method, tmp_path / "model"))
     torch.testing.assert_close(again.schedule(rows())[0], b_in, rtol=0, atol=0)
     assert json.loads(again.config.order_network_config)["model_type"] == kind and again.config.network_config == ""
 
@@ -152,7 +154,7 @@ def checkpoint(tmp_path):
     torch.manual_seed(5)
     sizes = dict(hidden_size=24, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
     bert = AutoModel.from_config(BertConfig(vocab_size=50, max_position_embeddings=20, **sizes))
-    bert.save_pretrained(tmp_path / "bert")
+    save_method(bert, tmp_path / "bert")
     return tmp_path / "bert", bert.state_dict()
 
 
@@ -166,7 +168,7 @@ def test_a_checkpoint_gives_its_weights_and_is_not_needed_again(checkpoint, tmp_
     mine = method.backbone.encoder.state_dict()
     assert {k for k, v in mine.items() if not torch.equal(v, weights[k])} == {"embeddings.word_embeddings.weight"}
     assert not reports
-    saved = method.save_pretrained(tmp_path / "model")
+    saved = save_method(method, tmp_path / "model")
     path.rename(tmp_path / "gone")
     assert draws(loflexmdm.load(saved)) == draws(method.eval())
 
@@ -275,7 +277,7 @@ ASKED = {
 
 def tampered(path, kind, **settings):
     "A saved model whose settings of the encoder were changed, as by a stranger; without digests of its own."
-    flexmdm(kind).save_pretrained(path)
+    save_method(flexmdm(kind), path)
     saved = json.loads((path / "config.json").read_text())
     saved["config"]["network_config"] = json.dumps(json.loads(saved["config"]["network_config"]) | settings)
     saved.pop("digest")

@@ -18,7 +18,8 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.order_model import OrderModel
 from loflexmdm.methods.papl import PAPL, PAPLConfig
-from loflexmdm.models.saved import load_method
+from loflexmdm.methods.sampling import generate
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.networks.base import network
 from loflexmdm.networks.build import build_backbone, probe_rows, reads_ahead
 from loflexmdm.networks.hugging_face import refuse
@@ -358,9 +359,9 @@ def test_an_own_network_serves_every_method_and_is_saved_and_loaded_by_name(cls,
     assert all(p.grad is not None for p in method.backbone.parameters())
     groups, names = method.parameter_groups(), {id(p): k for k, p in method.named_parameters()}
     assert [names[id(p)] for p in groups["hidden"]] == ["backbone.blocks.1.weight"]
-    again = loflexmdm.load(method.save_pretrained(tmp_path / "model"))
+    again = loflexmdm.load(save_method(method, tmp_path / "model"))
     assert json.loads((tmp_path / "model" / "config.json").read_text())["config"]["network"] == "windows"
-    draw = lambda m: m.sample(n=6, generator=torch.Generator().manual_seed(1)).sequences
+    draw = lambda m: generate(m, n=6, generator=torch.Generator().manual_seed(1)).sequences
     assert again.config == method.config and draw(again) == draw(method)
 
 
@@ -451,7 +452,7 @@ def test_a_tied_head_has_the_weights_of_the_embedding(tmp_path):
     before.backward()
     torch.optim.SGD(tied.parameters(), 0.1).step()
     assert tied.token.out.weight is tied.backbone.token.weight and not torch.equal(old, tied.token.out.weight)
-    tied.save_pretrained(tmp_path / "m")
+    save_method(tied, tmp_path / "m")
     for again in (load_method(tmp_path / "m"), copy.deepcopy(tied)):
         assert again.token.out.weight is again.backbone.token.weight is not matrix
         assert torch.equal(again.token.out.weight, matrix) and torch.equal(again.token.out.bias, tied.token.out.bias)

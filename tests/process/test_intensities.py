@@ -14,6 +14,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.papl import PAPL, PAPLConfig
 from loflexmdm.methods.planner_bounds import greedy_bound, planner_bound
+from loflexmdm.methods.sampling import generate
 from loflexmdm.process.intensities import Intensities, TokenLaws, cat_laws, log_probs_at, unread
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.samplers import CONFIDENCES, SIGNED, Ancestral, EventDriven, FrozenEvents, Limits
@@ -96,7 +97,7 @@ def test_samplers_read_the_logits_of_masks_alone(pico, name):
             sizes.cells = x.tokens.numel()  # until the next call
             return caller(x, tau, kept)
         model.read = watched
-        with sizes: model.sample(prompts, sampler=sampler, generator=seeded(1), max_length=24)
+        with sizes: generate(model, prompts, sampler=sampler, generator=seeded(1), max_length=24)
         assert sizes.most > 0
 
 
@@ -142,7 +143,7 @@ def test_a_subclass_that_changes_logits_changes_loss_and_samples(pico):
             return out._replace(logits=out.logits.index_fill(-1, torch.arange(4, WORDS + 3), -torch.inf))
     model = made(OneWord, FlexMDMConfig)
     assert model.loss(clean(), seeded(0)).loss == torch.inf
-    samples = model.sample(n=8, sampler=TauLeaping(steps=8), generator=seeded(0))
+    samples = generate(model, n=8, sampler=TauLeaping(steps=8), generator=seeded(0))
     assert {t for s in samples.sequences for t in s} == {3}
 
 
@@ -226,7 +227,7 @@ def test_a_hook_gets_a_tensor_of_all_logits(pico):
         seen.append(type(logits))
         return logits
     model = made(FlexMDM, FlexMDMConfig)
-    model.sample(n=2, sampler=TauLeaping(steps=3, logits_hook=hook), generator=seeded(0))
+    generate(model, n=2, sampler=TauLeaping(steps=3, logits_hook=hook), generator=seeded(0))
     assert set(seen) == {torch.Tensor}
 
 

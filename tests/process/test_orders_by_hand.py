@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.models.saved import load_method
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.orders_by_hand import GIVEN_ORDERS, given_order, order_named
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 
@@ -45,7 +45,7 @@ def test_saved_with_the_model(tmp_path):
     config = LoFlexMDMConfig(order="given", given="slots:7,0.5", size="nano", max_length=8)
     model = LoFlexMDM(VOCABULARY, config)
     assert model.order_parameters == [] and model.evaluations_per_loss == 1
-    model.save_pretrained(tmp_path / "m")
+    save_method(model, tmp_path / "m")
     again = load_method(tmp_path / "m")
     torch.testing.assert_close(again.schedule(X1)[0], model.schedule(X1)[0])
     for _ in range(3): model.train().loss(X1)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import MASK
 from loflexmdm.samplers import EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.samplers.generation_order import frames_text, generation_times, idle_share
@@ -122,7 +123,8 @@ def test_times_agree_with_frames(sampler):
     model = LoFlexMDM(
         task.vocabulary, LoFlexMDMConfig(size="nano", order_size="nano", max_length=task.max_length)
     ).eval()
-    samples = model.sample(
+    samples = generate(
+            model,
         task.prompts("test", 8), sampler=sampler, generator=torch.Generator().manual_seed(0), record=True
     )
     for t, s in zip(samples.trajectories, samples.sequences):

@@ -9,6 +9,7 @@ from torch import Tensor
 from loflexmdm.cli import main
 from loflexmdm.exact.ctmc import as_batch
 from loflexmdm.methods.base import method_class
+from loflexmdm.methods.sampling import edit_sequences, generate
 from loflexmdm.process.alignments import Corrupted
 from loflexmdm.process.conditions import hide_conditions, holds_condition, without_conditions
 from loflexmdm.process.intensities import Intensities, as_tensors
@@ -69,7 +70,7 @@ def test_pairs_lose_the_conditions_of_both_sequences():
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_samples_with_guidance_and_writes_no_condition(name):
     method = random_model(name)
-    run = lambda **options: method.sample([["<c:1>"], ["<c:2>"]], 40, generator=seeded(2), **options)
+    run = lambda **options: generate(method, [["<c:1>"], ["<c:2>"]], 40, generator=seeded(2), **options)
     plain, zero = run(), run(guidance=0.0, guidance_scheme="weighted")
     assert plain == zero
     for scheme in SCHEMES:
@@ -110,7 +111,7 @@ def test_sources_of_edits_hold_no_conditions():
 
 def test_editing_takes_guidance():
     method = random_model("editflow", coupling="corrupted")
-    run = lambda **options: method.edit([["<c:1>", "a", "b"]] * 20, [[True, False, False]] * 20, generator=seeded(5),
+    run = lambda **options: edit_sequences(method, [["<c:1>", "a", "b"]] * 20, [[True, False, False]] * 20, generator=seeded(5),
                                         **options)
     assert run() == run(guidance=0.0) and run().sequences != run(guidance=3.0).sequences
     assert all(s[0] == 5 and not set(s[1:]) & set(NEVER) for s in run(guidance=3.0).sequences)
@@ -168,7 +169,7 @@ def test_what_cannot_be_asked_for(options, message):
 
 def test_a_vocabulary_without_conditions_takes_no_guidance():
     method = random_model("mdm", Vocabulary("ab"))
-    with pytest.raises(ValueError, match="has no conditions"): method.sample(n=2, guidance=1.0)
+    with pytest.raises(ValueError, match="has no conditions"): generate(method, n=2, guidance=1.0)
     assert Guidance(method.vocabulary).guided(print) is print
 
 

@@ -15,6 +15,7 @@ from rdkit import Chem
 
 from loflexmdm.cli.commands import run_line
 from loflexmdm.models.pretrained import load
+from loflexmdm.models.saved import save_method
 from loflexmdm.molecules.data import matched_pairs
 from loflexmdm.molecules.data.matched_pairs import MatchedPairs, joined, prepare_pairs
 from loflexmdm.molecules.data.matched_pairs import same_molecule, smiles_tokens
@@ -247,7 +248,7 @@ def test_pairs_that_change_the_charge_are_left_out(tmp_path):
 
 def test_leads_are_edited_on_the_command_line(leads, tmp_path):
     recipe = recipe_from(dict(task=leads, model=MODEL))
-    recipe.build()[1].eval().save_pretrained(tmp_path / "model")
+    save_method(recipe.build()[1].eval(), tmp_path / "model")
     (tmp_path / "in.smi").write_text("Cc1ccccc1 toluene\nC1CC\nCCCCC\n")
     line = "loflexmdm edit model --input in.smi -n 2 --keep c1ccccc1 --sampler tau --steps 4 --out out.csv"
     code, _, said = run_line(line, tmp_path)

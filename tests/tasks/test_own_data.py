@@ -10,6 +10,7 @@ import torch
 import loflexmdm
 from loflexmdm.methods.base import method_class
 from loflexmdm.models import hub
+from loflexmdm.models.saved import save_method
 from loflexmdm.process.states import CLEAN, DROPPED, Vocabulary, collate, contract, parse_prompt
 from loflexmdm.samplers import Samples
 from loflexmdm.support.readers import Texts, fasta_records
@@ -178,7 +179,7 @@ def test_a_tokenizer_gives_vocabulary_prompts_and_texts(tokenizer):
 def test_the_vocabulary_of_a_model_is_kept(tmp_path):
     task = characters()
     run = recipe_from(dict(task=dict(kind="text", file=str(write_texts(tmp_path / "a.txt", WORDS)), unit="characters")))
-    run.build()[1].save_pretrained(tmp_path / "base")
+    save_method(run.build()[1], tmp_path / "base")
     few = write_texts(tmp_path / "few.txt", ["ab", "ba", "aab", "bba"] * 9)
     kept = task_from(dict(kind="text", file=str(few), unit="characters", vocabulary_from=str(tmp_path / "base")))
     assert kept.vocabulary == task.vocabulary and kept.paths(kept.as_dict()) == ["file", "vocabulary_from"]
@@ -193,7 +194,7 @@ def test_a_saved_model_is_a_recipe_to_train_it_further(tmp_path):
     file = str(write_texts(tmp_path / "a.txt", WORDS))
     run = recipe_from(dict(task=dict(kind="text", file=file, unit="characters")))
     task, method = run.build()
-    method.save_pretrained(tmp_path / "base")
+    save_method(method, tmp_path / "base")
     few = str(write_texts(tmp_path / "few.txt", ["a", "aa", "aaa", "aaaa"] * 9))  # fewer letters than the model knows
     further = recipe(tmp_path / "base", file=few, steps=1)
     assert further.model == run.model and further.train.start_from == str(tmp_path / "base")
@@ -205,7 +206,7 @@ def test_a_saved_model_is_a_recipe_to_train_it_further(tmp_path):
 
 def test_a_model_without_a_task_is_not_a_recipe(tmp_path):
     method = method_class("ar")(Vocabulary("ab"), method_class("ar").Config(size="nano"))
-    method.save_pretrained(tmp_path / "bare")
+    save_method(method, tmp_path / "bare")
     with pytest.raises(ValueError, match="was saved without a task"): recipe(tmp_path / "bare")
 
 

@@ -11,7 +11,7 @@ from kill import stop_after
 from small_runs import config, model, same, trainer
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.models.saved import load_method
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.states import Vocabulary
 from loflexmdm.support import atomic_files as files
 from loflexmdm.support.atomic_files import write_sealed
@@ -134,7 +134,7 @@ def test_weights_to_start_from(tmp_path):
     ).fit(resume=True)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         trainer(tmp_path / "a", steps=1, start_from=str(tmp_path / "nowhere")).fit()
-    other = LoFlexMDM(Vocabulary("xyz"), LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)).save_pretrained(
+    other = save_method(LoFlexMDM(Vocabulary("xyz"), LoFlexMDMConfig(size="nano", order_size="nano", max_length=8)), 
         tmp_path / "other"
     )
     with pytest.raises(ValueError, match="vocabulary"): trainer(tmp_path / "b", steps=1, start_from=str(other)).fit()

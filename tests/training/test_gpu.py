@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from loflexmdm.cli import main
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.samplers import EventDriven, TauLeaping
 from loflexmdm.support.random_numbers import Launch
@@ -49,8 +50,8 @@ def test_samples_are_those_of_the_cpu(name):
     "The random numbers of a row are drawn by the processor; in float64 the rates are the same up to rounding."
     task, model = shaken(name)
     prompts = task.prompts("test", 12)
-    own = model.sample(prompts, seed=0)
-    other = model.to(GPU).sample(prompts, seed=0)
+    own = generate(model, prompts, seed=0)
+    other = generate(model.to(GPU), prompts, seed=0)
     assert own.sequences == other.sequences and own.network_calls == other.network_calls
 
 
@@ -61,8 +62,8 @@ def test_samples_are_those_of_the_cpu(name):
 def test_each_sampler_gives_what_it_gives_on_the_cpu(sampler):
     task, model = shaken("loflexmdm")
     prompts = task.prompts("test", 12)
-    own = model.sample(prompts, seed=0, sampler=sampler)
-    assert own.sequences == model.to(GPU).sample(prompts, seed=0, sampler=sampler).sequences
+    own = generate(model, prompts, seed=0, sampler=sampler)
+    assert own.sequences == generate(model.to(GPU), prompts, seed=0, sampler=sampler).sequences
 
 
 @every_method
@@ -175,9 +176,9 @@ def test_waits_of_a_sampling_call(name):
     task, model = recipe_of(name).build()
     prompts = task.prompts("test", 16)
     model.to(GPU).eval()
-    model.sample(prompts, seed=0)
+    generate(model, prompts, seed=0)
     out = []
-    found = waits(lambda: out.append(model.sample(prompts, seed=0)))
+    found = waits(lambda: out.append(generate(model, prompts, seed=0)))
     each = found / out[0].network_calls
     print(f"{name}: {each:.1f} waits a call of the network")
     assert each <= CALLS[name]

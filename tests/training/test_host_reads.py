@@ -7,6 +7,7 @@ from host_reads import HostReads
 from small_runs import star_recipe
 
 from loflexmdm.methods import base
+from loflexmdm.methods.sampling import generate
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import collate
 from loflexmdm.tasks.base import task_from
@@ -45,7 +46,7 @@ def test_reads_of_a_sampling_call(method):
             with HostReads() as found: out = step(self, intensity_fn, state)
             seen.append((found.counts["reads"], found.counts["selections"]))
             return out
-    model.eval().sample(prompts, seed=0, sampler=Counted(**vars(sampler)))
+    generate(model.eval(), prompts, seed=0, sampler=Counted(**vars(sampler)))
     print(f"{method}: calls make {sorted(set(seen))} reads and selections")
     assert seen and all(n <= most for call in seen for n, most in zip(call, CALLS[method], strict=True))
 
@@ -53,7 +54,7 @@ def test_reads_of_a_sampling_call(method):
 def test_reads_of_whole_samples():
     "What the loop around the steps reads is counted too: which rows have ended, and their results."
     task, model = star_recipe("loflexmdm").build()
-    with HostReads() as found: samples = model.eval().sample(task.prompts("test", 4), seed=0)
+    with HostReads() as found: samples = generate(model.eval(), task.prompts("test", 4), seed=0)
     reads = found.counts["reads"] / samples.network_calls
     print(f"loflexmdm: {reads:.1f} reads per call in all")
     assert reads <= 7
