@@ -32,16 +32,16 @@ def cut_off(trainer, at):
 
 def check_resumed(build, tmp_path, workers):
     "A run that dies at step 7 of 10 and is resumed from the checkpoint of step 5 has the weights of one that does not."
-    whole = build(tmp_path / "whole").fit().state_dict()
+    whole = build(tmp_path / "whole").fit().method.state_dict()
     dying = build(tmp_path / "parts", workers=workers)
     cut_off(dying, 7)
     assert [p.name for p in dying.checkpoints] == ["step_000005"]
-    found = build(tmp_path / "parts").fit(resume=True).state_dict()
+    found = build(tmp_path / "parts").fit(resume=True).method.state_dict()
     assert all(torch.equal(found[key], value) for key, value in whole.items())
 
 
 def whole_and_resumed(build, tmp_path, at: int) -> tuple[dict, dict]:
     "Weights of a run that is left alone, and of one that dies at a step and is resumed."
-    whole = build(tmp_path / "a").fit().state_dict()
+    whole = build(tmp_path / "a").fit().method.state_dict()
     cut_off(build(tmp_path / "b"), at)
-    return whole, build(tmp_path / "b").fit(resume=True).state_dict()
+    return whole, build(tmp_path / "b").fit(resume=True).method.state_dict()

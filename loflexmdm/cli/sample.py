@@ -15,7 +15,6 @@ import json
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -119,11 +118,10 @@ def fill(rows: Rows, method: Method, task: Task | None, args: argparse.Namespace
 
 def own_batches(method: Method, args: argparse.Namespace, prompts: list | None, each: int | None,
                 start: int) -> Iterator[Samples]:
-    "This process's share of the batches from number `start` on, which the first process knows; without the model."
+    "This process's share of the batches from number `start` on, which the first process knows."
     launch = launched()
     start = same(start)
-    for samples in draw_batches(method, args, prompts, each, start + launch.rank, launch.world):
-        yield replace(samples, model=None)
+    yield from draw_batches(method, args, prompts, each, start + launch.rank, launch.world)
 
 # %% ../../nbs/cli/05_sample.ipynb #05295215
 def usable_task(method: Method, args: argparse.Namespace) -> Task | None:

@@ -119,9 +119,12 @@ class Model:
         """The task that the model was trained on; None if it is not known.
 
         Data that it names is read only after `task.with_data()`. ValueError for settings that are not a task's."""
-        if self._task is None and self.method.task is not None:
+        if self._task is None and self._has_task:
             self._task = task_from(self.method.task, self.method.vocabulary, data=False)
         return self._task
+
+    @property
+    def _has_task(self) -> bool: return self._task is not None or self.method.task is not None
 
     @property
     def vocabulary(self) -> Vocabulary: return self.method.vocabulary
@@ -268,7 +271,7 @@ class Model:
         """Return the prompts in groups, texts as tokens: one group unless texts need hooks of their own.
 
         ValueError for a text of which the task makes no prompt."""
-        if self.task is None: return [_Group(prompts, n)]  # a text is then refused, as all that is not a list of tokens
+        if not self._has_task: return [_Group(prompts, n)]  # a text is then refused, as all that is not a list of tokens
         if isinstance(prompts, str): prompts = [prompts]
         texts = [_text_of(p) for p in prompts] if isinstance(prompts, Sequence) else []
         if all(text is None for text in texts): return [_Group(prompts, n)]

@@ -364,14 +364,14 @@ class Task(TaskTexts, TaskEdits, TaskData, TaskFiles, TaskOutput):
         "How good samples are that were generated from `prompts(split, len(samples))`, one for each, in order."
         raise NotImplementedError
 
-    def samples(self, method, split: str = "test", n: int = 8, **options) -> Samples:
-        """What a method makes of the first `n` prompts or sources of a split, or of nothing, to be judged by `score`.
+    def samples(self, model, split: str = "test", n: int = 8, **options) -> Samples:
+        """What a model makes of the first `n` prompts or sources of a split, or of nothing, to be judged by `score`.
 
-        `options` are those of `Method.sample` or `Method.edit`."""
+        `options` are those of `Model.sample` or `Model.edit`."""
         sources = self.sources(split, n)
-        if sources is not None: return method.edit(*sources, **options)
+        if sources is not None: return model.edit(*sources, **options)
         prompts = self.prompts(split, n)
-        return method.sample(prompts, None if prompts else n, **options)
+        return model.sample(prompts, None if prompts else n, **options)
 
     def as_dict(self) -> dict:
         "What `task_from` needs to build this task again."
@@ -390,13 +390,14 @@ def task_class(kind: str) -> type[Task]:
 
 
 def task_from(
-    values: dict, vocabulary: Vocabulary | None = None, data: bool = True
+    values: Mapping | Task, vocabulary: Vocabulary | None = None, data: bool = True
 ) -> Task:
     """The task described by `dict(kind=..., **options)`.
 
     `vocabulary`: that of a model trained on the task; tasks whose vocabulary is in their data then need no data until
     some is asked for. Without `data`, files and data sets that `values` name are read only after `Task.with_data`.
-    ValueError for an unknown kind or option, a wrong type or a value out of range."""
+    A task is returned as it is. ValueError for an unknown kind or option, a wrong type or a value out of range."""
+    if isinstance(values, Task): return values.with_data() if data else values
     if not isinstance(values, Mapping):
         raise ValueError(f"task={clipped(values)}: must be a table with a kind")
     options = dict(values)

@@ -42,7 +42,7 @@ def model(value=None, **options):
     return method
 
 
-def told(where): return loflexmdm.load(where).token.out.bias[0].item()
+def told(where): return loflexmdm.load(where).method.token.out.bias[0].item()
 
 
 def trainer(directory, method=None, **options):
@@ -204,7 +204,7 @@ def test_a_reader_meanwhile_sees_one_of_the_models(tmp_path):
     try:
         for _ in range(30):
             found = loflexmdm.load(path)
-            assert found.token.out.bias[0].item() == found.config.max_length
+            assert found.method.token.out.bias[0].item() == found.config.max_length
     finally: os.kill(child, signal.SIGKILL), os.waitpid(child, 0)
 
 
@@ -316,7 +316,7 @@ def test_an_edited_config_is_refused_unless_its_digest_is_removed(tmp_path):
     with pytest.raises(ValueError, match='config.json: changed or damaged .* delete its entry "digest"'):
         loflexmdm.load(path)
     rewrite(path / "config.json", lambda c: {k: v for k, v in c.items() if k != "digest"}, seal=False)
-    assert loflexmdm.load(path).task == {"kind": "other"}
+    assert loflexmdm.load(path).method.task == {"kind": "other"}
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float16, torch.bfloat16, torch.float64])
@@ -342,7 +342,7 @@ def test_half_precision_is_declared_and_becomes_float32(tmp_path, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         again = loflexmdm.load(path)
-    for k, v in dict(again.named_parameters()).items():
+    for k, v in dict(again.method.named_parameters()).items():
         assert v.dtype == torch.float32
         torch.testing.assert_close(v, method.state_dict()[k].to(getattr(torch, name)).float(), rtol=0, atol=0)
     load_weights(model(), path / "model.safetensors", recorded(path / "config.json")["model.safetensors"], name)

@@ -311,7 +311,7 @@ def test_a_model_from_a_stranger_reads_no_file(made, monkeypatch, tmp_path):
     monkeypatch.setattr(sequences, "sequence_data", never)
     method = loflexmdm.load(made)
     samples = method.sample(n=2, seed=0)
-    assert len(samples.texts) == 2 and method.task_object.describe(samples)
+    assert len(samples.texts) == 2 and method.task.describe(samples)
     for command in ("sample", "info", "cite"): assert call(command, made)[0] == 0
     code, figures, said = call("evaluate", made, "-n", 4)
     assert code == 0 and "unique" in figures and "length_tv" not in figures
@@ -319,8 +319,8 @@ def test_a_model_from_a_stranger_reads_no_file(made, monkeypatch, tmp_path):
     refused(call("evaluate", made, "-n", 4, "--nll", 2), "file='/etc/passwd': named by the model", "--task-data")
     call("sample", made, "-n", 4, "--out", tmp_path / "s.jsonl")
     assert "unique" in call("evaluate", tmp_path / "s.jsonl")[1]
-    with pytest.raises(ValueError, match=r"with_data\(\)"): method.task_object.dataset("test")
-    with pytest.raises(AssertionError, match="read"): method.task_object.with_data().dataset("test")
+    with pytest.raises(ValueError, match=r"with_data\(\)"): method.task.dataset("test")
+    with pytest.raises(AssertionError, match="read"): method.task.with_data().dataset("test")
     with pytest.raises(AssertionError, match="read"): call("evaluate", made, "--task-data")
 
 

@@ -15,6 +15,7 @@ import pytest
 from loflexmdm.cli.result_files import nll_states, states_of
 from loflexmdm.cli.sample import lines_said
 from loflexmdm.models.pretrained import REMOVED, load
+from loflexmdm.models.saved import save_method
 from loflexmdm.molecules.data.tables import molecules_in
 from loflexmdm.molecules.notation.bracket_safe import decode, tokenize
 from loflexmdm.molecules.notation.fragments import contains_fragment
@@ -80,7 +81,7 @@ def untrained(path, tokens, source):
     "Save an untrained model: its samples are random texts of these tokens."
     table = dict(kind="molecules", tokens=tokens, max_length=24, source=str(source))
     _, method = recipe_from(dict(task=table, model=dict(size="nano", order="fixed", order_size="nano"))).build()
-    return method.save_pretrained(path)
+    return save_method(method, path)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +154,7 @@ def test_none_that_is_valid_is_an_error_with_one_line(model, tmp_path, monkeypat
 
 
 def test_what_could_not_be_made_is_not_kept(model):
-    task = load(str(model)).task_object
+    task = load(str(model)).task
     kept = {s: task.accepted(dict(smiles=s, state="valid")) for s in ("CCO", "C[CH]C", "C[SH]=C")}
     assert kept == {"CCO": "CCO", "C[CH]C": None, "C[SH]=C": None}
 
@@ -163,9 +164,9 @@ def test_salvaged_ones_say_so(model):
     texts = "CC.CCO", "CCO", "C1C"
     sequences = [method.vocabulary.encode(tokenize(t)) for t in texts]
     samples = Samples(sequences, [[True] * len(s) for s in sequences])
-    found = [(d["smiles"], d["state"]) for d in method.task_object.describe(samples, salvage=True)]
+    found = [(d["smiles"], d["state"]) for d in method.task.describe(samples, salvage=True)]
     assert found[:2] == [("CCO", "salvaged"), ("CCO", "valid")] and found[2][1] not in ("valid", "salvaged")
-    assert method.task_object.describe(samples)[0]["state"] == "several components"
+    assert method.task.describe(samples)[0]["state"] == "several components"
     assert call(f"sample {model} -n 3 --salvage")[0] == 0
 
 
@@ -411,17 +412,17 @@ def test_wrong_fragment(model, tmp_path, fragment):
 
 
 def test_fragment_of_a_model_without_a_task(model, tmp_path):
-    method = load(model)
-    method.task = None
-    method.save_pretrained(tmp_path / "bare")
+    bare = load(model)
+    bare.method.task = None
+    bare.save(tmp_path / "bare")
     refused(call(f"sample {tmp_path / 'bare'} --fragment *CC"), "--fragment: the model was saved without a task")
 
 
 def test_prompts_of_a_model_whose_task_is_unknown(model, tmp_path):
     "Its prompts are enough to sample; without them the missing task is named."
-    method = load(model)
-    method.task = dict(kind="proteins")
-    method.save_pretrained(tmp_path / "other")
+    other = load(model)
+    other.method.task = dict(kind="proteins")
+    other.save(tmp_path / "other")
     (tmp_path / "p.txt").write_text("C C\n")
     code, out, err = call(f"sample {tmp_path / 'other'} -n 2 --max-length 6 --prompts", tmp_path / "p.txt")
     assert code == 0 and len(out.splitlines()) == 2 and "samples are not described" in err and "proteins" in err

@@ -449,7 +449,7 @@ def trained(name: str, tmp: Path, **options) -> dict:
         for k in ("loss", "valid_nll", "grad_norm", "order_grad_norm")
         if r.get(k) is not None
     }
-    return out | {f"average of {k}": v for k, v in norms(model.named_parameters()).items()}
+    return out | {f"average of {k}": v for k, v in norms(model.method.named_parameters()).items()}
 
 
 # ---- the cases
@@ -537,7 +537,7 @@ def packaged_batch(name: str):
 
 
 def packaged_loss(name: str) -> dict:
-    model, x1 = load(name).to(torch.get_default_dtype()).train(), packaged_batch(name)
+    model, x1 = load(name).to(torch.get_default_dtype()).method.train(), packaged_batch(name)
     terms = model.loss(x1, seeded(3))
     terms.loss.backward()
     out = (

@@ -95,7 +95,7 @@ def test_a_model_that_only_inserts_needs_no_room_for_a_source():
     # so that what it writes is no longer than was asked for, however fast it inserts
     model = made(coupling="empty")
     with torch.no_grad(): model.insert.out.bias.fill_(9.0)
-    drawn = model.sample(n=6, sampler=LEAPS, generator=seeded(0), max_length=5)
+    drawn = generate(model, n=6, sampler=LEAPS, generator=seeded(0), max_length=5)
     assert max(map(len, drawn.sequences)) == 4
 
 
@@ -175,7 +175,7 @@ def test_thinning_reaches_the_law_of_the_perfect_generator():
 def test_prompts_stay_and_rows_do_not_depend_on_the_batch(coupling, channels, source):
     model = made(coupling=coupling, tokens=3, source=source)
     assert model.channels == channels
-    draw = lambda size: model.sample([["a", ..., "b"], ["c"]], n=6, sampler=LEAPS, generator=seeded(2), batch_size=size)
+    draw = lambda size: generate(model, [["a", ..., "b"], ["c"]], n=6, sampler=LEAPS, generator=seeded(2), batch_size=size)
     out = draw(512)
     kept = [text(t for t, f in zip(s, free) if not f) for s, free in zip(out.sequences, out.free)]
     assert kept == ["ab"] * 6 + ["c"] * 6 and all(t > 2 for s in out.sequences for t in s)
@@ -186,7 +186,7 @@ def test_prompts_stay_and_rows_do_not_depend_on_the_batch(coupling, channels, so
 def test_kept_tokens_are_not_edited(source):
     model = made(coupling="pairs", source=source)
     keep = [[True, True, False, True], [False, True]]
-    out = model.edit([list("abcb"), list("ca")], keep, n=20, sampler=LEAPS, generator=seeded(3), record=True)
+    out = edit_sequences(model, [list("abcb"), list("ca")], keep, n=20, sampler=LEAPS, generator=seeded(3), record=True)
     assert all(text(s).startswith("ab") and text(s).endswith("b") for s in out.sequences[:20])
     assert all(text(s).endswith("a") for s in out.sequences[20:])
     assert len({text(s) for s in out.sequences}) > 5
@@ -233,7 +233,7 @@ def test_source_and_state_side_by_side():
 
 def test_every_token_is_followed():
     model = made(coupling="uniform", tokens=3)
-    out = model.edit([list("abcab")], n=20, sampler=LEAPS, generator=seeded(4), record=True)
+    out = edit_sequences(model, [list("abcab")], n=20, sampler=LEAPS, generator=seeded(4), record=True)
     kinds = Counter()
     for path in out.trajectories:
         assert isinstance(path, EditTrajectory) and len(path) == 3 and len(path.labels) == len(path.frames)

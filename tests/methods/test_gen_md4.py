@@ -387,11 +387,11 @@ def test_train_stop_resume_save_load_sample(tmp_path):
     cut.after_step = Stopping(cut, 6)
     with pytest.raises(Interrupted): cut.fit()
     resumed = run("cut")
-    torch.testing.assert_close(resumed.fit(resume=True).state_dict(), average.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(resumed.fit(resume=True).method.state_dict(), average.method.state_dict(), rtol=0, atol=0)
     assert (whole.method.raw_speed[3:] != 0).all()
     assert (whole.method.raw_speed[:3] == 0).all()
     assert whole.method.slowest < 1
-    again = load_method(average.save_pretrained(tmp_path / "model"))
+    again = load_method(average.save(tmp_path / "model"))
     a, b = (generate(m, n=6, generator=seeded(0)).sequences for m in (average, again))
     assert a == b and all(len(s) <= 4 for s in a)
     assert [r["valid_nll"] for r in whole.log.rows() if "valid_nll" in r]

@@ -419,12 +419,12 @@ def test_star_tiny_from_end_to_end(tmp_path):
     resumed = plan.trainer(tmp_path / "cut", progress=False)
     again = resumed.fit(resume=True)
     assert all(
-        torch.equal(a, b) for a, b in zip(average.state_dict().values(), again.state_dict().values(), strict=True)
+        torch.equal(a, b) for a, b in zip(average.method.state_dict().values(), again.method.state_dict().values(), strict=True)
     )
     timed = ("seconds", "tokens_per_second")
     rows = [[{k: v for k, v in r.items() if k not in timed} for r in t.log.rows()] for t in (whole, resumed)]
     assert rows[0] == rows[1] and all("bound_tight" in r for r in rows[0] if "loss" in r)
-    loaded = load_method(average.save_pretrained(tmp_path / "saved"))
+    loaded = load_method(average.save(tmp_path / "saved"))
     task, _ = plan.build()
     given = task.prompts("test", 3)
     a, b = (generate(m, given, generator=seeded(0)) for m in (average, loaded))

@@ -212,7 +212,7 @@ def test_kill_in_the_middle_leaves_a_whole_model(tmp_path):
         time.sleep(delay)
         child.kill(), child.wait(), child.stdout.close()
         found = pretrained.load(tmp_path / "model")
-        assert found.token.out.bias[0].item() == found.config.max_length in (8, 9)
+        assert found.method.token.out.bias[0].item() == found.config.max_length in (8, 9)
 
 
 def limited(path):
@@ -317,7 +317,7 @@ def test_which_weights_a_directory_stands_for(nano, tmp_path):
         d = save_method(nano, run / "checkpoints" / f"step_{step:06d}")
         torch.nn.init.constant_(nano.token.out.bias, value)
         shutil.copy(save_method(nano, tmp_path / "other") / "model.safetensors", d / "ema.safetensors")
-    found = lambda path: pretrained.load(path).token.out.bias[0].item()
+    found = lambda path: pretrained.load(path).method.token.out.bias[0].item()
     assert found(run) == 3.0 and found(str(run / "checkpoints" / "step_000020")) == 2.0
     torch.nn.init.constant_(nano.token.out.bias, 4.0)
     save_method(nano, run / "best")
@@ -341,7 +341,7 @@ def test_names_that_lead_nowhere(tmp_path):
 @pytest.mark.parametrize("name", pretrained.names())
 def test_packaged_models_sample(name):
     method = loflexmdm.load(name)
-    edits = method.name in ("editflow", "ordered-edits")  # which start from given sequences
+    edits = method.method.name in ("editflow", "ordered-edits")  # which start from given sequences
     if edits: assert len(method.edit([["c", "c"]], n=2, generator=seeded(0))) == 2
     else: assert len(method.sample(n=2, generator=seeded(0))) == 2
     directory = pretrained.models_directory() / name
@@ -371,7 +371,7 @@ def observed(method):
         metrics = method.loss(x.rows([1, 1, 1, 1]), seeded(0)).metrics
         hidden = x._replace(tokens=torch.where(x.free, MASK, x.tokens))
         out = method.intensities(hidden, tau=torch.tensor([0.5, 3.0]))
-    samples = method.sample([[], ["a", ..., "b"]], n=3, sampler=EventDriven(exact=False), generator=seeded(0))
+    samples = generate(method, [[], ["a", ..., "b"]], n=3, sampler=EventDriven(exact=False), generator=seeded(0))
     return dict(
         sequences=samples.sequences,
         bound=float(metrics["bound"]),
@@ -386,7 +386,7 @@ def observed(method):
 
 def test_a_stored_checkpoint_still_loads():
     expected = json.loads((STORED / "expected.json").read_text())
-    method = pretrained.load(STORED)
+    method = pretrained.load(STORED).method
     assert read_config(STORED)["format"] == 1 and method.task == {"kind": "brackets"}
     found = observed(method)
     assert found.pop("sequences") == expected.pop("sequences")
@@ -409,7 +409,7 @@ def store():
     with torch.no_grad():
         for p in method.parameters(): p.add_(0.1 * torch.randn(p.shape))
         method.slowest.fill_(0.75)
-    method.to(torch.bfloat16).save_pretrained(STORED)
+    save_method(method.to(torch.bfloat16), STORED)
     (STORED / "expected.json").write_text(json.dumps(observed(pretrained.load(STORED)), indent=1))
 
 

@@ -9,7 +9,7 @@ import torch
 from loflexmdm.exact.ctmc import ToyLaw, clock_quadrature
 from loflexmdm.methods.one_event import LoInsert, LoUnmask, OneEventConfig, wait_terms
 from loflexmdm.methods.sampling import generate
-from loflexmdm.models.saved import load_method
+from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.matching import leave_one_out
 from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, PartialSequences, collate
@@ -147,9 +147,9 @@ def test_from_random_weights_to_samples_and_back(cls, tmp_path):
     model.loss(LAW.x1, seeded(0)).loss.backward()
     trained = {n for n, p in model.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
     assert any(n.startswith("order.insert") for n in trained) and any(n.startswith("order_backbone") for n in trained)
-    samples = model.eval().sample(n=20, seed=1, sampler=EventDriven(slack=3.0))
+    samples = generate(model.eval(), n=20, seed=1, sampler=EventDriven(slack=3.0))
     assert len(samples) == 20 and all(MASK not in s and len(s) <= 5 for s in samples.sequences)
-    model.save_pretrained(tmp_path / "m")
+    save_method(model, tmp_path / "m")
     again = load_method(tmp_path / "m")
     assert generate(again, n=20, seed=1, sampler=EventDriven(slack=3.0)).sequences == samples.sequences
     assert torch.equal(again.nll_bound(LAW.x1, 2, seeded(0))[0], model.nll_bound(LAW.x1, 2, seeded(0))[0])
@@ -165,8 +165,8 @@ def test_key_task_by_recipe(name, tmp_path):
     model = recipe_from(tables).trainer(tmp_path / "run", progress=False).fit()
     task = task_from(tables["task"])
     samples = model.sample(task.prompts("test", 4), seed=0)
-    assert model.name == name and task.score("test", samples).keys() == {"exact_match", "complete"}
-    rates = model.schedule(model.aligned(examples_of(task)))
+    assert model.method.name == name and task.score("test", samples).keys() == {"exact_match", "complete"}
+    rates = model.method.schedule(model.method.aligned(examples_of(task)))
     assert rates.std() > 0 and 0.1 <= rates.min() and rates.max() <= 10
 
 
@@ -209,7 +209,7 @@ def test_either_time_or_reading():
 
 def test_files_with_the_former_name_load(tmp_path):
     model = LoUnmask(LAW.vocabulary, OneEventConfig(size="pico", order_size="pico", max_length=5)).eval()
-    path = model.save_pretrained(tmp_path / "m") / "config.json"
+    path = save_method(model, tmp_path / "m") / "config.json"
     meta = json.loads(path.read_text())
     assert meta["method"] == "lounmask"
 
@@ -217,7 +217,7 @@ def test_files_with_the_former_name_load(tmp_path):
     old = {k: v for k, v in meta.items() if k in ("format", "version", "vocabulary", "config", "task")}
     path.write_text(json.dumps(old | dict(method="lomdm")))
     with pytest.warns(UserWarning, match="without a digest"): again = load_method(tmp_path / "m")
-    assert type(again) is LoUnmask and generate(again, n=5, seed=1).sequences == model.sample(n=5, seed=1).sequences
+    assert type(again) is LoUnmask and generate(again, n=5, seed=1).sequences == generate(model, n=5, seed=1).sequences
 
     recipe = recipe_from(dict(task=dict(kind="key", n=2, q=2, layout="masks"), model=dict(method="lomdm", size="nano")))
     assert recipe.model["method"] == "lounmask"

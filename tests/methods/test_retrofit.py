@@ -138,7 +138,7 @@ def test_merged_equals_unmerged_and_is_an_ordinary_model(tmp_path):
     assert parameter_counts(whole)[0] == parameter_counts(whole)[1]
     again = loflexmdm.load(save_method(whole, tmp_path / "model"))
     assert isinstance(again, FlexMDM)
-    assert all(torch.equal(v, whole.state_dict()[k]) for k, v in again.state_dict().items())
+    assert all(torch.equal(v, whole.state_dict()[k]) for k, v in again.method.state_dict().items())
     draws = [
         generate(m, [["a", "b"], []], n=10, generator=torch.Generator().manual_seed(3)).sequences for m in (whole, again)
     ]
@@ -158,7 +158,7 @@ def test_a_run_with_adapters_resumes_exactly(tmp_path):
     trainer.fit()
     shutil.rmtree(trainer.checkpoints[-1])
     resumed = Trainer(fresh(), Letters(), config(3), tmp_path / "b", progress=False).fit(resume=True)
-    for a, b in zip(through.parameters(), resumed.parameters(), strict=True): assert torch.equal(a, b)
+    for a, b in zip(through.method.parameters(), resumed.method.parameters(), strict=True): assert torch.equal(a, b)
 
 
 @needs_peft

@@ -14,8 +14,10 @@ from safetensors.torch import load_file, save_file
 from loflexmdm import load
 from loflexmdm.cli import main
 from loflexmdm.methods.published import PublishedConfig, PublishedLoFlexMDM
+from loflexmdm.methods.sampling import generate
 from loflexmdm.models.import_published import PUBLISHED, check_padding, import_published, parameter_count
 from loflexmdm.models.import_published import read_parts, token_names
+from loflexmdm.models.saved import save_method
 from loflexmdm.networks.published import PublishedRateHead, linked
 from loflexmdm.process.states import BOS, MASK, PAD, PartialSequences, Vocabulary, collate
 from loflexmdm.process.states import parse_prompt
@@ -141,7 +143,7 @@ def test_flexmdm_inserts_at_the_rates_of_its_counts(made):
     torch.testing.assert_close(found.insert[kept], io["gap"][kept], atol=1e-4, rtol=1e-5)
     law, expected = found.logits[:, 1:][kept[:, 1:]], io["vocab_logits"][..., order][:, :-1][kept[:, 1:]]
     torch.testing.assert_close(law[:, ~model.never], expected[:, ~model.never], atol=1e-5, rtol=1e-5)
-    assert model.order is None and len(model.sample(n=3, seed=0, max_length=20)) == 3
+    assert model.order is None and len(generate(model, n=3, seed=0, max_length=20)) == 3
     with pytest.raises(ValueError, match="has no order model"):
         import_published(made.weights("flexmdm_generator"), "safe", order_file=made.weights("star_aux"), heads=4)
 
@@ -183,7 +185,7 @@ def test_from_the_shell(files, tmp_path, capsys):
     assert main([*line, "--order-file", str(weights("star_aux")), "--order-heads", "4"]) == 0
     assert "63 tokens" in capsys.readouterr().out
     model = load(out)
-    assert model.vocabulary.tokens[3:8] == ("[CLS]", "[BOS]", "[SEP]", "[UNK]", "0") and model.order is not None
+    assert model.vocabulary.tokens[3:8] == ("[CLS]", "[BOS]", "[SEP]", "[UNK]", "0") and model.method.order is not None
     made = model.sample([["3", "5", "[BOS]"]], n=3, seed=0, max_length=12)
     assert all(model.vocabulary.decode(ids[:3]) == ["3", "5", "[BOS]"] for ids in made.sequences)
     assert not {"[CLS]", "[SEP]", "[UNK]"} & {t for ids in made.sequences for t in model.vocabulary.decode(ids)}
@@ -286,11 +288,11 @@ def test_saved_and_loaded_again(tmp_path):
     sizes = PublishedConfig(width=16, heads=2, rotary=8, cond=4, hidden=16, **order)
     torch.manual_seed(0)
     model = PublishedLoFlexMDM(Vocabulary("ab"), sizes).eval()
-    model.save_pretrained(tmp_path / "model")
+    save_method(model, tmp_path / "model")
     again = load(tmp_path / "model")
     x = collate([parse_prompt(["a", "<mask>", ...], model.vocabulary)])
     t = torch.tensor([0.5])
-    assert torch.equal(model.intensities(x, t).insert, again.intensities(x, t).insert)
-    assert all(torch.equal(a, b) for a, b in zip(model.order_rates(x, t), again.order_rates(x, t), strict=True))
+    assert torch.equal(model.intensities(x, t).insert, again.method.intensities(x, t).insert)
+    assert all(torch.equal(a, b) for a, b in zip(model.order_rates(x, t), again.method.order_rates(x, t), strict=True))
     assert json.loads((tmp_path / "model" / "config.json").read_text())["method"] == "published"
     assert x.tokens[0, 2] == MASK

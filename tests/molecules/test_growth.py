@@ -182,7 +182,7 @@ def test_several_texts_are_each_grown_at_their_points():
     for text, part in zip(texts, alone):
         valid = [s for s in part.smiles if s]
         assert len(valid) >= 6 and all(contains_fragment(s, text) for s in valid)
-    tokens = list(model.task_object.prompt(texts[1]))
+    tokens = list(model.task.prompt(texts[1]))
     mixed = model.sample([tokens, texts[0]], n=2, seed=4)
     assert len(mixed) == 4 and mixed.sequences[:2] == model.sample([tokens], n=2, seed=4).sequences
 
@@ -203,7 +203,7 @@ def test_a_fragment_grows_from_a_spelling_that_the_model_continues_well(fragment
 @packaged
 def test_the_prompt_of_a_text_is_continued_as_the_text_is():
     model, text = load("molecules-moses-ar"), "*N1CCN(C)CC1"
-    prompt = model.task_object.prompt(text)
+    prompt = model.task.prompt(text)
     wanted = model.sample(text, n=20, seed=1).sequences
     assert model.sample([prompt], n=20, seed=1).sequences == model.sample([model.prompt(text)], n=20, seed=1).sequences
     assert model.sample([prompt], n=20, seed=1).sequences == wanted
@@ -234,7 +234,7 @@ def test_one_text_links_decorates_or_makes_a_superstructure(text, least):
     assert not any(s and not contains_fragment(s, text) for s in samples.smiles)
     again = [s for part in model.sample_batches(text, n=30, seed=2, batch_size=7) for s in part.sequences]
     assert again == samples.sequences
-    assert [r["state"] for r in model.task_object.describe(samples, text)].count("valid") >= least
+    assert [r["state"] for r in model.task.describe(samples, text)].count("valid") >= least
 
 
 @packaged
@@ -245,7 +245,7 @@ def test_a_prompt_that_is_accepted_does_not_fail_later():
         "*[Si](C)(C)C": "lacks", "*" + "C" * 80: "room", "*CC.*CC.*CC": "2 fragments", "C(F)(F)(F)F": "no hydrogen",
     }.items():
         with pytest.raises(ValueError, match=message): model.sample(text, n=2)
-        with pytest.raises(ValueError, match=message): model.task_object.prompts_for(text, model, 2)
+        with pytest.raises(ValueError, match=message): model.task.prompts_for(text, model, 2)
     assert len(model.sample("CC...", n=2, seed=0)) == 2
 
 

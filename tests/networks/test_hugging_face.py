@@ -97,7 +97,7 @@ def test_it_is_built_again_from_what_is_saved(kind, tmp_path):
     assert saved["network"] == "hugging_face" and json.loads(saved["network_config"])["model_type"] == kind
     again = loflexmdm.load(tmp_path / "model")
     assert again.config == method.config and draws(again) == draws(method)
-    assert all(torch.equal(v, method.state_dict()[k]) for k, v in again.state_dict().items())
+    assert all(torch.equal(v, method.state_dict()[k]) for k, v in again.method.state_dict().items())
 
 
 @pytest.mark.parametrize("kind", STYLES)
@@ -129,7 +129,7 @@ def test_as_order_model_it_sets_the_schedule(kind, tmp_path):
     assert b_in.std() > 0.01
     assert {id(p) for p in method.order_backbone.parameters()} <= {id(p) for p in method.order_parameters}
     again = loflexmdm.load(save_method(method, tmp_path / "model"))
-    torch.testing.assert_close(again.schedule(rows())[0], b_in, rtol=0, atol=0)
+    torch.testing.assert_close(again.method.schedule(rows())[0], b_in, rtol=0, atol=0)
     assert json.loads(again.config.order_network_config)["model_type"] == kind and again.config.network_config == ""
 
 
@@ -144,7 +144,7 @@ def test_a_run_with_muon_trains_and_resumes_exactly(tmp_path):
     trainer.fit()
     shutil.rmtree(trainer.checkpoints[-1])
     resumed = Trainer(flexmdm("bert"), data, config(3), tmp_path / "b", progress=False).fit(resume=True)
-    for a, b in zip(through.parameters(), resumed.parameters(), strict=True): assert torch.equal(a, b)
+    for a, b in zip(through.method.parameters(), resumed.method.parameters(), strict=True): assert torch.equal(a, b)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def checkpoint(tmp_path):
     torch.manual_seed(5)
     sizes = dict(hidden_size=24, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
     bert = AutoModel.from_config(BertConfig(vocab_size=50, max_position_embeddings=20, **sizes))
-    save_method(bert, tmp_path / "bert")
+    bert.save_pretrained(tmp_path / "bert")
     return tmp_path / "bert", bert.state_dict()
 
 

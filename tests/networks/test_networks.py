@@ -378,7 +378,7 @@ def test_an_own_network_trains_with_averaging_and_muon(tmp_path):
     data = Examples(8, lambda i: prefix_example("", "abcdef"[i % 6] * 3, VOCABULARY))
     config = TrainConfig(steps=3, batch_size=4, warmup=1, optimiser="muon", log_every=3, valid_every=3, save_every=3)
     trained = Trainer(method, data, config, tmp_path, progress=False).fit()
-    assert trained.backbone.calls.dtype == torch.long
+    assert trained.method.backbone.calls.dtype == torch.long
     muon, adam = optimisers(method, config)
     assert isinstance(muon, torch.optim.Muon) and isinstance(adam, torch.optim.AdamW)
 

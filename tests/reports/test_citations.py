@@ -139,7 +139,7 @@ def test_printed_it_is_bibtex_with_reasons():
 
 
 def test_runs_can_be_cited_without_their_weights(tmp_path):
-    loflexmdm.load("star-tiny").save_pretrained(tmp_path / "m")
+    loflexmdm.load("star-tiny").save(tmp_path / "m")
     (tmp_path / "m" / "model.safetensors").unlink()
     assert citation(tmp_path / "m").keys == citation("star-tiny").keys
 

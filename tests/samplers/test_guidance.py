@@ -217,7 +217,7 @@ def test_the_command_line_samples_with_guidance(tmp_path):
     task = dict(kind="brackets", max_pairs=2, condition="depth")
     train = dict(steps=2, batch_size=4, warmup=1)
     recipe = recipe_from(dict(task=task, model=dict(method="mdm", size="nano"), train=train))
-    recipe.trainer(tmp_path / "run", progress=False).fit().save_pretrained(tmp_path / "model")
+    recipe.trainer(tmp_path / "run", progress=False).fit().save(tmp_path / "model")
     def call(*more):
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
             code = main(["sample", str(tmp_path / "model"), "-n", "4", "--device", "cpu", *more])

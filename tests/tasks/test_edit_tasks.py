@@ -55,10 +55,10 @@ def run(tmp_path_factory):
 
 
 def test_a_run_on_pairs_goes_on_and_is_evaluated(run):
-    weights = load(run / "run").state_dict()
+    weights = load(run / "run").method.state_dict()
     shutil.rmtree(checkpoints(run / "run")[-1])  # as if it had been stopped on the way
     assert run_line("loflexmdm resume run", run)[0] == 0
-    torch.testing.assert_close(load(run / "run").state_dict(), weights, rtol=0, atol=0)
+    torch.testing.assert_close(load(run / "run").method.state_dict(), weights, rtol=0, atol=0)
     code, out, said = run_line("loflexmdm evaluate run -n 12 --nll 2 --sampler tau --steps 4 --out figures.json", run)
     assert code == 0, said
     figures = json.loads((run / "figures.json").read_text())["figures"]

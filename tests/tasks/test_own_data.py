@@ -267,10 +267,10 @@ def test_a_model_goes_to_the_hub_and_back(tmp_path, monkeypatch):
     fetch = lambda name, revision=None, **_: (seen.append(revision), str(tmp_path / name))[1]
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
     model = loflexmdm.load("star-tiny")
-    assert model.push_to_hub("me/star", about="Paths.") == "done"
+    assert model.push("me/star", about="Paths.") == "done"
     again = loflexmdm.load("hf://me/star@v1")
-    assert seen == ["v1"] and again.task == model.task and "Paths." in (tmp_path / "me/star/README.md").read_text()
-    for a, b in zip(model.state_dict().values(), again.state_dict().values(), strict=True): assert torch.equal(a, b)
+    assert seen == ["v1"] and again.method.task == model.method.task and "Paths." in (tmp_path / "me/star/README.md").read_text()
+    for a, b in zip(model.method.state_dict().values(), again.method.state_dict().values(), strict=True): assert torch.equal(a, b)
     assert json.loads((tmp_path / "me/star/config.json").read_text())["format"] == 1
 
 

@@ -193,8 +193,8 @@ def test_wrong_plug_ins_are_named(monkeypatch, value, message):
 @pytest.mark.parametrize("name, joined", [("star-tiny", " "), ("repair-text", ""), ("molecules", "")])
 def test_samples_of_packaged_models_read_as_text(name, joined):
     model = loflexmdm.load(name)
-    task = model.task_object
-    assert task is model.task_object and task.kind == model.task["kind"]
+    task = model.task
+    assert task is model.task and task.kind == model.method.task["kind"]
     prompts = task.prompts("test", 2) if name == "star-tiny" else None
     made = model.edit([list("a lst")], n=2, seed=1) if name == "repair-text" else model.sample(prompts, n=2, seed=1)
     assert made.texts == list(made) == [joined.join(model.vocabulary.decode(s)) for s in made.sequences]

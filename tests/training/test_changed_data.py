@@ -194,7 +194,7 @@ def test_a_model_is_sampled_without_its_data(away, tmp_path):
     code, said = call(f"sample {place}/run {FAST} --prompt-text 1+...")
     assert code == 0 and call(f"info {place}/run")[0] == 0, said
     method = loflexmdm.load(place / "run")
-    task = task_from(method.task, method.vocabulary)
+    task = task_from(method.method.task, method.vocabulary)
     assert task.prompt("1+...") == ["1", "+", ...] and task.vocabulary == method.vocabulary
     with pytest.raises(FileNotFoundError, match="sums.txt.*no such file"): task.dataset()
 
@@ -202,7 +202,7 @@ def test_a_model_is_sampled_without_its_data(away, tmp_path):
 def test_data_of_another_vocabulary_than_the_model_is_refused(place):
     method = loflexmdm.load(place / "run")
     (place / "data/sums.txt").write_text("a-b\n" * 9)
-    task = task_from(method.task | dict(file=str(place / "data/sums.txt")), method.vocabulary)
+    task = task_from(method.method.task | dict(file=str(place / "data/sums.txt")), method.vocabulary)
     with pytest.raises(ValueError, match="another vocabulary than the model"): task.sizes()
 
 

@@ -250,7 +250,7 @@ def test_recomputed_activations_leave_the_weights_alone(method, options, tmp_pat
     def run(name, resume=False, **more):
         train = dict(steps=4, batch_size=8, warmup=1, order_start=1, valid_size=8, save_every=2, compile=False) | more
         tables = dict(task=dict(kind="brackets"), model=dict(method=method, size="nano", **options), train=train)
-        return recipe_from(tables).trainer(tmp_path / name, progress=False).fit(resume=resume).state_dict()
+        return recipe_from(tables).trainer(tmp_path / name, progress=False).fit(resume=resume).method.state_dict()
     plain, again = run("plain"), run("again", recompute=True)
     assert all(torch.equal(again[key], value) for key, value in plain.items())
     run("half", steps=4, recompute=True)

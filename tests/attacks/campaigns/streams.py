@@ -74,7 +74,7 @@ def run(path: Path, directory: Path, save_every: int, at: int, change: Callable)
         if own.step == at: change()
         return step(stream)
     own.train_step = changing
-    return own.fit().state_dict()
+    return own.fit().method.state_dict()
 
 
 def attack(rng: random.Random, place: Path) -> str:
