@@ -601,14 +601,15 @@ def subtitle_of(page: Page) -> str:
 
 USED = {  # what users call, by what they want; `Class.method` leads to the class
     "Load and save": (
-        "models.pretrained.load", "models.pretrained.names", "models.hub.from_hub",
-        "methods.saved.Saved.save_pretrained", "methods.saved.Saved.from_pretrained", "methods.saved.Saved.push_to_hub",
+        "models.pretrained.load", "support.saved_files.names", "models.pretrained.from_hub",
+        "models.model.Model.save", "models.model.Model.push",
     ),
     "Sample": (
-        "methods.sampling.Sampling.sample", "methods.sampling.Sampling.sample_batches", "samplers.simulate.Samples",
+        "models.model.Model.sample", "models.model.Model.sample_batches", "models.model.Model.score",
+        "models.generated.Generated",
         "process.states.prefix_example", "samplers.state.Limits",
     ),
-    "Edit": ("methods.sampling.Sampling.edit", "molecules.optimise.optimise"),
+    "Edit": ("models.model.Model.edit", "molecules.optimise.optimise"),
     "Train": (
         "training.recipes.recipe", "training.recipes.recipe_from", "training.recipes.Recipe",
         "training.trainer.Trainer", "training.optimisers.TrainConfig",
@@ -624,7 +625,7 @@ USED = {  # what users call, by what they want; `Class.method` leads to the clas
         "samplers.bounded_error.BoundedError",
     ),
     "Figures": (
-        "reports.player.play", "reports.figures.trajectory_strip", "samplers.generation_order.plot_raster",
+        "models.player.play", "reports.figures.trajectory_strip", "samplers.generation_order.plot_raster",
         "training.log.plot_metrics", "molecules.scores.metrics.molecule_grid",
     ),
     "Compare, report, cite": (

@@ -136,7 +136,7 @@ def train_point(length: int, batch: int, vocabulary: int, depth: int, seconds: f
 def sample_point(model: str, sampler: str, n: int, seconds: float) -> dict:
     "Seconds per sequence, and what the sampler counts, for one batch of `n` sequences."
     method = loflexmdm.load(model)
-    task = method.task_object
+    task = method.task
     prompts = task.prompts("test", n) if not task.named_data else None
     draw = lambda: method.sample(prompts, None if prompts else n, sampler=SAMPLED[sampler], seed=0)
     samples = draw()

@@ -83,7 +83,7 @@ def run(name: str, seed: int, steps: int):
     write_file(FOLDER / "few.smi", "\n".join(few) + "\n")
     train = partial(trained, name, base.name, FOLDER / "few.smi", seed, steps)
     models = dict(before=base, after=train(), fresh=train(start_from=""))
-    task = base.task_object
+    task = base.task
     rows = {k: figures(task, m, few, held_out, others) for k, m in models.items()}
     note(RESULTS, dict(name=f"{Path(name).name} {seed}", model=Path(name).name, seed=seed, steps=steps, train=TRAIN,
                        samples=SAMPLES, few=len(few), cpu_seconds=round(time.process_time() - start), **rows))

@@ -37,7 +37,7 @@ def inserted(model: Method, cases: list[FragmentCase], n: int, seed: int) -> lis
 
 def fills_smiles(model: Method) -> bool:
     "Whether a model inserts into SMILES."
-    return not grows_rightwards(model) and model.task_object.config.notation == "smiles"
+    return not grows_rightwards(model.method) and model.task.config.notation == "smiles"
 
 
 def run(model: Method, cases: list[FragmentCase], name: str, settings: dict, **options):
@@ -64,7 +64,7 @@ def main():
     for seed in args.seeds:
         name, settings = f"{args.model} {seed}", dict(model=args.model, n=args.n, seed=seed, csv=file_digest(args.csv))
         ways = {}
-        if grows_rightwards(model) or fills_smiles(model): ways = WAYS
+        if grows_rightwards(model.method) or fills_smiles(model): ways = WAYS
         for label, options in ways.items():
             asked = dict(options)
             if fills_smiles(model): asked["sampler"] = EventByEvent(temperature=asked.pop("temperature", 1.0))

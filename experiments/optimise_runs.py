@@ -103,7 +103,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     method = load(args.model)
-    train = load("molecules").task_object.smiles("train")
+    train = load("molecules").task.smiles("train")
     for task in args.tasks:
         for way in args.ways:
             for seed in args.seeds: run(task, way, seed, args.budget, method, train, args.model)

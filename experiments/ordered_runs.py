@@ -54,7 +54,7 @@ def main():
     task = task_from(method.task)
     scores, samples = answered(task, method, GRAPHS)
     seconds = logged(args.directory, "seconds")
-    found = dict(bound=bound_of(method, held_out(task, BOUND_GRAPHS), ORDERS), order=arrivals(samples))
+    found = dict(bound=bound_of(method.method, held_out(task, BOUND_GRAPHS), ORDERS), order=arrivals(samples))
     if hasattr(method, "tight_bound"): found["tight"] = tight(task, method)
     recipe = json.loads((args.directory / "run.json").read_text())["recipe"]
     note(RESULTS, dict(

@@ -61,4 +61,6 @@ def test_a_model_asked_nothing_whose_task_has_prompts_says_so():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert all(model.sample(asked, seed=0).texts)
+        bare = model.method
+        bare.task = None
         assert loflexmdm.Model(bare).sample(n=3, seed=0).sequences == [[], [], []]

@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "loflexmdm"
 FLOORS = dict(
-    support=1, process=2, exact=3, networks=3, samplers=3, methods=4, models=5, tasks=6, molecules=7, training=7,
+    support=1, process=2, exact=3, networks=3, samplers=3, methods=4, tasks=5, models=6, molecules=7, training=7,
     reports=8, cli=9,
 )
 

@@ -65,7 +65,7 @@ SCRIPT = """
 import loflexmdm
 
 model = loflexmdm.load("star-tiny")
-prompts = model.task_object.prompts("test", 3)
+prompts = model.prompts("test", 3)
 samples = model.sample(prompts, seed=0)
 texts: list[str] = samples.texts
 made = loflexmdm.recipe("brackets", steps=500)
@@ -132,8 +132,8 @@ samples = model.sample(n=3)
 @pytest.mark.parametrize("line, where", [
     ("model.sample", "sample"),
     ("model.edit", "edit"),
-    ("model.push_to_hub", "push_to_hub"),
-    ("model.task_object.prompts", "prompts"),
+    ("model.push", "push"),
+    ("model.prompts", "prompts"),
     ("samples.texts", "texts"),
     ("samples.frame", "frame"),
     ("loflexmdm.recipe('brackets').trainer('run').fit", "fit"),

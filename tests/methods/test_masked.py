@@ -413,7 +413,7 @@ def test_star_tiny_from_end_to_end(tmp_path):
         method="mdm", schedule="linear", size="nano", network="transformer",
         network_config="", time=False, max_length=plan.build()[0].max_length,
     )
-    assert isinstance(average, MaskedDiffusion)
+    assert isinstance(average.method, MaskedDiffusion)
     cut = plan.trainer(tmp_path / "cut", progress=False)
     stop_after(cut, 4)
     resumed = plan.trainer(tmp_path / "cut", progress=False)

@@ -196,12 +196,13 @@ def test_other_files_are_not_deleted(model, tmp_path):
 KILLED = """
 import sys, torch
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.models.saved import save_method
 from loflexmdm.process.states import Vocabulary
 models = [LoFlexMDM(Vocabulary("ab"), LoFlexMDMConfig(order="fixed", states=1, size="nano", max_length=n)) for n in \
 (8, 9)]
 for m in models: torch.nn.init.constant_(m.token.out.bias, m.config.max_length)
 while True:
-    for m in models: m.save_pretrained(sys.argv[1]); print("saved", flush=True)
+    for m in models: save_method(m, sys.argv[1]); print("saved", flush=True)
 """
 
 

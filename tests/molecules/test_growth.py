@@ -134,7 +134,7 @@ def test_the_packaged_model_grows_fragments_of_which_prompts_at_the_end_make_lit
     assert grow(model, [fragment, "*[Si](C)(C)C", "CC", "x", "*C*.*C", "*" + "C" * 80])[1:] == [None] * 5
     pairs = grow(model, ["*[Si](C)(C)C.*c1ccccc1", "*c1ccccc1.*[Si](C)(C)C"] * 10)  # the other side grows
     assert pairs.count(None) < 5 and all("[Si]" in text for text in pairs if text)
-    assert not grows_rightwards(load("molecules")) and grow(model, []) == []
+    assert not grows_rightwards(load("molecules").method) and grow(model, []) == []
 
 
 @packaged
@@ -167,7 +167,7 @@ def test_a_prompt_with_several_points_is_grown_by_sample():
 @packaged
 def test_either_side_of_a_pair_grows_and_the_other_hangs_anywhere_on_what_has_grown():
     model, pair, draws = load("molecules-moses-ar"), "*c1ccncc1.*C1CC1", [random.Random(seed) for seed in range(30)]
-    others = [_sides(pair, rng, partial(_canonical, model))[1] for rng in draws]
+    others = [_sides(pair, rng, partial(_canonical, model.method))[1] for rng in draws]
     assert {Chem.CanonSmiles(other) for other in others} == {"*C1CC1", "*c1ccncc1"} and 5 < others.count(others[0]) < 25
     parts = divided("*c1ccncc1")
     text = "CNCO".join(map("".join, parts))
@@ -245,7 +245,7 @@ def test_a_prompt_that_is_accepted_does_not_fail_later():
         "*[Si](C)(C)C": "lacks", "*" + "C" * 80: "room", "*CC.*CC.*CC": "2 fragments", "C(F)(F)(F)F": "no hydrogen",
     }.items():
         with pytest.raises(ValueError, match=message): model.sample(text, n=2)
-        with pytest.raises(ValueError, match=message): model.task.prompts_for(text, model, 2)
+        with pytest.raises(ValueError, match=message): model.task.prompts_for(text, model.method, 2)
     assert len(model.sample("CC...", n=2, seed=0)) == 2
 
 
@@ -258,7 +258,7 @@ def test_places_of_a_superstructure():
 
 @packaged
 def test_a_growth_of_two_fragments_never_gives_one_of_them_alone():
-    growth = growth_of(load("molecules-moses-ar"), "*N1CCOCC1.*c1ccccc1")
+    growth = growth_of(load("molecules-moses-ar").method, "*N1CCOCC1.*c1ccccc1")
     assert growth.other in ("*N1CCOCC1", "*c1ccccc1") and "hangs on what has grown" in growth.told
 
 

@@ -53,7 +53,7 @@ def test_texts_with_the_same_hook_are_one_batch(monkeypatch):
     model = load("molecules-leads")
     asked = ["*c1ccncc1", "*N1CCOCC1"]
     hook = Substituents(tuple(model.vocabulary.tokens))
-    assert substituents_of(model) == hook
+    assert substituents_of(model.method) == hook
     batches = []
     step = EventByEvent.step
 
@@ -69,8 +69,8 @@ def test_texts_with_the_same_hook_are_one_batch(monkeypatch):
 
 
 def test_who_has_the_hook():
-    assert substituents_of(load("molecules-moses-ar")) is None
-    assert substituents_of(load("molecules-leads")).in_order
+    assert substituents_of(load("molecules-moses-ar").method) is None
+    assert substituents_of(load("molecules-leads").method).in_order
 
 
 def test_an_empty_point_is_one_of_the_prompt():
