@@ -14,7 +14,7 @@ import html
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -299,28 +299,27 @@ def drawing_of(mol, like=None) -> Drawing:
     return Drawing(bonds, atoms, (*low, *(high - low)))
 
 
-def molecule_picture(tokens: Sequence[str], changes: list) -> Picture:
-    "The molecule of bracket SAFE tokens, atoms as their tokens come in. ValueError if the text does not decode."
-    from loflexmdm.molecules.orders import atom_tokens, molecule_of
-    drawn = drawing_of(molecule_of(tokens))
-    atoms = [states_of(changes[k]) for k in atom_tokens(tokens)]
+def molecule_picture(mol, places: Sequence[int], changes: list) -> Picture:
+    "Draw a molecule whose atoms appear with the tokens at `places`."
+    drawn = drawing_of(mol)
+    atoms = [states_of(changes[k]) for k in places]
     parts = [("lp-bond", svg) for svg, _, _ in drawn.bonds]
     parts += [("lp-atom", svg) for svg in drawn.atoms]
     moments = [joint(atoms[i], atoms[j]) for _, i, j in drawn.bonds] + atoms
     return Picture(parts, moments, box=drawn.box, said="the molecule, atoms tinted by when they were written")
 
 # %% ../../nbs/models/02_player.ipynb #pl000022
-def _stages(track: Recording, vocabulary: Vocabulary, notation: str, most: int = 8) -> list[tuple[int, object]]:
+def _stages(
+    track: Recording, vocabulary: Vocabulary, smiles_from: Callable, most: int = 8
+) -> list[tuple[int, object]]:
     "Frames at which the text became another molecule, and the molecule; at most `most`, first and last among them."
     from rdkit import Chem
     from rdkit.rdBase import BlockLogs
-
-    from loflexmdm.molecules.edit_task import from_tokens
     found, seen = [], None
     for k, frame in enumerate(track.frames):
         with BlockLogs():
             tokens = [vocabulary.tokens[t] for _, t in sorted(frame.items()) if t != MASK]
-            try: mol = Chem.MolFromSmiles(from_tokens(tokens, notation))
+            try: mol = Chem.MolFromSmiles(smiles_from(tokens))
             except ValueError: mol = None
         if mol is None or not mol.GetNumAtoms() or (smiles := Chem.MolToSmiles(mol)) == seen: continue
         found.append((k, mol))
@@ -328,9 +327,9 @@ def _stages(track: Recording, vocabulary: Vocabulary, notation: str, most: int =
     return [found[k] for k in evenly(len(found), most)]
 
 
-def stages_picture(track: Recording, vocabulary: Vocabulary, notation: str = "smiles") -> Picture:
-    "The molecules that an edited text stood for on its way. ValueError if there was none."
-    stages = _stages(track, vocabulary, notation)
+def stages_picture(track: Recording, vocabulary: Vocabulary, smiles_from: Callable[[Sequence[str]], str]) -> Picture:
+    "Draw the molecules that an edited text stood for on its way. ValueError if there was none."
+    stages = _stages(track, vocabulary, smiles_from)
     if not stages: raise ValueError("the text was at no time a molecule")
     frames, molecules = zip(*stages)
     drawn = [drawing_of(mol, before) for mol, before in zip(molecules, (None, *molecules))]
@@ -540,23 +539,22 @@ def player_html(track: Recording, vocabulary: Vocabulary, picture: Picture | Non
     )
 
 # %% ../../nbs/models/02_player.ipynb #pl00002a
-VIEWS = {"star": "graph", "molecules": "molecule", "molecule-edits": "molecule"}  # by the task's kind; else: sequence
+VIEWS = "sequence", "graph", "molecule"
 
 
-def _view_of(kind: str | None, view: str | None) -> str:
-    "Return the requested view, or the one that fits a task of that kind."
-    known = "sequence", "graph", "molecule"
-    if view is not None and view not in known: raise ValueError(f"view={view!r}: choose one of {', '.join(known)}")
-    return view or VIEWS.get(kind, "sequence")
+def _view_of(task, view: str | None) -> str:
+    "Return the requested view, or that of the task. ValueError for an unknown one."
+    if view is not None and view not in VIEWS: raise ValueError(f"view={view!r}: choose one of {', '.join(VIEWS)}")
+    return view or ("sequence" if task is None else task.view)
 
 
 def _picture(samples: Any, i: int, view: str, track: Recording, vocabulary: Vocabulary) -> Picture | None:
     "The picture of a view. ValueError if the sample has none."
     changes, tokens = changes_of(track), vocabulary.decode(samples.sequences[i])
-    task = samples.model.method.task or {}
+    task = samples.model.task
     edited = isinstance(samples.trajectories[i], EditTrajectory)
-    if view == "molecule" and edited: return stages_picture(track, vocabulary, task.get("notation", "smiles"))
-    if view == "molecule": return molecule_picture(tokens, changes)
+    if view == "molecule" and edited: return stages_picture(track, vocabulary, task.smiles_from)
+    if view == "molecule": return molecule_picture(*task.atoms_of(tokens), changes)
     return graph_picture(tokens, samples.free[i], changes) if view == "graph" else None
 
 
@@ -571,8 +569,7 @@ def play(samples: Any, i: int = 0, view: str | None = None) -> Player:
     if type(i) is not int or not 0 <= i < len(samples):
         raise ValueError(f"i={i!r}: a whole number from 0 to {len(samples) - 1}")
     track, vocabulary = recording(samples.trajectories[i]), samples.model.vocabulary
-    kind = (samples.model.method.task or {}).get("kind")
-    try: picture = _picture(samples, i, _view_of(kind, view), track, vocabulary)
+    try: picture = _picture(samples, i, _view_of(samples.model.task, view), track, vocabulary)
     except ValueError as error:
         if view is not None: raise
         picture = Picture([], [], said=f"Nothing to draw: {error}.")

@@ -391,6 +391,7 @@ class MoleculeEditsTask(_MatchedMolecules):
     `found`: the matched pairs, read when first needed."""
     kind = "molecule-edits"
     sampling = dict(top_p=0.7)  # as the card of the packaged model
+    view = "molecule"
     papers = dict(qed="a score of molecules", sa_score="a score of molecules")
 
     def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]]:
@@ -407,6 +408,10 @@ class MoleculeEditsTask(_MatchedMolecules):
         if variant and not self.fits(tokens): return self.source(text)
         self.vocabulary.encode(tokens)  # refuses what it lacks
         return tokens
+
+    def smiles_from(self, tokens: Sequence[str]) -> str:
+        "Return the SMILES of some tokens, which need not be valid."
+        return from_tokens(tokens, self.config.notation)
 
     def omitted(self, text: str, method: Method | None = None) -> str:
         "What of a lead is left out, in words of `notations.LEFT_OUT`, since the vocabulary has no tokens for it."

@@ -41,6 +41,7 @@ from .notation.fragments import contains_fragment, fragment_prompt, parse_fragme
 from .notation.fragments import prompt_tokens
 from .notation.notations import NOTATIONS, Notation, given_and_closed
 from .notation.notations import is_atom, notation_of, simpler, smiles_prompts, symbols
+from .orders import atom_tokens, molecule_of
 from .substituents import substituents_of
 from .scores.metrics import MoleculeMetrics, flaw, judge, molecule_grid, molecule_metrics
 from ..process.states import ANY, BOS, Example, Vocabulary, prefix_example
@@ -639,6 +640,11 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
                              "a point at a hydrogen that is drawn; two fragments with a dot between them are linked; "
                              "or text as the model writes it, ... where tokens may come; the route is said")
     file_suffixes, output_suffixes, salvages = FORMATS, tuple(MOLECULE_WRITERS), True
+    view = "molecule"
+
+    def atoms_of(self, tokens: Sequence[str]) -> tuple[Chem.Mol, list[int]]:
+        "Return the molecule of bracket SAFE tokens and its atom tokens. ValueError if the text does not decode."
+        return molecule_of(tokens), atom_tokens(tokens)
 
     @classmethod
     def papers_of(cls, values: Mapping) -> dict[str, str]:

@@ -280,6 +280,7 @@ class TaskOutput:
     file_suffixes: tuple[str, ...] = ()  # of the files that `evaluate_file` reads
     output_suffixes: tuple[str, ...] = ()  # of the files that `written` makes, besides .jsonl and .csv
     salvages: bool = False  # whether `describe` can repair samples (`salvage=True`)
+    view: str = "sequence"  # of the player: sequence, graph or molecule
 
     def describe(self, samples: Samples, prompt_text: str = "") -> list[dict]:
         """What a results file says of each sample besides its tokens: a dict each, with the same keys.
@@ -294,6 +295,14 @@ class TaskOutput:
     def advice(self, rows: Sequence[Mapping], options: Mapping) -> list[str]:
         "Lines for the person at the terminal, given the rows and the command's options by name (`n`, `top_p`, ...)."
         return []
+
+    def atoms_of(self, tokens: Sequence[str]) -> tuple[Any, list[int]]:
+        "Return the molecule of some tokens and the places of its atoms' tokens. ValueError for other tasks."
+        raise ValueError(f"view='molecule': the task {self.kind!r} has no molecules")
+
+    def smiles_from(self, tokens: Sequence[str]) -> str:
+        "Return the SMILES of some tokens, which need not be valid. ValueError for other tasks."
+        raise ValueError(f"view='molecule': the task {self.kind!r} has no molecules")
 
     def picture(self, rows: Sequence[Mapping]) -> bytes | None:
         "A PNG of the rows, to lie beside the results file; None for none."

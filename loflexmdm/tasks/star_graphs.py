@@ -325,6 +325,7 @@ class StarFile(StarGraphs):
 class StarTask(Task):
     "Paths through star graphs: prompts of edges, source and goal, one right answer each."
     kind, Config = "star", StarConfig
+    view = "graph"
     papers = dict(ilm="the star graphs")
 
     @cached_property

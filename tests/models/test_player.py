@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 import pytest
 
 from loflexmdm.process.states import MASK, Vocabulary
-from loflexmdm.reports.player import GONE, MASKED, Player, changes_of, graph_picture, player_html
-from loflexmdm.reports.player import recording
+from loflexmdm.models.player import GONE, MASKED, Player, changes_of, graph_picture, player_html
+from loflexmdm.models.player import recording
 from loflexmdm.samplers import EditTrajectory, Trajectory
 
 HOSTILE = [
