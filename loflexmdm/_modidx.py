@@ -1413,8 +1413,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                  'loflexmdm/models/model.py'),
                                         'loflexmdm.models.model.Model._groups': ( 'models/model.html#model._groups',
                                                                                   'loflexmdm/models/model.py'),
-                                        'loflexmdm.models.model.Model._has_task': ( 'models/model.html#model._has_task',
-                                                                                    'loflexmdm/models/model.py'),
                                         'loflexmdm.models.model.Model._note_prompts': ( 'models/model.html#model._note_prompts',
                                                                                         'loflexmdm/models/model.py'),
                                         'loflexmdm.models.model.Model.config': ( 'models/model.html#model.config',

@@ -109,22 +109,20 @@ def _request(method: Method, n: int | None, settings: dict) -> Request:
 class Model:
     """A method and its task.
 
-    `task`: by default the one that is saved with the method, without the data that it names."""
+    `task`: by default the one whose settings the method carries, without the data that it names."""
     def __init__(self, method: Method, task: Task | None = None):
         self.method = method
         self._task = task
+        if task is not None and method.task is None: method.task = task.as_dict()
 
     @property
     def task(self) -> Task | Any:
         """The task that the model was trained on; None if it is not known.
 
         Data that it names is read only after `task.with_data()`. ValueError for settings that are not a task's."""
-        if self._task is None and self._has_task:
+        if self._task is None and self.method.task is not None:
             self._task = task_from(self.method.task, self.method.vocabulary, data=False)
         return self._task
-
-    @property
-    def _has_task(self) -> bool: return self._task is not None or self.method.task is not None
 
     @property
     def vocabulary(self) -> Vocabulary: return self.method.vocabulary
@@ -236,7 +234,6 @@ class Model:
         **extra_files: str,
     ) -> Path:
         "Save the model in a directory, which is returned; see `saved.save_method`."
-        if self._task is not None and self.method.task is None: self.method.task = self._task.as_dict()
         return save_method(self.method, directory, dtype, **extra_files)
 
     def push(
@@ -271,7 +268,7 @@ class Model:
         """Return the prompts in groups, texts as tokens: one group unless texts need hooks of their own.
 
         ValueError for a text of which the task makes no prompt."""
-        if not self._has_task: return [_Group(prompts, n)]  # a text is then refused, as all that is not a list of tokens
+        if self.method.task is None: return [_Group(prompts, n)]  # a text is then refused, as all that is not a list of tokens
         if isinstance(prompts, str): prompts = [prompts]
         texts = [_text_of(p) for p in prompts] if isinstance(prompts, Sequence) else []
         if all(text is None for text in texts): return [_Group(prompts, n)]
