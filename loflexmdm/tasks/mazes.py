@@ -23,8 +23,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..methods.base import Method
-from ..methods.sampling import generate
 from ..process.states import BOS, Example, Vocabulary, prefix_example
 from ..process.streams import UNLIMITED
 from ..samplers import Sampler, Samples
@@ -433,7 +431,7 @@ def shortest_tour(maze: Maze, subgoals: Sequence[Cell]) -> int:
 
 # %% ../../nbs/tasks/07_mazes.ipynb #7e5a6f6b
 def subgoal_samples(
-    method: Method, task: MazeTask, sampler: Sampler | None = None,
+    model, task: MazeTask, sampler: Sampler | None = None,
     subgoals: Sequence[int] = (2, 4, 7), n: int = 400, seed: int = 0,
 ) -> dict[int, Samples]:
     """Samples for the first `n` routes of the test split with each number of subgoals in turn:
@@ -442,7 +440,7 @@ def subgoal_samples(
     for k in subgoals:
         # every number of subgoals begins with the same random numbers
         generator = torch.Generator().manual_seed(seed)
-        found[k] = generate(method, task.prompts("test", n, k), sampler=sampler, generator=generator)
+        found[k] = model.sample(task.prompts("test", n, k), sampler=sampler, generator=generator)
     return found
 
 # %% ../../nbs/tasks/07_mazes.ipynb #78f32cd7

@@ -164,7 +164,7 @@ def test_autoregressive_guidance_is_the_tilted_law_of_the_next_token():
     (dict(guidance=1.0, prompts=[[ANY]]), "prompt 0 holds no condition"),
 ])
 def test_what_cannot_be_asked_for(options, message):
-    with pytest.raises(ValueError, match=message): random_model("mdm").sample(**dict(prompts=[["<c:1>"]]) | options)
+    with pytest.raises(ValueError, match=message): generate(random_model("mdm"), **dict(prompts=[["<c:1>"]]) | options)
 
 
 def test_a_vocabulary_without_conditions_takes_no_guidance():

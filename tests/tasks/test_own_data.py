@@ -277,4 +277,4 @@ def test_a_model_goes_to_the_hub_and_back(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["", "a/b/c", "a b", "-x"])
 def test_a_name_that_cannot_be_one_asks_nobody(name):
     pytest.importorskip("huggingface_hub")
-    with pytest.raises(ValueError, match="owner/name"): hub.from_hub(name)
+    with pytest.raises(ValueError, match="owner/name"): hub.fetch(name)
