@@ -1,7 +1,6 @@
 "Tasks: the register, round trips through JSON, splits and the errors a user meets; shared by all built-in tasks."
 import json
 import re
-from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import pytest
