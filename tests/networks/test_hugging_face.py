@@ -177,7 +177,7 @@ def test_a_checkpoint_without_some_weights_is_told(checkpoint):
     weights = load_file(path / "model.safetensors")
     kept = {k: v for k, v in weights.items() if "attention" not in k}
     save_file(kept, path / "model.safetensors", metadata=dict(format="pt"))
-    message = r"bert: 10 tensors of the encoder are not there and stay random: encoder\.layer\.0\.attention"
+    message = r"bert: 10 tensors of the encoder are missing and stay random: encoder\.layer\.0\.attention"
     with pytest.warns(UserWarning, match=message): flexmdm(str(path))
 
 
@@ -301,7 +301,7 @@ def test_what_the_weights_do_not_hold_is_refused_before_it_is_allocated(key, tmp
 
 
 @pytest.mark.parametrize("kind, settings, message", [
-    ("bert", dict(hidden_size=10**6), "weights; at most 1,073,741,824 are allowed, unless LOFLEXMDM_MAX_WEIGHTS"),
+    ("bert", dict(hidden_size=10**6), "weights; at most 1,073,741,824 are allowed; set LOFLEXMDM_MAX_WEIGHTS"),
     ("bert", dict(max_position_embeddings=10**10), "encoder: 180,000,.* weights; at most"),
     ("esm", dict(intermediate_size=10**9), "weights; at most"),
     ("bert", dict(hidden_act="nonsense"), "hidden_act='nonsense' is unknown to transformers$"),
