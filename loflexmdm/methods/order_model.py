@@ -23,7 +23,7 @@ from ..process.orders_by_hand import order_named
 from ..process.states import PartialSequences
 from ..support.configs import Count, config
 from ..support.random_numbers import least
-from ..support.transfers import sent
+from ..support.transfers import to_device
 
 # %% ../../nbs/methods/04_order_model.ipynb #28e4b192
 class OrderModel(nn.Module):
@@ -93,7 +93,7 @@ class ScheduleRegulariser:
         a: float = 1.0,
     ) -> Float[Tensor, " batch"]:
         "Mean over positions of the squared hinges at both ends."
-        times = sent([self.t_eps, 1 - self.t_eps], b.device, b.dtype)
+        times = to_device([self.t_eps, 1 - self.t_eps], b.device, b.dtype)
         tau = _clock(a).tau(times)[:, None, None]
         low, high = -torch.expm1(-b * tau)
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from .transformer import HeadNorm, Size, in_turn
 from ..process.states import MASK, PAD, PartialSequences
-from ..support.transfers import sent
+from ..support.transfers import to_device
 
 # %% ../../nbs/networks/07_order_causal.ipynb #25024e6d
 NEAR, FAR = 16, 8  # distances told apart exactly, and classes of longer ones, two to a doubling
@@ -434,7 +434,7 @@ class OrderCausal(nn.Module):
     ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows events width"]]:
         "Embed the content and query columns of events. With the tokens beside them at their time."
         before, after = self.beside(memory, tokens, where)
-        kind = sent([[GENERATED], [QUERY]], tokens.device)
+        kind = to_device([[GENERATED], [QUERY]], tokens.device)
         nothing = torch.full_like(tokens, PAD)
         content = self.embed(tokens, before, after, kind[:1])
         query = self.embed(nothing, before, after, kind[1:])

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .states import PartialSequences
 from ..support.registries import Registry
-from ..support.transfers import sent
+from ..support.transfers import to_device
 
 # %% ../../nbs/process/12_orders_by_hand.ipynb #8d6a6629
 # (clean sequences, *numbers) -> insertion rates
@@ -51,7 +51,7 @@ def free_ranks(
 def by_slot(x1: PartialSequences, *rates: float) -> Float[Tensor, "batch length"]:
     "Assign rates to the first, second, ... free position. The last rate is that of all positions that follow."
     if not rates: raise ValueError("needs at least one rate, such as slots:7,0.6")
-    table = sent(rates, x1.tokens.device)
+    table = to_device(rates, x1.tokens.device)
     return table[free_ranks(x1)[0].long().clamp_max(len(rates) - 1)]
 
 

@@ -19,7 +19,7 @@ from .clocks import Clock, lattice_times
 from .schedules import clock_log_probs, sample_event_taus
 from .states import CLEAN, DROPPED, MASK, MASKED, PartialSequences, contract
 from ..support.random_numbers import exponentials, uniforms
-from ..support.transfers import sent
+from ..support.transfers import to_device
 
 # %% ../../nbs/process/06_paths.ipynb #1ab3991b
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Path:
 
         (batch, length); `times` are the event times of the generation."""
         happened = sum((time <= tau[:, None]).long() for time in times)
-        return sent(self.states, happened.device)[happened]
+        return to_device(self.states, happened.device)[happened]
 
     def sample(
         self,
@@ -181,7 +181,7 @@ class TwoClocks(Path):
 
         inserted_at, unmasked_at = times
         happened = (inserted_at <= now).long() + (unmasked_at <= unmasking).long()
-        return sent(self.states, happened.device)[happened]
+        return to_device(self.states, happened.device)[happened]
 
     def draw_times(
         self, x1: PartialSequences, generator: torch.Generator | None = None

@@ -24,7 +24,7 @@ from .base import Sampler, channel_words
 from .state import Info, Limits, State
 from ..support.atomic_files import write_file
 from ..support.registries import imported
-from ..support.transfers import lists, sent
+from ..support.transfers import lists, to_device
 from ..support.writers import write_texts
 
 if TYPE_CHECKING:
@@ -239,9 +239,10 @@ def simulate(
             done = state.done.tolist()
             if any(done):
                 ended, left = ([i for i, d in enumerate(done) if d == wanted] for wanted in (True, False))
-                harvest.take(state._replace(kept=None, memory=None).rows(sent(ended, state.row.device, torch.long)))
+                done = to_device(ended, state.row.device, torch.long)
+                harvest.take(state._replace(kept=None, memory=None).rows(done))
                 bar.update(len(ended))
-                state = state.rows(sent(left, state.row.device, torch.long))
+                state = state.rows(to_device(left, state.row.device, torch.long))
             if not len(state.row): return harvest.result()
 
             rows = state.row
