@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ..support.configs import Positive, config
-from ..support.random_numbers import own, whole
+from ..support.random_numbers import global_rows, local_rows
 
 # %% ../../nbs/process/03_clocks.ipynb #c8216498
 @config
@@ -234,10 +234,10 @@ def lattice_times(
     together they form a lattice of spacing 1/n. ValueError for n < 1."""
     if n < 1: raise ValueError(f"n={n}: must be at least 1")
     # the lattice spans the rows of all processes
-    n = whole(n, generator)
+    n = global_rows(n, generator)
     shift = torch.rand(1, generator=generator, device=device, dtype=dtype)
     lattice = shift + torch.arange(n, device=device, dtype=dtype) / n
 
     # shuffle, so that a row's position in the batch does not determine its time
     order = torch.randperm(n, generator=generator, device=device)
-    return own((lattice % 1)[order], generator)
+    return local_rows((lattice % 1)[order], generator)

@@ -14,7 +14,7 @@ from torch import Tensor
 from .schedules import clock_log_probs, sample_event_taus
 from .states import MASKED
 from ..support.configs import Fraction, Positive, config
-from ..support.random_numbers import exponentials, own, uniforms, whole
+from ..support.random_numbers import exponentials, global_rows, local_rows, uniforms
 
 # %% ../../nbs/process/08_readings.ipynb #37db45b4
 @config
@@ -35,11 +35,11 @@ class ClockProposal:
         "Draw `n` stratified readings in random order, with weights. Two (n,) tensors."
         if n < 1: raise ValueError(f"n={n}: must be at least 1")
         # one number in each of n equal cells; n counts the rows of all processes
-        n = whole(n, generator)
+        n = global_rows(n, generator)
         inside = torch.rand(n, generator=generator, device=device, dtype=torch.float64)
         cells = (torch.arange(n, device=device) + inside) / n
         order = torch.randperm(n, generator=generator, device=device)
-        u = own(cells[order].clamp_max(1 - 1e-9), generator)
+        u = local_rows(cells[order].clamp_max(1 - 1e-9), generator)
 
         tau = self.c * u / (1 - u)
         weight = (self.c + tau) ** 2 / self.c
