@@ -5,9 +5,9 @@ and order model."""
 
 # %% auto #0
 __all__ = ['INSTALL', 'OPTIONS', 'MOST_LAYERS', 'LABELS', 'REMOTE', 'refuse', 'hugging_face', 'sized_config',
-           'read_encoder_config', 'without_remote', 'check_layers', 'config_from_json', 'quiet', 'load_encoder',
-           'is_outline', 'check_size', 'unknown_name', 'encoder_from', 'checkpoint_in', 'longest_input',
-           'HuggingFaceBackbone']
+           'read_encoder_config', 'without_remote', 'check_layers', 'config_from_json', 'silence_transformers',
+           'load_encoder', 'on_meta_device', 'check_size', 'unknown_name', 'encoder_from', 'checkpoint_in',
+           'longest_input', 'HuggingFaceBackbone']
 
 # %% ../../nbs/networks/04_hugging_face.ipynb #4e902cb9
 import json
@@ -107,7 +107,7 @@ def config_from_json(text: str, source: str = ""):
 
 # %% ../../nbs/networks/04_hugging_face.ipynb #bea8a33a
 @contextmanager
-def quiet():
+def silence_transformers():
     "Suppress progress bars and reports of transformers."
     logs = hugging_face().logging
     level, bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
@@ -128,7 +128,7 @@ def load_encoder(checkpoint: Path, config) -> nn.Module:
         ignore_mismatched_sizes=True,
         output_loading_info=True,
     )
-    with quiet(): model, report = read(checkpoint, config=config, **options)
+    with silence_transformers(): model, report = read(checkpoint, config=config, **options)
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
         message = f"{len(missing)} tensors of the encoder are missing and stay random: {missing[0]}, ..."
@@ -136,7 +136,7 @@ def load_encoder(checkpoint: Path, config) -> nn.Module:
     return model
 
 # %% ../../nbs/networks/04_hugging_face.ipynb #wt40a1c7
-def is_outline() -> bool:
+def on_meta_device() -> bool:
     "Return True if networks are created on the device `meta`."
     return torch.get_default_device().type == "meta"
 
@@ -145,7 +145,7 @@ def check_size(config):
     """Raise ValueError for an encoder with more weights than `WEIGHTS` allows.
 
     It is created on the device `meta`, without memory."""
-    if is_outline(): return
+    if on_meta_device(): return
     try:
         with torch.device("meta"): outline = hugging_face().AutoModel.from_config(config, dtype=torch.float32)
     except RuntimeError: return  # a type that reads its own values
@@ -174,7 +174,7 @@ def encoder_from(config, vocabulary_size: int, checkpoint: Path | None = None) -
     except KeyError as e: refuse(config.model_type, unknown_name(config, e.args[0]))
     except (ValueError, TypeError, AttributeError, ZeroDivisionError) as e: refuse(config.model_type, e)
     except RuntimeError as e:
-        if is_outline(): raise  # a type that reads its own values
+        if on_meta_device(): raise  # a type that reads its own values
         refuse(config.model_type, e)
     if not isinstance(model.get_input_embeddings(), nn.Embedding): refuse(config.model_type, "reads no tokens")
 

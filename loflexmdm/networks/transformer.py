@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SIZES', 'Cond', 'Modulation', 'KVCache', 'TILE', 'SOFTPLUS_ONE', 'Size', 'size_named', 'rotary', 'rotate',
            'TimeEmbedding', 'over_columns', 'of_all', 'modulate', 'attention', 'HeadNorm', 'Block', 'in_turn',
-           'in_whole_tiles', 'Transformer', 'CausalTransformer', 'ScalarHead', 'positive_rate', 'bounded_rate',
+           'pad_to_tiles', 'Transformer', 'CausalTransformer', 'ScalarHead', 'positive_rate', 'bounded_rate',
            'TiedLinear', 'TokenHead', 'token_head', 'transformer_options', 'TransformerNetwork']
 
 # %% ../../nbs/networks/02_transformer.ipynb #ae4b2160
@@ -241,7 +241,7 @@ def in_turn(network: nn.Module, block: nn.Module, *inputs):
 TILE = 16  # columns
 
 
-def in_whole_tiles(x: PartialSequences, cond: Cond) -> tuple[PartialSequences, Cond]:
+def pad_to_tiles(x: PartialSequences, cond: Cond) -> tuple[PartialSequences, Cond]:
     "Pad batch and conditioning to a multiple of TILE columns. Conditioning is padded if it differs by column."
     more = -x.tokens.shape[1] % TILE
     if cond.dim() == 3: cond = F.pad(cond, (0, 0, 0, more))
@@ -277,7 +277,7 @@ class Transformer(nn.Module):
     def forward(self, x: PartialSequences, cond: Cond) -> Float[Tensor, "batch length width"]:
         # few widths on a GPU: torch.compile recompiles for each, and attention copies masks of odd widths
         width = x.tokens.shape[1]
-        if x.tokens.is_cuda: x, cond = in_whole_tiles(x, cond)
+        if x.tokens.is_cuda: x, cond = pad_to_tiles(x, cond)
         h = self.run(self.embed(x), cond, self.angles(x), x.valid[:, None, None, :])
         return h[:, :width]
 

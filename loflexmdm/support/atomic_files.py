@@ -6,7 +6,7 @@ after a kill."""
 # %% auto #0
 __all__ = ['AT_FDCWD', 'RENAME_EXCHANGE', 'STAGED', 'Write', 'naming', 'scratch_file', 'write_file', 'atomic_directory',
            'file_digest', 'content_digest', 'sealed', 'write_sealed', 'check_seal', 'staged', 'recorded', 'intact',
-           'replace_files', 'locked', 'name_holder', 'holder']
+           'replace_files', 'locked', 'write_lock_holder', 'lock_holder']
 
 # %% ../../nbs/support/03_atomic_files.ipynb #045018e1
 import ctypes
@@ -288,11 +288,11 @@ def locked(
     process that holds the lock. With `remove` the file is deleted afterwards."""
     lock = FileLock(path, timeout=-1 if refusal is None else 0)
     try: lock.acquire()
-    except Timeout: raise ValueError(refusal + holder(path)) from None
+    except Timeout: raise ValueError(refusal + lock_holder(path)) from None
     try:
         # SoftFileLock writes its own notes into the file
         if not isinstance(lock, SoftFileLock):
-            name_holder(Path(path))
+            write_lock_holder(Path(path))
         yield
     finally:
         # Windows cannot remove open files
@@ -301,12 +301,12 @@ def locked(
         lock.release()
 
 
-def name_holder(path: Path):
+def write_lock_holder(path: Path):
     "Write this process into a lock file, if possible."
     with suppress(OSError): path.write_text(f"process {os.getpid()} on {platform.node()}")
 
 
-def holder(path: str | os.PathLike) -> str:
+def lock_holder(path: str | os.PathLike) -> str:
     "Return the holder of a lock as a suffix of a message. Empty if its file does not name one."
     with suppress(OSError, UnicodeDecodeError):
         if (text := Path(path).read_text()).startswith("process "): return f" ({text})"

@@ -7,8 +7,8 @@ refused by line or counted by reason."""
 __all__ = ['MARKS', 'ALWAYS', 'DOTS', 'FASTA', 'TABLES', 'LOOKAHEAD', 'encoding_of', 'opener_of', 'open_text', 'unpacking',
            'limited_lines', 'bad_bytes', 'checked_lines', 'read_lines', 'read_text', 'parse_json', 'read_whole',
            'read_json', 'read_toml', 'jsonl_rows', 'read_jsonl', 'ending_of', 'fasta_records', 'csv_rows',
-           'delimiter_of', 'table_rows', 'column_number', 'whole_rows', 'table_cells', 'LeftOut', 'Texts', 'joined_row',
-           'table_column']
+           'delimiter_of', 'table_rows', 'column_number', 'checked_rows', 'table_cells', 'LeftOut', 'Texts',
+           'joined_row', 'table_column']
 
 # %% ../../nbs/support/10_readers.ipynb #6688f013
 import codecs
@@ -285,7 +285,7 @@ def column_number(names: Sequence[str], column: str, where: object) -> int:
     return list(names).index(column)
 
 # %% ../../nbs/support/10_readers.ipynb #125a3e04
-def whole_rows(
+def checked_rows(
     path: str | os.PathLike, delimiter: str, errors: str = "strict"
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield `table_rows` that fit the header.
@@ -308,8 +308,8 @@ def table_cells(
     """Yield every row's first line number and selected cells.
 
     Rows below the header; missing cells are ''. Each of `choose` returns a column's index from the header.
-    ValueError as for `whole_rows`."""
-    rows = whole_rows(path, delimiter, errors)
+    ValueError as for `checked_rows`."""
+    rows = checked_rows(path, delimiter, errors)
     names = next(rows, (1, []))[1]
     columns = [pick(names) for pick in choose]
     for line, row in rows:

@@ -17,7 +17,8 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig, MaskedDiffusion
 from loflexmdm.methods.retrofit import retrofit
 from loflexmdm.networks.build import check_backbone
-from loflexmdm.networks.hugging_face import HuggingFaceBackbone, hugging_face, quiet, read_encoder_config, sized_config
+from loflexmdm.networks.hugging_face import HuggingFaceBackbone, hugging_face, read_encoder_config
+from loflexmdm.networks.hugging_face import silence_transformers, sized_config
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.support.limits import WEIGHTS
@@ -351,7 +352,8 @@ def test_transformers_says_nothing_while_it_is_quiet_and_as_much_as_before_after
     try:
         logs.set_verbosity_info()
         (logs.enable_progress_bar if bars else logs.disable_progress_bar)()
-        with quiet(): assert (logs.get_verbosity(), logs.is_progress_bar_enabled()) == (logging.ERROR, False)
+        with silence_transformers():
+            assert (logs.get_verbosity(), logs.is_progress_bar_enabled()) == (logging.ERROR, False)
         assert (logs.get_verbosity(), logs.is_progress_bar_enabled()) == (logging.INFO, bars)
     finally:
         logs.set_verbosity(before)
