@@ -239,8 +239,7 @@ def simulate(
             done = state.done.tolist()
             if any(done):
                 ended, left = ([i for i, d in enumerate(done) if d == wanted] for wanted in (True, False))
-                done = to_device(ended, state.row.device, torch.long)
-                harvest.take(state._replace(kept=None, memory=None).rows(done))
+                harvest.take(state._replace(kept=None, memory=None).rows(to_device(ended, state.row.device)))
                 bar.update(len(ended))
                 state = state.rows(to_device(left, state.row.device, torch.long))
             if not len(state.row): return harvest.result()

@@ -117,9 +117,7 @@ def data_changes(then: Mapping, now: Mapping) -> list[str]:
 
 # %% ../../nbs/support/09_data_digests.ipynb #d6c048b9
 def _check_digests(then: object, where: object):
-    """Raise ValueError unless `then` has the form of `data_digests`.
-
-    An object of objects, each of which except the settings counts rows."""
+    "Raise ValueError unless `then` has the form of `data_digests`: objects with rows, and settings."
     parts = then if isinstance(then, Mapping) else dict(data=then)
     for name, part in parts.items():
         if isinstance(part, Mapping) and (name == "settings" or type(part.get("rows")) is int):
