@@ -37,7 +37,7 @@ from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.samplers import COUNTERS, EventDriven, FrozenEvents, TauLeaping
 from loflexmdm.support.atomic_files import write_file
-from loflexmdm.support.random_numbers import launched
+from loflexmdm.support.random_numbers import current_launch
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training.batches import batches
 from loflexmdm.training.distributed import joined, processes_of
@@ -281,8 +281,8 @@ FIRST, LAST = 20, 60  # steps of the log between which several processes are tim
 def share_a_run(directory: str):
     "Train as one of the processes that were started together; the log is in the directory."
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    with joined(launched(), torch.device("cpu")):
-        processes = processes_of(launched())
+    with joined(current_launch(), torch.device("cpu")):
+        processes = processes_of(current_launch())
         trainer_of(**BASE | dict(batch=128), directory=directory, steps=LAST, processes=processes).fit()
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from loflexmdm.methods.base import method_class
 from loflexmdm.process.states import Vocabulary, prefix_example
-from loflexmdm.support.random_numbers import launched
+from loflexmdm.support.random_numbers import current_launch
 from loflexmdm.support.stop_signals import Interrupted
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.distributed import joined, processes_of
@@ -39,7 +39,7 @@ def trainer(directory: str, method: str = "loflexmdm", options: dict | None = No
     if getattr(model, "time", None): model.time.register_forward_pre_hook(in_double)
     usual = dict(steps=20, batch_size=8, lr=3e-3, warmup=2, log_every=5, valid_every=10, valid_size=4, save_every=5,
                  keep=9)
-    config, processes = TrainConfig(**usual | settings), processes_of(launched(), shard)
+    config, processes = TrainConfig(**usual | settings), processes_of(current_launch(), shard)
     return Trainer(model, WORDS, config, directory, WORDS[:4], progress=False, processes=processes)
 
 
@@ -48,7 +48,7 @@ def train(directory: str, work: str):
     torch.Tensor.float = torch.Tensor.double  # heads compute in float32 whatever the weights are
     asked = json.loads(work)
     resume, until = asked.pop("resume", False), asked.pop("until", None)
-    with joined(launched(), torch.device("cpu")):
+    with joined(current_launch(), torch.device("cpu")):
         t = trainer(directory, **asked)
         if until: t.processes.stopped = lambda caught: 15 if t.step == until else 0
         t.fit(resume=resume)

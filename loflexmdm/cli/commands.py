@@ -244,20 +244,20 @@ def own_message(text: str) -> str:
 # %% ../../nbs/cli/01_commands.ipynb #3c9bc52b
 def here() -> tuple[int, int, int]:
     "Which process this is, a `Launch`; one that cannot tell speaks as if it were alone."
-    from loflexmdm.support.random_numbers import Launch, launched  # imports torch
-    try: return launched()
+    from loflexmdm.support.random_numbers import Launch, current_launch  # imports torch
+    try: return current_launch()
     except ValueError: return Launch()
 
 
 def say(message: str):
     "A line for the person at the terminal, from the first process, unless --quiet; stdout is kept for results."
-    if here().first and not is_silent(): print(visible(message), file=sys.stderr, flush=True)
+    if here().is_main and not is_silent(): print(visible(message), file=sys.stderr, flush=True)
 
 
 def check_several(args: argparse.Namespace):
     "ValueError if torchrun started a command that runs in one process."
-    from loflexmdm.support.random_numbers import launched  # imports torch
-    if launched().world == 1 or args.command.several: return
+    from loflexmdm.support.random_numbers import current_launch  # imports torch
+    if current_launch().world == 1 or args.command.several: return
     able = " and ".join(name for name, c in find_commands().items() if c.several)
     raise ValueError(f"{args.command.name}: runs in one process, so start it without torchrun, which is for {able}")
 

@@ -28,7 +28,7 @@ from ..models.pretrained import load
 from ..process.states import Vocabulary, collate
 from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
-from ..support.readers import read_json, read_jsonl, table_rows, whole_rows
+from ..support.readers import checked_rows, read_json, read_jsonl, table_rows
 from ..support.registries import TASKS
 from ..support.statistics import skewed_interval
 from ..tasks.base import Task, task_from
@@ -124,7 +124,7 @@ def read_samples(path: Path) -> list[dict]:
 
 def table_of_samples(path: Path) -> Iterator[dict[str, str]]:
     "The rows of a CSV by column, without cells that have none. ValueError for what is not a table."
-    rows = (row for _, row in whole_rows(path, ",") if row)
+    rows = (row for _, row in checked_rows(path, ",") if row)
     names = next(rows, [])
     return (dict(zip(names, row)) for row in rows)
 

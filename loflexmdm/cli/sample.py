@@ -32,7 +32,7 @@ from ..models.pretrained import load
 from ..samplers import Samples
 from ..support.atomic_files import locked, write_file
 from ..support.limits import ROWS, visible
-from ..support.random_numbers import launched
+from ..support.random_numbers import current_launch
 from ..support.saved_files import models_directory, read_config, resolve
 from ..support.stop_signals import STOP_SIGNALS, Interrupted, hangups_are_ignored
 from ..tasks.base import Task, task_class
@@ -119,7 +119,7 @@ def fill(rows: Rows, method: Method, task: Task | None, args: argparse.Namespace
 def own_batches(method: Method, args: argparse.Namespace, prompts: list | None, each: int | None,
                 start: int) -> Iterator[Samples]:
     "This process's share of the batches from number `start` on, which the first process knows."
-    launch = launched()
+    launch = current_launch()
     start = same(start)
     yield from draw_batches(method, args, prompts, each, start + launch.rank, launch.world)
 
@@ -228,7 +228,7 @@ def run_sample(args: argparse.Namespace):
     check_wanted(args)
     cls = task_class_in(args.argv[1:])
     out = output_path(args.out, (*TABLES, *TEXTS, *(cls.output_suffixes if cls else ())))
-    launch = launched()
+    launch = current_launch()
     device = own_device(pick_device(args.device), launch)
     keep_existing(out, args)
     method = load(args.model, device).method
@@ -248,7 +248,7 @@ def run_sample(args: argparse.Namespace):
     states = nll_states(args, args.valid or len(texts), task)
     settings = {} if out is None else settings_of(args, method, texts, states, info)
     with joined(launch, device), ExitStack() as held:
-        if not launch.first: return lend(own_batches(method, args, prompts, each, 0))
+        if not launch.is_main: return lend(own_batches(method, args, prompts, each, 0))
         found = held.enter_context(rows_of(out, info, settings, method, states, args.seed, len(texts)))
         found.wanted = Wanted.of(args, task)
         fill(found, method, task, args, prompts, each)

@@ -186,7 +186,7 @@ def draw_batches(method: Method, args: argparse.Namespace, prompts: Sequence | N
     if getattr(args, "logits_hook", None): sampler = replace(sampler, logits_hook=args.logits_hook)  # of the prompt
     request = Request(
         n, sampler, generator, batch_size=args.batch_size, min_length=args.min_length, max_length=args.max_length,
-        progress=sys.stderr.isatty() and here().first, skip=skip, guidance=args.guidance,
+        progress=sys.stderr.isatty() and here().is_main, skip=skip, guidance=args.guidance,
         guidance_scheme=args.guidance_scheme, every=every,
     )
     return generate_batches(method, prompts, request)

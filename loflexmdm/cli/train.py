@@ -25,7 +25,7 @@ from ..methods.ordered_insertion import OrderedInsertion
 from ..support.atomic_files import check_seal, write_sealed
 from ..support.data_digests import check_data
 from ..support.limits import clipped
-from ..support.random_numbers import launched
+from ..support.random_numbers import current_launch
 from ..support.readers import read_json
 from ..support.registries import METHODS
 from ..support.saved_files import names
@@ -101,7 +101,7 @@ def files_beside(recipe: Recipe, directory: Path) -> dict[str, str]:
 def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Callable[[Trainer], object],
                resume: bool, changed_data: bool = False, shard: bool = False):
     "Train to the end, `begin` being called when the directory is locked, and say where things are."
-    launch = launched()
+    launch = current_launch()
     processes = processes_of(launch, shard)
     device = own_device(device, launch)
     with joined(launch, device):
@@ -148,9 +148,9 @@ def add_shard(parser: Parser):
 
 def check_processes(args: argparse.Namespace, recipe: Recipe):
     "ValueError if the processes that torchrun started cannot share the work of a run, or shards are of one process."
-    if args.shard and launched().world == 1:
+    if args.shard and current_launch().world == 1:
         raise ValueError("--shard: of one process; torchrun --nproc-per-node N -m loflexmdm ... starts several")
-    check_shares(method_class(recipe.model["method"]), recipe.train, launched().world, args.shard)
+    check_shares(method_class(recipe.model["method"]), recipe.train, current_launch().world, args.shard)
 
 
 def add_task_fields(parser: Parser, tables: dict):
@@ -178,7 +178,7 @@ def run_train(args: argparse.Namespace):
     announce(info)
     recipe.build()  # refuses what cannot be built before anything is written
     check_processes(args, recipe)
-    directory = new_directory(args.out) if launched().first else Path(args.out)
+    directory = new_directory(args.out) if current_launch().is_main else Path(args.out)
 
     def begin(trainer: Trainer):
         check_no_run(directory)  # that another process may have begun meanwhile
@@ -242,7 +242,7 @@ def run_resume(args: argparse.Namespace):
     info = provenance(args, device)
     announce(info)
     if (at := last_step(directory)) >= recipe.train.steps:
-        if launched().first: tidy(directory, recipe.train.keep)
+        if current_launch().is_main: tidy(directory, recipe.train.keep)
         return say(f"{directory}: finished at step {at}; nothing to do")
     check_processes(args, recipe)
     found = with_files_found(saved, tables, directory)

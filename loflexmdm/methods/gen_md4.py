@@ -25,7 +25,7 @@ from ..process.matching import LossTerms
 from ..process.paths import Unmasking
 from ..process.readings import ClockProposal
 from ..process.states import CLEAN, MASKED, SPECIAL_TOKENS, PartialSequences, Vocabulary
-from ..support.random_numbers import least
+from ..support.random_numbers import reduce_min
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/10_gen_md4.ipynb #53be2ac5
@@ -187,7 +187,7 @@ class GenMD4(Canvas, Method):
     def track_slowest(self, x1: PartialSequences, generator: torch.Generator | None = None):
         "Move `slowest` a hundredth of the way to the smallest rate in the batch (at most 1)."
         low = torch.where(x1.free, self.speed[x1.tokens], torch.inf).min().clamp_max(1.0)
-        self.slowest.lerp_(least(low, generator), 0.01)
+        self.slowest.lerp_(reduce_min(low, generator), 0.01)
 
     @torch.no_grad()
     def metrics(self, losses: Float[Tensor, "states batch"]) -> dict[str, Float[Tensor, ""]]:

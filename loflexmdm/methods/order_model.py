@@ -22,8 +22,8 @@ from ..process.clocks import Kumaraswamy
 from ..process.orders_by_hand import order_named
 from ..process.states import PartialSequences
 from ..support.configs import Count, config
-from ..support.random_numbers import least
-from ..support.transfers import sent
+from ..support.random_numbers import reduce_min
+from ..support.transfers import to_device
 
 # %% ../../nbs/methods/04_order_model.ipynb #28e4b192
 class OrderModel(nn.Module):
@@ -93,7 +93,7 @@ class ScheduleRegulariser:
         a: float = 1.0,
     ) -> Float[Tensor, " batch"]:
         "Mean over positions of the squared hinges at both ends."
-        times = sent([self.t_eps, 1 - self.t_eps], b.device, b.dtype)
+        times = to_device([self.t_eps, 1 - self.t_eps], b.device, b.dtype)
         tau = _clock(a).tau(times)[:, None, None]
         low, high = -torch.expm1(-b * tau)
 
@@ -198,4 +198,4 @@ class Ordered:
         "Move `slowest` a hundredth of the way to the batch's smallest rate of a free position (at most 1)."
         lowest = torch.stack(rates).amin(0)
         low = torch.where(x1.free, lowest, torch.inf).min().clamp_max(1.0)
-        self.slowest.lerp_(least(low, generator).to(self.slowest.dtype), 0.01)
+        self.slowest.lerp_(reduce_min(low, generator).to(self.slowest.dtype), 0.01)

@@ -30,7 +30,7 @@ from ..process.plackett_luce import place_scores, runs_of, step_log_probs, tied
 from ..process.states import CLEAN, DROPPED, PAD, PartialSequences, Vocabulary, contract
 from ..samplers.event_by_event import EventByEvent
 from ..support.configs import AtLeastTwo, Count, config
-from ..support.transfers import sent
+from ..support.transfers import to_device
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #f241c0c8
 SLOPES = dict(uniform=0.0, left_to_right=CERTAIN, right_to_left=-CERTAIN)
@@ -173,7 +173,7 @@ def similar_rows(x1: PartialSequences) -> list[Int[Tensor, " rows"]]:
     columns = [sum(columns_read(*counts[:, rows]) for rows in parts) for parts in ways]
     fewest = min(range(len(ways)), key=columns.__getitem__)
     if columns[fewest] > (1 - SAVED) * columns[0]: fewest = 0
-    return [sent(rows, x1.tokens.device) for rows in ways[fewest]]
+    return [to_device(rows, x1.tokens.device) for rows in ways[fewest]]
 
 
 def weighted_mean(terms: list[LossTerms], weights: list[float]) -> LossTerms:

@@ -50,7 +50,7 @@ from ..samplers import Samples
 from ..support.configs import AtLeastTwo, Fraction, Natural, accepted_by, config, one_of
 from ..support.data_digests import row_digest, rows_digest
 from ..support.limits import clipped
-from ..support.progress import is_watched
+from ..support.progress import is_visible
 from ..support.random_numbers import permutation
 from ..support.statistics import empirical_variation, variation_floor
 from ..tasks.base import SPLITS, Examples, Task, check_split
@@ -106,7 +106,7 @@ class MoleculesConfig:
 # %% ../../nbs/molecules/01_task.ipynb #c6014892
 def _shows_progress() -> bool:
     "A bar, or lines in a log; nothing in a notebook."
-    return sys.stderr.isatty() or not is_watched()
+    return sys.stderr.isatty() or not is_visible()
 
 
 def _counted(tokens: Counter, most: int = 8) -> str:

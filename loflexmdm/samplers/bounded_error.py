@@ -24,7 +24,7 @@ from .draws import check_slack, inverse_cdf, nucleus, row_uniforms
 from .speculative import moved
 from .state import Info, Limits, RowBool, RowFloat, State, TokenFloat, came_from
 from .state import legal
-from ..support.transfers import sent
+from ..support.transfers import to_device
 
 Rates = Float[Tensor, "batch length channels"]  # for each token and channel
 Columns = Float[Tensor, "batch columns"]  # the same, in one row
@@ -255,7 +255,7 @@ def beyond_room(
     state: State,
 ) -> Bool[Tensor, "batch length channels"]:
     "Gaps that are not held, so that insertions of one leap find room: all but the leftmost ones."
-    grows = sent([CHANNELS[name].growth > 0 for name in state.limits.channels], rates.device)
+    grows = to_device([CHANNELS[name].growth > 0 for name in state.limits.channels], rates.device)
     gaps = ((rates > 0) & grows).flatten(1)
     room = (state.limits.max_length - state.x.lengths)[:, None]
     return (gaps & (gaps.cumsum(-1) > room)).view_as(rates)

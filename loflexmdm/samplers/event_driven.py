@@ -19,7 +19,7 @@ from ..process.intensities import Intensities, IntensityFn
 from .base import Sampler
 from .draws import check_slack, check_whole, inverse_cdf, row_uniforms
 from .state import Info, RowBool, RowFloat, State, TokenInt
-from ..support.transfers import sent
+from ..support.transfers import to_device
 
 # %% ../../nbs/samplers/06_event_driven.ipynb #ef179dac
 def race(
@@ -37,7 +37,7 @@ def race(
     rates = torch.stack([out.rate(name) for name in channels], -1).flatten(1)
     runner = torch.arange(rates.shape[1], device=rates.device)
     column = runner // len(channels)
-    once = sent([CHANNELS[name].once for name in channels], rates.device)[runner % len(channels)]
+    once = to_device([CHANNELS[name].once for name in channels], rates.device)[runner % len(channels)]
 
     happened = torch.zeros_like(rates)
     elapsed = torch.zeros_like(limit)

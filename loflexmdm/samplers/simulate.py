@@ -20,7 +20,7 @@ from ..process.intensities import IntensityFn
 from ..process.states import PartialSequences
 from .base import Sampler, channel_words
 from .state import Info, Limits, State
-from ..support.transfers import lists, sent
+from ..support.transfers import lists, to_device
 
 # %% ../../nbs/samplers/04_simulate.ipynb #de6ea870
 class Trajectory(NamedTuple):
@@ -179,9 +179,9 @@ def simulate(
             done = state.done.tolist()
             if any(done):
                 ended, left = ([i for i, d in enumerate(done) if d == wanted] for wanted in (True, False))
-                harvest.take(state._replace(kept=None, memory=None).rows(sent(ended, state.row.device, torch.long)))
+                harvest.take(state._replace(kept=None, memory=None).rows(to_device(ended, state.row.device)))
                 bar.update(len(ended))
-                state = state.rows(sent(left, state.row.device, torch.long))
+                state = state.rows(to_device(left, state.row.device, torch.long))
             if not len(state.row): return harvest.result()
 
             rows = state.row

@@ -23,7 +23,7 @@ from ..methods.base import Method
 from ..networks.order_causal import OrderCausal
 from ..networks.transformer import Transformer
 from ..process.states import collate
-from ..support.progress import in_words
+from ..support.progress import duration
 from ..support.stop_signals import Stopped, interruptible
 from .log import MEASURED
 from .optimisers import TrainConfig
@@ -46,9 +46,9 @@ def worth_compiling(step_seconds: float, steps: int, device: torch.device) -> tu
     "Whether compiling repays for that many steps, and why, in a few words."
     left = step_seconds * steps
     needed = 2 * COMPILING / GAIN
-    if left < needed: return False, f"{in_words(left)} of training are left; it pays from {in_words(needed)} on"
+    if left < needed: return False, f"{duration(left)} of training are left; it pays from {duration(needed)} on"
     if compiler(device) is None: return False, f"no compiler for {device.type} was found"
-    return True, f"saves about {in_words(GAIN * left)} of {in_words(left)}, for about {in_words(COMPILING)} now"
+    return True, f"saves about {duration(GAIN * left)} of {duration(left)}, for about {duration(COMPILING)} now"
 
 
 def recompute_blocks(method: Method, recompute: bool):
@@ -136,7 +136,7 @@ class Compiler:
             self.undo()
             self.on = None
             return self.say(f"compile: not finished, {error}")
-        self.say(f"compiled in {in_words(self.clock() - started)}")
+        self.say(f"compiled in {duration(self.clock() - started)}")
 
     def undo(self):
         "Leave the networks as they were before `compile`; gradients are cleared."

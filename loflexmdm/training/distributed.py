@@ -231,7 +231,7 @@ class SeveralProcesses(OneProcess):
     def __init__(self, launch: Launch):
         self.launch = launch
         self.world = launch.world
-        self.first = launch.first
+        self.first = launch.is_main
 
     def check(self, method: Method, config: TrainConfig):
         "ValueError if the rows do not divide evenly, or the method needs all of them at once."

@@ -24,7 +24,7 @@ from ..process.conditions import hide_conditions
 from ..process.states import Pairs, PartialSequences, collate
 from ..process.streams import Stream
 from ..support.data_digests import data_digests
-from ..support.progress import in_words, progress_bar, write_line
+from ..support.progress import duration, progress_bar, write_line
 from ..support.random_numbers import generator_for
 from ..support.stop_signals import Interrupted, stop_signals
 from .batches import check_pairs, passes, rows_behind
@@ -346,7 +346,7 @@ class Trainer:
         each = self.pace.step_seconds
         left = self.config.steps - self.step
         if not left: return
-        self.say(f"about {in_words(each * left)} for the {left:,} steps that are left ({each:.3g} s each)")
+        self.say(f"about {duration(each * left)} for the {left:,} steps that are left ({each:.3g} s each)")
         self.compiler.decide(each, left)
 
     @contextmanager

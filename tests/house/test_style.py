@@ -39,7 +39,6 @@ WORDS = {
     r"\b(?:hold|holds|held|holding)\b(?: \w+){0,2} against\b": "compare with",
     r"\b[Aa] (?:longer |short |small )?training\b(?! \w)|\b[Tt]rainings\b": "a training run, training",
     r"\b(?:blows?|blew|blowing) up\b": "diverge, tend to infinity",
-    r"\bknows? nothing of\b": "does not depend on",
     r"\b(?:comes?|came|coming) to rest\b": "a stationary point",
     r"\b(?:came|comes?|come) about\b": "how it is made, results from",
     r"\bin the place of\b": "in place of",

@@ -19,7 +19,8 @@ from loflexmdm.methods.retrofit import retrofit
 from loflexmdm.methods.sampling import generate
 from loflexmdm.models.saved import save_method
 from loflexmdm.networks.build import check_backbone
-from loflexmdm.networks.hugging_face import HuggingFaceBackbone, hugging_face, quiet, read_encoder_config, sized_config
+from loflexmdm.networks.hugging_face import HuggingFaceBackbone, hugging_face, read_encoder_config
+from loflexmdm.networks.hugging_face import silence_transformers, sized_config
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.support.limits import WEIGHTS
@@ -179,7 +180,7 @@ def test_a_checkpoint_without_some_weights_is_told(checkpoint):
     weights = load_file(path / "model.safetensors")
     kept = {k: v for k, v in weights.items() if "attention" not in k}
     save_file(kept, path / "model.safetensors", metadata=dict(format="pt"))
-    message = r"bert: 10 tensors of the encoder are not there and stay random: encoder\.layer\.0\.attention"
+    message = r"bert: 10 tensors of the encoder are missing and stay random: encoder\.layer\.0\.attention"
     with pytest.warns(UserWarning, match=message): flexmdm(str(path))
 
 
@@ -303,7 +304,7 @@ def test_what_the_weights_do_not_hold_is_refused_before_it_is_allocated(key, tmp
 
 
 @pytest.mark.parametrize("kind, settings, message", [
-    ("bert", dict(hidden_size=10**6), "weights; at most 1,073,741,824 are allowed, unless LOFLEXMDM_MAX_WEIGHTS"),
+    ("bert", dict(hidden_size=10**6), "weights; at most 1,073,741,824 are allowed; set LOFLEXMDM_MAX_WEIGHTS"),
     ("bert", dict(max_position_embeddings=10**10), "encoder: 180,000,.* weights; at most"),
     ("esm", dict(intermediate_size=10**9), "weights; at most"),
     ("bert", dict(hidden_act="nonsense"), "hidden_act='nonsense' is unknown to transformers$"),
@@ -353,7 +354,8 @@ def test_transformers_says_nothing_while_it_is_quiet_and_as_much_as_before_after
     try:
         logs.set_verbosity_info()
         (logs.enable_progress_bar if bars else logs.disable_progress_bar)()
-        with quiet(): assert (logs.get_verbosity(), logs.is_progress_bar_enabled()) == (logging.ERROR, False)
+        with silence_transformers():
+            assert (logs.get_verbosity(), logs.is_progress_bar_enabled()) == (logging.ERROR, False)
         assert (logs.get_verbosity(), logs.is_progress_bar_enabled()) == (logging.INFO, bars)
     finally:
         logs.set_verbosity(before)

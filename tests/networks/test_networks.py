@@ -420,7 +420,7 @@ def test_from_left_to_right_needs_a_network_that_does_not_look_ahead():
     config = lambda name: AutoregressiveConfig(size="nano", network=name)
     with pytest.raises(ValueError, match="network='windows': later columns change"):
         Autoregressive(VOCABULARY, config("windows"))
-    with pytest.raises(ValueError, match="network='one_way': cannot write from left to right, as method 'ar' does"):
+    with pytest.raises(ValueError, match="network='one_way': cannot generate from left to right, as method 'ar' needs"):
         Autoregressive(VOCABULARY, config("one_way"))
     assert FlexMDM(VOCABULARY, FlexMDMConfig(network="one_way")).backbone.width == 16
 

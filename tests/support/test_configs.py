@@ -49,7 +49,7 @@ REFUSED = [
     (TrainConfig, dict(clip=NAN), "clip=nan: must be positive"),
     (TrainConfig, dict(optimiser="sgd"), "optimiser='sgd': choose one of adamw, muon"),
     (TrainConfig, dict(step=3), "unknown key 'step' (did you mean 'steps'?); known: steps, batch_size"),
-    (TrainConfig, dict(final_lr=0.1, final_lr_frac=0.1), "final_lr: the old name of final_lr_frac, which is given too"),
+    (TrainConfig, dict(final_lr=0.1, final_lr_frac=0.1), "final_lr: the old name of final_lr_frac, which is also set"),
     (FlexMDMConfig, dict(insertion="shifted:1e-4"), "insertion: schedule 'shifted:1e-4': goes from"),
     (MaskedConfig, dict(schedule="sine"), "schedule 'sine': choose one of linear"),
     (PAPLConfig, dict(max_length=1), "max_length=1: must be at least 2"),

@@ -12,7 +12,7 @@ FEW = Limit(1000, "letters", "LOFLEXMDM_MAX_FOR_TESTS")
 def test_what_is_too_much_is_said_with_its_number(n, shown):
     FEW.check(1000, "a word")
     with pytest.raises(ValueError, match="^a word: ") as e: FEW.check(n, "a word")
-    assert f": {shown} letters; at most 1,000 are allowed, unless {FEW.variable}" in str(e.value)
+    assert f": {shown} letters; at most 1,000 are allowed; set {FEW.variable}" in str(e.value)
 
 
 @pytest.mark.parametrize("text, now", [("", 1000), ("7", 7), ("2000", 2000)])

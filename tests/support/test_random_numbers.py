@@ -13,7 +13,7 @@ def test_a_network_permutes_and_its_key_decides(n):
     assert sorted(places) == list(range(n)) and places == list(Feistel(n, "a")) and len(Feistel(n)) == n
     assert n < 10 or places != list(Feistel(n, "b"))
     for wrong in (-1, n):
-        with pytest.raises(IndexError, match=f"number {wrong} of {n}"): Feistel(n)[wrong]
+        with pytest.raises(IndexError, match=f"index {wrong} is out of range for {n} elements"): Feistel(n)[wrong]
 
 
 def test_the_order_of_large_data_is_that_of_earlier_versions():

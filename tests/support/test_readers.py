@@ -29,7 +29,7 @@ def test_an_open_quote_is_refused_where_it_opens(tmp_path):
     with pytest.raises(ValueError, match=r"a\.csv, line 7: a quote opens a cell here and is never closed, 500 lines"):
         read_sequences(path, "text")
     rows[40] = f'40,"{SENTENCES[40]}"'
-    with pytest.raises(ValueError, match="line 7: a quote opens a cell here that goes on to line 42"):
+    with pytest.raises(ValueError, match="line 7: a quote opens a cell here that is not closed properly by line 42"):
         read_sequences(table(path, rows), "text")
     rows[5] = f'5,x" {SENTENCES[5]}'
     assert len(read_sequences(table(path, rows), "text")) == 506

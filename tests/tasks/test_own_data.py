@@ -44,7 +44,7 @@ def test_texts_of_records_and_objects(tmp_path, name, text, column, expected):
     ("a.fasta", "", "", "no record"), ("a.fasta", "AB\n", "", "line 1: not FASTA"),
     ("a.fasta", ">x\nAB", "s", "no columns"),
     ("a.jsonl", '{"s": 1}', "s", "line 1: 1 is neither"), ("a.jsonl", '{"s": "a"}', "", "name one of its keys: s"),
-    ("a.jsonl", '"a"', "s", "leave column out"), ("a.jsonl", '{"s": "a', "s", "not valid JSON"),
+    ("a.jsonl", '"a"', "s", "omit column"), ("a.jsonl", '{"s": "a', "s", "not valid JSON"),
     ("a.jsonl", '[1, "a"]', "", "neither a text nor"),
 ])
 def test_wrong_records_and_objects_give_one_line(tmp_path, name, text, column, said):

@@ -22,7 +22,7 @@ from resuming import WORDS, check_resumed, trainer
 from loflexmdm.cli import main
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.samplers import Samples
-from loflexmdm.support.random_numbers import launched
+from loflexmdm.support.random_numbers import current_launch
 from loflexmdm.tasks import sequences
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask, split_of
 from loflexmdm.training.batches import batches
@@ -176,13 +176,13 @@ class Words(list):
 def fail_in_one(directory: str):
     "Train; the second process cannot read the data after the third step."
     torch.Tensor.float = torch.Tensor.double  # as in share.train
-    with joined(launched(), torch.device("cpu")):
+    with joined(current_launch(), torch.device("cpu")):
         t = shared_trainer(directory)
         t.data, after = Words(t.data), t.after_step
 
         def after_step(row, bar):
             after(row, bar)
-            t.data.read = t.step < 3 or launched().first
+            t.data.read = t.step < 3 or current_launch().is_main
         t.after_step = after_step
         try: t.fit()
         except OSError: return 3

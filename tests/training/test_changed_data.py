@@ -59,7 +59,7 @@ def place(whole, tmp_path):
 CHANGES = dict(
     added=(lambda rows: [*rows, "7+7=14"], "sums.txt: 144 rows then, 145 rows now"),
     halved=(lambda rows: rows[::2], "sums.txt: 144 rows then, 72 rows now"),
-    reversed=(lambda rows: rows[::-1], "sums.txt: 144 rows then and now, but others, or in another order"),
+    reversed=(lambda rows: rows[::-1], "sums.txt: 144 rows then and now, but different ones or in another order"),
     one=(lambda rows: ["9+0=8" if r == "9+0=9" else r for r in rows], "sums.txt: 144 rows then and now, but others"),
 )
 
@@ -124,7 +124,7 @@ def test_runs_of_earlier_versions_go_on_with_a_notice(place):
     plan = recipe(place / "my.toml", steps=4, save_every=2, batch_size=4, warmup=0, valid_every=99, valid_size=4,
                   valid_samples=2)
     trainer = plan.trainer(run, progress=False)
-    with pytest.warns(UserWarning, match="kept no digest of its data"): trainer.fit(resume=True)
+    with pytest.warns(UserWarning, match="without data digests"): trainer.fit(resume=True)
     assert json.loads((checkpoints(run)[-1] / "state.json").read_text())["data"] == trainer.digests
 
 

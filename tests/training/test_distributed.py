@@ -19,7 +19,7 @@ from torch.distributed import HashStore
 
 from loflexmdm.cli import commands, main
 from loflexmdm.methods.base import method_class
-from loflexmdm.support.random_numbers import Launch, ShardGenerator, launched, quota, uniforms
+from loflexmdm.support.random_numbers import Launch, ShardGenerator, current_launch, quota, uniforms
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.distributed import check_shares, joined, processes_of
 from loflexmdm.training.log import JsonLines
@@ -74,7 +74,7 @@ def norm_of_shards(directory: str):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor
     from torch.distributed.tensor._ops._math_ops import _NormPartial
-    launch = launched()
+    launch = current_launch()
     with joined(launch, torch.device("cpu")):
         own = torch.tensor([3.0, 4.0][launch.rank])
         norm = DTensor.from_local(own, init_device_mesh("cpu", (2,)), [_NormPartial(2.0)])
@@ -225,11 +225,11 @@ def test_shards_need_several_processes(tmp_path, capsys):
 
 
 def test_launched_by_whom(monkeypatch):
-    assert launched() == Launch(0, 1, 0)
+    assert current_launch() == Launch(0, 1, 0)
     of_several(monkeypatch, 3, "4", "1")
-    assert launched() == Launch(3, 4, 1) and not launched().first
+    assert current_launch() == Launch(3, 4, 1) and not current_launch().is_main
     of_several(monkeypatch, 4, "4")
-    with pytest.raises(ValueError, match="RANK=4, WORLD_SIZE=4"): launched()
+    with pytest.raises(ValueError, match="RANK=4, WORLD_SIZE=4"): current_launch()
 
 
 def test_draws_are_shares_of_the_whole_batch():

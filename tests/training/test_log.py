@@ -5,7 +5,7 @@ from small_runs import said, short_trainer
 
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.support import progress
-from loflexmdm.support.progress import LogLines, in_words, is_watched, progress_bar
+from loflexmdm.support.progress import LogLines, duration, is_visible, progress_bar
 from loflexmdm.training.batches import passes
 from loflexmdm.training.log import JsonLines, Pace, plot_metrics, shown
 from loflexmdm.training.optimisers import TrainConfig
@@ -70,8 +70,8 @@ def test_a_log_file_gets_lines_that_become_rare(monkeypatch):
 def test_lines_where_nobody_watches_and_a_bar_on_a_terminal(monkeypatch):
     assert isinstance(progress_bar(3, "work"), LogLines) and progress_bar(3, "work", disable=True).disable
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
-    assert is_watched()
-    assert [in_words(s) for s in (3, 99, 600, 7200)] == ["3 s", "99 s", "10 min", "2.0 h"]
+    assert is_visible()
+    assert [duration(s) for s in (3, 99, 600, 7200)] == ["3 s", "99 s", "10 min", "2.0 h"]
 
 
 def test_training_writes_to_a_log_file(tmp_path, pico, capsys):
