@@ -138,10 +138,6 @@ class InsertionLM(Method):
     @property
     def default_sampler(self) -> EventByEvent: return EventByEvent()
 
-    def intensities(self, x: PartialSequences, t=None, *, tau=None) -> Intensities:
-        "ValueError: there is no clock, so there are no rates."
-        raise ValueError(f"intensities: {self.name} has no clock, and so no rates; its sampler is EventByEvent")
-
     def laws(self, x: PartialSequences) -> EventLaws:
         "What may happen next to partial sequences."
         h = self.backbone(x, self.cond.expand(len(x.tokens), -1))

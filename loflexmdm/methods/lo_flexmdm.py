@@ -206,19 +206,10 @@ class LoFlexMDM(Ordered, Method):
         else: return ones, ones
         return b_in, b_um if self.unmask is not None else ones
 
-    def intensities(
-        self,
-        x: PartialSequences,
-        t: Float[Tensor, " batch"] | None = None,
-        *,
-        tau: Float[Tensor, " batch"] | None = None,
-    ) -> Intensities:
-        """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,):
-        hazards are these times `clock.shape(t)`.
+    def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
+        """Compute intensities at clock readings `tau`, (batch,); times `clock.shape(t)` they are hazards.
 
-        0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
-        if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        tau = self.clock.tau(t) if tau is None else tau
+        0 in closed gaps and at columns that hold no mask."""
         h = self.backbone(x, self.time(tau))
         insert = positive_rate(self.insert(h)) * x.open
         unmask = torch.ones_like(insert) if self.unmask is None else positive_rate(self.unmask(h))

@@ -227,10 +227,6 @@ class OrderedInsertion(Method):
     @property
     def default_sampler(self) -> EventByEvent: return EventByEvent()
 
-    def intensities(self, x: PartialSequences, t=None, *, tau=None) -> Intensities:
-        "ValueError: there is no clock, so there are no rates."
-        raise ValueError(f"intensities: {self.name} has no clock, and so no rates; its sampler is EventByEvent")
-
     # Training: whole generations
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:

@@ -26,9 +26,8 @@ class Vanishing(LoFlexMDM):
     "Insertions that vanish late by construction: bounds are finite for any weights."
     name = "vanishing (test)"
 
-    def intensities(self, x, t=None, *, tau=None):
-        tau = self.clock.tau(t) if tau is None else tau
-        out = super().intensities(x, tau=tau)
+    def at(self, x, tau):
+        out = super().at(x, tau)
         return out._replace(insert=out.insert * torch.exp(-tau.clamp_max(60))[:, None])
 
 
