@@ -42,7 +42,6 @@ class Method(Sampling, Saved, nn.Module):
     Config: type  # its frozen dataclass of settings
     channels: tuple[str, ...] = ("insert", "unmask")  # what can happen, keys of `processes.CHANNELS`
     clock: Any = None  # that converts times, with `tau(t)`; none: times mean nothing
-    clocked: bool = True  # whether its events come at rates; False: samplers that need rates are refused
     path: StatePath | None = None  # how states are drawn in training, where it is one of `processes`
     papers: tuple[str, ...] = ()  # keys of the papers to cite, or whole BibTeX entries
     takes_pairs: bool = False  # whether `loss` and `nll_bound` accept `Pairs`

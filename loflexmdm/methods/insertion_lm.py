@@ -19,7 +19,6 @@ from .base import Method
 from ..networks.build import build_network, check_network
 from ..networks.transformer import SizeName
 from ..process.clocks import lattice_times
-from ..process.intensities import Intensities
 from ..process.matching import LossTerms
 from ..process.plackett_luce import CERTAIN
 from ..process.states import CLEAN, DROPPED, PartialSequences, Vocabulary

@@ -20,7 +20,7 @@ from ..process.channels import CHANNELS
 from ..process.intensities import Intensities, IntensityFn, TokenLaws
 from ..process.states import PartialSequences
 from .base import Sampler, token_law_at_end
-from .draws import check_slack, inverse_cdf, nucleus, row_uniforms
+from .draws import check_number, check_slack, inverse_cdf, nucleus, row_uniforms
 from .speculative import moved
 from .state import Info, Limits, RowBool, RowFloat, State, TokenFloat, came_from
 from .state import legal
@@ -295,16 +295,16 @@ class BoundedError(Sampler):
     channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")  # of the methods that it can simulate
     papers: ClassVar[tuple[str, ...]] = ("gillespie", "tau_leaping")  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("error", "slack")  # of its own, on the command line
+    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # the choices that it uses
+    refusal: ClassVar[str] = "the bound is for masks shown at their rates; use none"  # of others
     in_comparisons: ClassVar[bool] = False  # at small errors the distribution is that of EventDriven
     error: float = 0.1  # total variation, at most
     slack: float = 1.05  # what is proposed, as a multiple of what is expected to be missing
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0 < self.error <= 1: raise ValueError(f"error={self.error}: within (0, 1]")
+        check_number("error", self.error, lambda v: 0 < v <= 1, "within (0, 1]")
         check_slack(self.slack)
-        if self.confidence is not None:
-            raise ValueError(f"confidence={self.confidence!r}: the bound is for masks shown at their rates; use none")
 
     def init(
         self,

@@ -40,8 +40,8 @@ class EventByEventEdits(EventByEventMasks):
     kinds: ClassVar[int] = 3  # outcomes for every item; the first inserts
 
     @classmethod
-    def fits(cls, channels: Sequence[str], clocked: bool = True) -> bool:
-        "Whether it can simulate a method of these channels: those of edits, all three."
+    def fits(cls, channels: Sequence[str]) -> bool:
+        "Return whether it can simulate a method of these channels: those of edits, all three."
         return set(channels) == set(cls.channels)
 
     def happens(

@@ -7,6 +7,7 @@ Each event is exact for the model and adds one column to what the network keeps.
 __all__ = ['Place', 'EventHook', 'EventByEvent', 'at_items', 'columns_of', 'writing']
 
 # %% ../../nbs/samplers/14_event_by_event.ipynb #e962081c
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -18,7 +19,7 @@ from ..process.channels import Draw, Insert
 from ..process.intensities import IntensityFn
 from ..process.states import PartialSequences
 from .base import Sampler
-from .draws import check_drawing, inverse_cdf, nucleus, row_uniforms
+from .draws import check_number, inverse_cdf, nucleus, row_uniforms
 from .state import Info, State, advance, too_short
 
 # %% ../../nbs/samplers/14_event_by_event.ipynb #02948601
@@ -52,17 +53,19 @@ class EventByEvent(Sampler):
     `token_logits`, `insert`). `logits_hook` is an object with two methods (`EventHook`). ValueError as in `Choices`."""
     name: ClassVar[str] = "event-by-event"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place",)  # that it can simulate
-    clocked: ClassVar[bool] = False  # it needs no rates
     papers: ClassVar[tuple[str, ...]] = ("insnet", "insertion_process")  # to cite
-    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # of those that all samplers have
+    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # the choices that it uses
+    refusal: ClassVar[str] = "events come one by one, without masks to rank"  # of others
     options: ClassVar[tuple[str, ...]] = ("gap_temperature",)  # of its own, on the command line
     hooked: ClassVar[bool] = True  # whether it takes a `logits_hook`
     gap_temperature: float = 1.0  # of the distribution of gaps and the end
 
     def __post_init__(self):
         super().__post_init__()
-        check_drawing(self.gap_temperature, 1.0, None)
-        if self.logits_hook is None: return
+        check_number("gap_temperature", self.gap_temperature, lambda v: 0 < v < math.inf, "must be positive and finite")
+
+    def check_hook(self):
+        "Raise ValueError for a logits_hook that is no `EventHook`."
         if not self.hooked: raise ValueError(f"logits_hook: {type(self).__name__} takes none")
         if not isinstance(self.logits_hook, EventHook):
             raise ValueError(f"logits_hook={self.logits_hook!r}: must have the methods gaps and tokens, see EventHook")

@@ -75,7 +75,7 @@ class EventDriven(Sampler):
     ValueError for slack < 1, events_per_call < 1, or more than 1 with thinning."""
     name: ClassVar[str] = "event"  # on the command line
     papers: ClassVar[tuple[str, ...]] = ("gillespie", "first_hitting")  # keys of the papers to cite
-    options: ClassVar[tuple[str, ...]] = ("exact", "slack")  # of its own, on the command line
+    options: ClassVar[tuple[str, ...]] = ("exact", "slack", "events_per_call")  # of its own, on the command line
     exact: bool | None = None  # thinning, else intensities are held; none: thinning without top_p and confidence
     events_per_call: int = 1  # more than 1 is approximate, and needs held intensities
     slack: float = 1.5  # of thinning: what is proposed, as a multiple of the total intensity
@@ -95,6 +95,8 @@ class EventDriven(Sampler):
 
     def __post_init__(self):
         super().__post_init__()
+        if not (self.exact is None or isinstance(self.exact, bool)):
+            raise ValueError(f"exact={self.exact!r}: choose True, False or None")
         check_whole("events_per_call", self.events_per_call, 1)
         if self.thins and self.events_per_call > 1:
             raise ValueError(

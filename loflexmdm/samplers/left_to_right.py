@@ -7,7 +7,7 @@ __all__ = ['not_a_prefix', 'check_prefixes', 'appended', 'LeftToRight']
 
 # %% ../../nbs/samplers/07_left_to_right.ipynb #44e84706
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -71,19 +71,9 @@ class LeftToRight(Sampler):
     options that choose positions."""
     name: ClassVar[str] = "left-to-right"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("append",)  # of the methods that it can simulate
-    clocked: ClassVar[bool] = False  # its clock counts tokens
     papers: ClassVar[tuple[str, ...]] = ("transformer",)  # keys of the papers to cite
-    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # those of Sampler that it takes
-
-    def __post_init__(self):
-        super().__post_init__()
-        for f in fields(Sampler):
-            value = getattr(self, f.name)
-            taken = f.name in (*self.common_options, "logits_hook")
-            if not taken and value != f.default:
-                raise ValueError(
-                    f"{f.name}={value!r}: tokens come from left to right; there are no positions to choose"
-                )
+    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # the choices that it uses
+    refusal: ClassVar[str] = "tokens come from left to right; there are no positions to choose"  # of others
 
     def init(
         self,

@@ -20,8 +20,8 @@ from ..process.clocks import clock_named
 from ..process.intensities import Intensities, IntensityFn, TokenLaws
 from ..process.states import PartialSequences
 from .base import Sampler
-from .draws import check_whole, draws, most_confident
-from .state import Info, Limits, RowFloat, State, TokenBool, TokenFloat, TokenInt
+from .draws import check_one_of, check_whole, draws
+from .state import Info, Limits, RowFloat, State, TokenFloat, TokenInt
 from ..support.limits import CALLS
 
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #0c14adea
@@ -125,8 +125,8 @@ class TauLeaping(Sampler):
     """Fixed steps with frozen intensities (Alg 2): Poisson(g dtau) masks per gap, each mask resolved with
     probability 1 - exp(-b_um dtau).
 
-    Channels of which a column takes one event (unmask, delete, substitute) compete:
-    one happens with 1 - exp(-(sum of rates) dtau).
+    Channels that act once on a column (unmask, delete, substitute) compete:
+    one event happens with 1 - exp(-(sum of rates) dtau).
 
     `steps` counts network calls; the last one resolves what is still masked. `grid`: "time" spaces them evenly in t = 1
     - exp(-tau) on the slowest clock, "clock" as tau = 2u/(1-u). `hold`: through a leap a gap keeps its "rate" g, or its
@@ -155,14 +155,13 @@ class TauLeaping(Sampler):
 
     def __post_init__(self):
         super().__post_init__()
+        self.check_steps()
+        check_one_of("hold", self.hold, ("rate", "count"))
+
+    def check_steps(self):
+        "Raise ValueError for a wrong number of steps or grid."
         check_whole("steps", self.steps, 2, " (the last one only resolves masks)", CALLS)
-        if self.grid not in ("time", "clock"): raise ValueError(f"grid={self.grid!r}: choose time or clock")
-        if self.hold not in ("rate", "count"): raise ValueError(f"hold={self.hold!r}: choose rate or count")
-        if self.window_ratio is None: return
-        if not 1 <= self.window_ratio < math.inf:
-            raise ValueError(f"window_ratio={self.window_ratio}: must be at least 1, and finite")
-        if self.confidence is None:
-            raise ValueError(f"window_ratio={self.window_ratio}: needs a confidence that ranks the masks in it")
+        check_one_of("grid", self.grid, ("time", "clock"))
 
     def taus(self, tau_max: float, mass: float = 1e-4) -> Float[Tensor, " steps"]:
         """Clock readings of the calls, from 0 to `tau_max`, by which the slowest event is still to come with
@@ -214,25 +213,14 @@ class TauLeaping(Sampler):
         state, overflow, forced = self.settle(out, state, events, tau, token)
         return state, Info(overflow, torch.zeros_like(overflow), forced)
 
-    def choose(
-        self,
-        events: TokenBool,
-        out: Intensities,
-        state: State,
-        drawn: TokenInt,
-    ) -> TokenBool:
-        "The masks to unmask, as for every sampler; with a `window_ratio` only some of the leftmost are candidates."
-        if self.window_ratio is None: return super().choose(events, out, state, drawn)
-        reach = (self.window_ratio * events.sum(-1, keepdim=True)).ceil()
-        near = self.candidates(state.x) & (state.x.masked.cumsum(-1) <= reach)
-        return most_confident(events, near, self.score(out, state, drawn))
 
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #62d936c4
 @dataclass(frozen=True)
 class Ancestral(TauLeaping):
     """A fixed number of steps for methods without insertions (MD4, Alg 2), evenly spaced on the clock named `grid`.
 
-    The `steps` network calls are at times 0, 1/steps and so on of that clock; the last one resolves all masks.
+    The `steps` network calls are at times 0, 1/steps and so on of that clock; the last one resolves all masks. Nothing
+    is inserted, so that `hold` changes nothing.
 
     ValueError for steps < 1, an unknown clock, or (at the start) prompts with open gaps."""
     name: ClassVar[str] = "ancestral"  # on the command line
@@ -250,10 +238,11 @@ class Ancestral(TauLeaping):
         "One per number of calls."
         return [cls(steps=c) for c in calls]
 
-    def __post_init__(self):
-        Sampler.__post_init__(self)
+    def check_steps(self):
+        "Raise ValueError for a wrong number of steps or an unknown clock."
         check_whole("steps", self.steps, 1, limit=CALLS)
-        clock_named(self.grid)
+        try: clock_named(self.grid)
+        except ValueError as e: raise ValueError(f"grid={self.grid!r}: {e}") from None
 
     def taus(
         self,
