@@ -26,6 +26,10 @@ from .state import Info, Limits, RowBool, RowFloat, RowInt, State, TokenBool
 from .state import TokenFloat, TokenInt, advance, finished, legal, too_short
 from ..support.registries import SAMPLERS
 
+LogitsHook = Callable[
+    [Float[Tensor, "batch length vocabulary"], PartialSequences, RowFloat], Float[Tensor, "batch length vocabulary"]
+]
+
 # %% ../../nbs/samplers/03_base.ipynb #ddbe9815
 def possible(out: Intensities, state: State) -> Intensities:
     """Intensities in float64 with 0 for whatever cannot happen: events where their channel may not act, special tokens.
@@ -62,11 +66,6 @@ def _ordinary(logits: Logits | None) -> TokenLaws | None:
     return TokenLaws.of(logits).then(without_special)
 
 # %% ../../nbs/samplers/03_base.ipynb #p0c097d7
-LogitsHook = Callable[
-    [Float[Tensor, "batch length vocabulary"], PartialSequences, RowFloat], Float[Tensor, "batch length vocabulary"]
-]
-
-
 @dataclass(frozen=True)
 class Choices:
     """The choice of tokens and positions, a part of every sampler; its fields are described in `Sampler`.
@@ -211,7 +210,7 @@ class Choices:
             return tokens
         return draw
 
-
+# %% ../../nbs/samplers/03_base.ipynb #p0c097d8
 def _without(
     logits: Float[Tensor, "n vocabulary"],
     token: Int[Tensor, " n"],

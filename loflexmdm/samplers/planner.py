@@ -22,7 +22,7 @@ from .state import Info, Limits, RowFloat, RowInt, State, TokenBool, TokenFloat,
 from .state import finished, follow
 from .tau_leaping import Ancestral, next_reading
 
-# %% ../../nbs/samplers/08_planner.ipynb #422d2f16
+# %% ../../nbs/samplers/08_planner.ipynb #422d2f15
 @dataclass(frozen=True)
 class MaskSteps(Sampler):
     """Steps for methods that only unmask: one network call, a token for every mask, and a choice of those to `keep`.
@@ -71,7 +71,7 @@ class MaskSteps(Sampler):
         done = finished(new.x, tau, new.full, new.limits)
         return new._replace(done=done)
 
-
+# %% ../../nbs/samplers/08_planner.ipynb #422d2f16
 @dataclass(frozen=True)
 class Planner(MaskSteps):
     """Discrete steps for methods that only unmask: after step s of `steps`, round(L s / steps) of a row's L

@@ -92,7 +92,7 @@ class Draws(NamedTuple):
     token: TokenFloat  # behind masks
     race: Float[Tensor, "batch columns"]  # of columns and channels, the channels of a column side by side
 
-# %% ../../nbs/samplers/11_speculative.ipynb #sp070010
+# %% ../../nbs/samplers/11_speculative.ipynb #sp07000z
 class GuessedChoices(Choices):
     "Choices at points that may have been predicted wrongly, with logits that leave no token."
 
@@ -106,7 +106,7 @@ class GuessedChoices(Choices):
         none_left = probs.isnan().any(-1)
         return torch.where(none_left, -1, inverse_cdf(probs.nan_to_num(0.0), u))
 
-
+# %% ../../nbs/samplers/11_speculative.ipynb #sp070010
 class PointByPoint(Sampler):
     "Thinning whose random numbers belong to the points of a path: the part of `Speculative` that does not predict."
     choices_type: ClassVar[type[Choices]] = GuessedChoices
