@@ -6,6 +6,7 @@
 __all__ = ['race', 'Proposal', 'EventDriven', 'FrozenEvents']
 
 # %% ../../nbs/samplers/06_event_driven.ipynb #f8478371
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -170,10 +171,7 @@ class EventDriven(Sampler):
         return Proposal(left > 0, tau, state.rate_bound, torch.zeros_like(state.done))
 
 # %% ../../nbs/samplers/06_event_driven.ipynb #54908c3e
-@dataclass(frozen=True)
-class FrozenEvents(EventDriven):
-    "Event-driven with intensities held between events: fewer calls than thinning, biased where lengths vary."
-    name: ClassVar[str] = "event-frozen"  # on the command line
-    options: ClassVar[tuple[str, ...]] = ("events_per_call",)  # of its own, on the command line
-    in_comparisons: ClassVar[bool] = False  # EventDriven(exact=False) is the same
-    exact: bool | None = False  # intensities are held until the event
+def FrozenEvents(**options) -> EventDriven:
+    "Return `EventDriven(exact=False)`, which replaces this name; it goes with the next release."
+    warnings.warn("FrozenEvents is now EventDriven(exact=False)", FutureWarning, stacklevel=2)
+    return EventDriven(**dict(exact=False) | options)

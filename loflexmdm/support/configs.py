@@ -125,8 +125,13 @@ T = TypeVar("T")
 
 
 def current_names(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    "The values of a configuration, perhaps of an older version, under today's names. ValueError if one is given twice."
-    values, renamed = dict(values), getattr(cls, "renamed", {})
+    """Return the values of a configuration, perhaps of an older version, under today's names.
+
+    ValueError if one is given twice, or if one that is gone has another value than it may have."""
+    values, renamed, retired = dict(values), getattr(cls, "renamed", {}), getattr(cls, "retired", {})
+    for old in values.keys() & retired.keys():
+        if (value := values.pop(old)) != retired[old]:
+            raise ValueError(f"{old}={value!r}: this option is gone; leave it out (files may have {retired[old]})")
     for old in values.keys() & renamed.keys():
         if (new := renamed[old]) in values:
             raise ValueError(f"{old}: the old name of {new}, which is given too")

@@ -30,18 +30,20 @@ class Registry(Mapping):
 
     `what` is the kind in messages ("method"), `modules` are packages whose modules define such classes, or single
     modules, and `group` names the entry points that other packages offer. By a `former` name files that were saved
-    under it still find its class; lists do not show it."""
+    under it still find its class; lists do not show it. `gone` says of a name what replaces it."""
     def __init__(
         self,
         what: str,
         modules: Sequence[str],
         group: str,
         former: Mapping[str, str] | None = None,
+        gone: Mapping[str, str] | None = None,
     ):
         self.what = what
         self.modules = modules
         self.group = group
         self.former = dict(former or {})  # today's name of each former one
+        self.gone = dict(gone or {})  # what replaces each name that is gone
         self.classes: dict[str, type] = {}  # defined so far
 
     def add(self, name: str, cls: type):
@@ -62,6 +64,7 @@ class Registry(Mapping):
             if point is not None: self.load(point)
         if name in self.classes: return self.classes[name]
 
+        if name in self.gone: raise ValueError(f"{self.what}={name!r}: is gone; use {self.gone[name]}")
         known = self.names()
         hint = did_you_mean(name, known)
         raise ValueError(f"{self.what}={clipped(name)}{hint}: choose one of {', '.join(known)}")
@@ -125,7 +128,12 @@ METHODS = Registry(
     "loflexmdm.methods",
     former=dict(lomdm="lounmask"),  # another method was published under that name
 )
-SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")
+SAMPLERS = Registry(
+    "sampler",
+    ("loflexmdm.samplers",),
+    "loflexmdm.samplers",
+    gone={"event-frozen": "EventDriven(exact=False), or --sampler event --no-exact"},
+)
 TASKS = Registry(
     "task kind",
     ("loflexmdm.tasks", "loflexmdm.molecules.task", "loflexmdm.molecules.edit_task"),

@@ -13,8 +13,8 @@ from loflexmdm.methods.edit_sampling import ThereAndBack
 from loflexmdm.process.clocks import clock_named
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import MASK, SPECIAL_TOKENS, Example, collate
-from loflexmdm.samplers import CONFIDENCES, Ancestral, Choices, Euler, EventDriven, Info, Limits, Planner
-from loflexmdm.samplers import Remasking, Sampler
+from loflexmdm.samplers import CONFIDENCES, Ancestral, Choices, Euler, EventDriven, FrozenEvents, Info, Limits
+from loflexmdm.samplers import Planner, Remasking, Sampler
 from loflexmdm.samplers import Samples, State, TauLeaping, Trajectory, inverse_cdf, merge_samples
 from loflexmdm.samplers import most_confident, nucleus, poisson_quantile, possible, race
 from loflexmdm.samplers import row_uniforms, simulate
@@ -221,6 +221,15 @@ def test_settings_are_checked(sampler, kwargs):
 )
 def test_sampler_settings_are_checked(make):
     with pytest.raises(ValueError): make()
+
+
+def test_the_frozen_sampler_is_a_setting_of_the_exact_one():
+    "Its former names say so."
+    with pytest.warns(FutureWarning, match=r"FrozenEvents is now EventDriven\(exact=False\)"):
+        assert FrozenEvents(events_per_call=2, top_p=0.9) == EventDriven(exact=False, events_per_call=2, top_p=0.9)
+    gone = r"sampler='event-frozen': is gone; use EventDriven\(exact=False\), or --sampler event --no-exact"
+    with pytest.raises(ValueError, match=gone): REGISTRY["event-frozen"]
+    assert "event-frozen" not in REGISTRY
 
 
 # Choices: a part that samplers have
