@@ -32,7 +32,7 @@ LogitsHook = Callable[
 
 # %% ../../nbs/samplers/03_base.ipynb #ddbe9815
 def possible(out: Intensities, state: State) -> Intensities:
-    """Intensities in float64 with 0 for whatever cannot happen: events where their channel may not act, special tokens.
+    """Set to 0 what cannot happen, events where their channel may not act and special tokens, in float64.
 
     A channel that `out` lacks is 0. ValueError for a rate that is negative or not finite, or of a
     channel that the limits do not name."""
@@ -55,13 +55,13 @@ def possible(out: Intensities, state: State) -> Intensities:
 
 
 def _possible_rate(rate: Tensor | None, where: Tensor) -> Tensor:
-    "A channel's rate in float64, 0 where it may not act; all 0 if there is none."
+    "Return a channel's rate in float64, 0 where it may not act; all 0 if there is none."
     if rate is None: rate = torch.zeros((), device=where.device)
     return torch.where(where, rate, 0.0).double()
 
 
 def _ordinary(logits: Logits | None) -> TokenLaws | None:
-    "Logits without the special tokens, from where they are read."
+    "Return logits without the special tokens, as laws to be read."
     if logits is None: return None
     return TokenLaws.of(logits).then(without_special)
 
@@ -220,7 +220,7 @@ def _without(
 
 # %% ../../nbs/samplers/03_base.ipynb #1f5a7e08
 def reader(intensity_fn: IntensityFn) -> Callable:
-    """`read(x, tau, kept) -> (Intensities, kept)` of a network, such as a method; a plain function keeps nothing.
+    """Return `read(x, tau, kept) -> (Intensities, kept)` of a network, or of a function, which keeps nothing.
 
     `kept` is what the network keeps of these rows from call to call: None before the first, afterwards an object whose
     `rows(index)` selects some."""
@@ -230,7 +230,7 @@ def reader(intensity_fn: IntensityFn) -> Callable:
 
 
 def forced_insertions(out: Intensities, state: State, at_end: RowBool) -> TokenInt:
-    "One insertion in the most intense gap of each row that is at the end, without masks and too short."
+    "Insert once in the most intense gap of each row at the end that is too short and has no masks."
     none = torch.zeros_like(state.x.tokens)
     if out.insert is None: return none
     force = at_end & ~state.x.masked.any(-1) & too_short(state.x, state.limits)
@@ -239,7 +239,7 @@ def forced_insertions(out: Intensities, state: State, at_end: RowBool) -> TokenI
 
 
 def token_law_at_end(out: Intensities, at_end: RowBool) -> TokenLaws:
-    "Logits of the hidden tokens, in rows at the end, where all must show; elsewhere of what shows next, as they are."
+    "Return logits of the hidden tokens in rows at the end, where all must show; elsewhere of what shows next."
     law = lambda logits, speed, end: torch.where(end[:, None], logits - speed.log(), logits)
     return TokenLaws.of(out.logits).then(law, out.speed, at_end[:, None].expand(out.unmask.shape))
 
@@ -287,7 +287,7 @@ class Sampler:
 
     @cached_property
     def choices(self) -> Choices:
-        "The choices of tokens and positions among the fields."
+        "Return the choices of tokens and positions, made from the fields."
         known = {f.name for f in fields(self.choices_type)}
         return self.choices_type(**{f.name: getattr(self, f.name) for f in fields(self) if f.name in known})
 
@@ -387,7 +387,7 @@ class Sampler:
 
 # %% ../../nbs/samplers/03_base.ipynb #e3469eaa
 def channel_words(channels: Sequence[str] | None) -> str:
-    "Methods of these channels, in words; None stands for all whose events come at rates."
+    "Describe methods of these channels in words; None stands for all whose events come at rates."
     names = {
         None: "methods whose events come at rates",
         ("insert", "unmask"): "methods that insert",

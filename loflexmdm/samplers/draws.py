@@ -26,7 +26,7 @@ def row_uniforms(
     counts: RowInt | int,
     device: torch.device | None = None,
 ) -> Float[Tensor, "batch n"]:
-    """Uniforms in (0, 1), `counts[i]` of them from generator i, padded with 0.5: (batch, max(counts)) float64.
+    """Draw uniforms in (0, 1), `counts[i]` from generator i, padded with 0.5: (batch, max(counts)) float64.
 
     A number of `counts` is that of every row, and takes a `device`; others are on theirs."""
     sizes = [counts] * len(generators) if isinstance(counts, int) else counts.tolist()
@@ -41,7 +41,7 @@ def row_uniforms(
 
 # %% ../../nbs/samplers/02_draws.ipynb #8d9173f3
 def draws(state: State, n: int) -> tuple[TokenFloat, ...]:
-    "`n` uniforms for every column of the rows: n times (batch, length) float64."
+    "Draw `n` uniforms for every column of the rows: n times (batch, length) float64."
     u = row_uniforms(state.generators, n * state.x.lengths)
     return u.unflatten(-1, (-1, n)).unbind(-1)
 
@@ -50,7 +50,9 @@ def inverse_cdf(
     probs: Float[Tensor, "*shape outcomes"],
     u: Float[Tensor, "*shape"],
 ) -> Int[Tensor, "*shape"]:
-    """The outcome whose cumulative probability first exceeds u (...,); `probs` (..., outcomes) need not sum to 1.
+    """Return the outcome whose cumulative probability first exceeds u (...,).
+
+    `probs` (..., outcomes) need not sum to 1.
 
     Outcomes of probability 0 are never drawn."""
     c = probs.cumsum(-1)
@@ -64,7 +66,7 @@ def nucleus(
     top_p: float = 1.0,
     temperature: float = 1.0,
 ) -> Float[Tensor, "*shape vocabulary"]:
-    "Probabilities (float64) of the smallest set of most likely tokens whose mass reaches `top_p`, renormalised."
+    "Compute float64 probabilities of the smallest set of likely tokens with mass `top_p`, renormalised."
     logits = logits.double()
     p = torch.softmax((logits - logits.amax(-1, keepdim=True)) / temperature, -1)
     if top_p >= 1: return p
@@ -94,13 +96,13 @@ def most_confident(
     candidates: TokenBool,
     score: TokenFloat,
 ) -> TokenBool:
-    "As many positions per row as `chosen` has, the highest-scoring of the candidates."
+    "Choose the highest-scoring candidates, as many per row as `chosen` has."
     rank = torch.where(candidates, score, -torch.inf).argsort(dim=-1, descending=True, stable=True).argsort(-1)
     return (rank < chosen.sum(-1, keepdim=True)) & candidates
 
 # %% ../../nbs/samplers/02_draws.ipynb #a27d5420
 def without_special(logits: Float[Tensor, "*shape vocabulary"]) -> Float[Tensor, "*shape vocabulary"]:
-    "Logits in which special tokens have -inf."
+    "Set the logits of special tokens to -inf."
     special = torch.arange(logits.shape[-1], device=logits.device) < len(SPECIAL_TOKENS)
     return logits.masked_fill(special, -torch.inf)
 
@@ -112,8 +114,7 @@ def check_whole(
     why: str = "",
     limit: Limit | None = None,
 ):
-    """ValueError unless `value` is a finite whole number, at least `least`, and within `limit`; `why` is added to the
-    message."""
+    "Raise ValueError, with `why`, unless `value` is a whole number, at least `least`, and within `limit`."
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and least <= value < math.inf and value == int(value)):
         raise ValueError(f"{name}={value!r}: a whole number, at least {least}{why}")

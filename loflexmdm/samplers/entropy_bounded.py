@@ -23,15 +23,16 @@ from .state import RowInt, State, TokenBool, TokenFloat, TokenInt
 
 # %% ../../nbs/samplers/09_entropy_bounded.ipynb #eb000009
 def excess(entropy: TokenFloat) -> TokenFloat:
-    """What the first 1, 2, ... columns of a row lose at most when they are drawn together, in nats: the sum of
-    their entropies without the largest; (batch, length)."""
+    """Bound the loss (nats) of drawing the first 1, 2, ... columns of a row together: (batch, length).
+
+    It is the sum of their entropies without the largest."""
     largest = entropy.cummax(-1).values
     return entropy.cumsum(-1) - largest
 
 
 def within(lost: TokenFloat, allowed: Float[Tensor, "#batch length"],
            masks: RowInt) -> RowInt:
-    "How many masks of each row to resolve, of `masks` (batch,): the most that stay within what is allowed, at least 1."
+    "Count the masks to resolve in each row, of `masks` (batch,): the most within what is allowed, at least 1."
     count = torch.arange(1, lost.shape[-1] + 1, device=lost.device)
     # the first alone loses nothing; its sum may differ from its maximum in the last digit
     fits = (lost <= allowed) & (count <= masks[:, None]) | (count == 1)
@@ -63,7 +64,7 @@ class EntropyBounded(MaskSteps):
         channels: Sequence[str],
         calls: Sequence[int],
     ) -> list[Sampler]:
-        "One setting."
+        "Return one setting."
         return [cls(error=0.1)]
 
     def __post_init__(self):
@@ -91,13 +92,13 @@ class EntropyBounded(MaskSteps):
         return ~state.x.masked | most_confident(as_many, candidates, score)
 
     def entropies(self, out: Intensities, where: TokenBool) -> TokenFloat:
-        "Entropies (batch, length) of the token distributions in nats, 0 elsewhere."
+        "Compute entropies (batch, length) of the token distributions in nats, 0 elsewhere."
         k = torch.softmax(out.logits[where].double(), -1)
         negative = CONFIDENCES["entropy"](k, None, None)  # that rule reads the distribution alone
         return k.new_zeros(where.shape).masked_scatter(where, -negative)
 
     def allowed(self, state: State) -> TokenFloat:
-        "What the first 1, 2, ... masks resolved may lose, in nats: (batch, length)."
+        "Return the loss (nats) allowed for the first 1, 2, ... masks resolved: (batch, length)."
         count = torch.arange(1, state.x.tokens.shape[-1] + 1, device=state.tau.device).double()
         if self.gamma is not None: return torch.full_like(count, self.gamma).expand(len(state.tau), -1)
         positions = state.x.free.sum(-1, keepdim=True).clamp_min(1)

@@ -94,7 +94,7 @@ class Planner(MaskSteps):
         channels: Sequence[str],
         calls: Sequence[int],
     ) -> list[Sampler]:
-        "The greedy planner, and the one that masks again (RDM)."
+        "Return the greedy planner, and the one that masks again (RDM)."
         return [cls(confidence="sampled"), cls(remask=1.0)]
 
     def __post_init__(self):
@@ -210,7 +210,7 @@ class Remasking(Ancestral):
         return sigma, (after - (1 - sigma) * now) / (1 - now)
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One network call: some masks show their tokens, and some clean tokens become masks."
+        "Call the network once: some masks show their tokens, and some clean tokens become masks."
         out, state = self.ask(intensity_fn, state)
         end = state.limits.tau_max
         last = state.tau >= end

@@ -31,12 +31,12 @@ _GAMMA, _FIRST, _SECOND = (v - 2**64 for v in (0x9E3779B97F4A7C15, 0xBF58476D1CE
 
 
 def _shifted(z: Int[Tensor, "..."], bits: int) -> Int[Tensor, "..."]:
-    "A shift to the right as of unsigned numbers."
+    "Shift to the right as unsigned numbers."
     return z >> bits & (1 << 64 - bits) - 1
 
 
 def _mixed(z: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
-    "SplitMix64's mixing of 64 bits; products wrap around."
+    "Mix 64 bits as SplitMix64 does; products wrap around."
     z = (z ^ _shifted(z, 30)) * _FIRST
     z = (z ^ _shifted(z, 27)) * _SECOND
     return z ^ _shifted(z, 31)
@@ -47,7 +47,7 @@ def keyed_uniforms(
     number: RowInt,
     slot: Int[Tensor, "batch n"],
 ) -> Float[Tensor, "batch n"]:
-    "Uniforms in (0, 1), float64, that are a function of a row's key, a number below 2^31 and slots below 2^32."
+    "Compute float64 uniforms from a row's key, a number below 2^31 and slots below 2^32."
     place = number[:, None] * 2**32 + slot
     z = _mixed(key[:, None] + place * _GAMMA)
     return (_shifted(z, 12).double() + 0.5) * 2.0**-52
@@ -57,7 +57,7 @@ _GRID = (0.0, *(2 ** (m / 4 + 0.125) for m in range(-400, 400)))  # no round num
 
 
 def next_bound(total: RowFloat, bound: RowFloat, slack: float) -> RowFloat:
-    "The rate of proposals for a total intensity: `bound`, or if it is outside slack x total x [1, 2] a grid value."
+    "Return the rate of proposals: `bound`, or a grid value if it is outside slack x total x [1, 2]."
     least = slack * total
     grid = torch.tensor(_GRID, dtype=bound.dtype, device=bound.device)
     above = torch.searchsorted(grid, least).clamp_max(len(grid) - 1)
@@ -66,7 +66,7 @@ def next_bound(total: RowFloat, bound: RowFloat, slack: float) -> RowFloat:
 
 # %% ../../nbs/samplers/11_speculative.ipynb #sp07000f
 class Memory(NamedTuple):
-    "What speculative thinning keeps of each row."
+    "The memory of speculative thinning, by row."
     key: RowInt  # of its random numbers
     number: RowInt  # of the next point
     pending: RowBool  # whether the next point is a candidate, to be tested against `State.rate_bound`
@@ -74,13 +74,13 @@ class Memory(NamedTuple):
     points: tuple[State, Bool[Tensor, " points"]] | None = None  # after all points of the last call; which were right
 
     def rows(self, index: Int[Tensor, " rows"], n: int) -> "Memory":
-        "Some rows, and the first `n` columns of them."
+        "Select rows, and their first `n` columns."
         out = None if self.out is None else self.out.rows(index).map(lambda v: _first(v, n))
         return Memory(self.key[index], self.number[index], self.pending[index], out)
 
 
 def _first(values: Tensor | TokenLaws, n: int) -> Tensor | TokenLaws:
-    "The first `n` columns."
+    "Return the first `n` columns."
     if isinstance(values, TokenLaws): return values.columns(lambda numbers: numbers[:, :n])
     return values[:, :n]
 
@@ -118,7 +118,7 @@ class PointByPoint(Sampler):
         generators: Sequence[torch.Generator],
         limits: Limits,
     ) -> State:
-        "The state at clock reading 0, from prompts; a row's key is the first number of its generator."
+        "Make the state at clock reading 0, from prompts; a row's key is the first number of its generator."
         state = super().init(x, generators, limits)
         keys = [int(torch.randint(2**62, (), generator=g)) for g in generators]
         key = torch.tensor(keys, dtype=torch.long, device=state.tau.device)
@@ -126,7 +126,7 @@ class PointByPoint(Sampler):
         return state._replace(memory=memory)
 
     def draws(self, state: State) -> Draws:
-        "The random numbers of the next point of each row."
+        "Draw the random numbers of the next point of each row."
         device, width = state.tau.device, state.birth.shape[1]
         channels = torch.arange(len(state.limits.channels), device=device)
         single = torch.arange(2 + width, device=device).expand(len(state.row), -1)
@@ -142,7 +142,7 @@ class PointByPoint(Sampler):
         out: Intensities,
         state: State,
     ) -> tuple[torch.Generator, ...]:
-        "A generator for each row and point, for soft position rules and the tokens of other channels than unmask."
+        "Return a generator for each row and point: for soft rules and tokens of channels other than unmask."
         masks_alone = set(state.limits.channels) <= {"insert", "unmask"} and out.insert_logits is None
         if masks_alone and not self.softness: return state.generators
         place = state.memory.number * 2**32 + 2**31
@@ -150,7 +150,7 @@ class PointByPoint(Sampler):
         return tuple(torch.Generator().manual_seed(s) for s in seeds.tolist())
 
     def tested(self, out: Intensities, state: State, u: Draws) -> Proposal:
-        "Whether the pending proposal is accepted (then the clock and the bound stand), and the next one."
+        "Accept or reject the pending proposal (accepted, clock and bound stand), and make the next."
         total, bound, end = out.total(), state.rate_bound, state.limits.tau_max
         pending = state.memory.pending
         accept = pending & (u.test * bound < total)
@@ -162,7 +162,7 @@ class PointByPoint(Sampler):
         return Proposal(accept, tau, torch.where(accept, bound, fresh), violated)
 
     def point(self, out: Intensities, state: State) -> tuple[State, Info]:
-        "What happens at the next point of each row, given the intensities there: an event, or a new proposal."
+        "Advance each row by one point, given the intensities there: an event, or a new proposal."
         u = self.draws(state)
         accept, tau, bound, violated = self.tested(out, state, u)
         memory = state.memory._replace(number=state.memory.number + 1, pending=~accept, points=None)
@@ -194,7 +194,7 @@ def carried(
     new: State,
     origin: TokenInt,
 ) -> Intensities:
-    """The intensities after events as they may be: of old columns what they were, of new ones a guess.
+    """Predict the intensities after events: those of old columns as they were, of new ones a guess.
 
     `origin` (batch, length): column in `state` of each column of `new`, -1 if it is new."""
     old = origin.clamp_min(0)
@@ -232,7 +232,7 @@ def moved(
     at: Int[Tensor, "batch taken"],
     unknown: Bool[Tensor, "batch taken"] | None = None,
 ):
-    "The columns `at` of logits, or of what else there is per token; even logits where `unknown`."
+    "Gather the columns `at` of logits, or of other values per token; even logits where `unknown`."
     if logits is None: return None
     if not isinstance(logits, TokenLaws): return logits.gather(1, at[..., None].expand(-1, -1, logits.shape[-1]))
     found = logits.columns(lambda numbers: numbers.gather(-1, at))
@@ -244,24 +244,24 @@ def _even_where(
     logits: Float[Tensor, "n vocabulary"],
     where: Bool[Tensor, " n"],
 ) -> Float[Tensor, "n vocabulary"]:
-    "Logits, `where` asked for of all ordinary tokens alike."
+    "Make logits even over ordinary tokens `where`."
     even = without_special(torch.zeros_like(logits))
     return torch.where(where[:, None], even, logits)
 
 # %% ../../nbs/samplers/11_speculative.ipynb #sp07001a
 def padded(v: Tensor, width: int) -> Tensor:
-    "`v` (batch, length) with zeros behind it."
+    "Pad `v` (batch, length) with zeros on the right."
     if v.shape[1] == width: return v
     return F.pad(v, (0, width - v.shape[1]))
 
 
 def forgetful(state: State) -> State:
-    "The state without the intensities of the last call."
+    "Return the state without the intensities of the last call."
     return state._replace(memory=state.memory._replace(out=None, points=None))
 
 
 def joined(states: Sequence[State]) -> State:
-    "The rows of several states as one, without the intensities of the last call."
+    "Join the rows of several states, without the intensities of the last call."
     if len(states) == 1: return forgetful(states[0])
     width = max(s.x.tokens.shape[1] for s in states)
 
@@ -280,7 +280,7 @@ def joined(states: Sequence[State]) -> State:
 
 # %% ../../nbs/samplers/11_speculative.ipynb #sp07001ab
 def check_drawn(after: State, right: Bool[Tensor, " points"]):
-    "ValueError if at a point that counts the logits left no token."
+    "Raise ValueError if the logits left no token at a point that counts."
     undrawn = (after.x.tokens < 0).any(-1)
     if bool((undrawn & right).any()):
         raise ValueError("logits: NaN, or no ordinary token has a finite one")
@@ -291,7 +291,7 @@ def follows(
     parent: Int[Tensor, " points"],
     points: State,
 ) -> Bool[Tensor, " points"]:
-    "Whether each point is what truly came after the one before it."
+    "Mark the points that are what truly came after the one before."
     width = max(after.x.tokens.shape[1], points.x.tokens.shape[1])
     same = lambda a, b: (padded(a, width)[parent] == padded(b, width)).all(-1)
     numbers = lambda state: state.birth.masked_fill(~state.x.valid, -1) + 1
@@ -326,7 +326,7 @@ class Speculative(PointByPoint):
         check_slack(self.slack)
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One network call, on the next point of each row and those predicted after it; the state after the right ones."
+        "Call the network once on the next points of each row, and keep those predicted rightly."
         if self.ahead == "auto": return self.timed(intensity_fn, state)
         chain, parent = self.predicted(state)
         out, points = self.ask(intensity_fn, joined(chain))
@@ -354,7 +354,7 @@ class Speculative(PointByPoint):
         return new, Info(*counts, evaluations)
 
     def predicted(self, state: State) -> tuple[list[State], Int[Tensor, " points"]]:
-        """The state and those that may follow, without rows that are done by then; and for each row of them all, one
+        """Return the state and those that may follow, without rows done by then; and for each row of them all, one
         state after the other, the number of the one before it (its own at the start)."""
         chain = [state]
         parents = [torch.arange(len(state.row), device=state.row.device)]
@@ -370,13 +370,13 @@ class Speculative(PointByPoint):
         return chain, torch.cat(parents)
 
     def passed(self, state: State) -> State:
-        "The states after each point that counted, one after the other."
+        "Return the states after each point that counted, in order."
         if state.memory.points is None: return state
         after, right = state.memory.points
         return forgetful(after).rows(right.nonzero()[:, 0])
 
     def timed(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "A step with the number of points ahead that has been fastest with about this many rows, or is to be tried."
+        "Step with the number of points ahead that is fastest for about this many rows, or is to be tried."
         size = len(state.row).bit_length()
         number, start = state.memory.number, self.now()
         _, pace = min(self.paces.items(), key=lambda known: abs(known[0] - size), default=(size, Pace()))
@@ -389,7 +389,7 @@ class Speculative(PointByPoint):
         return new, info
 
     def now(self) -> float:
-        "The seconds of a clock."
+        "Return the seconds of a clock."
         return time.perf_counter()
 
 # %% ../../nbs/samplers/11_speculative.ipynb #sp07pace
@@ -398,17 +398,17 @@ _AGAIN, _KEPT = 8, 0.9  # calls from one look at a neighbour to the next; what r
 
 
 class Pace(NamedTuple):
-    "What calls with each number of points ahead have cost, the latest counting most."
+    "Costs of calls by number of points ahead, the latest weighted most."
     spent: dict[int, tuple[float, float]] = {}  # by number: seconds, and points of a row that counted
     calls: int = 0
 
     def best(self) -> int:
-        "The number with the fewest seconds per point, of those that were tried; 4 if none was."
+        "Return the number with the fewest seconds per point; 4 if none was tried."
         per_point = {k: seconds / points for k, (seconds, points) in self.spent.items()}
         return min(per_point, key=per_point.get, default=4)
 
     def choice(self) -> int:
-        "The number for the next call: the best, or one of its neighbours that is new, or that it is time to try again."
+        "Return the number for the next call: the best, or a neighbour that is new or due again."
         best = self.best()
         at = AHEAD.index(best)
         near = AHEAD[at + 1:at + 2] + AHEAD[max(at - 1, 0):at]
@@ -418,7 +418,7 @@ class Pace(NamedTuple):
         return best if wait else near[turn % len(near)]
 
     def after(self, ahead: int, seconds: float, points: float) -> "Pace":
-        "With one more call."
+        "Return the costs with one more call."
         before, counted = self.spent.get(ahead, (0.0, 0.0))
         new = _KEPT * before + seconds, _KEPT * counted + points
         return Pace(self.spent | {ahead: new}, self.calls + 1)
