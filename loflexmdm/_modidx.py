@@ -808,7 +808,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                       'loflexmdm/methods/insertion_process.py')},
             'loflexmdm.methods.lo_flexmdm': { 'loflexmdm.methods.lo_flexmdm.Drawn': ( 'methods/lo_flexmdm.html#drawn',
                                                                                       'loflexmdm/methods/lo_flexmdm.py'),
-                                              'loflexmdm.methods.lo_flexmdm.Drawn.apart': ( 'methods/lo_flexmdm.html#drawn.apart',
+                                              'loflexmdm.methods.lo_flexmdm.Drawn.weigh': ( 'methods/lo_flexmdm.html#drawn.weigh',
                                                                                             'loflexmdm/methods/lo_flexmdm.py'),
                                               'loflexmdm.methods.lo_flexmdm.LoFlexMDM': ( 'methods/lo_flexmdm.html#loflexmdm',
                                                                                           'loflexmdm/methods/lo_flexmdm.py'),

@@ -73,13 +73,13 @@ class Drawn(NamedTuple):
     weight: Float[Tensor, " rows"]  # 1 / density of the readings
     states: int  # per sequence
 
-    def apart(self, values: Float[Tensor, " rows"]) -> Float[Tensor, "states batch"]:
-        "Weighted values with states and sequences in dimensions of their own."
+    def weigh(self, values: Float[Tensor, " rows"]) -> Float[Tensor, "states batch"]:
+        "Weight `values` (rows,) and reshape to (states, batch)."
         return (values * self.weight).unflatten(0, (self.states, -1))
 
 
 class Step(NamedTuple):
-    "One call of the loss, as the terms see it that an option adds."
+    "Inputs of an extra loss term."
     method: "LoFlexMDM"  # whose loss it is
     batch: PartialSequences  # all of it
     generator: torch.Generator | None  # of what the terms draw
@@ -94,7 +94,7 @@ class PlainRows(NamedTuple):
     share: float  # of the rows of a batch, the first of them
 
     def count(self, batch: PartialSequences, generator: torch.Generator | None = None) -> int:
-        "How many rows are set aside."
+        "Count the rows that are set aside."
         return quota(self.share, len(batch.tokens), generator, "plain")
 
     def draw(
@@ -102,11 +102,11 @@ class PlainRows(NamedTuple):
         batch: PartialSequences,
         generator: torch.Generator | None = None,
     ) -> PartialSequences:
-        "The other rows."
+        "Return the other rows."
         return batch.rows(slice(self.count(batch, generator), None))
 
     def term(self, losses: Float[Tensor, " others"], step: Step) -> Float[Tensor, " batch"]:
-        "The losses of the other rows, and then those of the rows that were set aside."
+        "Append the losses of the rows set aside to those of the others."
         aside = self.count(step.batch, step.generator)
         if not aside: return losses
         plain = step.batch.rows(slice(0, aside))
@@ -118,11 +118,11 @@ class PlainRows(NamedTuple):
         x1: PartialSequences,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, " batch"]:
-        "Cross-entropies of tokens at states drawn with b = 1, integrated over the clock: (batch,), nats."
+        "Estimate token cross-entropies at states drawn with b = 1, integrated over the clock: (batch,), nats."
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
         drawn = method.draw(x1, ones, ones, generator)
         terms = method.match(*drawn[:5])
-        return drawn.apart(terms.token).mean(0)
+        return drawn.weigh(terms.token).mean(0)
 
 # %% ../../nbs/methods/05_lo_flexmdm.ipynb #p75de2a8
 class LoFlexMDM(Ordered, Method):
@@ -156,7 +156,7 @@ class LoFlexMDM(Ordered, Method):
         self,
         x1: PartialSequences,
     ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        "Schedule parameters b_in, b_um of every column of the clean sequences: two (batch, length) float32 tensors."
+        "Compute b_in and b_um of every column of clean sequences: two (batch, length) float32 tensors."
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
         if self.order is not None: b_in, b_um = self.order(x1, self.order_backbone or self.backbone)
         elif self.given_order is not None: b_in = b_um = self.given_order(x1)
@@ -180,8 +180,7 @@ class LoFlexMDM(Ordered, Method):
         b_in: Float[Tensor, "batch length"],
         b_um: Float[Tensor, "batch length"],
     ) -> MatchTerms:
-        """Rate-matching terms (nats per unit of clock time) at the given states (batch, length) of the
-        clean sequences: each (batch,)."""
+        "Compute rate-matching terms (nats per unit of clock time) at states (batch, length): (batch,) each."
         x = contract(x1, state)
         target = target_rates(x1, state, x, b_in, b_um)
         return match_terms(target, by_length(self.intensities, x, tau), x)
@@ -193,7 +192,7 @@ class LoFlexMDM(Ordered, Method):
         b_um: Float[Tensor, "batch length"],
         generator: torch.Generator | None = None,
     ) -> Drawn:
-        "Several states of every clean sequence, at one clock reading each (Alg 1, lines 2 and 3)."
+        "Draw several states of every clean sequence, at one clock reading each (Alg 1, lines 2 and 3)."
         if self.config.readings == "event": tau, weight = self.event_proposal(b_in, b_um, x1.free, generator)
         else: tau, weight = self.proposal(len(b_in), generator, b_in.device)
 
@@ -207,7 +206,7 @@ class LoFlexMDM(Ordered, Method):
         return Drawn(many, state, readings, *rates, weight.repeat(k), k)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """The training loss on a batch of clean sequences, in nats per sequence (Algorithm 1 and Eqs 5-6).
+        """Compute the training loss of clean sequences, in nats per sequence (Algorithm 1 and Eqs 5-6).
 
         `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The
         bounds' estimates are in `metrics`."""
@@ -221,7 +220,7 @@ class LoFlexMDM(Ordered, Method):
         target = target_rates(drawn.x1, drawn.state, x, drawn.b_in, drawn.b_um)
         model = by_length(self.intensities, x, drawn.tau)
         terms = match_terms(target, model, x)
-        losses = drawn.apart(terms.loss if self.config.bound == "paper" else terms.tight)
+        losses = drawn.weigh(terms.loss if self.config.bound == "paper" else terms.tight)
         surrogate = self.surrogate(drawn, losses)
 
         # `slowest` is counted before the options draw, and what is logged is without them
@@ -239,7 +238,7 @@ class LoFlexMDM(Ordered, Method):
         drawn: Drawn,
         losses: Float[Tensor, "states batch"],
     ) -> Float[Tensor, " batch"]:
-        """What to differentiate for both networks, from `losses` (states, batch): (batch,).
+        """Compute the surrogate of both networks' gradients from `losses` (states, batch): (batch,).
 
         Leave-one-out where the order is learned (Eq 84)."""
         if self.order is None: return losses.mean(0)
@@ -252,7 +251,7 @@ class LoFlexMDM(Ordered, Method):
         b_in: Float[Tensor, "batch length"],
         b_um: Float[Tensor, "batch length"],
     ) -> Float[Tensor, ""]:
-        "The schedule regulariser, averaged over the batch; 0 for a fixed order."
+        "Compute the mean schedule regulariser; 0 for a fixed order."
         if self.order is None: return b_in.new_zeros(())
         trained = (b_in, b_um) if self.unmask is not None else (b_in,)
         return sum(self.regulariser(b, x1.free, self.config.a).mean() for b in trained)
