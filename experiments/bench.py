@@ -35,7 +35,7 @@ from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInserti
 from loflexmdm.methods.sampling import generate
 from loflexmdm.networks.transformer import SIZES, Size
 from loflexmdm.process.states import Vocabulary, prefix_example
-from loflexmdm.samplers import COUNTERS, EventDriven, FrozenEvents, TauLeaping
+from loflexmdm.samplers import COUNTERS, EventDriven, TauLeaping
 from loflexmdm.support.atomic_files import write_file
 from loflexmdm.support.random_numbers import current_launch
 from loflexmdm.tasks.base import Examples
@@ -49,7 +49,7 @@ SNAPSHOT = ROOT / "experiments" / "results" / "benchmarks.json"
 BASE = dict(length=32, batch=32, vocabulary=64, depth=4)  # of the points that grow one of them
 GROWTH = dict(length=(16, 64, 128), batch=(8, 128), vocabulary=(512, 4096), depth=(2, 8))
 SAMPLED = dict(tau_leaping=TauLeaping(steps=16), tau_leaping_64=TauLeaping(steps=64), exact=EventDriven(),
-               frozen=FrozenEvents())
+               frozen=EventDriven(exact=False))
 MODELS = "star-tiny", "molecules"
 ROWS = 32  # sequences in a batch
 # methods of one width that write a token per call: the ordered one in two streams, beside autoregression

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['field_comments', 'SamplerOption', 'either', 'number_or', 'kind_of_field', 'option_of', 'sampler_options',
-           'first_sentence', 'add_sampler', 'add_sampling', 'check_counts', 'chosen_options', 'fitting_names',
-           'check_sampler', 'check_options', 'sampler_from', 'fill_in', 'draw_batches', 'draw_samples', 'edit_batches',
-           'edit_samples']
+           'first_sentence', 'add_sampler', 'add_sampling', 'check_counts', 'present', 'chosen_options',
+           'fitting_names', 'check_sampler', 'check_options', 'sampler_from', 'fill_in', 'draw_batches', 'draw_samples',
+           'edit_batches', 'edit_samples']
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #7c13b0b2
 import argparse
@@ -101,7 +101,7 @@ def add_sampler(parser: Parser):
     "--sampler and the options of all samplers; one whose name the command has taken begins with --sampler-."
     told = "; ".join(f"{name}: {first_sentence(cls)}" for name, cls in SAMPLERS.usable().items()).replace("%", "%%")
     group = parser.add_argument_group("sampler")
-    group.add_argument("--sampler", choices=SAMPLERS.names(), help=f"{told} [the method's own]")
+    group.add_argument("--sampler", type=present, choices=SAMPLERS.names(), help=f"{told} [the method's own]")
     for o in sampler_options():
         flag = "--" + o.field.replace("_", "-")
         if flag in parser._option_string_actions: flag = "--sampler-" + flag[2:]
@@ -133,6 +133,12 @@ def check_counts(args: argparse.Namespace):
     ROWS.check(args.nll or 0, "nll")
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #3b6d6307
+def present(name: str) -> str:
+    "Return the name of a sampler; ArgumentTypeError says what replaces one that is gone."
+    if name in SAMPLERS.gone: raise argparse.ArgumentTypeError(f"{name} is gone; use {SAMPLERS.gone[name]}")
+    return name
+
+
 def chosen_options(args: argparse.Namespace) -> dict:
     "The sampler's options on the command line, by field; the text `none` as None."
     found = {o.field: getattr(args, o.dest, None) for o in sampler_options()}

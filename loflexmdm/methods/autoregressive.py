@@ -95,15 +95,8 @@ class Autoregressive(Method):
             h = self.backbone.last_column(ordered, cond, kept.writers(ordered), kept.angles)[kept.place]
         return Intensities(logits=self.token(h)), kept
 
-    def intensities(
-        self,
-        x: PartialSequences,
-        t: Float[Tensor, " batch"] | None = None,
-        *,
-        tau: Float[Tensor, " batch"] | None = None,
-    ) -> Intensities:
-        """Logits (batch, length, vocabulary + 1) of what follows each column, a token or the end;
-        they do not depend on time."""
+    def at(self, x: PartialSequences, tau: Float[Tensor, " batch"] | None = None) -> Intensities:
+        "Compute logits (batch, length, vocabulary + 1) of what follows each column, a token or the end, at any time."
         return Intensities(logits=token_laws(self.token, self.backbone(x, self.cond[None])))
 
     def log_probs(

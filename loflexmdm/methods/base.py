@@ -7,6 +7,7 @@ __all__ = ['DEFAULT_SAMPLER', 'GPU_ROWS', 'method_class', 'Method', 'by_length']
 
 # %% ../../nbs/methods/01_base.ipynb #077d6a3e
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -31,14 +32,14 @@ DEFAULT_SAMPLER = EventDriven()
 
 # %% ../../nbs/methods/01_base.ipynb #pbc69322
 class Method(nn.Module):
-    """A generative method: a vocabulary, a frozen config, `loss(batch, generator)` and `intensities(x, t)`.
+    """A generative method: a vocabulary, a frozen config, `loss(batch, generator)` and intensities `at(x, tau)`.
 
     `task` is what the model was trained on, as saved with it (a dict or None). A subclass with a
     `name` enters itself in METHODS."""
     name: str  # of the method, as recipes and saved models have it
     Config: type  # its frozen dataclass of settings
     channels: tuple[str, ...] = ("insert", "unmask")  # what can happen, keys of `processes.CHANNELS`
-    clocked: bool = True  # whether its events come at rates; False: samplers that need rates are refused
+    clock: Any = None  # that converts times, with `tau(t)`; none: times mean nothing
     path: StatePath | None = None  # how states are drawn in training, where it is one of `processes`
     papers: tuple[str, ...] = ()  # keys of the papers to cite, or whole BibTeX entries
     takes_pairs: bool = False  # whether `loss` and `nll_bound` accept `Pairs`
@@ -65,8 +66,18 @@ class Method(nn.Module):
         *,
         tau: Float[Tensor, " batch"] | None = None,
     ) -> Intensities:
-        "Intensities per unit of clock time at times `t` in [0, 1] or clock readings `tau`, (batch,)."
-        raise NotImplementedError
+        """Return intensities per unit of clock time at times `t` in [0, 1] or clock readings `tau`, (batch,).
+
+        A method defines `at`, which is called here. ValueError unless exactly one of the two is given; a method
+        without a clock reads no `t`, and needs neither if nothing depends on time."""
+        if self.clock is None: return self.at(x, tau)
+        if (t is None) == (tau is None): raise ValueError("give either t or tau")
+        return self.at(x, self.clock.tau(t) if tau is None else tau)
+
+    def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
+        "Compute intensities at clock readings `tau`, (batch,); 0 where a channel may not act."
+        no_rates = f"{self.name} has no clock and no rates (it defines no `at`)"
+        raise ValueError(f"intensities: {no_rates}; sample with {type(self.default_sampler).__name__}")
 
     def nll_bound(
         self,

@@ -314,18 +314,8 @@ class EditFlow(FromSources, Method):
         written = len(SPECIAL_TOKENS) + len(vocabulary.ordinary)
         self.drawn_from = source_of(config, written)
 
-    def intensities(
-        self,
-        x: PartialSequences,
-        t: Float[Tensor, " batch"] | None = None,
-        *,
-        tau: Float[Tensor, " batch"] | None = None,
-    ) -> Intensities:
-        """Rates per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,), and token logits.
-
-        0 where a channel may not act. ValueError unless exactly one of `t` and `tau` is given."""
-        if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        tau = self.clock.tau(t) if tau is None else tau
+    def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
+        "Compute rates at clock readings `tau`, (batch,), and token logits; 0 where a channel may not act."
         h = self.backbone(x, self.time(tau))
 
         # fewer and fewer edits are pending, and the rates fall with them

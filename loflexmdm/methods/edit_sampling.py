@@ -74,6 +74,11 @@ class ThereAndBack(TauLeaping):
     alpha: Callable[[RowFloat], RowFloat] = field(default=corrector_strength(0.0), repr=False)  # at times of the clock
     clock: Clock = Power(3.0)  # on whose times leaps are extended
 
+    def __post_init__(self):
+        super().__post_init__()
+        if not callable(self.alpha): raise ValueError(f"alpha={self.alpha!r}: must be a function of times")
+        if not isinstance(self.clock, Clock): raise ValueError(f"clock={self.clock!r}: must be a Clock")
+
     def beyond(self, now: RowFloat, tau: RowFloat, end: float) -> RowFloat:
         "How far a leap from reading `now` to `tau` goes before it comes back: (batch,) readings, `end` at most."
         before, after = self.clock.time(now), self.clock.time(tau)

@@ -90,24 +90,15 @@ class FlexMDM(Method):
     ):
         super().__init__(vocabulary, config, task)
         build_network(self, ("time", "token", "insert"), len(vocabulary))
-        self.insertion = schedule_named(config.insertion)
+        self.insertion = self.clock = schedule_named(config.insertion)
         self.unmasking = schedule_named(config.unmasking)
         self.path = TwoClocks(self.insertion, self.unmasking)
         self.proposal = ClockProposal()
 
-    def intensities(
-        self,
-        x: PartialSequences,
-        t: Float[Tensor, " batch"] | None = None,
-        *,
-        tau: Float[Tensor, " batch"] | None = None,
-    ) -> Intensities:
-        """Intensities per unit of the insertion clock at time `t` in [0, 1] or clock reading `tau`, (batch,):
-        insert is g, logits are log f.
+    def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
+        """Compute intensities at readings `tau` of the insertion clock, (batch,): insert is g, logits are log f.
 
-        0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
-        if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        tau = self.insertion.tau(t) if tau is None else tau
+        0 in closed gaps and at columns that hold no mask."""
         h = self.backbone(x, self.time(tau))
         insert = positive_rate(self.insert(h)) * x.open
         unmask = torch.where(x.masked, self.unmask_rate(tau)[:, None], 0.0)

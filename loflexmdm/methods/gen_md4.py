@@ -109,20 +109,10 @@ class GenMD4(Canvas, Method):
         "log mu up to a constant, the law of each hidden token: (batch, length, vocabulary + 1)."
         return token_laws(self.token, self.backbone(self.seen(x), self.time(tau)))
 
-    def intensities(
-        self,
-        x: PartialSequences,
-        t: Float[Tensor, " batch"] | None = None,
-        *,
-        tau: Float[Tensor, " batch"] | None = None,
-    ) -> Intensities:
-        """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,):
-        each mask shows with sum_i w_i mu_i.
+    def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
+        """Compute intensities at clock readings `tau`, (batch,): each mask shows at the rate sum_i w_i mu_i.
 
-        The token law is that of what shows, proportional to w mu;
-        `speed` holds w. ValueError unless exactly one of `t` and `tau` is given."""
-        if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        tau = self.clock.tau(t) if tau is None else tau
+        The token law is that of what shows, proportional to w mu; `speed` holds w."""
         logits, w = self.token_logits(x, tau), self.speed
 
         # a mask shows at the rate of its token, whatever that is: on average sum_i w_i mu_i

@@ -19,7 +19,6 @@ from .base import Method
 from ..networks.build import build_network, check_network
 from ..networks.transformer import SizeName
 from ..process.clocks import lattice_times
-from ..process.intensities import Intensities
 from ..process.matching import LossTerms
 from ..process.plackett_luce import CERTAIN
 from ..process.states import CLEAN, DROPPED, PartialSequences, Vocabulary
@@ -137,10 +136,6 @@ class InsertionLM(Method):
 
     @property
     def default_sampler(self) -> EventByEvent: return EventByEvent()
-
-    def intensities(self, x: PartialSequences, t=None, *, tau=None) -> Intensities:
-        "ValueError: there is no clock, so there are no rates."
-        raise ValueError(f"intensities: {self.name} has no clock, and so no rates; its sampler is EventByEvent")
 
     def laws(self, x: PartialSequences) -> EventLaws:
         "What may happen next to partial sequences."

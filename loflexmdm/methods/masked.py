@@ -196,19 +196,9 @@ class MaskedDiffusion(Canvas, Method):
         cond = self.cond[None] if self.time is None else self.time(tau)
         return token_laws(self.token, self.backbone(self.seen(x), cond))
 
-    def intensities(
-        self,
-        x: PartialSequences,
-        t: Float[Tensor, " batch"] | None = None,
-        *,
-        tau: Float[Tensor, " batch"] | None = None,
-    ) -> Intensities:
-        """1 for every mask, 0 elsewhere, and the token law; at time `t` in [0, 1] of the model's schedule, or
-        clock reading `tau`, (batch,).
-
-        ValueError unless exactly one of `t` and `tau` is given."""
-        if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        logits = self.logits(x, self.clock.tau(t) if tau is None else tau)
+    def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
+        "Compute intensities at clock readings `tau`, (batch,): 1 for every mask, 0 elsewhere, and the token law."
+        logits = self.logits(x, tau)
         return Intensities(unmask=x.masked.to(logits.dtype), logits=logits)
 
     def weights(

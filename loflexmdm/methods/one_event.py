@@ -125,18 +125,8 @@ class OneEvent(Ordered, Method):
         b, _ = self.order(x1, self.order_backbone or self.backbone)
         return b
 
-    def intensities(
-        self,
-        x: PartialSequences,
-        t: Float[Tensor, " batch"] | None = None,
-        *,
-        tau: Float[Tensor, " batch"] | None = None,
-    ) -> Intensities:
-        """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,).
-
-        ValueError unless exactly one of `t` and `tau` is given."""
-        if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        tau = self.clock.tau(t).float() if tau is None else tau
+    def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
+        "Compute intensities at clock readings `tau`, (batch,)."
         h = self.backbone(self.seen(x), self.time(tau))
         return self.rates(x, h)
 

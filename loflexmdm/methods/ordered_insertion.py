@@ -22,7 +22,7 @@ from .base import Method
 from ..networks.build import never_conditions
 from ..networks.order_causal import Laws, Memory, OrderCausal, Places, places
 from ..networks.transformer import SizeName, Transformer, size_named, token_head
-from ..process.intensities import Intensities, log_probs_at
+from ..process.intensities import log_probs_at
 from ..process.matching import LossTerms, advantages
 from ..process.orders_by_hand import free_ranks, order_named
 from ..process.plackett_luce import CERTAIN, draw_order, in_order, left_first, log_alike
@@ -226,10 +226,6 @@ class OrderedInsertion(Method):
 
     @property
     def default_sampler(self) -> EventByEvent: return EventByEvent()
-
-    def intensities(self, x: PartialSequences, t=None, *, tau=None) -> Intensities:
-        "ValueError: there is no clock, so there are no rates."
-        raise ValueError(f"intensities: {self.name} has no clock, and so no rates; its sampler is EventByEvent")
 
     # Training: whole generations
 

@@ -108,7 +108,7 @@ def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY
     while not state.done.all():
         out, state = planner.ask(method, state)
         masked, candidates = state.x.masked, planner.candidates(state.x)
-        out = planner.read(out, masked | candidates)
+        out = planner.choices.read(out, masked | candidates)
         score = planner.score(out, state, x1.tokens)
         keep = planner.keep(out, state, x1.tokens)
         log_d = _log_drawn(planner, out, masked & (keep | candidates), x1.tokens)
@@ -150,7 +150,7 @@ def _planned_step(
 ) -> Tensor:
     """-(E1 + E2) of one step, the mean over the next position taken exactly, log F estimated
     from `draws` candidates: (batch,)."""
-    out = planner.read(out, state.x.masked)
+    out = planner.choices.read(out, state.x.masked)
     own = _log_weights(planner, out, state.x, x1.tokens)
     norm = own.logsumexp(-1, keepdim=True)
 
@@ -159,7 +159,7 @@ def _planned_step(
         other = []
         for _ in range(draws):
             u = row_uniforms(state.generators, state.x.lengths)
-            z = planner.draw_tokens(state.x.masked, out, state, u)
+            z = planner.choices.draw_tokens(state.x.masked, out, state, u)
             rest = _without_self(_log_weights(planner, out, state.x, z))
             other.append(-torch.logaddexp(own, rest))
         log_f = torch.stack(other).logsumexp(0) - math.log(draws)

@@ -98,7 +98,7 @@ class PublishedLoFlexMDM(FlexMDM):
         self.insert = PublishedRateHead(config.trunk)
         self.token = PublishedTokenHead(config.trunk, len(vocabulary))
         self.order = OrderRates(len(vocabulary), config) if config.order != "none" else None
-        self.insertion = self.unmasking = clock_named("linear")
+        self.insertion = self.unmasking = self.clock = clock_named("linear")
         self.path = TwoClocks(self.insertion, self.unmasking)
         self.proposal = ClockProposal()
         never = [name in SPECIAL_TOKENS + NEVER for name in vocabulary.tokens]
@@ -112,19 +112,9 @@ class PublishedLoFlexMDM(FlexMDM):
         "`n` clock readings of the loss and their weights, 1/density: two (n,) float32 tensors."
         return self.proposal(n, generator, self.device)
 
-    def intensities(
-        self,
-        x: PartialSequences,
-        t: Float[Tensor, " batch"] | None = None,
-        *,
-        tau: Float[Tensor, " batch"] | None = None,
-    ) -> Intensities:
-        """Intensities per unit of clock time at time `t` in [0, 1] or clock reading `tau`, (batch,).
-
-        0 in closed gaps and at columns that hold no mask. ValueError unless exactly one of `t` and `tau` is given."""
-        if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        t = self.insertion.time(tau) if t is None else t
-        h, cond = self.backbone(start_last(x), t)
+    def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
+        "Compute intensities at clock readings `tau`, (batch,); 0 in closed gaps and at columns that hold no mask."
+        h, cond = self.backbone(start_last(x), self.clock.time(tau))
         c = self.config
         rate = linked(self.insert(h, cond), c.link, c.min_rate, c.max_rate)
 

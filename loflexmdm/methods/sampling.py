@@ -81,8 +81,8 @@ def _sampler_for(method: "Method", sampler: Sampler | None, min_length: int) -> 
         raise ValueError(f"sampler={sampler!r}: must be a Sampler, such as EventDriven() or TauLeaping(steps=128)")
     if sampler.confidence is not None and "unmask" not in method.channels:
         raise ValueError(f"confidence={sampler.confidence!r}: ranks masks, and {method.name} has none to fill in")
-    if not sampler.fits(method.channels, method.clocked):
-        fitting = [cls.__name__ for cls in fitting_samplers(method.channels, method.clocked).values()]
+    if not sampler.fits(method.channels):
+        fitting = [cls.__name__ for cls in fitting_samplers(method.channels).values()]
         takes = " or ".join(fitting) or "a sampler of its own"
         words = channel_words(sampler.channels)
         raise ValueError(f"sampler={type(sampler).__name__}: is for {words}; {method.name} takes {takes}")

@@ -167,19 +167,8 @@ class UniformNoise(Canvas, Method):
         level = NoiseLevel.at(tau, self.outcomes)
         return jump_rates(noised_probs(clean, level, self.written), x.tokens, level, self.written)
 
-    def intensities(
-        self,
-        x: PartialSequences,
-        t: Float[Tensor, " batch"] | None = None,
-        *,
-        tau: Float[Tensor, " batch"] | None = None,
-    ) -> Intensities:
-        """Rate of replacements at every free column and what is written there; at time `t` in [0, 1], t = 1 - e^-tau,
-        or clock reading `tau`, (batch,).
-
-        ValueError unless exactly one of `t` and `tau` is given."""
-        if (t is None) == (tau is None): raise ValueError("give either t or tau")
-        tau = self.clock.tau(t) if tau is None else tau
+    def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
+        "Compute rates of replacement at clock readings `tau`, (batch,), for every free column, and their token laws."
         rates = self.rates(self.denoised(x, tau), x, tau)
         return Intensities(substitute=rates.sum(-1) * x.free, logits=rates.log())
 

@@ -20,7 +20,7 @@ from ..process.channels import CHANNELS
 from ..process.intensities import Intensities, IntensityFn, TokenLaws
 from ..process.states import PartialSequences
 from .base import Sampler, token_law_at_end
-from .draws import check_slack, inverse_cdf, nucleus, row_uniforms
+from .draws import check_number, check_slack, inverse_cdf, nucleus, row_uniforms
 from .speculative import moved
 from .state import Info, Limits, RowBool, RowFloat, State, TokenFloat, came_from
 from .state import legal
@@ -31,7 +31,7 @@ Columns = Float[Tensor, "batch columns"]  # the same, in one row
 
 # %% ../../nbs/samplers/10_bounded_error.ipynb #be07000b
 class Check(NamedTuple):
-    "What a network call says about the rates that were held until then; each for column and channel."
+    "Errors of held rates that a network call reveals."
     missing: Rates  # rate that was too little
     cost: RowFloat  # share of the bound on the total variation
     violated: RowBool  # more was missing than checks at their rate could make up for
@@ -41,17 +41,17 @@ def token_excess(
     held: Float[Tensor, "n vocabulary"],
     rates: Float[Tensor, "n vocabulary"],
 ) -> Float[Tensor, " n"]:
-    "By how much held rates exceed the true ones, summed over tokens."
+    "Compute by how much held rates exceed the true ones, summed over tokens."
     return (held - rates).clamp_min(0).sum(-1)
 
 
 def row_total(v: Float[Tensor, "batch columns *channels"]) -> RowFloat:
-    "The sum over all of a row, one after the other: padding behind it changes no digit."
+    "Sum each row in order, so that padding after it changes no digit."
     return v.flatten(1).cumsum(-1)[:, -1]
 
 
 def check_held(rates: Rates, held: Rates, excess: Rates, often: RowFloat) -> Check:
-    "What is missing and what the leap cost, for checks at the rate `often` (0: none was pending, and nothing is)."
+    "Compute missing rates and the cost of a leap, for checks at the rate `often` (0: none was pending)."
     missing = rates - held + excess
     pending = often > 0
     beyond = row_total(missing) - often
@@ -83,7 +83,7 @@ def lowest_rate(
     slack: float,
     left_out: int,
 ) -> Columns:
-    "The lowest rate of checks when rates `kept` are held, which lose `lost` per event after the first `left_out`."
+    "Compute the lowest rate of checks for held rates that lose `lost` per event after the first `left_out`."
     # what is missing must find a check: C = missing + slack rise kept / C, solved for C
     missing = slack * (all_rates - kept + rise)
     cover = missing / 2 + (missing**2 / 4 + slack * rise * kept).sqrt()
@@ -104,7 +104,7 @@ def plan_leap(
     slack: float,
     happened: RowBool,
 ) -> Plan:
-    """The columns to hold, those that lose the least per event first, and how much of them, with the fewest checks.
+    """Choose the columns to hold, and how much of them, with the fewest checks; least loss per event first.
 
     `loss`: of rate per event, inf for what must not be held; `allowed`: cost per event; `most`: events unseen;
     `happened`: one has, since these rates."""
@@ -146,7 +146,7 @@ def expected_loss(
     before: Rates,
     events: RowFloat,
 ) -> Rates:
-    "Loss of rate per event: of `known` columns from their `excess` over `events`, of new ones as of the known ones."
+    "Estimate the loss of rate per event: from `excess` over `events` if `known`, else as in known columns."
     n = events[:, None, None]
     seen = torch.maximum(excess / n.clamp_min(1), _REMEMBERED * before)
     loss = torch.where(n > 0, seen, before)
@@ -158,7 +158,7 @@ def expected_loss(
 
 # %% ../../nbs/samplers/10_bounded_error.ipynb #be070017
 class Held(NamedTuple):
-    "What a row keeps of its last network call, at the columns of now."
+    "Rates and token laws kept from the last network call, at the present columns."
     rates: Rates  # then; 0 where something has happened since
     level: Rates  # share of them that is held
     loss: Rates  # of rate per event, as expected
@@ -168,7 +168,7 @@ class Held(NamedTuple):
     laws: dict[str, TokenLaws]  # log-probabilities of tokens then, by channel
 
     def rows(self, index: Int[Tensor, " rows"], n: int) -> "Held":
-        "Some rows, and the first `n` columns of them."
+        "Select rows, and their first `n` columns."
         wide = [v[index, :n] for v in self[:3]]
         single = [v[index] for v in self[3:6]]
         laws = {name: law.columns(lambda at: at[index, :n]) for name, law in self.laws.items()}
@@ -176,12 +176,12 @@ class Held(NamedTuple):
 
 
 def stacked_rates(out: Intensities, channels: Sequence[str]) -> Rates:
-    "The rates of all channels."
+    "Stack the rates of all channels."
     return torch.stack([out.rate(name) for name in channels], -1)
 
 
 def events_left(x: PartialSequences, out: Intensities) -> RowFloat:
-    "Roughly how many events are still to come, at least 1: masks are shown, what is inserted is shown later."
+    "Estimate the number of events to come, at least 1: an insertion counts twice, as its mask is shown later."
     insertions = 0.0 if out.insert is None else 2 * row_total(out.insert)
     return (x.masked.sum(-1) + insertions).clamp_min(1).double()
 
@@ -190,7 +190,7 @@ def token_laws_of(
     out: Intensities,
     channels: Sequence[str],
 ) -> dict[str, TokenLaws]:
-    "The token distributions of the channels that have some."
+    "Return the token distributions by channel."
     found = {}
     for name in channels:
         law = CHANNELS[name].tokens and getattr(out, CHANNELS[name].tokens)
@@ -204,7 +204,7 @@ def excess_of(
     old: Held,
     channels: Sequence[str],
 ) -> Rates:
-    "What the old rates have too much of, were they all held: with token distributions, over tokens."
+    "Compute the excess of the old rates if all were held, summed over tokens where they have a law."
     excess = (old.rates - rates).clamp_min(0)
     for i, name in enumerate(channels):
         where = old.rates[..., i] > 0
@@ -220,7 +220,7 @@ def caught_up(
     often: RowFloat,
     u: Float[Tensor, "batch 2"],
 ) -> Bool[Tensor, "batch length channels"]:
-    "The event that makes up for missing rates, if there is one: at most one True per row."
+    "Draw the event that makes up for missing rates: at most one True per row."
     happens = u[:, 0] * often < row_total(missing)
     at = inverse_cdf(missing.flatten(1), u[:, 1])[:, None]
     none = torch.zeros_like(missing, dtype=torch.bool)
@@ -235,7 +235,7 @@ def with_missing_laws(
     where: Bool[Tensor, "batch length channels"],
     channels: Sequence[str],
 ) -> Intensities:
-    "The intensities with the distribution of what was missing `where` an event makes up for it."
+    "Replace token laws by those of the missing part, `where` an event makes up for it."
     for i, name in enumerate(channels):
         at = where[..., i]
         if name not in laws or not bool(at.any()): continue
@@ -254,7 +254,7 @@ def beyond_room(
     rates: Rates,
     state: State,
 ) -> Bool[Tensor, "batch length channels"]:
-    "Gaps that are not held, so that insertions of one leap find room: all but the leftmost ones."
+    "Mark the gaps that must not be held, so that insertions of one leap find room: all but the leftmost."
     grows = to_device([CHANNELS[name].growth > 0 for name in state.limits.channels], rates.device)
     gaps = ((rates > 0) & grows).flatten(1)
     room = (state.limits.max_length - state.x.lengths)[:, None]
@@ -267,7 +267,7 @@ def held_after(
     origin: Int[Tensor, "batch taken"],
     new: State,
 ) -> Held:
-    "What is held at the columns after `events`: nothing where one has happened, and of new columns (origin -1)."
+    "Return what is held after `events`: 0 where one has happened, and at new columns (origin -1)."
     at = origin.clamp_min(0)
     moved_to = lambda v: v.gather(1, at[..., None].expand(-1, -1, v.shape[-1]))
     possible = torch.stack([legal(new.x, new.full, name) for name in new.limits.channels], -1)
@@ -295,16 +295,16 @@ class BoundedError(Sampler):
     channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")  # of the methods that it can simulate
     papers: ClassVar[tuple[str, ...]] = ("gillespie", "tau_leaping")  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("error", "slack")  # of its own, on the command line
+    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # the choices that it uses
+    refusal: ClassVar[str] = "the bound is for masks shown at their rates; use none"  # of others
     in_comparisons: ClassVar[bool] = False  # at small errors the distribution is that of EventDriven
     error: float = 0.1  # total variation, at most
     slack: float = 1.05  # what is proposed, as a multiple of what is expected to be missing
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0 < self.error <= 1: raise ValueError(f"error={self.error}: within (0, 1]")
+        check_number("error", self.error, lambda v: 0 < v <= 1, "within (0, 1]")
         check_slack(self.slack)
-        if self.confidence is not None:
-            raise ValueError(f"confidence={self.confidence!r}: the bound is for masks shown at their rates; use none")
 
     def init(
         self,
@@ -312,7 +312,7 @@ class BoundedError(Sampler):
         generators: Sequence[torch.Generator],
         limits: Limits,
     ) -> State:
-        "The state at clock reading 0, from prompts. ValueError for channels that edit tokens."
+        "Make the state at clock reading 0, from prompts. ValueError for channels that edit tokens."
         other = [name for name in limits.channels if name not in self.channels]
         if other: raise ValueError(f"channels={tuple(limits.channels)}: {other[0]!r} has no bound; take EventDriven")
         state = super().init(x, generators, limits)
@@ -326,7 +326,7 @@ class BoundedError(Sampler):
         intensity_fn: IntensityFn,
         state: State,
     ) -> tuple[Intensities, State]:
-        "One network call, with log-probabilities of tokens as they are drawn: nucleus, temperature and hook included."
+        "Call the network; return log-probabilities of tokens after hook, temperature and nucleus."
         out, state = super().ask(intensity_fn, state)
         at_end = state.tau >= state.limits.tau_max
         if out.speed is not None: out = out._replace(logits=token_law_at_end(out, at_end), speed=None)
@@ -338,13 +338,13 @@ class BoundedError(Sampler):
         self,
         logits: Float[Tensor, "n vocabulary"],
     ) -> Float[Tensor, "n vocabulary"]:
-        "Log-probabilities of the tokens. ValueError if the logits leave none."
+        "Compute log-probabilities of the tokens. ValueError if the logits leave none."
         probs = nucleus(logits, self.top_p, self.temperature)
         if bool(probs.isnan().any()): raise ValueError("logits: NaN, or no ordinary token has a finite one")
         return probs.log()
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One network call: a check of what was held, and the next leap."
+        "Call the network once: check what was held, and make the next leap."
         out, state = self.ask(intensity_fn, state)
         channels, old = state.limits.channels, state.memory
         rates = stacked_rates(out, channels)
@@ -375,7 +375,7 @@ class BoundedError(Sampler):
         return after._replace(rate_bound=plan.often), info._replace(violations=seen.violated.long())
 
     def learned(self, rates: Rates, excess: Rates, old: Held) -> Held:
-        "The rates of this call, with what to expect of the next events."
+        "Update the rates and the losses expected of the next events."
         loss = expected_loss(rates, old.rates > 0, excess, old.loss, old.events)
         risen = row_total(rates - old.rates + excess) / old.events.clamp_min(1)
         remembered = torch.maximum(risen, _REMEMBERED * old.rise)
@@ -391,7 +391,7 @@ class BoundedError(Sampler):
         state: State,
         u: RowFloat,
     ) -> tuple[Plan, RowFloat]:
-        """What is held until the next check, and the clock reading there; at once after an event that was made up for,
+        """Plan what to hold until the next check, and its clock reading; at once after an event that was made up for,
         if checks are rare or the error is used up."""
         left = (self.error - held.spent).clamp_min(0)
         allowed = _PLANNED * left / events_left(state.x, out)
@@ -414,7 +414,7 @@ class BoundedError(Sampler):
         u: TokenFloat,
         held: Held,
     ) -> tuple[State, Info]:
-        "The state after events, with what is held carried to its columns."
+        "Apply events, and carry what is held to the new columns."
         drawing = replace(self, temperature=1.0, top_p=1.0)  # `ask` has seen to both
         counts = dict(zip(state.limits.channels, events.long().unbind(-1)))
         new, overflow, forced = drawing.settle(out, state, counts, tau, u)
@@ -429,7 +429,7 @@ def measured_bound(
     seeds: Sequence[int],
     limits: Limits,
 ) -> tuple[float, float]:
-    """A bound on the total variation between the sampler's law and the generator's, and its standard error.
+    """Measure a bound on the total variation between sampler and generator, and its standard error.
 
     The mean over rows of what their checks cost, without bias for any generator; at least 2 rows."""
     state = sampler.init(prompts, [torch.Generator().manual_seed(s) for s in seeds], limits)

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['CONFIDENCES', 'SIGNED', 'WITHOUT_TOKENS', 'row_uniforms', 'draws', 'inverse_cdf', 'nucleus', 'most_confident',
-           'without_special', 'check_whole', 'check_drawing', 'check_slack', 'check_ranking']
+           'without_special', 'check_whole', 'check_number', 'check_one_of', 'check_drawing', 'check_slack',
+           'check_ranking']
 
 # %% ../../nbs/samplers/02_draws.ipynb #53aca65d
 import math
@@ -25,7 +26,7 @@ def row_uniforms(
     counts: RowInt | int,
     device: torch.device | None = None,
 ) -> Float[Tensor, "batch n"]:
-    """Uniforms in (0, 1), `counts[i]` of them from generator i, padded with 0.5: (batch, max(counts)) float64.
+    """Draw uniforms in (0, 1), `counts[i]` from generator i, padded with 0.5: (batch, max(counts)) float64.
 
     A number of `counts` is that of every row, and takes a `device`; others are on theirs."""
     sizes = [counts] * len(generators) if isinstance(counts, int) else counts.tolist()
@@ -40,7 +41,7 @@ def row_uniforms(
 
 # %% ../../nbs/samplers/02_draws.ipynb #8d9173f3
 def draws(state: State, n: int) -> tuple[TokenFloat, ...]:
-    "`n` uniforms for every column of the rows: n times (batch, length) float64."
+    "Draw `n` uniforms for every column of the rows: n times (batch, length) float64."
     u = row_uniforms(state.generators, n * state.x.lengths)
     return u.unflatten(-1, (-1, n)).unbind(-1)
 
@@ -49,7 +50,9 @@ def inverse_cdf(
     probs: Float[Tensor, "*shape outcomes"],
     u: Float[Tensor, "*shape"],
 ) -> Int[Tensor, "*shape"]:
-    """The outcome whose cumulative probability first exceeds u (...,); `probs` (..., outcomes) need not sum to 1.
+    """Return the outcome whose cumulative probability first exceeds u (...,).
+
+    `probs` (..., outcomes) need not sum to 1.
 
     Outcomes of probability 0 are never drawn."""
     c = probs.cumsum(-1)
@@ -63,7 +66,7 @@ def nucleus(
     top_p: float = 1.0,
     temperature: float = 1.0,
 ) -> Float[Tensor, "*shape vocabulary"]:
-    "Probabilities (float64) of the smallest set of most likely tokens whose mass reaches `top_p`, renormalised."
+    "Compute float64 probabilities of the smallest set of likely tokens with mass `top_p`, renormalised."
     logits = logits.double()
     p = torch.softmax((logits - logits.amax(-1, keepdim=True)) / temperature, -1)
     if top_p >= 1: return p
@@ -93,13 +96,13 @@ def most_confident(
     candidates: TokenBool,
     score: TokenFloat,
 ) -> TokenBool:
-    "As many positions per row as `chosen` has, the highest-scoring of the candidates."
+    "Choose the highest-scoring candidates, as many per row as `chosen` has."
     rank = torch.where(candidates, score, -torch.inf).argsort(dim=-1, descending=True, stable=True).argsort(-1)
     return (rank < chosen.sum(-1, keepdim=True)) & candidates
 
 # %% ../../nbs/samplers/02_draws.ipynb #a27d5420
 def without_special(logits: Float[Tensor, "*shape vocabulary"]) -> Float[Tensor, "*shape vocabulary"]:
-    "Logits in which special tokens have -inf."
+    "Set the logits of special tokens to -inf."
     special = torch.arange(logits.shape[-1], device=logits.device) < len(SPECIAL_TOKENS)
     return logits.masked_fill(special, -torch.inf)
 
@@ -111,33 +114,49 @@ def check_whole(
     why: str = "",
     limit: Limit | None = None,
 ):
-    """ValueError unless `value` is a finite whole number, at least `least`, and within `limit`; `why` is added to the
-    message."""
+    "Raise ValueError, with `why`, unless `value` is a whole number, at least `least`, and within `limit`."
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and least <= value < math.inf and value == int(value)):
         raise ValueError(f"{name}={value!r}: a whole number, at least {least}{why}")
     if limit is not None: limit.check(value, name)
 
 # %% ../../nbs/samplers/02_draws.ipynb #cr000001
+def check_number(name: str, value, fits: Callable[[Real], bool], allowed: str):
+    "Raise ValueError unless `value` is a number that `fits`; `allowed` says which do."
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (number and fits(value)): raise ValueError(f"{name}={value!r}: {allowed}")
+
+
+def check_one_of(name: str, value, allowed: Sequence[str], none: bool = False):
+    "Raise ValueError unless `value` is one of the words `allowed`, or None if `none`."
+    if value in tuple(allowed) or none and value is None: return
+    words = f"none or one of {', '.join(allowed)}" if none else " or ".join(allowed)
+    raise ValueError(f"{name}={value!r}: choose {words}")
+
+
 def check_drawing(temperature: float, top_p: float, confidence: str | None):
-    "ValueError for a temperature that is not positive, top_p outside (0, 1], an unknown position rule."
-    if not 0 < temperature < math.inf: raise ValueError(f"temperature={temperature}: must be positive and finite")
-    if not 0 < top_p <= 1: raise ValueError(f"top_p={top_p}: must lie in (0, 1]")
-    if confidence is not None and confidence not in CONFIDENCES:
-        raise ValueError(f"confidence={confidence!r}: choose none or one of {', '.join(CONFIDENCES)}")
+    "Raise ValueError for a temperature that is not positive, top_p outside (0, 1], or an unknown position rule."
+    check_number("temperature", temperature, lambda v: 0 < v < math.inf, "must be positive and finite")
+    check_number("top_p", top_p, lambda v: 0 < v <= 1, "must lie in (0, 1]")
+    check_one_of("confidence", confidence, tuple(CONFIDENCES), none=True)
 
 
 def check_slack(slack: float):
-    "ValueError for a `slack`, what is proposed as a multiple of the total intensity, below 1 or not finite."
-    if not 1 <= slack < math.inf: raise ValueError(f"slack={slack}: at least 1, and finite")
+    "Raise ValueError unless the rate of proposals, over the total intensity, is finite and at least 1."
+    check_number("slack", slack, lambda v: 1 <= v < math.inf, "at least 1, and finite")
 
 
-def check_ranking(confidence: str | None, softness: float, window: int | None):
-    "ValueError for a softness or a window that does not fit the position rule."
-    if not 0 <= softness < math.inf: raise ValueError(f"softness={softness}: must not be negative, and finite")
+def check_ranking(
+    confidence: str | None, softness: float, window: int | None, window_ratio: float | None = None
+):
+    "Raise ValueError for a softness or a window that does not fit the position rule."
+    check_number("softness", softness, lambda v: 0 <= v < math.inf, "must not be negative, and finite")
     if softness and (confidence is None or confidence in SIGNED):
         raise ValueError(f"softness={softness}: needs a confidence with positive scores, not {confidence or 'none'}")
     if window is not None and not (type(window) is int and window >= 1):
         raise ValueError(f"window={window!r}: a whole number of masks, at least 1")
-    if window is not None and confidence is None:
-        raise ValueError(f"window={window}: needs a confidence that ranks the masks in it")
+    if window_ratio is not None:
+        check_number("window_ratio", window_ratio, lambda v: 1 <= v < math.inf, "must be at least 1, and finite")
+    for name, value in dict(window=window, window_ratio=window_ratio).items():
+        if value is not None and confidence is None:
+            raise ValueError(f"{name}={value}: needs a confidence that ranks the masks in it")

@@ -40,14 +40,14 @@ class EventByEventEdits(EventByEventMasks):
     kinds: ClassVar[int] = 3  # outcomes for every item; the first inserts
 
     @classmethod
-    def fits(cls, channels: Sequence[str], clocked: bool = True) -> bool:
-        "Whether it can simulate a method of these channels: those of edits, all three."
+    def fits(cls, channels: Sequence[str]) -> bool:
+        "Return whether it can simulate a method of these channels: those of edits, all three."
         return set(channels) == set(cls.channels)
 
     def happens(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
-        "The events of a step by channel, and what draws the tokens that are written; none in rows that end."
+        "Return the events of a step by channel, and what draws their tokens; none in rows that end."
         items = memory.tokens.shape[1]
         kind = gap // items
         events = {name: at_items(memory, gap % items, ~end & (kind == k)) for k, name in enumerate(self.channels)}

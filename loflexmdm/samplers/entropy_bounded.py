@@ -17,21 +17,22 @@ from torch import Tensor
 
 from ..process.intensities import Intensities
 from .base import Sampler
-from .draws import CONFIDENCES, most_confident
-from .planner import Planner
+from .draws import CONFIDENCES, check_number, most_confident
+from .planner import MaskSteps
 from .state import RowInt, State, TokenBool, TokenFloat, TokenInt
 
 # %% ../../nbs/samplers/09_entropy_bounded.ipynb #eb000009
 def excess(entropy: TokenFloat) -> TokenFloat:
-    """What the first 1, 2, ... columns of a row lose at most when they are drawn together, in nats: the sum of
-    their entropies without the largest; (batch, length)."""
+    """Bound the loss (nats) of drawing the first 1, 2, ... columns of a row together: (batch, length).
+
+    It is the sum of their entropies without the largest."""
     largest = entropy.cummax(-1).values
     return entropy.cumsum(-1) - largest
 
 
 def within(lost: TokenFloat, allowed: Float[Tensor, "#batch length"],
            masks: RowInt) -> RowInt:
-    "How many masks of each row to resolve, of `masks` (batch,): the most that stay within what is allowed, at least 1."
+    "Count the masks to resolve in each row, of `masks` (batch,): the most within what is allowed, at least 1."
     count = torch.arange(1, lost.shape[-1] + 1, device=lost.device)
     # the first alone loses nothing; its sum may differ from its maximum in the last digit
     fits = (lost <= allowed) & (count <= masks[:, None]) | (count == 1)
@@ -39,7 +40,7 @@ def within(lost: TokenFloat, allowed: Float[Tensor, "#batch length"],
 
 # %% ../../nbs/samplers/09_entropy_bounded.ipynb #eb000015
 @dataclass(frozen=True)
-class EntropyBounded(Planner):
+class EntropyBounded(MaskSteps):
     """As many masks per network call as an error allows, for methods that only unmask (Ben-Hamu et al., 2025).
 
     Masks are resolved in the order of `confidence` (by entropy unless another is named); k of them together lose at
@@ -48,10 +49,12 @@ class EntropyBounded(Planner):
     consistent: a call that resolves k of L positions may lose 2 error^2 k / L.
 
     The error is 0.1 if neither is given. ValueError if both are, for gamma < 0, error outside (0, 1], a confidence
-    that looks at drawn tokens, or options that change the distribution."""
+    that looks at drawn tokens, or choices that change the distribution."""
     name: ClassVar[str] = "entropy-bounded"  # on the command line
     papers: ClassVar[tuple[str, ...]] = ("entropy_bounded",)  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("error", "gamma")  # of its own, on the command line
+    common_options: ClassVar[tuple[str, ...]] = ("confidence", "softness", "window")  # the choices that it uses
+    refusal: ClassVar[str] = "the bound on the error holds for the distribution as it is"  # of others
     error: float | None = None  # total variation, at most
     gamma: float | None = None  # nats that one call may lose
 
@@ -61,7 +64,7 @@ class EntropyBounded(Planner):
         channels: Sequence[str],
         calls: Sequence[int],
     ) -> list[Sampler]:
-        "One setting."
+        "Return one setting."
         return [cls(error=0.1)]
 
     def __post_init__(self):
@@ -70,22 +73,16 @@ class EntropyBounded(Planner):
         if self.error is None and self.gamma is None: object.__setattr__(self, "error", 0.1)
         if self.error is not None and self.gamma is not None:
             raise ValueError(f"error={self.error}, gamma={self.gamma}: give one of the two")
-        if self.error is not None and not 0 < self.error <= 1: raise ValueError(f"error={self.error}: within (0, 1]")
-        if self.gamma is not None and not 0 <= self.gamma < math.inf:
-            raise ValueError(f"gamma={self.gamma}: must not be negative, and finite")
+        if self.error is not None: check_number("error", self.error, lambda v: 0 < v <= 1, "within (0, 1]")
+        if self.gamma is not None:
+            check_number("gamma", self.gamma, lambda v: 0 <= v < math.inf, "must not be negative, and finite")
         if self.confidence == "sampled":
             raise ValueError("confidence='sampled': looks at the tokens drawn, and the bound does not hold for it")
 
-        # whatever changes the distribution would not be counted in the error
-        fixed = dict(steps=None, remask=None, temperature=1.0, top_p=1.0)
-        for name, value in fixed.items():
-            given = getattr(self, name)
-            if given != value: raise ValueError(f"{name}={given}: the bound on the error holds for {value} alone")
-
     def keep(self, out: Intensities, state: State, drawn: TokenInt) -> TokenBool:
-        "Columns that are not masks after the call: those that were none, and the masks that it resolves."
+        "Choose the masks to resolve; return the columns that are not masks after the call."
         candidates = self.candidates(state.x)
-        score = torch.where(candidates, self.score(out, state, drawn), -torch.inf)
+        score = torch.where(candidates, self.choices.score(out, state, drawn, candidates), -torch.inf)
 
         # the more masks of the order are taken, the more is lost
         order = score.argsort(dim=-1, descending=True, stable=True)
@@ -95,13 +92,13 @@ class EntropyBounded(Planner):
         return ~state.x.masked | most_confident(as_many, candidates, score)
 
     def entropies(self, out: Intensities, where: TokenBool) -> TokenFloat:
-        "Entropies (batch, length) of the token distributions in nats, 0 elsewhere."
+        "Compute entropies (batch, length) of the token distributions in nats, 0 elsewhere."
         k = torch.softmax(out.logits[where].double(), -1)
         negative = CONFIDENCES["entropy"](k, None, None)  # that rule reads the distribution alone
         return k.new_zeros(where.shape).masked_scatter(where, -negative)
 
     def allowed(self, state: State) -> TokenFloat:
-        "What the first 1, 2, ... masks resolved may lose, in nats: (batch, length)."
+        "Return the loss (nats) allowed for the first 1, 2, ... masks resolved: (batch, length)."
         count = torch.arange(1, state.x.tokens.shape[-1] + 1, device=state.tau.device).double()
         if self.gamma is not None: return torch.full_like(count, self.gamma).expand(len(state.tau), -1)
         positions = state.x.free.sum(-1, keepdim=True).clamp_min(1)

@@ -7,6 +7,7 @@ Each event is exact for the model and adds one column to what the network keeps.
 __all__ = ['Place', 'EventHook', 'EventByEvent', 'at_items', 'columns_of', 'writing']
 
 # %% ../../nbs/samplers/14_event_by_event.ipynb #e962081c
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -18,7 +19,7 @@ from ..process.channels import Draw, Insert
 from ..process.intensities import IntensityFn
 from ..process.states import PartialSequences
 from .base import Sampler
-from .draws import check_drawing, inverse_cdf, nucleus, row_uniforms
+from .draws import check_number, inverse_cdf, nucleus, row_uniforms
 from .state import Info, State, advance, too_short
 
 # %% ../../nbs/samplers/14_event_by_event.ipynb #02948601
@@ -29,17 +30,17 @@ class Place(Insert):
 # %% ../../nbs/samplers/14_event_by_event.ipynb #hk14cd01
 @runtime_checkable
 class EventHook(Protocol):
-    "What a `logits_hook` of `EventByEvent` is."
+    "The protocol of a `logits_hook` of `EventByEvent`."
 
     def gaps(
         self, scores: Float[Tensor, "rows outcomes"], x: PartialSequences, column: Int[Tensor, "rows items"]
     ) -> Float[Tensor, "rows outcomes"]:
-        "New scores of the gaps after every item, which stands in a column of `x`, and of the end."
+        "Return new scores of the gaps after every item, in its column of `x`, and of the end."
 
     def tokens(
         self, logits: Float[Tensor, "rows vocabulary"], x: PartialSequences, column: Int[Tensor, " rows"]
     ) -> Float[Tensor, "rows vocabulary"]:
-        "New logits of the token that comes after a column of each row; of no meaning in rows that end."
+        "Return new logits of the token after a column of each row; rows that end ignore them."
 
 # %% ../../nbs/samplers/14_event_by_event.ipynb #cdc6a0e0
 @dataclass(frozen=True)
@@ -52,23 +53,25 @@ class EventByEvent(Sampler):
     `token_logits`, `insert`). `logits_hook` is an object with two methods (`EventHook`). ValueError as in `Choices`."""
     name: ClassVar[str] = "event-by-event"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place",)  # that it can simulate
-    clocked: ClassVar[bool] = False  # it needs no rates
     papers: ClassVar[tuple[str, ...]] = ("insnet", "insertion_process")  # to cite
-    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # of those that all samplers have
+    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # the choices that it uses
+    refusal: ClassVar[str] = "events come one by one, without masks to rank"  # of others
     options: ClassVar[tuple[str, ...]] = ("gap_temperature",)  # of its own, on the command line
     hooked: ClassVar[bool] = True  # whether it takes a `logits_hook`
     gap_temperature: float = 1.0  # of the distribution of gaps and the end
 
     def __post_init__(self):
         super().__post_init__()
-        check_drawing(self.gap_temperature, 1.0, None)
-        if self.logits_hook is None: return
+        check_number("gap_temperature", self.gap_temperature, lambda v: 0 < v < math.inf, "must be positive and finite")
+
+    def check_hook(self):
+        "Raise ValueError for a logits_hook that is no `EventHook`."
         if not self.hooked: raise ValueError(f"logits_hook: {type(self).__name__} takes none")
         if not isinstance(self.logits_hook, EventHook):
             raise ValueError(f"logits_hook={self.logits_hook!r}: must have the methods gaps and tokens, see EventHook")
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One event of every row, or its end. The prompts are read in the first step."
+        "Draw one event of every row, or its end; the first step reads the prompts."
         network = intensity_fn
         if not hasattr(network, "read_prompts"):
             raise ValueError("EventByEvent: is for networks that are causal in the order of insertion")
@@ -91,7 +94,7 @@ class EventByEvent(Sampler):
     def draw_gap(
         self, scores: Float[Tensor, "rows outcomes"], state: State, u: Float[Tensor, " rows"]
     ) -> tuple[Int[Tensor, " rows"], Bool[Tensor, " rows"], Info]:
-        "The item after which each row inserts (0 in a row that ends), whether it ends, and what had to be forced."
+        "Draw the item after which each row inserts (0 in a row that ends), whether it ends, and what is forced."
         short = too_short(state.x, state.limits)
         full = state.x.lengths >= state.limits.max_length
         drawn = inverse_cdf(nucleus(scores, 1.0, self.gap_temperature), u)
@@ -108,30 +111,30 @@ class EventByEvent(Sampler):
     def draw_token(
         self, logits: Float[Tensor, "rows vocabulary"], u: Float[Tensor, " rows"]
     ) -> Int[Tensor, " rows"]:
-        "A token for every row."
+        "Draw a token for every row."
         return inverse_cdf(nucleus(logits, self.top_p, self.temperature), u)
 
     def happens(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
-        "The events of a step by channel, and what draws their tokens; none in rows that end."
+        "Return the events of a step by channel, and what draws their tokens; none in rows that end."
         return dict(place=at_items(memory, gap, ~end)), dict(place=writing(token))
 
 # %% ../../nbs/samplers/14_event_by_event.ipynb #cdc6a0e1
 def at_items(
     memory: Any, item: Int[Tensor, " rows"], happens: Bool[Tensor, " rows"]
 ) -> Int[Tensor, "rows columns"]:
-    "How many events each column takes: one where the item of its row stands, if it happens."
+    "Count the events of each column: 1 at the item of its row, if it happens."
     width = int((memory.rank * (memory.tokens > 0)).max())
     nothing = torch.zeros(len(item), width, dtype=torch.long, device=item.device)
     return nothing.scatter(1, columns_of(memory, item)[:, None], happens.long()[:, None])
 
 
 def columns_of(memory: Any, item: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
-    "The column in which an item of every row stands."
+    "Return the column of an item in every row."
     return memory.rank.gather(1, item[:, None])[:, 0] - 1
 
 
 def writing(token: Int[Tensor, " rows"]) -> Draw:
-    "What writes each row's new token."
+    "Return the function that writes each row's new token."
     return lambda x, where, column: torch.where(where, token[:, None], x.tokens)

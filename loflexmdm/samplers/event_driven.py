@@ -6,6 +6,7 @@
 __all__ = ['race', 'Proposal', 'EventDriven', 'FrozenEvents']
 
 # %% ../../nbs/samplers/06_event_driven.ipynb #f8478371
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -28,8 +29,9 @@ def race(
     limit: RowFloat,
     channels: Sequence[str] = ("insert", "unmask"),
 ) -> tuple[dict[str, TokenInt], RowFloat]:
-    """The first events of frozen intensities that come before `limit` (batch,):
-    their numbers (batch, length) by channel, and the time of the last one tried.
+    """Draw the first events of frozen intensities before `limit` (batch,).
+
+    Returns their numbers (batch, length) by channel, and the time of the last one tried.
 
     `u` (batch, events, 2): for the wait until each event, Exp(total intensity), and for which one it is. A column that
     takes one event only (its mask has fired, its token is deleted) leaves the race; a gap stays."""
@@ -56,7 +58,7 @@ def race(
 
 # %% ../../nbs/samplers/06_event_driven.ipynb #e4f20fb0
 class Proposal(NamedTuple):
-    "What has become of the pending proposal of each row, and the next one."
+    "The outcome of each row's pending proposal, and the next one."
     accept: RowBool  # the event happens, and the clock stands
     tau: RowFloat  # clock reading of the next call
     bound: RowFloat  # total intensity under which the next proposal was made; 0: none is pending
@@ -75,7 +77,7 @@ class EventDriven(Sampler):
     ValueError for slack < 1, events_per_call < 1, or more than 1 with thinning."""
     name: ClassVar[str] = "event"  # on the command line
     papers: ClassVar[tuple[str, ...]] = ("gillespie", "first_hitting")  # keys of the papers to cite
-    options: ClassVar[tuple[str, ...]] = ("exact", "slack")  # of its own, on the command line
+    options: ClassVar[tuple[str, ...]] = ("exact", "slack", "events_per_call")  # of its own, on the command line
     exact: bool | None = None  # thinning, else intensities are held; none: thinning without top_p and confidence
     events_per_call: int = 1  # more than 1 is approximate, and needs held intensities
     slack: float = 1.5  # of thinning: what is proposed, as a multiple of the total intensity
@@ -86,8 +88,9 @@ class EventDriven(Sampler):
         channels: Sequence[str],
         calls: Sequence[int],
     ) -> list[Sampler]:
-        """Thinning, by confidence where there are masks to rank, and with intensities held; for masked diffusion, where
-        all time is alike, held ones alone."""
+        """Return thinning, also by confidence if there are masks to rank, and held intensities.
+
+        Only held ones for masked diffusion, whose rates do not depend on time."""
         held = cls(exact=False)
         if set(channels) == {"unmask"}: return [held]
         if "unmask" not in channels: return [cls(), held]
@@ -95,6 +98,8 @@ class EventDriven(Sampler):
 
     def __post_init__(self):
         super().__post_init__()
+        if not (self.exact is None or isinstance(self.exact, bool)):
+            raise ValueError(f"exact={self.exact!r}: choose True, False or None")
         check_whole("events_per_call", self.events_per_call, 1)
         if self.thins and self.events_per_call > 1:
             raise ValueError(
@@ -104,7 +109,7 @@ class EventDriven(Sampler):
 
     @property
     def thins(self) -> bool:
-        "Whether events are tested by a second call; otherwise intensities are held until the event."
+        "True for thinning, with a second call that tests events; False if intensities are held."
         if self.exact is not None: return self.exact
         return self.top_p >= 1 and self.confidence is None
 
@@ -112,8 +117,7 @@ class EventDriven(Sampler):
         self,
         state: State,
     ) -> tuple[RowFloat, Float[Tensor, "batch events 2"], Float[Tensor, "batch n"]]:
-        """Random numbers of one step: for the test (batch,), the events (batch, events,
-        2) and the tokens behind masks."""
+        "Draw the uniforms of one step: the test (batch,), events (batch, events, 2) and tokens of masks."
         k = self.events_per_call
         every_mask = state.x.lengths
         at_end = state.tau >= state.limits.tau_max  # then every mask is resolved
@@ -125,7 +129,7 @@ class EventDriven(Sampler):
         return test[:, 0], events.unflatten(-1, (k, 2)), token
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One network call: a proposal tested (thinning) or the next events applied (held intensities)."
+        "Call the network once: test a proposal (thinning) or apply the next events (held intensities)."
         out, state = self.ask(intensity_fn, state)
         test, events, token = self.uniforms(state)
         left = state.limits.tau_max - state.tau
@@ -144,7 +148,7 @@ class EventDriven(Sampler):
         u: RowFloat,
         elapsed: RowFloat,
     ) -> Proposal:
-        """Whether the pending proposal is accepted (then the clock stands), and the next one.
+        """Accept or reject the pending proposal (accepted, the clock stands), and make the next.
 
         `elapsed` ~ Exp(total intensity): divided by the slack, the wait until the next proposal."""
         total, bound = out.total(), state.rate_bound
@@ -161,17 +165,14 @@ class EventDriven(Sampler):
         return Proposal(accept, tau, new, violated)
 
     def hold(self, state: State, elapsed: RowFloat) -> Proposal:
-        "All events before the end of the clock happen, `elapsed` after now; nothing is tested."
+        "Accept all events before the end of the clock, `elapsed` after now."
         end = state.limits.tau_max
         left = end - state.tau
         tau = torch.where(elapsed < left, state.tau + elapsed, end)
         return Proposal(left > 0, tau, state.rate_bound, torch.zeros_like(state.done))
 
 # %% ../../nbs/samplers/06_event_driven.ipynb #54908c3e
-@dataclass(frozen=True)
-class FrozenEvents(EventDriven):
-    "Event-driven with intensities held between events: fewer calls than thinning, biased where lengths vary."
-    name: ClassVar[str] = "event-frozen"  # on the command line
-    options: ClassVar[tuple[str, ...]] = ("events_per_call",)  # of its own, on the command line
-    in_comparisons: ClassVar[bool] = False  # EventDriven(exact=False) is the same
-    exact: bool | None = False  # intensities are held until the event
+def FrozenEvents(**options) -> EventDriven:
+    "Return `EventDriven(exact=False)`, which replaces this name; it goes with the next release."
+    warnings.warn("FrozenEvents is now EventDriven(exact=False)", FutureWarning, stacklevel=2)
+    return EventDriven(**dict(exact=False) | options)

@@ -26,7 +26,7 @@ SCHEMES = ("naive", "fixed", "weighted")
 
 
 def _powers(scheme: str, w: float) -> tuple[float, float]:
-    "Powers of the conditional and the unconditional distribution; their sum is 1."
+    "Return powers of the conditional and the unconditional distribution; their sum is 1."
     if scheme not in SCHEMES: raise ValueError(f"scheme={scheme!r}: choose one of {', '.join(SCHEMES)}")
     return (w, 1 - w) if scheme == "weighted" else (1 + w, -w)
 
@@ -37,14 +37,14 @@ def _log_mix(
     c: float,
     u: float,
 ) -> Float[Tensor, "..."]:
-    "c log_c + u log_u with 0 (-inf) = 0; log_c where log_u is -inf and its power negative."
+    "Compute c log_c + u log_u with 0 (-inf) = 0; log_c where log_u is -inf and its power negative."
     part = lambda power, log: power * log if power else torch.zeros_like(log)
     no_reference = (log_u == -torch.inf) & (u < 0) | (log_c == -torch.inf) & (c < 0)
     return torch.where(no_reference, log_c, part(c, log_c) + part(u, log_u))
 
 
 def _log_softmax(logits: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    "-inf throughout where no token is possible."
+    "Compute log-softmax; -inf throughout if no token is possible."
     possible = (logits > -torch.inf).any(-1, keepdim=True)
     return torch.where(possible, torch.log_softmax(torch.where(possible, logits, 0.0), -1), -torch.inf)
 
@@ -54,7 +54,7 @@ def _log_probs(
     x: PartialSequences | None,
     excludes_present: bool,
 ) -> Tensor:
-    "Log distribution of the tokens, without the present one where that cannot be drawn."
+    "Compute the log distribution of tokens, without the present one if it cannot be drawn."
     if excludes_present and x is not None:
         logits = logits.scatter(-1, x.tokens[..., None].clamp_min(0), -torch.inf)
     return _log_softmax(logits)
@@ -67,7 +67,7 @@ def guide(
     scheme: str = "naive",
     x: PartialSequences | None = None,
 ) -> Intensities:
-    """Guided intensities (Eqs 30-33): `naive`, `fixed` or `weighted`; all channels of both, with their distributions.
+    """Guide intensities and token laws (Eqs 30-33) by the scheme `naive`, `fixed` or `weighted`.
 
     `x`, the sequences they belong to, matters for `weighted` with substitutions: a token is never replaced by itself.
     Logits without rates, as from left to right, are mixed too. Rates by token (`speed`) are in the rates and
@@ -95,12 +95,12 @@ def guide(
 
 # %% ../../nbs/samplers/12_guidance.ipynb #bfca89fd
 class _Both(NamedTuple):
-    "What a network keeps of rows with their conditions, and of the same rows without."
+    "A network's caches of rows with their conditions and without."
     kept: object
     n: int  # rows
 
     def rows(self, index: Int[Tensor, " rows"]) -> "_Both":
-        "Some rows, with and without their conditions."
+        "Select rows, with and without their conditions."
         return _Both(self.kept.rows(torch.cat([index, index + self.n])), len(index))
 
 
@@ -126,7 +126,7 @@ class Guided:
         tau: RowFloat,
         kept: object | None = None,
     ) -> tuple[Intensities, object | None]:
-        "The guided intensities, and what the network keeps of both evaluations (`reader`)."
+        "Return guided intensities, and the network's cache of both evaluations (`reader`)."
         rows = len(x.tokens)
         pair = zip(x, without_conditions(x, self.vocabulary))
         twice = PartialSequences(*(None if a is None else torch.cat([a, b]) for a, b in pair))
@@ -137,17 +137,17 @@ class Guided:
         return guided, None if kept is None else _Both(kept, rows)
 
     def __call__(self, x: PartialSequences, tau: RowFloat) -> Intensities:
-        "The guided intensities."
+        "Return guided intensities."
         return self.read(x, tau)[0]
 
 # %% ../../nbs/samplers/12_guidance.ipynb #ge000003
 class _Memories(NamedTuple):
-    "What an event-by-event network keeps of rows with their conditions, and of the same rows without."
+    "An event-by-event network's caches of rows with their conditions and without."
     with_condition: Any
     without: Any
 
     def rows(self, index: Int[Tensor, " rows"]) -> "_Memories":
-        "Some rows of both."
+        "Select rows of both."
         return _Memories(self.with_condition.rows(index), self.without.rows(index))
 
     # where items stand is the same in both
@@ -168,25 +168,25 @@ class GuidedEvents:
         self.powers = _powers(scheme, 1 + w if scheme == "weighted" else w)
 
     def read_prompts(self, prompt: PartialSequences) -> _Memories:
-        "What is kept of the prompts, with their conditions and without."
+        "Encode prompts, with their conditions and without."
         bare = without_conditions(prompt, self.vocabulary)
         return _Memories(self.network.read_prompts(prompt), self.network.read_prompts(bare))
 
     def gap_scores(self, memory: _Memories) -> Float[Tensor, "rows outcomes"]:
-        "Guided scores of the gaps and of stopping; with the condition alone in the fixed scheme."
+        "Return guided scores of the gaps and of stopping; only conditional ones in the fixed scheme."
         scores = [self.network.gap_scores(kept) for kept in memory]
         return scores[0] if self.scheme == "fixed" else self._guided(*scores)
 
     def token_logits(self, memory: _Memories, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
-        "Guided logits of what is inserted after item `gap`."
+        "Return guided logits of the token after item `gap`."
         return self._guided(*(self.network.token_logits(kept, gap) for kept in memory))
 
     def insert(self, memory: _Memories, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]) -> _Memories:
-        "Both memories after `token` was inserted after item `gap`."
+        "Insert `token` after item `gap` in both memories."
         return _Memories(*(self.network.insert(kept, gap, token) for kept in memory))
 
     def _guided(self, conditional: Tensor, unconditional: Tensor) -> Float[Tensor, "rows outcomes"]:
-        "The product of powers of both distributions, as log-probabilities."
+        "Multiply powers of both distributions; return log-probabilities."
         logs = (_log_softmax(scores.double()) for scores in (conditional, unconditional))
         return _log_softmax(_log_mix(*logs, *self.powers))
 
@@ -206,7 +206,7 @@ class Guidance:
             raise ValueError(f"guidance_scheme={self.scheme!r}: choose one of {', '.join(SCHEMES)}")
 
     def check(self, prompts: PartialSequences) -> "Guidance":
-        "Itself; ValueError if `w` is not 0 and the vocabulary, or a prompt, has no conditions."
+        "Return itself; ValueError if `w` is not 0 and the vocabulary, or a prompt, has no conditions."
         if not self.w: return self
         if not self.vocabulary.conditions:
             raise ValueError(f"guidance={self.w}: the model's vocabulary has no conditions")
@@ -216,7 +216,7 @@ class Guidance:
                          f"put one in it, such as {self.vocabulary.conditions[0]}")
 
     def guided(self, intensity_fn: IntensityFn) -> IntensityFn:
-        "What a sampler calls: `Guided` or `GuidedEvents`, or the function itself if `w` is 0."
+        "Return `Guided` or `GuidedEvents` of a function, or the function itself if `w` is 0."
         if not self.w: return intensity_fn
         kind = GuidedEvents if hasattr(intensity_fn, "read_prompts") else Guided
         return kind(intensity_fn, self.vocabulary, self.w, self.scheme)

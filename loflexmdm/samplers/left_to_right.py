@@ -7,7 +7,7 @@ __all__ = ['not_a_prefix', 'check_prefixes', 'appended', 'LeftToRight']
 
 # %% ../../nbs/samplers/07_left_to_right.ipynb #44e84706
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -24,7 +24,7 @@ from .state import Info, Limits, RowBool, RowFloat, RowInt, State, too_short
 
 # %% ../../nbs/samplers/07_left_to_right.ipynb #fa26aa5d
 def not_a_prefix(x: PartialSequences) -> RowBool:
-    "Rows that cannot be written from left to right: a mask, or a gap that is open before a prompt token."
+    "Mark rows that cannot be written from left to right: a mask, or an open gap before a prompt token."
     gap_inside = x.open[:, :-1] & x.fixed[:, 1:]
     return x.masked.any(-1) | gap_inside.any(-1)
 
@@ -34,7 +34,7 @@ def check_prefixes(
     what: str,
     vocabulary: Vocabulary | None = None,
 ) -> PartialSequences:
-    "`x`, if all its rows can be written from left to right; otherwise ValueError shows the first that cannot."
+    "Return `x` if all its rows can be written from left to right; ValueError shows the first that cannot."
     bad = not_a_prefix(x)
     if not bool(bad.any()): return x
     first = int(bad.int().argmax())
@@ -47,7 +47,7 @@ def check_prefixes(
 
 # %% ../../nbs/samplers/07_left_to_right.ipynb #ap000002
 def appended(state: State, token: RowInt, length: RowInt, grows: RowBool, tau: RowFloat) -> State:
-    """The state with a token at the end of the rows that grow, whose `length` is given, and the clock at `tau`:
+    """Append a token to the rows that grow, whose `length` is given, and set the clock to `tau`:
     what `advance` makes of events of the channel `append`, which are all at the end."""
     width = int((length + grows).max())
     x = state.x.widened(width)
@@ -71,19 +71,9 @@ class LeftToRight(Sampler):
     options that choose positions."""
     name: ClassVar[str] = "left-to-right"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("append",)  # of the methods that it can simulate
-    clocked: ClassVar[bool] = False  # its clock counts tokens
     papers: ClassVar[tuple[str, ...]] = ("transformer",)  # keys of the papers to cite
-    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # those of Sampler that it takes
-
-    def __post_init__(self):
-        super().__post_init__()
-        for f in fields(Sampler):
-            value = getattr(self, f.name)
-            taken = f.name in (*self.common_options, "logits_hook")
-            if not taken and value != f.default:
-                raise ValueError(
-                    f"{f.name}={value!r}: tokens come from left to right; there are no positions to choose"
-                )
+    common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # the choices that it uses
+    refusal: ClassVar[str] = "tokens come from left to right; there are no positions to choose"  # of others
 
     def init(
         self,
@@ -91,7 +81,7 @@ class LeftToRight(Sampler):
         generators: Sequence[torch.Generator],
         limits: Limits,
     ) -> State:
-        "The state with nothing generated. ValueError for prompts that are not prefixes."
+        "Make the state before the first token. ValueError for prompts that are not prefixes."
         return super().init(check_prefixes(x, "prompt"), generators, limits)
 
     def ask(
@@ -99,8 +89,8 @@ class LeftToRight(Sampler):
         intensity_fn: IntensityFn,
         state: State,
     ) -> tuple[Intensities, State]:
-        """One network call: what comes next, logits (batch, 1, vocabulary + 1) after the hook, and the state with what
-        the network keeps.
+        """Call the network: logits (batch, 1, vocabulary + 1) of what comes next, after the hook, and the state with
+        its cache.
 
         Where there are logits for every column, the last one's count."""
         out, kept = reader(intensity_fn)(state.x, state.tau, state.kept)
@@ -120,8 +110,9 @@ class LeftToRight(Sampler):
         short: RowBool,
         u: Float[Tensor, "batch 2"],
     ) -> tuple[RowBool, RowInt]:
-        """Whether the end comes (batch,), and the token that comes otherwise (batch,), from logits (batch,
-        vocabulary + 1) and two uniforms each.
+        """Draw whether each row ends (batch,), and its token otherwise (batch,).
+
+        From logits (batch, vocabulary + 1) and two uniforms each.
 
         Rows that are too `short` get their token from the distribution without the end.
         ValueError if the logits leave nothing."""
@@ -135,7 +126,7 @@ class LeftToRight(Sampler):
         return u[:, 0] < probs[:, -1], inverse_cdf(tokens, u[:, 1])
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One network call and one token at the end of every row; the end closes all gaps of its row."
+        "Call the network once and append a token to every row; the end closes all gaps of its row."
         short, length = too_short(state.x, state.limits), state.x.lengths
         u = row_uniforms(state.generators, 2, length.device)
         out, state = self.ask(intensity_fn, state)

@@ -44,7 +44,7 @@ class EventByEventMasks(EventByEvent):
     def draw_gap(
         self, scores: Float[Tensor, "rows outcomes"], state: State, u: Float[Tensor, " rows"]
     ) -> tuple[Int[Tensor, " rows"], Bool[Tensor, " rows"], Info]:
-        "The outcome of each row (0 in a row that ends), whether it ends, and what had to be forced."
+        "Draw the outcome of each row (0 in a row that ends), whether it ends, and what is forced."
         end = scores.shape[1] - 1
         drawn = inverse_cdf(nucleus(scores, 1.0, self.gap_temperature), u)
         overflow = (state.x.lengths >= state.limits.max_length) & (drawn < end // self.kinds)
@@ -62,7 +62,7 @@ class EventByEventMasks(EventByEvent):
     def happens(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
-        "The events of a step by channel, and what draws the tokens of decisions; none in rows that end."
+        "Return the events of a step by channel, and what draws tokens of decisions; none in rows that end."
         items = memory.tokens.shape[1]
         decides = gap >= items
         placed = at_items(memory, gap % items, ~end & ~decides)

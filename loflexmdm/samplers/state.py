@@ -27,8 +27,7 @@ TokenBool = Bool[Tensor, "batch length"]
 
 # %% ../../nbs/samplers/01_state.ipynb #a926f618
 class Limits(NamedTuple):
-    """What a simulation may do: the last clock reading, the lengths allowed (start token and
-    prompt included), and the channels."""
+    "Limits of a simulation: last clock reading, lengths (start token and prompt included), channels."
     tau_max: float  # clock reading at which a row ends
     max_length: int  # longest, start token and prompt included
     min_length: int = 0  # shortest
@@ -36,7 +35,7 @@ class Limits(NamedTuple):
 
     @property
     def shrinks(self) -> bool:
-        "Whether a sequence can become shorter."
+        "Return whether a sequence can become shorter."
         return any(CHANNELS[name].growth < 0 for name in self.channels)
 
 # %% ../../nbs/samplers/01_state.ipynb #pfb2aa19
@@ -64,11 +63,11 @@ class State(NamedTuple):
     memory: object | None = None  # what a sampler of its own keeps of the rows; its `rows(index, n)` selects some
 
     def select(self, keep: RowBool) -> "State":
-        "The rows where `keep` (batch,) is true, without columns that are padding in all of them."
+        "Select the rows where `keep` (batch,) is true, without columns that are padding in all of them."
         return self.rows(keep.nonzero()[:, 0])
 
     def rows(self, index: Int[Tensor, " rows"]) -> "State":
-        "Some rows, which may be taken several times, without columns that are padding in all of them."
+        "Select rows, some perhaps several times, without columns that are padding in all of them."
         # one question for all that is not known here: which rows, and how wide they are
         numbers, lengths = lists(index, self.x.lengths[index])
         n = max([1, *lengths])
@@ -86,7 +85,7 @@ class State(NamedTuple):
 
 # %% ../../nbs/samplers/01_state.ipynb #58467e52
 class Info(NamedTuple):
-    "What one step did, one value per row of the state it started from."
+    "Counts of one step, one value per row of the state it started from."
     overflow: RowInt  # insertions given up because the sequence was full
     violations: RowInt  # thinning: the total intensity exceeded its bound (the step was then not exact)
     forced: RowInt  # insertions made only to reach the smallest length
@@ -94,7 +93,7 @@ class Info(NamedTuple):
 
 # %% ../../nbs/samplers/01_state.ipynb #3772e5e3
 def too_short(x: PartialSequences, limits: Limits) -> RowBool:
-    "Rows below the smallest length that have an open gap to grow in."
+    "Mark the rows below the smallest length that have an open gap."
     least = min(limits.min_length, limits.max_length)
     below = x.lengths < least
     if least <= 1: return below  # every row has its start token
@@ -102,7 +101,7 @@ def too_short(x: PartialSequences, limits: Limits) -> RowBool:
 
 
 def legal(x: PartialSequences, full: RowBool, channel: str) -> TokenBool:
-    "Columns at which a channel may act, (batch, length) bool; rows that are `full` (batch,) do not grow."
+    "Mark the columns at which a channel may act, (batch, length); rows that are `full` (batch,) do not grow."
     where = CHANNELS[channel].legal(x)
     if CHANNELS[channel].growth <= 0: return where
     return where & ~full[:, None]
@@ -114,7 +113,7 @@ def finished(
     full: RowBool,
     limits: Limits,
 ) -> RowBool:
-    "Rows to which nothing more can happen: the clock has run out, or no channel may act; none with masks to resolve."
+    "Mark the rows that are finished: the clock has run out or no channel may act, and no mask is left."
     over = (tau >= limits.tau_max) & ~too_short(x, limits)
     active = torch.stack([legal(x, full, name).any(-1) for name in limits.channels]).any(0)
     waiting = x.masked.any(-1) & ("unmask" in limits.channels)
@@ -122,7 +121,7 @@ def finished(
 
 # %% ../../nbs/samplers/01_state.ipynb #0df8dcdf
 def follow(state: State, x: PartialSequences, tau: RowFloat) -> State:
-    "The state with sequences `x`, whose `origin` holds columns of `state.x` (-1: new), and the clock at `tau`."
+    "Move the state to sequences `x`, whose `origin` holds columns of `state.x` (-1: new), and clock `tau`."
     old = x.origin.clamp_min(0)
     new = x.origin < 0
     fresh = new & x.valid
@@ -143,7 +142,7 @@ def follow(state: State, x: PartialSequences, tau: RowFloat) -> State:
 
 
 def came_from(new: State, old: State) -> Int[Tensor, "batch taken"]:
-    "Column in `old` of every token of `new`, a later state of the same rows; -1: arrived since, 0: padding."
+    "Return the column in `old` of every token of `new`, a later state; -1: arrived since, 0: padding."
     # what is padding writes into one place more than there are numbers
     count = int(old.born.max())
     place = torch.where(old.x.valid, old.birth, count)
@@ -159,8 +158,7 @@ def fitting(
     state: State,
     events: dict[str, TokenInt],
 ) -> tuple[dict[str, TokenInt], RowInt]:
-    """The events without the insertions for which there is no room (the leftmost gaps come
-    first), and how many those are."""
+    "Drop insertions for which there is no room, rightmost gaps first; return events and numbers dropped."
     room = (state.limits.max_length - state.x.lengths).clamp_min(0)
     overflow = torch.zeros_like(state.row)
     fit = dict(events)
@@ -182,8 +180,9 @@ def advance(
     events: dict[str, TokenInt],
     draw: dict[str, Draw | None],
 ) -> tuple[State, RowInt]:
-    """The state after events (batch, length) by channel, with the clock at `tau`;
-    and the insertions given up for length (batch,).
+    """Apply events (batch, length) by channel, and set the clock to `tau`.
+
+    Returns the state, and the number of insertions given up for length (batch,).
 
     A row that gave one up counts as full from then on, unless it can become shorter again."""
     events, overflow = fitting(state, events)

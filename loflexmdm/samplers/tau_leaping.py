@@ -20,8 +20,8 @@ from ..process.clocks import clock_named
 from ..process.intensities import Intensities, IntensityFn, TokenLaws
 from ..process.states import PartialSequences
 from .base import Sampler
-from .draws import check_whole, draws, most_confident
-from .state import Info, Limits, RowFloat, State, TokenBool, TokenFloat, TokenInt
+from .draws import check_one_of, check_whole, draws
+from .state import Info, Limits, RowFloat, State, TokenFloat, TokenInt
 from ..support.limits import CALLS
 
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #0c14adea
@@ -29,8 +29,9 @@ def leap(
     out: Intensities,
     dtau: Float[Tensor, "batch 1"],
 ) -> tuple[TokenFloat, Intensities]:
-    """Probability (batch, length) that a mask is resolved within `dtau` (batch, 1), and the intensities with the
-    distribution of its token then.
+    """Compute the probability (batch, length) that a mask is resolved within `dtau` (batch, 1).
+
+    Returned with the intensities, whose token laws are those of what is shown then.
 
     A step of length 0 is the end: all are resolved."""
     if out.speed is None: return -torch.expm1(-out.unmask * dtau), out
@@ -49,7 +50,7 @@ def shown_within(
     speed: Float[Tensor, "n vocabulary"],
     wait: Float[Tensor, " n"],
 ) -> Float[Tensor, "n vocabulary"]:
-    "Log-probability that a mask shows each token within `wait` (n,), from the law of what shows next and the speeds."
+    "Compute the log-probability that a mask shows each token within `wait` (n,), from law and speeds."
     log_hidden = torch.log_softmax(logits.double() - speed.log(), -1)
     shown = -torch.expm1(-speed * wait[:, None])
     return log_hidden + torch.log(shown)
@@ -60,8 +61,9 @@ def leaps(
     channels: Sequence[str],
     dtau: Float[Tensor, "batch 1"],
 ) -> tuple[dict[str, TokenFloat], Intensities]:
-    """Probability (batch, length) of each channel's event within `dtau`, where a column takes one event of all;
-    and the intensities as in `leap`.
+    """Compute the probability (batch, length) of each channel's event within `dtau`, one per column at most.
+
+    Returned with the intensities, as in `leap`.
 
     Competing exponentials: any event with 1 - exp(-(sum of rates) dtau), each in proportion to its rate."""
     if not channels: return {}, out
@@ -79,8 +81,7 @@ def leaps(
 
 
 def one_event(chance: dict[str, TokenFloat], u: TokenFloat) -> dict[str, TokenInt]:
-    """At most one event per column, from the channels' probabilities and one uniform each:
-    0 or 1, (batch, length) by channel."""
+    """Draw at most one event per column, by the channels' probabilities: 0 or 1, (batch, length) by channel."""
     below = torch.zeros_like(u)
     found = {}
     for name, p in chance.items():
@@ -94,7 +95,7 @@ def poisson_quantile(
     u: Float[Tensor, "*shape"],
     rate: Float[Tensor, "*shape"],
 ) -> Int[Tensor, "*shape"]:
-    "Poisson counts by inversion: the smallest k with P(N <= k) > u, at most 1000."
+    "Draw Poisson counts by inversion: the smallest k with P(N <= k) > u, at most 1000."
     counts = torch.zeros_like(u, dtype=torch.long)
     term = torch.exp(-rate)
 
@@ -114,7 +115,7 @@ def poisson_quantile(
 
 
 def next_reading(taus: Float[Tensor, " steps"], tau: RowFloat) -> RowFloat:
-    "The first of the ascending readings `taus` after the clock `tau` (batch,) of each row; at most the last."
+    "Return the first of the ascending readings `taus` after each row's clock `tau` (batch,), or the last."
     taus = taus.to(tau.device)
     after = torch.searchsorted(taus, tau, right=True)
     return taus[after.clamp_max(len(taus) - 1)]
@@ -125,8 +126,8 @@ class TauLeaping(Sampler):
     """Fixed steps with frozen intensities (Alg 2): Poisson(g dtau) masks per gap, each mask resolved with
     probability 1 - exp(-b_um dtau).
 
-    Channels of which a column takes one event (unmask, delete, substitute) compete:
-    one happens with 1 - exp(-(sum of rates) dtau).
+    Channels that act once on a column (unmask, delete, substitute) compete:
+    one event happens with 1 - exp(-(sum of rates) dtau).
 
     `steps` counts network calls; the last one resolves what is still masked. `grid`: "time" spaces them evenly in t = 1
     - exp(-tau) on the slowest clock, "clock" as tau = 2u/(1-u). `hold`: through a leap a gap keeps its "rate" g, or its
@@ -149,24 +150,24 @@ class TauLeaping(Sampler):
         channels: Sequence[str],
         calls: Sequence[int],
     ) -> list[Sampler]:
-        "One per number of calls; none for masked diffusion, where ancestral sampling is the same with its own grid."
+        "Return one per number of calls; none for masked diffusion, where ancestral sampling is the same."
         if set(channels) == {"unmask"}: return []
         return super().compared(channels, calls)
 
     def __post_init__(self):
         super().__post_init__()
+        self.check_steps()
+        check_one_of("hold", self.hold, ("rate", "count"))
+
+    def check_steps(self):
+        "Raise ValueError for a wrong number of steps or grid."
         check_whole("steps", self.steps, 2, " (the last one only resolves masks)", CALLS)
-        if self.grid not in ("time", "clock"): raise ValueError(f"grid={self.grid!r}: choose time or clock")
-        if self.hold not in ("rate", "count"): raise ValueError(f"hold={self.hold!r}: choose rate or count")
-        if self.window_ratio is None: return
-        if not 1 <= self.window_ratio < math.inf:
-            raise ValueError(f"window_ratio={self.window_ratio}: must be at least 1, and finite")
-        if self.confidence is None:
-            raise ValueError(f"window_ratio={self.window_ratio}: needs a confidence that ranks the masks in it")
+        check_one_of("grid", self.grid, ("time", "clock"))
 
     def taus(self, tau_max: float, mass: float = 1e-4) -> Float[Tensor, " steps"]:
-        """Clock readings of the calls, from 0 to `tau_max`, by which the slowest event is still to come with
-        probability `mass`: (steps,) float64."""
+        """Return the clock readings of the calls, from 0 to `tau_max`: (steps,) float64.
+
+        By `tau_max` the slowest event is still to come with probability `mass`."""
         u = torch.linspace(0, 1, int(self.steps), dtype=torch.float64)
         if self.grid == "time":
             tau = torch.log1p(-(1 - mass) * u) * (tau_max / math.log(mass))
@@ -177,11 +178,11 @@ class TauLeaping(Sampler):
         return tau
 
     def duration(self, now: RowFloat, until: RowFloat) -> RowFloat:
-        "The time on the clock that events have in a leap between two readings."
+        "Return the clock time that a leap between two readings gives to events."
         return until - now
 
     def insertions(self, mean: TokenFloat, u: TokenFloat) -> TokenInt:
-        "Masks to insert in each gap, from their expected numbers: (batch, length) whole numbers."
+        "Draw the number of masks to insert in each gap, (batch, length), from its mean."
         return poisson_quantile(u, mean)
 
     def events(
@@ -192,8 +193,7 @@ class TauLeaping(Sampler):
         wait: TokenFloat,
         count: TokenFloat,
     ) -> tuple[dict[str, TokenInt], Intensities]:
-        """Numbers of events (batch, length) by channel within `dtau` (batch, 1), and the intensities with
-        the distributions of tokens then.
+        """Draw numbers of events (batch, length) by channel within `dtau` (batch, 1); return the intensities too.
 
         `wait` and `count` are uniforms: for the channels of which a column takes one event, and for the others."""
         often = [name for name in channels if not CHANNELS[name].once]
@@ -204,7 +204,7 @@ class TauLeaping(Sampler):
         return one_event(chance, wait) | counts, out
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One network call and one leap of the clock."
+        "Call the network once, and leap on the clock."
         out, state = self.ask(intensity_fn, state)
         tau = next_reading(self.taus(state.limits.tau_max), state.tau)
         dtau = self.duration(state.tau, tau)[:, None]
@@ -214,25 +214,14 @@ class TauLeaping(Sampler):
         state, overflow, forced = self.settle(out, state, events, tau, token)
         return state, Info(overflow, torch.zeros_like(overflow), forced)
 
-    def choose(
-        self,
-        events: TokenBool,
-        out: Intensities,
-        state: State,
-        drawn: TokenInt,
-    ) -> TokenBool:
-        "The masks to unmask, as for every sampler; with a `window_ratio` only some of the leftmost are candidates."
-        if self.window_ratio is None: return super().choose(events, out, state, drawn)
-        reach = (self.window_ratio * events.sum(-1, keepdim=True)).ceil()
-        near = self.candidates(state.x) & (state.x.masked.cumsum(-1) <= reach)
-        return most_confident(events, near, self.score(out, state, drawn))
 
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #62d936c4
 @dataclass(frozen=True)
 class Ancestral(TauLeaping):
     """A fixed number of steps for methods without insertions (MD4, Alg 2), evenly spaced on the clock named `grid`.
 
-    The `steps` network calls are at times 0, 1/steps and so on of that clock; the last one resolves all masks.
+    The `steps` network calls are at times 0, 1/steps and so on of that clock; the last one resolves all masks. Nothing
+    is inserted, so that `hold` changes nothing.
 
     ValueError for steps < 1, an unknown clock, or (at the start) prompts with open gaps."""
     name: ClassVar[str] = "ancestral"  # on the command line
@@ -247,20 +236,21 @@ class Ancestral(TauLeaping):
         channels: Sequence[str],
         calls: Sequence[int],
     ) -> list[Sampler]:
-        "One per number of calls."
+        "Return one per number of calls."
         return [cls(steps=c) for c in calls]
 
-    def __post_init__(self):
-        Sampler.__post_init__(self)
+    def check_steps(self):
+        "Raise ValueError for a wrong number of steps or an unknown clock."
         check_whole("steps", self.steps, 1, limit=CALLS)
-        clock_named(self.grid)
+        try: clock_named(self.grid)
+        except ValueError as e: raise ValueError(f"grid={self.grid!r}: {e}") from None
 
     def taus(
         self,
         tau_max: float = math.inf,
         mass: float = 0.0,
     ) -> Float[Tensor, " steps"]:
-        "Clock readings of the calls, whatever the end of the clock: (steps,) float64, the first 0."
+        "Return the clock readings of the calls, whatever the end of the clock: (steps,) float64, from 0."
         time = torch.arange(int(self.steps), dtype=torch.float64) / int(self.steps)
         tau = clock_named(self.grid).tau(time)
         tau[0] = 0.0
@@ -272,7 +262,7 @@ class Ancestral(TauLeaping):
         generators: Sequence[torch.Generator],
         limits: Limits,
     ) -> State:
-        "The state at clock reading 0; the last call is the end of the clock."
+        "Make the state at clock reading 0; the clock ends at the last call."
         if x.open.any():
             raise ValueError(
                 "prompts: an open gap is left, and ancestral sampling cannot insert; use TauLeaping or EventDriven"
@@ -291,7 +281,7 @@ class Euler(Ancestral):
     in_comparisons: ClassVar[bool] = False  # ancestral steps cost the same
 
     def duration(self, now: RowFloat, until: RowFloat) -> RowFloat:
-        "The time on the clock in which a mask is resolved with the probability of an Euler step."
+        "Return the clock time in which a mask is resolved with the probability of an Euler step."
         clock = clock_named(self.grid)
         time = clock.time(now.double()).clamp(0, 1 - 1e-9)
         chance = clock.shape(time) / int(self.steps)

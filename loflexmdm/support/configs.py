@@ -126,8 +126,13 @@ T = TypeVar("T")
 
 
 def current_names(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    "Rename old keys of a configuration to current ones. ValueError for a value under both names."
-    values, renamed = dict(values), getattr(cls, "renamed", {})
+    """Return the values of a configuration under current names.
+
+    ValueError for a value under both names, or another value of a removed option than its default."""
+    values, renamed, retired = dict(values), getattr(cls, "renamed", {}), getattr(cls, "retired", {})
+    for old in values.keys() & retired.keys():
+        if (value := values.pop(old)) != retired[old]:
+            raise ValueError(f"{old}={value!r}: this option is gone; leave it out (files may have {retired[old]})")
     for old in values.keys() & renamed.keys():
         if (new := renamed[old]) in values:
             raise ValueError(f"{old}: the old name of {new}, which is also set; remove one")

@@ -30,18 +30,20 @@ class Registry(Mapping):
 
     From this package and plug-ins. `what` is the kind in messages ("method"), `modules` are single modules, or
     packages whose modules define such classes, and `group` is the entry-point group of other packages. `former` maps
-    old names, found in saved files, to current ones; they are not listed."""
+    old names, found in saved files, to current ones, and `gone` says what replaces a name; neither is listed."""
     def __init__(
         self,
         what: str,
         modules: Sequence[str],
         group: str,
         former: Mapping[str, str] | None = None,
+        gone: Mapping[str, str] | None = None,
     ):
         self.what = what
         self.modules = modules
         self.group = group
         self.former = dict(former or {})  # old name -> current name
+        self.gone = dict(gone or {})  # removed name -> what replaces it
         self.classes: dict[str, type] = {}  # classes defined so far
 
     def add(self, name: str, cls: type):
@@ -64,6 +66,7 @@ class Registry(Mapping):
             if point is not None: self.load(point)
         if name in self.classes: return self.classes[name]
 
+        if name in self.gone: raise ValueError(f"{self.what}={name!r}: is gone; use {self.gone[name]}")
         known = self.names()
         hint = did_you_mean(name, known)
         raise ValueError(f"{self.what}={clipped(name)}{hint}: choose one of {', '.join(known)}")
@@ -129,7 +132,12 @@ METHODS = Registry(
     "loflexmdm.methods",
     former=dict(lomdm="lounmask"),  # another method was published under the name lomdm
 )
-SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")
+SAMPLERS = Registry(
+    "sampler",
+    ("loflexmdm.samplers",),
+    "loflexmdm.samplers",
+    gone={"event-frozen": "EventDriven(exact=False), or --sampler event --no-exact"},
+)
 TASKS = Registry(
     "task kind",
     ("loflexmdm.tasks", "loflexmdm.molecules.task", "loflexmdm.molecules.edit_task"),

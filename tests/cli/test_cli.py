@@ -78,7 +78,7 @@ def test_sample_to_jsonl_and_csv(run, tmp_path):
     "options",
     [
         "", "--sampler event", "--sampler tau --steps 4", "--top-p 0.5 --temperature 0.7 --confidence top_prob",
-        "--sampler event-frozen --events-per-call 2", "--max-length 5",
+        "--sampler event --no-exact --events-per-call 2", "--max-length 5",
     ],
 )
 def test_sampling_is_seeded(run, options):
@@ -89,9 +89,9 @@ def test_sampling_is_seeded(run, options):
 def test_thinning_where_samples_are_exact_or_it_is_asked_for(run):
     told = {options: call(f"sample {run} -n 4 {options}")[1] for options in (
         "--exact", "", "--top-p 0.5 --exact", "--top-p 0.5", "--top-p 0.5 --no-exact",
-        "--top-p 0.5 --sampler event-frozen")}
+        "--top-p 0.5 --sampler event")}
     assert told[""] == told["--exact"]
-    assert told["--top-p 0.5"] == told["--top-p 0.5 --no-exact"] == told["--top-p 0.5 --sampler event-frozen"]
+    assert told["--top-p 0.5"] == told["--top-p 0.5 --no-exact"] == told["--top-p 0.5 --sampler event"]
     assert told["--top-p 0.5"] != told["--top-p 0.5 --exact"]
 
 
@@ -375,9 +375,10 @@ SAMPLE = {
     "--prompts nowhere.txt": "nowhere.txt: No such file",
     "--sampler ancestral": (
         "--sampler ancestral: is for masked diffusion; "
-        "for loflexmdm take bounded-error, event, event-frozen, speculative or tau"
+        "for loflexmdm take bounded-error, event, speculative or tau"
     ),
     "--sampler left-to-right": "is for autoregressive methods",
+    "--sampler event-frozen": "event-frozen is gone; use EventDriven(exact=False), or --sampler event --no-exact",
 }
 
 

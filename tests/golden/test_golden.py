@@ -137,10 +137,6 @@ METHODS = {
     "lo trainable": ("loflexmdm", dict(order_size="nano", unmask="trainable", b_range=4.0)),
     "lo shared trainable": ("loflexmdm", dict(backbone="shared", unmask="trainable", states=3)),
     "lo tight": ("loflexmdm", dict(order_size="nano", bound="tight", a=2.0, proposal=1.0, unmask="trainable")),
-    "lo planner weights": (
-        "loflexmdm",
-        dict(order_size="nano", unmask="trainable", planner_alpha=2.0, planner_tau=0.7),
-    ),
     "flexmdm": ("flexmdm", dict()),
     "flexmdm uniform": ("flexmdm", dict(times="uniform")),
     "flexmdm cosine polynomial": ("flexmdm", dict(insertion="cosine", unmasking="polynomial:2")),

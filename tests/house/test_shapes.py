@@ -48,7 +48,7 @@ def each_method():
     yield Autoregressive, AutoregressiveConfig(**small)
     yield FlexMDM, FlexMDMConfig(**small)
     yield FlexMDM, FlexMDMConfig(unmasking="cosine", times="uniform", **small)
-    yield LoFlexMDM, LoFlexMDMConfig(order_size="nano", unmask="trainable", planner_alpha=1.0, **small)
+    yield LoFlexMDM, LoFlexMDMConfig(order_size="nano", unmask="trainable", **small)
     yield LoFlexMDM, LoFlexMDMConfig(order="fixed", **small)
     yield MaskedDiffusion, MaskedConfig(time=True, **small)
     yield GenMD4, GenMD4Config(**small)
@@ -58,11 +58,11 @@ def each_method():
 
 def some_samplers(channels):
     "The samplers for methods of these channels, with the options that take other paths."
-    from loflexmdm.samplers import Ancestral, FrozenEvents, Planner, TauLeaping, fitting_samplers
+    from loflexmdm.samplers import Ancestral, EventDriven, Planner, TauLeaping, fitting_samplers
     for cls in fitting_samplers(channels).values(): yield cls(steps=4) if issubclass(cls, TauLeaping) else cls()
     if "append" in channels: return
     yield TauLeaping(steps=4, grid="clock", hold="count", confidence="top_prob", softness=1.0)
-    yield FrozenEvents(events_per_call=2, confidence="sampled")
+    yield EventDriven(exact=False, events_per_call=2, confidence="sampled")
     if channels == ("unmask",):
         yield Ancestral(steps=3, confidence="entropy", window=2)
         yield Planner(remask=1.0, softness=1.0)

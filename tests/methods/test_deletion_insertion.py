@@ -82,7 +82,7 @@ LAW = ToyLaw.of({"aab": 0.4, "abb": 0.3, "bab": 0.3})
 class Tabled(DeletionInsertion):
     "With intensities that depend on the tokens there and nothing else."
     name = "did, tabled (tests)"
-    def intensities(self, x, t=None, *, tau=None):
+    def at(self, x, tau):
         key = (x.tokens * torch.tensor([7.0, 3.0, 5.0, 2.0])[:x.tokens.shape[1]]).sum(-1, keepdim=True)
         rate = (1.5 + torch.sin(key + torch.arange(x.tokens.shape[1]))).double() * x.open * (x.lengths < 4)[:, None]
         logits = torch.sin(key[..., None] + torch.arange(len(self.vocabulary))).double().expand(*x.tokens.shape, -1)

@@ -35,7 +35,7 @@ class Perfect(FlexMDM):
     "FlexMDM with the exact network for LAW."
     name = "perfect flexmdm (test)"
 
-    def intensities(self, x, t=None, *, tau=None):
+    def at(self, x, tau):
         out = EXACT(x, tau)
         return out._replace(unmask=torch.where(x.masked, self.unmask_rate(tau)[:, None], 0.0))
 

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 
 import loflexmdm
 from loflexmdm.methods.base import Method, method_class
+from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.sampling import _length_limit, encode_prompts, generate
 from loflexmdm.models.saved import _describes_a_model, load_method, load_weights, save_method
@@ -47,7 +48,7 @@ class Poisson(Method):
         super().__init__(vocabulary, config, task)
         self.logits = torch.nn.Parameter(torch.zeros(len(vocabulary) - 3))
 
-    def intensities(self, x, t=None, *, tau=None):
+    def at(self, x, tau):
         last = x.open & (x.open.flip(-1).cumsum(-1).flip(-1) == 1)
         return Intensities(
             self.config.rate * torch.exp(-tau)[:, None] * last,
@@ -64,7 +65,50 @@ def model():
 @pytest.fixture(scope="module", autouse=True)
 def unregister():
     yield
-    METHODS.classes.pop(Poisson.name, None)
+    for cls in (Poisson, Halved, Written): METHODS.classes.pop(cls.name, None)
+
+
+# intensities
+
+class Halved(FlexMDM):
+    "As plug-ins wrote it before there was `at`: on top of a method of the package."
+    name = "halved (test)"
+
+    def intensities(self, x, t=None, *, tau=None):
+        out = super().intensities(x, t, tau=tau)
+        return out._replace(insert=out.insert / 2)
+
+
+class Written(Poisson):
+    "As plug-ins wrote it before there was `at`: the whole of it."
+    name, at = "written (test)", Method.at
+
+    def intensities(self, x, t=None, *, tau=None): return Poisson.at(self, x, tau)
+
+
+def test_a_plug_in_may_still_define_intensities(pico, model):
+    "Loss, bound and samples read what it defines."
+    config, x = FlexMDMConfig(size="pico", max_length=8), collate([parse_prompt("ab", VOCABULARY)] * 2)
+    plain, halved = FlexMDM(VOCABULARY, config), Halved(VOCABULARY, config)
+    halved.load_state_dict(plain.state_dict())
+    t = torch.tensor([0.2, 0.7])
+    for at in (dict(t=t), dict(tau=t)):
+        torch.testing.assert_close(halved.intensities(x, **at).insert, plain.intensities(x, **at).insert / 2)
+    assert halved.loss(x, seeded(0)).loss != plain.loss(x, seeded(0)).loss
+
+    written = Written(VOCABULARY)
+    same = dict(n=4, seed=0, sampler=TauLeaping(steps=8))
+    assert written.sample(**same).sequences == model.sample(**same).sequences
+    with pytest.raises(ValueError, match=r"written \(test\) has no clock .* sample with EventDriven"): written.at(x, t)
+
+
+def test_a_method_without_intensities_says_so(model):
+    "However it is called: nothing recurses."
+    class Bare(Method):
+        def intensities(self, x, t=None, *, tau=None): return super().intensities(x, t, tau=tau)
+    Bare.name, bare = "bare", Bare(VOCABULARY, PoissonConfig())
+    for call in (bare.intensities, bare.at, Method.intensities.__get__(bare)):
+        with pytest.raises(ValueError, match="bare has no clock and no rates"): call(None, torch.ones(1))
 
 
 # prompts and sampling
@@ -97,7 +141,7 @@ def test_bad_prompts(model, prompts, n, named):
         (
             dict(sampler=Ancestral()),
             "sampler=Ancestral: is for masked diffusion; "
-            ".* takes BoundedError or EventDriven or FrozenEvents or Speculative or Tau",
+            ".* takes BoundedError or EventDriven or Speculative or Tau",
         ),
         (dict(batch_size=0), "batch_size=0"),
         (dict(max_length=0), "max_length=0"),

@@ -40,7 +40,7 @@ def made(cls, away, states=2):
             at = [LAW.ids.index(row[1:]) for row in x1.tokens.tolist()]
             return torch.cat([torch.ones(len(at), 1, dtype=torch.float64), SPEED[at]], 1)
 
-        def intensities(self, x, t=None, *, tau=None):
+        def at(self, x, tau):
             out = torch.zeros(*x.tokens.shape, 5, dtype=torch.float64)
             for i, (row, n) in enumerate(zip(x.tokens.tolist(), x.lengths.tolist())):
                 for place in (range(n) if away == DROPPED else (c for c in range(n) if row[c] == MASK)):

@@ -37,7 +37,7 @@ class Table(Method):
 
     def law(self, x): return self.laws[STATES.index(tuple(x))]
 
-    def intensities(self, x, t=None, *, tau=None):
+    def at(self, x, tau):
         logits = torch.zeros(*x.tokens.shape, 5, dtype=torch.float64)
         for row, tokens in enumerate(x.tokens[:, 1:].tolist()):
             logits[row, 1:, 3:] = self.law([None if v == MASK else v - 3 for v in tokens]).log()

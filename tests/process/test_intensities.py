@@ -17,7 +17,7 @@ from loflexmdm.methods.planner_bounds import greedy_bound, planner_bound
 from loflexmdm.methods.sampling import generate
 from loflexmdm.process.intensities import Intensities, TokenLaws, cat_laws, log_probs_at, unread
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
-from loflexmdm.samplers import CONFIDENCES, SIGNED, Ancestral, EventDriven, FrozenEvents, Limits
+from loflexmdm.samplers import CONFIDENCES, SIGNED, Ancestral, EventDriven, Limits
 from loflexmdm.samplers import Planner, TauLeaping, simulate
 from loflexmdm.support.notebook import seeded
 
@@ -54,7 +54,7 @@ def made(cls, config, **options):
 
 
 MODELS = {
-    "loflexmdm": (LoFlexMDM, LoFlexMDMConfig, dict(order_size="pico", unmask="trainable", planner_alpha=1.0)),
+    "loflexmdm": (LoFlexMDM, LoFlexMDMConfig, dict(order_size="pico", unmask="trainable")),
     "flexmdm": (FlexMDM, FlexMDMConfig, {}), "mdm": (MaskedDiffusion, MaskedConfig, {}), "papl": (PAPL, PAPLConfig, {}),
     "genmd4": (GenMD4, GenMD4Config, {}), "ar": (Autoregressive, AutoregressiveConfig, {}),
     "editflow": (EditFlow, EditFlowConfig, dict(coupling="uniform")),
@@ -75,7 +75,8 @@ def test_losses_and_bounds_read_the_logits_of_masks_alone(pico, name):
 
 def some_samplers(inserts: bool):
     "Samplers of every kind, with every rule of confidence."
-    yield from (EventDriven(), FrozenEvents(events_per_call=2), TauLeaping(steps=4), TauLeaping(steps=4, top_p=0.5))
+    yield from (EventDriven(), EventDriven(exact=False, events_per_call=2))
+    yield from (TauLeaping(steps=4), TauLeaping(steps=4, top_p=0.5))
     for rule in CONFIDENCES:
         yield TauLeaping(steps=3, grid="clock", confidence=rule, softness=0.0 if rule in SIGNED else 0.5)
         yield EventDriven(exact=False, events_per_call=3, confidence=rule, window=2)

@@ -108,12 +108,17 @@ def test_it_is_among_the_samplers(): assert SAMPLERS["entropy-bounded"] is Entro
     (dict(error=0.1, gamma=0.1), "give one of the two"),
     (dict(error=0.0), "error=0.0"), (dict(error=math.nan), "error=nan"),
     (dict(gamma=-1.0), "gamma=-1.0"), (dict(gamma=math.inf), "gamma=inf"),
-    (dict(error=0.1, confidence="sampled"), "sampled"), (dict(error=0.1, steps=4), "steps=4"),
+    (dict(error=0.1, confidence="sampled"), "sampled"),
     (dict(error=0.1, temperature=0.7), "temperature=0.7"), (dict(error=0.1, top_p=0.9), "top_p=0.9"),
-    (dict(error=0.1, remask=1.0), "sampled"), (dict(error=0.1, window=0), "window=0"),
+    (dict(error=0.1, window=0), "window=0"),
 ))
 def test_refusals(wrong, words):
     with pytest.raises(ValueError, match=words): EntropyBounded(**wrong)
+
+
+@pytest.mark.parametrize("name", ("steps", "remask"))
+def test_it_has_no_fields_of_a_planner(name):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"): EntropyBounded(**{name: None})
 
 
 def test_the_error_is_a_tenth_unless_said_otherwise(): assert EntropyBounded() == EntropyBounded(error=0.1)

@@ -1,20 +1,24 @@
 "Every sampler against one protocol, on intensities that push for whatever must not happen."
 import math
+import pickle
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
 from pushing import LAW, LIMITS, PROMPTS, VOCABULARY, prompts, pushy
 
 from loflexmdm.exact.ctmc import as_batch, compare
+from loflexmdm.methods.edit_sampling import ThereAndBack
 from loflexmdm.process.clocks import clock_named
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import MASK, SPECIAL_TOKENS, Example, collate
-from loflexmdm.samplers import CONFIDENCES, Euler, EventDriven, Info, Limits, Planner, Remasking, Sampler
+from loflexmdm.samplers import CONFIDENCES, Ancestral, Choices, Euler, EventDriven, FrozenEvents, Info, Limits
+from loflexmdm.samplers import Planner, Remasking, Sampler
 from loflexmdm.samplers import Samples, State, TauLeaping, Trajectory, inverse_cdf, merge_samples
 from loflexmdm.samplers import most_confident, nucleus, poisson_quantile, possible, race
 from loflexmdm.samplers import row_uniforms, simulate
+from loflexmdm.support.registries import SAMPLERS as REGISTRY
 
 SAMPLERS = {
     "thinning": EventDriven(),
@@ -219,6 +223,68 @@ def test_sampler_settings_are_checked(make):
     with pytest.raises(ValueError): make()
 
 
+def test_the_frozen_sampler_is_a_setting_of_the_exact_one():
+    "Its former names say so."
+    with pytest.warns(FutureWarning, match=r"FrozenEvents is now EventDriven\(exact=False\)"):
+        assert FrozenEvents(events_per_call=2, top_p=0.9) == EventDriven(exact=False, events_per_call=2, top_p=0.9)
+    gone = r"sampler='event-frozen': is gone; use EventDriven\(exact=False\), or --sampler event --no-exact"
+    with pytest.raises(ValueError, match=gone): REGISTRY["event-frozen"]
+    assert "event-frozen" not in REGISTRY
+
+
+# Choices: a part that samplers have
+
+NONSENSE = "nonsense", -3.0, math.nan, [], {}, object()
+
+
+@pytest.mark.parametrize("cls", [*REGISTRY.usable().values(), ThereAndBack], ids=lambda cls: cls.__name__)
+def test_every_field_of_every_sampler_is_checked(cls):
+    "Each by name, whatever it is given."
+    own = [f.name for f in fields(cls) if f.init]
+    assert {"temperature", "top_p", "confidence", "softness", "window", "logits_hook"} <= set(own)
+    for name in own:
+        for wrong in NONSENSE:
+            with pytest.raises(ValueError, match=rf"\b{name}[=:]"): cls(**{name: wrong})
+
+
+@pytest.mark.parametrize("wrong", [dict(hold="nonsense"), dict(window_ratio=-3.0), dict(window_ratio=2.0)])
+@pytest.mark.parametrize("cls", [TauLeaping, Ancestral, Euler, Remasking, ThereAndBack])
+def test_fields_of_leaps_are_checked_in_all_of_them(cls, wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))): cls(**wrong)
+
+
+CHOICES = dict(temperature=0.5, top_p=0.5, confidence="top_prob", softness=0.5, window=2)
+
+
+@pytest.mark.parametrize("cls", REGISTRY.usable().values(), ids=lambda cls: cls.__name__)
+def test_a_choice_that_a_sampler_cannot_use_is_refused(cls):
+    for name in CHOICES:
+        needed = dict(confidence="top_prob") if name in ("softness", "window") else {}
+        options = needed | {name: CHOICES[name]}
+        if options.keys() <= set(cls.common_options): assert getattr(cls(**options).choices, name) == CHOICES[name]
+        else:
+            with pytest.raises(ValueError, match="(confidence|softness|window|temperature|top_p)="): cls(**options)
+
+
+def test_a_sampler_has_choices_and_is_none():
+    "They follow the fields of the same names, however these are changed."
+    hook = lambda logits, x, tau: logits
+    sampler = TauLeaping(steps=32, temperature=0.8, top_p=0.9, confidence="top_prob", window_ratio=2.0)
+    expected = Choices(temperature=0.8, top_p=0.9, confidence="top_prob", window_ratio=2.0)
+    assert not isinstance(sampler, Choices) and sampler.choices == expected
+    assert replace(sampler, logits_hook=hook).choices == replace(expected, logits_hook=hook)
+    assert replace(sampler, top_p=1.0).choices.top_p == 1.0 and pickle.loads(pickle.dumps(sampler)) == sampler
+
+
+def test_methods_of_choices_are_found_in_the_sampler_for_a_release():
+    "As samplers of other packages call them; what is unknown stays unknown."
+    sampler = TauLeaping(temperature=0.5)
+    assert sampler.resolve.__self__ is sampler.choices and sampler.draw_tokens.__self__ is sampler.choices
+    for name in ("resolved", "_private", "__deepcopy__"):
+        with pytest.raises(AttributeError, match=f"'TauLeaping' object has no attribute '{name}'"):
+            getattr(sampler, name)
+
+
 def test_simulate_checks_seeds_and_clock():
     with pytest.raises(ValueError, match="seeds"): simulate(pushy, prompts(), TauLeaping(), [1], LIMITS)
     for tau_max in (0.0, math.inf, math.nan):
@@ -356,7 +422,7 @@ def test_a_soft_rule_chooses_as_many_as_are_due_even_where_a_score_is_zero():
     state = sampler.init(x, [torch.Generator().manual_seed(0)], LIMITS)
     out = possible(Intensities(unmask=torch.tensor([[0.0, 0.0, 1.0, 0.0]]), logits=torch.zeros(1, 4, 6)), state)
     due = torch.tensor([[False, True, True, False]])
-    chosen = sampler.choose(due, out, state, state.x.tokens)
+    chosen = sampler.choices.choose(due, out, state, state.x.tokens)
     assert chosen.sum() == 2 and chosen[0, 2]
 
 

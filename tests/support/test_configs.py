@@ -6,6 +6,7 @@ import sys
 import tomllib
 import warnings
 from dataclasses import FrozenInstanceError, asdict, dataclass, fields, replace
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from loflexmdm.methods.gen_md4 import GenMD4Config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig
 from loflexmdm.methods.papl import PAPLConfig
+from loflexmdm.models import load
 from loflexmdm.support.configs import Count, Positive, allowed_range, comments_of, config, config_from
 from loflexmdm.support.configs import config_schema, one_of
 from loflexmdm.support.registries import METHODS, TASKS
@@ -41,7 +43,9 @@ REFUSED = [
     (LoFlexMDMConfig, dict(b_range=1), "b_range=1: must exceed 1 and be finite"),
     (LoFlexMDMConfig, dict(states=1), "states=1: a learned order needs at least 2"),
     (LoFlexMDMConfig, dict(order="fixed", states=0), "states=0: must be at least 1"),
-    (LoFlexMDMConfig, dict(planner_alpha=INF), "planner_alpha=inf: must be finite and not negative"),
+    (LoFlexMDMConfig, dict(regulariser=INF), "regulariser=inf: must be finite and not negative"),
+    (LoFlexMDMConfig, dict(planner_alpha=2.0), "planner_alpha=2.0: this option is gone; leave it out (files may "),
+    (LoFlexMDMConfig, dict(planner_tau=0.5), "planner_tau=0.5: this option is gone; leave it out (files may have 1.0"),
     (TrainConfig, dict(steps=0), "steps=0: must be at least 1"),
     (TrainConfig, dict(steps=True), "steps=True must be of type int"),
     (TrainConfig, dict(lr=0), "lr=0: must be positive and finite"),
@@ -98,6 +102,16 @@ def test_a_plain_dataclass_of_another_package():
     with pytest.raises(ValueError, match="^task toy: rate is missing$"): config_from(Plain, {}, "task toy")
     with pytest.raises(ValueError, match="^config: steps='3' must be of type int$"):
         config_from(Plain, dict(rate=1.0, steps="3"))
+
+
+def test_options_that_are_gone_may_stay_in_files():
+    "As models saved by earlier versions hold them."
+    saved = dict(order="fixed", states=1, planner_alpha=0.0, planner_tau=1.0)
+    made = config_from(LoFlexMDMConfig, saved)
+    assert made == LoFlexMDMConfig(order="fixed", states=1) and not hasattr(made, "planner_alpha")
+    assert load("key-adder").config.order == "learned"
+    kept = json.loads((files("loflexmdm") / "pretrained_models" / "key-adder" / "config.json").read_text())
+    assert "planner_alpha" in str(kept)
 
 
 def test_subclasses_check_what_they_inherit():

@@ -49,7 +49,7 @@ class AnyOrder(Canvas, Method):
     @property
     def default_sampler(self): return EventDriven(exact=False)  # exact, as the rates do not change between events
 
-    def intensities(self, x, t=None, *, tau=None):
+    def at(self, x, tau=None):
         "Rate 1 for every mask, and the distribution of its token."
         logits = self.token(self.backbone(self.seen(x), self.cond[None]))
         return Intensities(unmask=x.masked.to(logits.dtype), logits=logits)
@@ -58,7 +58,7 @@ class AnyOrder(Canvas, Method):
         "One draw of the bound on -log p of every canvas, in nats: (batch,)."
         x, _ = hide_some(x1, generator)
         weight = x1.free.sum(-1) / x.masked.sum(-1).clamp_min(1)
-        return -weight * clean_log_probs(self.intensities(x).logits, x1, x).sum(-1)
+        return -weight * clean_log_probs(self.at(x).logits, x1, x).sum(-1)
 
     def loss(self, batch, generator=None):
         bound = self.draw(self.canvas(batch), generator).mean()
