@@ -697,6 +697,10 @@ def same_muon() -> bool:
 NEAR_THE_END = ("bound flexmdm cosine polynomial", "bound edit uniform", "bound edit pairs shown")
 
 
+# digests of clock readings with nine digits, of which another processor may round the last differently
+DIGESTS_OF_TIMES = ("frames", "inserted", "unmasked")
+
+
 def needs_same_arithmetic(name: str) -> bool:
     "Results that depend on the last digits: of single precision, torch's normal draws and Muon, of times near the end."
     return name.startswith(("float32", "first weights")) or "training" in name or name in NEAR_THE_END
@@ -721,6 +725,7 @@ def test_nothing_has_changed(name, tmp_path):
     assert found.keys() == expected.keys()
     wrong = {}
     for key, value in expected.items():
+        if key in DIGESTS_OF_TIMES and not same_arithmetic(): continue
         exact = not isinstance(value, float)
         same = found[key] == value if exact else abs(found[key] - value) <= tolerance(name, key) * abs(value)
         if not same:
