@@ -39,7 +39,7 @@ def generated_files_match():
     if changed:
         sys.exit(
             f"export or clean changed {len(changed)} file(s): {', '.join(changed)}; "
-            "run nbdev-export and nbdev-clean, then commit"
+            "run make update, then commit"
         )
 
 
@@ -52,7 +52,7 @@ def main():
     os.environ.update(OMP_NUM_THREADS="1", MPLBACKEND="agg")
     started = time.monotonic()
     generated_files_match()
-    run("ruff", "check", "loflexmdm", "tests", "docs", "setup.py")
+    run("ruff", "check", "loflexmdm", "tests", "tools", "docs", "setup.py")
     site = subprocess.Popen([sys.executable, "docs/build.py"], cwd=ROOT)
     cores = os.cpu_count() or 1
     workers = min(cores, 4) if cores > 1 else 0  # 0: in this process
