@@ -1,8 +1,7 @@
 """All checks in order: generated files match the notebooks, lint, then notebooks and tests in
 a process of one thread per core (four at most), while the site is built, then the tests of the site.
 
-With `--room ROOM` those alone that name the room: its own tests and pages, and tests and pages that import from it. What
-follows goes to pytest."""
+With `--room ROOM` only the tests and pages of that room, and those that import from it. Other options go to pytest."""
 import argparse
 import hashlib
 import json

@@ -180,7 +180,8 @@ def of_docstrings(checkout: Checkout) -> dict:
     opened = Counter(re.split(r"\W", text.strip(), maxsplit=1)[0] for text in texts)
     return {
         "docstrings": len(texts), "words in first sentences, median": statistics.median(words),
-        "words in first sentences, most": max(words), **{f"docstrings that begin with {word}": opened[word] for word in OPENINGS},
+        "words in first sentences, most": max(words),
+        **{f"docstrings that begin with {word}": opened[word] for word in OPENINGS},
     }
 
 
@@ -202,7 +203,8 @@ def of_code(checkout: Checkout) -> dict:
 def of_calls(root: Path) -> dict:
     "Return members and functions behind calls, from a process that imports the checkout's package."
     env = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{HERE}", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, HERE / "behind_a_call.py"], cwd=root, env=env, capture_output=True, text=True)
+    command = [sys.executable, HERE / "behind_a_call.py"]
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"calls": done.stderr.strip()[-300:]}
 
 

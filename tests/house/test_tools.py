@@ -3,6 +3,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import check
 import pytest
 
 TOOLS = Path(__file__).parents[2] / "tools"
@@ -25,10 +26,13 @@ def test_a_tool_begins_and_tells_its_options(path, monkeypatch, capsys):
 
 PACKAGE = {
     "__init__.py": "",
-    "support/limits.py": '"What is allowed."\nMOST = 3\nclass A:\n    size: int = 2\n\n\ndef f(a, b=1): return a + b\n',
+    "support/limits.py":
+        '"What is allowed."\nMOST = 3\nclass A:\n    size: int = 2\n\n\ndef f(a, b=1): return a + b\n',
     "process/states.py": (
-        "from typing import TYPE_CHECKING\nfrom ..support.limits import MOST\nfrom ..support.registries import imported\n"
-        'if TYPE_CHECKING:\n    from ..methods.base import Method\ndef g(): imported("loflexmdm.tasks.base.task_from")\n'
+        "from typing import TYPE_CHECKING\nfrom ..support.limits import MOST\n"
+        "from ..support.registries import imported\n"
+        'if TYPE_CHECKING:\n    from ..methods.base import Method\n'
+        'def g(): imported("loflexmdm.tasks.base.task_from")\n'
     ),
     "methods/base.py": '"Methods."\ndef h():\n    from ..process import states\n',
     "support/registries.py": "", "tasks/base.py": '"Return tasks, and no more."\n',
@@ -62,3 +66,11 @@ def test_docstrings_and_defaults_are_read(checkout):
     (checkout / "loflexmdm/support/limits.py").write_text(PACKAGE["support/limits.py"].replace("b=1", "b=5"))
     assert house.changed_defaults(before, house.Checkout(checkout)) == ["support.limits:f(b): 1 -> 5"]
     assert house.defaults(before).keys() == {f"support.limits:{name}" for name in ("MOST", "A.size", "f(b)")}
+
+
+def test_what_depends_on_a_room_is_what_imports_from_it():
+    found = check.of_room("samplers")
+    assert {"tests/samplers/test_samplers.py", "tests/exact/test_rank_calibration.py"} <= set(found)
+    assert "tests/house/test_notebooks.py::test_notebook[samplers/10_bounded_error.ipynb]" in found
+    assert not [name for name in found if "test_site" in name or "support/01_limits" in name]
+    with pytest.raises(ValueError, match="room='sampler': choose one of cli, exact"): check.of_room("sampler")
