@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SITE = "tests/house/test_site.py"  # its tests come last, when the site that is built beside the others is complete
+README = ROOT / "README.md"
 NO_TESTS = 5  # pytest's exit code where an option, such as -k, leaves none
 
 
@@ -51,6 +52,13 @@ def generated_files_match():
 def tested(*arguments) -> int:
     "The exit code of pytest."
     return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT).returncode
+
+
+def outdated_count(ran: int, readme: str) -> str:
+    "A line that asks for another count of tests in README; empty where it is right, and where only a part of them ran."
+    told = int(re.search(r"about ([\d,]+) tests", readme)[1].replace(",", ""))
+    if ran < told / 2 or abs(ran - told) <= 100: return ""
+    return f"README.md tells of about {told:,} tests, and {ran:,} ran: make update counts anew"
 
 
 def rooms() -> list[str]: return sorted(p.parent.name for p in (ROOT / "loflexmdm").glob("*/__init__.py"))

@@ -68,6 +68,14 @@ def test_docstrings_and_defaults_are_read(checkout):
     assert house.defaults(before).keys() == {f"support.limits:{name}" for name in ("MOST", "A.size", "f(b)")}
 
 
+@pytest.mark.parametrize("ran, told", [
+    (6100, ""), (6200, ""), (40, ""), (6201, "about 6,100 tests, and 6,201 ran"), (5000, "6,100 tests, and 5,000 ran"),
+])
+def test_a_whole_run_says_when_readme_counts_other_tests(ran, told):
+    line = check.outdated_count(ran, "Expect about 6,100 tests; some are skipped.")
+    assert told in line and bool(line) == bool(told)
+
+
 def test_what_depends_on_a_room_is_what_imports_from_it():
     found = check.of_room("samplers")
     assert {"tests/samplers/test_samplers.py", "tests/attacks/test_mutants_numerics.py"} <= set(found)
