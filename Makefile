@@ -52,7 +52,8 @@ campaign: $(VENV)/.dev
 	PYTHONPATH=tests:tools $(BIN)/python -m campaigns --minutes $(or $(MINUTES),60) --log campaign.jsonl
 
 fuzz: $(VENV)/.dev
-	LOFLEXMDM_FUZZ=$(or $(EXAMPLES),20000) $(BIN)/python -m pytest -q -p no:cacheprovider tests/attacks/test_properties.py
+	LOFLEXMDM_FUZZ=$(or $(EXAMPLES),20000) $(BIN)/python -m pytest -q -p no:cacheprovider tests/attacks/test_properties.py \
+	    tests/molecules/test_bracket_safe.py
 
 bench: $(VENV)/.user
 	$(BIN)/python experiments/bench.py --out $(or $(OUT),bench)
