@@ -1,15 +1,18 @@
 # make demo: installs and runs the main job.  make test: installs and checks everything.  make lab: JupyterLab on the notebooks.
+# make test ROOM=samplers: the tests and notebooks that a change of this room can affect, without the site.
+# make update: everything that is derived from the notebooks (export, help, schema, lists, counts, README).
+# make house: figures of the code; AGAINST=DIR puts those of another checkout beside them.
 # make mutants: plants a sample of mutants and says which the tests kill (hours; resumes).
 # make campaign: attacks on files and commands for an hour (MINUTES=60), with counts.  make fuzz: properties, for hours.
 # make bench: times, shares and memory of training and sampling beside those of the stored snapshot, in bench/ (minutes).
-# make docs: the site, in _site/.  make readme: README.md from nbs/index.ipynb.
+# make docs: the site, in _site/.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test mutants campaign fuzz bench docs readme lab clean
+.PHONY: demo test update house mutants campaign fuzz bench docs lab clean
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -32,25 +35,31 @@ demo: $(VENV)/.user
 	$(BIN)/loflexmdm demo --out demo
 
 test: $(VENV)/.dev
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py $(if $(ROOM),--room $(ROOM))
+
+update: $(VENV)/.dev
+	$(BIN)/python tools/update.py
+
+house: $(VENV)/.dev
+	$(BIN)/python tools/house.py $(if $(AGAINST),--against $(AGAINST))
 
 mutants: $(VENV)/.dev
-	$(BIN)/python tests/attacks/mutation/campaign.py --imports
+	$(BIN)/python -m pytest -q -p no:cacheprovider tools/mutation
+	$(BIN)/python tools/mutation/campaign.py --imports
 
 campaign: $(VENV)/.dev
-	PYTHONPATH=tests:tests/attacks $(BIN)/python -m campaigns --minutes $(or $(MINUTES),60) --log campaign.jsonl
+	$(BIN)/python -m pytest -q -p no:cacheprovider tools/campaigns
+	PYTHONPATH=tests:tools $(BIN)/python -m campaigns --minutes $(or $(MINUTES),60) --log campaign.jsonl
 
 fuzz: $(VENV)/.dev
-	LOFLEXMDM_FUZZ=$(or $(EXAMPLES),20000) $(BIN)/python -m pytest -q -p no:cacheprovider tests/attacks/test_properties.py
+	LOFLEXMDM_FUZZ=$(or $(EXAMPLES),20000) $(BIN)/python -m pytest -q -p no:cacheprovider tests/attacks/test_properties.py \
+	    tests/molecules/test_bracket_safe.py
 
 bench: $(VENV)/.user
 	$(BIN)/python experiments/bench.py --out $(or $(OUT),bench)
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
-
-readme: $(VENV)/.dev
-	$(BIN)/python tests/house/test_readme.py
 
 lab: $(VENV)/.dev
 	$(BIN)/jupyter lab nbs

@@ -310,18 +310,22 @@ def alt_text(source: str, before: str, functions: dict[str, str], given: str | N
     return " ".join((drawn or " ".join(sentences[:2]) or "figure").split())[:200].rstrip(":").replace('"', "'")
 
 
+DRAWS = r"\b(ax|axes|plt|fig|svg)\b"  # a name that functions which draw use
+
+
 def drawing_functions(cells: list[dict]) -> dict[str, str]:
     "Docstrings of the functions of a notebook that draw, by name."
     found = {}
     for c in cells:
-        if c["cell_type"] != "code": continue
-        try: tree = ast.parse("".join(c["source"]).replace("%matplotlib inline", ""))
+        source = "".join(c["source"])
+        if c["cell_type"] != "code" or not re.search(DRAWS, source): continue
+        try: tree = ast.parse(source.replace("%matplotlib inline", ""))
         except SyntaxError: continue
         defined = {n.name: n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and ast.get_docstring(n)}
         found |= {
             name: ast.get_docstring(n)
             for name, n in defined.items()
-            if re.search(r"\b(ax|axes|plt|fig|svg)\b", ast.unparse(n))
+            if re.search(DRAWS, ast.unparse(n))
         }
     return found
 

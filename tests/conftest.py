@@ -6,6 +6,7 @@ os.environ.setdefault("MPLBACKEND", "agg")
 
 import pytest
 import torch
+from check import README, outdated_count
 
 from loflexmdm.networks.transformer import SIZES, Size
 
@@ -50,7 +51,9 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    "How long each tutorial took: a reader waits for it."
+    "How long each tutorial took, for which a reader waits, and whether README counts the tests that ran."
+    ran = sum(len(terminalreporter.stats.get(kind, [])) for kind in ("passed", "failed", "skipped", "error"))
+    if line := outdated_count(ran, README.read_text(encoding="utf-8")): terminalreporter.write_line(line)
     took = {
         r.nodeid.split("[")[1][:-1]: r.duration
         for r in terminalreporter.getreports("passed")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
 
+import forks
 import pytest
 
 from loflexmdm.cli import commands
@@ -55,9 +56,8 @@ print(json.dumps(dict(current=current, found=found)))
 
 @pytest.mark.parametrize("columns", ["60", "80", "200"])
 def test_pages_from_the_table_are_those_of_the_commands(columns):
-    said = subprocess.check_output([sys.executable, "-c", ANEW], text=True, env=os.environ | dict(COLUMNS=columns))
-    made = json.loads(said)
-    assert made["current"], "call cli.commands.write_help() after a change of options"
+    made = json.loads(forks.run(["-c", ANEW], env=os.environ | dict(COLUMNS=columns)).stdout)
+    assert made["current"], "run make update after a change of options"
     assert [name for name, (stored, whole) in made["found"].items() if stored != whole] == []
 
 

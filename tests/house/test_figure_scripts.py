@@ -1,6 +1,7 @@
 "The scripts behind stored figures begin, say what they do, and go on with the first run that has no row."
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,3 +78,11 @@ def test_the_commit_of_every_stored_row_is_in_the_history(path):
     rows = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
     gone = [c for c in sorted(commits_named(rows)) if git("merge-base", "--is-ancestor", c, "HEAD").returncode]
     assert not gone, f"{path.name}: not in the history: {', '.join(gone)}"
+
+
+def test_the_list_of_experiments_names_every_file():
+    text = (SCRIPTS_FOLDER / "README.md").read_text(encoding="utf-8")
+    kinds = {p.name for ending in ("*.py", "*.toml") for p in SCRIPTS_FOLDER.glob(ending)}
+    left_out = {name for name in kinds if f"`{name}`" not in text and not name.startswith("molecules_")}
+    assert not left_out and (SCRIPTS_FOLDER / "molecules_moses.toml").is_file()
+    assert not [link for link in re.findall(r"\]\(([^)]+)\)", text) if not (SCRIPTS_FOLDER / link).is_file()]

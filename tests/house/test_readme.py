@@ -1,4 +1,4 @@
-"README.md is nbs/index.ipynb: `python tests/house/test_readme.py` writes it, the test says when it is behind."
+"README.md is nbs/index.ipynb: `make update` writes it, the test says when it is behind."
 import json
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def readme() -> str:
 
 
 def test_readme_is_the_index_notebook():
-    assert (ROOT / "README.md").read_text() == readme(), "run python tests/house/test_readme.py"
+    assert (ROOT / "README.md").read_text() == readme(), "run make update"
 
 
 if __name__ == "__main__": (ROOT / "README.md").write_text(readme())

@@ -93,14 +93,16 @@ def test_zinc_round_trip():
 
 @pytest.mark.slow
 def test_zinc_round_trip_large():
-    "20,000 molecules: at least 99.5 % exact and all the same without stereochemistry; the classes are printed."
-    seen, examples = Counter(), {}
-    for s in zinc(20_000):
+    """4,000 molecules: at least 99.5 % exact and all the same without stereochemistry; the classes are printed.
+
+    A class of one in a thousand is among them with a probability of 98 %; `make fuzz` takes 20,000."""
+    seen, examples, n = Counter(), {}, 20_000 if "LOFLEXMDM_FUZZ" in os.environ else 4_000
+    for s in zinc(n):
         kind = round_trip(s)
         seen[kind] += 1
         examples.setdefault(kind, s)
     print(dict(seen), {k: v for k, v in examples.items() if k != "exact"})
-    assert seen["exact"] >= 19_900 and seen["exact"] + seen["stereo"] == 20_000
+    assert seen["exact"] >= 0.995 * n and seen["exact"] + seen["stereo"] == n
 
 
 def reference():

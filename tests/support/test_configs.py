@@ -9,6 +9,7 @@ from dataclasses import FrozenInstanceError, asdict, dataclass, fields, replace
 from importlib.resources import files
 from pathlib import Path
 
+import forks
 import pytest
 
 from loflexmdm.cli import main
@@ -205,8 +206,8 @@ def test_bounds_of_whole_numbers(): assert allowed_range(dict(ge=1, le=4), int) 
 def test_the_schema_in_the_package_is_current_and_presets_name_it():
     # in a process of its own: other tests define methods and tasks, which the schema would list
     code = "import json; from loflexmdm.training.recipes import recipe_schema; print(json.dumps(recipe_schema()))"
-    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert json.loads(SCHEMA.read_text()) == json.loads(made), "run loflexmdm.training.recipes.write_schema()"
+    made = forks.run(["-c", code]).stdout
+    assert json.loads(SCHEMA.read_text()) == json.loads(made), "run make update"
     for name in presets():
         head = (PRESETS / f"{name}.toml").read_text().splitlines()[0]
         assert head.startswith("#:schema ") and (Path(str(PRESETS)) / head.split()[1]).resolve() == Path(str(SCHEMA))

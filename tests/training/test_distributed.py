@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+import killed_processes
 import share
 import torch
 import torch.distributed as dist
-from campaigns import processes
 from share import WORDS, difference, start, together, train, trainer, wait
 from torch.distributed import HashStore
 
@@ -91,13 +91,13 @@ def test_a_killed_process_leaves_no_other_waiting(whole, tmp_path):
     for victim in (0, 1):
         ids, before = start(2, train, str(tmp_path), json.dumps(dict(resume=True, save_every=2))), checkpoints(tmp_path)
         while checkpoints(tmp_path) == before: time.sleep(0.05)
-        processes.kill_one(ids, victim, 0)
+        killed_processes.kill_one(ids, victim, 0)
     run(tmp_path, resume=True)
     assert difference(whole, tmp_path) < 1e-10
 
 
 def test_killed_at_random_moments(tmp_path):
-    seen = processes.campaign(tmp_path, 3, random.Random(0))
+    seen = killed_processes.campaign(tmp_path, 3, random.Random(0))
     assert seen["kills"] == 3 and seen["complete_runs"] >= 1 and seen["difference"] == 0
 
 

@@ -1,6 +1,6 @@
 """Plants mutants in a copy of the repository, one at a time, and runs the tests that reach the changed line.
 
-`python tests/attacks/mutation/campaign.py [--mutants N] [--budget SECONDS] [--work FOLDER]`. A session of pytest
+`python tools/mutation/campaign.py [--mutants N] [--budget SECONDS] [--work FOLDER]`. A session of pytest
 collects all tests once. For each mutant it forks; the child gives the functions in memory their changed code, and
 runs the tests that reach them in the order of their durations and earlier successes, up to the first failure. A
 mutant that runs only when its module is imported is planted in the copy's files and tried in a process that imports
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
+ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "tests")]
 import forks  # noqa: E402
 from mutants import Mutant, mutants, planted_cell, sample  # noqa: E402
@@ -40,7 +40,7 @@ ROOMS = (
 # modules, and a room, that compute nothing: they ask, tell, draw and quote
 TELLING = (
     "cli", "models/hub.py", "molecules/report.py", "reports/citations.py", "reports/demo.py", "reports/figures.py",
-    "reports/player.py", "support/colours.py", "support/notebook.py",
+    "models/player.py", "support/colours.py", "support/notebook.py",
 )
 # tests of the command line in processes of their own, and those that take long
 LEFT_OUT = {"changed_data"}
@@ -49,14 +49,13 @@ FURTHER = (
     "attacks/test_damage.py", "attacks/test_large_data.py", "attacks/test_mutants_numerics.py",
     "attacks/test_mutants_training.py", "attacks/test_safety.py", "cli/test_cli_molecules.py", "cli/test_edit.py",
 )
-# tests that see what a module sets when it is imported, such as defaults, and run none of its lines
+# tests that see what a module sets when it is imported, and run none of its lines
 OF_IMPORTS = (
     "tests/support/test_configs.py::test_the_schema_in_the_package_is_current_and_presets_name_it",
     "tests/molecules/test_defaults.py::test_what_is_exchanged_and_counts_as_similar",
     "tests/molecules/test_defaults.py::test_how_streams_are_shuffled",
     "tests/molecules/test_defaults.py::test_how_spellings_and_parents_are_tried",
 )
-OF_DEFAULTS = "tests/golden/test_defaults.py::test_what_holds_where_nothing_else_is_given"
 REPORT, EQUIVALENT = HERE / "report.json", HERE / "equivalent.json"
 MEMORY = 24 << 30  # address space of a mutant's process, in bytes
 KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "untested"
@@ -178,7 +177,7 @@ def in_tree(tree: Path, cwd: Path | None = None):
     def environment():
         os.chdir(cwd or tree)
         os.environ.update(forks.ALWAYS, PYTHONPATH=str(tree))
-        sys.path[:0] = [str(tree), str(tree / "tests"), str(tree / "tests" / "attacks")]
+        sys.path[:0] = [str(tree), str(tree / "tests")]
     return environment
 
 
@@ -245,8 +244,7 @@ class Tests:
         wanted = set(range(first, last + 1))
         found = [n for n, lines in self.lines.items() if wanted & lines.get(mutant.module, set())]
         if not found: found = [n for n, lines in self.lines.items() if mutant.module in lines]  # in other processes
-        of_imports = [*OF_IMPORTS, f"{OF_DEFAULTS}[{mutant.module}]"]
-        if not mutant.runs: found += [n for n in of_imports if n in self.tests and n not in found]
+        if not mutant.runs: found += [n for n in OF_IMPORTS if n in self.tests and n not in found]
         return [n for n in found if n != self.notebooks.get(mutant.module)]  # it is tried by itself
 
     def order(self, mutant: Mutant, budget: float) -> list[str]:
@@ -465,11 +463,24 @@ def computing(root: Path) -> list[Path]:
     return [p for p in found if p.relative_to(root / "loflexmdm").as_posix() not in TELLING]
 
 
+def is_default(mutant: Mutant) -> bool:
+    "Check whether a mutant is another default or constant, which `tools/house.py` lists."
+    return mutant.kind == "constant" and not mutant.runs
+
+
+def forget_reasons(found: list[Mutant]):
+    "Remove the reasons of mutants that are no longer in the package."
+    kept = {name: why for name, why in reasons().items() if name in {m.id for m in found}}
+    if kept != reasons(): EQUIVALENT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def planted(n: int, seed: int, where: str = "") -> tuple[list[Mutant], int, dict[str, str]]:
     "The sample, the number of all mutants whose place matches `where`, and the notebook of each module."
     texts = {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for p in computing(ROOT)}
     place = lambda m: f"{m.module.removeprefix('loflexmdm/')}:{m.function}"
-    found = [m for module, text in texts.items() for m in mutants(module, text) if re.search(where, place(m))]
+    every = [m for module, text in texts.items() for m in mutants(module, text)]
+    forget_reasons(every)
+    found = [m for m in every if re.search(where, place(m)) and not is_default(m)]
     notebooks = {module: cells_of(module, text)[0][2] for module, text in texts.items()}
     return sample(found, texts, n, seed), len(found), notebooks
 

@@ -1,10 +1,11 @@
 "The tool that plants mutants: what it changes, what it leaves alone, and how tests are chosen."
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "mutation"))
+sys.path.insert(0, str(Path(__file__).parent))
 import campaign  # noqa: E402
 from mutants import mutants, sample  # noqa: E402
 
@@ -59,11 +60,13 @@ def test_what_nothing_can_see_stays(text):
     assert not kinds(text)
 
 
-def test_every_mutant_that_is_known_to_change_nothing_is_one_of_the_package():
+def test_reasons_of_mutants_that_are_gone_are_removed(monkeypatch, tmp_path):
     "A module that moves, or a statement that is written anew, gives its mutants other names."
-    found = {m.id for p in campaign.computing(campaign.ROOT)
-             for m in mutants(p.relative_to(campaign.ROOT).as_posix(), p.read_text(encoding="utf-8"))}
-    assert not set(campaign.reasons()) - found
+    monkeypatch.setattr(campaign, "EQUIVALENT", tmp_path / "equivalent.json")
+    found = list(mutants("m.py", TEXT))
+    campaign.EQUIVALENT.write_text(json.dumps({found[0].id: "a reason", "gone": "another"}))
+    campaign.forget_reasons(found)
+    assert campaign.reasons() == {found[0].id: "a reason"}
 
 
 def test_a_change_of_one_function_leaves_the_rest_of_the_sample():
@@ -86,13 +89,13 @@ def test_mutants_are_planted_in_every_module_that_computes():
 
 
 def test_which_tests_are_tried():
-    "Those that run the line; of a line that runs in other processes alone those of its module; of a default its table."
+    "Those that run the line; of a line that runs in other processes alone those of its module."
+    of_imports = campaign.OF_IMPORTS[0]
     ran = {"a::one": dict(seconds=1.0, lines={"m.py": [5, 6]}), "a::two": dict(seconds=0.1, lines={"m.py": [9]})}
-    reach = dict(a=ran, b={f"{campaign.OF_DEFAULTS}[m.py]": dict(seconds=0.0, lines={})})
-    tests = campaign.Tests(reach, {})
+    tests = campaign.Tests(dict(a=ran, b={of_imports: dict(seconds=0.0, lines={})}), {})
     here = next(m for m in mutants("m.py", TEXT) if m.line == 7 and m.runs)
     for line, found in ((6, ["a::one"]), (9, ["a::two"]), (7, ["a::one", "a::two"])):
         assert tests.reaching(here._replace(line=line, last=line)) == found
     default = next(m for m in mutants("m.py", TEXT) if not m.runs)
-    assert tests.order(default, 60.0)[0] == f"{campaign.OF_DEFAULTS}[m.py]"
+    assert tests.order(default, 60.0)[0] == of_imports and campaign.is_default(default)
     assert tests.longest(["a::two", "a::one"]) == [1.0, 1.0]  # what the first makes for both, the second makes alone

@@ -1,5 +1,6 @@
-"""A short part of the campaigns of attacks, the same each time; `make campaign` goes on for hours,
-`tests/attacks/test_kill.py` kills training and sampling at other operations every day."""
+"""Run a short part of the campaigns of attacks, the same each time: `pytest tools/campaigns`.
+
+`make campaign` continues for hours; `tests/attacks/test_kill.py` kills training and sampling every day."""
 import os
 import random
 import signal

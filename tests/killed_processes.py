@@ -1,4 +1,4 @@
-"""python -m campaigns.processes [--kills 50] [--seed 0]: one of two training processes is killed at random moments.
+"""python tests/killed_processes.py [--kills 50] [--seed 0]: kills one of two training processes at random moments.
 
 The run is resumed after each kill, by two processes again, and begun anew once it is complete. The other process may
 not wait longer than PATIENCE, no checkpoint may be lost, and a complete run has the weights of an undisturbed one."""
