@@ -9,10 +9,10 @@ __all__ = ['encode_prompts', 'Request', 'encode_sources', 'generate_batches', 'g
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Union
 
 import torch
 
+from .base import Method
 from ..process.channels import CHANNELS
 from ..process.states import BOS, Example, PartialSequences, Vocabulary, collate
 from ..process.states import parse_prompt
@@ -20,8 +20,6 @@ from ..samplers import Limits, Sampler, Samples, channel_words, fitting_samplers
 from ..samplers import merge_samples, simulate
 from ..samplers.guidance import Guidance, Guided
 from ..support.limits import ROWS, TOKENS
-
-if TYPE_CHECKING: from loflexmdm.methods.base import Method
 
 # %% ../../nbs/methods/02_sampling.ipynb #fd622ec7
 def _example(prompt: Sequence, vocabulary: Vocabulary, max_length: int) -> Example:
@@ -73,7 +71,7 @@ def _length_limit(config, min_length: int, max_length: int | None, batch_size: i
     return limit
 
 # %% ../../nbs/methods/02_sampling.ipynb #105a5dd0
-def _sampler_for(method: "Method", sampler: Sampler | None, min_length: int) -> Sampler:
+def _sampler_for(method: Method, sampler: Sampler | None, min_length: int) -> Sampler:
     """The sampler to use; ValueError for one that cannot simulate the method, or a smallest length
     that it cannot reach by inserting."""
     if sampler is None: sampler = method.default_sampler
@@ -115,7 +113,7 @@ def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -
 
 
 @contextmanager
-def _evaluating(method: "Method") -> Iterator[None]:
+def _evaluating(method: Method) -> Iterator[None]:
     "In evaluation mode; nothing is recorded for gradients, which makes every small operation cheaper."
     training = method.training
     method.eval()
@@ -145,11 +143,11 @@ class Request:
         "Return the largest length allowed. ValueError for limits that exclude each other."
         return _length_limit(config, self.min_length, self.max_length, self.batch_size)
 
-    def with_sampler(self, method: "Method") -> "Request":
+    def with_sampler(self, method: Method) -> "Request":
         "Return the request with the sampler to use. ValueError for one that cannot simulate the method."
         return replace(self, sampler=_sampler_for(method, self.sampler, self.min_length))
 
-    def network(self, method: "Method", batch: PartialSequences) -> Union["Method", Guided]:
+    def network(self, method: Method, batch: PartialSequences) -> Method | Guided:
         "Return the method, guided if that is requested. ValueError for prompts without a condition."
         return Guidance(method.vocabulary, self.guidance, self.guidance_scheme).check(batch).guided(method)
 
@@ -163,8 +161,8 @@ class Request:
 
 # %% ../../nbs/methods/02_sampling.ipynb #1cb3d714
 def _drawn(
-    method: "Method",
-    network: Union["Method", Guided],
+    method: Method,
+    network: Method | Guided,
     start: PartialSequences,
     seeds: Sequence[int],
     request: Request,
@@ -182,7 +180,7 @@ def _drawn(
         yield _finished(method, network, request.sampler, samples)
 
 
-def _finished(method: "Method", network: Union["Method", Guided], sampler: Sampler, samples: Samples) -> Samples:
+def _finished(method: Method, network: Method | Guided, sampler: Sampler, samples: Samples) -> Samples:
     "Return samples in their final form, with every evaluation of the network counted."
     evaluations = samples.row_evaluations * getattr(network, "evaluations", 1)
     samples = method.finish(replace(samples, row_evaluations=evaluations))
@@ -233,7 +231,7 @@ def encode_sources(
 
 # %% ../../nbs/methods/02_sampling.ipynb #80aab4e5
 def generate_batches(
-    method: "Method",
+    method: Method,
     prompts: Sequence[Sequence] | None = None,
     request: Request = Request(),
 ) -> Iterator[Samples]:
@@ -250,7 +248,7 @@ def generate_batches(
 
 
 def generate(
-    method: "Method",
+    method: Method,
     prompts: Sequence[Sequence] | None = None,
     n: int | None = None,
     **settings,
@@ -265,7 +263,7 @@ def generate(
 
 
 def edit_batches(
-    method: "Method",
+    method: Method,
     sequences: Sequence[Sequence],
     keep: Sequence[Sequence[bool]] | None = None,
     request: Request = Request(),
@@ -280,7 +278,7 @@ def edit_batches(
 
 
 def edit_sequences(
-    method: "Method",
+    method: Method,
     sequences: Sequence[Sequence],
     keep: Sequence[Sequence[bool]] | None = None,
     n: int | None = None,

@@ -10,25 +10,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from .player import Player, play
 from ..samplers import Samples
 from ..support.atomic_files import write_file
 from ..support.writers import write_texts
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-    from loflexmdm.models.model import Model
+if TYPE_CHECKING: from pandas import DataFrame
 
 # %% ../../nbs/models/03_generated.ipynb #gn000008
 @dataclass(repr=False)
 class Generated(Samples):
     "Samples of a model, read by its task."
-    model: "Model | Any" = field(default=None, repr=False, compare=False)  # that drew them
+    model: Any = field(default=None, repr=False, compare=False)  # the `Model` that drew them
 
     @classmethod
-    def of(cls, samples: Samples, model: "Model | Any") -> "Generated":
+    def of(cls, samples: Samples, model: Any) -> Self:
         "Return the samples as those of a model."
         return cls(**{f.name: getattr(samples, f.name) for f in fields(Samples)}, model=model)
 

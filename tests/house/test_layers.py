@@ -1,4 +1,5 @@
-"Imports go one way: no circle between modules, and no room imports from a room on its floor or above, at any depth."
+"""Imports go one way: no cycle between modules, and no room imports from a room on its floor or above, at any depth.
+Type hints count, and so do modules that are named in a string for `imported`."""
 import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -22,18 +23,25 @@ ROOMS = {p.name for p in PACKAGE.iterdir() if any(p.rglob("*.py"))} if PACKAGE.i
 
 
 def for_types_only(node: ast.AST) -> bool:
-    "Whether a statement is `if TYPE_CHECKING`, whose imports never run."
+    "Return True for `if TYPE_CHECKING`, whose imports only type checkers read."
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def statements(tree: ast.AST, inside: bool) -> list[ast.AST]:
-    "Statements of a module that run; those of functions and classes too if `inside`."
+    "Return the statements of a module, those for type checkers too; those of functions and classes too if `inside`."
     found = []
     for node in ast.iter_child_nodes(tree):
-        if for_types_only(node): continue
         found.append(node)
-        if inside: found += statements(node, inside)
+        if inside or for_types_only(node): found += statements(node, inside)
     return found
+
+
+def named_in_strings(tree: ast.AST) -> list[str]:
+    "Return the dotted names below the package in calls of `imported`."
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "imported"]
+    names = [a.value for n in calls for a in n.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    below = [name.removeprefix("loflexmdm.") for name in names if name.startswith("loflexmdm.")]
+    return [name for full in below for name in (full, full.rpartition(".")[0])]
 
 
 def imported_names(node: ast.AST, path: Path) -> list[str]:
@@ -55,6 +63,7 @@ def imports_of(module: str, inside: bool) -> set[str]:
     path = MODULES[module]
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = [name for node in statements(tree, inside) for name in imported_names(node, path)]
+    if inside: names += named_in_strings(tree)
     return {name for name in names if name in MODULES} - {module}
 
 
@@ -86,10 +95,16 @@ def test_enumeration_is_for_notebooks_and_tests_alone():
     ("from ..support.limits import TOKENS", False, ["support.limits.TOKENS", "support.limits"]),
     ("def f():\n    from loflexmdm.cli.train import run", False, []),
     ("def f():\n    from loflexmdm.cli.train import run", True, ["cli.train.run", "cli.train"]),
-    ("if TYPE_CHECKING:\n    from loflexmdm.cli.train import run", True, []),
+    ("if TYPE_CHECKING:\n    from loflexmdm.cli.train import run", False, ["cli.train.run", "cli.train"]),
     ("import loflexmdm.cli.train", False, ["cli.train"]), ("import torch", False, []),
 ])
 def test_what_counts_as_an_import(source, inside, expected):
     path = PACKAGE / "process" / "states.py"
     found = [name for node in statements(ast.parse(source), inside) for name in imported_names(node, path)]
     assert found == expected
+
+
+def test_modules_named_in_strings_count():
+    call = "def f(): return imported('loflexmdm.reports.player.play')(1)"
+    assert named_in_strings(ast.parse(call)) == ["reports.player.play", "reports.player"]
+    assert named_in_strings(ast.parse("imported('torch.Tensor')")) == []
