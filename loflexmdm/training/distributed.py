@@ -37,9 +37,10 @@ from .optimisers import TrainConfig, optimisers
 
 # %% ../../nbs/training/07_distributed.ipynb #dsshare1
 def check_shares(method: Method | type[Method], config: TrainConfig, world: int, shard: bool = False):
-    "ValueError if the batch does not divide evenly over the processes, or the method needs all rows or whole weights."
+    """Check that the batch divides over `world` processes. ValueError if it does not, or if the method needs all
+    rows or unsharded weights."""
     if shard and config.optimiser != "adamw":
-        raise ValueError(f"optimiser={config.optimiser!r}: needs whole matrices; adamw works on shards of them")
+        raise ValueError(f"optimiser={config.optimiser!r}: needs unsharded matrices; adamw works on shards")
     if config.batch_size % world:
         raise ValueError(f"batch_size={config.batch_size}: must be a multiple of the number of processes, {world}")
     if world > 1 and not method.by_rows:
@@ -47,23 +48,23 @@ def check_shares(method: Method | type[Method], config: TrainConfig, world: int,
 
 
 # %% ../../nbs/training/07_distributed.ipynb #433be22c
-_MEETING = timedelta(minutes=3)  # that processes wait for each other at the start
-_PATIENCE = timedelta(minutes=30)  # that they wait for one that is busy, say with validation
+_MEETING = timedelta(minutes=3)  # timeout of the rendezvous at the start
+_PATIENCE = timedelta(minutes=30)  # timeout of collectives, which wait while one rank validates
 _BROKEN = re.compile(r"gloo|nccl|TCPStore|socket|connection (closed|reset)|broken pipe", re.I)  # in torch's messages
 
 # %% ../../nbs/training/07_distributed.ipynb #ts90fa6a
 class Lost(ValueError):
-    "Another process has died, or does not answer any more."
+    "Error: another process died or does not answer."
 
 # %% ../../nbs/training/07_distributed.ipynb #ts43dbed
 def _is_broken(error: Exception) -> bool:
-    "Whether an error says that another process did not answer."
+    "Return True if an error reports a lost process."
     return isinstance(error, dist.DistError) or isinstance(error, RuntimeError) and bool(_BROKEN.search(str(error)))
 
 
 @contextmanager
 def joined(launch: Launch, device: torch.device) -> Iterator[None]:
-    """This process among those that were started with it, for the time of the context; alone, nothing happens.
+    """Join the process group for the time of the context. Nothing happens with one process.
 
     ValueError if they do not meet, as with a port in use or one that did not come; Lost if one dies."""
     if launch.world == 1:
@@ -79,12 +80,12 @@ def joined(launch: Launch, device: torch.device) -> Iterator[None]:
     except RuntimeError as e:
         if _is_broken(e): raise Lost("a process died or does not answer") from None
         raise
-    gc.collect()  # what still uses the communication
-    dist.destroy_process_group()  # not after an error: the others may be gone, and it would wait
+    gc.collect()  # frees communicators still referenced
+    dist.destroy_process_group()  # not after an error: other processes may be gone, and it would wait
 
 
 def _meet(launch: Launch, device: torch.device):
-    "Start torch's communication: gloo on the CPU, NCCL besides on GPUs."
+    "Initialise the process group: gloo, and NCCL on GPUs."
     if device.type == "cuda": torch.cuda.set_device(device)
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     store, rank, world = next(rendezvous("env://", timeout=_MEETING))
@@ -92,82 +93,83 @@ def _meet(launch: Launch, device: torch.device):
 
 # %% ../../nbs/training/07_distributed.ipynb #ts3fb751
 def own_device(device: torch.device, launch: Launch) -> torch.device:
-    "The device of this process: of GPUs its own. ValueError if the machine has fewer than processes."
+    "Return the device of this process. ValueError if the machine has fewer GPUs than processes."
     if device.type != "cuda" or launch.world == 1: return device
     there = torch.cuda.device_count()
     if launch.local < there: return torch.device("cuda", launch.local)
-    raise ValueError(f"process {launch.local + 1} of this machine: it has {there} GPUs; start as many processes")
+    raise ValueError(f"process {launch.local + 1} of this machine: it has {there} GPUs; start one process per GPU")
 
 # %% ../../nbs/training/07_distributed.ipynb #dsone001
 class OneProcess:
-    "What several processes share, as answered by a process that is alone."
-    world = 1  # processes that train the model
-    first = True  # whether this one writes and speaks
-    engine = None  # what gives the loss, in place of the method
+    "Collectives of a single process, which need no communication."
+    world = 1  # number of processes that train the model
+    first = True  # whether this is rank 0, which writes and prints
+    engine = None  # DDP module that computes the loss instead of the method
 
     def check(self, method: Method, config: TrainConfig):
-        "ValueError if the processes cannot share the training of a method."
+        "Check that the processes can share the method's training. ValueError otherwise."
 
     def generator(self, *key, device: torch.device) -> torch.Generator:
-        "The random numbers of a batch, which depend on the key."
+        "Return the generator of a batch, seeded by `key`."
         return generator_for(*key, device=device)
 
     def batches(self, data: Dataset, config: TrainConfig, step: int, device: torch.device
                 ) -> Iterator[PartialSequences | Pairs]:
-        "The batches of the run from a step on."
+        "Yield the training batches from a step on."
         return batches(data, config, step, device)
 
     def averaging(self, last: bool) -> AbstractContextManager:
-        "Within it gradients are averaged over processes, if the micro-batch is a step's last."
+        "Average gradients over processes if this is a step's last micro-batch."
         return nullcontext()
 
     def agreed(self, row: dict, norms: dict) -> dict:
-        "The metrics of a step, of all processes, and the norms of the gradients."
+        "Merge metrics over processes and gather gradient norms."
         return row | norms
 
     def stopped(self, caught: Sequence[int]) -> int:
-        "The signal that asks to stop, of those caught; 0 if there is none."
+        "Return the caught signal that requests a stop, or 0."
         return caught[0] if caught else 0
 
     def by_first(self, act: Callable[[], object]):
-        "Call `act` in the first process alone; what it raises ends all of them."
+        "Call `act` in rank 0 only. Its error ends all processes."
         act()
 
     def take_part(self, trainer):
-        "Stand where the first process stands, and share the gradients from there on."
+        "Copy the state of rank 0 and share gradients from then on."
 
     def whole(self, checkpoints: Checkpoints) -> AbstractContextManager[Checkpoints | None]:
-        "Within it, the checkpoints with model, average and moments as one process has them; None but in the first."
+        """Yield unsharded checkpoints in rank 0, None in other ranks. Model, average and moments are as one process
+        has them."""
         return nullcontext(checkpoints)
 
     def running(self, checkpoints: Checkpoints) -> AbstractContextManager:
-        "What a run is within."
+        "Return the context that a run is in."
         return nullcontext()
 
 # %% ../../nbs/training/07_distributed.ipynb #d8546d68
 def merged_metrics(names: Sequence[str], values: Tensor) -> dict[str, Tensor]:
-    "One value of each metric from those of every process, (processes, metrics)."
+    "Merge metrics of shape (processes, metrics) over processes."
     least, most, mean = values.amin(0), values.amax(0), values.mean(0)
     pick = lambda name: least if name.endswith("_min") else most if name.endswith("_max") else mean
     return {name: pick(name)[i] for i, name in enumerate(names)}
 
 
 def _greatest(value: int) -> int:
-    "The greatest of the processes' values; every process must ask."
+    "Return the maximum over processes. Every process must call it."
     dist.all_reduce(out := torch.tensor(value), dist.ReduceOp.MAX)
     return int(out)
 
 
-_UNREADABLE = 2**31  # in place of a width: of a batch that cannot be read
+_UNREADABLE = 2**31  # replaces the width of a batch that cannot be read
 
 
 def _of_all(own: Iterator[PartialSequences]) -> PartialSequences:
-    """The next batch of the own rows, as wide as those of all processes.
+    """Return the next local batch, padded to the widest of all ranks.
 
-    What one of them cannot read ends all: its error there, ValueError with what it says elsewhere."""
+    A read error in one rank ends all: it is raised there, and as ValueError with its message elsewhere."""
     batch = error = None
     try: batch = next(own)
-    except (OSError, ValueError) as e: error = e  # the others wait to be told
+    except (OSError, ValueError) as e: error = e  # the other ranks wait for its message
     width = _greatest(_UNREADABLE if error else batch.tokens.shape[1])
     if width < _UNREADABLE: return batch.widened(width)
 
@@ -176,24 +178,24 @@ def _of_all(own: Iterator[PartialSequences]) -> PartialSequences:
 
 
 def same(value):
-    "The first process's value, in every process."
+    "Broadcast a value from rank 0."
     if not dist.is_initialized(): return value
     dist.broadcast_object_list(box := [value], 0)
     return box[0]
 
 # %% ../../nbs/training/07_distributed.ipynb #e40cbad1
-OWN = "workers", "start_from"  # settings of training in which processes may differ: the first one's weights are taken
+OWN = "workers", "start_from"  # training settings that may differ between ranks; weights come from rank 0
 
 
 def flat(value: object, name: str = "") -> dict[str, object]:
-    "Nested objects as one, by names with dots between the keys."
+    "Flatten nested mappings; keys are joined with dots."
     if not isinstance(value, Mapping): return {name: value}
     parts = [flat(inner, f"{name}.{key}".removeprefix(".")) for key, inner in value.items()]
     return {key: inner for part in parts for key, inner in part.items()}
 
 
 def given(run: Checkpoints) -> dict[str, Mapping]:
-    "What decides a run and must be the same in all of its processes: settings, shapes of weights, data."
+    "Return settings, weight shapes and data digests that must agree across ranks."
     train = {key: value for key, value in asdict(run.config).items() if key not in OWN}
     shapes = {name: [*value.shape, str(value.dtype)] for name, value in run.method.state_dict().items()}
     vocabulary = dict(tokens=run.method.vocabulary.tokens)
@@ -203,7 +205,7 @@ def given(run: Checkpoints) -> dict[str, Mapping]:
 
 
 def differing(told: Sequence[Mapping[str, object]]) -> list[str]:
-    "Where processes differ from the first, in words, from what each of them was given by name."
+    "Describe settings in which ranks differ from rank 0. `told` holds the settings of each rank by name."
     found = []
     for key in sorted({key for one in told for key in one}):
         values = [repr(one.get(key)) for one in told]
@@ -215,7 +217,7 @@ def differing(told: Sequence[Mapping[str, object]]) -> list[str]:
 
 # %% ../../nbs/training/07_distributed.ipynb #84265eba
 class _Engine(nn.Module):
-    "A method whose forward is its loss, as torch's wrappers expect it."
+    "Module whose forward is the loss, for torch's wrappers."
     def __init__(self, method: Method):
         super().__init__()
         self.method = method
@@ -225,40 +227,41 @@ class _Engine(nn.Module):
 
 # %% ../../nbs/training/07_distributed.ipynb #ts6bac8b
 class SeveralProcesses(OneProcess):
-    """What several processes share, as answered by one of them; used inside `joined`.
+    """Collectives of one rank among several; used inside `joined`.
 
-    `config.batch_size` counts the rows of all processes. The first process alone writes in the directory and speaks."""
+    `config.batch_size` counts the rows of all processes. Only rank 0 writes and prints."""
     def __init__(self, launch: Launch):
         self.launch = launch
         self.world = launch.world
         self.first = launch.first
 
     def check(self, method: Method, config: TrainConfig):
-        "ValueError if the rows do not divide evenly, or the method needs all of them at once."
+        """Check that the method can train on a fraction of the rows. ValueError if the rows do not divide evenly, or
+        the method needs all of them at once."""
         check_shares(method, config, self.world)
 
     def agree(self, checkpoints: Checkpoints):
-        "ValueError that says what differs, in all of them, unless the processes have the same run."
+        "Check that all ranks have the same run. ValueError in every rank names the differences."
         dist.all_gather_object(told := [None] * self.world, flat(given(checkpoints)))
         if found := differing(told):
             raise ValueError(f"the {self.world} processes were started differently: {'; '.join(found)}")
 
     def generator(self, *key, device: torch.device) -> torch.Generator:
-        "The random numbers of a batch, of which this process keeps those of its rows."
+        "Return the generator that draws this rank's rows of a batch."
         return ShardGenerator(device, self.launch.rank, self.world).manual_seed(seed_of(*key))
 
     def batches(self, data: Dataset, config: TrainConfig, step: int, device: torch.device
                 ) -> Iterator[PartialSequences]:
-        "The own rows of the batches, as wide as those of all processes."
+        "Yield this rank's rows of batches, padded to the widest rank."
         with closing(batches(data, config, step, device, self.launch.rank, self.world)) as own:
             while True: yield _of_all(own)
 
     def averaging(self, last: bool) -> AbstractContextManager:
-        "Within it gradients are averaged over processes, if the micro-batch is a step's last."
+        "Average gradients over processes if this is a step's last micro-batch."
         return nullcontext() if last else self.engine.no_sync()
 
     def agreed(self, row: dict, norms: dict) -> dict:
-        "The metrics of all processes, and the norms of the whole gradients."
+        "Merge metrics over processes and gather unsharded gradient norms."
         device = row["loss"].device
         own = torch.stack([value.double() for value in row.values()]).cpu()
         dist.all_gather(every := [torch.empty_like(own) for _ in range(self.world)], own)
@@ -267,33 +270,33 @@ class SeveralProcesses(OneProcess):
         return {key: value.to(device) for key, value in merged.items()} | whole
 
     def stopped(self, caught: Sequence[int]) -> int:
-        "The signal that asks any of the processes to stop; 0 if there is none."
+        "Return a stop signal caught by any process, or 0."
         return _greatest(super().stopped(caught))
 
     def by_first(self, act: Callable[[], object]):
-        "Call `act` in the first process alone; what it raises ends all of them."
+        "Call `act` in rank 0 only. Its error ends all processes."
         error = None
         try:
             if self.first: act()
-        except Exception as e: error = e  # the others wait to be told
+        except Exception as e: error = e  # the other ranks wait for its message
         told = same(error and str(error))
         if error is not None: raise error
         if told is not None: raise ValueError(told)
 
     def take_part(self, trainer):
-        "Take over weights, averages, moments and counters of the first process, and share the gradients."
+        "Copy weights, averages, moments and counters of rank 0; wrap in DDP."
         self._receive(trainer)
         idle = not self._reaches_all(trainer)
         self.engine = DistributedDataParallel(_Engine(trainer.method), find_unused_parameters=idle)
 
     def _receive(self, trainer):
-        "Take over the first process's state: counters, weights, averages, moments."
+        "Receive the state of rank 0: counters, weights, averages, moments."
         moments = trainer.checkpoints.moments()
         shapes = {key: (value.shape, value.dtype) for key, value in moments.items()}
         counters, shapes = same((trainer.counters(), shapes))
         trainer.stand_at(counters)
 
-        # tensors are sent one by one, not pickled
+        # tensors are broadcast one by one, not pickled
         if not self.first: moments = {key: torch.empty(shape, dtype=kind) for key, (shape, kind) in shapes.items()}
         moments = {key: value.to(trainer.device) for key, value in moments.items()}
         weights = [*trainer.method.state_dict().values(), *trainer.ema.state_dict().values()]
@@ -301,7 +304,7 @@ class SeveralProcesses(OneProcess):
         if not self.first: set_moments(trainer.method, trainer.optimisers, moments)
 
     def _reaches_all(self, trainer) -> bool:
-        "Whether the loss has a gradient for every parameter that is trained, tried on the first row of the data."
+        "Return True if the loss reaches every trained parameter. It is tried on the first row of the data."
         row = collate([trainer.data[0]]).to(trainer.device)
         generator = generator_for(trainer.config.seed, "try", 0, device=trainer.device)
         trainer.method.eval().loss(row, generator).loss.backward()
@@ -310,14 +313,14 @@ class SeveralProcesses(OneProcess):
         return not idle
 
     def whole(self, checkpoints: Checkpoints) -> AbstractContextManager[Checkpoints | None]:
-        "Within it, the checkpoints in the first process; None in the others, which do not write."
+        "Yield the checkpoints in rank 0, None in other ranks."
         return nullcontext(checkpoints if self.first else None)
 
     @contextmanager
     def running(self, checkpoints: Checkpoints) -> Iterator[None]:
-        """Lost, with what there is of the run, if another process dies within it.
+        """Raise Lost, naming the newest checkpoint, if another process dies.
 
-        ValueError that says what differs, in all of them, if the processes were started differently."""
+        ValueError in every rank names the differences if the processes were started differently."""
         try:
             self.agree(checkpoints)
             yield
@@ -326,34 +329,34 @@ class SeveralProcesses(OneProcess):
             kept = f"{checkpoints.directory} holds no checkpoint yet"
             if len(checkpoints): kept = f"the newest checkpoint is {checkpoints[-1]}"
             raise Lost(f"a process died or does not answer; {kept}") from None
-        finally: self.engine = None  # before the communication ends, which would wait for it
+        finally: self.engine = None  # before the process group ends, which would wait for it
 
 # %% ../../nbs/training/07_distributed.ipynb #5c3398a8
 def _shard_of(value: Tensor) -> Tensor:
-    "What this process has of a tensor."
+    "Return this rank's shard of a tensor."
     return value.to_local() if hasattr(value, "to_local") else value
 
 
 def _gathered(value: Tensor) -> Tensor:
-    "The whole tensor, from all processes; every process must ask."
+    "Gather the unsharded tensor; every process must call it."
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 # %% ../../nbs/training/07_distributed.ipynb #ts39fda5
 class Shards(SeveralProcesses):
-    "Several processes, each of which holds a part of every weight, average and moment, in place of all of them."
+    "Several ranks, each with a shard of weights, averages and moments."
     def check(self, method: Method, config: TrainConfig):
-        "ValueError as for several processes, and for an optimiser that needs whole matrices."
+        "Check the method for several processes. ValueError also for an optimiser that needs whole matrices."
         check_shares(method, config, self.world, shard=True)
 
     def averaging(self, last: bool) -> AbstractContextManager:
-        "Gradients are averaged over processes if the micro-batch is a step's last."
+        "Average gradients over processes if this is a step's last micro-batch."
         self.method.set_requires_gradient_sync(last)
         return nullcontext()
 
     def take_part(self, trainer):
-        "Take over the first process's state, then keep a shard of it; the first process a copy to fill in."
+        "Receive the state of rank 0, then keep a shard of it. Rank 0 also keeps a copy for gathered weights."
         self._receive(trainer)
-        from torch.distributed.device_mesh import init_device_mesh  # seconds, which other commands are spared
+        from torch.distributed.device_mesh import init_device_mesh  # imported here: it takes seconds
         from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
         from torch.distributed.tensor import distribute_tensor
         trainer.compiler.on = False
@@ -361,28 +364,28 @@ class Shards(SeveralProcesses):
         models = trainer.method, trainer.ema.module
         self.copies = [copy.deepcopy(model).cpu() for model in models] if self.first else []
 
-        # the weights: a block at a time, and the rest
+        # weights: block by block, then the rest
         mesh = init_device_mesh(trainer.device.type, (self.world,))
         for model in models:
             for part in (*regions(model), model): fully_shard(part, mesh=mesh)
         register_fsdp_forward_method(trainer.method, "loss")
         self.method = trainer.method
 
-        # the moments, of parameters that are others now
+        # moments: their parameters were replaced by sharding
         trainer.optimisers[:] = optimisers(trainer.method, trainer.config)
         parameters = dict(trainer.method.named_parameters())
         cut = lambda value, p: distribute_tensor(value, mesh, p.placements) if value.dim() else value
         shards = {key: cut(value, parameters[key.rpartition(".")[0]]) for key, value in moments.items()}
         set_moments(trainer.method, trainer.optimisers, shards)
 
-        # the average, which torch takes of plain tensors alone
+        # average: torch's kernels take plain tensors only
         update = trainer.ema.multi_avg_fn
         local = lambda tensors: [_shard_of(value) for value in tensors]
         trainer.ema.multi_avg_fn = lambda averages, values, n: update(local(averages), local(values), n)
 
     @contextmanager
     def whole(self, checkpoints: Checkpoints) -> Iterator[Checkpoints | None]:
-        "Within it, in the first process, the checkpoints with model, average and moments gathered from all."
+        "Yield checkpoints gathered from all ranks, in rank 0 only."
         collect = lambda tensors: {key: _gathered(value).cpu() for key, value in tensors.items()}
         parts = [collect(model.state_dict()) for model in (checkpoints.method, checkpoints.average)]
         moments = collect(checkpoints.moments())
@@ -392,26 +395,26 @@ class Shards(SeveralProcesses):
 
         for model, tensors in zip(self.copies, parts, strict=True): model.load_state_dict(tensors)
         method, average = self.copies
-        average.to(checkpoints.method.device)  # which validates
+        average.to(checkpoints.method.device)  # validation runs there
         try: yield checkpoints.of(method, average, moments)
         finally: average.cpu()
 
 # %% ../../nbs/training/07_distributed.ipynb #tscc8430
 def processes_of(launch: Launch, shard: bool = False) -> OneProcess:
-    "What the processes that were started together share, for a trainer: of one nothing, of several rows or `shard`s."
+    "Return the collectives for a launch. Several processes share rows, or shard the weights if `shard`."
     if launch.world == 1: return OneProcess()
     return Shards(launch) if shard else SeveralProcesses(launch)
 
 # %% ../../nbs/training/07_distributed.ipynb #81df992d
 def _collected(item) -> list:
-    "What every process gives, in the first; an empty list elsewhere."
+    "Gather items in rank 0. Other ranks return an empty list."
     out = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
     dist.gather_object(item, out, 0)
     return out or []
 
 
 def from_all(own: Iterator) -> Iterator:
-    "In the first process, the items of all in turn, until one has no more; the others call `lend`."
+    "Yield items of all ranks in turn, in rank 0. Ends when one rank has no more; the other ranks call `lend`."
     if not dist.is_initialized():
         yield from own
         return
@@ -425,9 +428,9 @@ def from_all(own: Iterator) -> Iterator:
             more = None not in items
             yield from (item for item in items if item is not None)
     finally:
-        if between: same(False)  # within a round the others wait for something else
+        if between: same(False)  # within a round the other ranks wait for something else
 
 
 def lend(own: Iterator):
-    "In the other processes: hand over items as long as the first asks for them."
+    "Send items to rank 0 for as long as it requests them."
     while same(None): _collected(next(own, None))
