@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ELEMENTS', 'FORBIDDEN', 'CUT', 'MUTATIONS', 'top_auc', 'sealed_rows', 'unsealed_rows', 'Call', 'CallLog', 'Proposer',
-           'Learner', 'best_calls', 'optimise', 'sound', 'sides', 'joined', 'chain_bonds', 'crossed', 'mutated',
+           'Learner', 'best_calls', 'optimise', 'sound', 'sides', 'join_parts', 'chain_bonds', 'crossed', 'mutated',
            'RandomSearch', 'Genetic', 'Regrow', 'inserted', 'Sifted', 'Screened', 'Holding', 'substructure', 'contains',
            'PerScaffold', 'murcko', 'best_curve', 'plot_runs']
 
@@ -26,7 +26,7 @@ from ..methods.base import Method
 from .edit_task import scaffold
 from .growth import grow, grows_rightwards
 from .notation.bracket_safe import bonds_to_cut
-from .notation.fragments import own_atoms, split_at
+from .notation.fragments import count_atoms, split_at
 from .scores.alerts import alerts, catalogue
 from .scores.metrics import flaw, judge
 from .substituents import substituents_of
@@ -257,7 +257,7 @@ def sides(
     return split_at(mol, [rng.choice(list(bonds))]) if bonds else []
 
 
-def joined(a: Chem.Mol, b: Chem.Mol) -> Chem.Mol | None:
+def join_parts(a: Chem.Mol, b: Chem.Mol) -> Chem.Mol | None:
     "Join two parts by a bond between their attachment points. None unless there are two points."
     pair = Chem.RWMol(Chem.CombineMols(a, b))
     points = [x for x in pair.GetAtoms() if x.GetAtomicNum() == 0]
@@ -284,7 +284,7 @@ def crossed(
     """Cross two molecules: join a random side of each. They are cut at single bonds outside rings; None if either
     has none."""
     parts = [sides(mol, chain_bonds(mol), rng) for mol in (a, b)]
-    return joined(*map(rng.choice, parts)) if all(parts) else None
+    return join_parts(*map(rng.choice, parts)) if all(parts) else None
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000023
 def _append(mol: Chem.RWMol, rng: random.Random):
@@ -446,9 +446,9 @@ class Regrow:
     def part(self, mol: Chem.Mol, rng: random.Random) -> Chem.Mol | None:
         "Return a sufficiently large side of a molecule, None if there is none."
         bonds = chain_bonds(mol) if grows_rightwards(self.method) else bonds_to_cut(mol)
-        large = [p for p in sides(mol, bonds, rng) if own_atoms(p) >= self.least]
+        large = [p for p in sides(mol, bonds, rng) if count_atoms(p) >= self.least]
         if not large: return None
-        return rng.choices(large, [own_atoms(p) ** self.local for p in large])[0]
+        return rng.choices(large, [count_atoms(p) ** self.local for p in large])[0]
 
     def grown(
         self,

@@ -5,7 +5,7 @@ model that inserts a path from its goal backwards, and 100 molecules; each numbe
 
 # %% auto #0
 __all__ = ['STEPS', 'SMALL', 'ORDERS', 'TASK', 'BAR', 'ANSWERS', 'MEDIUM', 'MOLECULES', 'STAR_COLUMNS', 'MOLECULE_COLUMNS',
-           'star_recipe', 'trained', 'answer_figures', 'bound_of', 'longest_exact', 'plot_from_goal', 'told',
+           'star_recipe', 'trained', 'answer_metrics', 'bound_of', 'longest_exact', 'plot_from_goal', 'indented',
            'save_figure', 'plot_curves', 'figures_table', 'compare_orders', 'medium_graphs', 'molecule_figures', 'demo']
 
 # %% ../../nbs/reports/05_demo.ipynb #18e4ebb2
@@ -53,7 +53,7 @@ def trained(order: str, directory: Path, steps: int = STEPS, seed: int = 0, prog
     return star_recipe(order, steps, seed).trainer(directory, progress=progress).fit()
 
 # %% ../../nbs/reports/05_demo.ipynb #2d1966c7
-def answer_figures(method: Method, n: int, seed: int = 0) -> tuple[dict, Samples]:
+def answer_metrics(method: Method, n: int, seed: int = 0) -> tuple[dict, Samples]:
     "Answer `n` test prompts. Returns metrics and samples with trajectories. The prompts are those of the model's task."
     task = task_from(method.task)
     samples = method.sample(task.prompts("test", n), seed=seed, record=True)
@@ -108,7 +108,7 @@ molecules with QED of at least 0.6 (drug-like) and SA of at most 4 (easy to make
 eight."""
 
 
-def told(text: str) -> str:
+def indented(text: str) -> str:
     "Wrap and indent text to at most 100 characters."
     return textwrap.fill(" ".join(text.split()), 100, initial_indent="     ", subsequent_indent="     ")
 
@@ -158,7 +158,7 @@ def compare_orders(out: Path, n: int, seed: int, steps: int, progress: bool = Tr
     for order, colour in zip(ORDERS, (PALETTE["blue"], PALETTE["orange"])):
         print(f"     {order} order", flush=True)
         method = trained(order, out / order, steps, seed, progress)
-        row, samples = answer_figures(method, n, seed)
+        row, samples = answer_metrics(method, n, seed)
         ax = plot_from_goal(task_from(method.task), samples, ax, order, colour)
         rows.append(row)
     save_figure(ax, out / "order.png")
@@ -169,7 +169,7 @@ def compare_orders(out: Path, n: int, seed: int, steps: int, progress: bool = Tr
 def medium_graphs(out: Path, n: int, seed: int) -> dict:
     "Return metrics of the packaged model on medium graphs. Writes generation.png, one of its answers, to `out`."
     method = load("star-medium-ordered")
-    row, samples = answer_figures(method, n, seed)
+    row, samples = answer_metrics(method, n, seed)
     task = task_from(method.task)
     save_figure(task.draw("test", samples, longest_exact(task, samples)), out / "generation.png")
     return row
@@ -192,17 +192,17 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     steps = STEPS if steps is None else steps
 
-    print(f"1/3  Does the order matter? Two models, {steps} steps each\n{told(TASK)}\n{told(BAR)}", flush=True)
+    print(f"1/3  Does the order matter? Two models, {steps} steps each\n{indented(TASK)}\n{indented(BAR)}", flush=True)
     orders = compare_orders(out, n, seed, steps, progress)
-    print(f"{figures_table(orders)}\n{told(ANSWERS.format(n=n))}", flush=True)
+    print(f"{figures_table(orders)}\n{indented(ANSWERS.format(n=n))}", flush=True)
 
     print("2/3  Larger graphs, a packaged model", flush=True)
     medium = medium_graphs(out, min(n, 200), seed)
-    print(f"{figures_table([medium])}\n{told(MEDIUM)}", flush=True)
+    print(f"{figures_table([medium])}\n{indented(MEDIUM)}", flush=True)
 
     print("3/3  100 molecules, packaged model molecules-moses-ar (from left to right)", flush=True)
     molecules = molecule_figures(out, 100, seed)
-    print(f"{figures_table([molecules], MOLECULE_COLUMNS)}\n{told(MOLECULES)}", flush=True)
+    print(f"{figures_table([molecules], MOLECULE_COLUMNS)}\n{indented(MOLECULES)}", flush=True)
 
     seconds = round(time.perf_counter() - started, 1)
     settings = dict(version=__version__, torch=torch.__version__, seed=seed, steps=steps, seconds=seconds)

@@ -26,7 +26,7 @@ from ..support.data_digests import data_digests
 from ..support.progress import in_words, progress_bar, write_line
 from ..support.random_numbers import generator_for
 from ..support.stop_signals import Interrupted, stop_signals
-from .batches import check_pairs, passes, rows_behind
+from .batches import check_pairs, count_source_rows, passes
 from .checkpoints import Checkpoints, keep_best, last_step, run_lock, take_weights
 from .compiling import Compiler, autocast, fast_products
 from .distributed import OneProcess
@@ -83,7 +83,7 @@ def _check_data(trainer: "Trainer"):
             at = last_step(trainer.directory)
             trainer.say(f"steps after {at} may have used other rows and are not saved")
             raise
-    trainer.processes.by_first(check)
+    trainer.processes.on_first(check)
 
 # %% ../../nbs/training/06_trainer.ipynb #ts5e69b3
 class Trainer:
@@ -152,18 +152,18 @@ class Trainer:
         with self.processes.running(self.checkpoints):
             with stop_signals() as caught, ExitStack() as held:
                 held.enter_context(fast_products(self.device))
-                self.processes.by_first(lambda: held.enter_context(run_lock(self.directory)))
-                self.processes.by_first(begin)
-                self.processes.by_first(lambda: self.start_or_resume(resume))
-                self.processes.take_part(self)
+                self.processes.on_first(lambda: held.enter_context(run_lock(self.directory)))
+                self.processes.on_first(begin)
+                self.processes.on_first(lambda: self.start_or_resume(resume))
+                self.processes.share_state(self)
                 self.run(caught)
-            with self.processes.whole(self.checkpoints) as whole:
+            with self.processes.gathered(self.checkpoints) as whole:
                 own = self.checkpoints if whole is None else whole
                 return own.average.eval()
 
     def run(self, caught: Sequence[int]):
         "Run the training loop from the current step. A signal in `caught` saves the run and raises Interrupted."
-        rows = rows_behind(self.data)
+        rows = count_source_rows(self.data)
         if rows: self.say(passes(self.config, rows, self.step))
         started = self.clock() - self.seconds
         if self.step < self.config.steps: self.compiler.begin()
@@ -193,7 +193,7 @@ class Trainer:
             self.compiler.give_up(error)
             rows = self.gradients(given)
         norms = clip_gradients(self.groups, self.config.clip)
-        row = self.processes.agreed(_mean(rows), norms)
+        row = self.processes.merged(_mean(rows), norms)
 
         # check before the step, which would spoil every weight
         total = row["loss"] + sum(row[name] for name in norms)
@@ -272,7 +272,7 @@ class Trainer:
     def validate(self) -> float:
         """Return the validation bound of the averaged model. Tight bound in nats per sequence, infinite outside rank
         0; the best weights so far go to `best`."""
-        with self.processes.whole(self.checkpoints) as checkpoints:
+        with self.processes.gathered(self.checkpoints) as checkpoints:
             if checkpoints is None: return math.inf
             model = checkpoints.average.eval()
             nll, error = _mean_bound(model, self.valid, self.config)
@@ -290,7 +290,7 @@ class Trainer:
 
         The error names the loss terms or gradients that were not finite, and the last good weights."""
         at = f"step {self.step + 1}: not finite"
-        with self.processes.whole(self.checkpoints) as checkpoints:
+        with self.processes.gathered(self.checkpoints) as checkpoints:
             if checkpoints is None: raise FloatingPointError(at)
             where = _not_finite(row, checkpoints.method)
             if bad := checkpoints.non_finite(self.step): told = f"{bad}; {checkpoints.last_good()}"
@@ -321,7 +321,7 @@ class Trainer:
         """Write a checkpoint, remove old ones. Returns its directory in rank 0.
 
         FloatingPointError, and nothing is written, if a weight or moment is not finite."""
-        with self.processes.whole(self.checkpoints) as checkpoints:
+        with self.processes.gathered(self.checkpoints) as checkpoints:
             if checkpoints is not None: return checkpoints.save(self.counters())
 
     def load(self, checkpoint: str | os.PathLike):

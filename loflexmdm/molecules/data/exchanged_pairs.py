@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rdkit import Chem, rdBase
 
-from .matched_pairs import Matched, MatchedPairs, Matching, core_text, fitting_cuts, joined
+from .matched_pairs import Matched, MatchedPairs, Matching, core_text, fill_core, fitting_cuts
 from .matched_pairs import piece_text, prepare_pairs, same_molecule, store_pairs, stored_pairs
 from .prepared import cached, in_chunks, prepare, processes_for
 from ..scores.metrics import flaw, judge, qed_sa
@@ -45,7 +45,7 @@ def exchange(
     if not cuts: return None
     core, piece = rng.choice(cuts)
     [new] = rng.choices(list(rules[piece]), list(rules[piece].values()))
-    return Exchange(core, piece, new, joined(core_text(core), piece_text(new)))
+    return Exchange(core, piece, new, fill_core(core_text(core), piece_text(new)))
 
 # %% ../../../nbs/molecules/data/07_exchanged_pairs.ipynb #ex000014
 class _Made(NamedTuple):
@@ -73,7 +73,7 @@ def _made(smiles: str, e: Exchange) -> _Made | None:
     first, second = judge([smiles, e.text])
     if second.mol is None or second.smiles == first.smiles or flaw(second.mol): return None
     if Chem.GetFormalCharge(first.mol) != Chem.GetFormalCharge(second.mol): return None
-    if not same_molecule(joined(core_text(e.core), piece_text(e.old)), first.smiles): return None
+    if not same_molecule(fill_core(core_text(e.core), piece_text(e.old)), first.smiles): return None
     return _Made(first.smiles, second.smiles, e, qed_sa([first.mol, second.mol]).round(6).tolist())
 
 # %% ../../../nbs/molecules/data/07_exchanged_pairs.ipynb #ex000022

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TOKEN', 'RING', 'HYDROGEN', 'PAIRS_VERSION', 'single_cuts', 'smiles_tokens', 'is_heavy_atom', 'heavy_atoms',
-           'shifted', 'joined', 'piece_text', 'core_mol', 'core_text', 'Matching', 'Matched', 'fitting_cuts', 'capped',
-           'groups_of', 'match', 'same_molecule', 'is_reversible', 'MatchedPairs', 'chunk_cuts', 'all_cuts',
+           'shifted', 'fill_core', 'piece_text', 'core_mol', 'core_text', 'Matching', 'Matched', 'fitting_cuts',
+           'capped', 'groups_of', 'match', 'same_molecule', 'is_reversible', 'MatchedPairs', 'chunk_cuts', 'all_cuts',
            'build_pairs', 'store_pairs', 'stored_pairs', 'prepare_pairs']
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #72a4872f
@@ -65,7 +65,7 @@ def shifted(piece: str, open_rings: int) -> str:
     return "".join(map(raised, smiles_tokens(piece)))
 
 
-def joined(core: str, piece: str) -> str:
+def fill_core(core: str, piece: str) -> str:
     "Replace the `*` of a core by a piece. Empty for a hydrogen."
     before, after = core.split("*")
     open_rings = set()
@@ -120,7 +120,7 @@ class Matched(NamedTuple):
     def texts(self, start: int | None = None) -> tuple[str, str]:
         "Return aligned SMILES of both; `start` as in `core_text`."
         core = core_text(self.core, start)
-        return joined(core, piece_text(self.old)), joined(core, piece_text(self.new))
+        return fill_core(core, piece_text(self.old)), fill_core(core, piece_text(self.new))
 
 
 def fitting_cuts(smiles: str, options: Matching) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ was left out counted by reason."""
 
 # %% auto #0
 __all__ = ['CHUNK_ROWS', 'FEW', 'EXAMPLES', 'T', 'CACHE_VERSION', 'Strings', 'Picked', 'Molecules', 'in_chunks', 'processes_for',
-           'cleaned', 'Spool', 'collect', 'build_molecules', 'cache_key', 'store', 'digest_beside', 'is_whole',
+           'cleaned', 'Spool', 'collect', 'build_molecules', 'cache_key', 'store', 'digest_beside', 'is_intact',
            'stored', 'cached', 'Content', 'files_content', 'benchmark_content', 'hub_content', 'hub_commit',
            'content_of', 'is_packaged', 'prepare', 'built']
 
@@ -287,7 +287,7 @@ def digest_beside(path: Path) -> Path:
 _whole = set()  # cache files checked by this process, with time and size
 
 
-def is_whole(path: Path) -> bool:
+def is_intact(path: Path) -> bool:
     """Return True if a cache file is intact. Checked once per process.
 
     A file of an earlier version has no digest: it gets one if its structure is sound. OSError if it is missing."""
@@ -308,7 +308,7 @@ def is_whole(path: Path) -> bool:
 def stored(path: Path) -> Molecules | None:
     "Load a cache file; None if missing or damaged."
     import pyarrow as pa
-    try: table = pa.ipc.open_file(pa.memory_map(str(path))).read_all() if is_whole(path) else None
+    try: table = pa.ipc.open_file(pa.memory_map(str(path))).read_all() if is_intact(path) else None
     except (OSError, pa.ArrowInvalid): return None
     if table is None: return None
     rejects, examples = (json.loads(table.schema.metadata[k]) for k in (b"rejects", b"examples"))

@@ -7,7 +7,7 @@ molecule contains them."""
 __all__ = ['FRAGMENT_TASKS', 'BOND_SMARTS', 'DRUGS', 'SMALLEST', 'LARGEST', 'points_of', 'parse_fragment', 'fragment_task',
            'checked_fragment', 'fragment_prompt', 'with_point', 'point_candidates', 'attach_points', 'FragmentPattern',
            'atom_pattern', 'fragment_pattern', 'points_fit', 'find_fragment', 'contains_fragment', 'ends_aromaticity',
-           'scaffold_atoms', 'split_at', 'numbered', 'without_points', 'own_atoms', 'linker_choices', 'motif_choices',
+           'scaffold_atoms', 'split_at', 'numbered', 'without_points', 'count_atoms', 'linker_choices', 'motif_choices',
            'scaffold_with_points', 'fragments_of', 'FragmentCase', 'case_of', 'demo_cases', 'read_benchmark',
            'prompt_tokens', 'coloured', 'draw_fragment']
 
@@ -282,7 +282,7 @@ def without_points(fragment: str) -> str:
     return Chem.MolToSmiles(Chem.RemoveHs(mol, options))
 
 
-def own_atoms(part: Chem.Mol) -> int: return part.GetNumAtoms() - len(points_of(part))
+def count_atoms(part: Chem.Mol) -> int: return part.GetNumAtoms() - len(points_of(part))
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #de36cdc5
 def linker_choices(mol: Chem.Mol) -> set[str]:
@@ -290,14 +290,14 @@ def linker_choices(mol: Chem.Mol) -> set[str]:
     found = set()
     for pair in combinations(bonds_to_cut(mol), 2):
         ends = [p for p in split_at(mol, pair) if len(points_of(p)) == 1]
-        if min(map(own_atoms, ends)) >= SMALLEST: found.add(".".join(sorted(map(Chem.MolToSmiles, ends))))
+        if min(map(count_atoms, ends)) >= SMALLEST: found.add(".".join(sorted(map(Chem.MolToSmiles, ends))))
     return found
 
 
 def motif_choices(mol: Chem.Mol) -> set[str]:
     "Return parts with one attachment point left by a BRICS cut. Neither too small nor too large."
     sides = (p for bond in bonds_to_cut(mol) for p in split_at(mol, [bond]))
-    return {Chem.MolToSmiles(p) for p in sides if SMALLEST <= own_atoms(p) <= LARGEST * mol.GetNumAtoms()}
+    return {Chem.MolToSmiles(p) for p in sides if SMALLEST <= count_atoms(p) <= LARGEST * mol.GetNumAtoms()}
 
 
 def scaffold_with_points(mol: Chem.Mol) -> str:

@@ -9,7 +9,7 @@ __all__ = ['SYMBOL', 'BONDS', 'PUNCTUATION', 'TEXT_REASONS', 'LEAF', 'Span', 'SE
            'write_nested', 'to_smiles', 'with_root', 'plain_fragment', 'nested_prompt', 'as_child', 'in_hole',
            'smiles_prompts', 'up_to_point', 'from_point', 'pairs_of', 'outermost', 'nested_holes', 'is_ring',
            'open_rings', 'free_branches', 'link_ends', 'link', 'smiles_holes', 'given_and_closed', 'Notation',
-           'random_smiles', 'DeepSmiles', 'holds_none', 'Selfies', 'selfies_package', 'Nested', 'BracketSafe',
+           'random_smiles', 'DeepSmiles', 'no_prompt_message', 'Selfies', 'selfies_package', 'Nested', 'BracketSafe',
            'notation_of', 'simpler']
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #85ed7b77
@@ -620,10 +620,10 @@ class DeepSmiles(Notation):
     def write(self, smiles: str, slicer: Slicer = "brics") -> str: return write_counted(read_text(smiles))
     def read(self, text: str) -> str: return to_smiles(text, counted=True)
     def holes(self, tokens: Sequence[str], rng: random.Random) -> list[Span]: return []
-    def prompt(self, fragment: str) -> list: raise ValueError(holds_none(self.name, fragment))
+    def prompt(self, fragment: str) -> list: raise ValueError(no_prompt_message(self.name, fragment))
 
 
-def holds_none(name: str, fragment: str) -> str:
+def no_prompt_message(name: str, fragment: str) -> str:
     "Return the error message for prompts in a notation that cannot hold any."
     return (f"fragment={fragment!r}: notation={name!r} takes no fragments as prompts, since the meaning of its "
             "tokens depends on their neighbours; train with notation='nested'")
@@ -647,7 +647,7 @@ class Selfies(Notation):
         if not smiles: raise ValueError("empty")
         return smiles
     def holes(self, tokens: Sequence[str], rng: random.Random) -> list[Span]: return []
-    def prompt(self, fragment: str) -> list: raise ValueError(holds_none(self.name, fragment))
+    def prompt(self, fragment: str) -> list: raise ValueError(no_prompt_message(self.name, fragment))
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #161039b5
 SELFIES_SYMBOL = re.compile(r"\[[^\[\]]+\]|\.")
