@@ -365,12 +365,12 @@ def new_tokens(checkpoint: Path, method: Method) -> range:
     return range(0)
 
 
-def with_rows(value: Tensor, own: Tensor, new: range) -> Tensor:
-    "Extend a per-token tensor with rows of `own` for new tokens. Other tensors are returned unchanged."
-    if not new or own.shape == value.shape: return value
-    if own.shape != (len(value) + len(new), *value.shape[1:]): return value
-    before, after = value[:new.start].to(own), value[new.start:].to(own)
-    return torch.cat([before, own[new.start:new.stop], after])
+def with_rows(value: Tensor, model_rows: Tensor, new: range) -> Tensor:
+    "Extend a per-token tensor with rows of `model_rows` for new tokens. Other tensors are returned unchanged."
+    if not new or model_rows.shape == value.shape: return value
+    if model_rows.shape != (len(value) + len(new), *value.shape[1:]): return value
+    before, after = value[:new.start].to(model_rows), value[new.start:].to(model_rows)
+    return torch.cat([before, model_rows[new.start:new.stop], after])
 
 
 def take_weights(method: Method, directory: str | os.PathLike) -> list[str]:

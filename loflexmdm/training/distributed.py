@@ -163,12 +163,12 @@ def _greatest(value: int) -> int:
 _UNREADABLE = 2**31  # replaces the width of a batch that cannot be read
 
 
-def _of_all(own: Iterator[PartialSequences]) -> PartialSequences:
+def _of_all(local_batches: Iterator[PartialSequences]) -> PartialSequences:
     """Return the next local batch, padded to the widest of all ranks.
 
     A read error in one rank ends all: it is raised there, and as ValueError with its message elsewhere."""
     batch = error = None
-    try: batch = next(own)
+    try: batch = next(local_batches)
     except (OSError, ValueError) as e: error = e  # the other ranks wait for its message
     width = _greatest(_UNREADABLE if error else batch.tokens.shape[1])
     if width < _UNREADABLE: return batch.widened(width)
@@ -204,11 +204,11 @@ def run_settings(run: Checkpoints) -> dict[str, Mapping]:
     return dict(train=train, model=model, data=run.digests)
 
 
-def setting_differences(told: Sequence[Mapping[str, object]]) -> list[str]:
-    "Describe settings in which ranks differ from rank 0. `told` holds the settings of each rank by name."
+def setting_differences(settings: Sequence[Mapping[str, object]]) -> list[str]:
+    "Describe settings in which ranks differ from rank 0. `settings` holds the settings of each rank by name."
     found = []
-    for key in sorted({key for one in told for key in one}):
-        values = [repr(one.get(key)) for one in told]
+    for key in sorted({key for one in settings for key in one}):
+        values = [repr(one.get(key)) for one in settings]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
         if other is None: continue
         first, second = clipped_line(values[0], 40), clipped_line(values[other], 40)
@@ -413,17 +413,17 @@ def _collected(item) -> list:
     return out or []
 
 
-def from_all(own: Iterator) -> Iterator:
+def from_all(local_items: Iterator) -> Iterator:
     "Yield items of all ranks in turn, in rank 0. Ends when one rank has no more; the other ranks call `lend`."
     if not dist.is_initialized():
-        yield from own
+        yield from local_items
         return
     between = more = True
     try:
         while more:
             between = False
             same(True)
-            items = _collected(next(own, None))
+            items = _collected(next(local_items, None))
             between = True
             more = None not in items
             yield from (item for item in items if item is not None)
@@ -431,6 +431,6 @@ def from_all(own: Iterator) -> Iterator:
         if between: same(False)  # within a round the other ranks wait for something else
 
 
-def lend(own: Iterator):
+def lend(local_items: Iterator):
     "Send items to rank 0 for as long as it requests them."
-    while same(None): _collected(next(own, None))
+    while same(None): _collected(next(local_items, None))

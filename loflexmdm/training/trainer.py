@@ -184,14 +184,14 @@ class Trainer:
     def train_step(self, stream: Iterator[PartialSequences | Pairs]) -> dict:
         "Take one optimiser step. Returns its metrics averaged over micro-batches."
         started = self.clock()
-        given = self.micro_batches(stream)
+        batches = self.micro_batches(stream)
 
         # a compiler may raise any error, which must not end a run: fall back to eager mode
-        try: rows = self.gradients(given)
+        try: rows = self.gradients(batches)
         except Exception as error:
             if not self.compiler.on: raise
             self.compiler.give_up(error)
-            rows = self.gradients(given)
+            rows = self.gradients(batches)
         norms = clip_gradients(self.groups, self.config.clip)
         row = self.processes.merged(_mean(rows), norms)
 
@@ -201,17 +201,17 @@ class Trainer:
         self.optimizer_step()
 
         self.evaluations += len(rows) * self.method.evaluations_per_loss
-        tokens = sum(batch.valid.sum() for batch in given)
+        tokens = sum(batch.valid.sum() for batch in batches)
         self.pace.step(self.clock() - started, tokens)
         return row
 
-    def gradients(self, given: Sequence[PartialSequences | Pairs]) -> list[dict]:
+    def gradients(self, batches: Sequence[PartialSequences | Pairs]) -> list[dict]:
         """Compute the gradients of a step. Returns the metrics per micro-batch. The parameters hold the gradients of
         the mean loss."""
         self.method.train()
         loss = self.processes.engine or self.method.loss
         rows = []
-        for micro, batch in enumerate(given):
+        for micro, batch in enumerate(batches):
             # random numbers depend on the micro-batch, not on the session
             number = self.step * self.config.accumulate + micro
             batch = self.drop_conditions(batch, number)
