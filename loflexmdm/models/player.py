@@ -26,16 +26,16 @@ from ..samplers import EditTrajectory, Trajectory
 
 # %% ../../nbs/models/02_player.ipynb #pl00000h
 def evenly(n: int, most: int) -> list[int]:
-    "At most that many of the numbers below `n`, evenly chosen, first and last among them."
+    "Return at most `most` evenly spaced numbers below `n`. First and last are included."
     even = np.linspace(0, n - 1, min(most, n))
     return np.unique(even.round().astype(int)).tolist()
 
 
 def label_order(trajectory: Trajectory, skip: int = 0) -> list[int]:
-    "All tokens that ever were, by number, in an order that agrees with every frame; without the first `skip`."
+    "Order the labels of all tokens consistently with every frame. The first `skip` are omitted."
     order = list(trajectory.labels[0][skip:])
     for row in trajectory.labels[1:]:
-        place = 0  # after the token to the left
+        place = 0  # insert after the left neighbour
         for label in row[skip:]:
             if label not in order: order.insert(place, label)
             place = order.index(label) + 1
@@ -43,20 +43,20 @@ def label_order(trajectory: Trajectory, skip: int = 0) -> list[int]:
 
 # %% ../../nbs/models/02_player.ipynb #pl00000a
 class Recording(NamedTuple):
-    "A recorded generation with a column for every token that it had at any time."
+    "Recorded generation with one column per token that ever existed."
     times: list[float]  # clock reading of each frame
     frames: list[dict[int, int]]  # token ids by column
-    columns: int  # how many there are
+    columns: int  # number of columns
 
 
 def _present(trajectory: Trajectory, n: int) -> list[int]:
-    "Columns of a frame of n tokens, where nothing is ever deleted."
+    "Return the columns of a frame of `n` tokens, if nothing is deleted."
     when = list(zip(trajectory.inserted_at, trajectory.unmasked_at))
     return sorted(sorted(range(len(when)), key=when.__getitem__)[:n])
 
 
 def recording(trajectory: Trajectory, most: int = 400) -> Recording:
-    """The frames of a trajectory by column, at most `most` of them, evenly chosen, first and last among them.
+    """Return a trajectory's frames by column. At most `most` frames, evenly spaced, first and last included.
 
     ValueError for a trajectory without frames, or `most` < 2."""
     if not trajectory.frames: raise ValueError("trajectory: has no frames; sample with record=True")
@@ -75,11 +75,11 @@ def recording(trajectory: Trajectory, most: int = 400) -> Recording:
     return Recording(times, frames, columns)
 
 # %% ../../nbs/models/02_player.ipynb #pl00000d
-MASKED, GONE = -1, -2  # what a column can change to, beside a token
+MASKED, GONE = -1, -2  # states of a column besides a token
 
 
 def changes_of(track: Recording) -> list[list[tuple[int, int]]]:
-    "For each column its changes: (frame, token id, MASKED or GONE)."
+    "List the changes of each column: (frame, token id, MASKED or GONE)."
     found = [[] for _ in range(track.columns)]
     for k, frame in enumerate(track.frames):
         for column, changes in enumerate(found):
@@ -90,44 +90,44 @@ def changes_of(track: Recording) -> list[list[tuple[int, int]]]:
 
 
 def at_frame(changes: Sequence[tuple[int, int]], k: int) -> tuple[int, int] | None:
-    "The last change up to frame k; None before the first."
+    "Return the last change up to frame `k`, None before the first."
     return next((change for change in reversed(changes) if change[0] <= k), None)
 
 # %% ../../nbs/models/02_player.ipynb #pl000014
-SHADES = 12  # steps of the colour scale
+SHADES = 12  # number of steps in the colour scale
 
 
 def shades() -> list[tuple[str, str]]:
-    "The colours of the scale, first to last: fill, and the colour of letters on it."
+    "List the scale's colours, first to last: fill and text colour."
     from matplotlib import colormaps
     fills = [colormaps["viridis"](0.12 + 0.8 * k / (SHADES - 1))[:3] for k in range(SHADES)]
     return [("#" + "".join(f"{round(255 * v):02x}" for v in rgb), letters(rgb)) for rgb in fills]
 
 
 def luminance(rgb: Sequence[float]) -> float:
-    "Relative luminance of an sRGB colour, parts in [0, 1] (WCAG 2.2)."
+    "Compute the relative luminance of an sRGB colour with components in [0, 1] (WCAG 2.2)."
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in rgb]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def letters(rgb: Sequence[float]) -> str:
-    "White or black, whichever has more contrast with a colour."
+    "Return white or black, whichever contrasts more."
     return "#ffffff" if luminance(rgb) < math.sqrt(1.05 * 0.05) - 0.05 else "#000000"
 
 
 def shade_of(frame: int, frames: int) -> int:
-    "Step of the scale for a token written in a frame, of a number of frames."
+    "Return the scale step of a token written in `frame` of `frames`."
     return min(SHADES - 1, SHADES * frame // max(frames, 1))
 
 # %% ../../nbs/models/02_player.ipynb #pl000017
 def word_of(token: int, vocabulary: Vocabulary) -> str:
-    "What a box shows of a token: its text, and a sign for white space."
+    "Return a token's text, whitespace as a sign."
     text = vocabulary.tokens[token]
     return text if text.strip() else "␣"
 
 
 def box_class(changes: Sequence[tuple[int, int]], k: int, frames: int) -> str:
-    "The CSS classes of a column's box at frame k."
+    "Return the CSS classes of a column's box at frame `k`."
     last = at_frame(changes, k)
     if last is None or last[1] == GONE and last[0] < k: return "lp-box lp-none"
     new = " lp-new" if last[0] == k > 0 else ""
@@ -137,7 +137,7 @@ def box_class(changes: Sequence[tuple[int, int]], k: int, frames: int) -> str:
 
 
 def _boxes(changes: list, words: dict[int, str], frames: int) -> str:
-    "The row of boxes, at the last frame."
+    "Draw the row of boxes at the last frame."
     drawn = []
     for own in changes:
         last = at_frame(own, frames - 1)
@@ -148,22 +148,22 @@ def _boxes(changes: list, words: dict[int, str], frames: int) -> str:
 
 # %% ../../nbs/models/02_player.ipynb #pl000019
 class Picture(NamedTuple):
-    "What is drawn beside the sequence: SVG whose parts change, or a line that says why there is nothing to draw."
-    parts: list[tuple[str, str]]  # kind (a CSS class) and SVG of each part, which has the place for its attributes, {}
-    changes: list[list[tuple[int, int]]]  # of each part: (frame, 0 missing, 1 masked or 2 there)
+    "Picture beside the sequence: SVG with changing parts, or a reason for its absence."
+    parts: list[tuple[str, str]]  # CSS class and SVG of each part; {} takes its attributes
+    changes: list[list[tuple[int, int]]]  # per part: (frame, 0 missing, 1 masked or 2 present)
     fixed: str = ""  # SVG below the parts
     above: str = ""  # SVG above them
     box: tuple[float, float, float, float] = (0, 0, 1, 1)  # left, top, width and height
-    said: str = ""  # what it shows
+    said: str = ""  # caption
 
 
 def states_of(changes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    "Changes of a column as states: 0 missing, 1 masked, 2 there."
+    "Convert a column's changes to states: 0 missing, 1 masked, 2 present."
     return [(k, {GONE: 0, MASKED: 1}.get(v, 2)) for k, v in changes]
 
 
 def joint(first: Sequence[tuple[int, int]], second: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    "States of what two columns make together: there if both are, missing if both are, else masked."
+    "Combine the states of two columns. Present if both are, missing if both are, else masked."
     found = []
     for k in sorted({k for k, _ in (*first, *second)}):
         pair = {(at_frame(own, k) or (0, 0))[1] for own in (first, second)}
@@ -173,7 +173,7 @@ def joint(first: Sequence[tuple[int, int]], second: Sequence[tuple[int, int]]) -
 
 # %% ../../nbs/models/02_player.ipynb #pl00001b
 def _prompt_graph(tokens: Sequence[str]):
-    "The star graph that a prompt describes. ValueError if it is not one."
+    "Parse the star graph of a prompt. ValueError if it is not one."
     from loflexmdm.tasks.star_graphs import StarGraph
     if len(tokens) < 4 or len(tokens) % 2: raise ValueError("the prompt is not a list of edges, a source and a goal")
     nodes = [int(t) for t in tokens]
@@ -181,7 +181,7 @@ def _prompt_graph(tokens: Sequence[str]):
 
 
 def _arrow(start, end, attributes: str, gap: float = 0.28) -> str:
-    "A line between two places that ends before it reaches them, with an arrow head beyond its middle."
+    "Draw an arrow between two places. The line stops short of both; the head lies past its middle."
     (a, b), (c, d) = start, end
     n = math.hypot(c - a, d - b)
     u = (c - a) / n
@@ -196,7 +196,7 @@ def _arrow(start, end, attributes: str, gap: float = 0.28) -> str:
 
 
 def _node(place, name: int, kind: str) -> str:
-    "A node: a square for the source, a diamond for the goal, else a circle, with its number."
+    "Draw a numbered node: square for the source, diamond for the goal, else a circle."
     x, y = place
     turn = f' transform="rotate(45 {x:.2f} {y:.2f})"' if kind == "goal" else ""
     shape = (
@@ -207,14 +207,14 @@ def _node(place, name: int, kind: str) -> str:
 
 # %% ../../nbs/models/02_player.ipynb #pl00001b2
 def graph_picture(tokens: Sequence[str], free: Sequence[bool], changes: list) -> Picture:
-    """An answer over the star graph of its prompt, edge by edge. `tokens` are the final ones and `free` says which
-    were generated; ValueError if the prompt is not a star graph."""
+    """Draw an answer over its prompt's star graph, edge by edge. `tokens` are the final ones and `free` marks those
+    that were generated; ValueError if the prompt is not a star graph."""
     from loflexmdm.tasks.star_graphs import radial_layout
     graph = _prompt_graph([t for t, f in zip(tokens, free) if not f])
     at = {v: (x, -y) for v, (x, y) in radial_layout(graph).items()}
     kind = lambda v: "source" if v == graph.source else "goal" if v == graph.goal else "node"
 
-    # only edges between two nodes of the graph have a place
+    # edges need two nodes of the graph to be drawn
     answer = [k for k, f in enumerate(free) if f]
     parts, moments = [], []
     for i, j in zip(answer[::2], answer[1::2]):
@@ -235,7 +235,7 @@ _SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def atom_label(atom) -> str:
-    "What is written at an atom: nothing at a carbon within a chain; else its symbol, hydrogens and charge."
+    "Return an atom's label: symbol, hydrogens and charge. Empty for a carbon within a chain."
     if atom.GetSymbol() == "C" and atom.GetDegree() and not atom.GetFormalCharge() and not atom.GetIsotope(): return ""
     hydrogens, charge = atom.GetTotalNumHs(), atom.GetFormalCharge()
     count = "" if hydrogens < 2 else str(hydrogens).translate(_SUBSCRIPT)
@@ -245,7 +245,8 @@ def atom_label(atom) -> str:
 
 
 def _places(mol, like=None) -> list[tuple[float, float]]:
-    "Places of the atoms in a drawing, y downwards, laid out as in another molecule where they share a large part."
+    """Compute 2D coordinates of atoms, y downwards. The layout follows the molecule `like` if they share a large
+    substructure."""
     from rdkit.Chem import rdDepictor, rdFMCS
     rdDepictor.Compute2DCoords(mol)
     if like is not None:
@@ -256,7 +257,7 @@ def _places(mol, like=None) -> list[tuple[float, float]]:
 
 
 def _bond(start, end, order: float, gaps: tuple[float, float]) -> str:
-    "A bond as one, two or three parallel lines, which leave room for labels at its ends."
+    "Draw a bond as one to three parallel lines. `gaps` leave room for labels at its ends."
     (a, b), (c, d) = start, end
     n = math.hypot(c - a, d - b) or 1.0
     u = (c - a) / n
@@ -272,14 +273,14 @@ def _bond(start, end, order: float, gaps: tuple[float, float]) -> str:
 
 # %% ../../nbs/models/02_player.ipynb #pl00001f
 class Drawing(NamedTuple):
-    "Parts of a molecule: SVG with a place for attributes, {}, and the atoms that each part needs."
-    bonds: list[tuple[str, int, int]]  # SVG, and the numbers of the two atoms
-    atoms: list[str]  # SVG of each
+    "Parts of a molecule: SVG with a placeholder {} for attributes, and each part's atoms."
+    bonds: list[tuple[str, int, int]]  # SVG and the indices of the two atoms
+    atoms: list[str]  # SVG per atom
     box: tuple[float, float, float, float]  # left, top, width and height
 
 
 def drawing_of(mol, like=None) -> Drawing:
-    "A molecule as lines and letters; laid out like another one, if that is given."
+    "Draw a molecule as lines and letters, in the layout of `like` if given."
     from rdkit import Chem
     at = _places(mol, like)
     plain = Chem.Mol(mol)
@@ -312,7 +313,7 @@ def molecule_picture(mol, places: Sequence[int], changes: list) -> Picture:
 def _stages(
     track: Recording, vocabulary: Vocabulary, smiles_from: Callable, most: int = 8
 ) -> list[tuple[int, object]]:
-    "Frames at which the text became another molecule, and the molecule; at most `most`, first and last among them."
+    "List frames at which the text became another molecule, with the molecule. At most `most`, ends included."
     from rdkit import Chem
     from rdkit.rdBase import BlockLogs
     found, seen = [], None
@@ -328,7 +329,7 @@ def _stages(
 
 
 def stages_picture(track: Recording, vocabulary: Vocabulary, smiles_from: Callable[[Sequence[str]], str]) -> Picture:
-    "Draw the molecules that an edited text stood for on its way. ValueError if there was none."
+    "Draw the intermediate molecules of an edited text. ValueError if there was none."
     stages = _stages(track, vocabulary, smiles_from)
     if not stages: raise ValueError("the text was at no time a molecule")
     frames, molecules = zip(*stages)
@@ -340,7 +341,7 @@ def stages_picture(track: Recording, vocabulary: Vocabulary, smiles_from: Callab
         shapes += [shape(svg, "lp-atom") for svg in d.atoms]
         parts.append(("lp-stage", "<g {}>" + "".join(shapes) + "</g>"))
 
-    # each is there until the next one comes
+    # each is shown until the next
     moments = [[(k, 2), (end, 0)] for k, end in zip(frames, frames[1:])]
     moments.append([(frames[-1], 2)])
     low = np.min([d.box[:2] for d in drawn], 0)
@@ -458,14 +459,14 @@ SCRIPT += """
 
 # %% ../../nbs/models/02_player.ipynb #pl000027
 def _part(kind: str, svg: str, changes: list, frames: int) -> str:
-    "A part of a picture at the last frame."
+    "Draw a picture's part at the last frame."
     k, state = at_frame(changes, frames - 1) or (0, 0)
     colour = "" if state < 2 else f" lp-s{shade_of(k, frames)}" if k else " lp-given"
     return svg.replace("{}", f'class="{kind} lp-e{state}{colour}" data-part="{kind}"', 1)
 
 
 def _figure(picture: Picture, frames: int) -> str:
-    "The SVG of a picture at the last frame."
+    "Draw a picture at the last frame as SVG."
     if not picture.parts: return f'<p class="lp-note">{html.escape(picture.said)}</p>' if picture.said else ""
     parts = "".join(_part(*part, own, frames) for part, own in zip(picture.parts, picture.changes))
     box = " ".join(f"{v:.2f}" for v in picture.box)
@@ -475,7 +476,7 @@ def _figure(picture: Picture, frames: int) -> str:
 
 # %% ../../nbs/models/02_player.ipynb #pl000027b
 def _colour_rules() -> str:
-    "Style of boxes and parts for each step of the colour scale."
+    "Return the CSS of boxes and parts for each colour step."
     rules = [f".lp-box.lp-s{k}{{background:{fill};color:{ink}}}.lp-figure .lp-edge.lp-s{k}{{stroke:{fill}}}"
              f".lp-atom.lp-s{k} circle{{fill:{fill}}}" for k, (fill, ink) in enumerate(shades())]
     return "\n".join(rules)
@@ -492,7 +493,7 @@ _BAR = (
 
 # %% ../../nbs/models/02_player.ipynb #pl000028
 def _key() -> str:
-    "What the colours mean."
+    "Return the HTML legend of the colours."
     scale = ",".join(fill for fill, _ in shades())
     return (
         '<p class="lp-key"><span><span class="lp-box lp-mask">_</span> mask</span>'
@@ -505,14 +506,14 @@ def _key() -> str:
 
 @dataclass(frozen=True, repr=False)
 class Player:
-    "A recorded generation to be played, stepped through, or read as a still picture; notebooks show it."
-    html: str = field(repr=False)  # everything: style, boxes, picture, controls and script
-    states: int  # states of the sequence that it goes through
+    "Recorded generation to play, step through or read as a still. Notebooks show it."
+    html: str = field(repr=False)  # complete HTML: style, boxes, picture, controls and script
+    states: int  # number of states of the sequence
 
     def __repr__(self) -> str: return f"Player({self.states} states)"
     def _repr_html_(self) -> str: return self.html
     def save(self, path: str | os.PathLike) -> Path:
-        "Write a page of its own; returns where. ValueError unless the name ends in .html."
+        "Write a standalone HTML page; return its path. ValueError unless the name ends in .html."
         path = Path(path)
         if path.suffix != ".html": raise ValueError(f"path={str(path)!r}: must end in .html")
         head = '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -522,7 +523,7 @@ class Player:
 
 # %% ../../nbs/models/02_player.ipynb #pl000028c
 def player_html(track: Recording, vocabulary: Vocabulary, picture: Picture | None = None) -> str:
-    "The HTML of a player."
+    "Build the HTML of a player."
     changes, frames, shown = changes_of(track), len(track.frames), picture or Picture([], [])
     words = {t: word_of(t, vocabulary) for own in changes for _, t in own if t >= 0}
     data = dict(times=[round(t, 3) for t in track.times], words=words, tokens=changes, parts=shown.changes,
@@ -549,7 +550,7 @@ def _view_of(task, view: str | None) -> str:
 
 
 def _picture(samples: Any, i: int, view: str, track: Recording, vocabulary: Vocabulary) -> Picture | None:
-    "The picture of a view. ValueError if the sample has none."
+    "Draw the picture of a view. ValueError if the sample has none."
     changes, tokens = changes_of(track), vocabulary.decode(samples.sequences[i])
     task = samples.model.task
     edited = isinstance(samples.trajectories[i], EditTrajectory)
@@ -559,12 +560,13 @@ def _picture(samples: Any, i: int, view: str, track: Recording, vocabulary: Voca
 
 
 def play(samples: Any, i: int = 0, view: str | None = None) -> Player:
-    """A player of sample `i`, which notebooks show. `view` is `sequence`, `graph` (star graphs) or `molecule`; without
-    it, the one that fits the model's task, and where that cannot be drawn, the sequence and the reason.
+    """Return a player for sample `i`, which notebooks show. `view` is `sequence`, `graph` (star graphs) or `molecule`;
+    by default the one that fits the model's task, or the sequence and a reason if that cannot be drawn.
 
-    ValueError for samples without trajectories or model, `i` out of range, another view, or one that was asked for and
+    ValueError for samples without trajectories or model, `i` out of range, an unknown view, or a requested view that
     cannot be drawn."""
-    if getattr(samples, "model", None) is None: raise ValueError("samples: not from a model, so their tokens are unknown")
+    if getattr(samples, "model", None) is None:
+        raise ValueError("samples: no model, so no vocabulary; take them from a model's `sample`")
     if not samples.trajectories: raise ValueError("samples: no trajectories; sample with record=True")
     if type(i) is not int or not 0 <= i < len(samples):
         raise ValueError(f"i={i!r}: a whole number from 0 to {len(samples) - 1}")

@@ -45,47 +45,47 @@ EDIT_NOTATIONS = ("smiles", "selfies")
 
 
 def to_tokens(smiles: str, notation: str = "smiles") -> list[str]:
-    "Tokens of a SMILES in a notation, atoms in the same order. ValueError where SELFIES cannot write it."
+    "Tokenise a SMILES in a notation, keeping the order of atoms. ValueError if SELFIES cannot write it."
     if notation == "smiles": return smiles_tokens(smiles)
     selfies = notation_of(notation)
     return selfies.tokens(selfies.write(smiles))
 
 
 def from_tokens(tokens: Sequence[str], notation: str = "smiles") -> str:
-    "The SMILES that tokens say, which need not be a molecule."
+    "Convert tokens to SMILES, possibly invalid."
     return "".join(tokens) if notation == "smiles" else selfies_package().decoder("".join(tokens))
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #3696151c
 class Edited(NamedTuple):
-    "What became of a lead; figures of what is not valid are nan."
+    "Result of editing a lead. Numbers are nan if invalid."
     lead: str  # canonical SMILES
-    smiles: str  # canonical SMILES of the product; '' if it is not valid
-    state: str  # valid, unchanged, or why it is not valid
-    qed: float  # of the product
-    qed_gain: float  # over the lead
-    sa_gain: float  # how much lower SA is than the lead's
+    smiles: str  # canonical SMILES of the product; '' if invalid
+    state: str  # valid, unchanged, or why it is invalid
+    qed: float  # QED of the product
+    qed_gain: float  # product's QED minus lead's
+    sa_gain: float  # lead's SA minus product's
     similarity: float  # Tanimoto, Morgan fingerprints of radius 2 and 2,048 bits
-    scaffold_kept: bool  # whether the Murcko scaffold is the lead's
+    scaffold_kept: bool  # True if the Murcko scaffold is unchanged
 
 
 class _Lead(NamedTuple):
-    "What products of a lead are compared with, computed once."
-    smiles: str  # canonical
+    "Reference values of a lead, computed once."
+    smiles: str  # canonical SMILES
     qed: float
     sa: float
     bits: np.ndarray  # Morgan fingerprint, packed: uint8 (1, bits / 8)
     scaffold: str  # canonical SMILES
-    charge: int  # total, in units of the electron's
-    flaw: str  # '' if it has none
+    charge: int  # total charge, in elementary charges
+    flaw: str  # flaw of the lead, '' if none
 
 
 def scaffold(mol: Chem.Mol) -> str:
-    "Canonical SMILES of the Murcko scaffold; '' for a molecule without rings."
+    "Return canonical SMILES of the Murcko scaffold. '' without rings."
     return MurckoScaffoldSmiles(mol=mol)
 
 
 def judge_edits(leads: Sequence[str], products: Sequence[str | None]) -> list[Edited]:
-    "Each product (None: undecodable) beside its lead. ValueError for a lead that is not valid, or unequal numbers."
+    "Compare each product (None: undecodable) with its lead. ValueError for an invalid lead, or unequal numbers."
     if len(leads) != len(products): raise ValueError(f"products: {len(products)} for {len(leads)} leads")
     before = {s: _judged_lead(s) for s in dict.fromkeys(leads)}
     return [_edited(before[lead], made) for lead, made in zip(leads, judge(products), strict=True)]
@@ -113,13 +113,13 @@ def _edited(lead: _Lead, made: Judged) -> Edited:
 
 
 def _not_wanted(lead: _Lead, mol: Chem.Mol) -> str:
-    "Why a molecule that RDKit accepts does not count as an edit of a lead; '' if it does."
+    "Return why a valid molecule is not an edit of a lead. '' if it is."
     if Chem.GetFormalCharge(mol) != lead.charge: return "another charge"
     new = flaw(mol)
     return "" if new == lead.flaw else new
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #8b018abd
-SIMILAR = 0.4  # least similarity of a success
+SIMILAR = 0.4  # minimum similarity of a success
 
 
 def edit_figures(
@@ -127,15 +127,15 @@ def edit_figures(
     gain: float = 0.1,
     known: Iterable[str] = (),
 ) -> dict[str, float]:
-    """Shares and means of edited leads. validity, changed and success are shares of all: success is valid, at least
-    `SIMILAR` to the lead and `gain` of QED better. The others are of the valid: mean gains and similarity, scaffolds
-    kept, and the novel, not in `known`. nan where there are none. ValueError for none."""
+    """Compute fractions and means of edited leads. validity, changed and success are fractions of all: success is
+    valid, at least `SIMILAR` to the lead and `gain` of QED better. The others refer to valid products: mean gains
+    and similarity, scaffold kept, and novelty (not in `known`). nan if undefined. ValueError for no leads."""
     if not edited: raise ValueError("edited: none to score")
     valid = [e for e in edited if e.smiles]
     known = set(known)
     success = [e.similarity >= SIMILAR and e.qed_gain >= gain for e in valid]
 
-    # a copy of the lead would count as valid, so what changed is told apart
+    # copies of the lead are valid, so changed ones are counted separately
     of_all = dict(validity=len(valid), changed=sum(e.state == "valid" for e in edited), success=sum(success))
     of_valid = dict(
         qed_gain=sum(e.qed_gain for e in valid),
@@ -154,25 +154,25 @@ GOALS = dict(qed=lambda scores: scores[0], sa=lambda scores: -scores[1], any=lam
 
 @config
 class MoleculeEditsConfig:
-    "Which pairs of molecules, and how they are written."
-    source: str = "embedded"  # embedded | moses | a file of SMILES (.smi .txt .csv .tsv .parquet, .gz) | hub:NAME
-    column: str = ""  # of a table
+    "Source of matched pairs, selection and notation."
+    source: str = "embedded"  # embedded | moses | FILE (.smi .txt .csv .tsv .parquet, .gz) | hub:NAME
+    column: str = ""  # column of a table
     salts: str = "refuse"  # refuse | largest (keep the largest component)
     notation: one_of(EDIT_NOTATIONS) = "smiles"  # smiles | selfies
-    goal: one_of(GOALS) = "qed"  # what a pair gains in: qed | sa (lower is better) | any (all pairs, both ways)
-    gain: NonNegative = 0.05  # least gain of a pair
-    sa_loss: NonNegative = 10.0  # most that a product may be harder to make, in SA; 10: no limit
-    alerts: str = ""  # catalogues of RDKit, separated by spaces, by which a pair adds no structural alert
-    limit: Natural = 0  # rows of the source that are read at most; 0: all
-    exchanges: Natural = 0  # molecules of the source that get a partner by an exchange seen in a pair
-    piece: Count = 10  # heavy atoms of an exchanged substituent at most
-    share: Fraction = 0.5  # of the core's heavy atoms, at most
-    max_length: AtLeastTwo = 56  # longest text in tokens, start token included; longer pairs are left out
-    respell: bool = True  # write training pairs from another atom each time
-    valid_share: Fraction = 0.1  # of the molecules, for validation
-    test_share: Fraction = 0.1  # of the molecules, for testing
-    tokens: str = ""  # the vocabulary, separated by spaces [from the training pairs]
-    seed: int = 0  # of order and spelling
+    goal: one_of(GOALS) = "qed"  # objective of pairs: qed | sa (lower) | any (both ways)
+    gain: NonNegative = 0.05  # minimum gain of a pair
+    sa_loss: NonNegative = 10.0  # maximum increase of SA; 10: no limit
+    alerts: str = ""  # RDKit catalogues whose structural alerts may not be added
+    limit: Natural = 0  # maximum rows of the source; 0: all
+    exchanges: Natural = 0  # molecules that get a partner by substituent exchange
+    piece: Count = 10  # maximum heavy atoms of an exchanged substituent
+    share: Fraction = 0.5  # maximum fraction of the core's heavy atoms
+    max_length: AtLeastTwo = 56  # longest text in tokens, start token included; longer are dropped
+    respell: bool = True  # rewrite training pairs from a random atom each time
+    valid_share: Fraction = 0.1  # fraction of molecules for validation
+    test_share: Fraction = 0.1  # fraction of molecules for testing
+    tokens: str = ""  # vocabulary, space-separated [from the training pairs]
+    seed: int = 0  # seed of order and spelling
 
     def __post_init__(self):
         if self.valid_share + self.test_share >= 1:
@@ -181,7 +181,7 @@ class MoleculeEditsConfig:
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #b13838f7
 class _MatchedMolecules(Task):
-    """Matched pairs in three splits, in the direction in which they gain.
+    """Matched pairs in three splits, in the direction of their gain.
 
     `found`: the matched pairs, read when first needed."""
     Config = MoleculeEditsConfig
@@ -203,45 +203,45 @@ class _MatchedMolecules(Task):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        "Tokens of the config, else of the training pairs from a few of their atoms."
+        "Vocabulary of the settings, else of training pairs in a few spellings."
         if self.config.tokens: return Vocabulary(self.config.tokens.split(" "))
         texts = (t for m in self._sorted[0]["train"] for start in (None, 0, 1, 2) for t in m.texts(start))
         return Vocabulary(sorted({t for s in texts for t in to_tokens(s, self.config.notation)}))
 
     def take_vocabulary(self, vocabulary: Vocabulary):
-        "Take that of a model in place of the data's; tokens of the settings stay, to be compared with it."
+        "Use a model's vocabulary instead of the data's. Tokens of the settings are kept, to be compared with it."
         if not self.config.tokens: vars(self)["vocabulary"] = vocabulary
 
     def as_dict(self) -> dict:
-        "What `task_from` needs, vocabulary included."
+        "Return the table for `task_from`, with vocabulary."
         return super().as_dict() | dict(tokens=" ".join(self.vocabulary.tokens[3:]))
 
     def gain_of(self, matched: Matched) -> float:
-        "What the second molecule of a pair has over the first."
+        "Compute the gain from the first to the second molecule."
         goal, scores = GOALS[self.config.goal], self.found.scores
         return goal(scores[matched.second]) - goal(scores[matched.first])
 
     def split_of(self, smiles: str) -> str:
-        "The split of a molecule, by its canonical SMILES."
+        "Assign a molecule to a split by its canonical SMILES."
         return molecule_split(smiles, self.config.valid_share, self.config.test_share)
 
     def sa_loss_of(self, matched: Matched) -> float:
-        "How much harder to make the second molecule of a pair is, in SA."
+        "Compute the increase of SA from the first to the second molecule."
         return self.found.scores[matched.second][1] - self.found.scores[matched.first][1]
 
     def adds_alert(self, matched: Matched) -> bool:
-        "Whether the second molecule of a pair has a structural alert that the first has not."
+        "Return True if the second molecule has an additional structural alert."
         names = tuple(self.config.alerts.split())
         first, second = (_alerts(self.found.smiles[i], names) for i in matched[:2]) if names else ((), ())
         return not {*second} <= {*first}
 
     def place_of(self, matched: Matched) -> str:
-        "The split of a pair: its lead's, or '' for a training lead with a product that is held out."
+        "Return the split of a pair, that of its lead. '' for a training lead with a held-out product."
         lead, product = (self.split_of(self.found.smiles[i]) for i in matched[:2])
         return "" if lead == "train" != product else lead
 
     def unusable(self, matched: Matched) -> str:
-        "Why a pair cannot be used; empty if it can."
+        "Return the reason why a pair cannot be used, '' if it can."
         try: texts = [to_tokens(s, self.config.notation) for s in matched.texts()]
         except ValueError: return "pair that the notation cannot write"
         if max(map(len, texts)) >= self.max_length: return "pair longer than max_length"
@@ -250,10 +250,10 @@ class _MatchedMolecules(Task):
 
     @cached_property
     def _sorted(self) -> tuple[dict[str, list[Matched]], Counter]:
-        "The pairs of each split that gain enough, and what was left out."
+        "Pairs of each split with sufficient gain, and counts of rejected ones."
         rows = {split: [] for split in SPLITS}
         left_out = Counter(self.found.rejects)
-        least = max(self.config.gain, 1e-9)  # a pair that gains nothing has no direction
+        least = max(self.config.gain, 1e-9)  # a pair without gain has no direction
 
         for m in (m for pair in self.found.pairs for m in (pair, pair.swapped)):
             place = self.place_of(m)
@@ -267,8 +267,8 @@ class _MatchedMolecules(Task):
 
     @cached_property
     def _usable(self) -> tuple[dict[str, list[Matched]], Counter]:
-        "Those of them that the notation, the vocabulary and `max_length` allow, and what was left out."
-        # the vocabulary is that of the sorted pairs, so it must be known before
+        "Pairs allowed by notation, vocabulary and `max_length`, and rejected counts."
+        # the vocabulary depends on the sorted pairs, so this is a second step
         rows = {split: [] for split in SPLITS}
         left_out = Counter(self._sorted[1])
 
@@ -280,7 +280,7 @@ class _MatchedMolecules(Task):
 
     @property
     def matched(self) -> dict[str, list[Matched]]:
-        "The pairs of each split, in the direction in which they gain."
+        "Pairs of each split, in the direction of their gain."
         return self._usable[0]
 
     def sizes(self) -> dict[str, int]: return {split: len(rows) for split, rows in self.matched.items()}
@@ -288,27 +288,27 @@ class _MatchedMolecules(Task):
     def rejected(self) -> dict[str, int]: return dict(self._usable[1])
 
     def leads(self, split: str = "test") -> list[str]:
-        "Canonical SMILES of the leads of a split, each once."
+        "List the distinct leads of a split as canonical SMILES."
         return list(dict.fromkeys(self.found.smiles[m.first] for m in self.matched[check_split(split)]))
 
     def fits(self, tokens: Sequence[str]) -> bool:
-        "Whether the vocabulary and `max_length` allow a text."
+        "Return True if vocabulary and `max_length` allow a text."
         return len(tokens) < self.max_length and all(t in self.vocabulary.index for t in tokens)
 
     def pair(self, matched: Matched, start: int | None = None) -> Pair:
-        """A pair as an example; from an atom that the vocabulary or `max_length` does not allow, it is written
-        canonically."""
+        """Convert a pair to an example, written from atom `start`. Canonical if that violates vocabulary or
+        `max_length`."""
         texts = [to_tokens(s, self.config.notation) for s in matched.texts(start)]
         if start is not None and not all(map(self.fits, texts)): return self.pair(matched)
         return Pair(*(prefix_example((), t, self.vocabulary) for t in texts))
 
     def dataset(self, split: str = "train") -> Examples:
-        "The pairs of a split; the training split never ends. ValueError for an unknown or an empty one."
+        "Return the pairs of a split; training is unlimited. ValueError for an unknown or empty split."
         rows, c = self.matched[check_split(split)], self.config
         if not rows: raise ValueError(f"the {split} split of {c.source!r} has no pairs; left out: {self.rejected()}")
         if split != "train": return Examples(len(rows), lambda i: self.pair(rows[i]))
 
-        # number i decides everything, so a resumed run meets the same texts
+        # everything depends on i, so a resumed run gets the same texts
         def make(i: int) -> Pair:
             epoch, k = divmod(i, len(rows))
             start = random.Random(f"{c.seed} {i}").getrandbits(16) if c.respell else None
@@ -318,36 +318,36 @@ class _MatchedMolecules(Task):
         return Examples(UNLIMITED, make)
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #24b504a1
-_alerts = lru_cache(100_000)(alerts)  # a molecule is in many pairs
+_alerts = lru_cache(100_000)(alerts)  # cached: a molecule occurs in many pairs
 
 
 @lru_cache(10_000)
 def _charge(piece: str) -> int:
-    "The total charge of a substituent."
+    "Compute the total charge of a substituent."
     return Chem.GetFormalCharge(Chem.MolFromSmiles(piece))
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #16104da0
 def kept_tokens(tokens: Sequence[str], fragment: str) -> list[bool]:
-    """Which tokens of a SMILES are a fragment (SMILES or SMARTS): its atoms where it is first found, and what stands
-    between them. ValueError if it cannot be read or is not in the molecule."""
+    """Return the mask of a SMILES' tokens that belong to a fragment. The fragment is SMILES or SMARTS; its atoms at
+    the first match, and tokens between them. ValueError if it cannot be read or does not match."""
     with rdBase.BlockLogs(): query = Chem.MolFromSmarts(fragment)
     if query is None or not fragment: raise ValueError(f"keep={fragment!r}: is not a SMILES or SMARTS")
     smiles = "".join(tokens)
     match = Chem.MolFromSmiles(smiles).GetSubstructMatch(query)
     if not match: raise ValueError(f"keep={fragment!r}: is not in {smiles}")
 
-    # RDKit numbers atoms in the order in which they are written
+    # RDKit numbers atoms in text order
     atoms = [k for k, t in enumerate(tokens) if is_heavy_atom(t)]
     inside = {k for i, k in enumerate(atoms) if i in match}
     return _between(tokens, inside, _ring_partners(tokens))
 
 
 def _ring_partners(tokens: Sequence[str]) -> dict[int, int]:
-    "For each ring number of a SMILES the other one of its ring."
+    "Map each ring digit of a SMILES to its partner."
     opened, partners = {}, {}
     for k, t in enumerate(tokens):
         if not RING.fullmatch(t): continue
-        # a number is free again as soon as its ring is closed
+        # a digit may be reused as soon as its ring is closed
         if t not in opened: opened[t] = k
         else:
             first = opened.pop(t)
@@ -360,10 +360,11 @@ def _between(
     inside: set[int],
     partners: Mapping[int, int],
 ) -> list[bool]:
-    "Kept atoms; ring numbers whose two atoms are kept; bonds and branches between kept atoms."
+    """Return the mask of kept atoms and the tokens between them. Ring digits are kept with both atoms, bonds and
+    branches between kept atoms."""
     keep = [k in inside for k in range(len(tokens))]
-    branches: list[tuple[int, int | None]] = []  # that are open: where each opens, and the atom it hangs on
-    last = None  # the atom that what comes next is bound to
+    branches: list[tuple[int, int | None]] = []  # open branches: position of the parenthesis, and atom before it
+    last = None  # atom that the next token is bonded to
     for k, t in enumerate(tokens):
         if is_heavy_atom(t): last = k
         elif k in partners: keep[k] = _owner(tokens, k) in inside and _owner(tokens, partners[k]) in inside
@@ -376,37 +377,37 @@ def _between(
 
 
 def _owner(tokens: Sequence[str], k: int) -> int:
-    "The atom that a ring number belongs to."
+    "Return the atom of a ring digit."
     return next((i for i in range(k, -1, -1) if is_heavy_atom(tokens[i])), -1)
 
 
 def _next_atom(tokens: Sequence[str], k: int) -> int | None:
-    "The first atom behind a bond or an opening parenthesis."
+    "Return the first atom after a bond or opening parenthesis."
     return next((i for i in range(k, len(tokens)) if is_heavy_atom(tokens[i])), None)
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #61a66898
 class MoleculeEditsTask(_MatchedMolecules):
-    """Leads and the molecules, better and one substituent apart, that they are to become.
+    """Leads and improved molecules that differ in one substituent.
 
     `found`: the matched pairs, read when first needed."""
     kind = "molecule-edits"
-    sampling = dict(top_p=0.7)  # as the card of the packaged model
+    sampling = dict(top_p=0.7)  # as on the card of the packaged model
     view = "molecule"
     papers = dict(qed="a score of molecules", sa_score="a score of molecules")
 
     def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]]:
-        "Tokens of the first `n` leads of a split, fewer if it has fewer, none of them kept."
+        "Return tokens of a split's first `n` leads, with nothing locked. Fewer if the split has fewer."
         tokens = [to_tokens(s, self.config.notation) for s in self.leads(split)[:n]]
         return tokens, [[False] * len(t) for t in tokens]
 
     def source(self, text: str, variant: int = 0) -> list[str]:
-        """Tokens of a lead from its SMILES: canonically written, or for another `variant` from another atom if that
-        fits; without what `omitted` says. ValueError for what is not one whole molecule, has a `flaw`, or has other
-        tokens than the vocabulary."""
+        """Tokenise a lead, simplified to the vocabulary (`omitted`). Canonical, or from another atom for another
+        `variant` if that fits. ValueError for text that is not one molecule, has a `flaw`, or tokens outside the
+        vocabulary."""
         lead, _ = self._writable(text)
         tokens = to_tokens(_spelled(lead, variant), self.config.notation)
         if variant and not self.fits(tokens): return self.source(text)
-        self.vocabulary.encode(tokens)  # refuses what it lacks
+        self.vocabulary.encode(tokens)  # raises for missing tokens
         return tokens
 
     def smiles_from(self, tokens: Sequence[str]) -> str:
@@ -414,44 +415,45 @@ class MoleculeEditsTask(_MatchedMolecules):
         return from_tokens(tokens, self.config.notation)
 
     def omitted(self, text: str, method: Method | None = None) -> str:
-        "What of a lead is left out, in words of `notations.LEFT_OUT`, since the vocabulary has no tokens for it."
+        """Describe what is left out of a lead, in words of `notations.LEFT_OUT`. Features without tokens in the
+        vocabulary are left out."""
         try: return ", ".join(self._writable(text)[1])
         except ValueError: return ""
 
     def _writable(self, text: str) -> tuple[str, list[str]]:
-        "A lead as the vocabulary can write it, canonical SMILES, and what was left out. ValueError as for `source`."
+        "Simplify a lead to the vocabulary. Returns SMILES and losses. ValueError as for `source`."
         found = judge([text])[0]
         if found.mol is None: raise ValueError(f"not a molecule: {found.reason}")
         if reason := flaw(found.mol): raise ValueError(f"not a molecule: {reason}")
         return simpler(found.smiles, self._is_known)
 
     def _is_known(self, smiles: str) -> bool:
-        "Whether the vocabulary has the tokens of a SMILES."
+        "Return True if the vocabulary has all tokens of a SMILES."
         try: tokens = to_tokens(smiles, self.config.notation)
         except ValueError: return False
         return self.vocabulary.index.keys() >= {*tokens}
 
     def keep(self, tokens: Sequence[str], text: str) -> list[bool]:
-        "Which tokens of a lead a fragment keeps. ValueError for one that is not in it, and for SELFIES."
+        "Return the mask of tokens locked by a fragment. ValueError if it does not match, and for SELFIES."
         if self.config.notation != "smiles":
-            raise ValueError(f"keep={text!r}: fragments are kept in SMILES; this model writes {self.config.notation}")
+            raise ValueError(f"keep={text!r}: only SMILES can be locked; this model writes {self.config.notation}")
         return kept_tokens(tokens, text)
 
     def text(self, tokens: Sequence[str]) -> str:
-        "The product as it is written."
+        "Join the tokens of a product."
         return "".join(tokens)
 
     def products(self, samples: Samples) -> list[str | None]:
-        "SMILES that samples say, not judged; None where the notation gives none."
+        "Convert samples to SMILES, unchecked; None if undecodable."
         return [_product(self.vocabulary.decode(s), self.config.notation) for s in samples.sequences]
 
     def smiles_of(self, samples: Samples) -> list[str | None]:
-        "The canonical SMILES of each product, None for one that is not a molecule."
+        "Return canonical SMILES of products, None if invalid."
         return [j.smiles for j in judge(self.products(samples))]
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """`edit_figures` of what became of `sources(split, len(samples))`, novelty against the training pairs, and the
-        mean number of edits (fewest between the texts)."""
+        """Compute `edit_figures` of edited sources and the mean edit distance. Sources are `sources(split,
+        len(samples))`; novelty is relative to the training pairs."""
         leads = self.leads(split)[:len(samples)]
         known = {self.found.smiles[i] for m in self.matched["train"] for i in m[:2]}
         figures = edit_figures(judge_edits(leads, self.products(samples)), self.config.gain, known)
@@ -461,7 +463,8 @@ class MoleculeEditsTask(_MatchedMolecules):
         return figures | dict(edits=float(np.mean(edits)))
 
     def describe_edits(self, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
-        "For each product SMILES, state, QED, gains in QED and SA, similarity, scaffold kept (0 or 1), fewest edits."
+        """Return a results row per product. SMILES, state, QED, gains in QED and SA, similarity, scaffold kept (0 or
+        1), edit distance."""
         leads = [Chem.CanonSmiles(from_tokens(t, self.config.notation)) for t in sources]
         made = [self.vocabulary.decode(s) for s in samples.sequences]
         apart = [fewest_edits(list(a), b) for a, b in zip(sources, made, strict=True)]
@@ -469,13 +472,13 @@ class MoleculeEditsTask(_MatchedMolecules):
         return [_row(e) | dict(edits=n) for e, n in zip(found, apart, strict=True)]
 
     def gain(self, row: Mapping) -> float | None:
-        "The gain in the task's goal (QED where any pair will do); None for what is not valid."
+        "Return the gain in the task's goal (QED for any). None if invalid."
         value = row["sa_gain" if self.config.goal == "sa" else "qed_gain"]
         return None if value == "" else float(value)
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #b53add46
 def _spelled(smiles: str, variant: int = 0) -> str:
-    "A molecule written canonically for variant 0, else from an atom that depends on the variant."
+    "Write a molecule canonically for variant 0, else from a random atom. The atom depends on the variant."
     if not variant: return smiles
     mol = Chem.MolFromSmiles(smiles)
     start = random.Random(f"{smiles} {variant}").randrange(mol.GetNumAtoms())
@@ -496,7 +499,7 @@ def _row(e: Edited) -> dict:
 def exchanged(
     smiles: str, rules: Mapping[str, Counter], rng: random.Random, options: Matching = Matching(),  # noqa: B008
 ) -> str | None:
-    "The text of a molecule with a substituent exchanged by a rule, both drawn at random; None if no rule fits."
+    "Exchange a random substituent by a random rule. Returns the text. None if no rule fits."
     found = exchange(smiles, rules, rng, options)
     return None if found is None else found.text
 
@@ -505,13 +508,13 @@ def regrown(
     model: Model, smiles: Sequence[str], rng: random.Random, options: Matching = Matching(),  # noqa: B008
     **sampling,
 ) -> list[str | None]:
-    """Molecules of which a random substituent is cut off and the rest completed by a model of bracket SAFE; None where
-    nothing can be cut off, or the model's text is not a molecule. `sampling` are settings of `Model.sample`."""
+    """Cut off a random substituent and regrow it with a bracket SAFE model. None if nothing can be cut off, or the
+    result is invalid. `sampling` are settings of `Model.sample`."""
     cuts = [fitting_cuts(s, options) for s in smiles]
     cores = [rng.choice(some)[0] if some else None for some in cuts]
     prompts = [None if core is None else _prompt_of(core, model.vocabulary) for core in cores]
 
-    # one batch for all; those without a prompt keep their places
+    # one batch for all; molecules without prompt keep their places
     samples = model.sample([p for p in prompts if p], **sampling)
     texts = iter(["".join(model.vocabulary.decode(s)) for s in samples.sequences])
     return [decode(next(texts)).smiles if p else None for p in prompts]

@@ -33,7 +33,7 @@ _KINDS = {
     "fragment separator": r"\.",
     "aromatic atom": r"[bcnops]|\[\d*[a-z].*\]",
     "attachment bracket": r"[<>]",
-    "attachment label": r"(?!)",  # a digit or % after `<`: only the context tells
+    "attachment label": r"(?!)",  # a digit or % after `<`, which only the context shows
     "attachment point": r"<%?\d+>",
     "aliphatic atom": r"\*|[A-Z][a-z]?|\[\d*[A-Z*].*\]",
     "bond or branch": r"<-|->|[-=#$:~/\\()]",
@@ -49,9 +49,9 @@ def _kind_alone(token: str) -> str:
 
 
 def categories(tokens: Iterable[str]) -> list[str]:
-    """The kind of each token, one of CATEGORIES.
+    """Classify each token, as one of CATEGORIES.
 
-    Digits are labels right after `<`, ring closures elsewhere; an atom written `*` counts as aliphatic.
+    Digits directly after `<` are labels, otherwise ring closures; an atom `*` counts as aliphatic.
 
     ValueError for anything that is not a token of bracket SAFE, special tokens included."""
     found, labelling = [], False
@@ -70,10 +70,10 @@ def normalised_times(
     scale: str = "time",
     slowest: float = 1.0,
 ) -> list[float]:
-    """Clock readings of one molecule's tokens mapped to [0, 1], first to last (1/2 where first and last coincide).
+    """Map clock readings of a molecule's tokens to [0, 1], first to last. 1/2 if first and last coincide.
 
-    "time": linear in t = 1 - exp(-slowest tau), the even steps of tau-leaping (the paper's min-max normalised steps);
-    "rank": see `normalised_order`. ValueError for another scale, or `slowest` that is not positive."""
+    "time": linear in t = 1 - exp(-slowest tau), the even steps of tau-leaping (the paper's min-max normalised
+    steps); "rank": see `normalised_order`. ValueError for another scale, or `slowest` that is not positive."""
     if scale not in SCALES: raise ValueError(f"scale={scale!r}: choose one of {', '.join(SCALES)}")
     if not slowest > 0: raise ValueError(f"slowest={slowest}: must be positive")
     if scale == "rank": return normalised_order(times)
@@ -83,8 +83,8 @@ def normalised_times(
 
 # %% ../../nbs/molecules/05_orders.ipynb #25b9dfdc
 def _moments(w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Integrals of s^k f(s) over 0 < s < 1 - w for k = 0, 1, 2, where f(s) = -log(1 - s):
-    how completions are distributed without a preference."""
+    """Integrate s^k f(s) over 0 < s < 1 - w for k = 0, 1, 2. Here f(s) = -log(1 - s), the distribution of
+    completions without a preference."""
     a, b, c = (w**k / k * np.log(w) - w**k / k**2 for k in (1, 2, 3))
     return 1 + a, 0.75 + a - b, 11 / 18 + a - 2 * b + c
 
@@ -95,8 +95,8 @@ def fixed_order_time(
     event: str = "unmasked",
     nodes: int = 200,
 ) -> tuple[float, float]:
-    """Mean and standard deviation of a token's normalised time among `n` tokens when no order is
-    preferred (b = 1), by quadrature.
+    """Compute mean and standard deviation of a token's normalised time, without a preferred order. Among `n` tokens
+    with b = 1, by quadrature.
 
     ValueError for n < 1 or an unknown event."""
     event = event_named(event)
@@ -114,7 +114,7 @@ def fixed_order_time(
 
 # %% ../../nbs/molecules/05_orders.ipynb #be4dbe3d
 def sample_categories(samples: Samples, vocabulary: Vocabulary) -> list[list[str]]:
-    "The kind of every generated token (prompts left out, but seen: a label may begin there)."
+    "Classify every generated token. Prompts are left out but parsed, since a label may begin there."
     rows = [categories(vocabulary.decode(s)) for s in samples.sequences]
     return [[k for k, free in zip(row, mask) if free] for row, mask in zip(rows, samples.free)]
 
@@ -122,12 +122,12 @@ def sample_categories(samples: Samples, vocabulary: Vocabulary) -> list[list[str
 def category_times(
     samples: Samples, vocabulary: Vocabulary, event: str = "unmasked", scale: str = "time", slowest: float = 1.0
 ) -> dict[str, list[list[float]]]:
-    """Normalised times of generation by kind of token, one list per molecule that has the kind:
-    {kind: [[time, ...], ...]}, and "all tokens" together.
+    """Group normalised generation times by kind of token. One list per molecule that has the kind: {kind: [[time, ...],
+    ...]}, and "all tokens" together.
 
-    `event` as in `generation_times`, `scale` and `slowest` as in `normalised_times` (for a model with a
-    learned order, `float(method.slowest)`). ValueError without trajectories, for tokens that are not of
-    bracket SAFE, and for unknown choices."""
+    `event` as in `generation_times`, `scale` and `slowest` as in `normalised_times` (for a model with a learned
+    order, `float(method.slowest)`). ValueError without trajectories, for tokens that are not of bracket SAFE, and
+    for unknown choices."""
     times = [normalised_times(row, scale, slowest) for row in generation_times(samples, event)]
     found = {k: [] for k in (*CATEGORIES, "all tokens")}
     for row, kinds in zip(times, sample_categories(samples, vocabulary), strict=True):
@@ -138,16 +138,16 @@ def category_times(
 # %% ../../nbs/molecules/05_orders.ipynb #f184bcb8
 @dataclass(frozen=True)
 class TimeSummary:
-    "Normalised times of one kind of token."
-    mean: float        # over tokens
-    error: float       # its standard error, with molecules as the independent units; nan for a single one
+    "Summary of normalised times for one kind of token."
+    mean: float        # mean over tokens
+    error: float       # standard error, molecules as independent units; nan for one molecule
     deviation: float   # standard deviation over tokens
-    tokens: int  # of this kind
-    molecules: int  # that have some
+    tokens: int  # number of tokens of this kind
+    molecules: int  # number of molecules with this kind
 
 
 def summarise(groups: Sequence[Sequence[float]]) -> TimeSummary:
-    """Mean over all values of all groups, with the standard error of a ratio estimate whose units are the groups.
+    """Summarise groups of values: mean, ratio-estimate standard error, deviation. Groups are the independent units.
 
     ValueError without values."""
     n, s = np.array([len(g) for g in groups]), np.array([math.fsum(g) for g in groups])
@@ -172,11 +172,11 @@ PAPER_TIMES = {  # Table 9: mean and standard deviation over tokens, FlexMDM the
 # %% ../../nbs/molecules/05_orders.ipynb #p05b7ce3
 @dataclass(frozen=True)
 class OrderTable:
-    """When each kind of token is generated: `times` on the paper's scale, `ranks` free of any
-    clock (1/2 without a preference)."""
-    event: str  # "inserted" or "unmasked"
+    """Generation times by kind of token, on the paper's scale and as ranks. `ranks` do not depend on a clock (1/2
+    without a preference)."""
+    event: str  # inserted | unmasked
     times: dict[str, TimeSummary]  # by kind, 0 first to 1 last
-    ranks: dict[str, TimeSummary]  # by kind, mean rank among the tokens of a molecule
+    ranks: dict[str, TimeSummary]  # mean rank within molecules by kind, 0 first to 1 last
 
     def _repr_markdown_(self) -> str:
         head = (
@@ -191,7 +191,7 @@ class OrderTable:
 
 
 def _paper(kind: str, column: int) -> str:
-    "The paper's figure; a whole attachment point stands for its bracket and its label."
+    "Format the paper's numbers. An attachment point combines bracket and label."
     rows = ("attachment bracket", "attachment label") if kind == "attachment point" else (kind,)
     return ", ".join("{:.2f} ± {:.2f}".format(*PAPER_TIMES[k][column:column + 2]) for k in rows if k in PAPER_TIMES)
 
@@ -202,9 +202,9 @@ def order_table(
     event: str = "unmasked",
     slowest: float = 1.0,
 ) -> OrderTable:
-    """Mean normalised time and rank of each kind of token, beside the paper's Table 9 (there `unmasked` counts).
+    """Tabulate normalised time and rank by kind, beside the paper's Table 9. The paper uses `unmasked`.
 
-    Arguments as of `category_times`."""
+    Arguments as for `category_times`."""
     of = lambda scale: {k: summarise(v) for k, v in category_times(samples, vocabulary, event, scale, slowest).items()}
     return OrderTable(event, of("time"), of("rank"))
 
@@ -217,10 +217,10 @@ def structure_lead(
     samples: Samples, vocabulary: Vocabulary, event: str = "unmasked",
     early: Sequence[str] = STRUCTURE, late: Sequence[str] = CHEMISTRY,
 ) -> TimeSummary:
-    """Mean rank of `late` kinds less that of `early` ones, molecule by molecule:
-    positive if structure comes first, 0 without a preference.
+    """Compute the mean rank difference of `late` and `early` kinds, per molecule. Positive if structure comes first, 0
+    without a preference.
 
-    Molecules that lack either are left out. ValueError for unknown kinds, or if no molecule has both."""
+    Molecules that lack either are ignored. ValueError for unknown kinds, or if no molecule has both."""
     if unknown := sorted(set((*early, *late)) - set(CATEGORIES)):
         raise ValueError(f"kind {unknown[0]!r}: choose from {', '.join(CATEGORIES)}")
     leads = []
@@ -248,7 +248,8 @@ def plot_category_times(
     title: str = "",
     ax=None,
 ):
-    """Violins of normalised times by kind (as of `category_times`): mean in colour, median in black; returns the axes.
+    """Plot violins of normalised times by kind. Returns the axes. `times` as from `category_times`; mean in colour,
+    median in black.
 
     ValueError without times."""
     import matplotlib.pyplot as plt
@@ -271,12 +272,12 @@ ATOMS = ("aromatic atom", "aliphatic atom")
 
 
 def atom_tokens(tokens: Sequence[str]) -> list[int]:
-    "Places of the tokens that are atoms, in order: the k-th of them is atom k of `molecule_of`."
+    "Return positions of atom tokens. The k-th is atom k of `molecule_of`."
     return [i for i, k in enumerate(categories(tokens)) if k in ATOMS]
 
 
 def molecule_of(tokens: Sequence[str]) -> Chem.Mol:
-    """The molecule with its atoms in the order of the text.
+    """Parse tokens into a molecule, atoms in text order.
 
     ValueError with the reason if the text does not decode (strictly)."""
     text = "".join(tokens)
@@ -286,12 +287,13 @@ def molecule_of(tokens: Sequence[str]) -> Chem.Mol:
     options.removeHs = False
     with BlockLogs(): mol = Chem.MolFromSmiles(closures(text), options)
     if mol is None or mol.GetNumAtoms() != len(atom_tokens(tokens)):
-        raise ValueError(f"{text!r}: not one atom per atom token")
+        raise ValueError(f"{text!r}: numbers of atoms and atom tokens differ")
     return mol
 
 # %% ../../nbs/molecules/05_orders.ipynb #9733ec39
 def _colours():
-    "Early blue, late orange, pale between: told apart with any colour vision, and letters stay legible on them."
+    """Return a colour map from blue (early) to orange (late), pale between. Distinguishable with any colour vision,
+    and legible under letters."""
     from matplotlib.colors import LinearSegmentedColormap
     return LinearSegmentedColormap.from_list("early-late", ["#6BAED6", "#F2F2F2", "#FD9A3C"])
 
@@ -303,8 +305,8 @@ def plot_molecule(
     height: int = 260,
     ax=None,
 ):
-    """The molecule of bracket SAFE `tokens` with its atoms coloured by `values` in [0, 1], one per token
-    (nan: no colour); returns the axes.
+    """Draw a molecule with atoms coloured by `values` in [0, 1], one per token. Tokens are bracket SAFE; nan: no
+    colour. Returns the axes.
 
     ValueError if the text does not decode, or numbers of tokens and values differ."""
     import matplotlib.pyplot as plt
@@ -327,7 +329,7 @@ def _drawing(
     width: int,
     height: int,
 ) -> np.ndarray:
-    "The structure as an image, with a disc of the given colour behind each atom."
+    "Draw the structure as an image, with a coloured disc behind each atom."
     import io
 
     from matplotlib.image import imread
@@ -348,8 +350,8 @@ def state_lines(
     vocabulary: Vocabulary,
     lines: int = 10,
 ) -> list[tuple[float, list[str]]]:
-    """Moments of change of sample `i`, at most `lines` of them and evenly chosen, and its final tokens then:
-    "" not there, "_" masked, or known.
+    """Return up to `lines` partial states of sample `i`, evenly spaced over its changes. Each is a time and the final
+    tokens: "" if missing, "_" if masked, else the token.
 
     ValueError without trajectories."""
     if samples.trajectories is None: raise ValueError("samples: no trajectories; sample with record=True")
@@ -371,8 +373,8 @@ def plot_states(
     lines: int = 10,
     ax=None,
 ):
-    """Partial states of sample `i` as lines of text, time downwards, tokens coloured by kind
-    and masks grey; returns the axes."""
+    """Plot partial states of sample `i` as lines of text. Returns the axes. Time runs downwards; tokens are coloured
+    by kind, masks grey."""
     import matplotlib.pyplot as plt
     ax = ax or plt.subplots(figsize=(6, 2.2))[1]
     tokens, rows = vocabulary.decode(samples.sequences[i]), state_lines(samples, i, vocabulary, lines)
@@ -404,10 +406,10 @@ def plot_generation(
     slowest: float = 1.0,
     axes=None,
 ):
-    """How sample `i` was made: its partial states, and its molecule with atoms coloured by completion time (prompts
-    uncoloured); returns the two axes.
+    """Plot the generation of sample `i`: partial states and molecule. Returns both axes. Atoms are coloured by
+    completion time, prompts uncoloured.
 
-    Where the text does not decode, the reason stands in the molecule's place."""
+    If the text does not decode, the reason replaces the molecule."""
     import matplotlib.pyplot as plt
     if axes is None:
         axes = plt.subplots(
@@ -429,8 +431,7 @@ def category_rates(
     texts: Iterable[str],
     batch_size: int = 64,
 ) -> dict[str, TimeSummary]:
-    """log b_in that a model's schedule gives to each kind of token of bracket SAFE `texts` (0: as a
-    fixed order): summaries by kind.
+    """Summarise the schedule's log b_in by kind of token. `texts` are bracket SAFE; 0: as in a fixed order.
 
     ValueError without texts, for tokens outside the model's vocabulary, and for a method without a schedule."""
     if not hasattr(method, "schedule"): raise ValueError(f"method {type(method).__name__}: has no schedule")
@@ -447,14 +448,14 @@ def category_rates(
 
 
 def _cut(text: str, vocabulary: Vocabulary) -> list[str]:
-    "Tokens as the vocabulary has them: attachment points whole, or split where it has single brackets."
+    "Tokenise as the vocabulary does: attachments as one token or split."
     return split_attachments(tokenize(text)) if "<" in vocabulary.index else tokenize(text)
 
 # %% ../../nbs/molecules/05_orders.ipynb #4508f529
 def keep(samples: Samples, which: Iterable[bool]) -> Samples:
-    """The samples for which `which` is true, with their trajectories; counters stay those of the whole run.
+    """Select samples with their trajectories. Counters remain those of the complete run.
 
-    ValueError where numbers differ."""
+    ValueError if numbers differ."""
     which = [bool(w) for w in which]
     if len(which) != len(samples): raise ValueError(f"which: {len(which)} for {len(samples)} samples")
     pick = lambda rows: rows if rows is None else [r for r, w in zip(rows, which) if w]
@@ -465,6 +466,7 @@ def keep(samples: Samples, which: Iterable[bool]) -> Samples:
 
 
 def decodable(samples: Samples, vocabulary: Vocabulary) -> list[bool]:
-    "Which samples decode (strictly) to a molecule: one fragment, every attachment point paired, every valence right."
+    """Return the mask of samples that decode strictly to one molecule. Every attachment is paired and every valence
+    correct."""
     smiles = [decode("".join(vocabulary.decode(s))).smiles for s in samples.sequences]
     return [s is not None and s != "" and "." not in s for s in smiles]

@@ -57,7 +57,7 @@ from ..tasks.base import SPLITS, Examples, Task, check_split
 from ..tasks.sequences import stretch
 
 # %% ../../nbs/molecules/01_task.ipynb #537ff997
-PROPERTIES = dict(  # that are computed, and prompts can ask for
+PROPERTIES = dict(  # computed properties, available as conditions
     qed=QED.qed, rings=rdMolDescriptors.CalcNumRings, logp=Crippen.MolLogP, weight=Descriptors.MolWt,
 )
 
@@ -66,7 +66,7 @@ _ASKABLE = f"none, {', '.join(PROPERTIES)}, or a column of numbers in a table of
 
 
 def bounds_from(text: str) -> list[float]:
-    "Numbers with blanks between them. ValueError unless they increase."
+    "Parse space-separated bounds. ValueError unless they increase."
     try: found = [float(part) for part in text.split()]
     except ValueError: found = [1.0, 0.0]
     if found != sorted(set(found)): raise ValueError(f"bounds={text!r}: increasing numbers with blanks between them")
@@ -75,26 +75,26 @@ def bounds_from(text: str) -> list[float]:
 # %% ../../nbs/molecules/01_task.ipynb #ms12b003
 @config
 class MoleculesConfig:
-    "Which molecules, and how they are written."
-    source: str = "embedded"  # embedded | moses | qm9 | a file (.smi .txt .csv .tsv .parquet, .gz) | hub:NAME
-    column: str = ""              # of a table
-    max_length: AtLeastTwo = 72  # longest text in tokens, start token included; longer molecules are left out
-    slicer: str = "brics"         # how molecules are cut into fragments
+    "Source of molecules, notation, splits and conditions."
+    source: str = "embedded"  # embedded | moses | qm9 | FILE (.smi .txt .csv .tsv .parquet, .gz) | hub:NAME
+    column: str = ""              # column of a table
+    max_length: AtLeastTwo = 72  # longest text in tokens, start token included; longer are dropped
+    slicer: str = "brics"         # fragmentation rule
     salts: str = "refuse"         # refuse | largest (keep the largest component)
-    reorder: bool = True          # training molecules are written anew each time: fragments, or atoms, in another order
-    prompt_share: Fraction = 0.25  # share of training examples of which some fragments are given as a fixed prompt
-    infill: Fraction = 0.0        # share of training examples of which all but one stretch of tokens is given
-    valid_share: Fraction = 0.05  # of the molecules, for validation
-    test_share: Fraction = 0.05  # of the molecules, for testing
-    tokenizer: str = ""           # a Hugging Face tokenizer.json whose tokens to use [tokens of the data]
-    tokens: str = ""              # the vocabulary, separated by spaces [from the training data]
-    seed: int = 0                 # of order and prompts
-    condition: str = "none"  # whose class the prompts ask for: none | qed | rings | logp | weight | a column of numbers
-    classes: AtLeastTwo = 3       # of the property, with as many training molecules each as its values allow
-    bounds: accepted_by(bounds_from) = ""  # between the classes, separated by spaces [quantiles of the training data]
-    notation: one_of(tuple(NOTATIONS)) = "bracket-safe"  # how a molecule is written
-    limit: Natural = 0            # rows of the source to prepare; 0: all, of the hub 100,000, with `stream` 10,000
-    stream: bool = False          # train on the source as it is read, and prepare only the first rows; needs `steps`
+    reorder: bool = True          # rewrite training molecules with random order of fragments or atoms
+    prompt_share: Fraction = 0.25  # fraction of training examples with some fragments as fixed prompt
+    infill: Fraction = 0.0        # fraction of training examples with one gap to fill
+    valid_share: Fraction = 0.05  # fraction of molecules for validation
+    test_share: Fraction = 0.05  # fraction of molecules for testing
+    tokenizer: str = ""           # Hugging Face tokenizer.json with the vocabulary [tokens of the data]
+    tokens: str = ""              # vocabulary, space-separated [from the training data]
+    seed: int = 0                 # seed of order and prompts
+    condition: str = "none"  # conditioning property: none | qed | rings | logp | weight | COLUMN
+    classes: AtLeastTwo = 3       # classes of the property, equally frequent in training if possible
+    bounds: accepted_by(bounds_from) = ""  # space-separated bounds between classes [quantiles of the training data]
+    notation: one_of(tuple(NOTATIONS)) = "bracket-safe"  # notation of molecules
+    limit: Natural = 0            # rows to prepare; 0: all, hub 100,000, with `stream` 10,000
+    stream: bool = False          # read the source while training, prepare only the first rows
 
     def __post_init__(self):
         if self.valid_share + self.test_share >= 1:
@@ -105,20 +105,20 @@ class MoleculesConfig:
 
 # %% ../../nbs/molecules/01_task.ipynb #c6014892
 def _shows_progress() -> bool:
-    "A bar, or lines in a log; nothing in a notebook."
+    "Return True unless in a notebook: progress is a bar, or lines in a log."
     return sys.stderr.isatty() or not is_visible()
 
 
 def _counted(tokens: Counter, most: int = 8) -> str:
-    "The most frequent tokens with their numbers of molecules, in words."
+    "Format the most frequent tokens with their numbers of molecules."
     shown = [f"{clipped(token)} ({n:,} molecule{'s' * (n > 1)})" for token, n in tokens.most_common(most)]
     return ", ".join(shown) + ", ..." * (len(tokens) > most)
 
 # %% ../../nbs/molecules/01_task.ipynb #1c9a95ab
 class _MoleculeData(Task):
-    """Molecules of a source in three splits, and the tokens of their texts.
+    """Molecules of a source in three splits, and their tokens.
 
-    `molecules`: the data, read when first needed. `left_out`: molecules of the source that are not used, by reason."""
+    `molecules`: the data, read when first needed. `left_out`: unused molecules of the source, by reason."""
     Config = MoleculesConfig
 
     @property
@@ -140,7 +140,7 @@ class _MoleculeData(Task):
     @cached_property
     def molecules(self) -> Molecules:
         c = self.config
-        # a stranger's model may name the reader's own file: ask before anything is read
+        # another user's model may name the reader's file: check permission before reading
         self._check_files()
         limit = c.limit or STREAM_ROWS * c.stream
         shows = _shows_progress()
@@ -150,8 +150,8 @@ class _MoleculeData(Task):
 
     @cached_property
     def _sorted(self) -> tuple[dict[str, array], Counter]:
-        "Which molecules belong to each split, and what was left out."
-        # a list of Python's integers would take eight times the memory
+        "Molecule indices of each split, and counts of unused molecules."
+        # a list of Python integers would take eight times the memory
         rows = {split: array("q") for split in SPLITS}
         left_out = Counter(self.molecules.rejects)
 
@@ -167,7 +167,7 @@ class _MoleculeData(Task):
     def rejected(self) -> dict[str, int]: return self.left_out
 
     def summary(self) -> str:
-        "As for every task; and which tokens the vocabulary lacks, and rows of the source that were left out."
+        "Summarise the data, with tokens missing from the vocabulary and rejected rows."
         lines = [super().summary()]
         if lacking := self.lacking(): lines.append(f"tokens outside the vocabulary: {_counted(lacking)}")
         rows = self.molecules.examples
@@ -176,7 +176,7 @@ class _MoleculeData(Task):
         return "\n".join(lines)
 
     def lacking(self) -> Counter:
-        "In how many molecules of the source each token occurs that the vocabulary lacks."
+        "Count the molecules with each token missing from the vocabulary."
         if "token outside the vocabulary" not in self.left_out: return Counter()
         known = self.vocabulary.index
         found = ({*self.tokens_of(text)}.difference(known) for text in self.molecules.texts)
@@ -187,35 +187,36 @@ class _MoleculeData(Task):
         return sizes | dict(train=UNLIMITED) if self.streams else sizes
 
     def split_of(self, smiles: str) -> str:
-        "The split of a molecule, by its canonical SMILES."
+        "Assign a molecule to a split by its canonical SMILES."
         return molecule_split(smiles, self.config.valid_share, self.config.test_share)
 
     def texts(self, split: str) -> Sequence[str]:
-        "Canonical texts of a split."
+        "Return the canonical texts of a split."
         return Picked(self.molecules.texts, self._sorted[0][check_split(split)])
 
     def smiles(self, split: str) -> Sequence[str]:
-        "Canonical SMILES of a split."
+        "Return the canonical SMILES of a split."
         return Picked(self.molecules.smiles, self._sorted[0][check_split(split)])
 
     def digests(self) -> dict[str, str]:
-        "Digest of the texts and SMILES of each split, and of all of them under ''."
+        "Return digests of texts and SMILES per split, and of all under ''."
         found = {split: rows_digest(map(row_digest, zip(self.texts(split), self.smiles(split)))) for split in SPLITS}
         return found | {"": row_digest(found.values()).hex()}
 
     def tokens_of(self, text: str) -> list[str]:
-        "The tokens of a text, attachments spelled as in this vocabulary. ValueError for other text."
+        """Tokenise a text, splitting attachments as the vocabulary does. ValueError for text that is not in the
+        notation."""
         tokens = self.notation.tokens(text)
         return split_attachments(tokens) if "<" in self.vocabulary.index else tokens
 
     def unusable(self, text: str) -> str:
-        "Why a text cannot be used; empty if it can."
+        "Return the reason why a text cannot be used, '' if it can."
         tokens = self.tokens_of(text)
         if len(tokens) > self.longest: return "longer than max_length"
         return "" if all(t in self.vocabulary.index for t in tokens) else "token outside the vocabulary"
 
     def take_vocabulary(self, vocabulary: Vocabulary):
-        "Take that of a model in place of the data's; tokens of the settings stay, to be compared with it."
+        "Use a model's vocabulary instead of the data's. Tokens of the settings are kept, to be compared with it."
         if not self.config.tokens: vars(self)["vocabulary"] = vocabulary
 
     @classmethod
@@ -225,17 +226,17 @@ class _MoleculeData(Task):
         return ["source"] * bool(is_file) + ["tokenizer"] * bool(values.get("tokenizer"))
 
     def _tokens(self) -> list[str]:
-        "Tokens of the config, else of the tokenizer file, else of the training molecules."
+        "Return the tokens of the settings, the tokenizer file or the training molecules."
         if self.config.tokens: return self.config.tokens.split(" ")
         if self.config.tokenizer: return list(read_tokenizer(self._tokenizer()).ordinary)
 
-        # of the training split alone, so that held-out molecules tell nothing
+        # only from the training split: held-out molecules must not leak
         rows = zip(self.molecules.texts, self.molecules.smiles)
         found = (self.notation.tokens(text) for text, smiles in rows if self.split_of(smiles) == "train")
         return sorted({t for tokens in found if len(tokens) <= self.longest for t in tokens})
 
     def _check_files(self):
-        "ValueError for a source that nobody has asked for, and for a tokenizer that is another kind of file."
+        "Check that the source may be read, and the tokenizer's format. ValueError otherwise."
         if self.named_data: self.ask_for(self.named_data)
         if self.config.tokenizer: read_tokenizer(self._tokenizer())
 
@@ -245,29 +246,30 @@ class _MoleculeData(Task):
 
 # %% ../../nbs/molecules/01_task.ipynb #81cbb2ad
 class _PropertyClasses(_MoleculeData):
-    """Molecules whose prompts may ask for a class of a property; the tokens of the classes end the vocabulary.
+    """Molecules with prompts for a class of a property. The tokens of the classes end the vocabulary.
 
-    `measured`: numbers of the column that `condition` names, by canonical SMILES."""
+    `measured`: numbers of the column named by `condition`, by canonical SMILES."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        "Tokens of the config, else of the tokenizer file, else of the training molecules; and the conditions."
+        "Vocabulary of the settings, tokenizer file or training molecules, with conditions."
         tokens = self._tokens()
         if self.config.condition == "none" or ANY in tokens: return Vocabulary(tokens)
         return Vocabulary([*tokens, *self.conditions(), ANY])
 
     def conditions(self) -> list[str]:
-        "The tokens of the classes, the lowest first."
-        name = re.sub(r"[<>:\s]+", "_", self.config.condition.strip())  # what a condition's token may hold
+        "Return the tokens of the classes, lowest first."
+        name = re.sub(r"[<>:\s]+", "_", self.config.condition.strip())  # characters allowed in a condition's token
         return [f"<{name}:{k + 1}>" for k in range(len(bounds_from(self.bounds_text)) + 1)]
 
     @cached_property
     def bounds_text(self) -> str:
-        "The bounds between classes, separated by spaces: of the config, else quantiles of the training molecules."
+        "Bounds between classes, separated by spaces. From the settings, else quantiles of the training molecules."
         return self.config.bounds or " ".join(f"{v:.6g}" for v in self._quantiles())
 
     def _quantiles(self) -> list[float]:
-        "A value at the bound belongs to the class above it, so the smallest value bounds nothing."
+        """Compute the bounds as quantiles of the training molecules. A value at a bound belongs to the class above,
+        so the smallest value is not a bound."""
         train = [s for s in self.molecules.smiles if self.split_of(s) == "train"]
         values = [v for v in self.property_of(train) if not math.isnan(v)]
         if not values: raise ValueError(f"condition={self.config.condition!r}: no training molecule has a number")
@@ -280,7 +282,7 @@ class _PropertyClasses(_MoleculeData):
     def _computed(self) -> dict[str, float]: return {}
 
     def property_of(self, smiles: Sequence[str]) -> list[float]:
-        "The property of each molecule, nan where it is not known; those met before are not computed again."
+        "Compute the property of each molecule, nan if unknown. Cached."
         if self.config.condition not in PROPERTIES: return [self.measured.get(s, math.nan) for s in smiles]
         compute = PROPERTIES[self.config.condition]
         for s in smiles:
@@ -289,14 +291,15 @@ class _PropertyClasses(_MoleculeData):
 
     @cached_property
     def measured(self) -> dict[str, float]:
-        "ValueError if the condition is neither a property nor a column; a warning where cells have no number."
+        """Numbers of the condition's column, by canonical SMILES. ValueError if the condition is neither a property
+        nor a column; warns if cells have no number."""
         c = self.config
         self._check_files()
         options = Cleaning(c.slicer, salts=c.salts, notation=c.notation)
         try: found = measured(c.source, c.condition, c.column, options, c.limit, _shows_progress())
         except ValueError as e: raise ValueError(f"condition={c.condition!r}: choose {_ASKABLE} ({e})") from None
 
-        # such molecules are used, but a column that should be full is worth a look
+        # such molecules are used, but an incomplete column deserves a warning
         without = found.blank + found.unreadable
         such = f", {found.unreadable:,} of them with text such as {found.example!r}" * bool(found.unreadable)
         if without:
@@ -305,40 +308,40 @@ class _PropertyClasses(_MoleculeData):
         return found.values
 
     def classes_of(self, smiles: Sequence[str]) -> list[str]:
-        "The condition that each molecule meets; ANY where its property is not known."
+        "Return the condition of each molecule, ANY if its property is unknown."
         tokens = self.conditions()
         bounds = bounds_from(self.bounds_text)
         return [ANY if math.isnan(v) else tokens[bisect_right(bounds, v)] for v in self.property_of(smiles)]
 
     def asked(self, split: str) -> list[list[str]]:
-        "The condition of each molecule of a split as a prompt; empty without conditions."
+        "Return the conditions of a split's molecules as prompts. Empty prompts without conditions."
         if self.config.condition == "none": return [[]] * len(self.smiles(split))
         return [[token] for token in self.classes_of(self.smiles(split))]
 
     def as_dict(self) -> dict:
-        "What `task_from` needs, vocabulary and bounds included."
+        "Return the table for `task_from`, with vocabulary and bounds."
         own = dict(tokens=" ".join(self.vocabulary.tokens[3:]))
         if self.config.condition != "none": own["bounds"] = self.bounds_text
         return super().as_dict() | own
 
 # %% ../../nbs/molecules/01_task.ipynb #55cb20a8
 class _MoleculeExamples(_PropertyClasses):
-    "Molecules as examples: whole, with some fragments as a prompt, or with a gap."
+    "Molecules as examples: without prompt, with a fragment prompt, or with a gap."
 
     def dataset(self, split: str = "train") -> Examples | Stream:
-        "The molecules of a split as examples; the training split never ends. ValueError for an unknown or empty one."
+        "Return the molecules of a split as examples. Training is unlimited. ValueError for an unknown or empty split."
         rows, c = self._rows(split), self.config
         digests = self.digests()
         source = dict(name=Path(c.source).name, rows=sum(self.sizes().values()), digest=digests[""])
         about = dict(rows=len(rows), digest=digests[split])
         asked = self.asked(split)
 
-        # held-out molecules are the same texts in every epoch, so that bounds can be compared
+        # held-out molecules have the same text in every epoch, so that bounds are comparable
         def fixed(i: int) -> Example: return self.example(rows[i], random.Random(f"{split} {i}"), asked=asked[i])
         if split != "train": return Examples(len(rows), fixed, about, source)
         if c.stream: return self.streamed()
 
-        # number i decides everything, so a resumed run meets the same texts
+        # everything depends on i, so a resumed run gets the same texts
         def make(i: int) -> Example:
             epoch, k = divmod(i, len(rows))
             which = permutation(len(rows), c.seed, "molecules", epoch)[k]
@@ -347,7 +350,7 @@ class _MoleculeExamples(_PropertyClasses):
         return Examples(UNLIMITED, make, about, source)
 
     def streamed(self) -> Stream:
-        "The training molecules, cleaned as the source is read. ValueError if the source cannot be read."
+        "Return a stream of training molecules, cleaned while reading. ValueError if the source cannot be read."
         c = self.config
         if self.named_data: self.ask_for(self.named_data)
         content = content_of(c.source, c.column)
@@ -366,7 +369,7 @@ class _MoleculeExamples(_PropertyClasses):
         return Stream(lambda epoch: content.rows(), make, source=source, check=content.check)
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list[str]] | None:
-        """The conditions of the first `n` molecules of a split, again from the first if it has fewer; or None.
+        """Return conditions of a split's first `n` molecules, cyclically; or None.
 
         ValueError for an empty split."""
         if self.config.condition == "none": return None
@@ -377,10 +380,10 @@ class _MoleculeExamples(_PropertyClasses):
     def example(
         self, text: str, rng: random.Random, prompt_share: float = 0.0, asked: Sequence[str] = (),
     ) -> Example:
-        """A molecule as an example: written anew if the config says so, some of its fragments a prompt with probability
-        `prompt_share`, after the condition `asked`.
+        """Convert a molecule to a training example. Rewritten if configured; with probability `prompt_share` some
+        fragments are the prompt, after the condition `asked`.
 
-        Texts with holes are always written anew, since people's fragments come first in theirs."""
+        Texts with holes are always rewritten, since a user's fragments come first in prompts."""
         if self.config.reorder: text = self._rewritten(text, rng)
         if self.config.notation != "bracket-safe": return self._with_holes(text, rng, prompt_share, asked)
 
@@ -398,7 +401,8 @@ class _MoleculeExamples(_PropertyClasses):
         rng: random.Random,
         asked: Sequence[str] = (),
     ) -> Example:
-        "A molecule as an example of which, after the condition `asked`, all but one `stretch` of tokens is given."
+        """Convert a molecule to an example with one gap. All but a `stretch` of tokens is given, after the condition
+        `asked`."""
         if self.config.reorder: text = self._rewritten(text, rng)
         tokens = self.tokens_of(text)
         i, j = stretch(len(tokens), rng)
@@ -410,7 +414,7 @@ class _MoleculeExamples(_PropertyClasses):
         rng: random.Random,
         asked: Sequence[str],
     ) -> Example:
-        "A training example of a molecule: with a gap, with a prompt or without, as the config says and chance has it."
+        "Draw a training example of a molecule: gap, prompt or neither."
         if self.config.infill and rng.random() < self.config.infill: return self.with_gap(text, rng, asked)
         return self.example(text, rng, self.config.prompt_share, asked)
 
@@ -421,64 +425,64 @@ class _MoleculeExamples(_PropertyClasses):
         prompt_share: float,
         asked: Sequence[str],
     ) -> Example:
-        "A text as an example, of which some parts are generated and the rest is given, or all is generated."
+        "Make an example with some parts to generate and the rest given, or all to generate."
         is_prompted = rng.random() < prompt_share
         if is_prompted and not self.config.reorder: text = self._rewritten(text, rng)
         tokens = self.tokens_of(text)
         holes = self.notation.holes(tokens, rng) if is_prompted else []
         fixed, closed = given_and_closed(tokens, holes)
 
-        # the condition, like what is given, is neither generated nor grown into
+        # the condition is given, and nothing is inserted there
         condition = [True] * len(asked)
         ids = self.vocabulary.encode([*asked, *tokens])
         return Example([BOS, *ids], condition + fixed, condition + closed)
 
     def _rewritten(self, text: str, rng: random.Random) -> str:
-        "The molecule written in another way, unless that is too long or needs other tokens."
+        "Rewrite a molecule, unless the result is too long or has unknown tokens."
         if self.config.notation == "bracket-safe": return self.notation.rewrite(text, rng)
         try: found = self.notation.rewrite(text, rng)
         except ValueError: return text
         return text if self.unusable(found) else found
 
     def _rows(self, split: str) -> Sequence[str]:
-        "The texts of a split; ValueError if there are none."
+        "Return the texts of a split. ValueError if there are none."
         if rows := self.texts(split): return rows
         raise ValueError(f"the {split} split of {self.config.source!r} is empty: {len(self.molecules.texts)} "
                          f"molecules, left out: {self.left_out}")
 
 # %% ../../nbs/molecules/01_task.ipynb #1766f9d0
-CONDITION = re.compile(r"<[A-Za-z_][^<>:\s]*(:\d+)?>")  # as prompts write one
-DIRECTIONS = "/\\"  # of bonds beside a double bond
+CONDITION = re.compile(r"<[A-Za-z_][^<>:\s]*(:\d+)?>")  # as written in prompts
+DIRECTIONS = "/\\"  # directions of bonds next to a double bond
 
 
 def mirrored(token: str) -> str:
-    "The other sense of an atom with a stereocentre, or of a bond with a direction; any other token as it is."
+    "Invert a stereocentre or bond direction. Other tokens are unchanged."
     if token in DIRECTIONS: return DIRECTIONS[1 - DIRECTIONS.index(token)]
     if "@" not in token: return token
     return token.replace("@@", "@") if "@@" in token else token.replace("@", "@@")
 
 # %% ../../nbs/molecules/01_task.ipynb #1766f9d1
 class _MoleculeTexts(_PropertyClasses):
-    "What people write as prompts, and what a model's texts say."
+    "Parsing of text prompts, and decoding of samples."
 
     def prompt(self, text: str) -> TextPrompt:
-        """The prompt of one fragment, or of two to be linked, written as SMILES with `*` where they may grow; or of a
-        text in the notation of the model with `...` where tokens may be inserted, each part cut into tokens by itself.
+        """Parse a text prompt: SMILES with `*` at points of growth, one fragment or two to link. Or text in the model's
+        notation with `...` at gaps, each part tokenised separately.
 
-        A model with conditions takes one, such as <qed:3> or <any>, before the fragment or alone; without one it is
-        <any>. ValueError if they cannot be a prompt."""
+        A model with conditions takes one, such as <qed:3> or <any>, before the fragment or by itself; the default is
+        <any>. ValueError for an invalid prompt."""
         given, rest = self._given(text)
         if given and not rest: return TextPrompt([given], text)
         condition = [given or ANY] if self.vocabulary.conditions else []
         return TextPrompt(condition + self._fragment(rest), text)
 
     def prompt_for(self, text: str, method: Method) -> tuple[list, Callable | None]:
-        """`prompt` of a text, and the `logits_hook` with which this method continues it, None if it needs none.
+        """Return the `prompt` of a text and the method's `logits_hook`. The hook is None if the method needs none.
 
-        A model of SMILES that inserts gets the fragment in the spelling that it fills best, or two with a gap for their
-        link between them (`growth.best_prompt`). One that writes from left to right gets what stands before the first
-        point of a fragment, in the spelling that it continues best, grows it at all of its points, and links two
-        (`growth.growth_of`). ValueError for a text that it cannot continue."""
+        A SMILES model that inserts gets the fragment in the spelling that it completes best, or two with a gap for
+        their linker (`growth.best_prompt`). A left-to-right model gets the text before the first point, in the
+        spelling that it continues best, grows the fragment at all points, and links two (`growth.growth_of`).
+        ValueError for a text that it cannot continue."""
         given, rest = self._given(text)
         condition = [given or ANY] if self.vocabulary.conditions else []
         is_fragment = bool(rest) and "..." not in text
@@ -489,39 +493,40 @@ class _MoleculeTexts(_PropertyClasses):
             return growth.prompt, growth
         if self.config.notation != "smiles": return self.prompt(text), None
 
-        # a model that inserts, in the spelling that it fills best; an atom comes at each point if events are one by one
+        # an insertion model: the spelling that it completes best; event-driven, an atom is placed at each point
         hook = substituents_of(method)
         sampler = replace(method.default_sampler, logits_hook=hook)
         prompts = [[*condition, *self._known_tokens(p)] for p in smiles_prompts(rest)]
         return best_prompt(method, rest, prompts, len(condition), sampler), hook
 
     def prompts_for(self, text: str, method: Method, n: int = 1) -> tuple[list[list], Callable | None]:
-        """As in `Task`. A scaffold without a point is grown at one of its hydrogens (`superstructure_points`), at each
-        of those drawn in as many of the `n` molecules as at the others."""
+        """Return prompts as in `Task`, with several points for a scaffold. A scaffold without points grows at one of
+        its hydrogens (`superstructure_points`); the `n` molecules are spread evenly over them."""
         given, rest = self._given(text)
         if not rest or "*" in rest or "..." in rest: return super().prompts_for(text, method, n)
         cases = [f"{given} {core}".strip() for core in superstructure_points(rest)[:n]]
         found = [self.prompt_for(case, method) for case in cases]
         prompts, hooks = zip(*found)
-        hook = hooks[0]  # the same at all places, but for growth
+        hook = hooks[0]  # identical for all points, except for growth
         if grows_rightwards(method):
             hook = Growths(hooks)
             prompts = hook.prompts
         return [prompts[i % len(prompts)] for i in range(n)], hook
 
     def omitted(self, text: str, method: Method | None = None) -> str:
-        """What of a fragment the model does not get: stereochemistry, if it writes from left to right or not in SMILES,
-        and else stereochemistry, charges and isotopes that the vocabulary has no tokens for."""
+        """Describe the features of a fragment that the model does not get. Stereochemistry for left-to-right models
+        and for notations other than SMILES; else stereochemistry, charges and isotopes without tokens in the
+        vocabulary."""
         _, rest = self._asked_first(text)
         return ", ".join(self._plain(rest, method is None or not grows_rightwards(method))[1])
 
     def _given(self, text: str) -> tuple[str, str]:
-        "The condition that a prompt begins with, '' if there is none, and the fragment or text behind it, as used."
+        "Split a prompt into its condition ('' if none) and simplified fragment or text."
         given, rest = self._asked_first(text)
         return given, self._plain(rest)[0]
 
     def _plain(self, fragment: str, keep_stereo: bool = True) -> tuple[str, list[str]]:
-        "A fragment without what the model cannot write, and what that was; other text as it is."
+        "Remove what the model cannot write from a fragment. Returns it and the losses. Other text is unchanged."
         try: mol = parse_fragment(fragment)
         except ValueError: return fragment, []
         before = Chem.MolToSmiles(mol)
@@ -532,19 +537,19 @@ class _MoleculeTexts(_PropertyClasses):
         return (text, lost) if lost else (fragment, [])
 
     def _has_atoms(self, smiles: str) -> bool:
-        "Whether the vocabulary has the atoms of a SMILES, however it is written, and bonds that say E or Z."
+        "Return True if the vocabulary can write the atoms and bond directions of a SMILES. In any spelling."
         wanted = {t for t in symbols(smiles) if is_atom(t) or t in DIRECTIONS}
         return self.vocabulary.index.keys() >= wanted | {*map(mirrored, wanted)}
 
     def _prefix(self, text: str) -> list:
-        "The prompt of a text that a model which writes from left to right can continue. ValueError for another."
+        "Parse a prompt for a left-to-right model. ValueError unless gaps are at the end."
         prompt = self.prompt(text)
         if ... in prompt[:-1]:
             raise ValueError(f"{text!r}: this model writes from left to right, so ... can only be at the end")
         return prompt
 
     def _asked_first(self, text: str) -> tuple[str, str]:
-        "The condition that a prompt begins with, '' if there is none, and what follows."
+        "Split a prompt into its condition ('' if none) and the rest."
         first, _, rest = text.partition(" ")
         classes = (*self.vocabulary.conditions, ANY) if self.vocabulary.conditions else ()
         if first in classes: return first, rest
@@ -560,28 +565,28 @@ class _MoleculeTexts(_PropertyClasses):
         raise ValueError(f"{text!r}: has no attachment point; put a * where it may grow, as in *c1ccccc1")
 
     def _parts(self, text: str) -> list:
-        "The tokens of a text with gaps, `...` as Ellipsis."
+        "Tokenise a text with gaps; `...` becomes Ellipsis."
         first, *rest = (self.tokens_of(part) if part else [] for part in text.split("..."))
         return first + [t for part in rest for t in (..., *part)]
 
     def _known_tokens(self, prompt: list) -> list:
-        "The prompt; ValueError for tokens that the vocabulary lacks."
+        "Check a prompt against the vocabulary; return it. ValueError for missing tokens."
         missing = sorted({t for t in prompt if t is not ...} - set(self.vocabulary.tokens))
         if missing: raise ValueError(f"prompt: the model's vocabulary lacks {' '.join(missing)}")
         return prompt
 
     def text(self, tokens: Sequence[str]) -> str:
-        "The molecule as it is written, without conditions."
+        "Join the tokens of a molecule, without conditions."
         left_out = {*self.vocabulary.conditions, ANY}
         return "".join(t for t in tokens if t not in left_out)
 
     def decoded(self, samples: Samples, salvage: bool = False) -> list[Decoded]:
-        "What each sample says, prompt included but for conditions: its molecule, or why there is none."
+        "Decode each sample, prompt included but without conditions. A molecule, or the reason of failure."
         texts = [self.text(self.vocabulary.decode(s)) for s in samples.sequences]
         return [self.notation.decode(text, salvage=salvage) for text in texts]
 
     def smiles_of(self, samples: Samples) -> list[str | None]:
-        "The canonical SMILES of each sample, None for one that is not a molecule."
+        "Return canonical SMILES of samples, None if invalid."
         return [d.smiles if state_of(d) == "valid" else None for d in self.decoded(samples)]
 
     def describe(
@@ -590,15 +595,15 @@ class _MoleculeTexts(_PropertyClasses):
         prompt_text: str = "",
         salvage: bool = False,
     ) -> list[dict]:
-        """For each sample its canonical SMILES, empty if it is not a molecule, its state (valid, or why not), and QED,
-        SA, logP and weight (g/mol), None if it is not one molecule.
+        """Describe samples: canonical SMILES, state, QED, SA, logP, weight (g/mol). SMILES is empty and properties are
+        None unless the sample is one molecule; the state is valid, or the reason.
 
-        A molecule that lacks the fragment `prompt_text` it was grown from has the state "fragment altered". With
-        `salvage` one that only repairs make of the text has the state "salvaged"."""
+        A molecule without its prompt's fragment `prompt_text` has the state "fragment altered". With `salvage`, a
+        molecule obtained by repair has the state "salvaged"."""
         found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
         if salvage: found = [_rescued(d, s) for d, s in zip(found, self.decoded(samples, salvage=True), strict=True)]
 
-        # there is no fragment to be looked for in a text with gaps
+        # a text with gaps has no fragment to check
         fragment = "" if "..." in prompt_text else self._given(prompt_text)[1]
         for row in found:
             is_lost = fragment and row["state"] in WRITTEN and not contains_fragment(row["smiles"], fragment)
@@ -607,20 +612,20 @@ class _MoleculeTexts(_PropertyClasses):
 
 # %% ../../nbs/molecules/01_task.ipynb #bb7dc93e
 def _rescued(row: dict, d: Decoded) -> dict:
-    "The row, or that of what salvage makes of a text which is not one molecule."
+    "Return the row, or the salvaged molecule if the text is invalid."
     if row["state"] == "valid" or state_of(d) != "valid": return row
     return dict(smiles=d.smiles, state="salvaged")
 
 
 def state_of(d: Decoded) -> str:
-    "valid, or why a decoded text is not one molecule."
+    """Return "valid", or why a decoded text is not one molecule."""
     if d.smiles is None: return d.reason
     return judge([d.smiles])[0].reason or "valid"
 
 
-@lru_cache(100_000)  # all rows are asked for again after each batch
+@lru_cache(100_000)  # all rows are checked again after each batch
 def flaw_of(smiles: str) -> str:
-    "The `flaw` of a valid SMILES."
+    "Return the `flaw` of a valid SMILES."
     return flaw(Chem.MolFromSmiles(smiles))
 
 # %% ../../nbs/molecules/01_task.ipynb #cd672b4d
@@ -630,15 +635,14 @@ SCORES = "validity", "uniqueness", "novelty", "diversity", "quality", "quality_w
 class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
     """Molecules as texts, generated from nothing or from fragments.
 
-    `molecules`: the data, read when first needed. `left_out`: molecules of the source that are not used, by reason.
-    `measured`: numbers of the column that `condition` names, by canonical SMILES."""
+    `molecules`: the data, read when first needed. `left_out`: unused molecules of the source, by reason. `measured`:
+    numbers of the column named by `condition`, by canonical SMILES."""
     kind = "molecules"
     sampling = dict(top_p=0.7, confidence="top_prob")  # small models write few valid molecules at p = 1
     papers = dict(safe="molecules as sequences of fragments", genmol="bracket SAFE and the fragment benchmark",
                   brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
-    prompt_help = "SMILES", ("grow molecules from this fragment, at its points * and nowhere else, without "
-                             "a point at a hydrogen that is drawn; two fragments with a dot between them are linked; "
-                             "or text as the model writes it, ... where tokens may come; the route is said")
+    prompt_help = "SMILES", ("fragment to grow at its points * (without any, at random hydrogens), two to link "
+                             "(A.B), or text in the model's notation with ... at gaps; prints the route")
     file_suffixes, output_suffixes, salvages = FORMATS, tuple(MOLECULE_WRITERS), True
     view = "molecule"
 
@@ -648,7 +652,7 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
 
     @classmethod
     def papers_of(cls, values: Mapping) -> dict[str, str]:
-        "The papers of all such tasks, and those of the molecules and the notation in `values`."
+        "Return the papers of the task, and of molecules and notation in `values`."
         source, notation = str(values.get("source", "")), values.get("notation", "")
         found = {key: "the molecules" for key in ("moses", "qm9") if source.split("-")[0] == key}
         if notation == "selfies": found["selfies"] = "how molecules are written"
@@ -656,10 +660,10 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         return cls.papers | found
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """Validity (strict and salvaged), uniqueness, novelty against the training molecules, diversity and quality of
-        the samples, all as fractions, and the total variation of their lengths (tokens) from the split's, with the
-        floor that ideal samples would have. With conditions also `asked`, the share of all samples that are valid and
-        in the class that their prompt asks for. No novelty and lengths while the task has `unread_data`."""
+        """Score samples: validity, uniqueness, novelty, diversity, quality, lengths. Fractions, strict and salvaged;
+        novelty against the training molecules; lengths (tokens) by total variation from the split's, with the floor
+        of ideal samples. With conditions also `asked`, the fraction of samples that are valid and in the requested
+        class. No novelty and lengths while the task has `unread_data`."""
         known = None if self.unread_data else self.smiles("train")
 
         def metrics(salvage: bool) -> MoleculeMetrics:
@@ -674,39 +678,40 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         return figures
 
     def share_asked(self, samples: Samples) -> float:
-        """Share of the samples that are one valid molecule, in the class that the prompt asks for, if it does; valid
-        ones whose property is not known are not counted. nan if none is."""
+        """Compute the fraction of samples that are valid and in the requested class. Valid ones of unknown property
+        are ignored. nan if none is left."""
         smiles = [judge([d.smiles])[0].smiles if d.smiles else None for d in self.decoded(samples)]
         valid = [s for s in smiles if s]
         found = dict(zip(valid, self.classes_of(valid)))
 
-        # a class that is not known is neither met nor missed
+        # an unknown class is neither a hit nor a miss
         rows = zip(smiles, map(self.vocabulary.decode, samples.sequences))
         counted = [(s, tokens) for s, tokens in rows if ANY in tokens or found.get(s) != ANY]
         met = [s is not None and (ANY in tokens or found[s] in tokens) for s, tokens in counted]
         return sum(met) / len(met) if met else math.nan
 
     def _asked_figures(self, samples: Samples) -> dict[str, float]:
-        "The share `asked`, of conditions that samples can be compared with; none where no property is known."
+        "Compute the score `asked`, for conditions that can be checked. Empty if no property is known."
         condition = self.config.condition
         if condition == "none" or condition not in PROPERTIES and self.unread_data: return {}
         share = self.share_asked(samples)
         return {} if math.isnan(share) else dict(asked=share)
 
     def _length_figures(self, split: str, samples: Samples) -> dict[str, float]:
-        "How far the lengths (without a condition) are from the split's."
+        "Compare the lengths, without condition, with the split's."
         made = Counter(len(s) - (self.config.condition != "none") for s in samples.sequences)
         counts = Counter(len(self.tokens_of(t)) for t in self.texts(split))
         law = {n: c / counts.total() for n, c in counts.items()}
         return dict(length_tv=empirical_variation(made, law), length_tv_floor=variation_floor(law, made.total()))
 
     def pretty(self, row: Mapping) -> str:
-        "The SMILES, or - and the text as it was written; what is not valid says why."
+        "Return the SMILES, or - and the text as generated, with the state unless valid."
         text = row["smiles"] or "-   " + "".join(row["tokens"])
         return text if row["state"] == "valid" else f"{text}   ({row['state']})"
 
     def advice(self, rows: Sequence[Mapping], options: Mapping) -> list[str]:
-        "What helps if fewer than half of the rows are valid, and, at the terminal, what the columns are."
+        """Explain the columns, and advise if fewer than half of the rows are valid. Columns are explained only at
+        the terminal."""
         valid = sum(r["state"] == "valid" for r in rows)
         mass = options.get("top_p") or 1.0
         narrower = f", or --top-p 0.5 (now {mass})" if mass > 0.5 else ""
@@ -715,7 +720,7 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         return [few] * (2 * valid < len(rows)) + [columns] * (options.get("out") is None)
 
     def picture(self, rows: Sequence[Mapping], most: int = 24) -> bytes | None:
-        "A PNG of the first valid molecules of the rows, each once; None if there are none."
+        "Draw the first distinct valid molecules as PNG. None if there are none."
         smiles = list(dict.fromkeys(r["smiles"] for r in rows if r["state"] == "valid"))[:most]
         if not smiles: return None
         image = io.BytesIO()
@@ -723,15 +728,15 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         return image.getvalue()
 
     def accepted(self, row: Mapping) -> str | None:
-        "The SMILES of a row that is valid or salvaged and has no `flaw`, else None."
+        "Return the SMILES of a valid or salvaged row without `flaw`, else None."
         return None if row["state"] not in WRITTEN or flaw_of(row["smiles"]) else row["smiles"]
 
     def written(self, rows: Sequence[Mapping], suffix: str) -> str:
-        "The molecules among the rows as .smi or .sdf."
+        "Write the molecules of rows as .smi or .sdf."
         return MOLECULE_WRITERS[suffix](rows)
 
     def bound_states(self, rows: int) -> int:
-        "64 states for the bound of each of up to 1,000 molecules, none beyond."
+        "Return 64 states for up to 1,000 rows, else 0."
         return 64 if rows <= 1000 else 0
 
     @classmethod
@@ -742,9 +747,9 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         task: Task | None = None,
         progress: bool = False,
     ) -> dict:
-        """Figures of a file of SMILES, those without a value left out, and how many are invalid for which reason.
+        """Evaluate a file of SMILES: metrics, and invalid rows by reason. Undefined metrics are left out.
 
-        `task`: whose training molecules are known, for novelty. ValueError for a file that cannot be read, or a wrong
+        `task`: source of training molecules, for novelty. ValueError for a file that cannot be read, or a wrong
         column."""
         smiles = read_smiles(path, column)
         known = None if task is None else task.smiles("train")

@@ -27,10 +27,10 @@ if TYPE_CHECKING: from pybtex.database import Entry
 
 # %% ../../nbs/reports/04_citations.ipynb #f231b065
 def read_entries(text: str) -> dict[str, "Entry"]:
-    """BibTeX entries by key.
+    """Parse BibTeX entries, by key.
 
-    ValueError if there are none, for a malformed one, a key given twice, or no author or title."""
-    from pybtex.database import parse_string  # only here: most commands cite nothing
+    ValueError if there are none, for a malformed one, a duplicate key, or a missing author or title."""
+    from pybtex.database import parse_string  # imported here: most commands cite nothing
     from pybtex.exceptions import PybtexError
     start = text.strip()[:40]
     try: found = parse_string(text, "bibtex").entries
@@ -44,7 +44,7 @@ def read_entries(text: str) -> dict[str, "Entry"]:
 
 
 def bibtex_text(entry: "Entry") -> str:
-    "An entry as BibTeX, without its field `why`."
+    "Format an entry as BibTeX, without its field `why`."
     lines = entry.to_string("bibtex").strip().splitlines()
     kept = [line.rstrip(",") for line in lines[1:-1] if not line.startswith("    why = ")]
     return "\n".join([lines[0], ",\n".join(kept), lines[-1]])
@@ -52,7 +52,7 @@ def bibtex_text(entry: "Entry") -> str:
 # %% ../../nbs/reports/04_citations.ipynb #38ea0760
 @cache
 def papers() -> dict[str, "Entry"]:
-    "The entries of papers.bib and of this software, by key."
+    "Read papers.bib, by key, with an entry for this software."
     text = (files("loflexmdm") / "papers.bib").read_text(encoding="utf-8")
     software = f"""@software{{loflexmdm, author = {{{{The loflexmdm authors}}}}, title = {{loflexmdm}},
                    version = {{{loflexmdm.__version__}}}, year = {{2026}}, why = {{this software}}}}"""
@@ -60,21 +60,21 @@ def papers() -> dict[str, "Entry"]:
 
 
 def paper(reference: str) -> tuple[str, "Entry"]:
-    """Key and entry of a reference: a key of papers.bib, or a whole BibTeX entry, which begins with `@`.
+    """Look up a reference: a key of papers.bib or a BibTeX entry. Returns key and entry; an entry begins with `@`.
 
-    ValueError for an unknown key, and for text that is not one entry."""
+    ValueError for an unknown key, and for text that is not exactly one entry."""
     known = papers()
     if reference in known: return reference, known[reference]
     if not reference.lstrip().startswith("@"):
         raise ValueError(f"{reference!r}: is listed in `papers`, but there is no such entry in papers.bib; "
                          "write the whole BibTeX entry there instead of its key")
     found = list(read_entries(reference).items())
-    if len(found) > 1: raise ValueError(f"papers: one string holds {len(found)} entries; give each its own")
+    if len(found) > 1: raise ValueError(f"papers: one string holds {len(found)} entries; pass each separately")
     return found[0]
 
 # %% ../../nbs/reports/04_citations.ipynb #c6c57f0f
 def sampler_papers(sampler: Sampler | type[Sampler]) -> tuple[str, ...]:
-    "A sampler's papers, with those of its nucleus and its confidence rule."
+    "Return a sampler's papers, including those of its nucleus and confidence rule."
     found = sampler.papers
     if isinstance(sampler, type): return found
     if sampler.top_p < 1: found += ("nucleus",)
@@ -83,16 +83,16 @@ def sampler_papers(sampler: Sampler | type[Sampler]) -> tuple[str, ...]:
 
 # %% ../../nbs/reports/04_citations.ipynb #66964757
 def known_names() -> list[str]:
-    "What `citation` takes by name, directories of models apart."
+    "List the names that `citation` accepts, except directories of models."
     parts = METHODS.names(), names(), SAMPLERS.names(), TASKS.names(), papers()
     return list(dict.fromkeys(chain.from_iterable(parts)))
 
 # %% ../../nbs/reports/04_citations.ipynb #9927bf68
-Reason = tuple[str, str]  # a key of papers.bib or a whole entry, and what it is cited for
+Reason = tuple[str, str]  # key of papers.bib or BibTeX entry, and reason
 
 
 def reasons(what) -> list[Reason]:
-    "The papers behind an object or a name, each with what it is cited for. ValueError for what has none or is unknown."
+    "Return the papers of an object or name, each with a reason. ValueError if it is unknown or has none."
     if isinstance(what, (str, Path)): return _named(str(what))
 
     cls = what if isinstance(what, type) else type(what)
@@ -107,7 +107,7 @@ def reasons(what) -> list[Reason]:
 
 
 def _cited(role: str, listed: Sequence[str] | Mapping[str, str]) -> list[Reason]:
-    "What a part lists, with its reason: the part's own (of a mapping), else that of the entry."
+    "Attach a reason to each listed paper. The part's reason if it maps papers to reasons, else that of the entry."
     own = listed if isinstance(listed, Mapping) else {}
     found = []
     for reference in listed:
@@ -121,7 +121,7 @@ def _of_settings(task: Task) -> Mapping[str, str]: return task.papers_of(asdict(
 
 
 def _task(task: dict | None) -> list[Reason]:
-    "What the task of a saved model is cited for; nothing where it is not installed here."
+    "Return the papers of a saved model's task. Empty if the task is not installed here."
     kind = (task or {}).get("kind")
     try: cls = TASKS[kind]
     except ValueError: return []
@@ -140,7 +140,7 @@ def _named(name: str) -> list[Reason]:
 
 
 def _model(directory: Path) -> list[Reason]:
-    "What a saved model is cited for: its method and its task."
+    "Return a saved model's papers: method and task."
     meta = read_config(directory)
     of_method = reasons(method_class(meta["method"]))
     return of_method + _task(meta.get("task"))
@@ -148,16 +148,16 @@ def _model(directory: Path) -> list[Reason]:
 # %% ../../nbs/reports/04_citations.ipynb #ddda7422
 @dataclass(frozen=True, repr=False)
 class Citation:
-    "Papers by key, each with the reasons why it is cited; printed, they are BibTeX with the reasons as comments."
-    found: dict[str, tuple[str, ...]]  # paper -> why it is cited
-    entries: dict[str, "Entry"] = field(default_factory=dict)  # paper -> its entry
+    "Papers by key with reasons; prints as BibTeX with comments."
+    found: dict[str, tuple[str, ...]]  # paper -> reasons
+    entries: dict[str, "Entry"] = field(default_factory=dict)  # paper -> entry
 
     @property
     def keys(self) -> tuple[str, ...]: return tuple(self.found)
 
     @property
     def bibtex(self) -> str:
-        "The entries alone."
+        "BibTeX entries without reasons."
         return "\n\n".join(map(bibtex_text, self.entries.values()))
 
     def __len__(self) -> int: return len(self.found)
@@ -178,7 +178,7 @@ class Citation:
 
 # %% ../../nbs/reports/04_citations.ipynb #9fbda05a
 def _short(entry: "Entry") -> str:
-    "Authors' family names, title and year in one line."
+    "Format authors' family names, title and year in one line."
     plain = lambda text: re.sub("[{}]", "", text)
     people = []
     for person in entry.persons["author"]:
@@ -192,10 +192,10 @@ def _short(entry: "Entry") -> str:
 
 
 def citation(*what) -> Citation:
-    """The papers behind what was used, as a `Citation`: methods, models, samplers and tasks, or names of them.
+    """Collect the papers of methods, models, samplers and tasks. Returns a `Citation`; names are accepted as well, a
+    model includes its method and task, and no argument means this software.
 
-    Nothing at all stands for this software. A model brings its method and its task.
-    ValueError for a name that is unknown and for anything else."""
+    ValueError for an unknown name or another object."""
     found, entries = {}, {}
     listed = list(chain.from_iterable(map(reasons, what)))
     if not what: listed.append(("loflexmdm", papers()["loflexmdm"].fields["why"]))

@@ -39,7 +39,7 @@ from ..training.recipes import Recipe, override, read_tables, recipe_from
 
 # %% ../../nbs/reports/03_comparison.ipynb #390a66b4
 def parse_entrant(text: str) -> tuple[str, dict]:
-    """The method and the options of an entrant, `name` or `name:key=value+key=value`.
+    """Parse an entrant, `name` or `name:key=value+key=value`, into method and options.
 
     ValueError for an unknown method or option, or a value of the wrong type."""
     name, _, rest = text.partition(":")
@@ -53,7 +53,7 @@ def parse_entrant(text: str) -> tuple[str, dict]:
 
 
 def typed(text: str, kind: type, what: str):
-    "A value from its text; ValueError if it is none of that type."
+    "Convert text to a value of type `kind`. ValueError if it does not parse."
     read = kind
     if kind is bool: read = lambda text: dict(true=True, false=False)[text.lower()]
     try: return read(text)
@@ -63,13 +63,13 @@ def typed(text: str, kind: type, what: str):
 def entrant_recipe(
     tables: dict, entrant: str, seed: int = 0, rows: int | None = None, steps: int | None = None, **train
 ) -> Recipe:
-    """The recipe by which an entrant is trained: the tables with its method and options, and a batch so that `rows` go
-    through the generator in each step.
+    """Build an entrant's recipe: the tables with its method and options. The batch size lets `rows` go through the
+    generator in each step.
 
-    Keywords replace values of [train]. ValueError if `rows` is not a multiple of the states that the method draws of a
-    sequence, or for what the budget decides (batch_size, accumulate, seed)."""
+    Keywords replace values of [train]. ValueError if `rows` is not a multiple of the states that the method draws
+    per sequence, or for settings that the budget determines (batch_size, accumulate, seed)."""
     if fixed := {"batch_size", "accumulate", "seed"} & train.keys():
-        raise ValueError(f"{min(fixed)}: is decided by rows and seeds")
+        raise ValueError(f"{min(fixed)}: is determined by rows and seeds")
     own = recipe_from(tables)
     if rows is None: rows = own.train.batch_size * evaluations_per_loss(own)
     if steps is None: steps = own.train.steps
@@ -79,18 +79,19 @@ def entrant_recipe(
     if rows < 1 or rows % k:
         raise ValueError(f"rows={rows}: {entrant} draws {k} states of each sequence; choose a multiple of {k}")
 
-    # an order model that rests at first does so for the same share of the steps
+    # an order model that starts late does so at the same fraction of the steps
     start = round(own.train.order_start * steps / own.train.steps)
     budget = dict(steps=steps, batch_size=rows // k, accumulate=1, seed=seed)
     settings = dict(order_start=start) | train | budget
     return recipe_from(override(changed, **settings))
 
 
-SHARED = ("network", "network_config", "size", "max_length")  # of [model]: the same for all, where a method has them
+SHARED = ("network", "network_config", "size", "max_length")  # of [model]: shared by all methods that have them
 
 
 def shared_model(model: dict, name: str) -> dict:
-    "The table [model] of an entrant: the recipe's own if the method is the recipe's, else what all share of it."
+    """Return an entrant's [model] table. The recipe's if the method is the same, else the settings that all methods
+    share."""
     if name == model["method"]: return model
     own = {f.name for f in fields(method_class(name).Config)}
     shared = [key for key in SHARED if key in model and key in own]
@@ -105,14 +106,14 @@ def run_directory(directory: str | os.PathLike, entrant: str, seed: int) -> Path
 
 
 def train_run(recipe: Recipe, directory: Path, device: str | torch.device = "cpu", progress: bool = True) -> Path:
-    """Train, continue or reuse the run of a recipe in `directory`; returns its last checkpoint.
+    """Train, continue or reuse a run. Returns its last checkpoint.
 
     ValueError if the directory holds a run of another recipe; Interrupted as `Trainer.fit`."""
     file = directory / "run.json"
     def begin():
         if not file.exists(): write_sealed(file, dict(recipe=recipe.as_dict(), sessions=[]))
         check_same_run(recipe, file)
-    if file.exists(): check_same_run(recipe, file)  # before the data are read
+    if file.exists(): check_same_run(recipe, file)  # before reading the data
     steps = [int(c.name.removeprefix("step_")) for c in checkpoints(directory)]
     if max(steps, default=0) < recipe.train.steps:
         recipe.trainer(directory, device, progress).fit(True, begin)
@@ -120,14 +121,14 @@ def train_run(recipe: Recipe, directory: Path, device: str | torch.device = "cpu
 
 
 def check_same_run(recipe: Recipe, file: Path):
-    "ValueError if the run.json is of another recipe."
+    "Check that run.json belongs to the recipe. ValueError otherwise."
     different = ", ".join(differences(recipe, recipe_saved_in(file)))
     if not different: return
-    raise ValueError(f"{file.parent}: holds a run with another {different}; choose another directory, or remove it")
+    raise ValueError(f"{file.parent}: holds a run with different {different}; choose another directory, or remove it")
 
 # %% ../../nbs/reports/03_comparison.ipynb #790699d5
 def recipe_saved_in(file: Path) -> dict:
-    "The tables in a run.json. ValueError if there are none."
+    "Read the recipe's tables from run.json. ValueError if there are none."
     saved = read_json(file)
     tables = saved.get("recipe") if isinstance(saved, dict) else None
     if not isinstance(tables, dict):
@@ -137,7 +138,7 @@ def recipe_saved_in(file: Path) -> dict:
 
 
 def differences(recipe: Recipe, saved: dict) -> list[str]:
-    "Keys in which a recipe and the saved tables of another differ, those left out that do not touch the weights."
+    "List differences between a recipe and saved tables. Keys that do not affect the weights are ignored."
     other = recipe_from(saved).as_dict()
     found = []
     for name, table in recipe.as_dict().items():
@@ -148,10 +149,10 @@ def differences(recipe: Recipe, saved: dict) -> list[str]:
 
 # %% ../../nbs/reports/03_comparison.ipynb #3d592665
 def run_facts(directory: Path, method: Method, recipe: Recipe) -> dict:
-    """What training took: parameters of the generator and of the order model, steps, rows,
-    sequences, and milliseconds per step.
+    """Return the cost of training: parameters, steps, rows, sequences, step time. Parameters are counted for the
+    generator and the order model separately; the time is in milliseconds per step.
 
-    The time is the tenth percentile over the lines of the log: other work on the machine only ever adds to it."""
+    It is the tenth percentile over the rows of the log, since other work on the machine can only add to it."""
     every = list(method.parameters())
     of_order = {id(p) for p in method.order_parameters}
     order = sum(p.numel() for p in every if id(p) in of_order)
@@ -176,16 +177,16 @@ def run_facts(directory: Path, method: Method, recipe: Recipe) -> dict:
 
 
 def curve(directory: Path, batch_size: int) -> list[list[float]]:
-    """Rows through the generator and the validation bound of the averaged model (nats per
-    sequence), in the order of training."""
+    """Return the validation curve: rows through the generator and bound. The bound of the averaged model is in nats
+    per sequence."""
     log = JsonLines(directory / "metrics.jsonl").rows()
     validated = [r for r in log if r.get("valid_nll") is not None]
     return [[r["evaluations"] * batch_size, r["valid_nll"]] for r in validated]
 
 # %% ../../nbs/reports/03_comparison.ipynb #71bb7832
 def test_likelihood(method: Method, task: Task, n: int, states: int, seed: int = 0) -> dict:
-    """Nats per sequence over the first `n` test sequences: mean, its standard error, and whether it is exact (no
-    spread between states) or a bound."""
+    """Estimate nats per sequence on the first `n` test sequences. Returns the mean, its standard error, and whether
+    it is exact (no spread between states) or a bound."""
     data = task.dataset("test")
     generator = generator_for(seed, "likelihood", device=method.device)
     examples = [data[i] for i in range(min(n, len(data)))]
@@ -200,8 +201,8 @@ def test_likelihood(method: Method, task: Task, n: int, states: int, seed: int =
 
 # %% ../../nbs/reports/03_comparison.ipynb #ea1a5173
 def mean_order(samples: Samples, places: int = 4) -> list[float] | None:
-    """Mean rank (0 first, 1 last) in which tokens were settled, at `places` evenly spaced places of the generated part;
-    None if no sequence has two generated tokens."""
+    """Return the mean rank of generation at `places` positions. Rank 0 is first, 1 last; positions are evenly spaced
+    over the generated part. None if no sequence has two generated tokens."""
     orders = [normalised_order(t) for t in generation_times(samples) if len(t) > 1]
     if not orders: return None
     grid = np.linspace(0, 1, places)
@@ -213,7 +214,7 @@ CALLS = (2, 4, 8, 16, 32, 64)
 
 
 def describe(sampler: Sampler) -> str:
-    "The call that makes this sampler, defaults left out."
+    "Return the sampler's constructor call without defaults."
     changed = []
     for f in fields(sampler):
         value = getattr(sampler, f.name)
@@ -222,10 +223,10 @@ def describe(sampler: Sampler) -> str:
 
 
 def samplers_for(method: Method, calls: Sequence[int] = CALLS) -> list[Sampler]:
-    """Samplers to compare for a method, its default first.
+    """List a method's samplers to compare, default first.
 
-    Each sampler that can simulate the method's channels says in which settings (`Sampler.compared`): event by event, by
-    confidence or a planner, and with given numbers of network calls."""
+    Every sampler that can simulate the method's channels proposes its settings (`Sampler.compared`): event-driven,
+    by confidence or a planner, and with fixed numbers of network calls."""
     tried = [method.default_sampler]
     for cls in fitting_samplers(method.channels).values():
         if cls.in_comparisons: tried += cls.compared(method.channels, calls)
@@ -234,7 +235,7 @@ def samplers_for(method: Method, calls: Sequence[int] = CALLS) -> list[Sampler]:
 
 # %% ../../nbs/reports/03_comparison.ipynb #5ba880f0
 def measure(method: Method, task: Task, sampler: Sampler, n: int, seed: int) -> dict:
-    "A row of results: the task's scores of `n` samples, what they took, and their order."
+    "Measure one sampler: task scores, cost and order of `n` samples."
     generator = generator_for(seed, "compare")
     samples = task.samples(Model(method, task), "test", n, sampler=sampler, generator=generator, record=True)
     n = len(samples)
@@ -252,32 +253,34 @@ ROW = dict(method=str, seed=int, sampler=str, n=int, states=int, scores=dict, nl
 
 
 def _has(row: object, kinds: dict[str, type]) -> bool:
-    "Whether a row that was read has values of these types."
+    "Return True if a row has values of the given types."
     return isinstance(row, dict) and all(isinstance(row.get(key), kind) for key, kind in kinds.items())
 
 # %% ../../nbs/reports/03_comparison.ipynb #f4dfe825
 @dataclass(repr=False)
 class Comparison:
-    """Results of a comparison: `rows` (one per entrant, seed and sampler), `curves` (one per entrant and seed) and
-    the `settings` that all share."""
-    rows: list[dict] = field(default_factory=list)  # one for each entrant, seed and sampler
-    curves: list[dict] = field(default_factory=list)  # one for each entrant and seed
-    settings: dict = field(default_factory=dict)  # that all share
+    """Results of a comparison.
+
+    `rows` has one entry per entrant, seed and sampler, `curves` one per entrant and seed, and `settings` is common
+    to all."""
+    rows: list[dict] = field(default_factory=list)  # per entrant, seed and sampler
+    curves: list[dict] = field(default_factory=list)  # per entrant and seed
+    settings: dict = field(default_factory=dict)  # common to all rows
 
     def __repr__(self) -> str: return table(self.rows)
     def _repr_markdown_(self) -> str: return table(self.rows)
     def plot(self, axes=None):
-        "Quality against network calls, and bound against training; returns the axes."
+        "Plot quality against network calls, and bound against training. Returns the axes."
         return plot_comparison(self.rows, self.curves, axes=axes)
 
     def write(self, path: str | os.PathLike) -> Path:
-        "Write as JSON, in one rename."
+        "Write as JSON, atomically."
         found = dict(settings=self.settings, rows=self.rows, curves=self.curves)
         return write_sealed(path, found)
 
     @staticmethod
     def read(path: str | os.PathLike) -> "Comparison":
-        "What `write` wrote. FileNotFoundError; ValueError if it is damaged."
+        "Read a written comparison. FileNotFoundError; ValueError if it is damaged."
         try: found = read_json(path)
         except ValueError as e: raise ValueError(f"{path}: holds no comparison ({e})") from None
         parts = dict(found) if isinstance(found, dict) else {}
@@ -299,13 +302,14 @@ def compare(
     calls: Sequence[int] = CALLS, samplers: Sequence[Sampler] | None = None, n: int = 1000,
     states: int = 64, device: str | torch.device = "cpu", progress: bool = True, **train,
 ) -> Comparison:
-    """Train every method with every seed on the task of a recipe, sample them and score them;
-    returns a `Comparison`, kept as results.json in `directory`.
+    """Train, sample and score methods on a recipe's task. Returns a `Comparison`. Every method is trained with every
+    seed; the results are also written to results.json in `directory`.
 
-    `methods`: names, with options as in "loflexmdm:order=fixed". Each takes `steps` optimiser steps of `rows` generator
-    rows (both the recipe's by default); keywords replace other values of [train] for all. `samplers`: instead of each
-    method's own set, those of them that can simulate it. `n` test prompts, `states` per sequence for the bound. What is
-    there already is continued or reused. ValueError for bad input, before anything is trained."""
+    `methods`: names, with options as in "loflexmdm:order=fixed". Each is trained for `steps` optimiser steps of
+    `rows` generator rows (the recipe's by default); keywords replace other values of [train] for all. `samplers`
+    replaces each method's default set; those that cannot simulate a method are skipped. `n` test prompts, `states`
+    per sequence for the bound. Existing runs and results are continued or reused. ValueError for bad input, before
+    any training."""
     tables = read_tables(recipe)
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not methods or not seeds: raise ValueError(f"methods={list(methods)}, seeds={seeds}: at least one of each")
@@ -323,7 +327,7 @@ def compare(
         results.settings = dict(recipe=str(recipe), task=r.task, steps=r.train.steps)
         results.write(file)
 
-    # what is there of other entrants, seeds and sizes is kept in the file
+    # the file also keeps results of other entrants, seeds and sizes
     wanted = {(m, s, n, states) for m, s, _ in runs}
     known = lambda r: (r["method"], r["seed"], r.get("n", n), r.get("states", states))
     rows = [r for r in results.rows if known(r) in wanted]
@@ -332,7 +336,7 @@ def compare(
 
 # %% ../../nbs/reports/03_comparison.ipynb #9acf9d0d
 def _check_sizes(n: int, states: int, calls: Sequence[int]):
-    "ValueError for a number of prompts, states or network calls that is too small."
+    "Check numbers of prompts, states and network calls. ValueError if one is too small."
     for key, value, least in (("n", n, 1), ("states", states, 2), *(("calls", c, 2) for c in calls)):
         if value < least: raise ValueError(f"{key}={value}: must be at least {least}")
 
@@ -341,13 +345,13 @@ def add_run(
     results: Comparison, entrant: str, seed: int, recipe: Recipe, path: Path,
     samplers: Sequence[Sampler] | None, calls: Sequence[int], n: int, states: int, device,
 ):
-    "Add to the results what they lack of a finished run: a row for each sampler, and its curve."
+    "Add a finished run's missing results: a row per sampler and its curve."
     method = load_method(checkpoints(path)[-1], device, "ema.safetensors")
     task = task_from(recipe.task)
     if samplers is None: tried = samplers_for(method, calls)
     else: tried = [s for s in samplers if s.fits(method.channels)]
 
-    # what was measured before, with other samplers perhaps
+    # reuse measurements of earlier calls, which may have had other samplers
     run = dict(method=entrant, seed=seed)
     sizes = dict(n=n, states=states)
     known = [r for r in results.rows if r.items() >= (run | sizes).items()]
@@ -368,7 +372,7 @@ def add_run(
 
 # %% ../../nbs/reports/03_comparison.ipynb #19034ebc
 def spread(values: Iterable[float], digits: int = 3) -> str:
-    "Mean and standard deviation as text; the mean alone of a single value, a dash of none."
+    "Format mean and standard deviation. A dash if there are no values. A single value has no deviation."
     known = [x for x in values if x is not None and not math.isnan(x)]
     if not known: return "–"
     mean = f"{np.mean(known):.{digits}f}"
@@ -377,7 +381,7 @@ def spread(values: Iterable[float], digits: int = 3) -> str:
 
 
 def grouped(rows: Sequence[dict]) -> dict[tuple[str, str], list[dict]]:
-    "Rows by entrant and sampler, in the order in which they first appear."
+    "Group rows by entrant and sampler, in first-seen order."
     groups: dict[tuple[str, str], list[dict]] = {}
     for row in rows:
         key = row["method"], row["sampler"]
@@ -386,15 +390,15 @@ def grouped(rows: Sequence[dict]) -> dict[tuple[str, str], list[dict]]:
 
 # %% ../../nbs/reports/03_comparison.ipynb #500682e8
 def table(rows: Sequence[dict], samplers: str = "first") -> str:
-    """The rows as a Markdown table, means and standard deviations over seeds:
-    of each entrant its first sampler, or "all" of them.
+    """Format rows as a Markdown table, aggregated over seeds. Means and standard deviations of each entrant's first
+    sampler, or of "all".
 
     ValueError without rows or for another choice. `<=` marks a bound; time is relative to the fastest entrant."""
     if samplers not in ("first", "all"): raise ValueError(f"samplers={samplers!r}: choose first or all")
     if not rows: raise ValueError("rows: none to show")
     groups = grouped(rows)
     scores = list(rows[0]["scores"])
-    fastest = min(r["step_ms"] for r in rows) or math.nan  # 0: too short to be timed, which shows as a dash
+    fastest = min(r["step_ms"] for r in rows) or math.nan  # 0 if too short to be timed, shown as a dash
     head = [
         "method", "sampler", *map(cell, scores), "network calls per sequence", "NLL (nats per sequence)",
         "time per step (fastest: 1)", "parameters", "order",
@@ -412,7 +416,7 @@ def _line(cells: Sequence[str]) -> str: return "| " + " | ".join(cells) + " |"
 
 # %% ../../nbs/reports/03_comparison.ipynb #8fc85864
 def _measured(group: Sequence[dict], scores: Sequence[str], fastest: float) -> list[str]:
-    "What the table says of the runs of one entrant and sampler, cell by cell."
+    "Format the table cells of one entrant and sampler."
     run = group[0]
     bound = spread(r["nll"] for r in group)
     if not run["nll_exact"]: bound = f"<= {bound}"
@@ -433,12 +437,12 @@ def _measured(group: Sequence[dict], scores: Sequence[str], fastest: float) -> l
 
 # %% ../../nbs/reports/03_comparison.ipynb #70fa68d6
 def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: str | None = None, axes=None):
-    """Two panels: `score` (the task's first by default) against network calls per sequence, and the validation bound
-    against training rows; returns the axes.
+    """Plot quality against network calls, and bound against training rows. Returns the axes. `score` is the task's
+    first by default; calls are per sequence.
 
-    Samplers with a chosen number of steps are joined by a line;
-    crosses are event-driven ones, a ring is the method's default. Bars: standard deviation over seeds."""
-    import matplotlib.pyplot as plt  # here: training needs no pictures
+    Samplers with a fixed number of steps are joined by a line; crosses are event-driven ones, a ring is the method's
+    default. Bars: standard deviation over seeds."""
+    import matplotlib.pyplot as plt  # imported here: training needs no figures
     if axes is None: axes = plt.subplots(1, 2, figsize=(6, 3), layout="constrained")[1]
     score = score or next(iter(rows[0]["scores"]))
     quality, bound = axes[0], axes[1]
@@ -457,7 +461,7 @@ def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: st
 
 # %% ../../nbs/reports/03_comparison.ipynb #pe052442
 def _plot_samplers(ax, rows: Sequence[dict], score: str, label: str, colour: str):
-    "Points of one entrant: mean calls and score of each sampler, with the spread over seeds."
+    "Plot mean calls and score per sampler, with the spread over seeds."
     points = {}
     for (_, sampler), group in grouped(rows).items():
         calls = np.mean([r["calls"] for r in group])
@@ -473,7 +477,7 @@ def _plot_samplers(ax, rows: Sequence[dict], score: str, label: str, colour: str
 
 
 def _plot_curves(ax, curves: Sequence[Sequence], colour: str):
-    "Validation bounds of one entrant, a line for each seed."
+    "Plot an entrant's validation bounds, one line per seed."
     for points in curves:
         look = "." if len(points) == 1 else "-"
         ax.plot(*np.transpose(points), look, lw=0.8, color=colour)

@@ -26,7 +26,8 @@ from ..training.log import JsonLines
 
 # %% ../../nbs/reports/01_figures.ipynb #3b9b41ce
 def state_diagram(ax=None):
-    "The life of one position: dropped [D], masked [M], its token; with the rates on the clock. Returns the axes."
+    """Draw the states of one position: dropped [D], masked [M], its token. The arrows carry the rates on the clock.
+    Returns the axes."""
     import matplotlib.pyplot as plt
     ax = ax or plt.subplots(figsize=(5, 1.5))[1]
     states = ("[D]", "missing", "black"), ("[M]", "mask", "black"), ("token", "token", "white")
@@ -46,7 +47,7 @@ def state_diagram(ax=None):
 
 # %% ../../nbs/reports/01_figures.ipynb #47fd7177
 def plot_clocks(names: Sequence[str] = ("linear", "cosine", "polynomial:2", "power:2", "geometric"), axes=None):
-    """Probability that an event has happened by time t, and its hazard, for schedules by name (see `clock_named`).
+    """Plot the event probability by time t and the hazard. One curve for each schedule name (see `clock_named`).
 
     Returns the two axes."""
     import matplotlib.pyplot as plt
@@ -67,12 +68,12 @@ def plot_clocks(names: Sequence[str] = ("linear", "cosine", "polynomial:2", "pow
 # %% ../../nbs/reports/01_figures.ipynb #c84d966f
 @dataclass(frozen=True)
 class Strip:
-    "A picture of a generation as SVG text; notebooks show it, `save` writes it."
-    svg: str  # the whole file
+    "SVG picture of a generation. Notebooks show it, `save` writes it."
+    svg: str  # SVG source of the file
 
     def _repr_svg_(self) -> str: return self.svg
     def save(self, path: str | os.PathLike) -> Path:
-        "Write the picture; returns where. ValueError unless the name ends in .svg."
+        "Write the picture; return its path. ValueError unless the name ends in .svg."
         path = Path(path)
         if path.suffix != ".svg": raise ValueError(f"path={str(path)!r}: must end in .svg")
         path.write_text(self.svg, encoding="utf-8")
@@ -80,7 +81,7 @@ class Strip:
 
 # %% ../../nbs/reports/01_figures.ipynb #79d4a5ae
 CELL, ROW = 30, 24  # width of a token's box and height of a row, in pixels
-EDGE = "#555555"  # of a token to which nothing has happened
+EDGE = "#555555"  # edge colour of a token without an event
 MOTION = (
     "@media (prefers-reduced-motion: no-preference) and (not print) {{ .row {{ animation: "
     "appear {whole:.1f}s infinite; }} "
@@ -89,7 +90,7 @@ MOTION = (
 
 
 def _box(column: int, row: int, token: int, vocabulary: Vocabulary, new: bool) -> str:
-    "One token of one row: a box and its text."
+    "Draw one token of a row: a box and its text."
     is_mask = token == MASK
     text = "" if is_mask else vocabulary.tokens[token]
     fill = COLOURS["mask" if is_mask else "token"]
@@ -98,7 +99,7 @@ def _box(column: int, row: int, token: int, vocabulary: Vocabulary, new: bool) -
 
 
 def _token_box(column: int, row: int, text: str, fill: str, edge: str, bold: bool) -> str:
-    "A box with a text in it, in a column and row of a strip."
+    "Draw a box with text at a column and row of a strip."
     x = column * CELL
     y = row * ROW
     width = 3 if bold else 1
@@ -111,7 +112,7 @@ def _token_box(column: int, row: int, text: str, fill: str, edge: str, bold: boo
 
 # %% ../../nbs/reports/01_figures.ipynb #402e6973
 def _inserted(before: Sequence[int], after: Sequence[int]) -> int | None:
-    "Where one mask was inserted between two frames; None if the change was another."
+    "Return the index of a mask inserted between frames. None if the change was of another kind."
     if len(after) != len(before) + 1: return None
     changed = (i for i, (a, b) in enumerate(zip(before, after)) if a != b)
     return next(changed, len(before))
@@ -120,8 +121,8 @@ def _inserted(before: Sequence[int], after: Sequence[int]) -> int | None:
 def trajectory_strip(
     trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, most: int = 16, seconds: float = 0.7
 ) -> Strip:
-    """A generation as a strip of rows that appear one by one, each for `seconds`;
-    without the first `skip` tokens (a prompt), at most `most` rows, evenly chosen.
+    """Draw a generation as an animated strip of rows. Each row appears after `seconds`; the first `skip` tokens (a
+    prompt) are omitted, and at most `most` rows are drawn, evenly spaced.
 
     ValueError if nothing was recorded, for `most` < 2 or `seconds` <= 0."""
     if not trajectory.frames: raise ValueError("trajectory: has no frames; sample with record=True")
@@ -138,7 +139,7 @@ def trajectory_strip(
 
 
 def _svg(columns: int, rows: int, title: str, drawn: Iterable[str], seconds: float) -> str:
-    "An SVG file of rows that appear one by one."
+    "Assemble an SVG of rows that appear successively."
     width, height = columns * CELL, rows * ROW
     motion = f"<style>{MOTION.format(whole=seconds * (rows + 4))}</style>"
     return (
@@ -148,14 +149,14 @@ def _svg(columns: int, rows: int, title: str, drawn: Iterable[str], seconds: flo
 
 
 def _row(k: int, before: Sequence[int], frame: Sequence[int], vocabulary: Vocabulary, seconds: float) -> str:
-    "One row of a strip, which appears after k times `seconds`."
+    "Draw row `k` of a strip. It appears after k times `seconds`."
     new = _inserted(before, frame)
     boxes = [_box(i, k, t, vocabulary, i == new) for i, t in enumerate(frame)]
     return _appearing(k * seconds, boxes)
 
 # %% ../../nbs/reports/01_figures.ipynb #af483377
 def _appearing(delay: float, boxes: Iterable[str]) -> str:
-    "Boxes that appear after a delay in seconds."
+    "Group boxes that appear after a delay in seconds."
     style = f"animation-delay: {delay:.1f}s; animation-fill-mode: backwards"
     return f'<g class="row" style="{style}">{"".join(boxes)}</g>'
 
@@ -165,8 +166,8 @@ EDIT_COLOURS = dict(insert=COLOURS["insert"], substitute=PALETTE["green"], delet
 
 def edit_rows(trajectory: Trajectory, vocabulary: Vocabulary,
               skip: int = 0) -> list[list[tuple[int, str, str | None]]]:
-    """For each frame its tokens as (column, text, what happened to it last); a deleted token is in the row in which it
-    is gone. Without the first `skip` tokens. ValueError for a trajectory without `labels`."""
+    """Return the tokens of each frame as (column, text, last edit). A deleted token is listed in the row in which it
+    disappears; the first `skip` tokens are omitted. ValueError for a trajectory without `labels`."""
     if not getattr(trajectory, "labels", None):
         raise ValueError("trajectory: has no labels; its method deletes nothing")
     column = {label: k for k, label in enumerate(label_order(trajectory, skip))}
@@ -184,7 +185,7 @@ def edit_rows(trajectory: Trajectory, vocabulary: Vocabulary,
 
 # %% ../../nbs/reports/01_figures.ipynb #ed000001
 def _edit_cell(ax, x: int, y: int, text: str, kind: str | None):
-    "One token of `plot_edits`."
+    "Draw one token of `plot_edits`."
     colour = EDIT_COLOURS.get(kind)
     weight = "normal" if kind is None else "bold"
     if kind == "delete":
@@ -195,8 +196,9 @@ def _edit_cell(ax, x: int, y: int, text: str, kind: str | None):
 
 
 def plot_edits(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, ax=None):
-    """The frames of an edited sequence from top to bottom, every token in a column of its own: inserted, substituted,
-    and struck out in the row in which it is gone. Without the first `skip` tokens. Returns the axes.
+    """Plot the frames of an edited sequence from top to bottom. Each token has a column; insertions and substitutions
+    are coloured, deletions struck out in the row in which they disappear. The first `skip` tokens are omitted. Returns
+    the axes.
 
     ValueError for a trajectory without `labels`."""
     import matplotlib.pyplot as plt
@@ -214,13 +216,13 @@ def plot_edits(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, ax
 
 
 def _columns(rows: Iterable[Sequence[tuple]]) -> int:
-    "How many columns the rows of edits have, one at least."
+    "Count the columns of edit rows, at least one."
     return max((x + 1 for row in rows for x, *_ in row), default=1)
 
 # %% ../../nbs/reports/01_figures.ipynb #7121ca22
 def edit_strip(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, seconds: float = 0.9) -> Strip:
-    """An edited sequence as a strip of rows that appear one by one, each for `seconds`; every token has a column of its
-    own. Without the first `skip` tokens. ValueError for a trajectory without `labels`, or `seconds` <= 0."""
+    """Draw an edited sequence as an animated strip of rows. Each row appears after `seconds` and each token has a
+    column; the first `skip` tokens are omitted. ValueError for a trajectory without `labels`, or `seconds` <= 0."""
     if not seconds > 0: raise ValueError(f"seconds={seconds}: must be positive")
     rows = edit_rows(trajectory, vocabulary, skip)
     drawn = [_edit_row(k, row, seconds) for k, row in enumerate(rows)]
@@ -229,13 +231,13 @@ def edit_strip(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, se
 
 
 def _edit_row(k: int, row: Iterable[tuple[int, str, str | None]], seconds: float) -> str:
-    "One row of such a strip, which appears after k times `seconds`."
+    "Draw row `k` of an edit strip. It appears after k times `seconds`."
     boxes = [_edit_box(x, k, text, kind) for x, text, kind in row]
     return _appearing(k * seconds, boxes)
 
 
 def _edit_box(column: int, row: int, text: str, kind: str | None) -> str:
-    "One token: a box with an edge in the colour of its edit, struck out if it is deleted."
+    "Draw a token with its edit's edge colour, struck out if deleted."
     edge = EDIT_COLOURS.get(kind, EDGE)
     pale = text == "_" or kind == "delete"
     fill = COLOURS["mask" if pale else "token"]
@@ -252,9 +254,9 @@ def plot_loss_terms(
     terms: Iterable[str] = ("token", "unmask", "gap", "gap_tight", "insert"),
     ax=None,
 ):
-    """The terms of the loss that a run's log holds, smoothed over ten lines, in nats per sequence.
+    """Plot a run's loss terms in nats per sequence. Each is smoothed over ten rows of the log.
 
-    Returns the axes; ValueError if the log has none of them."""
+    Returns the axes; ValueError if the log has none of the terms."""
     import matplotlib.pyplot as plt
     rows = directory_or_rows
     if isinstance(rows, (str, os.PathLike)): rows = JsonLines(Path(rows) / "metrics.jsonl").rows()

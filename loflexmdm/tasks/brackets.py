@@ -30,7 +30,7 @@ PARTNER = {closing: opening for opening, closing in PAIRS}
 
 
 def is_balanced(string: Sequence[str]) -> bool:
-    "Whether every bracket has its partner, properly nested; the empty string is balanced."
+    "Return True if brackets are properly nested. The empty string is balanced."
     stack = []
     for c in string:
         if c not in PARTNER: stack.append(c)
@@ -39,7 +39,7 @@ def is_balanced(string: Sequence[str]) -> bool:
 
 # %% ../../nbs/tasks/03_brackets.ipynb #37fabe25
 def depth(string: Sequence[str]) -> int:
-    "How many brackets are open at once, at most, in a balanced string."
+    "Compute the nesting depth of a balanced string."
     open_now = deepest = 0
     for c in string:
         open_now += 1 if c not in PARTNER else -1
@@ -48,18 +48,19 @@ def depth(string: Sequence[str]) -> int:
 
 # %% ../../nbs/tasks/03_brackets.ipynb #a064d950
 def catalan(n: int) -> int:
-    "Balanced strings of n pairs of one kind."
+    "Count the balanced strings of n pairs of one kind."
     return math.comb(2 * n, n) // (n + 1)
 
 # %% ../../nbs/tasks/03_brackets.ipynb #13d9f53b
 @cache
 def split_weights(pairs: int) -> list[int]:
-    "For each i: balanced strings of one kind whose first bracket encloses i of the pairs."
+    """Count balanced strings by number of pairs in the first bracket. Entry i: strings of one kind whose first
+    bracket encloses i pairs."""
     return [catalan(i) * catalan(pairs - 1 - i) for i in range(pairs)]
 
 
 def draw_balanced(pairs: int, kinds: int, rng: random.Random) -> str:
-    "One of the balanced strings of that many pairs, all equally likely, by the grammar S -> (S)S."
+    "Draw a balanced string uniformly, by the grammar S -> (S)S."
     if pairs == 0: return ""
     inner = rng.choices(range(pairs), split_weights(pairs))[0]
     left, right = PAIRS[rng.randrange(kinds)]
@@ -68,22 +69,23 @@ def draw_balanced(pairs: int, kinds: int, rng: random.Random) -> str:
 # %% ../../nbs/tasks/03_brackets.ipynb #4c9bff77
 @config
 class BracketsConfig:
-    "Balanced strings of 1 to `max_pairs` pairs, every number equally likely, of `kinds` kinds of brackets."
-    kinds: Annotated[int, Field(ge=1, le=len(PAIRS))] = 2  # of brackets
-    max_pairs: Annotated[int, Field(ge=1, le=64)] = 4  # in a string
+    "Settings of balanced strings: 1 to `max_pairs` pairs, uniformly, of `kinds` kinds of brackets."
+    kinds: Annotated[int, Field(ge=1, le=len(PAIRS))] = 2  # kinds of brackets
+    max_pairs: Annotated[int, Field(ge=1, le=64)] = 4  # most pairs in a string
     train_size: Natural = 0  # strings in the training split; 0: unlimited
-    seed: int = 42  # of the data
-    condition: Literal["none", "depth"] = "none"  # what a prompt asks for: nothing, or how deep the brackets are nested
+    seed: int = 42  # seed of the data
+    condition: Literal["none", "depth"] = "none"  # condition of the prompt: none, or nesting depth
 
     @property
     def entropy(self) -> float:
-        "Entropy of the distribution in nats: no model has a lower expected negative log-likelihood."
+        "Entropy of the distribution in nats, the lowest expected negative log-likelihood."
         n_pairs = range(1, self.max_pairs + 1)
         given_n = sum(math.log(catalan(n)) + n * math.log(self.kinds) for n in n_pairs) / self.max_pairs
         return math.log(self.max_pairs) + given_n
 
     def probability(self, string: Sequence[str]) -> float:
-        "Exact probability of a string; 0 if it is not balanced, empty, too long or of other kinds."
+        """Compute the exact probability of a string. It is 0 if the string is not balanced, empty, too long or of
+        other kinds."""
         n = len(string) // 2
         if not 1 <= n <= self.max_pairs: return 0.0
         if not set(string) <= set("".join(PAIRS[:self.kinds])): return 0.0
@@ -92,11 +94,11 @@ class BracketsConfig:
 
 # %% ../../nbs/tasks/03_brackets.ipynb #79665a59
 def balanced_strings(max_pairs: int, kinds: int) -> Iterator[str]:
-    "All balanced strings of 1 to `max_pairs` pairs."
+    "Yield all balanced strings of 1 to `max_pairs` pairs."
     made = {0: [""]}
     for n in range(1, max_pairs + 1):
         made[n] = []
-        # S -> (S)S, as `draw_balanced` has it: what the first pair encloses, and what follows it
+        # S -> (S)S, as in `draw_balanced`: inside the first pair, and after it
         for i in range(n):
             for left, right in PAIRS[:kinds]:
                 made[n] += [left + inner + right + rest for inner in made[i] for rest in made[n - 1 - i]]
@@ -104,12 +106,13 @@ def balanced_strings(max_pairs: int, kinds: int) -> Iterator[str]:
 
 # %% ../../nbs/tasks/03_brackets.ipynb #20d428b6
 def edits_to_balanced(string: Sequence[str]) -> int:
-    "Fewest insertions, deletions and substitutions that balance a string; the empty string counts as balanced."
+    """Count the fewest edits that balance a string. Insertions, deletions and substitutions; the empty string is
+    balanced."""
     s = "".join(string)
 
     @cache
     def cost(i: int, j: int) -> int:
-        # of s[i:j]: its first bracket is deleted, or becomes the partner of one behind it
+        # cost of s[i:j]: delete its first bracket, or pair it with a later one
         if i >= j: return 0
         paired = (_partner_cost(s[i], s[k]) + cost(i + 1, k) + cost(k + 1, j) for k in range(i + 1, j))
         return min([1 + cost(i + 1, j), *paired])
@@ -118,7 +121,7 @@ def edits_to_balanced(string: Sequence[str]) -> int:
 
 
 def _partner_cost(a: str, b: str) -> int:
-    "Fewest substitutions that make two brackets a pair."
+    "Count the fewest substitutions that make two brackets a pair."
     if PARTNER.get(b) == a: return 0
     opening = PARTNER.values()
     wrong_way_round = a not in opening and b in opening
@@ -126,13 +129,13 @@ def _partner_cost(a: str, b: str) -> int:
 
 # %% ../../nbs/tasks/03_brackets.ipynb #8fbdbb64
 class BracketsTask(Task):
-    "Balanced strings of brackets from nothing, or from a depth: the length is generated too."
+    "Balanced brackets, unconditional or of a given depth. The length is generated too."
     kind, Config = "brackets", BracketsConfig
-    SIZES = dict(valid=1000, test=5000)  # of the splits held out
+    SIZES = dict(valid=1000, test=5000)  # sizes of the held-out splits
 
     @property
     def conditional(self) -> bool:
-        "Whether strings come after their depth."
+        "True if the prompt is the depth."
         return self.config.condition != "none"
 
     @cached_property
@@ -146,17 +149,17 @@ class BracketsTask(Task):
     def max_length(self) -> int: return 1 + self.conditional + 2 * self.config.max_pairs
 
     def string(self, split: str, i: int) -> str:
-        "String number `i` of a split."
+        "Return string number `i` of a split."
         rng = random.Random(f"{self.config.seed} {check_split(split)} {i}")
         pairs = rng.randint(1, self.config.max_pairs)
         return draw_balanced(pairs, self.config.kinds, rng)
 
     def asked(self, string: str) -> list[str]:
-        "The prompt that asks for strings like this one: its depth, or nothing."
+        "Return the prompt of a string: its depth, or nothing."
         return [f"<depth:{depth(string)}>"] if self.conditional else []
 
     def dataset(self, split: str = "train") -> Examples:
-        "The strings of a split as examples."
+        "Return the strings of a split as examples."
         def example(i: int) -> Example:
             string = self.string(split, i)
             return prefix_example(self.asked(string), string, self.vocabulary)
@@ -165,43 +168,44 @@ class BracketsTask(Task):
         return Examples(size, example)
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list[str]] | None:
-        "The conditions of the first `n` strings of a split; None without conditions."
+        "Return the conditions of a split's first `n` strings. None without conditions."
         if not self.conditional: return None
         return [self.asked(self.string(split, i)) for i in range(n)]
 
     def prompt(self, text: str) -> list[str]:
-        "A condition, such as <depth:2>, or <any>. ValueError for anything else."
+        "Parse a condition, such as <depth:2> or <any>. ValueError for anything else."
         if text in (ANY, *self.vocabulary.conditions): return [text]
         return super().prompt(text)
 
     def text(self, tokens: Sequence[str]) -> str:
-        "The brackets, without the depth that was asked for."
+        "Join the brackets, without the depth condition."
         return "".join(t for t in tokens if len(t) == 1)
 
     def strings(self, samples: Samples) -> list[str]:
-        "Generated strings."
+        "Decode the generated strings."
         return ["".join(self.vocabulary.decode(c)) for c in samples.completions()]
 
     def length_law(self) -> dict[int, float]:
-        "Probability of every length in tokens."
+        "Return the probability of every length in tokens."
         max_pairs = self.config.max_pairs
         return {2 * n: 1 / max_pairs for n in range(1, max_pairs + 1)}
 
     def short_law(self) -> dict[str, float]:
-        "Probabilities of the strings of at most two pairs, the rest together under '...'."
+        "Return the probabilities of strings of at most two pairs. All others are summed under '...'."
         short = balanced_strings(min(2, self.config.max_pairs), self.config.kinds)
         law = {string: self.config.probability(string) for string in short}
         return law | {"...": max(1 - sum(law.values()), 0.0)}
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """valid, length_tv and short_tv with the floors an ideal sampler would have, and unique: all fractions, against
-        the exact law. With conditions also `asked`, the share valid and of the depth asked for."""
+        """Score samples against the exact distribution: valid, length_tv, short_tv, unique. All are fractions; the
+        total variations come with the floor of an ideal sampler. With conditions also `asked`, the fraction of valid
+        strings of the requested depth."""
         strings = self.strings(samples)
         n = len(strings)
         if not n: raise ValueError("samples: none to score")
         asked = dict(asked=self.share_asked(samples)) if self.conditional else {}
 
-        # total variation from the exact law: of lengths, and of the short strings one by one
+        # total variation from the exact distribution of lengths, and of short strings
         lengths, short = self.length_law(), self.short_law()
         kept = Counter(s if s in short else "..." for s in strings)
         return asked | dict(
@@ -214,14 +218,14 @@ class BracketsTask(Task):
         )
 
     def correct(self, prompt: Sequence[str], answer: Sequence[str]) -> bool:
-        "Whether a string is balanced, one that the law can produce, and of the depth that the prompt asks for, if any."
+        "Return True if a string is balanced, possible, and of the prompt's depth, if any."
         string = "".join(answer)
         if not self.config.probability(string) > 0: return False
         if not self.conditional or ANY in prompt: return True
         return self.asked(string)[0] in prompt
 
     def share_asked(self, samples: Samples) -> float:
-        "Share of samples that are correct for their prompts."
+        "Compute the fraction of samples that are correct for their prompts."
         right = 0
         for ids, free in zip(samples.sequences, samples.free, strict=True):
             tokens = self.vocabulary.decode(ids)
@@ -231,5 +235,5 @@ class BracketsTask(Task):
         return right / len(samples.sequences)
 
     def edits_to_correct(self, prompt: Sequence[str], answer: Sequence[str]) -> int:
-        "Fewest edits that balance a string, of whatever length it then is."
+        "Count the fewest edits that balance a string. Its length may change."
         return edits_to_balanced(answer)

@@ -23,8 +23,8 @@ from ..support.configs import Count, Natural, config
 from .base import Examples, Task, check_split
 
 # %% ../../nbs/tasks/08_digits.ipynb #dg000012
-SIDE = 8  # pixels of a row, and rows
-LEVELS = 17  # of grey
+SIDE = 8  # rows, and pixels per row
+LEVELS = 17  # grey levels
 CLASSES = 10
 _NEEDED = "the digits need the package scikit-learn: pip install 'loflexmdm[digits]'"
 
@@ -38,7 +38,8 @@ class Images(NamedTuple):
 def checked_images(
     levels: Float[Tensor, "images pixels"], classes: Int[Tensor, " images"]
 ) -> Images:
-    "ValueError for images of another size, levels that are not 0 to 16, other classes."
+    """Check images and classes; return them as integers. ValueError for images of another size, levels outside 0 to
+    16, or other classes."""
     if levels.dim() != 2 or levels.shape[1] != SIDE**2:
         raise ValueError(f"images of shape {tuple(levels.shape[1:])}: must be {SIDE} x {SIDE}, as {SIDE**2} levels")
     if len(classes) != len(levels):
@@ -49,14 +50,14 @@ def checked_images(
 
 
 def _check_range(name: str, values: Float[Tensor, "..."], top: int):
-    "ValueError unless all values are whole numbers from 0 to `top`."
+    "Check that all values are integers from 0 to `top`. ValueError otherwise."
     wrong = (values != values.long()) | (values < 0) | (values > top)
     if bool(wrong.any()):
         raise ValueError(f"{name} {values[wrong][0].item()}: must be a whole number in 0..{top}")
 
 
 def load_images() -> Images:
-    "The 1,797 images of scikit-learn. ImportError without that package."
+    "Load the 1,797 images of scikit-learn. ImportError without that package."
     try: from sklearn.datasets import load_digits
     except ImportError: raise ImportError(_NEEDED) from None
     found = load_digits()
@@ -65,18 +66,18 @@ def load_images() -> Images:
 # %% ../../nbs/tasks/08_digits.ipynb #dg000022
 @config
 class DigitsConfig:
-    "How the images are split."
+    "Settings of the splits."
     valid_size: Count = 100  # images for validation
-    test_size: Count = 297  # for testing; the others are for training
-    seed: Natural = 42  # of the split
+    test_size: Count = 297  # images for testing; the rest is for training
+    seed: Natural = 42  # seed of the split
 
 # %% ../../nbs/tasks/08_digits.ipynb #c1ad02da
 class DigitsTask(Task):
-    "8 x 8 images of digits as 64 levels, the class a condition before them, such as <digit:3>."
+    "8 x 8 images of digits as 64 levels, conditioned on a class such as <digit:3>."
     kind, Config = "digits", DigitsConfig
     vocabulary = Vocabulary([*map(str, range(LEVELS)), *(f"<digit:{c}>" for c in range(CLASSES)), ANY])
     max_length = 2 + SIDE**2
-    prompt_help = ("DIGIT", "the digit to draw, 0 to 9, or any")
+    prompt_help = ("DIGIT", "digit to draw, 0 to 9, or any")
 
     @cached_property
     def images(self) -> Images:
@@ -85,18 +86,18 @@ class DigitsTask(Task):
 
     @cached_property
     def split(self) -> dict[str, list[int]]:
-        "The numbers of the images of each split. ValueError if none is left for training."
+        "Image indices of each split. ValueError if none is left for training."
         n = len(self.images.levels)
         valid = self.config.valid_size
         held = valid + self.config.test_size
         if held >= n:
-            raise ValueError(f"valid_size + test_size = {held}: there are {n} images, and some must be left")
+            raise ValueError(f"valid_size + test_size = {held}: must be below {n}, the number of images")
 
         order = random.Random(f"{self.config.seed} digits").sample(range(n), n)
         return dict(valid=order[:valid], test=order[valid:held], train=order[held:])
 
     def dataset(self, split: str = "train") -> Examples:
-        "The images of a split as clean sequences, the class given."
+        "Return the images of a split as examples, with the class given."
         rows = self.split[check_split(split)]
         levels = self.images.levels[rows].tolist()
         classes = self.images.classes[rows].tolist()
@@ -104,45 +105,45 @@ class DigitsTask(Task):
         return Examples(len(rows), lambda i: prefix_example([f"<digit:{classes[i]}>"], image(i), self.vocabulary))
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list[str]]:
-        "The classes of the first `n` images of a split, again from the start if it has fewer."
+        "Return the classes of a split's first `n` images, cyclically."
         rows = self.split[check_split(split)]
         classes = self.images.classes[rows].tolist()
         return [[f"<digit:{classes[i % len(rows)]}>"] for i in range(n)]
 
     def prompt(self, text: str) -> list[str]:
-        "The prompt for a digit, or for any. ValueError for others."
+        "Parse a digit, or any. ValueError for anything else."
         if text == "any": return [ANY]
         if text not in map(str, range(CLASSES)):
             raise ValueError(f"prompt {text!r}: must be 0 to {CLASSES - 1}, or any")
         return [f"<digit:{text}>"]
 
     def image_of(self, sequence: Sequence[int]) -> Int[Tensor, " pixels"] | None:
-        "The levels of a generated sequence (ids without the start token); None if it is not a whole image."
+        "Return the levels of a generated sequence (ids without start token). None if it is not a complete image."
         words = self.vocabulary.decode(sequence)[1:]
         whole = len(words) == SIDE**2 and all(w.isdigit() for w in words)
         return torch.tensor(list(map(int, words))) if whole else None
 
     def nearest_class(self, levels: Int[Tensor, "images pixels"]) -> Int[Tensor, " images"]:
-        "The class of the training image that is nearest to each, by the sum of squared differences of levels."
+        "Return the class of the nearest training image, in squared distance."
         rows = self.split["train"]
         apart = torch.cdist(levels.double(), self.images.levels[rows].double())
         return self.images.classes[rows][apart.argmin(-1)]
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """complete: share that are whole images; asked: share whose nearest training image has the class asked for, of
-        those where one was asked for. ValueError if there are none."""
+        """Compute complete and asked (fractions). complete: samples that are complete images; asked: conditioned
+        samples whose nearest training image has the requested class. ValueError if there are none."""
         if not len(samples): raise ValueError("samples: none to score")
         images = [self.image_of(s) for s in samples.sequences]
         complete = sum(image is not None for image in images)
 
-        # <any> asks for no class: such samples are not judged by it
+        # <any> requests no class: such samples are excluded
         first = [self.vocabulary.tokens[s[0]] for s in samples.sequences]
         classes = [int(t[7:-1]) if t.startswith("<digit:") else None for t in first]
         asked = [(image, c) for image, c in zip(images, classes, strict=True) if c is not None]
         return dict(complete=complete / len(images), asked=self._of_class(asked) / max(len(asked), 1))
 
     def _of_class(self, asked: Sequence[tuple[Tensor | None, int]]) -> int:
-        "How many of some images are whole and nearest to the class beside them."
+        "Count complete images that are nearest to their class."
         whole = [(image, c) for image, c in asked if image is not None]
         if not whole: return 0
         images, classes = zip(*whole)
@@ -150,12 +151,12 @@ class DigitsTask(Task):
         return int((nearest == torch.tensor(classes)).sum())
 
     def independent_bits(self, by_class: bool = False, smooth: float = 0.1) -> float:
-        "Bits per pixel of test images under independent pixels with the frequencies of training, smoothed."
+        "Compute bits per pixel of test images under independent pixels. Frequencies are those of training, smoothed."
         levels, classes = self.images
         train, test = self.split["train"], self.split["test"]
         nats = 0.0
         for c in range(CLASSES):
-            # with `by_class` the frequencies are those of the class alone
+            # `by_class`: frequencies within the class
             rows = levels[train][classes[train] == c] if by_class else levels[train]
             counts = torch.nn.functional.one_hot(rows, LEVELS).sum(0) + smooth
             log_p = (counts / counts.sum(-1, keepdim=True)).log()
@@ -166,5 +167,5 @@ class DigitsTask(Task):
 
 # %% ../../nbs/tasks/08_digits.ipynb #6c538174
 def bits_per_dimension(nats: float) -> float:
-    "A bound on -log p of an image, in bits per pixel."
+    "Convert a bound on -log p of an image to bits per pixel."
     return nats / (SIDE**2 * math.log(2))

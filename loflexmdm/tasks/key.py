@@ -27,7 +27,8 @@ from .base import Examples, Task, check_split
 def early_ciphers(
     n: int, b_key: float, b_cipher: float, points: int = 20_000
 ) -> Float[Tensor, " n_plus_one"]:
-    """P(m ciphers are known before the key) for m = 0..n, with these insertion rates and unmasking at rate 1.
+    """Compute P(m ciphers are known before the key) for m = 0..n. `b_key` and `b_cipher` are insertion rates; the rate
+    of unmasking is 1.
 
     float64, by the midpoint rule over clock readings. ValueError for n < 1 or rates that are not positive."""
     if n < 1: raise ValueError(f"n={n}: must be at least 1")
@@ -35,13 +36,13 @@ def early_ciphers(
         if not 0 < b < float("inf"):
             raise ValueError(f"{name}={b}: must be positive and finite")
 
-    # readings from 0 to infinity, every second one the middle of an interval
+    # readings from 0 to infinity, alternately ends and middles of intervals
     edge = torch.linspace(0, 1, 2 * points + 1, dtype=torch.float64)
     tau = 2 * edge / (1 - edge)
     one = torch.ones((), dtype=torch.float64)
     known_by = lambda b: clock_log_probs(tau, one * b, one)[..., CLEAN].exp()
 
-    # given the key's time, the ciphers are independent
+    # ciphers are independent given the key's time
     key_in_interval = known_by(b_key)[::2].diff()
     cipher_known = known_by(b_cipher)[1::2].clamp(0, 1)
     law = torch.distributions.Binomial(n, probs=cipher_known[:, None])
@@ -50,24 +51,24 @@ def early_ciphers(
 
 # %% ../../nbs/tasks/06_key.ipynb #ece0160c
 _LAYOUTS = ("infill", "masks", "prefix")
-_SEPARATOR = ","  # before each of several blocks
+_SEPARATOR = ","  # precedes each block if there are several
 
 
 @config
 class KeyConfig:
-    "Sums of a random key and `n` given numbers modulo `q`."
+    "Settings of sums of a random key and `n` numbers modulo `q`."
     n: Count = 10  # ciphers of an answer, or of each block
-    q: AtLeastTwo = 4  # values of a number
-    blocks: Count = 1  # with more than one, each has a key of its own, which adds a number to the first key
-    layout: one_of(_LAYOUTS) = "infill"  # infill (tokens in gaps) | masks (in their places) | prefix (then the answer)
+    q: AtLeastTwo = 4  # number of values
+    blocks: Count = 1  # blocks per sequence; if several, each has a derived key
+    layout: one_of(_LAYOUTS) = "infill"  # infill (tokens in gaps) | masks (in place) | prefix (then answer)
     train_size: Natural = 0  # examples in the training split; 0: unlimited
-    valid_size: Count = 1000  # for validation
-    test_size: Count = 5000  # for testing
-    seed: int = 42  # of the data
+    valid_size: Count = 1000  # examples for validation
+    test_size: Count = 5000  # examples for testing
+    seed: int = 42  # seed of the data
 
 # %% ../../nbs/tasks/06_key.ipynb #efc7ba72
 class KeyTask(Task):
-    "A random key and its sums with given numbers: `q` right answers to every prompt."
+    "Random key and its sums with given numbers. `q` correct answers per prompt."
     kind, Config = "key", KeyConfig
 
     @cached_property
@@ -80,38 +81,39 @@ class KeyTask(Task):
 
     @property
     def several(self) -> bool:
-        "Whether there are several blocks, each with a key of its own and a separator before it."
+        "True if there are several blocks. Each then has a key and a preceding separator."
         return self.config.blocks > 1
 
     @property
     def separator(self) -> list[str]:
-        "What stands before a block: nothing if there is only one."
+        "Tokens before a block: empty if there is only one block."
         return [_SEPARATOR] if self.several else []
 
     @property
     def width(self) -> int:
-        "Numbers of a block: one for each cipher and, with several blocks, one for the block's key."
+        "Numbers per block: one per cipher and, with several blocks, one for the block's key."
         return self.config.n + self.several
 
     @property
     def given(self) -> int:
-        "Numbers of a prompt."
+        "Numbers per prompt."
         return self.config.blocks * self.width
 
     def numbers(self, split: str, i: int) -> tuple[list[int], int]:
-        "The numbers of prompt `i` of a split, block after block, and its key."
+        "Draw the numbers of prompt `i` of a split, block by block, and its key."
         rng = random.Random(f"{self.config.seed} {check_split(split)} {i}")
         draw = lambda: rng.randrange(self.config.q)
         numbers = [draw() for _ in range(self.given)]
         return numbers, draw()
 
     def in_blocks(self, row: Sequence) -> list[list]:
-        "What belongs to the numbers of a prompt, a list for each block."
+        "Split a row into a list for each block."
         starts = range(0, self.given, self.width)
         return [list(row[i:i + self.width]) for i in starts]
 
     def answer(self, numbers: Sequence[int], key: int) -> list[str]:
-        "The key, and for each block its own key, if there are several, and its ciphers."
+        """Return the answer: key, then ciphers of each block. With several blocks, each block's key precedes its
+        ciphers."""
         sums = [key]
         for block in self.in_blocks(numbers):
             if self.several:
@@ -122,19 +124,19 @@ class KeyTask(Task):
         return [str(s % self.config.q) for s in sums]
 
     def question(self, numbers: Sequence[int]) -> list[str]:
-        "The tokens of a prompt."
+        "Return the tokens of a prompt."
         tokens = []
         for block in self.in_blocks(numbers): tokens += [*self.separator, *map(str, block)]
         return tokens
 
     def example(self, numbers: Sequence[int], key: int) -> Example:
-        "The clean sequence, its given numbers fixed, in the task's layout."
+        "Build the clean sequence with its given numbers fixed, in the task's layout."
         answer = self.answer(numbers, key)
         if self.config.layout == "prefix":
             return prefix_example(self.question(numbers), answer, self.vocabulary)
 
-        # token, whether it is fixed, and whether the gap behind it is closed: the key before all, each cipher behind
-        # its number, and nothing right behind a separator
+        # token, whether it is fixed, and whether the gap after it is closed: the key first, each cipher after its
+        # number, and nothing directly after a separator
         first, *others = answer
         rows = [(first, False, False)]
         pairs = list(zip(map(str, numbers), others, strict=True))
@@ -149,27 +151,28 @@ class KeyTask(Task):
         return Example(ids, [True, *fixed], gaps)
 
     def dataset(self, split: str = "train") -> Examples:
-        "The examples of a split."
+        "Return the examples of a split."
         size = getattr(self.config, f"{check_split(split)}_size") or UNLIMITED
         return Examples(size, lambda i: self.example(*self.numbers(split, i)))
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list]:
-        "The first `n` prompts of a split, with an open gap, or a mask, for every token of the answer."
+        "Return a split's first `n` prompts. Each answer token has an open gap or a mask."
         questions = [self.question(self.numbers(split, i)[0]) for i in range(n)]
         if self.config.layout == "prefix": return questions
 
-        # one place for the key, and one behind every number
+        # one place for the key, and one after every number
         place = "<mask>" if self.config.layout == "masks" else ...
         with_place = lambda token: [token] if token == _SEPARATOR else [token, place]
         return [[place, *(part for token in q for part in with_place(token))] for q in questions]
 
     def answers(self, samples: Samples) -> list[list[list[str]]]:
-        "What was generated for the key and for every cipher: a list of tokens each, of which a right answer has one."
+        """Decode the tokens generated for the key and every cipher. A list of tokens per slot, of which a correct
+        answer has one."""
         rows = zip(samples.sequences, samples.free, strict=True)
         return [self._slots(self.vocabulary.decode(ids), free) for ids, free in rows]
 
     def _slots(self, tokens: Sequence[str], free: Sequence[bool]) -> list[list[str]]:
-        "The generated tokens of a sequence, by the gap that they are in; in a prefix's answer each is its own."
+        "Group generated tokens of a sequence by gap. In layout `prefix` each answer token is a group."
         if self.config.layout == "prefix":
             return [[t] for t, f in zip(tokens, free, strict=True) if f]
         slots = [[]]
@@ -179,15 +182,15 @@ class KeyTask(Task):
         return slots
 
     def is_right(self, numbers: Sequence[int], slots: Sequence[Sequence[str]]) -> bool:
-        "Whether every slot has one token and they agree with one key."
+        "Return True if every slot has one token and all agree with one key."
         if len(slots) != len(numbers) + 1: return False
         if any(len(s) != 1 or s[0] == _SEPARATOR for s in slots): return False
         found = [s[0] for s in slots]
         return found == self.answer(numbers, int(found[0]))
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """exact_match: share of the answers in which key and ciphers all agree; complete: share with one token in
-        each slot. ValueError if there are none."""
+        """Compute exact_match and complete (fractions). exact_match: key and ciphers all agree; complete: one token
+        in each slot. ValueError if there are no samples."""
         if not len(samples): raise ValueError("samples: none to score")
         right = complete = 0
         for i, slots in enumerate(self.answers(samples)):
@@ -201,7 +204,8 @@ class KeyTask(Task):
 def by_level(
     x1: PartialSequences, width: float, first: float, head: float, rest: float
 ) -> Float[Tensor, "batch length"]:
-    "Rates of the first free position, and in each block of `width` that follows those of its head and of the rest."
+    """Return rates for the first free position and for blocks of `width`. In each block the first position has rate
+    `head`, the others `rest`."""
     rank, _ = free_ranks(x1)
     is_head = (rank - 1) % width == 0
     in_blocks = torch.where(is_head, head, rest)

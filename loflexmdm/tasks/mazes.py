@@ -37,20 +37,20 @@ Ends = tuple[Cell, Cell]  # start and goal of a path
 # %% ../../nbs/tasks/07_mazes.ipynb #4f9f686b
 @dataclass(frozen=True)
 class Maze:
-    "A rectangle of cells, some of them walls. Neighbours share a side."
-    rows: int  # of cells
-    columns: int  # of cells
-    walls: frozenset[Cell]  # (row, column) of each
+    "Rectangular grid of cells, some of them walls. Neighbours share a side."
+    rows: int  # number of rows
+    columns: int  # number of columns
+    walls: frozenset[Cell]  # (row, column) of each wall
 
     @cached_property
     def cells(self) -> list[Cell]:
-        "The cells that may be entered, row by row."
+        "Free cells, row by row."
         every = [(r, c) for r in range(self.rows) for c in range(self.columns)]
         return [cell for cell in every if cell not in self.walls]
 
     @cached_property
     def near(self) -> dict[Cell, list[Cell]]:
-        "The neighbours of every cell that may be entered."
+        "Free neighbours of every free cell."
         valid = set(self.cells)
         sides = lambda r, c: ((r - 1, c), (r, c - 1), (r, c + 1), (r + 1, c))
         return {cell: [v for v in sides(*cell) if v in valid] for cell in self.cells}
@@ -59,7 +59,7 @@ class Maze:
     def _distances(self) -> dict[Cell, dict[Cell, int]]: return {}
 
     def distances(self, goal: Cell) -> dict[Cell, int]:
-        "Fewest steps to `goal` from every cell that can reach it (breadth first; kept once found)."
+        "Compute the fewest steps to `goal` from every connected cell (breadth-first, cached)."
         if goal in self._distances: return self._distances[goal]
         steps = {goal: 0}
         queue = [goal]
@@ -71,17 +71,17 @@ class Maze:
         return steps
 
     def is_step(self, v: Cell, w: Cell) -> bool:
-        "Whether two cells are neighbours, and both may be entered."
+        "Return True if two cells are free neighbours."
         return w in self.near.get(v, ())
 
     def is_walk(self, path: Sequence[Cell]) -> bool:
-        "Whether every step of the path leads to a neighbour."
+        "Return True if every step leads to a neighbour."
         return all(self.is_step(v, w) for v, w in pairwise(path))
 
 # %% ../../nbs/tasks/07_mazes.ipynb #e3937c8c
 def divide(top: int, left: int, bottom: int, right: int, rng: random.Random) -> set[Cell]:
-    """The walls that divide a chamber (its first and last row and column, all even) down to
-    corridors, each wall with one door."""
+    """Divide a chamber by walls, down to corridors. Its first and last row and column are all even; each wall has
+    one door."""
     if top == bottom or left == right: return set()
     if rng.random() < 0.5:
         wall = rng.randrange(top + 1, bottom, 2)
@@ -98,7 +98,7 @@ def divide(top: int, left: int, bottom: int, right: int, rng: random.Random) -> 
 
 
 def maze_from(rows: int, columns: int, loops: int = 0, seed: int = 0) -> Maze:
-    """A maze by recursive division, with `loops` more doors.
+    """Build a maze by recursive division, with `loops` additional doors.
 
     ValueError unless both sides are odd and at least 3, and there are walls enough for the doors."""
     for key, value in dict(rows=rows, columns=columns).items():
@@ -116,8 +116,8 @@ def maze_from(rows: int, columns: int, loops: int = 0, seed: int = 0) -> Maze:
 
 # %% ../../nbs/tasks/07_mazes.ipynb #2dae8fbd
 def draw_maze(maze: Maze, ax=None):
-    "The maze, walls in grey; returns the axes. Row 0 is on top."
-    import matplotlib.pyplot as plt  # here: training needs no pictures
+    "Draw the maze, walls in grey, row 0 on top. Returns the axes."
+    import matplotlib.pyplot as plt  # imported here: training needs no figures
     ax = ax or plt.subplots(figsize=(2.4, 2.4))[1]
     walls = np.zeros((maze.rows, maze.columns))
     for cell in maze.walls: walls[cell] = 1
@@ -128,7 +128,7 @@ def draw_maze(maze: Maze, ax=None):
 
 # %% ../../nbs/tasks/07_mazes.ipynb #d683ea40
 def shortest_path(maze: Maze, start: Cell, goal: Cell, rng: random.Random) -> list[Cell]:
-    "A shortest path, both ends included; where several cells are as near to the goal, one of them at random."
+    "Draw a shortest path, both ends included. Ties are broken at random."
     steps = maze.distances(goal)
     path = [start]
     while path[-1] != goal:
@@ -140,11 +140,11 @@ def shortest_path(maze: Maze, start: Cell, goal: Cell, rng: random.Random) -> li
 def routes(
     maze: Maze, start: Cell, goal: Cell, detours: int, slack: int, longest: int, rng: random.Random
 ) -> list[list[Cell]]:
-    """Distinct paths: a shortest one, then up to `detours` that go by way of another cell, each at most `slack` steps
-    more and at most `longest` cells."""
+    """Draw distinct paths: a shortest one, then up to `detours` via another cell. Each has at most `slack`
+    additional steps and at most `longest` cells."""
     found = [shortest_path(maze, start, goal, rng)]
 
-    # by way of v it takes d(start, v) + d(v, goal) steps
+    # via v it takes d(start, v) + d(v, goal) steps
     away, back = maze.distances(start), maze.distances(goal)
     fewest = back[start]
     most = min(fewest + slack, longest - 1)
@@ -158,18 +158,18 @@ def routes(
 
 # %% ../../nbs/tasks/07_mazes.ipynb #4e818ef7
 class Route(NamedTuple):
-    "A path through the maze and the positions in it that are made known, in order; the first and the last always are."
-    path: tuple[Cell, ...]  # cells in order
+    "Path through the maze and its known positions, in order. The first and the last position are always known."
+    path: tuple[Cell, ...]  # cells, in order
     known: tuple[int, ...]  # positions in the path
 
     @property
     def subgoals(self) -> list[Cell]:
-        "The known cells, from start to goal."
+        "Known cells, from start to goal."
         return [self.path[i] for i in self.known]
 
 
 def choose_subgoals(path: Sequence[Cell], number: int, rng: random.Random) -> Route:
-    "The path with `number` of its positions known, ends included. ValueError if it has fewer, or number < 2."
+    "Choose `number` known positions of a path, ends included. ValueError if the path has fewer, or number < 2."
     if not 2 <= number <= len(path):
         raise ValueError(f"number={number}: must lie in 2..{len(path)}, the cells of the path")
     last = len(path) - 1
@@ -177,22 +177,22 @@ def choose_subgoals(path: Sequence[Cell], number: int, rng: random.Random) -> Ro
     return Route(tuple(path), (0, *sorted(inner), last))
 
 # %% ../../nbs/tasks/07_mazes.ipynb #cf249cf0
-_SEPARATOR = "|"  # between subgoals and path, in the layout `prefix`
+_SEPARATOR = "|"  # between subgoals and path, in layout `prefix`
 
 
 def name_of(cell: Cell) -> str:
-    "A cell's token."
+    "Return a cell's token."
     return f"{cell[0]},{cell[1]}"
 
 
 def cell_of(name: str) -> Cell | None:
-    "The cell of a token; None if it names none."
+    "Parse a token as a cell. None if it is not one."
     row, comma, column = name.partition(",")
     return (int(row), int(column)) if comma else None
 
 
 def route_example(route: Route, vocabulary: Vocabulary) -> Example:
-    "The path with its known positions fixed; gaps are open from the start to the goal, and closed outside."
+    "Build the example of a path with its known positions fixed. Gaps are open from start to goal, and closed outside."
     ids = vocabulary.encode(map(name_of, route.path))
     fixed = [i in route.known for i in range(len(ids))]
     closed = [False] * (len(ids) - 1) + [True]
@@ -200,14 +200,14 @@ def route_example(route: Route, vocabulary: Vocabulary) -> Example:
 
 
 def infill_prompt(subgoals: Iterable[Cell]) -> list:
-    "The subgoals with an open gap between each two."
+    "Return the subgoals with open gaps between them."
     prompt = []
     for v in subgoals: prompt += [..., name_of(v)]
     return prompt[1:]
 
 
 def prefix_prompt(subgoals: Iterable[Cell]) -> list[str]:
-    "The subgoals and the separator, after which the path follows."
+    "Return the subgoals and the separator that precedes the path."
     return [*map(name_of, subgoals), _SEPARATOR]
 
 # %% ../../nbs/tasks/07_mazes.ipynb #af9673d4
@@ -216,18 +216,18 @@ MAZE_LAYOUTS = ("infill", "prefix")
 
 @config
 class MazeConfig:
-    "One maze, and which paths through it."
-    rows: int = 11  # of cells
-    columns: int = 11  # of cells
+    "Settings of a maze and the paths through it."
+    rows: int = 11  # rows of cells
+    columns: int = 11  # columns of cells
     loops: int = 6         # doors beyond those of a maze without loops
-    seed: int = 0          # of the maze, the paths and the splits
-    layout: one_of(MAZE_LAYOUTS) = "infill"  # infill (subgoals within the path) | prefix (subgoals, then the path)
+    seed: int = 0          # seed of the maze, the paths and the splits
+    layout: one_of(MAZE_LAYOUTS) = "infill"  # infill (subgoals within the path) | prefix (subgoals, then path)
     subgoals_min: AtLeastTwo = 2  # fewest subgoals in training, start and goal included
-    subgoals_max: int = 7  # in a prompt
+    subgoals_max: int = 7  # most subgoals in a prompt
     path_min: int = 8      # fewest cells of a shortest path
     path_max: int = 32     # most cells of any path
     detours: Natural = 3  # paths per pair besides a shortest one
-    slack: Natural = 6  # steps a detour may take more
+    slack: Natural = 6  # additional steps allowed in a detour
     train_size: Natural = 0  # paths in the training split; 0: unlimited
     valid_size: Count = 1000  # paths held out for validation
     test_size: Count = 2000  # paths held out for testing
@@ -242,18 +242,18 @@ class MazeConfig:
 
     @cached_property
     def maze(self) -> Maze:
-        "The maze; ValueError for sides that are not odd or too many loops."
+        "Maze of these settings. ValueError for even sides or too many loops."
         return maze_from(self.rows, self.columns, self.loops, self.seed)
 
     @property
     def max_length(self) -> int:
-        "Start token, prompt where it stands apart, and the longest path."
+        "Length of start token, prompt in layout `prefix`, and longest path."
         prompt = self.subgoals_max + 1 if self.layout == "prefix" else 0
         return 1 + prompt + self.path_max
 
 # %% ../../nbs/tasks/07_mazes.ipynb #pec1a919
 def pair_split(a: Cell, b: Cell, seed: int) -> str:
-    "The split of a pair of cells, in either order: eight tenths train, one valid, one test."
+    "Assign an unordered pair of cells to a split: 80 % train, 10 % valid, 10 % test."
     digest = hashlib.sha256(f"{seed} {sorted((a, b))}".encode()).digest()
     held_out = int.from_bytes(digest[1:5], "big") < 0.2 * 2**32
     if not held_out: return "train"
@@ -261,7 +261,7 @@ def pair_split(a: Cell, b: Cell, seed: int) -> str:
 
 
 def _split_pairs(c: MazeConfig) -> dict[str, list[Ends]]:
-    "Start and goal of every pair of a split that takes part, shuffled."
+    "List the (start, goal) pairs of each split, shuffled."
     found = dict(train=[], valid=[], test=[])
     for start in c.maze.cells:
         for goal, steps in c.maze.distances(start).items():
@@ -273,7 +273,7 @@ def _split_pairs(c: MazeConfig) -> dict[str, list[Ends]]:
 
 # %% ../../nbs/tasks/07_mazes.ipynb #6994914c
 class MazeTask(Task):
-    "Paths through one maze by way of known cells."
+    "Paths through one maze via known cells."
     kind, Config = "maze", MazeConfig
     papers = dict(flexmdm="the mazes, with subgoals and detours")
 
@@ -285,12 +285,12 @@ class MazeTask(Task):
 
     @property
     def in_path(self) -> bool:
-        "Whether subgoals stand in the path itself (layout `infill`), not before it."
+        "True if subgoals are within the path (layout `infill`), not before it."
         return self.config.layout == "infill"
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        "All cells, walls too; the separator in the layout that has one."
+        "Vocabulary of all cells, walls included, and the separator in layout `prefix`."
         rows, columns = range(self.config.rows), range(self.config.columns)
         cells = [name_of((r, c)) for r in rows for c in columns]
         return Vocabulary(cells if self.in_path else [*cells, _SEPARATOR])
@@ -300,14 +300,14 @@ class MazeTask(Task):
 
     @cached_property
     def pairs(self) -> dict[str, list[Ends]]:
-        "Start and goal of every pair of a split, shuffled."
+        "Shuffled (start, goal) pairs of each split."
         return _split_pairs(self.config)
 
     @cached_property
     def _routes(self) -> dict[Ends, list[list[Cell]]]: return {}
 
     def routes(self, start: Cell, goal: Cell) -> list[list[Cell]]:
-        "The paths of a pair that are in the data."
+        "Return the paths of a pair in the data."
         c, key = self.config, (start, goal)
         if key not in self._routes:
             rng = random.Random(f"{c.seed} {key}")
@@ -315,10 +315,10 @@ class MazeTask(Task):
         return self._routes[key]
 
     def route(self, split: str, i: int, subgoals: int | None = None) -> Route:
-        """Route number `i` of a split; valid and test go through their pairs in turn.
+        """Return route number `i` of a split. Valid and test cycle through their pairs.
 
-        With a number of `subgoals` the path stays the same and that number is known (ValueError unless 2..path_min);
-        else the number is drawn."""
+        `subgoals` sets the number of known cells without changing the path (ValueError unless 2..path_min); by
+        default it is drawn."""
         c = self.config
         pairs = self.pairs[check_split(split)]
         if subgoals is not None and not 2 <= subgoals <= c.path_min:
@@ -327,25 +327,25 @@ class MazeTask(Task):
         rng = random.Random(f"{c.seed} {split} {i}")
         start, goal = rng.choice(pairs) if split == "train" else pairs[i % len(pairs)]
         path = rng.choice(self.routes(start, goal))
-        drawn = rng.randint(c.subgoals_min, c.subgoals_max)  # also where a number is given: the path must not change
+        drawn = rng.randint(c.subgoals_min, c.subgoals_max)  # always drawn: the path must not change
         return choose_subgoals(path, subgoals or drawn, rng)
 
     def example(self, route: Route) -> Example:
-        "A route as a training sequence."
+        "Convert a route to a training sequence."
         if self.in_path: return route_example(route, self.vocabulary)
         path = [name_of(v) for v in route.path]
         return prefix_example(prefix_prompt(route.subgoals), path, self.vocabulary)
 
     def dataset(self, split: str = "train") -> Examples:
-        "The routes of a split as examples."
+        "Return the routes of a split as examples."
         size = getattr(self.config, f"{check_split(split)}_size") or UNLIMITED
         return Examples(size, lambda i: self.example(self.route(split, i)))
 
     def prompts(
         self, split: str = "test", n: int = 8, subgoals: int | None = None
     ) -> list[list]:
-        """The subgoals of the first `n` routes of a split, in the task's layout;
-        `subgoals`: how many, where all are to have as many. ValueError if the split has fewer routes."""
+        """Return the subgoals of a split's first `n` routes, in the task's layout. `subgoals` sets their number for
+        all routes. ValueError if the split has fewer routes."""
         size = len(self.dataset(split))
         if not 0 < n <= size:
             raise ValueError(f"n={n}: the {split} split has {size} routes")
@@ -353,7 +353,7 @@ class MazeTask(Task):
         return [prompt_of(self.route(split, i, subgoals).subgoals) for i in range(n)]
 
     def answers(self, samples: Samples) -> list[tuple[list[Cell], list[Cell | None]]]:
-        "Subgoals and path of each sample. ValueError for one whose prompt names no subgoals."
+        "Decode the subgoals and path of each sample. ValueError if a prompt has no subgoals."
         found = []
         for i, (ids, free) in enumerate(zip(samples.sequences, samples.free)):
             names = self.vocabulary.decode(ids)
@@ -364,12 +364,12 @@ class MazeTask(Task):
         return found
 
     def _in_answer(self, free: Sequence[bool]) -> Sequence[bool]:
-        "Which tokens belong to the path: those generated, and the subgoals where these stand in it."
+        "Return the mask of the path's tokens: generated ones, and subgoals in layout `infill`."
         return [True] * len(free) if self.in_path else free
 
     def describe(self, samples: Samples, prompt_text: str = "") -> list[dict]:
-        """Of each sample its verdict as `state`, the number of subgoals, the steps and, if solved, how many of them are
-        not needed."""
+        """Return verdict (`state`), subgoals, steps and excess of each sample. Excess is the number of steps beyond
+        a shortest tour, for solved samples."""
         maze, rows = self.config.maze, []
         for subgoals, path in self.answers(samples):
             state = maze_verdict(maze, subgoals, path)
@@ -379,14 +379,14 @@ class MazeTask(Task):
         return rows
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """success, wall, jump and missed (fractions of the samples), legal (of all steps) and excess (mean steps too
-        many of the solved, nan if there are none)."""
+        """Compute success, wall, jump, missed, legal and excess. The first four are fractions of samples, legal of
+        all steps; excess is the mean number of unnecessary steps of solved samples (nan if there are none)."""
         if not len(samples): raise ValueError("samples: none to score")
         rows = self.describe(samples)
         count = Counter(row["state"] for row in rows)
         excess = [row["excess"] for row in rows if row["state"] == "solved"]
 
-        # steps are judged one by one, whatever became of their path
+        # steps count one by one, whatever the verdict on their path
         steps = [step for _, path in self.answers(samples) for step in pairwise(path)]
         legal = sum(self.config.maze.is_step(*step) for step in steps)
         return dict(
@@ -399,7 +399,8 @@ class MazeTask(Task):
         )
 
     def draw(self, split: str, samples: Samples, i: int = 0, panels: int = 4, axes=None):
-        "Sample `i` over the maze: step by step if trajectories were recorded, else the path alone. Returns the axes."
+        """Draw sample `i` over the maze. Step by step if trajectories were recorded, else only the path. Returns the
+        axes."""
         maze = self.config.maze
         subgoals, path = self.answers(samples)[i]
         if samples.trajectories is None:
@@ -411,22 +412,22 @@ class MazeTask(Task):
 
 # %% ../../nbs/tasks/07_mazes.ipynb #2600014e
 def visits(path: Sequence[Cell], subgoals: Sequence[Cell]) -> bool:
-    "Whether the path starts at the first subgoal, ends at the last, and meets all of them in order."
+    "Return True if the path visits all subgoals in order. It must start at the first and end at the last."
     if not path or path[0] != subgoals[0] or path[-1] != subgoals[-1]: return False
-    # each search goes on behind the cell that the last one found
+    # each search continues after the previous match
     rest = iter(path)
     return all(v in rest for v in subgoals)
 
 
 def maze_verdict(maze: Maze, subgoals: Sequence[Cell], path: Sequence[Cell | None]) -> str:
-    "solved | wall | jump | missed: the first thing that is wrong with a path, if any."
+    "Classify a path by its first error: solved | wall | jump | missed."
     if any(v not in maze.near for v in path): return "wall"
     if not maze.is_walk(path): return "jump"
     return "solved" if visits(path, subgoals) else "missed"
 
 
 def shortest_tour(maze: Maze, subgoals: Sequence[Cell]) -> int:
-    "Fewest steps that meet the subgoals in order."
+    "Count the fewest steps that visit the subgoals in order."
     return sum(maze.distances(b)[a] for a, b in pairwise(subgoals))
 
 # %% ../../nbs/tasks/07_mazes.ipynb #7e5a6f6b
@@ -434,11 +435,11 @@ def subgoal_samples(
     model, task: MazeTask, sampler: Sampler | None = None,
     subgoals: Sequence[int] = (2, 4, 7), n: int = 400, seed: int = 0,
 ) -> dict[int, Samples]:
-    """Samples for the first `n` routes of the test split with each number of subgoals in turn:
-    the same paths, more or less of them known."""
+    """Sample the first `n` test routes with each number of subgoals. The paths are the same; more or fewer cells are
+    known."""
     found = {}
     for k in subgoals:
-        # every number of subgoals begins with the same random numbers
+        # same random numbers for every number of subgoals
         generator = torch.Generator().manual_seed(seed)
         found[k] = model.sample(task.prompts("test", n, k), sampler=sampler, generator=generator)
     return found
@@ -447,7 +448,7 @@ def subgoal_samples(
 def draw_maze_path(
     maze: Maze, path: Sequence[Cell], subgoals: Sequence[Cell] = (), ax=None
 ):
-    """A path over its maze, from dark to light; illegal steps are dashed and red, cells in walls crosses.
+    """Draw a path over its maze, from dark to light. Illegal steps are dashed and red, cells in walls crosses.
 
     Subgoals are numbered. Returns the axes."""
     ax = draw_maze(maze, ax)
@@ -459,21 +460,21 @@ def draw_maze_path(
 
 
 def _draw_step(maze: Maze, v: Cell, w: Cell, at: float, ax):
-    "A step, `at` of the way along the path; shifted a little to its right, so that there and back can be told apart."
+    "Draw a step at fraction `at` of the path. It is shifted slightly to its right, to separate opposite directions."
     import matplotlib as mpl
     legal = maze.is_step(v, w)
     down, across = (w[0] - v[0], w[1] - v[1]) if legal else (0, 0)
     x = np.array([v[1], w[1]]) - 0.12 * down
     y = np.array([v[0], w[0]]) + 0.12 * across
 
-    # by its colour a legal step shows how far along the path it is
+    # the colour of a legal step shows its position along the path
     if legal: style = dict(color=mpl.colormaps["viridis"](0.9 * at), lw=2)
     else: style = dict(color=PALETTE["vermillion"], lw=1.5, ls="--")
     ax.plot(x, y, solid_capstyle="round", **style)
 
 # %% ../../nbs/tasks/07_mazes.ipynb #e24adf80
 def _mark_cells(maze: Maze, subgoals: Sequence[Cell], ax):
-    "Numbered marks on the subgoals; a cell that is two of them has both numbers. Returns the axes."
+    "Mark subgoals with their numbers. A repeated cell has several. Returns the axes."
     size = _half_cell(maze, ax)
     for r, c in dict.fromkeys(subgoals):
         text = ",".join(str(i) for i, w in enumerate(subgoals, 1) if w == (r, c))
@@ -484,7 +485,7 @@ def _mark_cells(maze: Maze, subgoals: Sequence[Cell], ax):
 
 
 def _half_cell(maze: Maze, ax) -> float:
-    "Half a cell in points."
+    "Return half a cell in points."
     width, height = ax.get_position().size * ax.figure.get_size_inches() * 72
     return float(min(width / maze.columns, height / maze.rows)) / 2
 
@@ -493,8 +494,8 @@ def draw_maze_generation(
     maze: Maze, path: Sequence[Cell], subgoals: Sequence[Cell],
     born: Sequence[float], settled: Sequence[float], panels: int = 4, axes=None,
 ):
-    """Snapshots of a generation, evenly spaced in its unmaskings;
-    `born` and `settled` say when each token of the path was inserted and unmasked. Returns the axes."""
+    """Draw snapshots of a generation, evenly spaced in its unmaskings. `born` and `settled` are the insertion and
+    unmasking times of the path's tokens. Returns the axes."""
     import matplotlib.pyplot as plt
     if axes is None:
         room = dict(left=0.01, right=0.99, bottom=0.01, top=0.86, wspace=0.05)
@@ -508,7 +509,7 @@ def draw_maze_generation(
 
 
 def _draw_maze_moment(maze: Maze, path, subgoals, born, settled, now: float, ax):
-    "The tokens inserted so far: known cells as dots, joined where they are next to each other."
+    "Draw the tokens inserted so far: known cells as dots, neighbours joined."
     draw_maze(maze, ax)
     here = [(v, s <= now) for v, b, s in zip(path, born, settled) if b <= now]
     for i, ((v, known), (w, too)) in enumerate(pairwise(here)):

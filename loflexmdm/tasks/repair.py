@@ -24,7 +24,7 @@ from .base import SPLITS, Examples, Task, check_split, fewest_edits, task_from
 
 # %% ../../nbs/tasks/05_repair.ipynb #d5a7280c
 def settings_from(text: str) -> dict:
-    "Settings written as in a recipe, with commas between them: `kinds = 2, max_pairs = 6`. ValueError for others."
+    "Parse comma-separated settings in recipe format: `kinds = 2, max_pairs = 6`. ValueError for anything else."
     if text.count(".") > 1000:
         raise ValueError(f"settings={clipped(text)}: more than 1000 dots")
     try: return tomllib.loads(f"settings = {{{text}}}")["settings"]
@@ -36,14 +36,14 @@ def settings_from(text: str) -> dict:
 
 
 def kinds_from(text: str) -> tuple[str, ...]:
-    "Kinds of errors with blanks between them. ValueError for unknown ones or none."
+    "Parse space-separated kinds of errors. ValueError for unknown kinds or none."
     kinds = tuple(text.split())
     if kinds and set(kinds) <= set(ERRORS): return kinds
     raise ValueError(f"kinds={text!r}: choose from {', '.join(ERRORS)}, with blanks between them")
 
 
 def _tokens_in(text: str) -> list:
-    "A list in JSON. ValueError for anything else."
+    "Parse a JSON list. ValueError for anything else."
     tokens = parse_json(text, "tokens")
     if isinstance(tokens, list): return tokens
     raise ValueError(f"tokens={clipped(tokens)}: must be a list")
@@ -51,15 +51,15 @@ def _tokens_in(text: str) -> list:
 # %% ../../nbs/tasks/05_repair.ipynb #b4a74ced
 @config
 class RepairConfig:
-    "Whose sequences are repaired, and what spoils them."
-    inner: str = "brackets"  # kind of the task whose sequences they are
-    settings: accepted_by(settings_from) = ""  # of that task, as in a recipe: kinds = 2, max_pairs = 6
-    errors: Count = 3  # most errors of a sequence; all numbers from `least` on are equally likely
-    least: Natural = 0  # fewest
-    kinds: accepted_by(kinds_from) = " ".join(ERRORS)  # of errors, each as likely as the others
-    longest: Natural = 0  # tokens of a sequence at most, start token included; 0: the inner task's and `errors` more
-    tokens: str = ""  # the vocabulary as a JSON list [the inner task's]
-    seed: int = 0  # of the errors
+    "Settings of the sequences to repair and their errors."
+    inner: str = "brackets"  # kind of the task that provides the sequences
+    settings: accepted_by(settings_from) = ""  # settings of that task, e.g. kinds = 2, max_pairs = 6
+    errors: Count = 3  # most errors per sequence, uniform from `least` on
+    least: Natural = 0  # fewest errors per sequence
+    kinds: accepted_by(kinds_from) = " ".join(ERRORS)  # equally likely kinds of errors
+    longest: Natural = 0  # longest sequence, start token included; 0: from the inner task
+    tokens: str = ""  # vocabulary as a JSON list [the inner task's]
+    seed: int = 0  # seed of the errors
 
     def __post_init__(self):
         if self.least <= self.errors: return
@@ -67,13 +67,13 @@ class RepairConfig:
 
 # %% ../../nbs/tasks/05_repair.ipynb #98cfca87
 class Parts(NamedTuple):
-    "A sequence in two parts, as tokens."
-    prompt: list[str]  # what is given
-    answer: list[str]  # the rest
+    "Prompt and answer of a sequence, as tokens."
+    prompt: list[str]  # given tokens
+    answer: list[str]  # remaining tokens
 
 
 def parts(example: Example, vocabulary: Vocabulary) -> Parts:
-    "Prompt and the rest of a sequence, the start token left out."
+    "Split a sequence into prompt and answer, without start token."
     tokens = vocabulary.decode(example.tokens[1:])
     fixed = example.fixed[1:]
     prompt = [t for t, f in zip(tokens, fixed) if f]
@@ -82,14 +82,14 @@ def parts(example: Example, vocabulary: Vocabulary) -> Parts:
 
 
 def _mean(values: Sequence[float]) -> float:
-    "The mean; nan of nothing."
+    "Compute the mean, nan if empty."
     return sum(values) / len(values) if values else float("nan")
 
 # %% ../../nbs/tasks/05_repair.ipynb #687d7968
 class RepairTask(Task):
-    """Sequences of another task with errors in them, and as they were.
+    """Corrupted sequences of another task and their originals.
 
-    `inner`: that task, built when first needed, which is when ValueError says what is wrong with its settings."""
+    `inner`: that task, built when first needed; ValueError then reports errors in its settings."""
     kind, Config = "repair", RepairConfig
 
     @cached_property
@@ -103,7 +103,7 @@ class RepairTask(Task):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        # a saved model says its tokens, so that it is used without the data of the inner task
+        # a saved model stores its tokens, so that it works without the inner task's data
         return Vocabulary(_tokens_in(self.config.tokens)) if self.config.tokens else self.inner.vocabulary
 
     @property
@@ -116,11 +116,11 @@ class RepairTask(Task):
         return Corrupted(size, c.least, c.errors, kinds_from(c.kinds), self.max_length)
 
     def pair(self, target: Example, *key) -> Pair:
-        "A sequence and itself with errors that depend on the seed and `key`."
+        "Pair a sequence with a corrupted copy. Errors depend on the seed and `key`."
         generator = generator_for(self.config.seed, "repair", *key)
         only_prompt = all(target.fixed)
 
-        # until something is left to be edited
+        # redraw until some token is left to edit
         for _ in range(100):
             spoilt = self.errors.draw(collate([target]), generator)
             if only_prompt or bool(spoilt.free.any()):
@@ -128,12 +128,12 @@ class RepairTask(Task):
         return Pair(target, target)
 
     def dataset(self, split: str = "train") -> Examples:
-        "The pairs of a split; the training split never ends."
+        "Return the pairs of a split. The training split is unlimited."
         data = self.inner.dataset(check_split(split))
         if split != "train" or len(data) >= UNLIMITED:
             return Examples(len(data), lambda i: self.pair(data[i], split, i))
 
-        # a sequence that comes again in a later epoch gets other errors
+        # each epoch draws other errors
         def again(i: int) -> Pair:
             epoch, k = divmod(i, len(data))
             row = permutation(len(data), self.config.seed, "order", epoch)[k]
@@ -150,7 +150,7 @@ class RepairTask(Task):
     def sources(
         self, split: str = "test", n: int = 8
     ) -> tuple[list[list[str]], list[list[bool]]]:
-        "The first `n` spoilt sequences of a split, fewer if it has fewer; their prompts stay."
+        "Return a split's first `n` corrupted sequences and masks of locked prompts. Fewer if the split has fewer."
         data = self.dataset(split)
         spoilt = [data[i].source for i in range(min(n, len(data)))]
         tokens = [self.vocabulary.decode(e.tokens[1:]) for e in spoilt]
@@ -158,9 +158,10 @@ class RepairTask(Task):
         return tokens, kept
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """How well the first sequences of a split were repaired: shares restored exactly and, where the inner task can
-        tell, correct before and after; the mean fewest edits from source to result and from source to target and, for
-        brackets, from source to anything correct; and of the intact sources the share left untouched (nan for none)."""
+        """Score the repairs of a split's first sequences. Fractions restored exactly and, if the inner task can
+        tell, correct before and after; mean edit distances from source to result, from source to target and, for
+        brackets, from source to any correct string; and the fraction of intact sources left untouched (nan for
+        none)."""
         data = self.dataset(split)
         pairs = [data[i] for i in range(len(samples))]
         before = [parts(pair.source, self.vocabulary) for pair in pairs]
@@ -182,7 +183,7 @@ class RepairTask(Task):
     def _correctness(
         self, before: Sequence[Parts], made: Sequence[list[str]]
     ) -> dict[str, float]:
-        "Shares that are correct, and edits to correctness, where the inner task can tell."
+        "Compute fractions correct and edits to correctness, if the inner task can tell."
         correct = [self.inner.correct(source.prompt, m) for source, m in zip(before, made)]
         if None in correct: return {}
         correct_before = [self.inner.correct(*source) for source in before]
@@ -195,19 +196,19 @@ class RepairTask(Task):
     def describe_edits(
         self, sources: Sequence[Sequence[str]], samples: Samples
     ) -> list[dict]:
-        "Of each repaired sequence its text, its state (edited or unchanged) and the fewest edits to it."
+        "Return text, state (edited or unchanged) and edit distance of each repaired sequence."
         rows = super().describe_edits(sources, samples)
         texts = [self.text(self.vocabulary.decode(s)) for s in samples.sequences]
         return [row | dict(text=text) for row, text in zip(rows, texts, strict=True)]
 
     def as_dict(self) -> dict:
-        "What `task_from` needs, vocabulary and length included."
+        "Return the table for `task_from`, with vocabulary and length."
         tokens = json.dumps(self.vocabulary.tokens[3:], ensure_ascii=False)
         return super().as_dict() | dict(tokens=tokens, longest=self.max_length)
 
     @property
     def _spaced(self) -> bool:
-        "Whether tokens are written with spaces between them: unless each is a single character."
+        "True if tokens are separated by spaces: some has several characters."
         return any(len(t) > 1 for t in self.vocabulary.tokens[3:])
 
     def words(self, line: str) -> list[str]: return line.split() if self._spaced else list(line)

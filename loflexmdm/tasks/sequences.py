@@ -40,12 +40,12 @@ from ..support.tokenizers import read_tokenizer
 from .base import SPLITS, Examples, Task, check_split, tokens_as_text
 
 # %% ../../nbs/tasks/04_sequences.ipynb #4af4b712
-Tokens = tuple[str, ...]  # of one sequence
+Tokens = tuple[str, ...]  # tokens of one sequence
 UNITS = ("words", "characters")
 
 
 def cut_text(sequence: str | Sequence[str], unit: str = "words") -> Tokens:
-    "The tokens of a string, by `unit`; a list of tokens is taken as it is."
+    "Split a string into tokens by `unit`. Lists are returned as tuples."
     if unit not in UNITS:
         raise ValueError(f"unit={unit!r}: choose one of {', '.join(UNITS)}")
     if not isinstance(sequence, str): return tuple(map(str, sequence))
@@ -53,7 +53,7 @@ def cut_text(sequence: str | Sequence[str], unit: str = "words") -> Tokens:
 
 # %% ../../nbs/tasks/04_sequences.ipynb #d34a6081
 def check_unit(sequences: Sequence[Sequence[str]], where: str):
-    "ValueError if every sequence is a single word, and some word has several characters."
+    "Check the unit of sequences. ValueError if every sequence is a single word, and some word has several characters."
     single_words = max(map(len, sequences)) == 1
     if not single_words or max(len(s[0]) for s in sequences) == 1: return
     raise ValueError(
@@ -63,32 +63,32 @@ def check_unit(sequences: Sequence[Sequence[str]], where: str):
 
 # %% ../../nbs/tasks/04_sequences.ipynb #b3e4c5d1
 def split_of(tokens: Sequence[str], valid_share: float, test_share: float) -> str:
-    "The split of a sequence, by the first 64 bits of its SHA-256 read as a number in [0, 1)."
+    "Assign a sequence to a split by its SHA-256. The first 64 bits are read as a number in [0, 1)."
     return split_by(row_digest(tokens), valid_share, test_share)
 
 
 def split_by(digest: bytes, valid_share: float, test_share: float) -> str:
-    "The split of a sequence, by its `row_digest`."
+    "Assign a sequence to a split by its `row_digest`."
     u = int.from_bytes(digest[:8], "big") / 2**64
     if u < test_share: return "test"
     return "valid" if u < test_share + valid_share else "train"
 
 # %% ../../nbs/tasks/04_sequences.ipynb #67ab2b64
-Cut = Callable[[str], Tokens]  # of a text into tokens
+Cut = Callable[[str], Tokens]  # splits a text into tokens
 
 
 def read_sequences(
     path: str | os.PathLike, column: str = "", unit: str = "words"
 ) -> list[Tokens]:
-    """The sequences of a text file, of a column of a .csv or .tsv file, a key of a .jsonl file, or a FASTA file, all
-    also with .gz; ValueError if there are none, or no such column, and for what cannot be read, with the line."""
+    """Read the sequences of a file. Text, a column of .csv or .tsv, a key of .jsonl, or FASTA, all also as .gz.
+    ValueError if there are none, no such column, or a line that cannot be read."""
     return sequences_of(Texts(path, column), unit)
 
 
 def sequences_of(
     texts: Texts, unit: str = "words", cut: Cut | None = None, limit: int = 0
 ) -> list[Tokens]:
-    "The sequences of the texts of a file, as for `token_rows`; ValueError if there are none."
+    "Tokenise the texts of a file, as `token_rows`. ValueError if there are no sequences."
     sequences = list(token_rows(texts, unit, cut, limit))
     _check_some(texts, len(sequences))
     if unit == "words" and cut is None: check_unit(sequences, str(texts.path))
@@ -98,8 +98,8 @@ def sequences_of(
 def token_rows(
     texts: Texts, unit: str = "words", cut: Cut | None = None, limit: int = 0
 ) -> Iterator[Tokens]:
-    """The tokens of each text of a file, by `cut` if given, else by `unit`; of the first `limit` that have any, unless
-    it is 0. Those without tokens are counted as empty."""
+    """Yield the tokens of each text of a file. Split by `cut` if given, else by `unit`; at most `limit` non-empty
+    texts, unless it is 0. Empty texts are counted."""
     def rows() -> Iterator[Tokens]:
         for text in texts:
             tokens = _tokens(text, unit, cut)
@@ -110,12 +110,12 @@ def token_rows(
 
 
 def _tokens(text: str | Sequence[str], unit: str, cut: Cut | None) -> Tokens:
-    "The tokens of a text, by `cut` if given; a list is taken as it is."
+    "Tokenise a text by `cut` or `unit`. Lists are returned as tuples."
     return cut(text) if cut and isinstance(text, str) else cut_text(text, unit)
 
 
 def _check_some(texts: Texts, n: int):
-    "ValueError if a file that has been read held no sequences."
+    "Check that a file held sequences. ValueError otherwise."
     if n: return
     if texts.left_out["without the column"]:
         raise ValueError(f"column={texts.column!r}: no row of {texts.path} has it")
@@ -124,18 +124,18 @@ def _check_some(texts: Texts, n: int):
 # %% ../../nbs/tasks/04_sequences.ipynb #2353d4cb
 @config
 class SequencesConfig:
-    "Where the sequences come from and how they are cut and split."
-    file: str = ""            # text file, one sequence per line; or .csv, .tsv, .jsonl or .fasta
-    column: str = ""          # of a table, or key of the objects in a .jsonl file
+    "Source of sequences, tokenisation and splits."
+    file: str = ""            # text file, one sequence per line; or .csv, .tsv, .jsonl, .fasta
+    column: str = ""          # column of a table, or key in a .jsonl file
     unit: one_of(UNITS) = "words"  # words | characters
-    tokenizer: str = ""  # a tokenizer.json of Hugging Face, which then cuts the texts instead of `unit`
-    vocabulary_from: str = ""  # a saved model or run whose vocabulary to keep, to train it further
-    infill: Fraction = 0.0  # share of sequences in which all but one stretch is given, to train filling gaps
+    tokenizer: str = ""  # Hugging Face tokenizer.json, replacing `unit`
+    vocabulary_from: str = ""  # saved model or run whose vocabulary is kept, for fine-tuning
+    infill: Fraction = 0.0  # fraction of sequences trained with one gap to fill
     max_length: Natural = 0  # longest sequence kept, start token included; 0: all
-    valid_share: Fraction = 0.1  # of the sequences, for validation
-    test_share: Fraction = 0.1  # of the sequences, for testing
-    limit: Natural = 0  # sequences to prepare, the first; 0: all, with `stream` 10,000
-    stream: bool = False  # train on the file as it is read, and prepare only its first sequences; needs `steps`
+    valid_share: Fraction = 0.1  # fraction of sequences for validation
+    test_share: Fraction = 0.1  # fraction of sequences for testing
+    limit: Natural = 0  # number of sequences to prepare; 0: all, with `stream` 10,000
+    stream: bool = False  # read the file while training, prepare only the first sequences
 
     def __post_init__(self):
         if self.max_length == 1:
@@ -147,12 +147,12 @@ class SequencesConfig:
 
     @property
     def prepared(self) -> int:
-        "How many sequences are prepared at most; 0 for all."
+        "Maximum number of prepared sequences; 0 for all."
         return self.limit or STREAM_ROWS * self.stream
 
 # %% ../../nbs/tasks/04_sequences.ipynb #if000002
 def _vocabulary_of(tokens: set[str], c: SequencesConfig) -> Vocabulary:
-    "The vocabulary of sequences with these tokens. ValueError for tokens that the one which is prescribed lacks."
+    "Build the vocabulary. ValueError if a prescribed vocabulary lacks tokens of the data."
     if c.vocabulary_from: known = _saved_vocabulary(c.vocabulary_from)
     elif c.tokenizer:
         known = [t for t in read_tokenizer(c.tokenizer).tokens if not _reserved(t)]
@@ -166,79 +166,80 @@ def _vocabulary_of(tokens: set[str], c: SequencesConfig) -> Vocabulary:
 
 
 def _saved_vocabulary(directory: str) -> list[str]:
-    "The tokens of a saved model, checkpoint or run. FileNotFoundError if there is none."
+    "Read the tokens of a saved model, checkpoint or run. FileNotFoundError if there is none."
     try: return read_config(resolve(directory)[0])["vocabulary"]
     except FileNotFoundError as e:
         raise FileNotFoundError(f"vocabulary_from={directory!r}: {e}") from None
 
 
 def _reserved(token: str) -> bool:
-    "Whether a tokenizer's token has a name that means something here."
+    "Return True if a tokenizer's token is a reserved name here."
     return token in (*SPECIAL_TOKENS, ANY) or bool(CONDITION.fullmatch(token))
 
 
 def cut_of(c: SequencesConfig) -> Cut | None:
-    "What cuts texts where a tokenizer does; None where the unit says it."
+    "Return the tokenizer's splitting function, or None to use `unit`."
     return read_tokenizer(c.tokenizer).cut if c.tokenizer else None
 
 # %% ../../nbs/tasks/04_sequences.ipynb #30a8cb36
-_HOLES = re.compile(r"\.\.\.|" + re.escape(SPECIAL_TOKENS[MASK]) + "|.")  # of a prompt, and single characters
+_HOLES = re.compile(r"\.\.\.|" + re.escape(SPECIAL_TOKENS[MASK]) + "|.")  # gaps, masks, single characters
 _BETWEEN = re.compile(r"(\.\.\.|<mask>)")
 
 # %% ../../nbs/tasks/04_sequences.ipynb #43d29988
 class WrittenSequences(Task):
-    "How sequences of words, of characters or of a tokenizer's tokens are written: a part of `SequencesTask`."
-    prompt_help = "TEXT", "a prompt written as the data is, ... where tokens may come [at its end]"
+    "Text format of words, characters or tokenizer tokens: a part of `SequencesTask`."
+    prompt_help = "TEXT", "prompt in the data's format, with ... at gaps [at its end]"
 
     def joined(self) -> bool:
-        "Whether sequences are written without spaces between their tokens."
+        "Return True if tokens are written without spaces between them."
         if self.config.tokenizer: return True
         if self.config.unit == "words": return False
         return all(len(t) == 1 for t in self.vocabulary.tokens[len(SPECIAL_TOKENS):])
 
     def text(self, tokens: Sequence[str]) -> str:
-        "The tokens as the data has them: joined by the tokenizer, or characters without spaces between them."
+        "Join tokens as in the data: by the tokenizer, or with or without spaces."
         if self.config.tokenizer: return read_tokenizer(self.config.tokenizer).join(tokens)
         return ("" if self.joined() else " ").join(tokens)
 
     def words(self, line: str) -> list[str]:
-        "The tokens of a prompt, `...` and `<mask>` among them; a tokenizer cuts what is between these by itself."
+        """Split a prompt into tokens, including `...` and `<mask>`. A tokenizer splits each text between these
+        separately."""
         if self.config.tokenizer:
             cut = cut_of(self.config)
             parts = [[part] if _BETWEEN.fullmatch(part) else cut(part) for part in _BETWEEN.split(line)]
             return [token for part in parts for token in part]
         if not self.joined(): return line.split()
 
-        # spaces count if the data has any, else they are passed over
+        # spaces are tokens if the data has any, else they are ignored
         known = self.vocabulary.index
         return [t for t in _HOLES.findall(line) if not t.isspace() or t in known]
 
     def prompt(self, text: str) -> list:
-        "A prompt written as the data is, `...` where tokens may come. ValueError for what the vocabulary lacks."
+        "Parse a prompt in the data's format, with `...` at gaps. ValueError for tokens missing from the vocabulary."
         found = [... if t == "..." else t for t in self.words(text)]
         parse_prompt(found, self.vocabulary)
         return found
 
     def sequences(self, samples: Samples) -> list[Tokens]:
-        "Generated sequences as tokens."
+        "Decode generated sequences."
         return [tuple(self.vocabulary.decode(s)) for s in samples.sequences]
 
     def describe(self, samples: Samples, prompt_text: str = "") -> list[dict]:
-        "Of sequences of characters, or cut by a tokenizer, their text."
+        "Return the texts of samples if tokens are written without spaces."
         if not self.joined(): return [{} for _ in samples.sequences]
         return [dict(text=self.text(s)) for s in self.sequences(samples)]
 
     def pretty(self, row: Mapping) -> str:
-        "The text of sequences of characters, else the tokens."
+        "Return the text if there is one, else the tokens."
         return row["text"] if "text" in row else tokens_as_text(row)
 
 # %% ../../nbs/tasks/04_sequences.ipynb #far00002
-FAR = 4  # times the usual length: longer sequences are named in the summary of a run
-NAMED = 5  # of them at most
+FAR = 4  # factor of the usual length above which sequences are reported
+NAMED = 5  # maximum number of reported sequences
 
 
 def usual_length(lengths: Mapping[int, int]) -> int:
-    "The length that nine in ten sequences do not exceed, from the number of sequences of each length; 0 without any."
+    "Return the 90th percentile of lengths, 0 if there are none. `lengths` counts the sequences of each length."
     wanted = 0.9 * sum(lengths.values())
     seen = 0
     for length, count in sorted(lengths.items()):
@@ -248,19 +249,19 @@ def usual_length(lengths: Mapping[int, int]) -> int:
 
 
 def far_lengths(lengths: Mapping[int, int]) -> list[int]:
-    "The lengths that are more than FAR times the usual one, the longest first."
+    "List lengths over FAR times the usual one, longest first."
     limit = FAR * usual_length(lengths)
     return sorted((length for length in lengths if length > limit), reverse=True)
 
 # %% ../../nbs/tasks/04_sequences.ipynb #79aeb726
 class SequenceData(NamedTuple):
-    "Sequences in their splits, in the order of the source."
-    splits: dict[str, Sequence[Tokens]]  # tokens of each
-    vocabulary: Vocabulary  # of all
-    lengths: Counter  # number of tokens -> sequences that have it
-    left_out: Counter  # rows of the source that are not used, by reason
-    digests: dict[str, str]  # of each split, and of the source under ""
-    note: str = ""  # about the source, for the summary
+    "Sequences in their splits, in source order."
+    splits: dict[str, Sequence[Tokens]]  # tokens of each sequence
+    vocabulary: Vocabulary  # vocabulary of all splits
+    lengths: Counter  # number of tokens -> number of sequences
+    left_out: Counter  # unused rows of the source, by reason
+    digests: dict[str, str]  # digest of each split, and of the source under ""
+    note: str = ""  # remark on the source, for the summary
 
     @property
     def longest(self) -> int: return max(self.lengths)
@@ -269,7 +270,7 @@ class SequenceData(NamedTuple):
 def arrange(
     found: Sequence[Tokens], c: SequencesConfig, left_out: Mapping | None = None, note: str = ""
 ) -> SequenceData:
-    "Sequences in their splits. ValueError if all are longer than `c.max_length`."
+    "Sort sequences into splits. ValueError if all are longer than `c.max_length`."
     kept = [s for s in found if not c.max_length or len(s) < c.max_length]
     if not kept: _none_kept(c, len(found), min(map(len, found)))
 
@@ -292,7 +293,7 @@ def arrange(
 
 
 def _none_kept(c: SequencesConfig, n: int, shortest: int):
-    "The ValueError of data that is longer than the settings allow."
+    "Raise ValueError for data that is longer than the settings allow."
     raise ValueError(
         f"max_length={c.max_length}: all {n} sequences are longer; "
         f"the shortest has {shortest} tokens and a start token"
@@ -300,26 +301,26 @@ def _none_kept(c: SequencesConfig, n: int, shortest: int):
 
 
 def _with_source(digests: dict[str, str]) -> dict[str, str]:
-    "Digests of all splits, and under '' that of the source."
+    "Add the digest of the source, under '', to those of the splits."
     return digests | {"": row_digest(digests[split] for split in SPLITS).hex()}
 
 # %% ../../nbs/tasks/04_sequences.ipynb #32aa0ed0
-IN_MEMORY = 2**24  # bytes of a file whose sequences are kept in memory
-_PACKED = 4  # times its size that a compressed file is taken to unpack to
+IN_MEMORY = 2**24  # largest file in bytes whose sequences are kept in memory
+_PACKED = 4  # assumed compression ratio of .gz files
 
 
 def sequence_data(c: SequencesConfig) -> SequenceData:
-    "What the file of a configuration holds. ValueError if none is named or it cannot be read; FileNotFoundError."
+    "Read the sequences of the configured file. ValueError if none is named or it cannot be read; FileNotFoundError."
     if not c.file:
         raise ValueError("file='': name a text file, or give the sequences: SequencesTask(sequences=[...])")
     path = Path(c.file)
     if path.is_file(): return _read(path.absolute(), stamp_of(path), c)
-    raise FileNotFoundError(f"file={c.file!r}: no such file; what is asked for here needs the data of the task")
+    raise FileNotFoundError(f"file={c.file!r}: no such file; this needs the data of the task")
 
 
-@lru_cache(maxsize=1)  # a recipe is checked, built and trained: three tasks, one reading
+@lru_cache(maxsize=1)  # one read serves checking, building and training, which make three tasks
 def _read(path: Path, stamp: tuple, c: SequencesConfig) -> SequenceData:
-    "What a file with that stamp holds."
+    "Read a file with the given stamp."
     _, size, _ = stamp
     unpacked = size * _PACKED if path.suffix.lower() == ".gz" else size
     if unpacked > IN_MEMORY: return from_disk(path, stamp, c)
@@ -331,35 +332,35 @@ def _read(path: Path, stamp: tuple, c: SequencesConfig) -> SequenceData:
 
 # %% ../../nbs/tasks/04_sequences.ipynb #b1e79f0c
 def _spanning(texts: Texts) -> str:
-    "Of a table that was read: how many rows take several lines."
+    "Describe rows of a table that span several lines."
     if not texts.spanning: return ""
     line, lines = texts.widest
     return f"{texts.spanning:,} rows take several lines; the longest begins on line {line} and takes {lines:,}"
 
 
 def stamp_of(path: Path) -> tuple[int, int, int]:
-    "What changes when a file does: its time, size and place."
+    "Return a file's modification time, size and inode."
     found = path.stat()
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _check_unchanged(path: Path, stamp: tuple):
-    "ValueError if a file is not what it was when its `stamp_of` was taken."
+    "Check that a file still has its `stamp_of`. ValueError if it changed."
     if not path.is_file() or stamp_of(path) != stamp:
         raise ValueError(f"{path}: changed while being read; try again")
 
 # %% ../../nbs/tasks/04_sequences.ipynb #b94e9125
 class SequencesTask(WrittenSequences):
-    """Sequences of your own, from `config.file` or given directly; no prompts but your own.
+    """Sequences of the user, from `config.file` or given directly. Prompts are the user's too.
 
-    `data`: what a file holds, read when first needed. ValueError if nothing is left."""
+    `data`: contents of the file, read when first needed. ValueError if nothing is left."""
     kind, Config = "text", SequencesConfig
 
     def __init__(
         self, config: SequencesConfig | None = None, sequences: Iterable[str | Sequence[str]] | None = None
     ):
         super().__init__(config)
-        self._known: Vocabulary | None = None  # that of a model
+        self._known: Vocabulary | None = None  # vocabulary of a model
         if sequences is None: return
         if self.config.stream:
             raise ValueError("stream=True: is for a file; these sequences are in memory already")
@@ -372,7 +373,7 @@ class SequencesTask(WrittenSequences):
         data = sequence_data(self.config)
         if self._known is None or data.vocabulary == self._known: return data
         both = f"{data.vocabulary} and {self._known}"
-        raise ValueError(f"{self.config.file}: its sequences have another vocabulary than the model: {both}")
+        raise ValueError(f"{self.config.file}: its vocabulary differs from the model's: {both}")
 
     @property
     def vocabulary(self) -> Vocabulary: return self._known or self.data.vocabulary
@@ -396,7 +397,8 @@ class SequencesTask(WrittenSequences):
         return [key for key in ("file", "tokenizer", "vocabulary_from") if values.get(key)]
 
     def dataset(self, split: str = "train") -> Examples | Stream:
-        "The sequences of a split as examples, to be filled in where `infill` says so; ValueError if there are none."
+        """Return the sequences of a split as examples. With `infill`, some have a gap to fill. ValueError if there
+        are none."""
         c, rows = self.config, self.splits[check_split(split)]
         total = sum(map(len, self.splits.values()))
         if not rows:
@@ -404,7 +406,7 @@ class SequencesTask(WrittenSequences):
             raise ValueError(f"the {split} split is empty: {total} sequences are too few for {shares}")
         if c.stream and split == "train": return self.streamed()
 
-        # by which a run that goes on notices that its data has changed
+        # lets a resumed run detect changed data
         digests = self.data.digests
         source = dict(name=Path(c.file).name or "sequences", rows=total, digest=digests[""])
         identity = dict(rows=len(rows), digest=digests[split])
@@ -415,7 +417,9 @@ class SequencesTask(WrittenSequences):
         return Examples(len(rows), example, identity, source)
 
     def streamed(self) -> Stream:
-        """The training sequences, cut into tokens as the file is read.
+        """Return a stream of training sequences, tokenised while reading.
+
+        ValueError, after a pass, if the file has changed.
 
         ValueError, after a pass, if the file has changed."""
         c, path = self.config, Path(self.config.file).absolute()
@@ -439,7 +443,7 @@ class SequencesTask(WrittenSequences):
         return Stream(rows, make, source=source, check=files.check)
 
     def unusable(self, tokens: Sequence[str]) -> str:
-        "Why a sequence of the file is not trained on, in words; empty if it is."
+        "Return the reason not to train on a sequence. '' if there is none."
         if len(tokens) >= self.max_length: return "longer than max_length"
         if not all(t in self.vocabulary.index for t in tokens):
             return "token outside the vocabulary"
@@ -447,7 +451,7 @@ class SequencesTask(WrittenSequences):
         return "" if split == "train" else "held out"
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list] | None:
-        "What is given of the first `n` sequences of a split, `...` for the gap; None unless gaps are to be filled."
+        "Return the prompts of a split's first `n` sequences, with `...` at the gap. None without `infill`."
         if not self.config.infill: return None
         data = self.dataset(check_split(split))
         return [prompt_of(data[i], self.vocabulary) for i in range(min(n, len(data)))]
@@ -465,7 +469,7 @@ class SequencesTask(WrittenSequences):
     def rejected(self) -> dict[str, int]: return dict(self.data.left_out)
 
     def summary(self) -> str:
-        "As for every task; of a stream how much of it is prepared, and what there is to note about the source."
+        "Summarise the data, including prepared rows of a stream and remarks on the source."
         lines = [super().summary()]
         prepared = f"{self.data.lengths.total():,} sequences of a file that is read while training"
         if self.streams: lines.append(f"prepared: the first {prepared}")
@@ -474,7 +478,7 @@ class SequencesTask(WrittenSequences):
         return "\n".join(lines)
 
     def _about_far(self, far: Sequence[int]) -> str:
-        "Of sequences with these lengths, far longer than the rest: how many there are, in which rows, what to do."
+        "Describe sequences far longer than the rest, with rows and remedy."
         lengths = self.data.lengths
         count = sum(lengths[length] for length in far)
         rest = max(length for length in lengths if length < min(far))
@@ -482,13 +486,13 @@ class SequencesTask(WrittenSequences):
         shown = [f"row {number} ({length:,})" for number, length in islice(found, min(NAMED, count))]
         more = ", ..." if count > NAMED else ""
         return (
-            f"far longer than the rest, of which nine in ten have at most {usual_length(lengths)} tokens: "
+            f"much longer than the rest, nine in ten of which have at most {usual_length(lengths)} tokens: "
             f"{', '.join(shown)}{more}; {count:,} of {lengths.total():,} sequences set the length of the model and "
             f"of batches; --task-max-length {rest + 1} (max_length in [task]) leaves them out"
         )
 
     def _numbered(self) -> Iterator[tuple[int, Tokens]]:
-        "The sequences of the source with the numbers of their rows, from 1; of a table its header does not count."
+        "Yield row numbers, from 1, and sequences of the source. A table's header does not count."
         c = self.config
         if not c.file: return enumerate(self._given, start=1)
         cut = cut_of(c)
@@ -496,10 +500,10 @@ class SequencesTask(WrittenSequences):
         return ((number, _tokens(row, c.unit, cut)) for number, row in rows if not isinstance(row, LeftOut))
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """new, unique (fractions) and length_tv with the floor an ideal sampler would have; with `infill` also
-        `restored`, the share of gaps in `prompts(split, n)` that were filled as the held-out sequence has it (nan
-        without gaps). Only unique while the task has `unread_data`. Of a stream the file is read to its end, for `new`;
-        the lengths are those of the prepared sequences."""
+        """Score samples: new, unique (fractions), length_tv and the floor of an ideal sampler. With `infill` also
+        `restored`, the fraction of gaps in `prompts(split, n)` filled as in the held-out sequence (nan without
+        gaps). Only unique while the task has `unread_data`. For a stream the file is read to its end for `new`;
+        lengths are those of the prepared sequences."""
         made = self.sequences(samples)
         n = len(made)
         if not n: raise ValueError("samples: none to score")
@@ -517,27 +521,27 @@ class SequencesTask(WrittenSequences):
         )
 
     def _trained_on(self, made: Sequence[Tokens]) -> set[Tokens]:
-        "Which of some sequences are training sequences."
+        "Return the generated sequences that occur in the training data."
         if not self.streams: return set(made).intersection(self.splits["train"])
         c = self.config
         rows = token_rows(Texts(c.file, c.column), c.unit, cut_of(c))
         return {s for s in set(made).intersection(rows) if not self.unusable(s)}
 
     def _restored(self, split: str, made: Sequence[Tokens]) -> dict[str, float]:
-        "The share of gaps that were filled as in the held-out sequence; nothing unless gaps are to be filled."
+        "Compute the fraction of gaps filled as in the held-out sequence. Empty without `infill`."
         prompts = self.prompts(split, len(made))
         if not prompts: return {}
         data = self.dataset(split)
         truths = [self.vocabulary.decode(data[i].tokens[1:]) for i in range(len(prompts))]
 
-        # a prompt that is nothing but a gap says nothing of the sequence
+        # a prompt that is only a gap does not identify the sequence
         rows = zip(made, truths, prompts)
         right = [list(answer) == truth for answer, truth, prompt in rows if len(prompt) > 1]
         return dict(restored=sum(right) / len(right) if right else float("nan"))
 
 # %% ../../nbs/tasks/04_sequences.ipynb #68870e19
 def _given(sequences: Iterable, c: SequencesConfig) -> list[Tokens]:
-    "Sequences given in Python, as tokens; ValueError if there are none or one is empty."
+    "Tokenise sequences passed from Python. ValueError if there are none or one is empty."
     if isinstance(sequences, str):
         raise ValueError(f"sequences={sequences[:20]!r}: a list of sequences is needed, not one string")
     if hasattr(sequences, "columns"):
@@ -551,14 +555,15 @@ def _given(sequences: Iterable, c: SequencesConfig) -> list[Tokens]:
     if not found: raise ValueError("sequences=[]: at least one is needed")
     if () in found: raise ValueError(f"sequence {found.index(())} is empty")
 
-    # lists of tokens were cut by whoever made them
+    # lists of tokens are already split
     by_words = c.unit == "words" and cut is None and all(isinstance(s, str) for s in given)
     if by_words: check_unit(found, "the sequences")
     return found
 
 
 def _check_given(i: int, sequence: object):
-    "ValueError for what is neither a string nor a sequence of tokens, such as a missing value of a DataFrame."
+    """Check that an item is a string or a sequence of tokens. ValueError otherwise, as for a missing value of a
+    DataFrame."""
     if isinstance(sequence, Iterable) and not isinstance(sequence, bytes): return
     raise ValueError(
         f"sequence {i} is {sequence!r}: a string or a list of tokens is needed; "
@@ -567,8 +572,8 @@ def _check_given(i: int, sequence: object):
 
 # %% ../../nbs/tasks/04_sequences.ipynb #dk000003
 class InSplits:
-    """The split and the tokens of each sequence of a file, one at a time. After a pass `about` says what
-    `SequenceData` needs besides. ValueError as for `arrange` and `sequences_of`, and if the file changed meanwhile."""
+    """Iterator over split and tokens of a file's sequences. After a pass `about` holds the remaining fields of
+    `SequenceData`. ValueError as for `arrange` and `sequences_of`, and if the file changed meanwhile."""
     def __init__(self, path: Path, stamp: tuple, c: SequencesConfig):
         self.path = path
         self.stamp = stamp
@@ -577,8 +582,8 @@ class InSplits:
         self.rows = 0
         self.too_long = 0
         self.shortest = math.inf
-        self.several = False  # whether a sequence has several tokens
-        self.word: Tokens | None = None  # the first sequence that is one token of several characters
+        self.several = False  # True if a sequence has several tokens
+        self.word: Tokens | None = None  # first sequence that is one token of several characters
 
     def __iter__(self) -> Iterator[tuple[str, Tokens]]:
         c = self.c
@@ -596,14 +601,15 @@ class InSplits:
         self.about |= dict(left_out=left_out, note=_spanning(texts))
 
     def _note(self, row: Tokens):
-        "Take note of what `_check` needs."
+        "Collect the statistics for `_check`."
         self.rows += 1
         self.shortest = min(self.shortest, len(row))
         if len(row) > 1: self.several = True
         elif self.word is None and len(row[0]) > 1: self.word = row
 
     def _check(self, texts: Texts):
-        "ValueError for a file without sequences, with none short enough, or of nothing but single words."
+        """Check a finished pass. ValueError for a file without sequences, with none short enough, or with only
+        single words."""
         _check_some(texts, self.rows)
         if self.too_long == self.rows: _none_kept(self.c, self.rows, self.shortest)
         by_words = self.c.unit == "words" and not self.c.tokenizer
@@ -612,8 +618,8 @@ class InSplits:
 
 # %% ../../nbs/tasks/04_sequences.ipynb #dk000004
 def from_disk(path: Path, stamp: tuple, c: SequencesConfig) -> SequenceData:
-    """The sequences of a file, encoded on the disk, which is done first if they are not there. Memory does not grow
-    with the file. ValueError as for `InSplits`; OSError if the cache cannot be written."""
+    """Read the sequences of a file through a cache on disk. They are encoded first if necessary; memory does not
+    grow with the file. ValueError as for `InSplits`; OSError if the cache cannot be written."""
     place = _place(path, c)
     place.parent.mkdir(parents=True, exist_ok=True)
     with locked(place.with_name(f".{place.name}.lock")):
@@ -635,24 +641,24 @@ def from_disk(path: Path, stamp: tuple, c: SequencesConfig) -> SequenceData:
 
 
 def _place(path: Path, c: SequencesConfig) -> Path:
-    "The directory of a file's encoded sequences; another one for other settings."
+    "Return the cache directory of a file and its settings."
     tokenizer = file_digest(c.tokenizer) if c.tokenizer else ""
     parts = [str(path), c.column, c.unit, tokenizer, c.max_length, c.valid_share, c.test_share]
     if c.prepared:
-        parts.append(c.prepared)  # only then: encoded files of versions without a limit stay
+        parts.append(c.prepared)  # conditional: keeps caches of versions without a limit valid
     name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
     return cache_directory() / "text" / name
 
 
 def _stored(place: Path, stamp: tuple) -> Splits | None:
-    "What is stored there of a file with that stamp; None if there is nothing, or it is damaged."
+    "Load cached sequences of a file with this stamp. None if there are none, or they are damaged."
     try: found = read_splits(place)
     except (ValueError, FileNotFoundError): return None
     return found if found.about["stamp"] == list(stamp) else None
 
 # %% ../../nbs/tasks/04_sequences.ipynb #if000005
 def stretch(n: int, draw: random.Random) -> tuple[int, int]:
-    "Start and end of a stretch of n tokens, uniform over all, the empty ones included."
+    "Draw start and end of a stretch of `n` tokens. Uniform over all stretches, empty ones included."
     a, b = sorted(draw.sample(range(n + 2), 2))
     return a, b - 1
 
@@ -660,7 +666,8 @@ def stretch(n: int, draw: random.Random) -> tuple[int, int]:
 def infill_example(
     tokens: Sequence[str], share: float, draw: random.Random, vocabulary: Vocabulary
 ) -> Example:
-    "A sequence of which, with probability `share`, all but a `stretch` is given; else nothing is."
+    """Make a training example, with a gap with probability `share`. The gap is a `stretch`, the rest is given;
+    otherwise nothing is given."""
     if draw.random() >= share: return prefix_example((), tokens, vocabulary)
     i, j = stretch(len(tokens), draw)
     prompt = [*tokens[:i], ..., *tokens[j:]]
@@ -671,7 +678,7 @@ def _infilled(
     rows: Sequence[Tokens], split: str, share: float, vocabulary: Vocabulary, identity: Mapping,
     source: Mapping,
 ) -> Examples:
-    """Sequences of which a share is to be filled in. In training each pass draws the stretches anew, so the split is
+    """Make examples of which a fraction has a gap. In training each pass redraws the gaps, so the split is
     unlimited; in other splits example i is always the same."""
     def example(row: int, i: int) -> Example:
         return infill_example(rows[row], share, random.Random(f"infill {split} {i}"), vocabulary)
@@ -686,7 +693,7 @@ def _infilled(
 
 # %% ../../nbs/tasks/04_sequences.ipynb #if000012
 def prompt_of(example: Example, vocabulary: Vocabulary) -> list:
-    "The prompt of an example: its given tokens, `...` in gaps that are open."
+    "Return the prompt of an example: given tokens, `...` at open gaps."
     prompt = []
     for token, fixed, closed in zip(*example, strict=True):
         if fixed and token != BOS: prompt += vocabulary.decode([token])

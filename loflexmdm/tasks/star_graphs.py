@@ -36,15 +36,15 @@ from ..support.readers import parse_json, read_lines
 from .base import Task, check_split, exact_match, token_accuracy
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #4419fdb2
-Edge = tuple[int, int]  # from node to node
+Edge = tuple[int, int]  # from node, to node
 
 
 @dataclass(frozen=True)
 class StarGraph:
-    "One star graph as the published data has it: shuffled edges, source, goal and the path of nodes between them."
-    edges: tuple[Edge, ...]  # in the order of the prompt
-    source: int  # where the path starts
-    goal: int  # where it ends
+    "Star graph in the published format: shuffled edges, source, goal and path."
+    edges: tuple[Edge, ...]  # in prompt order
+    source: int  # first node of the path
+    goal: int  # last node of the path
     path: tuple[int, ...]  # nodes from source to goal
 
     @property
@@ -60,24 +60,24 @@ class StarGraph:
 
     @property
     def junction(self) -> int:
-        "The node with the most edges; the source where several have (one or two arms that start at it)."
+        "Node of highest degree, or the source if several tie. They tie with one or two arms that start at the source."
         degree = Counter(v for edge in self.edges for v in edge)
         return max((self.source, *degree), key=lambda v: degree[v])
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #32777d35
 @config
 class StarConfig:
-    "Which star graphs: `degree` arms of `arm_min` to `arm_max` nodes, the junction included, named by `nodes` numbers."
-    degree: Count = 3  # arms of a graph
-    arm_min: AtLeastTwo = 3  # fewest nodes of an arm, the junction included
-    arm_max: AtLeastTwo = 3  # most
-    nodes: int = 10  # numbers to name them by
-    min_plan: Natural = 0  # 0: start at the junction; m > 0: inside arm 0, crossing it with at least m nodes to go
+    "Settings of star graphs: `degree` arms of `arm_min` to `arm_max` nodes, junction included; `nodes` names."
+    degree: Count = 3  # number of arms
+    arm_min: AtLeastTwo = 3  # minimum nodes per arm, junction included
+    arm_max: AtLeastTwo = 3  # maximum nodes per arm, junction included
+    nodes: int = 10  # number of node names
+    min_plan: Natural = 0  # 0: start at the junction; m: at least m nodes beyond it
     train_size: Natural = 0  # graphs in the training split; 0: unlimited
     valid_size: Count = 1000  # graphs for validation
     test_size: Count = 5000  # graphs for testing
-    seed: int = 42  # of the data
-    file: str = ""  # published graphs (JSONL) instead of generated ones; {split}: train, valid or test
+    seed: int = 42  # seed of the data
+    file: str = ""  # published graphs (JSONL) to use; {split}: train, valid or test
 
     def __post_init__(self):
         if self.arm_max < self.arm_min:
@@ -89,17 +89,17 @@ class StarConfig:
 
     @property
     def most_edges(self) -> int:
-        "Edges of the largest graph."
+        "Edge count of the largest graph."
         return self.degree * (self.arm_max - 1)
 
     @property
     def largest(self) -> int:
-        "Nodes of the largest graph."
+        "Node count of the largest graph."
         return 1 + self.most_edges
 
     @property
     def prompt_length(self) -> int:
-        "Tokens of the longest prompt: two for each edge, source and goal."
+        "Tokens of the longest prompt: two per edge, source and goal."
         return 2 * self.most_edges + 2
 
     @property
@@ -109,7 +109,7 @@ class StarConfig:
 
     @property
     def max_length(self) -> int:
-        "Start token, longest prompt and longest path."
+        "Length of start token, longest prompt and longest path."
         return 1 + self.prompt_length + self.target_length
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #5a65d346
@@ -123,11 +123,11 @@ STAR_PRESETS = {
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #79a371cf
 def random_star(c: StarConfig, rng: random.Random) -> StarGraph:
-    "A junction crossed by `degree` arms; the path is arm 0 from its first node to its last."
+    "Draw a junction crossed by `degree` arms. The path is arm 0 from its first node to its last."
     lengths = [rng.randint(c.arm_min, c.arm_max) for _ in range(c.degree)]
     names = iter(rng.sample(range(c.nodes), 1 + sum(lengths) - c.degree))
 
-    # every arm has the junction at a place of its own, at least `min_plan` nodes before its end
+    # each arm has the junction at a random position, at least `min_plan` nodes before its end
     junction = next(names)
     arms = []
     for n in lengths:
@@ -141,7 +141,7 @@ def random_star(c: StarConfig, rng: random.Random) -> StarGraph:
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #ed16294d
 class StarGraphs(Dataset):
-    "Star graphs as examples: graph `i` depends on the seed, the split and `i` alone. IndexError beyond `size`."
+    "Dataset of star graphs. Graph `i` depends only on seed, split and `i`; IndexError beyond `size`."
     def __init__(
         self, config: StarConfig, split: str = "train", size: int = UNLIMITED, seed: int = 42
     ):
@@ -154,7 +154,7 @@ class StarGraphs(Dataset):
     def __len__(self): return self.size
 
     def graph(self, i: int) -> StarGraph:
-        "Graph number `i`."
+        "Return graph number `i`."
         if not 0 <= i < self.size: raise IndexError(f"graph {i} of {self.size}")
         return random_star(self.config, random.Random(f"{self.seed} {self.split} {i}"))
 
@@ -164,35 +164,35 @@ class StarGraphs(Dataset):
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #24c0c1a6
 def is_path(edges: Iterable[Edge], path: Sequence[int], source: int, goal: int) -> bool:
-    "Whether `path` (nodes) runs from source to goal along the edges, with at least one step."
+    "Return True if `path` runs from source to goal along edges. It needs at least one step."
     if len(path) < 2 or path[0] != source or path[-1] != goal: return False
     return set(pairwise(path)) <= set(edges)
 
 
 def _edges_of(tokens: Sequence) -> list[tuple]:
-    "An edge for every two tokens."
+    "Pair tokens into edges."
     return list(zip(tokens[::2], tokens[1::2]))
 
 
 def _joined(edges: Sequence[tuple]) -> bool:
-    "Whether each edge starts where the one before it ends."
+    "Return True if each edge starts at the end of the previous one."
     return all(first[1] == second[0] for first, second in pairwise(edges))
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #e2a75f69
 def junction_distances(graph: StarGraph, answer: Sequence[str]) -> list[int] | None:
-    """Steps along the answer (tokens) from each token's node to the junction's first mention;
-    None if it is not mentioned."""
+    """Count steps from each token's node to the junction's first mention. Steps run along the answer (tokens); None
+    if the junction is not mentioned."""
     junction = str(graph.junction)
     if junction not in answer: return None
 
-    # token k names the node at this place of the path, for the answer is the path edge by edge
+    # token k names the node at this position of the path, since the answer lists the path edge by edge
     place = lambda k: k // 2 + k % 2
     at = place(list(answer).index(junction))
     return [abs(place(k) - at) for k in range(len(answer))]
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #80c8ee41
 def names_junction(x1: PartialSequences) -> Bool[Tensor, "batch length"]:
-    "Where answers name the junction: the node that the prompt mentions most often."
+    "Return the mask of answer tokens that name the junction. It is the node mentioned most often in the prompt."
     prompt = (x1.fixed & x1.valid & (x1.tokens != BOS)).float()
     votes = prompt.new_zeros(len(prompt), int(x1.tokens.max()) + 1)
     junction = votes.scatter_add_(1, x1.tokens, prompt).argmax(-1, keepdim=True)
@@ -203,9 +203,9 @@ def names_junction(x1: PartialSequences) -> Bool[Tensor, "batch length"]:
 def to_junction(
     x1: PartialSequences, high: float = 10.0, low: float = 0.1
 ) -> Float[Tensor, "batch length"]:
-    """Rates of the answers' tokens from `low` at the junction to `high` at the node farthest from it, by a constant
-    factor from node to node; without the junction in the answer, from its first node on."""
-    # places along the path: of each token's node, and of the junction's first mention
+    """Return rates that order answers towards the junction. From `low` there to `high` at the farthest node, by a
+    constant factor per node; without the junction, distances count from the answer's first node."""
+    # positions along the path: each token's node, and the junction's first mention
     rank, _ = free_ranks(x1)
     place = ((rank + 1) / 2).floor()
     at = torch.where(names_junction(x1), place, torch.inf).amin(-1, keepdim=True)
@@ -220,10 +220,10 @@ def to_junction(
 def junction_last(
     x1: PartialSequences, high: float = 10.0, low: float = 0.1
 ) -> Float[Tensor, "batch length"]:
-    """Rates of the answers' tokens from `high` to `low`, by a constant factor from one to the next: from the goal back
-    to the junction's last mention, then from the source on; without the junction, from the goal back alone.
+    """Return rates that order answers back from the goal, then on from the source. From `high` to `low` by a constant
+    factor per token: back to the junction's last mention, then on from the source; without it, only back.
 
-    Every step can be read off the prompt, without a guess which arm leads to the goal."""
+    Every step can be read off the prompt, without guessing which arm leads to the goal."""
     rank, count = free_ranks(x1)
     junction = torch.where(names_junction(x1), rank, -1.0).amax(-1, keepdim=True).clamp_min(0)
     backwards = count - 1 - rank
@@ -232,11 +232,11 @@ def junction_last(
     return high * (low / high) ** (moment / (count - 1).clamp_min(1))
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #a8bb4ab0
-_COLUMNS = ("edge_list", "source", "goal", "path")  # of the published files
+_COLUMNS = ("edge_list", "source", "goal", "path")  # columns of the published files
 
 
 def graph_from(row: dict) -> StarGraph:
-    "A graph from the published columns; ValueError says what is wrong."
+    "Build a graph from the published columns. ValueError describes what is wrong."
     if not isinstance(row, dict): raise ValueError("not a JSON object")
     for column in _COLUMNS:
         if column not in row: raise ValueError(f"column {column!r} is missing")
@@ -259,14 +259,14 @@ def _is_edge(e) -> bool: return isinstance(e, list) and len(e) == 2 and all(map(
 
 
 def _pairs(edges) -> tuple[Edge, ...]:
-    "A list of edges as it stands in a file; ValueError for anything else, or none."
+    "Parse a file's edge list. ValueError for anything else, or an empty list."
     if isinstance(edges, list) and edges and all(map(_is_edge, edges)):
         return tuple(map(tuple, edges))
     raise ValueError(f"edge_list={str(edges)[:40]}: must be a list of pairs of whole numbers")
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #b6b27cd6
 def check_fits(graph: StarGraph, c: StarConfig) -> StarGraph:
-    "The graph; ValueError if it has nodes or lengths that the configuration does not provide for."
+    "Check that a graph fits the settings; return it. ValueError if it has unknown nodes or is too long."
     highest = max(v for edge in graph.edges for v in edge)
     if highest >= c.nodes:
         raise ValueError(f"node {highest}: nodes={c.nodes} names 0 to {c.nodes - 1}")
@@ -281,8 +281,8 @@ def check_fits(graph: StarGraph, c: StarConfig) -> StarGraph:
 def read_graphs(
     path: str | os.PathLike, config: StarConfig | None = None
 ) -> list[StarGraph]:
-    """Graphs of a published file, in order; ValueError names the file and the line that is
-    damaged or does not fit `config`."""
+    """Read the graphs of a published file, in order. ValueError names the file and the line that is damaged or does
+    not fit `config`."""
     graphs = []
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path}, line {number}"
@@ -305,7 +305,7 @@ def write_graphs(graphs: Iterable[StarGraph], path: str | os.PathLike):
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #6277f439
 class StarFile(StarGraphs):
-    "The graphs of a published file as examples."
+    "Dataset of graphs from a published file."
     def __init__(self, config: StarConfig, split: str):
         if "{split}" not in config.file and split != "test":
             raise ValueError(
@@ -314,7 +314,7 @@ class StarFile(StarGraphs):
         self.graphs = read_graphs(config.file.replace("{split}", split), config)
         super().__init__(config, split, len(self.graphs))
 
-        # by which a run that goes on notices that the file is another one
+        # lets a resumed run detect a changed file
         row = lambda graph: row_digest([*graph.prompt, ">", *graph.target])
         digest = rows_digest(map(row, self.graphs))
         self.identity = dict(rows=len(self.graphs), digest=digest)
@@ -323,7 +323,7 @@ class StarFile(StarGraphs):
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #b64b4bb2
 class StarTask(Task):
-    "Paths through star graphs: prompts of edges, source and goal, one right answer each."
+    "Paths through star graphs: prompts of edges, source and goal, one correct answer each."
     kind, Config = "star", StarConfig
     view = "graph"
     papers = dict(ilm="the star graphs")
@@ -341,13 +341,13 @@ class StarTask(Task):
     def paths(cls, values: Mapping) -> list[str]: return ["file"] if values.get("file") else []
 
     def dataset(self, split: str = "train") -> StarGraphs:
-        "The graphs of a split."
+        "Return the graphs of a split."
         check_split(split)
         if split not in self._splits: self._splits[split] = self._graphs_of(split)
         return self._splits[split]
 
     def _graphs_of(self, split: str) -> StarGraphs:
-        "The graphs of a split, read or generated."
+        "Read or generate the graphs of a split."
         if self.config.file:
             self.ask_for(f"file={self.config.file!r}")
             return StarFile(self.config, split)
@@ -355,22 +355,22 @@ class StarTask(Task):
         return StarGraphs(self.config, split, size, self.config.seed)
 
     def graphs(self, split: str, n: int) -> list[StarGraph]:
-        "The first `n` graphs of a split; ValueError if it has fewer."
+        "Return the first `n` graphs of a split. ValueError if it has fewer."
         data = self.dataset(split)
         if not 0 < n <= len(data):
             raise ValueError(f"n={n}: the {split} split has {len(data)} graphs")
         return [data.graph(i) for i in range(n)]
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list[str]]:
-        "Edges, source and goal of the first `n` graphs of a split."
+        "Return the prompts of a split's first `n` graphs: edges, source, goal."
         return [graph.prompt for graph in self.graphs(split, n)]
 
     def answers(self, samples: Samples) -> list[list[str]]:
-        "The generated tokens, prompts left out."
+        "Decode the generated tokens, without prompts."
         return [self.vocabulary.decode(c) for c in samples.completions()]
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        "exact_match and token_accuracy (fractions) of the answers to the first prompts of the split."
+        "Compute exact_match and token_accuracy (fractions) on a split's first prompts."
         truths = [graph.target for graph in self.graphs(split, len(samples))]
         answers = self.answers(samples)
         return dict(
@@ -379,7 +379,7 @@ class StarTask(Task):
         )
 
     def correct(self, prompt: Sequence[str], answer: Sequence[str]) -> bool:
-        "Whether an answer (tokens) is a path from the prompt's source to its goal along its edges."
+        "Return True if an answer (tokens) solves the prompt. It must be a path from source to goal along the edges."
         *listed, source, goal = map(int, prompt)
         steps = _edges_of(list(map(int, answer)))
         if not steps or len(answer) % 2 or not _joined(steps): return False
@@ -387,7 +387,7 @@ class StarTask(Task):
         return is_path(_edges_of(listed), path, source, goal)
 
     def draw(self, split: str, samples: Samples, i: int = 0, panels: int = 4, axes=None):
-        "Sample `i` on its graph: step by step if trajectories were recorded, else as an answer. Returns the axes."
+        "Draw sample `i` on its graph. Step by step if trajectories were recorded, else as an answer. Returns the axes."
         graph = self.graphs(split, i + 1)[i]
         answer = self.answers(samples)[i]
         if samples.trajectories is None: return draw_star_answer(graph, answer, axes)
@@ -398,8 +398,8 @@ class StarTask(Task):
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #f6054a19
 def star_verdict(graph: StarGraph, answer: Sequence[str]) -> str:
-    """exact | wrong arm (a path from the source that misses the goal) | broken path | invented edge
-    | no edge list (empty or odd)."""
+    """Classify an answer: exact | wrong arm | broken path | invented edge | no edge list. A wrong arm is a path from
+    the source that misses the goal; no edge list is an empty or odd one."""
     if list(answer) == graph.target: return "exact"
     if not answer or len(answer) % 2: return "no edge list"
 
@@ -413,7 +413,7 @@ def star_verdict(graph: StarGraph, answer: Sequence[str]) -> str:
 def star_correlations(
     task: StarTask, split: str, samples: Samples, event: str = "unmasked", method: str = "pearson"
 ) -> dict[str, Correlation]:
-    """Correlation of order with distance from the junction, for `exact` matches and for `all` answers.
+    """Correlate generation order with distance from the junction. Computed for `exact` matches and for `all` answers.
 
     `samples` of the split's first prompts, one each, with trajectories."""
     graphs = task.graphs(split, len(samples))
@@ -427,10 +427,10 @@ def star_correlations(
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #b6c23fe3
 def radial_layout(graph: StarGraph) -> dict[int, tuple[float, float]]:
-    "Coordinates of every node: the junction at the origin, half-arms as rays. ValueError if the graph is not a star."
+    "Compute node coordinates: junction at the origin, half-arms as rays. ValueError if the graph is not a star."
     near, centre = _neighbours(graph.edges), graph.junction
 
-    # the way out first, then the way in, then all other half-arms
+    # outgoing half-arm of the path first, then the incoming one, then the others
     at = graph.path.index(centre) if centre in graph.path else 0
     out = graph.path[at + 1:at + 2]
     into = graph.path[max(at - 1, 0):at]
@@ -438,7 +438,7 @@ def radial_layout(graph: StarGraph) -> dict[int, tuple[float, float]]:
     others = sorted(near[centre] - set(on_path))
     rays = [_ray(v, centre, near) for v in (*on_path, *others)]
 
-    # the way in stands opposite the way out
+    # draw the incoming half-arm opposite the outgoing one
     if len(on_path) == 2: rays.insert(len(rays) // 2, rays.pop(1))
 
     places = {centre: (0.0, 0.0)}
@@ -450,7 +450,7 @@ def radial_layout(graph: StarGraph) -> dict[int, tuple[float, float]]:
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #b8709c4a
 def _neighbours(edges: Iterable[Edge]) -> dict[int, set[int]]:
-    "The nodes beside each node, in either direction."
+    "Return the neighbours of each node, in either direction."
     near = {v: set() for edge in edges for v in edge}
     for u, v in edges:
         near[u].add(v)
@@ -459,7 +459,7 @@ def _neighbours(edges: Iterable[Edge]) -> dict[int, set[int]]:
 
 
 def _ray(first: int, centre: int, near: dict[int, set[int]]) -> list[int]:
-    "The half-arm that starts at `first`, outwards."
+    "Return the half-arm that starts at `first`, outwards."
     ray, last = [first], centre
     while ahead := near[ray[-1]] - {last}:
         if len(ahead) > 1 or centre in ahead:
@@ -470,15 +470,15 @@ def _ray(first: int, centre: int, near: dict[int, set[int]]) -> list[int]:
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #62a5766f
 def draw_star_graph(graph: StarGraph, ax=None):
-    "The graph in grey, its source (square) and goal (diamond); returns the axes."
-    import matplotlib.pyplot as plt  # here: training needs no pictures
+    "Draw a graph in grey with source (square) and goal (diamond). Returns the axes."
+    import matplotlib.pyplot as plt  # imported here: training needs no figures
     ax = ax or plt.subplots(figsize=(4, 3))[1]
     at = radial_layout(graph)
     size = _fit(ax, at)
     for u, v in graph.edges:
         _arrow(ax, at[u], at[v], "0.8", 1.0)
 
-    # the diamond is drawn smaller, as it reaches farther at the same size
+    # a diamond reaches farther than a square at the same size
     markers = {graph.goal: "D", graph.source: "s"}
     for v, (x, y) in at.items():
         marker = markers.get(v, "o")
@@ -490,7 +490,7 @@ def draw_star_graph(graph: StarGraph, ax=None):
 
 
 def _fit(ax, at: dict[int, tuple[float, float]]) -> float:
-    "Fit the axes around the places, one unit the same both ways; returns half a unit in points, a size for nodes."
+    "Fit axes around the nodes with equal aspect. Returns half a unit in points, a size for nodes."
     places = np.array(list(at.values()))
     low, high = places.min(0) - 0.5, places.max(0) + 0.5
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
@@ -500,19 +500,19 @@ def _fit(ax, at: dict[int, tuple[float, float]]) -> float:
 
 
 def _arrow(ax, start, end, colour: str, width: float, style: str = "-"):
-    "A line with an arrow head at its middle, which no node hides."
+    "Draw a line with an arrow head at its middle, clear of the nodes."
     ax.plot(*zip(start, end), style, color=colour, lw=width, zorder=1)
     head = dict(arrowstyle="-|>", color=colour, lw=0, mutation_scale=5 + 2 * width, shrinkA=0, shrinkB=0)
     ax.annotate("", np.add(start, end) / 2, start, arrowprops=head, zorder=2)
 
 # %% ../../nbs/tasks/02_star_graphs.ipynb #31a94a71
 def draw_star_answer(graph: StarGraph, answer: Sequence[str], ax=None):
-    """An answer (tokens) over its graph, edge by edge: on the path green, elsewhere in the graph orange,
-    invented red; returns the axes."""
+    """Draw an answer (tokens) over its graph, edge by edge. Edges on the path are green, other edges of the graph
+    orange, invented ones red; returns the axes."""
     ax = draw_star_graph(graph, ax)
     at = radial_layout(graph)
     for u, v in _edges_of(list(map(int, answer))):
-        # what is not between two nodes of the graph has no place in the picture
+        # edges need two nodes of the graph to be drawn
         if u not in at or v not in at or u == v: continue
         _arrow(ax, at[u], at[v], *_look(graph, (u, v)))
     ax.set_title(star_verdict(graph, answer), fontsize=9)
@@ -520,7 +520,7 @@ def draw_star_answer(graph: StarGraph, answer: Sequence[str], ax=None):
 
 
 def _look(graph: StarGraph, edge: Edge) -> tuple[str, float, str]:
-    "Colour, width and style of an edge of an answer."
+    "Return colour, width and style of an answer's edge."
     if edge in set(pairwise(graph.path)): return PALETTE["green"], 2.0, "-"
     if edge in graph.edges: return PALETTE["orange"], 2.0, "-"
     return PALETTE["vermillion"], 1.5, "--"
@@ -529,7 +529,8 @@ def _look(graph: StarGraph, edge: Edge) -> tuple[str, float, str]:
 def draw_star_generation(
     graph: StarGraph, answer: Sequence[str], born: Sequence[float], settled: Sequence[float], panels: int = 4, axes=None
 ):
-    """Snapshots of a generation over its graph, evenly spaced in its unmaskings; times belong to the answer's tokens.
+    """Draw snapshots of a generation over its graph. Evenly spaced in its unmaskings; `born` and `settled` are the
+    insertion and unmasking times of the answer's tokens.
 
     Returns the axes."""
     import matplotlib.pyplot as plt
@@ -545,7 +546,7 @@ def draw_star_generation(
 
 
 def _draw_star_moment(graph: StarGraph, answer, born, settled, now: float, ax):
-    "An answer as far as it is written: an edge with a masked end is thin and dotted."
+    "Draw an unfinished answer. Edges with a masked end are thin and dotted."
     draw_star_graph(graph, ax)
     at = radial_layout(graph)
     for k, (u, v) in enumerate(_edges_of(list(map(int, answer)))):

@@ -28,7 +28,8 @@ from .base import Examples, Task, check_split
 def commonest(
     frequencies: Mapping[str, float], count: int, max_letters: int
 ) -> dict[str, float]:
-    """Probabilities of the `count` commonest words of at most `max_letters` letters a to z, the commonest first.
+    """Return probabilities of the `count` most frequent words, in order. Words have at most `max_letters` letters a to
+    z.
 
     Words of equal frequency are in alphabetical order. ValueError if there are fewer."""
     fits = lambda word: 0 < len(word) <= max_letters and set(word) <= set(ascii_lowercase)
@@ -36,7 +37,7 @@ def commonest(
     if len(fitting) < count:
         raise ValueError(f"count={count}: there are {len(fitting)} words of at most {max_letters} letters")
 
-    # the alphabet decides between equals, so that the list is the same in every version of Python
+    # ties are sorted alphabetically, so that every Python version has the same list
     by_frequency = lambda word: (-frequencies[word], word)
     kept = sorted(fitting, key=by_frequency)[:count]
     total = math.fsum(frequencies[word] for word in kept)
@@ -47,7 +48,7 @@ _NEEDED = "the words need the package wordfreq: pip install 'loflexmdm[words]'"
 
 
 def english() -> dict[str, float]:
-    "Frequencies of English words. ImportError without wordfreq."
+    "Load frequencies of English words. ImportError without wordfreq."
     try: from wordfreq import get_frequency_dict
     except ImportError: raise ImportError(_NEEDED) from None
     return get_frequency_dict("en")
@@ -55,18 +56,18 @@ def english() -> dict[str, float]:
 # %% ../../nbs/tasks/09_words.ipynb #66c28dd4
 @config
 class WordsConfig:
-    "The commonest English words, each as often as it is used."
-    count: Annotated[int, Field(ge=2, le=20_000)] = 2000  # words
-    max_letters: Count = 12  # of a word
+    "Settings of frequent English words, drawn by frequency."
+    count: Annotated[int, Field(ge=2, le=20_000)] = 2000  # number of words
+    max_letters: Count = 12  # most letters per word
     train_size: Natural = 0  # words in the training split; 0: unlimited
-    seed: Natural = 42  # of the data
+    seed: Natural = 42  # seed of the data
 
 # %% ../../nbs/tasks/09_words.ipynb #2f1c0f81
 class WordsTask(Task):
-    "English words from nothing, letter by letter: the length is generated too."
+    "English words, letter by letter. The length is generated too."
     kind, Config = "words", WordsConfig
     vocabulary = Vocabulary(ascii_lowercase)
-    SIZES = dict(valid=1000, test=5000)  # of the splits held out
+    SIZES = dict(valid=1000, test=5000)  # sizes of the held-out splits
 
     @property
     def max_length(self) -> int: return 1 + self.config.max_letters
@@ -78,43 +79,43 @@ class WordsTask(Task):
 
     @cached_property
     def listed(self) -> tuple[list[str], list[float]]:
-        "The words, and the sums of their probabilities up to each: what a draw needs."
+        "Words and their cumulative probabilities."
         return list(self.law), list(accumulate(self.law.values()))
 
     @property
     def entropy(self) -> float:
-        "Entropy of the distribution in nats: no model has a lower expected negative log-likelihood."
+        "Entropy of the distribution in nats, the lowest expected negative log-likelihood."
         return -math.fsum(p * math.log(p) for p in self.law.values())
 
     def word(self, split: str, i: int) -> str:
-        "Word number `i` of a split."
+        "Return word number `i` of a split."
         rng = random.Random(f"{self.config.seed} {check_split(split)} {i}")
         words, sums = self.listed
         return rng.choices(words, cum_weights=sums)[0]
 
     def dataset(self, split: str = "train") -> Examples:
-        "The words of a split as examples."
+        "Return the words of a split as examples."
         size = self.SIZES.get(check_split(split), self.config.train_size or UNLIMITED)
         example = lambda i: prefix_example("", self.word(split, i), self.vocabulary)
         return Examples(size, example)
 
     def text(self, tokens: Sequence[str]) -> str:
-        "The word."
+        "Join the letters."
         return "".join(tokens)
 
     def made_words(self, samples: Samples) -> list[str]:
-        "Generated words."
+        "Decode the generated words."
         return [self.text(self.vocabulary.decode(c)) for c in samples.completions()]
 
     def length_law(self) -> dict[int, float]:
-        "Probability of every length in letters."
+        "Return the probability of every length in letters."
         law = Counter()
         for word, p in self.law.items(): law[len(word)] += p
         return dict(law)
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """valid, tv and length_tv with the floors of an ideal sampler, and unique: all fractions, against the exact
-        distribution. ValueError if there are no samples."""
+        """Score samples against the exact distribution: valid, tv, length_tv, unique. All are fractions; the total
+        variations come with the floor of an ideal sampler. ValueError if there are no samples."""
         words = self.made_words(samples)
         n = len(words)
         if not n: raise ValueError("samples: none to score")
@@ -130,5 +131,5 @@ class WordsTask(Task):
         )
 
     def correct(self, prompt: Sequence[str], answer: Sequence[str]) -> bool:
-        "Whether the letters are one of the words."
+        "Return True if the letters form a listed word."
         return self.text(answer) in self.law

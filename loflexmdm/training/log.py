@@ -20,21 +20,21 @@ from ..support.readers import parse_json
 
 # %% ../../nbs/training/03_log.ipynb #a7e6256f
 def rounded(value) -> float | None:
-    "Six digits of a number; None if it is not finite, which JSON cannot hold."
+    "Round to six significant digits. None if not finite, which JSON cannot hold."
     value = float(value)
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 class JsonLines:
-    "A JSONL file of rows that grows; `truncate` drops the rows beyond a step, as a resumed run must."
+    "Append-only JSONL file of rows. `truncate` drops the rows after a step when a run is resumed."
     def __init__(self, path: str | os.PathLike): self.path = Path(path)
 
     def write(self, row: dict):
-        "Add a row. OSError names the file."
+        "Append a row. OSError names the file."
         with naming(self.path), open(self.path, "a") as f: f.write(json.dumps(row) + "\n")
 
     def rows(self) -> list[dict]:
-        "The rows before the first that is damaged; none if there is no file."
+        "Return the rows before the first damaged one. Empty if there is no file."
         if not self.path.exists(): return []
         rows = []
         for line in self.path.read_bytes().splitlines():
@@ -45,24 +45,24 @@ class JsonLines:
         return rows
 
     def truncate(self, step: int):
-        "Keep the rows up to a step."
+        "Keep only the rows up to a step."
         kept = [row for row in self.rows() if type(row.get("step")) is int and row["step"] <= step]
         write_file(self.path, "".join(json.dumps(row) + "\n" for row in kept))
 
 
 class Silent(JsonLines):
-    "The log of a process that writes none."
+    "Log that discards its rows, for ranks other than 0."
     def write(self, row: dict): pass
     def truncate(self, step: int): pass
 
 # %% ../../nbs/training/03_log.ipynb #6f353dc2
-MEASURED = 10  # steps that are timed before anything is said of the rest
+MEASURED = 10  # steps timed before the duration is estimated
 
 
 class Pace:
-    "How long the steps take and how many tokens they read."
+    "Timing of steps and token throughput."
     def __init__(self, processes: int = 1):
-        self.processes = processes  # which read as many tokens each
+        self.processes = processes  # each reads the same number of tokens
         self.steps = 0
         self.first = []  # seconds of the first steps
         # since the last call of `tokens_per_second`
@@ -70,7 +70,7 @@ class Pace:
         self.seconds = 0.0
 
     def step(self, seconds: float, tokens: Tensor | int):
-        "Count a step; `tokens` may be a tensor, which is not waited for."
+        "Count a step. `tokens` may be a tensor; no host-device synchronisation here."
         self.steps += 1
         if len(self.first) < MEASURED: self.first.append(seconds)
         self.seconds += seconds
@@ -78,11 +78,11 @@ class Pace:
 
     @property
     def step_seconds(self) -> float:
-        "The median of the first steps."
+        "Median seconds of the first steps."
         return statistics.median(self.first)
 
     def tokens_per_second(self) -> float:
-        "Tokens a second of the steps since the last call; not a number if there were none."
+        "Return tokens per second since the last call. NaN if there were no steps."
         rate = math.nan
         if self.seconds: rate = float(self.tokens) * self.processes / self.seconds
         self.tokens = 0
@@ -91,26 +91,27 @@ class Pace:
 
 # %% ../../nbs/training/03_log.ipynb #c92d853d
 def shown(row: dict) -> dict[str, str]:
-    "What the bar says of a step: the bound of its batch in nats per sequence, else the loss."
+    "Return the progress bar's metric. It is the bound of the step's batch in nats per sequence, or else the loss."
     key = _measured_by([row])
     if key == "loss": return dict(loss=f"{float(row['loss']):.3f}")
     return dict(bound=f"{float(row[key]):.4g}")
 
 
 def _measured_by(rows: Sequence[dict]) -> str:
-    "What says best how far a run has come: its tight bound, else its bound, else its loss."
+    "Return the best progress metric logged: tight bound, bound or loss."
     logged = {key for row in rows for key in row}
     return next(key for key in ("bound_tight", "bound", "loss") if key in logged or key == "loss")
 
 # %% ../../nbs/training/03_log.ipynb #a8e9030f
 def plot_metrics(directory_or_rows: str | os.PathLike | Sequence[dict], ax=None):
-    """The loss curves of a run: its directory, its metrics.jsonl or the rows of one.
+    """Plot the loss curves of a run. Returns the axes. Takes its directory, its metrics.jsonl or the rows of one; nats
+    per sequence, on a log scale.
 
     Nats per sequence, on a log scale; returns the axes.
 
     The training curve is `bound_tight`, or `bound`, or `loss`, the first that the method reports: one batch each, so it
     is noisy."""
-    import matplotlib.pyplot as plt  # here, so that training does not wait for it
+    import matplotlib.pyplot as plt  # imported here, so that training does not wait for it
     rows = directory_or_rows
     if isinstance(rows, (str, os.PathLike)):
         path = Path(rows)

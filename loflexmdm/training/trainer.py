@@ -27,7 +27,7 @@ from ..support.data_digests import data_digests
 from ..support.progress import duration, progress_bar, write_line
 from ..support.random_numbers import generator_for
 from ..support.stop_signals import Interrupted, stop_signals
-from .batches import check_pairs, passes, rows_behind
+from .batches import check_pairs, count_source_rows, passes
 from .checkpoints import Checkpoints, keep_best, last_step, run_lock, take_weights
 from .compiling import Compiler, autocast, fast_products
 from .distributed import OneProcess
@@ -37,8 +37,8 @@ from .optimisers import optimisers, set_learning_rates
 
 # %% ../../nbs/training/06_trainer.ipynb #00550b05
 def _not_finite(row: Mapping, method: Method) -> list[str]:
-    "Terms of a step's loss that are not finite, and names of at most three parameters whose gradients are not."
-    # the totals do not say where
+    "List non-finite loss terms and non-finite gradients. At most three parameters are named."
+    # totals do not locate the error
     terms = {key: float(value) for key, value in row.items() if key not in ("loss", "grad_norm", "order_grad_norm")}
     spoilt = [key for key, value in terms.items() if not math.isfinite(value)]
     gradients = {name: p.grad for name, p in method.named_parameters() if p.grad is not None}
@@ -47,13 +47,13 @@ def _not_finite(row: Mapping, method: Method) -> list[str]:
 
 
 def _mean(rows: Sequence[dict]) -> dict:
-    "The metrics of a step: means over its micro-batches."
+    "Average the metrics of a step over its micro-batches."
     return {key: sum(row[key] for row in rows) / len(rows) for key in rows[0]}
 
 
 def _mean_bound(model: Method, valid: PartialSequences, config: TrainConfig) -> tuple[float, float]:
-    "The mean of a model's bounds on the sequences `valid`, in nats, and its standard error."
-    # the same draws at every validation, so that bounds can be compared
+    "Return mean and standard error of the bounds on `valid`, in nats."
+    # same random draws at every validation, so that bounds are comparable
     generator = generator_for(config.seed, "valid", device=model.device)
     size = config.batch_size * 4
     bounds = []
@@ -68,12 +68,13 @@ def _mean_bound(model: Method, valid: PartialSequences, config: TrainConfig) -> 
 
 # %% ../../nbs/training/06_trainer.ipynb #3feffda9
 def _say(progress: bool, text: str):
-    "A line for who watches, if anyone does."
+    "Print a line unless `progress` is off."
     if progress: write_line(text)
 
 
 def _check_data(trainer: "Trainer"):
-    "ValueError, in all processes, if a stream reads from a file that has changed: its rows are not those of the run."
+    """Check that a stream's source file is unchanged. ValueError in all processes if it changed: its rows are then
+    not those of the run."""
     data = trainer.data
     if not isinstance(data, Stream): return
 
@@ -81,14 +82,18 @@ def _check_data(trainer: "Trainer"):
         try: data.check()
         except ValueError:
             at = last_step(trainer.directory)
-            trainer.say(f"what was trained after step {at} may be of other rows, and is not saved")
+            trainer.say(f"steps after {at} may have used other rows and are not saved")
             raise
-    trainer.processes.by_first(check)
+    trainer.processes.on_first(check)
 
 # %% ../../nbs/training/06_trainer.ipynb #ts5e69b3
 class Trainer:
-    """Trains `method` on `data` (a Dataset of Examples, or of Pairs); checkpoints, metrics.jsonl and the
-    best weights go to `directory`.
+    """Trainer of `method` on `data` (a Dataset of Examples or Pairs). Checkpoints, metrics.jsonl and the best weights
+    go to `directory`.
+
+    Randomness depends only on `config.seed` and the step. `valid` is a Dataset of which the first `valid_size`
+    sequences are used. A run is resumed only on the data and `settings` it began with, unless `changed_data`.
+    `processes` holds what ranks share; ValueError if they cannot share this run.
 
     Everything random depends on `config.seed` and the step alone. `valid` is a Dataset too;
     its first `valid_size` sequences are used. A run is not resumed on other data, or other `settings` that made it,
@@ -111,7 +116,7 @@ class Trainer:
             rows = min(config.valid_size, len(valid))
             self.valid = collate([valid[i] for i in range(rows)])
 
-        # what a step changes: the weights, their average, and how far the run has come
+        # state that a step changes: weights, average, counters
         self.optimisers = optimisers(method, config)
         self.ema = averaged(method, config.ema)
         self.step = 0
@@ -119,7 +124,7 @@ class Trainer:
         self.seconds = 0.0
         self.best = math.inf
 
-        # what is written and said, by the first process alone
+        # output, written by rank 0 only
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.digests = data_digests(data, valid, settings)
@@ -131,15 +136,15 @@ class Trainer:
         self.log = kind(self.directory / "metrics.jsonl")
         self.clock = time.monotonic
         self.pace = Pace(self.processes.world)
-        # a function, not a method: a trainer that nothing names any more is freed at once
+        # a function, not a method: no reference cycle, so an unused trainer is freed at once
         self.compiler = Compiler(method, config, data, partial(_say, self.progress))
 
     @property
     def groups(self) -> list[dict]: return [group for o in self.optimisers for group in o.param_groups]
 
     def fit(self, resume: bool = False, begin: Callable[[], object] = lambda: None) -> Model:
-        """Train to `config.steps`, from the newest checkpoint in the directory if `resume`; returns the averaged model
-        (of shards, in the first process).
+        """Train to `config.steps`; return the averaged model. With `resume`, continue from the newest checkpoint in the
+        directory. Shards are gathered in rank 0.
 
         `begin` is called once the directory is locked, before anything is written, in the first process.
         ValueError if the directory is in use or holds another run; Interrupted on SIGINT, SIGTERM or SIGHUP,
@@ -148,18 +153,18 @@ class Trainer:
         with self.processes.running(self.checkpoints):
             with stop_signals() as caught, ExitStack() as held:
                 held.enter_context(fast_products(self.device))
-                self.processes.by_first(lambda: held.enter_context(run_lock(self.directory)))
-                self.processes.by_first(begin)
-                self.processes.by_first(lambda: self.start_or_resume(resume))
-                self.processes.take_part(self)
+                self.processes.on_first(lambda: held.enter_context(run_lock(self.directory)))
+                self.processes.on_first(begin)
+                self.processes.on_first(lambda: self.start_or_resume(resume))
+                self.processes.share_state(self)
                 self.run(caught)
-            with self.processes.whole(self.checkpoints) as whole:
+            with self.processes.gathered(self.checkpoints) as whole:
                 own = self.checkpoints if whole is None else whole
                 return Model(own.average.eval())
 
     def run(self, caught: Sequence[int]):
-        "The loop, from the step at which the trainer stands. Interrupted at a signal of those `caught`, after saving."
-        rows = rows_behind(self.data)
+        "Run the training loop from the current step. A signal in `caught` saves the run and raises Interrupted."
+        rows = count_source_rows(self.data)
         if rows: self.say(passes(self.config, rows, self.step))
         started = self.clock() - self.seconds
         if self.step < self.config.steps: self.compiler.begin()
@@ -178,41 +183,42 @@ class Trainer:
                     raise Interrupted(number, self.step)
 
     def train_step(self, stream: Iterator[PartialSequences | Pairs]) -> dict:
-        "One optimiser step; returns its metrics, averaged over the micro-batches."
+        "Take one optimiser step. Returns its metrics averaged over micro-batches."
         started = self.clock()
-        given = self.micro_batches(stream)
+        batches = self.micro_batches(stream)
 
-        # a compiler may raise anything, which must not end a run: then the gradients are computed without it
-        try: rows = self.gradients(given)
+        # a compiler may raise any error, which must not end a run: fall back to eager mode
+        try: rows = self.gradients(batches)
         except Exception as error:
             if not self.compiler.on: raise
             self.compiler.give_up(error)
-            rows = self.gradients(given)
+            rows = self.gradients(batches)
         norms = clip_gradients(self.groups, self.config.clip)
-        row = self.processes.agreed(_mean(rows), norms)
+        row = self.processes.merged(_mean(rows), norms)
 
-        # before the step, which would spoil every weight
+        # check before the step, which would spoil every weight
         total = row["loss"] + sum(row[name] for name in norms)
         if not torch.isfinite(total): self.fail(row)
         self.optimizer_step()
 
         self.evaluations += len(rows) * self.method.evaluations_per_loss
-        tokens = sum(batch.valid.sum() for batch in given)
+        tokens = sum(batch.valid.sum() for batch in batches)
         self.pace.step(self.clock() - started, tokens)
         return row
 
-    def gradients(self, given: Sequence[PartialSequences | Pairs]) -> list[dict]:
-        "The metrics of each micro-batch of a step, the gradients of their mean loss being in the parameters."
+    def gradients(self, batches: Sequence[PartialSequences | Pairs]) -> list[dict]:
+        """Compute the gradients of a step. Returns the metrics per micro-batch. The parameters hold the gradients of
+        the mean loss."""
         self.method.train()
         loss = self.processes.engine or self.method.loss
         rows = []
-        for micro, batch in enumerate(given):
-            # random numbers are those of the micro-batch, in whatever session it comes
+        for micro, batch in enumerate(batches):
+            # random numbers depend on the micro-batch, not on the session
             number = self.step * self.config.accumulate + micro
             batch = self.drop_conditions(batch, number)
             generator = self.processes.generator(self.config.seed, "train", number, device=self.device)
 
-            # processes exchange gradients once a step
+            # processes all-reduce gradients once per step
             with self.processes.averaging(last=micro == self.config.accumulate - 1):
                 with autocast(self.config, self.device): terms = loss(batch, generator)
                 (terms.loss / self.config.accumulate).backward()
@@ -221,7 +227,7 @@ class Trainer:
         return rows
 
     def optimizer_step(self):
-        "Step the optimisers at the step's learning rates, then the average."
+        "Step the optimisers at the scheduled rates, then the average."
         set_learning_rates(self.groups, self.config, self.step)
         for optimiser in self.optimisers: optimiser.step()
         self.method.zero_grad(set_to_none=True)
@@ -229,7 +235,7 @@ class Trainer:
         self.step += 1
 
     def after_step(self, row: dict, bar):
-        "Log, validate and save when it is time to; `bar` has `update()` and `set_postfix(dict)`."
+        "Log, validate and save if due. `bar` has `update()` and `set_postfix(dict)`."
         due = lambda every: self.step % every == 0 or self.step == self.config.steps
         if due(self.config.log_every): self.write_row(row, bar)
         bar.update()
@@ -238,21 +244,21 @@ class Trainer:
         if due(self.config.save_every): self.save()
 
     def micro_batches(self, stream: Iterator[PartialSequences | Pairs]) -> list[PartialSequences | Pairs]:
-        "The batches of a step. Where the data cannot be read, the run is saved before the error is raised."
+        "Read the batches of a step. If the data cannot be read, the run is saved before the error is raised."
         try: return [next(stream) for _ in range(self.config.accumulate)]
         except (OSError, ValueError):
             if self.step: self.say(f"the data cannot be read; step {self.step} is saved: {self.save()}")
             raise
 
     def drop_conditions(self, batch: PartialSequences | Pairs, number: int) -> PartialSequences | Pairs:
-        "Micro-batch `number` with the conditions of some rows hidden; as it is if the vocabulary has none."
+        "Hide the conditions of some rows of micro-batch `number`. Returned unchanged if the vocabulary has none."
         vocabulary = self.method.vocabulary
         if not vocabulary.conditions: return batch
         generator = self.processes.generator(self.config.seed, "conditions", number, device=self.device)
         return hide_conditions(batch, vocabulary, self.config.drop_condition, generator)
 
     def write_row(self, row: dict, bar):
-        "Add the metrics of a step to the log, and show them on the bar."
+        "Log the metrics of a step and show them on the bar."
         pace = self.pace.tokens_per_second()
         counts = dict(
             step=self.step, evaluations=self.evaluations, seconds=round(self.seconds, 2),
@@ -265,9 +271,9 @@ class Trainer:
         bar.set_postfix(shown(row) | {"tokens/s": f"{pace:,.0f}", "real": f"{real:.0%}"})
 
     def validate(self) -> float:
-        """The tight bound of the averaged model on the validation sequences, in nats per sequence;
-        the best weights so far go to `best`. Infinite but in the first process."""
-        with self.processes.whole(self.checkpoints) as checkpoints:
+        """Return the validation bound of the averaged model. Tight bound in nats per sequence, infinite outside rank
+        0; the best weights so far go to `best`."""
+        with self.processes.gathered(self.checkpoints) as checkpoints:
             if checkpoints is None: return math.inf
             model = checkpoints.average.eval()
             nll, error = _mean_bound(model, self.valid, self.config)
@@ -281,11 +287,11 @@ class Trainer:
             return nll
 
     def fail(self, row: dict):
-        """Save the weights as they were before this step, if they are finite, and raise FloatingPointError.
+        """Save the weights before this step and raise FloatingPointError. Weights that are not finite are not saved.
 
-        It says what was not finite, loss terms or else gradients, and where the last good weights are."""
+        The error names the loss terms or gradients that were not finite, and the last good weights."""
         at = f"step {self.step + 1}: not finite"
-        with self.processes.whole(self.checkpoints) as checkpoints:
+        with self.processes.gathered(self.checkpoints) as checkpoints:
             if checkpoints is None: raise FloatingPointError(at)
             where = _not_finite(row, checkpoints.method)
             if bad := checkpoints.non_finite(self.step): told = f"{bad}; {checkpoints.last_good()}"
@@ -295,7 +301,7 @@ class Trainer:
             raise FloatingPointError(f"{at}: {', '.join(where) or 'loss'}; {told}")
 
     def counters(self) -> dict:
-        "How far the run has come."
+        "Return the counters of the run."
         return dict(
             step=self.step,
             compiled=self.compiler.on,
@@ -305,7 +311,7 @@ class Trainer:
         )
 
     def stand_at(self, counters: Mapping):
-        "Stand where the counters say."
+        "Restore the counters of the run."
         self.step = counters["step"]
         self.compiler.on = counters["compiled"]
         self.best = counters["best"]
@@ -313,24 +319,24 @@ class Trainer:
         self.seconds = counters["seconds"]
 
     def save(self) -> Path | None:
-        """Write a checkpoint of this step, remove old ones; returns its directory, in the first process.
+        """Write a checkpoint, remove old ones. Returns its directory in rank 0.
 
         FloatingPointError, and nothing is written, if a weight or moment is not finite."""
-        with self.processes.whole(self.checkpoints) as checkpoints:
+        with self.processes.gathered(self.checkpoints) as checkpoints:
             if checkpoints is not None: return checkpoints.save(self.counters())
 
     def load(self, checkpoint: str | os.PathLike):
-        """Stand exactly where the run stood when it wrote `checkpoint`.
+        """Restore the run exactly as saved in `checkpoint`.
 
         ValueError, and nothing has changed, if it is damaged or of another model, run or data."""
         counters = self.checkpoints.load(Path(checkpoint))
-        # compiled or not, as the run has been computed so far, unless it is said
+        # compiled or not, as in the stored run, unless set by the user
         if self.config.compile != "auto": counters["compiled"] = self.compiler.on
         self.stand_at(counters)
 
     def start_or_resume(self, resume: bool):
-        """Start afresh in a directory without a run, or continue the one that is there (from
-        nothing, if it had not saved yet). ValueError if there is one and `resume` is False."""
+        """Start a new run, or resume the one in the directory. A run without a checkpoint starts from its first
+        step; ValueError if there is a run and `resume` is False."""
         newest = self.checkpoints.start(resume)
         if newest is not None: self.load(newest)
         elif self.config.start_from:
@@ -338,11 +344,11 @@ class Trainer:
         self.log.truncate(self.step)
 
     def say(self, text: str):
-        "A line for who watches, or reads the log; none with `progress=False`."
+        "Print a line for the user; nothing with `progress=False`."
         _say(self.progress, text)
 
     def look_ahead(self):
-        "Say how long the rest will take, now that steps have been timed, and whether to compile."
+        "Estimate the remaining time and decide whether to compile."
         each = self.pace.step_seconds
         left = self.config.steps - self.step
         if not left: return
@@ -351,7 +357,7 @@ class Trainer:
 
     @contextmanager
     def accounting(self) -> Iterator[None]:
-        "At its end, however the run ended, say how many rows of a stream were left out, and why."
+        "Print how many rows of a stream were left out, and why, at the end."
         try: yield
         finally:
             lost = self.data.account() if isinstance(self.data, Stream) else ""

@@ -466,7 +466,7 @@ def test_a_checkpoint_of_an_earlier_release_resumes_to_the_same_weights(tmp_path
 def test_a_config_of_another_checkpoint_is_refused(run):
     first, last = checkpoints(run)
     shutil.copy(first / "config.json", last)
-    with pytest.raises(ValueError, match="config.json: of another checkpoint"): resume(run)
+    with pytest.raises(ValueError, match="config.json: belongs to another checkpoint"): resume(run)
 
 
 # ---- numbers that are not finite

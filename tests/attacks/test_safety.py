@@ -343,7 +343,7 @@ def test_no_task_of_a_model_reads_what_it_names(settings, monkeypatch, made):
     monkeypatch.setattr("loflexmdm.molecules.data.matched_pairs.prepare_pairs", never)
     words = task_from(settings, Vocabulary("CNO"), data=False)
     for ask in (lambda: words.dataset("test"), lambda: words.prompts("test", 2) or words.dataset("test")):
-        with pytest.raises(ValueError, match="named by the model, and not read unless that is asked for"): ask()
+        with pytest.raises(ValueError, match="not read by default; allow it with --task-data"): ask()
     with pytest.raises(AssertionError, match="read"): words.with_data().dataset("test")
 
 

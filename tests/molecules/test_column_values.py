@@ -293,9 +293,9 @@ def test_other_tokens_are_still_refused(tmp_path):
     save_method(make(["C", "O"]), tmp_path / "old")
     save_method(make(["C", "O", "<a:1>", ANY]), tmp_path / "asked")
     for tokens in (["C"], ["C", "N"], ["O", "C"], ["C", "O", "N"], ["C", "N", "<a:1>", ANY]):
-        with pytest.raises(ValueError, match="its vocabulary is another"): take_weights(make(tokens), tmp_path / "old")
+        with pytest.raises(ValueError, match="vocabulary differs"): take_weights(make(tokens), tmp_path / "old")
     for tokens in (["C", "O"], ["C", "O", "<a:2>", ANY]):
-        with pytest.raises(ValueError, match="is another"): take_weights(make(tokens), tmp_path / "asked")
+        with pytest.raises(ValueError, match="vocabulary differs"): take_weights(make(tokens), tmp_path / "asked")
     assert take_weights(make(["C", "O", "<a:1>", ANY]), tmp_path / "asked") == []
 
 

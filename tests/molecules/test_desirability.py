@@ -75,7 +75,8 @@ def test_a_value_that_is_no_number_fails():
 
 @pytest.mark.parametrize("text, message", [
     ("", "has no table"), ("[scoring]\n", "has no component"), (one("QEDD"), "did you mean 'QED'"),
-    (one("QED", ", wieght = 2"), "did you mean 'weight'"), (one("QED", ", params = {a = 1}"), "'a': QED has none"),
+    (one("QED", ", wieght = 2"), "did you mean 'weight'"),
+    (one("QED", ", params = {a = 1}"), "'a': QED has no parameters"),
     (one("GroupCount"), "smarts"), (one("GroupCount", ", params = {smarts = 'c1c'}"), "not a SMARTS pattern"),
     (one("TanimotoDistance", ", params = {smiles = ['C1C']}"), "not a molecule"),
     (one("Alerts", ", params = {names = 'BRENCK'}"), "BRENCK"),
@@ -84,7 +85,7 @@ def test_a_value_that_is_no_number_fails():
     (one("QED", ", transform = {type = 'step', low = 'a'}"), "low='a': must be a number"),
     (one("QED", ", transform = 3"), "must be a table"),
     (one("QED").replace("weight = 2", "weight = true"), "weight=True"),
-    (one("QED") + one("QED").removeprefix("[scoring]\n"), "stands twice"),
+    (one("QED") + one("QED").removeprefix("[scoring]\n"), "used twice"),
     ("[scoring]\ntype = 'max'\n", "type='max'"),
     ("[scoring]\n[[scoring.component]]\nQED = 3\n", "has no [[endpoint]]"), ("[scoring\n", "not valid TOML")])
 def test_what_is_wrong_is_said_with_its_place(text, message, tmp_path):

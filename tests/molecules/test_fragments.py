@@ -87,7 +87,7 @@ def test_our_slicing_gives_the_published_scaffolds():
         ("*", "motif_extension", "hang on"),
         ("**", "", "hang on"),
         ("*C", "growing", "choose one of linker_design"),
-        ("FC(F)(F)F", "superstructure_generation", "hydrogen to give"),
+        ("FC(F)(F)F", "superstructure_generation", "too few hydrogens"),
     ],
 )
 def test_bad_fragments(fragment, task, message):

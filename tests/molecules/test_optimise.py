@@ -12,7 +12,7 @@ from rdkit import Chem
 from loflexmdm.cli.optimize import read_leads
 from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, PerScaffold, RandomSearch, Regrow
 from loflexmdm.molecules.optimise import Screened
-from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossed, joined, mutated
+from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossed, join_parts, mutated
 from loflexmdm.molecules.optimise import optimise, sound, top_auc
 from loflexmdm.molecules.scores.objectives import OBJECTIVES, Likeness, Scorer, _serve, load_objective
 from commands import call, refused
@@ -198,7 +198,7 @@ def test_children_are_sound_and_come_from_the_generator():
     assert mutated(Chem.MolFromSmiles("C"), random.Random(0)) is None
     assert crossed(mol, Chem.MolFromSmiles("c1ccccc1"), random.Random(0)) is None  # no bond to cut
     a, b = map(Chem.MolFromSmiles, ("*CCO", "*c1ccccc1"))
-    assert sound(joined(a, b)) == Chem.CanonSmiles("OCCc1ccccc1")
+    assert sound(join_parts(a, b)) == Chem.CanonSmiles("OCCc1ccccc1")
     assert sound(Chem.MolFromSmiles("CC.CC")) is None and sound(Chem.MolFromSmiles("CC")) is None
 
 

@@ -9,7 +9,7 @@ from rdkit import Chem
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.optimise import Call, CallLog, Holding, PerScaffold, Screened
 from loflexmdm.molecules.optimise import murcko, optimise, substructure
-from loflexmdm.molecules.tuned import Tuned, spelled_anew
+from loflexmdm.molecules.tuned import Tuned, respell
 from commands import call, refused
 
 START = ["CCOc1ccccc1", "NC(=O)c1ccccc1", "CCCCCCO", "c1ccncc1C"]
@@ -54,7 +54,7 @@ def test_calls_that_failed_and_molecules_that_it_cannot_write():
     proposer = tuned()
     proposer.learn([Call("C[N+](C)(C)C", 1.0, "", 0, "start"), Call("CCO", None, "broken", 0, "start")], 1)
     proposer.learn([], 2)
-    assert proposer.learned == 2 and spelled_anew("C[N+](C)(C)C", proposer.task, random.Random(0)) is None
+    assert proposer.learned == 2 and respell("C[N+](C)(C)C", proposer.task, random.Random(0)) is None
 
 
 def test_a_round_that_brought_nothing_is_not_learned_from():

@@ -17,7 +17,7 @@ from loflexmdm.cli.commands import run_line
 from loflexmdm.models.pretrained import load
 from loflexmdm.models.saved import save_method
 from loflexmdm.molecules.data import matched_pairs
-from loflexmdm.molecules.data.matched_pairs import MatchedPairs, joined, prepare_pairs
+from loflexmdm.molecules.data.matched_pairs import MatchedPairs, fill_core, prepare_pairs
 from loflexmdm.molecules.data.matched_pairs import same_molecule, smiles_tokens
 from loflexmdm.molecules.edit_task import Edited, MoleculeEditsTask, edit_figures, judge_edits, kept_tokens
 from loflexmdm.process.states import Vocabulary, collate
@@ -197,8 +197,8 @@ def test_pairs_come_from_the_cache_and_damage_is_repaired(leads, monkeypatch, tm
 
 
 def test_joining_moves_ring_numbers_and_drops_empty_branches():
-    assert joined("c1ccc(*)cc1", "c1ccncc1") == "c1ccc(c2ccncc2)cc1"
-    assert joined("c1ccc(*)cc1", "") == "c1ccccc1" and joined("*c1ccccc1", "CC") == "CCc1ccccc1"
+    assert fill_core("c1ccc(*)cc1", "c1ccncc1") == "c1ccc(c2ccncc2)cc1"
+    assert fill_core("c1ccc(*)cc1", "") == "c1ccccc1" and fill_core("*c1ccccc1", "CC") == "CCc1ccccc1"
 
 
 def test_what_is_kept_of_a_molecule():

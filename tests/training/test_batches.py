@@ -12,7 +12,7 @@ from torch.utils.data import Subset
 
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.support.stop_signals import STOP_SIGNALS, stop_signals
-from loflexmdm.training.batches import BatchIndices, batches, epoch_indices, flag_of_leaving, ignore_interrupts
+from loflexmdm.training.batches import BatchIndices, batches, epoch_indices, exit_flag, ignore_interrupts
 from loflexmdm.training.optimisers import TrainConfig
 
 
@@ -70,7 +70,7 @@ def test_a_loader_that_is_kept_outside_of_training_ends_at_sigterm():
 
 
 def test_loader_processes_ignore_signals_until_the_training_process_leaves():
-    with stop_signals(): leaving = flag_of_leaving()
+    with stop_signals(): leaving = exit_flag()
     context = multiprocessing.get_context("fork")
     begun = context.Event()
     process = context.Process(target=lambda: (ignore_interrupts(0, leaving), begun.set(), time.sleep(60)), daemon=True)

@@ -203,7 +203,7 @@ def test_data_of_another_vocabulary_than_the_model_is_refused(place):
     method = loflexmdm.load(place / "run")
     (place / "data/sums.txt").write_text("a-b\n" * 9)
     task = task_from(method.method.task | dict(file=str(place / "data/sums.txt")), method.vocabulary)
-    with pytest.raises(ValueError, match="another vocabulary than the model"): task.sizes()
+    with pytest.raises(ValueError, match="vocabulary differs from the model's"): task.sizes()
 
 
 # cached molecules

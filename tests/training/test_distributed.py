@@ -78,7 +78,7 @@ def norm_of_shards(directory: str):
     with joined(launch, torch.device("cpu")):
         own = torch.tensor([3.0, 4.0][launch.rank])
         norm = DTensor.from_local(own, init_device_mesh("cpu", (2,)), [_NormPartial(2.0)])
-        found = processes_of(launch).agreed(dict(loss=torch.tensor(1.0)), dict(grad_norm=norm))
+        found = processes_of(launch).merged(dict(loss=torch.tensor(1.0)), dict(grad_norm=norm))
         Path(directory, str(launch.rank)).write_text(repr(float(found["grad_norm"])))
 
 
@@ -129,7 +129,7 @@ def of_several(monkeypatch, rank=0, world="2", local="0"):
     ("evaluate star-tiny", "evaluate: runs in one process, so start it without torchrun, "),
     ("train star-tiny --out x --batch-size 15", "batch_size=15: must be a multiple of the number of processes, 2"),
     ("train brackets-repair --out x", "method=editflow: its loss needs the whole batch, so it trains on one process"),
-    ("train star-tiny --out x --optimiser muon --shard", "optimiser='muon': needs whole matrices; adamw works on "),
+    ("train star-tiny --out x --optimiser muon --shard", "optimiser='muon': needs unsharded matrices; adamw works on "),
 ])
 def test_one_line_from_the_first_process(line, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -29,30 +29,30 @@ NO_NUMBER = "", "-", "na", "n/a", "nan", "none", "null"
 
 
 def number_in(text: str) -> float | None:
-    "The number of a cell; nan for a cell that says there is none, None for what is not a finite number, such as `>10`."
+    "Parse a cell: number, nan if blank, None if not a finite number, such as `>10`."
     if text.strip().lower() in NO_NUMBER: return math.nan
-    if "_" in text: return None  # Python alone reads 1_234 as a number
+    if "_" in text: return None  # Python reads 1_234 as a number, other programs do not
     try: value = float(text)
     except ValueError: return None
     return value if math.isfinite(value) else None
 
 # %% ../../../nbs/molecules/data/05_column_values.ipynb #ms000012
 class Measured(NamedTuple):
-    "Numbers of molecules, from a column of their source."
-    values: dict[str, float]  # by canonical SMILES, the mean over the rows of a molecule
-    blank: int  # rows of molecules that have no number
-    unreadable: int  # and those with something else
-    example: str  # the first of the latter
+    "Numbers of molecules from a column of their source."
+    values: dict[str, float]  # mean over rows, by canonical SMILES
+    blank: int  # rows of molecules with a blank cell
+    unreadable: int  # rows of molecules with an unreadable cell
+    example: str  # first unreadable cell
 
 
 def mean_of(values: Sequence[float]) -> float:
-    "The mean of finite numbers, which is finite also where their sum is not."
+    "Compute the mean of finite numbers without overflow."
     mean = sum(values) / len(values)
     return mean if math.isfinite(mean) else statistics.mean(values)
 
 
 def averaged(rows: Iterable[tuple[str, str]]) -> Measured:
-    "The values of (canonical SMILES, text of the cell), row by row."
+    "Average cells by molecule. `rows` are (canonical SMILES, text of the cell)."
     found, blank, other = defaultdict(list), 0, []
     for smiles, text in rows:
         value = number_in(text)
@@ -64,7 +64,7 @@ def averaged(rows: Iterable[tuple[str, str]]) -> Measured:
 
 # %% ../../../nbs/molecules/data/05_column_values.ipynb #ms000014
 def tables_of(source: str) -> list[Path]:
-    "The tables that a source consists of. ValueError for one that has no columns."
+    "List the tables of a source. ValueError for one that has no columns."
     if source in BENCHMARKS: return benchmark_files(source)
     if is_packaged(source) or source.startswith("hub:") or format_of(Path(source)) in (".smi", ".txt"):
         raise ValueError(f"source={source!r} is not a table, it has no columns of numbers")
@@ -72,7 +72,7 @@ def tables_of(source: str) -> list[Path]:
 
 
 def column_texts(path: Path, name: str) -> Iterator[str]:
-    "What stands in a column of a table, row by row, '' where nothing does. ValueError if there is no such column."
+    "Yield the cells of a column, '' if empty. ValueError if there is no such column."
     return (text for [text] in cells_of(path, named_column(name, path)))
 
 # %% ../../../nbs/molecules/data/05_column_values.ipynb #ms000015
@@ -81,10 +81,10 @@ def _usable(
     clean: Callable[[Iterable[str]], Iterable[tuple[list, list]]],
     advance: Callable,
 ) -> Iterator[tuple[str, str]]:
-    """(canonical SMILES, text of the cell) of every row whose molecule is kept.
+    """Yield (canonical SMILES, cell) for rows whose molecule is kept.
 
-    `clean` gives what became of SMILES chunk by chunk; `advance` is told of the rows read."""
-    texts = deque()  # of the rows that `clean` has read and not yet given
+    `clean` maps SMILES to results chunk by chunk; `advance` gets the number of rows read."""
+    texts = deque()  # cells of rows that `clean` has read and not yet yielded
 
     def smiles_alone():
         for smiles, text in pairs:
@@ -100,13 +100,13 @@ def _usable(
 # %% ../../../nbs/molecules/data/05_column_values.ipynb #38a3928c
 def measured(source: str, name: str, column: str = "", options: Cleaning = Cleaning(),  # noqa: B008 (immutable)
              limit: int = 0, progress: bool = False) -> Measured:
-    """The numbers in the column `name` of a source, for the molecules that `prepare` keeps, cached.
+    """Read the numbers in column `name` for the molecules of `prepare`, cached.
 
     `column`: that of the SMILES; `limit`: rows to read, 0 for all. ValueError for a source without columns, without
     that column, with a row that has more cells than the header (by its line), and if no molecule has a number."""
     tables, content = tables_of(source), content_of(source, column)
     rows = files_content(tables, lambda: chain.from_iterable(smiles_and_texts(p, column, name) for p in tables)).rows
-    next(iter(rows()), None)  # a wrong name is said now
+    next(iter(rows()), None)  # reports a wrong column now
 
     def read() -> Measured:
         total = min(limit or content.total, content.total) or limit or sum(1 for _ in content.rows())
@@ -127,7 +127,7 @@ def _store(found: Measured, path: Path):
 
 
 def _stored(path: Path) -> Measured | None:
-    "What a cache file holds; None if there is none, or if it is damaged."
+    "Load a cache file; None if missing or damaged."
     try: whole = digest_beside(path).read_text().strip() == file_digest(path)
     except (OSError, UnicodeDecodeError): return None
     return Measured(**json.loads(path.read_text())) if whole else None

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TOKEN', 'RING', 'HYDROGEN', 'PAIRS_VERSION', 'single_cuts', 'smiles_tokens', 'is_heavy_atom', 'heavy_atoms',
-           'shifted', 'joined', 'piece_text', 'core_mol', 'core_text', 'Matching', 'Matched', 'fitting_cuts', 'capped',
-           'groups_of', 'match', 'same_molecule', 'is_reversible', 'MatchedPairs', 'chunk_cuts', 'all_cuts',
+           'shifted', 'fill_core', 'piece_text', 'core_mol', 'core_text', 'Matching', 'Matched', 'fitting_cuts',
+           'capped', 'groups_of', 'match', 'same_molecule', 'is_reversible', 'MatchedPairs', 'chunk_cuts', 'all_cuts',
            'build_pairs', 'store_pairs', 'stored_pairs', 'prepare_pairs']
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #72a4872f
@@ -29,7 +29,8 @@ from ...support.worker_pool import worker_pool
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #64bdf555
 def single_cuts(smiles: str) -> list[tuple[str, str]]:
-    "(core, substituent), both ways round, as SMILES with `*`, of each bond that may be cut in a readable SMILES."
+    """List (core, substituent) for each single cut of a SMILES. Both ways round, as SMILES with `*`; the SMILES must
+    be valid."""
     found = rdMMPA.FragmentMol(Chem.MolFromSmiles(smiles), minCuts=1, maxCuts=1, maxCutBonds=100, resultsAsMols=False)
     halves = (halves.replace("[*:1]", "*").split(".") for _, halves in found)
     return [pair for a, b in halves for pair in ((a, b), (b, a))]
@@ -41,22 +42,22 @@ HYDROGEN = re.compile(r"\[\d*H[+-]?\]")
 
 
 def smiles_tokens(smiles: str) -> list[str]:
-    "Tokens of a SMILES: atoms, brackets as a whole, bonds, rings and branches."
+    "Split a SMILES into tokens: atoms, bracket atoms, bonds, rings and branches."
     return TOKEN.findall(smiles)
 
 
 def is_heavy_atom(token: str) -> bool:
-    "Whether a token is an atom, hydrogen and the attachment `*` left out."
+    "Return True for an atom other than hydrogen and `*`."
     return (token[0] == "[" or token.isalpha()) and not HYDROGEN.fullmatch(token)
 
 
 def heavy_atoms(smiles: str) -> int:
-    "Atoms of a SMILES other than hydrogen and `*`."
+    "Count the heavy atoms of a SMILES, without `*`."
     return sum(map(is_heavy_atom, smiles_tokens(smiles)))
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #e1bf93b9
 def shifted(piece: str, open_rings: int) -> str:
-    "The substituent with its ring numbers raised by `open_rings`."
+    "Raise the ring numbers of a substituent by `open_rings`."
     def raised(token: str) -> str:
         if not RING.fullmatch(token): return token
         n = int(token.removeprefix("%")) + open_rings
@@ -64,8 +65,8 @@ def shifted(piece: str, open_rings: int) -> str:
     return "".join(map(raised, smiles_tokens(piece)))
 
 
-def joined(core: str, piece: str) -> str:
-    "The SMILES of a core with the piece in place of its `*`; an empty piece is a hydrogen."
+def fill_core(core: str, piece: str) -> str:
+    "Replace the `*` of a core by a piece. Empty for a hydrogen."
     before, after = core.split("*")
     open_rings = set()
     for token in filter(RING.fullmatch, smiles_tokens(before)): open_rings ^= {int(token.removeprefix("%"))}
@@ -75,7 +76,7 @@ def joined(core: str, piece: str) -> str:
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #c941d5ab
 @lru_cache(50_000)
 def piece_text(piece: str) -> str:
-    "A substituent written from its attachment, without the `*`; '' for a hydrogen."
+    "Write a substituent from its attachment, without `*`. '' for a hydrogen."
     if piece == "*[H]": return ""
     mol = Chem.MolFromSmiles(piece)
     at = next(a.GetIdx() for a in mol.GetAtoms() if a.GetAtomicNum() == 0)
@@ -88,7 +89,8 @@ def core_mol(core: str) -> Chem.Mol: return Chem.MolFromSmiles(core)
 
 @lru_cache(50_000)
 def core_text(core: str, start: int | None = None) -> str:
-    "A core written from its atom number `start` modulo their number, the `*` left out; None: as canonically as it can."
+    """Write a core from atom `start`, modulo their number. The `*` is left out; by default the text is as canonical
+    as possible."""
     mol = core_mol(core)
     atoms = [a.GetIdx() for a in mol.GetAtoms() if a.GetAtomicNum()]
     if start is not None: return Chem.MolToSmiles(mol, rootedAtAtom=atoms[start % len(atoms)])
@@ -99,42 +101,43 @@ def core_text(core: str, start: int | None = None) -> str:
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #ddfe616b
 class Matching(NamedTuple):
-    "Which substituents may be exchanged."
-    most: int = 10  # heavy atoms at most
-    share: float = 0.5  # and at most this share of the core's
+    "Size limits of exchanged substituents."
+    most: int = 10  # maximum heavy atoms
+    share: float = 0.5  # maximum fraction of the core's heavy atoms
 
 
 class Matched(NamedTuple):
-    "Two molecules that differ in one substituent."
-    first: int  # number of the molecule
-    second: int  # of the other
+    "Pair of molecules that differ in one substituent."
+    first: int  # index of the first molecule
+    second: int  # index of the second molecule
     core: str  # SMILES with `*`
-    old: str  # the first one's substituent
-    new: str  # the second one's
+    old: str  # substituent of the first
+    new: str  # substituent of the second
 
     @property
     def swapped(self) -> "Matched": return Matched(self.second, self.first, self.core, self.new, self.old)
 
     def texts(self, start: int | None = None) -> tuple[str, str]:
-        "SMILES of both, written alike but for the substituent; `start` is that of `core_text`."
+        "Return aligned SMILES of both; `start` as in `core_text`."
         core = core_text(self.core, start)
-        return joined(core, piece_text(self.old)), joined(core, piece_text(self.new))
+        return fill_core(core, piece_text(self.old)), fill_core(core, piece_text(self.new))
 
 
 def fitting_cuts(smiles: str, options: Matching) -> list[tuple[str, str]]:
-    "The cuts whose substituent is small enough."
+    "Return the cuts whose substituent is small enough."
     sizes = ((core, piece, heavy_atoms(piece), heavy_atoms(core)) for core, piece in single_cuts(smiles))
     return [(core, piece) for core, piece, p, c in sizes if p <= options.most and p <= options.share * c]
 
 
 def capped(core: str) -> str | None:
-    "Canonical SMILES of a core with a hydrogen in place of its `*`; None if that is not a molecule."
+    "Cap a core with hydrogen. Returns canonical SMILES, None if invalid."
     mol = Chem.MolFromSmiles(core.replace("*", "[H]"))
     return None if mol is None else Chem.MolToSmiles(mol)
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #a8e0131e
 def groups_of(smiles: Sequence[str], cuts: Iterable[list[tuple[str, str]]]) -> dict[str, list[tuple[int, str]]]:
-    "Core -> (number of the molecule, its substituent), for cores of at least two molecules, from the cuts of each."
+    """Group molecules by core: core -> (index, substituent). Only cores of at least two molecules; `cuts` are those
+    of each molecule."""
     groups: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for i, found in enumerate(cuts):
         for core, piece in found: groups[core].append((i, piece))
@@ -146,7 +149,7 @@ def groups_of(smiles: Sequence[str], cuts: Iterable[list[tuple[str, str]]]) -> d
 
 
 def match(smiles: Sequence[str], cuts: Iterable[list[tuple[str, str]]]) -> list[Matched]:
-    "Every pair of molecules once, with the largest core that they share."
+    "Return each matched pair once, with its largest common core."
     best: dict[tuple[int, int], tuple[int, Matched]] = {}
     for core, members in groups_of(smiles, cuts).items():
         size = heavy_atoms(core)
@@ -159,7 +162,7 @@ def match(smiles: Sequence[str], cuts: Iterable[list[tuple[str, str]]]) -> list[
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #6f2a88b0
 def same_molecule(text: str, smiles: str) -> bool:
-    "Whether a text is a molecule with this canonical SMILES."
+    "Return True if a text is a molecule with this canonical SMILES."
     mol = Chem.MolFromSmiles(text)
     return mol is not None and Chem.MolToSmiles(mol) == smiles
 
@@ -169,22 +172,22 @@ def is_reversible(
     smiles: Sequence[str],
     start: int | None = None,
 ) -> bool:
-    "Whether the texts of a pair give its molecules back."
+    "Return True if the texts of a pair decode to its molecules."
     with rdBase.BlockLogs():
         texts = matched.texts(start)
         return all(same_molecule(t, smiles[i]) for t, i in zip(texts, matched[:2]))
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #8f8a10a2
 class MatchedPairs(NamedTuple):
-    "The matched pairs of a source, each once."
-    smiles: list[str]  # canonical SMILES of the molecules that are in pairs
-    scores: list[list[float]]  # QED and SA of each
-    pairs: list[Matched]  # numbers count in `smiles`
-    rejects: Counter  # molecules and pairs that were left out, by reason
+    "Distinct matched pairs of a source."
+    smiles: list[str]  # canonical SMILES of paired molecules
+    scores: list[list[float]]  # QED and SA per molecule
+    pairs: list[Matched]  # indices refer to `smiles`
+    rejects: Counter  # rejected molecules and pairs, by reason
 
 
 def chunk_cuts(smiles: Sequence[str], options: Matching) -> list[list[tuple[str, str]]]:
-    "The fitting cuts of some molecules."
+    "Return the fitting cuts of some molecules."
     with rdBase.BlockLogs(): return [fitting_cuts(s, options) for s in smiles]
 
 
@@ -194,7 +197,7 @@ def all_cuts(
     processes: int = 1,
     progress: bool = False,
 ) -> list:
-    "The fitting cuts of each molecule, in order."
+    "Return the fitting cuts of each molecule, in order."
     chunks = list(in_chunks(smiles))
     with tqdm(total=len(smiles), unit=" molecules", desc="cutting", disable=not progress) as bar:
         found = []
@@ -222,7 +225,7 @@ def build_pairs(
     processes: int = 1,
     progress: bool = False,
 ) -> MatchedPairs:
-    "The matched pairs of canonical SMILES; ValueError if there are none. `rejects`: rows that were left out before."
+    "Build matched pairs from canonical SMILES. ValueError if there are none. `rejects`: rows rejected earlier."
     found = match(smiles, all_cuts(smiles, options, processes, progress))
     shown = tqdm(found, unit=" pairs", desc="reading back", disable=not progress)
     kept = [m for m in shown if is_reversible(m, smiles)]
@@ -238,16 +241,16 @@ def build_pairs(
     return MatchedPairs([smiles[i] for i in used], scores, pairs, left_out)
 
 # %% ../../../nbs/molecules/data/06_matched_pairs.ipynb #b7bb4d55
-PAIRS_VERSION = 1  # raise it if any source gives other pairs than before, or for another layout of the file
+PAIRS_VERSION = 1  # raise it if any source gives other pairs, or if the file layout changes
 
 
 def store_pairs(found: MatchedPairs, path: Path):
-    "Write pairs as JSON, in one rename."
+    "Write pairs as JSON, atomically."
     write_file(path, json.dumps(found))
 
 
 def stored_pairs(path: Path) -> MatchedPairs | None:
-    "What a cache file holds; None if there is none, or if it is damaged."
+    "Load a cache file; None if missing or damaged."
     try: smiles, scores, pairs, rejects = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError): return None
     return MatchedPairs(smiles, scores, [Matched(*m) for m in pairs], Counter(rejects))
@@ -257,11 +260,11 @@ def prepare_pairs(
     source: str = "embedded", column: str = "", salts: str = "refuse", limit: int = 0,
     options: Matching = Matching(), processes: int = 0, progress: bool = False,  # noqa: B008 (immutable)
 ) -> MatchedPairs:
-    """The matched pairs of a source of molecules, from the cache if it has them. `source`, `column`, `salts`, `limit`
-    and `processes` are those of `prepare`. ValueError where `prepare` has one, and if there are no pairs."""
+    """Return the matched pairs of a source, cached. `source`, `column`, `salts`, `limit` and `processes` are those
+    of `prepare`. ValueError as `prepare`, and if there are no pairs."""
     molecules = prepare(source, column=column, salts=salts, limit=limit, processes=processes, progress=progress)
     count = processes_for(len(molecules.smiles), processes)
     make = lambda: build_pairs(list(molecules.smiles), molecules.rejects, options, count, progress)
-    if molecules.where is None: return make()  # nothing can be written where the molecules would be
+    if molecules.where is None: return make()  # the cache cannot be written
     name = f"{molecules.where.stem}.pairs-{PAIRS_VERSION}-{options.most}-{options.share:g}.json"
     return cached(molecules.where.with_name(name), make, stored_pairs, store_pairs)

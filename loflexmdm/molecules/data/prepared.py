@@ -5,7 +5,7 @@ was left out counted by reason."""
 
 # %% auto #0
 __all__ = ['CHUNK_ROWS', 'FEW', 'EXAMPLES', 'T', 'CACHE_VERSION', 'Strings', 'Picked', 'Molecules', 'in_chunks', 'processes_for',
-           'cleaned', 'Spool', 'collect', 'build_molecules', 'cache_key', 'store', 'digest_beside', 'is_whole',
+           'cleaned', 'Spool', 'collect', 'build_molecules', 'cache_key', 'store', 'digest_beside', 'is_intact',
            'stored', 'cached', 'Content', 'files_content', 'benchmark_content', 'hub_content', 'hub_commit',
            'content_of', 'is_packaged', 'prepare', 'built']
 
@@ -45,7 +45,7 @@ from ...support.worker_pool import worker_pool
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #8b3c3fc3
 class Strings(Sequence):
-    "A column of strings in an Arrow file: read when needed, shared between processes."
+    "String column of an Arrow file: memory-mapped, shared between processes."
     def __init__(self, column): self.column = column
     def __len__(self) -> int: return len(self.column)
     def __getitem__(self, i):
@@ -61,7 +61,7 @@ class Strings(Sequence):
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #pk000001
 class Picked(Sequence):
-    "Some of a sequence's elements, by number: looked up when needed."
+    "Lazy selection of a sequence's elements by index."
     def __init__(self, all_of: Sequence, which: Sequence[int]): self.all_of, self.which = all_of, which
     def __len__(self) -> int: return len(self.which)
     def __getitem__(self, i):
@@ -71,12 +71,12 @@ class Picked(Sequence):
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #ml000001
 class Molecules(NamedTuple):
-    "Encoded molecules, each once, in the order of the source."
+    "Distinct encoded molecules, in source order."
     texts: Sequence[str]              # canonical bracket texts
     smiles: Sequence[str]             # canonical SMILES
-    rejects: Counter                  # rows left out, by reason
+    rejects: Counter                  # rejected rows, by reason
     where: Path | None = None         # cache file
-    examples: dict[str, list] = {}    # first rows left out for each reason, as (row, text); rows count from 1
+    examples: dict[str, list] = {}    # first rejected rows per reason, as (row, text); rows count from 1
 
     def _repr_markdown_(self) -> str:
         total = len(self.smiles) + self.rejects.total()
@@ -96,20 +96,20 @@ class Molecules(NamedTuple):
         )
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #af0ccc92
-CHUNK_ROWS = 250   # rows that a process is given at a time
-FEW = 4000    # rows for which further processes do not pay
+CHUNK_ROWS = 250   # rows per task of a worker process
+FEW = 4000    # fewer rows are processed without workers
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #404b8153
 def in_chunks(rows: Iterable[str], size: int = CHUNK_ROWS) -> Iterator[list[str]]:
-    "The rows, some at a time."
+    "Split rows into chunks."
     rows = iter(rows)
     while chunk := list(islice(rows, size)): yield chunk
 
 
 def processes_for(rows: int, processes: int = 0) -> int:
-    "How many processes to use: as many as asked for; for 0, what the machine offers, where that pays."
+    "Return the number of processes: as requested, or chosen by rows if 0."
     if processes < 0: raise ValueError(f"processes={processes}: must be positive, or 0 to choose by the number of rows")
-    if current_process().daemon: return 1  # such as a data loader's worker, which may not have children
+    if current_process().daemon: return 1  # a data loader's worker, for example, may not have children
     free = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return processes or (1 if rows < FEW else free)
 
@@ -119,13 +119,13 @@ def cleaned(
     options: Cleaning,
     processes: int = 1,
 ) -> Iterator[tuple[list[str], list]]:
-    "(rows, what became of them) chunk by chunk, in order."
+    "Clean rows in order; yield (rows, results) per chunk."
     if processes == 1: return ((c, clean_chunk(c, options)) for c in in_chunks(rows))
     return _cleaned_by(rows, options, processes)
 
 
 def _cleaned_by(rows, options, processes):
-    # elsewhere the caller's main module is run again, and must allow it
+    # with other start methods the main module is imported again, and must allow it
     start = "fork" if sys.platform == "linux" else None
     with worker_pool(processes, start, initializer=_end_with_parent) as pool:
         pending = deque()
@@ -139,7 +139,7 @@ def _done(chunk, future): return chunk, future.result()
 
 
 def _end_with_parent():
-    "Let this process end when its parent does, even if that is killed: it would hold on to the parent's locks."
+    "Exit when the parent process ends, even if it is killed. Otherwise this process would keep the parent's locks."
     def wait():
         connection.wait([parent_process().sentinel])
         os._exit(1)
@@ -147,16 +147,16 @@ def _end_with_parent():
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #sp000001
 class Spool:
-    """(text, SMILES) of molecules, each once, in a temporary file: memory does not grow with their number.
+    """Distinct (text, SMILES) pairs in a temporary file, in constant memory.
 
-    Which SMILES have come is kept by the first 16 bytes of their SHA-256 in a table of SQLite. OSError if the disk is
+    SMILES seen so far are stored in a SQLite table by the first 16 bytes of their SHA-256. OSError if the disk is
     full."""
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="loflexmdm-", ignore_cleanup_errors=True)
         self.path = Path(self.folder.name, "molecules.arrow")
         self.rows, self.table = [], None
 
-        # nothing needs to outlive a crash, so the table is not kept safe
+        # temporary: durability is switched off for speed
         self.seen = sqlite3.connect(Path(self.folder.name, "seen"), isolation_level=None)
         self.seen.execute("PRAGMA journal_mode = OFF")
         self.seen.execute("PRAGMA synchronous = OFF")
@@ -166,10 +166,10 @@ class Spool:
 
     def __exit__(self, *_):
         self.seen.close()
-        self.folder.cleanup()  # a file that is mapped stays until it is no longer needed
+        self.folder.cleanup()  # a mapped file stays until it is released
 
     def add(self, text: str, smiles: str) -> bool:
-        "Keep a molecule; False for one that has come before."
+        "Add a molecule; return False for a duplicate."
         digest = hashlib.sha256(smiles.encode()).digest()[:16]
         try: new = self.seen.execute("INSERT OR IGNORE INTO seen VALUES (?)", (digest,)).rowcount
         except sqlite3.Error as e: raise OSError(f"{self.folder.name}: cannot be written ({e})") from None
@@ -187,7 +187,7 @@ class Spool:
         self.rows = []
 
     def columns(self) -> tuple[Strings, Strings]:
-        "The texts and the SMILES; nothing can be added any more."
+        "Return the columns of texts and SMILES; ends adding."
         import pyarrow as pa
         self._write()
         self.table.close()
@@ -195,11 +195,11 @@ class Spool:
         return Strings(table["texts"]), Strings(table["smiles"])
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #0668ca91
-EXAMPLES = 3  # rejected rows that are remembered for each reason
+EXAMPLES = 3  # rejected rows kept per reason
 
 
 def collect(results: Iterable[tuple[list[str], list]]) -> Molecules:
-    """Molecules of cleaned chunks, each once; every other row is counted. They lie in a temporary file, which goes with
+    """Collect distinct molecules from cleaned chunks and count the rest. They are in a temporary file, deleted with
     them."""
     rejects, examples = Counter(), {}
     row = 0
@@ -222,7 +222,7 @@ def build_molecules(
     progress: bool = False,
     total: int | None = None,
 ) -> Molecules:
-    "Clean and encode; `total`: number of rows, if they have no length. ValueError if no row is left."
+    "Clean and encode rows. `total`: number of rows, if they have no length. ValueError if no row is left."
     total = len(rows) if total is None else total
     with progress_bar(total, "encoding", " molecules", disable=not progress) as bar:
         def counted():
@@ -235,30 +235,30 @@ def build_molecules(
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #6fdbf973
 def _none_left(found: Molecules) -> str:
-    "What someone is told whose rows all were left out."
+    "Return the error message if all rows were rejected."
     reasons = ", ".join(f"{r}: {n:,}" for r, n in found.rejects.items())
     return (f"no molecule is left of {found.rejects.total():,} rows ({reasons}), such as "
             f"{list(found.examples.values())[0][0][1]!r}")
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #6ba33674
 T = TypeVar("T")
-CACHE_VERSION = 2  # raise it if any row gives another text, SMILES or reason than before, or for another file layout
+CACHE_VERSION = 2  # raise it if any row gives another text, SMILES or reason, or if the file layout changes
 
 
 def cache_key(identity: Sequence[str], options: Cleaning) -> str:
-    """Digest of everything that the encoded molecules of a source depend on.
+    """Return a digest of everything that encoded molecules depend on.
 
     ImportError for a slicer that needs safe-mol."""
     patterns = "" if options.slicer == "brics" else safe_mol_version(options.slicer)
     settings = options._asdict()
-    if options.notation == "bracket-safe": del settings["notation"]  # entries of versions without the choice stay
+    if options.notation == "bracket-safe": del settings["notation"]  # older cache entries stay valid
     elif not notation_of(options.notation).fragments: settings["slicer"] = ""
     parts = [CACHE_VERSION, list(identity), settings, rdBase.rdkitVersion, patterns]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #1a6dc0d5
 def store(molecules: Molecules, path: Path):
-    "Write an Arrow file that takes its name only when complete; leftovers of earlier attempts at it are removed."
+    "Write an Arrow file atomically. Leftovers of earlier attempts are removed."
     import pyarrow as pa
     meta = dict(rejects=json.dumps(molecules.rejects), examples=json.dumps(molecules.examples))
     schema = pa.schema([("texts", pa.string()), ("smiles", pa.string())], meta)
@@ -280,15 +280,15 @@ def store(molecules: Molecules, path: Path):
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #cd7caf00
 def digest_beside(path: Path) -> Path:
-    "Where the SHA-256 of a cache file lies."
+    "Return the path of a cache file's SHA-256."
     return path.with_suffix(".sha256")
 
 
-_whole = set()  # cache files that this process has checked, with their time and size
+_whole = set()  # cache files checked by this process, with time and size
 
 
-def is_whole(path: Path) -> bool:
-    """Whether a cache file holds what was written there; each is checked once in a process.
+def is_intact(path: Path) -> bool:
+    """Return True if a cache file is intact. Checked once per process.
 
     A file of an earlier version has no digest: it gets one if its structure is sound. OSError if it is missing."""
     import pyarrow as pa
@@ -306,9 +306,9 @@ def is_whole(path: Path) -> bool:
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #1ab59384
 def stored(path: Path) -> Molecules | None:
-    "What a cache file holds; None if there is none, or if it is damaged."
+    "Load a cache file; None if missing or damaged."
     import pyarrow as pa
-    try: table = pa.ipc.open_file(pa.memory_map(str(path))).read_all() if is_whole(path) else None
+    try: table = pa.ipc.open_file(pa.memory_map(str(path))).read_all() if is_intact(path) else None
     except (OSError, pa.ArrowInvalid): return None
     if table is None: return None
     rejects, examples = (json.loads(table.schema.metadata[k]) for k in (b"rejects", b"examples"))
@@ -324,9 +324,9 @@ def cached(
     read: Callable[[Path], T | None] = stored,
     write: Callable[[T, Path], object] = store,
 ) -> T:
-    """What is stored at `path`, made and stored first if it is not; several processes at once make it once.
+    """Return the cached value at `path`, making and storing it if missing. Concurrent processes make it once.
 
-    `read` gives None for a file that is missing or damaged. A warning where nothing can be written."""
+    `read` returns None for a file that is missing or damaged. Warns if nothing can be written."""
     if (found := read(path)) is not None: return found
     made = None
     try:
@@ -345,11 +345,11 @@ def cached(
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #24a3adc1
 class Content(NamedTuple):
-    "Rows of a source, and what identifies them."
-    identity: list[str]  # what changes when the rows do
-    rows: Callable[[], Iterable[str]]  # a function that gives the SMILES anew
-    total: int = 0  # rows, if that is known beforehand
-    check: Callable[[], object] = lambda: None  # raises ValueError if the files behind them have changed
+    "Rows of a source and their identity."
+    identity: list[str]  # strings that change with the rows
+    rows: Callable[[], Iterable[str]]  # returns an iterator over the SMILES
+    total: int = 0  # number of rows, if known in advance
+    check: Callable[[], object] = lambda: None  # raises ValueError if the underlying files have changed
 
 
 def files_content(
@@ -358,7 +358,8 @@ def files_content(
     *more: str,
     total: int = 0,
 ) -> Content:
-    "Rows of files, identified by what the files hold; ValueError, at their end, if that changes while it is read."
+    """Describe rows of files, identified by the files' contents. ValueError, after the last row, if a file changed
+    meanwhile."""
     found = SourceFiles(*files)
 
     def unchanged():
@@ -370,14 +371,14 @@ def files_content(
 
 
 def benchmark_content(name: str) -> Content:
-    "Rows of a benchmark, which need not all be in memory."
+    "Describe the rows of a benchmark, read lazily."
     return files_content(
         benchmark_files(name), lambda: benchmark_smiles(name), ".csv", "", total=BENCHMARKS[name].rows
     )
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #044e67c4
 def hub_content(name: str, column: str) -> Content:
-    "Rows of a data set of the hub, NAME or NAME@COMMIT, or of a folder laid out like one."
+    "Describe rows of a hub data set, NAME or NAME@COMMIT, or of such a folder."
     name, _, revision = name.partition("@")
     if Path(name).is_dir():
         return files_content(
@@ -389,7 +390,7 @@ def hub_content(name: str, column: str) -> Content:
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #55efd747
 def hub_commit(name: str, revision: str = "") -> str:
-    "The commit that a branch of a data set is at; ValueError if the hub cannot be asked."
+    "Ask the hub for the commit of a branch. ValueError if it does not answer."
     try: from huggingface_hub import HfApi
     except ImportError:
         raise ImportError(
@@ -398,13 +399,13 @@ def hub_commit(name: str, revision: str = "") -> str:
     try: return HfApi().dataset_info(name, revision=revision or None, timeout=20).sha
     except Exception as e:
         raise ValueError(
-            f"source='hub:{name}': the hub does not say which commit that is ({type(e).__name__}: {e}); "
-            "give it yourself as hub:NAME@COMMIT"
+            f"source='hub:{name}': the hub did not return a commit ({type(e).__name__}: {e}); "
+            "specify it as hub:NAME@COMMIT"
         ) from e
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #b689ddb3
 def content_of(source: str | os.PathLike, column: str = "") -> Content:
-    "What a source holds; ValueError for one that cannot be read."
+    "Describe the rows of a source. ValueError for one that cannot be read."
     name = EMBEDDED if source == "embedded" else os.fspath(source)
     if name.startswith("hub:"): return hub_content(name[4:], column)
     if name in BENCHMARKS and not column: return benchmark_content(name)
@@ -416,12 +417,12 @@ def content_of(source: str | os.PathLike, column: str = "") -> Content:
             f"source={name!r}: choose 'embedded', or of {', '.join(SOURCES)} joined by +, or of "
             f"{', '.join(BENCHMARKS)}, or name a file, or hub:NAME"
         )
-    read_smiles(name, column)  # what is wrong with the file is said now, even where its molecules are cached
+    read_smiles(name, column)  # reports a bad file now, even if its molecules are cached
     return files_content([Path(name)], lambda: read_smiles(name, column), format_of(Path(name)), column)
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #dcedac04
 def is_packaged(source: str | os.PathLike) -> bool:
-    "Whether a source comes with an installed package: neither a file of the user's nor a data set of the hub."
+    "Return True if a source comes with an installed package. Files of the user and hub data sets do not."
     name = EMBEDDED if source == "embedded" else os.fspath(source)
     return name in BENCHMARKS or set(name.split("+")) <= SOURCES.keys()
 
@@ -431,12 +432,12 @@ def prepare(
     max_tokens: int = 0, salts: str = "refuse", elements: Sequence[str] = ELEMENTS, limit: int = 0,
     processes: int = 0, cache: str | os.PathLike | None = None, progress: bool = False, notation: str = "bracket-safe",
 ) -> Molecules:
-    """Clean, encoded molecules of a source, each once, from the cache if it has them.
+    """Return the distinct, cleaned, encoded molecules of a source, cached.
 
     `source`: "embedded", names of SOURCES joined by +, a name of BENCHMARKS, a file (see `read_smiles`) or hub:NAME.
-    `limit`: rows to read at most; 0 for all, of the hub for HUB_ROWS. `processes`: 0 to choose by the number of rows.
-    `cache`: a directory, None for `cache_directory()`. `notation`: of the texts, one of NOTATIONS. ValueError for a
-    source or an option that makes no sense, and if no molecule is left; ImportError for what an extra brings."""
+    `limit`: rows to read at most; 0 for all, or HUB_ROWS for the hub. `processes`: 0 to choose by the number of
+    rows. `cache`: a directory, None for `cache_directory()`. `notation`: that of the texts, one of NOTATIONS.
+    ValueError for an invalid source or option, and if no molecule is left; ImportError for a missing extra."""
     options = check_cleaning(Cleaning(slicer, max_tokens, salts, tuple(elements), notation))
     processes_for(0, processes)
     if limit < 0: raise ValueError(f"limit={limit}: must be positive, or 0 for all rows")
@@ -454,8 +455,8 @@ def built(
     processes: int = 0,
     progress: bool = False,
 ) -> Molecules:
-    """The molecules of a source, of at most `limit` rows unless that is 0, cleaned as they are read.
+    """Clean at most `limit` rows of a source, all if 0.
 
-    Rows whose number is not known are read twice and not kept in memory: they are counted first."""
+    Rows of unknown number are counted in a first pass, not kept in memory."""
     total = min(limit or content.total, content.total) or limit or sum(1 for _ in content.rows())
     return build_molecules(islice(content.rows(), limit or None), options, processes, progress, total)

@@ -30,10 +30,10 @@ from ...support.readers import table_cells, table_column
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #dc2df1f5
 class Source(NamedTuple):
-    "A file of SMILES inside the rdkit wheel."
-    file: str      # below rdkit's folder
-    licence: str  # of the file
-    what: str  # it holds
+    "SMILES file inside the rdkit wheel."
+    file: str      # path within rdkit's folder
+    licence: str  # licence of the file
+    what: str  # contents
 
 
 SOURCES = dict(
@@ -60,7 +60,7 @@ EMBEDDED = "wehi+nci"
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #40d474cf
 def source_file(name: str) -> Path:
-    "Where a source lies; ValueError for an unknown name, or if this rdkit came without the file."
+    "Return the path of a source. ValueError for an unknown name, or if this rdkit lacks the file."
     if name not in SOURCES: raise ValueError(f"source={name!r}: choose of {', '.join(SOURCES)}")
     place, _, file = SOURCES[name].file.partition("/")
     path = Path(dict(Data=RDConfig.RDDataDir, Contrib=RDConfig.RDContribDir)[place], file)
@@ -70,12 +70,12 @@ def source_file(name: str) -> Path:
 
 
 def first_word(line: str) -> str:
-    "The SMILES of a line: what stands before the first white space, '' in an empty line."
+    "Return the SMILES of a line, its first word. '' if empty."
     return line.split(maxsplit=1)[0] if line.strip() else ""
 
 
 def embedded_smiles(names: str = EMBEDDED) -> Iterator[str]:
-    "SMILES as they stand in the files of the wheel, one source of SOURCES after the other; several are joined by +."
+    "Yield the raw SMILES of embedded sources. `names` are names of SOURCES, joined by +."
     for path in map(source_file, names.split("+")):
         with open(path, encoding="utf-8", newline="") as f:
             if path.suffix == ".csv": yield from (row[0] if row else "" for row in csv.reader(f))  # has no header
@@ -83,12 +83,12 @@ def embedded_smiles(names: str = EMBEDDED) -> Iterator[str]:
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #c127f55f
 class Benchmark(NamedTuple):
-    "Files of SMILES inside a package that is installed apart."
-    package: str  # as it is imported, which is never done
-    wheel: str  # as pip knows it
-    files: tuple[str, ...]  # below the package's folder
-    rows: int  # molecules in all of them
-    licence: str  # of the molecules
+    "SMILES files inside a separately installed package."
+    package: str  # import name; never imported
+    wheel: str  # name for pip
+    files: tuple[str, ...]  # paths within the package's folder
+    rows: int  # number of molecules in all files
+    licence: str  # licence of the molecules
 
 
 _MOSES, _QM9 = ("moses", "molsets"), ("qm9pack", "qm9pack")
@@ -101,7 +101,7 @@ BENCHMARKS = {
 
 
 def benchmark_files(name: str) -> list[Path]:
-    "Where the molecules of a benchmark lie, found without importing its package. ValueError says how to install it."
+    "Locate the files of a benchmark without importing its package. ValueError explains how to install it."
     there = BENCHMARKS[name]
     found = importlib.util.find_spec(there.package)
     folders = list((found and found.submodule_search_locations) or ())
@@ -114,7 +114,7 @@ def benchmark_files(name: str) -> list[Path]:
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #3162b43b
 def benchmark_smiles(name: str) -> Iterator[str]:
-    "The SMILES of a benchmark, as they stand there. ValueError, at the end, if it has another number of molecules."
+    "Yield the raw SMILES of a benchmark. ValueError, at the end, if the number of molecules is wrong."
     rows = 0
     for smiles in chain.from_iterable(map(read_smiles, benchmark_files(name))):
         rows += 1
@@ -129,7 +129,7 @@ SMILES_COLUMNS = "smiles", "canonical_smiles", "safe"
 
 
 def format_of(path: Path) -> str:
-    "The format by the ending, whatever the compression; ValueError for another one."
+    "Return the format of a file from its suffix, ignoring .gz. ValueError for an unknown one."
     endings = [s.lower() for s in path.suffixes]
     packed = endings[-1:] == [".gz"]
     found = "".join(endings[:-1] if packed else endings)[-8:].rpartition(".")
@@ -138,7 +138,7 @@ def format_of(path: Path) -> str:
 
 
 def open_rows(path: Path) -> TextIO:
-    "A text file, compressed or not; bytes that are not UTF-8 become a character that no SMILES has."
+    "Open a text file, compressed or not. Bytes that are not UTF-8 become a character that no SMILES has."
     return open_text(path, errors="replace", newline="")
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #ee607f1f
@@ -147,7 +147,7 @@ def choose_column(
     column: str,
     where: str,
 ) -> int:
-    """Number of the column; without a name the only one, or the only one that is called smiles.
+    """Return the index of the SMILES column. Without a name, the only column or the only one called smiles.
 
     ValueError if there is no such column."""
     if column in names: return column_number(names, column, where)
@@ -161,7 +161,7 @@ def choose_column(
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    "The first word of every line of a .smi or .txt file."
+    "Yield the first word of every line of a .smi or .txt file."
     with open_rows(path) as f: yield from map(first_word, limited_lines(f, path))
 
 
@@ -170,14 +170,14 @@ def read_table(
     column: str,
     delimiter: str,
 ) -> Iterator[str]:
-    "A column of a .csv or .tsv file."
+    "Yield a column of a .csv or .tsv file."
     with open_rows(path) as f:
         choose = lambda header: choose_column(header, column, str(path))
         yield from table_column(limited_lines(f, path), delimiter, choose)
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #4f63bdb7
 def read_parquet(path: Path, column: str) -> Iterator[str]:
-    "A column of text of a .parquet file; missing values are ''."
+    "Yield a text column of a .parquet file. Missing values are ''."
     import pyarrow as pa
     import pyarrow.parquet as pq
     with pq.ParquetFile(path) as f:
@@ -189,11 +189,11 @@ def read_parquet(path: Path, column: str) -> Iterator[str]:
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #a6e64575
 def read_smiles(path: str | os.PathLike, column: str = "") -> Iterator[str]:
-    """SMILES of a file, as they stand there, '' where a row has none.
+    """Yield the raw SMILES of a file, '' for empty rows.
 
-    .smi, .txt: one in a line, a name may follow; .csv, .tsv, .parquet: a column, which need not be named if it is the
-    only one or called smiles; all but .parquet also with .gz. ValueError, at once, for a file that is missing, empty,
-    unreadable or of another kind, and for a wrong column."""
+    .smi, .txt: one per line, optionally followed by a name; .csv, .tsv, .parquet: a column, whose name may be
+    omitted if it is the only one or called smiles; all but .parquet also with .gz. ValueError, at once, for a file
+    that is missing, empty, unreadable or of another kind, and for a wrong column."""
     path = Path(path)
     kind = format_of(path)
     if not path.is_file(): raise ValueError(f"{path}: no such file")
@@ -216,31 +216,32 @@ def _rows(
 
 
 def _file_errors(path: Path, rows: Iterator[str]) -> Iterator[str]:
-    "The same rows; a file that cannot be read to its end is a ValueError."
+    "Yield the same rows, turning read errors into ValueError."
     try: yield from rows
     except (OSError, EOFError, zlib.error, csv.Error, ValueError) as e:
         if type(e) is ValueError: raise
-        # pyarrow's own errors are ValueErrors too
+        # pyarrow's errors are ValueErrors too
         raise ValueError(f"{path}: cannot be read as {''.join(path.suffixes[-2:])} ({e})") from None
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #2cfd5777
 def smiles_and_texts(path: str | os.PathLike, column: str, name: str) -> Iterator[tuple[str, str]]:
-    """SMILES, and what stands in the column `name` of the same row, of a table; '' where there is nothing.
+    """Yield SMILES and the cell of column `name` from a table's rows. '' if empty.
 
-    `column`: that of the SMILES, as for `read_smiles`. ValueError for a wrong column, for a file that is not a table,
-    and, by its line, for a row with more cells than the header or with quotes that do not make cells."""
+    `column`: that of the SMILES, as for `read_smiles`. ValueError for a wrong column, for a file that is not a
+    table, and, by its line, for a row with more cells than the header or with broken quotes."""
     path = Path(path)
     choose = lambda names: choose_column(names, column, str(path))
     return ((smiles, text) for smiles, text in cells_of(path, choose, named_column(name, path)))
 
 
 def named_column(name: str, path: Path) -> Callable[[Sequence[str]], int]:
-    "What finds the number of a column in a header; it raises ValueError if the column is not there once."
+    """Return a function that finds a named column in a header. It raises ValueError unless the column occurs exactly
+    once."""
     return lambda names: column_number(names, name, path)
 
 
 def cells_of(path: Path, *choose: Callable[[Sequence[str]], int]) -> Iterator[list[str]]:
-    "The cells of some columns of a table, row by row; each of `choose` gives the number of one from the header."
+    "Yield cells of chosen columns, row by row. Each of `choose` returns a column's index from the header."
     kind = format_of(path)
     if kind == ".parquet": return _parquet_cells(path, choose)
     if kind not in TABLES: raise ValueError(f"{path}: is not a table, it has no columns")
@@ -259,11 +260,11 @@ def _parquet_cells(path: Path, choose: Sequence[Callable[[Sequence[str]], int]])
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #5ea5ff84
 HUB = "datamol-io/safe-gpt"
-HUB_ROWS = 100_000  # rows of the hub that are prepared if no limit is given
+HUB_ROWS = 100_000  # rows of a hub data set prepared by default
 
 
 def open_stream(name: str, split: str = "train", revision: str = ""):
-    "A streaming data set; ImportError without `datasets`, ValueError if it cannot be opened."
+    "Open a streaming data set. ImportError without `datasets`, ValueError if it cannot be opened."
     try: from datasets import load_dataset
     except ImportError:
         raise ImportError(
@@ -278,11 +279,11 @@ def hub_smiles(
     name: str = HUB, *, column: str = "", split: str = "train",
     revision: str = "", buffer: int = 10_000, seed: int = 0, epoch: int = 0,
 ) -> Iterator[str]:
-    """Rows of a data set of the hub as they stand, '' where there is no text;
-    shards and a buffer of rows are shuffled, anew for each seed and epoch.
+    """Yield raw SMILES of a hub data set, '' if missing. Shards and a buffer of rows are shuffled for each seed and
+    epoch.
 
-    In a worker of a data loader: the rows of this worker's shards. ValueError for a data set that cannot be
-    opened and for a wrong column."""
+    In a data loader worker: the rows of this worker's shards. ValueError for a data set that cannot be opened and
+    for a wrong column."""
     rows = open_stream(name, split, revision).shuffle(seed=seed, buffer_size=buffer)
     rows.set_epoch(epoch)
     return _column_of(rows, column or ("safe" if name == HUB else ""), name)
@@ -300,12 +301,12 @@ def _column_of(
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #49de1d03
 class HubMolecules(IterableDataset):
-    """(bracket text, SMILES) of molecules cleaned while they are streamed, for what is too large to prepare.
+    """Stream of (bracket text, SMILES), cleaned on the fly, for sources too large to prepare.
 
-    `stream`: options of `hub_smiles`. Call `set_epoch` before each further pass, for another order."""
+    `stream`: options of `hub_smiles`. Call `set_epoch` before each further pass to change the order."""
     def __init__(self, name: str = HUB, options: Cleaning = Cleaning(), **stream):  # noqa: B008 (immutable)
         self.name, self.options, self.stream, self.epoch = name, check_cleaning(options), stream, 0
-        # a row for each worker, which alone writes it
+        # one row per worker, written only by that worker
         self._counts = torch.zeros(256, 1 + len(REJECT_REASONS), dtype=torch.long).share_memory_()
 
     def set_epoch(self, epoch: int): self.epoch = epoch
@@ -320,9 +321,9 @@ class HubMolecules(IterableDataset):
 
     @property
     def kept(self) -> int:
-        "Molecules given so far, by all workers."
+        "Number of molecules yielded so far, by all workers."
         return int(self._counts[:, 0].sum())
     @property
     def rejects(self) -> Counter:
-        "Rows left out so far, by reason, by all workers."
+        "Number of rejected rows so far by reason, over all workers."
         return Counter({r: n for r, n in zip(REJECT_REASONS, self._counts[:, 1:].sum(0).tolist()) if n})

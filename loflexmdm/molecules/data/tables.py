@@ -23,28 +23,28 @@ COLUMNS = "qed", "sa", "logp", "weight"
 
 
 def molecule_columns(smiles: Sequence[str | None]) -> list[dict[str, float | None]]:
-    "QED, SA, logP and weight (g/mol) of each SMILES, rounded to four digits; None where it is not one whole molecule."
+    "Compute QED, SA, logP and weight (g/mol), rounded to four digits. None unless a SMILES is one valid molecule."
     if not smiles: return []
     table = properties(smiles)
     shown = lambda v: None if v != v else round(float(v), 4)
     return [{k: shown(table[k][i]) for k in COLUMNS} for i in range(len(smiles))]
 
 # %% ../../../nbs/molecules/data/04_tables.ipynb #mf000013
-WRITTEN = "valid", "salvaged"  # states of rows that are molecules
+WRITTEN = "valid", "salvaged"  # states of rows with a molecule
 
 
 def named_rows(rows: Sequence[Mapping]) -> Iterator[tuple[str, Mapping]]:
-    "The rows that are molecules, each with its name: sample_1 is that of the first row."
+    "Yield rows with a molecule, named by position: sample_1 is the first row."
     return ((f"sample_{i}", row) for i, row in enumerate(rows, 1) if row["state"] in WRITTEN)
 
 
 def as_smi(rows: Sequence[Mapping]) -> str:
-    "A line for each molecule: SMILES, a tab, its name."
+    "Write SMILES and name, tab-separated, one molecule per line."
     return "".join(f"{row['smiles']}\t{name}\n" for name, row in named_rows(rows))
 
 
 def as_sdf(rows: Sequence[Mapping]) -> str:
-    "A record for each molecule: its name, coordinates of a drawing, and numbers and state as properties."
+    "Write SDF records with name, 2D coordinates and properties. The properties are the row's numbers and state."
     writer = Chem.SDWriter(text := StringIO())
     for name, row in named_rows(rows): writer.write(_drawn(name, row))
     writer.close()
@@ -67,9 +67,9 @@ MOLECULE_FORMATS = ".smi", ".txt", ".csv", ".tsv", ".parquet", ".sdf", ".jsonl"
 
 
 def molecules_in(path: str | Path, column: str = "") -> Iterator[str]:
-    """SMILES of a file of molecules: those of `read_smiles`, .sdf, or .jsonl with objects that have the key `column`.
+    """Yield the SMILES of a file: as `read_smiles`, .sdf, or .jsonl. Objects of .jsonl need the key `column`.
 
-    The key is smiles unless named; '' for a record without a molecule. ValueError for a file that cannot be read."""
+    The key is smiles by default; '' for a record without a molecule. ValueError for a file that cannot be read."""
     path = Path(path)
     if path.suffix.lower() not in (".sdf", ".jsonl"): return read_smiles(path, column)
     if not path.is_file(): raise ValueError(f"{path}: no such file")

@@ -32,14 +32,14 @@ from ...process.states import Vocabulary
 from ...support.limits import SMILES, clipped, too_long
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #92bf40ee
-PRINTABLE = re.compile(r"[!-~]+")  # white space starts a name in a line of SMILES, and other characters end it silently
+PRINTABLE = re.compile(r"[!-~]+")  # white space starts a name in a SMILES line; other characters end it silently
 
 
 def smiles_problem(smiles: str) -> str:
-    "Why RDKit refuses a SMILES, in its own words where it has any."
+    "Explain why RDKit rejects a SMILES, in RDKit's words if it has any."
     if not isinstance(smiles, str) or not smiles.strip(): return "empty"
-    if too_long(smiles): return f"more than {SMILES.now:,} characters, unless {SMILES.variable} says more"
-    if not PRINTABLE.fullmatch(smiles): return "holds white space or characters that no SMILES has"
+    if too_long(smiles): return f"more than {SMILES.now:,} characters; {SMILES.variable} raises the limit"
+    if not PRINTABLE.fullmatch(smiles): return "contains white space or characters that are not allowed in SMILES"
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(smiles, sanitize=False)
         found = [] if mol is None else Chem.DetectChemistryProblems(mol)
@@ -47,20 +47,20 @@ def smiles_problem(smiles: str) -> str:
 
 
 def mol_or_none(smiles: str) -> Chem.Mol | None:
-    "The molecule of a SMILES that is nothing else, and not too long, or None."
+    "Parse a SMILES. None if invalid, too long, or followed by text."
     return Chem.MolFromSmiles(smiles) if not too_long(smiles) and PRINTABLE.fullmatch(smiles) else None
 
 
 def parse_smiles(smiles: str) -> Chem.Mol:
-    "The sanitised molecule; ValueError that names the SMILES and what is wrong with it."
+    "Parse and sanitise a SMILES. ValueError names the SMILES and the error."
     with rdBase.BlockLogs(): mol = mol_or_none(smiles) if isinstance(smiles, str) else None
     if mol is None: raise ValueError(f"smiles={clipped(smiles)}: {smiles_problem(smiles)}")
     return mol
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #8d0efb70
 def brics_tables() -> tuple[dict, list]:
-    """RDKit's BRICS rules: {(environment, bond): environments it may be cut from}, and [(pattern,
-    environments whose first atom it finds)]."""
+    """Return RDKit's BRICS rules as tables. {(environment, bond): environments it may be cut from}, and [(pattern,
+    environments whose first atom it matches)]."""
     partners, names = {}, {}
     for i, j, bond in (rule for group in BRICS.reactionDefs for rule in group):
         partners.setdefault((i, bond), set()).add(j)
@@ -70,14 +70,13 @@ def brics_tables() -> tuple[dict, list]:
     return partners, [(Chem.MolFromSmarts(smarts), found & used) for smarts, found in names.items() if found & used]
 
 
-LIMIT = 1_000_000  # matches of a pattern: RDKit stops at 1,000 unless told otherwise, which a long peptide exceeds
+LIMIT = 1_000_000  # match limit: RDKit's default of 1,000 is too low for a long peptide
 PARTNERS, SITES = brics_tables()
 BOND_PATTERNS = {symbol: Chem.MolFromSmarts(f"*{symbol}!@*") for symbol in "-="}
 
 
 def brics_pairs(mol: Chem.Mol) -> list[tuple[int, int]]:
-    """The pairs of atoms that `BRICS.FindBRICSBonds` finds, with every environment matched once instead of
-    once for each rule it is part of."""
+    "Find the atom pairs of `BRICS.FindBRICSBonds`, faster. Every environment is matched once instead of once per rule."
     sites, pairs = {}, []
     for pattern, names in SITES:
         for match in mol.GetSubstructMatches(pattern, uniquify=False, maxMatches=LIMIT):
@@ -94,19 +93,19 @@ Slicer = str | Callable[[Chem.Mol], Iterable[tuple[int, int]]]
 
 
 def safe_mol_version(slicer: str) -> str:
-    "The version of safe-mol, whose patterns a slicer other than `brics` uses. ImportError says how to install it."
+    "Return the version of safe-mol, which slicers other than `brics` need. ImportError explains how to install it."
     try: return version("safe-mol")
     except PackageNotFoundError: raise ImportError(needs_safe_mol(slicer)) from None
 
 
 def needs_safe_mol(slicer: str) -> str:
-    "What someone is told who asks for a slicer of a package that is not there."
+    "Return the error message for a slicer whose package is missing."
     return f"slicer={slicer!r} needs the package safe-mol: pip install 'loflexmdm[safe]', or choose slicer='brics'"
 
 
 @cache
 def slicer_patterns(slicer: str) -> tuple[Chem.Mol, ...]:
-    """The patterns of one of safe-mol's slicers; each matches the two atoms of a bond to cut.
+    """Return the SMARTS patterns of a safe-mol slicer. Each matches the two atoms of a bond to cut.
 
     ImportError without safe-mol."""
     try: from safe.converter import SAFEConverter
@@ -115,7 +114,7 @@ def slicer_patterns(slicer: str) -> tuple[Chem.Mol, ...]:
 
 
 def candidate_pairs(mol: Chem.Mol, slicer: Slicer = "brics") -> list[tuple[int, int]]:
-    """Pairs of atoms whose bonds a slicer proposes.
+    """Return the atom pairs whose bonds a slicer proposes to cut.
 
     ValueError for an unknown slicer, ImportError for one that needs safe-mol."""
     if callable(slicer): return [tuple(pair) for pair in slicer(mol)]
@@ -133,24 +132,24 @@ TETRAHEDRAL = Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRA
 
 
 def has_direction(bond: Chem.Bond) -> bool:
-    "Whether a double bond is specified as E or Z."
+    "Return True if a double bond is specified as E or Z."
     return bond.GetStereo() > Chem.BondStereo.STEREOANY
 
 
 def touches_direction(atom: Chem.Atom) -> bool:
-    "Whether one of the atom's bonds is specified as E or Z."
+    "Return True if one of the atom's bonds is specified as E or Z."
     return any(has_direction(bond) for bond in atom.GetBonds())
 
 
 def is_rigid_centre(atom: Chem.Atom) -> bool:
-    """Whether an atom is a stereo centre other than a tetrahedral one of four neighbours:
-    a lone pair or a coordination geometry does not survive a cut."""
+    """Return True for a stereocentre that does not survive a cut. These are all but tetrahedral centres with four
+    neighbours: a lone pair or a coordination geometry is lost."""
     tag = atom.GetChiralTag()
     return tag != Chem.ChiralType.CHI_UNSPECIFIED and (tag not in TETRAHEDRAL or atom.GetTotalDegree() != 4)
 
 
 def is_safe_to_cut(bond: Chem.Bond) -> bool:
-    "Whether both halves, written apart, still say everything about the bond."
+    "Return True if cutting a bond loses no information about it."
     if bond.IsInRing() or bond.GetBondType() not in CUTTABLE or has_direction(bond): return False
     a, b = bond.GetBeginAtom(), bond.GetEndAtom()
     if not (a.GetAtomicNum() and b.GetAtomicNum()) or is_rigid_centre(a) or is_rigid_centre(b): return False
@@ -158,8 +157,7 @@ def is_safe_to_cut(bond: Chem.Bond) -> bool:
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #6758459d
 def bonds_to_cut(mol: Chem.Mol, slicer: Slicer = "brics") -> list[int]:
-    """Indices of the bonds that a slicer proposes and that can be cut without losing
-    stereochemistry, in increasing order."""
+    "Return indices of bonds to cut without loss of stereochemistry. The slicer proposes them; in increasing order."
     pairs = candidate_pairs(mol, slicer)
     bonds = [mol.GetBondBetweenAtoms(*pair) for pair in pairs]
     if None in bonds: raise ValueError(f"slicer={slicer!r}: atoms {pairs[bonds.index(None)]} are not bonded")
@@ -174,25 +172,26 @@ OPEN = Chem.MolFromSmarts("[#0;D1]-,=,#[!#0]")
 
 
 def label(k: int) -> str:
-    "The token of attachment k: <1> to <9>, then <%10>, <%11>, ..."
+    "Return the token of attachment k: <1> to <9>, then <%10>, <%11>, ..."
     return f"<{k}>" if k < 10 else f"<%{k}>"
 
 
 def renumber(text: str) -> str:
-    "The same text with its attachments numbered 1, 2, ... by first appearance."
+    "Renumber attachments 1, 2, ... by first appearance."
     seen = {}
     return LABEL.sub(lambda m: label(seen.setdefault(int(m[1]), len(seen) + 1)), text)
 
 
 def reorder(text: str, seed: int) -> str:
-    "The same molecule with its fragments in an order drawn with the seed, attachments renumbered; pure text."
+    """Shuffle the fragments of a text by seed and renumber attachments. The molecule stays the same; only the text
+    is read."""
     pieces = text.split(".")
     random.Random(seed).shuffle(pieces)
     return renumber(".".join(pieces))
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #e8ec10c8
 def open_points(mol: Chem.Mol) -> list[int]:
-    """The terminal wildcards.
+    """Return indices of the terminal wildcards.
 
     Their map numbers become isotopes, which break ties in the canonical order but do not otherwise change it."""
     points = [i for i, _ in mol.GetSubstructMatches(OPEN, maxMatches=LIMIT)]
@@ -207,8 +206,8 @@ def name_open_points(
     points: Sequence[int],
     rank: Sequence[int],
 ) -> int:
-    """Give every open point an isotope of its own, in canonical order, above those of all other wildcards;
-    returns the first of them."""
+    """Assign isotopes to open points, in canonical order. Returns the first. They are above the isotopes of all other
+    wildcards."""
     others = [
         mol.GetAtomWithIdx(i).GetIsotope()
         for (i,) in mol.GetSubstructMatches(WILD, maxMatches=LIMIT)
@@ -225,8 +224,8 @@ def cut_in_order(
     rank: Sequence[int],
     free: int,
 ) -> Chem.Mol:
-    """The molecule with its bonds cut; the two new wildcards of a bond carry one isotope, counted
-    from `free` in canonical order."""
+    """Cut bonds; number the new wildcard pairs in canonical order. The two wildcards of a bond share an isotope,
+    counted from `free`."""
     def ends(i):
         bond = mol.GetBondWithIdx(i)
         return sorted((rank[bond.GetBeginAtomIdx()], rank[bond.GetEndAtomIdx()]))
@@ -244,8 +243,8 @@ def write_pieces(
     rank: Sequence[int],
     points: Sequence[int],
 ) -> list[str]:
-    """SMILES of the connected fragments, large ones first, each written from its first atom in canonical order;
-    `points` are wildcards to start no piece at."""
+    """Write the connected fragments as SMILES, large ones first. Each starts at its first atom in canonical order;
+    `points` are wildcards that may not start a fragment."""
     rank = list(rank) + [len(rank)] * (mol.GetNumAtoms() - len(rank))
     for i in points: rank[i] = len(rank)
     keyed, atoms = [], []
@@ -258,8 +257,8 @@ def write_pieces(
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #9ee2c981
 def write_text(mol: Chem.Mol, bonds: Sequence[int]) -> str:
-    """Canonical bracket SAFE of a molecule cut at the given bonds, whatever they are;
-    terminal wildcards of `mol` lose their isotopes."""
+    """Write canonical bracket SAFE of a molecule cut at the given bonds. Terminal wildcards of `mol` lose their
+    isotopes."""
     points = open_points(mol)
     rank = list(Chem.CanonicalRankAtoms(mol))
     first = name_open_points(mol, points, rank)
@@ -274,12 +273,12 @@ def to_bracket_safe(
     seed: int | None = None,
     slicer: Slicer = "brics",
 ) -> str:
-    """Bracket SAFE of a molecule: its fragments joined by '.', cut bonds and terminal wildcards as attachments <1>,
-    <2>, ..., <%10>, ... in order of appearance.
+    """Encode a molecule as bracket SAFE. Fragments are joined by '.', cut bonds and terminal wildcards are attachments
+    <1>, <2>, ..., <%10>, ... in order of appearance.
 
-    Without a seed the order is canonical: one text for a molecule, however its SMILES is written. With a seed the
-    same fragments come in random order. ValueError for a SMILES that does not parse and for an unknown slicer,
-    ImportError for one that needs safe-mol."""
+    Without a seed the order is canonical: all SMILES of a molecule give one text. With a seed the same fragments
+    come in random order. ValueError for a SMILES that does not parse and for an unknown slicer, ImportError for one
+    that needs safe-mol."""
     mol = parse_smiles(smiles)
     text = write_text(mol, bonds_to_cut(mol, slicer))
     return text if seed is None else reorder(text, seed)
@@ -293,34 +292,36 @@ CAPPED = r"[-=#/\\]?<%?{}>"
 
 
 class Decoded(NamedTuple):
-    """What a text says: canonical SMILES or None, what was left out as (what, text) pairs, and why the text as a whole
-    is not a molecule ('' if it is one)."""
+    """Decoded text: canonical SMILES, parts left out, and reason of failure.
+
+    `dropped` holds (what, text) pairs; `reason` explains why the text as a whole is not a molecule ('' if it is
+    one)."""
     smiles: str | None  # canonical, or None
     dropped: tuple[tuple[str, str], ...] = ()  # (what, text) of each fragment left out
     reason: str = ""  # why it is not a molecule; '' if it is one
 
 
 def closures(text: str, ends: str = "") -> str:
-    """The text as SMILES: attachments as ring closures above all of its own;
-    those that appear once get an atom `ends` each."""
-    text = BRANCH.sub(r"\1", text)  # C(=<1>)C as others write it is C=<1>C
+    """Convert attachments to ring closures; return SMILES. Their numbers are above all others in the text;
+    attachments that appear once get an atom `ends`."""
+    text = BRANCH.sub(r"\1", text)  # other tools write C=<1>C as C(=<1>)C
     own = [int(n) for n in re.findall(r"%\((\d{1,9})\)", text)]
     number, offset = {}, max([99, *own]) + 1
     single = [k for k, n in label_counts(text).items() if n == 1] if ends else []
     if ends == "[H]":
-        # no double bond to a hydrogen, no direction either
+        # a hydrogen takes neither double bonds nor directions
         for k in single: text = re.sub(CAPPED.format(k), label(k), text)
     smiles = LABEL.sub(lambda m: f"%({number.setdefault(int(m[1]), offset + len(number))})", text)
     return ".".join([smiles] + [f"{ends}%({number[k]})" for k in single])
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #735aa0d1
 def label_counts(text: str) -> Counter:
-    "How often each attachment appears."
+    "Count the occurrences of each attachment."
     return Counter(int(k) for k in LABEL.findall(text))
 
 
 def text_problem(text: str, open_points: bool) -> str:
-    "Why strict decoding refuses a text whatever its atoms: '' where it does not."
+    "Explain why strict decoding rejects a text, atoms aside. '' if it does not."
     if not text: return "empty"
     if too_long(text): return "too long"
     counts = label_counts(text).values()
@@ -329,7 +330,7 @@ def text_problem(text: str, open_points: bool) -> str:
 
 
 def chemistry_problem(smiles: str) -> str:
-    "The class of what RDKit finds wrong: syntax, valence, aromaticity, or other chemistry."
+    "Classify RDKit's error: syntax, valence, aromaticity, or other chemistry."
     if too_long(smiles): return "too long"
     mol = Chem.MolFromSmiles(smiles, sanitize=False) if PRINTABLE.fullmatch(smiles) else None
     if mol is None: return "syntax"
@@ -343,17 +344,17 @@ def chemistry_problem(smiles: str) -> str:
     )
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #8c5c891e
-UNREADABLE = "aromaticity"  # what is wrong with a molecule whose SMILES cannot be read
+UNREADABLE = "aromaticity"  # reason for a molecule whose SMILES RDKit cannot read back
 
 
 def readable_smiles(mol: Chem.Mol) -> str | None:
-    "Canonical SMILES of a molecule; None where RDKit cannot read what it has written."
+    "Return canonical SMILES. None if RDKit cannot read it back."
     smiles = Chem.MolToSmiles(mol)
     return smiles if Chem.MolFromSmiles(smiles) is not None else None
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #3e04c288
 def assemble(text: str, ends: str) -> tuple[Chem.Mol | None, list[tuple[str, str]]]:
-    "The fragments of a text put together one by one, without those that spoil the rest; and what was dropped."
+    "Assemble fragments one by one, skipping those that do not fit. Returns the molecule and the parts left out."
     kept, mol, dropped = [], None, []
     for piece in text.split("."):
         tried = ".".join([*kept, piece])
@@ -365,7 +366,7 @@ def assemble(text: str, ends: str) -> tuple[Chem.Mol | None, list[tuple[str, str
 
 
 def largest(mol: Chem.Mol) -> tuple[Chem.Mol, list[tuple[str, str]]]:
-    "The connected molecule with most heavy atoms, and the others as dropped."
+    "Return the component with most heavy atoms, and the others as dropped."
     parts = Chem.GetMolFrags(mol, asMols=True, sanitizeFrags=False)
     parts = sorted(parts, key=lambda m: (-m.GetNumHeavyAtoms(), Chem.MolToSmiles(m)))
     return parts[0], [("component", Chem.MolToSmiles(p)) for p in parts[1:]]
@@ -377,12 +378,12 @@ def decode(
     salvage: bool = False,
     open_points: bool = False,
 ) -> Decoded:
-    """Read bracket SAFE.
+    """Decode bracket SAFE.
 
-    Strict: every attachment appears exactly twice, all of it parses and sanitises, and what is written can be read, or
-    `smiles` is None. Several molecules stay several. With `open_points`, attachments that appear once become wildcards
-    `*`. With `salvage`, what can be read is kept: fragments that spoil it, attachments without partner and all but the
-    largest molecule are listed in `dropped`."""
+    Strict: `smiles` is None unless every attachment appears exactly twice, the text parses and sanitises, and RDKit
+    can read its own SMILES. Several components are allowed. With `open_points`, attachments that appear once become
+    wildcards `*`. With `salvage`, readable parts are kept: `dropped` lists fragments that do not fit, attachments
+    without partner and all but the largest component."""
     with rdBase.BlockLogs():
         reason = text_problem(text, open_points)
         mol = None if reason else mol_or_none(smiles := closures(text, "*" if open_points else ""))
@@ -398,7 +399,7 @@ def decode(
 
 
 def from_bracket_safe(text: str, *, salvage: bool = False) -> str | None:
-    "Canonical SMILES of a bracket SAFE text, or None if it is not a molecule; see `decode`."
+    "Return canonical SMILES of bracket SAFE, None if invalid; see `decode`."
     return decode(text, salvage=salvage).smiles
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #adbdda20
@@ -406,8 +407,8 @@ TOKEN = re.compile(r"<%?\d+>|\[[^\[\]<>\s]+\]|%\(\d+\)|%\d\d|<-|->|Br|Cl|[BCNOPS
 
 
 def tokenize(text: str) -> list[str]:
-    """Tokens of a text: attachments, bracket atoms, atoms, ring closures, bonds, parentheses, dots;
-    ValueError for characters that are none of these."""
+    """Split a text into tokens. Tokens are attachments, bracket atoms, atoms, ring closures, bonds, parentheses and
+    dots; ValueError for other characters."""
     tokens = TOKEN.findall(text)
     if sum(map(len, tokens)) < len(text):
         rest = TOKEN.sub(" ", text).split() or [" "]
@@ -416,17 +417,17 @@ def tokenize(text: str) -> list[str]:
 
 
 def vocabulary_of(texts: Iterable[str]) -> Vocabulary:
-    "All tokens of some texts, sorted."
+    "Collect the sorted tokens of texts."
     return Vocabulary(sorted({t for text in texts for t in tokenize(text)}))
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #96ce5f13
-# the published vocabulary has no token for numbers of three digits: <%100> becomes < %10 0 >
+# the published vocabulary has no token for three-digit numbers: <%100> becomes < %10 0 >
 RING = re.compile(r"%\d\d|\d")
 
 
 def read_tokenizer(path: str | Path) -> Vocabulary:
-    """The tokens of a Hugging Face `tokenizer.json` in its order, special ones left out, with `<` and `>` added;
-    ValueError for any other file."""
+    """Read the vocabulary of a Hugging Face `tokenizer.json`, in its order. Special tokens are left out, `<` and `>`
+    added; ValueError for any other file."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         ids, special = data["model"]["vocab"], {t["content"] for t in data.get("added_tokens", []) if t.get("special")}
@@ -437,13 +438,13 @@ def read_tokenizer(path: str | Path) -> Vocabulary:
 
 
 def split_attachments(tokens: Iterable[str]) -> list[str]:
-    "The same tokens with each attachment as the published vocabulary has it: `<`, ring-closure label, `>`."
+    "Split attachments as in the published vocabulary: `<`, ring-closure label, `>`."
     return [part for t in tokens for part in (("<", *RING.findall(t[1:-1]), ">") if LABEL.fullmatch(t) else (t,))]
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #149a7f58
 def labelled_piece(piece: str) -> Chem.Mol:
-    """The molecule of one fragment, its attachments as wildcards that are drawn by their names;
-    ValueError for a fragment that does not parse."""
+    """Parse a fragment and label its attachments for drawing. They are wildcards with names; ValueError for a
+    fragment that does not parse."""
     mol = mol_or_none(closures(piece, "*"))
     if mol is None: raise ValueError(f"piece={piece!r}: does not parse")
     names = [label(k) for k, n in label_counts(piece).items() if n == 1]
@@ -452,7 +453,7 @@ def labelled_piece(piece: str) -> Chem.Mol:
 
 
 def plot_fragments(text: str, ax=None):
-    "Draw the fragments of a text side by side; returns the axes."
+    "Draw the fragments of a text side by side. Returns the axes."
     import matplotlib.pyplot as plt
     from rdkit.Chem import Draw
     pieces = [labelled_piece(p) for p in text.split(".")]

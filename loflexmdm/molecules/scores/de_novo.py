@@ -29,16 +29,15 @@ from ...support.colours import CYCLE, PALETTE
 
 # %% ../../../nbs/molecules/scores/03_de_novo.ipynb #7cfd50a1
 class Setting(NamedTuple):
-    """A way of sampling: kind (event, event-frozen or tau), nucleus mass, confidence rule ('' for
-    none) and, for tau, the steps."""
+    "Sampling setting: kind, nucleus mass, confidence rule and steps."
     kind: str = "event"  # event, event-frozen or tau
     top_p: float = 1.0  # nucleus mass
     confidence: str = ""  # position rule, '' for none
-    steps: int = 0  # network calls, of tau
+    steps: int = 0  # network calls, for tau only
 
     @property
     def sampler(self) -> Sampler:
-        "ValueError for an unknown kind, for steps without tau, and what the sampler itself refuses."
+        "Sampler of this setting. ValueError for an unknown kind, for steps without tau, and errors of the sampler."
         common = dict(top_p=self.top_p, confidence=self.confidence or None)
         if self.kind not in ("event", "event-frozen", "tau"):
             raise ValueError(f"kind={self.kind!r}: choose event, event-frozen or tau")
@@ -60,7 +59,7 @@ def settings(
     top_p: Iterable[float] = (0.5, 0.9, 1.0),
     confidences: Iterable[str] = ("", "top_prob"),
 ) -> list[Setting]:
-    "The grid of all combinations; a kind is a name with its steps."
+    "List all combinations of settings. A kind is a name with its steps."
     return [Setting(kind, p, c, steps) for kind, steps in kinds for c in confidences for p in top_p]
 
 # %% ../../../nbs/molecules/scores/03_de_novo.ipynb #80a3c657
@@ -70,15 +69,15 @@ def row_of(
     n: int,
     seed: int,
 ) -> dict:
-    "What names a row of results."
+    "Return the keys that identify a row of results."
     return dict(model=model, **setting._asdict(), n=n, seed=seed)
 
 # %% ../../../nbs/molecules/scores/03_de_novo.ipynb #efe832ea
 def measure_setting(
     model: Model, task: MoleculesTask, setting: Setting, n: int, seed: int, batch_size: int = 256
 ) -> dict:
-    """Sample `n` molecules; their score (see `MoleculesTask.score`), how many have each length in
-    tokens, and what sampling took."""
+    """Sample `n` molecules; return scores, length counts and cost. Scores as `MoleculesTask.score`; lengths are in
+    tokens."""
     start = time.perf_counter()
     samples = model.sample(
         n=n, sampler=setting.sampler, generator=torch.Generator().manual_seed(seed), batch_size=batch_size
@@ -95,7 +94,7 @@ def measure_setting(
 
 
 def read_results(path: Path) -> list[dict]:
-    "Rows of a results file, none if there is no such file. ValueError for a file that holds anything else."
+    "Read the rows of a results file, none if it is missing. ValueError for any other content."
     try: return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     except json.JSONDecodeError as e: raise ValueError(f"{path}: not a file of results ({e})") from None
 
@@ -104,9 +103,10 @@ def run_settings(
     path: str | os.PathLike, model: Model, task: MoleculesTask, name: str,
     chosen: Sequence[Setting], n: int = 1000, seeds: Sequence[int] = (0,), progress: bool = True,
 ) -> list[dict]:
-    """Rows of all settings and seeds, kept in the JSONL file `path`; those that stand there already are not run again.
+    """Return rows for all settings and seeds, stored in the JSONL file `path`. Rows already in the file are not
+    recomputed.
 
-    The file grows by a row at a time and is replaced as a whole, so it may be stopped anywhere."""
+    The file grows by one row at a time and is replaced atomically, so a run may be interrupted anywhere."""
     names = [row_of(name, s, n, seed) for s in chosen for seed in seeds]
     rows, wanted = [], {tuple(row.values()): row for row in names}
     for key, row in tqdm(wanted.items(), desc=name, disable=not progress):
@@ -121,8 +121,8 @@ def run_settings(
 def mean_over_seeds(
     rows: Sequence[dict], keys: Sequence[str] = ("validity", "diversity", "uniqueness", "quality")
 ) -> list[dict]:
-    """Rows that differ in the seed alone as one: means, standard deviations as `key_sd` (nan for one
-    seed), and the number of `seeds`."""
+    """Average rows over seeds. Gives means, standard deviations as `key_sd` (nan for one seed), and the number of
+    `seeds`."""
     groups: dict[tuple, list[dict]] = {}
     for r in rows: groups.setdefault((r["model"], *(r[f] for f in Setting._fields), r["n"]), []).append(r)
     return [_merged(group, keys) for group in groups.values()]
@@ -140,8 +140,8 @@ def _merged(group: list[dict], keys: Sequence[str]) -> dict:
 def de_novo_table(
     rows: Sequence[dict], keys: Sequence[str] = ("validity", "diversity", "uniqueness", "quality")
 ) -> str:
-    """Markdown: a line for each row of `mean_over_seeds`, shares in per cent, diversity from 0 to 1, with standard
-    deviations over seeds where there are several."""
+    """Format rows of `mean_over_seeds` as Markdown. Fractions in per cent, diversity from 0 to 1, with standard
+    deviations over several seeds."""
     head = ["model", "sampler", "p", "confidence", *keys, "length TV (floor)", "evaluations per molecule"]
     lines = [
         [
@@ -169,7 +169,7 @@ def _curves(
     y: str,
     ax,
 ):
-    "One line per model through its rows, sorted by x, with error bars where rows have `{y}_error`; returns the axes."
+    "Plot one line per model, sorted by x. Returns the axes. Error bars if rows have `{y}_error`."
     import matplotlib.pyplot as plt
     if not rows: raise ValueError("rows: none given")
     for row in rows:
@@ -193,9 +193,9 @@ def plot_quality_steps(
     y: str = "quality",
     ax=None,
 ):
-    """Quality (or another figure `y`) against the number of sampling steps, on a logarithmic axis; returns the axes.
+    """Plot quality (or `y`) against sampling steps, logarithmic. Returns the axes.
 
-    `rows`: dicts with model, steps and `y`, and `{y}_error` (a standard error; bars show two) where known. ValueError
+    `rows`: dicts with model, steps and `y`, and optionally `{y}_error` (a standard error; bars show two). ValueError
     for rows that lack a key, or none."""
     ax = _curves(rows, "steps", y, ax)
     ax.set_xscale("log", base=2)
@@ -207,8 +207,8 @@ def plot_quality_diversity(
     y: str = "quality",
     ax=None,
 ):
-    """Quality (or another figure `y`) against diversity, points labelled by `p` (the nucleus mass) where
-    rows have it; returns the axes.
+    """Plot quality (or `y`) against diversity; return the axes. Points are labelled by `p` (the nucleus mass) if rows
+    have it.
 
     `rows`: dicts with model, diversity and `y`. ValueError for rows that lack a key, or none."""
     ax = _curves(rows, "diversity", y, ax)

@@ -37,31 +37,31 @@ from ...support.worker_pool import worker_pool
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #c91a67f3
 class Judged(NamedTuple):
-    "A generated text as a molecule: `mol` and its canonical `smiles`, or None and the `reason` why it is not valid."
-    mol: Chem.Mol | None  # the molecule; None if it is not valid
-    smiles: str | None  # canonical; None if it is not valid
-    reason: str = ""  # why it is not valid; '' if it is
+    "Generated text as a molecule, or the reason why it is invalid."
+    mol: Chem.Mol | None  # molecule; None if invalid
+    smiles: str | None  # canonical SMILES; None if invalid
+    reason: str = ""  # why it is invalid; '' if valid
 
 
-# Left in a canonical SMILES, these characters mean that the text is not one whole molecule.
+# in a canonical SMILES, these characters mean that the text is not one complete molecule
 INCOMPLETE = {".": "several components", "*": "open attachment point", "~": "unspecified bond"}
 INVALID_REASONS = ("undecodable", "empty", "too long", "syntax", "chemistry", *INCOMPLETE.values())
 
 
 @cache
 def _reader(sanitize: bool = True) -> Chem.SmilesParserParams:
-    "Plain SMILES only: what follows a blank is an error, not a name."
+    "Return parser settings for plain SMILES: text after a blank is an error."
     params = Chem.SmilesParserParams()
     params.parseName, params.allowCXSMILES, params.sanitize = False, False, sanitize
     return params
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #c5c263dc
 def _judge(text: str | None) -> Judged:
-    "One text; rdkit's log is for the caller to silence."
+    "Judge one text; the caller silences rdkit's log."
     if text is None: return Judged(None, None, "undecodable")
     if not text.strip(): return Judged(None, None, "empty")
     if too_long(text): return Judged(None, None, "too long")
-    # rdkit would stop at the first such character and keep what came before
+    # rdkit would stop at the first such character and keep the text before it
     if not text.isascii(): return Judged(None, None, "syntax")
     mol = Chem.MolFromSmiles(text, _reader())
     if mol is None:
@@ -69,17 +69,18 @@ def _judge(text: str | None) -> Judged:
             None, None, "syntax" if Chem.MolFromSmiles(text, _reader(sanitize=False)) is None else "chemistry"
         )
     smiles = Chem.MolToSmiles(mol)
-    if Chem.MolFromSmiles(smiles) is None: return Judged(None, None, "chemistry")  # RDKit cannot read what it wrote
+    if Chem.MolFromSmiles(smiles) is None: return Judged(None, None, "chemistry")  # RDKit cannot read its own SMILES
     reason = next((r for c, r in INCOMPLETE.items() if c in smiles), "")
     return Judged(None, None, reason) if reason else Judged(mol, smiles)
 
 
 def judge(smiles: Sequence[str | None]) -> list[Judged]:
-    """Each SMILES (None: undecodable) as a molecule or a reason of `INVALID_REASONS`, in order.
+    """Parse each SMILES into a molecule or a reason of `INVALID_REASONS`, in order. None stands for an undecodable
+    text.
 
-    Valid is what RDKit accepts, as in the benchmarks: a radical such as C[CH]C is (see `flaw`).
+    Valid is what RDKit accepts, as in the benchmarks: radicals such as C[CH]C are valid (see `flaw`).
 
-    ValueError if there is none, if `smiles` is a single text, or for an entry that is neither text nor None."""
+    ValueError if the list is empty, if `smiles` is a single text, or for an entry that is neither text nor None."""
     texts = _texts(smiles, "smiles")
     with rdBase.BlockLogs(): return [_judge(t) for t in texts]
 
@@ -95,7 +96,7 @@ def _texts(smiles: Sequence[str | None], name: str) -> list[str | None]:
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #5b1f0a12
 def unpaired_electrons(mol: Chem.Mol) -> int:
-    "How many electrons of a molecule are unpaired: 0, unless it is a radical such as C[CH]C."
+    "Count the unpaired electrons: 0, unless it is a radical such as C[CH]C."
     return sum(atom.GetNumRadicalElectrons() for atom in mol.GetAtoms())
 
 
@@ -103,8 +104,8 @@ HYPERVALENT = Chem.MolFromSmarts("[#16+0;v4,v5,v6;!H0]")  # thiols have valence 
 
 
 def flaw(mol: Chem.Mol) -> str:
-    """Why a molecule that RDKit accepts could not be made, '' for every other: "radical", as C[CH]C, or
-    "hypervalent S-H", as C[SH]=C. The benchmarks count both as valid."""
+    """Return why a valid molecule cannot be made, '' if it can. "radical", as C[CH]C, or "hypervalent S-H", as
+    C[SH]=C. The benchmarks count both as valid."""
     if unpaired_electrons(mol): return "radical"
     return "hypervalent S-H" if mol.HasSubstructMatch(HYPERVALENT) else ""
 
@@ -118,14 +119,15 @@ def _morgan(bits: int):
 
 
 def bit_rows(mols: Sequence[Chem.Mol], bits: int = BITS) -> np.ndarray:
-    "Morgan fingerprints (radius 2, without chirality) packed eight bits to a byte: uint8 (molecules, bits / 8)."
+    """Compute packed Morgan fingerprints: uint8 (molecules, bits / 8). Radius 2, without chirality, eight bits to a
+    byte."""
     made = _morgan(bits).GetFingerprints(list(mols), numThreads=0)
     packed = b"".join(map(DataStructs.BitVectToBinaryText, made))
     return np.frombuffer(packed, np.uint8).reshape(len(mols), bits // 8)
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #466bdfcf
 def tanimoto(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    "Tanimoto similarities of two sets of packed fingerprints: float64 (rows of a, rows of b)."
+    "Compute Tanimoto similarities of packed fingerprints: float64 (rows of a, rows of b)."
     x, y = (np.unpackbits(rows, axis=1).astype(np.float32) for rows in (a, b))
     shared = (x @ y.T).astype(np.float64)
     return shared / (x.sum(1)[:, None].astype(np.float64) + y.sum(1) - shared)
@@ -135,22 +137,22 @@ TILE = 1000
 
 
 def mean_distance(rows: np.ndarray) -> float:
-    "Mean Tanimoto distance over all pairs of packed fingerprints; nan for fewer than two."
+    "Compute the mean Tanimoto distance over all pairs of packed fingerprints. nan for fewer than two."
     n = len(rows)
     if n < 2: return math.nan
     tiles = [rows[i:i + TILE] for i in range(0, n, TILE)]
     total = sum(tanimoto(a, b).sum() * (1 if a is b else 2) for a, b in combinations_with_replacement(tiles, 2))
-    return float(1 - (total - n) / (n * (n - 1)))  # the diagonal, a similarity of 1 each, is left out
+    return float(1 - (total - n) / (n * (n - 1)))  # without the diagonal, where each similarity is 1
 
 
 def diversity(smiles: Sequence[str | None]) -> float:
-    """Mean Tanimoto distance (Morgan, radius 2, 2,048 bits) over the pairs of different valid
-    molecules; nan for fewer than two."""
+    """Compute the mean Tanimoto distance over pairs of distinct valid molecules. Morgan, radius 2, 2,048 bits; nan
+    for fewer than two."""
     return mean_distance(bit_rows(list(_different(judge(smiles)).values())))
 
 
 def _different(judged: Sequence[Judged]) -> dict[str, Chem.Mol]:
-    "The molecules by their canonical SMILES, in order of first appearance."
+    "Return the distinct molecules by canonical SMILES, in order of first appearance."
     return {j.smiles: j.mol for j in judged if j.mol is not None}
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #9dd75b65
@@ -159,11 +161,10 @@ def distances_to(
     target: str,
     bits: int = 1024,
 ) -> np.ndarray:
-    """Tanimoto distance of each different valid molecule to `target`:
-    float64 (molecules,), in order of first appearance.
+    """Compute Tanimoto distances of distinct valid molecules to `target`. float64 (molecules,), in order of first
+    appearance.
 
-    1,024 bits are what published tables of distances to a drug use. ValueError if the
-    target is not a valid molecule."""
+    Published tables of distances to a drug use 1,024 bits. ValueError if the target is not a valid molecule."""
     aim = judge([target])[0]
     if aim.mol is None: raise ValueError(f"target={target!r:.60}: not a valid molecule ({aim.reason})")
     return 1 - tanimoto(bit_rows(list(_different(judge(smiles)).values()), bits), bit_rows([aim.mol], bits))[:, 0]
@@ -173,7 +174,7 @@ _loading = threading.Lock()
 
 
 def sa_scorer() -> ModuleType:
-    "rdkit's contributed SA_Score script with its table loaded; ImportError where the rdkit at hand lacks it."
+    "Load rdkit's contributed SA_Score script and its table. ImportError if this rdkit lacks it."
     with _loading: return _sa_scorer()
 
 
@@ -187,7 +188,7 @@ def _sa_scorer() -> ModuleType:
     spec = importlib.util.spec_from_file_location("loflexmdm._sascorer", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.readFragmentScores()  # here and not at the first molecule: under the lock
+    module.readFragmentScores()  # here, under the lock, and not at the first molecule
     return module
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #f3a5ed52
@@ -200,10 +201,10 @@ def qed_sa(
     processes: int = 1,
     progress: bool = False,
 ) -> np.ndarray:
-    """QED and SA of each molecule: float64 (molecules, 2).
+    """Compute QED and SA of each molecule: float64 (molecules, 2).
 
-    QED takes about a millisecond per molecule, nearly all the time of an evaluation;
-    several processes are worth starting for some thousands (a script then needs its `if __name__ == "__main__":`)."""
+    QED takes about a millisecond per molecule, nearly all the time of an evaluation; several processes pay off from
+    some thousands of molecules (a script then needs its `if __name__ == "__main__":`)."""
     chunks = [mols[i:i + CHUNK_MOLECULES] for i in range(0, len(mols), CHUNK_MOLECULES)]
     with _mapper(processes) as run:
         done = list(
@@ -222,7 +223,7 @@ def _qed_sa(mols: Sequence[Chem.Mol]) -> list[tuple[float, float]]:
 
 @contextmanager
 def _mapper(processes: int) -> Iterator[Callable]:
-    "`map`, or that of a pool of `processes`. Spawned: forking a process that runs torch's threads may hang."
+    "Yield `map`, or the map of a pool of `processes`. Spawned: forking a process that runs torch's threads may hang."
     if processes < 1: raise ValueError(f"processes={processes}: must be at least 1")
     if processes == 1: yield map
     else:
@@ -230,28 +231,28 @@ def _mapper(processes: int) -> Iterator[Callable]:
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #b0130e12
 def is_good(scores: np.ndarray) -> np.ndarray:
-    "Whether QED >= 0.6 and SA <= 4, for rows (QED, SA)."
+    "Return the mask of rows (QED, SA) with QED >= 0.6 and SA <= 4."
     return (scores[:, 0] >= QED_LEAST) & (scores[:, 1] <= SA_MOST)
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #cadb24e5
 @dataclass(frozen=True)
 class MoleculeMetrics:
-    """What `molecule_metrics` found. All shares are fractions of 1; a figure with nothing to average over is nan.
+    """Metrics of generated molecules. Fractions are between 0 and 1; nan if there is nothing to average.
 
-    `n` texts, of which `valid` are molecules, `unique` of them different; `invalid` counts the others by reason."""
-    n: int  # texts
+    `n` texts, of which `valid` are molecules, `unique` of them distinct; `invalid` counts the others by reason."""
+    n: int  # number of texts
     valid: int  # texts that are molecules
-    unique: int  # different molecules among them
+    unique: int  # distinct valid molecules
     validity: float               # valid / n
     uniqueness: float             # unique / valid
-    novelty: float                # share of the unique ones that the reference lacks; nan without a reference
-    diversity: float              # mean Tanimoto distance over pairs of unique ones
-    quality: float                # unique ones with QED >= 0.6 and SA <= 4, over n
-    quality_with_duplicates: float  # valid ones with QED >= 0.6 and SA <= 4, over n
+    novelty: float                # fraction of unique molecules not in the reference; nan without one
+    diversity: float              # mean Tanimoto distance over pairs of unique molecules
+    quality: float                # unique molecules with QED >= 0.6 and SA <= 4, over n
+    quality_with_duplicates: float  # valid texts with QED >= 0.6 and SA <= 4, over n
     invalid: dict[str, int] = field(default_factory=dict)  # number of texts, by reason
 
     def as_dict(self) -> dict[str, float]:
-        "The figures without the counts: names and plain numbers."
+        "Return the metrics by name, without counts."
         return {k: v for k, v in asdict(self).items() if isinstance(v, float)}
 
     def _repr_markdown_(self) -> str:
@@ -263,8 +264,8 @@ class MoleculeMetrics:
 
 
 def metrics_table(results: Mapping[str, MoleculeMetrics]) -> str:
-    "Markdown: a row for each named result; shares in per cent, diversity from 0 to 1."
-    from loflexmdm.support.notebook import cell  # late: brings torch
+    "Format metrics as Markdown, one row per result. Fractions in per cent, diversity from 0 to 1."
+    from loflexmdm.support.notebook import cell  # imported here: it imports torch
     names = ("validity", "uniqueness", "novelty", "diversity", "quality", "quality_with_duplicates")
     show = lambda k, v: "-" if math.isnan(v) else f"{v:.3f}" if k == "diversity" else f"{100 * v:.1f}"
     head = "| | " + " | ".join(k.replace("_", " ") for k in names) + " |\n|---|" + "---|" * len(names) + "\n"
@@ -280,14 +281,14 @@ def molecule_metrics(
     smiles: Iterable[str | None], reference: Sequence[str] | None = None, *,
     canonical_reference: bool = False, processes: int = 1, progress: bool = False,
 ) -> MoleculeMetrics:
-    """Validity, uniqueness, novelty, diversity and quality of generated SMILES (None where
-    decoding failed), one per sample.
+    """Compute validity, uniqueness, novelty, diversity and quality of generated SMILES. One entry per sample, None if
+    decoding failed.
 
-    The reference is read and made canonical first; `canonical_reference=True` skips that for SMILES which this version
-    of rdkit has written. Its entries that are not valid can equal nothing and are left out. ValueError for no samples,
-    for entries that are neither text nor None, and for a reference without molecules."""
+    The reference is canonicalised first; `canonical_reference=True` skips that for SMILES written by this version of
+    rdkit. Invalid entries of the reference are ignored. ValueError for no samples, for entries that are neither text
+    nor None, and for a reference without molecules."""
     texts, times, invalid, scores, rows = _checked_texts(smiles), Counter(), Counter(), [], []
-    while part := list(islice(texts, JUDGED)):  # their molecules are not kept
+    while part := list(islice(texts, JUDGED)):  # batches, to bound memory
         judged = judge(part)
         new = [mol for text, mol in _different(judged).items() if text not in times]
         scores.append(qed_sa(new, processes, progress))
@@ -304,11 +305,11 @@ def molecule_metrics(
     )
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #09d6c7af
-JUDGED = 20_000  # texts that are judged at a time
+JUDGED = 20_000  # texts judged at a time
 
 
 def _checked_texts(smiles: Iterable[str | None]) -> Iterator[str | None]:
-    "The entries one by one; ValueError, before the first, for a sequence that holds something else."
+    "Yield the entries. ValueError, before the first, if a sequence holds other types."
     return iter(_texts(smiles, "smiles") if isinstance(smiles, Sequence) else smiles)
 
 
@@ -331,10 +332,11 @@ def properties(
     processes: int = 1,
     progress: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Properties by name, each float64 (n,) with nan where a SMILES is not valid.
+    """Compute properties by name, each float64 (n,), nan for invalid SMILES.
 
-    qed and sa (no units), weight in g/mol, logp (Crippen), tpsa in square angstroms, sp3 (share of carbons that are
-    sp3), and counts: heavy_atoms, rings, aromatic_rings, donors and acceptors of hydrogen bonds, rotatable_bonds."""
+    qed and sa (no units), weight in g/mol, logp (Crippen), tpsa in square angstroms, sp3 (fraction of carbons that
+    are sp3), and counts: heavy_atoms, rings, aromatic_rings, donors and acceptors of hydrogen bonds,
+    rotatable_bonds."""
     judged, compute = judge(smiles), rdMolDescriptors.Properties(list(DESCRIPTORS.values())).ComputeProperties
     mols = [j.mol for j in judged if j.mol is not None]
     out = np.full((len(judged), 2 + len(DESCRIPTORS)), np.nan)
@@ -344,7 +346,8 @@ def properties(
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #5e9e1071
 def wasserstein(a: np.ndarray, b: np.ndarray) -> float:
-    "Area between the empirical distributions of two sets of values, in their units."
+    """Compute the Wasserstein-1 distance of two samples, in their units. It is the area between the empirical
+    distribution functions."""
     a, b = np.sort(a), np.sort(b)
     grid = np.sort(np.concatenate([a, b]))
     below = lambda v: np.searchsorted(v, grid[:-1], side="right") / len(v)
@@ -352,7 +355,8 @@ def wasserstein(a: np.ndarray, b: np.ndarray) -> float:
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #cd74ba43
 def wasserstein_floor(reference: np.ndarray, n: int) -> float:
-    "Expected Wasserstein distance of `n` ideal samples from the values of the reference, taken as the distribution."
+    """Compute the expected Wasserstein distance of `n` ideal samples. They are drawn from the values of the
+    reference, taken as the distribution."""
     values, counts = np.unique(reference, return_counts=True)
     below = counts.cumsum()[:-1] / len(reference)
     return float(sum(mean_deviation(n, float(p)) * dx for p, dx in zip(below, np.diff(values)))) / n
@@ -362,23 +366,23 @@ Values = Mapping[str, np.ndarray]
 
 
 class PropertyGap(NamedTuple):
-    """One property of generated and real molecules; the floors are what as many ideal samples would
-    have on average. nan: not a count."""
-    name: str  # of the property
-    mean: float  # of the generated molecules
-    reference_mean: float  # of the real ones
-    wasserstein: float  # distance between the two distributions, in units of the property
-    wasserstein_floor: float  # its mean for as many real molecules
-    variation: float  # total variation between counts; nan for a property that is not a count
-    variation_floor: float  # its mean for as many real molecules
+    """One property of generated and real molecules. The floors are the averages for the same number of ideal
+    samples; nan if the property is not a count."""
+    name: str  # name of the property
+    mean: float  # mean of the generated molecules
+    reference_mean: float  # mean of the real molecules
+    wasserstein: float  # distance between the distributions, in units of the property
+    wasserstein_floor: float  # mean distance for the same number of real molecules
+    variation: float  # total variation of counts; nan if not a count
+    variation_floor: float  # mean variation for the same number of real molecules
 
 
 @dataclass(frozen=True)
 class PropertyComparison:
-    "Rows of `compare_properties`, `n` valid molecules against a reference of `reference_n`."
-    rows: list[PropertyGap]  # one for each property
-    n: int  # valid molecules compared
-    reference_n: int  # molecules compared with
+    "Properties of `n` valid molecules and a reference of `reference_n`."
+    rows: list[PropertyGap]  # one row per property
+    n: int  # number of valid molecules
+    reference_n: int  # number of reference molecules
 
     def __getitem__(self, name: str) -> PropertyGap: return next(r for r in self.rows if r.name == name)
 
@@ -396,11 +400,11 @@ class PropertyComparison:
 def compare_properties(
     smiles: Sequence[str | None] | Values, reference: Sequence[str | None] | Values
 ) -> PropertyComparison:
-    """Distributions of the properties of valid molecules, duplicates counted, against those of
-    the reference taken as the distribution.
+    """Compare property distributions of valid molecules with a reference. Duplicates count; the reference is taken as
+    the distribution.
 
-    Either may be SMILES or what `properties` returned, with columns of your own (lengths in tokens, say) added to both.
-    ValueError where one side has no valid molecule or lacks a property of the other."""
+    Either may be SMILES or the result of `properties`, with further columns (lengths in tokens, say) added to both.
+    ValueError if one side has no valid molecule or lacks a property of the other."""
     a, b = _values(smiles, "smiles"), _values(reference, "reference")
     if a.keys() != b.keys():
         raise ValueError(f"smiles and reference: properties differ in {', '.join(sorted(a.keys() ^ b.keys()))}")
@@ -410,7 +414,7 @@ def compare_properties(
 
 
 def _values(given: Sequence[str | None] | Values, name: str) -> dict[str, np.ndarray]:
-    "Properties of the valid molecules: rows with a nan are left out."
+    "Return properties of the valid molecules, without nan rows."
     table = given if isinstance(given, Mapping) else properties(_texts(given, name))
     kept = ~np.isnan(np.array(list(table.values()), np.float64)).any(0)
     if not kept.any(): raise ValueError(f"{name}: none of its {len(kept)} entries is a valid molecule")
@@ -423,7 +427,7 @@ def _gap(
     b: np.ndarray,
 ) -> PropertyGap:
     law = {k: v / len(b) for k, v in Counter(b.tolist()).items()}
-    counts = (b == b.round()).all()  # shares of single values mean something for whole numbers only
+    counts = (b == b.round()).all()  # frequencies of single values are meaningful for integers only
     variation = (
         (empirical_variation(Counter(a.tolist()), law), variation_floor(law, len(a)))
         if counts
@@ -439,8 +443,8 @@ def plot_properties(
     names: Sequence[str] = ("qed", "sa", "weight", "logp"),
     axes=None,
 ):
-    """Histograms of properties of valid molecules, one panel a property, one line a group (label -> SMILES or
-    `properties`); returns the axes."""
+    """Plot histograms of molecular properties, one panel per property. One line per group (label -> SMILES or
+    `properties`) of valid molecules; returns the axes."""
     import matplotlib.pyplot as plt
     tables = {label: _values(given, label) for label, given in groups.items()}
     for k in names:
@@ -472,10 +476,10 @@ def molecule_grid(
     smiles: Sequence[str | None], legends: Sequence[str] | None = None,
     columns: int = 4, size: tuple[int, int] = (200, 150),
 ):
-    """A picture (PIL image) of molecules in rows of `columns`, each `size` pixels, with QED and
-    SA or the `legends` given below.
+    """Draw a grid of molecules (PIL image) with QED and SA or `legends`. Rows of `columns`, each cell `size` pixels.
 
-    What is not valid is an empty place with its reason. ValueError for another number of legends than molecules."""
+    An invalid molecule gives an empty cell with its reason. ValueError if the numbers of legends and molecules
+    differ."""
     from PIL import Image, ImageDraw
     from rdkit.Chem.Draw import rdMolDraw2D
     judged = judge(smiles)
@@ -483,13 +487,13 @@ def molecule_grid(
     if len(legends) != len(judged): raise ValueError(f"legends: {len(legends)} given for {len(judged)} molecules")
     columns = min(columns, len(judged))
     canvas = rdMolDraw2D.MolDraw2DCairo(columns * size[0], -(-len(judged) // columns) * size[1], *size)
-    canvas.drawOptions().fixedBondLength = 25  # small molecules are not blown up,
-    canvas.drawOptions().drawMolsSameScale = False  # nor all shrunk to the size of the largest
-    canvas.ClearDrawing()  # a white ground even where no place holds a molecule
+    canvas.drawOptions().fixedBondLength = 25  # small molecules are not enlarged,
+    canvas.drawOptions().drawMolsSameScale = False  # and large ones do not shrink the others
+    canvas.ClearDrawing()  # white background even if no cell holds a molecule
     canvas.DrawMolecules([j.mol for j in judged], legends=list(legends))
     canvas.FinishDrawing()
     image = Image.open(BytesIO(canvas.GetDrawingText())).convert("RGB")
-    for i, (j, text) in enumerate(zip(judged, legends)):  # rdkit leaves out the legend of an empty place
+    for i, (j, text) in enumerate(zip(judged, legends)):  # rdkit omits the legend of an empty cell
         if j.mol is None:
             ImageDraw.Draw(image).text((i % columns * size[0] + 10, (i // columns + 0.5) * size[1]), text, fill="gray")
     return image

@@ -42,27 +42,27 @@ COMPUTED = dict(logP=Crippen.MolLogP, SA=lambda mol: sa_scorer().calculateScore(
 
 
 def brics_fragments(mol: Chem.Mol) -> list[str]:
-    "SMILES of the fragments that BRICS leaves of a molecule, attachment points with their environments."
+    "Return SMILES of the BRICS fragments, with environments of attachment points."
     return Chem.MolToSmiles(Chem.FragmentOnBRICSBonds(mol)).split(".")
 
 
 def scaffold_of(mol: Chem.Mol) -> str:
-    "SMILES of the Murcko scaffold; '' with fewer than two rings."
+    "Return SMILES of the Murcko scaffold. '' with fewer than two rings."
     frame = MurckoScaffold.GetScaffoldForMol(mol)
     return Chem.MolToSmiles(frame) if frame.GetRingInfo().NumRings() >= LEAST_RINGS else ""
 
 
 class Described(NamedTuple):
-    "Valid molecules with all that is compared, row by row."
-    smiles: list[str]  # canonical
+    "Valid molecules with everything that the metrics need, row by row."
+    smiles: list[str]  # canonical SMILES
     prints: np.ndarray  # uint8 (molecules, 128), packed bits
-    fragments: list[list[str]]  # of each
-    scaffolds: list[str]  # '' where there is none
-    values: dict[str, np.ndarray]  # of COMPUTED, float64 (molecules,)
-    activations: np.ndarray | None  # of ChemNet, (molecules, 512); None without fcd_torch
+    fragments: list[list[str]]  # fragments of each
+    scaffolds: list[str]  # scaffold of each, '' if there is none
+    values: dict[str, np.ndarray]  # properties of COMPUTED, float64 (molecules,)
+    activations: np.ndarray | None  # ChemNet's activations, (molecules, 512); None without fcd_torch
 
     def rows(self, index: Sequence[int]) -> "Described":
-        "Some of the molecules."
+        "Select molecules by index."
         pick = lambda values: [values[i] for i in index]
         return Described(pick(self.smiles), self.prints[index], pick(self.fragments), pick(self.scaffolds),
                          {k: v[index] for k, v in self.values.items()},
@@ -70,7 +70,7 @@ class Described(NamedTuple):
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #9b3045f3
 def _chunk(smiles: Sequence[str]) -> tuple:
-    "What can be said of some valid molecules one by one."
+    "Compute fingerprints, fragments, scaffolds and properties of valid molecules."
     with rdBase.BlockLogs():
         mols = [Chem.MolFromSmiles(s) for s in smiles]
         values = [[f(m) for f in COMPUTED.values()] for m in mols]
@@ -82,9 +82,9 @@ def describe_molecules(
     processes: int = 1,
     network: bool = True,
 ) -> Described:
-    """What is compared of valid SMILES; `network`: ChemNet's activations too, if `fcd_torch` is there.
+    """Describe valid SMILES for comparison. `network`: with ChemNet's activations, if `fcd_torch` is installed.
 
-    ValueError for no molecules. A script that asks for several processes needs its `if __name__ == "__main__":`."""
+    ValueError for no molecules. A script with several processes needs its `if __name__ == "__main__":`."""
     if not smiles: raise ValueError("smiles: empty, must hold at least one molecule")
     smiles = list(smiles)
     if processes == 1: parts = [_chunk(c) for c in in_chunks(smiles)]
@@ -97,11 +97,11 @@ def describe_molecules(
                      dict(zip(COMPUTED, table.T)), found)
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #3e3aaac3
-WIDTH, LONGEST = 35, 350  # characters that ChemNet knows, and how many it reads
+WIDTH, LONGEST = 35, 350  # characters that ChemNet knows, and its maximum length
 
 
 def has_chemnet() -> bool:
-    "Whether the package fcd_torch can be used."
+    "Return True if the package fcd_torch is usable."
     try: _chemnet()
     except ImportError: return False
     return True
@@ -109,7 +109,7 @@ def has_chemnet() -> bool:
 
 @cache
 def _chemnet() -> tuple:
-    "ChemNet, and what writes a SMILES for it. ImportError says how to install the package."
+    "Load ChemNet and its SMILES encoder. ImportError explains how to install the package."
     try:
         from fcd_torch import FCD
         from fcd_torch.utils import get_one_hot
@@ -120,7 +120,7 @@ def _chemnet() -> tuple:
 
 
 def activations(smiles: Sequence[str], batch: int = 128) -> np.ndarray:
-    "ChemNet's last hidden layer for canonical SMILES: float64 (molecules, 512). ImportError without fcd_torch."
+    "Compute ChemNet's last hidden layer for canonical SMILES: float64 (molecules, 512). ImportError without fcd_torch."
     network, one_hot = _chemnet()
     out = []
     for chunk in in_chunks(smiles, batch):
@@ -130,7 +130,7 @@ def activations(smiles: Sequence[str], batch: int = 128) -> np.ndarray:
 
 
 def gaussian(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    "Mean (columns,) and covariance (columns, columns), with n - 1 in the denominator."
+    "Compute mean (columns,) and covariance (columns, columns), dividing by n - 1."
     return values.mean(0), np.cov(values.T)
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #0c69bcaa
@@ -140,7 +140,7 @@ def frechet(
     mean_2: np.ndarray,
     covariance_2: np.ndarray,
 ) -> float:
-    "Fréchet distance (squared Wasserstein-2) of two Gaussians."
+    "Compute the Fréchet distance (squared Wasserstein-2) of two Gaussians."
     weights, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(weights.clip(0))) @ vectors.T
     shared = np.sqrt(np.linalg.eigvalsh(root @ covariance_2 @ root).clip(0)).sum()
@@ -151,7 +151,7 @@ TILE_ROWS = 1000
 
 
 def nearest(prints: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    "Highest Tanimoto similarity of each packed fingerprint to one of the reference: float64 (molecules,)."
+    "Compute each fingerprint's highest Tanimoto similarity to the reference: float64 (molecules,)."
     out = np.zeros(len(prints))
     for i in range(0, len(prints), TILE_ROWS):
         for j in range(0, len(reference), TILE_ROWS):
@@ -161,7 +161,7 @@ def nearest(prints: np.ndarray, reference: np.ndarray) -> np.ndarray:
 
 
 def internal_diversity(prints: np.ndarray, p: int = 1) -> float:
-    "IntDiv of packed fingerprints, as MOSES' code has it."
+    "Compute IntDiv of packed fingerprints, as in the code of MOSES."
     n, roots = len(prints), []
     for i in range(0, n, TILE_ROWS):
         rows = prints[i:i + TILE_ROWS]
@@ -171,7 +171,7 @@ def internal_diversity(prints: np.ndarray, p: int = 1) -> float:
 
 
 def cosine(a: Mapping[str, int], b: Mapping[str, int]) -> float:
-    "Cosine of two counts; nan if one is empty."
+    "Compute the cosine similarity of two counts. nan if one is empty."
     if not a or not b: return math.nan
     shared = sum(n * b[k] for k, n in a.items() if k in b)
     norm = lambda counts: math.sqrt(sum(n * n for n in counts.values()))
@@ -187,7 +187,7 @@ ALLOWED = {"C", "N", "S", "O", "F", "Cl", "Br", "H"}
 
 @cache
 def filter_patterns() -> tuple[Chem.Mol, ...]:
-    "Medicinal chemistry filters and PAINS. ValueError without the wheel of MOSES."
+    "Load the medicinal chemistry filters and PAINS. ValueError without the wheel of MOSES."
     folder = benchmark_files("moses")[0].parents[2] / "metrics"
     try:
         with open(folder / "mcf.csv", newline="") as f: rows = [row["smarts"] for row in csv.DictReader(f)]
@@ -198,7 +198,8 @@ def filter_patterns() -> tuple[Chem.Mol, ...]:
 
 
 def passes_filters(smiles: str, patterns: Sequence[Chem.Mol] = ()) -> bool:
-    "Whether a valid SMILES has allowed atoms, rings and charges, and none of the patterns."
+    """Return True if a valid SMILES passes the MOSES filters. It has allowed atoms, rings and charges, and none of
+    the patterns."""
     mol = Chem.MolFromSmiles(smiles)
     atoms = list(mol.GetAtoms())
     if any(len(ring) >= 8 for ring in mol.GetRingInfo().AtomRings()): return False
@@ -208,17 +209,17 @@ def passes_filters(smiles: str, patterns: Sequence[Chem.Mol] = ()) -> bool:
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #568ea5a2
 class Reference(NamedTuple):
-    "What generated molecules are compared with."
+    "Reference set for the comparison of generated molecules."
     prints: np.ndarray  # uint8 (molecules, 128)
-    fragments: Counter  # over all molecules
-    scaffolds: Counter  # over all molecules
-    values: dict[str, np.ndarray]  # of COMPUTED
-    mean: np.ndarray | None  # of ChemNet's activations, (512,); None without fcd_torch
-    covariance: np.ndarray | None  # of the same, (512, 512)
+    fragments: Counter  # counts over all molecules
+    scaffolds: Counter  # counts over all molecules
+    values: dict[str, np.ndarray]  # properties of COMPUTED
+    mean: np.ndarray | None  # mean of ChemNet's activations, (512,); None without fcd_torch
+    covariance: np.ndarray | None  # covariance of the activations, (512, 512)
 
 
 def reference_from(found: Described) -> Reference:
-    "A set of molecules as a reference."
+    "Summarise a set of molecules as a reference."
     moments = (None, None) if found.activations is None else gaussian(found.activations)
     return Reference(found.prints, count_fragments(found), count_scaffolds(found), found.values, *moments)
 
@@ -235,7 +236,7 @@ def store_reference(reference: Reference, path: Path):
 
 
 def stored_reference(path: Path) -> Reference | None:
-    "What such a file holds; None if there is none, or if it is damaged."
+    "Load a stored reference; None if missing or damaged."
     try:
         with np.load(path, allow_pickle=False) as f: arrays = dict(f)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile): return None
@@ -250,9 +251,9 @@ def moses_reference(
     limit: int = 0,
     processes: int = 1,
 ) -> Reference:
-    """The reference of a benchmark's molecules, all or `limit` that are evenly spaced, from the cache if it is there.
+    """Return the reference of a benchmark's molecules, cached. All, or `limit` evenly spaced ones.
 
-    The whole test set takes about a quarter of an hour of one core. ValueError if the wheel is missing."""
+    The complete test set takes about a quarter of an hour on one core. ValueError if the wheel is missing."""
     def make():
         step = max(BENCHMARKS[name].rows // limit, 1) if limit else 1
         smiles = islice(benchmark_smiles(name), 0, step * limit or None, step)
@@ -263,7 +264,7 @@ def moses_reference(
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #7b677388
 def compared(found: Described, reference: Reference) -> dict[str, float]:
-    "FCD, SNN, Frag and Scaf of generated molecules against a reference; nan for what cannot be computed."
+    "Compute FCD, SNN, Frag and Scaf against a reference. nan if not computable."
     known = found.activations is not None and reference.mean is not None and len(found.smiles) > 1
     return dict(
         FCD=frechet(*gaussian(found.activations), reference.mean, reference.covariance) if known else math.nan,
@@ -280,10 +281,11 @@ def moses_metrics(
     unique_at: Sequence[int] = (1000, 10_000),
     processes: int = 1,
 ) -> dict[str, float]:
-    """The figures of the MOSES table for generated SMILES (None: undecodable).
+    """Compute the MOSES table for generated SMILES (None: undecodable).
 
-    `references`: by name, the first for the distances of properties; `train`: canonical SMILES, for novelty. Several
-    molecules, or an open attachment point, are not a valid molecule here. ValueError if none is valid."""
+    `references`: by name, the first also for the distances of properties; `train`: canonical SMILES, for novelty.
+    Unlike MOSES, several components or an open attachment point are invalid here. ValueError if no molecule is
+    valid."""
     judged = judge(smiles)
     valid = [j.smiles for j in judged if j.smiles]
     if not valid: raise ValueError(f"smiles: none of {len(judged)} is a valid molecule")
@@ -301,11 +303,11 @@ def moses_metrics(
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #98fd5ae7
 class CurvePoint(NamedTuple):
-    "A figure of subsets of one size."
-    n: int  # molecules in each
-    mean: float  # of the figure
-    low: float  # 2.5 % of the subsets are below
-    high: float  # 2.5 % are above
+    "Metric over subsets of one size."
+    n: int  # molecules per subset
+    mean: float  # mean of the metric
+    low: float  # 2.5 % quantile over subsets
+    high: float  # 97.5 % quantile over subsets
 
 
 CURVES = dict(
@@ -321,9 +323,9 @@ CURVES = dict(
 def moses_curve(
     found: Described, reference: Reference, figure: str, sizes: Sequence[int], repeats: int = 20, seed: int = 0
 ) -> list[CurvePoint]:
-    """A figure of CURVES over the number of molecules, from `repeats` subsets of each size.
+    """Compute a metric of CURVES as a function of the number of molecules. `repeats` random subsets of each size.
 
-    ValueError for an unknown figure, and for sizes that there are not as many molecules for."""
+    ValueError for an unknown metric, and for sizes above the number of molecules."""
     if figure not in CURVES: raise ValueError(f"figure={figure!r}: choose one of {', '.join(CURVES)}")
     total, rng, out = len(found.smiles), np.random.default_rng(seed), []
     if not all(2 <= n <= total for n in sizes): raise ValueError(f"sizes={sizes}: from 2 to {total} molecules")
@@ -336,7 +338,7 @@ def moses_curve(
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #605f9b6e
 def plot_curves(curves: Mapping[str, Sequence[CurvePoint]], ax=None):
-    "Curves by label, each with its interval, over the number of molecules; returns the axes."
+    "Plot curves with intervals over the number of molecules. Returns the axes."
     import matplotlib.pyplot as plt
     ax = ax or plt.gca()
     for label, points in curves.items():
@@ -353,9 +355,9 @@ def add_carbons(
     rng: random.Random,
     known: Iterable[str] = (),
 ) -> list[str | None]:
-    """Each molecule with one carbon more at a random place of its SMILES, canonical and not in `known`.
+    """Insert one carbon at a random position of each SMILES. The result is canonical and not in `known`.
 
-    None for a molecule where no place gives a valid new one."""
+    None for a molecule without a valid new result."""
     known = set(known)
     with rdBase.BlockLogs(): return [_with_carbon(s, rng, known) for s in smiles]
 

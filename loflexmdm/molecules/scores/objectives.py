@@ -27,7 +27,7 @@ from ...support.registries import did_you_mean
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000009
 @cache
 def print_maker(kind: str):
-    "RDKit's generator of the fingerprints ECFP4, ECFP6 (Morgan), FCFP4 (by features) or AP (atom pairs)."
+    "Return RDKit's generator of a fingerprint. ECFP4, ECFP6 (Morgan), FCFP4 (by features) or AP (atom pairs)."
     g = rdFingerprintGenerator
     if kind == "AP": return g.GetAtomPairGenerator(maxDistance=10)
     features = dict(atomInvariantsGenerator=g.GetMorganFeatureAtomInvGen()) if kind == "FCFP4" else {}
@@ -35,18 +35,18 @@ def print_maker(kind: str):
 
 
 def counts_of(mol: Chem.Mol, kind: str):
-    "The fingerprint as counts."
+    "Compute a count fingerprint."
     return print_maker(kind).GetSparseCountFingerprint(mol)
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000013
 class Likeness(NamedTuple):
-    "The geometric mean of similarities to targets, by counts of a fingerprint, satisfied from `enough` on."
-    targets: Sequence[str]  # SMILES
-    kind: str  # of the fingerprint, see print_maker
-    enough: float = 1.0  # similarity that counts as 1
+    "Objective: geometric mean of similarities to targets, capped at `enough`. Similarities use count fingerprints."
+    targets: Sequence[str]  # SMILES of the targets
+    kind: str  # fingerprint, see print_maker
+    enough: float = 1.0  # similarity that scores 1
 
     def __call__(self, smiles: str) -> float:
-        "The score, 0 to 1; 0 for what is not a molecule."
+        "Compute the score, 0 to 1. 0 for an invalid molecule."
         with rdBase.BlockLogs(): mol = Chem.MolFromSmiles(smiles)
         if mol is None or not mol.GetNumAtoms(): return 0.0
         own = counts_of(mol, self.kind)
@@ -59,7 +59,7 @@ def _target(smiles: str, kind: str): return counts_of(Chem.MolFromSmiles(smiles)
 
 
 def qed(smiles: str) -> float:
-    "Drug-likeness (QED), 0 for what is not a molecule."
+    "Compute drug-likeness (QED); 0 for an invalid molecule."
     with rdBase.BlockLogs(): mol = Chem.MolFromSmiles(smiles)
     return QED.qed(mol) if mol is not None and mol.GetNumAtoms() else 0.0
 
@@ -78,8 +78,8 @@ OBJECTIVES: dict[str, Callable[[str], float]] = dict(
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000017
 def load_objective(spec: str) -> Callable[[str], float]:
-    """A task of OBJECTIVES by its name, FILE.py:FUNCTION, or the goals of FILE.toml (`read_goals`). ValueError, in one
-    line, for what cannot be loaded."""
+    """Load an objective: a name in OBJECTIVES, FILE.py:FUNCTION or FILE.toml. A TOML file holds goals
+    (`read_goals`). ValueError, in one line, if it cannot be loaded."""
     if spec in OBJECTIVES: return OBJECTIVES[spec]
     if spec.endswith(".toml"): return _load_goals(spec)
     file, colon, name = spec.rpartition(":")
@@ -90,14 +90,14 @@ def load_objective(spec: str) -> Callable[[str], float]:
         )
     if not Path(file).is_file(): raise ValueError(f"objective={spec!r}: {file}: no such file")
     try: found = runpy.run_path(file).get(name)
-    except BaseException as e:  # whatever a file does when it is run
+    except BaseException as e:  # the file may raise anything
         raise ValueError(f"objective={spec!r}: {file} cannot be run ({_said(e)})") from None
     if not callable(found): raise ValueError(f"objective={spec!r}: {file} has no function {name!r}")
     return found
 
 
 def _load_goals(file: str) -> Callable[[str], float]:
-    "The goals of a TOML file, those included that are functions or tasks. ValueError says which objective it was."
+    "Load the goals of a TOML file, including functions and tasks. ValueError names the objective."
     try: return read_goals(file, load_objective)
     except (OSError, ValueError) as e: raise ValueError(f"objective={file!r}: {_said(e)}") from None
 
@@ -106,10 +106,10 @@ def _said(error: BaseException) -> str: return clipped_line(f"{type(error).__nam
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #e71907b6
 def _serve(pipe, spec: str):
-    "What the other process does: load the function, then answer each SMILES with (score, reason)."
+    "Run the child process: load the function, answer each SMILES with (score, reason)."
     file = spec if spec.endswith(".toml") else spec.rpartition(":")[0]
-    sys.path.insert(0, str(Path(file).absolute().parent))  # what lies beside the file
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends this process
+    sys.path.insert(0, str(Path(file).absolute().parent))  # makes modules beside the file importable
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the run, which ends this process
     try: function = load_objective(spec)
     except ValueError as e: return pipe.send(str(e))
     pipe.send("")
@@ -129,10 +129,10 @@ _serve(Connection(int(sys.argv[1])), sys.argv[2])
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #56cb6930
 class Scorer:
-    """Calls an objective in a process of its own: `scorer(smiles)` is (score, ''), or (None, the reason it failed).
+    """Objective in a child process: `scorer(smiles)` is (score, '') or (None, reason of failure).
 
-    A call that takes longer than `limit` seconds is ended, and the next one begins with a new process. ValueError for
-    an objective that cannot be loaded."""
+    A call longer than `limit` seconds is killed, and the next one starts a new process. ValueError for an objective
+    that cannot be loaded."""
     def __init__(self, spec: str, limit: float = 60.0):
         if not 0 < limit < math.inf: raise ValueError(f"time_limit={limit}: must be a positive number of seconds")
         self.spec, self.limit, self.process = spec, limit, None
@@ -141,8 +141,8 @@ class Scorer:
     def start(self):
         "Start the process and load the objective there."
         self.pipe, other = Pipe()
-        command = [sys.executable, "-c", CHILD, str(other.fileno()), self.spec]  # multiprocessing runs the script again
-        # what the function prints is not a result
+        command = [sys.executable, "-c", CHILD, str(other.fileno()), self.spec]  # multiprocessing reruns the script
+        # stdout of the function is not a result: send it to stderr
         self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, stdout=2)
         other.close()
         if not self.pipe.poll(max(self.limit, 60)): problem = "takes longer to load than is allowed"
