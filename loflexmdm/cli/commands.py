@@ -6,7 +6,7 @@
 __all__ = ['T', 'COMMANDS', 'HELP', 'STORED', 'Parser', 'Signed', 'Switch', 'Options', 'options_from', 'defaults_of', 'Command',
            'command', 'find_commands', 'outer_parser', 'full_parser', 'parse', 'refuse_argument', 'StoredOption',
            'option_table', 'add_options', 'help_tables', 'write_help', 'has_plug_ins', 'stored_parser',
-           'original_message', 'current_launch', 'print_status', 'check_launch', 'one_line', 'print_warning',
+           'original_message', 'process_launch', 'print_status', 'check_launch', 'one_line', 'print_warning',
            'shared_store', 'publish_argv', 'argv_difference', 'print_error', 'main', 'run_line']
 
 # %% ../../nbs/cli/01_commands.ipynb #91dce8a6
@@ -41,7 +41,7 @@ from ..support.stop_signals import Interrupted
 
 # %% ../../nbs/cli/01_commands.ipynb #0557a49c
 class Parser(argparse.ArgumentParser):
-    "An argparse parser that raises ValueError, without abbreviations; examples keep their line breaks."
+    "An argparse parser that raises ValueError and abbreviates nothing."
     def __init__(self, **kwargs):
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs)
 
@@ -86,7 +86,7 @@ class Switch(argparse.Action):
 # %% ../../nbs/cli/01_commands.ipynb #0pt10ns1
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    "Options that all commands have; a command with more of them has a subclass, whose defaults are the parser's."
+    "Options of every command; each command's own subclass adds more, with their defaults."
     argv: tuple[str, ...] = ()  # words of the command line, the command first
     quiet: bool = False  # print only results and errors
 
@@ -280,7 +280,7 @@ def original_message(text: str) -> str:
     return match[2] if match else text
 
 # %% ../../nbs/cli/01_commands.ipynb #3c9bc52b
-def current_launch() -> tuple[int, int, int]:
+def process_launch() -> tuple[int, int, int]:
     "Return this process's `Launch`; that of a single process if the environment is incomplete."
     from loflexmdm.support.random_numbers import Launch, launched  # imports torch
     try: return launched()
@@ -289,7 +289,7 @@ def current_launch() -> tuple[int, int, int]:
 
 def print_status(message: str):
     "Print a line to stderr on rank 0, unless --quiet; stdout is for results."
-    if current_launch().first and not is_silent(): print(visible(message), file=sys.stderr, flush=True)
+    if process_launch().first and not is_silent(): print(visible(message), file=sys.stderr, flush=True)
 
 
 def check_launch(options: Options):
@@ -329,7 +329,7 @@ def shared_store():
 
 def publish_argv(argv: Sequence[str]):
     "Store this process's command line where the other processes of the machine can read it."
-    if (store := shared_store()) is not None: store.set(f"argv/{current_launch()[2]}", json.dumps(argv))
+    if (store := shared_store()) is not None: store.set(f"argv/{process_launch()[2]}", json.dumps(argv))
 
 
 def argv_difference(argv: Sequence[str], first: Sequence[str]) -> str:
@@ -343,7 +343,7 @@ def argv_difference(argv: Sequence[str], first: Sequence[str]) -> str:
 
 def print_error(error: Exception, argv: Sequence[str] = ()):
     "Print the error that ends a command, once per machine."
-    rank, _, local = current_launch()
+    rank, _, local = process_launch()
     difference, store = "", shared_store()
     if store is not None:
         with contextlib.suppress(RuntimeError):

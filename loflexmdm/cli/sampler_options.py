@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import torch
 
-from .commands import Options, Parser, current_launch
+from .commands import Options, Parser, process_launch
 from .common import add_device, free_flag, kind_of_option
 from ..methods.base import Method
 from ..samplers import Sampler, Samples, merge_samples
@@ -190,7 +190,7 @@ def draw_batches(method: Method, options: SamplingOptions, prompts: Sequence | N
 
 def shows_progress() -> bool:
     "Tell if a progress bar is shown: at a terminal, on rank 0."
-    return sys.stderr.isatty() and current_launch().first
+    return sys.stderr.isatty() and process_launch().first
 
 
 def draw_samples(method: Method, options: SamplingOptions, prompts: Sequence | None, n: int | None) -> Samples:

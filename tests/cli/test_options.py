@@ -44,8 +44,9 @@ def test_defaults_in_the_help_are_those_of_the_class(name):
     options = parse(LINES[name].split())
     for action in parser._actions:
         shown = (action.help or "").rpartition("[")[2].removesuffix("]")
-        if action.dest in vars(options) and shown.replace(".", "").isdigit():
-            assert float(shown) == (vars(options)[action.dest] or 500), action.dest  # 500: steps of the demonstration
+        if action.dest not in vars(options) or not shown.replace(".", "").isdigit(): continue
+        value = vars(options)[action.dest]
+        assert float(shown) == float(500 if value is None else value), action.dest  # 500: steps of the demonstration
 
 
 def test_nothing_reads_or_changes_a_namespace():
