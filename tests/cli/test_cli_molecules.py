@@ -434,7 +434,7 @@ FILES = {
     "wrong.csv": ("structure,name\nCC,x\n", "--column smiles", "structure"),
     "unnamed.csv": ("structure,name\nCC,x\n", "", "name the one that holds SMILES"),
     "list.smi": ("CC\n", "--column smiles", "is not a table"),
-    "m.smi": ("CC\n", "--task brackets", "--task brackets: the task 'brackets' scores only files of `loflexmdm sample`"),
+    "m.smi": ("CC\n", "--task brackets", "the task 'brackets' scores only files of `loflexmdm sample`"),
     "m.sdf": ("CC\n", "", "must end in .smi"),
 }
 
