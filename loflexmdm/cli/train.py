@@ -66,7 +66,7 @@ def weights_line(name: str, start_from: str) -> str:
 
 def recipe_of(options: TrainOptions) -> Recipe:
     "Return the recipe of a train command; print its first weights, and its steps if the data decides them."
-    tables = recipe_tables(options.recipe, options.method, **options.settings)
+    tables = recipe_tables(options.recipe, method=options.method, **options.settings)
     recipe = recipe_from(tables)
     print_status(weights_line(options.recipe, recipe.train.start_from))
     if "steps" not in tables["train"] and (steps := recipe.train.steps) != TrainConfig.steps:

@@ -372,20 +372,20 @@ def read_tables(name_or_path: str | os.PathLike) -> dict:
     return with_absolute_paths(tables, path.parent)
 
 # %% ../../nbs/training/08_recipes.ipynb #fb94dec6
-def recipe_tables(name_or_path: str | os.PathLike, method: str | None = None, **overrides) -> dict:
-    """Return the tables of `read_tables`, with another method and with single values replaced.
+def recipe_tables(name_or_path: str | os.PathLike, **overrides) -> dict:
+    """Return the tables of `read_tables` with single values replaced; `method` among them replaces the method.
 
     Paths in the overrides are relative to the working directory. ValueError as in `with_method` and `override`."""
-    tables = read_tables(name_or_path)
+    tables, method = read_tables(name_or_path), overrides.pop("method", None)
     if method is not None: tables = with_method(tables, method)
     return with_absolute_paths(override(tables, **overrides), Path.cwd())
 
 
-def recipe(name_or_path: str | os.PathLike, method: str | None = None, **overrides) -> Recipe:
+def recipe(name_or_path: str | os.PathLike, **overrides) -> Recipe:
     """Return the recipe of a preset, a TOML file or a saved model.
 
-    `method` and `overrides` are those of `recipe_tables`, as `train` has them at the shell."""
-    return recipe_from(recipe_tables(name_or_path, method, **overrides))
+    `overrides` are those of `recipe_tables`, `method` among them, as `train` takes them at the shell."""
+    return recipe_from(recipe_tables(name_or_path, **overrides))
 
 # %% ../../nbs/training/08_recipes.ipynb #5b562542
 SCHEMA = files("loflexmdm") / "recipe.schema.json"
