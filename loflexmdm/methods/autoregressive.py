@@ -28,10 +28,10 @@ from ..samplers.left_to_right import LeftToRight, check_prefixes
 @config
 class AutoregressiveConfig:
     "What defines a model; everything here is saved with its weights."
-    size: SizeName = "tiny"  # of the network
-    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
-    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
+    size: SizeName = "tiny"  # size of the network
+    network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
+    network_config: str = ""  # further settings of the network, such as a config.json's path
+    max_length: AtLeastTwo = 256  # longest sequence, with prompt and start token
 
     def __post_init__(self): check_network(self)
 

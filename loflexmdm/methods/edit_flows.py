@@ -143,18 +143,18 @@ def check_source(config):
 @config
 class EditFlowConfig:
     "What defines a model; everything here is saved with its weights."
-    coupling: one_of(COUPLINGS) = "empty"  # x0: empty | uniform tokens | masks | corrupted (x1 with errors) | pairs
-    tokens: Count = 16  # of a source of uniform tokens or masks
+    coupling: one_of(COUPLINGS) = "empty"  # source x0: empty | uniform | masks | corrupted (x1 with errors) | pairs
+    tokens: Count = 16  # length of a source of uniform tokens or masks
     errors: Count = 2  # most errors of a corrupted source
     alignment: accepted_by(alignment_rule) = "optimal"  # optimal | padded | block | interleaved | shuffled[:SHARE]
-    source: Literal["hidden", "shown"] = "hidden"  # whether the network sees x0 beside x_t
+    source: Literal["hidden", "shown"] = "hidden"  # source x0 as a second input of the network
     schedule: ScheduleName = "power:3"  # kappa: linear, cosine, power:A (t^A), polynomial:W (1 - (1-t)^W)
-    spread: NonNegative = 0.0  # of localized paths: columns per unit of time that an edit spreads to each side; 0: none
-    times: Literal["uniform", "clock"] = "clock"  # of the loss: clock (finite variance) | uniform (in t: the paper's)
-    size: SizeName = "tiny"  # of the network
-    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
-    max_length: AtLeastTwo = 256  # longest source or result, prompt and start token included
+    spread: NonNegative = 0.0  # speed of localized paths, columns per unit of time; 0: none
+    times: Literal["uniform", "clock"] = "clock"  # times of the loss: clock (finite variance) | uniform (paper)
+    size: SizeName = "tiny"  # size of the network
+    network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
+    network_config: str = ""  # further settings of the network, such as a config.json's path
+    max_length: AtLeastTwo = 256  # longest source or result, with prompt and start token
 
     def __post_init__(self):
         check_network(self)

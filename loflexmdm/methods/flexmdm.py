@@ -46,12 +46,12 @@ ScheduleName = accepted_by(schedule_named)
 class FlexMDMConfig:
     "What defines a model; everything here is saved with its weights."
     insertion: ScheduleName = "linear"  # alpha: linear, cosine, power:A (t^A), polynomial:W (1 - (1-t)^W)
-    unmasking: ScheduleName = "linear"  # beta, the same choices
-    times: Literal["uniform", "clock"] = "clock"  # of the loss: clock (finite variance) | uniform (in t: the paper's)
-    size: SizeName = "tiny"  # of the network
-    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
-    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
+    unmasking: ScheduleName = "linear"  # beta, as for insertion
+    times: Literal["uniform", "clock"] = "clock"  # times of the loss: clock (finite variance) | uniform (paper)
+    size: SizeName = "tiny"  # size of the network
+    network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
+    network_config: str = ""  # further settings of the network, such as a config.json's path
+    max_length: AtLeastTwo = 256  # longest sequence, with prompt and start token
 
     def __post_init__(self): check_network(self)
 

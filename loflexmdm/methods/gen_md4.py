@@ -48,13 +48,13 @@ def reveal_terms(
 @config
 class GenMD4Config:
     "What defines a model; everything here is saved with its weights."
-    size: SizeName = "tiny"  # of the network
-    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
-    states: AtLeastTwo = 2  # states drawn per sequence and step, compared with each other
-    w_range: AboveOne = 10.0  # every token value's rate lies within [1/w_range, w_range]
+    size: SizeName = "tiny"  # size of the network
+    network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
+    network_config: str = ""  # further settings of the network, such as a config.json's path
+    states: AtLeastTwo = 2  # states per sequence and step, compared with each other
+    w_range: AboveOne = 10.0  # range [1/w_range, w_range] of the rate of a token value
     proposal: Positive = 2.0  # c of the clock proposal
-    max_length: AtLeastTwo = 256  # columns of the canvas: the longest sequence, prompt and start token included
+    max_length: AtLeastTwo = 256  # columns of the canvas, with prompt and start token
 
     def __post_init__(self): check_network(self)
 

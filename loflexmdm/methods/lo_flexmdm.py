@@ -37,26 +37,26 @@ class LoFlexMDMConfig:
     order: Literal["learned", "fixed", "given"] = "learned"  # learned | fixed (b = 1: FlexMDM, Remark 1) | given
     backbone: Literal["separate", "shared"] = "separate"  # separate | shared (one for generator and order model)
     unmask: Literal["frozen", "trainable"] = "frozen"  # frozen (b_um = 1) | trainable
-    bound: Literal["paper", "tight"] = "paper"  # paper | tight: which bound trains the order model
-    size: SizeName = "tiny"  # of the generator
-    order_size: SizeName = "tiny"  # of a separate order model
+    bound: Literal["paper", "tight"] = "paper"  # training bound of the order model: paper | tight
+    size: SizeName = "tiny"  # size of the generator
+    order_size: SizeName = "tiny"  # size of a separate order model
     network: str = "transformer"  # kind of the generator's network: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
-    order_network: str = "transformer"  # kind of a separate order model
-    order_network_config: str = ""  # other settings of that kind
+    network_config: str = ""  # further settings of the network, such as a config.json's path
+    order_network: str = "transformer"  # kind of a separate order model's network
+    order_network_config: str = ""  # further settings of the order model's network
     a: Positive = 1.0  # Kumaraswamy exponent
-    b_range: AboveOne = 10.0  # schedule parameters lie within [1/b_range, b_range]
-    states: Count = 2  # states drawn per sequence and step when the order is learned
+    b_range: AboveOne = 10.0  # range [1/b_range, b_range] of schedule parameters
+    states: Count = 2  # states per sequence and step, for a learned order
     regulariser: NonNegative = 10.0  # weight of the schedule regulariser
-    terms: Literal["both", "mixture", "ends"] = "both"  # its terms: mean CDF near t (mixture), little mass at the ends
-    t_eps: Annotated[float, Field(gt=0, lt=0.5)] = 0.01  # how near the ends
-    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # the mass allowed there; the paper's 0.01 pulls to b = 1
+    terms: Literal["both", "mixture", "ends"] = "both"  # regulariser: mean CDF near t (mixture), small mass at ends
+    t_eps: Annotated[float, Field(gt=0, lt=0.5)] = 0.01  # distance from the ends in the regulariser
+    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # mass allowed near the ends (paper: 0.01, towards b = 1)
     proposal: Positive = 2.0  # c of the clock proposal
-    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
-    given: str = ""  # of insertion, and decisions if unmask is trainable, such as slots:7,0.6 or backward:8,0.3
-    readings: Literal["clock", "event"] = "clock"  # training's clock readings: clock | event (where events happen)
-    centre: bool = False  # a learned order's rates without their common mode, per sequence
-    plain: Fraction = 0.0  # share of rows drawn at b = 1, which train the token distribution alone
+    max_length: AtLeastTwo = 256  # longest sequence, with prompt and start token
+    given: str = ""  # hand-written order, such as slots:7,0.6 or backward:8,0.3
+    readings: Literal["clock", "event"] = "clock"  # clock readings in training: clock | event (times of events)
+    centre: bool = False  # learned rates without their common factor, per sequence
+    plain: Fraction = 0.0  # share of rows at b = 1, for the token distribution only
 
     def __post_init__(self):
         check_order(self)

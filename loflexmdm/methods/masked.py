@@ -143,11 +143,11 @@ ClockName = accepted_by(clock_named)
 class MaskedConfig:
     "What defines a model; everything here is saved with its weights."
     schedule: ClockName = "linear"  # linear | cosine | geometric | polynomial:W | power:A | shifted:EPS
-    size: SizeName = "tiny"  # of the network
-    network: str = "transformer"  # its kind: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
-    time: bool = False  # whether the network sees the clock; what it has to predict does not depend on it
-    max_length: AtLeastTwo = 256  # columns of the canvas: the longest sequence, prompt and start token included
+    size: SizeName = "tiny"  # size of the network
+    network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
+    network_config: str = ""  # further settings of the network, such as a config.json's path
+    time: bool = False  # clock as an input of the network, without effect on targets
+    max_length: AtLeastTwo = 256  # columns of the canvas, with prompt and start token
 
     def __post_init__(self): check_network(self)
 

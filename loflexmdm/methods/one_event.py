@@ -47,22 +47,22 @@ def wait_terms(
 class OneEventConfig:
     "What defines a model; everything here is saved with its weights."
     order: Literal["learned", "fixed", "given"] = "learned"  # learned | fixed (b = 1) | given
-    given: str = ""  # a given order by name and numbers, such as slots:7,0.6
-    size: SizeName = "tiny"  # of the generator
-    order_size: SizeName = "tiny"  # of the order model
+    given: str = ""  # hand-written order, such as slots:7,0.6
+    size: SizeName = "tiny"  # size of the generator
+    order_size: SizeName = "tiny"  # size of the order model
     network: str = "transformer"  # kind of the generator's network: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
-    order_network: str = "transformer"  # kind of the order model's
-    order_network_config: str = ""  # other settings of that kind
-    b_range: AboveOne = 10.0  # rates lie within [1/b_range, b_range]
-    centre: bool = False  # a learned order's rates without their common mode, per sequence
-    states: Count = 2  # states drawn per sequence and step when the order is learned
+    network_config: str = ""  # further settings of the network, such as a config.json's path
+    order_network: str = "transformer"  # kind of the order model's network
+    order_network_config: str = ""  # further settings of the order model's network
+    b_range: AboveOne = 10.0  # range [1/b_range, b_range] of rates
+    centre: bool = False  # learned rates without their common factor, per sequence
+    states: Count = 2  # states per sequence and step, for a learned order
     regulariser: NonNegative = 10.0  # weight of the schedule regulariser
-    terms: Literal["both", "mixture", "ends"] = "both"  # its terms: mean CDF near t (mixture), little mass at the ends
-    t_eps: Annotated[float, Field(gt=0, lt=0.5)] = 0.01  # how near the ends
-    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # the mass allowed there
+    terms: Literal["both", "mixture", "ends"] = "both"  # regulariser: mean CDF near t (mixture), small mass at ends
+    t_eps: Annotated[float, Field(gt=0, lt=0.5)] = 0.01  # distance from the ends in the regulariser
+    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # mass allowed near the ends
     proposal: Positive = 2.0  # c of the clock proposal
-    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
+    max_length: AtLeastTwo = 256  # longest sequence, with prompt and start token
 
     def __post_init__(self): check_order(self)
 

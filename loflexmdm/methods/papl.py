@@ -47,9 +47,9 @@ FORMS = ("count", "time")
 class PAPLConfig(MaskedConfig):
     "What defines a model; everything here is saved with its weights."
     alpha: NonNegative = 1.0  # strength of the planner weights; 0: masked diffusion
-    planner_tau: Positive = 1.0  # temperature of the planner in the weights (not of sampling)
-    form: one_of(FORMS) = "count"  # 1..n masks, evenly (PAPL, Eq 7) | time: the schedule's; same mean, more variance
-    mixture: one_of(MIXTURES) = "eq7"  # eq7: (1 + alpha w)/n | interpolate: 1/n + alpha w
+    planner_tau: Positive = 1.0  # temperature of the planner in the loss weights
+    form: one_of(FORMS) = "count"  # masks per row: uniform (PAPL, Eq 7) | time (schedule, more variance)
+    mixture: one_of(MIXTURES) = "eq7"  # loss weights: eq7 (1 + alpha w)/n | interpolate 1/n + alpha w
 
 # %% ../../nbs/methods/13_papl.ipynb #p2b4d7ac
 class PAPL(MaskedDiffusion):

@@ -99,12 +99,12 @@ def without_own(
 @config
 class UniformNoiseConfig:
     "What defines a model; everything here is saved with its weights."
-    predicts: Literal["others", "all"] = "others"  # clean tokens given the others; all: given their own, divided out
-    size: SizeName = "tiny"  # of the network
+    predicts: Literal["others", "all"] = "others"  # clean tokens given the others | all (own token divided out)
+    size: SizeName = "tiny"  # size of the network
     network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
+    network_config: str = ""  # further settings of the network, such as a config.json's path
     proposal: Positive = 2.0  # c of the clock proposal
-    max_length: AtLeastTwo = 256  # columns of the canvas: the longest sequence, prompt and start token included
+    max_length: AtLeastTwo = 256  # columns of the canvas, with prompt and start token
 
     def __post_init__(self): check_network(self)
 

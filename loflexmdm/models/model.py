@@ -24,6 +24,7 @@ from .hub import push
 from .saved import save_method
 from ..process.states import Vocabulary, collate, prefix_example
 from ..samplers import Sampler, merge_samples
+from ..samplers.choose import sampler_from
 from ..tasks.base import Task, task_from
 
 # %% ../../nbs/models/05_model.ipynb #md000007
@@ -70,7 +71,7 @@ class Scores(NamedTuple):
 # %% ../../nbs/models/05_model.ipynb #md000014
 class SampleSettings(TypedDict, total=False):
     "Settings of `Model.sample`: of the request, then of the sampler."
-    sampler: Sampler | None
+    sampler: Sampler | str | None  # or its name
     generator: torch.Generator | None
     seed: int | None
     record: bool
@@ -94,16 +95,13 @@ _OF_REQUEST = {f.name for f in fields(Request)}
 
 
 def _request(method: Method, n: int | None, settings: dict) -> Request:
-    "Return the request of these settings. ValueError for one that the sampler lacks."
+    "Return the request of these settings. ValueError for one that the sampler does not use."
     choices = {key: settings[key] for key in settings if key not in _OF_REQUEST}
     rest = {key: settings[key] for key in settings if key in _OF_REQUEST}
-    request = Request(n, **rest).with_sampler(method)
-    if not choices: return request
-    known = {f.name for f in fields(request.sampler)}
-    if other := [key for key in choices if key not in known]:
-        raise ValueError(f"{other[0]}={choices[other[0]]!r}: not a setting of {request.sampler.name}; it has "
-                         f"{', '.join(sorted(known))}")
-    return replace(request, sampler=replace(request.sampler, **choices)).with_sampler(method)
+    sampler = rest.pop("sampler", None)
+    if choices or isinstance(sampler, str):
+        sampler = sampler_from(sampler, method.default_sampler, method.channels, **choices)
+    return Request(n, sampler, **rest).with_sampler(method)
 
 # %% ../../nbs/models/05_model.ipynb #md000015
 class Model:

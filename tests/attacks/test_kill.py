@@ -1,7 +1,6 @@
 """Training and sampling killed at every file operation: the same command, or `resume`, ends as if nothing had happened.
 
 LOFLEXMDM_KILL_ALL=1 tries every operation; without it a sample of them, which is other every day, is tried."""
-import argparse
 import datetime
 import functools
 import json
@@ -9,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,9 +41,9 @@ def parsed(*argv): return commands.parse(argv)
 
 def run(*argv, **places):
     "A command line whose arguments are parsed once (that takes longer than the work), with its places filled in."
-    args = argparse.Namespace(**vars(parsed(*argv)) | {k: str(v) for k, v in places.items()})
+    options = replace(parsed(*argv), **{k: str(v) for k, v in places.items()})
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(commands, "parse", lambda _: args)
+        m.setattr(commands, "parse", lambda _: options)
         return commands.main([])
 
 

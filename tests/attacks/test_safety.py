@@ -315,7 +315,7 @@ def test_a_model_from_a_stranger_reads_no_file(made, monkeypatch, tmp_path):
     for command in ("sample", "info", "cite"): assert call(command, made)[0] == 0
     code, figures, said = call("evaluate", made, "-n", 4)
     assert code == 0 and "unique" in figures and "length_tv" not in figures
-    assert said.endswith("not compared with the data: file='/etc/passwd' is read if --task-data is given")
+    assert said.endswith("not compared with the data: file='/etc/passwd' is read with --task-data")
     refused(call("evaluate", made, "-n", 4, "--nll", 2), "file='/etc/passwd': named by the model", "--task-data")
     call("sample", made, "-n", 4, "--out", tmp_path / "s.jsonl")
     assert "unique" in call("evaluate", tmp_path / "s.jsonl")[1]

@@ -230,8 +230,7 @@ def test_training_says_what_the_data_is(sums):
     ("{run} --start-from=", "new ({run} is a saved model)"),
 ])
 def test_the_first_line_of_train_says_what_it_begins_with(run, capsys, options, first):
-    args = parse(["train", *options.format(run=run).split(), "--out", "x"])
-    recipe_of(args)
+    recipe_of(parse(["train", *options.format(run=run).split(), "--out", "x"]))
     assert capsys.readouterr().err.split("\n")[0] == f"weights: {first.format(run=run)}"
 
 
@@ -330,7 +329,7 @@ def test_nothing_given(command):
 
 
 def test_wrong_out_of_train(run, tmp_path):
-    refused(call("train brackets --out", run), "already holds a run; `loflexmdm resume")
+    refused(call("train brackets --out", run), "holds a run; continue it with `loflexmdm resume")
     (tmp_path / "file").write_text("mine")
     refused(call("train brackets --out", tmp_path), "is not empty")
     refused(call("train brackets --out", tmp_path / "file"), "file: File exists")
@@ -360,8 +359,8 @@ SAMPLE = {
     "--temperature 0": "temperature=0.0",
     "--temperature -1": "temperature=-1.0",
     "--sampler tau --steps -1": "steps=-1",
-    "--steps 8": "--steps: only with --sampler tau",
-    "--sampler event --events-per-call 3": "--events-per-call: only with",
+    "--steps 8": "steps=8: only with sampler tau, not event",
+    "--sampler event --events-per-call 3": "events_per_call=3: only with sampler event-frozen",
     "--confidence high": "invalid choice: 'high'",
     "--sampler fast": "invalid choice: 'fast'",
     "--max-length -3": "max_length=-3",
@@ -374,8 +373,8 @@ SAMPLE = {
     "--out nowhere/x.csv": "nowhere does not exist",
     "--prompts nowhere.txt": "nowhere.txt: No such file",
     "--sampler ancestral": (
-        "--sampler ancestral: is for masked diffusion; "
-        "for loflexmdm take bounded-error, event, speculative or tau"
+        "sampler='ancestral': is for masked diffusion; "
+        "choose bounded-error, event, speculative or tau"
     ),
     "--sampler left-to-right": "is for autoregressive methods",
     "--sampler event-frozen": "event-frozen is gone; use EventDriven(exact=False), or --sampler event --no-exact",
@@ -388,9 +387,9 @@ def test_wrong_sample(run, options): refused(call(f"sample {run} {options}"), SA
 
 PROMPTS = {
     '["("]\n["(", "[': "p.jsonl, line 2: not valid JSON",
-    '[3.5]': "line 1: a prompt is a list of tokens",
-    '"(("': "line 1: a prompt is a list of tokens",
-    '{"text": ["("]}': "line 1: a prompt is a list",
+    '[3.5]': "line 1: must be a list of tokens",
+    '"(("': "line 1: must be a list of tokens",
+    '{"text": ["("]}': "line 1: must be a list",
     "": "holds no prompts",
     "\n\n": "holds no prompts",
     '["<mask>"]': "<mask> (exactly one token)",
@@ -487,7 +486,7 @@ def test_wrong_samples_files(run, tmp_path):
     refused(call("evaluate nowhere.jsonl"), "nowhere.jsonl")
     assert call(f"sample {run} -n 2 --out", tmp_path / "s.jsonl")[0] == 0
     (tmp_path / "s.jsonl.run.json").unlink()
-    refused(call("evaluate", tmp_path / "s.jsonl"), "no task is recorded beside it")
+    refused(call("evaluate", tmp_path / "s.jsonl"), "has no record of its task")
     assert call(f"evaluate {tmp_path / 's.jsonl'} --task brackets")[0] == 0
     refused(call(f"evaluate {tmp_path / 's.jsonl'} --task star-tiny"), "s.jsonl")
     (tmp_path / "s.jsonl").write_text('{"prompt": []}\n')
@@ -536,7 +535,7 @@ def test_two_runs_in_one_directory(tmp_path):
     process = Forked(tmp_path / "said", *line)
     try:
         wait_for(tmp_path / "run/checkpoints/step_000005", process)
-        refused(call("train brackets --out", tmp_path / "run"), "already holds a run")
+        refused(call("train brackets --out", tmp_path / "run"), ": holds a run; continue")
         code, _, err = call("resume", tmp_path / "run")
         assert code == 2 and process.poll() is None
         assert f"another run is writing here (process {process.pid} on " in err.splitlines()[-1]
@@ -585,7 +584,7 @@ def test_sampling_is_stopped_and_continued(run, tmp_path, number):
     assert code == 128 + number
     assert said.startswith(f"loflexmdm: {number.name}: 20 of 40 sequences are kept in {partial}; continue with `")
     code, _, err = call(f"sample {run} --out", d / "s.jsonl", *LONG)
-    assert code == 0 and "continuing: 20 of 40 sequences are there" in err
+    assert code == 0 and "continuing: 20 of 40 sequences are kept" in err
     assert (d / "s.jsonl").read_bytes() == (tmp_path / "s.jsonl").read_bytes()
     infos = [json.loads((p / "s.jsonl.run.json").read_text()) for p in (tmp_path, d)]
     assert infos[0]["counters"] == infos[1]["counters"]
@@ -668,7 +667,7 @@ def test_quiet_leaves_results_and_errors(run, tmp_path):
     assert quiet == (0, told[1], "") and told[2] and quiet[1]
     assert call("train brackets --steps 2 --quiet --out", tmp_path / "run", *SMALL) == (0, "", "")
     code, out, err = call("train brackets --quiet --out", tmp_path / "run", *SMALL)
-    assert code == 2 and not out and len(err.splitlines()) == 1 and "already holds a run" in err
+    assert code == 2 and not out and len(err.splitlines()) == 1 and ": holds a run; continue" in err
 
 
 def test_a_closed_pipe_is_no_error(run):
@@ -781,7 +780,7 @@ def test_samplers_of_others_are_on_the_command_line(run):
     dataclass(frozen=True)(Halving)
     try:
         assert call(f"sample {run} -n 2 --sampler halving --steps 4 --sampler-seed 3")[0] == 0
-        refused(call(f"sample {run} --sampler tau --sampler-seed 3"), "--seed: only with --sampler halving, not tau")
+        refused(call(f"sample {run} --sampler tau --sampler-seed 3"), "seed=3: only with sampler halving, not tau")
     finally: del SAMPLERS.classes["halving"]
 
 
@@ -817,9 +816,9 @@ def test_a_command_may_run_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     line = "sample star-tiny -n 2 --device cpu --out s.jsonl"
     assert call(line)[0] == call(line)[0] == 0
-    refused(call(line + " --seed 1"), "s.jsonl is there already", "--force")
+    refused(call(line + " --seed 1"), "s.jsonl exists; choose another name", "--force")
     (tmp_path / "s.jsonl.run.json").write_text("damaged")
-    refused(call(line), "s.jsonl is there already", "--force")
+    refused(call(line), "s.jsonl exists; choose another name", "--force")
 
 
 def test_a_report_replaces_no_page(tmp_path, monkeypatch):
@@ -830,7 +829,7 @@ def test_a_report_replaces_no_page(tmp_path, monkeypatch):
     page = tmp_path / "leads.html"
     assert "Best by -sa" in page.read_text()
     page.write_text("mine")
-    refused(call("report leads.smi"), "leads.html is there already", "--force")
+    refused(call("report leads.smi"), "leads.html exists; choose another name", "--force")
     assert page.read_text() == "mine"
     assert call("report leads.smi --force --by qed")[0] == 0 and "mine" not in page.read_text()
 
@@ -843,5 +842,5 @@ def test_a_picture_that_is_there_stays(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     picture = tmp_path / "mols.png"
     picture.write_text("mine")
-    refused(call("sample molecules -n 1 --device cpu --out mols.csv"), "mols.png is there already")
+    refused(call("sample molecules -n 1 --device cpu --out mols.csv"), "mols.png exists; choose another name")
     assert picture.read_text() == "mine" and not (tmp_path / "mols.csv").exists()

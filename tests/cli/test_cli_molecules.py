@@ -1,6 +1,5 @@
 """Molecules on the command line: what a results file says of them, pieces to grow from, files of SMILES, and
 one line for every wrong input."""
-import argparse
 import csv
 import json
 import re
@@ -13,7 +12,8 @@ import forks
 import pytest
 
 from loflexmdm.cli.result_files import nll_states, states_of
-from loflexmdm.cli.sample import lines_said
+from loflexmdm.cli.sample import status_lines
+from loflexmdm.cli.sampler_options import SampleOptions
 from loflexmdm.models.pretrained import REMOVED, load
 from loflexmdm.models.saved import save_method
 from loflexmdm.molecules.data.tables import molecules_in
@@ -140,7 +140,7 @@ def test_valid_ones_alone(model, tmp_path):
 
 def test_fewer_valid_ones_than_wanted_are_written_and_told(model, tmp_path):
     code, out, err = call(f"sample {model} --valid 40 --tries 8")
-    assert code == 0 and "valid ones of the 40 wanted, in 8 draws" in err
+    assert code == 0 and "of 40 valid sequences in 8 draws" in err
 
 
 def test_none_that_is_valid_is_an_error_with_one_line(model, tmp_path, monkeypatch):
@@ -179,13 +179,13 @@ def test_smi_and_sdf_hold_the_molecules(model, tmp_path):
 
 @pytest.mark.parametrize("options, message", [
     ("--valid 0", "--valid 0: must be at least 1"), ("--valid 3 --tries 0", "--tries 0: must be at least 1"),
-    ("--unique", "--unique: only with --valid"), ("--valid 3 -n 4", "-n 4: --valid 3 says how many"),
+    ("--unique", "--unique: only with --valid"), ("--valid 3 -n 4", "-n 4: not with --valid 3"),
 ])
 def test_wrong_numbers_of_valid_ones(model, options, message): refused(call(f"sample {model} {options}"), message)
 
 
 def test_tasks_that_cannot_tell():
-    refused(call("sample star-tiny --valid 3"), "nothing says which samples")
+    refused(call("sample star-tiny --valid 3"), "does not define valid samples")
     refused(call("sample star-tiny --salvage"), "repairs nothing")
 
 
@@ -212,7 +212,7 @@ def test_no_bound_if_not_wanted(model, tmp_path):
     ],
 )
 def test_when_there_is_a_bound(nll, out, rows, task, states):
-    assert nll_states(argparse.Namespace(nll=nll, out=out), rows, task and task_from(dict(kind=task))) == states
+    assert nll_states(nll, out, rows, task and task_from(dict(kind=task))) == states
 
 
 def test_the_terminal_shows_molecules_and_why_not(model, table):
@@ -234,9 +234,9 @@ def test_columns_and_few_valid_molecules_are_explained(model, known, tmp_path):
     _, out, err = call(f"sample {hopeless} -n 5")
     assert len(out.splitlines()) == 5 and err.splitlines()[-1].startswith("SMILES, or - and the text as it was written")
     assert err.splitlines()[-2] == "0 of 5 are valid molecules: more with a larger -n, or --top-p 0.5 (now 0.7)"
-    samples, args = Samples([[]] * 4, [[]] * 4, network_calls=1), argparse.Namespace(out="m.csv", sampler_top_p=None)
+    samples, options = Samples([[]] * 4, [[]] * 4, network_calls=1), SampleOptions(model="molecules", out="m.csv")
     rows = [dict(smiles="C", state="valid"), dict(smiles="", state="syntax")] * 2
-    assert lines_said(rows, samples, task_from(dict(kind="molecules")), args) == [
+    assert status_lines(rows, samples, task_from(dict(kind="molecules")), options) == [
         "1 network calls",
         "of 4: 2 valid, 2 syntax",
     ]
@@ -340,7 +340,7 @@ def figures(line, *more):
 def test_evaluate_what_sample_wrote(table):
     path, _ = table
     without, (_, _, said) = figures("evaluate", path), call("evaluate", path)
-    assert "not compared with the data: source='" in said and "is read if --task-data is given" in said
+    assert "not compared with the data: source='" in said and "is read with --task-data" in said
     found = figures("evaluate --task-data", path)
     assert {k.split()[0] for k in found.keys() - without.keys()} == {"novelty", "length_tv", "length_tv_floor"}
     assert without.items() <= found.items()
@@ -436,7 +436,7 @@ FILES = {
     "wrong.csv": ("structure,name\nCC,x\n", "--column smiles", "structure"),
     "unnamed.csv": ("structure,name\nCC,x\n", "", "name the one that holds SMILES"),
     "list.smi": ("CC\n", "--column smiles", "is not a table"),
-    "m.smi": ("CC\n", "--task brackets", "--task brackets: the task 'brackets' scores what `loflexmdm sample` wrote"),
+    "m.smi": ("CC\n", "--task brackets", "the task 'brackets' scores only files of `loflexmdm sample`"),
     "m.sdf": ("CC\n", "", "must end in .smi"),
 }
 
@@ -558,7 +558,7 @@ def test_leads_with_stereochemistry_and_charges_are_edited_without_and_the_row_s
     assert call("edit molecule-edits --input", leads, "--out", out)[0] == 0
     told = [row["left_out"] for row in rows_of(out)]
     assert told == ["stereochemistry", "charges", "", "stereochemistry, charges", "isotopes"]
-    assert not any(row["state"].startswith("not read") for row in rows_of(out))
+    assert not any(row["state"].startswith("skipped") for row in rows_of(out))
 
 
 NO_DRAWING = """

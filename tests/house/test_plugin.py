@@ -243,8 +243,8 @@ def test_unknown_names_and_wrong_values_are_refused(place, run):
         "train unknown.toml --out x": ["task kind='sortin' (did you mean 'sorting'?)"],
         "train toy.toml --digits 0 --out x": ["digits=0: must lie in 1..50"],
         f"sample {run} --sampler in-steps --pace 0": ["pace=0: must be at least 1"],
-        f"sample {run} --pace 3": ["--pace: only with --sampler in-steps"],
-        "sample star-tiny --sampler in-steps": ["is for masked diffusion; for loflexmdm take"],
+        f"sample {run} --pace 3": ["pace=3: only with sampler in-steps"],
+        "sample star-tiny --sampler in-steps": ["is for masked diffusion; choose"],
         f"sample {run} --prompt-text x": ["prompt 'x': must be digits"],
         "info any-ordr": ["did you mean 'any-order'?"],
     })

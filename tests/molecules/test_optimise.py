@@ -259,7 +259,7 @@ def test_the_command_counts_failures_and_continues(place):
     line = "optimize --objective scores.py:score --way genetic --start leads.smi --children 10 --time-limit 1 --top 2"
     code, out, err = call(f"{line} --budget 12 --out a.jsonl")
     assert code == 0 and out.startswith("smiles,score,by,round\n") and len(out.splitlines()) == 3
-    assert "1 of 4 rows are not one valid molecule" in err
+    assert "1 of 4 rows left out: not one valid molecule" in err
     first, *rows = map(json.loads, (place / "a.jsonl").read_text().splitlines())
     assert first["objective"] == "scores.py:score" and len(rows) == 12 and rows[0]["by"] == "start"
     assert call(f"{line} --budget 20 --out a.jsonl")[0] == call(f"{line} --budget 20 --out b.jsonl")[0] == 0

@@ -74,7 +74,7 @@ def test_edit_accounts_for_every_row_of_the_input(run):
     assert code == 0 and "6 rows" in said
     rows = list(csv.DictReader((run / "out.csv").open()))
     assert [r["line"] for r in rows] == ["2", "2", "3", "4", "5", "5"]
-    assert [r["state"].startswith("not read") for r in rows] == [False, False, True, True, False, False]
+    assert [r["state"].startswith("skipped") for r in rows] == [False, False, True, True, False, False]
     assert all(r["text"][0] == r["input"][0] for r in rows if r["text"])
     assert json.loads((run / "out.csv.run.json").read_text())["n"] == 6
 

@@ -194,8 +194,8 @@ def test_other_values_of_compile_are_refused():
     ("star-tiny --compile auto", "auto"), ("--compile=false star-tiny", False), ("star-tiny", None),
 ])
 def test_compile_on_the_command_line(words, value):
-    args = parse(["train", *words.split(), "--out", "x"])
-    assert args.compile == value and args.recipe == "star-tiny"
+    options = parse(["train", *words.split(), "--out", "x"])
+    assert options.settings.get("compile") == value and options.recipe == "star-tiny"
 
 
 def test_a_wrong_word_for_compile_is_refused():

@@ -146,10 +146,10 @@ class Agent(HashStore):
 
 
 def test_one_process_of_a_machine_speaks_for_all(monkeypatch, capsys):
-    monkeypatch.setattr(commands, "board", lambda agent=Agent(): agent)
+    monkeypatch.setattr(commands, "shared_store", lambda agent=Agent(): agent)
     for rank, said in ((1, "loflexmdm, process 1: sample: unknown argument --x\n"), (0, ""), (2, "")):
         of_several(monkeypatch, rank, "3", rank)
-        commands.complain(ValueError("sample: unknown argument --x"), ["sample", "--x"])
+        commands.print_error(ValueError("sample: unknown argument --x"), ["sample", "--x"])
         assert capsys.readouterr().err == said
 
 
@@ -160,11 +160,11 @@ def test_one_process_of_a_machine_speaks_for_all(monkeypatch, capsys):
     (["train", "-n", "-1"], "there: --lr 3"),
 ])
 def test_what_a_process_was_started_with_is_said(own, apart, monkeypatch, capsys):
-    monkeypatch.setattr(commands, "board", lambda agent=Agent(): agent)
+    monkeypatch.setattr(commands, "shared_store", lambda agent=Agent(): agent)
     for rank, argv in ((0, ["train", "--lr", "3", "-n", "-1"]), (1, own)):
         of_several(monkeypatch, rank, local=rank)
-        commands.post(argv)
-    commands.complain(ValueError("lr=4: no"), own)
+        commands.publish_argv(argv)
+    commands.print_error(ValueError("lr=4: no"), own)
     apart = apart and f" (not started as the first process of this machine; {apart})"
     assert capsys.readouterr().err == f"loflexmdm, process 1: lr=4: no{apart}\n"
 
@@ -221,7 +221,7 @@ def test_commands_of_one_process_do_not_wait_for_shards():
 
 def test_shards_need_several_processes(tmp_path, capsys):
     assert main(["train", "star-tiny", "--out", str(tmp_path / "x"), "--shard"]) == 2
-    assert "--shard: of one process" in capsys.readouterr().err and not (tmp_path / "x").exists()
+    assert "--shard: needs several processes" in capsys.readouterr().err and not (tmp_path / "x").exists()
 
 
 def test_launched_by_whom(monkeypatch):

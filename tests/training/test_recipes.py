@@ -1,10 +1,15 @@
-"How long a recipe trains on a small file."
+"Recipes: steps on a small file, paths, and another method or single values in Python as at the shell."
 from contextlib import nullcontext
 
 import pytest
 
+from loflexmdm.cli.commands import parse
+from loflexmdm.cli.train import recipe_of
+from loflexmdm.methods.base import Method
+from loflexmdm.support.configs import config
+from loflexmdm.support.registries import METHODS
 from loflexmdm.training.optimisers import TrainConfig
-from loflexmdm.training.recipes import check_tables, limited_steps, recipe_from, with_absolute_paths
+from loflexmdm.training.recipes import check_tables, limited_steps, recipe, recipe_from, with_absolute_paths
 
 
 def test_a_small_file_is_not_passed_over_without_end(tmp_path):
@@ -42,3 +47,47 @@ def test_paths_of_a_recipe_are_taken_from_its_directory(tmp_path, monkeypatch, t
 def test_tables_that_no_recipe_has(tables, message):
     with pytest.raises(ValueError, match=message): check_tables(dict(task={}) | tables)
     assert check_tables(dict(task={}, train={})) == dict(task={}, train={})
+
+
+def test_another_method_in_python_as_at_the_shell():
+    from_shell = recipe_of(parse("train brackets --method mdm --steps 3 --out x".split()))
+    assert recipe("brackets", method="mdm", steps=3) == from_shell
+    assert from_shell.model["method"] == "mdm" and from_shell.model["size"] == "nano"  # the recipe's own size
+    assert recipe("brackets", method="loflexmdm") == recipe("brackets")
+
+
+@pytest.mark.parametrize("name, settings, message", [
+    ("brackets", dict(method="mdn"), r"method='mdn' \(did you mean 'mdm'\?\)"),
+    ("brackets", dict(method=3), "method=3"),
+    ("brackets", dict(method="mdm", order="fixed"), "unknown key 'order'"),
+])
+def test_wrong_methods_in_python_are_refused_as_at_the_shell(name, settings, message):
+    with pytest.raises(ValueError, match=message): recipe(name, **settings)
+    words = [w for key, value in settings.items() for w in (f"--{key}", str(value))]
+    with pytest.raises(ValueError, match="method=|unknown argument --order"):
+        recipe_of(parse(["train", name, *words, "--out", "x"]))
+
+
+@config
+class ClippingConfig:
+    "Settings whose names train and training have, and one that was renamed."
+    renamed = dict(breadth="width")
+    clip: float = 0.5  # also a setting of training
+    out: str = ""  # also an option of train
+    width: int = 4  # features
+    max_length: int = 8  # longest sequence
+
+
+def test_settings_of_a_plug_in_that_clash_with_training():
+    class Clipping(Method):
+        name, Config = "clipping", ClippingConfig
+    try:
+        line = "train brackets --method clipping --clipping-clip 2 --clip 3 --clipping-out y --breadth 5 --out x"
+        options = parse(line.split())
+        assert options.settings == dict(clipping_clip=2.0, clip=3.0, out="y", width=5) and options.out == "x"
+        made = recipe_of(options)
+        assert (made.model["clip"], made.train.clip, made.model["out"], made.model["width"]) == (2.0, 3.0, "y", 5)
+        assert recipe("brackets", method="clipping", clipping_clip=2.0, clip=3.0, out="y", breadth=5) == made
+        with pytest.raises(ValueError, match="breadth: the old name of width, which is given too"):
+            recipe("brackets", method="clipping", width=5, breadth=5)
+    finally: del METHODS.classes["clipping"]

@@ -1,6 +1,5 @@
 """Commands small enough to be attacked a thousand times: train, resume, sample, molecules from a file to the cache,
 compare. Each has a directory that it begins with, and says what of its results must not depend on attacks."""
-import argparse
 import contextlib
 import functools
 import gc
@@ -11,7 +10,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -55,9 +54,9 @@ def parsed(*argv): return commands.parse(argv)
 
 def run(*argv, **places) -> int:
     "A command line that is parsed once (that takes longer than the work), with its places filled in."
-    args = argparse.Namespace(**vars(parsed(*argv)) | {k: str(v) for k, v in places.items()})
+    options = replace(parsed(*argv), **{k: str(v) for k, v in places.items()})
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(commands, "parse", lambda _: args)
+        m.setattr(commands, "parse", lambda _: options)
         return commands.main([])
 
 
@@ -82,7 +81,7 @@ def commands_like(call: Callable[[], object]) -> int:
     "Errors of a Python call as the command line has them."
     try: call()
     except (ValueError, OSError) as e:
-        commands.say(f"loflexmdm: {commands.one_line(e)}")
+        commands.print_status(f"loflexmdm: {commands.one_line(e)}")
         return 2
     return 0
 
