@@ -126,7 +126,7 @@ def of_several(monkeypatch, rank=0, world="2", local="0"):
 
 
 @pytest.mark.parametrize("line, said", [
-    ("evaluate star-tiny", "evaluate: runs in one process, so start it without torchrun, "),
+    ("evaluate star-tiny", "evaluate: runs in one process; start it without torchrun, "),
     ("train star-tiny --out x --batch-size 15", "batch_size=15: must be a multiple of the number of processes, 2"),
     ("train brackets-repair --out x", "method=editflow: its loss needs the whole batch, so it trains on one process"),
     ("train star-tiny --out x --optimiser muon --shard", "optimiser='muon': needs unsharded matrices; adamw works on "),
