@@ -104,6 +104,12 @@ class PublishedLoFlexMDM(FlexMDM):
         never = [name in SPECIAL_TOKENS + NEVER for name in vocabulary.tokens]
         self.register_buffer("never", torch.tensor(never), persistent=False)
 
+    @classmethod
+    def first_config(cls, **settings) -> PublishedConfig:
+        "Return a small `Config` for a first try. ValueError as for `Config`."
+        small = dict(width=32, depth=1, heads=2, cond=16, hidden=64, order_depth=1, order_heads=2)
+        return super().first_config(**small | settings)
+
     def draw_times(
         self,
         n: int,

@@ -396,7 +396,7 @@ class Sampling:
         # seeds come before batches, so that the size of these changes nothing
         seeds = _seeds(len(batch.tokens), generator, seed)
         batch = self.begin(batch, limit, seeds)
-        limits = Limits(self.tau_max, self.most_columns(limit), min_length, tuple(self.channels))
+        limits = Limits(self.tau_max, self.most_columns(limit), min_length, tuple(self.channels), limit)
         yield from _parts(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip, every)
 
     def edit(
@@ -452,7 +452,7 @@ class Sampling:
         batch = encode_sources(sequences, keep, n, self.vocabulary, limit)
         lean = Guidance(self.vocabulary, guidance, guidance_scheme).check(batch)
         batch = self.begin_edit(batch)
-        limits = Limits(self.tau_max, self.most_columns(limit), 0, tuple(self.channels))
+        limits = Limits(self.tau_max, self.most_columns(limit), 0, tuple(self.channels), limit)
         seeds = _seeds(len(batch.tokens), generator, seed)
         for part in _parts(self, batch, seeds, sampler, limits, batch_size, record, progress, lean, skip):
             with _evaluating(self): samples = simulate(*part)

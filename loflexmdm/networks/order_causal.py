@@ -321,7 +321,7 @@ def place_features(length: int, like: Tensor) -> Float[Tensor, "length features"
     "Sinusoids of places 0, 1, ...: periods from 2, which tells odd from even, to 2,000, in a geometric series."
     period = 2 * 1000 ** torch.linspace(0, 1, PLACE_FEATURES // 2, dtype=like.dtype, device=like.device)
     angle = 2 * math.pi * torch.arange(length, device=like.device)[:, None] / period
-    return torch.cat([angle.cos(), angle.sin()], -1)
+    return torch.cat([angle.cos(), angle.sin()], -1).to(like.dtype)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #b77e71ac
 class OrderCausal(nn.Module):

@@ -97,7 +97,8 @@ class TimeEmbedding(nn.Module):
 
     def forward(self, tau: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape cond"]:
         angle = (tau / (1 + tau))[..., None] * self.freq
-        return self.mlp(torch.cat([angle.cos(), angle.sin()], -1))
+        features = torch.cat([angle.cos(), angle.sin()], -1)
+        return self.mlp(features.to(self.mlp[0].weight.dtype))
 
 # %% ../../nbs/networks/02_transformer.ipynb #f2e18774
 # what a network is told beside its sequences: for each row, or for each column of each row
@@ -345,7 +346,7 @@ class CausalTransformer(Transformer):
 
 # %% ../../nbs/networks/02_transformer.ipynb #f9ba10f4
 class ScalarHead(nn.Module):
-    """One raw scalar per column, (batch, length, width) -> (batch, length), in float32 at least, whatever the
+    """One raw scalar per column, (batch, length, width) -> (batch, length), in the dtype of its weights, whatever the
     autocast; it starts at `start` everywhere."""
     def __init__(self, width: int, start: float = 0.0):
         super().__init__()
@@ -355,7 +356,7 @@ class ScalarHead(nn.Module):
         nn.init.constant_(self.out.bias, start)
 
     def forward(self, h: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length"]:
-        wide = h.to(torch.promote_types(h.dtype, torch.float32))
+        wide = h.to(self.hidden.weight.dtype)
         with torch.autocast(h.device.type, enabled=False):
             return self.out(F.gelu(self.hidden(wide)))[..., 0]
 
