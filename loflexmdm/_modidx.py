@@ -3026,6 +3026,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
             'loflexmdm.networks.base': { 'loflexmdm.networks.base.Backbone': ('networks/base.html#backbone', 'loflexmdm/networks/base.py'),
                                          'loflexmdm.networks.base.Backbone.__call__': ( 'networks/base.html#backbone.__call__',
                                                                                         'loflexmdm/networks/base.py'),
+                                         'loflexmdm.networks.base.blocks_alike': ( 'networks/base.html#blocks_alike',
+                                                                                   'loflexmdm/networks/base.py'),
                                          'loflexmdm.networks.base.network': ('networks/base.html#network', 'loflexmdm/networks/base.py')},
             'loflexmdm.networks.build': { 'loflexmdm.networks.build.build_backbone': ( 'networks/build.html#build_backbone',
                                                                                        'loflexmdm/networks/build.py'),

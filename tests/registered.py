@@ -1,6 +1,7 @@
 "Every registered part, those of tests/plugin included, and each method built small in every variant of its settings."
+import signal
 import sys
-from dataclasses import fields
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from loflexmdm.support.registries import METHODS, NETWORKS, SAMPLERS, TASKS
 PLUGIN = Path(__file__).parent / "plugin"
 TABLES = [registry.classes for registry in (METHODS, SAMPLERS, TASKS, NETWORKS)] + [CHANNELS]
 VOCABULARY = Vocabulary("abcd")
+SECONDS = 10.0  # after which a generation counts as one without end
 
 
 def plug_ins() -> list[dict[str, object]]:
@@ -137,3 +139,28 @@ def data_for(method: Method, batch: PartialSequences) -> PartialSequences | Pair
     if not method.takes_pairs or takes(method, lambda m: m.loss(clean("a|bc"))): return batch
     other = 3 + (batch.tokens - 2) % len(VOCABULARY.ordinary)
     return Pairs(batch._replace(tokens=torch.where(batch.free, other, batch.tokens)), batch)
+
+
+# What a test needs
+
+@contextmanager
+def within(seconds: float):
+    "TimeoutError for what takes longer."
+    def late(*_): raise TimeoutError(f"not over after {seconds:.0f} s")
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try: yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def seeded(n: int) -> torch.Generator: return torch.Generator().manual_seed(n)
+
+
+def spoilt(case: str, fill):
+    "A model whose every parameter is `fill` of itself."
+    method = build(case)
+    with torch.no_grad():
+        for p in method.parameters(): p.copy_(fill(p))
+    return method

@@ -204,6 +204,7 @@ class HuggingFaceBackbone(nn.Module):
 
     `options` is its configuration as JSON, from which it can be built again without any other file."""
     name = "hugging_face"
+    first_options = "bert"  # for a first try
 
     def __init__(self, encoder: nn.Module, cond: int):
         super().__init__()

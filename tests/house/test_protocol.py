@@ -1,44 +1,18 @@
 "What every method does, whatever it is: each registered one, in each variant of its settings, plug-ins included."
 import pickle
-import signal
-from contextlib import contextmanager
 
 import pytest
 import torch
-from registered import CASES, VOCABULARY, build, can_edit, can_sample, clean, complete, data_for, draw, made
-from registered import registered, rewrite
+from registered import CASES, SECONDS, VOCABULARY, build, can_edit, can_sample, clean, complete, data_for, draw, made
+from registered import registered, rewrite, seeded, spoilt, within
 
 from loflexmdm.methods.saved import load_model
 
-SECONDS = 10.0  # after which a generation counts as one without end
 every_case = pytest.mark.parametrize("case", CASES)
 
 
 @pytest.fixture(autouse=True)
 def plug_ins(monkeypatch): registered(monkeypatch)
-
-
-@contextmanager
-def within(seconds: float):
-    "TimeoutError for what takes longer."
-    def late(*_): raise TimeoutError(f"not over after {seconds:.0f} s")
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try: yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def seeded(n: int) -> torch.Generator: return torch.Generator().manual_seed(n)
-
-
-def spoilt(case: str, fill):
-    "A model whose every parameter is `fill` of itself."
-    method = build(case)
-    with torch.no_grad():
-        for p in method.parameters(): p.copy_(fill(p))
-    return method
 
 
 def weights(method) -> list[torch.Tensor]: return [p.detach().clone() for p in method.parameters()]
