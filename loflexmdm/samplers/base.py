@@ -20,7 +20,7 @@ from ..process.intensities import Intensities, IntensityFn, Logits, TokenLaws, a
 from ..process.states import BOS, PartialSequences
 from .draws import CONFIDENCES, WITHOUT_TOKENS, check_drawing, check_ranking
 from .draws import inverse_cdf, most_confident, nucleus, row_uniforms
-from .draws import hooked, undrawable, without_special
+from .draws import check_hook, undrawable, without_special
 from .state import Info, Limits, RowBool, RowFloat, RowInt, State, TokenBool
 from .state import TokenFloat, TokenInt, advance, finished, legal, surplus, too_short
 from ..support.registries import SAMPLERS
@@ -309,7 +309,7 @@ class Sampler(Choices):
         The logits are `TokenLaws`, of which a sampler reads what it needs; for a hook all are computed."""
         out, kept = reader(intensity_fn)(state.x, state.tau, state.kept)
         if self.logits_hook is not None:
-            hook = lambda logits: hooked(self.logits_hook(logits, state.x, state.tau), logits)
+            hook = lambda logits: check_hook(self.logits_hook(logits, state.x, state.tau), logits)
             laws = {name: getattr(out, name) for name in ("logits", "insert_logits")}
             out = out._replace(**{name: hook(as_tensors(law)) for name, law in laws.items() if law is not None})
         return possible(out, state), state._replace(kept=kept)

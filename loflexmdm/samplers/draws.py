@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['CONFIDENCES', 'SIGNED', 'WITHOUT_TOKENS', 'row_uniforms', 'draws', 'inverse_cdf', 'nucleus', 'most_confident',
-           'without_special', 'undrawable', 'hooked', 'check_whole', 'check_drawing', 'check_slack', 'check_ranking']
+           'without_special', 'undrawable', 'check_hook', 'check_whole', 'check_drawing', 'check_slack',
+           'check_ranking']
 
 # %% ../../nbs/samplers/02_draws.ipynb #53aca65d
 import math
@@ -109,7 +110,7 @@ def undrawable(scores: Float[Tensor, "*shape outcomes"]) -> Bool[Tensor, "*shape
     return ~scores.amax(-1).isfinite()
 
 
-def hooked(new: object, old: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+def check_hook(new: object, old: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     "Return the scores `new` that a `logits_hook` made of `old`. ValueError for another shape or type."
     if isinstance(new, Tensor) and new.is_floating_point() and new.shape == old.shape: return new
     found = f"{new.dtype} of shape {tuple(new.shape)}" if isinstance(new, Tensor) else type(new).__name__

@@ -18,7 +18,7 @@ from ..process.channels import Draw, Insert
 from ..process.intensities import IntensityFn
 from ..process.states import PartialSequences
 from .base import Sampler
-from .draws import check_drawing, hooked, inverse_cdf, nucleus, row_uniforms
+from .draws import check_drawing, check_hook, inverse_cdf, nucleus, row_uniforms
 from .draws import undrawable, without_special
 from .state import Info, State, advance, too_short
 
@@ -85,7 +85,7 @@ class EventByEvent(Sampler):
         gap, end, info = self.draw_gap(scores, state, gap_u)
         gap = gap.masked_fill(undrawable(scores), 0)
         logits = network.token_logits(memory, gap)
-        if hook is not None: logits = hooked(hook.tokens(logits, state.x, columns_of(memory, gap)), logits)
+        if hook is not None: logits = check_hook(hook.tokens(logits, state.x, columns_of(memory, gap)), logits)
         logits = without_special(logits)
         token = self.draw_token(logits, token_u)
 
@@ -144,8 +144,8 @@ class EventByEvent(Sampler):
 def hooked_gaps(
     hook: EventHook, scores: Float[Tensor, "rows outcomes"], x: PartialSequences, memory: Any
 ) -> Float[Tensor, "rows outcomes"]:
-    "Return scores of gaps and the end after a hook, with impossible ones still so. ValueError as for `hooked`."
-    new = hooked(hook.gaps(scores, x, memory.rank - 1), scores)
+    "Return scores of gaps and the end after a hook, with impossible ones still so. ValueError as for `check_hook`."
+    new = check_hook(hook.gaps(scores, x, memory.rank - 1), scores)
     return new.masked_fill(scores == -torch.inf, -torch.inf)
 
 
