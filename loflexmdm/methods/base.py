@@ -7,6 +7,7 @@ __all__ = ['DEFAULT_SAMPLER', 'GPU_ROWS', 'method_class', 'Method', 'by_length']
 
 # %% ../../nbs/methods/01_base.ipynb #077d6a3e
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -54,6 +55,13 @@ class Method(nn.Module):
         TOKENS.check(getattr(config, "max_length", 0), "max_length")
         BATCH.check(getattr(config, "states", 0), "states")
         self.vocabulary, self.config, self.task = vocabulary, config, task
+
+    @classmethod
+    def first_config(cls, **settings) -> Any:
+        "Return a small `Config` for a first try, changed by `settings`. ValueError as for `Config`."
+        small = dict(size="nano", order_size="nano", max_length=8)
+        known = {f.name for f in fields(cls.Config)}
+        return cls.Config(**{key: value for key, value in small.items() if key in known} | settings)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
         "What to differentiate for a batch of clean sequences, and its parts by name."

@@ -236,6 +236,11 @@ class FromSources:
     if TYPE_CHECKING:  # and what a `Method` has
         def __getattr__(self, name: str) -> Any: ...
 
+    @classmethod
+    def first_config(cls, **settings) -> Any:
+        "Return a small `Config` for a first try, with a short source. ValueError as for `Config`."
+        return super().first_config(**dict(tokens=3) | settings)
+
     def pairs(
         self,
         batch: PartialSequences | Pairs,

@@ -8,7 +8,7 @@ __all__ = ['OrderModel', 'ScheduleRegulariser', 'centred', 'check_order', 'LogRa
 # %% ../../nbs/methods/04_order_model.ipynb #67a3d1dd
 import math
 from functools import cache
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -159,6 +159,12 @@ class Ordered:
     Its `config` passes `check_order`."""
     order: OrderModel | None  # that of a learned order
     slowest: Float[Tensor, ""]  # smallest recent rate b: says when generation is over
+
+    @classmethod
+    def first_config(cls, **settings) -> Any:
+        "Return a small `Config` for a first try; a given order is `forward`. ValueError as for `Config`."
+        given = dict(given="forward") if settings.get("order") == "given" else {}
+        return super().first_config(**given | settings)
 
     def build_order(self, outcomes: int, shared: bool = False):
         """The parts of the order that the config describes: a rule by hand, or an order model with a backbone of its

@@ -10,7 +10,7 @@ __all__ = ['SLOPES', 'FEWEST_ROWS', 'SAVED', 'OrderedInsertionConfig', 'OrderSco
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #75206711
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -203,6 +203,12 @@ class OrderedInsertion(Method):
         if config.order == "learned":
             self.order_backbone = self.new_order_backbone()
             self.order = OrderScores(self.order_backbone)
+
+    @classmethod
+    def first_config(cls, **settings) -> Any:
+        "Return a small `Config` for a first try; a given order is `forward`. ValueError as for `Config`."
+        given = dict(given="forward") if settings.get("order") == "given" else {}
+        return super().first_config(**given | settings)
 
     def new_order_backbone(self) -> Transformer:
         "The network from whose features scores of an order are read."

@@ -111,7 +111,9 @@ class OrderedMasks(OrderedInsertion):
     def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:
         "Log-probability of the token of every decision, 0 at the events that place masks."
         decisions = drawn.where.decisions
+        nothing = drawn.log_q.new_zeros(drawn.tokens.shape)
+        if not decisions.shape[1]: return nothing
         tokens = drawn.tokens.gather(1, decisions)
         decides = drawn.where.decides.gather(1, decisions)  # rows with fewer tokens have others at the end
         log_token = log_probs_at(self.token(laws.token), tokens, decides)
-        return torch.zeros_like(drawn.log_q[:, 0]).scatter(1, decisions, log_token)
+        return nothing.scatter(1, decisions, log_token)

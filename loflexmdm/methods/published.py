@@ -21,7 +21,7 @@ from ..process.clocks import clock_named
 from ..process.intensities import Intensities, token_laws
 from ..process.paths import TwoClocks
 from ..process.readings import ClockProposal
-from ..process.states import SPECIAL_TOKENS, PartialSequences, Vocabulary
+from ..process.states import ANY, SPECIAL_TOKENS, PartialSequences, Vocabulary
 from ..support.configs import AtLeastTwo, Count, Natural, NonNegative, Positive, config
 
 # %% ../../nbs/methods/06_published.ipynb #f30b215d
@@ -101,8 +101,15 @@ class PublishedLoFlexMDM(FlexMDM):
         self.insertion = self.unmasking = self.clock = clock_named("linear")
         self.path = TwoClocks(self.insertion, self.unmasking)
         self.proposal = ClockProposal()
-        never = [name in SPECIAL_TOKENS + NEVER for name in vocabulary.tokens]
+        given = vocabulary.conditions + ((ANY,) if vocabulary.conditions else ())
+        never = [name in SPECIAL_TOKENS + NEVER + given for name in vocabulary.tokens]
         self.register_buffer("never", torch.tensor(never), persistent=False)
+
+    @classmethod
+    def first_config(cls, **settings) -> PublishedConfig:
+        "Return a small `Config` for a first try. ValueError as for `Config`."
+        small = dict(width=32, depth=1, heads=2, cond=16, hidden=64, order_depth=1, order_heads=2)
+        return super().first_config(**small | settings)
 
     def draw_times(
         self,

@@ -169,7 +169,8 @@ def _drawn(
 ) -> Iterator[Samples]:
     "Simulate from initial states, `batch_size` rows at a time."
     limit, size = request.limit(method.config), request.batch_size
-    limits = Limits(method.tau_max, method.most_columns(limit), request.min_length, tuple(method.channels))
+    columns, channels = method.most_columns(limit), tuple(method.channels)
+    limits = Limits(method.tau_max, columns, request.min_length, channels, limit)
     for first in range(request.skip * size, len(seeds), request.every * size):
         part = slice(first, first + size)
         rows = start.rows(part).trim().to(method.device)

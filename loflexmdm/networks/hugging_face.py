@@ -207,6 +207,7 @@ class HuggingFaceBackbone(nn.Module):
     Tokens, prompt flags and conditioning enter as `inputs_embeds`. `options` is its configuration as JSON, from
     which it can be rebuilt without any other file."""
     name = "hugging_face"
+    first_options = "bert"  # for a first try
 
     def __init__(self, encoder: nn.Module, cond: int):
         super().__init__()

@@ -329,7 +329,7 @@ def place_features(length: int, like: Tensor) -> Float[Tensor, "length features"
     From 2, which distinguishes odd from even, to 2,000."""
     period = 2 * 1000 ** torch.linspace(0, 1, PLACE_FEATURES // 2, dtype=like.dtype, device=like.device)
     angle = 2 * math.pi * torch.arange(length, device=like.device)[:, None] / period
-    return torch.cat([angle.cos(), angle.sin()], -1)
+    return torch.cat([angle.cos(), angle.sin()], -1).to(like.dtype)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #b77e71ac
 class OrderCausal(nn.Module):

@@ -194,7 +194,7 @@ class PublishedTrunk(nn.Module):
         """Return hidden states (batch, length, width) and conditioning (batch, cond).
 
         Hidden states are the input of every head. `ids` are padded on the right, `t` lies in [0, 1]."""
-        cond = self.time(time_features(t))
+        cond = self.time(time_features(t).to(self.token.weight.dtype))
         h, kept = self.token(ids), ids != PAD
         for block in self.blocks: h = block(h, cond, kept)
         return h, cond

@@ -100,7 +100,8 @@ class TimeEmbedding(nn.Module):
 
     def forward(self, tau: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape cond"]:
         angle = (tau / (1 + tau))[..., None] * self.freq
-        return self.mlp(torch.cat([angle.cos(), angle.sin()], -1))
+        features = torch.cat([angle.cos(), angle.sin()], -1)
+        return self.mlp(features.to(self.mlp[0].weight.dtype))
 
 # %% ../../nbs/networks/02_transformer.ipynb #f2e18774
 # conditioning of a network, per row or per column
@@ -354,7 +355,7 @@ class CausalTransformer(Transformer):
 
 # %% ../../nbs/networks/02_transformer.ipynb #f9ba10f4
 class ScalarHead(nn.Module):
-    """Head with one scalar per column, at least float32.
+    """Head with one scalar per column, in the dtype of its weights.
 
     (batch, length, width) -> (batch, length), also under autocast; the initial value is `start` everywhere."""
     def __init__(self, width: int, start: float = 0.0):
@@ -365,7 +366,7 @@ class ScalarHead(nn.Module):
         nn.init.constant_(self.out.bias, start)
 
     def forward(self, h: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length"]:
-        wide = h.to(torch.promote_types(h.dtype, torch.float32))
+        wide = h.to(self.hidden.weight.dtype)
         with torch.autocast(h.device.type, enabled=False):
             return self.out(F.gelu(self.hidden(wide)))[..., 0]
 

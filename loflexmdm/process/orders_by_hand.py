@@ -10,6 +10,7 @@ __all__ = ['OrderFn', 'GIVEN_ORDERS', 'given_order', 'free_ranks', 'by_slot', 'f
 # %% ../../nbs/process/12_orders_by_hand.ipynb #add11c39
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -88,7 +89,7 @@ def order_named(
     name, colon, rest = text.partition(":")
     fn = GIVEN_ORDERS[name]
     numbers = [_positive(word, text) for word in rest.split(",")] if colon else []
-    return lambda x1: checked_rates(fn, x1, numbers, text)
+    return partial(checked_rates, fn, numbers=numbers, text=text)
 
 
 def _positive(word: str, text: str) -> float:

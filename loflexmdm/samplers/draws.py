@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['CONFIDENCES', 'SIGNED', 'WITHOUT_TOKENS', 'row_uniforms', 'draws', 'inverse_cdf', 'nucleus', 'most_confident',
-           'without_special', 'check_whole', 'check_number', 'check_one_of', 'check_drawing', 'check_slack',
-           'check_ranking']
+           'without_special', 'undrawable', 'check_hook', 'check_whole', 'check_number', 'check_one_of',
+           'check_drawing', 'check_slack', 'check_ranking']
 
 # %% ../../nbs/samplers/02_draws.ipynb #53aca65d
 import math
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from numbers import Real
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..process.states import SPECIAL_TOKENS
@@ -105,6 +105,18 @@ def without_special(logits: Float[Tensor, "*shape vocabulary"]) -> Float[Tensor,
     "Set the logits of special tokens to -inf."
     special = torch.arange(logits.shape[-1], device=logits.device) < len(SPECIAL_TOKENS)
     return logits.masked_fill(special, -torch.inf)
+
+
+def undrawable(scores: Float[Tensor, "*shape outcomes"]) -> Bool[Tensor, "*shape"]:
+    "Return where nothing can be drawn from scores: NaN, inf, or -inf throughout."
+    return ~scores.amax(-1).isfinite()
+
+
+def check_hook(new: object, old: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    "Return the scores `new` that a `logits_hook` made of `old`. ValueError for another shape or type."
+    if isinstance(new, Tensor) and new.is_floating_point() and new.shape == old.shape: return new
+    found = f"{new.dtype} of shape {tuple(new.shape)}" if isinstance(new, Tensor) else type(new).__name__
+    raise ValueError(f"logits_hook: returned {found}; it must return numbers of shape {tuple(old.shape)}, as it got")
 
 # %% ../../nbs/samplers/02_draws.ipynb #cw000001
 def check_whole(

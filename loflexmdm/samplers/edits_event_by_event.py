@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from jaxtyping import Bool, Int
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..process.channels import Delete, Draw, Substitute
 from .event_by_event import at_items, writing
 from .masks_event_by_event import EventByEventMasks
+from .state import State, room
 
 # %% ../../nbs/samplers/16_edits_event_by_event.ipynb #92ae6af2
 class Replace(Substitute):
@@ -38,11 +40,22 @@ class EventByEventEdits(EventByEventMasks):
     name: ClassVar[str] = "event-by-event-edits"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place", "replace", "remove")  # that it can simulate
     kinds: ClassVar[int] = 3  # outcomes for every item; the first inserts
+    per_token: ClassVar[int] = 1  # most events of a token: what has been written stays
 
     @classmethod
     def fits(cls, channels: Sequence[str]) -> bool:
         "Return whether it can simulate a method of these channels: those of edits, all three."
         return set(channels) == set(cls.channels)
+
+    def too_long(self, scores: Float[Tensor, "rows outcomes"], state: State) -> Bool[Tensor, "rows outcomes"]:
+        """Return the outcomes that the largest length forbids: insertions and replacements after which too few
+        deletions would be left, and the end of a row that is longer."""
+        inserts, replaces, deletes = scores[:, :-1].unflatten(1, (self.kinds, -1)).unbind(1)
+        left = room(state.x, state.limits)
+        full = (left + (deletes > -torch.inf).sum(-1) <= 0)[:, None]
+        never = torch.zeros_like(deletes, dtype=torch.bool)
+        in_the_end = torch.cat([full.expand_as(inserts), full.expand_as(replaces), never, left[:, None] < 0], 1)
+        return in_the_end | super().too_long(scores, state)
 
     def happens(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]

@@ -19,7 +19,7 @@ from ..process.channels import columns_of
 from ..process.intensities import Intensities, IntensityFn, as_tensors
 from ..process.states import PartialSequences, Vocabulary
 from .base import Sampler, reader
-from .draws import inverse_cdf, nucleus, row_uniforms, without_special
+from .draws import check_hook, inverse_cdf, nucleus, row_uniforms, without_special
 from .state import Info, Limits, RowBool, RowFloat, RowInt, State, too_short
 
 # %% ../../nbs/samplers/07_left_to_right.ipynb #fa26aa5d
@@ -101,7 +101,7 @@ class LeftToRight(Sampler):
             logits = logits[row, last]
 
         logits = as_tensors(logits)
-        if self.logits_hook is not None: logits = self.logits_hook(logits, state.x, state.tau)
+        if self.logits_hook is not None: logits = check_hook(self.logits_hook(logits, state.x, state.tau), logits)
         return Intensities(logits=without_special(logits)), state._replace(kept=kept)
 
     def draw(

@@ -40,6 +40,7 @@ class EventByEventMasks(EventByEvent):
     channels: ClassVar[tuple[str, ...]] = ("place_mask", "decide")  # that it can simulate
     kinds: ClassVar[int] = 2  # outcomes for every item; the first inserts
     hooked: ClassVar[bool] = False  # whether it takes a `logits_hook`: its outcomes are others
+    per_token: ClassVar[int] = 2  # most events of a token: it appears, and is decided
 
     def draw_gap(
         self, scores: Float[Tensor, "rows outcomes"], state: State, u: Float[Tensor, " rows"]
@@ -47,17 +48,23 @@ class EventByEventMasks(EventByEvent):
         "Draw the outcome of each row (0 in a row that ends), whether it ends, and what is forced."
         end = scores.shape[1] - 1
         drawn = inverse_cdf(nucleus(scores, 1.0, self.gap_temperature), u)
-        overflow = (state.x.lengths >= state.limits.max_length) & (drawn < end // self.kinds)
         forced = too_short(state.x, state.limits) & (drawn == end)
+        too_long = self.too_long(scores, state)
+        overflow = too_long.gather(1, drawn[:, None])[:, 0] & ~forced
 
         # what is not allowed is drawn once more, among the others
         if (overflow | forced).any():
             outcome = torch.arange(end + 1, device=scores.device)
-            inserts = outcome < end // self.kinds
-            refused = overflow[:, None] & inserts | forced[:, None] & (outcome == end)
+            refused = overflow[:, None] & too_long | forced[:, None] & (outcome == end)
             drawn = inverse_cdf(nucleus(scores.masked_fill(refused, -torch.inf), 1.0, self.gap_temperature), u)
         ends = drawn == end
         return drawn.masked_fill(ends, 0), ends, Info(overflow.long(), torch.zeros_like(drawn), forced.long())
+
+    def too_long(self, scores: Float[Tensor, "rows outcomes"], state: State) -> Bool[Tensor, "rows outcomes"]:
+        "Return the outcomes that the largest length forbids: insertions in rows that are full."
+        full = state.x.lengths >= state.limits.max_length
+        inserts = torch.arange(scores.shape[1], device=scores.device) < scores.shape[1] // self.kinds
+        return full[:, None] & inserts
 
     def happens(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]

@@ -4,6 +4,7 @@ import io
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from loflexmdm.cli import main
@@ -15,6 +16,7 @@ from loflexmdm.process.conditions import hide_conditions, holds_condition, witho
 from loflexmdm.process.intensities import Intensities, as_tensors
 from loflexmdm.process.states import ANY, Pair, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.samplers.guidance import SCHEMES, Guidance, Guided, _powers, guide
+from loflexmdm.support import registries
 from loflexmdm.support.notebook import seeded
 from loflexmdm.support.statistics import z_count
 from loflexmdm.tasks.base import task_from
@@ -25,13 +27,13 @@ from loflexmdm.training.trainer import Trainer
 
 VOCABULARY = Vocabulary([*"ab", "<c:1>", "<c:2>", ANY])
 NEVER = (5, 6, 7)  # ids of the conditions and ANY
-METHODS = ("loflexmdm", "flexmdm", "mdm", "genmd4", "papl", "ar", "editflow")
+METHODS = tuple(registries.METHODS.names())
 
 
 def random_model(name, vocabulary=VOCABULARY, **options):
     torch.manual_seed(0)
     cls = method_class(name)
-    method = cls(vocabulary, cls.Config(size="nano", max_length=8, **options)).eval()
+    method = cls(vocabulary, cls.first_config(**options)).eval()
     with torch.no_grad():
         for p in method.parameters(): p.add_(0.1 * torch.randn_like(p))
     return method
@@ -74,20 +76,27 @@ def test_every_method_samples_with_guidance_and_writes_no_condition(name):
     plain, zero = run(), run(guidance=0.0, guidance_scheme="weighted")
     assert plain == zero
     for scheme in SCHEMES:
-        made = run(guidance=2.0, guidance_scheme=scheme)
+        made = run(guidance=20.0, guidance_scheme=scheme)
         assert made.sequences != plain.sequences and made.row_evaluations % 2 == 0
         assert not {t for s in made.sequences for t in s[1:]} & set(NEVER)
+
+
+def written_logits(method, x) -> list[Tensor]:
+    "Logits of what a method may write next."
+    with torch.no_grad():
+        if hasattr(method, "read_prompts"): return [method.token_logits(method.read_prompts(x), torch.ones(1).long())]
+        out = method.intensities(x, tau=torch.ones(1))
+    return [as_tensors(v) for v in (out.logits, out.insert_logits) if v is not None]
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_no_head_gives_a_condition_a_probability(name):
     method = random_model(name)
-    x = method.start(collate([parse_prompt(["<c:1>"], VOCABULARY)]), 8)
-    with torch.no_grad(): out = method.intensities(x, tau=torch.ones(1))
-    for logits in (v for v in (out.logits, out.insert_logits) if v is not None):
-        logits = as_tensors(logits)
-        assert (logits[..., NEVER] == -torch.inf).all() and logits[..., 3:5].isfinite().all()
-        assert logits[..., 8:].isfinite().all()  # the blank, or the end
+    x = method.begin(collate([parse_prompt(["<c:1>"], VOCABULARY)]), 8, [0])
+    for logits in written_logits(method, x):
+        own = F.one_hot(x.tokens, logits.shape[-1]).bool() & (logits.dim() == 3)  # is not replaced by itself
+        assert (logits[..., NEVER] == -torch.inf).all() and (logits.isfinite() | own)[..., 3:5].all()
+        assert (logits.isfinite() | own)[..., 8:].all()  # the blank, or the end
 
 
 @pytest.mark.parametrize("name", METHODS)

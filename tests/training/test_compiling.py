@@ -260,5 +260,5 @@ def test_recomputed_activations_leave_the_weights_alone(method, options, tmp_pat
 def test_other_networks_cannot_recompute(tmp_path):
     made = trainer(tmp_path)
     made.method.backbone = torch.nn.Linear(2, 2)
-    with pytest.raises(ValueError, match="recompute=True: is for the package's own networks, not Linear"):
+    with pytest.raises(ValueError, match="recompute=True: needs a network with alike"):
         compiling.recompute_blocks(made.method, True)
