@@ -8,7 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from loflexmdm.methods import sampling, saved
+from loflexmdm.methods import sampling
+from loflexmdm.models import saved
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.states import Vocabulary, collate, prefix_example

@@ -360,7 +360,7 @@ SAMPLE = {
     "--temperature -1": "temperature=-1.0",
     "--sampler tau --steps -1": "steps=-1",
     "--steps 8": "steps=8: only with sampler tau, not event",
-    "--sampler event --events-per-call 3": "events_per_call=3: only with sampler event-frozen",
+    "--sampler event --events-per-call 3": "events_per_call=3: exact simulation takes 1",
     "--confidence high": "invalid choice: 'high'",
     "--sampler fast": "invalid choice: 'fast'",
     "--max-length -3": "max_length=-3",

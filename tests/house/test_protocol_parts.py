@@ -30,7 +30,7 @@ def sampler_named(name):
 
 
 SIMULATED = [(name, case) for name, cls in ALL_SAMPLERS.items() for case in FIRST
-             if cls.fits(CASES[case][0].channels, CASES[case][0].clocked)]
+             if cls.fits(CASES[case][0].channels)]
 every_pair = pytest.mark.parametrize("name, case", SIMULATED)
 
 
