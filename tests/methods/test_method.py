@@ -98,7 +98,7 @@ def test_a_plug_in_may_still_define_intensities(pico, model):
 
     written = Written(VOCABULARY)
     same = dict(n=4, seed=0, sampler=TauLeaping(steps=8))
-    assert written.sample(**same).sequences == model.sample(**same).sequences
+    assert generate(written, **same).sequences == generate(model, **same).sequences
     with pytest.raises(ValueError, match=r"written \(test\) has no clock .* sample with EventDriven"): written.at(x, t)
 
 

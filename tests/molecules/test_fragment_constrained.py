@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.models.model import Model
 from loflexmdm.molecules.notation.bracket_safe import label, tokenize, vocabulary_of
 from loflexmdm.molecules.notation.fragments import FragmentCase, demo_cases
 from loflexmdm.molecules.scores.fragment_constrained import fragment_row, fragment_table
@@ -18,7 +19,7 @@ CASES = [FragmentCase("a", "motif_extension", "*c1ccccc1", "Cc1ccccc1"), Fragmen
 def untrained(max_length=24):
     vocabulary = vocabulary_of(["CON=().c1", *map(label, range(1, 4))])
     torch.manual_seed(0)
-    return LoFlexMDM(vocabulary, LoFlexMDMConfig(size="nano", max_length=max_length))
+    return Model(LoFlexMDM(vocabulary, LoFlexMDMConfig(size="nano", max_length=max_length)))
 
 
 def test_any_method():
