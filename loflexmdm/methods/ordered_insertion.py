@@ -29,7 +29,7 @@ from ..process.plackett_luce import CERTAIN, draw_order, in_order, left_first, l
 from ..process.plackett_luce import place_scores, runs_of, step_log_probs, tied
 from ..process.states import CLEAN, DROPPED, PAD, PartialSequences, Vocabulary, contract
 from ..samplers.event_by_event import EventByEvent
-from ..support.configs import AtLeastTwo, Count, config
+from ..support.configs import AtLeastTwo, Count, Natural, config
 from ..support.transfers import sent
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #f241c0c8
@@ -48,6 +48,7 @@ class OrderedInsertionConfig:
     size: SizeName = "tiny"  # of the generator
     order_size: SizeName = "tiny"  # of the order model
     neighbours: bool = True  # a column knows the tokens beside it
+    query_blocks: Natural = 0  # last blocks of the generator that queries pass, 0 for all
     max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
 
     def __post_init__(self):
@@ -195,7 +196,9 @@ class OrderedInsertion(Method):
     def __init__(self, vocabulary: Vocabulary, config: OrderedInsertionConfig = OrderedInsertionConfig(),
                  task: dict | None = None):
         super().__init__(vocabulary, config, task)
-        self.backbone = self.network(len(vocabulary), size_named(config.size), config.neighbours)
+        self.backbone = self.network(
+            len(vocabulary), size_named(config.size), config.neighbours, config.query_blocks,
+        )
         self.token = token_head(self.backbone, len(vocabulary))
         if vocabulary.conditions: never_conditions(self, vocabulary)
         self.given_order = order_named(config.given) if config.given else None
