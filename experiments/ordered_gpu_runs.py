@@ -151,7 +151,7 @@ def stars(bench: Bench, seconds: float, out: Path):
 def attempt(bench: Bench, what, *args):
     "Run a part; what fails is noted, and the others go on."
     try: what(bench, *args)
-    except Exception: bench.note(part=what.__name__, failed=traceback.format_exc()[-1200:], about=str(args)[:200])
+    except Exception: bench.note(part=what.__name__, failed=traceback.format_exc()[:300] + " ... " + traceback.format_exc()[-900:], about=str(args)[:200])
 
 
 def main():

@@ -26,8 +26,14 @@ LINES, HELD_OUT, STATES, GRAPHS = 60_000, 512, 8, 1000
 MEASURED, WARM = 15, 5  # steps whose time is measured, after some that are not
 
 
-def zinc() -> dict: return dict(kind="text", file="runs/corpora/zinc.txt", unit="characters")
-def phrases() -> dict: return text()
+def there(name: str) -> dict:
+    "Return the settings of a corpus whose file is there: another Python has other phrases."
+    file = f"runs/corpora/{name}.txt"
+    return dict(kind="text", file=file, unit="characters") if (ROOT / file).exists() else {}
+
+
+def zinc() -> dict: return there("zinc")
+def phrases() -> dict: return there("phrases") or text()
 def words() -> dict: return dict(kind="words")
 def stars() -> dict: return dict(recipe("star-mixed-ordered").task)
 
