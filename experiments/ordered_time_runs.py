@@ -48,14 +48,16 @@ METHODS = dict(  # settings of the model and of its training
     ar=(dict(method="ar"), COSINE), ar_flat=(dict(method="ar"), FLAT), ar_small=(dict(method="ar"), SMALL),
     today=(INSERTION, COSINE), flat=(INSERTION, FLAT), late=(INSERTION | LATE, FLAT),
     late_cosine=(INSERTION | LATE, COSINE), late_small=(INSERTION | LATE, SMALL),
-    late_two=(INSERTION | dict(query_blocks=2), FLAT),
+    late_two=(INSERTION | dict(query_blocks=2), FLAT), mixture=(INSERTION | LATE | dict(order="mixture"), FLAT),
 )
 TRAIN = dict(optimiser="muon", warmup=50, ema=0.99, log_every=100, valid_size=64)
 STAR = dict(method="ordered-insertion", order="learned", order_size="nano")
 STAR_TRAIN = dict(lr=2e-3, warmup=100, weight_decay=0.0, order_lr_scale=0.1)
+MIXED = dict(order="mixture", components="uniform,left_to_right,right_to_left,network", trial=100)
 ON_STARS = dict(
     ar=(dict(method="ar"), dict(lr=2e-3)), today=(STAR, STAR_TRAIN), flat=(STAR, STAR_TRAIN | dict(schedule="flat")),
     late=(STAR | LATE, STAR_TRAIN | dict(schedule="flat")), late_cosine=(STAR | LATE, STAR_TRAIN),
+    mixture=(STAR | LATE | MIXED, STAR_TRAIN | dict(schedule="flat")),
 )
 
 
