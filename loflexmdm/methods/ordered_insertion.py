@@ -48,7 +48,7 @@ class OrderedInsertionConfig:
     given: str = ""  # name and numbers of a rule, its log rates are the scores: the order, or where learning starts
     slope: float = 0.0  # where learning starts otherwise: by how much scores fall from one position to the next
     merge: bool = False  # equal neighbours are one event: from left to right within a run
-    orders: Count = 2  # orders drawn per sequence and step
+    orders: Count = 2  # orders drawn per sequence and step; one if it is certain
     size: SizeName = "tiny"  # of the generator
     order_size: SizeName = "tiny"  # of the order model
     neighbours: bool = True  # a column knows the tokens beside it
@@ -70,6 +70,11 @@ class OrderedInsertionConfig:
     def names(self) -> tuple[str, ...]:
         "Names of the components of a mixture."
         return tuple(self.components.replace(" ", "").split(","))
+
+    @property
+    def drawn(self) -> int:
+        "Orders drawn per sequence and step: one if the order is certain."
+        return 1 if self.order in ("left_to_right", "right_to_left") else self.orders
 
     @property
     def learns(self) -> bool:
@@ -284,11 +289,6 @@ class OrderedInsertion(Method):
             self.order_backbone = self.new_order_backbone()
             self.order = OrderScores(self.order_backbone)
 
-    @property
-    def orders(self) -> int:
-        "Orders drawn per sequence and step: one if the order is certain."
-        return 1 if self.config.order in ("left_to_right", "right_to_left") else self.config.orders
-
     def new_order_backbone(self) -> Transformer:
         "The network from whose features scores of an order are read."
         return Transformer(len(self.vocabulary), size_named(self.config.order_size))
@@ -302,7 +302,7 @@ class OrderedInsertion(Method):
     @property
     def evaluations_per_loss(self) -> int:
         "Generator evaluations of the batch that one call of `loss` makes: each evaluates whole generations."
-        return self.orders
+        return self.config.drawn
 
     @property
     def tau_max(self) -> float:
@@ -324,7 +324,7 @@ class OrderedInsertion(Method):
         A surrogate: its gradient, not its value, is unbiased for both networks. The gradient of log q in the bound
         itself is left out, for its mean is 0."""
         scores = self.scores(batch)
-        order = self.draw_orders(batch, scores, self.orders, generator)
+        order = self.draw_orders(batch, scores, self.config.drawn, generator)
         if self.mixture is not None: self.mixture.count(self.training)
         parts = similar_rows(batch)
         if len(parts) == 1: return self.loss_in_order(batch, scores, order)

@@ -208,7 +208,7 @@ def block_mask(columns: int, keys: int, content: int, device: torch.device) -> A
 def flex() -> Callable:
     "Return `flex_attention`, compiled for any shape."
     from torch.nn.attention.flex_attention import flex_attention
-    return torch.compile(flex_attention, dynamic=True)
+    return torch.compile(flex_attention)
 
 
 def weighted_means(

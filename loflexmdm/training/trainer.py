@@ -112,6 +112,7 @@ class Trainer:
 
         # what a step changes: the weights, their average, and how far the run has come
         self.optimisers = optimisers(method, config)
+        self.order = [p for p in method.order_parameters if p.requires_grad]
         self.ema = averaged(method, config.ema)
         self.step = 0
         self.evaluations = 0
@@ -203,6 +204,7 @@ class Trainer:
     def gradients(self, given: Sequence[PartialSequences | Pairs]) -> list[dict]:
         "The metrics of each micro-batch of a step, the gradients of their mean loss being in the parameters."
         self.method.train()
+        self.rest_order()
         loss = self.processes.engine or self.method.loss
         rows = []
         for micro, batch in enumerate(given):
@@ -218,6 +220,11 @@ class Trainer:
             row = terms.metrics | dict(real_columns=batch.valid.float().mean(), loss=terms.loss)
             rows.append({key: value.detach() for key, value in row.items()})
         return rows
+
+    def rest_order(self):
+        "Compute no gradient of the order model before `order_start`; several processes exchange those of all."
+        if self.processes.engine is not None: return
+        for p in self.order: p.requires_grad_(self.step >= self.config.order_start)
 
     def optimizer_step(self):
         "Step the optimisers at the step's learning rates, then the average."
