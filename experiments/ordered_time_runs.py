@@ -69,7 +69,8 @@ def tables(corpus: str, method: str, seed: int, steps: int) -> dict:
     model, train = methods_of(corpus)[method]
     rare = dict(steps=steps, seed=seed, save_every=max(1, steps // 4), valid_every=steps)
     if corpus == "stars" and model.get("order") == "learned": rare |= dict(order_start=min(500, steps // 6))
-    return dict(task=CORPORA[corpus](), model=dict(size="nano") | model, train=TRAIN | dict(batch_size=32) | train | rare)
+    train = TRAIN | dict(batch_size=32) | train | rare
+    return dict(task=CORPORA[corpus](), model=dict(size="nano") | model, train=train)
 
 
 def seconds_per_step(settings: dict) -> float:

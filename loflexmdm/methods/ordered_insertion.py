@@ -37,12 +37,14 @@ from ..support.transfers import sent
 SLOPES = dict(uniform=0.0, left_to_right=CERTAIN, right_to_left=-CERTAIN)
 NETWORK = "network"  # the component of a mixture that is learned
 
-
+# %% ../../nbs/methods/20_ordered_insertion.ipynb #mx000007
 @config
 class OrderedInsertionConfig:
     "What defines a model; everything here is saved with its weights."
     # learned, or as it is given: uniform, left_to_right, right_to_left, by `given`, or the best of several, by trial
-    order: Literal["learned", "uniform", "left_to_right", "right_to_left", "given", "mixture"] = "learned"  # of insertion
+    order: Literal[
+        "learned", "uniform", "left_to_right", "right_to_left", "given", "mixture"
+    ] = "learned"  # of insertion
     components: str = "uniform,left_to_right,right_to_left"  # orders of a mixture; network is a learned one
     trial: Natural = 200  # steps in which the components of a mixture have equal weights
     given: str = ""  # name and numbers of a rule, its log rates are the scores: the order, or where learning starts
@@ -185,7 +187,7 @@ TEMPERATURE = 0.5  # nats between costs that change the ratio of two weights by 
 DECAY = 0.98  # of the running means of costs, per step
 FLOOR = 0.02  # share of training that is drawn with equal weights
 
-
+# %% ../../nbs/methods/20_ordered_insertion.ipynb #mx000006
 class OrderMixture(nn.Module):
     """Weights of several orders, from running means of the costs of their generations.
 
@@ -411,7 +413,8 @@ class OrderedInsertion(Method):
         return Drawn(order, tokens, log_q + alike, alike, places(given, order, end), component)
 
     def order_law(
-        self, scores: Float[Tensor, "rows length"], order: Int[Tensor, "rows events"], valid: Bool[Tensor, "rows events"]
+        self, scores: Float[Tensor, "rows length"], order: Int[Tensor, "rows events"],
+        valid: Bool[Tensor, "rows events"],
     ) -> tuple[Float[Tensor, "rows events events"], Float[Tensor, "rows components"] | None]:
         "Return the law of the next event of orders, and the posterior of a mixture's components."
         table = lambda own: step_log_probs(in_order(own, order, 0.0), valid)

@@ -180,7 +180,7 @@ def chunks_of(sees: Bool[Tensor, "rows columns keys"], content: int) -> tuple[Ch
     ends = [*starts[1:], columns]
     return tuple(Chunk(a, b, max(furthest[a:b])) for a, b in zip(starts, ends))
 
-
+# %% ../../nbs/networks/07_order_causal.ipynb #ch000003
 # which columns attend together: chunks of them, or the block mask of a kernel
 Cut = tuple[Chunk, ...] | Any
 
@@ -210,7 +210,7 @@ def flex() -> Callable:
     from torch.nn.attention.flex_attention import flex_attention
     return torch.compile(flex_attention)
 
-
+# %% ../../nbs/networks/07_order_causal.ipynb #ch000004
 def weighted_means(
     q: Float[Tensor, "rows heads columns dim"], k: Float[Tensor, "rows heads keys dim"],
     v: Float[Tensor, "rows heads keys dim"], scores: Float[Tensor, "rows heads columns keys"],

@@ -176,6 +176,7 @@ class Trainer:
                     _check_data(self)
                     self.save()
                     raise Interrupted(number, self.step)
+        for p in self.order: p.requires_grad_(True)
 
     def train_step(self, stream: Iterator[PartialSequences | Pairs]) -> dict:
         "One optimiser step; returns its metrics, averaged over the micro-batches."
@@ -223,7 +224,7 @@ class Trainer:
 
     def rest_order(self):
         "Compute no gradient of the order model before `order_start`; several processes exchange those of all."
-        if self.processes.engine is not None: return
+        if self.processes.world > 1: return
         for p in self.order: p.requires_grad_(self.step >= self.config.order_start)
 
     def optimizer_step(self):

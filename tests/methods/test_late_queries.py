@@ -31,8 +31,8 @@ def model(kind, late=1, **options):
     method, config = kind
     torch.manual_seed(0)
     more = dict(coupling="pairs") if method is OrderedEdits else {}
-    made = method(VOCABULARY, config(size="test", order_size="test", max_length=20, query_blocks=late, **more, **options))
-    return with_noise(made, 0.5)
+    sizes = dict(size="test", order_size="test", max_length=20)
+    return with_noise(method(VOCABULARY, config(query_blocks=late, **sizes, **more, **options)), 0.5)
 
 
 def clean(m):
