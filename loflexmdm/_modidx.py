@@ -147,6 +147,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'loflexmdm.cli.info.format_tables': ('cli/info.html#format_tables', 'loflexmdm/cli/info.py'),
                                     'loflexmdm.cli.info.list_names': ('cli/info.html#list_names', 'loflexmdm/cli/info.py'),
                                     'loflexmdm.cli.info.model_line': ('cli/info.html#model_line', 'loflexmdm/cli/info.py'),
+                                    'loflexmdm.cli.info.order_line': ('cli/info.html#order_line', 'loflexmdm/cli/info.py'),
                                     'loflexmdm.cli.info.preset_line': ('cli/info.html#preset_line', 'loflexmdm/cli/info.py'),
                                     'loflexmdm.cli.info.run_cite': ('cli/info.html#run_cite', 'loflexmdm/cli/info.py'),
                                     'loflexmdm.cli.info.run_demo': ('cli/info.html#run_demo', 'loflexmdm/cli/info.py'),

@@ -7,6 +7,7 @@ import torch
 from ordered_models import VOCABULARY, sequences, with_noise
 from resuming import whole_and_resumed
 
+from loflexmdm.cli.info import describe_model
 from loflexmdm.methods.ordered_edits import OrderedEditsConfig
 from loflexmdm.methods.ordered_insertion import DECAY, FLOOR, OrderedInsertion, OrderedInsertionConfig, OrderMixture
 from loflexmdm.methods.ordered_insertion import order_term, prompt_of
@@ -75,7 +76,7 @@ def test_the_next_event_has_the_law_of_all_orders_that_begin_alike():
             alike = (orders[:, :k] == order[:k]).all(1)
             for e in range(k, 4):
                 by_hand = law[alike & (orders[:, k] == order[e])].sum() / law[alike].sum()
-                assert float(drawn.log_q[row, k, e].exp()) == pytest.approx(float(by_hand), abs=1e-12)
+                assert float(drawn.log_q[row, k, e].detach().exp()) == pytest.approx(float(by_hand), abs=1e-12)
             assert (drawn.log_q[row, k, :k] == -torch.inf).all()
 
 
@@ -188,3 +189,6 @@ def test_saved_and_loaded(tmp_path):
     again = OrderedInsertion.from_pretrained(made.save_pretrained(tmp_path / "model"))
     assert torch.equal(again.mixture.log_weights, made.mixture.log_weights)
     assert again.sample(n=3, seed=0).sequences == made.sample(n=3, seed=0).sequences
+    line = next(text for text in describe_model(str(tmp_path / "model")).splitlines() if text.startswith("orders: "))
+    weights = made.mixture.log_weights.exp().tolist()
+    assert line == f"orders: uniform {weights[0]:.3f}, right_to_left {weights[1]:.3f}"
