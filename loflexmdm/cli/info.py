@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PARTS', 'card', 'format_tables', 'run_figures', 'InfoOptions', 'add_info', 'model_line', 'preset_line', 'list_names',
-           'describe_part', 'describe_model', 'run_info', 'CiteOptions', 'add_cite', 'run_cite', 'DemoOptions',
-           'add_demo', 'run_demo']
+           'describe_part', 'order_line', 'describe_model', 'run_info', 'CiteOptions', 'add_cite', 'run_cite',
+           'DemoOptions', 'add_demo', 'run_demo']
 
 # %% ../../nbs/cli/10_info.ipynb #e8f55276
 import inspect
@@ -112,12 +112,20 @@ def describe_part(registry: Registry, name: str) -> str:
     return text + "".join(f"{f.name} = {f.default!r}  # {comments.get(f.name, '')}\n" for f in known)
 
 # %% ../../nbs/cli/10_info.ipynb #1fbb242a
+def order_line(method) -> str:
+    "Format the weights of a mixture of orders; empty for other models."
+    mixture = getattr(method, "mixture", None)
+    if mixture is None: return ""
+    weights = zip(mixture.names, mixture.log_weights.exp().tolist(), strict=True)
+    return "orders: " + ", ".join(f"{name} {weight:.3f}" for name, weight in weights) + "\n"
+
+
 def describe_model(name: str) -> str:
     "Describe a model: parameters, vocabulary, task, settings, training log and card."
     method, directory = load(name, "cpu").method, Path(name)
     parts = [f"{name}: {method.name}, {sum(p.numel() for p in method.parameters()):,} parameters\n",
              f"vocabulary: {method.vocabulary}\n",
-             format_tables(dict(task=method.task or {}, model=asdict(method.config))) + "\n"]
+             format_tables(dict(task=method.task or {}, model=asdict(method.config))) + "\n", order_line(method)]
     text = card(name)
     figures = run_figures(directory) if directory.is_dir() else []
     return visible("".join([*parts, *figures, f"\n{text}\n" if text else ""]))

@@ -33,6 +33,7 @@ class OrderedEditsConfig(OrderedInsertionConfig):
     def __post_init__(self):
         super().__post_init__()
         if self.merge: raise ValueError("merge=True: must be False, edits of two neighbours are not alike")
+        if self.order == "mixture": raise ValueError("order='mixture': is for ordered-insertion")
         check_source(self)
 
 # %% ../../nbs/methods/22_ordered_edits.ipynb #f3bef3c2

@@ -33,6 +33,7 @@ class OrderedMasksConfig(OrderedInsertionConfig):
     def __post_init__(self):
         super().__post_init__()
         if self.merge: raise ValueError("merge=True: must be False, two masks that stand side by side are not alike")
+        if self.order == "mixture": raise ValueError("order='mixture': is for ordered-insertion")
         rates = self.order in ("uniform", "learned", "given")
         if self.unmask in ("uniform", "learned") and not rates:
             raise ValueError(

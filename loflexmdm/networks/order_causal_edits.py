@@ -102,8 +102,8 @@ class OrderCausalEdits(OrderCausal):
     if there is another token to write."""
     flags, replaces = FLAGS + 3, True
 
-    def __init__(self, vocabulary_size: int, size: Size, neighbours: bool = True):
-        super().__init__(vocabulary_size, size, neighbours)
+    def __init__(self, vocabulary_size: int, size: Size, neighbours: bool = True, query_blocks: int = 0):
+        super().__init__(vocabulary_size, size, neighbours, query_blocks)
         self.replacement = GapPointer(size.width)
         self.deletion = GapPointer(size.width)
 

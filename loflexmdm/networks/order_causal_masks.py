@@ -101,8 +101,8 @@ class OrderCausalMasks(OrderCausal):
 
     A mask is inserted into a gap, and its token is decided later. Outcomes are the gaps after all items, the items
     themselves, if they are masks, and stopping."""
-    def __init__(self, vocabulary_size: int, size: Size, neighbours: bool = True):
-        super().__init__(vocabulary_size, size, neighbours)
+    def __init__(self, vocabulary_size: int, size: Size, neighbours: bool = True, query_blocks: int = 0):
+        super().__init__(vocabulary_size, size, neighbours, query_blocks)
         self.masks = GapPointer(size.width)
 
     def embed_events(
@@ -110,7 +110,11 @@ class OrderCausalMasks(OrderCausal):
     ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows positions width"]]:
         "Embed the content columns of events and query columns of decisions."
         content, query = super().embed_events(memory, tokens, where)
-        return content, query.gather(1, where.decisions[..., None].expand(-1, -1, self.width))
+        return content, self.of_queries(query, where)
+
+    def of_queries(self, values: Float[Tensor, "rows events width"], where: MaskedPlaces) -> Tensor:
+        "Select the events that have a query column: decisions."
+        return values.gather(1, where.decisions[..., None].expand(-1, -1, self.width))
 
     def view(
         self, where: MaskedPlaces

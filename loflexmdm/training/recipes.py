@@ -222,7 +222,7 @@ def recipe_from(tables: dict) -> Recipe:
     if task.streams and open_ended:
         raise ValueError("steps: must be given, since the training data is a stream of unknown length")
     if task.kind in OWN_DATA and open_ended:
-        orders = getattr(config, "orders", 1)
+        orders = getattr(config, "drawn", getattr(config, "orders", 1))
         train = replace(train, steps=limited_steps(train, task.sizes()["train"], orders))
     return Recipe(task.as_dict(), dict(method=cls.name, **asdict(config)), train)
 

@@ -361,13 +361,22 @@ def test_gradient_is_unbiased(merge):
     assert exact[-50:].abs().max() > 1e-6
 
 
-@pytest.mark.parametrize("order, orders", [("learned", 2), ("learned", 3), ("uniform", 1)])
+@pytest.mark.parametrize("order, orders", [("learned", 2), ("learned", 3), ("uniform", 1), ("left_to_right", 2)])
 def test_every_generation_that_is_evaluated_is_counted(order, orders, monkeypatch):
     m, batch, seen = model(order, orders=orders), sequences("|ab", "|abca"), []
     costs = m.costs
     monkeypatch.setattr(m, "costs", lambda drawn, memory: seen.append(costs(drawn, memory)) or seen[-1])
     m.loss(batch, torch.Generator().manual_seed(0))
     assert sum(len(c.generator) for c in seen) == len(batch.tokens) * m.evaluations_per_loss
+
+
+def test_a_certain_order_is_drawn_once_and_costs_what_two_would():
+    m, batch = model("right_to_left", orders=2), sequences("|ab", "|abca")
+    assert m.evaluations_per_loss == 1
+    once = m.loss(batch, torch.Generator().manual_seed(0))
+    scores = m.scores(batch)
+    twice = m.loss_in_order(batch, scores, m.draw_orders(batch, scores, 2, torch.Generator().manual_seed(0)))
+    torch.testing.assert_close(once, twice)
 
 
 def test_advantages_are_not_zero():

@@ -22,6 +22,12 @@ def test_learning_rate():
     assert learning_rate(c, 55) == pytest.approx(1.1) and learning_rate(c, 100) == pytest.approx(0.2)
 
 
+def test_a_flat_learning_rate_falls_to_0_in_the_last_two_fifths():
+    c = config(steps=100, warmup=10, lr=2.0, schedule="flat")
+    assert learning_rate(c, 4) == 1.0 and [learning_rate(c, step) for step in (9, 10, 59, 60)] == [2.0] * 4
+    assert learning_rate(c, 80) == pytest.approx(1.0) and learning_rate(c, 100) == 0.0
+
+
 @pytest.mark.parametrize(
     "key, value",
     [

@@ -1,0 +1,166 @@
+"""Ordered insertion on a GPU: `python experiments/ordered_gpu_runs.py --out FILE` adds a row of JSON per measurement.
+
+Steps of whole generations of 512 columns, 128 rows at once, beside GPT-2 of Hugging Face of the same width and depth,
+autoregression and LoFlexMDM of the package, as written and compiled; the share of the GPU's peak in bfloat16 counts the
+products that torch counts. `flex` computes attention by `flex_attention`. `--stars SECONDS` trains star-hard at the
+paper's size. `--device cpu --size nano --rows 2 --columns 32` tries that it runs."""
+import argparse
+import json
+import statistics
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from bench import gpt2, stepping, their_step
+from gpu_runs import Bench, bandwidth
+from loflexmdm.networks import order_causal
+from loflexmdm.networks.transformer import SIZES
+from loflexmdm.process.states import collate, prefix_example
+from loflexmdm.tasks.base import task_from
+from loflexmdm.training.compiling import fast_products
+from loflexmdm.training.recipes import recipe
+from ordered_length_runs import FORWARD, LATE, LEARNED, MASKS, WORDS, model
+
+PEAK = 989e12  # products in bfloat16 of a Hopper card, without sparsity, per second
+LO = dict(method="loflexmdm", order="learned", states=2)
+# method, rows of the batch relative to --rows, compiled, attention
+CASES = (
+    ("gpt2", None, 1, False, "plain"), ("ar", dict(method="ar"), 1, False, "plain"),
+    ("forward", FORWARD, 1, False, "plain"), ("forward late", FORWARD | LATE, 1, False, "plain"),
+    ("learned late", LEARNED | LATE, 0.5, False, "plain"), ("loflexmdm", LO, 0.5, False, "plain"),
+    ("masks late", MASKS | LATE, 0.25, False, "plain"), ("forward", FORWARD, 1, False, "flex"),
+    ("forward late", FORWARD | LATE, 1, False, "flex"), ("learned late", LEARNED | LATE, 0.5, False, "flex"),
+    ("masks late", MASKS | LATE, 0.25, False, "flex"), ("gpt2", None, 1, True, "plain"),
+    ("ar", dict(method="ar"), 1, True, "plain"), ("forward late", FORWARD | LATE, 1, True, "flex"),
+    ("loflexmdm", LO, 0.5, True, "plain"), ("forward late", FORWARD | LATE, 1, True, "plain"),
+)
+CUT = order_causal.cut_of
+
+
+def use(attention: str):
+    "Read generations with `flex_attention` or, plain, with one product after another."
+    order_causal.cut_of = CUT if attention == "flex" else lambda sees, content: ()
+
+
+def close_to_plain(bench: Bench, settings: dict):
+    "Note how far loss and gradient with `flex_attention` are from those without, in float32, at several widths."
+    made = model(settings, 200, "nano").to(bench.device)
+    with torch.no_grad():
+        for p in made.parameters(): p += 0.1 * torch.randn_like(p) / max(p.shape[-1], 1) ** 0.5
+    for length in (70, 101, 128, 150):
+        texts = [[made.vocabulary.tokens[3 + (7 * i + i * k) % WORDS] for k in range(length - i)] for i in range(8)]
+        batch = collate([prefix_example((), text, made.vocabulary) for text in texts]).to(bench.device)
+        found = []
+        for attention in ("plain", "flex"):
+            use(attention)
+            made.zero_grad()
+            loss = made.loss(batch, torch.Generator(bench.device).manual_seed(0)).loss
+            loss.backward()
+            values = (p.grad.flatten() for p in made.parameters() if p.grad is not None)
+            found.append(torch.cat([loss.detach()[None], *values]))
+        far = float((found[0] - found[1]).abs().max())
+        bench.note(part="flex", about=str(settings), length=length, far=far, largest=float(found[0].abs().max()))
+
+
+def products(step) -> float:
+    "Count the floating-point operations of the products of a step."
+    with FlopCounterMode(display=False) as counter: step()
+    return float(counter.get_total_flops())
+
+
+def step_case(bench: Bench, case: tuple, known: dict):
+    "Note seconds, memory and the share of the peak of a training step."
+    name, settings, share, compiled, attention = case
+    args = bench.args
+    rows = max(1, round(args.rows * share))
+    bench.fresh()
+    use(attention)
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory() as directory, fast_products(bench.device):
+        if settings is None:
+            made = gpt2(SIZES[args.size], args.columns).to(bench.device)
+            ids = torch.randint(4, 60, (rows, args.columns), device=bench.device)
+            if compiled: made.compile(dynamic=False)
+            step = their_step(made, lambda: dict(input_ids=ids, labels=ids),
+                              torch.autocast(bench.device.type, torch.bfloat16))
+        else:
+            more = dict(order_size=args.size) if "order_size" in settings or name == "loflexmdm" else {}
+            made = model(settings | more, args.columns, args.size).to(bench.device)
+            step = stepping(made, rows, directory, compile=compiled, precision="bfloat16", log_every=10**6)
+        for _ in range(3): step()
+        bench.wait()
+        compiling = time.perf_counter() - begun
+        if name not in known and attention == "plain" and not compiled: known[name] = products(step)
+        times = bench.seconds(step, args.rounds)
+    seconds = statistics.median(times)
+    bench.note(part="step", method=name, size=args.size, rows=rows, columns=args.columns, compile=compiled,
+               attention=attention, seconds=seconds, least=times[0], most=times[-1],
+               tokens_per_second=rows * args.columns / seconds, gigabytes=bench.gigabytes(), first=round(compiling, 1),
+               products=known.get(name), peak_share=known.get(name, 0) / seconds / PEAK,
+               weights=sum(p.numel() for p in made.parameters()))
+
+
+def stars(bench: Bench, seconds: float, out: Path):
+    "Train star-hard by ordered insertion at the paper's size for some seconds, and answer test graphs."
+    use("flex")
+    options = dict(size=bench.args.size, order_size="small" if bench.gpu else "nano", query_blocks=1, schedule="flat",
+                   batch_size=128 if bench.gpu else 2, lr=1e-3, warmup=50, precision="bfloat16", compile=False,
+                   valid_every=10**6, save_every=10**6, workers=0, ema=0.99)
+    with tempfile.TemporaryDirectory() as directory:
+        tried = recipe("star-hard-ordered", **options).trainer(directory, device=bench.device, progress=False)
+        stream = tried.processes.batches(tried.data, tried.config, 0, tried.device)
+        for _ in range(3): tried.train_step(stream)
+        each = statistics.median(bench.seconds(lambda: tried.train_step(stream), 10))
+        stream.close()
+    steps = max(10, int(seconds / each))
+    options |= dict(steps=steps, order_start=steps // 8, log_every=max(1, steps // 40))
+    trainer = recipe("star-hard-ordered", **options).trainer(out / "stars", device=bench.device, progress=False)
+    begun = time.perf_counter()
+    made = trainer.fit()
+    rows = [json.loads(line) for line in (out / "stars" / "metrics.jsonl").read_text().splitlines()]
+    curve = [[r["step"], r["seconds"], round(r["bound"], 2)] for r in rows if "bound" in r]
+    bench.note(part="stars", steps=steps, seconds=round(time.perf_counter() - begun), curve=curve, options=options,
+               gigabytes=bench.gigabytes())
+    task = task_from(made.task)
+    prompts = task.prompts("test", 256 if bench.gpu else 2)
+    scores = task.score("test", made.sample(prompts, seed=1, batch_size=256))
+    bench.note(part="stars", graphs=len(prompts), scores=scores)
+
+
+def attempt(bench: Bench, what, *args):
+    "Run a part; what fails is noted, and the others go on."
+    try: what(bench, *args)
+    except Exception:
+        said = traceback.format_exc()
+        bench.note(part=what.__name__, failed=f"{said[:300]} ... {said[-900:]}", about=str(args)[:200])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", required=True, help="file to which rows are added")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--size", default="medium_paper")
+    parser.add_argument("--rows", type=int, default=128)
+    parser.add_argument("--columns", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--until", type=float, default=1e9, help="seconds after which no case begins")
+    parser.add_argument("--stars", type=float, default=0, help="seconds of training star-hard")
+    args = parser.parse_args()
+    bench = Bench(args)
+    begun, known = time.perf_counter(), {}
+    attempt(bench, bandwidth)
+    for settings in (FORWARD, LEARNED | LATE, MASKS | LATE): attempt(bench, close_to_plain, settings)
+    for case in CASES[args.first:]:
+        if time.perf_counter() - begun > args.until: break
+        if case[3] and not bench.gpu: continue
+        attempt(bench, step_case, case, known)
+        bench.note(part="took", case=str(case[0]), seconds=round(time.perf_counter() - begun, 1))
+    if args.stars: attempt(bench, stars, args.stars, Path(tempfile.mkdtemp()))
+
+
+if __name__ == "__main__": main()
