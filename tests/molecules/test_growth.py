@@ -275,9 +275,10 @@ class Fills:
 
 
 @pytest.mark.parametrize("bad, asked", [("c", 1), ("O", 3), ("", 1)])
-def test_a_model_that_inserts_gets_the_prompt_that_it_fills_best(bad, asked):
+def test_a_model_that_inserts_gets_the_prompt_that_it_fills_best(bad, asked, monkeypatch):
     "The first is taken at once if it is good, else the others are tried; a condition, here N, is not of the molecule."
     fragment, method = "*Cc1ccccn1.*CO", Fills(bad)
+    monkeypatch.setattr("loflexmdm.molecules.growth.generate", Fills.sample)
     ways = [["N", *prompt] for prompt in smiles_prompts(fragment)]
     assert ways[0][1] == "O"
     best = best_prompt(method, fragment, ways, condition=1)
