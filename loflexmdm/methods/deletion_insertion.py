@@ -27,13 +27,13 @@ from ..support.configs import AtLeastTwo, Positive, config
 def _grow(
     log_ways: Float[Tensor, "batch columns"], log_match: Float[Tensor, "batch width"]
 ) -> Float[Tensor, "batch columns"]:
-    "Ways with one more column of the clean sequence: it is missing, or it is the next column that is there."
+    "Count ways with one more column of the clean sequence. It is missing, or it is the next column of the partial one."
     taken = F.pad(log_ways[:, :-1] + log_match, (1, 0), value=-torch.inf)
     return torch.logaddexp(log_ways, taken)
 
 
 def _matches(x1: PartialSequences, x: PartialSequences) -> Bool[Tensor, "batch length width"]:
-    "Whether a column of the clean sequences can be one of the partial ones: free ones by token, given ones by place."
+    "Match columns of clean and partial sequences. Free ones by token, given ones by place."
     column = torch.arange(x1.tokens.shape[1], device=x1.tokens.device)
     both_free = x1.free[:, :, None] & x.free[:, None]
     same_place = (column[:, None] == x.origin[:, None]) & (x.valid & x.fixed)[:, None]
@@ -42,7 +42,8 @@ def _matches(x1: PartialSequences, x: PartialSequences) -> Bool[Tensor, "batch l
 # %% ../../nbs/methods/25_deletion_insertion.ipynb #di000027
 @torch.no_grad()
 def waiting(x1: PartialSequences, x: PartialSequences) -> Float[Tensor, "batch length width"]:
-    """Probability that each column of the clean sequences is missing and waits in each gap, given what is there.
+    """Compute probabilities that a missing column waits in each gap. Given the partial sequence, for each column of the
+    clean one.
 
     `x` is a contraction of `x1`, with its `origin`; all sets of positions at which it can be read are alike.
     float64."""
@@ -65,7 +66,7 @@ def waiting(x1: PartialSequences, x: PartialSequences) -> Float[Tensor, "batch l
 def insertion_targets(
     x1: PartialSequences, x: PartialSequences, outcomes: int
 ) -> Float[Tensor, "batch width outcomes"]:
-    "DID's targets: the mean number of each token that is missing in each gap, given what is there. float64."
+    "Compute DID's targets. The mean number of each token missing in each gap, given the partial sequence. float64."
     mean = waiting(x1, x).mT
     token = x1.tokens[:, None].expand_as(mean)
     return mean.new_zeros(*x.tokens.shape, outcomes).scatter_add(2, token, mean)
@@ -73,7 +74,7 @@ def insertion_targets(
 # %% ../../nbs/methods/25_deletion_insertion.ipynb #di000036
 @config
 class DeletionInsertionConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     size: SizeName = "tiny"  # of the network
     network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
     network_config: str = ""  # other settings of that kind, such as the path of a config.json
@@ -85,19 +86,19 @@ class DeletionInsertionConfig:
 
 # %% ../../nbs/methods/25_deletion_insertion.ipynb #di000038
 class DeletionInsertion(LoInsert):
-    """Deletion-insertion diffusion (DID): insertion of tokens at rates, with targets that depend on what is seen.
+    """Deletion-insertion diffusion (DID): insertion rates with targets given the state.
 
-    `loinsert` with a fixed order, and with targets averaged over all positions at which what is there may lie in the
-    clean sequence. Its bound on -log p of a sequence is the same; the noise of each state's loss is less."""
+    `loinsert` with a fixed order, and with targets averaged over all positions at which the partial sequence may lie in
+    the clean one. Its bound on -log p of a sequence is the same; the noise of each state's loss is less."""
     name, Config, papers = "did", DeletionInsertionConfig, ("did",)
 
     def build_order(self, outcomes: int, shared: bool = False):
-        "No order is learned or given."
+        "Build nothing: no order is learned or given."
         self.given_order = self.order = self.order_backbone = None
         self.register_buffer("slowest", torch.ones(()))
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        "The training loss on a batch of clean sequences, in nats per sequence: the bound, from one state of each."
+        "Compute the training loss of clean sequences. In nats per sequence: the bound, from one state of each."
         b = self.schedule(batch)
         tau, weight = self.proposal(len(b), generator, b.device)
         state = self.path.sample(batch, tau, b, generator=generator)
@@ -111,7 +112,8 @@ class DeletionInsertion(LoInsert):
         tau: Float[Tensor, " batch"],
         b: Float[Tensor, "batch length"],
     ) -> Float[Tensor, " batch"]:
-        "The divergence of all intensities from the targets at given states: (batch,), nats per unit of clock time."
+        """Compute the divergence of all intensities from their targets. At given states: (batch,), nats per unit of
+        clock time."""
         x = self.path.noised(x1, state)
         out = by_length(self.intensities, x, tau)
         log_k = TokenLaws.of(out.insert_logits).dense().log_softmax(-1)

@@ -32,7 +32,8 @@ from ..support.statistics import estimate
 def drop_even(
     x1: PartialSequences, generator: torch.Generator | None = None
 ) -> Int[Tensor, "batch length"]:
-    """States of clean sequences in which k of n free tokens are missing, k even in 0..n and all sets alike.
+    """Draw states of clean sequences, an even number of tokens missing. k of n free tokens, k even in 0..n, all sets
+    equally likely.
 
     (batch, length), DROPPED or CLEAN. The k of a batch come from a lattice."""
     n = x1.free.sum(-1)
@@ -45,7 +46,7 @@ def drop_even(
 
 # %% ../../nbs/methods/23_insertion_lm.ipynb #il000031
 class EventLaws(NamedTuple):
-    "What may happen next to partial sequences."
+    "Distribution of the next events of partial sequences."
     stop: Float[Tensor, " rows"]  # log-probability that they are complete
     go: Float[Tensor, " rows"]  # log-probability that they are not
     gap: Float[Tensor, "rows length"]  # log-probabilities of an insertion after each column, if they are not
@@ -55,7 +56,7 @@ class EventLaws(NamedTuple):
     def of(
         logits: Float[Tensor, "rows length vocabulary"], end: Float[Tensor, " rows"], x: PartialSequences
     ) -> "EventLaws":
-        "From logits of all gaps and tokens, of which open gaps count, and the log-odds of the end."
+        "Normalise logits of gaps and tokens and the end's log-odds. Only open gaps count."
         shut = ~x.open.any(-1)
         gap = logits.logsumexp(-1).masked_fill(~x.open, -torch.inf).masked_fill(shut[:, None], 0.0)
         end = end.to(logits.dtype).masked_fill(shut, torch.inf)
@@ -63,12 +64,12 @@ class EventLaws(NamedTuple):
 
 # %% ../../nbs/methods/23_insertion_lm.ipynb #il000032
 class Reading:
-    "Partial sequences, and what the network says of them once it is asked."
+    "Partial sequences, and the network's output once it is computed."
     def __init__(self, x: PartialSequences, read):
         self.x, self.read = x, read
 
     def rows(self, index: Int[Tensor, " rows"]) -> "Reading":
-        "Some rows, without columns that are padding in all of them."
+        "Select rows, without columns that are padding in all of them."
         return Reading(self.x.rows(index).trim(), self.read)
 
     @cached_property
@@ -77,14 +78,14 @@ class Reading:
     def tokens(self) -> Int[Tensor, "rows length"]: return self.x.tokens
     @property
     def rank(self) -> Int[Tensor, "rows length"]:
-        "The place of every column, from 1."
+        "Number the columns from 1."
         return torch.arange(1, self.tokens.shape[1] + 1, device=self.tokens.device).expand_as(self.tokens)
 
 # %% ../../nbs/methods/23_insertion_lm.ipynb #il000033
 def with_tokens(
     x: PartialSequences, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
 ) -> PartialSequences:
-    "The sequences after a token was inserted after column `gap` of each, where that gap is open."
+    "Insert a token after column `gap` of each open gap."
     once = F.one_hot(gap, x.tokens.shape[1])
     new = insert_masks(x, once)
     fresh = new.valid & (new.origin < 0)
@@ -93,7 +94,7 @@ def with_tokens(
 # %% ../../nbs/methods/23_insertion_lm.ipynb #il000037
 @config
 class InsertionLMConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     weight: Literal["published", "bound"] = "published"  # of a sequence: 1, or n + 1: then the loss is a bound
     stop_at: Fraction = 0.0  # the end comes once its probability is this; 0: it is drawn
     size: SizeName = "tiny"  # of the network
@@ -107,7 +108,7 @@ class InsertionLMConfig:
 def awaited(
     x1: PartialSequences, state: Int[Tensor, "batch length"], laws: EventLaws
 ) -> Float[Tensor, "batch length"]:
-    "Log-probability of the event that each missing token of the clean sequences waits for, 0 at other columns."
+    "Compute log-probabilities of the missing tokens' events. They are the clean sequences' tokens; 0 at other columns."
     missing = (state == DROPPED) & x1.free
     row = missing.nonzero(as_tuple=True)[0]
     gap = gap_of(x1, state)[missing]
@@ -116,7 +117,7 @@ def awaited(
 
 # %% ../../nbs/methods/23_insertion_lm.ipynb #il000040
 class InsertionLM(Method):
-    """Insertion language models: one token per event, from a network that reads each partial sequence anew.
+    """Insertion language models: one token per event. The network reads each partial sequence from its start.
 
     With `weight="bound"` the loss is (n + 1) E[cost of a state], a bound on -log p up to log n! (see `nll_bound`); as
     published it is not, and a perfect model has the distribution p(x)/(n + 1), normalised."""
@@ -131,21 +132,21 @@ class InsertionLM(Method):
 
     @property
     def tau_max(self) -> float:
-        "The clock of a recording counts events."
+        "Clock reading at the end. The clock of a recording counts events."
         return float(self.config.max_length)
 
     @property
     def default_sampler(self) -> EventByEvent: return EventByEvent()
 
     def laws(self, x: PartialSequences) -> EventLaws:
-        "What may happen next to partial sequences."
+        "Compute the distribution of the next events."
         h = self.backbone(x, self.cond.expand(len(x.tokens), -1))
         return EventLaws.of(self.insert_token(h), self.end(h[:, 0])[:, 0], x)
 
     # Training: one state of each sequence
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        "The training loss on a batch of clean sequences: nats per state, or with the bound's weight per sequence."
+        "Compute the training loss of clean sequences. In nats per state, or with the bound's weight per sequence."
         cost = self.costs(batch, drop_even(batch, generator))
         n = batch.free.sum(-1)
         bound = (n + 1) * cost
@@ -154,7 +155,8 @@ class InsertionLM(Method):
         return LossTerms(loss.mean(), metrics)
 
     def costs(self, x1: PartialSequences, state: Int[Tensor, "batch length"]) -> Float[Tensor, " batch"]:
-        "What states of clean sequences cost (nats): the end where nothing is missing, or the mean over what is."
+        """Compute the costs of states of clean sequences (nats). The end if nothing is missing, or the mean over
+        missing tokens."""
         laws = self.laws(contract(x1, state))
         k = ((state == DROPPED) & x1.free).sum(-1)
         following = awaited(x1, state, laws).sum(-1) / k.clamp_min(1)
@@ -164,7 +166,7 @@ class InsertionLM(Method):
     def nll_bound(
         self, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """The bound on -log p(x1 | prompt) in nats, from `samples` states per sequence: mean and error, (batch,) each.
+        """Bound -log p(x1 | prompt) in nats. From `samples` states per sequence: mean and error, (batch,) each.
 
         It is one of the model, whatever weights it was trained with, if the end is drawn. ValueError if
         `samples` < 2."""
@@ -176,20 +178,20 @@ class InsertionLM(Method):
     # Generation: one event at a time, as `EventByEvent` asks
 
     def read_prompts(self, prompt: PartialSequences) -> Reading:
-        "Prompts, to be read."
+        "Wrap prompts for reading."
         return Reading(prompt, self.laws)
 
     def gap_scores(self, memory: Reading) -> Float[Tensor, "rows outcomes"]:
-        "Log-probabilities of the gaps after every column, then of the end; with `stop_at` one of both is certain."
+        "Compute log-probabilities of gaps after columns, then of the end. With `stop_at` one of both is certain."
         laws = memory.laws
         if not self.config.stop_at: return torch.cat([laws.go[:, None] + laws.gap, laws.stop[:, None]], 1)
         end = torch.where(laws.stop.exp() >= self.config.stop_at, CERTAIN, -CERTAIN)
         return torch.cat([laws.gap, end[:, None]], 1)
 
     def token_logits(self, memory: Reading, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
-        "Log-probabilities of what is inserted after column `gap`."
+        "Compute log-probabilities of the token inserted after column `gap`."
         return memory.laws.token[torch.arange(len(gap), device=gap.device), gap]
 
     def insert(self, memory: Reading, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]) -> Reading:
-        "The sequences after `token` was inserted after column `gap`, to be read."
+        "Insert `token` after column `gap`; the network reads the result later."
         return Reading(with_tokens(memory.x, gap, token), memory.read)

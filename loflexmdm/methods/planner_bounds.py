@@ -25,14 +25,14 @@ from ..support.statistics import estimate
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #872fae26
 class PathBounds(NamedTuple):
-    """Bounds on -log p of a deterministic planner in nats, (batch,) each:
-    -(E1 + E2) exactly, and the sum over masks of Cor A.8 and A.13."""
+    """Bounds on -log p of a deterministic planner in nats. (batch,) each: -(E1 + E2) exactly, and the sum over masks of
+    Cor A.8 and A.13."""
     tight: Float[Tensor, " batch"]  # -(E1 + E2)
     loose: Float[Tensor, " batch"]  # the sum over masks
 
 
 def _outcome(method: Method, x1: PartialSequences, planner: Planner) -> PartialSequences:
-    """The clean sequences as the network is trained on them.
+    """Convert clean sequences to the network's training form.
 
     ValueError for a method or planner that does not fit, and for masks among the tokens."""
     if not Planner.fits(method.channels):
@@ -46,7 +46,7 @@ def _outcome(method: Method, x1: PartialSequences, planner: Planner) -> PartialS
 
 
 def _begin(method: Method, x1: PartialSequences, planner: Planner, seeds: Sequence[int]) -> State:
-    "The sampler's first state on the way to x1."
+    "Return the sampler's first state on the way to x1."
     hidden = x1._replace(tokens=torch.where(x1.free, MASK, x1.tokens))
     generators = [torch.Generator().manual_seed(s) for s in seeds]
     limits = Limits(method.tau_max, x1.tokens.shape[1])
@@ -60,7 +60,8 @@ def _left_out(
     score: Tensor,
     keep: Tensor,
 ) -> Tensor:
-    "log F: that every mask left out draws a token which ranks below all that was chosen. (batch,)"
+    """Compute log F, that no unchosen mask outranks the chosen, (batch,). Every mask left out draws a token that ranks
+    below all chosen ones."""
     if planner.confidence != "sampled": return score.new_zeros(len(score))
     candidates = planner.candidates(state.x)
     chosen = candidates & keep
@@ -84,7 +85,7 @@ def _left_out(
 
 
 def _log_drawn(planner: Planner, out: Intensities, where: Tensor, tokens: Tensor) -> Tensor:
-    "log-probability (batch, length) that the planner draws `tokens` at the columns `where`, 0 elsewhere."
+    "Compute the planner's log-probability of drawing `tokens`. (batch, length): at the columns `where`, 0 elsewhere."
     probs = nucleus(out.logits[where], planner.top_p, planner.temperature)
     log_d = probs.gather(-1, tokens[where][:, None])[:, 0].log()
     return log_d.new_zeros(where.shape).masked_scatter(where, log_d)
@@ -92,8 +93,8 @@ def _log_drawn(planner: Planner, out: Intensities, where: Tensor, tokens: Tensor
 # %% ../../nbs/methods/12_planner_bounds.ipynb #p30f9c12
 @torch.no_grad()
 def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY) -> PathBounds:
-    """Bounds on -log p(x1 | prompt) of samples from a deterministic planner (PAPL, Cor A.8; with remasking Eq 35 and
-    Cor A.13), in nats per sequence.
+    """Bound -log p(x1 | prompt) under a deterministic planner. In nats per sequence (PAPL, Cor A.8; with remasking Eq
+    35 and Cor A.13).
 
     One network call for each step of the sampler. For rules other than "sampled" `tight` is the negative log-likelihood
     itself. Infinite where a nucleus excludes a token. ValueError for a planner that chooses at random (use
@@ -120,7 +121,8 @@ def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #8b0e6a64
 def _log_weights(planner: Planner, out: Intensities, x: PartialSequences, tokens: Tensor) -> Tensor:
-    """log of what the next position is drawn in proportion to, given the drawn tokens; -inf where it cannot be.
+    """Compute log weights from which the next position is drawn. Given the drawn tokens; -inf for positions that cannot
+    be next.
 
     (batch, length)"""
     where = planner.candidates(x)
@@ -132,7 +134,7 @@ def _log_weights(planner: Planner, out: Intensities, x: PartialSequences, tokens
 
 
 def _without_self(w: Tensor) -> Tensor:
-    "logsumexp of all other entries, for each: (batch, length)."
+    "Compute the logsumexp of all other entries, for each: (batch, length)."
     before = w.logcumsumexp(-1)
     after = w.flip(-1).logcumsumexp(-1).flip(-1)
     pad = w.new_full((len(w), 1), -torch.inf)
@@ -148,8 +150,8 @@ def _planned_step(
     x1: PartialSequences,
     draws: int,
 ) -> Tensor:
-    """-(E1 + E2) of one step, the mean over the next position taken exactly, log F estimated
-    from `draws` candidates: (batch,)."""
+    """Compute -(E1 + E2) of one step, (batch,). The mean over the next position is exact, log F estimated from `draws`
+    candidates."""
     out = planner.choices.read(out, state.x.masked)
     own = _log_weights(planner, out, state.x, x1.tokens)
     norm = own.logsumexp(-1, keepdim=True)
@@ -180,8 +182,8 @@ def planner_bound(
     draws: int = 1,
     generator: torch.Generator | None = None,
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-    """A bound on -log p(x1 | prompt) of samples from a planner that chooses one position a call at random, in nats:
-    mean and standard error over `samples` paths, (batch,) each.
+    """Bound -log p(x1 | prompt) under a random planner, in nats. It chooses one position a call; mean and standard
+    error over `samples` paths, (batch,) each.
 
     Soft greedy: PAPL's Prop 3.2 with E2 of Cor A.9 (`draws` = 1), tighter with more; uniform: Eq 1. One network call
     per position and path. ValueError for deterministic planners (use `greedy_bound`), several positions a call,
