@@ -82,7 +82,7 @@ class ThereAndBack(TauLeaping):
         if not isinstance(self.clock, Clock): raise ValueError(f"clock={self.clock!r}: must be a Clock")
 
     def beyond(self, now: RowFloat, tau: RowFloat, end: float) -> RowFloat:
-        """Return the forward end of a leap before it returns. From reading `now` to `tau`: (batch,) readings, `end` at
+        """Return the reading that a leap reaches before its way back. From reading `now` to `tau`: (batch,) readings, `end` at
         most."""
         before, after = self.clock.time(now), self.clock.time(tau)
         far = self.clock.tau((after + self.alpha(before) * (after - before)).clamp_max(1.0))
