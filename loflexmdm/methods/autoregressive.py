@@ -52,7 +52,7 @@ class Autoregressive(Method):
     ):
         super().__init__(vocabulary, config, task)
         self.end = len(vocabulary)
-        parts = ("cond", "token")  # it needs no time
+        parts = ("cond", "token")  # no time
         build_network(self, parts, len(vocabulary), outcomes=self.end + 1, causal=True)
 
     @property
@@ -109,7 +109,7 @@ class Autoregressive(Method):
         0 for others: in prompts, padding, and at a last column whose gap is closed. ValueError for sequences with masks
         or prompt tokens after free ones."""
         check_prefixes(x1, "sequence", self.vocabulary)
-        following = lambda v: F.pad(v[:, 1:], (0, 1))  # what each column has on its right
+        following = lambda v: F.pad(v[:, 1:], (0, 1))  # each column's right neighbour
 
         # the end follows the last column, and is generated where the gap is open
         last = x1.valid & ~following(x1.valid)
@@ -152,7 +152,7 @@ class Autoregressive(Method):
         return nll, torch.zeros_like(nll)
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #few00001
-FEWEST = 32  # columns that there is room for at least: with fewer, products of matrices are slower
+FEWEST = 32  # least capacity in columns: with fewer, matrix products are slower
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #c919e6fc
 class KeysAndValues:
@@ -170,8 +170,8 @@ class KeysAndValues:
         angles: tuple[Tensor, Tensor] | None = None,
     ):
         self.pairs, self.lengths = pairs, lengths
-        self.made = made  # of the condition, which is the same in every call
-        self.angles = angles  # of all columns that there is room for, as the network gives them
+        self.made = made  # conditioning, the same in every call
+        self.angles = angles  # the network's rotary angles, up to the capacity
         self.place = torch.arange(len(lengths), device=lengths.device) if place is None else place  # of each row
 
     def rows(self, index: Int[Tensor, " rows"]) -> "KeysAndValues":
@@ -182,7 +182,7 @@ class KeysAndValues:
         several = place.bincount(minlength=pairs.shape[2]) > 1
         if several.any(): return KeysAndValues(pairs[:, :, place], lengths, None, self.made, self.angles)
 
-        # places of rows that have left, for those that lie beyond
+        # rows beyond the new count move to the places of rows that left
         count = len(index)
         beyond = place >= count
         empty = torch.ones(count, dtype=torch.bool, device=place.device)
@@ -201,7 +201,7 @@ class KeysAndValues:
         pairs, self.pairs = self.pairs, None
         width, room, angles = x.tokens.shape[1], pairs.shape[4], self.angles
         if width > room:
-            # more room than is needed, so as to copy seldom, but not much more: attention goes through all of it
+            # capacity grows in steps, to copy seldom, but not much beyond the need: attention reads all of it
             more = max(width + width // 4 + 8, FEWEST) - room
             pairs = torch.cat([pairs, pairs.new_zeros(*pairs.shape[:4], more, pairs.shape[5])], 4)
             angles = None

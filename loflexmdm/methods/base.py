@@ -37,14 +37,14 @@ class Method(nn.Module):
 
     `task` is what the model was trained on, as saved with it (a dict or None). A subclass with a
     `name` enters itself in METHODS."""
-    name: str  # of the method, as recipes and saved models have it
-    Config: type  # its frozen dataclass of settings
-    channels: tuple[str, ...] = ("insert", "unmask")  # what can happen, keys of `processes.CHANNELS`
-    clock: Any = None  # that converts times, with `tau(t)`; none: times mean nothing
-    path: StatePath | None = None  # how states are drawn in training, where it is one of `processes`
-    papers: tuple[str, ...] = ()  # keys of the papers to cite, or whole BibTeX entries
-    takes_pairs: bool = False  # whether `loss` and `nll_bound` accept `Pairs`
-    by_rows: bool = False  # whether `loss` may be given a share of the rows and a `ShardGenerator`
+    name: str  # name of the method in recipes and saved models
+    Config: type  # frozen dataclass of settings
+    channels: tuple[str, ...] = ("insert", "unmask")  # kinds of events, keys of `processes.CHANNELS`
+    clock: Any = None  # clock with `tau(t)`; None: the method has no time
+    path: StatePath | None = None  # law of training states, one of `processes`
+    papers: tuple[str, ...] = ()  # keys of papers to cite, or BibTeX entries
+    takes_pairs: bool = False  # `loss` and `nll_bound` accept `Pairs`
+    by_rows: bool = False  # `loss` accepts a shard of the rows with a `ShardGenerator`
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -188,7 +188,7 @@ class Method(nn.Module):
     def device(self) -> torch.device: return next(self.parameters()).device
 
 # %% ../../nbs/methods/01_base.ipynb #fb6bdbf5
-GPU_ROWS = 256  # least rows of a group on a GPU
+GPU_ROWS = 256  # least rows per group on a GPU
 
 
 def by_length(
@@ -205,7 +205,7 @@ def by_length(
     lengths = x.lengths
     if groups is None:
         groups = max(1, min(8, len(lengths) // (GPU_ROWS if lengths.is_cuda else 8)))
-        # lengths are read, for which a device is waited for, only where there are rows for several
+        # reading lengths synchronises with the device: only if there are rows for several groups
         if groups > 1: groups = max(1, min(groups, int(lengths.max() - lengths.min()) // 8))
 
     with laws_unread():
@@ -213,7 +213,7 @@ def by_length(
         order = lengths.argsort(stable=True)
         parts = [intensity_fn(x.rows(rows).trim(), tau=tau[rows]) for rows in order.chunk(groups)]
 
-    # every part gets the width of the whole batch, and every row its place
+    # pad parts to the width of the batch, and restore the order of rows
     width = x.tokens.shape[1]
     pad = lambda v: F.pad(v, (0, 0) * (v.dim() - 2) + (0, width - v.shape[1]))
     widen = lambda v: v.columns(pad) if isinstance(v, TokenLaws) else pad(v)

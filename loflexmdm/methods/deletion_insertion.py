@@ -75,12 +75,12 @@ def insertion_targets(
 @config
 class DeletionInsertionConfig:
     "Configuration of a model, saved with its weights."
-    size: SizeName = "tiny"  # of the network
+    size: SizeName = "tiny"  # size of the network
     network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
+    network_config: str = ""  # further settings of the network, such as a config.json's path
     proposal: Positive = 2.0  # c of the clock proposal
-    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
-    order: ClassVar[str] = "fixed"  # all positions wait alike
+    max_length: AtLeastTwo = 256  # longest sequence, with prompt and start token
+    order: ClassVar[str] = "fixed"  # all positions have rate 1
 
     def __post_init__(self): check_network(self)
 
@@ -119,7 +119,7 @@ class DeletionInsertion(LoInsert):
         log_k = TokenLaws.of(out.insert_logits).dense().log_softmax(-1)
         target = insertion_targets(x1, x, log_k.shape[-1]).to(log_k)
 
-        # only where something may be missing; elsewhere the rate alone counts, and log 0 would have no gradient
+        # only for tokens that may be missing; others have only the rate term, and log 0 would have no gradient
         log_rate = torch.where(x.open, out.insert, 1.0).log()
         log_rate = torch.where(target > 0, log_rate[..., None] + log_k, 0.0)
         terms = torch.xlogy(target, target) - target * (log_rate + 1)

@@ -37,16 +37,16 @@ from ..support.configs import AtLeastTwo, Count, NonNegative, accepted_by, confi
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #971b8243
-EDITS = ("insert", "unmask", "delete", "substitute")  # the channels of edits; one that replaces a mask unmasks it
+EDITS = ("insert", "unmask", "delete", "substitute")  # channels of edits; replacing a mask is unmasking
 
 
 class EditTargets(NamedTuple):
     "Pending edits of a batch of states, one per entry."
-    row: Int[Tensor, " edits"]  # of the batch
+    row: Int[Tensor, " edits"]  # row of the batch
     channel: Int[Tensor, " edits"]  # number in EDITS
-    column: Int[Tensor, " edits"]  # of x_t: the token that is edited, or the gap after it
-    token: Int[Tensor, " edits"]  # that is written; BLANK for a deletion
-    rate: Float[Tensor, " edits"]  # at which it is due, per unit of clock time
+    column: Int[Tensor, " edits"]  # column of x_t: the edited token, or the gap after it
+    token: Int[Tensor, " edits"]  # token to write; BLANK for a deletion
+    rate: Float[Tensor, " edits"]  # rate of the edit, per unit of clock time
 
     def shifted(self, by: Int[Tensor, " batch"]) -> "EditTargets":
         "Shift the edits `by` (batch,) columns to the right."
@@ -62,7 +62,7 @@ def edit_targets(
     row, slot = ((aligned.z0 != aligned.z1) & ~shown).nonzero(as_tuple=True)
     z0, z1 = aligned.z0[row, slot], aligned.z1[row, slot]
 
-    # what an edit is, by what stands before it and after it
+    # the kind of an edit, from its tokens before and after
     kind = torch.where(z0 == MASK, EDITS.index("unmask"), EDITS.index("substitute"))
     kind = torch.where(z0 == BLANK, EDITS.index("insert"), kind)
     kind = torch.where(z1 == BLANK, EDITS.index("delete"), kind)
@@ -93,13 +93,13 @@ def log_rates(out: Intensities, targets: EditTargets) -> Float[Tensor, " edits"]
         place = (targets.channel == k).nonzero()[:, 0]
         if not len(place): continue
         rate = out.rate(name)
-        if rate is None: raise ValueError(f"targets: ask to {name}, a channel without rates")
+        if rate is None: raise ValueError(f"targets: edits of the channel {name}, a channel without rates")
         row, column, token = (v[place] for v in (targets.row, targets.column, targets.token))
         logs.append(rate[row, column].log() + log_tokens(out, name, row, column, token))
         places.append(place)
     if not logs: return targets.rate.new_zeros(0)
 
-    # channel by channel they are out of order
+    # sorted by channel; restore the order of edits
     return torch.cat(logs)[torch.cat(places).argsort()]
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #56a6dfdd
@@ -132,7 +132,7 @@ def edit_terms(out: Intensities, targets: EditTargets) -> EditTerms:
 # %% ../../nbs/methods/15_edit_flows.ipynb #7c05b02c
 COUPLINGS = ("empty", "uniform", "masks", "corrupted", "pairs")
 GIVEN = ("corrupted", "pairs")  # couplings whose sources cannot be drawn without the target
-LATEST = 60.0  # clock reading from which the gate of the rates stays as it is: e^-60 is still a float32
+LATEST = 60.0  # clock reading from which the gate of the rates is constant: e^-60 is still a float32
 
 
 def check_source(config):
@@ -176,7 +176,7 @@ def beside(x0: PartialSequences, x: PartialSequences) -> PartialSequences:
     lengths = x0.lengths
     width = int((lengths + x.lengths).max())
 
-    # padding of either goes to one more column, which is cut off
+    # padding of either is written to an extra column, then cut off
     ahead = torch.where(x0.valid, columns_of(x0), width)
     behind = torch.where(x.valid, columns_of(x) + lengths[:, None], width)
 
@@ -215,7 +215,7 @@ def _path_from(path: Trajectory, k: int) -> Trajectory:
 # %% ../../nbs/methods/15_edit_flows.ipynb #73439401
 class Noised(NamedTuple):
     "States of pairs at clock readings, with their pending edits. One per row."
-    x: PartialSequences  # what the network sees
+    x: PartialSequences  # input of the network
     targets: EditTargets  # pending edits
     tau: Float[Tensor, " batch"]  # clock readings
     weight: Float[Tensor, " batch"]  # 1 / density of the readings
@@ -232,9 +232,9 @@ class FromSources:
     """Mixin for editing methods with a `coupling` in their config. It gives sources for targets in training, and
     initial states of generation and editing."""
     config: EditFlowConfig  # or another with `coupling`
-    drawn_from: Source | None  # what draws sources; None: the data are pairs
+    drawn_from: Source | None  # distribution of sources; None: the data are pairs
 
-    if TYPE_CHECKING:  # and what a `Method` has
+    if TYPE_CHECKING:  # attributes of `Method`
         def __getattr__(self, name: str) -> Any: ...
 
     @classmethod
@@ -316,7 +316,7 @@ class EditFlow(FromSources, Method):
         self.clock = schedule_named(config.schedule)
         self.proposal = ClockProposal()
 
-        # conditions are told in prompts, and never drawn
+        # conditions are part of prompts, and never drawn
         written = len(SPECIAL_TOKENS) + len(vocabulary.ordinary)
         self.drawn_from = source_of(config, written)
 
@@ -330,7 +330,7 @@ class EditFlow(FromSources, Method):
         insert_logits = token_laws(self.insert_token, h)
         if self.channels == ("insert",): return Intensities(insert, insert_logits=insert_logits)
 
-        # what is written over a mask unmasks it; over another token it is a substitution, if there is another
+        # writing over a mask unmasks it; over another token it is a substitution, if there are several tokens
         write = positive_rate(self.substitute(h)) * gate * x.free
         several = len(self.vocabulary.ordinary) > 1
         return Intensities(

@@ -57,7 +57,7 @@ class Corrected:
         out, kept = self.ask(x, tau, kept)
         alpha = self.alpha(self.clock.time(tau))[:, None]
 
-        # all that is there was inserted, at a time that follows from the clock alone
+        # every token was inserted, at a time whose law depends only on the clock
         back = (alpha / torch.expm1(tau)[:, None]).to(out.insert.dtype)
         delete = torch.where(x.free, back, 0.0)
         return out._replace(insert=(1 + alpha).to(out.insert.dtype) * out.insert, delete=delete), kept
@@ -73,8 +73,8 @@ class ThereAndBack(TauLeaping):
 
     The way back takes no network call. Forward the number of missing tokens is held, and none leaps beyond
     the end. ValueError as `TauLeaping`."""
-    alpha: Callable[[RowFloat], RowFloat] = field(default=corrector_strength(0.0), repr=False)  # at times of the clock
-    clock: Clock = Power(3.0)  # on whose times leaps are extended
+    alpha: Callable[[RowFloat], RowFloat] = field(default=corrector_strength(0.0), repr=False)  # of clock times
+    clock: Clock = Power(3.0)  # clock on which leaps are extended
 
     def __post_init__(self):
         super().__post_init__()
@@ -82,7 +82,7 @@ class ThereAndBack(TauLeaping):
         if not isinstance(self.clock, Clock): raise ValueError(f"clock={self.clock!r}: must be a Clock")
 
     def beyond(self, now: RowFloat, tau: RowFloat, end: float) -> RowFloat:
-        """Return the reading that a leap reaches before its way back. From reading `now` to `tau`: (batch,) readings, `end` at
+        """Return the reading that a leap reaches before it returns. From `now` to `tau`: (batch,) readings, `end` at
         most."""
         before, after = self.clock.time(now), self.clock.time(tau)
         far = self.clock.tau((after + self.alpha(before) * (after - before)).clamp_max(1.0))
@@ -95,13 +95,13 @@ class ThereAndBack(TauLeaping):
         tau = next_reading(self.taus(end), state.tau)
         far = self.beyond(state.tau, tau, end)
 
-        # of the tokens that are missing each has come by then with the same probability
+        # each missing token is inserted by then with the same probability
         count, token = draws(state, 2)
         arrived = -torch.expm1(state.tau - far)[:, None]
         inserted = dict(insert=poisson_quantile(count, out.rate("insert") * arrived))
         ahead, overflow, forced = self.settle(out, state, inserted, tau, token)
 
-        # and of those that are there each came after the reading to which the leap returns
+        # each present token was inserted after the reading of the leap's return with the same probability
         late = 1 - torch.expm1(-tau) / torch.expm1(-far)
         deleted = (draws(ahead, 1)[0] < late[:, None]) & ahead.x.free
         back, _ = advance(ahead, tau, dict(delete=deleted.long()), dict(delete=None))
@@ -126,7 +126,7 @@ def sample_corrected(
     if steps is None: rates, sampler = Corrected(model, alpha, model.clock), EventDriven()
     else: rates, sampler = model, ThereAndBack(steps=steps + 1, alpha=alpha, clock=model.clock)
 
-    # the model's own channel is insertion alone
+    # the model has only the insertion channel
     prompts = encode_prompts(None, n, model.vocabulary, config.max_length)
     seeds = torch.randint(2**62, (n,), generator=generator).tolist()
     start = model.begin(prompts, config.max_length, seeds)

@@ -56,13 +56,13 @@ class FlexMDMConfig:
     def __post_init__(self): check_network(self)
 
 # %% ../../nbs/methods/07_flexmdm.ipynb #2fc1dccd
-LAST_TIME = 1 - 1e-4  # of training: the weight dtau/dt grows without bound towards 1
+LAST_TIME = 1 - 1e-4  # last training time: the weight dtau/dt diverges at 1
 
 
 def check_clean(x1: PartialSequences):
     "Check that sequences are clean. ValueError for a mask, or padding other than after the last token."
     inside = ~x1.valid[:, :-1] & x1.valid[:, 1:]
-    # one question for both, because the answer waits for the device
+    # one host-device synchronisation for both
     if not bool(inside.any() | x1.masked.any()): return
     if not bool(inside.any()): raise ValueError(f"tokens: a mask (id {MASK}) in a clean sequence")
     raise ValueError(
@@ -79,7 +79,7 @@ class FlexMDM(Method):
     neither f nor g depends on the unmasking schedule."""
     name, Config = "flexmdm", FlexMDMConfig
     channels, papers, by_rows = ("insert", "unmask"), ("flexmdm",), True
-    tau_max = -math.log(1e-4)  # by then all but 1e-4 of the tokens are there
+    tau_max = -math.log(1e-4)  # by then all but 1e-4 of the tokens are inserted
 
     def __init__(
         self,

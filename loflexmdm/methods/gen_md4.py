@@ -80,7 +80,7 @@ class GenMD4(Canvas, Method):
         self.raw_speed = nn.Parameter(torch.zeros(tokens))
         self.clock = clock_named("linear")
         self.proposal = ClockProposal(config.proposal)
-        self.register_buffer("slowest", torch.ones(()))  # smallest recent rate: says when generation is over
+        self.register_buffer("slowest", torch.ones(()))  # smallest recent rate, sets the end of generation
 
     @property
     def speed(self) -> Float[Tensor, " outcomes"]:
@@ -114,11 +114,11 @@ class GenMD4(Canvas, Method):
         The token law is that of the shown token, proportional to w mu; `speed` holds w."""
         logits, w = self.token_logits(x, tau), self.speed
 
-        # a mask shows at the rate of its token, whatever that is: on average sum_i w_i mu_i
+        # a mask is shown at the rate of its unknown token: on average sum_i w_i mu_i
         mu = torch.softmax(TokenLaws.of(logits).at(x.masked, keep=True), -1)
         unmask = mu.new_zeros(x.tokens.shape).masked_scatter(x.masked, (mu * w).sum(-1))
 
-        # what shows first is more often a fast token
+        # fast tokens are more often shown first
         if isinstance(logits, TokenLaws): shown = logits.then(lambda v: v + w.log())
         else: shown = logits + w.log()
         return Intensities(unmask=unmask, logits=shown, speed=w.expand(*x.tokens.shape, -1))
@@ -150,7 +150,7 @@ class GenMD4(Canvas, Method):
     ) -> Float[Tensor, " batch"]:
         "Compute the loss with the positions `hidden` masked. (batch, length); in nats per unit of clock time."
         x = self.path.noised(x1, torch.where(hidden, MASKED, CLEAN))
-        logits = unread(self.token_logits, x, tau)[hidden]  # positions that show cost no memory
+        logits = unread(self.token_logits, x, tau)[hidden]  # shown positions cost no memory
         terms = reveal_terms(logits, self.speed, x1.tokens[hidden])
         return terms.new_zeros(hidden.shape).masked_scatter(hidden, terms).sum(-1)
 

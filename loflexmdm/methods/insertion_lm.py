@@ -39,7 +39,7 @@ def drop_even(
     n = x1.free.sum(-1)
     k = (lattice_times(len(n), generator, n.device) * (n + 1)).long()
 
-    # the k smallest of random numbers, which are beyond all others where a column is not free
+    # the k smallest random numbers; those of columns that are not free are larger than all others
     u = uniforms(x1.tokens.shape, generator, x1.tokens.device).masked_fill(~x1.free, 2.0)
     place = u.argsort(-1).argsort(-1)
     return torch.where(place < k[:, None], DROPPED, CLEAN)
@@ -49,7 +49,7 @@ class EventLaws(NamedTuple):
     "Distribution of the next events of partial sequences."
     stop: Float[Tensor, " rows"]  # log-probability that they are complete
     go: Float[Tensor, " rows"]  # log-probability that they are not
-    gap: Float[Tensor, "rows length"]  # log-probabilities of an insertion after each column, if they are not
+    gap: Float[Tensor, "rows length"]  # log-probabilities of an insertion after each column, if incomplete
     token: Float[Tensor, "rows length vocabulary"]  # log-probabilities of its token, in each gap
 
     @staticmethod
@@ -95,12 +95,12 @@ def with_tokens(
 @config
 class InsertionLMConfig:
     "Configuration of a model, saved with its weights."
-    weight: Literal["published", "bound"] = "published"  # of a sequence: 1, or n + 1: then the loss is a bound
-    stop_at: Fraction = 0.0  # the end comes once its probability is this; 0: it is drawn
-    size: SizeName = "tiny"  # of the network
+    weight: Literal["published", "bound"] = "published"  # weight of a sequence: 1, or n + 1 for a bound
+    stop_at: Fraction = 0.0  # probability of the end at which to stop; 0: draw the end
+    size: SizeName = "tiny"  # size of the network
     network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
-    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
+    network_config: str = ""  # further settings of the network, such as a config.json's path
+    max_length: AtLeastTwo = 256  # longest sequence, with prompt and start token
 
     def __post_init__(self): check_network(self)
 
@@ -175,7 +175,7 @@ class InsertionLM(Method):
         draw = lambda: (n + 1) * self.costs(x1, drop_even(x1, generator)) - torch.lgamma(n + 1.0)
         return estimate(draw, samples)
 
-    # Generation: one event at a time, as `EventByEvent` asks
+    # Generation: one event at a time, for `EventByEvent`
 
     def read_prompts(self, prompt: PartialSequences) -> Reading:
         "Return prompts, to be read by the network."

@@ -43,7 +43,7 @@ def step_of(
     events = torch.arange(order.shape[1], device=order.device)
     happened = events < k[:, None]
 
-    # columns that have come, by number; padding of the order is one column further
+    # numbers of columns inserted so far; padding of the order is one column further
     come = torch.zeros(len(order), x1.tokens.shape[1] + 1, dtype=torch.bool, device=order.device)
     come = come.scatter(1, order, happened)[:, :-1]
     missing = x1.free & ~come
@@ -60,13 +60,13 @@ def step_of(
 class InsertionProcessConfig:
     "Configuration of a model, saved with its weights."
     orders: AtLeastTwo = 2  # orders drawn per sequence and step
-    slope: float = 0.0  # where learning starts: by how much scores fall from one position to the next
-    stop_at: Fraction = 0.0  # the end comes once its probability is this; 0: it is drawn
-    size: SizeName = "tiny"  # of the generator
-    order_size: SizeName = "tiny"  # of the order model
+    slope: float = 0.0  # initial decrease of scores from one position to the next
+    stop_at: Fraction = 0.0  # probability of the end at which to stop; 0: draw the end
+    size: SizeName = "tiny"  # size of the generator
+    order_size: SizeName = "tiny"  # size of the order model
     network: str = "transformer"  # kind of the generator's network: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
-    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
+    network_config: str = ""  # further settings of the network, such as a config.json's path
+    max_length: AtLeastTwo = 256  # longest sequence, with prompt and start token
 
     def __post_init__(self):
         check_network(self)

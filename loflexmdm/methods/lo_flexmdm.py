@@ -71,7 +71,7 @@ class Drawn(NamedTuple):
     b_in: Float[Tensor, "rows length"]  # insertion rates
     b_um: Float[Tensor, "rows length"]  # unmasking rates
     weight: Float[Tensor, " rows"]  # 1 / density of the readings
-    states: int  # per sequence
+    states: int  # states per sequence
 
     def weigh(self, values: Float[Tensor, " rows"]) -> Float[Tensor, "states batch"]:
         "Weight `values` (rows,) and reshape to (states, batch)."
@@ -80,18 +80,18 @@ class Drawn(NamedTuple):
 
 class Step(NamedTuple):
     "Inputs of an extra loss term."
-    method: "LoFlexMDM"  # whose loss it is
-    batch: PartialSequences  # all of it
-    generator: torch.Generator | None  # of what the terms draw
-    drawn: Drawn  # states of the rows that no term has set aside
-    target: TargetRates  # on the contracted states
-    model: Intensities  # of the generator, there too
+    method: "LoFlexMDM"  # method of the loss
+    batch: PartialSequences  # the whole batch
+    generator: torch.Generator | None  # source of the terms' draws
+    drawn: Drawn  # states of the rows not set aside by a term
+    target: TargetRates  # target rates on the contracted states
+    model: Intensities  # the generator's intensities on them
     x: PartialSequences  # contracted states
 
 # %% ../../nbs/methods/05_lo_flexmdm.ipynb #46ee5396
 class PlainRows(NamedTuple):
     "Share of the rows, drawn at b = 1. They train only the token distribution."
-    share: float  # of the rows of a batch, the first of them
+    share: float  # share of a batch's rows, taken from the first
 
     def count(self, batch: PartialSequences, generator: torch.Generator | None = None) -> int:
         "Count the rows that are set aside."
@@ -143,7 +143,7 @@ class LoFlexMDM(Ordered, Method):
         rates = ("insert", "unmask") if trainable else ("insert",)
         build_network(self, ("time", "token", *rates), len(vocabulary))
 
-        # nothing asks the order model for unmasking rates that are frozen
+        # frozen unmasking rates need no order model
         self.build_order(len(vocabulary), shared=config.backbone == "shared")
         if self.order is not None: self.order.unmask.requires_grad_(trainable)
 
@@ -211,7 +211,7 @@ class LoFlexMDM(Ordered, Method):
         `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The
         bounds' estimates are in `metrics`."""
         x1 = batch
-        for term in self.terms: x1 = term.draw(x1, generator)  # rows that an option keeps for itself
+        for term in self.terms: x1 = term.draw(x1, generator)  # rows set aside by an option
 
         # Algorithm 1: rates b, a reading tau and states z of each sequence, D(b, intensities) at x = f(z)
         b_in, b_um = self.schedule(x1)
@@ -223,7 +223,7 @@ class LoFlexMDM(Ordered, Method):
         losses = drawn.weigh(terms.loss if self.config.bound == "paper" else terms.tight)
         surrogate = self.surrogate(drawn, losses)
 
-        # `slowest` is counted before the options draw, and what is logged is without them
+        # `slowest` is updated before the options draw; the log excludes their rows
         if self.training and self.config.order != "fixed": self.track_slowest(x1, b_in, b_um, generator=generator)
         penalty = self.penalty(x1, b_in, b_um)
         metrics = self.metrics(x1, drawn, terms, losses, b_in, b_um)

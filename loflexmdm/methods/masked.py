@@ -32,7 +32,7 @@ from ..support.statistics import estimate
 def _check_room(x: PartialSequences, gaps: Int[Tensor, " batch"], limit: int):
     """Check rows against the canvas. ValueError for more than one open gap (`gaps` has their number) or more than
     `limit` columns."""
-    # one question for both, because the answer waits for the device
+    # one host-device synchronisation for both
     most, longest = torch.stack([gaps.max(), x.lengths.max()]).tolist()
     if most > 1:
         raise ValueError(
@@ -48,7 +48,7 @@ def widen(x: PartialSequences, limit: int) -> PartialSequences:
     is closed.
 
     No row of `x` is longer than `limit`; the result is `limit` columns wide; `origin` is -1 at the new masks."""
-    # all masks go behind the last open column
+    # all masks go after the last open column
     columns = torch.arange(x.tokens.shape[1], device=x.tokens.device)
     last = torch.where(x.open, columns, -1).amax(-1, keepdim=True)
     counts = torch.where(columns == last, (limit - x.lengths)[:, None], 0)
@@ -97,7 +97,7 @@ class Canvas:
         tokens = F.pad(x.tokens, more, value=PAD)
         fixed = F.pad(x.fixed, more, value=True)
 
-        # where a sequence ends the network reads blanks, never padding
+        # after a sequence's end the network reads blanks, never padding
         beyond = tokens == PAD
         filled = torch.where(beyond, self.blank, tokens)
         return PartialSequences(filled, fixed | beyond, torch.ones_like(fixed))
@@ -136,7 +136,7 @@ class Canvas:
         return Trajectory(frames, _picked(path.inserted_at, kept), _picked(path.unmasked_at, kept))
 
 # %% ../../nbs/methods/08_masked.ipynb #270516c1
-RECONSTRUCTIONS = ("network", "uniform")  # what fills in the tokens that the last of finitely many steps leaves hidden
+RECONSTRUCTIONS = ("network", "uniform")  # laws of tokens that are hidden after the last step
 ClockName = accepted_by(clock_named)
 
 
@@ -235,7 +235,7 @@ class MaskedDiffusion(Canvas, Method):
         log_k = clean_log_probs(unread(self.logits, x, tau), x1, x)
         losses = -(self.weights(log_k, x.masked, rate) * log_k).sum(-1)
 
-        # whatever the weights, the log has the bound
+        # the log has the bound for any weights
         with torch.no_grad():
             hidden = x.masked.sum()
             metrics = dict(
@@ -292,7 +292,7 @@ class MaskedDiffusion(Canvas, Method):
         taus = Ancestral(steps=steps, grid=grid or self.config.schedule).taus()
         x1 = self.canvas(x1.to(self.device))
 
-        # that a mask is resolved in each step: 1 in the last
+        # probability that a mask is resolved in each step: 1 in the last
         chance = -torch.expm1(-taus.diff(append=taus.new_tensor([math.inf])))
         known, extra = steps, 0.0
         if reconstruction == "uniform":

@@ -160,7 +160,7 @@ class OneEvent(Ordered, Method):
         state = self.path.sample(many, readings, rates, generator=generator)
         losses = self.match(many, state, readings, rates).unflatten(0, (k, -1)) * weight
 
-        # a learned order has a gradient through which states are likely, too
+        # a learned order also has a gradient through the probabilities of states
         surrogate, penalty = losses.mean(0), b.new_zeros(())
         if self.order is not None:
             log_p = self.path.log_prob(many, state, readings, rates).unflatten(0, (k, -1))
@@ -212,7 +212,7 @@ class LoUnmask(Canvas, OneEvent):
 
     Everything happens on a canvas of `max_length` columns. With `order="fixed"` it is masked diffusion."""
     name, papers = "lounmask", ("lo_flexmdm", "md4", "rloo")
-    path: ClassVar[Unmasking] = Unmasking()  # of a sequence
+    path: ClassVar[Unmasking] = Unmasking()  # law of a sequence's states
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -253,8 +253,8 @@ class LoInsert(OneEvent):
     """Insertion of tokens without masks, with learned rates. Every position of every sequence has one (LoFlexMDM's
     section 6)."""
     name, channels, papers = "loinsert", ("insert",), ("lo_flexmdm", "ilm", "rloo")
-    path: ClassVar[Inserting] = Inserting()  # of a sequence
-    parts: ClassVar[tuple[str, ...]] = ("time", "insert_token", "insert")  # of the network
+    path: ClassVar[Inserting] = Inserting()  # law of a sequence's states
+    parts: ClassVar[tuple[str, ...]] = ("time", "insert_token", "insert")  # parts of the network
 
     def rates(self, x: PartialSequences, h: Float[Tensor, "batch length width"]) -> Intensities:
         "Compute the insertion rate of each gap, and its token law. From hidden states; rates are 0 in closed gaps."
@@ -272,7 +272,7 @@ class LoInsert(OneEvent):
         missing = (state == DROPPED) & x1.free
         place = missing.nonzero(as_tuple=True)[0], gap_of(x1, state)[missing]
 
-        # several may wait in one gap, each for a token of its own
+        # several may wait in one gap, each for its token
         log_k = torch.log_softmax(TokenLaws.of(out.insert_logits)[place], -1)
         of_token = log_k.gather(-1, x1.tokens[missing][:, None])[:, 0]
         log_rate = out.insert[place].log() + of_token

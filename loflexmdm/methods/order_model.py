@@ -52,7 +52,7 @@ class OrderModel(nn.Module):
         return b_in, b_um
 
 # %% ../../nbs/methods/04_order_model.ipynb #ea423971
-_clock = cache(Kumaraswamy)  # one for each exponent, as every step asks for it
+_clock = cache(Kumaraswamy)  # one per exponent, since every step needs it
 
 # %% ../../nbs/methods/04_order_model.ipynb #fcc92063
 @config
@@ -63,9 +63,9 @@ class ScheduleRegulariser:
     Mean over `grid` times of (mean CDF - t)^2, plus the mean over positions of the squared hinges F(t_eps) <= delta and
     1 - F(1 - t_eps) <= delta, or one of the two terms. ValueError for arguments out of range."""
     grid: Count = 100  # times between 0 and 1
-    t_eps: Annotated[float, Field(gt=0, lt=0.5)] = 0.01  # how near the ends
-    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # the mass allowed there
-    terms: Literal["both", "mixture", "ends"] = "both"  # which of the two count
+    t_eps: Annotated[float, Field(gt=0, lt=0.5)] = 0.01  # distance from the ends
+    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # mass allowed there
+    terms: Literal["both", "mixture", "ends"] = "both"  # terms of the penalty
 
     @classmethod
     def of(cls, config) -> "ScheduleRegulariser":
@@ -98,7 +98,7 @@ class ScheduleRegulariser:
         tau = _clock(a).tau(times)[:, None, None]
         low, high = -torch.expm1(-b * tau)
 
-        # what lies outside [t_eps, 1 - t_eps] costs nothing up to delta
+        # mass outside [t_eps, 1 - t_eps] has no cost up to delta
         early = torch.relu(low - self.delta) ** 2
         late = torch.relu(1 - high - self.delta) ** 2
         return torch.where(valid, early + late, 0.0).sum(-1) / valid.sum(-1).clamp_min(1)
@@ -137,10 +137,10 @@ def check_order(config):
 
 class LogRates(NamedTuple):
     "Statistics of log b at the free positions of a batch. All four are 0 if there are none."
-    mean: Float[Tensor, ""]   # over all of them
-    std: Float[Tensor, ""]    # divided by their number
-    least: Float[Tensor, ""]  # of the slowest
-    most: Float[Tensor, ""]   # of the fastest
+    mean: Float[Tensor, ""]   # mean over positions
+    std: Float[Tensor, ""]    # standard deviation, divided by their number
+    least: Float[Tensor, ""]  # slowest position
+    most: Float[Tensor, ""]   # fastest position
 
     @classmethod
     def of(cls, b: Float[Tensor, "batch length"], x1: PartialSequences) -> "LogRates":
@@ -148,7 +148,7 @@ class LogRates(NamedTuple):
         count = x1.free.sum().clamp_min(1)
         mean = torch.where(x1.free, b, 1.0).log().sum() / count
 
-        # elsewhere the mean, which changes nothing of the rest; to select them would wait for the device
+        # the mean at other positions, which changes no statistic; indexing would synchronise with the device
         log_b = torch.where(x1.free, b.log(), mean)
         std = ((log_b - mean).square().sum() / count).sqrt()
         return cls(mean, std, log_b.amin(), log_b.amax())
@@ -158,8 +158,8 @@ class Ordered:
     """Mixin, placed before `Method`, for positions that wait at rates b. Rates are learned, given or 1.
 
     Its `config` passes `check_order`."""
-    order: OrderModel | None  # that of a learned order
-    slowest: Float[Tensor, ""]  # smallest recent rate b: says when generation is over
+    order: OrderModel | None  # model of a learned order
+    slowest: Float[Tensor, ""]  # smallest recent rate b, sets the end of generation
 
     @classmethod
     def first_config(cls, **settings) -> Any:

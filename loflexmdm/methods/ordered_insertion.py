@@ -38,7 +38,7 @@ SLOPES = dict(uniform=0.0, left_to_right=CERTAIN, right_to_left=-CERTAIN)
 
 @config
 class OrderedInsertionConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     # learned, or as it is given: uniform, left_to_right, right_to_left, or by `given`
     order: Literal["learned", "uniform", "left_to_right", "right_to_left", "given"] = "learned"  # of insertion
     given: str = ""  # name and numbers of a rule, its log rates are the scores: the order, or where learning starts
@@ -62,10 +62,10 @@ class OrderedInsertionConfig:
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #d2bf6ba7
 class OrderScores(nn.Module):
-    """Scores of all columns, (rows, length), from the whole clean sequence: 0 at the start.
+    """Order scores of all columns, (rows, length). From the whole clean sequence; 0 at the start.
 
-    Each column knows its place among the free ones from both ends; without it, it could only tell kinds of tokens
-    apart."""
+    Each column knows its place among the free ones from both ends; without it, it could
+    distinguish only kinds of tokens."""
     def __init__(self, backbone: Transformer, features: int = 32):
         super().__init__()
         self.features = features
@@ -111,7 +111,7 @@ class Drawn(NamedTuple):
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #ef77d462
 class Costs(NamedTuple):
-    "What a generation costs in nats, event by event; 0 beyond the last."
+    "Costs of generations in nats per event, 0 beyond the last."
     gap: Float[Tensor, "rows events"]  # -log p(gap)
     token: Float[Tensor, "rows events"]  # -log p(token | gap)
     log_q: Float[Tensor, "rows events"]  # log q(event | those before)
@@ -130,20 +130,20 @@ class Costs(NamedTuple):
 
     @property
     def to_go(self) -> Float[Tensor, "rows events"]:
-        "What depends on which event comes k-th: its cost and that of all that follows."
+        "Compute the cost to go of the k-th event. It is the cost of the event and of all after it."
         own = self.gap + self.token + self.log_q
         return own.flip(-1).cumsum(-1).flip(-1) + self.stop[:, None]
 
     @property
     def generator(self) -> Float[Tensor, " rows"]:
-        "What the generator minimises: -log p of generations, the gaps by expectation."
+        "Compute the generator's loss: -log p of generations, gaps by expectation."
         return (self.expected_gap + self.token).sum(-1) + self.stop
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #be8b4b1c
 def order_term(costs: Costs, orders: int) -> Float[Tensor, " rows"]:
-    """What has the gradient of the choice of orders: sum_k log q(s_k) (cost to go - its mean over the other orders).
+    """Compute sum_k log q(s_k) (cost to go - its mean over the other orders). Its gradient is that of the orders' choice.
 
-    All costs are those of what was drawn. An expectation over the next event would take noise out of each step alone,
+    All costs are those of what was drawn. An expectation over the next event would take noise only out of each step,
     but what was drawn goes together: near the posterior the sum of all hardly varies from order to order."""
     to_go = costs.to_go.unflatten(0, (orders, -1))
     return (advantages(to_go).flatten(0, 1) * costs.log_q).sum(-1)
@@ -216,7 +216,7 @@ class OrderedInsertion(Method):
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:
-        "Parameters of the order model alone."
+        "Parameters of the order model."
         if self.order is None: return []
         return [*self.order.parameters(), *self.order_backbone.parameters()]
 
@@ -346,7 +346,7 @@ class OrderedInsertion(Method):
 
     @torch.no_grad()
     def metrics(self, costs: Costs) -> dict[str, Float[Tensor, ""]]:
-        "What the training log records of one step, in nats per sequence."
+        "Compute the metrics of one step, in nats per sequence."
         return dict(
             bound=costs.total.mean(), gap=costs.gap.sum(-1).mean(), token=costs.token.sum(-1).mean(),
             stop=costs.stop.mean(), order_entropy=-costs.log_q.sum(-1).mean(),
@@ -386,7 +386,7 @@ class OrderedInsertion(Method):
     # Generation: one event at a time
 
     def read_prompts(self, prompt: PartialSequences) -> Memory:
-        "What is kept of prompts, with nothing inserted."
+        "Encode prompts; return the cache from which events are drawn."
         return self.backbone.read(prompt)
 
     def gap_scores(self, memory: Memory) -> Float[Tensor, "rows outcomes"]:

@@ -67,11 +67,11 @@ def _left_out(
     chosen = candidates & keep
     lowest = torch.where(chosen, score, torch.inf).amin(-1, keepdim=True)
 
-    # of equal scores the leftmost wins
+    # the leftmost of equal scores wins
     column = torch.arange(score.shape[1], device=score.device)
     last = torch.where(chosen & (score == lowest), column, -1).amax(-1, keepdim=True)
 
-    # what each mask that is left out may draw
+    # tokens that each unchosen mask may draw
     where = candidates & state.x.masked & ~keep
     least = lowest.expand(where.shape)[where][:, None]
     later = (column > last)[where][:, None]
@@ -156,7 +156,7 @@ def _planned_step(
     own = _log_weights(planner, out, state.x, x1.tokens)
     norm = own.logsumexp(-1, keepdim=True)
 
-    # where the weights are those of drawn tokens, those of the others are random
+    # if weights are those of drawn tokens, the others' weights are random
     if planner.confidence == "sampled":
         other = []
         for _ in range(draws):

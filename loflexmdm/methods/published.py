@@ -33,16 +33,16 @@ class PublishedConfig:
     heads: Count = 4  # attention heads
     cond: Count = 64  # width of the conditioning vector
     hidden: Count = 256  # features inside the MLP of a block
-    rotary: AtLeastTwo = 16  # features of each head that are turned by the position
-    link: Literal["exp", "softplus", "sigmoid"] = "exp"  # from a rate head's scalar to the rate
+    rotary: AtLeastTwo = 16  # features of each head with rotary position
+    link: Literal["exp", "softplus", "sigmoid"] = "exp"  # map from a rate head's scalar to the rate
     min_rate: NonNegative = 0.0  # smallest rate
     max_rate: Positive = 100.0  # scale of softplus and sigmoid
     order: Literal["none", "separate", "shared"] = "none"  # none | separate | shared: the order model's network
     order_depth: Natural = 2  # blocks of a separate order model
     order_heads: Count = 4  # its attention heads
-    order_rotary: AtLeastTwo = 16  # its features of each head that are turned
+    order_rotary: AtLeastTwo = 16  # its features of each head with rotary position
     order_min_rate: NonNegative = 1.01  # smallest rate of the order model
-    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
+    max_length: AtLeastTwo = 256  # longest sequence, with prompt and start token
 
     def __post_init__(self):
         self.trunk.check()

@@ -19,7 +19,7 @@ from ..networks.transformer import Transformer
 from ..support.configs import config_from
 
 # %% ../../nbs/methods/19_retrofit.ipynb #5ee5a261
-ONLY_FLAG = 2  # of every column that a masked network sees: not fixed, closed
+ONLY_FLAG = 2  # flag of every column in a masked network: not fixed, closed
 
 
 def modulations(method: Method) -> list[nn.Linear]:
@@ -52,7 +52,7 @@ TRAINED = (
 
 def add_adapters(method: Method, rank: int, alpha: float):
     "Add low-rank adapters to attention and token head. Freeze all other parameters. ImportError without peft."
-    try: from peft import LoraConfig, inject_adapter_in_model  # here, as it is an extra
+    try: from peft import LoraConfig, inject_adapter_in_model  # imported here, as peft is optional
     except ImportError:
         raise ImportError(
             "adapters need peft: pip install 'loflexmdm[retrofit]', or retrofit(..., "
@@ -114,7 +114,7 @@ def retrofit(
     time, another kind of model or bad options; ImportError without peft."""
     check_source(masked, target, rank)
     method = method_class(target)(masked.vocabulary, target_config(masked, target, options), masked.task)
-    transplant(masked, method.to(masked.cond))  # its device and precision
+    transplant(masked, method.to(masked.cond))  # same device and precision
     if adapters: add_adapters(method, rank, rank if alpha is None else alpha)
     return method
 

@@ -132,13 +132,13 @@ class Request:
     seed: int | None = None  # seed of that generator
     record: bool = False  # keep trajectories
     batch_size: int = 512  # sequences at a time; changes no result
-    min_length: int = 0  # shortest sequence, prompt and start token included
+    min_length: int = 0  # shortest sequence, with prompt and start token
     max_length: int | None = None  # longest sequence; None: the method's
     guidance: float = 0.0  # strength of guidance towards the conditions in the prompts
     guidance_scheme: str = "naive"  # one of `guidance.SCHEMES`
     progress: bool = False  # show a progress bar
     skip: int = 0  # batches to leave out at the start, such as those of an earlier process
-    every: int = 1  # of the batches after these make one in `every`
+    every: int = 1  # after these, make one batch in `every`
 
     def limit(self, config) -> int:
         "Return the largest length allowed. ValueError for limits that exclude each other."
@@ -186,7 +186,7 @@ def _finished(method: Method, network: Method | Guided, sampler: Sampler, sample
     "Return samples in their final form. Every evaluation of the network is counted."
     evaluations = samples.row_evaluations * getattr(network, "evaluations", 1)
     samples = method.finish(replace(samples, row_evaluations=evaluations))
-    finish = getattr(sampler.logits_hook, "finish", None)  # links what has grown, say
+    finish = getattr(sampler.logits_hook, "finish", None)  # such as linking grown fragments
     return samples if finish is None else finish(samples)
 
 # %% ../../nbs/methods/02_sampling.ipynb #cdbd59a8
@@ -208,8 +208,8 @@ def _source(
     if len(keep) != len(sequence):
         raise ValueError(f"keep: {len(keep)} values for the {len(sequence)} tokens of {list(sequence)[:8]}")
     fixed = [True, *map(bool, keep)]
-    if not sequence: raise ValueError("sequences: one is empty; sample() writes from nothing")
-    if all(fixed): raise ValueError(f"sequence {list(sequence)[:8]}: nothing may be edited, every token is kept")
+    if not sequence: raise ValueError("sequences: one is empty; generate with sample()")
+    if all(fixed): raise ValueError(f"sequence {list(sequence)[:8]}: all tokens are locked; set one of keep to False")
 
     # a gap is closed between two tokens that are kept
     closed = [here and after for here, after in zip(fixed, [*fixed[1:], True])]
@@ -245,7 +245,7 @@ def generate_batches(
     batch = encode_prompts(prompts, request.n, method.vocabulary, limit)
     network = request.network(method, batch)
 
-    # seeds come before batches, so that the size of these changes nothing
+    # draw seeds before batching, so that results do not depend on batch size
     seeds = request.seeds(len(batch.tokens))
     yield from _drawn(method, network, method.begin(batch, limit, seeds), seeds, request)
 

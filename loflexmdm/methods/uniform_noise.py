@@ -32,14 +32,14 @@ from ..support.random_numbers import uniforms
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/27_uniform_noise.ipynb #un000028
-SIGNAL = 0.01  # how much likelier than another the clean token is at the beginning, about
+SIGNAL = 0.01  # excess probability of the clean token at the start, about
 LATEST = 30.0  # clock reading at which the loss ends: 1e-13 of the tokens are noise
 
 
 class NoiseLevel(NamedTuple):
     "Signal and noise levels at clock readings."
-    signal: Float[Tensor, "*shape"]  # probability that a token is as it was for not having been replaced: alpha
-    noise: Float[Tensor, "*shape"]  # the rest, 1 - alpha
+    signal: Float[Tensor, "*shape"]  # probability that a token was not replaced: alpha
+    noise: Float[Tensor, "*shape"]  # 1 - alpha
 
     @staticmethod
     def at(tau: Float[Tensor, "*shape"], outcomes: int) -> "NoiseLevel":

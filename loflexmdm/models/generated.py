@@ -23,7 +23,7 @@ if TYPE_CHECKING: from pandas import DataFrame
 @dataclass(repr=False)
 class Generated(Samples):
     "Samples of a model, read by its task."
-    model: Any = field(default=None, repr=False, compare=False)  # the `Model` that drew them
+    model: Any = field(default=None, repr=False, compare=False)  # `Model` that drew the samples
 
     @classmethod
     def of(cls, samples: Samples, model: Any) -> Self:

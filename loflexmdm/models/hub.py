@@ -122,7 +122,7 @@ def push(
 ) -> str:
     """Upload a method with its card to the hub. The repository `owner/name` is made if needed.
 
-    Returns the address of the commit. `about`: Markdown for the card. ImportError without huggingface_hub, ValueError if
-    the hub refuses."""
+    Returns the address of the commit. `about`: Markdown for the card. ImportError without huggingface_hub,
+    ValueError if the hub refuses."""
     wrapped = hub_model()(method, model_card(method, name, licence, about))
     return str(_asked(name, lambda: wrapped.push_to_hub(name, private=private, token=token)))

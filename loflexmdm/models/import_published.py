@@ -26,7 +26,7 @@ from ..support.readers import read_json
 from ..support.saved_files import WEIGHTS_FILE
 
 # %% ../../nbs/models/07_import_published.ipynb #im000012
-RENAMED = (  # patterns of a name in a file, and what stands for it here
+RENAMED = (  # patterns of names in a file, and our names
     (r"embed_tokens\.", "token."),
     (r"sigma_map\.mlp\.", "time."),
     (r"encoder\.", "blocks."),
@@ -42,8 +42,8 @@ RENAMED = (  # patterns of a name in a file, and what stands for it here
     (r"^(?:b_ins_theta_head|lambda_ins_phi_head|len_pred)\.", "insert."),
     (r"^(?:b_unmask_theta|lambda_unmask_phi)_head\.", "unmask."),
 )
-CONSTANTS = re.compile(r"(?:sigma_map\.freqs|rotary_emb\.(?:inv_freq|sin|cos))$")  # of a formula; not parameters
-FREQUENCIES = "rotary_emb.inv_freq"  # half as many as features are turned
+CONSTANTS = re.compile(r"(?:sigma_map\.freqs|rotary_emb\.(?:inv_freq|sin|cos))$")  # formulas, not parameters
+FREQUENCIES = "rotary_emb.inv_freq"  # half as many as rotary features
 TRUNK = re.compile(r"(?:token\.weight|time\.|blocks\.)")  # names, as renamed, of the network below the heads
 
 
@@ -55,11 +55,11 @@ def renamed(name: str) -> str:
 # %% ../../nbs/models/07_import_published.ipynb #adb4e0f1
 class Parts(NamedTuple):
     "Tensors of a checkpoint by the names of this package. Empty for parts that it does not have."
-    trunk: dict[str, Tensor]  # of the generator, or shared
-    heads: dict[str, Tensor]  # of the generator: token, insert, unmask
-    order_trunk: dict[str, Tensor]  # of an order model's own network
-    order_heads: dict[str, Tensor]  # insert, unmask
-    counts: bool = False  # FlexMDM: the head of insertion gives how many tokens a gap still misses
+    trunk: dict[str, Tensor]  # trunk of the generator, or shared
+    heads: dict[str, Tensor]  # heads of the generator: token, insert, unmask
+    order_trunk: dict[str, Tensor]  # trunk of a separate order model
+    order_heads: dict[str, Tensor]  # heads of the order model: insert, unmask
+    counts: bool = False  # FlexMDM: the insertion head predicts the number of tokens missing in a gap
 
 # %% ../../nbs/models/07_import_published.ipynb #im000022
 def refuse(path: object, what: str):
@@ -160,14 +160,14 @@ def parameter_count(trunk: Trunk, tokens: int, own_heads: int = 1, logits: bool 
 class Published(NamedTuple):
     "Settings that a published model's file does not contain."
     heads: int  # attention heads
-    link: str  # from the scalar of a rate head to the rate: exp, softplus or sigmoid
+    link: str  # map from a rate head's scalar to the rate: exp, softplus or sigmoid
     min_rate: float  # smallest rate of the generator
     max_rate: float  # scale of softplus and sigmoid
     order_min_rate: float  # smallest rate of the order model
-    max_length: int  # columns of the buffer, [EOS] included
+    max_length: int  # columns of the buffer, with [EOS]
     pad: int  # id of the padding
     mask: int  # id of the mask
-    bos: int  # id of the token behind a prompt
+    bos: int  # id of the token after a prompt
     eos: int  # id of the token at the end
     specials: tuple[str, ...]  # names of the first ids
 
@@ -257,7 +257,7 @@ def config_of(parts: Parts, settings: Published, order_heads: int, path: object)
     if not parts.order_trunk: return PublishedConfig(**sizes, **rates, order="shared")
     own = trunk_of(parts.order_trunk, order_heads, path)
 
-    # a configuration has one width for both, and a depth, heads and turned features for each
+    # a configuration has one width for both, and depth, heads and rotary features for each
     for name in ("width", "cond", "hidden"):
         if getattr(own, name) != sizes[name]:
             refuse(path, f"sizes of generator and order model differ: {tuple(sizes.values())} and {tuple(own)}")
@@ -305,7 +305,7 @@ def import_published(
     parts = read_parts(path)
     settings = (of_counts(PUBLISHED[kind]) if parts.counts else PUBLISHED[kind])._replace(**settings)
     if order_file is not None: parts = with_order(parts, read_parts(order_file), order_file)
-    if not parts.heads: refuse(path, "holds an order model alone; name its generator's file, and this as order file")
+    if not parts.heads: refuse(path, "holds only an order model; name its generator's file, and this as order file")
     config = config_of(parts, settings, order_heads or settings.heads, path)
     embeddings = [part["token.weight"] for part in (parts.trunk, parts.order_trunk) if part]
     names = token_names(kind, settings, len(embeddings[0]), tokenizer)
@@ -316,7 +316,7 @@ def import_published(
     order = first + [i for i in range(len(names)) if i not in first]
     model = PublishedLoFlexMDM(Vocabulary(names[i] for i in order[3:]), config)
 
-    # a generator's file has an unmasking head, which nothing asks; FlexMDM's has none
+    # a generator's file has an unused unmasking head; FlexMDM's has none
     found, own = weights_of(parts, order), model.state_dict()
     insertion = {} if parts.counts else {name: v for name, v in own.items() if name.startswith("insert.")}
     unused = {name.replace("insert.", "unmask."): v for name, v in insertion.items()}

@@ -45,7 +45,7 @@ class _Group(NamedTuple):
     "Prompts that are sampled together."
     prompts: Sequence | None  # lists of tokens
     n: int | None  # sequences per prompt
-    hook: Callable | None = None  # `logits_hook` with which they are continued
+    hook: Callable | None = None  # `logits_hook` for their continuation
 
     def request(self, request: Request) -> Request:
         "Return the request with the group's count. It has the group's hook unless the sampler has one."
@@ -71,7 +71,7 @@ class Scores(NamedTuple):
 # %% ../../nbs/models/05_model.ipynb #md000014
 class SampleSettings(TypedDict, total=False):
     "Settings of `Model.sample`: of the request, then of the sampler."
-    sampler: Sampler | str | None  # or its name
+    sampler: Sampler | str | None  # sampler or its name
     generator: torch.Generator | None
     seed: int | None
     record: bool
@@ -181,7 +181,7 @@ class Model:
         the rest, say because other processes have those between. The batches that are made are as without the two.
         ValueError for bad input, when the first part is requested."""
         request, groups = _request(self.method, n, settings), self._groups(prompts, n)
-        if len(groups) > 1: raise ValueError("prompts: these texts are continued in different ways; sample each by itself")
+        if len(groups) > 1: raise ValueError("prompts: these texts need different hooks; sample each by itself")
         [group] = groups
         for part in generate_batches(self.method, group.prompts, group.request(request)):
             yield Generated.of(part, self)
@@ -249,7 +249,7 @@ class Model:
         kind = (self.method.task or {}).get("kind", "no task")
         return f"Model({self.method.name}, {kind}, {sum(p.numel() for p in self.method.parameters()):,} parameters)"
 
-    # names of earlier releases, in which a model was its method
+    # in earlier releases a model was its method
     @property
     def task_object(self) -> Task | Any: return self.task
     save_pretrained = save
@@ -266,7 +266,7 @@ class Model:
         """Group the prompts, with texts as tokens. There is one group unless texts need their own hooks.
 
         ValueError for a text from which the task makes no prompt."""
-        if self.method.task is None: return [_Group(prompts, n)]  # a text is then refused, as all that is not a list of tokens
+        if self.method.task is None: return [_Group(prompts, n)]  # a text is then refused
         if isinstance(prompts, str): prompts = [prompts]
         texts = [_text_of(p) for p in prompts] if isinstance(prompts, Sequence) else []
         if all(text is None for text in texts): return [_Group(prompts, n)]
@@ -285,7 +285,7 @@ class Model:
     def _note_prompts(self, n: int | None):
         "Warn if the task has prompts and none was given. The samples then answer none."
         try: prompted = self.prompts("test", 1) is not None
-        except (ValueError, OSError): return  # the task's data is not at hand
+        except (ValueError, OSError): return  # the task's data is not available
         if prompted:
             given = f'the task {self.task.kind!r} has prompts, and none was given; model.prompts("test", {n or 1})'
             warnings.warn(f"{given} draws some of its test split", stacklevel=3)

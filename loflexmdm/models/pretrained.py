@@ -20,7 +20,7 @@ from ..support.registries import did_you_mean
 from ..support.saved_files import models_directory, names, resolve
 
 # %% ../../nbs/models/06_pretrained.ipynb #353d4f2a
-# models that came with earlier versions: what to load instead, and the recipe that trains each
+# models of earlier versions: their replacement, and the recipe that trains each
 REMOVED = {
     "molecules-fixed": ("molecules-leads or molecules", "loflexmdm train molecules-fixed"),
     "molecules-moses": ("molecules-moses-ar or molecules-leads", "loflexmdm train experiments/molecules_moses.toml"),
@@ -76,7 +76,7 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
         if os.sep in str(name_or_dir): raise FileNotFoundError(f"{name_or_dir}: no such directory")
         if Path(name_or_dir).suffix == ".toml":
             raise ValueError(
-                f"{name_or_dir}: is a recipe, which says how to train a model (`loflexmdm train "
+                f"{name_or_dir}: is a recipe for training a model (`loflexmdm train "
                 f"{name_or_dir} --out DIR`); name DIR to use it"
             )
         raise ValueError(f"{str(name_or_dir)!r} {not_packaged(name_or_dir, known)}")

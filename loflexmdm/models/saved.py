@@ -69,7 +69,7 @@ def model_weights(method: nn.Module, dtype: str | torch.dtype | None = None) -> 
     dtype = _dtype_named(dtype)
     if dtype is None: return tensors
 
-    # parameters alone: a buffer, such as the slowest rate, keeps its precision
+    # only parameters: a buffer, such as the slowest rate, keeps its precision
     for name, p in method.named_parameters():
         if name not in tensors or not p.is_floating_point(): continue
         tensors[name] = tensors[name].to(dtype)
@@ -90,7 +90,7 @@ def _refuse_foreign(path: Path):
     unchanged = lambda p: p.name in known and file_digest(p) == known[p.name]
     own = lambda p: p.is_file() and (p.name in MODEL_FILES or unchanged(p))
 
-    # a save that was killed may have left a file that is not in place
+    # a killed save may have left a temporary file
     staged = lambda p: p.is_file() and STAGED.fullmatch(p.name)
     there = [p for p in sorted(path.iterdir()) if not staged(p)]
     other = [p.name for p in there if not own(p)]
@@ -135,7 +135,7 @@ def write_model(
     dtype = declared_dtype(weights[WEIGHTS_FILE])
     if dtype: meta["dtype"] = dtype
 
-    # files of a model that is there are replaced together, those of a new one appear together
+    # an existing model's files are replaced together, a new one's appear together
     files: dict[str, Write] = {name: partial(save_tensors, tensors) for name, tensors in weights.items()}
     files |= {name: partial(_write_text, text) for name, text in (texts or {}).items()}
     if path.exists(): return replace_files(path, CONFIG_FILE, meta, files, check)
@@ -145,7 +145,7 @@ def write_model(
 def _write_text(text: str, path: Path): path.write_text(text, encoding="utf-8")
 
 # %% ../../nbs/models/01_saved.ipynb #8847335d
-_noticed: set[str] = set()  # files of which it has been told that they have no digest
+_noticed: set[str] = set()  # files without a digest, already warned about
 
 
 def notice(path: str | os.PathLike, text: str):
@@ -275,24 +275,24 @@ def _refuse_files(config: Mapping, path: Path):
             )
 
 # %% ../../nbs/models/01_saved.ipynb #9d05bb5d
-BESIDE = 2**26  # numbers that a model may hold beside those of its file
+BESIDE = 2**26  # most buffer elements besides those of the file
 
 
 def _check_outline(build: Callable[[], nn.Module], tensors: Mapping[str, Tensor], path: Path):
     """Check the tensors of a file against the model of `build`. ValueError unless it has these, and little else.
 
-    Settings of a network may ask for any amount of memory. So the model is made first on the device `meta`, where
+    Settings of a network may need any amount of memory. So the model is made first on the device `meta`, where
     tensors have a shape and no numbers, and with about as many parameters as the file has."""
-    most = 4 * len(tensors) + 1000  # some are made and dropped, or shared
+    most = 4 * len(tensors) + 1000  # some parameters are dropped or shared
     try:
         with torch.device("meta"), _parameters(most, path): outline = build()
-    except (NotImplementedError, RuntimeError): return  # a network of another package that looks at its numbers
+    except (NotImplementedError, RuntimeError): return  # another package's network that reads its values
 
     own = outline.state_dict()
     _check_shapes(own, tensors, path)
     beside = sum(value.numel() for name, value in outline.named_buffers() if name not in own)
     if beside > BESIDE:
-        raise ValueError(f"{path}: its settings ask for {beside:,} numbers beside the weights; at most {BESIDE:,}")
+        raise ValueError(f"{path}: its settings need {beside:,} numbers beside the weights; at most {BESIDE:,}")
 
 
 @contextmanager
@@ -301,7 +301,7 @@ def _parameters(most: int, path: Path) -> Iterator[None]:
     left = iter(range(most))
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter | None):
-        if next(left, None) is None: _of_another_model(path, f"with fewer tensors than its settings ask for ({name})")
+        if next(left, None) is None: _of_another_model(path, f"with fewer tensors than its settings need ({name})")
 
     handle = register_module_parameter_registration_hook(count)
     try: yield
@@ -327,7 +327,7 @@ def load_method(
     if any(settings): _check_outline(build, tensors, path / weights)
     method = build()
 
-    # only a file with a digest is known to be what was saved
+    # only a file with a digest is known to be unchanged
     sealed = weights in recorded(meta)
     check_weights(method, tensors, path / weights, meta.get("dtype"), strict=sealed)
     method.load_state_dict(tensors)
