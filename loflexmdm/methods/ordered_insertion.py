@@ -141,7 +141,7 @@ class Costs(NamedTuple):
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #be8b4b1c
 def order_term(costs: Costs, orders: int) -> Float[Tensor, " rows"]:
-    """Compute sum_k log q(s_k) (cost to go - its mean over the other orders). Its gradient is that of the orders' choice.
+    """Compute sum_k log q(s_k) (cost to go - its mean over the other orders). It differentiates the choice of orders.
 
     All costs are those of what was drawn. An expectation over the next event would take noise only out of each step,
     but what was drawn goes together: near the posterior the sum of all hardly varies from order to order."""
