@@ -126,7 +126,7 @@ class Method(nn.Module):
 
     @property
     def default_sampler(self) -> Sampler:
-        "Return the default sampler of `sample`."
+        "Default sampler of `sample`."
         return DEFAULT_SAMPLER
 
     @property

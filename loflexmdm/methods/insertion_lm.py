@@ -78,7 +78,7 @@ class Reading:
     def tokens(self) -> Int[Tensor, "rows length"]: return self.x.tokens
     @property
     def rank(self) -> Int[Tensor, "rows length"]:
-        "Number the columns from 1."
+        "Numbers of the columns, from 1."
         return torch.arange(1, self.tokens.shape[1] + 1, device=self.tokens.device).expand_as(self.tokens)
 
 # %% ../../nbs/methods/23_insertion_lm.ipynb #il000033

@@ -188,7 +188,7 @@ class MaskedDiffusion(Canvas, Method):
 
     @property
     def default_sampler(self) -> Sampler:
-        """Return the event sampler: one mask per call, at its own time. It is exact, as nothing depends on time between
+        """Event sampler: one mask per call, at its own time. It is exact, as nothing depends on time between
         events (but with `time`, the token law)."""
         return EventDriven(exact=False)
 

@@ -64,7 +64,7 @@ class PAPL(MaskedDiffusion):
 
     @property
     def default_sampler(self) -> Sampler:
-        """Return the greedy planner (PAPL, Eq 6). One token per network call: the one drawn with the highest
+        """Greedy planner (PAPL, Eq 6). One token per network call: the one drawn with the highest
         probability."""
         return GREEDY
 

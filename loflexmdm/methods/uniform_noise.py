@@ -50,7 +50,7 @@ class NoiseLevel(NamedTuple):
 
     @property
     def rate(self) -> Float[Tensor, "*shape"]:
-        "Compute the rate at which noise replaces a token. Per unit of clock time."
+        "Rate at which noise replaces a token, per unit of clock time."
         return self.noise / self.signal
 
 
@@ -139,7 +139,7 @@ class UniformNoise(Canvas, Method):
 
     @property
     def default_sampler(self) -> Sampler:
-        """Return tau-leaping with readings spaced on the clock. Falling rates are then not held for long.
+        """Tau-leaping with readings spaced on the clock. Falling rates are then not held for long.
 
         From event to event each token would be replaced about log(outcomes / SIGNAL) times."""
         return TauLeaping(grid="clock")

@@ -32,13 +32,13 @@ class Generated(Samples):
 
     @property
     def texts(self) -> list[str]:
-        "Return each sequence as the task writes it. Without a task, its tokens between spaces."
+        "Sequences as the task writes them. Without a task, its tokens between spaces."
         write = " ".join if self.model.task is None else self.model.task.text
         return [write(self.model.vocabulary.decode(s)) for s in self.sequences]
 
     @property
     def smiles(self) -> list[str | None]:
-        "Return canonical SMILES of each sample, None for invalid ones. ValueError unless the task is one of molecules."
+        "Canonical SMILES of each sample, None for invalid ones. ValueError unless the task is one of molecules."
         if self.model.task is None: raise ValueError("smiles: the model was saved without a task")
         return self.model.task.smiles_of(self)
 
