@@ -93,7 +93,7 @@ def log_rates(out: Intensities, targets: EditTargets) -> Float[Tensor, " edits"]
         place = (targets.channel == k).nonzero()[:, 0]
         if not len(place): continue
         rate = out.rate(name)
-        if rate is None: raise ValueError(f"targets: edits of the channel {name}, a channel without rates")
+        if rate is None: raise ValueError(f"targets: edits of the channel {name}, for which the generator has no rates")
         row, column, token = (v[place] for v in (targets.row, targets.column, targets.token))
         logs.append(rate[row, column].log() + log_tokens(out, name, row, column, token))
         places.append(place)

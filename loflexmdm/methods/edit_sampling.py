@@ -26,8 +26,7 @@ from ..samplers.tau_leaping import next_reading, poisson_quantile
 
 # %% ../../nbs/methods/16_edit_sampling.ipynb #co000003
 def corrector_strength(scale: float, rise: float = 1.5, fall: float = 0.5) -> Callable[[RowFloat], RowFloat]:
-    """Return a corrector's strength alpha as a function of time. The paper's scale t^rise (1 - t)^fall, for times in
-    [0, 1].
+    """Return a corrector's strength alpha over time. It is the paper's scale t^rise (1 - t)^fall in [0, 1].
 
     ValueError for a scale below 0, or a `rise` or `fall` that is not positive."""
     if not 0 <= scale < math.inf: raise ValueError(f"scale={scale}: must not be negative, and finite")
@@ -37,8 +36,7 @@ def corrector_strength(scale: float, rise: float = 1.5, fall: float = 0.5) -> Ca
 
 
 class Corrected:
-    """Rates of a flow with a corrector, (1 + alpha) u + alpha r. The flow starts from the empty sequence; the marginals
-    are those of u.
+    """Rates of a flow from nothing with a corrector. They are (1 + alpha) u + alpha r; the marginals are those of u.
 
     `alpha` is a function of times of `clock`, (batch,) to (batch,). A sampler calls this in place of the network, with
     the channels `insert` and `delete`."""
@@ -82,8 +80,7 @@ class ThereAndBack(TauLeaping):
         if not isinstance(self.clock, Clock): raise ValueError(f"clock={self.clock!r}: must be a Clock")
 
     def beyond(self, now: RowFloat, tau: RowFloat, end: float) -> RowFloat:
-        """Return the reading that a leap reaches before it returns. From `now` to `tau`: (batch,) readings, `end` at
-        most."""
+        "Return the turning point of a leap from `now` to `tau`. (batch,) readings, `end` at most."
         before, after = self.clock.time(now), self.clock.time(tau)
         far = self.clock.tau((after + self.alpha(before) * (after - before)).clamp_max(1.0))
         return torch.maximum(far.clamp_max(end), tau)
@@ -101,7 +98,7 @@ class ThereAndBack(TauLeaping):
         inserted = dict(insert=poisson_quantile(count, out.rate("insert") * arrived))
         ahead, overflow, forced = self.settle(out, state, inserted, tau, token)
 
-        # each present token was inserted after the reading of the leap's return with the same probability
+        # each present token was inserted after `tau`, where the leap returns, with the same probability
         late = 1 - torch.expm1(-tau) / torch.expm1(-far)
         deleted = (draws(ahead, 1)[0] < late[:, None]) & ahead.x.free
         back, _ = advance(ahead, tau, dict(delete=deleted.long()), dict(delete=None))

@@ -174,7 +174,7 @@ class GenMD4(Canvas, Method):
 
     @torch.no_grad()
     def track_slowest(self, x1: PartialSequences, generator: torch.Generator | None = None):
-        "Update `slowest`, a moving minimum of the rates. It moves a hundredth of the way to the batch's (at most 1)."
+        "Update `slowest`, a moving average of batches' smallest rates. It moves a hundredth of the way (at most 1)."
         low = torch.where(x1.free, self.speed[x1.tokens], torch.inf).min().clamp_max(1.0)
         self.slowest.lerp_(reduce_min(low, generator), 0.01)
 

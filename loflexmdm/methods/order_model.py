@@ -138,7 +138,7 @@ def check_order(config):
 class LogRates(NamedTuple):
     "Statistics of log b at the free positions of a batch. All four are 0 if there are none."
     mean: Float[Tensor, ""]   # mean over positions
-    std: Float[Tensor, ""]    # standard deviation, divided by their number
+    std: Float[Tensor, ""]    # population standard deviation
     least: Float[Tensor, ""]  # slowest position
     most: Float[Tensor, ""]   # fastest position
 
@@ -202,8 +202,8 @@ class Ordered:
         *rates: Float[Tensor, "batch length"],
         generator: torch.Generator | None = None,
     ):
-        """Update `slowest`, a moving minimum of the free positions' rates. It moves a hundredth of the way to the
-        batch's (at most 1)."""
+        """Update `slowest`, a moving average of batches' smallest rates. It moves a hundredth of the way to that of a
+        free position (at most 1)."""
         lowest = torch.stack(rates).amin(0)
         low = torch.where(x1.free, lowest, torch.inf).min().clamp_max(1.0)
         self.slowest.lerp_(reduce_min(low, generator).to(self.slowest.dtype), 0.01)
