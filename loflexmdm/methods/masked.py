@@ -211,8 +211,8 @@ class MaskedDiffusion(Canvas, Method):
         """Weight every mask's cross-entropy in the loss, (batch, length). `rate` (batch,) is that of the bound (MD4, Eq
         5), 1/(1-t) when linear.
 
-        Subclasses override it for a loss that is not a bound; `log_k` and `masked` (batch, length) serve those that weight
-        masks differently."""
+        Subclasses override it for a loss that is not a bound; `log_k` and `masked` (batch, length) serve those that
+        weight masks differently."""
         return rate[:, None].expand_as(log_k)
 
     def draw(
