@@ -181,7 +181,7 @@ class Model:
         the rest, say because other processes have those between. The batches that are made are as without the two.
         ValueError for bad input, when the first part is requested."""
         request, groups = _request(self.method, n, settings), self._groups(prompts, n)
-        if len(groups) > 1: raise ValueError("prompts: these texts need different hooks; sample each by itself")
+        if len(groups) > 1: raise ValueError("prompts: texts are continued in different ways; sample each by itself")
         [group] = groups
         for part in generate_batches(self.method, group.prompts, group.request(request)):
             yield Generated.of(part, self)
