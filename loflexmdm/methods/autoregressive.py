@@ -27,7 +27,7 @@ from ..samplers.left_to_right import LeftToRight, check_prefixes
 # %% ../../nbs/methods/18_autoregressive.ipynb #a02829aa
 @config
 class AutoregressiveConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     size: SizeName = "tiny"  # size of the network
     network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
     network_config: str = ""  # further settings of the network, such as a config.json's path
@@ -37,10 +37,10 @@ class AutoregressiveConfig:
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #f49fe65f
 class Autoregressive(Method):
-    """A causal transformer: the distribution of the next token, or of the end, given all tokens before.
+    """Causal transformer: distribution of the next token or the end. It is given all tokens before.
 
-    One outcome more than the vocabulary has tokens: `end`, the last. `task` (a dict) says what it was
-    trained on and is saved with it."""
+    One outcome more than the vocabulary has tokens: `end`, the last. `task` (a dict) is the task that it was trained
+    on, saved with it."""
     name, Config, channels, papers = "ar", AutoregressiveConfig, ("append",), ("transformer",)
     by_rows = True
 
@@ -52,19 +52,19 @@ class Autoregressive(Method):
     ):
         super().__init__(vocabulary, config, task)
         self.end = len(vocabulary)
-        parts = ("cond", "token")  # it needs no time
+        parts = ("cond", "token")  # no time
         build_network(self, parts, len(vocabulary), outcomes=self.end + 1, causal=True)
 
     @property
     def tau_max(self) -> float:
-        "The clock counts generated tokens."
+        "Clock reading at the end. The clock counts generated tokens."
         return float(self.config.max_length)
 
     @property
     def default_sampler(self) -> "LeftToRight": return LeftToRight()
 
     def start(self, prompts: PartialSequences, limit: int) -> PartialSequences:
-        "The prompts. ValueError for a mask, or a gap that is open anywhere but at the end."
+        "Return the prompts. ValueError for a mask, or a gap that is open before the end."
         return check_prefixes(prompts, "prompt", self.vocabulary)
 
     def read(
@@ -73,10 +73,10 @@ class Autoregressive(Method):
         tau: Float[Tensor, " batch"] | None = None,
         kept: "KeysAndValues | None" = None,
     ) -> tuple[Intensities, "KeysAndValues | None"]:
-        """What comes next, logits (batch, 1, vocabulary + 1), and the keys and values of the columns read so far.
+        """Return next-token logits (batch, 1, vocabulary + 1) and the key-value cache.
 
-        Where every row has one column more than was `kept`, only that column is read; otherwise all are. A network that
-        cannot read its last column alone keeps nothing, and gives the logits of all columns."""
+        If every row has one column more than `kept`, only that column is read; otherwise all are. A network that cannot
+        read only its last column has no cache, and returns the logits of all columns."""
         if not hasattr(self.backbone, "last_column"):
             with laws_unread(): return self.intensities(x), None
 
@@ -96,20 +96,20 @@ class Autoregressive(Method):
         return Intensities(logits=self.token(h)), kept
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"] | None = None) -> Intensities:
-        "Compute logits (batch, length, vocabulary + 1) of what follows each column, a token or the end, at any time."
+        "Compute logits (batch, length, vocabulary + 1) of the next outcome. It is a token or the end, at any time."
         return Intensities(logits=token_laws(self.token, self.backbone(x, self.cond[None])))
 
     def log_probs(
         self,
         x1: PartialSequences,
     ) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
-        """log-probability of what follows each column, token or end, given the columns up to
-        it, and whether it was generated.
+        """Compute log-probabilities of the outcome after each column. Token or end, given the columns up to it; with
+        the mask of generated ones.
 
-        0 where it was not: in prompts, padding, and at a last column whose gap is closed. ValueError for sequences with
-        masks or prompt tokens after free ones."""
+        0 for others: in prompts, padding, and at a last column whose gap is closed. ValueError for sequences with masks
+        or prompt tokens after free ones."""
         check_prefixes(x1, "sequence", self.vocabulary)
-        following = lambda v: F.pad(v[:, 1:], (0, 1))  # what each column has on its right
+        following = lambda v: F.pad(v[:, 1:], (0, 1))  # each column's right neighbour
 
         # the end follows the last column, and is generated where the gap is open
         last = x1.valid & ~following(x1.valid)
@@ -119,18 +119,19 @@ class Autoregressive(Method):
         return log_probs_at(logits, token, counted), counted
 
     def log_prob(self, x1: PartialSequences) -> Float[Tensor, " batch"]:
-        "log p(free tokens and end | prompt) in nats, exactly: (batch,), differentiable. ValueError as in `log_probs`."
+        """Compute log p(free tokens and end | prompt) in nats, exactly. (batch,), differentiable. ValueError as in
+        `log_probs`."""
         return self.log_probs(x1)[0].sum(-1)
 
     def draw_generation(self, x1: PartialSequences, generator: torch.Generator | None = None) -> None:
-        "None: a sequence is made in one way only."
+        "Return None: each sequence has one generation only."
 
     def generation_log_prob(self, x1: PartialSequences, drawn: None = None) -> Float[Tensor, " batch"]:
-        "log p of the generation of each sequence: `log_prob`."
+        "Compute log p of each sequence's generation: `log_prob`."
         return self.log_prob(x1)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        "The mean negative log-likelihood of the batch, in nats per sequence; nothing is random."
+        "Compute the mean negative log-likelihood of the batch. In nats per sequence; nothing is random."
         log_p, counted = self.log_probs(batch)
         nll = -log_p.sum(-1).mean()
         count = counted.sum(-1).double().mean()
@@ -144,22 +145,22 @@ class Autoregressive(Method):
         samples: int = 64,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """-log p(x1 | prompt) in nats and its standard error, which is 0: (batch,) each, float64.
+        """Compute -log p(x1 | prompt) in nats and its standard error, 0. (batch,) each, float64.
 
         It is exact, whatever `samples` and `generator`."""
         nll = -self.log_prob(x1.to(self.device)).double()
         return nll, torch.zeros_like(nll)
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #few00001
-FEWEST = 32  # columns that there is room for at least: with fewer, products of matrices are slower
+FEWEST = 32  # least capacity in columns: with fewer, matrix products are slower
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #c919e6fc
 class KeysAndValues:
-    """What a causal network keeps of rows from call to call: the keys and values of the columns that it has read.
+    """Key-value cache of a causal network. It has the keys and values of the columns read so far.
 
-    The column that is read next is written into the same memory, and rows move into the places of those that leave, so
-    only one state can continue from here: after `rows` or `extended` this object holds nothing, and another state that
-    has it is read anew."""
+    The next column is written into the same memory, and rows move into the places of those that leave, so only one
+    state can continue from here: after `rows` or `extended` this object is empty, and another state that refers to it
+    is read again from its first column."""
     def __init__(
         self,
         pairs: Float[Tensor, "blocks 2 batch heads columns dim"] | None,
@@ -169,19 +170,19 @@ class KeysAndValues:
         angles: tuple[Tensor, Tensor] | None = None,
     ):
         self.pairs, self.lengths = pairs, lengths
-        self.made = made  # of the condition, which is the same in every call
-        self.angles = angles  # of all columns that there is room for, as the network gives them
+        self.made = made  # conditioning, the same in every call
+        self.angles = angles  # the network's rotary angles, up to the capacity
         self.place = torch.arange(len(lengths), device=lengths.device) if place is None else place  # of each row
 
     def rows(self, index: Int[Tensor, " rows"]) -> "KeysAndValues":
-        "Some rows, which may be taken several times; if not, only those beyond their number are copied."
+        "Select rows, with repetition. Without it, only those beyond their number are copied."
         place, lengths = self.place[index], self.lengths[index]
         pairs, self.pairs = self.pairs, None
         if pairs is None: return KeysAndValues(None, lengths, None, self.made, self.angles)
         several = place.bincount(minlength=pairs.shape[2]) > 1
         if several.any(): return KeysAndValues(pairs[:, :, place], lengths, None, self.made, self.angles)
 
-        # places of rows that have left, for those that lie beyond
+        # rows beyond the new count move to the places of rows that left
         count = len(index)
         beyond = place >= count
         empty = torch.ones(count, dtype=torch.bool, device=place.device)
@@ -192,15 +193,15 @@ class KeysAndValues:
         return KeysAndValues(pairs[:, :, :count], lengths, place, self.made, self.angles)
 
     def precede(self, x: PartialSequences) -> bool:
-        "Whether the rows of `x` have one column more than was read."
+        "Check that rows of `x` have one column more than read."
         return self.pairs is not None and torch.equal(self.lengths + 1, x.lengths)
 
     def extended(self, x: PartialSequences) -> "KeysAndValues":
-        "With room for one column more of each row, which `writers` fill."
+        "Extend the cache by one column per row, which `writers` fill."
         pairs, self.pairs = self.pairs, None
         width, room, angles = x.tokens.shape[1], pairs.shape[4], self.angles
         if width > room:
-            # more room than is needed, so as to copy seldom, but not much more: attention goes through all of it
+            # capacity grows in steps, to copy seldom, but not much beyond the need: attention reads all of it
             more = max(width + width // 4 + 8, FEWEST) - room
             pairs = torch.cat([pairs, pairs.new_zeros(*pairs.shape[:4], more, pairs.shape[5])], 4)
             angles = None
@@ -208,15 +209,16 @@ class KeysAndValues:
 
     @property
     def columns(self) -> int:
-        "Columns that there is room for."
+        "Number of columns that there is room for."
         return self.pairs.shape[4]
 
     def by_place(self, x: PartialSequences) -> PartialSequences:
-        "The rows of `x` in the order of their places here."
+        "Sort the rows of `x` by their places here."
         return x.rows(self.place.argsort())
 
     def writers(self, x: PartialSequences) -> list[KVCache]:
-        "For each block what adds the last column's keys and values to those of the columns before; rows by place."
+        """Return a writer of the last column for each block. It adds keys and values to those of the columns before;
+        rows by place."""
         rows, heads, columns = self.pairs.shape[2:5]
         first = torch.arange(rows * heads, device=x.tokens.device).view(rows, heads) * columns
         at = first + (x.lengths - 1)[:, None]
@@ -227,8 +229,8 @@ def written(
     layer: Float[Tensor, "2 batch heads columns dim"],
     at: Int[Tensor, " batch_heads"],
 ) -> KVCache:
-    """Writes a new column into a block's memory (2, batch, heads, columns, dim), in place, and returns its keys and
-    values, of columns that are not there yet too: memory is read faster in one piece than with gaps.
+    """Write a column in place; return keys and values of the block. Its memory is (2, batch, heads, columns, dim).
+    Columns not yet written are returned too: memory is read faster in one piece than with gaps.
 
     `at`: which of all columns it is, those of all rows and heads being numbered through."""
     def kv_cache(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

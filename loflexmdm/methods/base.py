@@ -25,7 +25,7 @@ from ..support.registries import METHODS
 
 # %% ../../nbs/methods/01_base.ipynb #123b7b48
 def method_class(name: str) -> type["Method"]:
-    "The method of that name, imported if need be; ValueError lists the names."
+    "Return the method class of that name, imported if need be. ValueError lists the names."
     return METHODS[name]
 
 
@@ -33,18 +33,18 @@ DEFAULT_SAMPLER = EventDriven()
 
 # %% ../../nbs/methods/01_base.ipynb #pbc69322
 class Method(nn.Module):
-    """A generative method: a vocabulary, a frozen config, `loss(batch, generator)` and intensities `at(x, tau)`.
+    """Generative method: vocabulary, frozen config, `loss(batch, generator)` and intensities `at(x, tau)`.
 
     `task` is what the model was trained on, as saved with it (a dict or None). A subclass with a
     `name` enters itself in METHODS."""
-    name: str  # of the method, as recipes and saved models have it
-    Config: type  # its frozen dataclass of settings
-    channels: tuple[str, ...] = ("insert", "unmask")  # what can happen, keys of `processes.CHANNELS`
-    clock: Any = None  # that converts times, with `tau(t)`; none: times mean nothing
-    path: StatePath | None = None  # how states are drawn in training, where it is one of `processes`
-    papers: tuple[str, ...] = ()  # keys of the papers to cite, or whole BibTeX entries
-    takes_pairs: bool = False  # whether `loss` and `nll_bound` accept `Pairs`
-    by_rows: bool = False  # whether `loss` may be given a share of the rows and a `ShardGenerator`
+    name: str  # name of the method in recipes and saved models
+    Config: type  # frozen dataclass of settings
+    channels: tuple[str, ...] = ("insert", "unmask")  # kinds of events, keys of `processes.CHANNELS`
+    clock: Any = None  # clock with `tau(t)`; None: the method has no time
+    path: StatePath | None = None  # law of training states, one of `processes`
+    papers: tuple[str, ...] = ()  # keys of papers to cite, or BibTeX entries
+    takes_pairs: bool = False  # `loss` and `nll_bound` accept `Pairs`
+    by_rows: bool = False  # `loss` accepts a shard of the rows with a `ShardGenerator`
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -64,7 +64,7 @@ class Method(nn.Module):
         return cls.Config(**{key: value for key, value in small.items() if key in known} | settings)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        "What to differentiate for a batch of clean sequences, and its parts by name."
+        "Compute the training loss of clean sequences, and its parts by name."
         raise NotImplementedError
 
     def intensities(
@@ -74,7 +74,7 @@ class Method(nn.Module):
         *,
         tau: Float[Tensor, " batch"] | None = None,
     ) -> Intensities:
-        """Return intensities per unit of clock time at times `t` in [0, 1] or clock readings `tau`, (batch,).
+        """Return intensities per unit of clock time. At times `t` in [0, 1] or clock readings `tau`, (batch,).
 
         A method defines `at`, which is called here. ValueError unless exactly one of the two is given; a method
         without a clock reads no `t`, and needs neither if nothing depends on time."""
@@ -93,12 +93,12 @@ class Method(nn.Module):
         samples: int = 64,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """A bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence:
-        mean and standard error, each (batch,)."""
+        """Bound -log p(x1 | prompt) in nats. Estimated from `samples` states per sequence: mean and standard error,
+        each (batch,)."""
         raise NotImplementedError
 
     def start(self, prompts: PartialSequences, limit: int) -> PartialSequences:
-        """The initial state for prompts, at most `limit` columns wide.
+        """Return the initial state for prompts, at most `limit` columns wide.
 
         ValueError for masks in them: gaps say where tokens may come."""
         if prompts.masked.any():
@@ -109,7 +109,7 @@ class Method(nn.Module):
         return prompts
 
     def finish(self, samples: Samples) -> Samples:
-        "The samples as the user sees them."
+        "Return the samples as the user sees them."
         return samples
 
     def read(
@@ -118,47 +118,47 @@ class Method(nn.Module):
         tau: Float[Tensor, " batch"],
         kept: object | None = None,
     ) -> tuple[Intensities, object | None]:
-        """What a sampler asks: the intensities of a batch at clock readings, token logits as `TokenLaws` to be read;
-        and what the network keeps of these rows for the next call.
+        """Return a batch's intensities and the network's cache of its rows.
 
-        `kept` is what it kept before, or None; here nothing ever is. See `samplers.base.reader`."""
+        At clock readings `tau`; token logits are `TokenLaws`, to be read. `kept` is the cache of the previous call, or
+        None; here there is no cache. See `samplers.base.reader`."""
         with laws_unread(): return self.intensities(x, tau=tau.float()), None
 
     @property
     def default_sampler(self) -> Sampler:
-        "The sampler that `sample` takes unless told otherwise."
+        "Default sampler of `sample`."
         return DEFAULT_SAMPLER
 
     @property
     def tau_max(self) -> float:
-        "The clock reading at which generation is over."
+        "Clock reading at which generation ends."
         raise NotImplementedError
 
     @property
     def horizon(self) -> float:
-        "The clock reading at which bounds end, by which all but 1e-12 of a position's events have happened."
+        "Clock reading at which bounds end. By then all but 1e-12 of a position's events have happened."
         return 3 * self.tau_max  # of a share that falls exponentially, 1e-4 are left at tau_max
 
     @property
     def evaluations_per_loss(self) -> int:
-        "Generator evaluations of the batch that one call of `loss` makes."
+        "Generator evaluations of the batch per call of `loss`."
         return 1
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:
-        "Parameters that only an order model has; they may learn at a rate of their own."
+        "Parameters that only an order model has. They may have a learning rate of their own."
         return []
 
     @property
     def networks(self) -> list[nn.Module]:
-        "The backbones within, each once: that of the generator, and that of an order model which has its own."
+        "Backbones, each once: the generator's, and an order model's own."
         return [part for name, part in self.named_children() if name in ("backbone", "order_backbone")]
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """All parameters by how they may be trained, each in one group.
+        """Group all parameters by how they may be trained.
 
-        `order`: those of the order model alone; `hidden`: other matrices in the hidden layers (`blocks`) of a backbone,
-        which Muon may take; `rest`: what is left."""
+        `order`: only the order model's; `hidden`: other matrices in the hidden layers (`blocks`) of a backbone, which
+        Muon may take; `rest`: all others. Each is in one group."""
         order = {id(p) for p in self.order_parameters}
         blocks = [net.blocks for net in self.networks if getattr(net, "blocks", None) is not None]
         hidden = {id(p) for block in blocks for p in block.parameters() if p.ndim == 2} - order
@@ -173,22 +173,22 @@ class Method(nn.Module):
         limit: int,
         seeds: Sequence[int],
     ) -> PartialSequences:
-        "The initial state for prompts, where it may be random: row i depends on `seeds[i]`."
+        "Draw the initial state for prompts. Row i depends on `seeds[i]`."
         return self.start(prompts, limit)
 
     def begin_edit(self, sources: PartialSequences) -> PartialSequences:
-        "The initial state for sequences to edit. ValueError for a method that cannot."
+        "Return the initial state for sequences to edit. ValueError for a method that cannot edit."
         raise ValueError(f"edit: {self.name} replaces and deletes nothing; a method such as editflow does")
 
     def most_columns(self, limit: int) -> int:
-        "How many columns a state may have on the way to sequences of at most `limit`."
+        "Return the most columns that a state may have. Sequences have at most `limit` at the end."
         return limit
 
     @property
     def device(self) -> torch.device: return next(self.parameters()).device
 
 # %% ../../nbs/methods/01_base.ipynb #fb6bdbf5
-GPU_ROWS = 256  # least rows of a group on a GPU
+GPU_ROWS = 256  # least rows per group on a GPU
 
 
 def by_length(
@@ -197,7 +197,7 @@ def by_length(
     tau: Float[Tensor, " batch"],
     groups: int | None = None,
 ) -> Intensities:
-    """`intensity_fn(x, tau=tau)`, evaluated in groups of rows of similar length; padding columns are 0.
+    """Evaluate `intensity_fn(x, tau=tau)` in groups of rows of similar length. Padding columns are 0.
 
     Where `intensity_fn` has its logits from `token_laws`, they are `TokenLaws` here, and mean nothing at padding.
     `groups`: by default one for 8 rows (on a GPU, which small groups leave idle, for GPU_ROWS) and for 8 tokens between
@@ -205,7 +205,7 @@ def by_length(
     lengths = x.lengths
     if groups is None:
         groups = max(1, min(8, len(lengths) // (GPU_ROWS if lengths.is_cuda else 8)))
-        # lengths are read, for which a device is waited for, only where there are rows for several
+        # reading lengths synchronises with the device: only if there are rows for several groups
         if groups > 1: groups = max(1, min(groups, int(lengths.max() - lengths.min()) // 8))
 
     with laws_unread():
@@ -213,7 +213,7 @@ def by_length(
         order = lengths.argsort(stable=True)
         parts = [intensity_fn(x.rows(rows).trim(), tau=tau[rows]) for rows in order.chunk(groups)]
 
-    # every part gets the width of the whole batch, and every row its place
+    # pad parts to the width of the batch, and restore the order of rows
     width = x.tokens.shape[1]
     pad = lambda v: F.pad(v, (0, 0) * (v.dim() - 2) + (0, width - v.shape[1]))
     widen = lambda v: v.columns(pad) if isinstance(v, TokenLaws) else pad(v)

@@ -37,19 +37,19 @@ from ..support.configs import AtLeastTwo, Count, NonNegative, accepted_by, confi
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #971b8243
-EDITS = ("insert", "unmask", "delete", "substitute")  # the channels of edits; one that replaces a mask unmasks it
+EDITS = ("insert", "unmask", "delete", "substitute")  # channels of edits; replacing a mask is unmasking
 
 
 class EditTargets(NamedTuple):
-    "The edits that are pending in a batch of states, one per entry."
-    row: Int[Tensor, " edits"]  # of the batch
+    "Pending edits of a batch of states, one per entry."
+    row: Int[Tensor, " edits"]  # row of the batch
     channel: Int[Tensor, " edits"]  # number in EDITS
-    column: Int[Tensor, " edits"]  # of x_t: the token that is edited, or the gap after it
-    token: Int[Tensor, " edits"]  # that is written; BLANK for a deletion
-    rate: Float[Tensor, " edits"]  # at which it is due, per unit of clock time
+    column: Int[Tensor, " edits"]  # column of x_t: the edited token, or the gap after it
+    token: Int[Tensor, " edits"]  # token to write; BLANK for a deletion
+    rate: Float[Tensor, " edits"]  # rate of the edit, per unit of clock time
 
     def shifted(self, by: Int[Tensor, " batch"]) -> "EditTargets":
-        "The same, `by` (batch,) columns further to the right."
+        "Shift the edits `by` (batch,) columns to the right."
         return self._replace(column=self.column + by[self.row])
 
 
@@ -58,11 +58,11 @@ def edit_targets(
     shown: Bool[Tensor, "batch slots"],
     rate: Float[Tensor, "batch slots"] | None = None,
 ) -> EditTargets:
-    "The edits that have not happened where the columns `shown` show z1; each due at `rate`, by default 1."
+    "List the edits that have not happened yet. The columns `shown` show z1; each edit is due at `rate`, by default 1."
     row, slot = ((aligned.z0 != aligned.z1) & ~shown).nonzero(as_tuple=True)
     z0, z1 = aligned.z0[row, slot], aligned.z1[row, slot]
 
-    # what an edit is, by what stands before it and after it
+    # the kind of an edit, from its tokens before and after
     kind = torch.where(z0 == MASK, EDITS.index("unmask"), EDITS.index("substitute"))
     kind = torch.where(z0 == BLANK, EDITS.index("insert"), kind)
     kind = torch.where(z1 == BLANK, EDITS.index("delete"), kind)
@@ -79,7 +79,7 @@ def log_tokens(
     column: Int[Tensor, " n"],
     token: Int[Tensor, " n"],
 ) -> Float[Tensor, " n"]:
-    "log-probability of the tokens that a channel would write at these rows and columns; 0 if it writes none."
+    "Compute log-probabilities of tokens that a channel would write. At these rows and columns; 0 if it writes none."
     field = CHANNELS[channel].tokens
     if field is None: return torch.zeros(len(row), device=row.device)
     log_p = torch.log_softmax(getattr(out, field)[row, column], -1)
@@ -87,30 +87,31 @@ def log_tokens(
 
 
 def log_rates(out: Intensities, targets: EditTargets) -> Float[Tensor, " edits"]:
-    "log of the generator's rate of each pending edit. ValueError for one of a channel that it does not have."
+    "Compute log-rates of pending edits under the generator. ValueError for a channel that it does not have."
     logs, places = [], []
     for k, name in enumerate(EDITS):
         place = (targets.channel == k).nonzero()[:, 0]
         if not len(place): continue
         rate = out.rate(name)
-        if rate is None: raise ValueError(f"targets: ask to {name}, a channel without rates")
+        if rate is None: raise ValueError(f"targets: edits of the channel {name}, for which the generator has no rates")
         row, column, token = (v[place] for v in (targets.row, targets.column, targets.token))
         logs.append(rate[row, column].log() + log_tokens(out, name, row, column, token))
         places.append(place)
     if not logs: return targets.rate.new_zeros(0)
 
-    # channel by channel they are out of order
+    # sorted by channel; restore the order of edits
     return torch.cat(logs)[torch.cat(places).argsort()]
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #56a6dfdd
 class EditTerms(NamedTuple):
-    "The loss at one state per row, (batch,) each, in nats per unit of clock time; both have the same gradient."
+    "Loss at one state per row, (batch,) each. In nats per unit of clock time; both have the same gradient."
     paper: Float[Tensor, " batch"]  # edits with one label merged (Eq 28)
     tight: Float[Tensor, " batch"]  # each edit by itself
 
 
 def merged(targets: EditTargets, rows: int) -> Float[Tensor, " batch"]:
-    "What merging costs: sum over labels of f log f less the sum over edits of b log b, f the sum of a label's b."
+    """Compute the cost of merging edits into labels. Sum over labels of f log f less the sum over edits of b log b, f
+    the sum of a label's b."""
     label = torch.stack([targets.row, targets.channel, targets.column, targets.token], -1)
     found, index = label.unique(dim=0, return_inverse=True)
     b = targets.rate
@@ -121,7 +122,7 @@ def merged(targets: EditTargets, rows: int) -> Float[Tensor, " batch"]:
 
 
 def edit_terms(out: Intensities, targets: EditTargets) -> EditTerms:
-    "The generator's rates matched to the pending edits: Eq 23 with its constants."
+    "Match the generator's rates to pending edits (Eq 23 with its constants)."
     total, b = out.total(), targets.rate
     cost = b * (b.log() - log_rates(out, targets)) - b
     tight = total.index_add(0, targets.row, cost.to(total.dtype))
@@ -131,18 +132,18 @@ def edit_terms(out: Intensities, targets: EditTargets) -> EditTerms:
 # %% ../../nbs/methods/15_edit_flows.ipynb #7c05b02c
 COUPLINGS = ("empty", "uniform", "masks", "corrupted", "pairs")
 GIVEN = ("corrupted", "pairs")  # couplings whose sources cannot be drawn without the target
-LATEST = 60.0  # clock reading from which the gate of the rates stays as it is: e^-60 is still a float32
+LATEST = 60.0  # clock reading from which the gate of the rates is constant: e^-60 is still a float32
 
 
 def check_source(config):
-    "ValueError for a source of a config that is longer than its sequences may be."
+    "Check a config's source. ValueError if it is longer than its sequences may be."
     if config.coupling in ("uniform", "masks") and config.tokens >= config.max_length:
         raise ValueError(f"tokens={config.tokens}: a source has fewer than max_length={config.max_length}")
 
 
 @config
 class EditFlowConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     coupling: one_of(COUPLINGS) = "empty"  # source x0: empty | uniform | masks | corrupted (x1 with errors) | pairs
     tokens: Count = 16  # length of a source of uniform tokens or masks
     errors: Count = 2  # most errors of a corrupted source
@@ -162,7 +163,7 @@ class EditFlowConfig:
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #0f23e936
 def source_of(config: EditFlowConfig, vocabulary_size: int) -> Source | None:
-    "What draws x0 for given x1; None where the data are pairs."
+    "Return the source distribution of x0 given x1. None for data of pairs."
     if config.coupling == "empty": return Empty()
     if config.coupling == "uniform": return UniformTokens(vocabulary_size, config.tokens)
     if config.coupling == "masks": return Masks(config.tokens)
@@ -171,11 +172,11 @@ def source_of(config: EditFlowConfig, vocabulary_size: int) -> Source | None:
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #34e2c796
 def beside(x0: PartialSequences, x: PartialSequences) -> PartialSequences:
-    "Row by row `x0`, fixed and closed, and then `x`, each with its start token."
+    "Concatenate `x0`, fixed and closed, and `x`, row by row. Each keeps its start token."
     lengths = x0.lengths
     width = int((lengths + x.lengths).max())
 
-    # padding of either goes to one more column, which is cut off
+    # padding of either is written to an extra column, then cut off
     ahead = torch.where(x0.valid, columns_of(x0), width)
     behind = torch.where(x.valid, columns_of(x) + lengths[:, None], width)
 
@@ -191,7 +192,7 @@ def beside(x0: PartialSequences, x: PartialSequences) -> PartialSequences:
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #c3491f38
 def after_source(samples: Samples) -> Samples:
-    "The samples without the source that stands before each, and its start token."
+    "Remove the source before each sample, and its start token."
     cut = [s.index(BOS) + 1 for s in samples.sequences]
     rest = lambda rows: [row[k:] for row, k in zip(rows, cut, strict=True)]
     paths = samples.trajectories
@@ -205,7 +206,7 @@ def after_source(samples: Samples) -> Samples:
 
 
 def _path_from(path: Trajectory, k: int) -> Trajectory:
-    "The trajectory without its first `k` tokens."
+    "Remove the first `k` tokens from a trajectory."
     frames = [(tau, tokens[k:]) for tau, tokens in path.frames]
     parts = frames, path.inserted_at[k:], path.unmasked_at[k:]
     if not isinstance(path, EditTrajectory): return Trajectory(*parts)
@@ -213,32 +214,32 @@ def _path_from(path: Trajectory, k: int) -> Trajectory:
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #73439401
 class Noised(NamedTuple):
-    "States of pairs at clock readings, one per row, and what is to happen to them."
-    x: PartialSequences  # what the network sees
+    "States of pairs at clock readings, with their pending edits. One per row."
+    x: PartialSequences  # input of the network
     targets: EditTargets  # pending edits
     tau: Float[Tensor, " batch"]  # clock readings
     weight: Float[Tensor, " batch"]  # 1 / density of the readings
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #8b623e5c
 def on_cpu(generator: torch.Generator | None) -> torch.Generator | None:
-    "A generator of the CPU, seeded by one of another device; None stays None."
+    "Return a CPU generator, seeded by one of another device. None stays None."
     if generator is None or generator.device.type == "cpu": return generator
     seed = torch.randint(2**62, (1,), generator=generator, device=generator.device)
     return torch.Generator().manual_seed(int(seed))
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #f50c0de5
 class FromSources:
-    """What a method that edits has from the `coupling` of its config: sources for targets in training, and where
-    generation and editing start."""
+    """Mixin for editing methods with a `coupling` in their config. It gives sources for targets in training, and
+    initial states of generation and editing."""
     config: EditFlowConfig  # or another with `coupling`
-    drawn_from: Source | None  # what draws sources; None: the data are pairs
+    drawn_from: Source | None  # distribution of sources; None: the data are pairs
 
-    if TYPE_CHECKING:  # and what a `Method` has
+    if TYPE_CHECKING:  # attributes of `Method`
         def __getattr__(self, name: str) -> Any: ...
 
     @classmethod
     def first_config(cls, **settings) -> Any:
-        "Return a small `Config` for a first try, with a short source. ValueError as for `Config`."
+        "Return a small `Config` for a first try. It has a short source. ValueError as for `Config`."
         return super().first_config(**dict(tokens=3) | settings)
 
     def pairs(
@@ -246,7 +247,7 @@ class FromSources:
         batch: PartialSequences | Pairs,
         generator: torch.Generator | None = None,
     ) -> Pairs:
-        "Sources and targets: the batch's own, or sources drawn for it. ValueError if `coupling` asks for the other."
+        "Return sources and targets: the batch's, or with drawn sources. ValueError if `coupling` needs the other."
         coupling = self.config.coupling
         if isinstance(batch, Pairs) != (coupling == "pairs"):
             what = "pairs; set coupling to pairs" if isinstance(batch, Pairs) else "single sequences; choose another"
@@ -260,7 +261,7 @@ class FromSources:
         limit: int,
         seeds: Sequence[int],
     ) -> PartialSequences:
-        "Sources for the prompts. ValueError where a source needs a target, or sequences that only `edit` can be given."
+        "Draw sources for the prompts. ValueError for a source that needs a target, or that only `edit` can be given."
         if self.config.coupling in GIVEN:
             raise ValueError(f"coupling={self.config.coupling!r}: starts from given sequences; use edit(sequences)")
         prompts = self.start(prompts, limit)
@@ -268,7 +269,7 @@ class FromSources:
         return self.beginning(x0)
 
     def sources(self, prompts: PartialSequences, seeds: Sequence[int]) -> PartialSequences:
-        "A source drawn for each prompt, row i by `seeds[i]` alone."
+        "Draw a source for each prompt. Row i depends only on `seeds[i]`."
         drawn = []
         for i, seed in enumerate(seeds):
             generator = torch.Generator().manual_seed(seed ^ (2**61 - 1))  # the sampler's own stream begins with it
@@ -278,7 +279,7 @@ class FromSources:
         return collate(drawn)
 
     def begin_edit(self, sources: PartialSequences) -> PartialSequences:
-        "The sequences themselves. ValueError for a model that has learned from empty or masked sources only."
+        "Return the sequences. ValueError for a model trained only from empty or masked sources."
         if self.config.coupling in ("empty", "masks"):
             raise ValueError(
                 f"edit: this model starts from coupling={self.config.coupling!r}; "
@@ -287,15 +288,15 @@ class FromSources:
         return self.beginning(sources)
 
     def beginning(self, x0: PartialSequences) -> PartialSequences:
-        "The state in which sources are edited: they themselves."
+        "Return the initial state of sources to edit: the sources."
         return x0
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #0f3f2bb4
 class EditFlow(FromSources, Method):
-    """Edit Flows (Havasi et al., 2025): rates of insertions, deletions and substitutions, and distributions of
-    what they write. It learns from single sequences, for which it draws sources, or from `Pairs`.
+    """Edit Flows (Havasi et al., 2025): rates of insertions, deletions and substitutions. It also has distributions of
+    the written tokens, and learns from single sequences, for which it draws sources, or from `Pairs`.
 
-    From empty sources it only inserts, and has that channel alone; from masks it also unmasks."""
+    From empty sources it only inserts, and has only that channel; from masks it also unmasks."""
     name, Config = "editflow", EditFlowConfig
     channels, papers, takes_pairs = ("insert", "delete", "substitute"), ("edit_flows",), True
     tau_max = -math.log(1e-4)  # by then all but 1e-4 of the edits have happened
@@ -315,12 +316,12 @@ class EditFlow(FromSources, Method):
         self.clock = schedule_named(config.schedule)
         self.proposal = ClockProposal()
 
-        # conditions are told in prompts, and never drawn
+        # conditions are part of prompts, and never drawn
         written = len(SPECIAL_TOKENS) + len(vocabulary.ordinary)
         self.drawn_from = source_of(config, written)
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
-        "Compute rates at clock readings `tau`, (batch,), and token logits; 0 where a channel may not act."
+        "Compute rates at clock readings `tau`, (batch,), and token logits. 0 where a channel may not act."
         h = self.backbone(x, self.time(tau))
 
         # fewer and fewer edits are pending, and the rates fall with them
@@ -329,7 +330,7 @@ class EditFlow(FromSources, Method):
         insert_logits = token_laws(self.insert_token, h)
         if self.channels == ("insert",): return Intensities(insert, insert_logits=insert_logits)
 
-        # what is written over a mask unmasks it; over another token it is a substitution, if there is another
+        # writing over a mask unmasks it; over another token it is a substitution, if there are several tokens
         write = positive_rate(self.substitute(h)) * gate * x.free
         several = len(self.vocabulary.ordinary) > 1
         return Intensities(
@@ -346,7 +347,7 @@ class EditFlow(FromSources, Method):
         n: int,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-        "`n` clock readings and their weights, 1/density: two (n,) float32 tensors."
+        "Draw `n` clock readings and their weights. Weights are 1/density; two (n,) float32 tensors."
         if self.config.times == "clock": return self.proposal(n, generator, self.device)
         t = LAST_TIME * lattice_times(n, generator, self.device)
         return self.clock.tau(t).float(), (LAST_TIME * self.clock.shape(t)).float()
@@ -358,7 +359,7 @@ class EditFlow(FromSources, Method):
         weight: Float[Tensor, " batch"],
         generator: torch.Generator | None = None,
     ) -> Noised:
-        "States at clock readings `tau` (batch,): an alignment of each pair, and each of its edits done or not."
+        "Draw states at clock readings `tau` (batch,). An alignment of each pair, and each of its edits done or not."
         aligned = align(*pairs, self.config.alignment, on_cpu(generator), limit=self.config.max_length)
         shown, rate = self.shown(aligned, tau, generator)
         x = at(aligned, shown)._replace(origin=None)
@@ -372,7 +373,7 @@ class EditFlow(FromSources, Method):
     def shown(
         self, aligned: Aligned, tau: Float[Tensor, " batch"], generator: torch.Generator | None = None
     ) -> tuple[Bool[Tensor, "batch slots"], Float[Tensor, "batch slots"] | None]:
-        "Columns whose edit has happened at clock readings `tau`, and the rates of the others; None: all are 1."
+        "Draw columns whose edit has happened, and rates of the others. At clock readings `tau`; None: all are 1."
         if self.config.spread:
             path = LocalizedPath(self.config.spread, self.clock)
             return localized_state(path, aligned, self.clock.time(tau), generator)
@@ -380,7 +381,7 @@ class EditFlow(FromSources, Method):
         return wait.exponential_(generator=generator) <= tau[:, None], None
 
     def match(self, noised: Noised) -> EditTerms:
-        "The loss at these states, in nats per unit of clock time: (batch,) each."
+        "Compute the loss at these states. In nats per unit of clock time: (batch,) each."
         return edit_terms(by_length(self.intensities, noised.x, noised.tau), noised.targets)
 
     def loss(
@@ -388,7 +389,8 @@ class EditFlow(FromSources, Method):
         batch: PartialSequences | Pairs,
         generator: torch.Generator | None = None,
     ) -> LossTerms:
-        """The tight bound on -log p(x1 | x0) at one state per row, in nats per sequence (Eq 23), and its parts.
+        """Compute the tight bound on -log p(x1 | x0), and its parts. At one state per row, in nats per sequence (Eq
+        23).
 
         ValueError for padding inside a target, a mask in it, or sequences longer than `max_length`."""
         pairs = self.pairs(batch, generator)
@@ -410,8 +412,8 @@ class EditFlow(FromSources, Method):
         samples: int = 64,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """The tight bound on -log p(x1 | x0) in nats, averaged over sources and alignments where they are drawn:
-        mean and standard error over `samples` states per pair, each (batch,).
+        """Compute the tight bound on -log p(x1 | x0) in nats. Averaged over drawn sources and alignments: mean and
+        standard error over `samples` states per pair, each (batch,).
 
         Where sources do not depend on x1 (empty, uniform, masks) it bounds -log p(x1 | prompt). States are skewed: with
         few of them the error is too small (640 per pair gave z below -3.8 in 2 of 60 cases, 4,800 at most 2); see
@@ -427,21 +429,21 @@ class EditFlow(FromSources, Method):
         return estimate(draw, samples)
 
     def beginning(self, x0: PartialSequences) -> PartialSequences:
-        "The state in which sources are edited: they themselves, with another copy before them if they are shown."
+        "Return the initial state of sources to edit. The sources, after a second copy of each if they are shown."
         return beside(x0, x0) if self.config.source == "shown" else x0
 
     def most_columns(self, limit: int) -> int:
-        "Columns of a state: room for source and target, and for the source that is shown."
+        "Return the columns of a state. It has room for source and target, and for the source that is shown."
         own = 1 if self.channels == ("insert",) else 2
         shown = 1 if self.config.source == "shown" else 0
         return limit * (own + shown)
 
     def finish(self, samples: Samples) -> Samples:
-        "The samples without the sources that were shown."
+        "Remove the shown sources from samples."
         return after_source(samples) if self.config.source == "shown" else samples
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #1dc787a9
 def except_present(logits: Logits, tokens: Int[Tensor, "batch length"]) -> Logits:
-    "The logits without the token that each column holds: a token is not written over itself."
+    "Mask the logits of each column's present token. A token is not written over itself."
     without = lambda v, token: v.scatter(-1, token[..., None], -torch.inf)
     return logits.then(without, tokens) if isinstance(logits, TokenLaws) else without(logits, tokens)

@@ -26,7 +26,7 @@ from ..samplers.tau_leaping import next_reading, poisson_quantile
 
 # %% ../../nbs/methods/16_edit_sampling.ipynb #co000003
 def corrector_strength(scale: float, rise: float = 1.5, fall: float = 0.5) -> Callable[[RowFloat], RowFloat]:
-    """The paper's alpha of a corrector, scale t^rise (1 - t)^fall, as a function of times in [0, 1].
+    """Return a corrector's strength alpha over time. It is the paper's scale t^rise (1 - t)^fall in [0, 1].
 
     ValueError for a scale below 0, or a `rise` or `fall` that is not positive."""
     if not 0 <= scale < math.inf: raise ValueError(f"scale={scale}: must not be negative, and finite")
@@ -36,7 +36,7 @@ def corrector_strength(scale: float, rise: float = 1.5, fall: float = 0.5) -> Ca
 
 
 class Corrected:
-    """Rates of a flow from the empty sequence with a corrector, (1 + alpha) u + alpha r: the marginals are those of u.
+    """Rates of a flow from nothing with a corrector. They are (1 + alpha) u + alpha r; the marginals are those of u.
 
     `alpha` is a function of times of `clock`, (batch,) to (batch,). A sampler calls this in place of the network, with
     the channels `insert` and `delete`."""
@@ -51,28 +51,28 @@ class Corrected:
         tau: RowFloat,
         kept: object | None = None,
     ) -> tuple[Intensities, object | None]:
-        "The corrected intensities, and what the network keeps of the rows (`reader`)."
+        "Return corrected intensities, and the network's cache of the rows (`reader`)."
         out, kept = self.ask(x, tau, kept)
         alpha = self.alpha(self.clock.time(tau))[:, None]
 
-        # all that is there was inserted, at a time that follows from the clock alone
+        # every token was inserted, at a time whose law depends only on the clock
         back = (alpha / torch.expm1(tau)[:, None]).to(out.insert.dtype)
         delete = torch.where(x.free, back, 0.0)
         return out._replace(insert=(1 + alpha).to(out.insert.dtype) * out.insert, delete=delete), kept
 
     def __call__(self, x: PartialSequences, tau: RowFloat) -> Intensities:
-        "The corrected intensities."
+        "Compute the corrected intensities."
         return self.read(x, tau)[0]
 
 # %% ../../nbs/methods/16_edit_sampling.ipynb #co00000d
 @dataclass(frozen=True)
 class ThereAndBack(TauLeaping):
-    """Leaps of a flow from nothing with a corrector as published: from t to t + h (1 + alpha), back to t + h.
+    """Leaps of a flow from nothing with a corrector as published. From t to t + h (1 + alpha), back to t + h.
 
     The way back takes no network call. Forward the number of missing tokens is held, and none leaps beyond
     the end. ValueError as `TauLeaping`."""
-    alpha: Callable[[RowFloat], RowFloat] = field(default=corrector_strength(0.0), repr=False)  # at times of the clock
-    clock: Clock = Power(3.0)  # on whose times leaps are extended
+    alpha: Callable[[RowFloat], RowFloat] = field(default=corrector_strength(0.0), repr=False)  # of clock times
+    clock: Clock = Power(3.0)  # clock on which leaps are extended
 
     def __post_init__(self):
         super().__post_init__()
@@ -80,25 +80,25 @@ class ThereAndBack(TauLeaping):
         if not isinstance(self.clock, Clock): raise ValueError(f"clock={self.clock!r}: must be a Clock")
 
     def beyond(self, now: RowFloat, tau: RowFloat, end: float) -> RowFloat:
-        "How far a leap from reading `now` to `tau` goes before it comes back: (batch,) readings, `end` at most."
+        "Return the turning point of a leap from `now` to `tau`. (batch,) readings, `end` at most."
         before, after = self.clock.time(now), self.clock.time(tau)
         far = self.clock.tau((after + self.alpha(before) * (after - before)).clamp_max(1.0))
         return torch.maximum(far.clamp_max(end), tau)
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "One network call, the leap forward, and the way back."
+        "Take one step: network call, forward leap, and way back."
         out, state = self.ask(intensity_fn, state)
         end = state.limits.tau_max
         tau = next_reading(self.taus(end), state.tau)
         far = self.beyond(state.tau, tau, end)
 
-        # of the tokens that are missing each has come by then with the same probability
+        # each missing token is inserted by then with the same probability
         count, token = draws(state, 2)
         arrived = -torch.expm1(state.tau - far)[:, None]
         inserted = dict(insert=poisson_quantile(count, out.rate("insert") * arrived))
         ahead, overflow, forced = self.settle(out, state, inserted, tau, token)
 
-        # and of those that are there each came after the reading to which the leap returns
+        # each present token was inserted after `tau`, where the leap returns, with the same probability
         late = 1 - torch.expm1(-tau) / torch.expm1(-far)
         deleted = (draws(ahead, 1)[0] < late[:, None]) & ahead.x.free
         back, _ = advance(ahead, tau, dict(delete=deleted.long()), dict(delete=None))
@@ -113,8 +113,8 @@ def sample_corrected(
     steps: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Samples:
-    """`n` sequences of a flow from the empty sequence, simulated with a corrector: by thinning, or in leaps of `steps`
-    network calls. A seed for each is drawn from `generator`.
+    """Draw `n` sequences of a flow with a corrector. From the empty sequence, by thinning or in leaps of `steps`
+    network calls, with seeds from `generator`.
 
     ValueError for flows from another source or on localized paths: their reverse rates depend on more than a clock."""
     config = model.config
@@ -123,7 +123,7 @@ def sample_corrected(
     if steps is None: rates, sampler = Corrected(model, alpha, model.clock), EventDriven()
     else: rates, sampler = model, ThereAndBack(steps=steps + 1, alpha=alpha, clock=model.clock)
 
-    # the model's own channel is insertion alone
+    # the model has only the insertion channel
     prompts = encode_prompts(None, n, model.vocabulary, config.max_length)
     seeds = torch.randint(2**62, (n,), generator=generator).tolist()
     start = model.begin(prompts, config.max_length, seeds)

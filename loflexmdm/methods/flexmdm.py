@@ -28,7 +28,7 @@ from ..support.statistics import estimate
 
 # %% ../../nbs/methods/07_flexmdm.ipynb #fbf0eabb
 def schedule_named(name: str) -> Clock:
-    "The clock of a schedule that starts at 0 and ends at 1, as both of FlexMDM's must. ValueError for others."
+    "Return the clock of a schedule from 0 to 1. FlexMDM needs two such schedules. ValueError for others."
     clock = clock_named(name)
     start, end = clock.kappa(torch.tensor([0.0, 1.0], dtype=torch.float64, device="cpu")).tolist()
     if start != 0 or end != 1:
@@ -44,7 +44,7 @@ ScheduleName = accepted_by(schedule_named)
 
 @config
 class FlexMDMConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     insertion: ScheduleName = "linear"  # alpha: linear, cosine, power:A (t^A), polynomial:W (1 - (1-t)^W)
     unmasking: ScheduleName = "linear"  # beta, as for insertion
     times: Literal["uniform", "clock"] = "clock"  # times of the loss: clock (finite variance) | uniform (paper)
@@ -56,14 +56,13 @@ class FlexMDMConfig:
     def __post_init__(self): check_network(self)
 
 # %% ../../nbs/methods/07_flexmdm.ipynb #2fc1dccd
-LAST_TIME = 1 - 1e-4  # of training: the weight dtau/dt grows without bound towards 1
+LAST_TIME = 1 - 1e-4  # last training time: the weight dtau/dt diverges at 1
 
 
 def check_clean(x1: PartialSequences):
-    """ValueError unless the sequences are clean ones of their own length:
-    no mask, and padding only after the last token."""
+    "Check that sequences are clean. ValueError for a mask, or padding other than after the last token."
     inside = ~x1.valid[:, :-1] & x1.valid[:, 1:]
-    # one question for both, because the answer waits for the device
+    # one host-device synchronisation for both
     if not bool(inside.any() | x1.masked.any()): return
     if not bool(inside.any()): raise ValueError(f"tokens: a mask (id {MASK}) in a clean sequence")
     raise ValueError(
@@ -73,14 +72,14 @@ def check_clean(x1: PartialSequences):
 
 # %% ../../nbs/methods/07_flexmdm.ipynb #p71de1fa
 class FlexMDM(Method):
-    """Any-order masked diffusion with insertions (Kim et al., 2025):
-    token law f and expected insertions g, on two known schedules.
+    """Any-order masked diffusion with insertions (Kim et al., 2025). Token law f and expected insertions g, on two
+    known schedules.
 
     The network sees the partial sequence and the reading of the insertion clock;
     neither f nor g depends on the unmasking schedule."""
     name, Config = "flexmdm", FlexMDMConfig
     channels, papers, by_rows = ("insert", "unmask"), ("flexmdm",), True
-    tau_max = -math.log(1e-4)  # by then all but 1e-4 of the tokens are there
+    tau_max = -math.log(1e-4)  # by then all but 1e-4 of the tokens are inserted
 
     def __init__(
         self,
@@ -96,7 +95,7 @@ class FlexMDM(Method):
         self.proposal = ClockProposal()
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
-        """Compute intensities at readings `tau` of the insertion clock, (batch,): insert is g, logits are log f.
+        """Compute intensities at readings `tau` of the insertion clock, (batch,). Insert is g, logits are log f.
 
         0 in closed gaps and at columns that hold no mask."""
         h = self.backbone(x, self.time(tau))
@@ -105,7 +104,8 @@ class FlexMDM(Method):
         return Intensities(insert, unmask, token_laws(self.token, h))
 
     def unmask_rate(self, tau: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        "Unmasking hazard over insertion hazard at insertion clock reading `tau`; 1 where the schedules are the same."
+        """Return the unmasking hazard over the insertion hazard. At reading `tau` of the insertion clock; 1 for equal
+        schedules."""
         if self.insertion == self.unmasking: return torch.ones_like(tau)
         t = self.insertion.time(tau.double()).clamp(1e-9, 1 - 1e-9)
         return (self.unmasking.shape(t) / self.insertion.shape(t)).to(tau.dtype)
@@ -115,7 +115,7 @@ class FlexMDM(Method):
         n: int,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-        "`n` readings of the insertion clock and their weights, 1/density: two (n,) float32 tensors."
+        "Draw `n` readings of the insertion clock and their weights. Weights are 1/density; two (n,) float32 tensors."
         if self.config.times == "clock": return self.proposal(n, generator, self.device)
         t = LAST_TIME * lattice_times(n, generator, self.device)
         return self.insertion.tau(t).float(), (LAST_TIME * self.insertion.shape(t)).float()
@@ -126,16 +126,15 @@ class FlexMDM(Method):
         state: Int[Tensor, "batch length"],
         tau: Float[Tensor, " batch"],
     ) -> MatchTerms:
-        """The loss at the given states (batch, length) of the clean sequences, in nats per unit of the
-        insertion clock: each (batch,)."""
+        "Compute the loss at given states (batch, length). In nats per unit of the insertion clock: each (batch,)."
         x = self.path.noised(x1, state)
         one = torch.ones(x1.tokens.shape, device=tau.device)
         target = target_rates(x1, state, x, one, self.unmask_rate(tau)[:, None] * one)
         return match_terms(target, by_length(self.intensities, x, tau), x)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """The loss on a batch of clean sequences less their expected length (Eq 7; ours: minus |x1|), in
-        nats per sequence, and its parts.
+        """Compute the training loss of clean sequences, and its parts. In nats per sequence, less their expected length
+        (Eq 7; ours: minus |x1|).
 
         ValueError for padding inside a sequence or a mask."""
         check_clean(batch)
@@ -155,8 +154,8 @@ class FlexMDM(Method):
         samples: int = 64,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """The bound on -log p(x1 | prompt) in nats, L - E|x1|, estimated from `samples` states per sequence:
-        mean and standard error, each (batch,).
+        """Bound -log p(x1 | prompt) in nats by L - E|x1|. Estimated from `samples` states per sequence: mean and
+        standard error, each (batch,).
 
         Times are drawn by the clock proposal; generation is stopped at clock reading `horizon`. ValueError if
         `samples` < 2, for padding inside a sequence or a mask."""
@@ -176,8 +175,8 @@ def filled_example(
     fillings: Iterable[Sequence],
     vocabulary: Vocabulary,
 ) -> Example:
-    """A clean training sequence: `prompt` with `...` for each gap, and what fills each of them (may
-    be empty), which is generated.
+    """Encode a clean training sequence from prompt and fillings. `prompt` has `...` for each gap; its filling (may be
+    empty) is generated.
 
     ValueError unless there is one filling for each gap, and for special tokens and tokens outside the vocabulary."""
     fillings = list(fillings)

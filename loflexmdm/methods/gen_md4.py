@@ -34,8 +34,8 @@ def reveal_terms(
     speed: Float[Tensor, " vocabulary"],
     token: Int[Tensor, "*shape"],
 ) -> Float[Tensor, "*shape"]:
-    """sum_i w_i mu_i - w_x (1 + log mu_x) at hidden positions: nats per unit of clock time, never
-    negative (MD4, Eqs 12 and 32).
+    """Compute sum_i w_i mu_i - w_x (1 + log mu_x) at hidden positions. In nats per unit of clock time, never negative
+    (MD4, Eqs 12 and 32).
 
     `logits` (..., vocabulary) are log mu up to a constant, `speed` (vocabulary,) is w, `token` (...,) the
     clean token x. Returns (...,)."""
@@ -47,7 +47,7 @@ def reveal_terms(
 # %% ../../nbs/methods/10_gen_md4.ipynb #9de6102b
 @config
 class GenMD4Config:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     size: SizeName = "tiny"  # size of the network
     network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
     network_config: str = ""  # further settings of the network, such as a config.json's path
@@ -60,11 +60,10 @@ class GenMD4Config:
 
 # %% ../../nbs/methods/10_gen_md4.ipynb #4cc76986
 class GenMD4(Canvas, Method):
-    """Masked diffusion with a learned rate for every token value (GenMD4; Shi et al., 2024, section 6).
+    """Masked diffusion with a learned rate per token value (GenMD4). It always reads the clock (Shi et al., 2024,
+    section 6).
 
-    It always sees the clock.
-
-    `task` (a dict) says what it was trained on and is saved with it."""
+    `task` (a dict) is the task that it was trained on, saved with it."""
     name, Config = "genmd4", GenMD4Config
     papers = ("md4",)
     path, by_rows = Unmasking(), True
@@ -81,45 +80,45 @@ class GenMD4(Canvas, Method):
         self.raw_speed = nn.Parameter(torch.zeros(tokens))
         self.clock = clock_named("linear")
         self.proposal = ClockProposal(config.proposal)
-        self.register_buffer("slowest", torch.ones(()))  # smallest recent rate: says when generation is over
+        self.register_buffer("slowest", torch.ones(()))  # smallest recent rate, sets the end of generation
 
     @property
     def speed(self) -> Float[Tensor, " outcomes"]:
-        """The rates w, one per token value, special tokens (unused) first and the blank last:
-        (vocabulary + 1,), 1 in a new model."""
+        """Rates w, one per token value: (vocabulary + 1,). Special tokens (unused) first and the blank last; 1 in a new
+        model."""
         return bounded_rate(self.raw_speed, self.config.w_range)
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:
-        """The rates: the trainer lets them learn at `order_lr_scale` times the rate of the
-        rest, and from `order_start` on."""
+        """Rates w as parameters. The trainer gives them `order_lr_scale` times the learning rate of the rest, from
+        `order_start` on."""
         return [self.raw_speed]
 
     @property
     def evaluations_per_loss(self) -> int:
-        "Network evaluations of the batch that one call of `loss` makes."
+        "Network evaluations of the batch per call of `loss`."
         return self.config.states
 
     @property
     def tau_max(self) -> float:
-        "Clock reading by which all but 1e-4 of the slowest recent token value has shown."
+        "Clock reading by which 1 - 1e-4 of tokens are shown. It is for the slowest recent token value."
         return -math.log(1e-4) / float(self.slowest)
 
     def token_logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
-        "log mu up to a constant, the law of each hidden token: (batch, length, vocabulary + 1)."
+        "Compute log mu, up to a constant, of each hidden token. (batch, length, vocabulary + 1)."
         return token_laws(self.token, self.backbone(self.seen(x), self.time(tau)))
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
-        """Compute intensities at clock readings `tau`, (batch,): each mask shows at the rate sum_i w_i mu_i.
+        """Compute intensities at clock readings `tau`, (batch,). Each mask shows at the rate sum_i w_i mu_i.
 
-        The token law is that of what shows, proportional to w mu; `speed` holds w."""
+        The token law is that of the shown token, proportional to w mu; `speed` holds w."""
         logits, w = self.token_logits(x, tau), self.speed
 
-        # a mask shows at the rate of its token, whatever that is: on average sum_i w_i mu_i
+        # a mask is shown at the rate of its unknown token: on average sum_i w_i mu_i
         mu = torch.softmax(TokenLaws.of(logits).at(x.masked, keep=True), -1)
         unmask = mu.new_zeros(x.tokens.shape).masked_scatter(x.masked, (mu * w).sum(-1))
 
-        # what shows first is more often a fast token
+        # fast tokens are more often shown first
         if isinstance(logits, TokenLaws): shown = logits.then(lambda v: v + w.log())
         else: shown = logits + w.log()
         return Intensities(unmask=unmask, logits=shown, speed=w.expand(*x.tokens.shape, -1))
@@ -130,7 +129,7 @@ class GenMD4(Canvas, Method):
         hidden: Bool[Tensor, "batch length"],
         tau: Float[Tensor, " batch"],
     ) -> Float[Tensor, " batch"]:
-        "log P(hidden positions | clean sequence, tau), over the free positions."
+        "Compute log P(hidden positions | clean sequence, tau), over the free positions."
         return self.path.log_prob(x1, torch.where(hidden, MASKED, CLEAN), tau, self.speed[x1.tokens])
 
     @torch.no_grad()
@@ -140,7 +139,7 @@ class GenMD4(Canvas, Method):
         tau: Float[Tensor, " batch"],
         generator: torch.Generator | None = None,
     ) -> Bool[Tensor, "batch length"]:
-        "Which free positions are still hidden at clock readings `tau` (batch,), drawn."
+        "Draw which free positions are hidden at clock readings `tau`, (batch,)."
         return self.path.sample(x1, tau, self.speed[x1.tokens], generator=generator) == MASKED
 
     def match(
@@ -149,14 +148,14 @@ class GenMD4(Canvas, Method):
         hidden: Bool[Tensor, "batch length"],
         tau: Float[Tensor, " batch"],
     ) -> Float[Tensor, " batch"]:
-        "The loss with the positions `hidden` (batch, length) masked, in nats per unit of clock time."
+        "Compute the loss with the positions `hidden` masked. (batch, length); in nats per unit of clock time."
         x = self.path.noised(x1, torch.where(hidden, MASKED, CLEAN))
-        logits = unread(self.token_logits, x, tau)[hidden]  # positions that show cost no memory
+        logits = unread(self.token_logits, x, tau)[hidden]  # shown positions cost no memory
         terms = reveal_terms(logits, self.speed, x1.tokens[hidden])
         return terms.new_zeros(hidden.shape).masked_scatter(hidden, terms).sum(-1)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """The training loss on a batch of clean sequences, in nats per sequence (MD4, section 6 and appendix I.2).
+        """Compute the training loss of clean sequences. In nats per sequence (MD4, section 6 and appendix I.2).
 
         `loss` is a surrogate: its gradient, not its value, is unbiased for network and rates. The
         bound's estimate is in `metrics`."""
@@ -175,13 +174,13 @@ class GenMD4(Canvas, Method):
 
     @torch.no_grad()
     def track_slowest(self, x1: PartialSequences, generator: torch.Generator | None = None):
-        "Move `slowest` a hundredth of the way to the smallest rate in the batch (at most 1)."
+        "Update `slowest`, a moving average of batches' smallest rates. It moves a hundredth of the way (at most 1)."
         low = torch.where(x1.free, self.speed[x1.tokens], torch.inf).min().clamp_max(1.0)
         self.slowest.lerp_(reduce_min(low, generator), 0.01)
 
     @torch.no_grad()
     def metrics(self, losses: Float[Tensor, "states batch"]) -> dict[str, Float[Tensor, ""]]:
-        "What the training log records of one step."
+        "Compute the metrics of one step for the training log."
         log_w = self.speed[len(SPECIAL_TOKENS):].log()
         return dict(
             bound_tight=losses.mean(),
@@ -199,11 +198,10 @@ class GenMD4(Canvas, Method):
         samples: int = 64,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """A bound on -log p(x1 | prompt) in nats (MD4, Eq 12), estimated from `samples` states per sequence:
-        mean and standard error, each (batch,).
+        """Bound -log p(x1 | prompt) in nats (MD4, Eq 12). Estimated from `samples` states per sequence: mean and
+        standard error, each (batch,).
 
-        It is for the sequence on its canvas: its blanks are included, as they say how long it
-        is. ValueError if `samples` < 2."""
+        It bounds the sequence on its canvas, with its blanks, which encode its length. ValueError if `samples` < 2."""
         x1 = self.canvas(x1.to(self.device))
 
         def draw() -> Tensor:

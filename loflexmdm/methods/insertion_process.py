@@ -26,7 +26,7 @@ from ..support.statistics import estimate
 
 # %% ../../nbs/methods/24_insertion_process.ipynb #ip000012
 class Step(NamedTuple):
-    "Where an order of each clean sequence has come to."
+    "Position within an order of each clean sequence."
     state: Int[Tensor, "rows length"]  # DROPPED or CLEAN at each column
     log_next: Float[Tensor, "rows length"]  # log q that a missing column is next, 0 at the others
     log_before: Float[Tensor, " rows"]  # log q of the events so far, in their order
@@ -39,11 +39,11 @@ def step_of(
     x1: PartialSequences, scores: Float[Tensor, "rows length"], order: Int[Tensor, "rows events"],
     k: Int[Tensor, " rows"],
 ) -> Step:
-    "The step after the first `k` events of an order; `scores` are log b of Plackett-Luce."
+    "Return the step after the first `k` events of an order. `scores` are log b of Plackett-Luce."
     events = torch.arange(order.shape[1], device=order.device)
     happened = events < k[:, None]
 
-    # columns that have come, by number; padding of the order is one column further
+    # numbers of columns inserted so far; padding of the order is one column further
     come = torch.zeros(len(order), x1.tokens.shape[1] + 1, dtype=torch.bool, device=order.device)
     come = come.scatter(1, order, happened)[:, :-1]
     missing = x1.free & ~come
@@ -58,15 +58,15 @@ def step_of(
 # %% ../../nbs/methods/24_insertion_process.ipynb #ip000016
 @config
 class InsertionProcessConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     orders: AtLeastTwo = 2  # orders drawn per sequence and step
-    slope: float = 0.0  # where learning starts: by how much scores fall from one position to the next
-    stop_at: Fraction = 0.0  # the end comes once its probability is this; 0: it is drawn
-    size: SizeName = "tiny"  # of the generator
-    order_size: SizeName = "tiny"  # of the order model
+    slope: float = 0.0  # initial decrease of scores from one position to the next
+    stop_at: Fraction = 0.0  # probability of the end at which to stop; 0: draw the end
+    size: SizeName = "tiny"  # size of the generator
+    order_size: SizeName = "tiny"  # size of the order model
     network: str = "transformer"  # kind of the generator's network: transformer, hugging_face or another by name
-    network_config: str = ""  # other settings of that kind, such as the path of a config.json
-    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
+    network_config: str = ""  # further settings of the network, such as a config.json's path
+    max_length: AtLeastTwo = 256  # longest sequence, with prompt and start token
 
     def __post_init__(self):
         check_network(self)
@@ -75,7 +75,7 @@ class InsertionProcessConfig:
 
 # %% ../../nbs/methods/24_insertion_process.ipynb #ip000018
 class InsertionProcess(InsertionLM):
-    """The insertion process (IP): one token per event in a learned order, from a network that reads partial sequences.
+    """Insertion process (IP): one token per event in a learned order. The network reads partial sequences.
 
     -log p(x | prompt) <= (n + 1) E[F], with orders from a Plackett-Luce law whose scores a second network gives, and F
     the cost of one step, uniform among the n + 1 of an order."""
@@ -90,22 +90,23 @@ class InsertionProcess(InsertionLM):
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:
-        "Parameters of the order model alone."
+        "Parameters of the order model."
         return [*self.order.parameters(), *self.order_backbone.parameters()]
 
     @property
     def evaluations_per_loss(self) -> int:
-        "Generator evaluations of the batch that one call of `loss` makes."
+        "Generator evaluations of the batch per call of `loss`."
         return self.config.orders
 
     def scores(self, x1: PartialSequences) -> Float[Tensor, "batch length"]:
-        "Scores of the order, log b, of all columns: (batch, length)."
+        "Compute scores of the order, log b: (batch, length)."
         return place_scores(x1, self.config.slope) + self.order(x1, self.order_backbone)
 
     def draw_step(
         self, x1: PartialSequences, scores: Float[Tensor, "batch length"], generator: torch.Generator | None = None
     ) -> tuple[PartialSequences, Step]:
-        "The sequences `orders` times, one step of an order of each; all orders of a sequence have come equally far."
+        """Draw one step of an order, `orders` times per sequence. All orders of a sequence have the same number of
+        events."""
         n = x1.free.sum(-1)
         k = (lattice_times(len(n), generator, n.device) * (n + 1)).long()
         many = x1.map(lambda v: v.repeat(self.config.orders, 1))
@@ -114,14 +115,14 @@ class InsertionProcess(InsertionLM):
         return many, step_of(many, scores, order, k.repeat(self.config.orders))
 
     def step_costs(self, x1: PartialSequences, step: Step) -> Float[Tensor, " rows"]:
-        "F, the cost of one step of each sequence: the end, or the mean over what comes next."
+        "Compute F, the cost of one step of each sequence. The end, or the mean over the next tokens."
         laws = self.laws(contract(x1, step.state))
         q = torch.where(step.missing, step.log_next.exp(), 0.0)
         following = (q * (step.log_next - awaited(x1, step.state, laws))).sum(-1)
         return torch.where(step.missing.any(-1), following - laws.go, -laws.stop)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """The training loss on a batch of clean sequences, in nats per sequence.
+        """Compute the training loss of clean sequences, in nats per sequence.
 
         A surrogate: its gradient, not its value, is unbiased for both networks."""
         many, step = self.draw_step(batch, self.scores(batch), generator)
@@ -134,7 +135,7 @@ class InsertionProcess(InsertionLM):
     def nll_bound(
         self, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """The bound on -log p(x1 | prompt) in nats, from `samples` draws of some steps: mean and error, (batch,) each.
+        """Bound -log p(x1 | prompt) in nats. From `samples` draws of some steps: mean and error, (batch,) each.
 
         ValueError if `samples` < 2."""
         x1 = x1.to(self.device)

@@ -32,7 +32,7 @@ from ..support.statistics import estimate
 # %% ../../nbs/methods/05_lo_flexmdm.ipynb #4a7266b0
 @config
 class LoFlexMDMConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     retired = dict(planner_alpha=0.0, planner_tau=1.0)
     order: Literal["learned", "fixed", "given"] = "learned"  # learned | fixed (b = 1: FlexMDM, Remark 1) | given
     backbone: Literal["separate", "shared"] = "separate"  # separate | shared (one for generator and order model)
@@ -64,14 +64,14 @@ class LoFlexMDMConfig:
 
 # %% ../../nbs/methods/05_lo_flexmdm.ipynb #a96815b3
 class Drawn(NamedTuple):
-    "States drawn for a batch: `states` of them per sequence, one after another: rows = states x batch."
+    "States drawn for a batch. There are `states` per sequence, one after another: rows = states x batch."
     x1: PartialSequences  # clean sequences, repeated
     state: Int[Tensor, "rows length"]  # DROPPED, MASKED or CLEAN
     tau: Float[Tensor, " rows"]  # clock readings, the same for all states of a sequence
     b_in: Float[Tensor, "rows length"]  # insertion rates
     b_um: Float[Tensor, "rows length"]  # unmasking rates
     weight: Float[Tensor, " rows"]  # 1 / density of the readings
-    states: int  # per sequence
+    states: int  # states per sequence
 
     def weigh(self, values: Float[Tensor, " rows"]) -> Float[Tensor, "states batch"]:
         "Weight `values` (rows,) and reshape to (states, batch)."
@@ -80,18 +80,18 @@ class Drawn(NamedTuple):
 
 class Step(NamedTuple):
     "Inputs of an extra loss term."
-    method: "LoFlexMDM"  # whose loss it is
-    batch: PartialSequences  # all of it
-    generator: torch.Generator | None  # of what the terms draw
-    drawn: Drawn  # states of the rows that no term has set aside
-    target: TargetRates  # on the contracted states
-    model: Intensities  # of the generator, there too
+    method: "LoFlexMDM"  # method of the loss
+    batch: PartialSequences  # the whole batch
+    generator: torch.Generator | None  # source of the terms' draws
+    drawn: Drawn  # states of the rows not set aside by a term
+    target: TargetRates  # target rates on the contracted states
+    model: Intensities  # the generator's intensities on them
     x: PartialSequences  # contracted states
 
 # %% ../../nbs/methods/05_lo_flexmdm.ipynb #46ee5396
 class PlainRows(NamedTuple):
-    "A share of the rows, drawn at b = 1, which train the token distribution alone."
-    share: float  # of the rows of a batch, the first of them
+    "Share of the rows, drawn at b = 1. They train only the token distribution."
+    share: float  # share of a batch's rows, taken from the first
 
     def count(self, batch: PartialSequences, generator: torch.Generator | None = None) -> int:
         "Count the rows that are set aside."
@@ -118,7 +118,7 @@ class PlainRows(NamedTuple):
         x1: PartialSequences,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, " batch"]:
-        "Estimate token cross-entropies at states drawn with b = 1, integrated over the clock: (batch,), nats."
+        "Estimate token cross-entropies at states drawn with b = 1. Integrated over the clock: (batch,), nats."
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
         drawn = method.draw(x1, ones, ones, generator)
         terms = method.match(*drawn[:5])
@@ -126,7 +126,7 @@ class PlainRows(NamedTuple):
 
 # %% ../../nbs/methods/05_lo_flexmdm.ipynb #p75de2a8
 class LoFlexMDM(Ordered, Method):
-    """Insertion-based masked diffusion with a learned or fixed order of generation.
+    """Insertion-based masked diffusion with a learned or fixed generation order.
 
     `config` chooses the variant; `task` (a dict) says what it was trained on and is saved with it."""
     name, Config, papers = "loflexmdm", LoFlexMDMConfig, ("lo_flexmdm", "flexmdm", "rloo", "kumaraswamy")
@@ -143,7 +143,7 @@ class LoFlexMDM(Ordered, Method):
         rates = ("insert", "unmask") if trainable else ("insert",)
         build_network(self, ("time", "token", *rates), len(vocabulary))
 
-        # nothing asks the order model for unmasking rates that are frozen
+        # frozen unmasking rates need no order model
         self.build_order(len(vocabulary), shared=config.backbone == "shared")
         if self.order is not None: self.order.unmask.requires_grad_(trainable)
 
@@ -156,7 +156,7 @@ class LoFlexMDM(Ordered, Method):
         self,
         x1: PartialSequences,
     ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        "Compute b_in and b_um of every column of clean sequences: two (batch, length) float32 tensors."
+        "Compute b_in and b_um of every column of clean sequences. Two (batch, length) float32 tensors."
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
         if self.order is not None: b_in, b_um = self.order(x1, self.order_backbone or self.backbone)
         elif self.given_order is not None: b_in = b_um = self.given_order(x1)
@@ -180,7 +180,7 @@ class LoFlexMDM(Ordered, Method):
         b_in: Float[Tensor, "batch length"],
         b_um: Float[Tensor, "batch length"],
     ) -> MatchTerms:
-        "Compute rate-matching terms (nats per unit of clock time) at states (batch, length): (batch,) each."
+        "Compute rate-matching terms at states (batch, length). In nats per unit of clock time, (batch,) each."
         x = contract(x1, state)
         target = target_rates(x1, state, x, b_in, b_um)
         return match_terms(target, by_length(self.intensities, x, tau), x)
@@ -192,7 +192,7 @@ class LoFlexMDM(Ordered, Method):
         b_um: Float[Tensor, "batch length"],
         generator: torch.Generator | None = None,
     ) -> Drawn:
-        "Draw several states of every clean sequence, at one clock reading each (Alg 1, lines 2 and 3)."
+        "Draw several states of every clean sequence. One clock reading each (Alg 1, lines 2 and 3)."
         if self.config.readings == "event": tau, weight = self.event_proposal(b_in, b_um, x1.free, generator)
         else: tau, weight = self.proposal(len(b_in), generator, b_in.device)
 
@@ -206,12 +206,12 @@ class LoFlexMDM(Ordered, Method):
         return Drawn(many, state, readings, *rates, weight.repeat(k), k)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """Compute the training loss of clean sequences, in nats per sequence (Algorithm 1 and Eqs 5-6).
+        """Compute the training loss of clean sequences. In nats per sequence (Algorithm 1 and Eqs 5-6).
 
         `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The
         bounds' estimates are in `metrics`."""
         x1 = batch
-        for term in self.terms: x1 = term.draw(x1, generator)  # rows that an option keeps for itself
+        for term in self.terms: x1 = term.draw(x1, generator)  # rows set aside by an option
 
         # Algorithm 1: rates b, a reading tau and states z of each sequence, D(b, intensities) at x = f(z)
         b_in, b_um = self.schedule(x1)
@@ -223,7 +223,7 @@ class LoFlexMDM(Ordered, Method):
         losses = drawn.weigh(terms.loss if self.config.bound == "paper" else terms.tight)
         surrogate = self.surrogate(drawn, losses)
 
-        # `slowest` is counted before the options draw, and what is logged is without them
+        # `slowest` is updated before the options draw; the log excludes their rows
         if self.training and self.config.order != "fixed": self.track_slowest(x1, b_in, b_um, generator=generator)
         penalty = self.penalty(x1, b_in, b_um)
         metrics = self.metrics(x1, drawn, terms, losses, b_in, b_um)
@@ -238,7 +238,7 @@ class LoFlexMDM(Ordered, Method):
         drawn: Drawn,
         losses: Float[Tensor, "states batch"],
     ) -> Float[Tensor, " batch"]:
-        """Compute the surrogate of both networks' gradients from `losses` (states, batch): (batch,).
+        """Compute the surrogate of both networks' gradients. From `losses` (states, batch): (batch,).
 
         Leave-one-out where the order is learned (Eq 84)."""
         if self.order is None: return losses.mean(0)
@@ -266,7 +266,7 @@ class LoFlexMDM(Ordered, Method):
         b_in: Float[Tensor, "batch length"],
         b_um: Float[Tensor, "batch length"],
     ) -> dict[str, Tensor]:
-        "What the training log records of one step."
+        "Compute the metrics of one step for the training log."
         values = dict(terms._asdict(), bound=terms.loss, bound_tight=terms.tight)
         out = {name: (value * drawn.weight).mean() for name, value in values.items()}
         if self.order is None: return out
@@ -285,8 +285,8 @@ class LoFlexMDM(Ordered, Method):
         samples: int = 64,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """The tight bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence:
-        mean and standard error, each (batch,).
+        """Compute the tight bound on -log p(x1 | prompt) in nats. Estimated from `samples` states per sequence: mean
+        and standard error, each (batch,).
 
         It is that of generation which is stopped at clock reading `horizon`. ValueError if `samples` < 2."""
         x1 = x1.to(self.device)

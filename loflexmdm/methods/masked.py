@@ -30,8 +30,9 @@ from ..support.statistics import estimate
 
 # %% ../../nbs/methods/08_masked.ipynb #93378f79
 def _check_room(x: PartialSequences, gaps: Int[Tensor, " batch"], limit: int):
-    "ValueError if a row has more than one open gap, of which `gaps` counts, or more than `limit` columns."
-    # one question for both, because the answer waits for the device
+    """Check rows against the canvas. ValueError for more than one open gap (`gaps` has their number) or more than
+    `limit` columns."""
+    # one host-device synchronisation for both
     most, longest = torch.stack([gaps.max(), x.lengths.max()]).tolist()
     if most > 1:
         raise ValueError(
@@ -43,11 +44,11 @@ def _check_room(x: PartialSequences, gaps: Int[Tensor, " batch"], limit: int):
 
 
 def widen(x: PartialSequences, limit: int) -> PartialSequences:
-    """`x`, of no row longer than `limit`, with its open gap filled up with masks to `limit` columns, after the last
-    column that is open; then every gap is closed.
+    """Fill the open gap of each row with masks, up to `limit` columns. They follow the last open column; then every gap
+    is closed.
 
-    `limit` columns wide; `origin` is -1 at the new masks."""
-    # all masks go behind the last open column
+    No row of `x` is longer than `limit`; the result is `limit` columns wide; `origin` is -1 at the new masks."""
+    # all masks go after the last open column
     columns = torch.arange(x.tokens.shape[1], device=x.tokens.device)
     last = torch.where(x.open, columns, -1).amax(-1, keepdim=True)
     counts = torch.where(columns == last, (limit - x.lengths)[:, None], 0)
@@ -56,32 +57,31 @@ def widen(x: PartialSequences, limit: int) -> PartialSequences:
 
 
 def _picked(values: list, kept: list[bool]) -> list:
-    "The values that are kept."
+    "Return the values that are kept."
     return [v for v, keep in zip(values, kept, strict=True) if keep]
 
 # %% ../../nbs/methods/08_masked.ipynb #c06b8291
 class Canvas:
-    """What methods of fixed length share, a mixin to go before `Method`:
-    everything happens on `config.max_length` columns.
+    """Mixin, placed before `Method`, for methods of fixed length. Everything happens on `config.max_length` columns.
 
-    The network knows one token more than the vocabulary: the blank, with which a canvas
-    goes on where its sequence ends."""
+    The network knows one token more than the vocabulary: the blank, which fills a canvas after the end of its
+    sequence."""
     channels = ("unmask",)
 
     @property
     def blank(self) -> int:
-        "Id of the blank: the number of tokens in the vocabulary, special ones included."
+        "Id of the blank. It is the number of tokens in the vocabulary, including special ones."
         return len(self.vocabulary)
 
     def seen(self, x: PartialSequences) -> PartialSequences:
-        """What the network sees: tokens without flags.
+        """Return the network's input: tokens without flags.
 
-        A prompt's token is to it one that has been unmasked, so that it can fill in around any prompt."""
+        It reads a prompt's token as an unmasked one, so that it can fill in around any prompt."""
         return PartialSequences(x.tokens, torch.zeros_like(x.fixed), torch.ones_like(x.closed))
 
     def canvas(self, x1: PartialSequences) -> PartialSequences:
-        """Clean sequences as a network is trained on them: (batch, max_length) with every gap closed and blanks, which
-        are free, in place of the open gap.
+        """Convert clean sequences to training canvases. (batch, max_length), every gap closed, and free blanks in place
+        of the open gap.
 
         Rows without an open gap have blanks at their end, which are fixed. ValueError for several
         gaps in a row, or too many tokens."""
@@ -92,18 +92,19 @@ class Canvas:
         return self.fill_up(wide._replace(tokens=tokens))
 
     def fill_up(self, x: PartialSequences) -> PartialSequences:
-        "`x` with fixed blanks in place of padding, up to `max_length` columns: (batch, max_length)."
+        "Replace padding by fixed blanks, up to `max_length` columns: (batch, max_length)."
         more = (0, self.config.max_length - x.tokens.shape[1])
         tokens = F.pad(x.tokens, more, value=PAD)
         fixed = F.pad(x.fixed, more, value=True)
 
-        # where a sequence ends the network reads blanks, never padding
+        # after a sequence's end the network reads blanks, never padding
         beyond = tokens == PAD
         filled = torch.where(beyond, self.blank, tokens)
         return PartialSequences(filled, fixed | beyond, torch.ones_like(fixed))
 
     def start(self, prompts: PartialSequences, limit: int) -> PartialSequences:
-        """The canvas of each prompt: masks in its gap up to `limit` columns, fixed blanks beyond; (batch, max_length).
+        """Return the canvas of each prompt, (batch, max_length). Masks fill its gap up to `limit` columns, then fixed
+        blanks.
 
         ValueError for a prompt with several gaps, or with nothing to fill."""
         _check_room(prompts, prompts.open.sum(-1), limit)
@@ -117,7 +118,7 @@ class Canvas:
         return x
 
     def finish(self, samples: Samples) -> Samples:
-        "The samples without their blanks: sequences, free flags and trajectories."
+        "Remove blanks from samples: sequences, free flags and trajectories."
         kept = [[t != self.blank for t in s] for s in samples.sequences]
         paths = samples.trajectories
         if paths is not None:
@@ -130,18 +131,18 @@ class Canvas:
         )
 
     def _without_blanks(self, path: Trajectory, kept: list[bool]) -> Trajectory:
-        "A trajectory without the tokens that end as blanks."
+        "Remove the tokens that end as blanks from a trajectory."
         frames = [(tau, [t for t in tokens if t != self.blank]) for tau, tokens in path.frames]
         return Trajectory(frames, _picked(path.inserted_at, kept), _picked(path.unmasked_at, kept))
 
 # %% ../../nbs/methods/08_masked.ipynb #270516c1
-RECONSTRUCTIONS = ("network", "uniform")  # what fills in the tokens that the last of finitely many steps leaves hidden
+RECONSTRUCTIONS = ("network", "uniform")  # laws of tokens that are hidden after the last step
 ClockName = accepted_by(clock_named)
 
 
 @config
 class MaskedConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     schedule: ClockName = "linear"  # linear | cosine | geometric | polynomial:W | power:A | shifted:EPS
     size: SizeName = "tiny"  # size of the network
     network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
@@ -157,12 +158,12 @@ def clean_log_probs(
     x1: PartialSequences,
     x: PartialSequences,
 ) -> Float[Tensor, "batch length"]:
-    "log-probability of the clean token at every mask of `x`, 0 elsewhere."
+    "Compute log-probabilities of clean tokens at masks of `x`, 0 elsewhere."
     return log_probs_at(logits, x1.tokens, x.masked)
 
 # %% ../../nbs/methods/08_masked.ipynb #a659181a
 class MaskedDiffusion(Canvas, Method):
-    """Masked diffusion (MD4, MDLM): the network predicts the hidden tokens, one network call for all of them.
+    """Masked diffusion (MD4, MDLM): one call predicts all hidden tokens.
 
     On the clock every mask is resolved at intensity 1 whatever the schedule, which only sets the times of the loss."""
     name, Config = "mdm", MaskedConfig
@@ -182,22 +183,22 @@ class MaskedDiffusion(Canvas, Method):
 
     @property
     def tau_max(self) -> float:
-        "Clock reading by which a whole canvas is free of masks, but for a probability of 1e-4."
+        "Clock reading by which a whole canvas is unmasked, with probability 1 - 1e-4."
         return math.log(self.config.max_length / 1e-4)
 
     @property
     def default_sampler(self) -> Sampler:
-        """One mask per network call, at the time when it resolves:
-        exact, as nothing depends on time between events (but with `time`, the token law)."""
+        """Event sampler: one mask per call, at its own time. It is exact, as nothing depends on time between
+        events (but with `time`, the token law)."""
         return EventDriven(exact=False)
 
     def logits(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Logits:
-        "Token logits (batch, length, vocabulary + 1) at clock readings (batch,), special tokens -inf."
+        "Compute token logits at clock readings (batch,), special tokens -inf. (batch, length, vocabulary + 1)."
         cond = self.cond[None] if self.time is None else self.time(tau)
         return token_laws(self.token, self.backbone(self.seen(x), cond))
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
-        "Compute intensities at clock readings `tau`, (batch,): 1 for every mask, 0 elsewhere, and the token law."
+        "Compute intensities at clock readings `tau`, (batch,). 1 for every mask, 0 elsewhere, and the token law."
         logits = self.logits(x, tau)
         return Intensities(unmask=x.masked.to(logits.dtype), logits=logits)
 
@@ -207,11 +208,11 @@ class MaskedDiffusion(Canvas, Method):
         masked: Bool[Tensor, "batch length"],
         rate: Float[Tensor, " batch"],
     ) -> Float[Tensor, "batch length"]:
-        """Weight of every mask's cross-entropy in the loss, (batch, length);
-        `rate` (batch,) is that of the bound (MD4, Eq 5), 1/(1-t) when linear.
+        """Weight every mask's cross-entropy in the loss, (batch, length). `rate` (batch,) is that of the bound (MD4, Eq
+        5), 1/(1-t) when linear.
 
-        For subclasses whose loss is not a bound; `log_k` and `masked` (batch, length) are there
-        for those that weigh masks apart."""
+        Subclasses override it for a loss that is not a bound; `log_k` and `masked` (batch, length) serve those that
+        weight masks differently."""
         return rate[:, None].expand_as(log_k)
 
     def draw(
@@ -219,22 +220,22 @@ class MaskedDiffusion(Canvas, Method):
         x1: PartialSequences,
         generator: torch.Generator | None = None,
     ) -> tuple[PartialSequences, Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """One state of each canvas for the loss, its clock reading and its rate, both (batch,):
-        the schedule's times, on a lattice."""
+        """Draw one state of each canvas for the loss. Also its clock reading and its rate, both (batch,): the
+        schedule's times, on a lattice."""
         t = lattice_times(len(x1.tokens), generator, x1.tokens.device)
         tau = self.clock.tau(t)
         x = self.path.noised(x1, self.path.sample(x1, tau, generator=generator))
         return x, tau.float(), self.clock.shape(t).float()
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """The continuous-time bound on -log p in nats per sequence (MD4, Eq 5), at one state per
-        sequence; mean over the batch."""
+        """Compute the continuous-time bound on -log p. In nats per sequence (MD4, Eq 5), at one state per sequence;
+        mean over the batch."""
         x1 = self.canvas(batch)
         x, tau, rate = self.draw(x1, generator)
         log_k = clean_log_probs(unread(self.logits, x, tau), x1, x)
         losses = -(self.weights(log_k, x.masked, rate) * log_k).sum(-1)
 
-        # whatever the weights, the log has the bound
+        # the log has the bound for any weights
         with torch.no_grad():
             hidden = x.masked.sum()
             metrics = dict(
@@ -251,8 +252,8 @@ class MaskedDiffusion(Canvas, Method):
         samples: int = 64,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """The continuous-time bound on -log p(x1 | prompt) in nats:
-        mean and standard error over `samples` states, each (batch,). Blanks are included.
+        """Compute the continuous-time bound on -log p(x1 | prompt) in nats. Mean and standard error over `samples`
+        states, each (batch,); blanks count.
 
         The schedule does not matter, so states are drawn by their number of masks, k of n, with weight n/k, which is
         never large. ValueError if `samples` < 2."""
@@ -264,7 +265,7 @@ class MaskedDiffusion(Canvas, Method):
         x1: PartialSequences,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, " batch"]:
-        "One unbiased draw of the bound for every canvas: (batch,), in nats."
+        "Draw an unbiased estimate of each canvas's bound: (batch,), nats."
         x, share = hide_some(x1, generator)
         rate = x1.free.sum(-1) / x.masked.sum(-1).clamp_min(1)
         logits = unread(self.logits, x, -share.log().float())
@@ -280,18 +281,18 @@ class MaskedDiffusion(Canvas, Method):
         reconstruction: str = "network",
         grid: str | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """The bound on -log p of `steps` ancestral steps on the uniform grid of a clock (by default the schedule's), in
-        nats: mean and standard error, each (batch,).
+        """Bound -log p of `steps` ancestral steps, in nats. The grid is uniform on a clock (by default the schedule's);
+        mean and standard error, each (batch,).
 
-        `reconstruction` says who fills in what is still hidden at the last step: "network", as the sampler does, or
-        "uniform", MD4's p(x0 | x_t(1)), which costs log m per hidden token (m tokens, blank included). Each draw looks
-        at one random step. ValueError for steps < 1, samples < 2 or another name."""
+        `reconstruction` fills in tokens still hidden at the last step: "network", as the sampler does, or "uniform",
+        MD4's p(x0 | x_t(1)), which costs log m per hidden token (m tokens, blank counted). Each draw looks at one
+        random step. ValueError for steps < 1, samples < 2 or another name."""
         if reconstruction not in RECONSTRUCTIONS:
             raise ValueError(f"reconstruction={reconstruction!r}: choose one of {', '.join(RECONSTRUCTIONS)}")
         taus = Ancestral(steps=steps, grid=grid or self.config.schedule).taus()
         x1 = self.canvas(x1.to(self.device))
 
-        # that a mask is resolved in each step: 1 in the last
+        # probability that a mask is resolved in each step: 1 in the last
         chance = -torch.expm1(-taus.diff(append=taus.new_tensor([math.inf])))
         known, extra = steps, 0.0
         if reconstruction == "uniform":

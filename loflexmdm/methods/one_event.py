@@ -35,8 +35,8 @@ def wait_terms(
     waiting: Bool[Tensor, "batch length"],
     total: Float[Tensor, " batch"],
 ) -> Float[Tensor, " batch"]:
-    """Sum over the positions that wait of b (log b - log r - 1), plus the generator's total intensity: (batch,), nats
-    per unit of clock time (Eq 5 for a single jump; for insertions the tighter bound).
+    """Compute rate-matching terms of positions that wait. Sum of b (log b - log r - 1), plus the generator's total
+    intensity: (batch,), nats per unit of clock time (Eq 5 for a single jump; for insertions the tighter bound).
 
     `log_rate` is log r, the generator's rate for the event that the position waits for, and finite elsewhere."""
     terms = b * (b.log() - log_rate - 1)
@@ -45,7 +45,7 @@ def wait_terms(
 # %% ../../nbs/methods/11_one_event.ipynb #or000025
 @config
 class OneEventConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     order: Literal["learned", "fixed", "given"] = "learned"  # learned | fixed (b = 1) | given
     given: str = ""  # hand-written order, such as slots:7,0.6
     size: SizeName = "tiny"  # size of the generator
@@ -68,9 +68,10 @@ class OneEventConfig:
 
 # %% ../../nbs/methods/11_one_event.ipynb #or000029
 class OneEvent(Ordered, Method):
-    """What methods share in which every free position waits once, at a rate of its own that an order model may give.
+    """Base of methods in which every free position waits once. Each waits at its own rate, possibly from an order
+    model.
 
-    A subclass has a `path`, `parts`, `rates` and `awaited`. `task` (a dict) says what it was trained on and is saved
+    A subclass has a `path`, `parts`, `rates` and `awaited`. `task` (a dict) is the task that it was trained on, saved
     with it."""
     Config = OneEventConfig
 
@@ -88,16 +89,16 @@ class OneEvent(Ordered, Method):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        "The parts of the network, as `build_network` names them."
+        "Parts of the network, as `build_network` names them."
         raise NotImplementedError
 
     @property
     def outcomes(self) -> int:
-        "Tokens that the network knows."
+        "Number of tokens that the network knows."
         return len(self.vocabulary)
 
     def rates(self, x: PartialSequences, h: Float[Tensor, "batch length width"]) -> Intensities:
-        "What can happen next, from hidden states."
+        "Compute intensities of the next events from hidden states."
         raise NotImplementedError
 
     def awaited(
@@ -107,19 +108,19 @@ class OneEvent(Ordered, Method):
         x: PartialSequences,
         out: Intensities,
     ) -> tuple[Bool[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        "Which positions of the clean sequences wait, and the generator's log-rate of the event that each waits for."
+        "Return the mask of waiting positions, and log-rates of their events. The rates are the generator's."
         raise NotImplementedError
 
     def aligned(self, batch: PartialSequences) -> PartialSequences:
-        "The clean sequences as the path has them."
+        "Convert clean sequences to the form that the path expects."
         return batch
 
     def seen(self, x: PartialSequences) -> PartialSequences:
-        "What the network sees."
+        "Return the network's input."
         return x
 
     def schedule(self, x1: PartialSequences) -> Float[Tensor, "batch length"]:
-        "The rate b of every column of the clean sequences: (batch, length) float32."
+        "Compute the rate b of every column of clean sequences. (batch, length) float32."
         if self.given_order is not None: return self.given_order(x1)
         if self.order is None: return torch.ones(x1.tokens.shape, device=x1.tokens.device)
         b, _ = self.order(x1, self.order_backbone or self.backbone)
@@ -137,14 +138,14 @@ class OneEvent(Ordered, Method):
         tau: Float[Tensor, " batch"],
         b: Float[Tensor, "batch length"],
     ) -> Float[Tensor, " batch"]:
-        "The loss at given states of the clean sequences, `wait_terms`: (batch,), nats per unit of clock time."
+        "Compute the loss at given states, `wait_terms`. (batch,), nats per unit of clock time."
         x = self.path.noised(x1, state)
         out = by_length(self.intensities, x, tau)
         waiting, log_rate = self.awaited(x1, state, x, out)
         return wait_terms(b, log_rate, waiting, out.total())
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """The training loss on a batch of clean sequences, in nats per sequence.
+        """Compute the training loss of clean sequences, in nats per sequence.
 
         `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The bound's estimate is in
         `metrics`."""
@@ -159,7 +160,7 @@ class OneEvent(Ordered, Method):
         state = self.path.sample(many, readings, rates, generator=generator)
         losses = self.match(many, state, readings, rates).unflatten(0, (k, -1)) * weight
 
-        # a learned order has a gradient through which states are likely, too
+        # a learned order also has a gradient through the probabilities of states
         surrogate, penalty = losses.mean(0), b.new_zeros(())
         if self.order is not None:
             log_p = self.path.log_prob(many, state, readings, rates).unflatten(0, (k, -1))
@@ -177,7 +178,7 @@ class OneEvent(Ordered, Method):
         losses: Float[Tensor, "states batch"],
         b: Float[Tensor, "batch length"],
     ) -> dict[str, Float[Tensor, ""]]:
-        "What the training log records of one step."
+        "Compute the metrics of one step for the training log."
         out = dict(bound_tight=losses.mean())
         if self.order is None: return out
         log_b = LogRates.of(b, x1)
@@ -191,8 +192,8 @@ class OneEvent(Ordered, Method):
         samples: int = 64,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """The bound on -log p(x1 | prompt) in nats, estimated from `samples` states per sequence: mean and standard
-        error, each (batch,).
+        """Bound -log p(x1 | prompt) in nats. Estimated from `samples` states per sequence: mean and standard error,
+        each (batch,).
 
         On a canvas, blanks are included. ValueError if `samples` < 2."""
         x1 = self.aligned(x1.to(self.device))
@@ -207,32 +208,32 @@ class OneEvent(Ordered, Method):
 
 # %% ../../nbs/methods/11_one_event.ipynb #or000035
 class LoUnmask(Canvas, OneEvent):
-    """Masked diffusion with a learned rate for every position of every sequence (LoFlexMDM's section 6).
+    """Masked diffusion with a learned rate for every position. Rates are a sequence's own (LoFlexMDM's section 6).
 
     Everything happens on a canvas of `max_length` columns. With `order="fixed"` it is masked diffusion."""
     name, papers = "lounmask", ("lo_flexmdm", "md4", "rloo")
-    path: ClassVar[Unmasking] = Unmasking()  # of a sequence
+    path: ClassVar[Unmasking] = Unmasking()  # law of a sequence's states
 
     @property
     def parts(self) -> tuple[str, ...]:
-        "With a fixed order the rate is known, so that the network has none to learn."
+        "Parts of the network. A fixed order has a known rate, so that no part learns one."
         return ("time", "token") if self.config.order == "fixed" else ("time", "token", "unmask")
 
     @property
     def outcomes(self) -> int:
-        "Tokens that the network knows, the blank included."
+        "Number of tokens that the network knows, including the blank."
         return self.blank + 1
 
     def seen(self, x: PartialSequences) -> PartialSequences:
-        "What the network sees: flags too, as a token that was given tells nothing about the order."
+        "Return the network's input with flags. A prompt's token tells nothing about the order."
         return x
 
     def aligned(self, batch: PartialSequences) -> PartialSequences:
-        "The canvas of each clean sequence."
+        "Return the canvas of each clean sequence."
         return self.canvas(batch)
 
     def rates(self, x: PartialSequences, h: Float[Tensor, "batch length width"]) -> Intensities:
-        "From hidden states: the rate of every mask, 0 elsewhere, and the token law."
+        "Compute the rate of every mask, and the token law. From hidden states; rates are 0 elsewhere."
         rate = torch.ones(h.shape[:2], device=h.device) if self.unmask is None else positive_rate(self.unmask(h))
         return Intensities(unmask=rate * x.masked, logits=token_laws(self.token, h))
 
@@ -243,20 +244,20 @@ class LoUnmask(Canvas, OneEvent):
         x: PartialSequences,
         out: Intensities,
     ) -> tuple[Bool[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        "Which positions wait, and the log-rate of the token that each waits for."
+        "Return the mask of waiting positions, and log-rates of their tokens."
         log_rate = torch.where(x.masked, out.unmask, 1.0).log()
         return x.masked, log_rate + log_probs_at(out.logits, x1.tokens, x.masked)
 
 # %% ../../nbs/methods/11_one_event.ipynb #or000039
 class LoInsert(OneEvent):
-    """Insertion of tokens without masks, with a learned rate for every position of every sequence (LoFlexMDM's
+    """Insertion of tokens without masks, with learned rates. Every position of every sequence has one (LoFlexMDM's
     section 6)."""
     name, channels, papers = "loinsert", ("insert",), ("lo_flexmdm", "ilm", "rloo")
-    path: ClassVar[Inserting] = Inserting()  # of a sequence
-    parts: ClassVar[tuple[str, ...]] = ("time", "insert_token", "insert")  # of the network
+    path: ClassVar[Inserting] = Inserting()  # law of a sequence's states
+    parts: ClassVar[tuple[str, ...]] = ("time", "insert_token", "insert")  # parts of the network
 
     def rates(self, x: PartialSequences, h: Float[Tensor, "batch length width"]) -> Intensities:
-        "From hidden states: the rate at which a token appears in each gap, 0 in closed ones, and its law."
+        "Compute the insertion rate of each gap, and its token law. From hidden states; rates are 0 in closed gaps."
         rate = positive_rate(self.insert(h))
         return Intensities(insert=rate * x.open, insert_logits=token_laws(self.insert_token, h))
 
@@ -267,11 +268,11 @@ class LoInsert(OneEvent):
         x: PartialSequences,
         out: Intensities,
     ) -> tuple[Bool[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        "Which positions wait, and the log-rate of the token that each waits for, in its gap."
+        "Return the mask of waiting positions, and log-rates of their tokens. A token waits in its gap."
         missing = (state == DROPPED) & x1.free
         place = missing.nonzero(as_tuple=True)[0], gap_of(x1, state)[missing]
 
-        # several may wait in one gap, each for a token of its own
+        # several may wait in one gap, each for its token
         log_k = torch.log_softmax(TokenLaws.of(out.insert_logits)[place], -1)
         of_token = log_k.gather(-1, x1.tokens[missing][:, None])[:, 0]
         log_rate = out.insert[place].log() + of_token

@@ -27,7 +27,8 @@ from ..support.transfers import to_device
 
 # %% ../../nbs/methods/04_order_model.ipynb #28e4b192
 class OrderModel(nn.Module):
-    """The auxiliary network phi: clean sequence and prompt -> rates (b_in, b_um), two (batch, length) tensors.
+    """Auxiliary network phi of the generation order. It maps clean sequence and prompt to rates (b_in, b_um), two
+    (batch, length) tensors.
 
     They lie in [1/b_range, b_range], with `centre` without their common mode. It never sees time: a rate that
     depends on t would break the forward equation."""
@@ -51,24 +52,24 @@ class OrderModel(nn.Module):
         return b_in, b_um
 
 # %% ../../nbs/methods/04_order_model.ipynb #ea423971
-_clock = cache(Kumaraswamy)  # one for each exponent, as every step asks for it
+_clock = cache(Kumaraswamy)  # one per exponent, since every step needs it
 
 # %% ../../nbs/methods/04_order_model.ipynb #fcc92063
 @config
 class ScheduleRegulariser:
-    """Pulls schedules towards covering [0, 1] (Appendix E.5.2, Eqs 85-88, on F_in and F_um):
-    mean CDF close to t, little mass at the ends.
+    """Penalty on schedules that do not cover [0, 1]. Keeps the mean CDF close to t and little mass at the ends, for
+    F_in and F_um (Appendix E.5.2, Eqs 85-88).
 
     Mean over `grid` times of (mean CDF - t)^2, plus the mean over positions of the squared hinges F(t_eps) <= delta and
     1 - F(1 - t_eps) <= delta, or one of the two terms. ValueError for arguments out of range."""
     grid: Count = 100  # times between 0 and 1
-    t_eps: Annotated[float, Field(gt=0, lt=0.5)] = 0.01  # how near the ends
-    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # the mass allowed there
-    terms: Literal["both", "mixture", "ends"] = "both"  # which of the two count
+    t_eps: Annotated[float, Field(gt=0, lt=0.5)] = 0.01  # distance from the ends
+    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05  # mass allowed there
+    terms: Literal["both", "mixture", "ends"] = "both"  # terms of the penalty
 
     @classmethod
     def of(cls, config) -> "ScheduleRegulariser":
-        "The regulariser that the configuration of a method describes, without its weight."
+        "Return the regulariser of a method's configuration, without its weight."
         return cls(t_eps=config.t_eps, delta=config.delta, terms=config.terms)
 
     def mixture(
@@ -77,7 +78,7 @@ class ScheduleRegulariser:
         valid: Bool[Tensor, "batch length"],
         a: float = 1.0,
     ) -> Float[Tensor, " batch"]:
-        "Mean over the grid of (mean over positions of F(t) - t)^2."
+        "Compute the grid mean of (mean over positions of F(t) - t)^2."
         t = (torch.arange(self.grid, device=b.device, dtype=b.dtype) + 0.5) / self.grid
         tau = _clock(a).tau(t)[:, None, None]
         cdf = torch.where(valid, -torch.expm1(-b * tau), 0.0)
@@ -92,12 +93,12 @@ class ScheduleRegulariser:
         valid: Bool[Tensor, "batch length"],
         a: float = 1.0,
     ) -> Float[Tensor, " batch"]:
-        "Mean over positions of the squared hinges at both ends."
+        "Compute the mean squared hinges at both ends, over positions."
         times = to_device([self.t_eps, 1 - self.t_eps], b.device, b.dtype)
         tau = _clock(a).tau(times)[:, None, None]
         low, high = -torch.expm1(-b * tau)
 
-        # what lies outside [t_eps, 1 - t_eps] costs nothing up to delta
+        # mass outside [t_eps, 1 - t_eps] has no cost up to delta
         early = torch.relu(low - self.delta) ** 2
         late = torch.relu(1 - high - self.delta) ** 2
         return torch.where(valid, early + late, 0.0).sum(-1) / valid.sum(-1).clamp_min(1)
@@ -108,8 +109,8 @@ class ScheduleRegulariser:
         valid: Bool[Tensor, "batch length"],
         a: float = 1.0,
     ) -> Float[Tensor, " batch"]:
-        """The penalty of each sequence, (batch,); `b` and `valid` are (batch, length), `valid`
-        marks the positions that count."""
+        """Compute the penalty of each sequence, (batch,). `b` and `valid` are (batch, length), `valid` marks the
+        positions that count."""
         if self.terms != "both": return getattr(self, self.terms)(b, valid, a)
         return self.mixture(b, valid, a) + self.ends(b, valid, a)
 
@@ -118,14 +119,14 @@ def centred(
     raw: Float[Tensor, "batch length"],
     free: Bool[Tensor, "batch length"],
 ) -> Float[Tensor, "batch length"]:
-    "Raw rates without their mean over the free positions of each sequence; other columns are 0."
+    "Subtract the mean raw rate of each sequence's free positions. Other columns are 0."
     total = torch.where(free, raw, 0.0).sum(-1, keepdim=True)
     mean = total / free.sum(-1, keepdim=True).clamp_min(1)
     return torch.where(free, raw - mean, 0.0)
 
 # %% ../../nbs/methods/04_order_model.ipynb #d6f3ab50
 def check_order(config):
-    "ValueError unless a configuration names networks that there are, and says the same of the order in all fields."
+    "Check a configuration's order. ValueError for networks that do not exist or fields that contradict each other."
     for prefix in ("", "order_"): check_network(config, prefix)
     if (config.order == "given") != bool(config.given):
         raise ValueError(f"given={config.given!r}: names the order if order is 'given', and is empty otherwise")
@@ -135,30 +136,30 @@ def check_order(config):
 
 
 class LogRates(NamedTuple):
-    "log b of the free positions of a batch; all four are 0 if there are none."
-    mean: Float[Tensor, ""]   # over all of them
-    std: Float[Tensor, ""]    # divided by their number
-    least: Float[Tensor, ""]  # of the slowest
-    most: Float[Tensor, ""]   # of the fastest
+    "Statistics of log b at the free positions of a batch. All four are 0 if there are none."
+    mean: Float[Tensor, ""]   # mean over positions
+    std: Float[Tensor, ""]    # population standard deviation
+    least: Float[Tensor, ""]  # slowest position
+    most: Float[Tensor, ""]   # fastest position
 
     @classmethod
     def of(cls, b: Float[Tensor, "batch length"], x1: PartialSequences) -> "LogRates":
-        "Those of rates b; nothing is read from the device."
+        "Compute them from rates b, without host-device synchronisation."
         count = x1.free.sum().clamp_min(1)
         mean = torch.where(x1.free, b, 1.0).log().sum() / count
 
-        # elsewhere the mean, which changes nothing of the rest; to select them would wait for the device
+        # the mean at other positions, which changes no statistic; indexing would synchronise with the device
         log_b = torch.where(x1.free, b.log(), mean)
         std = ((log_b - mean).square().sum() / count).sqrt()
         return cls(mean, std, log_b.amin(), log_b.amax())
 
 # %% ../../nbs/methods/04_order_model.ipynb #574beab3
 class Ordered:
-    """What methods have whose positions wait at rates b, learned, given or 1; a mixin to go before `Method`.
+    """Mixin, placed before `Method`, for positions that wait at rates b. Rates are learned, given or 1.
 
     Its `config` passes `check_order`."""
-    order: OrderModel | None  # that of a learned order
-    slowest: Float[Tensor, ""]  # smallest recent rate b: says when generation is over
+    order: OrderModel | None  # model of a learned order
+    slowest: Float[Tensor, ""]  # smallest recent rate b, sets the end of generation
 
     @classmethod
     def first_config(cls, **settings) -> Any:
@@ -167,8 +168,8 @@ class Ordered:
         return super().first_config(**given | settings)
 
     def build_order(self, outcomes: int, shared: bool = False):
-        """The parts of the order that the config describes: a rule by hand, or an order model with a backbone of its
-        own for `outcomes` tokens, or on the generator's where that is `shared`."""
+        """Build the order of the config. It is a hand-written rule, or an order model with its own backbone for
+        `outcomes` tokens, or on the generator's if `shared`."""
         self.given_order = order_named(self.config.given) if self.config.given else None
         self.order_backbone = self.order = None
         if self.config.order == "learned":
@@ -180,18 +181,18 @@ class Ordered:
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:
-        "Parameters of the order model alone: its heads, and its backbone where that is not shared."
+        "Parameters of the order model. Its heads, and its backbone unless that is shared."
         own = [part for part in (self.order, self.order_backbone) if part is not None]
         return [p for part in own for p in part.parameters()]
 
     @property
     def evaluations_per_loss(self) -> int:
-        "Generator evaluations of the batch that one call of `loss` makes."
+        "Generator evaluations of the batch per call of `loss`."
         return self.config.states if self.order is not None else 1
 
     @property
     def tau_max(self) -> float:
-        "Clock reading by which all but 1e-4 of a position's events have happened, at the smallest recent rate."
+        "Clock reading by which 1 - 1e-4 of events have happened. It is for a position of the smallest recent rate."
         return -math.log(1e-4) / float(self.slowest)
 
     @torch.no_grad()
@@ -201,7 +202,8 @@ class Ordered:
         *rates: Float[Tensor, "batch length"],
         generator: torch.Generator | None = None,
     ):
-        "Move `slowest` a hundredth of the way to the batch's smallest rate of a free position (at most 1)."
+        """Update `slowest`, a moving average of batches' smallest rates. It moves a hundredth of the way to that of a
+        free position (at most 1)."""
         lowest = torch.stack(rates).amin(0)
         low = torch.where(x1.free, lowest, torch.inf).min().clamp_max(1.0)
         self.slowest.lerp_(reduce_min(low, generator).to(self.slowest.dtype), 0.01)

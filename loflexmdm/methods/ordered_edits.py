@@ -25,7 +25,7 @@ from ..support.configs import Count, config, one_of
 # %% ../../nbs/methods/22_ordered_edits.ipynb #4f1f09b5
 @config
 class OrderedEditsConfig(OrderedInsertionConfig):
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     coupling: one_of(COUPLINGS) = "empty"  # x0: empty | uniform tokens | masks | corrupted (x1 with errors) | pairs
     tokens: Count = 16  # of a source of uniform tokens or masks
     errors: Count = 2  # most errors of a corrupted source
@@ -41,7 +41,7 @@ class EditPaths(Aligned):
     "Alignments, each an edit path from a source to a target; columns that differ are the free ones."
     @property
     def tokens(self) -> Int[Tensor, "batch slots"]:
-        "What each column shows at the end or, where it is deleted, at the start."
+        "Final token of each column, or its first if deleted."
         return torch.where(self.z1 == BLANK, self.z0, self.z1)
 
     @property
@@ -52,19 +52,19 @@ class EditPaths(Aligned):
 
     @property
     def seen(self) -> PartialSequences:
-        "The columns as a sequence, from which the scores of an order are read."
+        "Columns as a sequence, the order model's input."
         return PartialSequences(self.tokens, self.valid & ~self.free, self.closed)
 
     def map(self, fn) -> "EditPaths":
-        "The same with `fn` applied to every tensor."
+        "Apply `fn` to every tensor."
         return EditPaths(*map(fn, self))
 
     def rows(self, index) -> "EditPaths":
-        "Some rows: a slice, a list of indices or a boolean (batch,)."
+        "Select rows by a slice, list of indices or boolean (batch,)."
         return self.map(lambda v: v[index])
 
     def trim(self) -> "EditPaths":
-        "Without the columns that are padding in every row; one column at least."
+        "Remove columns that are padding in every row. One column is kept at least."
         n = max(1, int(self.lengths.max()))
         return self.map(lambda v: v[:, :n])
 
@@ -86,14 +86,14 @@ class OrderedEdits(FromSources, OrderedInsertion):
 
     @property
     def tau_max(self) -> float:
-        "The clock of a recording counts events."
+        "Clock reading at the end. The clock of a recording counts events."
         return 3.0 * self.config.max_length
 
     @property
     def default_sampler(self) -> EventByEventEdits: return EventByEventEdits()
 
     def most_columns(self, limit: int) -> int:
-        "Columns of a state: room for source and target."
+        "Return the columns of a state. It has room for source and target."
         return 2 * limit
 
     # Training: whole edit paths
@@ -101,36 +101,36 @@ class OrderedEdits(FromSources, OrderedInsertion):
     def counted_paths(
         self, batch: PartialSequences | Pairs, generator: torch.Generator | None = None
     ) -> tuple[EditPaths, Float[Tensor, " batch"]]:
-        "An optimal alignment of each pair, sources drawn where they are not given, and log N."
+        "Draw an optimal alignment of each pair; also return log N. Sources that are not given are drawn."
         pairs = self.pairs(batch, generator)
         check_pairs(*pairs, self.config.max_length)
         moves, log_count = counted_moves(*pairs, on_cpu(generator))
         return EditPaths(*from_moves(*pairs, moves)), log_count
 
     def edit_paths(self, batch: PartialSequences | Pairs, generator: torch.Generator | None = None) -> EditPaths:
-        "An optimal alignment of each pair, sources drawn where they are not given."
+        "Draw an optimal alignment of each pair. Sources that are not given are drawn."
         return self.counted_paths(batch, generator)[0]
 
     def loss(self, batch: PartialSequences | Pairs, generator: torch.Generator | None = None) -> LossTerms:
-        """The training loss on a batch of targets or pairs, in nats per pair, without the constant log N.
+        """Compute the training loss of targets or pairs. In nats per pair, without the constant log N.
 
         A surrogate: its gradient, not its value, is unbiased for both networks. ValueError for data that do not fit
         `coupling`."""
         return super().loss(self.edit_paths(batch, generator), generator)
 
     def given(self, x1: EditPaths) -> PartialSequences:
-        "The sources; `origin` holds their columns."
+        "Return the sources. `origin` holds their columns."
         return at(x1, torch.zeros_like(x1.free))
 
     def scores(self, x1: EditPaths) -> Float[Tensor, "batch slots"]:
-        "Scores of the order of edits, log b, of all columns."
+        "Compute scores of the order of edits, log b, of all columns."
         return super().scores(x1.seen)
 
     def in_order(
         self, x1: EditPaths, prompt: PartialSequences, order: Int[Tensor, "rows events"],
         scores: Float[Tensor, "rows slots"],
     ) -> Drawn:
-        "Edit paths in given orders; `prompt` has the sources of the first rows, and of all others alike."
+        "Return edit paths in given orders. `prompt` has the sources of the first rows, and of all others alike."
         columns = x1.z0.shape[1]
         tokens = in_order(x1.tokens, order, PAD)
         log_q = step_log_probs(in_order(scores, order, 0.0), tokens != PAD)
@@ -141,14 +141,14 @@ class OrderedEdits(FromSources, OrderedInsertion):
         return Drawn(order, tokens, log_q, torch.zeros_like(log_q), where)
 
     def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:
-        "Log-probability of the token of every insertion and replacement, 0 at deletions and beyond the last event."
+        "Compute log-probabilities of written tokens. 0 at deletions and beyond the last event."
         logits = except_present(self.token(laws.token), drawn.where.old)
         return log_probs_at(logits, drawn.tokens, drawn.valid & ~drawn.where.deletes)
 
     # Bounds
 
     def _totals(self, x1: PartialSequences | Pairs, orders: int, generator) -> Float[Tensor, "orders batch"]:
-        "log q - log p of drawn edit paths, in float64, each with an alignment of its own; q is that of both."
+        "Compute log q - log p of drawn edit paths, in float64. Each has its own alignment; q is that of both."
         batch, found = x1.to(self.device), []
         for _ in range(orders):
             paths, log_count = self.counted_paths(batch, generator)
@@ -158,6 +158,6 @@ class OrderedEdits(FromSources, OrderedInsertion):
     # Generation: one event at a time
 
     def token_logits(self, memory: Memory, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
-        "Logits of what an outcome writes: any token in a gap, another one in place of an item."
+        "Compute logits of an outcome's token. Any token in a gap, a different one in place of an item."
         old = self.backbone.spot(memory, gap).old[:, 0]
         return except_present(super().token_logits(memory, gap), old)

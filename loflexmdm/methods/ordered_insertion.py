@@ -40,11 +40,11 @@ NETWORK = "network"  # the component of a mixture that is learned
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #mx000007
 @config
 class OrderedInsertionConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     # learned, or as it is given: uniform, left_to_right, right_to_left, by `given`, or the best of several, by trial
     order: Literal[
         "learned", "uniform", "left_to_right", "right_to_left", "given", "mixture"
-    ] = "learned"  # of insertion
+    ] = "learned"  # order of insertion
     components: str = "uniform,left_to_right,right_to_left"  # orders of a mixture; network is a learned one
     trial: Natural = 200  # steps in which the components of a mixture have equal weights
     given: str = ""  # name and numbers of a rule, its log rates are the scores: the order, or where learning starts
@@ -94,10 +94,10 @@ class OrderedInsertionConfig:
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #d2bf6ba7
 class OrderScores(nn.Module):
-    """Scores of all columns, (rows, length), from the whole clean sequence: 0 at the start.
+    """Order scores of all columns, (rows, length). From the whole clean sequence; 0 at the start.
 
-    Each column knows its place among the free ones from both ends; without it, it could only tell kinds of tokens
-    apart."""
+    Each column knows its place among the free ones from both ends; without it, it could
+    distinguish only kinds of tokens."""
     def __init__(self, backbone: Transformer, features: int = 32):
         super().__init__()
         self.features = features
@@ -115,7 +115,7 @@ class OrderScores(nn.Module):
         return self.score(F.gelu(self.hidden(h)))[..., 0]
 
     def from_ends(self, x1: PartialSequences) -> Float[Tensor, "rows length features"]:
-        "Sinusoids of the places from the first and from the last free column, 0 at given ones."
+        "Compute sinusoids of places from both ends. Counted over free columns; 0 at given ones."
         rank, count = free_ranks(x1)
         period = 2 * 500 ** torch.linspace(0, 1, self.features // 2, device=rank.device)
         places_from_both = torch.stack([rank, count - 1 - rank], -1)
@@ -124,7 +124,7 @@ class OrderScores(nn.Module):
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #fb075f9a
 class Drawn(NamedTuple):
-    "Whole generations of a batch: `orders` per sequence, one order of all sequences after the other."
+    "Whole generations of a batch, `orders` per sequence. One order of all sequences follows the other."
     order: Int[Tensor, "rows events"]  # columns of the free tokens as they are inserted, padded
     tokens: Int[Tensor, "rows events"]  # at these columns, PAD as padding
     log_q: Float[Tensor, "rows events events"]  # [k, e] that event e comes k-th, given those before; -inf: cannot
@@ -134,7 +134,7 @@ class Drawn(NamedTuple):
 
     @property
     def probs(self) -> Float[Tensor, "rows events events"]:
-        "[k, e] probability that position e itself comes k-th, 0 in rows beyond the last event."
+        "Probability [k, e] that position e comes k-th. 0 in rows beyond the last event."
         return torch.where(self.valid[:, :, None], (self.log_q - self.alike).exp(), 0.0)
 
     @property
@@ -144,7 +144,7 @@ class Drawn(NamedTuple):
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #ef77d462
 class Costs(NamedTuple):
-    "What a generation costs in nats, event by event; 0 beyond the last."
+    "Costs of generations in nats per event, 0 beyond the last."
     gap: Float[Tensor, "rows events"]  # -log p(gap)
     token: Float[Tensor, "rows events"]  # -log p(token | gap)
     log_q: Float[Tensor, "rows events"]  # log q(event | those before)
@@ -154,7 +154,7 @@ class Costs(NamedTuple):
 
     @property
     def total(self) -> Float[Tensor, " rows"]:
-        "log q - log p of the generation: its mean over orders is the bound."
+        "log q - log p of the generation. Its mean over orders is the bound."
         return self.log_q.sum(-1) - self.log_p
 
     @property
@@ -164,20 +164,20 @@ class Costs(NamedTuple):
 
     @property
     def to_go(self) -> Float[Tensor, "rows events"]:
-        "What depends on which event comes k-th: its cost and that of all that follows."
+        "Compute the cost to go of the k-th event. It is the cost of the event and of all after it."
         own = self.gap + self.token + self.log_q
         return own.flip(-1).cumsum(-1).flip(-1) + self.stop[:, None]
 
     @property
     def generator(self) -> Float[Tensor, " rows"]:
-        "What the generator minimises: -log p of generations, the gaps by expectation."
+        "Compute the generator's loss: -log p of generations, gaps by expectation."
         return (self.expected_gap + self.token).sum(-1) + self.stop
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #be8b4b1c
 def order_term(costs: Costs, orders: int) -> Float[Tensor, " rows"]:
-    """What has the gradient of the choice of orders: sum_k log q(s_k) (cost to go - its mean over the other orders).
+    """Compute sum_k log q(s_k) (cost to go - its mean over the other orders). It differentiates the choice of orders.
 
-    All costs are those of what was drawn. An expectation over the next event would take noise out of each step alone,
+    All costs are those of what was drawn. An expectation over the next event would take noise only out of each step,
     but what was drawn goes together: near the posterior the sum of all hardly varies from order to order."""
     to_go = costs.to_go.unflatten(0, (orders, -1))
     return (advantages(to_go).flatten(0, 1) * costs.log_q).sum(-1)
@@ -238,12 +238,12 @@ SAVED = 0.25  # of the columns, for which a batch is read in parts
 
 
 def columns_read(given: Int[np.ndarray, " rows"], events: Int[np.ndarray, " rows"]) -> int:
-    "Columns that the network reads for rows with these numbers: prompts and two streams of events, padded."
+    "Count the columns that the network reads for some rows. Prompts and two streams of events, padded."
     return len(events) * int(given.max() + 2 * events.max())
 
 
 def similar_rows(x1: PartialSequences) -> list[Int[Tensor, " rows"]]:
-    """The numbers of the rows of a batch in one, two or four parts, whichever reads the fewest columns.
+    """Split a batch's rows into one, two or four parts. The parts that read the fewest columns are taken.
 
     Rows of a part have about as many events. All in one part, in their order, unless SAVED of the columns is padding
     that parts do without."""
@@ -261,14 +261,14 @@ def similar_rows(x1: PartialSequences) -> list[Int[Tensor, " rows"]]:
 
 
 def weighted_mean(terms: list[LossTerms], weights: list[float]) -> LossTerms:
-    "The loss and the metrics of a batch from those of its parts."
+    "Average the losses and metrics of a batch's parts."
     mean = lambda values: sum(w * v for w, v in zip(weights, values, strict=True))
     metrics = {k: mean([t.metrics[k] for t in terms]) for k in terms[0].metrics}
     return LossTerms(mean([t.loss for t in terms]), metrics)
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #22eac4ff
 class OrderedInsertion(Method):
-    """Direct insertion in an order: a network that is causal in the order of insertion, and a model of orders.
+    """Direct insertion in an order. It has a network that is causal in the order of insertion, and a model of orders.
 
     -log p(x | prompt) <= E_q[ sum_k -log p(gap_k, token_k | S_k-1) - log p(stop | S_n) + log q(order | x) ], with
     equality iff q is the posterior of the order."""
@@ -298,12 +298,12 @@ class OrderedInsertion(Method):
         return super().first_config(**given | settings)
 
     def new_order_backbone(self) -> Transformer:
-        "The network from whose features scores of an order are read."
+        "Return a backbone for the scores of an order."
         return Transformer(len(self.vocabulary), size_named(self.config.order_size))
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:
-        "Parameters of the order model alone."
+        "Parameters of the order model."
         if self.order is None: return []
         return [*self.order.parameters(), *self.order_backbone.parameters()]
 
@@ -314,7 +314,7 @@ class OrderedInsertion(Method):
 
     @property
     def tau_max(self) -> float:
-        "The clock of a recording counts events."
+        "Clock reading at the end. The clock of a recording counts events."
         return float(self.config.max_length)
 
     @property
@@ -323,7 +323,7 @@ class OrderedInsertion(Method):
     # Training: whole generations
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """The training loss on a batch of clean sequences, in nats per sequence.
+        """Compute the training loss of clean sequences, in nats per sequence.
 
         A surrogate: its gradient, not its value, is unbiased for both networks. The gradient of log q in the bound
         itself is left out, for its mean is 0."""
@@ -338,7 +338,7 @@ class OrderedInsertion(Method):
     def loss_in_order(
         self, x1: PartialSequences, scores: Float[Tensor, "batch length"], order: Int[Tensor, "orders batch events"]
     ) -> LossTerms:
-        "The training loss of sequences in given orders."
+        "Compute the training loss of sequences in given orders."
         costs = self.costs_in_order(x1, scores, order)
         loss = costs.generator.mean()
         if self.order is not None: loss = loss + order_term(costs, len(order)).mean()
@@ -348,14 +348,14 @@ class OrderedInsertion(Method):
     def all_costs(
         self, x1: PartialSequences, orders: int, generator: torch.Generator | None = None
     ) -> Costs:
-        "Costs of `orders` drawn generations of each sequence."
+        "Compute costs of `orders` drawn generations of each sequence."
         scores = self.scores(x1)
         return self.costs_in_order(x1, scores, self.draw_orders(x1, scores, orders, generator))
 
     def costs_in_order(
         self, x1: PartialSequences, scores: Float[Tensor, "batch length"], order: Int[Tensor, "orders batch events"]
     ) -> Costs:
-        "Costs of the generations of each sequence in given orders; prompts are read once."
+        "Compute costs of generations in given orders. Prompts are read once."
         prompt, width = self.given(x1), x1.tokens.shape[1]
         events = self.events_per_token * int(x1.free.sum(-1).max())
         index = torch.arange(len(x1.tokens), device=x1.tokens.device).repeat(len(order))
@@ -368,30 +368,30 @@ class OrderedInsertion(Method):
     def draw_generation(
         self, x1: PartialSequences, generator: torch.Generator | None = None
     ) -> Int[Tensor, "1 batch events"]:
-        "An order for each sequence, from the order model: with it, one of the generations that make the sequence."
+        "Draw an order for each sequence from the order model. It selects one of the sequence's generations."
         return self.draw_orders(x1, self.scores(x1), 1, generator)
 
     def generation_log_prob(
         self, x1: PartialSequences, drawn: Int[Tensor, "orders batch events"]
     ) -> Float[Tensor, " rows"]:
-        "log p of the generations of sequences in given orders, in nats: (orders * batch,), differentiable."
+        "Compute log p of generations in given orders, in nats. (orders * batch,), differentiable."
         return self.costs_in_order(x1, self.scores(x1), drawn).log_p
 
     def draw(self, x1: PartialSequences, orders: int, generator: torch.Generator | None = None) -> Drawn:
-        "Whole generations of clean sequences, `orders` of each."
+        "Draw `orders` whole generations of each clean sequence."
         scores, index = self.scores(x1), torch.arange(len(x1.tokens)).repeat(orders)
         order = self.draw_orders(x1, scores, orders, generator)
         return self.in_order(x1.rows(index), self.given(x1), order.flatten(0, 1), scores[index])
 
     def given(self, x1: PartialSequences) -> PartialSequences:
-        "The prompts of clean sequences; `origin` holds their columns."
+        "Return the prompts of clean sequences. `origin` holds their columns."
         return prompt_of(x1)
 
     def draw_orders(
         self, x1: PartialSequences, scores: Float[Tensor, "batch length"], orders: int,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "orders batch events"]:
-        "Free columns of clean sequences in the order of insertion, `orders` times, padded with the length."
+        "Draw `orders` orders of the free columns of clean sequences. Padded with the length."
         x1 = x1.map(lambda v: v.repeat(orders, 1))
         scores = scores.repeat(orders, *[1] * (scores.dim() - 1))
         if self.mixture is not None: scores = self.mixture.chosen(scores, generator)
@@ -403,7 +403,7 @@ class OrderedInsertion(Method):
         self, x1: PartialSequences, prompt: PartialSequences, order: Int[Tensor, "rows events"],
         scores: Float[Tensor, "rows length"],
     ) -> Drawn:
-        "The generations of sequences in given orders; `prompt` is that of the first rows, and of all others alike."
+        "Return generations of sequences in given orders. `prompt` is that of the first rows, and of all others alike."
         tokens, end = in_order(x1.tokens, order, PAD), x1.tokens.shape[1]
         log_q, component = self.order_law(scores, order, tokens != PAD)
 
@@ -441,7 +441,7 @@ class OrderedInsertion(Method):
         return torch.stack(list(scores.values()), -1).to(self.backbone.token.weight.dtype)
 
     def costs(self, drawn: Drawn, memory: Memory) -> Costs:
-        "The costs of generations; `memory` is that of their prompts, a row for each."
+        "Compute the costs of generations. `memory` is that of their prompts, a row for each."
         laws = self.backbone.laws(memory, drawn.tokens, drawn.where)
         log_gap = laws.gap[:, :-1].gather(2, drawn.where.outcome)  # [k, e] of the gap in which event e lies then
         log_token = self.log_token(laws, drawn)
@@ -453,12 +453,12 @@ class OrderedInsertion(Method):
         )
 
     def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:
-        "Log-probability of the token of every event, 0 beyond the last."
+        "Compute log-probabilities of the events' tokens, 0 beyond the last."
         return log_probs_at(self.token(laws.token), drawn.tokens, drawn.valid)
 
     @torch.no_grad()
     def metrics(self, costs: Costs) -> dict[str, Float[Tensor, ""]]:
-        "What the training log records of one step, in nats per sequence."
+        "Compute the metrics of one step, in nats per sequence."
         return dict(
             bound=costs.total.mean(), gap=costs.gap.sum(-1).mean(), token=costs.token.sum(-1).mean(),
             stop=costs.stop.mean(), order_entropy=-costs.log_q.sum(-1).mean(),
@@ -470,7 +470,7 @@ class OrderedInsertion(Method):
     def nll_bound(
         self, x1: PartialSequences, samples: int = 64, generator: torch.Generator | None = None
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """The bound on -log p(x1 | prompt) in nats, from `samples` orders per sequence: mean and error, (batch,) each.
+        """Bound -log p(x1 | prompt) in nats. From `samples` orders per sequence: mean and error, (batch,) each.
 
         ValueError if `samples` < 2."""
         if samples < 2: raise ValueError(f"samples={samples}: at least 2 are needed for a standard error")
@@ -481,14 +481,14 @@ class OrderedInsertion(Method):
     def tight_bound(
         self, x1: PartialSequences, orders: int = 64, generator: torch.Generator | None = None
     ) -> Float[Tensor, " batch"]:
-        """The importance-weighted bound -log mean_k p(generation_k) / q(order_k), in nats, (batch,).
+        """Compute the importance-weighted bound, in nats, (batch,). -log mean_k p(generation_k) / q(order_k).
 
         On average it lies between -log p and `nll_bound`, and falls with the number of orders."""
         total = self._totals(x1, orders, generator)
         return math.log(orders) - torch.logsumexp(-total, 0)
 
     def _totals(self, x1: PartialSequences, orders: int, generator) -> Float[Tensor, "orders batch"]:
-        "log q - log p of drawn generations, in float64, from a few orders at a time."
+        "Compute log q - log p of drawn generations, in float64. A few orders are read at a time."
         x1, found = x1.to(self.device), []
         for start in range(0, orders, 8):
             some = min(8, orders - start)
@@ -498,36 +498,36 @@ class OrderedInsertion(Method):
     # Generation: one event at a time
 
     def read_prompts(self, prompt: PartialSequences) -> Memory:
-        "What is kept of prompts, with nothing inserted."
+        "Encode prompts; return the cache from which events are drawn."
         return self.backbone.read(prompt)
 
     def gap_scores(self, memory: Memory) -> Float[Tensor, "rows outcomes"]:
-        "Scores of the gaps after every item, then of stopping; -inf for gaps that are closed."
+        "Compute scores of gaps after items, then of stopping. -inf for closed gaps."
         return self.backbone.gap_scores(memory)
 
     def token_logits(self, memory: Memory, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
-        "Logits of what is inserted after item `gap`."
+        "Compute logits of the token inserted after item `gap`."
         return self.token(self.backbone.token_features(memory, gap))
 
     def insert(self, memory: Memory, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]) -> Memory:
-        "The memory after `token` was inserted after item `gap`."
+        "Insert `token` after item `gap`; return the new cache."
         return self.backbone.insert(memory, gap, token)
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #22eac4f0
 def given_columns(prompt: PartialSequences, end: int, rows: int) -> Int[Tensor, "rows prompt"]:
-    "The columns that prompts come from, `end` at padding; all prompts again and again until there are `rows`."
+    "Return the columns of prompts, `end` at padding. Prompts are repeated until there are `rows`."
     columns = torch.where(prompt.valid, prompt.origin, end)
     return columns.repeat(rows // len(columns), 1)
 
 
 def prompt_of(x1: PartialSequences) -> PartialSequences:
-    "The prompts of clean sequences; `origin` holds their columns."
+    "Return the prompts of clean sequences. `origin` holds their columns."
     return contract(x1, torch.where(x1.fixed, CLEAN, DROPPED))
 
 
 def expected_gap(
     drawn: Drawn, log_gap: Float[Tensor, "rows events events"]
 ) -> Float[Tensor, "rows events"]:
-    "E_q[-log p(gap)] over what may come next in every state, q a constant: far less noise than the gap that was drawn."
+    "Compute E_q[-log p(gap)] over possible next events, q a constant. It has far less noise than the drawn gap."
     probs = drawn.probs.detach()
     return -torch.where(probs > 0, probs * log_gap, 0.0).sum(-1)

@@ -26,7 +26,7 @@ from ..support.configs import config
 # %% ../../nbs/methods/21_ordered_masks.ipynb #fd0c4525
 @config
 class OrderedMasksConfig(OrderedInsertionConfig):
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     # as soon as they appear, at rate 1, when all have appeared, or as it is learned
     unmask: Literal["at_once", "uniform", "last", "learned"] = "learned"  # how masks are decided
 
@@ -61,27 +61,27 @@ class OrderedMasks(OrderedInsertion):
 
     @property
     def order_parameters(self) -> list[nn.Parameter]:
-        "Parameters of the order model alone."
+        "Parameters of the order model."
         learned = (self.order, self.unmask, self.order_backbone)
         return [p for part in learned if part is not None for p in part.parameters()]
 
     @property
     def tau_max(self) -> float:
-        "The clock of a recording counts events."
+        "Clock reading at the end. The clock of a recording counts events."
         return 2.0 * self.config.max_length
 
     @property
     def default_sampler(self) -> EventByEventMasks: return EventByEventMasks()
 
     def scores(self, x1: PartialSequences) -> Float[Tensor, "batch length 2"]:
-        "Scores of both events of all columns, log b_in and log b_um."
+        "Compute order scores of all columns, log b_in and log b_um."
         inserts = super().scores(x1)
         return torch.stack([inserts, self.unmask_scores(x1, inserts)], -1)
 
     def unmask_scores(
         self, x1: PartialSequences, inserts: Float[Tensor, "batch length"]
     ) -> Float[Tensor, "batch length"]:
-        "Log b_um, beside the scores of insertion."
+        "Compute log b_um, given the scores of insertion."
         fixed = inserts.detach()
         if self.config.unmask == "at_once": return (fixed.amax(-1, keepdim=True) + CERTAIN).expand_as(inserts)
         if self.config.unmask == "last": return (fixed.amin(-1, keepdim=True) - CERTAIN).expand_as(inserts)
@@ -92,7 +92,7 @@ class OrderedMasks(OrderedInsertion):
         self, x1: PartialSequences, scores: Float[Tensor, "batch length 2"], orders: int,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "orders batch events"]:
-        "Codes of the events of clean sequences in their order, `orders` times, padded with twice the length."
+        "Draw `orders` orders of events per clean sequence, as codes. Padded with twice the length."
         drawn = draw_events(scores.repeat(orders, 1, 1), x1.free.repeat(orders, 1), generator)
         return drawn.unflatten(0, (orders, -1))
 
@@ -100,7 +100,7 @@ class OrderedMasks(OrderedInsertion):
         self, x1: PartialSequences, prompt: PartialSequences, order: Int[Tensor, "rows events"],
         scores: Float[Tensor, "rows length 2"],
     ) -> Drawn:
-        "The generations of sequences in given orders; `prompt` is that of the first rows, and of all others alike."
+        "Return generations of sequences in given orders. `prompt` is that of the first rows, and of all others alike."
         length = x1.tokens.shape[1]
         tokens = in_order(x1.tokens.repeat_interleave(2, -1), order, PAD)
         tokens = torch.where((order % 2 == 0) & (tokens != PAD), MASK, tokens)  # that each event writes
@@ -110,7 +110,7 @@ class OrderedMasks(OrderedInsertion):
         return Drawn(order, tokens, log_q, torch.zeros_like(log_q), places_with_masks(given, order, length))
 
     def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:
-        "Log-probability of the token of every decision, 0 at the events that place masks."
+        "Compute log-probabilities of decided tokens, 0 at mask insertions."
         decisions = drawn.where.decisions
         nothing = drawn.log_q.new_zeros(drawn.tokens.shape)
         if not decisions.shape[1]: return nothing

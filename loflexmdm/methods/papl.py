@@ -29,8 +29,8 @@ def papl_weights(
     tau: float = 1.0,
     mixture: str = "eq7",
 ) -> Float[Tensor, "batch length"]:
-    """Weight of every mask's cross-entropy, 0 elsewhere: (1 + alpha w)/n (PAPL, Eq 7), or 1/n + alpha w for
-    "interpolate"; (batch, length), detached.
+    """Weight every mask's cross-entropy, 0 elsewhere. (1 + alpha w)/n (PAPL, Eq 7), or 1/n + alpha w for "interpolate";
+    (batch, length), detached.
 
     `log_k` (batch, length): log-probability of the clean token; n masks in each row, over which w = softmax(log_k/tau)
     sums to 1. ValueError for alpha < 0, tau <= 0 or another mixture."""
@@ -45,7 +45,7 @@ FORMS = ("count", "time")
 
 @config
 class PAPLConfig(MaskedConfig):
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     alpha: NonNegative = 1.0  # strength of the planner weights; 0: masked diffusion
     planner_tau: Positive = 1.0  # temperature of the planner in the loss weights
     form: one_of(FORMS) = "count"  # masks per row: uniform (PAPL, Eq 7) | time (schedule, more variance)
@@ -53,8 +53,8 @@ class PAPLConfig(MaskedConfig):
 
 # %% ../../nbs/methods/13_papl.ipynb #p2b4d7ac
 class PAPL(MaskedDiffusion):
-    """Masked diffusion trained with planner weights (PAPL): the masks that a confident planner
-    would resolve next have larger weights.
+    """Masked diffusion trained with planner weights (PAPL). Masks that a confident planner would resolve next have
+    larger weights.
 
     Network, `nll_bound` and samplers are those of masked diffusion. `loss` is L times Eq 7 in nats per
     sequence, L the free tokens of a canvas: no bound unless alpha = 0. The estimated bound is in its
@@ -64,7 +64,8 @@ class PAPL(MaskedDiffusion):
 
     @property
     def default_sampler(self) -> Sampler:
-        "The greedy planner (PAPL, Eq 6): one token per network call, where the token drawn is most probable."
+        """Greedy planner (PAPL, Eq 6). One token per network call: the one drawn with the highest
+        probability."""
         return GREEDY
 
     def weights(
@@ -73,8 +74,8 @@ class PAPL(MaskedDiffusion):
         masked: Bool[Tensor, "batch length"],
         rate: Float[Tensor, " batch"],
     ) -> Float[Tensor, "batch length"]:
-        """Weight of every mask's cross-entropy in the loss, (batch, length):
-        `papl_weights` with the bound's `rate` (batch,) in place of 1/n."""
+        """Weight every mask's cross-entropy in the loss, (batch, length). `papl_weights` with the bound's `rate`
+        (batch,) in place of 1/n."""
         c, n = self.config, masked.sum(-1)
         return (rate * n)[:, None] * papl_weights(log_k, masked, c.alpha, c.planner_tau, c.mixture)
 
@@ -83,7 +84,7 @@ class PAPL(MaskedDiffusion):
         x1: PartialSequences,
         generator: torch.Generator | None = None,
     ) -> tuple[PartialSequences, Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """One state of each canvas for the loss, its clock reading and the bound's rate there, both (batch,):
+        """Draw one state of each canvas for the loss. Also its clock reading and the bound's rate there, both (batch,):
         by number of masks (rate L/n), or at the schedule's times."""
         if self.config.form == "time": return super().draw(x1, generator)
         x, share = hide_some(x1, generator)

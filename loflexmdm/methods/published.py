@@ -27,22 +27,22 @@ from ..support.configs import AtLeastTwo, Count, Natural, NonNegative, Positive,
 # %% ../../nbs/methods/06_published.ipynb #f30b215d
 @config
 class PublishedConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     width: AtLeastTwo = 64  # features per column
     depth: Count = 2  # blocks
     heads: Count = 4  # attention heads
     cond: Count = 64  # width of the conditioning vector
     hidden: Count = 256  # features inside the MLP of a block
-    rotary: AtLeastTwo = 16  # features of each head that are turned by the position
-    link: Literal["exp", "softplus", "sigmoid"] = "exp"  # from a rate head's scalar to the rate
+    rotary: AtLeastTwo = 16  # features of each head with rotary position
+    link: Literal["exp", "softplus", "sigmoid"] = "exp"  # map from a rate head's scalar to the rate
     min_rate: NonNegative = 0.0  # smallest rate
     max_rate: Positive = 100.0  # scale of softplus and sigmoid
     order: Literal["none", "separate", "shared"] = "none"  # none | separate | shared: the order model's network
     order_depth: Natural = 2  # blocks of a separate order model
     order_heads: Count = 4  # its attention heads
-    order_rotary: AtLeastTwo = 16  # its features of each head that are turned
+    order_rotary: AtLeastTwo = 16  # its features of each head with rotary position
     order_min_rate: NonNegative = 1.01  # smallest rate of the order model
-    max_length: AtLeastTwo = 256  # longest sequence to generate, prompt and start token included
+    max_length: AtLeastTwo = 256  # longest sequence, with prompt and start token
 
     def __post_init__(self):
         self.trunk.check()
@@ -62,7 +62,7 @@ class PublishedConfig:
 
 # %% ../../nbs/methods/06_published.ipynb #pu000045
 class OrderRates(nn.Module):
-    "A published order model: clean sequences and times to exponents of insertion and of unmasking."
+    "Published order model. It maps clean sequences and times to exponents of insertion and of unmasking."
     def __init__(self, vocabulary_size: int, config: PublishedConfig):
         super().__init__()
         sizes = config.order_trunk
@@ -76,13 +76,13 @@ class OrderRates(nn.Module):
         t: Float[Tensor, " batch"],
         trunk: PublishedTrunk,
     ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        "Raw scalars of both kinds; `trunk` is the generator's, for a network that is shared."
+        "Compute raw scalars of both kinds. `trunk` is the generator's, for a network that is shared."
         h, cond = (self.trunk or trunk)(ids, t)
         return self.insert(h, cond), self.unmask(h, cond)
 
 # %% ../../nbs/methods/06_published.ipynb #0f2fa677
 class PublishedLoFlexMDM(FlexMDM):
-    """LoFlexMDM's generator with the network of the published checkpoints, and their order model if there is one.
+    """LoFlexMDM's generator with the network of the published checkpoints. It may have their order model.
 
     The start token stands for their [EOS]. Loss and bound are those of the order of FlexMDM (b = 1)."""
     name, Config, papers = "published", PublishedConfig, ("lo_flexmdm", "flexmdm")
@@ -116,11 +116,11 @@ class PublishedLoFlexMDM(FlexMDM):
         n: int,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-        "`n` clock readings of the loss and their weights, 1/density: two (n,) float32 tensors."
+        "Draw `n` clock readings of the loss and their weights. Weights are 1/density; two (n,) float32 tensors."
         return self.proposal(n, generator, self.device)
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
-        "Compute intensities at clock readings `tau`, (batch,); 0 in closed gaps and at columns that hold no mask."
+        "Compute intensities at clock readings `tau`, (batch,). 0 in closed gaps and at columns that hold no mask."
         h, cond = self.backbone(start_last(x), self.clock.time(tau))
         c = self.config
         rate = linked(self.insert(h, cond), c.link, c.min_rate, c.max_rate)
@@ -130,7 +130,7 @@ class PublishedLoFlexMDM(FlexMDM):
         return Intensities(rate * x.open, x.masked.to(rate.dtype), token_laws(self.allowed, before))
 
     def allowed(self, h: Float[Tensor, "*columns width"]) -> Float[Tensor, "*columns vocabulary"]:
-        "Logits of columns, -inf for tokens that are never generated."
+        "Compute logits of columns, -inf for tokens that are never generated."
         return self.token.out(h).masked_fill(self.never, -torch.inf)
 
     def order_rates(
@@ -138,7 +138,8 @@ class PublishedLoFlexMDM(FlexMDM):
         x1: PartialSequences,
         t: Float[Tensor, " batch"],
     ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        """The order model's exponents of insertion and of unmasking for every column of clean sequences, at time `t`.
+        """Compute the order model's exponents of insertion and of unmasking. For every column of clean sequences at
+        time `t`.
 
         Both (batch, length); those of the start token and of padding mean nothing. ValueError without an order model.
         In the published runs the second was replaced by 1."""

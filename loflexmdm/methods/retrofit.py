@@ -19,18 +19,18 @@ from ..networks.transformer import Transformer
 from ..support.configs import config_from
 
 # %% ../../nbs/methods/19_retrofit.ipynb #5ee5a261
-ONLY_FLAG = 2  # of every column that a masked network sees: not fixed, closed
+ONLY_FLAG = 2  # flag of every column in a masked network: not fixed, closed
 
 
 def modulations(method: Method) -> list[nn.Linear]:
-    "The linear maps from the conditioning to shifts, scales and gates: one per block and the last."
+    "Return the linear maps from conditioning to shifts, scales and gates. One per block and the last."
     return [*(block.adapt for block in method.backbone.blocks), method.backbone.adapt]
 
 
 @torch.no_grad()
 def transplant(masked: MaskedDiffusion, method: Method):
-    """Copy backbone and token head into a method of the same size and vocabulary:
-    same token logits whatever the time and the flags."""
+    """Copy backbone and token head into a method of equal sizes. Token logits are the same whatever the time and the
+    flags."""
     n, old, new = len(masked.vocabulary), masked.backbone, method.backbone
     new.blocks.load_state_dict(old.blocks.state_dict())
     new.adapt.load_state_dict(old.adapt.state_dict())
@@ -51,8 +51,8 @@ TRAINED = (
 
 
 def add_adapters(method: Method, rank: int, alpha: float):
-    "Put low-rank adapters on attention and token head, and freeze what was there before. ImportError without peft."
-    try: from peft import LoraConfig, inject_adapter_in_model  # here, as it is an extra
+    "Add low-rank adapters to attention and token head. Freeze all other parameters. ImportError without peft."
+    try: from peft import LoraConfig, inject_adapter_in_model  # imported here, as peft is optional
     except ImportError:
         raise ImportError(
             "adapters need peft: pip install 'loflexmdm[retrofit]', or retrofit(..., "
@@ -63,7 +63,7 @@ def add_adapters(method: Method, rank: int, alpha: float):
 
 
 def parameter_counts(method: nn.Module) -> tuple[int, int]:
-    "Numbers of parameters that are trained, and of all."
+    "Count the trained parameters and all parameters."
     sizes = [(p.numel(), p.requires_grad) for p in method.parameters()]
     return sum(n for n, trained in sizes if trained), sum(n for n, _ in sizes)
 
@@ -72,7 +72,7 @@ TARGETS = ("flexmdm", "loflexmdm")
 
 
 def check_source(masked: Method, target: str, rank: int):
-    "ValueError says why a retrofit is impossible."
+    "Check that a retrofit is possible. ValueError says why not."
     if target not in TARGETS: raise ValueError(f"target={target!r}: choose one of {', '.join(TARGETS)}")
     if type(rank) is not int or rank < 1: raise ValueError(f"rank={rank!r}: must be a positive whole number")
     if not isinstance(masked, MaskedDiffusion):
@@ -86,7 +86,7 @@ def check_source(masked: Method, target: str, rank: int):
 
 
 def target_config(masked: MaskedDiffusion, target: str, options: dict):
-    """The config of the method to be: the masked model's sizes, and `options`.
+    """Return the target's config: the masked model's sizes, and `options`.
 
     ValueError for unknown ones and for another size."""
     config = dict(size=masked.config.size, max_length=masked.config.max_length)
@@ -106,7 +106,7 @@ def retrofit(
     adapters: bool = True,
     **options,
 ) -> Method:
-    """A FlexMDM or LoFlexMDM that starts with the token logits of a trained masked model, at every time.
+    """Return a FlexMDM or LoFlexMDM initialised from a masked model. It starts with its token logits, at every time.
 
     With `adapters`, of rank `rank` and scale `alpha` / `rank` (1 by default), they and the new parts are all that is
     trained, and peft is needed; `merge` the trained model before saving it. Else all weights are. `options` are fields
@@ -114,14 +114,14 @@ def retrofit(
     time, another kind of model or bad options; ImportError without peft."""
     check_source(masked, target, rank)
     method = method_class(target)(masked.vocabulary, target_config(masked, target, options), masked.task)
-    transplant(masked, method.to(masked.cond))  # its device and precision
+    transplant(masked, method.to(masked.cond))  # same device and precision
     if adapters: add_adapters(method, rank, rank if alpha is None else alpha)
     return method
 
 # %% ../../nbs/methods/19_retrofit.ipynb #bb310299
 def merge(method: Method) -> Method:
-    """Add each adapter to the weight that it adapts and drop it, in place:
-    an ordinary model, all trainable, that saves and loads without peft."""
+    """Merge each adapter into its weight, in place. The result is an ordinary model, all trainable, that saves and
+    loads without peft."""
     adapted = [(name, layer) for name, layer in method.named_modules() if hasattr(layer, "get_base_layer")]
     for name, layer in adapted:
         layer.merge()

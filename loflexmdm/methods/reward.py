@@ -22,15 +22,16 @@ def tilt_loss(
     log_prior: Float[Tensor, " batch"],
     reward: Float[Tensor, " batch"],
 ) -> Float[Tensor, ""]:
-    """Half the variance over a batch of log p - log p0 - reward, in squared nats: an unbiased estimate, 0 at
-    p = p0 exp(reward) / Z. Of generations that p has drawn, the gradient is on average that of KL(p || p0 exp(reward) /
-    Z). ValueError for fewer than two, of which there is no variance."""
+    """Estimate half the variance of log p - log p0 - reward. Over a batch, in squared nats: unbiased, 0 at p = p0
+    exp(reward) / Z. Of generations drawn from p, the gradient is on average that of KL(p || p0 exp(reward) / Z).
+    ValueError for fewer than two."""
     if len(log_p) < 2: raise ValueError(f"log_p: {len(log_p)} generations; a variance needs at least 2")
     return 0.5 * (log_p - log_prior - reward).var()
 
 # %% ../../nbs/methods/26_reward.ipynb #rw000024
 class RewardTuner:
-    """Moves a model towards its law times exp(reward), a batch at a time; `prior` stays what it was at first.
+    """Trainer of a model towards its law times exp(reward). It takes a batch at a time; `prior` is a copy of the first
+    model.
 
     ValueError for a method without likelihoods of its generations."""
     def __init__(self, method: Method, lr: float = 5e-4, clip: float = 1.0):
@@ -47,8 +48,8 @@ class RewardTuner:
         reward: Float[Tensor, " batch"],
         generator: torch.Generator | None = None,
     ) -> float:
-        """One step on sequences that anybody has made, with their rewards in nats. Returns the loss before it, in
-        squared nats: `tilt_loss`. ValueError for rewards that are not finite."""
+        """Take one step on sequences of any origin; return the loss. Rewards are in nats; the loss before the step is
+        in squared nats: `tilt_loss`. ValueError for rewards that are not finite."""
         if not reward.isfinite().all(): raise ValueError(f"reward: {(~reward.isfinite()).sum()} are not finite")
         x1 = x1.to(self.method.device)
         with torch.no_grad():

@@ -23,7 +23,7 @@ from ..support.limits import ROWS, TOKENS
 
 # %% ../../nbs/methods/02_sampling.ipynb #fd622ec7
 def _example(prompt: Sequence, vocabulary: Vocabulary, max_length: int) -> Example:
-    "A prompt as an example. ValueError for what is not a list of tokens, or too long."
+    "Convert a prompt to an example. ValueError unless it is a list of tokens and short enough."
     if isinstance(prompt, str):
         raise ValueError(
             f"prompt {prompt[:40]!r}: must be a list of tokens, not one string, which would be read letter by letter; "
@@ -45,10 +45,11 @@ def encode_prompts(
     vocabulary: Vocabulary,
     max_length: int,
 ) -> PartialSequences:
-    """Prompts as a batch, each `n` times in a row (1 by default); without prompts, `n` empty ones.
+    """Encode prompts as a batch. Each stands `n` times in a row (1 by default); without prompts, there are `n` empty
+    ones.
 
-    ValueError for what cannot be generated from: no prompt at all, a string for a list, special or unknown tokens, more
-    tokens than `max_length`, n < 1."""
+    ValueError for no prompt at all, a string in place of a list, special or unknown tokens, more tokens than
+    `max_length`, or n < 1."""
     if n is not None and (type(n) is not int or n < 1): raise ValueError(f"n={n!r}: must be a positive whole number")
     if prompts is None: prompts = [()]
 
@@ -61,7 +62,7 @@ def encode_prompts(
 
 # %% ../../nbs/methods/02_sampling.ipynb #7d97942a
 def _length_limit(config, min_length: int, max_length: int | None, batch_size: int) -> int:
-    "The largest length allowed; ValueError for limits that make no sense."
+    "Return the largest length allowed. ValueError for limits that exclude each other."
     if max_length is not None and max_length < 1:
         raise ValueError(f"max_length={max_length}: must be at least 1 (the start token)")
     limit = config.max_length if max_length is None else min(max_length, config.max_length)
@@ -72,8 +73,8 @@ def _length_limit(config, min_length: int, max_length: int | None, batch_size: i
 
 # %% ../../nbs/methods/02_sampling.ipynb #105a5dd0
 def _sampler_for(method: Method, sampler: Sampler | None, min_length: int) -> Sampler:
-    """The sampler to use; ValueError for one that cannot simulate the method, or a smallest length
-    that it cannot reach by inserting."""
+    """Return the sampler to use. ValueError if it cannot simulate the method, or cannot reach the smallest length by
+    inserting."""
     if sampler is None: sampler = method.default_sampler
     if not isinstance(sampler, Sampler):
         raise ValueError(f"sampler={sampler!r}: must be a Sampler, such as EventDriven() or TauLeaping(steps=128)")
@@ -93,7 +94,7 @@ def _sampler_for(method: Method, sampler: Sampler | None, min_length: int) -> Sa
 
 # %% ../../nbs/methods/02_sampling.ipynb #7972a4d0
 def _generator(generator: torch.Generator | None, seed: int | None = None) -> torch.Generator:
-    "The generator, that of the seed, or a new one. ValueError for both a generator and a seed, or for a wrong type."
+    "Return the generator, that of the seed, or a new one. ValueError for both, or for a wrong type."
     if generator is not None and not isinstance(generator, torch.Generator):
         raise ValueError(f"generator={generator!r}: must be a torch.Generator; for a number there is seed=")
     if seed is not None:
@@ -107,14 +108,14 @@ def _generator(generator: torch.Generator | None, seed: int | None = None) -> to
 
 
 def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -> list[int]:
-    "A seed for each of n sequences."
+    "Draw a seed for each of n sequences."
     generator = _generator(generator, seed)
     return torch.randint(2**62, (n,), generator=generator, device=generator.device).tolist()
 
 
 @contextmanager
 def _evaluating(method: Method) -> Iterator[None]:
-    "In evaluation mode; nothing is recorded for gradients, which makes every small operation cheaper."
+    "Switch to evaluation mode, without gradients. Recording none makes every small operation cheaper."
     training = method.training
     method.eval()
     try:
@@ -131,13 +132,13 @@ class Request:
     seed: int | None = None  # seed of that generator
     record: bool = False  # keep trajectories
     batch_size: int = 512  # sequences at a time; changes no result
-    min_length: int = 0  # shortest sequence, prompt and start token included
+    min_length: int = 0  # shortest sequence, with prompt and start token
     max_length: int | None = None  # longest sequence; None: the method's
     guidance: float = 0.0  # strength of guidance towards the conditions in the prompts
     guidance_scheme: str = "naive"  # one of `guidance.SCHEMES`
     progress: bool = False  # show a progress bar
     skip: int = 0  # batches to leave out at the start, such as those of an earlier process
-    every: int = 1  # of the batches after these make one in `every`
+    every: int = 1  # after these, make one batch in `every`
 
     def limit(self, config) -> int:
         "Return the largest length allowed. ValueError for limits that exclude each other."
@@ -152,7 +153,7 @@ class Request:
         return Guidance(method.vocabulary, self.guidance, self.guidance_scheme).check(batch).guided(method)
 
     def with_generator(self) -> "Request":
-        "Return the request with its generator made, so that several calls draw from one stream."
+        "Return the request with its generator made. Several calls then draw from one stream."
         return replace(self, generator=_generator(self.generator, self.seed), seed=None)
 
     def seeds(self, count: int) -> list[int]:
@@ -182,10 +183,10 @@ def _drawn(
 
 
 def _finished(method: Method, network: Method | Guided, sampler: Sampler, samples: Samples) -> Samples:
-    "Return samples in their final form, with every evaluation of the network counted."
+    "Return samples in their final form. Every evaluation of the network is counted."
     evaluations = samples.row_evaluations * getattr(network, "evaluations", 1)
     samples = method.finish(replace(samples, row_evaluations=evaluations))
-    finish = getattr(sampler.logits_hook, "finish", None)  # links what has grown, say
+    finish = getattr(sampler.logits_hook, "finish", None)  # such as linking grown fragments
     return samples if finish is None else finish(samples)
 
 # %% ../../nbs/methods/02_sampling.ipynb #cdbd59a8
@@ -195,7 +196,8 @@ def _source(
     vocabulary: Vocabulary,
     max_length: int,
 ) -> Example:
-    "A sequence to edit: its kept tokens fixed, and open the gaps beside a token that is not. ValueError as in `edit`."
+    """Encode a sequence to edit. Its kept tokens are fixed, and gaps beside any other token open. ValueError as in
+    `edit`."""
     if isinstance(sequence, str) or not isinstance(sequence, Sequence):
         raise ValueError(f"sequences: {sequence!r} must be a list of tokens")
     if len(sequence) + 1 > max_length:
@@ -206,8 +208,8 @@ def _source(
     if len(keep) != len(sequence):
         raise ValueError(f"keep: {len(keep)} values for the {len(sequence)} tokens of {list(sequence)[:8]}")
     fixed = [True, *map(bool, keep)]
-    if not sequence: raise ValueError("sequences: one is empty; sample() writes from nothing")
-    if all(fixed): raise ValueError(f"sequence {list(sequence)[:8]}: nothing may be edited, every token is kept")
+    if not sequence: raise ValueError("sequences: one is empty; generate with sample()")
+    if all(fixed): raise ValueError(f"sequence {list(sequence)[:8]}: all tokens are locked; set one of keep to False")
 
     # a gap is closed between two tokens that are kept
     closed = [here and after for here, after in zip(fixed, [*fixed[1:], True])]
@@ -221,7 +223,7 @@ def encode_sources(
     vocabulary: Vocabulary,
     max_length: int,
 ) -> PartialSequences:
-    "Sequences to edit as a batch, each `n` times in a row (1 by default). ValueError as in `edit`."
+    "Encode sequences to edit as a batch. Each stands `n` times in a row (1 by default). ValueError as in `edit`."
     if n is not None and (type(n) is not int or n < 1): raise ValueError(f"n={n!r}: must be a positive whole number")
     if isinstance(sequences, str) or not isinstance(sequences, Sequence) or not sequences:
         raise ValueError(f"sequences={sequences!r}: a list of token sequences, at least one")
@@ -236,14 +238,14 @@ def generate_batches(
     prompts: Sequence[Sequence] | None = None,
     request: Request = Request(),
 ) -> Iterator[Samples]:
-    """Yield the `Samples` of every `batch_size` sequences as soon as they are finished.
+    """Yield the `Samples` of every `batch_size` sequences once finished.
 
     Together they are what `generate` returns. ValueError as there, when the first part is requested."""
     request, limit = request.with_sampler(method), request.limit(method.config)
     batch = encode_prompts(prompts, request.n, method.vocabulary, limit)
     network = request.network(method, batch)
 
-    # seeds come before batches, so that the size of these changes nothing
+    # draw seeds before batching, so that results do not depend on batch size
     seeds = request.seeds(len(batch.tokens))
     yield from _drawn(method, network, method.begin(batch, limit, seeds), seeds, request)
 
@@ -269,7 +271,7 @@ def edit_batches(
     keep: Sequence[Sequence[bool]] | None = None,
     request: Request = Request(),
 ) -> Iterator[Samples]:
-    """Yield what `edit_sequences` returns, in parts of `batch_size` sequences.
+    """Yield results of `edit_sequences`, `batch_size` sequences at a time.
 
     ValueError as there, when the first part is requested."""
     request, limit = request.with_sampler(method), request.limit(method.config)

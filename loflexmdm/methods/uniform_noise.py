@@ -32,18 +32,18 @@ from ..support.random_numbers import uniforms
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/27_uniform_noise.ipynb #un000028
-SIGNAL = 0.01  # how much likelier than another the clean token is at the beginning, about
+SIGNAL = 0.01  # excess probability of the clean token at the start, about
 LATEST = 30.0  # clock reading at which the loss ends: 1e-13 of the tokens are noise
 
 
 class NoiseLevel(NamedTuple):
-    "How much of the clean tokens is left at clock readings."
-    signal: Float[Tensor, "*shape"]  # probability that a token is as it was for not having been replaced: alpha
-    noise: Float[Tensor, "*shape"]  # the rest, 1 - alpha
+    "Signal and noise levels at clock readings."
+    signal: Float[Tensor, "*shape"]  # probability that a token was not replaced: alpha
+    noise: Float[Tensor, "*shape"]  # 1 - alpha
 
     @staticmethod
     def at(tau: Float[Tensor, "*shape"], outcomes: int) -> "NoiseLevel":
-        "At clock readings, with that many tokens to draw from; it stays as it is from LATEST on."
+        "Return levels at clock readings `tau`, constant after LATEST. `outcomes` tokens can be drawn."
         first = SIGNAL / outcomes
         tau = tau.clamp_max(LATEST)
         return NoiseLevel(first - (1 - first) * torch.expm1(-tau), (1 - first) * torch.exp(-tau))
@@ -55,7 +55,7 @@ class NoiseLevel(NamedTuple):
 
 
 def start_cost(outcomes: int) -> float:
-    "Divergence of a noised token at clock reading 0 from an even one, in nats."
+    "Compute the divergence of a noised token from uniform. At clock reading 0, in nats."
     first = SIGNAL / outcomes
     right = first + (1 - first) / outcomes
     return right * math.log(outcomes * right) + (1 - right) * math.log1p(-first)
@@ -64,7 +64,7 @@ def start_cost(outcomes: int) -> float:
 def noised_probs(
     clean: Float[Tensor, "batch length vocabulary"], level: NoiseLevel, written: Bool[Tensor, " vocabulary"]
 ) -> Float[Tensor, "batch length vocabulary"]:
-    """Probabilities of all tokens after noise, from those of the clean one.
+    """Compute probabilities of all tokens after noise. From those of the clean one.
 
     `level` (batch,); noise draws from the tokens that are `written`."""
     signal, noise = (v[:, None, None] for v in level)
@@ -77,8 +77,8 @@ def jump_rates(
     level: NoiseLevel,
     written: Bool[Tensor, " vocabulary"],
 ) -> Float[Tensor, "batch length vocabulary"]:
-    """Rate at which each column becomes each other token, 0 for its own: that of the noise in the opposite direction,
-    times the ratio of the probabilities of both after noise."""
+    """Compute the rates at which columns become other tokens. 0 for their own token; the rate of the noise in the
+    opposite direction, times the ratio of the probabilities of both after noise."""
     own = probs.gather(-1, tokens[..., None])
     ratio = probs / torch.where(own > 0, own, 1.0)  # a special token is never drawn by noise
     each = level.rate[:, None, None] / written.sum()
@@ -91,14 +91,14 @@ def without_own(
     level: NoiseLevel,
     outcomes: int,
 ) -> Float[Tensor, "batch length vocabulary"]:
-    "Logits of the clean token given the other columns, from those given all."
+    "Compute logits of the clean token given the other columns. From those given all."
     known = torch.log1p(outcomes * level.signal / level.noise).to(logits.dtype)
     return logits.scatter_add(-1, tokens[..., None], -known[:, None, None].expand(*tokens.shape, 1))
 
 # %% ../../nbs/methods/27_uniform_noise.ipynb #un000043
 @config
 class UniformNoiseConfig:
-    "What defines a model; everything here is saved with its weights."
+    "Configuration of a model, saved with its weights."
     predicts: Literal["others", "all"] = "others"  # clean tokens given the others | all (own token divided out)
     size: SizeName = "tiny"  # size of the network
     network: str = "transformer"  # kind of network: transformer, hugging_face or another by name
@@ -110,9 +110,9 @@ class UniformNoiseConfig:
 
 # %% ../../nbs/methods/27_uniform_noise.ipynb #un000045
 class UniformNoise(Canvas, Method):
-    """Diffusion with uniform noise (UDLM): tokens are random at first, and replaced until the end of the clock.
+    """Diffusion with uniform noise (UDLM). Tokens are random at first, and replaced until the end of the clock.
 
-    The network sees which tokens are given: those stay. It predicts each clean token from the others."""
+    The network reads which tokens are given: those do not change. It predicts each clean token from the others."""
     name, Config, papers = "udlm", UniformNoiseConfig, ("udlm",)
     channels, by_rows = ("substitute",), True
     written: Tensor  # tokens from which noise draws: the ordinary ones and the blank
@@ -134,24 +134,24 @@ class UniformNoise(Canvas, Method):
 
     @property
     def tau_max(self) -> float:
-        "Clock reading by which a whole canvas is free of noise, but for a probability of 1e-4."
+        "Clock reading by which a whole canvas is free of noise, with probability 1 - 1e-4."
         return math.log(self.config.max_length / 1e-4)
 
     @property
     def default_sampler(self) -> Sampler:
-        """Tau-leaping with readings spaced on the clock, where rates that fall are not held for long.
+        """Tau-leaping with readings spaced on the clock. Falling rates are then not held for long.
 
         From event to event each token would be replaced about log(outcomes / SIGNAL) times."""
         return TauLeaping(grid="clock")
 
     def seen(self, x: PartialSequences) -> PartialSequences:
-        "What the network sees: tokens, and which of them are given."
+        "Return the network's input: tokens, and the mask of given ones."
         return PartialSequences(x.tokens, x.fixed, torch.ones_like(x.closed))
 
     def denoised(
         self, x: PartialSequences, tau: Float[Tensor, " batch"]
     ) -> Float[Tensor, "batch length vocabulary"]:
-        "Predicted probabilities of the clean tokens given the other columns; special tokens have 0."
+        "Predict probabilities of clean tokens given the other columns. Special tokens have 0."
         logits = self.token(self.backbone(self.seen(x), self.time(tau)))
         if self.config.predicts == "all":
             logits = without_own(logits, x.tokens, NoiseLevel.at(tau, self.outcomes), self.outcomes)
@@ -163,19 +163,19 @@ class UniformNoise(Canvas, Method):
         x: PartialSequences,
         tau: Float[Tensor, " batch"],
     ) -> Float[Tensor, "batch length vocabulary"]:
-        "Rates of all replacements, from probabilities of the clean tokens; 0 for the token that is there."
+        "Compute rates of all replacements from clean-token probabilities. 0 for the present token."
         level = NoiseLevel.at(tau, self.outcomes)
         return jump_rates(noised_probs(clean, level, self.written), x.tokens, level, self.written)
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
-        "Compute rates of replacement at clock readings `tau`, (batch,), for every free column, and their token laws."
+        "Compute rates of replacement at clock readings `tau`, (batch,). For every free column, with their token laws."
         rates = self.rates(self.denoised(x, tau), x, tau)
         return Intensities(substitute=rates.sum(-1) * x.free, logits=rates.log())
 
     # Training: one reading of the clock for each sequence
 
     def random_tokens(self, u: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        "Tokens for uniform numbers, all alike."
+        "Convert uniform numbers to tokens, all equally likely."
         ids = self.written.nonzero()[:, 0].to(u.device)
         return ids[(u * self.outcomes).long().clamp_max(self.outcomes - 1)]
 
@@ -185,7 +185,7 @@ class UniformNoise(Canvas, Method):
         tau: Float[Tensor, " batch"],
         generator: torch.Generator | None = None,
     ) -> PartialSequences:
-        "Canvases at clock readings: each free token replaced with the probability of noise."
+        "Draw noised canvases at clock readings. Each free token is replaced with the probability of noise."
         noise = NoiseLevel.at(tau.double(), self.outcomes).noise[:, None]
         shape, device = x1.tokens.shape, x1.tokens.device
         replaced = uniforms(shape, generator, device) < noise
@@ -195,7 +195,7 @@ class UniformNoise(Canvas, Method):
     def match(
         self, x1: PartialSequences, x: PartialSequences, tau: Float[Tensor, " batch"]
     ) -> Float[Tensor, " batch"]:
-        "The divergence of the rates from those given the clean canvas: (batch,), nats per unit of clock time."
+        "Compute the divergence of the rates from the clean canvas's. (batch,), nats per unit of clock time."
         rates = self.rates(self.denoised(x, tau), x, tau)
         clean = F.one_hot(x1.tokens, rates.shape[-1]).to(rates.dtype)
         target = self.rates(clean, x, tau)
@@ -208,13 +208,13 @@ class UniformNoise(Canvas, Method):
     def bound_draw(
         self, x1: PartialSequences, generator: torch.Generator | None = None
     ) -> Float[Tensor, " batch"]:
-        "One unbiased draw of the bound for every canvas: (batch,), in nats."
+        "Draw an unbiased estimate of each canvas's bound: (batch,), nats."
         tau, weight = self.proposal(len(x1.tokens), generator, x1.tokens.device)
         cost = self.match(x1, self.noised(x1, tau, generator), tau) * weight
         return until(LATEST, tau, cost) + x1.free.sum(-1) * start_cost(self.outcomes)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        "The bound on -log p in nats per sequence, at one state of each; mean over the batch."
+        "Bound -log p in nats per sequence. At one state of each; mean over the batch."
         bound = self.bound_draw(self.canvas(batch), generator).mean()
         return LossTerms(bound, dict(bound_tight=bound.detach()))
 
@@ -225,7 +225,7 @@ class UniformNoise(Canvas, Method):
         samples: int = 64,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """The bound on -log p(x1 | prompt) in nats: mean and standard error over `samples` states, each (batch,).
+        """Bound -log p(x1 | prompt) in nats. Mean and standard error over `samples` states, each (batch,).
 
         Blanks are included. ValueError if `samples` < 2."""
         x1 = self.canvas(x1.to(self.device))
@@ -234,7 +234,7 @@ class UniformNoise(Canvas, Method):
     # Generation: from random tokens
 
     def begin(self, prompts: PartialSequences, limit: int, seeds: Sequence[int]) -> PartialSequences:
-        "The canvas of each prompt with random tokens where there is something to fill; row i by `seeds[i]` alone."
+        "Fill the canvas of each prompt with random tokens. Row i depends only on `seeds[i]`."
         x = self.start(prompts, limit)
         streams = [torch.Generator().manual_seed(seed ^ (2**61 - 1)) for seed in seeds]  # the sampler begins with seed
         u = torch.stack([torch.rand(x.tokens.shape[1], generator=g, dtype=torch.float64) for g in streams])

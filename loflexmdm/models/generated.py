@@ -23,7 +23,7 @@ if TYPE_CHECKING: from pandas import DataFrame
 @dataclass(repr=False)
 class Generated(Samples):
     "Samples of a model, read by its task."
-    model: Any = field(default=None, repr=False, compare=False)  # the `Model` that drew them
+    model: Any = field(default=None, repr=False, compare=False)  # `Model` that drew the samples
 
     @classmethod
     def of(cls, samples: Samples, model: Any) -> Self:
@@ -32,24 +32,25 @@ class Generated(Samples):
 
     @property
     def texts(self) -> list[str]:
-        "Each sequence as the model's task writes it, or its tokens between spaces."
+        "Sequences as the task writes them. Without a task, its tokens between spaces."
         write = " ".join if self.model.task is None else self.model.task.text
         return [write(self.model.vocabulary.decode(s)) for s in self.sequences]
 
     @property
     def smiles(self) -> list[str | None]:
-        "Canonical SMILES of each sample, None for an invalid one. ValueError unless the task is one of molecules."
+        "Canonical SMILES of each sample, None for invalid ones. ValueError unless the task is one of molecules."
         if self.model.task is None: raise ValueError("smiles: the model was saved without a task")
         return self.model.task.smiles_of(self)
 
     def __getitem__(self, i: int | slice) -> str | list[str]:
-        "The text of sample i, or of several."
+        "Return the text of sample i, or of several."
         return self.texts[i]
 
     def __iter__(self) -> Iterator[str]: return iter(self.texts)
 
     def frame(self) -> "DataFrame":
-        """Return a pandas DataFrame with a row per sample: text, the task's columns, tokens, and which were generated.
+        """Return a pandas DataFrame with a row per sample. Columns: text, the task's, tokens, and which of them were
+        generated.
 
         ImportError, with what to install, without pandas."""
         try: from pandas import DataFrame
@@ -61,8 +62,8 @@ class Generated(Samples):
                           for text, row, s, free in rows])
 
     def save(self, path: str | PathLike) -> Path:
-        """Write the texts to a .txt, .csv, .jsonl or .fasta file, or one that the task writes (of molecules .smi,
-        .sdf); return its path. More about each sample is in `frame`.
+        """Write the texts to a file; return its path. It is a .txt, .csv, .jsonl or .fasta file, or one that the task
+        writes (for molecules .smi, .sdf). More about each sample is in `frame`.
 
         ValueError for another ending, and for a text that the format cannot hold."""
         task, ending = self.model.task, Path(path).suffix.lower()

@@ -44,7 +44,7 @@ model.sample(n=4, seed=0).texts
 
 
 def model_card(method: Method, name: str, licence: str = "unknown", about: str = "") -> str:
-    "The README.md of a model on the hub, as Markdown with metadata at its head; `about`: on its data and results."
+    "Write a model's README.md for the hub. Markdown with metadata at its head; `about`: on its data and results."
     return CARD.format(
         name=name, licence=licence, method=method.name, parameters=sum(p.numel() for p in method.parameters()),
         tokens=len(method.vocabulary), length=method.config.max_length, task=(method.task or {}).get("kind", "unknown"),
@@ -58,12 +58,12 @@ NEEDED = "models on the Hugging Face hub need the package huggingface_hub: pip i
 
 @cache
 def hub_model() -> type:
-    "The class by which huggingface_hub handles our models. ImportError without that package."
+    "Return the class by which huggingface_hub handles our models. ImportError without that package."
     try: from huggingface_hub import ModelCard, ModelHubMixin
     except ImportError: raise ImportError(NEEDED) from None
 
     class HubModel(ModelHubMixin, library_name="loflexmdm"):
-        "A method of this package and the text of its card."
+        "Method of this package and the text of its card."
         def __init__(self, method: Method, card: str = ""): self.method, self.card = method, card
         def _save_pretrained(self, save_directory: Path): save_method(self.method, save_directory)
         def generate_model_card(self, *args, **kwargs): return ModelCard(self.card)
@@ -76,13 +76,14 @@ def hub_model() -> type:
 
 
 def _fetched(name: str, **options) -> str:
-    "The local directory with the files of a model on the hub, downloaded if need be."
+    "Return the local directory of a model on the hub. Its files are downloaded if needed."
     import huggingface_hub
     return huggingface_hub.snapshot_download(name, allow_patterns=list(MODEL_FILES), **options)
 
 # %% ../../nbs/models/04_hub.ipynb #hb000012
 def _asked(name: str, call: Callable):
-    "What a call to the hub returns. ValueError, in one line, for a name that cannot be one, and where the hub refuses."
+    """Return the result of a call to the hub. ValueError, in one line, for a name that is not allowed or a call that
+    the hub refuses."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
     from huggingface_hub.utils import validate_repo_id
     try:
@@ -102,10 +103,10 @@ def fetch(
     revision: str | None = None,
     token: str | None = None,
 ) -> Method:
-    """Return the method of the repository `owner/name`, in evaluation mode on `device`.
+    """Return the method of a repository on the hub. `name` is owner/name; it is in evaluation mode on `device`.
 
     `revision`: a branch, tag or commit. ImportError without huggingface_hub; ValueError if there is no such repository,
-    no connection, or what is there is not a model of this package."""
+    no connection, or no model of this package in it."""
     cls = hub_model()
     try: return _asked(name, lambda: cls.from_pretrained(name, revision=revision, token=token, device=device)).method
     except FileNotFoundError as e: raise ValueError(f"{name}: not a model of this package ({e})") from None
@@ -119,9 +120,9 @@ def push(
     private: bool | None = None,
     token: str | None = None,
 ) -> str:
-    """Upload a method with its card to the repository `owner/name`, which is made if need be.
+    """Upload a method with its card to the hub. The repository `owner/name` is made if needed.
 
-    Returns the address of the commit. `about`: Markdown for the card. ImportError without huggingface_hub, ValueError if
-    the hub refuses."""
+    Returns the address of the commit. `about`: Markdown for the card. ImportError without huggingface_hub,
+    ValueError if the hub refuses."""
     wrapped = hub_model()(method, model_card(method, name, licence, about))
     return str(_asked(name, lambda: wrapped.push_to_hub(name, private=private, token=token)))

@@ -26,7 +26,7 @@ from ..support.readers import read_json
 from ..support.saved_files import WEIGHTS_FILE
 
 # %% ../../nbs/models/07_import_published.ipynb #im000012
-RENAMED = (  # patterns of a name in a file, and what stands for it here
+RENAMED = (  # patterns of names in a file, and our names
     (r"embed_tokens\.", "token."),
     (r"sigma_map\.mlp\.", "time."),
     (r"encoder\.", "blocks."),
@@ -42,33 +42,34 @@ RENAMED = (  # patterns of a name in a file, and what stands for it here
     (r"^(?:b_ins_theta_head|lambda_ins_phi_head|len_pred)\.", "insert."),
     (r"^(?:b_unmask_theta|lambda_unmask_phi)_head\.", "unmask."),
 )
-CONSTANTS = re.compile(r"(?:sigma_map\.freqs|rotary_emb\.(?:inv_freq|sin|cos))$")  # of a formula; not parameters
-FREQUENCIES = "rotary_emb.inv_freq"  # half as many as features are turned
+CONSTANTS = re.compile(r"(?:sigma_map\.freqs|rotary_emb\.(?:inv_freq|sin|cos))$")  # formulas, not parameters
+FREQUENCIES = "rotary_emb.inv_freq"  # half as many as rotary features
 TRUNK = re.compile(r"(?:token\.weight|time\.|blocks\.)")  # names, as renamed, of the network below the heads
 
 
 def renamed(name: str) -> str:
-    "Our name of a tensor in a file."
+    "Return our name of a tensor in a file."
     for pattern, ours in RENAMED: name = re.sub(pattern, ours, name)
     return name
 
 # %% ../../nbs/models/07_import_published.ipynb #adb4e0f1
 class Parts(NamedTuple):
-    "What a checkpoint holds, tensors by the names of this package; empty where there is nothing."
-    trunk: dict[str, Tensor]  # of the generator, or shared
-    heads: dict[str, Tensor]  # of the generator: token, insert, unmask
-    order_trunk: dict[str, Tensor]  # of an order model's own network
-    order_heads: dict[str, Tensor]  # insert, unmask
-    counts: bool = False  # FlexMDM: the head of insertion gives how many tokens a gap still misses
+    "Tensors of a checkpoint by the names of this package. Empty for parts that it does not have."
+    trunk: dict[str, Tensor]  # trunk of the generator, or shared
+    heads: dict[str, Tensor]  # heads of the generator: token, insert, unmask
+    order_trunk: dict[str, Tensor]  # trunk of a separate order model
+    order_heads: dict[str, Tensor]  # heads of the order model: insert, unmask
+    counts: bool = False  # FlexMDM: the insertion head predicts the number of tokens missing in a gap
 
 # %% ../../nbs/models/07_import_published.ipynb #im000022
 def refuse(path: object, what: str):
-    "ValueError for a file, in one line."
+    "Raise ValueError for a file, in one line."
     raise ValueError(f"{path}: {what}")
 
 
 def check_family(names: list[str], path: object):
-    "ValueError, by name, for a file without a generator of LoFlexMDM or FlexMDM, or an order model."
+    """Check that names are those of LoFlexMDM or FlexMDM. ValueError, by name, for a file without their generator or an
+    order model."""
     has = lambda part: any(part in name for name in names)
     if has("len_pred.linear."): refuse(path, "a distribution of lengths (len_pred.linear); only an expectation is read")
     if has("bin_centers"): refuse(path, "discretised rate heads (bin_centers); only scalar ones can be imported")
@@ -79,7 +80,7 @@ def check_family(names: list[str], path: object):
 
 
 def split_parts(tensors: Mapping[str, Tensor], path: object) -> Parts:
-    """The tensors of a file by part.
+    """Split the tensors of a file into parts.
 
     Names of a whole training state (`model.`, `aux_model.`) are understood, too. ValueError for another family."""
     check_family(list(tensors), path)
@@ -100,7 +101,7 @@ def split_parts(tensors: Mapping[str, Tensor], path: object) -> Parts:
 
 # %% ../../nbs/models/07_import_published.ipynb #im000032
 def check_constants(tensors: Mapping[str, Tensor], path: object):
-    "ValueError unless frequencies of the time and of the rotary positions are those of the formulas."
+    "Check the constants of time and rotary positions. ValueError unless the frequencies are those of the formulas."
     for name, value in tensors.items():
         if name.endswith("sigma_map.freqs"): n = 128
         elif name.endswith("rotary_emb.inv_freq"): n = len(value)
@@ -111,7 +112,7 @@ def check_constants(tensors: Mapping[str, Tensor], path: object):
 
 
 def check_values(tensors: Mapping[str, Tensor], path: object):
-    "ValueError unless all are float32 and finite."
+    "Check that all tensors are float32 and finite. ValueError if not."
     for name, value in tensors.items():
         kind = str(value.dtype).removeprefix("torch.")
         if kind != "float32": refuse(path, f"{name} is {kind}, not float32")
@@ -119,7 +120,7 @@ def check_values(tensors: Mapping[str, Tensor], path: object):
 
 
 def check_padding(embedding: Tensor, pad: int, path: object):
-    "ValueError unless the row of the padding is zero, and no other."
+    "Check that only the padding's row is zero. ValueError if not."
     zero = (embedding == 0).all(-1).nonzero().flatten().tolist()
     if zero == [pad]: return
     rows = ", ".join(map(str, zero[:5]))
@@ -128,7 +129,7 @@ def check_padding(embedding: Tensor, pad: int, path: object):
 
 # %% ../../nbs/models/07_import_published.ipynb #9c015cec
 def trunk_of(trunk: Mapping[str, Tensor], heads: int, path: object) -> Trunk:
-    "Sizes that the shapes of a network's tensors tell. ValueError if one is missing, or they do not fit."
+    "Return the sizes of a network from its tensors' shapes. ValueError if one is missing, or they do not fit."
     for name in ("token.weight", "time.0.weight", "blocks.0.mlp.0.weight"):
         if name not in trunk or trunk[name].dim() != 2: refuse(path, f"{name} (by its name here) is missing")
     turned = {2 * len(value) for name, value in trunk.items() if name.endswith(FREQUENCIES)}
@@ -147,7 +148,7 @@ def trunk_of(trunk: Mapping[str, Tensor], heads: int, path: object) -> Trunk:
 
 
 def parameter_count(trunk: Trunk, tokens: int, own_heads: int = 1, logits: bool = True) -> int:
-    "How many parameters a network of these sizes has: the trunk, a token head, and rate heads."
+    "Count the parameters of a network of these sizes. The trunk, a token head, and rate heads."
     d, c, f = trunk.width, trunk.cond, trunk.hidden
     block = 2 * d + 4 * d * d + 2 * d * f + f + d + 6 * d * (c + 1)
     rate = 2 * d * (c + 1) + d + d * (d + 1) + d + 1
@@ -157,16 +158,16 @@ def parameter_count(trunk: Trunk, tokens: int, own_heads: int = 1, logits: bool 
 
 # %% ../../nbs/models/07_import_published.ipynb #im000042
 class Published(NamedTuple):
-    "What the file of a published model does not say."
+    "Settings that a published model's file does not contain."
     heads: int  # attention heads
-    link: str  # from the scalar of a rate head to the rate: exp, softplus or sigmoid
+    link: str  # map from a rate head's scalar to the rate: exp, softplus or sigmoid
     min_rate: float  # smallest rate of the generator
     max_rate: float  # scale of softplus and sigmoid
     order_min_rate: float  # smallest rate of the order model
-    max_length: int  # columns of the buffer, [EOS] included
+    max_length: int  # columns of the buffer, with [EOS]
     pad: int  # id of the padding
     mask: int  # id of the mask
-    bos: int  # id of the token behind a prompt
+    bos: int  # id of the token after a prompt
     eos: int  # id of the token at the end
     specials: tuple[str, ...]  # names of the first ids
 
@@ -184,8 +185,8 @@ def token_names(
     size: int,
     tokenizer: str | os.PathLike | None = None,
 ) -> list[str]:
-    """The name of every id: of bracket SAFE from its tokenizer file, and `<`, `>` behind these; of star graphs a node's
-    number; `id7` where nothing is known.
+    """Name every id. Bracket SAFE: from its tokenizer file, then `<` and `>`; star graphs: a node's number; unknown
+    ones: `id7`.
 
     ValueError for a tokenizer file that does not fit, and for special ids that are the same or outside."""
     ids = dict(pad=settings.pad, mask=settings.mask, bos=settings.bos, eos=settings.eos)
@@ -207,7 +208,7 @@ def token_names(
 
 
 def _tokenizer_names(path: str | os.PathLike, size: int) -> list[str]:
-    "The tokens of a tokenizer file by id, and `<`, `>` behind them where the model has two more."
+    "Return the tokens of a tokenizer file by id. `<` and `>` follow if the model has two more."
     read = read_json(path)
     model = read.get("model") if isinstance(read, dict) else None
     found = model.get("vocab") if isinstance(model, dict) else None
@@ -220,7 +221,8 @@ def _tokenizer_names(path: str | os.PathLike, size: int) -> list[str]:
 
 # %% ../../nbs/models/07_import_published.ipynb #im000053
 def read_parts(path: str | os.PathLike) -> Parts:
-    """The parts of a safetensors file, or of the model.safetensors in a directory, checked.
+    """Read the parts of a published model, checked. `path` is a safetensors file, or a directory with
+    model.safetensors.
 
     FileNotFoundError; ValueError for a damaged file, another family, constants that are not the formulas'."""
     path = Path(path)
@@ -234,13 +236,13 @@ def read_parts(path: str | os.PathLike) -> Parts:
 
 
 def of_counts(settings: Published) -> Published:
-    """The settings for FlexMDM, whose head gives the tokens that a gap still misses, as a softplus times the longest
-    length: the insertion rate per unit of clock time, as -log(1 - t) has it."""
+    """Return the settings for FlexMDM, whose head predicts counts. It gives the tokens that a gap still misses, as a
+    softplus times the longest length: the insertion rate per unit of clock time, as -log(1 - t) has it."""
     return settings._replace(link="softplus", min_rate=0.0, max_rate=float(settings.max_length + 4))
 
 
 def with_order(parts: Parts, order: Parts, path: object) -> Parts:
-    "A generator's parts with the order model of another file. ValueError if that has none, or both have one."
+    "Add the order model of another file to a generator's parts. ValueError if that has none, or both have one."
     if not order.order_heads: refuse(path, "holds no order model (lambda_ins_phi_head is missing)")
     if parts.counts: refuse(path, "the generator is FlexMDM's, which has no order model")
     if parts.order_heads: refuse(path, "the generator's file has an order model already")
@@ -248,14 +250,14 @@ def with_order(parts: Parts, order: Parts, path: object) -> Parts:
 
 # %% ../../nbs/models/07_import_published.ipynb #d17d6753
 def config_of(parts: Parts, settings: Published, order_heads: int, path: object) -> PublishedConfig:
-    "The configuration that shapes and settings tell. ValueError if they do not fit."
+    "Return the configuration from shapes and settings. ValueError if they do not fit."
     sizes = trunk_of(parts.trunk, settings.heads, path)._asdict()
     rates = {name: getattr(settings, name) for name in ("link", "min_rate", "max_rate", "order_min_rate", "max_length")}
     if not parts.order_heads: return PublishedConfig(**sizes, **rates)
     if not parts.order_trunk: return PublishedConfig(**sizes, **rates, order="shared")
     own = trunk_of(parts.order_trunk, order_heads, path)
 
-    # a configuration has one width for both, and a depth, heads and turned features for each
+    # a configuration has one width for both, and depth, heads and rotary features for each
     for name in ("width", "cond", "hidden"):
         if getattr(own, name) != sizes[name]:
             refuse(path, f"sizes of generator and order model differ: {tuple(sizes.values())} and {tuple(own)}")
@@ -264,7 +266,7 @@ def config_of(parts: Parts, settings: Published, order_heads: int, path: object)
 
 
 def weights_of(parts: Parts, order: list[int]) -> dict[str, Tensor]:
-    "The tensors under the names of `PublishedLoFlexMDM`, unused heads too; rows in the order of our ids."
+    "Rename tensors to those of `PublishedLoFlexMDM`. Unused heads are included; rows are in the order of our ids."
     prefixes = ("backbone.", "", "order.trunk.", "order.")
     found = {}
     for prefix, part in zip(prefixes, parts):
@@ -276,7 +278,7 @@ def weights_of(parts: Parts, order: list[int]) -> dict[str, Tensor]:
 
 
 def check_names(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: object):
-    "ValueError names a tensor that is missing, that does not belong, or of another shape."
+    "Check names and shapes of tensors. ValueError names one that is missing, does not belong, or has another shape."
     here = " (by its name here)"
     missing, extra = expected.keys() - found.keys(), found.keys() - expected.keys()
     if missing: refuse(path, f"{min(missing)}{here} is missing")
@@ -294,16 +296,16 @@ def import_published(
     order_heads: int | None = None,
     **settings,
 ) -> PublishedLoFlexMDM:
-    """The model of a published checkpoint, in evaluation mode.
+    """Return the model of a published checkpoint, in evaluation mode.
 
-    `kind` is safe or star: what the file does not say is then as in PUBLISHED, unless `settings` (heads, link, ...) say
-    otherwise. `order_file` holds the order model, with `order_heads` attention heads, where the file itself has none.
+    `kind` is safe or star: settings missing from the file are then as in PUBLISHED, unless `settings` (heads, link,
+    ...) give them. `order_file` is the file of the order model, with `order_heads` attention heads, if `path` has none.
     FileNotFoundError; ValueError, in one line, for all that is not such a file."""
     if kind not in PUBLISHED: raise ValueError(f"kind={kind!r}: choose one of {', '.join(PUBLISHED)}")
     parts = read_parts(path)
     settings = (of_counts(PUBLISHED[kind]) if parts.counts else PUBLISHED[kind])._replace(**settings)
     if order_file is not None: parts = with_order(parts, read_parts(order_file), order_file)
-    if not parts.heads: refuse(path, "holds an order model alone; name its generator's file, and this as order file")
+    if not parts.heads: refuse(path, "holds only an order model; name its generator's file, and this as order file")
     config = config_of(parts, settings, order_heads or settings.heads, path)
     embeddings = [part["token.weight"] for part in (parts.trunk, parts.order_trunk) if part]
     names = token_names(kind, settings, len(embeddings[0]), tokenizer)
@@ -314,7 +316,7 @@ def import_published(
     order = first + [i for i in range(len(names)) if i not in first]
     model = PublishedLoFlexMDM(Vocabulary(names[i] for i in order[3:]), config)
 
-    # a generator's file has an unmasking head, which nothing asks; FlexMDM's has none
+    # a generator's file has an unused unmasking head; FlexMDM's has none
     found, own = weights_of(parts, order), model.state_dict()
     insertion = {} if parts.counts else {name: v for name, v in own.items() if name.startswith("insert.")}
     unused = {name.replace("insert.", "unmask."): v for name, v in insertion.items()}

@@ -29,14 +29,14 @@ from ..tasks.base import Task, task_from
 
 # %% ../../nbs/models/05_model.ipynb #md000007
 class TextPrompt(list):
-    "Tokens that a task made of a text, with the text for as long as they are unchanged."
+    "Tokens that a task made of a text. The text is kept for as long as they are unchanged."
     def __init__(self, tokens: Sequence, text: str):
         super().__init__(tokens)
         self._made = list(tokens), text
 
     @property
     def text(self) -> str | None:
-        "The text; None if the tokens have been changed."
+        "Text of the prompt, None if its tokens have been changed."
         tokens, text = self._made
         return text if list(self) == tokens else None
 
@@ -45,23 +45,23 @@ class _Group(NamedTuple):
     "Prompts that are sampled together."
     prompts: Sequence | None  # lists of tokens
     n: int | None  # sequences per prompt
-    hook: Callable | None = None  # `logits_hook` with which they are continued
+    hook: Callable | None = None  # `logits_hook` for their continuation
 
     def request(self, request: Request) -> Request:
-        "Return the request with the group's count, and its hook unless the sampler has one."
+        "Return the request with the group's count. It has the group's hook unless the sampler has one."
         sampler = request.sampler
         if self.hook and sampler.logits_hook is None: sampler = replace(sampler, logits_hook=self.hook)
         return replace(request, n=self.n, sampler=sampler)
 
 # %% ../../nbs/models/05_model.ipynb #md000011
 class Scores(NamedTuple):
-    "Upper bounds on -log p of sequences given their prompts, with standard errors; exact where the error is 0."
+    "Upper bounds on -log p of sequences given their prompts. With standard errors; exact if the error is 0."
     nats: Float[Tensor, " sequences"]  # mean over the states drawn
     error: Float[Tensor, " sequences"]  # standard error of that mean
 
     @property
     def bits(self) -> Float[Tensor, " sequences"]:
-        "The bounds in bits."
+        "Bounds in bits."
         return self.nats / torch.tensor(2.0, dtype=torch.float64).log()
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class Scores(NamedTuple):
 # %% ../../nbs/models/05_model.ipynb #md000014
 class SampleSettings(TypedDict, total=False):
     "Settings of `Model.sample`: of the request, then of the sampler."
-    sampler: Sampler | str | None  # or its name
+    sampler: Sampler | str | None  # sampler or its name
     generator: torch.Generator | None
     seed: int | None
     record: bool
@@ -115,7 +115,7 @@ class Model:
 
     @property
     def task(self) -> Task | Any:
-        """The task that the model was trained on; None if it is not known.
+        """Task that the model was trained on, None if unknown.
 
         Data that it names is read only after `task.with_data()`. ValueError for settings that are not a task's."""
         if self._task is None and self.method.task is not None:
@@ -130,7 +130,7 @@ class Model:
     def device(self) -> torch.device: return self.method.device
 
     def to(self, *args, **kwargs) -> Self:
-        "Move or convert the method, as `torch.nn.Module.to` does; return this model."
+        "Move or convert the method, as `torch.nn.Module.to` does. Returns this model."
         self.method.to(*args, **kwargs)
         return self
 
@@ -143,7 +143,7 @@ class Model:
         )
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list[str]] | Any:
-        "Return the first `n` prompts of a split of the task; None for a task without prompts, or no task."
+        "Return the first `n` prompts of the task's split. None for a task without prompts, or no task."
         return None if self.task is None else self.task.prompts(split, n)
 
     def sample(
@@ -175,13 +175,13 @@ class Model:
         n: int | None = None,
         **settings: Unpack[SampleSettings],
     ) -> Iterator[Generated]:
-        """Yield what `sample` returns, in parts of `batch_size` sequences, as soon as these are finished.
+        """Yield samples in parts of `batch_size` sequences once finished. Together they are those of `sample`.
 
         `skip`: batches to leave out at the start, say because an earlier process has them; `every`: one in `every` of
         the rest, say because other processes have those between. The batches that are made are as without the two.
         ValueError for bad input, when the first part is requested."""
         request, groups = _request(self.method, n, settings), self._groups(prompts, n)
-        if len(groups) > 1: raise ValueError("prompts: these texts are continued in different ways; sample each by itself")
+        if len(groups) > 1: raise ValueError("prompts: texts are continued in different ways; sample each by itself")
         [group] = groups
         for part in generate_batches(self.method, group.prompts, group.request(request)):
             yield Generated.of(part, self)
@@ -207,12 +207,12 @@ class Model:
         n: int | None = None,
         **settings: Unpack[SampleSettings],
     ) -> Iterator[Generated]:
-        "Yield what `edit` returns, in parts of `batch_size` sequences. ValueError when the first part is requested."
+        "Yield results of `edit`, `batch_size` sequences at a time. ValueError when the first part is requested."
         for part in edit_batches(self.method, sequences, keep, _request(self.method, n, settings)):
             yield Generated.of(part, self)
 
     def score(self, sequences: Sequence[str | Sequence[str]], states: int = 64, seed: int = 0) -> Scores:
-        """Bound -log p of whole sequences in nats, each from `states` states.
+        """Bound -log p of whole sequences in nats. Each bound is estimated from `states` states.
 
         Texts are read by the task; a sequence may be a list of tokens. ValueError for what cannot be read or is longer
         than the model writes."""
@@ -231,7 +231,7 @@ class Model:
         dtype: str | torch.dtype | None = None,
         **extra_files: str,
     ) -> Path:
-        "Save the model in a directory, which is returned; see `saved.save_method`."
+        "Save the model in a directory; return its path. See `saved.save_method`."
         return save_method(self.method, directory, dtype, **extra_files)
 
     def push(
@@ -242,31 +242,31 @@ class Model:
         private: bool | None = None,
         token: str | None = None,
     ) -> str:
-        "Upload the model with its card to the repository `owner/name` of the hub; see `hub.push`."
+        "Upload the model with its card to the hub. The repository is `owner/name`; see `hub.push`."
         return push(self.method, name, licence, about, private, token)
 
     def __repr__(self) -> str:
         kind = (self.method.task or {}).get("kind", "no task")
         return f"Model({self.method.name}, {kind}, {sum(p.numel() for p in self.method.parameters()):,} parameters)"
 
-    # names of earlier releases, in which a model was its method
+    # in earlier releases a model was its method
     @property
     def task_object(self) -> Task | Any: return self.task
     save_pretrained = save
     push_to_hub = push
 
     def __getattr__(self, name: str) -> Any:
-        "An attribute of the method, which was the model in earlier releases; `model.method` has it."
+        "Return an attribute of the method. In earlier releases the method was the model; `model.method` has it."
         if name.startswith("_") or "method" not in vars(self): raise AttributeError(name)
         value = getattr(self.method, name)
         warnings.warn(f"model.{name} is now model.method.{name}", DeprecationWarning, stacklevel=2)
         return value
 
     def _groups(self, prompts, n: int | None) -> list[_Group]:
-        """Return the prompts in groups, texts as tokens: one group unless texts need hooks of their own.
+        """Group the prompts, with texts as tokens. There is one group unless texts need their own hooks.
 
-        ValueError for a text of which the task makes no prompt."""
-        if self.method.task is None: return [_Group(prompts, n)]  # a text is then refused, as all that is not a list of tokens
+        ValueError for a text from which the task makes no prompt."""
+        if self.method.task is None: return [_Group(prompts, n)]  # a text is then refused
         if isinstance(prompts, str): prompts = [prompts]
         texts = [_text_of(p) for p in prompts] if isinstance(prompts, Sequence) else []
         if all(text is None for text in texts): return [_Group(prompts, n)]
@@ -277,15 +277,15 @@ class Model:
         return [_Group([p for g in groups for p in g.prompts], first.n, first.hook)]
 
     def _group(self, prompt, text: str | None, n: int | None) -> _Group:
-        "Return one prompt as a group, or those that stand for the sequences of a text."
+        "Return the group of one prompt, or of the sequences of a text."
         if text is None: return _Group([prompt], n)
         prompts, hook = self.task.prompts_for(text, self.method, n or 1)
         return _Group(prompts, n if len(prompts) == 1 else None, hook)
 
     def _note_prompts(self, n: int | None):
-        "Warn if the task has prompts and none was given: the samples then answer none."
+        "Warn if the task has prompts and none was given. The samples then answer none."
         try: prompted = self.prompts("test", 1) is not None
-        except (ValueError, OSError): return  # the task's data is not at hand
+        except (ValueError, OSError): return  # the task's data is not available
         if prompted:
             given = f'the task {self.task.kind!r} has prompts, and none was given; model.prompts("test", {n or 1})'
             warnings.warn(f"{given} draws some of its test split", stacklevel=3)

@@ -56,7 +56,7 @@ def _present(trajectory: Trajectory, n: int) -> list[int]:
 
 
 def recording(trajectory: Trajectory, most: int = 400) -> Recording:
-    """Return a trajectory's frames by column. At most `most` frames, evenly spaced, first and last included.
+    """Return a trajectory's frames by column. At most `most` frames, evenly spaced; first and last are included.
 
     ValueError for a trajectory without frames, or `most` < 2."""
     if not trajectory.frames: raise ValueError("trajectory: has no frames; sample with record=True")
@@ -148,7 +148,7 @@ def _boxes(changes: list, words: dict[int, str], frames: int) -> str:
 
 # %% ../../nbs/models/02_player.ipynb #pl000019
 class Picture(NamedTuple):
-    "Picture beside the sequence: SVG with changing parts, or a reason for its absence."
+    "Picture beside the sequence. SVG with changing parts, or a reason for its absence."
     parts: list[tuple[str, str]]  # CSS class and SVG of each part; {} takes its attributes
     changes: list[list[tuple[int, int]]]  # per part: (frame, 0 missing, 1 masked or 2 present)
     fixed: str = ""  # SVG below the parts
@@ -273,14 +273,14 @@ def _bond(start, end, order: float, gaps: tuple[float, float]) -> str:
 
 # %% ../../nbs/models/02_player.ipynb #pl00001f
 class Drawing(NamedTuple):
-    "Parts of a molecule: SVG with a placeholder {} for attributes, and each part's atoms."
+    "Parts of a molecule. SVG with a placeholder {} for attributes, and each part's atoms."
     bonds: list[tuple[str, int, int]]  # SVG and the indices of the two atoms
     atoms: list[str]  # SVG per atom
     box: tuple[float, float, float, float]  # left, top, width and height
 
 
 def drawing_of(mol, like=None) -> Drawing:
-    "Draw a molecule as lines and letters, in the layout of `like` if given."
+    "Draw a molecule as lines and letters. In the layout of `like` if given."
     from rdkit import Chem
     at = _places(mol, like)
     plain = Chem.Mol(mol)
@@ -313,7 +313,7 @@ def molecule_picture(mol, places: Sequence[int], changes: list) -> Picture:
 def _stages(
     track: Recording, vocabulary: Vocabulary, smiles_from: Callable, most: int = 8
 ) -> list[tuple[int, object]]:
-    "List frames at which the text became another molecule, with the molecule. At most `most`, ends included."
+    "List frames at which the text became another molecule. With the molecule; at most `most`, ends included."
     from rdkit import Chem
     from rdkit.rdBase import BlockLogs
     found, seen = [], None

@@ -20,7 +20,7 @@ from ..support.registries import did_you_mean
 from ..support.saved_files import models_directory, names, resolve
 
 # %% ../../nbs/models/06_pretrained.ipynb #353d4f2a
-# models that came with earlier versions: what to load instead, and the recipe that trains each
+# models of earlier versions: their replacement, and the recipe that trains each
 REMOVED = {
     "molecules-fixed": ("molecules-leads or molecules", "loflexmdm train molecules-fixed"),
     "molecules-moses": ("molecules-moses-ar or molecules-leads", "loflexmdm train experiments/molecules_moses.toml"),
@@ -31,7 +31,8 @@ REMOVED = {
 
 
 def not_packaged(name: object, known: Sequence[str]) -> str:
-    "What to say of a name that no model of the package has, and of one that is no longer there what replaces it."
+    """Return the error message for an unknown model name. For a name that is no longer packaged it gives the
+    replacement."""
     if str(name) in REMOVED:
         better, recipe = REMOVED[str(name)]
         return f"no longer comes with the package; load {better}, or train it: {recipe}"
@@ -45,15 +46,15 @@ def from_hub(
     revision: str | None = None,
     token: str | None = None,
 ) -> Model:
-    """Return the model of the repository `owner/name`, ready to sample on `device`.
+    """Return the model of a repository on the hub. `name` is owner/name; it is ready to sample on `device`.
 
     `revision`: a branch, tag or commit. ImportError without huggingface_hub; ValueError if there is no such repository,
-    no connection, or what is there is not a model of this package."""
+    no connection, or no model of this package in it."""
     return Model(fetch(name, device, revision, token))
 
 
 def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> Model:
-    """Return the model of that name, or saved in that directory, ready to sample on `device`.
+    """Return the named or saved model, ready to sample on `device`. It is a model of the package or one in a directory.
 
     In the package: star-tiny, star-tiny-fixed, star-mixed, star-mixed-fixed, star-mixed-ordered,
     star-medium-ordered, star-hard-ordered (paths in graphs), key-adder,
@@ -61,7 +62,7 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
     molecules-qm9-ar, repair-text, molecule-edits and lead-edits.
 
     A name of the package wins over a directory in the working directory (write ./NAME for that). `hf://owner/name`,
-    with `@revision` behind it if need be, is a model on the Hugging Face hub (`from_hub`). ValueError for unknown
+    with `@revision` after it if needed, is a model on the Hugging Face hub (`from_hub`). ValueError for unknown
     names, which lists the known ones, for damaged files and for a device that is not there; FileNotFoundError for a
     directory without a model."""
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
@@ -75,7 +76,7 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
         if os.sep in str(name_or_dir): raise FileNotFoundError(f"{name_or_dir}: no such directory")
         if Path(name_or_dir).suffix == ".toml":
             raise ValueError(
-                f"{name_or_dir}: is a recipe, which says how to train a model (`loflexmdm train "
+                f"{name_or_dir}: is a recipe for training a model (`loflexmdm train "
                 f"{name_or_dir} --out DIR`); name DIR to use it"
             )
         raise ValueError(f"{str(name_or_dir)!r} {not_packaged(name_or_dir, known)}")

@@ -33,7 +33,7 @@ from ..support.saved_files import CONFIG_FILE, DTYPES, FORMAT, MODEL_FILES, WEIG
 
 # %% ../../nbs/models/01_saved.ipynb #7f8d17af
 def is_finite(value: Tensor, infinite: bool = False) -> bool:
-    "Whether a tensor holds no NaN and, unless `infinite`, no infinity. From its extremes, which NaN would be."
+    "Check that a tensor has no NaN and, unless `infinite`, no infinity. Its extremes would be NaN."
     if value.numel() == 0 or not value.is_floating_point(): return True
     extremes = torch.stack(value.detach().aminmax())
     wrong = extremes.isnan() if infinite else ~extremes.isfinite()
@@ -41,18 +41,18 @@ def is_finite(value: Tensor, infinite: bool = False) -> bool:
 
 
 def not_finite(module: nn.Module) -> list[str]:
-    "Names of parameters that are not finite everywhere, and of buffers that hold NaN (a mask may be infinite)."
+    "List parameters that are not finite. Also buffers with NaN (a mask may be infinite)."
     bad = [name for name, p in module.named_parameters() if not is_finite(p)]
     return bad + [name for name, b in module.named_buffers() if not is_finite(b, infinite=True)]
 
 
 def portable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    "The tensors as a file holds them: without gradient, contiguous, on the CPU."
+    "Convert tensors for a file: without gradient, contiguous, on the CPU."
     return {k: v.detach().contiguous().cpu() for k, v in tensors.items()}
 
 
 def _dtype_named(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    "The type of that name. ValueError unless it is one of DTYPES."
+    "Return the type of that name. ValueError unless it is one of DTYPES."
     if dtype is None: return None
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPES: raise ValueError(f"dtype={name!r}: choose one of {', '.join(DTYPES)}")
@@ -60,7 +60,7 @@ def _dtype_named(dtype: str | torch.dtype | None) -> torch.dtype | None:
 
 # %% ../../nbs/models/01_saved.ipynb #4cbdc54d
 def model_weights(method: nn.Module, dtype: str | torch.dtype | None = None) -> dict[str, Tensor]:
-    """The tensors that a weights file holds, parameters in `dtype` if one is given.
+    """Return the tensors of a weights file. Parameters are in `dtype` if one is given.
 
     ValueError if a weight is not finite, or not in that dtype."""
     bad = not_finite(method)
@@ -69,7 +69,7 @@ def model_weights(method: nn.Module, dtype: str | torch.dtype | None = None) -> 
     dtype = _dtype_named(dtype)
     if dtype is None: return tensors
 
-    # parameters alone: a buffer, such as the slowest rate, keeps its precision
+    # only parameters: a buffer, such as the slowest rate, keeps its precision
     for name, p in method.named_parameters():
         if name not in tensors or not p.is_floating_point(): continue
         tensors[name] = tensors[name].to(dtype)
@@ -78,19 +78,19 @@ def model_weights(method: nn.Module, dtype: str | torch.dtype | None = None) -> 
 
 
 def declared_dtype(tensors: Mapping[str, Tensor]) -> str | None:
-    "What config.json has to say of floating-point tensors that are not float32; ValueError if there are two kinds."
+    "Return the floating-point type to declare in config.json. None for float32; ValueError if there are two others."
     kinds = {_short(v.dtype) for v in tensors.values() if v.is_floating_point()} - {"float32"}
     if len(kinds) > 1: raise ValueError(f"weights in {' and '.join(sorted(kinds))}: choose one with dtype=...")
     return kinds.pop() if kinds else None
 
 # %% ../../nbs/models/01_saved.ipynb #ae744f10
 def _refuse_foreign(path: Path):
-    "ValueError if a directory holds what no save has put there, or another program's config.json."
+    "Check a directory before a save. ValueError for files that no save has written, or another program's config.json."
     known = recorded(path / CONFIG_FILE)
     unchanged = lambda p: p.name in known and file_digest(p) == known[p.name]
     own = lambda p: p.is_file() and (p.name in MODEL_FILES or unchanged(p))
 
-    # a save that was killed may have left a file that is not in place
+    # a killed save may have left a temporary file
     staged = lambda p: p.is_file() and STAGED.fullmatch(p.name)
     there = [p for p in sorted(path.iterdir()) if not staged(p)]
     other = [p.name for p in there if not own(p)]
@@ -101,14 +101,14 @@ def _refuse_foreign(path: Path):
 
 
 def _describes_a_model(path: Path) -> bool:
-    "Whether a file is the config.json of a saved model."
+    "Check that a file is a saved model's config.json."
     try: meta = read_json(path)
     except (OSError, ValueError): return False
     return isinstance(meta, dict) and {"format", "method", "vocabulary", "config"} <= meta.keys()
 
 # %% ../../nbs/models/01_saved.ipynb #abde104f
 def save_tensors(tensors: Mapping[str, Tensor], path: str | os.PathLike):
-    "Write a safetensors file under exactly that name; a kill leaves no file of another name beside it."
+    "Write a safetensors file under exactly that name. A kill leaves no file of another name beside it."
     Path(path).write_bytes(save(dict(tensors)))  # safetensors' save_file writes to .tmpXXXXXX first
 
 
@@ -119,9 +119,9 @@ def write_model(
     texts: Mapping[str, str] | None = None,
     check: Callable[[Path], object] | None = None,
 ):
-    """Write weights files, text files and config.json into a directory, which is made if it is not there.
+    """Write weights files, text files and config.json into a directory. It is made if needed.
 
-    `check` may refuse what is there."""
+    `check` may refuse its present files."""
     from loflexmdm import __version__
     path = Path(directory)
     meta = dict(
@@ -135,7 +135,7 @@ def write_model(
     dtype = declared_dtype(weights[WEIGHTS_FILE])
     if dtype: meta["dtype"] = dtype
 
-    # files of a model that is there are replaced together, those of a new one appear together
+    # an existing model's files are replaced together, a new one's appear together
     files: dict[str, Write] = {name: partial(save_tensors, tensors) for name, tensors in weights.items()}
     files |= {name: partial(_write_text, text) for name, text in (texts or {}).items()}
     if path.exists(): return replace_files(path, CONFIG_FILE, meta, files, check)
@@ -145,11 +145,11 @@ def write_model(
 def _write_text(text: str, path: Path): path.write_text(text, encoding="utf-8")
 
 # %% ../../nbs/models/01_saved.ipynb #8847335d
-_noticed: set[str] = set()  # files of which it has been told that they have no digest
+_noticed: set[str] = set()  # files without a digest, already warned about
 
 
 def notice(path: str | os.PathLike, text: str):
-    "A warning about a file, once in this process."
+    "Warn about a file, once in this process."
     key = f"{Path(path).absolute()}: {text}"
     if key in _noticed: return
     _noticed.add(key)
@@ -157,7 +157,8 @@ def notice(path: str | os.PathLike, text: str):
 
 
 def read_tensors(path: str | os.PathLike, digest: str | None = None) -> dict[str, Tensor]:
-    "The tensors of a safetensors file. FileNotFoundError; ValueError if it is damaged or its SHA-256 is not `digest`."
+    """Read the tensors of a safetensors file. FileNotFoundError; ValueError if it is damaged or its SHA-256 is not
+    `digest`."""
     try:
         if digest is None: return load_file(path)
         with intact(path, digest) as place: return load_file(place)
@@ -169,7 +170,7 @@ def read_model(
     directory: str | os.PathLike,
     weights: str = WEIGHTS_FILE,
 ) -> tuple[dict, dict[str, Tensor]]:
-    """config.json of a saved model and the tensors that belong to it, also while another process replaces both.
+    """Read a saved model's config.json and matching tensors. They match even while another process replaces both.
 
     FileNotFoundError, ValueError as `read_config` and `read_tensors`."""
     path = Path(directory) / weights
@@ -187,7 +188,7 @@ def read_model(
 
 
 def _written(directory: str | os.PathLike) -> tuple[int, int] | None:
-    "Which config.json this is, by inode and time; None if there is none."
+    "Identify config.json by inode and time, None if missing."
     try: found = os.stat(Path(directory) / CONFIG_FILE)
     except OSError: return None
     return found.st_ino, found.st_mtime_ns
@@ -200,7 +201,7 @@ def check_weights(
     dtype: str | None = None,
     strict: bool = True,
 ):
-    """ValueError unless names, shapes and types of the tensors are the module's and none holds NaN.
+    """Check names, shapes and types of tensors against a module. ValueError if they differ, or for NaN.
 
     Floating-point numbers may be float32 or of the declared `dtype`. Not `strict`: the file has no digest; a warning
     tells so, once per file, and other floating-point numbers are allowed."""
@@ -222,7 +223,7 @@ def check_weights(
 
 # %% ../../nbs/models/01_saved.ipynb #495df02c
 def _check_shapes(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: str | os.PathLike):
-    "ValueError unless the file at `path` has tensors of the names and shapes of the model's `own`."
+    "Check names and shapes of a file's tensors. ValueError unless those at `path` are the model's `own`."
     missing, extra = own.keys() - tensors.keys(), tensors.keys() - own.keys()
     if missing: _of_another_model(path, f"without {min(missing)}")
     if extra: _of_another_model(path, f"with {min(extra)}")
@@ -232,17 +233,17 @@ def _check_shapes(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path
 
 
 def _of_another_model(path, what: str):
-    "ValueError for weights that do not belong to the model."
+    "Raise ValueError for weights that do not belong to the model."
     raise ValueError(f"{path}: weights of another model: {what}")
 
 
 def _short(dtype: torch.dtype) -> str:
-    "Its name, without the package's."
+    "Return the type's name without the package's."
     return str(dtype).removeprefix("torch.")
 
 
 def _fits(there: torch.dtype, own: torch.dtype, declared: str | None) -> bool:
-    "Whether a tensor of the type `there` may be loaded as `own`."
+    "Check that a tensor of type `there` may be loaded as `own`."
     if there == own: return True
     return there.is_floating_point and own.is_floating_point and _short(there) in ("float32", declared)
 
@@ -253,7 +254,7 @@ def load_weights(
     digest: str | None = None,
     dtype: str | None = None,
 ):
-    """Load a safetensors file, of that SHA-256 and half-precision type if given, into a module.
+    """Load a safetensors file into a module. It must have that SHA-256 and half-precision type, if given.
 
     FileNotFoundError; ValueError if it is damaged or belongs to another model."""
     tensors = read_tensors(path, digest)
@@ -262,7 +263,8 @@ def load_weights(
 
 # %% ../../nbs/models/01_saved.ipynb #0e881e53
 def _refuse_files(config: Mapping, path: Path):
-    "ValueError if the settings of a saved model name a file or directory: all that it needs is in its own."
+    """Check that settings of a saved model name no path. ValueError for a file or directory: all that it needs is in
+    its own."""
     for key in ("network_config", "order_network_config"):
         value = config.get(key, "") if isinstance(config, Mapping) else ""
         if not value or not isinstance(value, str) or value.lstrip().startswith("{"): continue
@@ -273,33 +275,33 @@ def _refuse_files(config: Mapping, path: Path):
             )
 
 # %% ../../nbs/models/01_saved.ipynb #9d05bb5d
-BESIDE = 2**26  # numbers that a model may hold beside those of its file
+BESIDE = 2**26  # most buffer elements besides those of the file
 
 
 def _check_outline(build: Callable[[], nn.Module], tensors: Mapping[str, Tensor], path: Path):
-    """ValueError unless the model that `build` makes has the tensors of its file, and little else.
+    """Check the tensors of a file against the model of `build`. ValueError unless it has these, and little else.
 
-    Settings of a network may ask for any amount of memory. So the model is made first on the device `meta`, where
+    Settings of a network may need any amount of memory. So the model is made first on the device `meta`, where
     tensors have a shape and no numbers, and with about as many parameters as the file has."""
-    most = 4 * len(tensors) + 1000  # some are made and dropped, or shared
+    most = 4 * len(tensors) + 1000  # some parameters are dropped or shared
     try:
         with torch.device("meta"), _parameters(most, path): outline = build()
-    except (NotImplementedError, RuntimeError): return  # a network of another package that looks at its numbers
+    except (NotImplementedError, RuntimeError): return  # another package's network that reads its values
 
     own = outline.state_dict()
     _check_shapes(own, tensors, path)
     beside = sum(value.numel() for name, value in outline.named_buffers() if name not in own)
     if beside > BESIDE:
-        raise ValueError(f"{path}: its settings ask for {beside:,} numbers beside the weights; at most {BESIDE:,}")
+        raise ValueError(f"{path}: its settings need {beside:,} numbers beside the weights; at most {BESIDE:,}")
 
 
 @contextmanager
 def _parameters(most: int, path: Path) -> Iterator[None]:
-    "Within it, ValueError as soon as modules are given more than that many parameters."
+    "Limit the number of parameters that modules may get. ValueError as soon as they are given more."
     left = iter(range(most))
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter | None):
-        if next(left, None) is None: _of_another_model(path, f"with fewer tensors than its settings ask for ({name})")
+        if next(left, None) is None: _of_another_model(path, f"with fewer tensors than its settings need ({name})")
 
     handle = register_module_parameter_registration_hook(count)
     try: yield
@@ -311,7 +313,7 @@ def load_method(
     device: str | torch.device = "cpu",
     weights: str = WEIGHTS_FILE,
 ) -> Method:
-    """Return the method saved in a directory, in evaluation mode on `device`; `weights` names the file to take.
+    """Return the method saved in a directory. In evaluation mode on `device`; `weights` names the file to take.
 
     FileNotFoundError if there is no saved model, ValueError if it is damaged, of a newer format or of an unknown
     method."""
@@ -325,7 +327,7 @@ def load_method(
     if any(settings): _check_outline(build, tensors, path / weights)
     method = build()
 
-    # only a file with a digest is known to be what was saved
+    # only a file with a digest is known to be unchanged
     sealed = weights in recorded(meta)
     check_weights(method, tensors, path / weights, meta.get("dtype"), strict=sealed)
     method.load_state_dict(tensors)
@@ -338,7 +340,7 @@ def save_method(
     dtype: str | torch.dtype | None = None,
     **extra_files: str,
 ) -> Path:
-    """Write model.safetensors and config.json, with digests, into a directory, which is returned.
+    """Write model.safetensors and config.json, with digests, into a directory. Returns the directory.
 
     `dtype`: of the parameters in the file, say "bfloat16"; they are float32 again when loaded. Keywords add text
     files: `README_md="..."` becomes README.md. A model that is there is replaced, with the text files that were

@@ -197,7 +197,7 @@ def test_kept_tokens_are_not_edited(source):
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda m: edit_sequences(m, [["a"]], [[True]]), "every token is kept"),
+    (lambda m: edit_sequences(m, [["a"]], [[True]]), "all tokens are locked"),
     (lambda m: edit_sequences(m, [["z"]]), "outside the vocabulary"),
     (lambda m: edit_sequences(m, [["a"] * 10]), "max_length is 10"), (lambda m: edit_sequences(m, [[]]), "empty"),
     (lambda m: edit_sequences(m, [["a"]], [[]]), "keep"), (lambda m: edit_sequences(m, [["a"]], []), "keep"),

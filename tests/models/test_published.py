@@ -201,8 +201,8 @@ def test_from_the_shell(files, tmp_path, capsys):
         ("star_generator", "--as star --heads 4 --mask 0", "must be different"),
         ("star_generator", "--as star --heads 4 --eos 63", "eos=63: must lie in 0..62"),
         ("star_generator", "--as star --heads 4 --min-rate 200", "max_rate=100.0: must exceed min_rate=200.0"),
-        ("star_aux", "--as star --heads 4", "holds an order model alone"),
-        ("shared_aux_heads", "--as safe --heads 4", "holds an order model alone"),
+        ("star_aux", "--as star --heads 4", "holds only an order model"),
+        ("shared_aux_heads", "--as safe --heads 4", "holds only an order model"),
         ("shared_generator", "--as safe --heads 4 --order-file {star}", "holds no order model"),
     ],
 )
