@@ -23,7 +23,7 @@ from .state import RowInt, State, TokenBool, TokenFloat, TokenInt
 
 # %% ../../nbs/samplers/09_entropy_bounded.ipynb #eb000009
 def excess(entropy: TokenFloat) -> TokenFloat:
-    """Bound the loss (nats) of drawing the first 1, 2, ... columns of a row together: (batch, length).
+    """Bound the loss of drawing columns together. In nats, (batch, length), for the first 1, 2, ... columns of a row.
 
     It is the sum of their entropies without the largest."""
     largest = entropy.cummax(-1).values
@@ -32,7 +32,7 @@ def excess(entropy: TokenFloat) -> TokenFloat:
 
 def within(lost: TokenFloat, allowed: Float[Tensor, "#batch length"],
            masks: RowInt) -> RowInt:
-    "Count the masks to resolve in each row, of `masks` (batch,): the most within what is allowed, at least 1."
+    "Count the masks to resolve in each row. Of `masks` (batch,), the most within the allowed loss, at least 1."
     count = torch.arange(1, lost.shape[-1] + 1, device=lost.device)
     # the first alone loses nothing; its sum may differ from its maximum in the last digit
     fits = (lost <= allowed) & (count <= masks[:, None]) | (count == 1)
@@ -41,7 +41,7 @@ def within(lost: TokenFloat, allowed: Float[Tensor, "#batch length"],
 # %% ../../nbs/samplers/09_entropy_bounded.ipynb #eb000015
 @dataclass(frozen=True)
 class EntropyBounded(MaskSteps):
-    """As many masks per network call as an error allows, for methods that only unmask (Ben-Hamu et al., 2025).
+    """As many masks per network call as an error allows (Ben-Hamu et al., 2025). For methods that only unmask.
 
     Masks are resolved in the order of `confidence` (by entropy unless another is named); k of them together lose at
     most the sum of their entropies without the largest, in nats. `gamma`: what one call may lose, as in the paper.
@@ -80,7 +80,7 @@ class EntropyBounded(MaskSteps):
             raise ValueError("confidence='sampled': looks at the tokens drawn, and the bound does not hold for it")
 
     def keep(self, out: Intensities, state: State, drawn: TokenInt) -> TokenBool:
-        "Choose the masks to resolve; return the columns that are not masks after the call."
+        "Choose the masks to resolve. Returns the columns that are not masks after the call."
         candidates = self.candidates(state.x)
         score = torch.where(candidates, self.choices.score(out, state, drawn, candidates), -torch.inf)
 
@@ -92,13 +92,13 @@ class EntropyBounded(MaskSteps):
         return ~state.x.masked | most_confident(as_many, candidates, score)
 
     def entropies(self, out: Intensities, where: TokenBool) -> TokenFloat:
-        "Compute entropies (batch, length) of the token distributions in nats, 0 elsewhere."
+        "Compute entropies of the token distributions. (batch, length), in nats, 0 elsewhere."
         k = torch.softmax(out.logits[where].double(), -1)
         negative = CONFIDENCES["entropy"](k, None, None)  # that rule reads the distribution alone
         return k.new_zeros(where.shape).masked_scatter(where, -negative)
 
     def allowed(self, state: State) -> TokenFloat:
-        "Return the loss (nats) allowed for the first 1, 2, ... masks resolved: (batch, length)."
+        "Return the allowed loss by number of masks. In nats, (batch, length), for the first 1, 2, ... masks resolved."
         count = torch.arange(1, state.x.tokens.shape[-1] + 1, device=state.tau.device).double()
         if self.gamma is not None: return torch.full_like(count, self.gamma).expand(len(state.tau), -1)
         positions = state.x.free.sum(-1, keepdim=True).clamp_min(1)

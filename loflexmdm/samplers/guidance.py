@@ -26,7 +26,7 @@ SCHEMES = ("naive", "fixed", "weighted")
 
 
 def _powers(scheme: str, w: float) -> tuple[float, float]:
-    "Return powers of the conditional and the unconditional distribution; their sum is 1."
+    "Return powers of the conditional and unconditional distribution. Their sum is 1."
     if scheme not in SCHEMES: raise ValueError(f"scheme={scheme!r}: choose one of {', '.join(SCHEMES)}")
     return (w, 1 - w) if scheme == "weighted" else (1 + w, -w)
 
@@ -37,7 +37,7 @@ def _log_mix(
     c: float,
     u: float,
 ) -> Float[Tensor, "..."]:
-    "Compute c log_c + u log_u with 0 (-inf) = 0; log_c where log_u is -inf and its power negative."
+    "Compute c log_c + u log_u with 0 (-inf) = 0. It is log_c where log_u is -inf and its power negative."
     part = lambda power, log: power * log if power else torch.zeros_like(log)
     no_reference = (log_u == -torch.inf) & (u < 0) | (log_c == -torch.inf) & (c < 0)
     return torch.where(no_reference, log_c, part(c, log_c) + part(u, log_u))
@@ -54,7 +54,7 @@ def _log_probs(
     x: PartialSequences | None,
     excludes_present: bool,
 ) -> Tensor:
-    "Compute the log distribution of tokens, without the present one if it cannot be drawn."
+    "Compute the log distribution of tokens. Without the present one if it cannot be drawn."
     if excludes_present and x is not None:
         logits = logits.scatter(-1, x.tokens[..., None].clamp_min(0), -torch.inf)
     return _log_softmax(logits)
@@ -67,7 +67,7 @@ def guide(
     scheme: str = "naive",
     x: PartialSequences | None = None,
 ) -> Intensities:
-    """Guide intensities and token laws (Eqs 30-33) by the scheme `naive`, `fixed` or `weighted`.
+    """Guide intensities and token laws (Eqs 30-33). `scheme` is `naive`, `fixed` or `weighted`.
 
     `x`, the sequences they belong to, matters for `weighted` with substitutions: a token is never replaced by itself.
     Logits without rates, as from left to right, are mixed too. Rates by token (`speed`) are in the rates and
@@ -95,7 +95,7 @@ def guide(
 
 # %% ../../nbs/samplers/12_guidance.ipynb #bfca89fd
 class _Both(NamedTuple):
-    "A network's caches of rows with their conditions and without."
+    "Caches of rows with and without their conditions."
     kept: object
     n: int  # rows
 
@@ -105,7 +105,7 @@ class _Both(NamedTuple):
 
 
 class Guided:
-    "Intensities guided towards the conditions of the sequences: both evaluations in one batch of twice the rows."
+    "Intensities guided towards conditions. Both evaluations are in one batch of twice the rows."
     evaluations = 2  # of each row in a call
 
     def __init__(
@@ -126,7 +126,7 @@ class Guided:
         tau: RowFloat,
         kept: object | None = None,
     ) -> tuple[Intensities, object | None]:
-        "Return guided intensities, and the network's cache of both evaluations (`reader`)."
+        "Return guided intensities and the cache of both evaluations. As in `reader`."
         rows = len(x.tokens)
         pair = zip(x, without_conditions(x, self.vocabulary))
         twice = PartialSequences(*(None if a is None else torch.cat([a, b]) for a, b in pair))
@@ -142,7 +142,7 @@ class Guided:
 
 # %% ../../nbs/samplers/12_guidance.ipynb #ge000003
 class _Memories(NamedTuple):
-    "An event-by-event network's caches of rows with their conditions and without."
+    "Event-by-event caches of rows with and without their conditions."
     with_condition: Any
     without: Any
 
@@ -158,7 +158,7 @@ class _Memories(NamedTuple):
 
 # %% ../../nbs/samplers/12_guidance.ipynb #ge000005
 class GuidedEvents:
-    "Gaps and tokens guided towards the conditions of the prompts, for a network that is asked event by event."
+    "Gaps and tokens guided towards conditions, event by event. Conditions are those of the prompts."
     evaluations = 2  # of each row in an event
 
     def __init__(self, network: Any, vocabulary: Vocabulary, w: float, scheme: str = "naive"):
@@ -173,7 +173,7 @@ class GuidedEvents:
         return _Memories(self.network.read_prompts(prompt), self.network.read_prompts(bare))
 
     def gap_scores(self, memory: _Memories) -> Float[Tensor, "rows outcomes"]:
-        "Return guided scores of the gaps and of stopping; only conditional ones in the fixed scheme."
+        "Return guided scores of the gaps and of stopping. Only conditional ones in the fixed scheme."
         scores = [self.network.gap_scores(kept) for kept in memory]
         return scores[0] if self.scheme == "fixed" else self._guided(*scores)
 
@@ -193,7 +193,7 @@ class GuidedEvents:
 # %% ../../nbs/samplers/12_guidance.ipynb #05d37a71
 @dataclass(frozen=True)
 class Guidance:
-    """The strength of guidance towards conditions, `w` (0: none), and by which of SCHEMES.
+    """Strength `w` (0: none) and scheme of guidance. The scheme is one of SCHEMES.
 
     ValueError for `w` below 0 or not finite, and for another scheme."""
     vocabulary: Vocabulary  # of the method
@@ -206,7 +206,8 @@ class Guidance:
             raise ValueError(f"guidance_scheme={self.scheme!r}: choose one of {', '.join(SCHEMES)}")
 
     def check(self, prompts: PartialSequences) -> "Guidance":
-        "Return itself; ValueError if `w` is not 0 and the vocabulary, or a prompt, has no conditions."
+        """Return itself if conditions suit `w`. ValueError if `w` is not 0 and the vocabulary, or a prompt, has no
+        conditions."""
         if not self.w: return self
         if not self.vocabulary.conditions:
             raise ValueError(f"guidance={self.w}: the model's vocabulary has no conditions")
@@ -216,7 +217,7 @@ class Guidance:
                          f"put one in it, such as {self.vocabulary.conditions[0]}")
 
     def guided(self, intensity_fn: IntensityFn) -> IntensityFn:
-        "Return `Guided` or `GuidedEvents` of a function, or the function itself if `w` is 0."
+        "Return `Guided` or `GuidedEvents` of a function. The function itself if `w` is 0."
         if not self.w: return intensity_fn
         kind = GuidedEvents if hasattr(intensity_fn, "read_prompts") else Guided
         return kind(intensity_fn, self.vocabulary, self.w, self.scheme)
