@@ -333,8 +333,7 @@ def publish_argv(argv: Sequence[str]):
 
 
 def argv_difference(argv: Sequence[str], first: Sequence[str]) -> str:
-    """Describe how a command line differs from rank 0's. The options that differ from those of local rank 0; empty if
-    none does."""
+    "Describe how options differ from those of local rank 0. Empty if none does."
     pieces = lambda argv: re.split(r" (?=-)", shlex.join(argv))
     pairs = (("here", pieces(argv), pieces(first)), ("there", pieces(first), pieces(argv)))
     only = {where: " ".join(p for p in one if p not in other) for where, one, other in pairs}

@@ -50,7 +50,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    "Return the GPU's name, or cpu and its threads. For cpu with the number of threads."
+    "Return the GPU's name, or cpu and its number of threads."
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({torch.get_num_threads()} threads)"
 
 

@@ -217,7 +217,7 @@ class SavedRows(Rows):
         return new
 
     def write_state(self):
-        "Write the rows' provenance and the state. From it the rows continue."
+        "Write the rows' provenance and the state. The rows continue from it."
         state = dict(
             n=len(self.rows),
             total=self.total,

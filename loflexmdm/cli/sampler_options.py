@@ -42,7 +42,7 @@ class SamplerOption(NamedTuple):
 
 
 def number_or(words: Sequence[str]) -> Callable[[str], int | str]:
-    "Return a reader of a whole number or word. The word is one of some."
+    "Return a reader of a whole number or one of `words`."
     def read(text: str) -> int | str: return text if text in words else int(text)
     read.__name__ = either(["int", *words])  # for argparse's message
     return read

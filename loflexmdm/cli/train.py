@@ -52,7 +52,7 @@ class TrainOptions(Options):
 
 
 def weights_line(name: str, start_from: str) -> str:
-    "Describe the first weights of a training. New ones, or those of the model `start_from`."
+    "Describe the first weights of a training run. New ones, or those of the model `start_from`."
     is_recipe = name in presets() or Path(name).suffix == ".toml"
     is_itself = not is_recipe and start_from in (name, os.path.abspath(name))
     why = f"{name} is a {'recipe' if is_recipe else 'saved model'}"

@@ -32,7 +32,7 @@ LogitsHook = Callable[
 
 # %% ../../nbs/samplers/03_base.ipynb #ddbe9815
 def possible(out: Intensities, state: State) -> Intensities:
-    """Set impossible rates to 0, in float64. Events where their channel may not act, and special tokens.
+    """Set impossible rates to 0, in float64. Impossible are events where their channel may not act, and special tokens.
 
     A channel that `out` lacks is 0. ValueError for a rate that is negative or not finite, or of a
     channel that the limits do not name."""

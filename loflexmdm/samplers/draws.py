@@ -127,7 +127,8 @@ def check_whole(
     why: str = "",
     limit: Limit | None = None,
 ):
-    "Raise ValueError unless `value` is an allowed whole number. At least `least`, within `limit`; `why` explains."
+    """Raise ValueError unless `value` is an allowed whole number. At least `least` and within `limit`; the message has
+    `why`."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and least <= value < math.inf and value == int(value)):
         raise ValueError(f"{name}={value!r}: a whole number, at least {least}{why}")
@@ -141,7 +142,7 @@ def check_number(name: str, value, fits: Callable[[Real], bool], allowed: str):
 
 
 def check_one_of(name: str, value, allowed: Sequence[str], none: bool = False):
-    "Raise ValueError unless `value` is an allowed word. Words are in `allowed`; None is if `none`."
+    "Raise ValueError unless `value` is an allowed word. The words are `allowed`; None is allowed if `none`."
     if value in tuple(allowed) or none and value is None: return
     words = f"none or one of {', '.join(allowed)}" if none else " or ".join(allowed)
     raise ValueError(f"{name}={value!r}: choose {words}")

@@ -32,10 +32,10 @@ class Remove(Delete):
 # %% ../../nbs/samplers/16_edits_event_by_event.ipynb #d0c263f2
 @dataclass(frozen=True)
 class EventByEventEdits(EventByEventMasks):
-    """One event per step: an outcome, then its token. Exact for the model, but for `temperature` and `top_p` of the
+    """One edit per step: an outcome, then its token. Exact for the model, but for `temperature` and `top_p` of the
     tokens and `gap_temperature` of the outcomes. Insertions and replacements have a token.
 
-    The network is asked as in `EventByEvent`; an event is the number of an outcome: of m items, i inserts after item i,
+    Calls are as in `EventByEvent`; an event is the number of an outcome: of m items, i inserts after item i,
     m + i replaces item i, 2 m + i deletes it, and 3 m is the end."""
     name: ClassVar[str] = "event-by-event-edits"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place", "replace", "remove")  # that it can simulate

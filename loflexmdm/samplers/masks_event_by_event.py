@@ -31,10 +31,10 @@ class Decide(Unmask):
 # %% ../../nbs/samplers/15_masks_event_by_event.ipynb #169f3b2c
 @dataclass(frozen=True)
 class EventByEventMasks(EventByEvent):
-    """One event per step: an outcome, then its token. Exact for the model, but for `temperature` and `top_p` of the
-    tokens and `gap_temperature` of the outcomes. A decision has a token.
+    """One mask inserted or decided per step. An outcome, then the token of a decision: exact for the model, but for
+    `temperature` and `top_p` of the tokens and `gap_temperature` of the outcomes.
 
-    The network is asked as in `EventByEvent`; an event is the number of an outcome: of m items, i places a mask after
+    The network is called as in `EventByEvent`; an event is the number of an outcome: of m items, i places a mask after
     item i, m + i decides item i, and 2 m is the end."""
     name: ClassVar[str] = "event-by-event-masks"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place_mask", "decide")  # that it can simulate

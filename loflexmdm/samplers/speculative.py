@@ -47,7 +47,7 @@ def keyed_uniforms(
     number: RowInt,
     slot: Int[Tensor, "batch n"],
 ) -> Float[Tensor, "batch n"]:
-    "Compute float64 uniforms. From a row's key, a number below 2^31 and slots below 2^32."
+    "Compute float64 uniforms from a row's key. Numbers are below 2^31, slots below 2^32."
     place = number[:, None] * 2**32 + slot
     z = _mixed(key[:, None] + place * _GAMMA)
     return (_shifted(z, 12).double() + 0.5) * 2.0**-52
@@ -101,7 +101,7 @@ class GuessedChoices(Choices):
         logits: Float[Tensor, "n vocabulary"],
         u: Float[Tensor, " n"],
     ) -> Int[Tensor, " n"]:
-        "Draw a token per row of logits, or -1. -1 if the logits leave none."
+        "Draw a token per row of logits. It is -1 if the logits leave none."
         probs = nucleus(logits, self.top_p, self.temperature)
         none_left = probs.isnan().any(-1)
         return torch.where(none_left, -1, inverse_cdf(probs.nan_to_num(0.0), u))
@@ -150,7 +150,7 @@ class PointByPoint(Sampler):
         return tuple(torch.Generator().manual_seed(s) for s in seeds.tolist())
 
     def tested(self, out: Intensities, state: State, u: Draws) -> Proposal:
-        "Test the pending proposal and make the next. Accepted, the clock and bound stand."
+        "Test the pending proposal and make the next. If accepted, the clock and bound stay."
         total, bound, end = out.total(), state.rate_bound, state.limits.tau_max
         pending = state.memory.pending
         accept = pending & (u.test * bound < total)
@@ -310,7 +310,7 @@ class Speculative(PointByPoint):
     predicted from the last rates.
 
     Exact like EventDriven (violations of the bound are counted), and the same sequences for every `ahead`: what was
-    predicted wrongly is dropped. "auto" times the calls and takes what is fastest. The generator is asked about states
+    predicted wrongly is dropped. "auto" times the calls and takes what is fastest. The generator is evaluated at states
     that may turn out not to occur, and must have finite rates there. Proposals come at a rate between `slack` and
     2 `slack` times the total intensity. ValueError for ahead < 1 or slack < 1."""
     name: ClassVar[str] = "speculative"  # on the command line

@@ -94,7 +94,7 @@ class Info(NamedTuple):
 
 # %% ../../nbs/samplers/01_state.ipynb #3772e5e3
 def too_short(x: PartialSequences, limits: Limits) -> RowBool:
-    "Mark open rows below the smallest length. Open: with an open gap."
+    "Mark rows below the smallest length with open gaps."
     least = min(limits.min_length, limits.max_length)
     below = x.lengths < least
     if least <= 1: return below  # every row has its start token

@@ -178,7 +178,7 @@ class TauLeaping(Sampler):
         return tau
 
     def duration(self, now: RowFloat, until: RowFloat) -> RowFloat:
-        "Return the clock time of a leap for events. It is between two readings."
+        "Return the clock time that a leap gives to events. The leap is between two readings."
         return until - now
 
     def insertions(self, mean: TokenFloat, u: TokenFloat) -> TokenInt:

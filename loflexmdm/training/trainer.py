@@ -91,9 +91,9 @@ class Trainer:
     """Trainer of `method` on `data` (a Dataset of Examples or Pairs). Checkpoints, metrics.jsonl and the best weights
     go to `directory`.
 
-    Randomness depends only on `config.seed` and the step. The first `valid_size` sequences
-    of the Dataset `valid` are used. A run is resumed only on the data and `settings` it began with, unless `changed_data`.
-    `processes` holds what ranks share; ValueError if they cannot share this run."""
+    Randomness depends only on `config.seed` and the step. The first `valid_size` sequences of
+    the Dataset `valid` are used. A run is resumed only on the data and `settings` it began with, unless
+    `changed_data`. `processes` holds what ranks share; ValueError if they cannot share this run."""
     def __init__(
         self, method: Method, data: Dataset, config: TrainConfig,
         directory: str | os.PathLike, valid: Dataset | None = None, progress: bool = True,
