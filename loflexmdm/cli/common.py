@@ -41,8 +41,7 @@ def print_provenance(info: dict):
 
 # %% ../../nbs/cli/02_common.ipynb #4c293fc9
 def pick_device(name: str) -> torch.device:
-    """Return a device by name. auto is a GPU if there is one. ValueError for cuda without a GPU. ValueError for cuda
-    without a GPU."""
+    "Return a device by name. auto is a GPU if there is one. ValueError for cuda without a GPU."
     if name == "auto": name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda': no usable CUDA GPU here; use cpu or auto")

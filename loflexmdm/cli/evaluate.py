@@ -115,7 +115,7 @@ def evaluate_samples(path: Path, task_name: str | None, data: bool = False) -> d
 
 
 def recorded_task(path: Path, data: bool = False) -> Task:
-    "Return the task in a samples file's provenance. ValueError if there is none. ValueError if there is none."
+    "Return the task in a samples file's provenance. ValueError if there is none."
     info = read_json(provenance_path(path)) if provenance_path(path).is_file() else {}
     if isinstance(info, dict) and info.get("task"): return task_from(info["task"], data=data)
     raise ValueError(f"{path}: has no record of its task ({provenance_path(path).name}); name one with --task")
@@ -128,7 +128,7 @@ def lists(row: dict[str, str]) -> dict[str, list[str]]:
 
 
 def read_samples(path: Path) -> list[dict]:
-    "Read the rows of a samples file. JSONL or CSV; ValueError for another file. ValueError for another file."
+    "Read the rows of a samples file. JSONL or CSV; ValueError for another file."
     if path.suffix == ".csv": rows = [lists(row) for row in table_of_samples(path)]
     else: rows = [value for _, value in read_jsonl(path)]
     if not rows: raise ValueError(f"{path}: holds no samples")
@@ -140,8 +140,7 @@ def read_samples(path: Path) -> list[dict]:
 
 
 def table_of_samples(path: Path) -> Iterator[dict[str, str]]:
-    """Read the rows of a CSV by column. Cells beyond the header are left out. ValueError for a file that is not a
-    table. ValueError for a file that is not a table."""
+    "Read the rows of a CSV by column. Cells beyond the header are left out. ValueError for a file that is not a table."
     rows = (row for _, row in checked_rows(path, ",") if row)
     names = next(rows, [])
     return (dict(zip(names, row)) for row in rows)
@@ -171,8 +170,7 @@ def evaluate_file(path: Path, task_name: str | None, column: str | None, data: b
 
 
 def reader_of(path: Path) -> type[Task]:
-    """Return the task kind that reads a file's suffix. .gz is ignored. ValueError for none or several. ValueError for
-    none or several."""
+    "Return the task kind that reads a file's suffix. .gz is ignored. ValueError for none or several."
     readers = {}
     for kind in TASKS.names():
         with contextlib.suppress(ValueError):  # a plug-in that cannot be used reads nothing

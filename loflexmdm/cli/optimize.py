@@ -64,8 +64,7 @@ class OptimizeOptions(Options):
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000009a
 def read_leads(path: str, column: str = "") -> tuple[list[str], str]:
-    """Read the distinct valid molecules of a file. Returned with a note on those left out. ValueError if none is valid.
-    ValueError if none is valid."""
+    "Read the distinct valid molecules of a file. Returned with a note on those left out. ValueError if none is valid."
     rows = list(islice(molecules_in(path, column), ROWS.now))
     usable = [j.smiles for j in judge(rows) if j.mol is not None and not flaw(j.mol)]
     found = list(dict.fromkeys(usable))
@@ -92,8 +91,7 @@ def first_molecules(options: OptimizeOptions, task: Task | None) -> tuple[list[s
 
 # %% ../../nbs/cli/13_optimize.ipynb #3c8a9f21
 def with_scaffold(molecules: Sequence[str], note: str, scaffold: str) -> tuple[list[str], str]:
-    """Return the molecules that contain a scaffold. Returned with a note on the others. ValueError if none does.
-    ValueError if none does."""
+    "Return the molecules that contain a scaffold. Returned with a note on the others. ValueError if none does."
     if not scaffold: return list(molecules), note
     found = [s for s in molecules if contains(s, scaffold)]
     if not found:

@@ -39,8 +39,7 @@ class Wanted(NamedTuple):
 
     @classmethod
     def of(cls, options: SampleOptions, task: Task | None) -> "Wanted | None":
-        """Return the rows that a command line requests. None for all rows. ValueError for what the task cannot decide.
-        ValueError for what the task cannot decide."""
+        "Return the rows that a command line requests. None for all rows. ValueError for what the task cannot decide."
         if options.salvage and not (task is not None and task.salvages):
             raise ValueError("--salvage: the model's task repairs nothing; leave it out")
         if not options.valid: return None
@@ -64,8 +63,7 @@ class Wanted(NamedTuple):
 
 # %% ../../nbs/cli/07_resumable_rows.ipynb #a4b3b4f1
 def resolve_wanted(options: SampleOptions) -> SampleOptions:
-    """Return the options with a limit of draws. It is `n`, for --valid. ValueError for options that exclude each other.
-    ValueError for options that exclude each other."""
+    "Return the options with a limit of draws. It is `n`, for --valid. ValueError for options that exclude each other."
     valid, tries = options.valid, options.tries
     for name, value in dict(unique=options.unique, tries=tries).items():
         if value and valid is None: raise ValueError(f"--{name}: only with --valid")

@@ -157,7 +157,7 @@ def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | No
 
 
 def selected_rows(found: Rows) -> list[dict]:
-    "Return the rows to write. Prints a note if too few are valid. ValueError if none is. ValueError if none is."
+    "Return the rows to write. Prints a note if too few are valid. ValueError if none is."
     if found.wanted is None: return found.rows
     rows, wanted = found.wanted.select(found.rows), found.wanted
     if not rows:

@@ -217,8 +217,7 @@ def draw_samples(method: Method, options: SamplingOptions, prompts: Sequence | N
 # %% ../../nbs/cli/03_sampler_options.ipynb #fe1c9d18
 def edit_batches(method: Method, options: SamplingOptions, sequences: Sequence, keep: Sequence | None,
                  skip: int = 0) -> Iterator[Samples]:
-    """Edit each sequence once, batch by batch. From number `skip` on. ValueError for --min-length. ValueError for
-    --min-length."""
+    "Edit each sequence once, batch by batch. From number `skip` on. ValueError for --min-length."
     if options.min_length:
         raise ValueError(f"--min-length {options.min_length}: not for edited sequences; leave it out")
     request = request_of(options, None, selected_sampler(options, method), skip=skip)

@@ -218,8 +218,7 @@ def read_run(directory: Path) -> dict:
 
 
 def with_current_files(saved: dict, tables: dict, directory: Path) -> dict:
-    """Return a run's tables with current data paths. FileNotFoundError for a missing file. FileNotFoundError for a
-    missing file."""
+    "Return a run's tables with current data paths. FileNotFoundError for a missing file."
     new = dict(tables)
     for key in (key for table, key in path_settings(tables) if table == "task"):
         old, relative = Path(tables["task"][key]), saved.get("files", {}).get(key)

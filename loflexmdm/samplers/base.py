@@ -182,7 +182,7 @@ class Choices:
         u: Float[Tensor, " n"],
     ) -> Int[Tensor, " n"]:
         """Draw a token for each row of logits. Logits (n, vocabulary), uniform (n,). ValueError if the logits leave
-        none. ValueError if the logits leave none."""
+        none."""
         if bool(undrawable(logits).any()): raise ValueError("logits: NaN, or no ordinary token has a finite one")
         return inverse_cdf(nucleus(logits, self.top_p, self.temperature), u)
 

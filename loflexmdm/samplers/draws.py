@@ -113,8 +113,7 @@ def undrawable(scores: Float[Tensor, "*shape outcomes"]) -> Bool[Tensor, "*shape
 
 
 def check_hook(new: object, old: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Return the scores `new` of a `logits_hook`. They are made of `old`. ValueError for another shape or type.
-    ValueError for another shape or type."""
+    "Return the scores `new` of a `logits_hook`. They are made of `old`. ValueError for another shape or type."
     if isinstance(new, Tensor) and new.is_floating_point() and new.shape == old.shape: return new
     found = f"{new.dtype} of shape {tuple(new.shape)}" if isinstance(new, Tensor) else type(new).__name__
     raise ValueError(f"logits_hook: returned {found}; it must return numbers of shape {tuple(old.shape)}, as it got")
@@ -163,7 +162,7 @@ def check_slack(slack: float):
 def check_ranking(
     confidence: str | None, softness: float, window: int | None, window_ratio: float | None = None
 ):
-    "Raise ValueError for a softness or window without ranking."
+    "Raise ValueError for an unfit softness or window. They must fit the position rule."
     check_number("softness", softness, lambda v: 0 <= v < math.inf, "must not be negative, and finite")
     if softness and (confidence is None or confidence in SIGNED):
         raise ValueError(f"softness={softness}: needs a confidence with positive scores, not {confidence or 'none'}")

@@ -148,8 +148,7 @@ class EventByEvent(Sampler):
 def hooked_gaps(
     hook: EventHook, scores: Float[Tensor, "rows outcomes"], x: PartialSequences, memory: Any
 ) -> Float[Tensor, "rows outcomes"]:
-    """Return hooked scores of gaps and the end. Impossible ones remain impossible. ValueError as for `check_hook`.
-    ValueError as for `check_hook`."""
+    "Return hooked scores of gaps and the end. Impossible ones remain impossible. ValueError as for `check_hook`."
     new = check_hook(hook.gaps(scores, x, memory.rank - 1), scores)
     return new.masked_fill(scores == -torch.inf, -torch.inf)
 

@@ -47,8 +47,7 @@ class MaskSteps(Sampler):
         return self.choices.candidates(x)
 
     def keep(self, out: Intensities, state: State, drawn: TokenInt) -> TokenBool:
-        """Choose the unmasked columns after a step. `drawn` are the tokens drawn. A subclass defines this. A subclass
-        defines this."""
+        "Choose the unmasked columns after a step. `drawn` are the tokens drawn. A subclass defines this."
         raise NotImplementedError
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
