@@ -19,7 +19,7 @@ Main names:
 
     load                a model by its name or directory; `loflexmdm.models.names()` lists those of the package
     Model               a method with its task: `sample`, `edit`, `score`, `save`, `push`, `prompts`
-    Generated           what `sample` returns: `texts`, `frame`, `save`, `player`, `completions`; `Samples` are ids alone
+    Generated           what `sample` returns: `texts`, `frame`, `save`, `player`, `completions`; `Samples` are ids only
     Method, LoFlexMDM   the mathematics: network, path, loss, intensities, bound
     EventDriven, TauLeaping, LeftToRight, Speculative, Limits
                         ways to sample; the others are in `loflexmdm.samplers`
@@ -32,8 +32,8 @@ Main names:
     compare, citation   methods side by side; the papers to cite
 
 Rooms, from the theory up: process, exact, networks, samplers, methods, tasks, models, molecules, training, reports,
-cli; each lists in `__all__` what users need of it. Names are imported when they are first asked for, so that
-`import loflexmdm` does not bring in torch.
+cli; each lists in `__all__` what users need of it. Names are imported at first use, so that `import
+loflexmdm` does not import torch.
 """
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"The command line: `main` runs it, each module of this room defines a command or what several of them share."
+"Command line: `main` runs it; each module defines a command, or parts shared by several."
 from loflexmdm.cli.commands import main, run_line
 
 __all__ = ["main", "run_line"]

@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(None if args is None else self.expand(args), namespace)
 
     def expand(self, args: Sequence[str]) -> list[str]:
-        "Join options and values: `--name` is --name=true, `--no-name` is --name=false, `--by -sa` is --by=-sa."
+        "Join options and values. `--name` is --name=true, `--no-name` is --name=false, `--by -sa` is --by=-sa."
         switches = {option for a in self._actions if isinstance(a, Switch) for option in a.option_strings}
         signed = {option for a in self._actions if isinstance(a, Signed) for option in a.option_strings}
         out, rest = [], list(args)
@@ -72,7 +72,7 @@ class Signed(argparse.Action):
 
 
 class Switch(argparse.Action):
-    "An option that is true, false or auto: --name, --no-name, or --name followed by one of these words."
+    "Option that is true, false or auto. --name, --no-name, or --name followed by one of these words."
     values = dict(true=True, false=False, auto="auto")
 
     def __init__(self, option_strings: Sequence[str], dest: str, **options):
@@ -86,7 +86,7 @@ class Switch(argparse.Action):
 # %% ../../nbs/cli/01_commands.ipynb #0pt10ns1
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    "Options of every command; each command's own subclass adds more, with their defaults."
+    "Options of every command. Each command's own subclass adds more, with their defaults."
     argv: tuple[str, ...] = ()  # words of the command line, the command first
     quiet: bool = False  # print only results and errors
 
@@ -117,13 +117,13 @@ def options_from(cls: type[T], values: Mapping[str, object]) -> T:
 
 
 def defaults_of(cls: type[Options]) -> dict[str, object]:
-    "Return the default values of an options class by field name."
+    "Return an options class's defaults by field name."
     return {f.name: f.default for f in fields(cls) if f.default is not MISSING}
 
 # %% ../../nbs/cli/01_commands.ipynb #f110d5a6
 @dataclass(frozen=True)
 class Command:
-    "A command: its name, its options, and the function that runs it."
+    "Command: its name, options, and function."
     name: str  # on the command line
     run: Callable[[Options], object]  # runs the command
     help: str  # a few words
@@ -139,7 +139,7 @@ COMMANDS: dict[str, Command] = {}  # those of the modules imported so far
 
 
 def command(name: str, help: str, arguments: Callable, examples: str, **settings) -> Callable:
-    """Return a decorator that registers a function of the parsed options as the command `name`.
+    """Return a decorator that registers a command. Its function takes the parsed options; `name` is the command's.
 
     `settings` are further fields of Command."""
     def register(run: Callable[[Options], object]) -> Callable:
@@ -149,14 +149,14 @@ def command(name: str, help: str, arguments: Callable, examples: str, **settings
 
 
 def find_commands() -> dict[str, Command]:
-    "Return all commands by name, in the order of the help."
+    "Return all commands by name, in help order."
     modules = pkgutil.iter_modules(import_module("loflexmdm.cli").__path__)
     for module in modules: module.name.startswith("_") or import_module(f"loflexmdm.cli.{module.name}")
     return dict(sorted(COMMANDS.items(), key=lambda item: item[1].place))
 
 # %% ../../nbs/cli/01_commands.ipynb #55da6e3f
 def outer_parser() -> tuple[Parser, argparse._SubParsersAction]:
-    "Return the parser of `loflexmdm`, and the action to which commands are added."
+    "Return the parser of `loflexmdm` and its subparsers. Commands are added to the second, an action."
     parser = Parser(prog="loflexmdm",
                     description="Insertion-based masked diffusion with a learnable order of generation.",
                     epilog="`loflexmdm COMMAND --help` shows options and examples. "
@@ -166,7 +166,7 @@ def outer_parser() -> tuple[Parser, argparse._SubParsersAction]:
 
 
 def full_parser(argv: Sequence[str]) -> tuple[Parser, argparse._SubParsersAction]:
-    "Return the parser with all commands, and with the options of the command that `argv` names."
+    "Return the parser with all commands. Options are those of the command that `argv` names."
     parser, commands = outer_parser()
     for name, c in find_commands().items():
         description = c.help[0].upper() + c.help[1:] + "."
@@ -178,7 +178,7 @@ def full_parser(argv: Sequence[str]) -> tuple[Parser, argparse._SubParsersAction
 
 
 def parse(argv: Sequence[str]) -> Options:
-    "Parse a command line; ValueError for wrong arguments, SystemExit after --help and --version."
+    "Parse a command line. ValueError for wrong arguments, SystemExit after --help and --version."
     if (stored := stored_parser(argv)) is not None: stored.parse_args(argv[-1:])  # prints and exits
     parser, commands = full_parser(argv)
     found, extra = parser.parse_known_args(argv)
@@ -189,7 +189,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 
 def refuse_argument(argument: str, parser: Parser):
-    "Raise ValueError for an argument that a command does not have, with those that it has."
+    "Raise ValueError for an unknown argument of a command. The message lists those that the command has."
     known = [o for a in parser._actions for o in a.option_strings if o.startswith("--")]
     near = did_you_mean(argument.split("=")[0], known)
     raise ValueError(f"unknown argument {argument}{near or '; allowed: ' + ', '.join(known)}")
@@ -200,7 +200,7 @@ STORED = ("option_strings", "dest", "nargs", "choices", "required", "help", "met
 
 
 class StoredOption(argparse.Action):
-    "An option of a stored help page, which is printed and never parsed."
+    "Option of a stored help page. It is printed and never parsed."
     def __init__(self, usage: str | None, **options):
         super().__init__(**options)
         self.usage = usage
@@ -209,7 +209,7 @@ class StoredOption(argparse.Action):
 
 
 def option_table(parser: argparse.ArgumentParser) -> dict:
-    "Return the help page of a command as JSON: its texts, and each option with its groups."
+    "Return the help page of a command as JSON. It has its texts, and each option with its groups."
     groups = {id(a): g.title for g in parser._action_groups for a in g._group_actions}
     either = {id(a): i for i, g in enumerate(parser._mutually_exclusive_groups) for a in g._group_actions}
     options = [
@@ -223,7 +223,7 @@ def option_table(parser: argparse.ArgumentParser) -> dict:
 
 
 def add_options(parser: argparse.ArgumentParser, table: dict):
-    "Add the options of an `option_table` to a parser, whose help page is then the same."
+    "Add the options of an `option_table` to a parser. The help page of the parser is then the same."
     groups = {g.title: g for g in parser._action_groups}
     for title in table["groups"]:
         if title not in groups: groups[title] = parser.add_argument_group(title)
@@ -237,24 +237,24 @@ def add_options(parser: argparse.ArgumentParser, table: dict):
 
 # %% ../../nbs/cli/01_commands.ipynb #he1p0005
 def help_tables() -> dict:
-    "Return the commands in the order of the help, and the `option_table` of each."
+    "Return the commands in help order, with their tables. Each has an `option_table`."
     commands = {name: c.help for name, c in find_commands().items()}
     pages = {name: option_table(full_parser([name, "--help"])[1].choices[name]) for name in commands}
     return dict(commands=commands, pages=pages)
 
 
 def write_help(path: str | os.PathLike = HELP) -> Path:
-    "Write `help_tables` as JSON, by default to the package's own file; return the path."
+    "Write `help_tables` as JSON; return the path. The path is by default the package's own file."
     return write_file(path, json.dumps(help_tables(), indent=1) + "\n")
 
 # %% ../../nbs/cli/01_commands.ipynb #he1p0003
 def has_plug_ins() -> bool:
-    "Tell if another package adds methods, tasks, samplers or networks."
+    "Tell if another package adds parts. Parts are methods, tasks, samplers and networks."
     return any(group.startswith("loflexmdm.") for group in entry_points().groups)
 
 
 def stored_parser(argv: Sequence[str]) -> Parser | None:
-    """Return a parser for --version, --help or COMMAND --help, from the package's table.
+    """Return a parser for help and version, from the package's table. For --version, --help or COMMAND --help.
 
     None for other command lines, in a process that has commands already, and if there are plug-ins."""
     *names, last = argv or [""]
@@ -275,25 +275,25 @@ _IN_WORKER = re.compile(
 
 
 def original_message(text: str) -> str:
-    "Return an error's text, without the traceback that a data loader's worker adds."
+    "Return an error's text without worker traceback. A data loader's worker adds its traceback."
     match = _IN_WORKER.match(text)
     return match[2] if match else text
 
 # %% ../../nbs/cli/01_commands.ipynb #3c9bc52b
 def process_launch() -> tuple[int, int, int]:
-    "Return this process's `Launch`; that of a single process if the environment is incomplete."
+    "Return this process's `Launch`. It is that of a single process if the environment is incomplete."
     from loflexmdm.support.random_numbers import Launch, current_launch  # imports torch
     try: return current_launch()
     except ValueError: return Launch()
 
 
 def print_status(message: str):
-    "Print a line to stderr on rank 0, unless --quiet; stdout is for results."
+    "Print a line to stderr on rank 0. Nothing with --quiet; stdout is for results."
     if process_launch().is_main and not is_silent(): print(visible(message), file=sys.stderr, flush=True)
 
 
 def check_launch(options: Options):
-    "Raise ValueError if torchrun started a command that runs in one process."
+    "Raise ValueError for a one-process command under torchrun."
     from loflexmdm.support.random_numbers import current_launch  # imports torch
     command = options.command
     if current_launch().world == 1 or command.distributed: return
@@ -302,14 +302,14 @@ def check_launch(options: Options):
 
 
 def one_line(error: Exception) -> str:
-    "Return an error's message and file on one line of at most about 1,000 characters."
+    "Return an error's message and file on one line. The line has at most about 1,000 characters."
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return visible(clipped_line(original_message(str(error))))
 
 
 def print_warning(message: Warning | str, *place):
-    "Print a warning as one line, without its place in the code."
+    "Print a warning as one line, without its source line."
     print_status(f"loflexmdm: note: {visible(clipped_line(str(message)))}")
 
 # %% ../../nbs/cli/01_commands.ipynb #c0mp1a1n
@@ -317,7 +317,7 @@ _GRACE = timedelta(seconds=2)  # longest wait for local rank 0 to print its erro
 
 
 def shared_store():
-    "Return the key-value store that torchrun's processes on this machine share; None without torchrun."
+    "Return the key-value store of this machine's processes. torchrun's processes share it; None without torchrun."
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True": return None
     from torch.distributed import PrefixStore, TCPStore
     number = lambda name: int(os.environ[name])
@@ -328,12 +328,12 @@ def shared_store():
 
 
 def publish_argv(argv: Sequence[str]):
-    "Store this process's command line where the other processes of the machine can read it."
+    "Publish this process's command line to its machine. It is stored where the other processes can read it."
     if (store := shared_store()) is not None: store.set(f"argv/{process_launch()[2]}", json.dumps(argv))
 
 
 def argv_difference(argv: Sequence[str], first: Sequence[str]) -> str:
-    "Describe the options in which a command line differs from that of local rank 0; empty if none does."
+    "Describe how options differ from those of local rank 0. Empty if none does."
     pieces = lambda argv: re.split(r" (?=-)", shlex.join(argv))
     pairs = (("here", pieces(argv), pieces(first)), ("there", pieces(first), pieces(argv)))
     only = {where: " ".join(p for p in one if p not in other) for where, one, other in pairs}
@@ -381,7 +381,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 # %% ../../nbs/cli/01_commands.ipynb #2b74e1f0
 def run_line(line: str, directory: str | os.PathLike) -> tuple[int, str, str]:
-    "Run a command line in a directory; return exit code, stdout and the last line of stderr."
+    "Run a command line in a directory. Returns exit code, stdout and the last line of stderr."
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(directory), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(shlex.split(line)[1:])

@@ -41,7 +41,7 @@ def print_provenance(info: dict):
 
 # %% ../../nbs/cli/02_common.ipynb #4c293fc9
 def pick_device(name: str) -> torch.device:
-    "Return a device by name; auto is a GPU if there is one. ValueError for cuda without a GPU."
+    "Return a device by name. auto is a GPU if there is one. ValueError for cuda without a GPU."
     if name == "auto": name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda': no usable CUDA GPU here; use cpu or auto")
@@ -49,7 +49,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    "Return the GPU's name, or cpu and the number of threads."
+    "Return the GPU's name, or cpu and its number of threads."
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({torch.get_num_threads()} threads)"
 
 
@@ -60,7 +60,7 @@ def add_device(parser: Parser):
 
 # %% ../../nbs/cli/02_common.ipynb #f1f78d57
 def output_path(path: str | None, suffixes: Sequence[str]) -> Path | None:
-    """Check an output path before the work begins; return it.
+    """Check an output path before the work begins. Returns the path.
 
     ValueError for another suffix, OSError for a path that cannot be written."""
     if path is None: return None
@@ -74,7 +74,7 @@ def output_path(path: str | None, suffixes: Sequence[str]) -> Path | None:
 
 
 def provenance_path(path: Path) -> Path:
-    "Return the path of a results file's provenance: samples.jsonl -> samples.jsonl.run.json."
+    "Return the provenance path of a results file. samples.jsonl -> samples.jsonl.run.json."
     return path.with_name(path.name + ".run.json")
 
 
@@ -105,7 +105,7 @@ def keep_existing(path: Path | None, force: bool, command_line: str, out: Path |
 # %% ../../nbs/cli/02_common.ipynb #1784695d
 def add_fields(parser: Parser, cls: type, title: str, values: Mapping | None = None, only: Sequence[str] | None = None,
                names: Mapping[str, str] | None = None, prefix: str = ""):
-    """Add an option per field of a dataclass, with the comment behind the field as its help.
+    """Add an option per field of a dataclass. Its help is the comment after the field.
 
     Values go to `settings` of the command's options, under the field's name or that in `names` (field -> name).
     An option that the command has already begins with `prefix`. `values` are the values without the options, by
@@ -130,39 +130,39 @@ def flag_of(name: str) -> str:
 
 
 def free_flag(parser: Parser, name: str, longer: str) -> str:
-    "Return the option `name`, or `longer` if the parser has it already."
+    "Return the option `name`, or `longer` if taken. Taken means that the parser has it already."
     taken = {o for a in parser._actions for o in a.option_strings}
     negated = flag_of(f"no_{name}")  # a switch has both
     return flag_of(longer if {flag_of(name), negated} & taken else name)
 
 
 def kind_of_option(kind: type) -> dict:
-    "Return argparse's keywords for values of a type: --name and --no-name for bool."
+    "Return argparse's keywords for values of a type. --name and --no-name for bool."
     if kind is bool: return dict(action=argparse.BooleanOptionalAction)
     return dict(type=kind, metavar=kind.__name__.upper())
 
 
 def numbers(option: str, text: str) -> list[int]:
-    "Read whole numbers separated by commas; ValueError for anything else."
+    "Read whole numbers separated by commas. ValueError for anything else."
     try: return [int(v) for v in text.split(",")]
     except ValueError: raise ValueError(f"{option} {text}: must be whole numbers separated by commas") from None
 
 # %% ../../nbs/cli/02_common.ipynb #57990fd1
 def positional(argv: Sequence[str]) -> list[str]:
-    "Return the words of a command line that are neither options nor possibly their values."
+    "Return the positional words of a command line. These are neither options nor possibly their values."
     pairs = zip(["", *argv], argv)
     return [a for before, a in pairs if not a.startswith("-") and not (before.startswith("-") and "=" not in before)]
 
 
 def value_of(option: str, argv: Sequence[str]) -> str | None:
-    "Return the value of an option on a command line that is not parsed yet."
+    "Return an option's value on an unparsed command line."
     words = [a for argument in argv
              for a in (argument.split("=", 1) if argument.startswith(option + "=") else [argument])]
     return next((b for a, b in zip(words, words[1:]) if a == option), None)
 
 
 def recipe_in(argv: Sequence[str]) -> dict | None:
-    """Return the tables of the recipe that a command line names, which decide its options.
+    """Return the recipe tables that a command line names. They decide its options.
 
     None if it names no recipe. ValueError for a recipe that cannot be read."""
     named = positional(argv) + [a for a in argv if a in presets() or a.endswith(".toml")]
@@ -175,7 +175,7 @@ TASK_DATA = "read data files that the model names (trusted models only)"
 
 
 def task_of(method: Method, data: bool = False) -> Task | None:
-    """Return the task that a model was trained on; None if it was saved without a task.
+    """Return the task that a model was trained on. None if it was saved without a task.
 
     The task reads the files and data sets that it names only with `data`. ValueError if its settings give another
     vocabulary."""
@@ -186,5 +186,5 @@ def task_of(method: Method, data: bool = False) -> Task | None:
 
 
 def task_of_recipe(name: str | None) -> Task | None:
-    "Return the task of a preset or TOML file; None for None."
+    "Return the task of a preset or TOML file. None for None."
     return None if name is None else task_from(recipe_from(read_tables(name)).task)

@@ -40,7 +40,7 @@ ENDINGS = (".smi", ".txt", ".csv", ".tsv", ".jsonl")
 
 
 def read_inputs(path: Path, column: str = "") -> list[tuple[int, str | list]]:
-    """Read (first line, text or tokens) of each row of a file, including blank rows.
+    """Read the rows of a file. Each is (first line, text or tokens), also if blank.
 
     ValueError for another suffix, a wrong column, an empty file, and, with its line, for a row with more cells than
     the header."""
@@ -69,7 +69,7 @@ def _rows_of(path: Path, kind: str, column: str) -> list[tuple[int, str | list]]
 
 
 def _column(path: Path, delimiter: str, column: str) -> list[tuple[int, str]]:
-    "Read a column of a table, with the line of each cell."
+    "Read a column of a table with line numbers. Each cell has its line."
     choose = lambda names: column_number(names, _chosen(names, column, path), path)
     return [(line, text) for line, [text] in table_cells(path, delimiter, choose)]
 
@@ -82,7 +82,7 @@ def _cell(value: object, column: str, where: str) -> str | list:
 
 # %% ../../nbs/cli/11_edit.ipynb #ef5eb4a1
 class Attempt(NamedTuple):
-    "One attempt at editing a row of the input; `reason` is empty if the row can be edited."
+    "One attempt at editing an input row. `reason` is empty if the row can be edited."
     line: int  # line of the input
     text: str  # text of the row
     number: int  # attempts of a row count from 1
@@ -92,13 +92,13 @@ class Attempt(NamedTuple):
     left_out: str = ""  # parts of the text for which the model has no tokens
 
     def row(self, task: Task) -> dict:
-        "Return the first columns of its result, with `left_out` if the task simplifies texts."
+        "Return the first columns of the attempt's result. With `left_out` if the task simplifies texts."
         lost = dict(left_out=self.left_out) if type(task).omitted is not Task.omitted else {}
         return dict(line=self.line, input=self.text) | lost | dict(attempt=self.number)
 
 
 def attempt(task: Task, line: int, value: str | list, number: int, kept: str | None, limit: int) -> Attempt:
-    "Make attempt `number` at a row; `kept` names the locked tokens, `limit` is the length with the start token."
+    "Make attempt `number` at a row. `kept` names the locked tokens, `limit` is the length with the start token."
     text = value if isinstance(value, str) else " ".join(value)
     try:
         tokens = task.source(value, number - 1) if isinstance(value, str) else list(value)
@@ -113,7 +113,7 @@ def attempt(task: Task, line: int, value: str | list, number: int, kept: str | N
 
 def attempts_at(rows: Iterable[tuple[int, str | list]], task: Task, n: int, kept: str | None,
                 limit: int) -> list[Attempt]:
-    "Return `n` attempts at each row that can be edited, and one with a reason at each other row."
+    "Return `n` attempts at each editable row. Each other row has one attempt with a reason."
     attempts = []
     for line, value in rows:
         first = attempt(task, line, value, 1, kept, limit)
@@ -123,13 +123,13 @@ def attempts_at(rows: Iterable[tuple[int, str | list]], task: Task, n: int, kept
 
 # %% ../../nbs/cli/11_edit.ipynb #5e0fa78b
 def edited_rows(attempts: Sequence[Attempt], samples: Samples, task: Task) -> list[dict]:
-    "Return a row for each attempt, from its edited sequence."
+    "Return a row per attempt, from its edited sequence."
     descriptions = task.describe_edits([a.tokens for a in attempts], samples)
     return [a.row(task) | d for a, d in zip(attempts, descriptions, strict=True)]
 
 
 def result_rows(attempts: Sequence[Attempt], edited: Sequence[dict], task: Task) -> list[dict]:
-    "Return a row for each attempt, all with the same keys; `edited` has those of the attempts without a reason."
+    "Return a row per attempt, all with the same keys. `edited` has those of the attempts without a reason."
     rest = iter(edited)
     rows = [a.row(task) | dict(state=a.reason) if a.reason else next(rest) for a in attempts]
     keys = dict.fromkeys(k for row in sorted(rows, key=len, reverse=True) for k in row)
@@ -142,13 +142,13 @@ def is_skipped(row: dict) -> bool:
 
 
 def rows_with_gain(rows: Sequence[dict], task: Task, least: float) -> list[dict]:
-    "Return the rows that gained at least `least`, and the skipped ones."
+    "Return the rows that gained enough, and the skipped. At least `least` is enough."
     gains = [None if is_skipped(row) else task.gain(row) for row in rows]
     return [row for row, g in zip(rows, gains) if is_skipped(row) or g is not None and g >= least]
 
 
 def status_lines(rows: Sequence[dict], counted: str) -> list[str]:
-    "Return the lines on all rows: the sampler's counters, and rows per state."
+    "Return the status lines on all rows. They show the sampler's counters, and rows per state."
     states = Counter(row["state"] for row in rows)
     lines = [counted, f"of {len(rows)}: " + ", ".join(f"{n} {state}" for state, n in states.most_common())]
     lost = Counter(row["left_out"] for row in rows if row.get("left_out"))
@@ -169,7 +169,7 @@ class EditOptions(SamplingOptions):
 
 
 def settings_of_edit(options: EditOptions, method: Method, attempts: Sequence[Attempt], info: dict) -> dict:
-    "Return all that decides the rows of an edit command, for comparison with a partial file."
+    "Return the settings that decide edited rows. They are compared with those of a partial file."
     values = asdict(options)
     settings = {key: values[key] for key in ("seed", "batch_size", "max_length")}
     versions = {f"{name} version": v for name, v in info["versions"].items()}
@@ -179,7 +179,7 @@ def settings_of_edit(options: EditOptions, method: Method, attempts: Sequence[At
 
 
 def fill_edits(rows: Rows, method: Method, task: Task, options: EditOptions, attempts: Sequence[Attempt]):
-    "Edit the batches that `rows` lacks, and add their rows."
+    "Edit the batches that `rows` lacks. Their rows are added."
     if rows.batches: print_status(f"continuing: {rows.count} of {rows.total} sequences are kept")
     tokens, keep = [a.tokens for a in attempts], [a.keep for a in attempts]
     with closing(edit_batches(method, options, tokens, keep, rows.batches)) as batches:
@@ -221,7 +221,7 @@ def check_edit(options: EditOptions, method: Method) -> Task:
 
 
 def write_edits(out: Path | None, rows: Sequence[dict], info: dict):
-    "Write or print the rows, and their provenance beside a file."
+    "Write or print the rows. The provenance goes beside a file."
     if not rows: return print_status("no rows are left to write")
     if out is None: return print(format_rows(rows, ".csv"), end="")
     write_file(out, format_rows(rows, out.suffix))
@@ -263,7 +263,7 @@ def run_edit(options: EditOptions):
 
 
 def select_rows(rows: Sequence[dict], task: Task, gain: float | None) -> Sequence[dict]:
-    "Return the rows to write: with --gain those that gained enough, with a note on the others."
+    "Return the rows to write. With --gain those that gained enough, with a note on the others."
     if gain is None: return rows
     selected = rows_with_gain(rows, task, gain)
     print_status(f"--gain {gain}: {len(rows) - len(selected)} rows with less gain are left out")

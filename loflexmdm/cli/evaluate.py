@@ -47,7 +47,7 @@ class EvaluateOptions(SamplingOptions):
 
 
 def evaluate_model(options: EvaluateOptions, method: Method) -> dict:
-    "Return the metrics of a model: the task's score, the cost of sampling, and the bound with --nll."
+    "Return the metrics of a model. The task's score, the cost of sampling, and the bound with --nll."
     if options.column: raise ValueError(f"--column: is for a table, and {options.model} is a model; leave it out")
     task = task_of_recipe(options.task) or task_of(method, options.task_data)
     if task is None: raise ValueError(f"{options.model}: was saved without a task; name one with --task")
@@ -60,20 +60,22 @@ def evaluate_model(options: EvaluateOptions, method: Method) -> dict:
 
 
 def draw_answers(options: EvaluateOptions, method: Method, task: Task) -> Samples:
-    "Edit the task's test sources, or sample from its test prompts, or from nothing."
+    """Draw answers to the task's test prompts. Its test sources are edited instead, if it has some; without either,
+    samples come from nothing."""
     if (sources := task.sources("test", options.n)) is not None: return edit_samples(method, options, *sources)
     prompts = task.prompts("test", options.n)
     return draw_samples(method, options, prompts, None if prompts else options.n)
 
 # %% ../../nbs/cli/08_evaluate.ipynb #bdcb73ae
 def scored(task: Task, samples: Samples) -> dict:
-    "Return the metrics of samples; print a note if the task's data may not be read."
+    "Return the metrics of samples. Prints a note if the task's data may not be read."
     if task.unread_data: print_status(f"not compared with the data: {task.unread_data} is read with --task-data")
     return dict(n=len(samples.sequences)) | task.score("test", samples)
 
 
 def mean_test_bound(method: Method, task: Task, options: EvaluateOptions) -> dict[str, float]:
-    "Return the mean bound on the negative log-likelihood of test sequences in nats, its standard error and interval."
+    """Return the mean bound of test sequences. It bounds the negative log-likelihood in nats; with standard error and
+    interval."""
     data, generator = task.dataset("test"), torch.Generator(method.device).manual_seed(options.seed)
     examples = [data[i] for i in range(min(options.n, len(data)))]
     batches = [collate(examples[i:i + 64]) for i in range(0, len(examples), 64)]
@@ -90,14 +92,14 @@ NOTES = COUNTERS | dict(nll_bound="nats per sequence", nll_se="its standard erro
 
 
 def figure_line(key: str, value: float) -> str:
-    "Return a metric as a line for the terminal, with an explanation if needed; empty for a counter of 0."
+    "Return a metric as a line for the terminal. With an explanation if needed; empty for a counter of 0."
     if key in COUNTERS and not value: return ""
     note = f"   {NOTES[key]}" if key in NOTES and NOTES[key] != key.replace("_", " ") else ""
     return f"{key:23} " + (f"{value:.4f}" if isinstance(value, float) else f"{value}") + note + "\n"
 
 # %% ../../nbs/cli/08_evaluate.ipynb #0474f7e3
 def evaluate_samples(path: Path, task_name: str | None, data: bool = False) -> dict:
-    """Return the metrics of a file of samples, whose prompts must be the first of the task's test split, in order.
+    """Return the metrics of a file of samples. Its prompts must be the first of the task's test split, in order.
 
     With `data`, the task may read the files that the provenance names."""
     task = task_of_recipe(task_name) or recorded_task(path, data)
@@ -113,20 +115,20 @@ def evaluate_samples(path: Path, task_name: str | None, data: bool = False) -> d
 
 
 def recorded_task(path: Path, data: bool = False) -> Task:
-    "Return the task in the provenance of a samples file. ValueError if there is none."
+    "Return the task in a samples file's provenance. ValueError if there is none."
     info = read_json(provenance_path(path)) if provenance_path(path).is_file() else {}
     if isinstance(info, dict) and info.get("task"): return task_from(info["task"], data=data)
     raise ValueError(f"{path}: has no record of its task ({provenance_path(path).name}); name one with --task")
 
 # %% ../../nbs/cli/08_evaluate.ipynb #b4004cab
 def lists(row: dict[str, str]) -> dict[str, list[str]]:
-    "Split the cells of a table's row into tokens; a text into characters, which may be spaces."
+    "Split the cells of a table's row into tokens. A text is split into characters, which may be spaces."
     cells = {k: v.split() for k, v in row.items() if v is not None}
     return cells | dict(tokens=list(row["text"])) if row.get("text") else cells
 
 
 def read_samples(path: Path) -> list[dict]:
-    "Read the rows of a samples file, JSONL or CSV. ValueError for another file."
+    "Read the rows of a samples file. JSONL or CSV; ValueError for another file."
     if path.suffix == ".csv": rows = [lists(row) for row in table_of_samples(path)]
     else: rows = [value for _, value in read_jsonl(path)]
     if not rows: raise ValueError(f"{path}: holds no samples")
@@ -138,27 +140,27 @@ def read_samples(path: Path) -> list[dict]:
 
 
 def table_of_samples(path: Path) -> Iterator[dict[str, str]]:
-    "Read the rows of a CSV by column, without cells beyond the header. ValueError for a file that is not a table."
+    "Read the rows of a CSV by column. Cells beyond the header are left out. ValueError for a file that is not a table."
     rows = (row for _, row in checked_rows(path, ",") if row)
     names = next(rows, [])
     return (dict(zip(names, row)) for row in rows)
 
 
 def is_sample(row: dict) -> bool:
-    "Tell if a row has the lists of a sample."
+    "Tell if a row has a sample's lists."
     text = lambda v: isinstance(v, list) and all(isinstance(t, str | int) for t in v)
     if not all(text(row.get(key)) for key in ("prompt", "tokens", "generated")): return False
     return len(row["tokens"]) == len(row["generated"]) and all(str(g) in ("0", "1") for g in row["generated"])
 
 
 def holds_samples(path: Path) -> bool:
-    "Tell if a file may come from sample: JSONL, or a CSV with a column of tokens."
+    "Tell if a file may hold samples. JSONL, or a CSV with a column of tokens."
     if path.suffix != ".csv": return path.suffix == ".jsonl"
     return "tokens" in next(table_rows(path, ","), (1, []))[1]
 
 # %% ../../nbs/cli/08_evaluate.ipynb #75ae7488
 def evaluate_file(path: Path, task_name: str | None, column: str | None, data: bool = False) -> dict:
-    "Return the metrics of a file of samples, or of another file or column as a task reads it."
+    "Return the metrics of a file. It holds samples, or another format or column that a task reads."
     if not column and holds_samples(path): return evaluate_samples(path, task_name, data)
     task = task_of_recipe(task_name)
     if task is not None and not task.file_suffixes:
@@ -168,7 +170,7 @@ def evaluate_file(path: Path, task_name: str | None, column: str | None, data: b
 
 
 def reader_of(path: Path) -> type[Task]:
-    "Return the kind of task that reads a file by its suffix, ignoring .gz. ValueError for none or several."
+    "Return the task kind that reads a file's suffix. .gz is ignored. ValueError for none or several."
     readers = {}
     for kind in TASKS.names():
         with contextlib.suppress(ValueError):  # a plug-in that cannot be used reads nothing
@@ -200,7 +202,7 @@ def add_evaluate(parser: Parser, argv: Sequence[str]):
   loflexmdm evaluate mols.csv                               # molecules that sample wrote
   loflexmdm evaluate library.csv --column smiles --task molecules""", options=EvaluateOptions, place=4)
 def run_evaluate(options: EvaluateOptions):
-    "Score a model or a file of samples on the test split of its task."
+    "Score a model or a file of samples. On the test split of its task."
     check_counts(options)
     out, device = output_path(options.out, (".json",)), pick_device(options.device)
     info = provenance(options, device, options.seed)

@@ -52,7 +52,7 @@ def add_import(parser: Parser, argv: Sequence[str]):
 
 
 def _defaults(name: str) -> str:
-    "Return a setting's value, per kind if the kinds differ."
+    "Return a setting's value, per kind if they differ."
     values = {kind: getattr(found, name) for kind, found in PUBLISHED.items()}
     if len(set(values.values())) == 1: return str(next(iter(values.values())))
     return ", ".join(f"{kind}: {value}" for kind, value in values.items())

@@ -30,7 +30,7 @@ from ..training.recipes import presets, read_tables, recipe_from
 
 # %% ../../nbs/cli/10_info.ipynb #99a41d60
 def card(name: str) -> str:
-    "Return the model card of a saved or packaged model; empty without one."
+    "Return the model card, empty without one. The model is saved or packaged."
     packaged = files("loflexmdm") / "pretrained_models" / name / "README.md"
     places = [Path(name) / "README.md", Path(name) / "best" / "README.md", packaged]
     return next((p.read_text(encoding="utf-8") for p in places if p.is_file()), "")
@@ -43,7 +43,7 @@ def format_tables(tables: dict[str, dict]) -> str:
 
 
 def run_figures(directory: Path) -> list[str]:
-    "Return lines on a training directory's log: steps, time, best validation."
+    "Return lines on a training log. Steps, time and best validation."
     rows, lines = JsonLines(directory / "metrics.jsonl").rows(), []
     valid = [r for r in rows if r.get("valid_nll") is not None]
     if steps := [r for r in rows if "seconds" in r]:
@@ -72,13 +72,13 @@ PARTS = dict(methods=METHODS, samplers=SAMPLERS, tasks=TASKS, networks=NETWORKS)
 
 
 def model_line(name: str) -> str:
-    "Return the first paragraph of a model's card; empty without a card."
+    "Return the first paragraph of a model card. Empty without a card."
     lines = [line for line in card(name).splitlines() if line and not line.startswith("#")]
     return lines[0] if lines else ""
 
 
 def preset_line(name: str) -> str:
-    "Return the first comment of a preset; empty without one."
+    "Return the first comment of a preset. Empty without one."
     path = files("loflexmdm") / "presets" / f"{name}.toml"
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     comments = [line for line in lines if line.startswith("# ")]
@@ -86,7 +86,7 @@ def preset_line(name: str) -> str:
 
 # %% ../../nbs/cli/10_info.ipynb #cb12e352
 def _listed(kind: str, descriptions: dict[str, str]) -> str:
-    "Format a heading and a description of each name, in lines of at most 100 characters."
+    "Format a heading and described names. Lines have at most 100 characters."
     width = max(map(len, descriptions), default=0)
     lines = (fill(text, 100, initial_indent=f"  {name:{width}}  ", subsequent_indent=" " * (width + 4))
              or f"  {name}" for name, text in descriptions.items())
@@ -94,7 +94,7 @@ def _listed(kind: str, descriptions: dict[str, str]) -> str:
 
 
 def list_names() -> str:
-    "List all models and presets with their descriptions, and the names of all parts, plug-ins included."
+    "List all models, presets and parts. Models and presets with their descriptions; parts by name, with plug-ins."
     parts = [f"{kind + ':':9} {' '.join(r.names())}" for kind, r in PARTS.items()]
     return "\n".join([
         _listed("models", {name: model_line(name) for name in names()}),
@@ -103,7 +103,7 @@ def list_names() -> str:
 
 # %% ../../nbs/cli/10_info.ipynb #6867e791
 def describe_part(registry: Registry, name: str) -> str:
-    "Describe a method, sampler, task or network: its class, docstring, and settings with their defaults."
+    "Describe a method, sampler, task or network. Its class, docstring, and settings with their defaults."
     cls = registry[name]
     settings = getattr(cls, "Config", cls)
     known = [f for f in fields(settings) if f.init] if is_dataclass(settings) else []
@@ -121,7 +121,7 @@ def order_line(method) -> str:
 
 
 def describe_model(name: str) -> str:
-    "Describe a model: parameters, vocabulary, task, settings, training log and card."
+    "Describe a model. Its parameters, vocabulary, task, settings, training log and card."
     method, directory = load(name, "cpu").method, Path(name)
     parts = [f"{name}: {method.name}, {sum(p.numel() for p in method.parameters()):,} parameters\n",
              f"vocabulary: {method.vocabulary}\n",
@@ -135,7 +135,7 @@ def describe_model(name: str) -> str:
          "examples:\n  loflexmdm info\n  loflexmdm info star-tiny\n  loflexmdm info flexmdm",
          options=InfoOptions, place=7)
 def run_info(options: InfoOptions):
-    "Describe a model, run, preset or part; without a name, list them."
+    "Describe a model, run, preset or part. Without a name, list them."
     name, models, recipes = options.name, names(), presets()
     if name is None: return print(list_names())
     if name.endswith(".toml") or name in recipes and name not in models:
@@ -166,7 +166,7 @@ def add_cite(parser: Parser, argv: Sequence[str]):
 @command("cite", "print the papers behind methods, models, samplers and tasks", add_cite,
          "examples:\n  loflexmdm cite\n  loflexmdm cite star-tiny event tau > papers.bib", options=CiteOptions, place=6)
 def run_cite(options: CiteOptions):
-    "Print the papers behind names."
+    "Print the papers to cite for names."
     print(citation(*options.names))
 
 # %% ../../nbs/cli/10_info.ipynb #b0cf3126

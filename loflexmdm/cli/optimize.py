@@ -64,7 +64,7 @@ class OptimizeOptions(Options):
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000009a
 def read_leads(path: str, column: str = "") -> tuple[list[str], str]:
-    "Read the distinct valid molecules of a file, and a note on those left out. ValueError if none is valid."
+    "Read the distinct valid molecules of a file. Returned with a note on those left out. ValueError if none is valid."
     rows = list(islice(molecules_in(path, column), ROWS.now))
     usable = [j.smiles for j in judge(rows) if j.mol is not None and not flaw(j.mol)]
     found = list(dict.fromkeys(usable))
@@ -75,13 +75,13 @@ def read_leads(path: str, column: str = "") -> tuple[list[str], str]:
 
 
 def training_molecules(task: Task) -> list[str]:
-    "Return the training molecules of the model's task; for a benchmark those of the packaged model `molecules`."
+    "Return the training molecules of the model's task. For a benchmark those of the packaged model `molecules`."
     source = getattr(task.config, "source", "")
     return (load("molecules").task if source in BENCHMARKS else task).smiles("train")
 
 
 def first_molecules(options: OptimizeOptions, task: Task | None) -> tuple[list[str], str]:
-    "Return the leads, or a population of training molecules, and a note on those left out."
+    "Return the leads, or a population of training molecules. Returned with a note on those left out."
     scaffold = options.scaffold
     if options.start: return with_scaffold(*read_leads(options.start, options.column), scaffold)
     if task is None: raise ValueError("--start: needed, since the model does not know its training molecules")
@@ -91,7 +91,7 @@ def first_molecules(options: OptimizeOptions, task: Task | None) -> tuple[list[s
 
 # %% ../../nbs/cli/13_optimize.ipynb #3c8a9f21
 def with_scaffold(molecules: Sequence[str], note: str, scaffold: str) -> tuple[list[str], str]:
-    "Return the molecules that contain a scaffold, and a note on the others. ValueError if none does."
+    "Return the molecules that contain a scaffold. Returned with a note on the others. ValueError if none does."
     if not scaffold: return list(molecules), note
     found = [s for s in molecules if contains(s, scaffold)]
     if not found:
@@ -106,7 +106,7 @@ DECISIVE_IF_SET = "scaffold", "per_scaffold"  # absent from logs of earlier vers
 
 
 def settings_of(options: OptimizeOptions, start: Sequence[str], model: Model | None) -> dict:
-    "Return all that decides the calls of a run, for comparison with a log."
+    "Return the settings that decide a run's calls. They are compared with those of a log."
     values, objective = asdict(options), options.objective
     settings = {key: values[key] for key in DECISIVE} | {key: values[key] for key in DECISIVE_IF_SET if values[key]}
     file = objective if objective.endswith(".toml") else objective.rpartition(":")[0]
@@ -142,7 +142,7 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
 
 
 def proposer(options: OptimizeOptions, model: Model | None, task: Task | None) -> Proposer:
-    "Return the source of proposals, filtered by alerts, a scaffold and repeated scaffolds."
+    "Return the source of proposals, filtered. Filters are alerts, a scaffold and repeated scaffolds."
     way = proposer_of_way(options, model, task)
     if options.alerts: way = Screened(way, options.alerts)
     if options.scaffold: way = Holding(way, options.scaffold)
@@ -160,7 +160,7 @@ def proposer_of_way(options: OptimizeOptions, model: Model | None, task: Task | 
 
 # %% ../../nbs/cli/13_optimize.ipynb #103bb180
 def progress_printer(budget: int, every: int = 100) -> Callable[[CallLog], None]:
-    "Return a function that prints the progress of a run after each `every` calls."
+    "Return a function that prints progress. It prints after each `every` calls."
     printed = [0]
     def print_progress(log: CallLog):
         n = len(log.calls)
@@ -175,7 +175,7 @@ def progress_printer(budget: int, every: int = 100) -> Callable[[CallLog], None]
 
 # %% ../../nbs/cli/13_optimize.ipynb #5c0e1d77
 def no_score_message(log: CallLog, objective: str) -> str:
-    "Return the message for a run whose calls all failed, with the most common reason."
+    "Return the message for a run without scores. All calls failed; it gives the most common reason."
     reason, n = next(iter(log.failures.items()))
     return f"--objective {objective}: none of {len(log.calls):,} calls gave a score; {n:,} failed: {reason}"
 
@@ -189,7 +189,7 @@ def save_tuned(propose: Proposer, log: CallLog, directory: str):
 
 
 def print_results(log: CallLog, options: OptimizeOptions):
-    """Print the best molecules, the failures and the area under the curve.
+    """Print the best molecules and a summary. The summary has failures and the area under the curve.
 
     ValueError, with the most common reason, if no call gave a score."""
     if log.calls and not best_calls(log.calls, 1): raise ValueError(no_score_message(log, options.objective))

@@ -24,7 +24,8 @@ from ..support.limits import ROWS
 
 # %% ../../nbs/cli/12_report.ipynb #cr000008
 def scores_in(path: Path, column: str, name: str) -> tuple[dict[str, float], int]:
-    """Return the highest number in the column `name` per canonical SMILES, and the number of rows without one.
+    """Return the highest score per canonical SMILES. Scores are numbers in the column `name`; returned with the number
+    of rows without one.
 
     ValueError for a file that is not a table, for a row with more cells than the header, and for a column without
     numbers."""
@@ -96,7 +97,7 @@ def run_report(options: ReportOptions):
 
 
 def smiles_in(path: Path, column: str, scores: str) -> list[str]:
-    "Read the SMILES of a file; with a column of scores, of the rows in which scores are looked up."
+    "Read the SMILES of a file. With a column of scores, of the rows in which scores are looked up."
     by_row = smiles_and_texts(path, column, scores) if scores else ()
     found = (smiles for smiles, _ in by_row) if scores else molecules_in(path, column)
     smiles = list(islice(found, ROWS.now + 1))
@@ -105,7 +106,7 @@ def smiles_in(path: Path, column: str, scores: str) -> list[str]:
 
 
 def is_column(path: Path, name: str) -> bool:
-    "Tell if a table has a column of this name."
+    "Tell if a table has a column `name`."
     if path.suffix.lower() in (".smi", ".txt", ".sdf", ".jsonl"): return False
     try: molecules_in(path, name)
     except ValueError: return False

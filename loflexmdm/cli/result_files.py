@@ -35,7 +35,7 @@ from ..tasks.base import Task, tokens_as_text
 # %% ../../nbs/cli/06_result_files.ipynb #690482e9
 def read_prompts(path: str | os.PathLike, vocabulary: Vocabulary, split: Callable[[str], list[str]] = str.split,
                  limit: float = math.inf) -> list[list]:
-    """Read the prompts of a file, `...` as Ellipsis; `split` tokenises a line of text.
+    """Read the prompts of a file, `...` as Ellipsis. `split` tokenises a line of text.
 
     ValueError for an empty file, and, with its line, for a prompt that is not a list of tokens of the vocabulary or is
     longer than `limit`."""
@@ -49,7 +49,7 @@ def read_prompts(path: str | os.PathLike, vocabulary: Vocabulary, split: Callabl
 
 
 def prompt_from(value: object, where: str, vocabulary: Vocabulary, limit: float = math.inf) -> list:
-    "Read a prompt from a JSON value, '...' as Ellipsis; ValueErrors begin with `where`."
+    "Read a prompt from a JSON value, '...' as Ellipsis. ValueErrors begin with `where`."
     if isinstance(value, dict): value = value.get("prompt")
     if not isinstance(value, list) or not all(isinstance(t, (str, int)) for t in value):
         raise ValueError(f"{where}: must be a list of tokens, or an object with the key 'prompt'")
@@ -73,7 +73,7 @@ class Prompts(NamedTuple):
 
 
 def resolve_prompts(options: SampleOptions, method: Method, task: Task | None) -> Prompts:
-    "Return the prompts of a text, of a file, or of the task's test split; none if there are none."
+    "Return the prompts of a text, file or test split. None if there are none; the split is the task's."
     if options.prompt_text is not None: return prompts_from_text(options, method, task)
     if options.prompts:
         split = str.split if task is None else task.words
@@ -86,14 +86,14 @@ def resolve_prompts(options: SampleOptions, method: Method, task: Task | None) -
 
 
 def length_limit(options: SamplingOptions, method: Method) -> int:
-    "Return the longest sequence allowed, start token included."
+    "Return the longest sequence allowed. Counted with the start token."
     return min(method.config.max_length, options.max_length or method.config.max_length)
 
 # %% ../../nbs/cli/06_result_files.ipynb #33855a57
 def prompts_from_text(options: SampleOptions, method: Method, task: Task | None) -> Prompts:
-    """Return the prompts that the task makes of a text; print how the model continues them.
+    """Return the task's prompts for a text. Prints how the model continues them.
 
-    ValueError for a text of which it makes none, or one that the model cannot continue."""
+    ValueError for a text that gives none, or one that the model cannot continue."""
     flag = next(f for f in PROMPT_TEXT if any(a.split("=")[0] == f for a in options.argv))
     if task is None: raise ValueError(f"{flag}: the model was saved without a task, which would read it; use --prompts")
     text, n = options.prompt_text, options.n
@@ -119,7 +119,7 @@ PROMPT_TEXT = "--fragment", "--prompt-text"  # both names of one option
 
 # %% ../../nbs/cli/06_result_files.ipynb #8675efd5
 def sample_rows(samples: Samples, prompts: Sequence[Sequence], vocabulary: Vocabulary) -> list[dict]:
-    "Return a dict per sequence; `prompts` holds one prompt per sequence."
+    "Return a dict per sequence. `prompts` holds one prompt per sequence."
     rows = []
     for prompt, sequence, free in zip(prompts, samples.sequences, samples.free, strict=True):
         text = ["..." if t is ... else str(t) for t in prompt]
@@ -129,7 +129,7 @@ def sample_rows(samples: Samples, prompts: Sequence[Sequence], vocabulary: Vocab
 
 
 def example_from(row: dict, vocabulary: Vocabulary) -> Example:
-    "Return a row's sequence as an example, with fixed tokens and closed gaps as in its prompt."
+    "Return a row's sequence as an example. It has fixed tokens and closed gaps as in its prompt."
     prompt = [... if t == "..." else t for t in row["prompt"]]
     of_prompt = iter(parse_prompt(prompt, vocabulary).closed)
     tokens = [BOS, *vocabulary.encode(row["tokens"])]
@@ -143,7 +143,7 @@ BLOCK = 64  # rows whose bounds are estimated together
 
 def bounds(rows: Sequence[dict], method: Method, states: int, seed: int | torch.Generator,
            size: int = BLOCK) -> list[dict]:
-    """Estimate `nll_bound` and `nll_se` of each row from `states` states per sequence; nothing for 0 states.
+    """Estimate `nll_bound` and `nll_se` of each row. `states` per sequence are used; nothing for 0 states.
 
     With a generator as `seed`, rows may come in whole blocks of `size`, with the same bounds as at once."""
     if not states: return [{} for _ in rows]
@@ -164,7 +164,7 @@ def bound_generator(method: Method, seed: int) -> torch.Generator:
 
 # %% ../../nbs/cli/06_result_files.ipynb #02275d15
 def nll_states(nll: int | None, out: str | None, rows: int, task: Task | None) -> int:
-    "Return the states per sequence for the bound: --nll, else the task's if the rows go to a table, else 0."
+    "Return the states per sequence for the bound. --nll, else the task's if the rows go to a table, else 0."
     if nll is not None: return nll
     described = out and Path(out).suffix in TABLES
     return task.bound_states(rows) if described and task is not None else 0
@@ -172,32 +172,32 @@ def nll_states(nll: int | None, out: str | None, rows: int, task: Task | None) -
 
 def described_rows(samples: Samples, prompts: Sequence, method: Method, task: Task | None,
                    **settings) -> list[tuple[dict, dict]]:
-    "Return the task's description of each sample by `settings`, and its prompt and tokens."
+    "Return the described samples with prompt and tokens. The task describes each by `settings`."
     rows = sample_rows(samples, prompts, method.vocabulary)
     return list(zip([{} for _ in rows] if task is None else task.describe(samples, **settings), rows, strict=True))
 
 
 def with_bounds(pairs: Sequence[tuple[dict, dict]], method: Method, states: int,
                 seed: int | torch.Generator) -> list[dict]:
-    "Return rows of a results file: description, bound, prompt and tokens."
+    "Return rows of a results file. They have description, bound, prompt and tokens."
     found = bounds([row for _, row in pairs], method, states, seed)
     return [d | b | r for (d, r), b in zip(pairs, found, strict=True)]
 
 
 def states_of(rows: Sequence[dict]) -> dict[str, int]:
-    "Count the rows per state, most frequent first; empty if the task has no states."
+    "Count the rows per state, most frequent first. Empty if the task has no states."
     return dict(Counter(r["state"] for r in rows if "state" in r).most_common())
 
 
 def pretty_row(row: dict, task: Task | None) -> str:
-    "Return a row as one line for the terminal, with its bound if it has one."
+    "Return a row as one terminal line. With its bound if it has one."
     text = tokens_as_text(row) if task is None else task.pretty(row)
     if "nll_bound" not in row: return text
     return f"{text}   (nll <= {row['nll_bound']:.3f} +- {row['nll_se']:.3f})"
 
 # %% ../../nbs/cli/06_result_files.ipynb #bb771a3a
 def format_rows(rows: Sequence[dict], suffix: str) -> str:
-    "Format rows as JSONL or CSV (lists as words separated by spaces)."
+    "Format rows as JSONL or CSV. In CSV lists are words separated by spaces."
     if suffix == ".jsonl": return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     flat = lambda v: " ".join(map(str, v)) if isinstance(v, list) else v
     text = io.StringIO()
@@ -212,19 +212,19 @@ TEXTS = ".txt", *FASTA  # suffixes of files with texts only
 
 
 def text_of(row: dict, task: Task | None) -> str:
-    "Return the text of a row as its task writes it; without a task, tokens separated by spaces."
+    "Return a row's text as its task writes it. Without a task, tokens are separated by spaces."
     return " ".join(row["tokens"]) if task is None else task.text(row["tokens"])
 
 
 def check_texts(out: Path | None, task: Task | None):
-    "Raise ValueError for a FASTA file if the task's texts contain spaces."
+    "Raise ValueError for FASTA texts with spaces. The texts are the task's."
     if out is not None and out.suffix in FASTA and (task is None or " " in task.text(["A", "A"])):
         raise ValueError(f"--out {out}: texts with spaces do not fit {out.suffix}; "
                          "use .txt, .csv or .jsonl")
 
 
 def write_rows(out: Path, rows: Sequence[dict], task: Task | None = None):
-    "Write rows to a file by its suffix: in a format of the task, as a table, or texts only."
+    "Write rows to a file by its suffix. In a format of the task, as a table, or texts only."
     if task is not None and out.suffix in task.output_suffixes: return write_file(out, task.written(rows, out.suffix))
     if out.suffix in TABLES: return write_file(out, format_rows(rows, out.suffix))
     texts = [text_of(row, task) for row in rows]

@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
 
     @classmethod
     def of(cls, options: SampleOptions, task: Task | None) -> "Wanted | None":
-        "Return what the command line requests; None for all rows. ValueError for what the task cannot decide."
+        "Return the rows that a command line requests. None for all rows. ValueError for what the task cannot decide."
         if options.salvage and not (task is not None and task.salvages):
             raise ValueError("--salvage: the model's task repairs nothing; leave it out")
         if not options.valid: return None
@@ -48,7 +48,7 @@ class Wanted(NamedTuple):
         return cls(options.valid, options.unique, task)
 
     def select(self, rows: Sequence[dict]) -> list[dict]:
-        "Return the first `n` wanted rows, or fewer if there are fewer."
+        "Return the first `n` wanted rows. Fewer if there are fewer."
         selected, known = [], set()
         for row in rows:
             text = self.task.accepted(row)
@@ -63,7 +63,7 @@ class Wanted(NamedTuple):
 
 # %% ../../nbs/cli/07_resumable_rows.ipynb #a4b3b4f1
 def resolve_wanted(options: SampleOptions) -> SampleOptions:
-    "Return the options with the limit of draws as `n`, for --valid. ValueError for options that exclude each other."
+    "Return the options with a limit of draws. It is `n`, for --valid. ValueError for options that exclude each other."
     valid, tries = options.valid, options.tries
     for name, value in dict(unique=options.unique, tries=tries).items():
         if value and valid is None: raise ValueError(f"--{name}: only with --valid")
@@ -77,7 +77,7 @@ def resolve_wanted(options: SampleOptions) -> SampleOptions:
 
 # %% ../../nbs/cli/07_resumable_rows.ipynb #9b7f599c
 class Rows:
-    "Rows of a command whose batches come one by one, and the simulation's counters."
+    "Rows of a command, added batch by batch. Has the simulation's counters too."
     def __init__(self, method: Method, states: int, seed: int, total: int):
         self.method = method
         self.states = states  # per row, for the bound
@@ -98,11 +98,11 @@ class Rows:
 
     @property
     def count(self) -> int:
-        "Number of sequences so far, including rows without their bound."
+        "Number of sequences so far. Rows without their bound count too."
         return len(self.rows) + len(self.waiting)
 
     def add(self, samples: Samples, pairs: Sequence[tuple[dict, dict]]) -> list[dict]:
-        "Add a batch and its `described_rows`; return the rows that it completes."
+        "Add a batch; return the rows that it completes. Rows are `described_rows`."
         self.batches += 1
         for key, count in counters(samples).items(): self.counters[key] += count
         self.waiting = pairs = [*self.waiting, *pairs]
@@ -139,7 +139,7 @@ def check_saved(saved: object) -> dict:
 
 # %% ../../nbs/cli/07_resumable_rows.ipynb #3184a6c6
 class SavedRows(Rows):
-    "Rows kept in FILE.partial.jsonl when a command ends early; the same command continues."
+    "Rows kept when a command ends early. They are in FILE.partial.jsonl; the same command continues."
     def __init__(self, out: Path, info: dict, settings: dict, *args):
         super().__init__(*args)
         self.out = out
@@ -189,7 +189,7 @@ class SavedRows(Rows):
         except (RuntimeError, TypeError): raise ValueError(self.cannot_continue()) from None
 
     def cannot_continue(self) -> str:
-        "Return the message for a state that is missing or damaged."
+        "Return the message for a bad state. The state is missing or damaged."
         return f"{provenance_path(self.path)}: missing or damaged, so {self.path} cannot be continued; remove both"
 
     def saved(self) -> dict | None:
@@ -200,7 +200,7 @@ class SavedRows(Rows):
         except (FileNotFoundError, ValueError): raise ValueError(self.cannot_continue()) from None
 
     def add(self, samples: Samples, pairs: Sequence[tuple[dict, dict]]) -> list[dict]:
-        "Add a batch as `Rows.add` does, and append the completed rows to the file."
+        "Add a batch and append completed rows to the file. As `Rows.add` does."
         new = super().add(samples, pairs)
         data = format_rows(new, ".jsonl").encode()
 
@@ -215,7 +215,7 @@ class SavedRows(Rows):
         return new
 
     def write_state(self):
-        "Write the provenance of the rows and the state from which they continue."
+        "Write the rows' provenance and the state. The rows continue from it."
         state = dict(
             n=len(self.rows),
             total=self.total,
@@ -241,5 +241,5 @@ class SavedRows(Rows):
 
 # %% ../../nbs/cli/07_resumable_rows.ipynb #3184a6c7
 def remove_scratch_files(path: Path):
-    "Remove the scratch files that killed commands left while writing `path`."
+    "Remove scratch files of killed commands. They were left while writing `path`."
     for p in path.parent.glob(f".{glob.escape(path.name)}.????????"): p.unlink(missing_ok=True)

@@ -43,7 +43,7 @@ DECISIVE_IF_SET = "valid", "unique", "salvage"  # absent from files of earlier v
 
 
 def settings_of(options: SampleOptions, method: Method, prompts: Sequence[Sequence], states: int, info: dict) -> dict:
-    "Return all that decides the rows of a sample command, for comparison with a partial file."
+    "Return the settings that decide sampled rows. They are compared with those of a partial file."
     values = asdict(options)
     settings = {key: values[key] for key in DECISIVE} | {key: values[key] for key in DECISIVE_IF_SET if values[key]}
     texts = [["..." if t is ... else str(t) for t in p] for p in prompts]
@@ -64,7 +64,7 @@ def model_digest(method: Method) -> str:
 
 # %% ../../nbs/cli/05_sample.ipynb #6edd04ed
 class SamplingStopped(Interrupted):
-    "Sampling stopped by a signal: its `number`, and a message on the rows kept."
+    "Stop of sampling by a signal. It has the signal's `number`, and a message on the rows kept."
     def __init__(self, number: int, message: str):
         Exception.__init__(self, f"{signal.Signals(number).name}: {message}")
         self.number = number
@@ -93,7 +93,7 @@ def stopping(message: Callable[[], str]) -> Iterator[None]:
 # %% ../../nbs/cli/05_sample.ipynb #aa58c023
 @contextmanager
 def rows_of(out: Path | None, info: dict, settings: dict, *args) -> Iterator[Rows]:
-    """Yield the rows of a command; with a file, those of an earlier session too.
+    """Yield the rows of a command. With a file, those of an earlier session too.
 
     SamplingStopped at a signal. ValueError if another process writes the file, or if the rows are another command's."""
     if out is None:
@@ -109,7 +109,7 @@ def rows_of(out: Path | None, info: dict, settings: dict, *args) -> Iterator[Row
 
 
 def fill(rows: Rows, method: Method, task: Task | None, options: SampleOptions, prompts: Prompts):
-    "Sample the batches that `rows` lacks, together with other processes if there are any."
+    "Sample the batches that `rows` lacks. Together with other processes if there are any."
     if rows.batches: print_status(f"continuing: {rows.count} of {rows.total} sequences are kept")
     per_sequence, done = prompts.per_sequence, rows.count
     settings = {key: value for key, value in asdict(options).items() if key in ("prompt_text", "salvage") and value}
@@ -121,7 +121,7 @@ def fill(rows: Rows, method: Method, task: Task | None, options: SampleOptions, 
 
 
 def share_of_batches(method: Method, options: SampleOptions, prompts: Prompts, start: int) -> Iterator[Samples]:
-    "Draw this process's share of the batches from number `start` on, as rank 0 knows it."
+    "Draw this process's share of the batches. From number `start` on, as rank 0 knows it."
     launch = current_launch()
     start = same(start)
     yield from draw_batches(method, options, prompts.prompts, prompts.each, prompts.hook,
@@ -129,7 +129,7 @@ def share_of_batches(method: Method, options: SampleOptions, prompts: Prompts, s
 
 # %% ../../nbs/cli/05_sample.ipynb #05295215
 def usable_task(method: Method, options: SampleOptions) -> Task | None:
-    "Return a model's task; None for one that cannot be used, which is an error only if the prompts depend on it."
+    "Return a model's task, or None if unusable. That is an error only if the prompts depend on the task."
     try: return task_of(method, options.task_data)
     except ValueError as e:
         if not options.prompts: raise
@@ -137,7 +137,7 @@ def usable_task(method: Method, options: SampleOptions) -> Task | None:
 
 
 def status_lines(rows: Sequence[dict], samples: Samples, task: Task | None, options: SampleOptions) -> list[str]:
-    "Return the lines on a command's rows: counters, states, and the task's advice."
+    "Return the status lines on a command's rows. Counters, states, and the task's advice."
     states, lines = states_of(rows), [samples.counted()]
     if states: lines.append(f"of {len(rows)}: " + ", ".join(f"{n} {state}" for state, n in states.items()))
     if task is None or options.valid: return lines  # as many as wanted, whatever their share
@@ -146,7 +146,7 @@ def status_lines(rows: Sequence[dict], samples: Samples, task: Task | None, opti
 # %% ../../nbs/cli/05_sample.ipynb #aafda932
 def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | None,
                   written: Callable[[], object] = lambda: None, task: Task | None = None):
-    """Write the rows, their provenance, and their picture if there is one; print the paths.
+    """Write the rows, provenance and picture; print their paths.
 
     `written` is called before the picture; `task` writes files in formats of its own."""
     write_rows(out, rows, task)
@@ -157,7 +157,7 @@ def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | No
 
 
 def selected_rows(found: Rows) -> list[dict]:
-    "Return the rows to write; print a note if too few are valid. ValueError if none is."
+    "Return the rows to write. Prints a note if too few are valid. ValueError if none is."
     if found.wanted is None: return found.rows
     rows, wanted = found.wanted.select(found.rows), found.wanted
     if not rows:
@@ -169,14 +169,14 @@ def selected_rows(found: Rows) -> list[dict]:
 
 
 def finish(found: SavedRows, out: Path, info: dict, task: Task | None, image: bytes | None):
-    "Write the results of a command whose rows are complete, and remove its partial file."
+    "Write complete results; remove the partial file."
     rows = selected_rows(found)
     info = info | dict(n=len(rows), drawn=len(found.rows), counters=found.counters, states=states_of(found.rows))
     write_results(out, rows, info, image, found.remove, task)
 
 # %% ../../nbs/cli/05_sample.ipynb #57a1b8e0
 def task_class_in(argv: Sequence[str]) -> type[Task] | None:
-    "Return the class of the task of the model on a command line; None if it is unknown, which may be refused later."
+    "Return the task class of a command line's model. None if it is unknown, which may be refused later."
     for name in positional(argv)[:1]:
         packaged = models_directory() / name
         try: return task_class(read_config(resolve(packaged if packaged.is_dir() else name)[0])["task"]["kind"])
@@ -256,13 +256,14 @@ def run_sample(options: SampleOptions):
 
 # %% ../../nbs/cli/05_sample.ipynb #3359dd40
 def sample_path(options: SampleOptions) -> Path | None:
-    "Return the results file, with a suffix that the model's task or the package writes."
+    "Return the results file, whose suffix is checked. The model's task or the package writes it."
     cls = task_class_in(options.argv[1:])
     return output_path(options.out, (*TABLES, *TEXTS, *(cls.output_suffixes if cls else ())))
 
 
 def check_outputs(out: Path | None, task: Task | None, options: SampleOptions):
-    "Refuse what cannot be written, and what the task cannot decide, before the work begins."
+    """Check outputs and task before the work begins. Files that cannot be written, and rows that the task cannot
+    decide, are refused."""
     check_texts(out, task)
     pictured = out is not None and task is not None and type(task).picture is not Task.picture
     if pictured and not options.no_picture:

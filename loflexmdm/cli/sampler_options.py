@@ -42,14 +42,14 @@ class SamplerOption(NamedTuple):
 
 
 def number_or(words: Sequence[str]) -> Callable[[str], int | str]:
-    "Return a reader of a whole number or one of some words."
+    "Return a reader of a whole number or one of `words`."
     def read(text: str) -> int | str: return text if text in words else int(text)
     read.__name__ = either(["int", *words])  # for argparse's message
     return read
 
 
 def kind_of_field(f: Field) -> dict:
-    """Return argparse's keywords for the values of a field; `none` stands for None if a text may be None.
+    """Return argparse's keywords for a field's values. `none` stands for None if a text may be None.
 
     Choices come from the field's metadata or its Literal; with int, a Literal has words instead of a number."""
     words = [word for k in get_args(f.type) if get_origin(k) is Literal for word in get_args(k)]
@@ -64,7 +64,8 @@ field_comments = cache(comments_of)  # slow, since it parses the source, and cal
 
 
 def option_of(name: str, classes: Mapping[str, type[Sampler]], shared: bool = False) -> SamplerOption:
-    "Return the option for the field `name` of samplers by name; `shared` if all samplers have it."
+    """Return the option for a field of samplers. `name` is the field, samplers are by name; `shared` if all samplers
+    have it."""
     found = {sampler: field_of(cls, name) for sampler, cls in classes.items()}
     texts: dict[str, list[str]] = {}
     for sampler, (cls, f) in found.items():
@@ -78,7 +79,7 @@ def option_of(name: str, classes: Mapping[str, type[Sampler]], shared: bool = Fa
 
 
 def sampler_options() -> list[SamplerOption]:
-    "Return the options that all samplers share, then those of single samplers."
+    "Return sampler options, shared ones first. Then those of single samplers."
     classes = SAMPLERS.usable()
     names = dict.fromkeys(name for cls in classes.values() for name in cls.options)
     single = [option_of(n, {s: cls for s, cls in classes.items() if n in cls.options}) for n in names]
@@ -86,18 +87,18 @@ def sampler_options() -> list[SamplerOption]:
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #9ac11a7d
 def first_sentence(cls: type) -> str:
-    "Return the first sentence of a class's docstring, without its full stop."
+    "Return the first sentence of a class's docstring. Without its full stop."
     return " ".join((cls.__doc__ or "").split("\n\n")[0].split()).split(". ")[0].rstrip(".")
 
 
 def present(name: str) -> str:
-    "Return the name of a sampler; ArgumentTypeError says what replaces one that is gone."
+    "Return the name of a sampler that exists. ArgumentTypeError names the replacement of one that is gone."
     if name in SAMPLERS.gone: raise argparse.ArgumentTypeError(f"{name} is gone; use {SAMPLERS.gone[name]}")
     return name
 
 
 def add_sampler(parser: Parser):
-    "Add --sampler and the options of all samplers; an option that the command has already begins with --sampler-."
+    "Add --sampler and the options of all samplers. An option that the command has already begins with --sampler-."
     texts = "; ".join(f"{name}: {first_sentence(cls)}" for name, cls in SAMPLERS.usable().items()).replace("%", "%%")
     group = parser.add_argument_group("sampler")
     group.add_argument("--sampler", type=present, choices=SAMPLERS.names(), help=f"{texts} [the method's own]")
@@ -143,7 +144,7 @@ T = TypeVar("T", bound=SamplingOptions)
 
 
 def add_sampling(parser: Parser, cls: type[SamplingOptions], nll: str):
-    "Add the options of sample and evaluate, whose defaults are in `cls`; `nll` is the help of --nll."
+    "Add the options of sample and evaluate. Their defaults are in `cls`; `nll` is the help of --nll."
     option = parser.add_argument
     option("-n", type=int, metavar="N", help=f"number of sequences, with --prompts for each [{cls.n}]")
     option("--max-length", type=int, metavar="INT", help="longest sequence with prompt and start token [the model's]")
@@ -160,7 +161,7 @@ def add_sampling(parser: Parser, cls: type[SamplingOptions], nll: str):
 
 
 def check_counts(options: SamplingOptions):
-    "Raise ValueError for a number of sequences or states out of range."
+    "Raise ValueError for counts out of range. They are of sequences or states."
     n, nll = options.n, options.nll
     if n < 1: raise ValueError(f"n={n}: must be at least 1")
     if nll is not None and (nll < 0 or nll == 1): raise ValueError(f"nll={nll}: must be at least 2, or 0 for none")
@@ -174,7 +175,7 @@ def selected_sampler(options: SamplingOptions, method: Method) -> Sampler:
 
 
 def with_task_settings(options: T, task: Task | None, method: Method) -> T:
-    """Return the options with the task's own sampler settings, unless the command line has others.
+    """Return the options with the task's sampler settings. The command line's come first.
 
     A left-to-right model ignores them: it samples from its whole distribution."""
     if task is None or "append" in method.channels: return options
@@ -189,7 +190,7 @@ COMMON = "batch_size", "min_length", "max_length", "guidance", "guidance_scheme"
 
 def draw_batches(method: Method, options: SamplingOptions, prompts: Sequence | None, n: int | None,
                  hook: Callable | None = None, skip: int = 0, every: int = 1) -> Iterator[Samples]:
-    """Draw samples batch by batch: number `skip` and every `every`-th batch after it.
+    """Draw samples batch by batch. Number `skip` and every `every`-th batch after it.
 
     `hook` is the `logits_hook` that the prompts need."""
     sampler = selected_sampler(options, method)
@@ -198,14 +199,14 @@ def draw_batches(method: Method, options: SamplingOptions, prompts: Sequence | N
 
 
 def request_of(options: SamplingOptions, n: int | None, sampler: Sampler, **batches) -> Request:
-    "Return the request of a command line; `batches` say which batches to draw."
+    "Return the request of a command line. `batches` tells which batches to draw."
     same = {f.name: getattr(options, f.name) for f in fields(Request) if f.name in COMMON}
     generator = torch.Generator().manual_seed(options.seed)
     return Request(n, sampler, generator, progress=shows_progress(), **same, **batches)
 
 
 def shows_progress() -> bool:
-    "Tell if a progress bar is shown: at a terminal, on rank 0."
+    "Tell if a progress bar is shown. It is at a terminal, on rank 0."
     return sys.stderr.isatty() and process_launch().is_main
 
 
@@ -216,7 +217,7 @@ def draw_samples(method: Method, options: SamplingOptions, prompts: Sequence | N
 # %% ../../nbs/cli/03_sampler_options.ipynb #fe1c9d18
 def edit_batches(method: Method, options: SamplingOptions, sequences: Sequence, keep: Sequence | None,
                  skip: int = 0) -> Iterator[Samples]:
-    "Edit each sequence once, batch by batch from number `skip` on. ValueError for --min-length."
+    "Edit each sequence once, batch by batch. From number `skip` on. ValueError for --min-length."
     if options.min_length:
         raise ValueError(f"--min-length {options.min_length}: not for edited sequences; leave it out")
     request = request_of(options, None, selected_sampler(options, method), skip=skip)

@@ -52,7 +52,7 @@ class TrainOptions(Options):
 
 
 def weights_line(name: str, start_from: str) -> str:
-    "Describe the first weights of `train name`: new ones, or those of the model `start_from`."
+    "Describe the first weights of a training run. New ones, or those of the model `start_from`."
     is_recipe = name in presets() or Path(name).suffix == ".toml"
     is_itself = not is_recipe and start_from in (name, os.path.abspath(name))
     why = f"{name} is a {'recipe' if is_recipe else 'saved model'}"
@@ -65,7 +65,7 @@ def weights_line(name: str, start_from: str) -> str:
 
 
 def recipe_of(options: TrainOptions) -> Recipe:
-    "Return the recipe of a train command; print its first weights, and its steps if the data decides them."
+    "Return the recipe of a train command. Prints its first weights, and its steps if the data decides them."
     tables = recipe_tables(options.recipe, method=options.method, **options.settings)
     recipe = recipe_from(tables)
     print_status(weights_line(options.recipe, recipe.train.start_from))
@@ -75,7 +75,7 @@ def recipe_of(options: TrainOptions) -> Recipe:
 
 # %% ../../nbs/cli/04_train.ipynb #p7c57dd2
 def new_directory(path: str) -> Path:
-    """Make an output directory, or accept one that is empty or left by a run killed at its start.
+    """Make an output directory, or accept an unused one. Unused: empty, or left by a run killed at its start.
 
     ValueError if it holds other files, OSError if it cannot be made."""
     directory = Path(path)
@@ -95,14 +95,14 @@ def check_no_run(directory: Path):
 
 
 def relative_files(recipe: Recipe, directory: Path) -> dict[str, str]:
-    "Return the data's paths relative to the run's directory, by key, so that both can be moved together."
+    "Return data paths relative to the run's directory. By key, so that both can be moved together."
     paths = {key: recipe.task[key] for table, key in path_settings(recipe.as_dict()) if table == "task"}
     return {key: os.path.relpath(path, directory) for key, path in paths.items()}
 
 # %% ../../nbs/cli/04_train.ipynb #b33bd7d5
 def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Callable[[Trainer], object],
                resume: bool, changed_data: bool = False, shard: bool = False):
-    "Train to the end, calling `begin` once the directory is locked; print the results and their places."
+    "Train to the end; print results and places. `begin` is called once the directory is locked."
     launch = current_launch()
     processes = processes_of(launch, shard)
     device = own_device(device, launch)
@@ -116,7 +116,7 @@ def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Cal
 
 # %% ../../nbs/cli/04_train.ipynb #d41d5187
 def add_train(parser: Parser, argv: Sequence[str]):
-    "Add the options of train, with those of the recipe's own task and method."
+    "Add the options of train. With those of the recipe's own task and method."
     tables, option = with_first_values(recipe_in(argv) or {}), parser.add_argument
     option("recipe", metavar="RECIPE", help="preset, TOML file, or saved model to train further: "
            f"{', '.join(presets())}")
@@ -132,13 +132,13 @@ def add_train(parser: Parser, argv: Sequence[str]):
 
 # %% ../../nbs/cli/04_train.ipynb #addm0de1
 def names_in(tables: dict, table: str) -> dict[str, str]:
-    "Return the option name of each key of a table; empty without a recipe."
+    "Return the option name of each table key. Empty without a recipe."
     if "task" not in tables: return {}
     return {key: name for name, (of, key) in keys_of(tables).items() if of == table}
 
 
 def add_model_fields(parser: Parser, tables: dict):
-    "Add the options of the method that the tables name, or that they imply."
+    "Add the options of the recipe's method. The tables name or imply it."
     method, model = method_of(tables), tables.get("model", {})
     config, given = method_class(method).Config, dict(max_length="the task's") | model
     add_fields(parser, config, "model [model]", given, names=names_in(tables, "model"), prefix=method)
@@ -157,7 +157,8 @@ def add_shard(parser: Parser):
 
 
 def check_processes(shard: bool, recipe: Recipe):
-    "Raise ValueError if torchrun's processes cannot share the work of a run, or if there is one process to shard over."
+    """Raise ValueError for processes that cannot share a run. torchrun's cannot share its work, or only one is there to
+    shard over."""
     if shard and current_launch().world == 1:
         raise ValueError("--shard: needs several processes; torchrun --nproc-per-node N -m loflexmdm ... starts them")
     check_shares(method_class(recipe.model["method"]), recipe.train, current_launch().world, shard)
@@ -217,7 +218,7 @@ def read_run(directory: Path) -> dict:
 
 
 def with_current_files(saved: dict, tables: dict, directory: Path) -> dict:
-    "Return a run's tables with the current paths of its data. FileNotFoundError for a missing file."
+    "Return a run's tables with current data paths. FileNotFoundError for a missing file."
     new = dict(tables)
     for key in (key for table, key in path_settings(tables) if table == "task"):
         old, relative = Path(tables["task"][key]), saved.get("files", {}).get(key)

@@ -415,8 +415,8 @@ class MoleculeEditsTask(_MatchedMolecules):
         return from_tokens(tokens, self.config.notation)
 
     def omitted(self, text: str, method: Method | None = None) -> str:
-        """Describe what is left out of a lead, in words of `notations.LEFT_OUT`. Features without tokens in the
-        vocabulary are left out."""
+        """Describe the simplifications of a lead. Words are those of `notations.LEFT_OUT`. Features without tokens in
+        the vocabulary are left out."""
         try: return ", ".join(self._writable(text)[1])
         except ValueError: return ""
 

@@ -161,7 +161,7 @@ def _turns(
 # %% ../../nbs/molecules/02_growth.ipynb #d47bdd01
 def within_branches(vocabulary: Vocabulary, *behind: Sequence[str]) -> Callable:
     """Build a `logits_hook` that grows a SMILES at its points, for `LeftToRight`. The model writes a substituent after
-    its prompt, then the first of the parts `behind`, then another substituent if there is another part, and so on.
+    its prompt, then the first part of `behind`, then another substituent if there is another part, and so on.
 
     A substituent begins with an atom. It ends where it would close a branch that it did not open; its rings are
     closed before, rings left open by prompt and parts stay open. An empty part is the end of the text."""

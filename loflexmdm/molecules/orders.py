@@ -53,7 +53,7 @@ def categories(tokens: Iterable[str]) -> list[str]:
 
     Digits directly after `<` are labels, otherwise ring closures; an atom `*` counts as aliphatic.
 
-    ValueError for anything that is not a token of bracket SAFE, special tokens included."""
+    ValueError for special tokens, and anything else that is not a token of bracket SAFE."""
     found, labelling = [], False
     for token in tokens:
         kind = _kind_alone(token)
@@ -329,7 +329,7 @@ def _drawing(
     width: int,
     height: int,
 ) -> np.ndarray:
-    "Draw the structure as an image, with a coloured disc behind each atom."
+    "Draw the structure as an image. Each atom is on a coloured disc."
     import io
 
     from matplotlib.image import imread

@@ -1,4 +1,4 @@
-"What reads a state: the interface of a backbone, the transformer, its heads and checks."
+"Networks: the interface of a backbone, the transformer, its heads and checks."
 from typing import TYPE_CHECKING
 
 from loflexmdm.support.lazy import lazy_names

@@ -41,17 +41,17 @@ def token_excess(
     held: Float[Tensor, "n vocabulary"],
     rates: Float[Tensor, "n vocabulary"],
 ) -> Float[Tensor, " n"]:
-    "Compute by how much held rates exceed the true ones, summed over tokens."
+    "Compute the excess of held over true rates, summed over tokens."
     return (held - rates).clamp_min(0).sum(-1)
 
 
 def row_total(v: Float[Tensor, "batch columns *channels"]) -> RowFloat:
-    "Sum each row in order, so that padding after it changes no digit."
+    "Sum each row in order. Padding after it changes no digit."
     return v.flatten(1).cumsum(-1)[:, -1]
 
 
 def check_held(rates: Rates, held: Rates, excess: Rates, often: RowFloat) -> Check:
-    "Compute missing rates and the cost of a leap, for checks at the rate `often` (0: none was pending)."
+    "Compute missing rates and the cost of a leap. Checks come at the rate `often` (0: none was pending)."
     missing = rates - held + excess
     pending = often > 0
     beyond = row_total(missing) - often
@@ -83,7 +83,7 @@ def lowest_rate(
     slack: float,
     left_out: int,
 ) -> Columns:
-    "Compute the lowest rate of checks for held rates that lose `lost` per event after the first `left_out`."
+    "Compute the lowest admissible rate of checks. Held rates lose `lost` per event after the first `left_out`."
     # what is missing must find a check: C = missing + slack rise kept / C, solved for C
     missing = slack * (all_rates - kept + rise)
     cover = missing / 2 + (missing**2 / 4 + slack * rise * kept).sqrt()
@@ -104,7 +104,7 @@ def plan_leap(
     slack: float,
     happened: RowBool,
 ) -> Plan:
-    """Choose the columns to hold, and how much of them, with the fewest checks; least loss per event first.
+    """Choose the columns to hold, and their shares. As few checks as possible; least loss per event first.
 
     `loss`: of rate per event, inf for what must not be held; `allowed`: cost per event; `most`: events unseen;
     `happened`: one has, since these rates."""
@@ -146,7 +146,7 @@ def expected_loss(
     before: Rates,
     events: RowFloat,
 ) -> Rates:
-    "Estimate the loss of rate per event: from `excess` over `events` if `known`, else as in known columns."
+    "Estimate the loss of rate per event. From `excess` over `events` if `known`, else as in known columns."
     n = events[:, None, None]
     seen = torch.maximum(excess / n.clamp_min(1), _REMEMBERED * before)
     loss = torch.where(n > 0, seen, before)
@@ -158,7 +158,7 @@ def expected_loss(
 
 # %% ../../nbs/samplers/10_bounded_error.ipynb #be070017
 class Held(NamedTuple):
-    "Rates and token laws kept from the last network call, at the present columns."
+    "Rates and token laws of the last call, at the present columns."
     rates: Rates  # then; 0 where something has happened since
     level: Rates  # share of them that is held
     loss: Rates  # of rate per event, as expected
@@ -181,7 +181,7 @@ def stacked_rates(out: Intensities, channels: Sequence[str]) -> Rates:
 
 
 def events_left(x: PartialSequences, out: Intensities) -> RowFloat:
-    "Estimate the number of events to come, at least 1: an insertion counts twice, as its mask is shown later."
+    "Estimate the number of future events, at least 1. An insertion counts twice, as its mask is shown later."
     insertions = 0.0 if out.insert is None else 2 * row_total(out.insert)
     return (x.masked.sum(-1) + insertions).clamp_min(1).double()
 
@@ -204,7 +204,7 @@ def excess_of(
     old: Held,
     channels: Sequence[str],
 ) -> Rates:
-    "Compute the excess of the old rates if all were held, summed over tokens where they have a law."
+    "Compute the excess of the old rates if all were held. Summed over tokens where they have a law."
     excess = (old.rates - rates).clamp_min(0)
     for i, name in enumerate(channels):
         where = old.rates[..., i] > 0
@@ -220,7 +220,7 @@ def caught_up(
     often: RowFloat,
     u: Float[Tensor, "batch 2"],
 ) -> Bool[Tensor, "batch length channels"]:
-    "Draw the event that makes up for missing rates: at most one True per row."
+    "Draw the event that makes up for missing rates. At most one True per row."
     happens = u[:, 0] * often < row_total(missing)
     at = inverse_cdf(missing.flatten(1), u[:, 1])[:, None]
     none = torch.zeros_like(missing, dtype=torch.bool)
@@ -235,7 +235,7 @@ def with_missing_laws(
     where: Bool[Tensor, "batch length channels"],
     channels: Sequence[str],
 ) -> Intensities:
-    "Replace token laws by those of the missing part, `where` an event makes up for it."
+    "Replace token laws by those of the missing part. Only `where` an event makes up for it."
     for i, name in enumerate(channels):
         at = where[..., i]
         if name not in laws or not bool(at.any()): continue
@@ -254,7 +254,7 @@ def beyond_room(
     rates: Rates,
     state: State,
 ) -> Bool[Tensor, "batch length channels"]:
-    "Mark the gaps that must not be held, so that insertions of one leap find room: all but the leftmost."
+    "Mark the gaps that must not be held. All but the leftmost, so that insertions of one leap find room."
     grows = to_device([CHANNELS[name].growth > 0 for name in state.limits.channels], rates.device)
     gaps = ((rates > 0) & grows).flatten(1)
     room = (state.limits.max_length - state.x.lengths)[:, None]
@@ -267,7 +267,7 @@ def held_after(
     origin: Int[Tensor, "batch taken"],
     new: State,
 ) -> Held:
-    "Return what is held after `events`: 0 where one has happened, and at new columns (origin -1)."
+    "Return the held part after `events`. 0 where one has happened, and at new columns (origin -1)."
     at = origin.clamp_min(0)
     moved_to = lambda v: v.gather(1, at[..., None].expand(-1, -1, v.shape[-1]))
     possible = torch.stack([legal(new.x, new.full, name) for name in new.limits.channels], -1)
@@ -285,7 +285,7 @@ _RARE = 5.0  # checks per unit of the clock, in which a mask is shown at about r
 
 @dataclass(frozen=True)
 class BoundedError(Sampler):
-    """As many events per network call as an error in total variation allows, for methods that insert.
+    """As many events per network call as an error allows. The error is in total variation; for methods that insert.
 
     Rates that hardly change are held from call to call; calls come at random times, correct what was too little and
     measure what was too much (`measured_bound`). Where the error allows no leap, it is thinning. The bound of a run is
@@ -326,7 +326,7 @@ class BoundedError(Sampler):
         intensity_fn: IntensityFn,
         state: State,
     ) -> tuple[Intensities, State]:
-        "Call the network; return log-probabilities of tokens after hook, temperature and nucleus."
+        "Call the network; return log-probabilities of tokens. These are after hook, temperature and nucleus."
         out, state = super().ask(intensity_fn, state)
         at_end = state.tau >= state.limits.tau_max
         if out.speed is not None: out = out._replace(logits=token_law_at_end(out, at_end), speed=None)
@@ -344,7 +344,7 @@ class BoundedError(Sampler):
         return probs.log()
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "Call the network once: check what was held, and make the next leap."
+        "Call the network once: check, then leap. The check concerns the rates held so far."
         out, state = self.ask(intensity_fn, state)
         channels, old = state.limits.channels, state.memory
         rates = stacked_rates(out, channels)
@@ -375,7 +375,7 @@ class BoundedError(Sampler):
         return after._replace(rate_bound=plan.often), info._replace(violations=seen.violated.long())
 
     def learned(self, rates: Rates, excess: Rates, old: Held) -> Held:
-        "Update the rates and the losses expected of the next events."
+        "Update the rates and the expected losses."
         loss = expected_loss(rates, old.rates > 0, excess, old.loss, old.events)
         risen = row_total(rates - old.rates + excess) / old.events.clamp_min(1)
         remembered = torch.maximum(risen, _REMEMBERED * old.rise)
@@ -391,8 +391,8 @@ class BoundedError(Sampler):
         state: State,
         u: RowFloat,
     ) -> tuple[Plan, RowFloat]:
-        """Plan what to hold until the next check, and its clock reading; at once after an event that was made up for,
-        if checks are rare or the error is used up."""
+        """Plan the next leap: columns to hold, and clock reading. The check is immediate after an event that was made
+        up for, if checks are rare or the error is used up."""
         left = (self.error - held.spent).clamp_min(0)
         allowed = _PLANNED * left / events_left(state.x, out)
         loss = held.loss.masked_fill(beyond_room(rates, state), torch.inf)
@@ -414,7 +414,7 @@ class BoundedError(Sampler):
         u: TokenFloat,
         held: Held,
     ) -> tuple[State, Info]:
-        "Apply events, and carry what is held to the new columns."
+        "Apply events; move held rates to the new columns."
         drawing = replace(self, temperature=1.0, top_p=1.0)  # `ask` has seen to both
         counts = dict(zip(state.limits.channels, events.long().unbind(-1)))
         new, overflow, forced = drawing.settle(out, state, counts, tau, u)
@@ -429,7 +429,7 @@ def measured_bound(
     seeds: Sequence[int],
     limits: Limits,
 ) -> tuple[float, float]:
-    """Measure a bound on the total variation between sampler and generator, and its standard error.
+    """Estimate a bound on the total variation to the generator. Returned with its standard error.
 
     The mean over rows of what their checks cost, without bias for any generator; at least 2 rows."""
     state = sampler.init(prompts, [torch.Generator().manual_seed(s) for s in seeds], limits)

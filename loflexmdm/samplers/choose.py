@@ -14,12 +14,12 @@ from ..support.registries import SAMPLERS, did_you_mean
 
 # %% ../../nbs/samplers/17_choose.ipynb #ch000009
 def settings_of(cls: type[Sampler]) -> list[str]:
-    "Return the names of the settings that a sampler uses."
+    "Return the names of a sampler's settings."
     return [*cls.common_options, *cls.options]
 
 
 def field_of(cls: type[Sampler], name: str) -> tuple[type, Field]:
-    "Return the field of a sampler's setting, and the dataclass whose comments describe it."
+    "Return the field of a sampler's setting. Also the dataclass whose comments describe it."
     return next((owner, f) for owner in (cls, Choices) for f in fields(owner) if f.name == name)
 
 # %% ../../nbs/samplers/17_choose.ipynb #ch000013
@@ -39,14 +39,14 @@ def sampler_from(name: str | Sampler | None = None, default: Sampler | None = No
 
 # %% ../../nbs/samplers/17_choose.ipynb #ch000013a
 def check_channels(cls: type[Sampler], channels: Sequence[str] | None):
-    "Raise ValueError for a sampler that cannot simulate a method of these channels."
+    "Raise ValueError for a sampler that does not fit these channels."
     if channels is None or cls.fits(channels): return
     choices = either(list(fitting_samplers(channels))) or "a sampler of the method's own"
     raise ValueError(f"sampler={name_of(cls)!r}: is for {channel_words(cls.channels)}; choose {choices}")
 
 
 def check_setting(cls: type[Sampler], key: str, value: object, channels: Sequence[str] | None):
-    "Raise ValueError for a setting that a sampler does not use, with the samplers that do."
+    "Raise ValueError for a setting that a sampler lacks. The message names the samplers that have it."
     if key in settings_of(cls): return
     fitting = SAMPLERS.usable() if channels is None else fitting_samplers(channels)
     users = {name: settings_of(sampler) for name, sampler in SAMPLERS.usable().items() if key in settings_of(sampler)}
@@ -63,5 +63,5 @@ def either(names: Sequence[str]) -> str:
 
 
 def name_of(cls: type[Sampler]) -> str:
-    "Return a sampler's registered name, or that of its class."
+    "Return a sampler's registered name, also for a class."
     return getattr(cls, "name", cls.__name__)

@@ -26,7 +26,7 @@ def row_uniforms(
     counts: RowInt | int,
     device: torch.device | None = None,
 ) -> Float[Tensor, "batch n"]:
-    """Draw uniforms in (0, 1), `counts[i]` from generator i, padded with 0.5: (batch, max(counts)) float64.
+    """Draw uniforms in (0, 1), row by row. `counts[i]` from generator i, padded with 0.5: (batch, max(counts)) float64.
 
     A number of `counts` is that of every row, and takes a `device`; others are on theirs."""
     sizes = [counts] * len(generators) if isinstance(counts, int) else counts.tolist()
@@ -41,7 +41,7 @@ def row_uniforms(
 
 # %% ../../nbs/samplers/02_draws.ipynb #8d9173f3
 def draws(state: State, n: int) -> tuple[TokenFloat, ...]:
-    "Draw `n` uniforms for every column of the rows: n times (batch, length) float64."
+    "Draw `n` uniforms per column. `n` tensors (batch, length) in float64."
     u = row_uniforms(state.generators, n * state.x.lengths)
     return u.unflatten(-1, (-1, n)).unbind(-1)
 
@@ -50,7 +50,7 @@ def inverse_cdf(
     probs: Float[Tensor, "*shape outcomes"],
     u: Float[Tensor, "*shape"],
 ) -> Int[Tensor, "*shape"]:
-    """Return the outcome whose cumulative probability first exceeds u (...,).
+    """Return the first outcome whose cumulative probability exceeds u (...,).
 
     `probs` (..., outcomes) need not sum to 1.
 
@@ -66,7 +66,7 @@ def nucleus(
     top_p: float = 1.0,
     temperature: float = 1.0,
 ) -> Float[Tensor, "*shape vocabulary"]:
-    "Compute float64 probabilities of the smallest set of likely tokens with mass `top_p`, renormalised."
+    "Compute probabilities of the nucleus of mass `top_p`. Smallest set of likely tokens, renormalised, in float64."
     logits = logits.double()
     p = torch.softmax((logits - logits.amax(-1, keepdim=True)) / temperature, -1)
     if top_p >= 1: return p
@@ -96,7 +96,7 @@ def most_confident(
     candidates: TokenBool,
     score: TokenFloat,
 ) -> TokenBool:
-    "Choose the highest-scoring candidates, as many per row as `chosen` has."
+    "Choose the highest-scoring candidates. As many per row as `chosen` has."
     rank = torch.where(candidates, score, -torch.inf).argsort(dim=-1, descending=True, stable=True).argsort(-1)
     return (rank < chosen.sum(-1, keepdim=True)) & candidates
 
@@ -108,12 +108,12 @@ def without_special(logits: Float[Tensor, "*shape vocabulary"]) -> Float[Tensor,
 
 
 def undrawable(scores: Float[Tensor, "*shape outcomes"]) -> Bool[Tensor, "*shape"]:
-    "Return where nothing can be drawn from scores: NaN, inf, or -inf throughout."
+    "Mark scores that leave nothing to draw. They have NaN or inf, or are -inf throughout."
     return ~scores.amax(-1).isfinite()
 
 
 def check_hook(new: object, old: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    "Return the scores `new` that a `logits_hook` made of `old`. ValueError for another shape or type."
+    "Return the scores `new` of a `logits_hook`. They are made of `old`. ValueError for another shape or type."
     if isinstance(new, Tensor) and new.is_floating_point() and new.shape == old.shape: return new
     found = f"{new.dtype} of shape {tuple(new.shape)}" if isinstance(new, Tensor) else type(new).__name__
     raise ValueError(f"logits_hook: returned {found}; it must return numbers of shape {tuple(old.shape)}, as it got")
@@ -126,7 +126,8 @@ def check_whole(
     why: str = "",
     limit: Limit | None = None,
 ):
-    "Raise ValueError, with `why`, unless `value` is a whole number, at least `least`, and within `limit`."
+    """Raise ValueError unless `value` is an allowed whole number. At least `least` and within `limit`; the message has
+    `why`."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and least <= value < math.inf and value == int(value)):
         raise ValueError(f"{name}={value!r}: a whole number, at least {least}{why}")
@@ -134,34 +135,34 @@ def check_whole(
 
 # %% ../../nbs/samplers/02_draws.ipynb #cr000001
 def check_number(name: str, value, fits: Callable[[Real], bool], allowed: str):
-    "Raise ValueError unless `value` is a number that `fits`; `allowed` says which do."
+    "Raise ValueError for a number that does not fit. `fits` decides; `allowed` says which numbers do."
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and fits(value)): raise ValueError(f"{name}={value!r}: {allowed}")
 
 
 def check_one_of(name: str, value, allowed: Sequence[str], none: bool = False):
-    "Raise ValueError unless `value` is one of the words `allowed`, or None if `none`."
+    "Raise ValueError unless `value` is an allowed word. The words are `allowed`; None is allowed if `none`."
     if value in tuple(allowed) or none and value is None: return
     words = f"none or one of {', '.join(allowed)}" if none else " or ".join(allowed)
     raise ValueError(f"{name}={value!r}: choose {words}")
 
 
 def check_drawing(temperature: float, top_p: float, confidence: str | None):
-    "Raise ValueError for a temperature that is not positive, top_p outside (0, 1], or an unknown position rule."
+    "Raise ValueError for wrong temperature, top_p or position rule. Temperatures are positive, top_p is in (0, 1]."
     check_number("temperature", temperature, lambda v: 0 < v < math.inf, "must be positive and finite")
     check_number("top_p", top_p, lambda v: 0 < v <= 1, "must lie in (0, 1]")
     check_one_of("confidence", confidence, tuple(CONFIDENCES), none=True)
 
 
 def check_slack(slack: float):
-    "Raise ValueError unless the rate of proposals, over the total intensity, is finite and at least 1."
+    "Raise ValueError for a wrong `slack`. It is a rate over the total intensity: finite, at least 1."
     check_number("slack", slack, lambda v: 1 <= v < math.inf, "at least 1, and finite")
 
 
 def check_ranking(
     confidence: str | None, softness: float, window: int | None, window_ratio: float | None = None
 ):
-    "Raise ValueError for a softness or a window that does not fit the position rule."
+    "Raise ValueError for an unfit softness or window. They must fit the position rule."
     check_number("softness", softness, lambda v: 0 <= v < math.inf, "must not be negative, and finite")
     if softness and (confidence is None or confidence in SIGNED):
         raise ValueError(f"softness={softness}: needs a confidence with positive scores, not {confidence or 'none'}")

@@ -21,21 +21,21 @@ from .state import State, room
 
 # %% ../../nbs/samplers/16_edits_event_by_event.ipynb #92ae6af2
 class Replace(Substitute):
-    "A token becomes another one, one event per step: there is no clock."
+    "A token becomes another one, one event per step. There is no clock."
     name, tokens, clocked = "replace", None, False
 
 
 class Remove(Delete):
-    "A token disappears, one event per step: there is no clock."
+    "A token disappears, one event per step. There is no clock."
     name, clocked = "remove", False
 
 # %% ../../nbs/samplers/16_edits_event_by_event.ipynb #d0c263f2
 @dataclass(frozen=True)
 class EventByEventEdits(EventByEventMasks):
-    """Outcome, then the token of an insertion or replacement, one event per step: exact for the model, but for
-    `temperature` and `top_p` of the tokens and `gap_temperature` of the outcomes.
+    """One edit per step: an outcome, then its token. Exact for the model, but for `temperature` and `top_p` of the
+    tokens and `gap_temperature` of the outcomes. Insertions and replacements have a token.
 
-    The network is asked as in `EventByEvent`; an event is the number of an outcome: of m items, i inserts after item i,
+    Calls are as in `EventByEvent`; an event is the number of an outcome: of m items, i inserts after item i,
     m + i replaces item i, 2 m + i deletes it, and 3 m is the end."""
     name: ClassVar[str] = "event-by-event-edits"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place", "replace", "remove")  # that it can simulate
@@ -44,11 +44,11 @@ class EventByEventEdits(EventByEventMasks):
 
     @classmethod
     def fits(cls, channels: Sequence[str]) -> bool:
-        "Return whether it can simulate a method of these channels: those of edits, all three."
+        "Tell if the channels are those of edits, all three."
         return set(channels) == set(cls.channels)
 
     def too_long(self, scores: Float[Tensor, "rows outcomes"], state: State) -> Bool[Tensor, "rows outcomes"]:
-        """Return the outcomes that the largest length forbids: insertions and replacements after which too few
+        """Return the outcomes that the largest length forbids. Insertions and replacements after which too few
         deletions would be left, and the end of a row that is longer."""
         inserts, replaces, deletes = scores[:, :-1].unflatten(1, (self.kinds, -1)).unbind(1)
         left = room(state.x, state.limits)
@@ -60,7 +60,7 @@ class EventByEventEdits(EventByEventMasks):
     def happens(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
-        "Return the events of a step by channel, and what draws their tokens; none in rows that end."
+        "Return the events of a step, by channel. Also what draws their tokens; none in rows that end."
         items = memory.tokens.shape[1]
         kind = gap // items
         events = {name: at_items(memory, gap % items, ~end & (kind == k)) for k, name in enumerate(self.channels)}

@@ -32,7 +32,7 @@ def generation_times(
     samples: Samples,
     event: str = "unmasked",
 ) -> list[list[float]]:
-    """Return the clock readings at which each generated token was unmasked or inserted (`event`).
+    """Return the event times of each generated token. Clock readings of unmasking or insertion (`event`).
 
     ValueError for another event, or where no trajectories were recorded."""
     event = event_named(event)
@@ -44,18 +44,18 @@ def generation_times(
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #1ea37307
 def ranks(values: Sequence[float]) -> list[float]:
-    "Rank values 1..n in ascending order; ties share their mean rank."
+    "Rank values 1..n in ascending order. Ties share their mean rank."
     return [sum(v < u for v in values) + (sum(v == u for v in values) + 1) / 2 for u in values]
 
 
 def normalised_order(times: Sequence[float]) -> list[float]:
-    "Map ranks to [0, 1], first to last; 1/2 for a single token."
+    "Map ranks to [0, 1], first to last. A single token has 1/2."
     n = len(times)
     return [(r - 1) / (n - 1) if n > 1 else 0.5 for r in ranks(times)]
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #ffc60f50
 def pearson(u: Sequence[float], v: Sequence[float]) -> float:
-    """Compute the Pearson correlation; nan for fewer than two points or a constant side.
+    """Compute the Pearson correlation. It is nan for fewer than two points or a constant side.
 
     ValueError for unequal lengths."""
     if len(u) != len(v): raise ValueError(f"{len(u)} and {len(v)} values: must be as many")
@@ -65,7 +65,7 @@ def pearson(u: Sequence[float], v: Sequence[float]) -> float:
 
 
 def spearman(u: Sequence[float], v: Sequence[float]) -> float:
-    "Compute the Spearman correlation: Pearson of the ranks, ties sharing their mean rank."
+    "Compute the Spearman correlation, Pearson's of ranks. Ties share their mean rank."
     return pearson(ranks(u), ranks(v))
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #878e0fd4
@@ -90,7 +90,7 @@ def order_correlation(
     covariates: Sequence[Sequence[float] | None],
     method: str = "pearson",
 ) -> Correlation:
-    """Correlate the order of generation with a covariate of each generated token.
+    """Correlate generation order with a covariate of each token. Only generated tokens count.
 
     `times` as of `generation_times`; `covariates` one list per sequence, None where there is none. Pearson takes the
     ranks of the times and the covariate as it is; Spearman ranks of both. ValueError where numbers of tokens differ."""
@@ -105,7 +105,7 @@ def order_correlation(
 
 
 def _unit(c: Sequence[float]) -> list[float]:
-    "Scale a covariate to [0, 1] within its sequence, by its largest value."
+    "Scale a covariate to [0, 1] within its sequence. Divided by its largest value."
     return [v / (max(c) or 1) for v in c]
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #4f415889
@@ -121,8 +121,8 @@ def raster(
     trajectory: Trajectory,
     free: Sequence[bool] | None = None,
 ) -> tuple[list[float], np.ndarray]:
-    """Return moments of change, and each final token's state after them (0 absent, 1 masked, 2 known):
-    (tokens, moments)."""
+    """Return moments of change and token states after them. Final tokens, (tokens, moments): 0 absent, 1 masked, 2
+    known."""
     kept = [
         (b, s)
         for k, (b, s) in enumerate(zip(trajectory.inserted_at, trajectory.unmasked_at))
@@ -139,7 +139,7 @@ def plot_raster(
     free: Sequence[bool] | None = None,
     ax=None,
 ):
-    "Plot a generation as an image, time to the right, tokens from top to bottom; return the axes."
+    "Plot a generation as an image; return the axes. Time runs to the right, tokens from top to bottom."
     import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
     ax = ax or plt.subplots(figsize=(4, 2.5))[1]
@@ -164,7 +164,7 @@ def frames_text(
     skip: int = 0,
     most: int = 12,
 ) -> list[str]:
-    """Write recorded frames as lines of text, at most `most`, without their first `skip` tokens (a prompt)."""
+    "Write recorded frames as lines of text. At most `most`, without their first `skip` tokens (a prompt)."
     picked = np.unique(
         np.linspace(0, len(trajectory.frames) - 1, min(most, len(trajectory.frames))).round().astype(int)
     )
@@ -179,7 +179,7 @@ def plot_order(
     ax=None,
     colour: str = PALETTE["blue"],
 ):
-    "Plot normalised order against a covariate, tokens and means with two standard errors; return the axes."
+    "Plot normalised order against a covariate. Tokens, and means with two standard errors; returns the axes."
     import matplotlib.pyplot as plt
     ax = ax or plt.subplots(figsize=(4, 3))[1]
     points = [(x, y) for t, c in zip(times, covariates) if c is not None for x, y in zip(c, normalised_order(t))]
@@ -201,8 +201,8 @@ def order_by_kind(
     times: Sequence[Sequence[float]],
     kinds: Sequence[Sequence[str]],
 ) -> dict[str, tuple[float, float, int]]:
-    """Average the normalised order by kind of token: mean, standard error (nan for one sequence), and
-    sequences that have the kind."""
+    """Average the normalised order by kind of token. Mean, standard error (nan for one sequence), and sequences that
+    have the kind."""
     if len(times) != len(kinds): raise ValueError(f"kinds: {len(kinds)} for {len(times)} sequences")
     found: dict[str, list[float]] = {}
     for t, row in zip(times, kinds):

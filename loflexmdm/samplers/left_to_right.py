@@ -24,7 +24,7 @@ from .state import Info, Limits, RowBool, RowFloat, RowInt, State, too_short
 
 # %% ../../nbs/samplers/07_left_to_right.ipynb #fa26aa5d
 def not_a_prefix(x: PartialSequences) -> RowBool:
-    "Mark rows that cannot be written from left to right: a mask, or an open gap before a prompt token."
+    "Mark rows that cannot be written from left to right. They have a mask, or an open gap before a prompt token."
     gap_inside = x.open[:, :-1] & x.fixed[:, 1:]
     return x.masked.any(-1) | gap_inside.any(-1)
 
@@ -34,7 +34,7 @@ def check_prefixes(
     what: str,
     vocabulary: Vocabulary | None = None,
 ) -> PartialSequences:
-    "Return `x` if all its rows can be written from left to right; ValueError shows the first that cannot."
+    "Return `x` if all rows are prefixes. ValueError shows the first that cannot be written from left to right."
     bad = not_a_prefix(x)
     if not bool(bad.any()): return x
     first = int(bad.int().argmax())
@@ -47,8 +47,8 @@ def check_prefixes(
 
 # %% ../../nbs/samplers/07_left_to_right.ipynb #ap000002
 def appended(state: State, token: RowInt, length: RowInt, grows: RowBool, tau: RowFloat) -> State:
-    """Append a token to the rows that grow, whose `length` is given, and set the clock to `tau`:
-    what `advance` makes of events of the channel `append`, which are all at the end."""
+    """Append a token to the rows that grow. Their `length` is given; the clock is set to `tau`. `advance` gives the
+    same for events of the channel `append`, which are all at the end."""
     width = int((length + grows).max())
     x = state.x.widened(width)
     here = (columns_of(x) == length[:, None]) & grows[:, None]
@@ -62,7 +62,7 @@ def appended(state: State, token: RowInt, length: RowInt, grows: RowBool, tau: R
 # %% ../../nbs/samplers/07_left_to_right.ipynb #9c948f93
 @dataclass(frozen=True)
 class LeftToRight(Sampler):
-    """One token per network call at the end of every sequence, until the end is drawn:
+    """One token per network call, from left to right. It goes to the end of every sequence, until the end is drawn:
     exact, but for `top_p` and `temperature`.
 
     The end cannot come below the smallest length (an end drawn there is counted as forced, and a token takes
@@ -89,8 +89,8 @@ class LeftToRight(Sampler):
         intensity_fn: IntensityFn,
         state: State,
     ) -> tuple[Intensities, State]:
-        """Call the network: logits (batch, 1, vocabulary + 1) of what comes next, after the hook, and the state with
-        its cache.
+        """Call the network: next-token logits, and the next state. Logits (batch, 1, vocabulary + 1) are after the
+        hook; the state has its cache.
 
         Where there are logits for every column, the last one's count."""
         out, kept = reader(intensity_fn)(state.x, state.tau, state.kept)
@@ -110,7 +110,7 @@ class LeftToRight(Sampler):
         short: RowBool,
         u: Float[Tensor, "batch 2"],
     ) -> tuple[RowBool, RowInt]:
-        """Draw whether each row ends (batch,), and its token otherwise (batch,).
+        """Draw the end or a token of each row. Returns ends and tokens, both (batch,).
 
         From logits (batch, vocabulary + 1) and two uniforms each.
 
@@ -126,7 +126,7 @@ class LeftToRight(Sampler):
         return u[:, 0] < probs[:, -1], inverse_cdf(tokens, u[:, 1])
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "Call the network once and append a token to every row; the end closes all gaps of its row."
+        "Call the network once and append a token to every row. The end closes all gaps of its row."
         short, length = too_short(state.x, state.limits), state.x.lengths
         u = row_uniforms(state.generators, 2, length.device)
         out, state = self.ask(intensity_fn, state)

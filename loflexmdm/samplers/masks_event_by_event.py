@@ -20,21 +20,21 @@ from .state import Info, State, too_short
 
 # %% ../../nbs/samplers/15_masks_event_by_event.ipynb #5b91e90c
 class PlaceMask(Insert):
-    "A mask appears in a gap, one event per step: there is no clock."
+    "A mask appears in a gap, one event per step. There is no clock."
     name, tokens, once, clocked = "place_mask", None, True, False
 
 
 class Decide(Unmask):
-    "A mask becomes a token, one event per step: there is no clock."
+    "A mask becomes a token, one event per step. There is no clock."
     name, tokens, clocked = "decide", None, False
 
 # %% ../../nbs/samplers/15_masks_event_by_event.ipynb #169f3b2c
 @dataclass(frozen=True)
 class EventByEventMasks(EventByEvent):
-    """Outcome, then the token of a decision, one event per step: exact for the model, but for `temperature` and `top_p`
-    of the tokens and `gap_temperature` of the outcomes.
+    """One mask inserted or decided per step. An outcome, then the token of a decision: exact for the model, but for
+    `temperature` and `top_p` of the tokens and `gap_temperature` of the outcomes.
 
-    The network is asked as in `EventByEvent`; an event is the number of an outcome: of m items, i places a mask after
+    The network is called as in `EventByEvent`; an event is the number of an outcome: of m items, i places a mask after
     item i, m + i decides item i, and 2 m is the end."""
     name: ClassVar[str] = "event-by-event-masks"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("place_mask", "decide")  # that it can simulate
@@ -45,7 +45,7 @@ class EventByEventMasks(EventByEvent):
     def draw_gap(
         self, scores: Float[Tensor, "rows outcomes"], state: State, u: Float[Tensor, " rows"]
     ) -> tuple[Int[Tensor, " rows"], Bool[Tensor, " rows"], Info]:
-        "Draw the outcome of each row (0 in a row that ends), whether it ends, and what is forced."
+        "Draw the outcome of each row. Returns outcomes (0 in a row that ends), ends, and what is forced."
         end = scores.shape[1] - 1
         drawn = inverse_cdf(nucleus(scores, 1.0, self.gap_temperature), u)
         forced = too_short(state.x, state.limits) & (drawn == end)
@@ -61,7 +61,7 @@ class EventByEventMasks(EventByEvent):
         return drawn.masked_fill(ends, 0), ends, Info(overflow.long(), torch.zeros_like(drawn), forced.long())
 
     def too_long(self, scores: Float[Tensor, "rows outcomes"], state: State) -> Bool[Tensor, "rows outcomes"]:
-        "Return the outcomes that the largest length forbids: insertions in rows that are full."
+        "Return the outcomes forbidden by the largest length. Insertions in rows that are full."
         full = state.x.lengths >= state.limits.max_length
         inserts = torch.arange(scores.shape[1], device=scores.device) < scores.shape[1] // self.kinds
         return full[:, None] & inserts
@@ -69,7 +69,7 @@ class EventByEventMasks(EventByEvent):
     def happens(
         self, memory: Any, gap: Int[Tensor, " rows"], end: Bool[Tensor, " rows"], token: Int[Tensor, " rows"]
     ) -> tuple[dict[str, Int[Tensor, "rows columns"]], dict[str, Draw]]:
-        "Return the events of a step by channel, and what draws tokens of decisions; none in rows that end."
+        "Return the events of a step, by channel. Also what draws tokens of decisions; none in rows that end."
         items = memory.tokens.shape[1]
         decides = gap >= items
         placed = at_items(memory, gap % items, ~end & ~decides)

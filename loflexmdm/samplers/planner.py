@@ -25,7 +25,8 @@ from .tau_leaping import Ancestral, next_reading
 # %% ../../nbs/samplers/08_planner.ipynb #422d2f15
 @dataclass(frozen=True)
 class MaskSteps(Sampler):
-    """Steps for methods that only unmask: one network call, a token for every mask, and a choice of those to `keep`.
+    """Base of steps for methods that only unmask. One network call, a token for every mask, and a choice of those to
+    `keep`.
 
     ValueError at the start for prompts with open gaps."""
     channels: ClassVar[tuple[str, ...]] = ("unmask",)  # of the methods that it can simulate
@@ -46,11 +47,11 @@ class MaskSteps(Sampler):
         return self.choices.candidates(x)
 
     def keep(self, out: Intensities, state: State, drawn: TokenInt) -> TokenBool:
-        "Choose the columns that are not masks after the step, given the tokens drawn. A subclass defines this."
+        "Choose the unmasked columns after a step. `drawn` are the tokens drawn. A subclass defines this."
         raise NotImplementedError
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "Call the network once: draw tokens for all masks, and keep some."
+        "Call the network once. Draw tokens for all masks, and keep some."
         out, state = self.ask(intensity_fn, state)
         out = self.choices.read(out, state.x.masked | self.candidates(state.x))
 
@@ -60,8 +61,8 @@ class MaskSteps(Sampler):
         return state, Info(*torch.zeros(3, len(state.row), dtype=torch.long, device=drawn.device))
 
     def move(self, state: State, drawn: TokenInt, keep: TokenBool) -> State:
-        """Return the state with the tokens of `drawn` at `keep` and masks elsewhere, its clock where that number of
-        positions is clean on average."""
+        """Return the state with `drawn` tokens at `keep`. Masks elsewhere; its clock is where that number of positions
+        is clean on average."""
         n = state.x.free.sum(-1).clamp_min(1)
         clean = (state.x.free & keep).sum(-1)
         tau = (-torch.log1p(-clean.double() / n)).clamp_max(state.limits.tau_max)
@@ -74,8 +75,8 @@ class MaskSteps(Sampler):
 # %% ../../nbs/samplers/08_planner.ipynb #422d2f16
 @dataclass(frozen=True)
 class Planner(MaskSteps):
-    """Discrete steps for methods that only unmask: after step s of `steps`, round(L s / steps) of a row's L
-    generated positions are clean.
+    """Discrete steps at planned positions, for methods that only unmask. After step s of `steps`, round(L s / steps) of
+    a row's L generated positions are clean.
 
     Each step draws a token for every mask, then chooses positions: evenly (`confidence` None: Alg 3 of PAPL), by
     confidence ("sampled": greedy, Eq 6; with `softness` > 0: soft greedy, Eq 12), or with `remask` among clean
@@ -94,7 +95,7 @@ class Planner(MaskSteps):
         channels: Sequence[str],
         calls: Sequence[int],
     ) -> list[Sampler]:
-        "Return the greedy planner, and the one that masks again (RDM)."
+        "Return the greedy planner and the remasking one (RDM)."
         return [cls(confidence="sampled"), cls(remask=1.0)]
 
     def __post_init__(self):
@@ -126,7 +127,7 @@ class Planner(MaskSteps):
         return state
 
     def _check_positions(self, fewest: int, most: int):
-        "Raise ValueError unless rows with these numbers of positions can be generated."
+        "Raise ValueError unless rows of these sizes can be generated."
         if self.steps is not None and self.steps > fewest:
             raise ValueError(
                 f"steps={self.steps}: a row has {fewest} positions to generate; "
@@ -137,8 +138,8 @@ class Planner(MaskSteps):
             raise ValueError(f"window={self.window}: a step has to choose {at_once} positions")
 
     def due(self, x: PartialSequences) -> RowInt:
-        """Count the free positions that are clean after the next step, (batch,): the first round(L s / steps) beyond
-        those that are now."""
+        """Count the free positions clean after the next step, (batch,). The first round(L s / steps) beyond those clean
+        now."""
         n = x.free.sum(-1).clamp_min(1)
         clean = (x.free & ~x.masked).sum(-1)
         steps = n if self.steps is None else int(self.steps)
@@ -149,7 +150,7 @@ class Planner(MaskSteps):
         return rounded.minimum(n)
 
     def candidates(self, x: PartialSequences) -> TokenBool:
-        """Return the positions to choose from (batch, length): masks (in the window, if there is one), and with
+        """Return the positions to choose from, (batch, length). Masks (in the window, if there is one), and with
         remasking the free clean ones."""
         masks = super().candidates(x)
         if self.remask is None: return masks
@@ -169,7 +170,7 @@ class Planner(MaskSteps):
         return standing | most_confident(as_many, candidates, score)
 
     def score(self, out: Intensities, state: State, drawn: TokenInt) -> TokenFloat:
-        "Compute the confidence in every position, masks' times `remask`; logarithms with noise if the rule is soft."
+        "Compute the confidence in every position. Of masks times `remask`; logarithms with noise if the rule is soft."
         score = self.choices.score(out, state, drawn, self.candidates(state.x))
         if self.remask is None: return score
         if self.softness: weighted = score + math.log(self.remask) / self.softness
@@ -184,7 +185,7 @@ SOFT = Planner(confidence="sampled", softness=1.0)
 # %% ../../nbs/samplers/08_planner.ipynb #re000003
 @dataclass(frozen=True)
 class Remasking(Ancestral):
-    """Ancestral steps that mask clean tokens again (ReMDM), each with probability sigma: `share` of the largest
+    """Ancestral steps that mask clean tokens again (ReMDM). Each with probability sigma: `share` of the largest
     possible, and no more than `cap`. The share of tokens that are clean is as without.
 
     ValueError as in `Ancestral`, for a `share` or `cap` outside [0, 1], and for a confidence."""
@@ -203,14 +204,14 @@ class Remasking(Ancestral):
             check_number(name, getattr(self, name), lambda v: 0 <= v <= 1, "must lie in [0, 1]")
 
     def chances(self, now: RowFloat, after: RowFloat) -> tuple[RowFloat, RowFloat]:
-        """Return the probabilities that a clean token is masked and that a mask shows its token, for a step between two
-        shares of clean tokens."""
+        """Return the probabilities of masking and of unmasking. That a clean token is masked and a mask shown, in a
+        step between two shares of clean tokens."""
         largest = ((1 - after) / now).clamp_max(1.0)
         sigma = (self.share * largest).clamp_max(self.cap)
         return sigma, (after - (1 - sigma) * now) / (1 - now)
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "Call the network once: some masks show their tokens, and some clean tokens become masks."
+        "Call the network once: unmask some, mask some clean tokens."
         out, state = self.ask(intensity_fn, state)
         end = state.limits.tau_max
         last = state.tau >= end

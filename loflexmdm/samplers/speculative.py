@@ -47,7 +47,7 @@ def keyed_uniforms(
     number: RowInt,
     slot: Int[Tensor, "batch n"],
 ) -> Float[Tensor, "batch n"]:
-    "Compute float64 uniforms from a row's key, a number below 2^31 and slots below 2^32."
+    "Compute float64 uniforms from a row's key. Numbers are below 2^31, slots below 2^32."
     place = number[:, None] * 2**32 + slot
     z = _mixed(key[:, None] + place * _GAMMA)
     return (_shifted(z, 12).double() + 0.5) * 2.0**-52
@@ -57,7 +57,7 @@ _GRID = (0.0, *(2 ** (m / 4 + 0.125) for m in range(-400, 400)))  # no round num
 
 
 def next_bound(total: RowFloat, bound: RowFloat, slack: float) -> RowFloat:
-    "Return the rate of proposals: `bound`, or a grid value if it is outside slack x total x [1, 2]."
+    "Return the rate of proposals. `bound`, or a grid value if it is outside slack x total x [1, 2]."
     least = slack * total
     grid = torch.tensor(_GRID, dtype=bound.dtype, device=bound.device)
     above = torch.searchsorted(grid, least).clamp_max(len(grid) - 1)
@@ -94,21 +94,21 @@ class Draws(NamedTuple):
 
 # %% ../../nbs/samplers/11_speculative.ipynb #sp07000z
 class GuessedChoices(Choices):
-    "Choices at points that may have been predicted wrongly, with logits that leave no token."
+    "Choices at points that may have been predicted wrongly. Logits may leave no token."
 
     def outcome(
         self,
         logits: Float[Tensor, "n vocabulary"],
         u: Float[Tensor, " n"],
     ) -> Int[Tensor, " n"]:
-        "Draw a token for each row of logits; -1 if they leave none."
+        "Draw a token per row of logits. It is -1 if the logits leave none."
         probs = nucleus(logits, self.top_p, self.temperature)
         none_left = probs.isnan().any(-1)
         return torch.where(none_left, -1, inverse_cdf(probs.nan_to_num(0.0), u))
 
 # %% ../../nbs/samplers/11_speculative.ipynb #sp070010
 class PointByPoint(Sampler):
-    "Thinning whose random numbers belong to the points of a path: the part of `Speculative` that does not predict."
+    "Thinning with random numbers per point of a path. The part of `Speculative` that does not predict."
     choices_type: ClassVar[type[Choices]] = GuessedChoices
     slack: float  # least rate of proposals, as a multiple of the total intensity
 
@@ -118,7 +118,7 @@ class PointByPoint(Sampler):
         generators: Sequence[torch.Generator],
         limits: Limits,
     ) -> State:
-        "Make the state at clock reading 0, from prompts; a row's key is the first number of its generator."
+        "Make the state at clock reading 0, from prompts. A row's key is the first number of its generator."
         state = super().init(x, generators, limits)
         keys = [int(torch.randint(2**62, (), generator=g)) for g in generators]
         key = torch.tensor(keys, dtype=torch.long, device=state.tau.device)
@@ -126,7 +126,7 @@ class PointByPoint(Sampler):
         return state._replace(memory=memory)
 
     def draws(self, state: State) -> Draws:
-        "Draw the random numbers of the next point of each row."
+        "Draw the random numbers of each row's next point."
         device, width = state.tau.device, state.birth.shape[1]
         channels = torch.arange(len(state.limits.channels), device=device)
         single = torch.arange(2 + width, device=device).expand(len(state.row), -1)
@@ -142,7 +142,7 @@ class PointByPoint(Sampler):
         out: Intensities,
         state: State,
     ) -> tuple[torch.Generator, ...]:
-        "Return a generator for each row and point: for soft rules and tokens of channels other than unmask."
+        "Return a generator for each row and point. For soft rules and tokens of channels other than unmask."
         masks_alone = set(state.limits.channels) <= {"insert", "unmask"} and out.insert_logits is None
         if masks_alone and not self.softness: return state.generators
         place = state.memory.number * 2**32 + 2**31
@@ -150,7 +150,7 @@ class PointByPoint(Sampler):
         return tuple(torch.Generator().manual_seed(s) for s in seeds.tolist())
 
     def tested(self, out: Intensities, state: State, u: Draws) -> Proposal:
-        "Accept or reject the pending proposal (accepted, clock and bound stand), and make the next."
+        "Test the pending proposal and make the next. If accepted, the clock and bound stay."
         total, bound, end = out.total(), state.rate_bound, state.limits.tau_max
         pending = state.memory.pending
         accept = pending & (u.test * bound < total)
@@ -162,7 +162,7 @@ class PointByPoint(Sampler):
         return Proposal(accept, tau, torch.where(accept, bound, fresh), violated)
 
     def point(self, out: Intensities, state: State) -> tuple[State, Info]:
-        "Advance each row by one point, given the intensities there: an event, or a new proposal."
+        "Advance each row by one point. Given the intensities there: an event, or a new proposal."
         u = self.draws(state)
         accept, tau, bound, violated = self.tested(out, state, u)
         memory = state.memory._replace(number=state.memory.number + 1, pending=~accept, points=None)
@@ -194,7 +194,7 @@ def carried(
     new: State,
     origin: TokenInt,
 ) -> Intensities:
-    """Predict the intensities after events: those of old columns as they were, of new ones a guess.
+    """Predict the intensities after events. Old columns keep theirs, new ones get a guess.
 
     `origin` (batch, length): column in `state` of each column of `new`, -1 if it is new."""
     old = origin.clamp_min(0)
@@ -232,7 +232,7 @@ def moved(
     at: Int[Tensor, "batch taken"],
     unknown: Bool[Tensor, "batch taken"] | None = None,
 ):
-    "Gather the columns `at` of logits, or of other values per token; even logits where `unknown`."
+    "Gather the columns `at` of logits or token values. Even logits where `unknown`."
     if logits is None: return None
     if not isinstance(logits, TokenLaws): return logits.gather(1, at[..., None].expand(-1, -1, logits.shape[-1]))
     found = logits.columns(lambda numbers: numbers.gather(-1, at))
@@ -256,12 +256,12 @@ def padded(v: Tensor, width: int) -> Tensor:
 
 
 def forgetful(state: State) -> State:
-    "Return the state without the intensities of the last call."
+    "Return the state without its last intensities."
     return state._replace(memory=state.memory._replace(out=None, points=None))
 
 
 def joined(states: Sequence[State]) -> State:
-    "Join the rows of several states, without the intensities of the last call."
+    "Join the rows of states, without their last intensities."
     if len(states) == 1: return forgetful(states[0])
     width = max(s.x.tokens.shape[1] for s in states)
 
@@ -280,7 +280,7 @@ def joined(states: Sequence[State]) -> State:
 
 # %% ../../nbs/samplers/11_speculative.ipynb #sp07001ab
 def check_drawn(after: State, right: Bool[Tensor, " points"]):
-    "Raise ValueError if the logits left no token at a point that counts."
+    "Raise ValueError if a point that counts has no token. The logits left none."
     undrawn = (after.x.tokens < 0).any(-1)
     if bool((undrawn & right).any()):
         raise ValueError("logits: NaN, or no ordinary token has a finite one")
@@ -291,7 +291,7 @@ def follows(
     parent: Int[Tensor, " points"],
     points: State,
 ) -> Bool[Tensor, " points"]:
-    "Mark the points that are what truly came after the one before."
+    "Mark the points that truly follow their predecessors."
     width = max(after.x.tokens.shape[1], points.x.tokens.shape[1])
     same = lambda a, b: (padded(a, width)[parent] == padded(b, width)).all(-1)
     numbers = lambda state: state.birth.masked_fill(~state.x.valid, -1) + 1
@@ -306,10 +306,11 @@ def follows(
 # %% ../../nbs/samplers/11_speculative.ipynb #sp070019
 @dataclass(frozen=True)
 class Speculative(PointByPoint):
-    """Thinning that asks the network about its next `ahead` points at once, as predicted from the last rates.
+    """Thinning with several predicted points per network call. The network is evaluated at the next `ahead` points, as
+    predicted from the last rates.
 
     Exact like EventDriven (violations of the bound are counted), and the same sequences for every `ahead`: what was
-    predicted wrongly is dropped. "auto" times the calls and takes what is fastest. The generator is asked about states
+    predicted wrongly is dropped. "auto" times the calls and takes what is fastest. The generator is evaluated at states
     that may turn out not to occur, and must have finite rates there. Proposals come at a rate between `slack` and
     2 `slack` times the total intensity. ValueError for ahead < 1 or slack < 1."""
     name: ClassVar[str] = "speculative"  # on the command line
@@ -326,7 +327,7 @@ class Speculative(PointByPoint):
         check_slack(self.slack)
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "Call the network once on the next points of each row, and keep those predicted rightly."
+        "Call the network once on the next points. Keep those of each row that were predicted rightly."
         if self.ahead == "auto": return self.timed(intensity_fn, state)
         chain, parent = self.predicted(state)
         out, points = self.ask(intensity_fn, joined(chain))
@@ -354,8 +355,8 @@ class Speculative(PointByPoint):
         return new, Info(*counts, evaluations)
 
     def predicted(self, state: State) -> tuple[list[State], Int[Tensor, " points"]]:
-        """Return the state and those that may follow, without rows done by then; and for each row of them all, one
-        state after the other, the number of the one before it (its own at the start)."""
+        """Return the state and its possible successors. Rows done by then are left out; for each row of all, one state
+        after the other, also the number of the one before it (its own at the start)."""
         chain = [state]
         parents = [torch.arange(len(state.row), device=state.row.device)]
         start = 0
@@ -370,13 +371,13 @@ class Speculative(PointByPoint):
         return chain, torch.cat(parents)
 
     def passed(self, state: State) -> State:
-        "Return the states after each point that counted, in order."
+        "Return the states after each counted point, in order."
         if state.memory.points is None: return state
         after, right = state.memory.points
         return forgetful(after).rows(right.nonzero()[:, 0])
 
     def timed(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
-        "Step with the number of points ahead that is fastest for about this many rows, or is to be tried."
+        "Step with the fastest number of points ahead. Or with one still to be tried, for about this many rows."
         size = len(state.row).bit_length()
         number, start = state.memory.number, self.now()
         _, pace = min(self.paces.items(), key=lambda known: abs(known[0] - size), default=(size, Pace()))
@@ -398,17 +399,17 @@ _AGAIN, _KEPT = 8, 0.9  # calls from one look at a neighbour to the next; what r
 
 
 class Pace(NamedTuple):
-    "Costs of calls by number of points ahead, the latest weighted most."
+    "Costs of calls by points ahead, latest weighted most."
     spent: dict[int, tuple[float, float]] = {}  # by number: seconds, and points of a row that counted
     calls: int = 0
 
     def best(self) -> int:
-        "Return the number with the fewest seconds per point; 4 if none was tried."
+        "Return the number with the fewest seconds per point. 4 if none was tried."
         per_point = {k: seconds / points for k, (seconds, points) in self.spent.items()}
         return min(per_point, key=per_point.get, default=4)
 
     def choice(self) -> int:
-        "Return the number for the next call: the best, or a neighbour that is new or due again."
+        "Return the number for the next call. The best, or a neighbour that is new or due again."
         best = self.best()
         at = AHEAD.index(best)
         near = AHEAD[at + 1:at + 2] + AHEAD[max(at - 1, 0):at]

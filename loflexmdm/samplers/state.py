@@ -27,7 +27,7 @@ TokenBool = Bool[Tensor, "batch length"]
 
 # %% ../../nbs/samplers/01_state.ipynb #a926f618
 class Limits(NamedTuple):
-    "Limits of a simulation: last clock reading, lengths (start token and prompt included), channels."
+    "Limits of a simulation: clock, lengths and channels. Last clock reading; lengths count start token and prompt."
     tau_max: float  # clock reading at which a row ends
     max_length: int  # longest state, start token and prompt included
     min_length: int = 0  # shortest
@@ -64,11 +64,11 @@ class State(NamedTuple):
     memory: object | None = None  # what a sampler of its own keeps of the rows; its `rows(index, n)` selects some
 
     def select(self, keep: RowBool) -> "State":
-        "Select the rows where `keep` (batch,) is true, without columns that are padding in all of them."
+        "Select the rows where `keep` (batch,) is true. Columns that are padding in all of them are dropped."
         return self.rows(keep.nonzero()[:, 0])
 
     def rows(self, index: Int[Tensor, " rows"]) -> "State":
-        "Select rows, some perhaps several times, without columns that are padding in all of them."
+        "Select rows by index, some perhaps several times. Columns that are padding in all of them are dropped."
         # one question for all that is not known here: which rows, and how wide they are
         numbers, lengths = lists(index, self.x.lengths[index])
         n = max([1, *lengths])
@@ -86,7 +86,7 @@ class State(NamedTuple):
 
 # %% ../../nbs/samplers/01_state.ipynb #58467e52
 class Info(NamedTuple):
-    "Counts of one step, one value per row of the state it started from."
+    "Counts of one step, one value per initial row."
     overflow: RowInt  # insertions given up because the sequence was full
     violations: RowInt  # thinning: the total intensity exceeded its bound (the step was then not exact)
     forced: RowInt  # insertions made only to reach the smallest length
@@ -94,7 +94,7 @@ class Info(NamedTuple):
 
 # %% ../../nbs/samplers/01_state.ipynb #3772e5e3
 def too_short(x: PartialSequences, limits: Limits) -> RowBool:
-    "Mark the rows below the smallest length that have an open gap."
+    "Mark rows below the smallest length with open gaps."
     least = min(limits.min_length, limits.max_length)
     below = x.lengths < least
     if least <= 1: return below  # every row has its start token
@@ -102,7 +102,7 @@ def too_short(x: PartialSequences, limits: Limits) -> RowBool:
 
 
 def room(x: PartialSequences, limits: Limits) -> RowInt:
-    "Return how many tokens the result of each row may still gain; below 0 for one that is too long."
+    "Return the number of tokens each row may gain. It counts the row's result, below 0 if that is too long."
     # a result begins with the last start token: what is before it is only shown to the network
     start = torch.where(x.tokens == BOS, columns_of(x), 0).amax(-1)
     longest = limits.max_length if limits.longest is None else limits.longest
@@ -110,14 +110,14 @@ def room(x: PartialSequences, limits: Limits) -> RowInt:
 
 
 def surplus(x: PartialSequences, limits: Limits) -> RowInt:
-    "Return how many tokens of each row must be deleted before it ends; 0 without a channel `delete`."
+    "Return the number of tokens each row must delete. Before it ends; 0 without a channel `delete`."
     if "delete" not in limits.channels: return torch.zeros_like(x.lengths)
     deletable = CHANNELS["delete"].legal(x).sum(-1)
     return (-room(x, limits)).clamp_min(0).minimum(deletable)
 
 # %% ../../nbs/samplers/01_state.ipynb #pc000001
 def legal(x: PartialSequences, full: RowBool, channel: str) -> TokenBool:
-    "Mark the columns at which a channel may act, (batch, length); rows that are `full` (batch,) do not grow."
+    "Mark the columns at which a channel may act. (batch, length); rows that are `full` (batch,) do not grow."
     where = CHANNELS[channel].legal(x)
     if CHANNELS[channel].growth <= 0: return where
     return where & ~full[:, None]
@@ -129,7 +129,7 @@ def finished(
     full: RowBool,
     limits: Limits,
 ) -> RowBool:
-    "Mark the rows that are finished: the clock has run out or no channel may act, and no mask is left."
+    "Mark the finished rows. The clock has run out or no channel may act, and no mask is left."
     over = (tau >= limits.tau_max) & ~too_short(x, limits) & (surplus(x, limits) == 0)
     active = torch.stack([legal(x, full, name).any(-1) for name in limits.channels]).any(0)
     waiting = x.masked.any(-1) & ("unmask" in limits.channels)
@@ -137,7 +137,7 @@ def finished(
 
 # %% ../../nbs/samplers/01_state.ipynb #0df8dcdf
 def follow(state: State, x: PartialSequences, tau: RowFloat) -> State:
-    "Move the state to sequences `x`, whose `origin` holds columns of `state.x` (-1: new), and clock `tau`."
+    "Move the state to sequences `x` and clock `tau`. `origin` holds columns of `state.x` (-1: new)."
     old = x.origin.clamp_min(0)
     new = x.origin < 0
     fresh = new & x.valid
@@ -158,7 +158,7 @@ def follow(state: State, x: PartialSequences, tau: RowFloat) -> State:
 
 
 def came_from(new: State, old: State) -> Int[Tensor, "batch taken"]:
-    "Return the column in `old` of every token of `new`, a later state; -1: arrived since, 0: padding."
+    "Return the column in `old` of every token of `new`. `new` is a later state; -1: arrived since, 0: padding."
     # what is padding writes into one place more than there are numbers
     count = int(old.born.max())
     place = torch.where(old.x.valid, old.birth, count)
@@ -174,7 +174,7 @@ def fitting(
     state: State,
     events: dict[str, TokenInt],
 ) -> tuple[dict[str, TokenInt], RowInt]:
-    "Drop insertions for which there is no room, rightmost gaps first; return events and numbers dropped."
+    "Drop insertions for which there is no room. Rightmost gaps first; returns events and numbers dropped."
     limits = state.limits
     left = limits.max_length - state.x.lengths
     if limits.longest is not None and not limits.shrinks: left = left.minimum(room(state.x, limits))
@@ -199,7 +199,7 @@ def advance(
     events: dict[str, TokenInt],
     draw: dict[str, Draw | None],
 ) -> tuple[State, RowInt]:
-    """Apply events (batch, length) by channel, and set the clock to `tau`.
+    """Apply events (batch, length) by channel. The clock is set to `tau`.
 
     Returns the state, and the number of insertions given up for length (batch,).
 

@@ -29,7 +29,7 @@ def leap(
     out: Intensities,
     dtau: Float[Tensor, "batch 1"],
 ) -> tuple[TokenFloat, Intensities]:
-    """Compute the probability (batch, length) that a mask is resolved within `dtau` (batch, 1).
+    """Compute the probability of unmasking within a step. (batch, length), for `dtau` (batch, 1).
 
     Returned with the intensities, whose token laws are those of what is shown then.
 
@@ -50,7 +50,7 @@ def shown_within(
     speed: Float[Tensor, "n vocabulary"],
     wait: Float[Tensor, " n"],
 ) -> Float[Tensor, "n vocabulary"]:
-    "Compute the log-probability that a mask shows each token within `wait` (n,), from law and speeds."
+    "Compute the log-probability of each token shown within `wait` (n,). From law and speeds."
     log_hidden = torch.log_softmax(logits.double() - speed.log(), -1)
     shown = -torch.expm1(-speed * wait[:, None])
     return log_hidden + torch.log(shown)
@@ -61,7 +61,7 @@ def leaps(
     channels: Sequence[str],
     dtau: Float[Tensor, "batch 1"],
 ) -> tuple[dict[str, TokenFloat], Intensities]:
-    """Compute the probability (batch, length) of each channel's event within `dtau`, one per column at most.
+    """Compute the probability of each event within `dtau`. (batch, length) by channel, one per column at most.
 
     Returned with the intensities, as in `leap`.
 
@@ -81,7 +81,7 @@ def leaps(
 
 
 def one_event(chance: dict[str, TokenFloat], u: TokenFloat) -> dict[str, TokenInt]:
-    """Draw at most one event per column, by the channels' probabilities: 0 or 1, (batch, length) by channel."""
+    "Draw at most one event per column. By the channels' probabilities: 0 or 1, (batch, length) by channel."
     below = torch.zeros_like(u)
     found = {}
     for name, p in chance.items():
@@ -95,7 +95,7 @@ def poisson_quantile(
     u: Float[Tensor, "*shape"],
     rate: Float[Tensor, "*shape"],
 ) -> Int[Tensor, "*shape"]:
-    "Draw Poisson counts by inversion: the smallest k with P(N <= k) > u, at most 1000."
+    "Draw Poisson counts by inversion. The smallest k with P(N <= k) > u, at most 1000."
     counts = torch.zeros_like(u, dtype=torch.long)
     term = torch.exp(-rate)
 
@@ -115,7 +115,7 @@ def poisson_quantile(
 
 
 def next_reading(taus: Float[Tensor, " steps"], tau: RowFloat) -> RowFloat:
-    "Return the first of the ascending readings `taus` after each row's clock `tau` (batch,), or the last."
+    "Return the next reading of each row. First of the ascending `taus` after the clock `tau` (batch,), or the last."
     taus = taus.to(tau.device)
     after = torch.searchsorted(taus, tau, right=True)
     return taus[after.clamp_max(len(taus) - 1)]
@@ -123,8 +123,8 @@ def next_reading(taus: Float[Tensor, " steps"], tau: RowFloat) -> RowFloat:
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #d43cd459
 @dataclass(frozen=True)
 class TauLeaping(Sampler):
-    """Fixed steps with frozen intensities (Alg 2): Poisson(g dtau) masks per gap, each mask resolved with
-    probability 1 - exp(-b_um dtau).
+    """Fixed steps with frozen intensities (Alg 2). Poisson(g dtau) masks per gap, each mask resolved with probability 1
+    - exp(-b_um dtau).
 
     Channels that act once on a column (unmask, delete, substitute) compete:
     one event happens with 1 - exp(-(sum of rates) dtau).
@@ -150,7 +150,7 @@ class TauLeaping(Sampler):
         channels: Sequence[str],
         calls: Sequence[int],
     ) -> list[Sampler]:
-        "Return one per number of calls; none for masked diffusion, where ancestral sampling is the same."
+        "Return one setting per number of calls. None for masked diffusion, where ancestral sampling is the same."
         if set(channels) == {"unmask"}: return []
         return super().compared(channels, calls)
 
@@ -160,12 +160,12 @@ class TauLeaping(Sampler):
         check_one_of("hold", self.hold, ("rate", "count"))
 
     def check_steps(self):
-        "Raise ValueError for a wrong number of steps or grid."
+        "Raise ValueError for wrong `steps` or `grid`."
         check_whole("steps", self.steps, 2, " (the last one only resolves masks)", CALLS)
         check_one_of("grid", self.grid, ("time", "clock"))
 
     def taus(self, tau_max: float, mass: float = 1e-4) -> Float[Tensor, " steps"]:
-        """Return the clock readings of the calls, from 0 to `tau_max`: (steps,) float64.
+        """Return the clock readings of the calls. From 0 to `tau_max`: (steps,) float64.
 
         By `tau_max` the slowest event is still to come with probability `mass`."""
         u = torch.linspace(0, 1, int(self.steps), dtype=torch.float64)
@@ -178,11 +178,11 @@ class TauLeaping(Sampler):
         return tau
 
     def duration(self, now: RowFloat, until: RowFloat) -> RowFloat:
-        "Return the clock time that a leap between two readings gives to events."
+        "Return the clock time that a leap gives to events. The leap is between two readings."
         return until - now
 
     def insertions(self, mean: TokenFloat, u: TokenFloat) -> TokenInt:
-        "Draw the number of masks to insert in each gap, (batch, length), from its mean."
+        "Draw the number of insertions in each gap. Masks, (batch, length), from the mean."
         return poisson_quantile(u, mean)
 
     def events(
@@ -193,9 +193,10 @@ class TauLeaping(Sampler):
         wait: TokenFloat,
         count: TokenFloat,
     ) -> tuple[dict[str, TokenInt], Intensities]:
-        """Draw numbers of events (batch, length) by channel within `dtau` (batch, 1); return the intensities too.
+        """Draw event counts within `dtau` (batch, 1). Counts are (batch, length) by channel; returned with the
+        intensities.
 
-        `wait` and `count` are uniforms: for the channels of which a column takes one event, and for the others."""
+        `wait` and `count` are uniforms: for channels with at most one event per column, and for the others."""
         often = [name for name in channels if not CHANNELS[name].once]
         time = dtau if self.hold == "rate" else -torch.expm1(-dtau)
         counts = {name: self.insertions(out.rate(name) * time, count) for name in often}
@@ -218,7 +219,8 @@ class TauLeaping(Sampler):
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #62d936c4
 @dataclass(frozen=True)
 class Ancestral(TauLeaping):
-    """A fixed number of steps for methods without insertions (MD4, Alg 2), evenly spaced on the clock named `grid`.
+    """Ancestral steps, for methods without insertions (MD4, Alg 2). A fixed number, evenly spaced on the clock named
+    `grid`.
 
     The `steps` network calls are at times 0, 1/steps and so on of that clock; the last one resolves all masks. Nothing
     is inserted, so that `hold` changes nothing.
@@ -240,7 +242,7 @@ class Ancestral(TauLeaping):
         return [cls(steps=c) for c in calls]
 
     def check_steps(self):
-        "Raise ValueError for a wrong number of steps or an unknown clock."
+        "Raise ValueError for wrong `steps` or clock."
         check_whole("steps", self.steps, 1, limit=CALLS)
         try: clock_named(self.grid)
         except ValueError as e: raise ValueError(f"grid={self.grid!r}: {e}") from None
@@ -250,7 +252,7 @@ class Ancestral(TauLeaping):
         tau_max: float = math.inf,
         mass: float = 0.0,
     ) -> Float[Tensor, " steps"]:
-        "Return the clock readings of the calls, whatever the end of the clock: (steps,) float64, from 0."
+        "Return the clock readings of the calls, from 0. Whatever the end of the clock: (steps,) float64."
         time = torch.arange(int(self.steps), dtype=torch.float64) / int(self.steps)
         tau = clock_named(self.grid).tau(time)
         tau[0] = 0.0
@@ -262,7 +264,7 @@ class Ancestral(TauLeaping):
         generators: Sequence[torch.Generator],
         limits: Limits,
     ) -> State:
-        "Make the state at clock reading 0; the clock ends at the last call."
+        "Make the state at clock reading 0. The clock ends at the last call."
         if x.open.any():
             raise ValueError(
                 "prompts: an open gap is left, and ancestral sampling cannot insert; use TauLeaping or EventDriven"
@@ -273,7 +275,7 @@ class Ancestral(TauLeaping):
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #eu000004
 @dataclass(frozen=True)
 class Euler(Ancestral):
-    """Euler steps for methods without insertions: the hazard in the time of `grid` is held through each step.
+    """Euler steps, for methods without insertions. The hazard in the time of `grid` is held through each step.
 
     The `steps` network calls are at times 0, 1/steps and so on; the last one resolves all masks. A mask is resolved
     with probability min(1, rate / steps), which on the linear grid is what ancestral steps do. ValueError as there."""
@@ -281,7 +283,7 @@ class Euler(Ancestral):
     in_comparisons: ClassVar[bool] = False  # ancestral steps cost the same
 
     def duration(self, now: RowFloat, until: RowFloat) -> RowFloat:
-        "Return the clock time in which a mask is resolved with the probability of an Euler step."
+        "Return the unmasking time of an Euler step. In it a mask is resolved with the probability of that step."
         clock = clock_named(self.grid)
         time = clock.time(now.double()).clamp(0, 1 - 1e-9)
         chance = clock.shape(time) / int(self.steps)

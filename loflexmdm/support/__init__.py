@@ -1,4 +1,4 @@
-"What knows no theory: files, readers, configurations, registries, limits, random numbers, notebooks."
+"Files, readers, configurations, registries, random numbers and notebooks; no theory."
 from typing import TYPE_CHECKING
 
 from loflexmdm.support.lazy import lazy_names

@@ -38,7 +38,7 @@ def check_split(split: str) -> str:
 class Examples(Dataset):
     """Dataset of `size` lazily made examples. Number i is `make(i)`. IndexError beyond the end.
 
-    `identity`: `rows` and `digest` of the rows behind the examples; `source`: these and the `name` of the file or
+    `identity`: `rows` and `digest` of the source rows of the examples; `source`: these and the `name` of the file or
     data set, if it holds more rows. A resumed run compares them to detect changed data
     (`data_digests.data_digests`)."""
     def __init__(

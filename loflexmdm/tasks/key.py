@@ -166,8 +166,8 @@ class KeyTask(Task):
         return [[place, *(part for token in q for part in with_place(token))] for q in questions]
 
     def answers(self, samples: Samples) -> list[list[list[str]]]:
-        """Decode the tokens generated for the key and every cipher. A list of tokens per slot, of which a correct
-        answer has one."""
+        """Decode the tokens generated for the key and every cipher. A list of tokens per slot; a correct
+        answer has one of them."""
         rows = zip(samples.sequences, samples.free, strict=True)
         return [self._slots(self.vocabulary.decode(ids), free) for ids, free in rows]
 

@@ -658,7 +658,7 @@ def _stored(place: Path, stamp: tuple) -> Splits | None:
 
 # %% ../../nbs/tasks/04_sequences.ipynb #if000005
 def stretch(n: int, draw: random.Random) -> tuple[int, int]:
-    "Draw start and end of a stretch of `n` tokens. Uniform over all stretches, empty ones included."
+    "Draw start and end of a stretch of `n` tokens. Uniform over all stretches, also empty ones."
     a, b = sorted(draw.sample(range(n + 2), 2))
     return a, b - 1
 
@@ -678,7 +678,7 @@ def _infilled(
     rows: Sequence[Tokens], split: str, share: float, vocabulary: Vocabulary, identity: Mapping,
     source: Mapping,
 ) -> Examples:
-    """Make examples of which a fraction has a gap. In training each pass redraws the gaps, so the split is
+    """Make examples, a fraction of them with a gap. In training each pass redraws the gaps, so the split is
     unlimited; in other splits example i is always the same."""
     def example(row: int, i: int) -> Example:
         return infill_example(rows[row], share, random.Random(f"infill {split} {i}"), vocabulary)

@@ -1,4 +1,4 @@
-"How a model is made: recipes, batches, optimisers, checkpoints, the loop, several processes."
+"Training: recipes, batches, optimisers, checkpoints, the loop and several processes."
 from typing import TYPE_CHECKING
 
 from loflexmdm.support.lazy import lazy_names

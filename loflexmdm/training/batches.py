@@ -122,7 +122,7 @@ def _loader(data: Dataset, order: RankRows, workers: int, device: torch.device, 
 
 # %% ../../nbs/training/01_batches.ipynb #2ca890a4
 def count_source_rows(data: Dataset) -> int:
-    """Count the source rows behind the examples. Falls back to the number of examples if the data does not record
+    """Count the source rows of the examples. Falls back to the number of examples if the data does not record
     it; 0 for a stream."""
     if isinstance(data, Stream): return 0
     identity = getattr(data, "identity", None) or {}

@@ -91,14 +91,9 @@ class Trainer:
     """Trainer of `method` on `data` (a Dataset of Examples or Pairs). Checkpoints, metrics.jsonl and the best weights
     go to `directory`.
 
-    Randomness depends only on `config.seed` and the step. `valid` is a Dataset of which the first `valid_size`
-    sequences are used. A run is resumed only on the data and `settings` it began with, unless `changed_data`.
-    `processes` holds what ranks share; ValueError if they cannot share this run.
-
-    Everything random depends on `config.seed` and the step alone. `valid` is a Dataset too;
-    its first `valid_size` sequences are used. A run is not resumed on other data, or other `settings` that made it,
-    than it began with, unless `changed_data`. `processes` says what several processes share; ValueError if they
-    cannot share this run."""
+    Randomness depends only on `config.seed` and the step. The first `valid_size` sequences of
+    the Dataset `valid` are used. A run is resumed only on the data and `settings` it began with, unless
+    `changed_data`. `processes` holds what ranks share; ValueError if they cannot share this run."""
     def __init__(
         self, method: Method, data: Dataset, config: TrainConfig,
         directory: str | os.PathLike, valid: Dataset | None = None, progress: bool = True,

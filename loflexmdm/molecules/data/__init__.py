@@ -1,1 +1,1 @@
-"Where molecules come from: sources, cleaning, prepared data sets, matched pairs."
+"Molecular data: sources, cleaning, prepared data sets, matched pairs."

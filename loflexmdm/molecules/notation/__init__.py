@@ -1,1 +1,1 @@
-"How a molecule is written: bracket SAFE, other notations, fragments."
+"Notations of molecules: bracket SAFE, others, fragments."

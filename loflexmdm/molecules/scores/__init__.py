@@ -1,1 +1,1 @@
-"What is measured of molecules: metrics, benchmarks, objectives."
+"Scores of molecules: metrics, benchmarks, objectives."

@@ -239,7 +239,7 @@ def is_good(scores: np.ndarray) -> np.ndarray:
 class MoleculeMetrics:
     """Metrics of generated molecules. Fractions are between 0 and 1; nan if there is nothing to average.
 
-    `n` texts, of which `valid` are molecules, `unique` of them distinct; `invalid` counts the others by reason."""
+    `n` texts; `valid` of them are molecules, `unique` distinct ones; `invalid` counts the others by reason."""
     n: int  # number of texts
     valid: int  # texts that are molecules
     unique: int  # distinct valid molecules
