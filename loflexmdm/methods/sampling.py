@@ -264,7 +264,7 @@ def generate(
     ValueError for bad input."""
     return merge_samples(list(generate_batches(method, prompts, Request(n, **settings))))
 
-
+# %% ../../nbs/methods/02_sampling.ipynb #80aab4e6
 def edit_batches(
     method: Method,
     sequences: Sequence[Sequence],

@@ -53,6 +53,9 @@ class _Group(NamedTuple):
         if self.hook and sampler.logits_hook is None: sampler = replace(sampler, logits_hook=self.hook)
         return replace(request, n=self.n, sampler=sampler)
 
+
+def _text_of(prompt) -> str | None: return prompt if isinstance(prompt, str) else getattr(prompt, "text", None)
+
 # %% ../../nbs/models/05_model.ipynb #md000011
 class Scores(NamedTuple):
     "Upper bounds on -log p of sequences given their prompts. With standard errors; exact if the error is 0."
@@ -289,6 +292,3 @@ class Model:
         if prompted:
             given = f'the task {self.task.kind!r} has prompts, and none was given; model.prompts("test", {n or 1})'
             warnings.warn(f"{given} draws some of its test split", stacklevel=3)
-
-
-def _text_of(prompt) -> str | None: return prompt if isinstance(prompt, str) else getattr(prompt, "text", None)

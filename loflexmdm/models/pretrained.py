@@ -52,7 +52,7 @@ def from_hub(
     no connection, or no model of this package in it."""
     return Model(fetch(name, device, revision, token))
 
-
+# %% ../../nbs/models/06_pretrained.ipynb #7725ee4c
 def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> Model:
     """Return the named or saved model, ready to sample on `device`. It is a model of the package or one in a directory.
 

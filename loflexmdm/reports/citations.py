@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import loflexmdm
 from ..methods.base import Method, method_class
+from ..models.model import Model
 from ..samplers import Sampler
 from ..support.registries import METHODS, SAMPLERS, TASKS
 from ..support.saved_files import models_directory, names, read_config, resolve
@@ -94,7 +95,7 @@ Reason = tuple[str, str]  # key of papers.bib or BibTeX entry, and reason
 def reasons(what) -> list[Reason]:
     "Return the papers of an object or name, each with a reason. ValueError if it is unknown or has none."
     if isinstance(what, (str, Path)): return _named(str(what))
-
+    if isinstance(what, Model): what = what.method
     cls = what if isinstance(what, type) else type(what)
     if issubclass(cls, Method):
         of_method = _cited(f"method {what.name}", what.papers)

@@ -175,7 +175,8 @@ def test_thinning_reaches_the_law_of_the_perfect_generator():
 def test_prompts_stay_and_rows_do_not_depend_on_the_batch(coupling, channels, source):
     model = made(coupling=coupling, tokens=3, source=source)
     assert model.channels == channels
-    draw = lambda size: generate(model, [["a", ..., "b"], ["c"]], n=6, sampler=LEAPS, generator=seeded(2), batch_size=size)
+    settings = dict(n=6, sampler=LEAPS)
+    draw = lambda size: generate(model, [["a", ..., "b"], ["c"]], **settings, generator=seeded(2), batch_size=size)
     out = draw(512)
     kept = [text(t for t, f in zip(s, free) if not f) for s, free in zip(out.sequences, out.free)]
     assert kept == ["ab"] * 6 + ["c"] * 6 and all(t > 2 for s in out.sequences for t in s)

@@ -277,7 +277,8 @@ def test_trained_saved_loaded_resumed_and_sampled(tmp_path):
     assert checkpoints(tmp_path / "cut")[-1].name == "step_000003"
     resumed = run(tmp_path / "cut", keep=9).fit(resume=True)
     assert all(
-        torch.equal(a, b) for a, b in zip(average.method.state_dict().values(), resumed.method.state_dict().values(), strict=True)
+        torch.equal(a, b)
+        for a, b in zip(average.method.state_dict().values(), resumed.method.state_dict().values(), strict=True)
     )
     loaded = load_method(average.save(tmp_path / "model"))
     assert isinstance(loaded, FlexMDM) and loaded.config == average.config

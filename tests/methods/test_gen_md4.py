@@ -234,7 +234,8 @@ def test_infilling_keeps_the_prompt_and_follows_the_conditional_law():
 )
 def test_every_sampler_generates_ordinary_tokens_around_a_prompt(sampler):
     model = shaken()
-    samples = generate(model, [["a", ...], ["b", "<mask>", "c"]], n=20, sampler=sampler, generator=seeded(0), record=True)
+    prompts = [["a", ...], ["b", "<mask>", "c"]]
+    samples = generate(model, prompts, n=20, sampler=sampler, generator=seeded(0), record=True)
     assert all(3 <= v < 6 or v == MASK for s in samples.sequences for v in s)
     assert not any(MASK in s for s in samples.sequences)
     assert all(s[0] == 3 for s in samples.sequences[:20])
@@ -387,7 +388,8 @@ def test_train_stop_resume_save_load_sample(tmp_path):
     cut.after_step = Stopping(cut, 6)
     with pytest.raises(Interrupted): cut.fit()
     resumed = run("cut")
-    torch.testing.assert_close(resumed.fit(resume=True).method.state_dict(), average.method.state_dict(), rtol=0, atol=0)
+    again = resumed.fit(resume=True).method
+    torch.testing.assert_close(again.state_dict(), average.method.state_dict(), rtol=0, atol=0)
     assert (whole.method.raw_speed[3:] != 0).all()
     assert (whole.method.raw_speed[:3] == 0).all()
     assert whole.method.slowest < 1

@@ -331,7 +331,9 @@ def test_the_network_sees_tokens_only():
 def test_every_sampler(sampler):
     "Prompts stay, no mask or blank is left, and a sequence depends on its seed, not on its batch."
     model, given = shaken(max_length=8), [["a"], ["a", "<mask>", "b"], ["b", ..., "a"], []]
-    a, b, c = (generate(model, given, n=3, sampler=sampler, generator=seeded(1), batch_size=size) for size in (512, 5, 1))
+    a, b, c = (
+        generate(model, given, n=3, sampler=sampler, generator=seeded(1), batch_size=size) for size in (512, 5, 1)
+    )
     assert a.sequences == b.sequences == c.sequences and a.free == b.free
     assert all(t in (3, 4) for s in a.sequences for t in s) and max(map(len, a.sequences)) <= 7
     kept = [[t for t, free in zip(s, f) if not free] for s, f in zip(a.sequences, a.free)]
@@ -419,7 +421,8 @@ def test_star_tiny_from_end_to_end(tmp_path):
     resumed = plan.trainer(tmp_path / "cut", progress=False)
     again = resumed.fit(resume=True)
     assert all(
-        torch.equal(a, b) for a, b in zip(average.method.state_dict().values(), again.method.state_dict().values(), strict=True)
+        torch.equal(a, b)
+        for a, b in zip(average.method.state_dict().values(), again.method.state_dict().values(), strict=True)
     )
     timed = ("seconds", "tokens_per_second")
     rows = [[{k: v for k, v in r.items() if k not in timed} for r in t.log.rows()] for t in (whole, resumed)]

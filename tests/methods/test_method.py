@@ -65,14 +65,13 @@ def model():
 @pytest.fixture(scope="module", autouse=True)
 def unregister():
     yield
-    for cls in (Poisson, Halved, Written): METHODS.classes.pop(cls.name, None)
+    for cls in (Poisson, Written): METHODS.classes.pop(cls.name, None)
 
 
 # intensities
 
 class Halved(FlexMDM):
     "As plug-ins wrote it before there was `at`: on top of a method of the package."
-    name = "halved (test)"
 
     def intensities(self, x, t=None, *, tau=None):
         out = super().intensities(x, t, tau=tau)

@@ -231,7 +231,8 @@ def test_trained_saved_loaded_sampled_and_resumed(tmp_path, form):
     assert type(again) is PAPL and again.config == whole.config
     for sampler in (None, Planner(), Planner(remask=1.0)):
         a, b = (
-            generate(m, [["a"], ["a", "<mask>", "b"]], n=3, sampler=sampler, generator=seeded(0)) for m in (whole, again)
+            generate(m, [["a"], ["a", "<mask>", "b"]], n=3, sampler=sampler, generator=seeded(0))
+            for m in (whole, again)
         )
         assert a.sequences == b.sequences
         assert all(s[0] == LETTERS.index["a"] and s[2] == LETTERS.index["b"] for s in a.sequences[3:])

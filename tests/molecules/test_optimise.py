@@ -341,7 +341,7 @@ def test_what_is_grown_has_the_charge_asked_for(monkeypatch, charges, kept):
     written = lambda method, fragments, seed: ["CCC", "CC[NH3+]", None]
     monkeypatch.setattr("loflexmdm.molecules.optimise.inserted", written)
     parts = [Chem.MolFromSmiles("C*")] * 3
-    assert Regrow.grown(SimpleNamespace(method=None), parts, 0, charges) == kept
+    assert Regrow.grown(SimpleNamespace(model=SimpleNamespace(method=None)), parts, 0, charges) == kept
 
 
 @pytest.mark.parametrize("fragment, fits", [("CCC", True), ("CCCC", False)])

@@ -31,7 +31,7 @@ def test_it_learns_and_the_packaged_model_stays_as_it_is():
     log = optimise(length, proposer, CallLog(), 30, START)
     assert {c.by for c in log.calls} == {"start", "tuned", "genetic"}
     assert proposer.learned == max(c.round for c in log.calls)
-    own, first = proposer.model.method.state_dict(), proposer.method.state_dict()
+    own, first = proposer.model.method.state_dict(), proposer.source.method.state_dict()
     assert any(not v.equal(first[k]) for k, v in own.items())
     assert all(v.equal(first[k]) for k, v in proposer.model.tuner.prior.state_dict().items())
 
@@ -106,7 +106,7 @@ def test_the_command_keeps_the_model(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("options, message", [
-    ("--scaffold c1ccc", "scaffold='c1ccc'"), ("--scaffold C1CCNCC1", "none of the 4 molecules"),
+    ("--scaffold c1ccc", "scaffold='c1ccc'"), ("--scaffold C1CCNCC1", "none of the 4 first molecules"),
     ("--way ranked --save kept", "--save kept"),
     ("--per-scaffold 0", "--per-scaffold 0: must be at least 1"), ("--model star-tiny", "molecules"),
     ("--model molecules", "likelihood")])

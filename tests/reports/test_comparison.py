@@ -272,5 +272,5 @@ def test_command_refuses_in_one_line(tmp_path, capsys, options):
 def test_no_seeds_is_told_apart_from_seed_0(tmp_path, capsys):
     assert main(["compare", "brackets", "--methods", "mdm", "--seeds", "0", "--out", str(tmp_path / "c")]) == 2
     assert capsys.readouterr().err == (
-        "loflexmdm: --seeds 0: must be at least 1; it is how many, and seed 0 alone is --seeds 1\n"
+        "loflexmdm: --seeds 0: must be at least 1, the number of seeds; --seeds 1 takes seed 0 only\n"
     )

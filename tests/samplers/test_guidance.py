@@ -120,8 +120,8 @@ def test_sources_of_edits_hold_no_conditions():
 
 def test_editing_takes_guidance():
     method = random_model("editflow", coupling="corrupted")
-    run = lambda **options: edit_sequences(method, [["<c:1>", "a", "b"]] * 20, [[True, False, False]] * 20, generator=seeded(5),
-                                        **options)
+    texts, keep = [["<c:1>", "a", "b"]] * 20, [[True, False, False]] * 20
+    run = lambda **options: edit_sequences(method, texts, keep, generator=seeded(5), **options)
     assert run() == run(guidance=0.0) and run().sequences != run(guidance=3.0).sequences
     assert all(s[0] == 5 and not set(s[1:]) & set(NEVER) for s in run(guidance=3.0).sequences)
 

@@ -270,8 +270,9 @@ def test_a_model_goes_to_the_hub_and_back(tmp_path, monkeypatch):
     model = loflexmdm.load("star-tiny")
     assert model.push("me/star", about="Paths.") == "done"
     again = loflexmdm.load("hf://me/star@v1")
-    assert seen == ["v1"] and again.method.task == model.method.task and "Paths." in (tmp_path / "me/star/README.md").read_text()
-    for a, b in zip(model.method.state_dict().values(), again.method.state_dict().values(), strict=True): assert torch.equal(a, b)
+    assert seen == ["v1"] and again.method.task == model.method.task
+    assert "Paths." in (tmp_path / "me/star/README.md").read_text()
+    torch.testing.assert_close(again.method.state_dict(), model.method.state_dict(), rtol=0, atol=0)
     assert json.loads((tmp_path / "me/star/config.json").read_text())["format"] == 1
 
 
