@@ -37,9 +37,14 @@ def plug_ins() -> list[dict[str, object]]:
     return gained
 
 
+def of_package(table: dict[str, type]) -> dict[str, type]:
+    "Return the parts of the package; tests and pages enter others in the same process."
+    return {name: cls for name, cls in table.items() if cls.__module__.startswith("loflexmdm.")}
+
+
 GAINED = plug_ins()
 ALL_METHODS, ALL_SAMPLERS, ALL_TASKS, ALL_NETWORKS = (
-    dict(sorted((table | new).items())) for table, new in zip(TABLES[:4], GAINED)
+    dict(sorted((of_package(table) | new).items())) for table, new in zip(TABLES[:4], GAINED)
 )
 
 

@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import torch
+from registered import of_package
 
 import loflexmdm
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
@@ -339,7 +340,7 @@ def test_tables_beside_the_weights_are_refused_before_they_are_allocated(tmp_pat
     assert "numbers beside the weights" in told and taken < 200
 
 
-@pytest.mark.parametrize("name", [n for n in METHODS.names() if hasattr(METHODS[n].Config, "network")])
+@pytest.mark.parametrize("name", [n for n, cls in of_package(METHODS.all()).items() if hasattr(cls.Config, "network")])
 def test_every_method_can_be_made_without_memory(name):
     options = dict(network="hugging_face", network_config="bert", size="pico", max_length=12)
     config = METHODS[name].Config(**options)

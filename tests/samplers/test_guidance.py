@@ -4,6 +4,7 @@ import io
 
 import pytest
 import torch
+from registered import of_package
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -27,7 +28,7 @@ from loflexmdm.training.trainer import Trainer
 
 VOCABULARY = Vocabulary([*"ab", "<c:1>", "<c:2>", ANY])
 NEVER = (5, 6, 7)  # ids of the conditions and ANY
-METHODS = tuple(registries.METHODS.names())
+METHODS = tuple(of_package(registries.METHODS.all()))
 
 
 def random_model(name, vocabulary=VOCABULARY, **options):
