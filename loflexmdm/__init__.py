@@ -19,7 +19,7 @@ Main names:
 
     load                a model by its name or directory; `loflexmdm.models.names()` lists those of the package
     Model               a method with its task: `sample`, `edit`, `score`, `save`, `push`, `prompts`
-    Generated           what `sample` returns: `texts`, `frame`, `save`, `player`, `completions`; `Samples` are ids only
+    Generated           result of `sample`: `texts`, `frame`, `save`, `player`, `completions`; `Samples` are ids only
     Method, LoFlexMDM   the mathematics: network, path, loss, intensities, bound
     EventDriven, TauLeaping, LeftToRight, Speculative, Limits
                         ways to sample; the others are in `loflexmdm.samplers`
