@@ -606,11 +606,11 @@ def subtitle_of(page: Page) -> str:
 USED = {  # what users call, by what they want; `Class.method` leads to the class
     "Load and save": (
         "models.pretrained.load", "support.saved_files.names", "models.pretrained.from_hub",
-        "models.model.Model.save", "models.model.Model.push",
+        "models.model.Model", "models.model.Model.save", "models.model.Model.push",
     ),
     "Sample": (
         "models.model.Model.sample", "models.model.Model.sample_batches", "models.model.Model.score",
-        "models.generated.Generated",
+        "models.generated.Generated", "samplers.simulate.Samples",
         "process.states.prefix_example", "samplers.state.Limits",
     ),
     "Edit": ("models.model.Model.edit", "molecules.optimise.optimise"),

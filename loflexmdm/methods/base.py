@@ -8,7 +8,7 @@ __all__ = ['DEFAULT_SAMPLER', 'GPU_ROWS', 'method_class', 'Method', 'by_length']
 # %% ../../nbs/methods/01_base.ipynb #077d6a3e
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -46,11 +46,14 @@ class Method(nn.Module):
     takes_pairs: bool = False  # `loss` and `nll_bound` accept `Pairs`
     by_rows: bool = False  # `loss` accepts a shard of the rows with a `ShardGenerator`
 
+    if TYPE_CHECKING:  # a method found by its name has what its own class defines
+        def __getattr__(self, name: str) -> Any: ...
+
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls): METHODS.add(cls.name, cls)
 
-    def __init__(self, vocabulary: Vocabulary, config, task: dict | None = None):
+    def __init__(self, vocabulary: Vocabulary, config, task: dict | Any = None):
         super().__init__()
         TOKENS.check(getattr(config, "max_length", 0), "max_length")
         BATCH.check(getattr(config, "states", 0), "states")

@@ -11,7 +11,6 @@ __all__ = ['STEPS', 'SMALL', 'ORDERS', 'TASK', 'BAR', 'ANSWERS', 'MEDIUM', 'MOLE
 # %% ../../nbs/reports/05_demo.ipynb #18e4ebb2
 import json
 import os
-import shutil
 import textwrap
 import time
 from pathlib import Path
@@ -30,6 +29,7 @@ from ..support.atomic_files import write_file
 from ..support.colours import PALETTE
 from ..tasks.base import task_from
 from ..tasks.star_graphs import StarTask
+from ..training.checkpoints import remove_run
 from ..training.log import plot_metrics
 from ..training.recipes import Recipe, recipe
 
@@ -49,8 +49,8 @@ def star_recipe(order: str, steps: int = STEPS, seed: int = 0) -> Recipe:
 
 
 def trained(order: str, directory: Path, steps: int = STEPS, seed: int = 0, progress: bool = True) -> Model:
-    "Train the model of `star_recipe` from scratch. An older run in `directory` is replaced."
-    if directory.exists(): shutil.rmtree(directory)
+    "Train the model of `star_recipe` from scratch. An older run in `directory` is replaced. ValueError for others."
+    if directory.exists(): remove_run(directory)
     return star_recipe(order, steps, seed).trainer(directory, progress=progress).fit()
 
 # %% ../../nbs/reports/05_demo.ipynb #2d1966c7

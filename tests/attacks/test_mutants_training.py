@@ -424,10 +424,11 @@ def test_a_bound_that_is_the_same_is_not_a_better_one(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_swept_stays(tmp_path, monkeypatch):
-    (tmp_path / "best/.half").mkdir(parents=True)
+    (tmp_path / "checkpoints/.step_000001").mkdir(parents=True)
     def refuse(*args, **options): raise PermissionError("not mine")
     for name in ("rmdir", "unlink", "scandir"): monkeypatch.setattr(checkpointing.os, name, refuse)
     checkpointing.sweep(tmp_path)
+    assert (tmp_path / "checkpoints/.step_000001").is_dir()
 
 
 def test_four_entries_describe_a_model(tmp_path):

@@ -238,7 +238,7 @@ def test_numbers_of_training_have_limits(key, limit, monkeypatch):
     dict(kind="key", n=10**9), dict(kind="maze", rows=10**9), dict(kind="repair", errors=10**12),
 ])
 def test_numbers_of_tasks_have_limits(settings):
-    with pytest.raises(ValueError, match="at most .* unless LOFLEXMDM_MAX"): task_from(settings)
+    with pytest.raises(ValueError, match="at most .* are allowed; set LOFLEXMDM_MAX"): task_from(settings)
 
 
 def test_numbers_of_sampling_have_limits(made):

@@ -10,7 +10,6 @@ import beartype
 import jaxtyping
 import pytest
 import torch
-from loflexmdm.methods.sampling import generate
 
 ROOMS = "process", "exact", "networks", "samplers", "methods"
 check = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))  # an int is welcome where a float is
@@ -83,6 +82,7 @@ def check_refusals():
 
 def check_methods():
     "A step of training, a bound and samples of every method."
+    from loflexmdm.methods.sampling import generate
     vocabulary, x1 = batch()
     for cls, config in each_method():
         model = cls(vocabulary, config)

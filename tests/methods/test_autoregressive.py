@@ -542,7 +542,7 @@ def test_the_command_line(tmp_path):
     assert again[0] == 0 and (tmp_path / "again.jsonl").read_text() == (tmp_path / "samples.jsonl").read_text()
     for sampler in ("event", "tau"):
         code, out, err = call("sample", tmp_path / "run", "-n", 1, "--device", "cpu", "--sampler", sampler)
-        assert code == 2 and "for ar take left-to-right" in err and "Traceback" not in err
+        assert code == 2 and "choose left-to-right" in err and "Traceback" not in err
     (tmp_path / "prompts.jsonl").write_text('["1", "...", "2"]\n')
     code, out, err = call(
         "sample", tmp_path / "run", "-n", 1, "--device", "cpu", "--prompts", tmp_path / "prompts.jsonl"

@@ -103,7 +103,7 @@ def test_the_settings_of_a_file_that_is_not_streamed(tmp_path):
     assert sum(few.sizes().values()) == 90 and sum(given.sizes().values()) == 9
     with pytest.raises(ValueError, match="stream=True: is for a file"):
         SequencesTask(SequencesConfig(stream=True), WORDS)
-    with pytest.raises(ValueError, match="^steps: the training data is a stream"):
+    with pytest.raises(ValueError, match="^steps: must be given, since the training data is a stream"):
         recipe_from(dict(task=dict(kind="text", file=file, unit="characters", stream=True)))
 
 

@@ -16,7 +16,7 @@ from loflexmdm.process.states import Vocabulary
 from loflexmdm.support import atomic_files as files
 from loflexmdm.support.atomic_files import write_sealed
 from loflexmdm.support.readers import read_json
-from loflexmdm.training.checkpoints import _check_state, checkpoints, run_lock
+from loflexmdm.training.checkpoints import _check_state, checkpoints, remove_run, run_lock, sweep, tidy
 from loflexmdm.training.optimisers import FREE_KEYS
 
 WEIGHTS = ["config.json", "ema.safetensors", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -100,11 +100,12 @@ def test_what_may_change_on_resuming(finished, tmp_path):
 
 def test_leftovers_of_a_kill_are_swept(tmp_path):
     stop_after(trainer(tmp_path), 4)
-    (tmp_path / "checkpoints/.step_000006.abc").mkdir()
-    (tmp_path / "best/.partial").write_text("half")
+    (tmp_path / "checkpoints/.step_000006.abcd_123").mkdir()
+    (tmp_path / "best/.config.json.new").write_text("half")
     with open(tmp_path / "metrics.jsonl", "a") as f: f.write('{"step": 4, "lo')
     trainer(tmp_path).fit(resume=True)
-    assert not (tmp_path / "checkpoints/.step_000006.abc").exists() and not (tmp_path / "best/.partial").exists()
+    assert not (tmp_path / "checkpoints/.step_000006.abcd_123").exists()
+    assert not (tmp_path / "best/.config.json.new").exists()
     assert all(json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())
 
 
@@ -175,3 +176,47 @@ def test_what_is_not_finite_is_not_saved(tmp_path, what):
     with pytest.raises(FloatingPointError, match=f"after step 4 not finite: .*{name}; .* good checkpoint is .*_000003"):
         kept.save(dict(step=4))
     assert [p.name for p in kept] == ["step_000003"]
+
+
+# files of others
+
+def put(path, text="mine"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_only_files_that_a_run_wrote_are_swept(tmp_path):
+    "A user's hidden files, a model's own files with them, and all that lies behind a link stay."
+    run, away = tmp_path / "run", tmp_path / "away"
+    checkpoints_of = run / "checkpoints"
+    mine = [put(run / "best/.git/HEAD"), put(checkpoints_of / ".cache/x"), put(run / ".bestiary"),
+            put(away / ".step_000001/x"), put(checkpoints_of / ".step_000002.k3j9_x2a/notes.txt")]
+    ours = [put(run / "best/.config.json.new"), put(checkpoints_of / ".step_000001/state.json"),
+            put(run / "metrics.partial"), put(run / ".best.k3j9_x2a/model.safetensors")]
+    (run / "checkpoints/.step_000003").symlink_to(away, target_is_directory=True)
+    sweep(run)
+    assert all(p.read_text() == "mine" for p in mine) and not any(p.exists() for p in ours)
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "checkpoints").symlink_to(away, target_is_directory=True)
+    sweep(linked)
+    assert mine[3].read_text() == "mine"
+
+
+def test_a_checkpoint_with_other_files_is_not_removed(tmp_path):
+    for step in (1, 2, 3): put(tmp_path / f"checkpoints/step_00000{step}/state.json", "{}")
+    notes = put(tmp_path / "checkpoints/step_000001/notes.txt")
+    tidy(tmp_path, keep=1)
+    assert notes.read_text() == "mine" and [p.name for p in checkpoints(tmp_path)] == ["step_000001", "step_000003"]
+
+
+def test_a_run_is_removed_and_nothing_else(tmp_path):
+    run = tmp_path / "learned"
+    put(run / "metrics.jsonl"), put(run / "best/model.safetensors"), put(run / "checkpoints/step_000001/state.json")
+    thesis = put(run / "thesis.tex")
+    with pytest.raises(ValueError, match="holds other files .thesis.tex.; choose another directory"): remove_run(run)
+    assert thesis.read_text() == "mine" and (run / "best/model.safetensors").exists()
+    thesis.unlink()
+    remove_run(run)
+    assert not run.exists()

@@ -1,5 +1,6 @@
 "What would make a processor wait for its GPU, counted without one: reads of values, breaks of the graph, padding."
 import contextlib
+from dataclasses import fields
 
 import pytest
 import torch
@@ -46,7 +47,8 @@ def test_reads_of_a_sampling_call(method):
             with HostReads() as found: out = step(self, intensity_fn, state)
             seen.append((found.counts["reads"], found.counts["selections"]))
             return out
-    generate(model.eval(), prompts, seed=0, sampler=Counted(**vars(sampler)))
+    counted = Counted(**{f.name: getattr(sampler, f.name) for f in fields(sampler)})
+    generate(model.eval(), prompts, seed=0, sampler=counted)
     print(f"{method}: calls make {sorted(set(seen))} reads and selections")
     assert seen and all(n <= most for call in seen for n, most in zip(call, CALLS[method], strict=True))
 
