@@ -7,6 +7,7 @@ import torch
 from resuming import VOCABULARY, WORDS, check_resumed, trainer
 
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.models.model import Model
 from loflexmdm.molecules.data import prepared as data
 from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
 from loflexmdm.process.states import prefix_example
@@ -111,7 +112,8 @@ def test_a_file_on_disk_is_the_same_data(tmp_path, monkeypatch):
     assert isinstance(disk.splits["train"], TokenRows) and disk.rejected() == memory.rejected()
     assert {s: list(r) for s, r in disk.splits.items()} == memory.splits and disk.vocabulary == memory.vocabulary
     assert disk.data.digests == memory.data.digests and disk.longest == memory.longest == 6
-    made = memory.samples(LoFlexMDM(memory.vocabulary, LoFlexMDMConfig(size="nano", max_length=7)), n=4, seed=0)
+    method = LoFlexMDM(memory.vocabulary, LoFlexMDMConfig(size="nano", max_length=7))
+    made = memory.samples(Model(method), n=4, seed=0)
     assert disk.score("test", made) == memory.score("test", made)
 
 
@@ -166,7 +168,7 @@ def test_a_stream_trains_and_resumes_exactly(tmp_path, pico, workers):
 def test_streams_that_give_nothing_give_one_line(monkeypatch):
     monkeypatch.setattr("loflexmdm.process.streams.FRUITLESS", 100)
     config = TrainConfig(steps=1, batch_size=2)
-    for rows, said in (([], "the stream is empty"), (["a"], "of 100 rows none can be used .short.")):
+    for rows, said in (([], "the stream is empty"), (["a"], "none of 100 rows can be used .short.")):
         with pytest.raises(ValueError, match=said): next(batches(letters(rows=rows), config, 0, torch.device("cpu")))
 
 
@@ -186,7 +188,7 @@ def test_molecules_are_trained_on_as_they_are_read(tmp_path):
 
 
 def test_a_stream_needs_steps(tmp_path):
-    with pytest.raises(ValueError, match="^steps: the training data is a stream"):
+    with pytest.raises(ValueError, match="^steps: must be given, since the training data is a stream"):
         recipe_from(dict(task=molecules(tmp_path)))
 
 
