@@ -220,7 +220,9 @@ class Model:
         Texts are read by the task; a sequence may be a list of tokens. ValueError for what cannot be read or is longer
         than the model writes."""
         if isinstance(sequences, str): sequences = [sequences]
-        tokens = [self.task.source(s) if isinstance(s, str) else s for s in sequences]
+        if self.method.task is None and any(isinstance(s, str) for s in sequences):
+            raise ValueError("sequences: the model was saved without a task, so it reads no texts; give lists of tokens")
+        tokens = [self.task.sequence(s) if isinstance(s, str) else s for s in sequences]
         most = self.config.max_length - 1
         if long := [i for i, t in enumerate(tokens) if len(t) > most]:
             raise ValueError(f"sequences: number {long[0]} has {len(tokens[long[0]])} tokens; the model has {most}")

@@ -646,6 +646,12 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
     file_suffixes, output_suffixes, salvages = FORMATS, tuple(MOLECULE_WRITERS), True
     view = "molecule"
 
+    def sequence(self, text: str) -> list[str]:
+        "Return the tokens of a molecule from its SMILES. ValueError if it is invalid, or has unknown tokens."
+        tokens = self.tokens_of(self.notation.write(text))
+        self.vocabulary.encode(tokens)
+        return tokens
+
     def atoms_of(self, tokens: Sequence[str]) -> tuple[Chem.Mol, list[int]]:
         "Return the molecule of bracket SAFE tokens and its atom tokens. ValueError if the text does not decode."
         return molecule_of(tokens), atom_tokens(tokens)

@@ -59,6 +59,7 @@ class Examples(Dataset):
 class TaskTexts:
     "Text format of sequences and prompts: a part of every `Task`."
     kind: str  # kind of task, as named in recipes
+    vocabulary: Vocabulary  # tokens of its sequences
     prompt_help: tuple[str, str] | None = None  # placeholder and help of the option for text prompts
 
     def words(self, line: str) -> list[str]:
@@ -69,6 +70,15 @@ class TaskTexts:
     def text(self, tokens: Sequence[str]) -> str:
         "Format a sequence as in the task's data. By default tokens are separated by spaces."
         return " ".join(tokens)
+
+    def sequence(self, text: str) -> list[str]:
+        """Return the tokens of a whole sequence as the task writes it.
+
+        Words between spaces, or single characters if these are the vocabulary. ValueError for unknown tokens."""
+        tokens, known = self.words(text), self.vocabulary.index
+        if not all(t in known for t in tokens) and all(t in known for t in text): tokens = list(text)
+        self.vocabulary.encode(tokens)
+        return tokens
 
     def prompt(self, text: str) -> list:
         """Parse a prompt from a user's text, such as a molecular fragment.

@@ -1,0 +1,68 @@
+"A model: its method and task, settings of the sampler, scores, and names of the release before."
+import warnings
+
+import pytest
+import torch
+
+import loflexmdm
+from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
+from loflexmdm.methods.sampling import generate
+from loflexmdm.models.model import Model
+from loflexmdm.process.states import Vocabulary, collate, prefix_example
+from loflexmdm.samplers import TauLeaping
+from loflexmdm.tasks.brackets import BracketsTask
+
+
+def bare(vocabulary=None) -> LoFlexMDM:
+    torch.manual_seed(0)
+    config = LoFlexMDMConfig(order="fixed", size="nano", states=1, max_length=9)
+    return LoFlexMDM(vocabulary or Vocabulary("()[]"), config).eval()
+
+
+@pytest.mark.parametrize("name, text", [
+    ("molecules-leads", "Oc1ccccc1"), ("molecules-moses-ar", "CCO"), ("star-tiny", "4 1 1 7"),
+])
+def test_a_text_has_the_bound_of_its_tokens(name, text):
+    model = loflexmdm.load(name)
+    tokens = model.task.sequence(text)
+    x1 = collate([prefix_example([], tokens, model.vocabulary)])
+    expected = model.method.nll_bound(x1, 8, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(tuple(model.score(text, states=8)), expected, rtol=0, atol=0)
+    torch.testing.assert_close(tuple(model.score([tokens], states=8)), expected, rtol=0, atol=0)
+
+
+def test_the_settings_of_a_sampler_are_those_of_its_constructor():
+    model = Model(bare(BracketsTask().vocabulary), BracketsTask())
+    wanted = generate(model.method, n=5, seed=1, sampler=TauLeaping(steps=6, temperature=0.5, top_p=0.9)).sequences
+    for sampler in ("tau", TauLeaping(), TauLeaping(steps=99)):
+        drawn = model.sample(n=5, seed=1, sampler=sampler, steps=6, temperature=0.5, top_p=0.9)
+        assert drawn.sequences == wanted and drawn.texts == list(map(drawn.__getitem__, range(5)))
+    parts = model.sample_batches(n=5, seed=1, batch_size=2, sampler="tau", steps=6, temperature=0.5, top_p=0.9)
+    assert [s for part in parts for s in part.sequences] == wanted
+
+
+@pytest.mark.parametrize("settings, message", [
+    (dict(tempreature=0.5), "tempreature=0.5: unknown setting .did you mean 'temperature'"),
+    (dict(steps=4), "steps=4: only with sampler tau, not event"), (dict(sampler="taw"), "did you mean 'tau'"),
+    (dict(sampler="ancestral"), "is for masked diffusion"), (dict(top_p=0.0), "top_p=0.0"), (dict(n=0), "n=0"),
+    (dict(sampler=3), "sampler=3"), (dict(confidence="nonsense"), "confidence='nonsense'"),
+])
+def test_what_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message): Model(bare()).sample(**dict(n=1) | settings)
+
+
+def test_texts_need_a_task():
+    model = Model(bare())
+    for call in (lambda: model.prompt("("), lambda: model.score("()"), lambda: model.sample("()")):
+        with pytest.raises(ValueError): call()
+    with pytest.raises(ValueError, match="number 1 has 9 tokens; the model has 8"): model.score([["("], ["("] * 9])
+
+
+def test_names_of_the_release_before_lead_to_the_method(tmp_path):
+    model = loflexmdm.load("star-tiny")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.task_object is model.task and model.save_pretrained(tmp_path / "m").is_dir()
+    with pytest.warns(DeprecationWarning, match=r"model.tau_max is now model.method.tau_max"):
+        assert model.tau_max == model.method.tau_max
+    with pytest.raises(AttributeError, match="nothing"): model.nothing
