@@ -221,7 +221,7 @@ class Model:
         than the model writes."""
         if isinstance(sequences, str): sequences = [sequences]
         if self.method.task is None and any(isinstance(s, str) for s in sequences):
-            raise ValueError("sequences: the model was saved without a task, so it reads no texts; give lists of tokens")
+            raise ValueError("sequences: the model was saved without a task, so give lists of tokens")
         tokens = [self.task.sequence(s) if isinstance(s, str) else s for s in sequences]
         most = self.config.max_length - 1
         if long := [i for i, t in enumerate(tokens) if len(t) > most]:
