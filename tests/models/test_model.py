@@ -65,4 +65,4 @@ def test_names_of_the_release_before_lead_to_the_method(tmp_path):
         assert model.task_object is model.task and model.save_pretrained(tmp_path / "m").is_dir()
     with pytest.warns(DeprecationWarning, match=r"model.tau_max is now model.method.tau_max"):
         assert model.tau_max == model.method.tau_max
-    with pytest.raises(AttributeError, match="nothing"): model.nothing
+    with pytest.raises(AttributeError, match="nothing"): getattr(model, "nothing")  # noqa: B009
