@@ -65,7 +65,7 @@ _LEFTOVERS = {
         rf"\.?\.best\.{_DRAWN}(\.{_DRAWN})?(\.old)?|\.(run\.json|metrics\.jsonl)\.{_DRAWN}|metrics\.partial"
     ),
     "best": re.compile(rf"\.({_FILES})\.({_DRAWN}|new|[0-9a-f]{{16}})"),
-    "checkpoints": re.compile(rf"\.step_\d+(\.{_DRAWN}(\.old)?)?"),
+    "checkpoints": re.compile(rf"\.?\.step_\d+(\.{_DRAWN}){{0,2}}(\.old)?"),
 }
 
 

@@ -121,9 +121,11 @@ def test_resume_of_a_finished_run_cleans_up(run_of_four, tmp_path):
     "What kills leave in all places, and an old checkpoint; the lock of a live process protects it."
     shutil.copytree(run_of_four, d := tmp_path / "run")
     shutil.copytree(d / "checkpoints/step_000004", d / "checkpoints/step_000002")
-    for name in ("checkpoints/..step_000004.abc.def", "checkpoints/.step_000002", "..best.abc.def", ".best.abc"):
-        shutil.copytree(d / "best", d / name)
-    for name in ("best/.partial", ".run.json.abc", ".metrics.jsonl.abc", "metrics.partial"): (d / name).write_text("x")
+    one, two = "k3j9_x2a", "0a_b1c2d"  # as tempfile draws them
+    staged = f"checkpoints/..step_000004.{one}.{two}", "checkpoints/.step_000002", f"..best.{one}.{two}", f".best.{one}"
+    for name in staged: shutil.copytree(d / "best", d / name)
+    for name in ("best/.config.json.new", f".run.json.{one}", f".metrics.jsonl.{one}", "metrics.partial"):
+        (d / name).write_text("x")
     before = sorted(p.name for p in d.rglob("*"))
     with run_lock(d): assert killed_at(0, d, lambda: resume(d))["code"] == 2
     assert sorted(p.name for p in d.rglob("*")) == before
