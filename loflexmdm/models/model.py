@@ -74,24 +74,24 @@ class Scores(NamedTuple):
 # %% ../../nbs/models/05_model.ipynb #md000014
 class SampleSettings(TypedDict, total=False):
     "Settings of `Model.sample`: of the request, then of the sampler."
-    sampler: Sampler | str | None  # sampler or its name
-    generator: torch.Generator | None
-    seed: int | None
-    record: bool
-    batch_size: int
-    min_length: int
-    max_length: int | None
-    guidance: float
-    guidance_scheme: str
-    progress: bool
-    skip: int
-    every: int
-    temperature: float
-    top_p: float
-    confidence: str | None
-    softness: float
-    window: int | None
-    steps: int
+    sampler: Sampler | str | None  # a sampler or its name; None: the method's own
+    generator: torch.Generator | None  # source of the seeds of rows; None: a fresh one
+    seed: int | None  # seed of that generator
+    record: bool  # keep trajectories
+    batch_size: int  # sequences at a time; changes no result
+    min_length: int  # shortest sequence, prompt and start token included
+    max_length: int | None  # longest sequence; None: the method's
+    guidance: float  # strength of guidance towards the conditions in the prompts
+    guidance_scheme: str  # one of `guidance.SCHEMES`
+    progress: bool  # show a progress bar
+    skip: int  # batches to leave out at the start
+    every: int  # of the batches after these make one in `every`
+    temperature: float  # temperature of the token distribution
+    top_p: float  # nucleus mass
+    confidence: str | None  # position rule; None: by rate
+    softness: float  # 0: the highest scores; above: drawn one by one
+    window: int | None  # number of leftmost masks that are candidates
+    steps: int  # network calls of a sampler that leaps
 
 
 _OF_REQUEST = {f.name for f in fields(Request)}

@@ -421,7 +421,7 @@ class Regrow:
     size: int = 50  # proposals per round
     share: float = 0.5  # fraction of proposals grown by the model
     least: int = 3  # minimum heavy atoms of a kept side
-    local: float = 4.0  # a side of n heavy atoms is kept with weight n ** local
+    local: float = 4.0  # exponent of the number of heavy atoms in the weight of a side
 
     def __post_init__(self):
         task = self.model.task
