@@ -1,4 +1,5 @@
 "The site as a browser shows it. `make test` builds it first; without it, or without Chromium, these tests are skipped."
+import json
 import ast
 import importlib.util
 import re
