@@ -1,7 +1,7 @@
 "The site as a browser shows it. `make test` builds it first; without it, or without Chromium, these tests are skipped."
-import json
 import ast
 import importlib.util
+import json
 import re
 import shutil
 from html.parser import HTMLParser
