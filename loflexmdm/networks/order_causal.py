@@ -165,10 +165,10 @@ CHUNK = 64  # columns that attend together
 
 
 class Chunk(NamedTuple):
-    "Columns that attend together, and to how many of the first keys."
-    first: int
+    "Columns that attend together, to the first `keys` keys."
+    first: int  # first column
     last: int  # the column after them
-    keys: int
+    keys: int  # number of keys
 
 
 def chunks_of(sees: Bool[Tensor, "rows columns keys"], content: int) -> tuple[Chunk, ...]:

@@ -68,16 +68,16 @@ def _ordinary(logits: Logits | None) -> TokenLaws | None:
 # %% ../../nbs/samplers/03_base.ipynb #p0c097d7
 @dataclass(frozen=True)
 class Choices:
-    """Choice of tokens and positions, a part of every sampler. Its fields are described in `Sampler`.
+    """Choice of tokens and positions, a part of every sampler, made from its fields of those names.
 
     ValueError for a temperature or top_p out of range, an unknown confidence, or a softness or window without one."""
-    temperature: float = 1.0
-    top_p: float = 1.0
-    confidence: str | None = None
-    softness: float = 0.0
-    window: int | None = None
-    window_ratio: float | None = None
-    logits_hook: LogitsHook | None = None
+    temperature: float = 1.0  # of the token distribution
+    top_p: float = 1.0  # nucleus mass
+    confidence: str | None = None  # position rule; none: by rate
+    softness: float = 0.0  # 0: the highest scores; above: drawn by score^(1/softness)
+    window: int | None = None  # number of leftmost masks among the candidates; none: all
+    window_ratio: float | None = None  # leftmost candidates per unmasked mask
+    logits_hook: LogitsHook | None = None  # (logits, x, tau) -> logits
 
     def __post_init__(self):
         check_drawing(self.temperature, self.top_p, self.confidence)
@@ -265,7 +265,7 @@ class Sampler:
     options: ClassVar[tuple[str, ...]] = ()  # fields of its own that the command line offers
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "confidence", "softness", "window")  # it uses
     refusal: ClassVar[str] = "of no use here"  # reason for which other choices are refused
-    choices_type: ClassVar[type[Choices]] = Choices
+    choices_type: ClassVar[type[Choices]] = Choices  # class of `choices`
     in_comparisons: ClassVar[bool] = True  # whether comparisons of methods try it, in the settings of `compared`
     temperature: float = 1.0        # of the token distribution
     top_p: float = 1.0              # nucleus mass

@@ -109,7 +109,7 @@ class GuessedChoices(Choices):
 # %% ../../nbs/samplers/11_speculative.ipynb #sp070010
 class PointByPoint(Sampler):
     "Thinning with random numbers per point of a path. The part of `Speculative` that does not predict."
-    choices_type: ClassVar[type[Choices]] = GuessedChoices
+    choices_type: ClassVar[type[Choices]] = GuessedChoices  # class of `choices`
     slack: float  # least rate of proposals, as a multiple of the total intensity
 
     def init(
