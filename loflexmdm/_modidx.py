@@ -6444,8 +6444,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                   'loflexmdm/training/trainer.py'),
                                             'loflexmdm.training.trainer.Trainer.optimizer_step': ( 'training/trainer.html#trainer.optimizer_step',
                                                                                                    'loflexmdm/training/trainer.py'),
-                                            'loflexmdm.training.trainer.Trainer.rest_order': ( 'training/trainer.html#trainer.rest_order',
-                                                                                               'loflexmdm/training/trainer.py'),
                                             'loflexmdm.training.trainer.Trainer.run': ( 'training/trainer.html#trainer.run',
                                                                                         'loflexmdm/training/trainer.py'),
                                             'loflexmdm.training.trainer.Trainer.save': ( 'training/trainer.html#trainer.save',

@@ -113,7 +113,6 @@ class Trainer:
 
         # state that a step changes: weights, average, counters
         self.optimisers = optimisers(method, config)
-        self.order = [p for p in method.order_parameters if p.requires_grad]
         self.ema = averaged(method, config.ema)
         self.step = 0
         self.evaluations = 0
@@ -177,7 +176,6 @@ class Trainer:
                     _check_data(self)
                     self.save()
                     raise Interrupted(number, self.step)
-        for p in self.order: p.requires_grad_(True)
 
     def train_step(self, stream: Iterator[PartialSequences | Pairs]) -> dict:
         "Take one optimiser step. Returns its metrics averaged over micro-batches."
@@ -207,7 +205,6 @@ class Trainer:
         """Compute the gradients of a step. Returns the metrics per micro-batch. The parameters hold the gradients of
         the mean loss."""
         self.method.train()
-        self.rest_order()
         loss = self.processes.engine or self.method.loss
         rows = []
         for micro, batch in enumerate(batches):
@@ -223,11 +220,6 @@ class Trainer:
             row = terms.metrics | dict(real_columns=batch.valid.float().mean(), loss=terms.loss)
             rows.append({key: value.detach() for key, value in row.items()})
         return rows
-
-    def rest_order(self):
-        "Compute no gradient of the order model before `order_start`; several processes exchange those of all."
-        if self.processes.world > 1: return
-        for p in self.order: p.requires_grad_(self.step >= self.config.order_start)
 
     def optimizer_step(self):
         "Step the optimisers at the scheduled rates, then the average."
