@@ -40,7 +40,7 @@ from loflexmdm.support.atomic_files import write_file
 from loflexmdm.support.random_numbers import current_launch
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training.batches import batches
-from loflexmdm.training.distributed import joined, processes_of
+from loflexmdm.training.distributed import process_group, processes_of
 from loflexmdm.training.log import JsonLines
 from loflexmdm.training.optimisers import TrainConfig, clip_gradients
 from loflexmdm.training.trainer import Trainer
@@ -281,7 +281,7 @@ FIRST, LAST = 20, 60  # steps of the log between which several processes are tim
 def share_a_run(directory: str):
     "Train as one of the processes that were started together; the log is in the directory."
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    with joined(current_launch(), torch.device("cpu")):
+    with process_group(current_launch(), torch.device("cpu")):
         processes = processes_of(current_launch())
         trainer_of(**BASE | dict(batch=128), directory=directory, steps=LAST, processes=processes).fit()
 

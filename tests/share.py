@@ -17,7 +17,7 @@ from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.support.random_numbers import current_launch
 from loflexmdm.support.stop_signals import Interrupted
 from loflexmdm.training.checkpoints import checkpoints
-from loflexmdm.training.distributed import joined, processes_of
+from loflexmdm.training.distributed import process_group, processes_of
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.trainer import Trainer
 
@@ -48,7 +48,7 @@ def train(directory: str, work: str):
     torch.Tensor.float = torch.Tensor.double  # heads compute in float32 whatever the weights are
     asked = json.loads(work)
     resume, until = asked.pop("resume", False), asked.pop("until", None)
-    with joined(current_launch(), torch.device("cpu")):
+    with process_group(current_launch(), torch.device("cpu")):
         t = trainer(directory, **asked)
         if until: t.processes.stopped = lambda caught: 15 if t.step == until else 0
         t.fit(resume=resume)

@@ -104,7 +104,7 @@ def evaluate_samples(path: Path, task_name: str | None, data: bool = False) -> d
     With `data`, the task may read the files that the provenance names."""
     task = task_of_recipe(task_name) or recorded_task(path, data)
     rows = read_samples(path)
-    if task.unread_data: task.take_vocabulary(Vocabulary(sorted({str(t) for r in rows for t in r["tokens"]})))
+    if task.unread_data: task.set_vocabulary(Vocabulary(sorted({str(t) for r in rows for t in r["tokens"]})))
     prompts, written = task.prompts("test", len(rows)), [[t for t in r["prompt"] if t != "..."] for r in rows]
     if prompts is not None and [[str(t) for t in p] for p in prompts] != written:
         raise ValueError(f"{path}: its prompts are not the first {len(rows)} of the task's test split; "

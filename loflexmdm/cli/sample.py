@@ -35,7 +35,7 @@ from ..support.random_numbers import current_launch
 from ..support.saved_files import models_directory, read_config, resolve
 from ..support.stop_signals import STOP_SIGNALS, Interrupted, hangups_are_ignored
 from ..tasks.base import Task, task_class
-from ..training.distributed import from_all, joined, lend, own_device, same
+from ..training.distributed import broadcast, from_all, own_device, process_group, serve
 
 # %% ../../nbs/cli/05_sample.ipynb #3c9c995b
 DECISIVE = "seed", "batch_size", "min_length", "max_length", "prompt_text", "guidance", "guidance_scheme"
@@ -123,7 +123,7 @@ def fill(rows: Rows, method: Method, task: Task | None, options: SampleOptions, 
 def share_of_batches(method: Method, options: SampleOptions, prompts: Prompts, start: int) -> Iterator[Samples]:
     "Draw this process's share of the batches. From number `start` on, as rank 0 knows it."
     launch = current_launch()
-    start = same(start)
+    start = broadcast(start)
     yield from draw_batches(method, options, prompts.prompts, prompts.each, prompts.hook,
                             start + launch.rank, launch.world)
 
@@ -244,8 +244,8 @@ def run_sample(options: SampleOptions):
     ROWS.check(n, "sequences")
     states = nll_states(options.nll, options.out, options.valid or n, task)
     settings = {} if out is None else settings_of(options, method, prompts.per_sequence, states, info)
-    with joined(launch, device), ExitStack() as held:
-        if not launch.is_main: return lend(share_of_batches(method, options, prompts, 0))
+    with process_group(launch, device), ExitStack() as held:
+        if not launch.is_main: return serve(share_of_batches(method, options, prompts, 0))
         found = held.enter_context(rows_of(out, info, settings, method, states, options.seed, n))
         found.wanted = Wanted.of(options, task)
         fill(found, method, task, options, prompts)

@@ -30,7 +30,7 @@ from ..support.readers import read_json
 from ..support.registries import METHODS
 from ..tasks.base import task_class
 from ..training.checkpoints import last_step, tidy
-from ..training.distributed import check_shares, joined, own_device, processes_of
+from ..training.distributed import check_shares, own_device, process_group, processes_of
 from ..training.optimisers import FREE_KEYS, TrainConfig
 from ..training.recipes import FEWEST_STEPS, PASSES, Recipe, data_exists, keys_of, method_of, override
 from ..training.recipes import path_settings, presets, recipe_from, recipe_tables, with_first_values
@@ -106,7 +106,7 @@ def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Cal
     launch = current_launch()
     processes = processes_of(launch, shard)
     device = own_device(device, launch)
-    with joined(launch, device):
+    with process_group(launch, device):
         trainer = recipe.trainer(directory, device, True, None if resume else print_status, changed_data, processes)
         trainer.fit(resume=resume, begin=lambda: begin(trainer))
     bound = f"; best validation bound {trainer.best:.4f} nats per sequence" if trainer.best < float("inf") else ""

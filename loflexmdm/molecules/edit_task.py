@@ -196,7 +196,7 @@ class _MatchedMolecules(Task):
     @cached_property
     def found(self) -> MatchedPairs:
         c = self.config
-        if self.named_data: self.ask_for(self.named_data)
+        if self.named_data: self.check_access(self.named_data)
         matching = Matching(c.piece, c.share)
         source = c.source, c.column, c.salts, c.limit
         return prepare_exchanges(*source, matching, c.exchanges, progress=sys.stderr.isatty())
@@ -208,7 +208,7 @@ class _MatchedMolecules(Task):
         texts = (t for m in self._sorted[0]["train"] for start in (None, 0, 1, 2) for t in m.texts(start))
         return Vocabulary(sorted({t for s in texts for t in to_tokens(s, self.config.notation)}))
 
-    def take_vocabulary(self, vocabulary: Vocabulary):
+    def set_vocabulary(self, vocabulary: Vocabulary):
         "Use a model's vocabulary instead of the data's. Tokens of the settings are kept, to be compared with it."
         if not self.config.tokens: vars(self)["vocabulary"] = vocabulary
 

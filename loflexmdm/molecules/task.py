@@ -215,7 +215,7 @@ class _MoleculeData(Task):
         if len(tokens) > self.longest: return "longer than max_length"
         return "" if all(t in self.vocabulary.index for t in tokens) else "token outside the vocabulary"
 
-    def take_vocabulary(self, vocabulary: Vocabulary):
+    def set_vocabulary(self, vocabulary: Vocabulary):
         "Use a model's vocabulary instead of the data's. Tokens of the settings are kept, to be compared with it."
         if not self.config.tokens: vars(self)["vocabulary"] = vocabulary
 
@@ -237,11 +237,11 @@ class _MoleculeData(Task):
 
     def _check_files(self):
         "Check that the source may be read, and the tokenizer's format. ValueError otherwise."
-        if self.named_data: self.ask_for(self.named_data)
+        if self.named_data: self.check_access(self.named_data)
         if self.config.tokenizer: read_tokenizer(self._tokenizer())
 
     def _tokenizer(self) -> str:
-        self.ask_for(f"tokenizer={self.config.tokenizer!r}")
+        self.check_access(f"tokenizer={self.config.tokenizer!r}")
         return self.config.tokenizer
 
 # %% ../../nbs/molecules/01_task.ipynb #81cbb2ad
@@ -352,7 +352,7 @@ class _MoleculeExamples(_PropertyClasses):
     def streamed(self) -> Stream:
         "Return a stream of training molecules, cleaned while reading. ValueError if the source cannot be read."
         c = self.config
-        if self.named_data: self.ask_for(self.named_data)
+        if self.named_data: self.check_access(self.named_data)
         content = content_of(c.source, c.column)
         options = Cleaning(c.slicer, salts=c.salts, notation=c.notation)
 

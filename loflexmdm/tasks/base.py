@@ -253,7 +253,7 @@ class TaskFiles:
         values = asdict(self.config)
         return {key: value for key, value in values.items() if key not in self.paths(values)}
 
-    def ask_for(self, what: str):
+    def check_access(self, what: str):
         """Check that reading external data is allowed. Call it before reading a file or data set named by the
         settings. ValueError for a saved model's task unless the user allowed it: a stranger's settings could name
         the user's own files."""
@@ -262,6 +262,8 @@ class TaskFiles:
             f"{clipped_line(what, 300)}: named by the model, and not read by default; allow it with "
             "--task-data, in Python task.with_data()"
         )
+
+    ask_for = check_access  # its name in tasks of other packages
 
     @property
     def named_data(self) -> str:
@@ -278,8 +280,9 @@ class TaskFiles:
         self.reads_data = True
         return self
 
-    def take_vocabulary(self, vocabulary: Vocabulary):
+    def set_vocabulary(self, vocabulary: Vocabulary):
         "Set the vocabulary of a model trained on this task. Ignored by default: the settings determine it."
+        if old := getattr(self, "take_vocabulary", None): old(vocabulary)  # its name in tasks of other packages
 
 # %% ../../nbs/tasks/01_base.ipynb #7b14e326
 def tokens_as_text(row: Mapping) -> str:
@@ -437,7 +440,7 @@ def task_from(
 
     # before anything is asked of the task: it decides what the task may read
     task.reads_data = data
-    if vocabulary is not None: task.take_vocabulary(vocabulary)
+    if vocabulary is not None: task.set_vocabulary(vocabulary)
     return task
 
 # %% ../../nbs/tasks/01_base.ipynb #5ff3833e

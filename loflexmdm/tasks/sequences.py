@@ -369,7 +369,7 @@ class SequencesTask(WrittenSequences):
 
     @cached_property
     def data(self) -> SequenceData:
-        if self.config.file: self.ask_for(self.named_data)
+        if self.config.file: self.check_access(self.named_data)
         data = sequence_data(self.config)
         if self._known is None or data.vocabulary == self._known: return data
         both = f"{data.vocabulary} and {self._known}"
@@ -378,7 +378,7 @@ class SequencesTask(WrittenSequences):
     @property
     def vocabulary(self) -> Vocabulary: return self._known or self.data.vocabulary
 
-    def take_vocabulary(self, vocabulary: Vocabulary): self._known = vocabulary
+    def set_vocabulary(self, vocabulary: Vocabulary): self._known = vocabulary
 
     @cached_property
     def max_length(self) -> int: return self.config.max_length or 1 + self.data.longest

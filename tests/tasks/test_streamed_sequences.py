@@ -27,7 +27,7 @@ from loflexmdm.tasks import sequences
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask, split_of
 from loflexmdm.training.batches import batches
 from loflexmdm.training.checkpoints import checkpoints
-from loflexmdm.training.distributed import joined
+from loflexmdm.training.distributed import process_group
 from loflexmdm.training.log import JsonLines
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.recipes import recipe_from
@@ -176,7 +176,7 @@ class Words(list):
 def fail_in_one(directory: str):
     "Train; the second process cannot read the data after the third step."
     torch.Tensor.float = torch.Tensor.double  # as in share.train
-    with joined(current_launch(), torch.device("cpu")):
+    with process_group(current_launch(), torch.device("cpu")):
         t = shared_trainer(directory)
         t.data, after = Words(t.data), t.after_step
 

@@ -21,7 +21,7 @@ from loflexmdm.cli import commands, main
 from loflexmdm.methods.base import method_class
 from loflexmdm.support.random_numbers import Launch, ShardGenerator, current_launch, quota, uniforms
 from loflexmdm.training.checkpoints import checkpoints
-from loflexmdm.training.distributed import check_shares, joined, processes_of
+from loflexmdm.training.distributed import check_shares, process_group, processes_of
 from loflexmdm.training.log import JsonLines
 from loflexmdm.training.optimisers import TrainConfig
 
@@ -75,7 +75,7 @@ def norm_of_shards(directory: str):
     from torch.distributed.tensor import DTensor
     from torch.distributed.tensor._ops._math_ops import _NormPartial
     launch = current_launch()
-    with joined(launch, torch.device("cpu")):
+    with process_group(launch, torch.device("cpu")):
         own = torch.tensor([3.0, 4.0][launch.rank])
         norm = DTensor.from_local(own, init_device_mesh("cpu", (2,)), [_NormPartial(2.0)])
         found = processes_of(launch).merged(dict(loss=torch.tensor(1.0)), dict(grad_norm=norm))
@@ -294,5 +294,5 @@ def test_processes_part_when_they_are_done(monkeypatch):
     alone = lambda *_: dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     monkeypatch.setattr("loflexmdm.training.distributed._meet", alone)
     for _ in range(2):
-        with joined(Launch(0, 2, 0), torch.device("cpu")): assert dist.is_initialized()
+        with process_group(Launch(0, 2, 0), torch.device("cpu")): assert dist.is_initialized()
         assert not dist.is_initialized()

@@ -66,7 +66,7 @@ def run(path: Path, directory: Path, save_every: int, at: int, change: Callable)
     "Train, and call `change()` before step `at + 1`; the weights. ValueError if the run ends before."
     config = SequencesConfig(file=str(path), unit="characters", stream=True, limit=100, max_length=9)
     task = SequencesTask(config)
-    task.take_vocabulary(VOCABULARY)
+    task.set_vocabulary(VOCABULARY)
     own = trainer(task.dataset(), directory, STEPS, save_every=save_every, keep=99)
     step = own.train_step
 
