@@ -2,6 +2,7 @@
 import importlib
 import json
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -86,3 +87,23 @@ def test_the_list_of_experiments_names_every_file():
     left_out = {name for name in kinds if f"`{name}`" not in text and not name.startswith("molecules_")}
     assert not left_out and (SCRIPTS_FOLDER / "molecules_moses.toml").is_file()
     assert not [link for link in re.findall(r"\]\(([^)]+)\)", text) if not (SCRIPTS_FOLDER / link).is_file()]
+
+
+def timed(results: Path) -> dict[str, list[tuple[str, float]]]:
+    "Names and CPU seconds per step of the rows that have them, by name without the numbers."
+    rows = [r for r in json.loads(results.read_text()) if r.get("cpu_seconds") is not None]
+    found = {}
+    for row in rows:
+        steps = row["train"].get("steps") if isinstance(row.get("train"), dict) else row.get("steps")
+        if not isinstance(steps, int): continue
+        kind = " ".join(word for word in row["name"].split() if not word.isdigit())
+        found.setdefault(kind, []).append((row["name"], row["cpu_seconds"] / steps))
+    return found
+
+
+@pytest.mark.parametrize("results", sorted((SCRIPTS_FOLDER / "results").glob("*_runs.json")), ids=lambda p: p.stem)
+def test_seconds_of_seeds_agree(results):
+    "A run whose last sitting alone was timed has far fewer seconds than its seeds; such rows hold None."
+    for rows in timed(results).values():
+        usual = statistics.median(pace for _, pace in rows)
+        assert not [name for name, pace in rows if pace < usual / 2.5]
