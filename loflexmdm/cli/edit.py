@@ -24,7 +24,7 @@ from .result_files import format_rows, length_limit
 from .resumable_rows import Rows, SavedRows
 from .sample import model_digest, rows_of
 from .sampler_options import SamplingOptions, add_sampler, check_counts, edit_batches
-from .sampler_options import selected_sampler, with_task_settings
+from .sampler_options import print_sampling, selected_sampler
 from ..methods.base import Method
 from ..models.pretrained import load
 from ..molecules.data.sources import first_word
@@ -244,10 +244,10 @@ def run_edit(options: EditOptions):
     inputs = read_inputs(Path(options.input), options.column)
     method = load(options.model, device).method
     task = check_edit(options, method)
-    options = with_task_settings(options, task, method)
     used = dict(model=options.model, task=method.task, sampler=repr(selected_sampler(options, method)))
     info = provenance(options, device, options.seed) | used
     print_provenance(info)
+    print_sampling(options, method)
     attempts = attempts_at(inputs, task, options.n, options.keep, length_limit(options, method))
     editable = [a for a in attempts if not a.reason]
     if not editable:

@@ -22,7 +22,7 @@ from .common import TASK_DATA, output_path, pick_device, print_provenance, prove
 from .common import task_of, task_of_recipe
 from .resumable_rows import counters
 from .sampler_options import SamplingOptions, add_sampling, check_counts, draw_samples, edit_samples
-from .sampler_options import with_task_settings
+from .sampler_options import print_sampling
 from ..methods.base import Method
 from ..models.pretrained import load
 from ..process.states import Vocabulary, collate
@@ -54,7 +54,8 @@ def evaluate_model(options: EvaluateOptions, method: Method) -> dict:
     if task.vocabulary != method.vocabulary:
         both = f"{method.vocabulary} and {task.vocabulary}"
         raise ValueError(f"{options.model}: has another vocabulary than the task: {both}")
-    samples = draw_answers(with_task_settings(options, task, method), method, task)
+    print_sampling(options, method)
+    samples = draw_answers(options, method, task)
     figures = scored(task, samples) | counters(samples)
     return figures | (mean_test_bound(method, task, options) if options.nll else {})
 

@@ -123,9 +123,11 @@ def order_line(method) -> str:
 def describe_model(name: str) -> str:
     "Describe a model. Its parameters, vocabulary, task, settings, training log and card."
     method, directory = load(name, "cpu").method, Path(name)
+    tables = dict(task=method.task or {}, model=asdict(method.config))
+    if method.sampling: tables["sampling"] = method.sampling
     parts = [f"{name}: {method.name}, {sum(p.numel() for p in method.parameters()):,} parameters\n",
              f"vocabulary: {method.vocabulary}\n",
-             format_tables(dict(task=method.task or {}, model=asdict(method.config))) + "\n", order_line(method)]
+             format_tables(tables) + "\n", order_line(method)]
     text = card(name)
     figures = run_figures(directory) if directory.is_dir() else []
     return visible("".join([*parts, *figures, f"\n{text}\n" if text else ""]))

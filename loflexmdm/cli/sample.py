@@ -11,7 +11,7 @@ __all__ = ['DECISIVE', 'DECISIVE_IF_SET', 'SAMPLE_EXAMPLES', 'settings_of', 'mod
 import hashlib
 import json
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +25,7 @@ from .result_files import PROMPT_TEXT, TABLES, TEXTS, Prompts, check_texts, desc
 from .result_files import nll_states, pretty_row, resolve_prompts, states_of, write_rows
 from .resumable_rows import Rows, SavedRows, Wanted, resolve_wanted
 from .sampler_options import SampleOptions, add_sampling, check_counts, draw_batches
-from .sampler_options import selected_sampler, with_task_settings
+from .sampler_options import print_sampling, selected_sampler
 from ..methods.base import Method
 from ..models.pretrained import load
 from ..samplers import Samples
@@ -136,12 +136,15 @@ def usable_task(method: Method, options: SampleOptions) -> Task | None:
         print_status(f"samples are not described: {e}")
 
 
-def status_lines(rows: Sequence[dict], samples: Samples, task: Task | None, options: SampleOptions) -> list[str]:
-    "Return the status lines on a command's rows. Counters, states, and the task's advice."
+def status_lines(rows: Sequence[dict], samples: Samples, task: Task | None, options: SampleOptions,
+                 saved: Mapping | None = None) -> list[str]:
+    """Return the status lines on a command's rows: counters, states, and the task's advice.
+
+    `saved`: the model's default settings of samplers."""
     states, lines = states_of(rows), [samples.counted()]
     if states: lines.append(f"of {len(rows)}: " + ", ".join(f"{n} {state}" for state, n in states.items()))
     if task is None or options.valid: return lines  # as many as wanted, whatever their share
-    return lines + task.advice(rows, asdict(options) | dict(options.settings))
+    return lines + task.advice(rows, asdict(options) | dict(saved or {}) | dict(options.settings))
 
 # %% ../../nbs/cli/05_sample.ipynb #aafda932
 def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | None,
@@ -234,10 +237,10 @@ def run_sample(options: SampleOptions):
     method = load(options.model, device).method
     task = usable_task(method, options)
     check_outputs(out, task, options)
-    options = with_task_settings(options, task, method)
     used = dict(model=options.model, task=method.task, sampler=repr(selected_sampler(options, method)))
     info = provenance(options, device, options.seed) | used
     print_provenance(info)
+    print_sampling(options, method)
     prompts = resolve_prompts(options, method, task)
     if prompts.route: info |= dict(route=prompts.route)
     n = len(prompts.prompts or [()]) * (prompts.each or 1)
@@ -249,7 +252,8 @@ def run_sample(options: SampleOptions):
         found = held.enter_context(rows_of(out, info, settings, method, states, options.seed, n))
         found.wanted = Wanted.of(options, task)
         fill(found, method, task, options, prompts)
-        for line in status_lines(found.rows, Samples([], [], **found.counters), task, options): print_status(line)
+        counted = Samples([], [], **found.counters)
+        for line in status_lines(found.rows, counted, task, options, method.sampling): print_status(line)
         rows = selected_rows(found)
         if out is None: return print(visible("\n".join(pretty_row(row, task) for row in rows)))
         finish(found, out, info, task, None if options.no_picture or task is None else task.picture(rows))

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['field_comments', 'T', 'COMMON', 'SamplerOption', 'number_or', 'kind_of_field', 'option_of', 'sampler_options',
            'first_sentence', 'present', 'add_sampler', 'SamplingOptions', 'SampleOptions', 'add_sampling',
-           'check_counts', 'selected_sampler', 'with_task_settings', 'draw_batches', 'request_of', 'shows_progress',
+           'check_counts', 'selected_sampler', 'print_sampling', 'draw_batches', 'request_of', 'shows_progress',
            'draw_samples', 'edit_batches', 'edit_samples']
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #7c13b0b2
@@ -19,18 +19,18 @@ from typing import Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import torch
 
-from .commands import Options, Parser, process_launch
-from .common import add_device, free_flag, kind_of_option
+from .commands import Options, Parser, print_status, process_launch
+from .common import add_device, flag_of, free_flag, kind_of_option
 from ..methods import sampling
 from ..methods.base import Method
 from ..methods.sampling import Request, generate_batches
 from ..samplers import Sampler, Samples, merge_samples
-from ..samplers.choose import either, field_of, sampler_from, settings_of
+from ..samplers.choose import either, field_of, usable_settings
 from ..samplers.guidance import SCHEMES
 from ..support.configs import comments_of
 from ..support.limits import ROWS
 from ..support.registries import SAMPLERS
-from ..tasks.base import Task
+
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #f0ba1013
 class SamplerOption(NamedTuple):
@@ -69,7 +69,7 @@ def option_of(name: str, classes: Mapping[str, type[Sampler]], shared: bool = Fa
     found = {sampler: field_of(cls, name) for sampler, cls in classes.items()}
     texts: dict[str, list[str]] = {}
     for sampler, (cls, f) in found.items():
-        shown = "the task's, else " * shared + ("none" if f.default in (None, MISSING) else str(f.default))
+        shown = "the model's, else " * shared + ("none" if f.default in (None, MISSING) else str(f.default))
         texts.setdefault(f"{field_comments(cls).get(name, '')} [{shown}]", []).append(sampler)
     kind, *others = [kind_of_field(f) for _, f in found.values()]
     if any(other != kind for other in others): kind = {k: v for k, v in kind.items() if k != "choices"}
@@ -169,20 +169,16 @@ def check_counts(options: SamplingOptions):
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #pb111e57
 def selected_sampler(options: SamplingOptions, method: Method) -> Sampler:
-    "Return the sampler of a command line. ValueError as in `samplers.choose.sampler_from`."
+    "Return the sampler of a command line, as `Model.sample` does in Python. ValueError as in `sampler_from`."
     settings = {key: None if value == "none" else value for key, value in options.settings.items()}
-    return sampler_from(options.sampler, method.default_sampler, method.channels, **settings)
+    return method.sampler(options.sampler, **settings)
 
 
-def with_task_settings(options: T, task: Task | None, method: Method) -> T:
-    """Return the options with the task's sampler settings. The command line's come first.
-
-    A left-to-right model ignores them: it samples from its whole distribution."""
-    if task is None or "append" in method.channels: return options
-    used = set(settings_of(SAMPLERS[options.sampler] if options.sampler else type(method.default_sampler)))
-    if "unmask" not in method.channels: used -= {"confidence"}
-    defaults = {key: value for key, value in task.sampling.items() if key in used}
-    return replace(options, settings=defaults | options.settings)
+def print_sampling(options: SamplingOptions, method: Method):
+    "Print the model's default settings that are in force."
+    found = usable_settings(type(selected_sampler(options, method)), method.channels, method.sampling)
+    shown = [f"{flag_of(key)} {value}" for key, value in found.items() if key not in options.settings]
+    if shown: print_status(f"sampling defaults of this model: {', '.join(shown)}")
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #ba78ebb2
 COMMON = "batch_size", "min_length", "max_length", "guidance", "guidance_scheme"  # settings of a request and a command

@@ -20,6 +20,7 @@ from ..process.matching import LossTerms
 from ..process.paths import Path as StatePath
 from ..process.states import PartialSequences, Vocabulary
 from ..samplers import EventDriven, Sampler, Samples
+from ..samplers.choose import sampler_from
 from ..support.limits import BATCH, TOKENS
 from ..support.registries import METHODS
 
@@ -35,8 +36,8 @@ DEFAULT_SAMPLER = EventDriven()
 class Method(nn.Module):
     """Generative method: vocabulary, frozen config, `loss(batch, generator)` and intensities `at(x, tau)`.
 
-    `task` is what the model was trained on, as saved with it (a dict or None). A subclass with a
-    `name` enters itself in METHODS."""
+    `task` is what the model was trained on, as saved with it (a dict or None), and `sampling` its default settings of
+    samplers. A subclass with a `name` enters itself in METHODS."""
     name: str  # name of the method in recipes and saved models
     Config: type  # frozen dataclass of settings
     channels: tuple[str, ...] = ("insert", "unmask")  # kinds of events, keys of `processes.CHANNELS`
@@ -58,6 +59,7 @@ class Method(nn.Module):
         TOKENS.check(getattr(config, "max_length", 0), "max_length")
         BATCH.check(getattr(config, "states", 0), "states")
         self.vocabulary, self.config, self.task = vocabulary, config, task
+        self.sampling: dict = {}
 
     @classmethod
     def first_config(cls, **settings) -> Any:
@@ -129,8 +131,14 @@ class Method(nn.Module):
 
     @property
     def default_sampler(self) -> Sampler:
-        "Default sampler of `sample`."
+        "Default sampler of the method, without the settings in `sampling`."
         return DEFAULT_SAMPLER
+
+    def sampler(self, name: str | Sampler | None = None, **settings) -> Sampler:
+        """Return a sampler of this model: a name, or its default, with its `sampling` under `settings`.
+
+        ValueError as for `samplers.choose.sampler_from`."""
+        return sampler_from(name, self.default_sampler, self.channels, self.sampling, **settings)
 
     @property
     def tau_max(self) -> float:

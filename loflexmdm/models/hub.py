@@ -28,7 +28,7 @@ tags:
 # {name}
 
 A sequence model of the method `{method}`, with {parameters:,} parameters, a vocabulary of {tokens:,} tokens and at most
-{length} of them in a sequence (start token included). It was trained on the task `{task}`.
+{length} of them in a sequence (start token included). It was trained on the task `{task}`.{sampling}
 
 ```python
 import loflexmdm
@@ -43,12 +43,18 @@ model.sample(n=4, seed=0).texts
 """
 
 
+def _sampling_line(method: Method) -> str:
+    "Return the sentence of a card on default settings of samplers. Empty without any."
+    shown = ", ".join(f"{key}={value!r}" for key, value in method.sampling.items())
+    return f"\nIt samples with `{shown}` unless a call changes these." * bool(shown)
+
+
 def model_card(method: Method, name: str, licence: str = "unknown", about: str = "") -> str:
     "Write a model's README.md for the hub. Markdown with metadata at its head; `about`: on its data and results."
     return CARD.format(
         name=name, licence=licence, method=method.name, parameters=sum(p.numel() for p in method.parameters()),
         tokens=len(method.vocabulary), length=method.config.max_length, task=(method.task or {}).get("kind", "unknown"),
-        about=about or "Not described by its author.",
+        about=about or "Not described by its author.", sampling=_sampling_line(method),
     )
 
 # %% ../../nbs/models/04_hub.ipynb #hb000011

@@ -8,7 +8,7 @@ __all__ = ['TextPrompt', 'Scores', 'SampleSettings', 'Model']
 # %% ../../nbs/models/05_model.ipynb #md000004
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypedDict, Unpack
@@ -21,10 +21,9 @@ from ..methods.base import Method
 from ..methods.sampling import Request, edit_batches, generate_batches
 from .generated import Generated
 from .hub import push
-from .saved import save_method
+from .saved import checked_sampling, save_method
 from ..process.states import Vocabulary, collate, prefix_example
 from ..samplers import Sampler, merge_samples
-from ..samplers.choose import sampler_from
 from ..tasks.base import Task, task_from
 
 # %% ../../nbs/models/05_model.ipynb #md000007
@@ -101,9 +100,7 @@ def _request(method: Method, n: int | None, settings: dict) -> Request:
     "Return the request of these settings. ValueError for one that the sampler does not use."
     choices = {key: settings[key] for key in settings if key not in _OF_REQUEST}
     rest = {key: settings[key] for key in settings if key in _OF_REQUEST}
-    sampler = rest.pop("sampler", None)
-    if choices or isinstance(sampler, str):
-        sampler = sampler_from(sampler, method.default_sampler, method.channels, **choices)
+    sampler = method.sampler(rest.pop("sampler", None), **choices)
     return Request(n, sampler, **rest).with_sampler(method)
 
 # %% ../../nbs/models/05_model.ipynb #md000015
@@ -124,6 +121,16 @@ class Model:
         if self._task is None and self.method.task is not None:
             self._task = task_from(self.method.task, self.method.vocabulary, data=False)
         return self._task
+
+    @property
+    def sampling(self) -> dict:
+        """Default settings of its samplers, at the command line and here. Saved with the model.
+
+        ValueError for settings that its default sampler cannot use."""
+        return dict(self.method.sampling)
+
+    @sampling.setter
+    def sampling(self, settings: Mapping): self.method.sampling = checked_sampling(self.method, settings)
 
     @property
     def vocabulary(self) -> Vocabulary: return self.method.vocabulary

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['BESIDE', 'is_finite', 'not_finite', 'portable', 'model_weights', 'declared_dtype', 'save_tensors', 'write_model',
-           'notice', 'read_tensors', 'read_model', 'check_weights', 'load_weights', 'load_method', 'save_method']
+           'notice', 'read_tensors', 'read_model', 'check_weights', 'load_weights', 'load_method', 'checked_sampling',
+           'save_method']
 
 # %% ../../nbs/models/01_saved.ipynb #aa9fdffc
 import os
@@ -23,6 +24,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ..methods.base import Method
 from ..process.states import Vocabulary
+from ..samplers.choose import sampler_from, usable_settings
 from ..support.atomic_files import STAGED, Write, atomic_directory, file_digest
 from ..support.atomic_files import intact, recorded, replace_files
 from ..support.configs import config_from
@@ -132,6 +134,7 @@ def write_model(
         config=asdict(method.config),
         task=method.task,
     )
+    if method.sampling: meta["sampling"] = dict(method.sampling)
     dtype = declared_dtype(weights[WEIGHTS_FILE])
     if dtype: meta["dtype"] = dtype
 
@@ -331,7 +334,18 @@ def load_method(
     sealed = weights in recorded(meta)
     check_weights(method, tensors, path / weights, meta.get("dtype"), strict=sealed)
     method.load_state_dict(tensors)
+    try: method.sampling = checked_sampling(method, meta.get("sampling", {}))
+    except ValueError as e: raise ValueError(f"{path / CONFIG_FILE}: {e}") from None
     return method.to(device).eval()
+
+
+def checked_sampling(method: Method, settings: Mapping) -> dict:
+    "Return default settings of a model's samplers. ValueError unless its default sampler can use all of them."
+    if not isinstance(settings, Mapping): raise ValueError(f"sampling={clipped(settings)}: must be a table of settings")
+    sampler_from(None, method.default_sampler, method.channels, **settings)
+    unusable = settings.keys() - usable_settings(type(method.default_sampler), method.channels, settings)
+    if not unusable: return dict(settings)
+    raise ValueError(f"sampling: {min(unusable)}: {method.name} cannot use it; leave it out")
 
 # %% ../../nbs/models/01_saved.ipynb #369ae98e
 def save_method(

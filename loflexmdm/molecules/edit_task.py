@@ -391,7 +391,6 @@ class MoleculeEditsTask(_MatchedMolecules):
 
     `found`: the matched pairs, read when first needed."""
     kind = "molecule-edits"
-    sampling = dict(top_p=0.7)  # as on the card of the packaged model
     view = "molecule"
     papers = dict(qed="a score of molecules", sa_score="a score of molecules")
 

@@ -479,10 +479,8 @@ def inserted(
     fits = [p for p in prompts if p is not None]
     if not fits: return [None] * len(prompts)
 
-    # an insertion-only method has no confidence for ranking positions
     method, task = model.method, model.task
-    options = {k: v for k, v in task.sampling.items() if k != "confidence" or "unmask" in method.channels}
-    sampler = replace(method.default_sampler, logits_hook=substituents_of(method), **options)
+    sampler = replace(method.sampler(), logits_hook=substituents_of(method))
     samples = model.sample(fits, sampler=sampler, seed=seed, batch_size=max(64, len(fits)))
     found = iter(task.smiles_of(samples))
     return [None if p is None else next(found) for p in prompts]

@@ -586,7 +586,7 @@ class _MoleculeTexts(_PropertyClasses):
         return [self.notation.decode(text, salvage=salvage) for text in texts]
 
     def smiles_of(self, samples: Samples) -> list[str | None]:
-        "Return canonical SMILES of samples, None if invalid."
+        "Return canonical SMILES of samples, None if invalid. Molecules with a `flaw` count as valid, as in benchmarks."
         return [d.smiles if state_of(d) == "valid" else None for d in self.decoded(samples)]
 
     def describe(
@@ -598,10 +598,12 @@ class _MoleculeTexts(_PropertyClasses):
         """Describe samples: canonical SMILES, state, QED, SA, logP, weight (g/mol). SMILES is empty and properties are
         None unless the sample is one molecule; the state is valid, or the reason.
 
-        A molecule without its prompt's fragment `prompt_text` has the state "fragment altered". With `salvage`, a
-        molecule obtained by repair has the state "salvaged"."""
+        A molecule with a `flaw` has that as its state, as "radical", and one without its prompt's fragment
+        `prompt_text` "fragment altered". With `salvage`, a molecule obtained by repair has the state "salvaged"."""
         found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
         if salvage: found = [_rescued(d, s) for d, s in zip(found, self.decoded(samples, salvage=True), strict=True)]
+        for row in found:
+            if row["state"] in WRITTEN: row["state"] = flaw_of(row["smiles"]) or row["state"]
 
         # a text with gaps has no fragment to check
         fragment = "" if "..." in prompt_text else self._given(prompt_text)[1]
@@ -638,7 +640,6 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
     `molecules`: the data, read when first needed. `left_out`: unused molecules of the source, by reason. `measured`:
     numbers of the column named by `condition`, by canonical SMILES."""
     kind = "molecules"
-    sampling = dict(top_p=0.7, confidence="top_prob")  # small models write few valid molecules at p = 1
     papers = dict(safe="molecules as sequences of fragments", genmol="bracket SAFE and the fragment benchmark",
                   brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
     prompt_help = "SMILES", ("fragment to grow at its points * (without any, at random hydrogens), two to link "

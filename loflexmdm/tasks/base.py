@@ -296,7 +296,6 @@ def tokens_as_text(row: Mapping) -> str:
 class TaskOutput:
     "Terminal output and files of a task: a part of every `Task`."
     kind: str  # kind of task, as named in recipes
-    sampling: dict = {}  # default sampling options of the command line
     file_suffixes: tuple[str, ...] = ()  # file types that `evaluate_file` reads
     output_suffixes: tuple[str, ...] = ()  # file types that `written` makes, besides .jsonl and .csv
     salvages: bool = False  # whether `describe` can repair samples (`salvage=True`)

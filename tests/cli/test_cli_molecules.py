@@ -159,6 +159,15 @@ def test_what_could_not_be_made_is_not_kept(model):
     assert kept == {"CCO": "CCO", "C[CH]C": None, "C[SH]=C": None}
 
 
+def test_radicals_and_impossible_valences_are_no_valid_rows():
+    task = load("molecules-moses-ar").task
+    states = {"CCO": "valid", "C[CH]C": "radical", "C=[SH]C": "hypervalent S-H", "C1C": "ring not closed"}
+    task.decoded = lambda samples, salvage=False: [task.notation.decode(s) for s in states]
+    rows = task.describe(Samples([[]] * 4, [[]] * 4))
+    assert [row["state"] for row in rows] == list(states.values()) and rows[1]["smiles"] == "C[CH]C"
+    assert [task.accepted(row) for row in rows] == ["CCO", None, None, None] and states_of(rows)["radical"] == 1
+
+
 def test_salvaged_ones_say_so(model):
     method = load(str(model))
     texts = "CC.CCO", "CCO", "C1C"
@@ -233,7 +242,7 @@ def test_columns_and_few_valid_molecules_are_explained(model, known, tmp_path):
     hopeless = untrained(tmp_path / "hopeless", ") (", known)
     _, out, err = call(f"sample {hopeless} -n 5")
     assert len(out.splitlines()) == 5 and err.splitlines()[-1].startswith("SMILES, or - and the text as it was written")
-    assert err.splitlines()[-2] == "0 of 5 are valid molecules: more with a larger -n, or --top-p 0.5 (now 0.7)"
+    assert err.splitlines()[-2] == "0 of 5 are valid molecules: more with a larger -n, or --top-p 0.5 (now 1.0)"
     samples, options = Samples([[]] * 4, [[]] * 4, network_calls=1), SampleOptions(model="molecules", out="m.csv")
     rows = [dict(smiles="C", state="valid"), dict(smiles="", state="syntax")] * 2
     assert status_lines(rows, samples, task_from(dict(kind="molecules")), options) == [
@@ -517,8 +526,11 @@ def test_the_packaged_model_from_left_to_right(tmp_path):
     assert all(contains_fragment(row["smiles"], part) for row in rows_of(out) for part in pair.split("."))
 
 
-def test_the_task_says_how_to_sample_unless_told_otherwise(model, tmp_path):
-    "Molecules come from a nucleus, the most confident positions first; options ask for the whole law."
+def test_the_model_says_how_to_sample_unless_told_otherwise(tmp_path, model):
+    "Settings saved with a model hold until options change them."
+    careful = load(str(model))
+    careful.sampling = dict(top_p=0.7, confidence="top_prob")
+    model = careful.save(tmp_path / "careful")
     for options, said in (
         ("", "top_p=0.7, confidence='top_prob'"),
         ("--top-p 1 --confidence none", "top_p=1.0, confidence=None"),
