@@ -22,8 +22,9 @@ from ..models.model import Model
 from ..models.pretrained import load
 from ..molecules.data.sources import BENCHMARKS
 from ..molecules.data.tables import MOLECULE_FORMATS, molecules_in
+from ..molecules.notation.substructures import contains, kept_features
 from ..molecules.optimise import CallLog, Genetic, Holding, PerScaffold, Proposer, RandomSearch
-from ..molecules.optimise import Regrow, Screened, Sifted, best_calls, contains, optimise, top_auc
+from ..molecules.optimise import Regrow, Screened, Sifted, best_calls, optimise, top_auc
 from ..molecules.scores.alerts import CATALOGUES
 from ..molecules.scores.metrics import flaw, judge
 from ..molecules.scores.objectives import OBJECTIVES, Scorer
@@ -86,8 +87,8 @@ def first_molecules(options: OptimizeOptions, task: Task | None) -> tuple[list[s
     if options.start: return with_scaffold(*read_leads(options.start, options.column), scaffold)
     if task is None: raise ValueError("--start: needed, since the model does not know its training molecules")
     molecules = training_molecules(task)
-    if scaffold: molecules, _ = with_scaffold(molecules, "", scaffold)
-    return RandomSearch(molecules, options.population).first(options.seed), ""
+    molecules, note = with_scaffold(molecules, "", scaffold)
+    return RandomSearch(molecules, options.population).first(options.seed), note
 
 # %% ../../nbs/cli/13_optimize.ipynb #3c8a9f21
 def with_scaffold(molecules: Sequence[str], note: str, scaffold: str) -> tuple[list[str], str]:
@@ -95,10 +96,13 @@ def with_scaffold(molecules: Sequence[str], note: str, scaffold: str) -> tuple[l
     if not scaffold: return list(molecules), note
     found = [s for s in molecules if contains(s, scaffold)]
     if not found:
-        raise ValueError(f"--scaffold {scaffold}: none of the {len(molecules):,} first molecules contains it; "
-                         "use --start with leads that do")
+        raise ValueError(f"--scaffold {scaffold}: none of the {len(molecules):,} first molecules contains it as drawn; "
+                         "use --start with leads that do, or leave out stereocentres and written hydrogens")
     without = f"--scaffold: {len(molecules) - len(found):,} of {len(molecules):,} molecules do not contain it"
-    return found, "\n".join(filter(None, (note, without * (len(found) < len(molecules)))))
+    kept = kept_features(scaffold)
+    drawn = f"--scaffold {scaffold}: kept as drawn, with {kept}"
+    notes = note, drawn * bool(kept), without * (len(found) < len(molecules))
+    return found, "\n".join(filter(None, notes))
 
 
 DECISIVE = "objective", "way", "seed", "population", "children", "time_limit", "alerts"

@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from rdkit import Chem, rdBase
+from rdkit import Chem
 from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
 from ..methods.base import Method
@@ -30,6 +30,7 @@ from .data.prepared import is_packaged
 from .notation.bracket_safe import decode
 from .notation.fragments import fragment_prompt, prompt_tokens
 from .notation.notations import notation_of, selfies_package, simpler
+from .notation.substructures import find_substructure
 from .scores.alerts import alerts, catalogue
 from .scores.metrics import Judged, bit_rows, flaw, judge, qed_sa, tanimoto
 from ..process.states import Pair, Vocabulary, prefix_example
@@ -330,11 +331,10 @@ def _charge(piece: str) -> int:
 def kept_tokens(tokens: Sequence[str], fragment: str) -> list[bool]:
     """Return the mask of a SMILES' tokens that belong to a fragment. The fragment is SMILES or SMARTS; its atoms at
     the first match, and tokens between them. ValueError if it cannot be read or does not match."""
-    with rdBase.BlockLogs(): query = Chem.MolFromSmarts(fragment)
-    if query is None or not fragment: raise ValueError(f"keep={fragment!r}: is not a SMILES or SMARTS")
     smiles = "".join(tokens)
-    match = Chem.MolFromSmiles(smiles).GetSubstructMatch(query)
-    if not match: raise ValueError(f"keep={fragment!r}: is not in {smiles}")
+    try: match = find_substructure(Chem.MolFromSmiles(smiles), fragment)
+    except ValueError: raise ValueError(f"keep={fragment!r}: is not a SMILES or SMARTS") from None
+    if not match: raise ValueError(f"keep={fragment!r}: is not in {smiles} as it is drawn")
 
     # RDKit numbers atoms in text order
     atoms = [k for k, t in enumerate(tokens) if is_heavy_atom(t)]

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['ELEMENTS', 'FORBIDDEN', 'CUT', 'MUTATIONS', 'top_auc', 'sealed_rows', 'unsealed_rows', 'Call', 'CallLog', 'Proposer',
-           'Learner', 'best_calls', 'optimise', 'sound', 'sides', 'join_parts', 'chain_bonds', 'crossed', 'mutated',
-           'RandomSearch', 'Genetic', 'Regrow', 'inserted', 'Sifted', 'Screened', 'Holding', 'substructure', 'contains',
-           'PerScaffold', 'murcko', 'best_curve', 'plot_runs']
+           'Learner', 'best_calls', 'optimise', 'sound', 'sides', 'chain_bonds', 'crossed', 'mutated', 'RandomSearch',
+           'Genetic', 'Regrow', 'inserted', 'Sifted', 'Screened', 'Holding', 'PerScaffold', 'murcko', 'best_curve',
+           'plot_runs']
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000004
 import hashlib
@@ -27,6 +27,7 @@ from .edit_task import scaffold
 from .growth import grow, grows_rightwards
 from .notation.bracket_safe import bonds_to_cut
 from .notation.fragments import count_atoms, split_at
+from .notation.substructures import contains, join_parts, substructure, with_stereo
 from .scores.alerts import alerts, catalogue
 from .scores.metrics import flaw, judge
 from .substituents import substituents_of
@@ -257,20 +258,6 @@ def sides(
     return split_at(mol, [rng.choice(list(bonds))]) if bonds else []
 
 
-def join_parts(a: Chem.Mol, b: Chem.Mol) -> Chem.Mol | None:
-    "Join two parts by a bond between their attachment points. None unless there are two points."
-    pair = Chem.RWMol(Chem.CombineMols(a, b))
-    points = [x for x in pair.GetAtoms() if x.GetAtomicNum() == 0]
-    if len(points) != 2: return None
-
-    # remove the higher index first, since later atoms move up
-    first, second = (point.GetNeighbors()[0].GetIdx() for point in points)
-    places = sorted((point.GetIdx() for point in points), reverse=True)
-    pair.AddBond(first, second, Chem.BondType.SINGLE)
-    for i in places: pair.RemoveAtom(i)
-    return pair.GetMol()
-
-
 def chain_bonds(mol: Chem.Mol) -> list[int]:
     "List the single bonds outside rings."
     return [mol.GetBondBetweenAtoms(*pair).GetIdx() for pair in mol.GetSubstructMatches(CUT)]
@@ -456,9 +443,9 @@ class Regrow:
         seed: int,
         charges: Sequence[int] | None = None,
     ) -> list[str | None]:
-        """Grow a molecule from each part. `charges` gives its total charge [any]; None if the model fails, or the
-        result is not sound."""
-        fragments = [Chem.MolToSmiles(part, isomericSmiles=False) for part in parts]
+        """Grow a molecule from each part, with the part's stereochemistry. `charges` gives its total charge [any]; None
+        if the model fails, or the result is not sound."""
+        fragments = [Chem.MolToSmiles(part) for part in parts]
         # each fragment occurs once, so comparing its spellings would not pay
         write = partial(grow, tried=False) if grows_rightwards(self.model.method) else inserted
         written = write(self.model, fragments, seed)
@@ -466,6 +453,7 @@ class Regrow:
         allowed = [None] * len(parts) if charges is None else [{charge} for charge in charges]
         with rdBase.BlockLogs():
             mols = [Chem.MolFromSmiles(s) if s else None for s in written]
+            mols = [mol and with_stereo(mol, part) for mol, part in zip(mols, parts, strict=True)]
             return [sound(mol, charges=some) for mol, some in zip(mols, allowed, strict=True)]
 
 # %% ../../nbs/molecules/04_optimise.ipynb #f5b9385f
@@ -525,7 +513,7 @@ class Screened(Sifted):
 # %% ../../nbs/molecules/04_optimise.ipynb #c8b4c797
 @dataclass(frozen=True)
 class Holding(Sifted):
-    """Filter for molecules that contain a scaffold as a substructure.
+    """Filter for molecules that contain a scaffold as it is drawn, with stereocentres and written hydrogens.
 
     ValueError for text that is neither SMILES nor SMARTS."""
     scaffold: str = ""  # SMILES or SMARTS
@@ -535,19 +523,6 @@ class Holding(Sifted):
     def keeps(self, smiles: str) -> bool:
         "Return True if the molecule contains the scaffold."
         return contains(smiles, self.scaffold)
-
-
-@lru_cache
-def substructure(text: str) -> Chem.Mol:
-    "Parse a SMILES, or else a SMARTS, as a pattern. ValueError if it is neither, or empty."
-    with rdBase.BlockLogs(): found = Chem.MolFromSmiles(text) or Chem.MolFromSmarts(text)
-    if found is None or not found.GetNumAtoms(): raise ValueError(f"scaffold={text!r}: neither SMILES nor SMARTS")
-    return found
-
-
-def contains(smiles: str, scaffold: str) -> bool:
-    "Return True if a molecule contains a scaffold. ValueError as for `substructure`."
-    return Chem.MolFromSmiles(smiles).HasSubstructMatch(substructure(scaffold))
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op00psc3
 @dataclass(frozen=True)

@@ -37,10 +37,11 @@ from .data.tables import MOLECULE_WRITERS, WRITTEN, molecule_columns
 from .growth import Growths, best_prompt, growth_of
 from .growth import grows_rightwards, superstructure_points
 from .notation.bracket_safe import Decoded, read_tokenizer, split_attachments
-from .notation.fragments import contains_fragment, fragment_prompt, parse_fragment
+from .notation.fragments import fragment_prompt, parse_fragment
 from .notation.fragments import prompt_tokens
 from .notation.notations import NOTATIONS, Notation, given_and_closed
 from .notation.notations import is_atom, notation_of, simpler, smiles_prompts, symbols
+from .notation.substructures import keeps_fragment
 from .orders import atom_tokens, molecule_of
 from .substituents import substituents_of
 from .scores.metrics import MoleculeMetrics, flaw, judge, molecule_grid, molecule_metrics
@@ -608,8 +609,8 @@ class _MoleculeTexts(_PropertyClasses):
         # a text with gaps has no fragment to check
         fragment = "" if "..." in prompt_text else self._given(prompt_text)[1]
         for row in found:
-            is_lost = fragment and row["state"] in WRITTEN and not contains_fragment(row["smiles"], fragment)
-            if is_lost: row["state"] = "fragment altered"
+            is_kept = not fragment or row["state"] not in WRITTEN or keeps_fragment(row["smiles"], fragment)
+            if not is_kept: row["state"] = "fragment altered"
         return [d | more for d, more in zip(found, molecule_columns([d["smiles"] for d in found]))]
 
 # %% ../../nbs/molecules/01_task.ipynb #bb7dc93e
