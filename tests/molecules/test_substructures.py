@@ -69,7 +69,8 @@ def test_matched_pairs_keep_every_centre():
     "Each single cut of the leads, put together again, is the lead."
     for lead in LEADS:
         for core, piece in single_cuts(lead):
-            if core.count("*") == 1: assert Chem.CanonSmiles(fill_core(core, piece_text(piece))) == Chem.CanonSmiles(lead)
+            whole = fill_core(core, piece_text(piece))
+            assert Chem.CanonSmiles(whole) == Chem.CanonSmiles(lead)
 
 
 def test_cut_and_join_is_the_identity():
@@ -77,7 +78,8 @@ def test_cut_and_join_is_the_identity():
         mol = Chem.MolFromSmiles(lead)
         for bond in mol.GetBonds():
             if bond.IsInRing() or bond.GetBondTypeAsDouble() != 1: continue
-            assert Chem.CanonSmiles(Chem.MolToSmiles(join_parts(*split_at(mol, [bond.GetIdx()])))) == Chem.CanonSmiles(lead)
+            joined = Chem.MolToSmiles(join_parts(*split_at(mol, [bond.GetIdx()])))
+            assert Chem.CanonSmiles(joined) == Chem.CanonSmiles(lead)
 
 
 def test_a_molecule_without_the_part_is_unchanged():
