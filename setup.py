@@ -25,7 +25,7 @@ setup(
     install_requires=lines("requirements"),
     extras_require={
         extra: lines(f"{extra}_requirements")
-        for extra in ("dev", "digits", "hub", "moses", "retrofit", "safe", "selfies", "tokenizers", "transformers",
+        for extra in ("dev", "digits", "excel", "hub", "moses", "retrofit", "safe", "selfies", "tokenizers", "transformers",
                       "words")
     },
     packages=find_packages(include=["loflexmdm", "loflexmdm.*"]),
