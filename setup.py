@@ -25,8 +25,8 @@ setup(
     install_requires=lines("requirements"),
     extras_require={
         extra: lines(f"{extra}_requirements")
-        for extra in ("dev", "digits", "excel", "hub", "moses", "retrofit", "safe", "selfies", "tokenizers", "transformers",
-                      "words")
+        for extra in ("dev", "digits", "excel", "hub", "moses", "retrofit", "safe", "selfies", "tokenizers",
+                      "transformers", "words")
     },
     packages=find_packages(include=["loflexmdm", "loflexmdm.*"]),
     include_package_data=True,
