@@ -24,9 +24,7 @@ setup(
     python_requires=">=" + meta["min_python"],
     install_requires=lines("requirements"),
     extras_require={
-        extra: lines(f"{extra}_requirements")
-        for extra in ("dev", "digits", "excel", "hub", "moses", "retrofit", "safe", "selfies", "tokenizers",
-                      "transformers", "words")
+        key.removesuffix("_requirements"): lines(key) for key in meta if key.endswith("_requirements")
     },
     packages=find_packages(include=["loflexmdm", "loflexmdm.*"]),
     include_package_data=True,

@@ -31,6 +31,7 @@ from ..support.registries import METHODS
 from ..tasks.base import task_class
 from ..training.checkpoints import last_step, tidy
 from ..training.distributed import check_shares, own_device, process_group, processes_of
+from ..training.loggers import check_tracker
 from ..training.optimisers import FREE_KEYS, TrainConfig
 from ..training.recipes import FEWEST_STEPS, PASSES, Recipe, data_exists, keys_of, method_of, override
 from ..training.recipes import path_settings, presets, recipe_from, recipe_tables, with_first_values
@@ -189,6 +190,7 @@ def run_train(options: TrainOptions):
     print_provenance(info)
     recipe.build()  # refuses what cannot be built before anything is written
     check_processes(options.shard, recipe)
+    check_tracker(recipe.train.log)
     directory = new_directory(options.out) if current_launch().is_main else Path(options.out)
 
     def begin(trainer: Trainer):
@@ -266,6 +268,7 @@ def run_resume(options: ResumeOptions):
         if current_launch().is_main: tidy(directory, recipe.train.keep)
         return print_status(f"{directory}: finished at step {at}; nothing to do")
     check_processes(options.shard, recipe)
+    check_tracker(recipe.train.log)
     tables = with_current_files(saved, tables, directory)
 
     def begin(trainer: Trainer):

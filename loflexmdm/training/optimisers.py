@@ -21,6 +21,7 @@ from ..methods.base import Method
 from ..support.configs import AtLeastTwo, Count, Fraction, Natural, NonNegative, OnOffAuto
 from ..support.configs import Positive, config
 from ..support.limits import BATCH, PROCESSES, ROWS, STEPS
+from .loggers import TrackerName
 
 # %% ../../nbs/training/02_optimisers.ipynb #4534dc78
 @config
@@ -43,6 +44,7 @@ class TrainConfig:
     start_from: str = ""  # initialise matching weights from this model or run
     seed: Natural = 0  # seed for initialisation, sampling and data order (`task_seed` otherwise)
     log_every: Count = 50  # steps between rows of metrics.jsonl
+    log: TrackerName = "none"  # also log to tensorboard, wandb, trackio or mlflow
     valid_every: Count = 500  # steps between validations
     valid_size: Count = 256  # sequences per validation
     valid_samples: AtLeastTwo = 8  # states per sequence
@@ -67,7 +69,7 @@ class TrainConfig:
 # %% ../../nbs/training/02_optimisers.ipynb #cdf1357c
 # may differ when resuming: the weights do not depend on them (`compile` only up to rounding)
 FREE_KEYS = ("log_every", "valid_every", "valid_size", "valid_samples", "save_every", "keep", "workers", "recompute",
-             "compile")
+             "compile", "log")
 
 # %% ../../nbs/training/02_optimisers.ipynb #3b24df9c
 FALL = 0.4  # share of the steps in which a flat rate falls to 0

@@ -34,6 +34,7 @@ from ..support.registries import METHODS, TASKS, did_you_mean
 from ..support.saved_files import names, read_config, resolve
 from ..tasks.base import SPLITS, Task, task_class, task_from
 from .distributed import OneProcess
+from .loggers import Logger
 from .optimisers import TrainConfig
 from .trainer import Trainer
 
@@ -66,17 +67,19 @@ class Recipe:
     def trainer(
         self, directory: str | os.PathLike, device: str | torch.device = "cpu", progress: bool = True,
         tell: Callable[[str], object] | None = None, changed_data: bool = False,
-        processes: OneProcess | None = None,
+        processes: OneProcess | None = None, logger: Logger | None = None,
     ) -> Trainer:
         """Return a trainer of this recipe in `directory`: `recipe(...).trainer(directory).fit()` is a complete run.
 
         `tell` is called with the summary of the task's data. With `changed_data`, a run may resume on other data than
-        it began with. `processes` shares the work over several processes; None for one."""
+        it began with. `processes` shares the work over several processes; None for one. `logger` has a method
+        `log(values, step)`."""
         task, method = self.build(device)
         if tell is not None: tell(task.summary())
         data = task.dataset("train")
         valid = task.dataset("valid")
-        return Trainer(method, data, self.train, directory, valid, progress, task.settings(), changed_data, processes)
+        return Trainer(method, data, self.train, directory, valid, progress, task.settings(), changed_data, processes,
+                       logger)
 
 # %% ../../nbs/training/08_recipes.ipynb #me7h0d0f
 OWN_DATA = ("text",)  # kinds of task whose data is the user's own file, of any size

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,8 @@ from .batches import check_pairs, count_source_rows, passes
 from .checkpoints import Checkpoints, keep_best, last_step, run_lock, take_weights
 from .compiling import Compiler, autocast, fast_products
 from .distributed import OneProcess
-from .log import MEASURED, JsonLines, Pace, Silent, rounded, shown
+from .log import MEASURED, Pace, Silent, rounded, shown
+from .loggers import Forwarded, Logger, check_logger, order_weights, sample_texts, tracking
 from .optimisers import TrainConfig, averaged, clip_gradients, learning_rate
 from .optimisers import optimisers, set_learning_rates
 
@@ -93,11 +95,13 @@ class Trainer:
 
     Randomness depends only on `config.seed` and the step. The first `valid_size` sequences of
     the Dataset `valid` are used. A run is resumed only on the data and `settings` it began with, unless
-    `changed_data`. `processes` holds what ranks share; ValueError if they cannot share this run."""
+    `changed_data`. `processes` holds what ranks share; ValueError if they cannot share this run. `logger` gets what is
+    logged, beside the tracker of `config.log`: an object with a method `log(values, step)`."""
     def __init__(
         self, method: Method, data: Dataset, config: TrainConfig,
         directory: str | os.PathLike, valid: Dataset | None = None, progress: bool = True,
         settings: Mapping | None = None, changed_data: bool = False, processes: OneProcess | None = None,
+        logger: Logger | None = None,
     ):
         self.processes = OneProcess() if processes is None else processes
         self.processes.check(method, config)
@@ -127,8 +131,8 @@ class Trainer:
             method, self.ema, self.optimisers, self.directory, config, self.digests, changed_data
         )
         self.progress = progress and self.processes.first
-        kind = JsonLines if self.processes.first else Silent
-        self.log = kind(self.directory / "metrics.jsonl")
+        path, loggers = self.directory / "metrics.jsonl", [] if check_logger(logger) is None else [logger]
+        self.log = Forwarded(path, loggers) if self.processes.first else Silent(path)
         self.clock = time.monotonic
         self.pace = Pace(self.processes.world)
         # a function, not a method: no reference cycle, so an unused trainer is freed at once
@@ -151,6 +155,7 @@ class Trainer:
                 self.processes.on_first(lambda: held.enter_context(run_lock(self.directory)))
                 self.processes.on_first(begin)
                 self.processes.on_first(lambda: self.start_or_resume(resume))
+                self.processes.on_first(lambda: held.enter_context(self.tracked()))
                 self.processes.share_state(self)
                 self.run(caught)
             with self.processes.gathered(self.checkpoints) as whole:
@@ -274,12 +279,30 @@ class Trainer:
             nll, error = _mean_bound(model, self.valid, self.config)
             row = dict(valid_nll=rounded(nll), valid_se=rounded(error))
             self.log.write(dict(step=self.step, evaluations=self.evaluations) | row)
+            self.forward_samples(model)
 
             if math.isfinite(nll) and nll < self.best:
                 checkpoints.check_finite(self.step)
                 self.best = nll
                 keep_best(model, self.directory / "best")
             return nll
+
+    @contextmanager
+    def tracked(self) -> Iterator[None]:
+        "Open the tracker that the settings name, for the time of the run."
+        settings = dict(method=self.method.name)
+        for part, config in dict(train=self.config, model=self.method.config).items():
+            settings |= {f"{part}.{key}": value for key, value in asdict(config).items()}
+        with tracking(self.config.log, self.directory, settings, self.step) as opened:
+            self.log.loggers.extend(opened)
+            try: yield
+            finally: self.log.loggers[:] = [logger for logger in self.log.loggers if logger not in opened]
+
+    def forward_samples(self, model: Method):
+        "Send samples and order weights of the averaged model to the loggers, if any."
+        if not self.log.loggers: return
+        samples = sample_texts(model, self.config.seed)
+        self.log.forward(dict(samples=samples) | order_weights(model), self.step)
 
     def fail(self, row: dict):
         """Save the weights before this step and raise FloatingPointError. Weights that are not finite are not saved.
