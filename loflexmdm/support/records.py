@@ -125,7 +125,8 @@ class Records:
         "Yield each record, or why it is left out."
         self._start()
         for number, cells in self.parse():
-            record = cells if isinstance(cells, LeftOut) else self._record(number, cells)
+            is_out = isinstance(cells, LeftOut)
+            record = cells._replace(number=number) if is_out else self._record(number, cells)
             if isinstance(record, LeftOut): self.leave_out(record.reason, number, record.text)
             else: self.kept += 1
             yield record
@@ -133,7 +134,7 @@ class Records:
     def _record(self, number: int, cells: Sequence) -> Record | LeftOut:
         absent = self.place >= len(cells) or cells[self.place] is ABSENT
         if absent: return LeftOut("without the column" if len(cells) else "empty", number)
-        text = self._text(cells[self.place], number)
+        text = self.text_in(cells[self.place], number)
         if not len(text): return LeftOut("empty", number)
         if len(cells) > len(self.names):
             self.extra += 1
@@ -142,7 +143,7 @@ class Records:
         self._note_lines(number, cells)
         return Record(number, text, tuple(cells[:len(self.names)]) + ("",) * (len(self.names) - len(cells)))
 
-    def _text(self, value: object, number: int) -> str | list[str]:
+    def text_in(self, value: object, number: int) -> str | list[str]:
         "Return a cell as a text without white space at its end, or as tokens."
         if not isinstance(value, str): return tokens_in(value, f"{self.where}, record {number}")
         if value[-1:] not in BLANK: return value
@@ -511,7 +512,7 @@ def table_rows(path: Path, delimiter: str, first: int = 1, errors: str = "strict
         if held and (row is None or closed and not closed(row)):
             row = None if row is None else _quoted_row(line, iter(()), [], delimiter)
             ahead.extendleft(reversed(held))
-        yield number, LeftOut("quote not closed", number, line.strip()) if row is None else row
+        yield number, LeftOut("quote not closed", text=line.strip()) if row is None else row
 
 
 def _drained(ahead: deque) -> Iterator:
@@ -535,7 +536,7 @@ def _table(path: Path, layout: Layout, errors: str, closed: Callable | None) -> 
     next(rows, None)
     for number, row in rows:
         if not isinstance(row, LeftOut) and any(cell.strip() for cell in row[width:]):
-            row = LeftOut("more cells than the header", number, layout.delimiter.join(row))
+            row = LeftOut("more cells than the header", text=layout.delimiter.join(row))
         yield number, row
 
 # %% ../../nbs/support/20_records.ipynb #rc2dc28e
@@ -574,7 +575,7 @@ def _fastq(path: Path, errors: str) -> Iterator[Parsed]:
             else: text += line
             if below and len(quality) >= len(text): break
         whole = below and len(quality) == len(text)
-        yield number, (text, *_titles(header[1:]), quality) if whole else LeftOut("cut off", number, header)
+        yield number, (text, *_titles(header[1:]), quality) if whole else LeftOut("cut off", text=header)
 
 # %% ../../nbs/support/20_records.ipynb #rc4d6718
 def _json_lines(path: Path, layout: Layout, errors: str) -> Iterator[Parsed]:
@@ -653,7 +654,7 @@ def _below(rows: Iterable[tuple[int, list[str]]], layout: Layout) -> Iterator[Pa
     for number, cells in rows:
         if number <= layout.first: continue
         extra = any(cells[len(layout.names):])
-        yield number, LeftOut("more cells than the header", number, " ".join(cells)) if extra else cells
+        yield number, LeftOut("more cells than the header", text=" ".join(cells)) if extra else cells
 
 # %% ../../nbs/support/20_records.ipynb #rcf70c21
 def _parquet_layout(path: Path) -> Layout:
