@@ -22,7 +22,7 @@ from ..methods.sampling import Request, edit_batches, generate_batches
 from .generated import Generated
 from .hub import push
 from .saved import checked_sampling, save_method
-from ..process.states import Vocabulary, collate, prefix_example
+from ..process.states import Vocabulary, collate, filled_example, prefix_example
 from ..samplers import Sampler, merge_samples
 from ..tasks.base import Task, task_from
 
@@ -234,6 +234,21 @@ class Model:
         if long := [i for i, t in enumerate(tokens) if len(t) > most]:
             raise ValueError(f"sequences: number {long[0]} has {len(tokens[long[0]])} tokens; the model has {most}")
         x1 = collate([prefix_example([], t, self.vocabulary) for t in tokens]).to(self.device)
+        generator = torch.Generator(self.device).manual_seed(seed)
+        with torch.no_grad(): return Scores(*self.method.nll_bound(x1, states, generator))
+
+    def score_fillings(
+        self, prompt: Sequence, fillings: Sequence[Sequence[Sequence[str]]], states: int = 64, seed: int = 0
+    ) -> Scores:
+        """Bound -log p of fillings of a prompt's gaps, given the prompt, in nats.
+
+        The prompt is a list of tokens with `...` for gaps. Each of `fillings` has one sequence of tokens per gap.
+        ValueError for unknown tokens, another number of sequences, and what is longer than the model writes."""
+        examples = [filled_example(prompt, f, self.vocabulary) for f in fillings]
+        most = self.config.max_length
+        if long := [len(e.tokens) for e in examples if len(e.tokens) > most]:
+            raise ValueError(f"fillings: {long[0] - 1} tokens with the prompt; the model has {most - 1}")
+        x1 = collate(examples).to(self.device)
         generator = torch.Generator(self.device).manual_seed(seed)
         with torch.no_grad(): return Scores(*self.method.nll_bound(x1, states, generator))
 

@@ -6,7 +6,7 @@ insertions."""
 # %% auto #0
 __all__ = ['PAD', 'MASK', 'BOS', 'SPECIAL_TOKENS', 'DROPPED', 'MASKED', 'CLEAN', 'ANY', 'CONDITION', 'split_conditions',
            'Vocabulary', 'PartialSequences', 'Example', 'Pair', 'parse_prompt', 'prefix_example', 'Pairs', 'collate',
-           'contract', 'gap_of', 'gap_sums', 'insert_masks']
+           'filled_example', 'contract', 'gap_of', 'gap_sums', 'insert_masks']
 
 # %% ../../nbs/process/01_states.ipynb #9f451bf9
 import re
@@ -257,6 +257,26 @@ def collate(examples):
 
     tokens, fixed, closed = zip(*examples, strict=True)
     return PartialSequences(padded(tokens, PAD), padded(fixed, False), padded(closed, True))
+
+# %% ../../nbs/process/01_states.ipynb #f111ed02
+def filled_example(
+    prompt: Sequence, fillings: Sequence[Sequence], vocabulary: Vocabulary
+) -> Example:
+    """Encode a prompt with a filling for each of its gaps, in order.
+
+    Gaps are written `...`; without any, there is one at the end. ValueError for another number of fillings, masks,
+    and tokens outside the vocabulary."""
+    tokens, fixed, closed = parse_prompt(prompt, vocabulary)
+    gaps = len(closed) - sum(closed)
+    if MASK in tokens: raise ValueError(f"prompt={list(prompt)}: <mask> is not a gap; write `...`")
+    if gaps != len(fillings): raise ValueError(f"fillings: {len(fillings)} for the {gaps} gaps of {list(prompt)}")
+    found, rest = Example([], [], []), iter(fillings)
+    for token, shut in zip(tokens, closed):
+        filling = [] if shut else vocabulary.encode(next(rest))
+        found.tokens.extend([token, *filling])
+        found.fixed.extend([True] + [False] * len(filling))
+        found.closed.extend([shut] * (1 + len(filling)))
+    return found
 
 # %% ../../nbs/process/01_states.ipynb #c853909a
 def contract(
