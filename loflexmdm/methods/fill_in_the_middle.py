@@ -63,7 +63,7 @@ class Kinds(NamedTuple):
         "Return a kind for each row."
         return Kinds(*(v[index] for v in self))
 
-
+# %% ../../nbs/methods/28_fill_in_the_middle.ipynb #6de30009
 def draw_places(
     places: Int[Tensor, " batch"], kind: Kinds, most: int, generator: torch.Generator | None = None
 ) -> Int[Tensor, "batch gaps 2"]:
@@ -94,7 +94,7 @@ def draw_gaps(
     index = (weights.cumsum(-1) < u * weights.sum(-1, keepdim=True)).sum(-1).clamp_max(weights.shape[1] - 1)
     return draw_places(places, kinds.chosen(index), most, generator), weights.sum(-1)
 
-# %% ../../nbs/methods/28_fill_in_the_middle.ipynb #6de30014
+# %% ../../nbs/methods/28_fill_in_the_middle.ipynb #6de30015
 def cut_at(x1: PartialSequences, gaps: Int[Tensor, "batch gaps 2"]) -> PartialSequences:
     """Cut sequences into prompt and gaps: only tokens within `gaps` stay free, all others are given.
 
@@ -114,7 +114,7 @@ def has_given_tokens(x1: PartialSequences, vocabulary: Vocabulary) -> Bool[Tenso
     ordinary = (x1.tokens >= first) & (x1.tokens < first + len(vocabulary.ordinary))
     return (ordinary & x1.fixed).any(-1)
 
-# %% ../../nbs/methods/28_fill_in_the_middle.ipynb #6de30018
+# %% ../../nbs/methods/28_fill_in_the_middle.ipynb #6de30019
 @config
 class FillInTheMiddleConfig:
     "Configuration of a model, saved with its weights."
@@ -127,7 +127,7 @@ class FillInTheMiddleConfig:
 
     def __post_init__(self): check_network(self)
 
-# %% ../../nbs/methods/28_fill_in_the_middle.ipynb #6de30019
+# %% ../../nbs/methods/28_fill_in_the_middle.ipynb #6de30020
 class FillInTheMiddle(Autoregressive):
     """Causal transformer that reads a prompt with gaps, then writes the gaps' tokens from left to right.
 

@@ -105,7 +105,7 @@ class GapByGap(LeftToRight):
     name: ClassVar[str] = "gap-by-gap"  # on the command line
     channels: ClassVar[tuple[str, ...]] = ("fill",)  # of the methods that it can simulate
     papers: ClassVar[tuple[str, ...]] = ("fim", "incoder")  # to cite
-    refusal: ClassVar[str] = "gaps are filled in turn, from left to right; there are no positions to choose"  # of others
+    refusal: ClassVar[str] = "gaps are filled in turn, from left to right, without positions to choose"  # of others
 
     def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
         "Make the state before the first token. ValueError for prompts with masks."
