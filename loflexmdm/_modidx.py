@@ -786,8 +786,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                       'loflexmdm/methods/flexmdm.py'),
                                            'loflexmdm.methods.flexmdm.check_clean': ( 'methods/flexmdm.html#check_clean',
                                                                                       'loflexmdm/methods/flexmdm.py'),
-                                           'loflexmdm.methods.flexmdm.filled_example': ( 'methods/flexmdm.html#filled_example',
-                                                                                         'loflexmdm/methods/flexmdm.py'),
                                            'loflexmdm.methods.flexmdm.schedule_named': ( 'methods/flexmdm.html#schedule_named',
                                                                                          'loflexmdm/methods/flexmdm.py')},
             'loflexmdm.methods.gen_md4': { 'loflexmdm.methods.gen_md4.GenMD4': ( 'methods/gen_md4.html#genmd4',

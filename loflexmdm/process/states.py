@@ -260,23 +260,30 @@ def collate(examples):
 
 # %% ../../nbs/process/01_states.ipynb #f111ed02
 def filled_example(
-    prompt: Sequence, fillings: Sequence[Sequence], vocabulary: Vocabulary
+    prompt: Sequence,
+    fillings: Iterable[Sequence],
+    vocabulary: Vocabulary,
 ) -> Example:
-    """Encode a prompt with a filling for each of its gaps, in order.
+    """Encode a clean training sequence from prompt and fillings. `prompt` has `...` for each gap; its filling (may be
+    empty) is generated. A prompt without gaps that has one filling is a prefix.
 
-    Gaps are written `...`; without any, there is one at the end. ValueError for another number of fillings, masks,
-    and tokens outside the vocabulary."""
-    tokens, fixed, closed = parse_prompt(prompt, vocabulary)
-    gaps = len(closed) - sum(closed)
-    if MASK in tokens: raise ValueError(f"prompt={list(prompt)}: <mask> is not a gap; write `...`")
-    if gaps != len(fillings): raise ValueError(f"fillings: {len(fillings)} for the {gaps} gaps of {list(prompt)}")
-    found, rest = Example([], [], []), iter(fillings)
-    for token, shut in zip(tokens, closed):
-        filling = [] if shut else vocabulary.encode(next(rest))
-        found.tokens.extend([token, *filling])
-        found.fixed.extend([True] + [False] * len(filling))
-        found.closed.extend([shut] * (1 + len(filling)))
-    return found
+    ValueError unless there is one filling for each gap, and for special tokens and tokens outside the vocabulary."""
+    prompt, fillings = list(prompt), list(fillings)
+    if ... not in prompt and len(fillings) == 1: prompt.append(...)
+    gaps = sum(piece is ... for piece in prompt)
+    if gaps != len(fillings):
+        raise ValueError(f"fillings: {len(fillings)} given, the prompt {list(prompt)} has {gaps} gaps (...)")
+
+    tokens, fixed, closed = [BOS], [True], [True]
+    rest = iter(fillings)
+    for piece in prompt:
+        given = piece is not ...
+        ids = vocabulary.encode([piece] if given else next(rest))
+        if not given: closed[-1] = False
+        tokens += ids
+        fixed += [given] * len(ids)
+        closed += [given] * len(ids)
+    return Example(tokens, fixed, closed)
 
 # %% ../../nbs/process/01_states.ipynb #c853909a
 def contract(

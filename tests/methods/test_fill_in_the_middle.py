@@ -225,7 +225,7 @@ def test_what_cannot_be_filled_is_refused():
     with pytest.raises(ValueError, match="mask"): generate(model, [["a", "<mask>"]])
     with pytest.raises(ValueError, match="mask"): begun(collate([parse_prompt(["<mask>"], VOCABULARY)]))
     with pytest.raises(ValueError, match="mask"): model.log_prob(lay_out(filled(["a", ...], "b")))
-    with pytest.raises(ValueError, match="2 for the 1 gaps"): filled(["a", ...], "a", "b")
+    with pytest.raises(ValueError, match="fillings: 2 given"): filled(["a", ...], "a", "b")
 
 
 # the package
