@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['PROMPT_TEXT', 'BLOCK', 'TABLES', 'TEXTS', 'read_prompts', 'prompt_from', 'Prompts', 'resolve_prompts', 'length_limit',
-           'prompts_from_text', 'insertion_route', 'sample_rows', 'example_from', 'bounds', 'bound_generator',
-           'nll_states', 'described_rows', 'with_bounds', 'states_of', 'pretty_row', 'format_rows', 'text_of',
-           'check_texts', 'write_rows']
+           'prompts_from_text', 'insertion_route', 'read_as', 'sample_rows', 'example_from', 'bounds',
+           'bound_generator', 'nll_states', 'described_rows', 'with_bounds', 'states_of', 'pretty_row', 'format_rows',
+           'text_of', 'check_texts', 'write_rows']
 
 # %% ../../nbs/cli/06_result_files.ipynb #a38d7b93
 import csv
@@ -25,7 +25,8 @@ from .commands import print_status
 from .sampler_options import SampleOptions, SamplingOptions
 from ..methods.base import Method
 from ..methods.sampling import encode_prompts
-from ..process.states import BOS, Example, Vocabulary, collate, parse_prompt
+from ..process.states import BOS, MASK, SPECIAL_TOKENS, Example, Vocabulary, collate, gap_mark, is_gap
+from ..process.states import parse_prompt
 from ..samplers import Samples
 from ..support.atomic_files import write_file
 from ..support.readers import FASTA, read_jsonl, read_lines
@@ -53,7 +54,7 @@ def prompt_from(value: object, where: str, vocabulary: Vocabulary, limit: float 
     if isinstance(value, dict): value = value.get("prompt")
     if not isinstance(value, list) or not all(isinstance(t, (str, int)) for t in value):
         raise ValueError(f"{where}: must be a list of tokens, or an object with the key 'prompt'")
-    prompt = [... if t == "..." else str(t) for t in value]
+    prompt = [... if is_gap(str(t), vocabulary) else str(t) for t in value]
     try: encode_prompts([prompt], None, vocabulary, limit)
     except ValueError as e: raise ValueError(f"{where}: {e}") from None
     return prompt
@@ -78,7 +79,9 @@ def resolve_prompts(options: SampleOptions, method: Method, task: Task | None) -
     if options.prompts:
         split = str.split if task is None else task.words
         limit = length_limit(options, method)
-        return Prompts(read_prompts(options.prompts, method.vocabulary, split, limit), options.n)
+        found = read_prompts(options.prompts, method.vocabulary, split, limit)
+        if task is not None: print_status(f"prompts: {len(found)}, the first is {read_as(found[0], task)}")
+        return Prompts(found, options.n)
     prompts = None if task is None else task.prompts("test", options.n)
     if prompts is None: return Prompts(None, options.n)
     print_status(f"prompts: the first {len(prompts)} of the task's test split")
@@ -101,18 +104,27 @@ def prompts_from_text(options: SampleOptions, method: Method, task: Task | None)
         prompts, hook = task.prompts_for(text, method, n)
         encode_prompts(prompts, None, method.vocabulary, length_limit(options, method))
     except ValueError as e: raise ValueError(f"{flag}: {e}") from None
-    route = getattr(hook, "told", "") or insertion_route(prompts, task)
+    route = getattr(hook, "told", "") or insertion_route(prompts, task, text)
     if left_out := task.omitted(text, method): route += f"; {left_out} left out"
     print_status(f"route: {route}")
     return Prompts(prompts, n if len(prompts) == 1 else None, hook, route)
 
 
-def insertion_route(prompts: Sequence[Sequence], task: Task) -> str:
-    "Describe the continuation of prompts by insertion."
-    as_text = lambda prompt: task.text(["..." if t is ... else t for t in prompt])
-    first, *others = dict.fromkeys(map(as_text, prompts))
-    if not others: return f"insertion into {first}"
-    return f"insertion into {first} and {len(others)} other prompts"
+def insertion_route(prompts: Sequence[Sequence], task: Task, text: str = "") -> str:
+    "Describe the continuation of prompts by insertion. `text` is what the user wrote."
+    first, *others = {read_as(prompt, task): None for prompt in prompts}
+    more = f" and {len(others)} other prompts" if others else ""
+    dots = "..." in text and task.gap != "..."
+    return f"insertion into {first}{more}" + f"; ... is part of the data here, {task.gap} marks a gap" * dots
+
+
+def read_as(prompt: Sequence, task: Task) -> str:
+    "Describe a prompt as the task reads it: its text, its given tokens and its gaps."
+    gaps, masks = list(prompt).count(...), list(prompt).count(SPECIAL_TOKENS[MASK])
+    where = f"{gaps} gap{'s' * (gaps != 1)}" if gaps or masks else "open at its end"
+    given = len(prompt) - gaps - masks
+    shown = task.text([task.gap if t is ... else t for t in prompt])
+    return f"{shown} ({given} token{'s' * (given != 1)} given, {where}" + f", {masks} masked" * bool(masks) + ")"
 
 
 PROMPT_TEXT = "--fragment", "--prompt-text"  # both names of one option
@@ -122,7 +134,7 @@ def sample_rows(samples: Samples, prompts: Sequence[Sequence], vocabulary: Vocab
     "Return a dict per sequence. `prompts` holds one prompt per sequence."
     rows = []
     for prompt, sequence, free in zip(prompts, samples.sequences, samples.free, strict=True):
-        text = ["..." if t is ... else str(t) for t in prompt]
+        text = [gap_mark(vocabulary) if t is ... else str(t) for t in prompt]
         tokens = vocabulary.decode(sequence)
         rows.append(dict(prompt=text, tokens=tokens, generated=list(map(int, free))))
     return rows
@@ -130,7 +142,7 @@ def sample_rows(samples: Samples, prompts: Sequence[Sequence], vocabulary: Vocab
 
 def example_from(row: dict, vocabulary: Vocabulary) -> Example:
     "Return a row's sequence as an example. It has fixed tokens and closed gaps as in its prompt."
-    prompt = [... if t == "..." else t for t in row["prompt"]]
+    prompt = [... if is_gap(t, vocabulary) else t for t in row["prompt"]]
     of_prompt = iter(parse_prompt(prompt, vocabulary).closed)
     tokens = [BOS, *vocabulary.encode(row["tokens"])]
     fixed = [True, *(not g for g in row["generated"])]

@@ -33,8 +33,9 @@ from ..training.checkpoints import last_step, tidy
 from ..training.distributed import check_shares, own_device, process_group, processes_of
 from ..training.loggers import check_tracker
 from ..training.optimisers import FREE_KEYS, TrainConfig
-from ..training.recipes import FEWEST_STEPS, PASSES, Recipe, data_exists, keys_of, method_of, override
-from ..training.recipes import path_settings, presets, recipe_from, recipe_tables, with_first_values
+from ..training.first_run import FEWEST_STEPS
+from ..training.recipes import PASSES, Recipe, data_exists, keys_of, method_of, override
+from ..training.recipes import path_settings, presets, recipe_from, recipe_tables, settled, with_first_values
 from ..training.trainer import Trainer
 
 # %% ../../nbs/cli/04_train.ipynb #6460e5d4
@@ -56,7 +57,8 @@ def weights_line(name: str, start_from: str) -> str:
     "Describe the first weights of a training run. New ones, or those of the model `start_from`."
     is_recipe = name in presets() or Path(name).suffix == ".toml"
     is_itself = not is_recipe and start_from in (name, os.path.abspath(name))
-    why = f"{name} is a {'recipe' if is_recipe else 'saved model'}"
+    kind = "recipe" if is_recipe else "file of texts" if Path(name).is_file() else "saved model"
+    why = f"{name} is a {kind}"
     if start_from: return f"weights: {'its own' if is_itself else f'those of {start_from}'} ({why})"
 
     # a packaged model of the same name is not what the name of a recipe means
@@ -66,8 +68,9 @@ def weights_line(name: str, start_from: str) -> str:
 
 
 def recipe_of(options: TrainOptions) -> Recipe:
-    "Return the recipe of a train command. Prints its first weights, and its steps if the data decides them."
+    "Return the recipe of a train command. Prints its first weights, and what the data and the machine decide."
     tables = recipe_tables(options.recipe, method=options.method, **options.settings)
+    tables = settled(tables, pick_device(options.device))
     recipe = recipe_from(tables)
     print_status(weights_line(options.recipe, recipe.train.start_from))
     if "steps" not in tables["train"] and (steps := recipe.train.steps) != TrainConfig.steps:
@@ -119,7 +122,7 @@ def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Cal
 def add_train(parser: Parser, argv: Sequence[str]):
     "Add the options of train. With those of the recipe's own task and method."
     tables, option = with_first_values(recipe_in(argv) or {}), parser.add_argument
-    option("recipe", metavar="RECIPE", help="preset, TOML file, or saved model to train further: "
+    option("recipe", metavar="RECIPE", help="preset, TOML file, file of texts, or saved model to train further: "
            f"{', '.join(presets())}")
     option("--out", required=True, metavar="DIR", help="new or empty directory of the run")
     option("--method", metavar="NAME", help="method in place of the recipe's, with shared settings kept: "
@@ -176,6 +179,7 @@ def add_task_fields(parser: Parser, tables: dict):
   loflexmdm train brackets --out runs/brackets
   loflexmdm train star-tiny --steps 100 --lr 3e-4 --order fixed --states 1 --out runs/trial
   loflexmdm train star-tiny --method mdm --out runs/masked
+  loflexmdm train lines.txt --out runs/lines  # your own texts, one a line: about ten minutes
   loflexmdm train my.toml --device cuda --precision bfloat16 --out runs/mine
   loflexmdm train my.toml --stream --steps 20000 --out runs/large  # a file of any size, read while training
   loflexmdm train molecules-moses-ar --source mine.smi --out runs/tuned  # a model, trained further on your molecules

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from torch.utils.data import Dataset
 
 from ..methods.base import Method
-from ..process.states import SPECIAL_TOKENS, Example, Pair, Vocabulary, parse_prompt
+from ..process.states import SPECIAL_TOKENS, Example, Pair, Vocabulary, gap_mark, parse_prompt
 from ..process.streams import UNLIMITED
 from ..samplers import Samples
 from ..support.configs import config_from
@@ -61,6 +61,11 @@ class TaskTexts:
     kind: str  # kind of task, as named in recipes
     vocabulary: Vocabulary  # tokens of its sequences
     prompt_help: tuple[str, str] | None = None  # placeholder and help of the option for text prompts
+
+    @property
+    def gap(self) -> str:
+        "Mark of a gap in a written prompt."
+        return gap_mark(self.vocabulary)
 
     def words(self, line: str) -> list[str]:
         """Split a line of a prompts file into tokens. `...` and `<mask>` are tokens too; by default tokens are

@@ -1,0 +1,72 @@
+"""Lines of a made-up log file: `python experiments/log_lines.py --lines 200000 --out runs/corpora/logs.txt`.
+
+A line has a time, a level, a host, a part and a message with values, 114 characters on average. Times grow, hosts and
+parts go together, and durations and sizes belong to their message, so there is something to learn at every distance."""
+import argparse
+import random
+from datetime import datetime, timedelta
+from pathlib import Path
+
+START = datetime(2024, 3, 1)
+HOSTS = [f"{place}-{kind}-{i:02d}" for place in ("fra", "ams", "iad") for kind in ("web", "db", "queue", "cache")
+         for i in range(1, 7)]
+USERS = [f"{name}{i}" for name in ("mara", "jonas", "priya", "chen", "olga", "luis") for i in range(1, 40)]
+PATHS = [f"/api/v{v}/{what}" for v in (1, 2) for what in ("orders", "users", "items", "search", "login", "reports/daily",
+                                                          "payments", "export")]
+TABLES = "orders users items sessions payments audit_log".split()
+LEVELS = dict(INFO=80, WARN=13, ERROR=5, DEBUG=2)
+
+
+def request(draw: random.Random) -> str:
+    status = draw.choices((200, 201, 304, 404, 500), (80, 6, 6, 6, 2))[0]
+    return (f"http.server: {draw.choice(('GET', 'GET', 'POST'))} {draw.choice(PATHS)} status={status} "
+            f"bytes={int(draw.lognormvariate(7, 1.2))} took={draw.lognormvariate(3, 0.9):.1f}ms")
+
+
+def query(draw: random.Random) -> str:
+    table = draw.choice(TABLES)
+    return (f"db.pool: query on {table} by {draw.choice(USERS)} returned {int(draw.lognormvariate(3, 1.5))} rows, "
+            f"waited {draw.lognormvariate(1, 1):.2f}ms")
+
+
+def job(draw: random.Random) -> str:
+    return (f"queue.worker: job {draw.getrandbits(32):08x} of {draw.choice(('mail', 'resize', 'invoice', 'index'))} "
+            f"finished, attempt {draw.choices((1, 2, 3), (90, 8, 2))[0]} of 3, {draw.lognormvariate(5, 1):.0f}ms")
+
+
+def lookup(draw: random.Random) -> str:
+    return (f"cache.shard: key session:{draw.choice(USERS)}:{draw.randrange(1000):03d} "
+            f"{draw.choices(('hit', 'miss', 'expired'), (80, 15, 5))[0]}, {draw.randrange(20, 99)}% full")
+
+
+MESSAGES = dict(web=request, db=query, queue=job, cache=lookup)
+
+
+def line(draw: random.Random, at: datetime) -> str:
+    "Return a line of a log."
+    host = draw.choice(HOSTS)
+    level = draw.choices(list(LEVELS), list(LEVELS.values()))[0]
+    text = MESSAGES[host.split("-")[1]](draw)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z {level:<5} {host} [pid {draw.randrange(300, 4000)}] {text}"
+
+
+def lines(n: int, seed: int = 0) -> list[str]:
+    "Return `n` lines in the order of their times."
+    draw, at, out = random.Random(seed), START, []
+    for _ in range(n):
+        at += timedelta(seconds=draw.expovariate(2.0))
+        out.append(line(draw, at))
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lines", type=int, default=200_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("runs/corpora/logs.txt"))
+    args = parser.parse_args()
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text("\n".join(lines(args.lines, args.seed)) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__": main()

@@ -1,0 +1,151 @@
+"Defaults of a first run on texts of one's own: method, batch and steps by measured pace, and what is kept."
+import random
+
+import pytest
+
+import loflexmdm
+from loflexmdm.cli.commands import parse
+from loflexmdm.cli.train import recipe_of
+from loflexmdm.support import random_numbers
+from loflexmdm.support.writers import write_texts
+from loflexmdm.training import recipes
+from loflexmdm.training.first_run import FEWEST_STEPS, SECONDS, Choice, Cost, Entrant, choose, described
+from loflexmdm.training.recipes import ENTRANTS, entrants_for, is_small, recipe, recipe_from, settled
+
+
+@pytest.fixture
+def lines(tmp_path):
+    "A file of 400 lines of about 100 characters, for which pace is measured."
+    draw = random.Random(0)
+    texts = ["".join(draw.choices("abcdefgh ", k=draw.randint(90, 110))) + " x" for _ in range(400)]
+    return str(write_texts(tmp_path / "lines.txt", texts))
+
+
+@pytest.fixture
+def paces(monkeypatch):
+    "Costs by method in place of measured ones, and those that were asked for."
+    costs = {"ar": 0.05, "left_to_right": 0.1, "learned": 0.4, "other": 1.0}
+    asked = []
+
+    def cost_of(tables, entrant, device):
+        model = entrant.tables.get("model", {})
+        name = "ar" if model.get("method") == "ar" else model.get("order", "other")
+        asked.append(name)
+        each = costs[name]
+        return Cost(tables.get("train", {}).get("batch_size", 16), each, each)
+    monkeypatch.setattr(recipes, "cost_of", cost_of)
+    return costs, asked
+
+
+def tables(file, model=None, train=None, **task):
+    return dict(task=dict(kind="text", file=file, unit="characters") | task, model=model or {}, train=train or {})
+
+
+@pytest.mark.parametrize("seconds, chosen", [
+    # passes of 320 sequences in ten minutes are 30,000 / seconds of a step / 1,000
+    (dict(ar=0.05, left_to_right=0.1, learned=0.4), "learned"), (dict(ar=0.05, left_to_right=0.1, learned=2.0), "left"),
+    (dict(ar=0.05, left_to_right=2.0, learned=9.0), "ar"), (dict(ar=9.0, left_to_right=20.0, learned=90.0), "ar"),
+])
+def test_insertion_where_it_has_the_time(lines, paces, seconds, chosen):
+    paces[0].update(seconds)
+    made = settled(tables(lines), tell=lambda line: None)
+    name = "ar" if made["model"]["method"] == "ar" else made["model"]["order"]
+    assert name.startswith(chosen)
+    late = chosen == "left"
+    assert (made["model"].get("query_blocks"), made["train"].get("schedule")) == ((1, "flat") if late else (None, None))
+
+
+def test_gaps_to_fill_are_not_given_to_a_method_that_appends(lines, paces):
+    paces[0].update(left_to_right=9.0, learned=18.0)
+    made = settled(tables(lines, infill=0.5), tell=lambda line: None)
+    assert made["model"]["order"] == "left_to_right" and "ar" not in paces[1]
+    assert settled(tables(lines), tell=lambda line: None)["model"]["method"] == "ar"
+
+
+@pytest.mark.parametrize("model, train, kept", [
+    (dict(method="ar"), {}, dict(method="ar")), (dict(order="uniform"), {}, dict(order="uniform")),
+    (dict(method="loflexmdm", order="fixed"), {}, dict(method="loflexmdm")), ({}, dict(steps=7), dict(steps=7)),
+    (dict(size="tiny"), dict(batch_size=5, lr=1e-4), dict(size="tiny", batch_size=5, lr=1e-4)),
+    ({}, dict(valid_every=9, valid_size=3, schedule="cosine"), dict(valid_every=9, valid_size=3, schedule="cosine")),
+])
+def test_what_is_named_is_kept(lines, paces, model, train, kept):
+    made = recipe_from(settled(tables(lines, model, train), tell=lambda line: None)).as_dict()
+    flat = made["model"] | made["train"]
+    assert {key: flat[key] for key in kept} == kept
+
+
+def test_nothing_is_measured_where_nothing_is_open(lines, paces, tmp_path):
+    complete = tables(lines, dict(method="ar"), dict(steps=3, batch_size=2))
+    assert settled(complete) == complete
+    few = tables(str(write_texts(tmp_path / "few.txt", ["ab", "ba", "abc"] * 20)))
+    assert settled(few) == few and settled(dict(task=dict(kind="star"))) == dict(task=dict(kind="star"))
+    assert paces[1] == []
+    assert is_small(800, 12) and is_small(1, 40) and not is_small(160_000, 114) and not is_small(1, 64)
+
+
+def test_several_processes_measure_nothing(lines, paces, monkeypatch):
+    monkeypatch.setattr(recipes, "current_launch", lambda: random_numbers.Launch(0, 2, 0))
+    assert settled(tables(lines)) == tables(lines) and not paces[1]
+
+
+def test_the_steps_are_those_of_ten_minutes(lines, paces):
+    paces[0].update(ar=0.5, left_to_right=60.0)
+    made = settled(tables(lines), tell=lambda line: None)["train"]
+    assert made["steps"] == SECONDS / 0.5 and made["batch_size"] == 16 and made["valid_every"] == 120
+    paces[0].update(ar=60.0)  # even if they take longer
+    assert settled(tables(lines), tell=lambda line: None)["train"]["steps"] == FEWEST_STEPS
+    paces[0].update(ar=1e-6)  # and no more than a hundred passes
+    n = recipe_from(tables(lines)).build()[0].sizes()["train"]
+    assert settled(tables(lines), tell=lambda line: None)["train"]["steps"] == -(-100 * n // 16)
+
+
+def test_python_and_the_shell_choose_alike(lines, paces, capsys):
+    paces[0].update(ar=0.5, left_to_right=9.0)
+    from_shell = recipe_of(parse(["train", lines, "--unit", "characters", "--out", "x"]))
+    said = capsys.readouterr().err
+    assert recipe(lines, unit="characters") == from_shell == loflexmdm.recipe(lines, unit="characters")
+    assert from_shell.model["method"] == "ar" and from_shell.train.steps == SECONDS / 0.5
+    assert "chosen by measured pace: autoregression" in said and "--method ordered-insertion" in said
+    assert recipe_from(from_shell.as_dict()) == from_shell  # as a resumed run reads it
+
+
+def test_a_file_is_a_recipe(tmp_path, capsys):
+    words = str(write_texts(tmp_path / "words.txt", ["one two", "two one", "one one", "two two"] * 5))
+    assert recipe(words).task["unit"] == "words" and "unit=words" in capsys.readouterr().err
+    assert recipe(words, unit="characters").task["unit"] == "characters" and not capsys.readouterr().err
+    table = tmp_path / "table.csv"
+    table.write_text("n,text\n" + "".join(f"{n},ab{n % 7}\n" for n in range(40)))
+    assert recipe(table, column="text").task["unit"] == "characters"
+    with pytest.raises(ValueError, match="column"): recipe(table)
+    (tmp_path / "mine.smi").write_text("CCO\n")
+    with pytest.raises(ValueError, match="loflexmdm train molecules-moses-ar --source"): recipe(tmp_path / "mine.smi")
+    with pytest.raises(ValueError, match="nor a file of texts"): recipe(tmp_path / "none.txt")
+
+
+def test_a_model_to_start_from_gives_the_method(lines, paces, tmp_path):
+    first = recipe_from(tables(lines, dict(method="ar"), dict(steps=1, batch_size=2)))
+    first.trainer(tmp_path / "run", progress=False).fit()
+    made = settled(tables(lines, train=dict(start_from=str(tmp_path / "run"))), tell=lambda line: None)
+    assert made["model"]["method"] == "ar" and paces[1] == ["ar"]
+
+
+def test_real_steps_are_measured(lines, capsys):
+    made = recipe(lines, unit="characters", method="ar", size="nano")
+    assert made.train.batch_size >= 4 and FEWEST_STEPS <= made.train.steps <= 100 * 400 / made.train.batch_size
+    assert "of one core" in capsys.readouterr().err
+
+
+def test_entrants_that_contradict_a_setting_are_left_out():
+    text = dict(task=dict(kind="text"))
+    assert [e.options for e in entrants_for(text)] == [e.options for e in ENTRANTS]
+    assert len(entrants_for(text | dict(model=dict(method="ordered-insertion")))) == 2
+    assert [e.name for e in entrants_for(text | dict(model=dict(method="mdm")))] == ["method=mdm"]
+    assert entrants_for(text | dict(model=dict(method="ar")), infill=0.5) == list(ENTRANTS[:1])
+
+
+def test_the_load_of_the_machine_is_said():
+    entrant = Entrant("a", "--method a", {})
+    [line] = described(Choice(entrant, Cost(4, 0.1, 0.4)), 3000, 100)
+    assert "about 5 min of one core (20 min at the machine's present load)" in line
+    assert "load" not in described(Choice(entrant, Cost(4, 0.1, 0.11)), 3000, 100)[0]
+    assert choose([entrant], lambda e: Cost(4, 0.1, 0.1), 10).other is None
