@@ -80,7 +80,8 @@ def resolve_prompts(options: SampleOptions, method: Method, task: Task | None) -
         split = str.split if task is None else task.words
         limit = length_limit(options, method)
         found = read_prompts(options.prompts, method.vocabulary, split, limit)
-        if task is not None: print_status(f"prompts: {len(found)}, the first is {read_as(found[0], task)}")
+        if task is not None and SPECIAL_TOKENS[MASK] not in found[0]:
+            print_status(f"prompts: {len(found)}, the first is {read_as(found[0], task)}")
         return Prompts(found, options.n)
     prompts = None if task is None else task.prompts("test", options.n)
     if prompts is None: return Prompts(None, options.n)
@@ -120,11 +121,11 @@ def insertion_route(prompts: Sequence[Sequence], task: Task, text: str = "") -> 
 
 def read_as(prompt: Sequence, task: Task) -> str:
     "Describe a prompt as the task reads it: its text, its given tokens and its gaps."
-    gaps, masks = list(prompt).count(...), list(prompt).count(SPECIAL_TOKENS[MASK])
-    where = f"{gaps} gap{'s' * (gaps != 1)}" if gaps or masks else "open at its end"
-    given = len(prompt) - gaps - masks
+    gaps = list(prompt).count(...)
+    given = len(prompt) - gaps
+    where = f"{gaps} gap{'s' * (gaps != 1)}" if gaps else "open at its end"
     shown = task.text([task.gap if t is ... else t for t in prompt])
-    return f"{shown} ({given} token{'s' * (given != 1)} given, {where}" + f", {masks} masked" * bool(masks) + ")"
+    return f"{shown} ({given} token{'s' * (given != 1)} given, {where})"
 
 
 PROMPT_TEXT = "--fragment", "--prompt-text"  # both names of one option

@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXED', 'FIRST_SLOPE', 'FIRST_LEARNED', 'FIRST_TRAIN',
-           'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'INSERTION', 'ENTRANTS', 'RARE', 'FURTHER', 'PRESETS', 'MOLECULES',
-           'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names', 'check_values',
-           'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps', 'orders_drawn',
-           'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'settled', 'like_its_start', 'cost_of',
-           'measured_steps', 'keys_of', 'old_names', 'override', 'with_method', 'path_settings', 'data_exists',
-           'with_absolute_paths', 'tables_like', 'presets', 'is_text_file', 'read_tables', 'recipe_tables', 'with_unit',
-           'recipe', 'recipe_schema', 'write_schema']
+           'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'INSERTION', 'ENTRANTS', 'CHEAP', 'RARE', 'FURTHER', 'PRESETS',
+           'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names',
+           'check_values', 'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps',
+           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'settled', 'like_its_start',
+           'cost_of', 'measured_steps', 'keys_of', 'old_names', 'override', 'with_method', 'path_settings',
+           'data_exists', 'with_absolute_paths', 'tables_like', 'presets', 'is_text_file', 'read_tables',
+           'recipe_tables', 'with_unit', 'recipe', 'recipe_schema', 'write_schema']
 
 # %% ../../nbs/training/08_recipes.ipynb #490a91d0
 import json
@@ -247,6 +247,9 @@ INSERTION = OrderedInsertion.name
 ENTRANTS = (  # for the user's own data, from cheap to dear
     Entrant("autoregression (method=ar)", "--method ar", dict(model=dict(method="ar"), train=dict(lr=4e-3))),
     Entrant(
+        "fill in the middle (method=fim)", "--method fim", dict(model=dict(method="fim"), train=dict(lr=4e-3))
+    ),
+    Entrant(
         "ordered insertion from left to right, which also fills gaps",
         f"--method {INSERTION} --order left_to_right --query-blocks 1",
         dict(model=dict(method=INSERTION, order="left_to_right", query_blocks=1), train=dict(lr=3e-3, schedule="flat")),
@@ -256,6 +259,7 @@ ENTRANTS = (  # for the user's own data, from cheap to dear
         dict(model=dict(method=INSERTION, order="learned")),
     ),
 )
+CHEAP = {False: "ar", True: "fim"}  # the cheap method, by whether gaps are to be filled
 RARE = dict(valid_size=128, valid_samples=2)  # validation of a run of some minutes
 
 
@@ -273,8 +277,7 @@ def entrants_for(tables: dict, infill: float = 0.0) -> list[Entrant]:
         return given.keys() <= known and all(given.get(key, value) == value for key, value in model.items())
 
     fitting = [e for e in ENTRANTS if allows(e.tables["model"])]
-    # where gaps are to be filled, a method that only appends is not chosen
-    able = [e for e in fitting if not infill or method_class(e.tables["model"]["method"]).channels != ("append",)]
+    able = [e for e in fitting if e.tables["model"]["method"] != CHEAP[not infill]]
     name = method_of(tables)
     return able or fitting or [Entrant(f"method={name}", f"--method {name}", {})]
 

@@ -24,12 +24,13 @@ def lines(tmp_path):
 @pytest.fixture
 def paces(monkeypatch):
     "Costs by method in place of measured ones, and those that were asked for."
-    costs = {"ar": 0.05, "left_to_right": 0.1, "learned": 0.4, "other": 1.0}
+    costs = {"ar": 0.05, "fim": 0.05, "left_to_right": 0.1, "learned": 0.4, "other": 1.0}
     asked = []
 
     def cost_of(tables, entrant, device):
         model = entrant.tables.get("model", {})
-        name = "ar" if model.get("method") == "ar" else model.get("order", "other")
+        method = model.get("method")
+        name = method if method in ("ar", "fim") else model.get("order", "other")
         asked.append(name)
         each = costs[name]
         return Cost(tables.get("train", {}).get("batch_size", 16), each, each)
@@ -58,7 +59,7 @@ def test_insertion_where_it_has_the_time(lines, paces, seconds, chosen):
 def test_gaps_to_fill_are_not_given_to_a_method_that_appends(lines, paces):
     paces[0].update(left_to_right=9.0, learned=18.0)
     made = settled(tables(lines, infill=0.5), tell=lambda line: None)
-    assert made["model"]["order"] == "left_to_right" and "ar" not in paces[1]
+    assert made["model"]["method"] == "fim" and "ar" not in paces[1]
     assert settled(tables(lines), tell=lambda line: None)["model"]["method"] == "ar"
 
 
@@ -137,7 +138,8 @@ def test_real_steps_are_measured(lines, capsys):
 
 def test_entrants_that_contradict_a_setting_are_left_out():
     text = dict(task=dict(kind="text"))
-    assert [e.options for e in entrants_for(text)] == [e.options for e in ENTRANTS]
+    ar, fim, *others = ENTRANTS
+    assert entrants_for(text) == [ar, *others] and entrants_for(text, infill=0.1) == [fim, *others]
     assert len(entrants_for(text | dict(model=dict(method="ordered-insertion")))) == 2
     assert [e.name for e in entrants_for(text | dict(model=dict(method="mdm")))] == ["method=mdm"]
     assert entrants_for(text | dict(model=dict(method="ar")), infill=0.5) == list(ENTRANTS[:1])
