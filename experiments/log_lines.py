@@ -1,6 +1,6 @@
 """Lines of a made-up log file: `python experiments/log_lines.py --lines 200000 --out runs/corpora/logs.txt`.
 
-A line has a time, a level, a host, a part and a message with values, 114 characters on average. Times grow, hosts and
+A line has a time, a level, a host, a part and a message with values, 116 characters on average. Times grow, hosts and
 parts go together, and durations and sizes belong to their message, so there is something to learn at every distance."""
 import argparse
 import random
@@ -11,8 +11,8 @@ START = datetime(2024, 3, 1)
 HOSTS = [f"{place}-{kind}-{i:02d}" for place in ("fra", "ams", "iad") for kind in ("web", "db", "queue", "cache")
          for i in range(1, 7)]
 USERS = [f"{name}{i}" for name in ("mara", "jonas", "priya", "chen", "olga", "luis") for i in range(1, 40)]
-PATHS = [f"/api/v{v}/{what}" for v in (1, 2) for what in ("orders", "users", "items", "search", "login", "reports/daily",
-                                                          "payments", "export")]
+KINDS = "orders users items search login reports/daily payments export".split()
+PATHS = [f"/api/v{v}/{what}" for v in (1, 2) for what in KINDS]
 TABLES = "orders users items sessions payments audit_log".split()
 LEVELS = dict(INFO=80, WARN=13, ERROR=5, DEBUG=2)
 
@@ -47,7 +47,8 @@ def line(draw: random.Random, at: datetime) -> str:
     host = draw.choice(HOSTS)
     level = draw.choices(list(LEVELS), list(LEVELS.values()))[0]
     text = MESSAGES[host.split("-")[1]](draw)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z {level:<5} {host} [pid {draw.randrange(300, 4000)}] {text}"
+    when = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+    return f"{when} {level:<5} {host} [pid {draw.randrange(300, 4000)}] {text}"
 
 
 def lines(n: int, seed: int = 0) -> list[str]:

@@ -13,7 +13,9 @@ from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask
 from loflexmdm.tasks.units import many_types
 from loflexmdm.training.recipes import recipe_from
 
-TEXTS = [f"job {i} of {kind} took {i * 7 % 90}.{i % 10} ms, ünïcode 数据 {i}" for i in range(60) for kind in ("mail", "web")]
+TEXTS = [
+    f"job {i} of {kind} took {i * 7 % 90}.{i % 10} ms, ünïcode 数据 {i}" for i in range(60) for kind in ("mail", "web")
+]
 RNA = ["((((...))))..", "(((....)))..", ".((((...)))).", "((.....))....", "(((...)))...."] * 12
 
 
@@ -128,8 +130,8 @@ def test_dots_are_gaps_where_the_data_has_none():
 def test_three_dots_that_are_a_word():
     task = SequencesTask(sequences=["wait ... what", "what ... wait", "wait wait"] * 5)
     assert task.prompt("wait ... <gap>") == ["wait", "...", ...] and task.gap == "<gap>"
-    assert is_gap("...", Vocabulary("ab")) and not is_gap("...", task.vocabulary) and gap_mark(task.vocabulary) == "<gap>"
-    assert not is_gap("..", task.vocabulary)
+    assert is_gap("...", Vocabulary("ab")) and not is_gap("...", task.vocabulary)
+    assert gap_mark(task.vocabulary) == "<gap>" and not is_gap("..", task.vocabulary)
 
 
 def test_the_command_says_how_it_reads_a_prompt(tmp_path, capsys):
@@ -143,7 +145,8 @@ def test_the_command_says_how_it_reads_a_prompt(tmp_path, capsys):
     assert "... is part of the data here, <gap> marks a gap" in said and "7 tokens given" in said
     (tmp_path / "prompts.txt").write_text("((<gap>))\n((...))\n")
     out = tmp_path / "made.jsonl"
-    assert main(["sample", str(tmp_path / "run"), "--prompts", str(tmp_path / "prompts.txt"), "-n", "2", "--out", str(out)]) == 0
+    line = ["--prompts", str(tmp_path / "prompts.txt"), "-n", "2", "--out", str(out)]
+    assert main(["sample", str(tmp_path / "run"), *line]) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(rows) == 4 and rows[0]["text"].startswith("((") and rows[2]["text"].startswith("((...))")
     said = capsys.readouterr().err
