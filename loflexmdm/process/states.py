@@ -166,8 +166,8 @@ class Pair(NamedTuple):
     source: Example  # x0, where generation starts
     target: Example  # x1, clean
 
-# %% ../../nbs/process/01_states.ipynb #4cbf707b
-GAPS = "...", "<gap>"  # marks of a gap in written prompts; one that is a token of the vocabulary is no mark
+# %% ../../nbs/process/01_states.ipynb #gm000001
+GAPS = "...", "<gap>"  # marks of a gap in written prompts, unless the vocabulary has them
 
 
 def is_gap(token: str, vocabulary: Vocabulary) -> bool:
@@ -176,10 +176,10 @@ def is_gap(token: str, vocabulary: Vocabulary) -> bool:
 
 
 def gap_mark(vocabulary: Vocabulary) -> str:
-    "Return the mark of a gap in a list of written tokens: the first of GAPS that is no token."
+    "Return the mark of a gap in a list of written tokens: the first of GAPS that the vocabulary lacks."
     return next((mark for mark in GAPS if mark not in vocabulary.index), GAPS[-1])
 
-
+# %% ../../nbs/process/01_states.ipynb #4cbf707b
 def parse_prompt(prompt: Sequence, vocabulary: Vocabulary) -> Example:
     """Encode a prompt as an `Example`.
 

@@ -187,7 +187,7 @@ def _reserved(token: str) -> bool:
     "Return True if a tokenizer's token is a reserved name here."
     return token in (*SPECIAL_TOKENS, ANY) or bool(CONDITION.fullmatch(token))
 
-
+# %% ../../nbs/tasks/04_sequences.ipynb #sw000005
 def tokenizer_of(c: SequencesConfig) -> TextTokenizer | None:
     "Return the tokenizer of a file or of trained subwords, or None to use `unit`."
     if c.tokenizer: return read_tokenizer(c.tokenizer)

@@ -47,7 +47,7 @@ def usual_characters(texts: Sequence[str]) -> int:
     "Return the 90th percentile of the texts' lengths."
     return sorted(map(len, texts))[int(0.9 * (len(texts) - 1))]
 
-
+# %% ../../nbs/tasks/10_units.ipynb #un000109
 def unit_for(texts: Sequence[str]) -> Unit:
     "Choose the unit of tokens for texts. ValueError if there are none."
     if not texts: raise ValueError("texts=[]: at least one is needed")

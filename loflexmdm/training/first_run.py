@@ -34,7 +34,7 @@ class Cost(NamedTuple):
         return SECONDS / self.own * self.batch_size / n
 
     def seconds(self, sequences: float) -> float:
-        "Return the time of one core for so many sequences."
+        "Return the time of one core for a number of sequences."
         return sequences / self.batch_size * self.own
 
 
@@ -52,7 +52,7 @@ class Choice(NamedTuple):
     other: Entrant | None = None
     other_cost: Cost | None = None
 
-
+# %% ../../nbs/training/10_first_run.ipynb #fr000109
 def choose(entrants: Sequence[Entrant], measure: Callable[[Entrant], Cost], n: int) -> Choice:
     """Choose the dearest entrant that passes `n` sequences ENOUGH times, else the cheapest.
 

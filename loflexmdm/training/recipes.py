@@ -262,7 +262,7 @@ ENTRANTS = (  # for the user's own data, from cheap to dear
 CHEAP = {False: "ar", True: "fim"}  # the cheap method, by whether gaps are to be filled
 RARE = dict(valid_size=128, valid_samples=2)  # validation of a run of some minutes
 
-
+# %% ../../nbs/training/08_recipes.ipynb #st000005
 def is_small(n: int, longest: int) -> bool:
     "Tell if a run of PASSES over `n` sequences needs no measurement."
     rows = max(PASSES * n, FEWEST_STEPS * TrainConfig.batch_size)
@@ -322,7 +322,7 @@ def like_its_start(tables: dict) -> dict:
     model = {key: value for key, value in saved["config"].items() if key != "max_length"}
     return tables | dict(model=dict(method=saved["method"]) | model | tables.get("model", {}))
 
-
+# %% ../../nbs/training/08_recipes.ipynb #st000006
 def cost_of(tables: dict, entrant: Entrant, device: str | torch.device) -> Cost:
     "Measure an entrant's steps on the tables' data."
     filled, given = entrant_tables(tables, entrant), tables.get("train", {}).get("batch_size")
@@ -464,7 +464,7 @@ def presets() -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in PRESETS.iterdir() if f.name.endswith(".toml"))
 
 
-MOLECULES = (".smi", ".smiles", ".sdf", ".mol", ".mol2")  # endings of files that are no texts
+MOLECULES = (".smi", ".smiles", ".sdf", ".mol", ".mol2")  # endings of files of molecules
 
 
 def is_text_file(path: Path) -> bool:
@@ -477,7 +477,7 @@ def is_text_file(path: Path) -> bool:
         )
     return True
 
-
+# %% ../../nbs/training/08_recipes.ipynb #st000007
 def read_tables(name_or_path: str | os.PathLike) -> dict:
     """Read the tables of a preset or a TOML file, or return those of a saved model or a file of texts.
 

@@ -1,4 +1,4 @@
-"Units of tokens, subwords trained on the data, texts that a tokenizer changes, and dots that are no gaps."
+"Units of tokens, subwords trained on the data, texts that a tokenizer changes, and dots of the data."
 import json
 
 import pytest
@@ -110,7 +110,7 @@ def test_a_tokenizer_that_changes_texts_is_refused(unknowing, tmp_path, from_fil
     assert "survive" not in task().summary()
 
 
-# dots that are no gaps
+# dots of the data
 
 def rna(): return SequencesTask(SequencesConfig(unit="characters"), RNA)
 
