@@ -28,6 +28,7 @@ from ..models.pretrained import load
 from ..process.states import Vocabulary, collate
 from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
+from ..support.random_numbers import seeded
 from ..support.readers import read_json, read_jsonl, table_rows, checked_rows
 from ..support.registries import TASKS
 from ..support.statistics import skewed_interval
@@ -77,7 +78,7 @@ def scored(task: Task, samples: Samples) -> dict:
 def mean_test_bound(method: Method, task: Task, options: EvaluateOptions) -> dict[str, float]:
     """Return the mean bound of test sequences. It bounds the negative log-likelihood in nats; with standard error and
     interval."""
-    data, generator = task.dataset("test"), torch.Generator(method.device).manual_seed(options.seed)
+    data, generator = task.dataset("test"), seeded(options.seed, method.device)
     examples = [data[i] for i in range(min(options.n, len(data)))]
     batches = [collate(examples[i:i + 64]) for i in range(0, len(examples), 64)]
     found = torch.cat([method.nll_bound(batch, options.nll, generator)[0] for batch in batches])

@@ -29,6 +29,7 @@ from ..process.states import BOS, MASK, SPECIAL_TOKENS, Example, Vocabulary, col
 from ..process.states import parse_prompt
 from ..samplers import Samples
 from ..support.atomic_files import write_file
+from ..support.random_numbers import seeded
 from ..support.readers import FASTA, read_jsonl, read_lines
 from ..support.writers import write_texts
 from ..tasks.base import Task, tokens_as_text
@@ -173,7 +174,7 @@ def bounds(rows: Sequence[dict], method: Method, states: int, seed: int | torch.
 # %% ../../nbs/cli/06_result_files.ipynb #225fdcc0
 def bound_generator(method: Method, seed: int) -> torch.Generator:
     "Return the generator for the bounds of a command."
-    return torch.Generator(method.device).manual_seed(seed)
+    return seeded(seed, method.device)
 
 # %% ../../nbs/cli/06_result_files.ipynb #02275d15
 def nll_states(nll: int | None, out: str | None, rows: int, task: Task | None) -> int:

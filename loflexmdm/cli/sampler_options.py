@@ -17,8 +17,6 @@ from functools import cache
 from types import NoneType
 from typing import Literal, NamedTuple, TypeVar, get_args, get_origin
 
-import torch
-
 from .commands import Options, Parser, print_status, process_launch
 from .common import add_device, flag_of, free_flag, kind_of_option
 from ..methods import sampling
@@ -29,6 +27,7 @@ from ..samplers.choose import either, field_of, usable_settings
 from ..samplers.guidance import SCHEMES
 from ..support.configs import comments_of
 from ..support.limits import ROWS
+from ..support.random_numbers import seeded
 from ..support.registries import SAMPLERS
 
 
@@ -197,7 +196,7 @@ def draw_batches(method: Method, options: SamplingOptions, prompts: Sequence | N
 def request_of(options: SamplingOptions, n: int | None, sampler: Sampler, **batches) -> Request:
     "Return the request of a command line. `batches` tells which batches to draw."
     same = {f.name: getattr(options, f.name) for f in fields(Request) if f.name in COMMON}
-    generator = torch.Generator().manual_seed(options.seed)
+    generator = seeded(options.seed)
     return Request(n, sampler, generator, progress=shows_progress(), **same, **batches)
 
 

@@ -18,6 +18,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..support.random_numbers import seeded
+
 # %% ../../nbs/exact/06_rank_calibration.ipynb #b0f13f16
 def randomised_ranks(
     truth: Float[Tensor, " n"],
@@ -80,7 +82,7 @@ def _extremeness(
 @lru_cache(maxsize=32)
 def _reference(n: int, draws: int, simulations: int) -> Float[Tensor, " simulations"]:
     "Return the extremeness of simulated uniform ranks, ascending."
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     ranks = torch.randint(draws + 1, (simulations, n), generator=generator)
     counts = torch.zeros(simulations, draws + 1, dtype=torch.long)
     counts = counts.scatter_add(1, ranks, torch.ones_like(ranks))
@@ -203,7 +205,7 @@ def calibrate(
     if not statistics: raise ValueError("statistics: at least one is needed")
     if replications < 2 or draws < 1:
         raise ValueError(f"replications={replications}, draws={draws}: must be at least 2 and 1")
-    generator = generator or torch.Generator().manual_seed(0)
+    generator = generator or seeded(0)
 
     # repeat the observation of each truth for its draws
     truths = _as_many("draw", draw(replications, generator), replications)

@@ -34,6 +34,7 @@ from ..process.states import BOS, MASK, PAD, SPECIAL_TOKENS, Example, Pairs
 from ..process.states import PartialSequences, Vocabulary, collate
 from ..samplers import EditTrajectory, Samples, Trajectory
 from ..support.configs import AtLeastTwo, Count, NonNegative, accepted_by, config, one_of
+from ..support.random_numbers import seeded
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #971b8243
@@ -225,7 +226,7 @@ def on_cpu(generator: torch.Generator | None) -> torch.Generator | None:
     "Return a CPU generator, seeded by one of another device. None stays None."
     if generator is None or generator.device.type == "cpu": return generator
     seed = torch.randint(2**62, (1,), generator=generator, device=generator.device)
-    return torch.Generator().manual_seed(int(seed))
+    return seeded(int(seed))
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #f50c0de5
 class FromSources:
@@ -272,7 +273,7 @@ class FromSources:
         "Draw a source for each prompt. Row i depends only on `seeds[i]`."
         drawn = []
         for i, seed in enumerate(seeds):
-            generator = torch.Generator().manual_seed(seed ^ (2**61 - 1))  # the sampler's own stream begins with it
+            generator = seeded(seed ^ (2**61 - 1))  # the sampler's own stream begins with it
             one = self.drawn_from.draw(prompts.rows([i]).trim(), generator)
             tokens, fixed, closed = (v[0].tolist() for v in one[:3])
             drawn.append(Example(tokens, fixed, closed))

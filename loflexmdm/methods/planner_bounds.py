@@ -21,6 +21,7 @@ from ..process.states import MASK, PartialSequences
 from ..samplers.draws import CONFIDENCES, WITHOUT_TOKENS, nucleus, row_uniforms
 from ..samplers.planner import GREEDY, SOFT, Planner
 from ..samplers.state import Limits, State
+from ..support.random_numbers import seeded
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #872fae26
@@ -48,7 +49,7 @@ def _outcome(method: Method, x1: PartialSequences, planner: Planner) -> PartialS
 def _begin(method: Method, x1: PartialSequences, planner: Planner, seeds: Sequence[int]) -> State:
     "Return the sampler's first state on the way to x1."
     hidden = x1._replace(tokens=torch.where(x1.free, MASK, x1.tokens))
-    generators = [torch.Generator().manual_seed(s) for s in seeds]
+    generators = [seeded(s) for s in seeds]
     limits = Limits(method.tau_max, x1.tokens.shape[1])
     return planner.init(hidden, generators, limits)
 

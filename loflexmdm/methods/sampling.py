@@ -20,6 +20,7 @@ from ..samplers import Limits, Sampler, Samples, channel_words, fitting_samplers
 from ..samplers import merge_samples, simulate
 from ..samplers.guidance import Guidance, Guided
 from ..support.limits import ROWS, TOKENS
+from ..support.random_numbers import seeded
 
 # %% ../../nbs/methods/02_sampling.ipynb #fd622ec7
 def _example(prompt: Sequence, vocabulary: Vocabulary, max_length: int) -> Example:
@@ -99,12 +100,8 @@ def _generator(generator: torch.Generator | None, seed: int | None = None) -> to
         raise ValueError(f"generator={generator!r}: must be a torch.Generator; for a number there is seed=")
     if seed is not None:
         if generator is not None: raise ValueError(f"seed={seed!r}: give either a generator or a seed")
-        if type(seed) is not int: raise ValueError(f"seed={seed!r}: must be a whole number")
-        return torch.Generator().manual_seed(seed % 2**63)
-    if generator is None:
-        generator = torch.Generator()
-        generator.seed()
-    return generator
+        return seeded(seed)
+    return seeded(torch.Generator().seed()) if generator is None else generator
 
 
 def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -> list[int]:

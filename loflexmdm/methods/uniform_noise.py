@@ -28,7 +28,7 @@ from ..process.readings import ClockProposal, until
 from ..process.states import SPECIAL_TOKENS, PartialSequences, Vocabulary
 from ..samplers import Sampler, TauLeaping
 from ..support.configs import AtLeastTwo, Positive, config
-from ..support.random_numbers import uniforms
+from ..support.random_numbers import seeded, uniforms
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/27_uniform_noise.ipynb #un000028
@@ -236,6 +236,6 @@ class UniformNoise(Canvas, Method):
     def begin(self, prompts: PartialSequences, limit: int, seeds: Sequence[int]) -> PartialSequences:
         "Fill the canvas of each prompt with random tokens. Row i depends only on `seeds[i]`."
         x = self.start(prompts, limit)
-        streams = [torch.Generator().manual_seed(seed ^ (2**61 - 1)) for seed in seeds]  # the sampler begins with seed
+        streams = [seeded(seed ^ (2**61 - 1)) for seed in seeds]  # the sampler begins with seed
         u = torch.stack([torch.rand(x.tokens.shape[1], generator=g, dtype=torch.float64) for g in streams])
         return x._replace(tokens=torch.where(x.masked, self.random_tokens(u).to(x.tokens.device), x.tokens))

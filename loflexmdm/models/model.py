@@ -24,6 +24,7 @@ from .hub import push
 from .saved import checked_sampling, save_method
 from ..process.states import Vocabulary, collate, filled_example, prefix_example
 from ..samplers import Sampler, merge_samples
+from ..support.random_numbers import seeded
 from ..tasks.base import Task, task_from
 
 # %% ../../nbs/models/05_model.ipynb #md000007
@@ -234,7 +235,7 @@ class Model:
         if long := [i for i, t in enumerate(tokens) if len(t) > most]:
             raise ValueError(f"sequences: number {long[0]} has {len(tokens[long[0]])} tokens; the model has {most}")
         x1 = collate([prefix_example([], t, self.vocabulary) for t in tokens]).to(self.device)
-        generator = torch.Generator(self.device).manual_seed(seed)
+        generator = seeded(seed, self.device)
         with torch.no_grad(): return Scores(*self.method.nll_bound(x1, states, generator))
 
     def score_fillings(

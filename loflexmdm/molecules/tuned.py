@@ -22,6 +22,7 @@ from .optimise import Call, Genetic, best_calls, sound
 from .task import MoleculesTask
 from ..process.conditions import ANY
 from ..process.states import collate, prefix_example
+from ..support.random_numbers import seeded
 
 # %% ../../nbs/molecules/07_tuned.ipynb #tn00008a
 def sound_molecule(tokens: Sequence[str], task: MoleculesTask) -> str | None:
@@ -134,7 +135,7 @@ def learn_round(search: Tuned, calls: Sequence[Call]):
 
     # a new spelling for each step, or the model would memorise the text
     rng, best = random.Random(f"{search.seed} replay {search.learned}"), best_calls(calls, search.memory)
-    generator = torch.Generator().manual_seed(rng.getrandbits(60))
+    generator = seeded(rng.getrandbits(60))
     for k in range(steps):
         some = rng.sample(best, min(search.replayed, len(best)))
         again = [(respell(c.smiles, search.task, rng), reward(c.score)) for c in some]

@@ -27,6 +27,7 @@ from ..samplers import Samples
 from ..samplers.generation_order import generation_times, plot_order
 from ..support.atomic_files import write_file
 from ..support.colours import PALETTE
+from ..support.random_numbers import seeded
 from ..tasks.base import task_from
 from ..tasks.star_graphs import StarTask
 from ..training.checkpoints import remove_run
@@ -66,7 +67,7 @@ def answer_metrics(model: Model, n: int, seed: int = 0) -> tuple[dict, Samples]:
 def bound_of(method: Method, n: int, orders: int = 8) -> float:
     "Compute the mean bound on `n` test sequences in nats. They are the first ones of the model's task."
     test = task_from(method.task).dataset("test")
-    bounds, _ = method.nll_bound(collate([test[i] for i in range(n)]), orders, torch.Generator().manual_seed(0))
+    bounds, _ = method.nll_bound(collate([test[i] for i in range(n)]), orders, seeded(0))
     return float(bounds.mean())
 
 # %% ../../nbs/reports/05_demo.ipynb #e64a6cdb

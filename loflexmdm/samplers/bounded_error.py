@@ -24,6 +24,7 @@ from .draws import check_number, check_slack, inverse_cdf, nucleus, row_uniforms
 from .speculative import moved
 from .state import Info, Limits, RowBool, RowFloat, State, TokenFloat, came_from
 from .state import legal
+from ..support.random_numbers import seeded
 from ..support.transfers import to_device
 
 Rates = Float[Tensor, "batch length channels"]  # for each token and channel
@@ -432,7 +433,7 @@ def measured_bound(
     """Estimate a bound on the total variation to the generator. Returned with its standard error.
 
     The mean over rows of what their checks cost, without bias for any generator; at least 2 rows."""
-    state = sampler.init(prompts, [torch.Generator().manual_seed(s) for s in seeds], limits)
+    state = sampler.init(prompts, [seeded(s) for s in seeds], limits)
     spent = torch.zeros_like(state.tau)
     while True:
         state = state.select(~state.done)

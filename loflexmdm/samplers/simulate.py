@@ -20,6 +20,7 @@ from ..process.intensities import IntensityFn
 from ..process.states import PartialSequences
 from .base import Sampler, channel_words
 from .state import Info, Limits, State
+from ..support.random_numbers import seeded
 from ..support.transfers import lists, to_device
 
 # %% ../../nbs/samplers/04_simulate.ipynb #de6ea870
@@ -171,7 +172,7 @@ def simulate(
     for a sampler that needs them."""
     _check(prompts, sampler, seeds, limits)
     harvest = _Harvest(len(seeds), record, limits)
-    state = sampler.init(prompts, [torch.Generator().manual_seed(s) for s in seeds], limits)
+    state = sampler.init(prompts, [seeded(s) for s in seeds], limits)
     if record: harvest.snapshot(state)
 
     with tqdm(total=len(seeds), desc="sampling", unit="seq", disable=not progress) as bar:

@@ -25,6 +25,7 @@ from .event_driven import Proposal
 from .draws import check_slack, check_whole, inverse_cdf, nucleus, without_special
 from .state import Info, Limits, RowBool, RowFloat, RowInt, State, TokenFloat
 from .state import TokenInt, came_from, finished, legal
+from ..support.random_numbers import seeded
 
 # %% ../../nbs/samplers/11_speculative.ipynb #sp070007
 _GAMMA, _FIRST, _SECOND = (v - 2**64 for v in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -147,7 +148,7 @@ class PointByPoint(Sampler):
         if masks_alone and not self.softness: return state.generators
         place = state.memory.number * 2**32 + 2**31
         seeds = _mixed(state.memory.key + place * _GAMMA)
-        return tuple(torch.Generator().manual_seed(s) for s in seeds.tolist())
+        return tuple(seeded(s) for s in seeds.tolist())
 
     def tested(self, out: Intensities, state: State, u: Draws) -> Proposal:
         "Test the pending proposal and make the next. If accepted, the clock and bound stay."

@@ -21,13 +21,13 @@ from itertools import compress, pairwise
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from ..process.states import BOS, Example, Vocabulary, prefix_example
 from ..process.streams import UNLIMITED
 from ..samplers import Sampler, Samples
 from ..support.colours import PALETTE
 from ..support.configs import AtLeastTwo, Count, Natural, config, one_of
+from ..support.random_numbers import seeded
 from .base import Examples, Task, check_split
 
 # %% ../../nbs/tasks/07_mazes.ipynb #e52e6da9
@@ -440,7 +440,7 @@ def subgoal_samples(
     found = {}
     for k in subgoals:
         # same random numbers for every number of subgoals
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded(seed)
         found[k] = model.sample(task.prompts("test", n, k), sampler=sampler, generator=generator)
     return found
 

@@ -23,6 +23,7 @@ from ..methods.base import Method
 from ..networks.base import blocks_alike
 from ..process.states import collate
 from ..support.progress import duration
+from ..support.random_numbers import seeded
 from ..support.stop_signals import Stopped, interruptible
 from .log import MEASURED
 from .optimisers import TrainConfig
@@ -154,7 +155,7 @@ class Compiler:
         first = collate(rows).to(device)
 
         # neither this nor dropout takes a random number from training
-        generator = torch.Generator(device).manual_seed(0)
+        generator = seeded(0, device)
         self.method.train()
         with torch.random.fork_rng(devices=[]), autocast(self.config, device):
             loss = self.method.loss(first, generator).loss

@@ -29,7 +29,7 @@ from ..process.matching import LossTerms
 from ..process.states import Pairs, PartialSequences, collate
 from ..support.atomic_files import content_digest
 from ..support.limits import clipped_line
-from ..support.random_numbers import Launch, ShardGenerator, generator_for, seed_of
+from ..support.random_numbers import Launch, ShardGenerator, generator_for, seed_generator, seed_of
 from .batches import batches
 from .checkpoints import Checkpoints, set_moments
 from .compiling import regions
@@ -248,7 +248,7 @@ class SeveralProcesses(OneProcess):
 
     def generator(self, *key, device: torch.device) -> torch.Generator:
         "Return the generator that draws this rank's rows of a batch."
-        return ShardGenerator(device, self.launch.rank, self.world).manual_seed(seed_of(*key))
+        return seed_generator(ShardGenerator(device, self.launch.rank, self.world), seed_of(*key))
 
     def batches(self, data: Dataset, config: TrainConfig, step: int, device: torch.device
                 ) -> Iterator[PartialSequences]:

@@ -35,7 +35,7 @@ from ..support.atomic_files import write_file
 from ..support.configs import config_from, config_schema, current_names
 from ..support.limits import STEPS, clipped
 from ..support.progress import write_line
-from ..support.random_numbers import current_launch
+from ..support.random_numbers import current_launch, seed_generator
 from ..support.readers import Texts, read_toml
 from ..support.registries import METHODS, TASKS, did_you_mean
 from ..support.saved_files import names, read_config, resolve
@@ -69,7 +69,7 @@ class Recipe:
         cls = method_class(table.pop("method"))
         # restores the global random state
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.train.seed)
+            seed_generator(torch.default_generator, self.train.seed)
             method = cls(task.vocabulary, config_from(cls.Config, table, "model"), self.task)
         return task, method.to(device)
 

@@ -1,10 +1,15 @@
-"Permutations that are computed row by row, and rows that are shuffled as they stream."
+"Seeds of 64 bits, permutations that are computed row by row, and rows that are shuffled as they stream."
 import random
+from pathlib import Path
 
 import pytest
+import torch
 
+from loflexmdm.models.pretrained import load
 from loflexmdm.process.streams import shuffled
-from loflexmdm.support.random_numbers import TABLE, Feistel, permutation
+from loflexmdm.support import random_numbers
+from loflexmdm.support.random_numbers import TABLE, Feistel, generator_for, permutation, seeded
+from loflexmdm.training.recipes import recipe
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 97, 100, 1000])
@@ -30,3 +35,47 @@ def test_streamed_rows_come_once_and_never_earlier_than_the_window(window):
     found = list(shuffled(rows, window, random.Random(0)))
     assert sorted(found) == rows and all(row - place < window for place, row in enumerate(found))
     assert window == 1 or found != rows
+
+
+SEEDS = (1, 2**32 + 1, 2**61 + 1, -1)
+FIRST = [541782141, 2040296730]  # of the second seed
+
+
+def test_all_bits_of_a_seed_decide():
+    "A processor's generators take 32 bits from torch: 1 and 2^32 + 1 had one stream."
+    streams = {tuple(torch.rand(2, generator=seeded(seed), dtype=torch.float64).tolist()) for seed in SEEDS}
+    assert len(streams) == len(SEEDS)
+    keyed = {torch.rand((), generator=generator_for(seed, "step", 0)).item() for seed in SEEDS}
+    assert len(keyed) == len(SEEDS)
+
+
+def test_a_seed_gives_the_same_stream_in_every_version():
+    first = {seed: torch.randint(2**31, (2,), generator=seeded(seed)).tolist() for seed in SEEDS}
+    assert first[1] == torch.randint(2**31, (2,), generator=torch.Generator().manual_seed(1)).tolist()
+    assert first[2**32 + 1] == FIRST and torch.equal(seeded(-1).get_state(), seeded(2**64 - 1).get_state())
+
+
+@pytest.mark.parametrize("wrong", [2**64, -2**63 - 1, 0.5, True, "1", None])
+def test_what_is_not_a_seed_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"seed=.*: must be a whole number from -2\^63 to 2\^64 - 1"): seeded(wrong)
+
+
+def test_every_generator_is_seeded_in_one_place():
+    "Elsewhere `manual_seed` would take 32 bits."
+    package = Path(random_numbers.__file__).parents[1]
+    places = [p.name for p in package.rglob("*.py") if "manual_seed(" in p.read_text(encoding="utf-8")]
+    assert places == ["random_numbers.py"]
+
+
+def test_models_differ_by_seeds_of_64_bits():
+    "First weights, samples and scores with seeds of which the lower 32 bits agree."
+    def weights(seed):
+        method = recipe("brackets", method="mdm", seed=seed).build()[1]
+        return torch.cat([p.detach().flatten() for p in method.parameters()])
+    assert not torch.equal(weights(1), weights(2**32 + 1)) and torch.equal(weights(2**32 + 1), weights(2**32 + 1))
+    model = load("star-tiny")
+    prompt = model.prompts("test", 1)
+    told = [model.sample(prompt, n=8, seed=s, temperature=3.0).texts for s in (1, 2**32 + 1)]
+    assert told[0] != told[1]
+    bounds = [model.score([list("63072871020603")], states=2, seed=s) for s in (1, 2**32 + 1)]
+    assert bounds[0] != bounds[1]

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from tqdm.auto import tqdm
 
 from ...models.model import Model
@@ -26,6 +25,7 @@ from ..task import MoleculesTask
 from ...samplers import EventDriven, Sampler, TauLeaping
 from ...support.atomic_files import write_file
 from ...support.colours import CYCLE, PALETTE
+from ...support.random_numbers import seeded
 
 # %% ../../../nbs/molecules/scores/03_de_novo.ipynb #7cfd50a1
 class Setting(NamedTuple):
@@ -80,7 +80,7 @@ def measure_setting(
     tokens."""
     start = time.perf_counter()
     samples = model.sample(
-        n=n, sampler=setting.sampler, generator=torch.Generator().manual_seed(seed), batch_size=batch_size
+        n=n, sampler=setting.sampler, generator=seeded(seed), batch_size=batch_size
     )
     seconds = time.perf_counter() - start
     return task.score("test", samples) | dict(
