@@ -9,8 +9,6 @@ __all__ = ['PROMPT_TEXT', 'BLOCK', 'TABLES', 'TEXTS', 'read_prompts', 'prompt_fr
            'text_of', 'check_texts', 'write_rows']
 
 # %% ../../nbs/cli/06_result_files.ipynb #a38d7b93
-import csv
-import io
 import json
 import math
 import os
@@ -31,7 +29,7 @@ from ..samplers import Samples
 from ..support.atomic_files import write_file
 from ..support.random_numbers import seeded
 from ..support.readers import FASTA, read_jsonl, read_lines
-from ..support.writers import write_texts
+from ..support.writers import csv_text, formulas, write_texts
 from ..tasks.base import Task, tokens_as_text
 
 # %% ../../nbs/cli/06_result_files.ipynb #690482e9
@@ -211,14 +209,14 @@ def pretty_row(row: dict, task: Task | None) -> str:
 
 # %% ../../nbs/cli/06_result_files.ipynb #bb771a3a
 def format_rows(rows: Sequence[dict], suffix: str) -> str:
-    "Format rows as JSONL or CSV. In CSV lists are words separated by spaces."
+    """Format rows as JSONL or CSV. In CSV lists are words separated by spaces.
+
+    Prints a note on cells that a spreadsheet would compute."""
     if suffix == ".jsonl": return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    flat = lambda v: " ".join(map(str, v)) if isinstance(v, list) else v
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows: writer.writerow({k: flat(v) for k, v in row.items()})
-    return text.getvalue()
+    flat = [{k: " ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()} for row in rows]
+    if n := formulas(cell for row in flat for cell in row.values()):
+        print_status(f"{n:,} cells begin with =, +, - or @: import their columns as text into a spreadsheet")
+    return csv_text(list(rows[0]), flat)
 
 # %% ../../nbs/cli/06_result_files.ipynb #tx000003
 TABLES = ".jsonl", ".csv"  # suffixes of files with all columns

@@ -7,7 +7,7 @@ from rdkit.Chem import QED, Crippen, Descriptors
 
 from loflexmdm.molecules.scores.desirability import DESCRIPTORS, MAKERS, TRANSFORMS, Goal, Goals, read_goals
 from loflexmdm.molecules.scores.desirability import double_sigmoid, reverse_sigmoid, sigmoid, weighted_mean
-from loflexmdm.molecules.scores.objectives import load_objective
+from loflexmdm.molecules.scores.objectives import Scorer, load_objective
 from commands import call, refused
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
@@ -96,9 +96,37 @@ def test_what_is_wrong_is_said_with_its_place(text, message, tmp_path):
 def test_a_file_of_goals_is_an_objective(tmp_path):
     (tmp_path / "mine.py").write_text("def score(smiles): return len(smiles)\n")
     both = one("Function", ", params = {function = 'mine.py:score'}")
-    assert load_objective(str(write(tmp_path / "both.toml", both)))("CCO") == pytest.approx(3)
+    assert load_objective(str(write(tmp_path / "both.toml", both)), allow_code=True)("CCO") == pytest.approx(3)
     for name in ("none.toml", "both.tom"):
         with pytest.raises(ValueError, match="objective="): load_objective(str(tmp_path / name))
+
+
+def test_code_that_a_file_names_runs_only_where_it_is_allowed(tmp_path, monkeypatch):
+    "Neither the function, nor modules beside the file that are called like those of Python."
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other").mkdir()
+    ran = tmp_path / "ran"
+    code = f"open({str(ran)!r}, 'w')\ndef f(smiles): return 1.0\n"
+    for name in ("other/h.py", "tomllib.py", "other/tomllib.py", "numpy.py", "signal.py"): write(tmp_path / name, code)
+    write(tmp_path / "goals.toml", one("Function", ", params = {function = 'other/h.py:f'}"))
+    write(tmp_path / "leads.smi", "CCO\n")
+    command = "optimize --objective goals.toml --way ranked --start leads.smi --budget 1"
+    refused(call(command), "--allow-code")
+    for make in (load_objective, Scorer):
+        with pytest.raises(ValueError, match="allow_code=True"): make("goals.toml")
+    with Scorer("qed") as scorer: assert scorer("CCO")[0] == pytest.approx(0.4068, abs=1e-4)
+    assert not ran.exists()
+    for name in ("tomllib.py", "other/tomllib.py", "numpy.py", "signal.py"): (tmp_path / name).unlink()
+    assert call(f"{command} --allow-code")[0] == 0 and ran.exists()
+
+
+def test_weights_that_are_all_zero_are_refused(tmp_path):
+    "Their mean would be 0/0; one goal with another weight is enough."
+    zero = one("QED").replace("weight = 2", "weight = 0")
+    with pytest.raises(ValueError, match=r"weight=0 for every score \(.*\); at least one must be positive"):
+        read_goals(write(tmp_path / "zero.toml", zero))
+    goal = lambda name, weight: Goal(name, lambda mol: 0.5, lambda x: x, weight)
+    assert math.isclose(Goals([goal("a", 0.0), goal("b", 1.0)])("C"), 0.5)
 
 
 def test_every_descriptor_and_curve_gives_a_number():

@@ -171,12 +171,16 @@ class Goal(NamedTuple):
 class Goals:
     """Weighted mean of desirabilities, times penalties. 0 if a filter fails.
 
-    ValueError without goals."""
+    ValueError without goals, and for weights of scores that are all 0."""
     goals: Sequence[Goal]  # at least one
     mean: str = "geometric"  # geometric | arithmetic
 
     def __post_init__(self):
         if not self.goals: raise ValueError("scoring: has no component")
+        scored = [goal for goal in self.goals if goal.role == "score"]
+        if scored and not any(goal.weight for goal in scored):
+            names = ", ".join(goal.name for goal in scored)
+            raise ValueError(f"scoring: weight=0 for every score ({names}); at least one must be positive")
 
     def desirabilities(self, smiles: str) -> dict[str, float]:
         "Compute a molecule's desirability by goal, 0 to 1. ValueError for an invalid molecule, or a value that is nan."

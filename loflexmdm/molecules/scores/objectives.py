@@ -77,11 +77,12 @@ OBJECTIVES: dict[str, Callable[[str], float]] = dict(
 )
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000017
-def load_objective(spec: str) -> Callable[[str], float]:
+def load_objective(spec: str, allow_code: bool = False) -> Callable[[str], float]:
     """Load an objective: a name in OBJECTIVES, FILE.py:FUNCTION or FILE.toml. A TOML file holds goals
-    (`read_goals`). ValueError, in one line, if it cannot be loaded."""
+    (`read_goals`), and functions that it names run only with `allow_code`. ValueError, in one line, if it cannot be
+    loaded."""
     if spec in OBJECTIVES: return OBJECTIVES[spec]
-    if spec.endswith(".toml"): return _load_goals(spec)
+    if spec.endswith(".toml"): return _load_goals(spec, allow_code)
     file, colon, name = spec.rpartition(":")
     if not colon or not file.endswith(".py"):
         raise ValueError(
@@ -96,21 +97,26 @@ def load_objective(spec: str) -> Callable[[str], float]:
     return found
 
 
-def _load_goals(file: str) -> Callable[[str], float]:
+def _load_goals(file: str, allow_code: bool) -> Callable[[str], float]:
     "Load the goals of a TOML file, including functions and tasks. ValueError names the objective."
-    try: return read_goals(file, load_objective)
+    def load(spec: str) -> Callable[[str], float]:
+        if allow_code or spec in OBJECTIVES: return load_objective(spec, allow_code)
+        raise ValueError(f"function={spec!r}: the file names code, which does not run; allow it with --allow-code, in "
+                         "Python allow_code=True")
+
+    try: return read_goals(file, load)
     except (OSError, ValueError) as e: raise ValueError(f"objective={file!r}: {_said(e)}") from None
 
 
 def _said(error: BaseException) -> str: return clipped_line(f"{type(error).__name__}: {error}", 200)
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #e71907b6
-def _serve(pipe, spec: str):
+def _serve(pipe, spec: str, allow_code: bool = False):
     "Run the child process: load the function, answer each SMILES with (score, reason)."
     file = spec if spec.endswith(".toml") else spec.rpartition(":")[0]
-    sys.path.insert(0, str(Path(file).absolute().parent))  # makes modules beside the file importable
+    if allow_code or file != spec: sys.path.insert(0, str(Path(file).absolute().parent))  # modules beside the file
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the run, which ends this process
-    try: function = load_objective(spec)
+    try: function = load_objective(spec, allow_code)
     except ValueError as e: return pipe.send(str(e))
     pipe.send("")
     while True:
@@ -122,26 +128,28 @@ def _serve(pipe, spec: str):
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000018
 CHILD = """import sys
+sys.path[:] = sys.argv[4:]  # of the run: the current directory is not among them by itself
 from multiprocessing.connection import Connection
 from loflexmdm.molecules.scores.objectives import _serve
-_serve(Connection(int(sys.argv[1])), sys.argv[2])
+_serve(Connection(int(sys.argv[1])), sys.argv[2], sys.argv[3] == "True")
 """
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #56cb6930
 class Scorer:
     """Objective in a child process: `scorer(smiles)` is (score, '') or (None, reason of failure).
 
-    A call longer than `limit` seconds is killed, and the next one starts a new process. ValueError for an objective
-    that cannot be loaded."""
-    def __init__(self, spec: str, limit: float = 60.0):
+    A call longer than `limit` seconds is killed, and the next one starts a new process. Functions that a TOML file
+    names run only with `allow_code`. ValueError for an objective that cannot be loaded."""
+    def __init__(self, spec: str, limit: float = 60.0, allow_code: bool = False):
         if not 0 < limit < math.inf: raise ValueError(f"time_limit={limit}: must be a positive number of seconds")
-        self.spec, self.limit, self.process = spec, limit, None
+        self.spec, self.limit, self.allow_code, self.process = spec, limit, allow_code, None
         self.start()
 
     def start(self):
         "Start the process and load the objective there."
         self.pipe, other = Pipe()
-        command = [sys.executable, "-c", CHILD, str(other.fileno()), self.spec]  # multiprocessing reruns the script
+        # multiprocessing would run the script again
+        command = [sys.executable, "-c", CHILD, str(other.fileno()), self.spec, str(self.allow_code), *sys.path]
         # stdout of the function is not a result: send it to stderr
         self.process = subprocess.Popen(command, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL, stdout=2)
         other.close()
