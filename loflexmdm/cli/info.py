@@ -24,15 +24,14 @@ from ..support.colours import STYLE
 from ..support.configs import comments_of
 from ..support.limits import visible
 from ..support.registries import METHODS, NETWORKS, SAMPLERS, TASKS, Registry, did_you_mean
-from ..support.saved_files import names
+from ..support.saved_files import names, place_of
 from ..training.log import JsonLines
 from ..training.recipes import presets, read_tables, recipe_from
 
 # %% ../../nbs/cli/10_info.ipynb #99a41d60
 def card(name: str) -> str:
     "Return the model card, empty without one. The model is saved or packaged."
-    packaged = files("loflexmdm") / "pretrained_models" / name / "README.md"
-    places = [Path(name) / "README.md", Path(name) / "best" / "README.md", packaged]
+    places = [place_of(name) / "README.md", place_of(name) / "best" / "README.md"]
     return next((p.read_text(encoding="utf-8") for p in places if p.is_file()), "")
 
 
@@ -122,7 +121,7 @@ def order_line(method) -> str:
 
 def describe_model(name: str) -> str:
     "Describe a model. Its parameters, vocabulary, task, settings, training log and card."
-    method, directory = load(name, "cpu").method, Path(name)
+    method, directory = load(name, "cpu").method, place_of(name)
     tables = dict(task=method.task or {}, model=asdict(method.config))
     if method.sampling: tables["sampling"] = method.sampling
     parts = [f"{name}: {method.name}, {sum(p.numel() for p in method.parameters()):,} parameters\n",

@@ -32,7 +32,7 @@ from ..samplers import Samples
 from ..support.atomic_files import locked, write_file
 from ..support.limits import ROWS, visible
 from ..support.random_numbers import current_launch
-from ..support.saved_files import models_directory, read_config, resolve
+from ..support.saved_files import read_config, resolve
 from ..support.stop_signals import STOP_SIGNALS, Interrupted, hangups_are_ignored
 from ..tasks.base import Task, task_class
 from ..training.distributed import broadcast, from_all, own_device, process_group, serve
@@ -181,8 +181,7 @@ def finish(found: SavedRows, out: Path, info: dict, task: Task | None, image: by
 def task_class_in(argv: Sequence[str]) -> type[Task] | None:
     "Return the task class of a command line's model. None if it is unknown, which may be refused later."
     for name in positional(argv)[:1]:
-        packaged = models_directory() / name
-        try: return task_class(read_config(resolve(packaged if packaged.is_dir() else name)[0])["task"]["kind"])
+        try: return task_class(read_config(resolve(name)[0])["task"]["kind"])
         except (KeyError, TypeError, ValueError, OSError): return None
 
 

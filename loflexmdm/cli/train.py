@@ -25,7 +25,7 @@ from ..support.atomic_files import check_seal, write_sealed
 from ..support.data_digests import check_data
 from ..support.limits import clipped
 from ..support.random_numbers import current_launch
-from ..support.saved_files import names
+from ..support.saved_files import is_packaged, names
 from ..support.readers import read_json
 from ..support.registries import METHODS
 from ..tasks.base import task_class
@@ -262,6 +262,8 @@ def add_resume(parser: Parser, argv: Sequence[str]):
          continuation=lambda options: f"loflexmdm resume {options.directory}")
 def run_resume(options: ResumeOptions):
     "Continue a run from its newest checkpoint."
+    if is_packaged(options.directory):
+        raise ValueError(f"{options.directory}: is a model of the package; ./{options.directory} is the directory here")
     directory, device = Path(options.directory), pick_device(options.device)
     saved = read_run(directory)
     tables = override(saved["recipe"], **options.settings)

@@ -17,7 +17,7 @@ from .hub import SCHEME, fetch
 from .model import Model
 from .saved import load_method
 from ..support.registries import did_you_mean
-from ..support.saved_files import models_directory, names, resolve
+from ..support.saved_files import is_packaged, names, note_same_name, place_of, resolve
 
 # %% ../../nbs/models/06_pretrained.ipynb #353d4f2a
 # models of earlier versions: their replacement, and the recipe that trains each
@@ -61,7 +61,7 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
     key-adder-fixed (sums that need an order), molecules, molecules-leads, molecules-moses-ar,
     molecules-qm9-ar, repair-text, molecule-edits and lead-edits.
 
-    A name of the package wins over a directory in the working directory (write ./NAME for that). `hf://owner/name`,
+    A name of the package wins over a directory in the working directory, with a warning; ./NAME, or a Path, is that. `hf://owner/name`,
     with `@revision` after it if needed, is a model on the Hugging Face hub (`from_hub`). ValueError for unknown
     names, which lists the known ones, for damaged files and for a device that is not there; FileNotFoundError for a
     directory without a model."""
@@ -71,7 +71,8 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
         name, _, revision = str(name_or_dir).removeprefix(SCHEME).partition("@")
         return from_hub(name, device, revision or None)
     known = names()
-    if name_or_dir in known: return Model(load_method(models_directory() / name_or_dir, device))
+    note_same_name(name_or_dir)
+    if is_packaged(name_or_dir): return Model(load_method(place_of(name_or_dir), device))
     if not Path(name_or_dir).is_dir():
         if os.sep in str(name_or_dir): raise FileNotFoundError(f"{name_or_dir}: no such directory")
         if Path(name_or_dir).suffix == ".toml":

@@ -21,7 +21,7 @@ from ..methods.base import Method, method_class
 from ..models.model import Model
 from ..samplers import Sampler
 from ..support.registries import METHODS, SAMPLERS, TASKS
-from ..support.saved_files import models_directory, names, read_config, resolve
+from ..support.saved_files import is_packaged, names, note_same_name, place_of, read_config, resolve
 from ..tasks.base import Task
 
 if TYPE_CHECKING: from pybtex.database import Entry
@@ -131,7 +131,8 @@ def _task(task: dict | None) -> list[Reason]:
 # %% ../../nbs/reports/04_citations.ipynb #2b4815c1
 def _named(name: str) -> list[Reason]:
     if name in METHODS.names(): return reasons(method_class(name))
-    if name in names(): return _model(models_directory() / name)
+    note_same_name(name)
+    if is_packaged(name): return _model(place_of(name))
     if name in SAMPLERS.names(): return _cited(f"sampler {name}", SAMPLERS[name].papers)
     if name in papers(): return [(name, papers()[name].fields["why"])]
     if name in TASKS.names(): return reasons(TASKS[name])

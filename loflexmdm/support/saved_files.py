@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'CONFIG_FILE', 'WEIGHTS_FILE', 'AVERAGE_FILE', 'MODEL_FILES', 'DTYPES', 'models_directory', 'names',
-           'resolve', 'read_config']
+           'is_packaged', 'place_of', 'note_same_name', 'resolve', 'read_config']
 
 # %% ../../nbs/support/18_saved_files.ipynb #sf000004
 import os
+import warnings
 from pathlib import Path
 
 from .atomic_files import check_seal, recorded
@@ -31,12 +32,28 @@ def names() -> list[str]:
     "Return the names of the models that come with the package."
     return sorted(p.parent.name for p in models_directory().glob(f"*/{CONFIG_FILE}"))
 
+
+def is_packaged(name: str | os.PathLike) -> bool:
+    "Tell if a name means a model of the package. `./NAME` and a `Path` mean the directory."
+    return isinstance(name, str) and name in names()
+
+
+def place_of(name: str | os.PathLike) -> Path:
+    "Return the directory that a packaged model's name, or a path, means."
+    return models_directory() / name if is_packaged(name) else Path(name)
+
+
+def note_same_name(name: str | os.PathLike):
+    "Warn if a name of the package is also that of a directory here."
+    if is_packaged(name) and Path(name).is_dir():
+        warnings.warn(f"{name}: the model of the package; ./{name} is the directory here", stacklevel=2)
+
 # %% ../../nbs/support/18_saved_files.ipynb #sf000013
 def resolve(directory: str | os.PathLike) -> tuple[Path, str]:
     """Return the directory and weight file of a saved model, a checkpoint, a run or a name of the package.
 
     A run's best model wins over its newest complete checkpoint. FileNotFoundError if there is neither."""
-    path = models_directory() / directory if str(directory) in names() else Path(directory)
+    path = place_of(directory)
     if (path / CONFIG_FILE).is_file():
         averaged = (path / AVERAGE_FILE).is_file() or AVERAGE_FILE in recorded(path / CONFIG_FILE)
         return path, AVERAGE_FILE if averaged else WEIGHTS_FILE

@@ -38,7 +38,7 @@ from ..support.progress import write_line
 from ..support.random_numbers import current_launch, seed_generator
 from ..support.readers import Texts, read_toml
 from ..support.registries import METHODS, TASKS, did_you_mean
-from ..support.saved_files import names, read_config, resolve
+from ..support.saved_files import is_packaged, names, note_same_name, read_config, resolve
 from ..tasks.base import SPLITS, Task, task_class, task_from
 from ..tasks.units import TRIED, unit_for
 from .distributed import OneProcess
@@ -398,11 +398,11 @@ def with_method(tables: dict, name: str) -> dict:
 def path_settings(tables: Mapping) -> list[tuple[str, str]]:
     "Return table and key of every value that is a path."
     task = tables.get("task", {})
-    packaged = lambda key: key == "vocabulary_from" and task[key] in names()
+    packaged = lambda key: key == "vocabulary_from" and is_packaged(task[key])
     found = [("task", key) for key in task_class(task.get("kind")).paths(task) if not packaged(key)]
 
     start = tables.get("train", {}).get("start_from")
-    if start and start not in names(): found.append(("train", "start_from"))
+    if start and not is_packaged(start): found.append(("train", "start_from"))
 
     # a path, a name or JSON
     network = tables.get("model", {}).get("network_config", "")
@@ -444,15 +444,16 @@ def tables_like(model: str | os.PathLike) -> dict:
 
     A task that reads its vocabulary from its data keeps the model's. ValueError for a model without a task;
     FileNotFoundError for a directory without a model."""
+    note_same_name(model)
     saved = read_config(resolve(model)[0])
     if not saved["task"]: raise ValueError(f"{model}: was saved without a task, so its data is unknown; use a recipe")
-    task = dict(saved["task"])
+    task, named = dict(saved["task"]), model if isinstance(model, str) else os.path.abspath(model)
     # the weights belong to the model's tokens, not to those of new data
-    if hasattr(task_class(task["kind"]).Config, "vocabulary_from"): task["vocabulary_from"] = str(model)
+    if hasattr(task_class(task["kind"]).Config, "vocabulary_from"): task["vocabulary_from"] = named
     return dict(
         task=task,
         model=dict(method=saved["method"]) | saved["config"],
-        train=FURTHER | dict(start_from=str(model)),
+        train=FURTHER | dict(start_from=named),
     )
 
 # %% ../../nbs/training/08_recipes.ipynb #fb94dec5
@@ -484,8 +485,8 @@ def read_tables(name_or_path: str | os.PathLike) -> dict:
     A preset takes precedence over a packaged model of the same name. ValueError for an unknown preset, a file that is
     not TOML and, with the file's name, a wrong table; FileNotFoundError."""
     path = Path(name_or_path)
-    if str(name_or_path) in presets(): path = PRESETS / f"{name_or_path}.toml"
-    elif str(name_or_path) in names() or path.is_dir():
+    if isinstance(name_or_path, str) and name_or_path in presets(): path = PRESETS / f"{name_or_path}.toml"
+    elif is_packaged(name_or_path) or path.is_dir():
         return with_absolute_paths(tables_like(name_or_path), Path.cwd())
     elif str(name_or_path) in REMOVED: raise ValueError(f"{str(name_or_path)!r} {not_packaged(name_or_path, names())}")
     elif is_text_file(path): return dict(task=dict(kind="text", file=str(path.absolute())))
