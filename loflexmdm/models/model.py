@@ -250,7 +250,7 @@ class Model:
         if long := [len(e.tokens) for e in examples if len(e.tokens) > most]:
             raise ValueError(f"fillings: {long[0] - 1} tokens with the prompt; the model has {most - 1}")
         x1 = collate(examples).to(self.device)
-        generator = torch.Generator(self.device).manual_seed(seed)
+        generator = seeded(seed, self.device)
         with torch.no_grad(): return Scores(*self.method.nll_bound(x1, states, generator))
 
     def save(
