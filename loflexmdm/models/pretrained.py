@@ -61,8 +61,10 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
     key-adder-fixed (sums that need an order), molecules, molecules-leads, molecules-moses-ar,
     molecules-qm9-ar, repair-text, molecule-edits and lead-edits.
 
-    A name of the package wins over a directory in the working directory, with a warning; ./NAME, or a Path, is that. `hf://owner/name`,
-    with `@revision` after it if needed, is a model on the Hugging Face hub (`from_hub`). ValueError for unknown
+    A name of the package wins over a directory in the working directory, with a warning; ./NAME, or a Path, is the
+    directory. `hf://owner/name`, with `@revision` after it if needed, is a model on the Hugging Face hub (`from_hub`).
+
+    ValueError for unknown
     names, which lists the known ones, for damaged files and for a device that is not there; FileNotFoundError for a
     directory without a model."""
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
