@@ -64,9 +64,8 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
     A name of the package wins over a directory in the working directory, with a warning; ./NAME, or a Path, is the
     directory. `hf://owner/name`, with `@revision` after it if needed, is a model on the Hugging Face hub (`from_hub`).
 
-    ValueError for unknown
-    names, which lists the known ones, for damaged files and for a device that is not there; FileNotFoundError for a
-    directory without a model."""
+    ValueError for unknown names, which lists the known ones, for damaged files and for a device that is not there;
+    FileNotFoundError for a directory without a model."""
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={str(device)!r}: no CUDA device is available; use cpu")
     if str(name_or_dir).startswith(SCHEME):

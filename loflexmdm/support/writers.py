@@ -28,7 +28,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> st
 
 
 def formulas(cells: Iterable[object]) -> int:
-    "Count the texts that a spreadsheet computes. They begin with =, +, - or @ and are no numbers."
+    "Count the texts that a spreadsheet computes. They begin with =, +, - or @ and are not numbers."
     return sum(isinstance(c, str) and c.startswith(("=", "+", "-", "@")) and not _is_number(c) for c in cells)
 
 
