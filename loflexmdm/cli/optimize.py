@@ -21,7 +21,7 @@ from .sample import model_digest, stopping
 from ..models.model import Model
 from ..models.pretrained import load
 from ..molecules.data.sources import BENCHMARKS
-from ..molecules.data.tables import MOLECULE_FORMATS, molecules_in
+from ..molecules.data.records import MOLECULE_FORMATS, read_smiles
 from ..molecules.notation.substructures import contains, kept_features
 from ..molecules.optimise import CallLog, Genetic, Holding, PerScaffold, Proposer, RandomSearch
 from ..molecules.optimise import Regrow, Screened, Sifted, best_calls, optimise, top_auc
@@ -67,7 +67,7 @@ class OptimizeOptions(Options):
 # %% ../../nbs/cli/13_optimize.ipynb #co000009a
 def read_leads(path: str, column: str = "") -> tuple[list[str], str]:
     "Read the distinct valid molecules of a file. Returned with a note on those left out. ValueError if none is valid."
-    rows = list(islice(molecules_in(path, column), ROWS.now))
+    rows = list(islice(read_smiles(path, column), ROWS.now))
     usable = [j.smiles for j in judge(rows) if j.mol is not None and not flaw(j.mol)]
     found = list(dict.fromkeys(usable))
     invalid = len(rows) - len(usable)

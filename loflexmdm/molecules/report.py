@@ -132,17 +132,17 @@ def best_of(
     scores: Mapping[str, float] | None = None,
 ) -> list[tuple[str, float]]:
     """Return the `most` best molecules by a property or score. `by` is a property, with - before it for the lowest;
-    `scores` replace it."""
+    `scores` replace its values."""
     names = list(f.molecules)
     is_low, key = by.startswith("-"), by.lstrip("-")
-    if scores is not None: values = np.array([scores.get(s, math.nan) for s in names])
+    if scores is not None: values = np.array([scores.get(s, math.nan) for s in names]) * (-1 if is_low else 1)
     elif key in f.values: values = -f.values[key] if is_low else f.values[key]
     elif f.values: raise ValueError(f"by={by!r}: choose one of {', '.join(f.values)}, with - before it for the lowest")
     else: return []
 
     # a stable sort keeps ties in order
     order = [i for i in np.argsort(-values, kind="stable") if not np.isnan(values[i])]
-    return [(names[i], abs(values[i]) if is_low else values[i]) for i in order[:most]]
+    return [(names[i], -values[i] if is_low else values[i]) for i in order[:most]]
 
 # %% ../../nbs/molecules/06_report.ipynb #mr000023
 def _figure(mol: Chem.Mol, *lines: str) -> str:

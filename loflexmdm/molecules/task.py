@@ -30,9 +30,9 @@ from ..methods.base import Method
 from ..methods.flexmdm import filled_example
 from ..models.model import TextPrompt
 from .data.cleaning import Cleaning, clean_chunk, molecule_split
-from .data.column_values import measured
+from .data.column_values import REPLICATES, measured
 from .data.prepared import Molecules, Picked, content_of, is_packaged, prepare
-from .data.sources import FORMATS, read_smiles
+from .data.records import MOLECULE_FORMATS, read_smiles
 from .data.tables import MOLECULE_WRITERS, WRITTEN, molecule_columns
 from .growth import Growths, best_prompt, growth_of
 from .growth import grows_rightwards, superstructure_points
@@ -77,7 +77,7 @@ def bounds_from(text: str) -> list[float]:
 @config
 class MoleculesConfig:
     "Source of molecules, notation, splits and conditions."
-    source: str = "embedded"  # embedded | moses | qm9 | FILE (.smi .txt .csv .tsv .parquet, .gz) | hub:NAME
+    source: str = "embedded"  # embedded | moses | qm9 | FILE (lines, table, SDF, Excel, ...) | hub:NAME
     column: str = ""              # column of a table
     max_length: AtLeastTwo = 72  # longest text in tokens, start token included; longer are dropped
     slicer: str = "brics"         # fragmentation rule
@@ -96,6 +96,7 @@ class MoleculesConfig:
     notation: one_of(tuple(NOTATIONS)) = "bracket-safe"  # notation of molecules
     limit: Natural = 0            # rows to prepare; 0: all, hub 100,000, with `stream` 10,000
     stream: bool = False          # read the source while training, prepare only the first rows
+    replicates: one_of(REPLICATES) = "median"  # value of a molecule measured several times
 
     def __post_init__(self):
         if self.valid_share + self.test_share >= 1:
@@ -297,10 +298,12 @@ class _PropertyClasses(_MoleculeData):
         c = self.config
         self._check_files()
         options = Cleaning(c.slicer, salts=c.salts, notation=c.notation)
-        try: found = measured(c.source, c.condition, c.column, options, c.limit, _shows_progress())
+        try:
+            found = measured(c.source, c.condition, c.column, options, c.limit, _shows_progress(), c.replicates)
         except ValueError as e: raise ValueError(f"condition={c.condition!r}: choose {_ASKABLE} ({e})") from None
 
         # such molecules are used, but an incomplete column deserves a warning
+        if found.replicates: warnings.warn(f"condition={c.condition!r}: {found.replicates}", stacklevel=2)
         without = found.blank + found.unreadable
         such = f", {found.unreadable:,} of them with text such as {found.example!r}" * bool(found.unreadable)
         if without:
@@ -645,7 +648,7 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
                   brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
     prompt_help = "SMILES", ("fragment to grow at its points * (without any, at random hydrogens), two to link "
                              "(A.B), or text in the model's notation with ... at gaps; prints the route")
-    file_suffixes, output_suffixes, salvages = FORMATS, tuple(MOLECULE_WRITERS), True
+    file_suffixes, output_suffixes, salvages = MOLECULE_FORMATS, tuple(MOLECULE_WRITERS), True
     view = "molecule"
 
     def sequence(self, text: str) -> list[str]:

@@ -712,7 +712,8 @@ def read_records(
 
 def chosen_column(layout: Layout, column: str, usual: Sequence[str], only: bool = False) -> str:
     "Return the column of the texts: the one named, that of the format, or a usual one; '' for none."
-    if not column and layout.names[:1] == ("text",) and layout.format not in NA_FORMATS: return "text"
+    fixed = layout.format in NAMED or layout.names == ("text",) and layout.format not in NA_FORMATS
+    if fixed and not column: return "text"
     return usual_column(layout.names, column, usual, only)
 
 

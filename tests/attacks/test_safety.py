@@ -20,7 +20,7 @@ from loflexmdm.molecules import task
 from loflexmdm.molecules.data import prepared as data, sources
 from loflexmdm.molecules.data.cleaning import REJECT_REASONS, clean
 from loflexmdm.molecules.data.prepared import Molecules
-from loflexmdm.molecules.data.sources import read_smiles
+from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.notation.bracket_safe import decode, from_bracket_safe, renumber, reorder
 from loflexmdm.molecules.notation.bracket_safe import to_bracket_safe, tokenize
 from loflexmdm.molecules.scores.metrics import judge, molecule_metrics

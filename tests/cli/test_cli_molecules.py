@@ -16,7 +16,7 @@ from loflexmdm.cli.sample import status_lines
 from loflexmdm.cli.sampler_options import SampleOptions
 from loflexmdm.models.pretrained import REMOVED, load
 from loflexmdm.models.saved import save_method
-from loflexmdm.molecules.data.tables import molecules_in
+from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.notation.bracket_safe import decode, tokenize
 from loflexmdm.molecules.notation.fragments import contains_fragment
 from loflexmdm.molecules.task import MoleculesTask
@@ -183,7 +183,7 @@ def test_smi_and_sdf_hold_the_molecules(model, tmp_path):
     for kind in ("csv", "smi", "sdf"):
         assert call(f"sample {model} -n 20 --nll 0 --no-picture --out", tmp_path / f"m.{kind}")[0] == 0
     wanted = [r["smiles"] for r in rows_of(tmp_path / "m.csv") if r["state"] == "valid"]
-    assert list(molecules_in(tmp_path / "m.smi")) == list(molecules_in(tmp_path / "m.sdf")) == wanted
+    assert list(read_smiles(tmp_path / "m.smi")) == list(read_smiles(tmp_path / "m.sdf")) == wanted
 
 
 @pytest.mark.parametrize("options, message", [

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import math
 import random
+import re
 import tempfile
 import warnings
 from pathlib import Path
@@ -20,16 +21,21 @@ from loflexmdm.methods.base import method_class
 from loflexmdm.models.saved import save_method
 from loflexmdm.molecules.data import column_values as module
 from loflexmdm.molecules.data.cleaning import clean
-from loflexmdm.molecules.data.column_values import Measured, averaged, column_texts, measured
-from loflexmdm.molecules.data.column_values import number_in
-from loflexmdm.molecules.data.sources import embedded_smiles, smiles_and_texts
+from loflexmdm.molecules.data.column_values import Measured, combined, measured, one_value
+from loflexmdm.molecules.data.records import molecule_records, smiles_and_texts
+from loflexmdm.molecules.data.sources import embedded_smiles
 from loflexmdm.process.states import ANY, Vocabulary
 from loflexmdm.samplers import Samples
+from loflexmdm.support.records import LeftOut, number_in
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.checkpoints import take_weights
 
 ROWS = [("CCO", "1"), ("OCC", "2.5"), ("CCN", "-4e1"), ("CCC", ""), ("CCF", ">5"), ("C1CC", "6"), ("CCCl", "NA")]
-EXPECTED = Measured({"CCO": 1.75, "CCN": -40.0}, 2, 1, ">5")
+SPREAD = (
+    "1 of 2 molecules have several values, of which the median counts; "
+    "they spread by 1.5 (median), at most from 1 to 2.5 (CCO)"
+)
+EXPECTED = Measured({"CCO": 1.75, "CCN": -40.0}, 2, 1, ">5", SPREAD)
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +66,7 @@ def test_parquet_with_numbers_and_with_text(tmp_path):
     numbers = [1, 2.5, -40, None, None, 6, None]
     pq.write_table(pa.table(dict(smiles=smiles, pIC50=numbers)), tmp_path / "numbers.parquet")
     pq.write_table(pa.table(dict(smiles=smiles, pIC50=[t for _, t in ROWS])), tmp_path / "text.parquet")
-    assert measured(str(tmp_path / "numbers.parquet"), "pIC50") == Measured(EXPECTED.values, 3, 0, "")
+    assert measured(str(tmp_path / "numbers.parquet"), "pIC50") == Measured(EXPECTED.values, 3, 0, "", SPREAD)
     assert measured(str(tmp_path / "text.parquet"), "pIC50") == EXPECTED
     with pytest.raises(ValueError, match="has the columns smiles, pIC50"):
         measured(str(tmp_path / "text.parquet"), "IC50")
@@ -87,7 +93,7 @@ def test_the_cache_is_used_and_a_damaged_one_made_again(tmp_path, monkeypatch):
     measured(source, "pIC50")
     [file] = (tmp_path / "cache" / "measured").glob("*.json")
     with monkeypatch.context() as m:
-        m.setattr(module, "averaged", lambda rows: pytest.fail("read again"))
+        m.setattr(module, "combined", lambda *a: pytest.fail("read again"))
         assert measured(source, "pIC50") == EXPECTED
     file.write_text(file.read_text().replace("1.75", "9.75"))
     with pytest.warns(UserWarning, match="damaged"): assert measured(source, "pIC50") == EXPECTED
@@ -103,12 +109,21 @@ def test_sources_without_columns_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no molecule has a number .blank: 1, not a number: 1."):
         measured(write(tmp_path / "none.csv", [("CCO", ""), ("CCN", "high"), ("C1", "2")]), "pIC50")
     with pytest.raises(ValueError, match="2 columns of that name"):
-        list(column_texts(Path(write(tmp_path / "twice.csv", header=("smiles", "x", "x"))), "x"))
+        measured(write(tmp_path / "twice.csv", header=("smiles", "x", "x")), "x")
 
 
-def test_averages_have_no_order():
+def test_replicates_have_one_rule_by_name():
+    far = [1.0, 10_000.0, 10.0]
+    assert one_value(far) == 10 and one_value(far[:2]) == 5000.5 and one_value([3.0], "geometric mean") == 3
+    assert one_value(far, "geometric mean") == pytest.approx(10 ** (5 / 3))
+    with pytest.raises(ValueError, match="0 is not positive; choose median"): one_value([0.0, 1.0], "geometric mean")
+    with pytest.raises(ValueError, match="choose one of median, geometric mean"): one_value(far, "mean")
+    assert combined([("C", "1"), ("CC", "2")]).replicates == ""
+
+
+def test_values_have_no_order():
     rows = [("C", "1"), ("CC", "2"), ("C", "4"), ("CC", "x"), ("C", "")]
-    assert averaged(rows)[:3] == averaged(rows[::-1])[:3] == ({"C": 2.5, "CC": 2.0}, 1, 1)
+    assert combined(rows)[:3] == combined(rows[::-1])[:3] == ({"C": 2.5, "CC": 2.0}, 1, 1)
 
 
 def test_a_line_break_in_a_value_moves_no_other(tmp_path):
@@ -121,14 +136,14 @@ def test_a_line_break_in_a_value_moves_no_other(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.tsv"])
-def test_a_row_wider_than_the_header_is_refused_by_line(tmp_path, name):
+def test_a_row_wider_than_the_header_is_left_out(tmp_path, name):
     source = write(tmp_path / name, [("CCO", "1"), ("CCN", "1", "234"), ("CCC", "2")])
-    with pytest.raises(ValueError, match=rf"{name}, line 3: 3 cells, the header has 2"): measured(source, "pIC50")
+    assert measured(source, "pIC50").values == {"CCO": 1.0, "CCC": 2.0}
     assert measured(write(tmp_path / name, [("CCO", "1", "", "")]), "pIC50").values == {"CCO": 1.0}
 
 
-def test_means_of_large_numbers_are_finite(tmp_path):
-    found = averaged([("C", "1e308"), ("C", "1.7e308"), *[("CC", "1.7976931348623157e308")] * 3]).values
+def test_medians_of_large_numbers_are_finite():
+    found = combined([("C", "1e308"), ("C", "1.7e308"), *[("CC", "1.7976931348623157e308")] * 3]).values
     assert found == {"C": 1.35e308, "CC": 1.7976931348623157e308}
 
 
@@ -151,7 +166,10 @@ def test_values_are_those_of_the_dictionary_reader(rows, name, ends):
             )
         with open(path, newline="") as f: expected = list(csv.DictReader(f, delimiter=delimiter))
         pairs = [(r["smiles"].strip(), (r["pIC50"] or "").strip()) for r in expected]
-        assert [p for p in map(tuple, smiles_and_texts(path, "", "pIC50")) if any(p)] == [p for p in pairs if any(p)]
+        if molecule_records(path).layout.decimal == ",":
+            pairs = [(s, re.sub(r"^([+-]?\d+),(\d+)$", r"\1.\2", text)) for s, text in pairs]
+        found = [pair for pair in smiles_and_texts(path, "", "pIC50") if not isinstance(pair[0], LeftOut)]
+        assert found == [pair for pair in pairs if any(pair)]
 
 
 # ---- the task

@@ -22,7 +22,9 @@ from loflexmdm.molecules.data.cleaning import molecule_split
 from loflexmdm.molecules.data.prepared import CACHE_VERSION, CHUNK_ROWS, build_molecules, cleaned
 from loflexmdm.molecules.data.prepared import prepare, processes_for
 from loflexmdm.molecules.data.sources import HUB_ROWS, SOURCES, HubMolecules, embedded_smiles
-from loflexmdm.molecules.data.sources import hub_smiles, read_smiles, smiles_and_texts
+from loflexmdm.molecules.data.records import read_smiles, smiles_and_texts
+from loflexmdm.molecules.data.sources import hub_smiles
+from loflexmdm.support.records import LeftOut
 from loflexmdm.molecules.notation import bracket_safe
 from loflexmdm.molecules.notation.bracket_safe import from_bracket_safe
 from loflexmdm.support.shards import cache_directory
@@ -69,11 +71,11 @@ def test_tables(tmp_path, kind, tab):
 
 
 @pytest.mark.parametrize("text, found", [
-    ("smiles,n\nCCO\n,2\nCCN,3,4\n\n", ["CCO", "", "CCN", ""]),                      # short, empty and long rows
-    ('smiles,n\n"CCO,1\nCCN,2\n', ["CCO,1", "CCN"]),                                # a quote that is never closed
-    ('smiles,n\n"CCO,1\nCCN,2\nCCC,"3\nCCS,4\n', ["CCO,1", "CCN", "CCC", "CCS"]),   # and another
+    ("smiles,n\nCCO\n,2\nCCN,3,4\n\n", ["CCO", "", "", ""]),                         # short, empty and long rows
+    ('smiles,n\n"CCO,1\nCCN,2\n', ["", "CCN"]),                                     # a quote that is never closed
+    ('smiles,n\n"CCO,1\nCCN,2\nCCC,"3\nCCS,4\n', ["", "CCN", "", "CCS"]),           # and another
     # closed by another: rows, and no SMILES of several lines
-    ('smiles,n\n"CCO,1\nCCN,2\nCCC",3\nCCS,4\n', ["CCO,1", "CCN", 'CCC"', "CCS"]),
+    ('smiles,n\n"CCO,1\nCCN,2\nCCC",3\nCCS,4\n', ["", "CCN", 'CCC"', "CCS"]),
     ('n,smiles\n"a\nb\nc",CCO\n2,CCN\n', ["CCO", "CCN"]),                           # a field of three lines
     ('smiles\nCCO"\n"CCN"\n', ['CCO"', "CCN"])])
 def test_broken_tables(tmp_path, text, found):
@@ -88,7 +90,8 @@ def test_a_cell_of_several_lines_is_one_row_as_where_values_are_read(tmp_path, c
     with open(path, "w", newline="") as f:
         csv.writer(f, delimiter=delimiter).writerows([("n", "smiles"), *enumerate(cells)])
     with open(path, newline="") as f: expected = [r["smiles"].strip() for r in csv.DictReader(f, delimiter=delimiter)]
-    assert list(read_smiles(path, "smiles")) == expected == [s for s, _ in smiles_and_texts(path, "smiles", "n")]
+    together = ["" if isinstance(s, LeftOut) else s for s, _ in smiles_and_texts(path, "smiles", "n")]
+    assert list(read_smiles(path, "smiles")) == expected == together
 
 
 def test_many_stray_quotes_take_no_longer_than_the_file(tmp_path):
@@ -102,7 +105,7 @@ def test_parquet(tmp_path):
     for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
         pq.write_table(pa.table(dict(smiles=pa.array(rows).cast(kind), n=list(range(7)))), tmp_path / "a.parquet")
         assert list(read_smiles(tmp_path / "a.parquet")) == [*SMILES[:5], "", "CCO"]
-    with pytest.raises(ValueError, match="column='n'.*int64.*not text"): read_smiles(tmp_path / "a.parquet", "n")
+    with pytest.raises(ValueError, match="record 1: 0 is neither a text"): read_smiles(tmp_path / "a.parquet", "n")
     with pytest.raises(ValueError, match="smiles, n"): read_smiles(tmp_path / "a.parquet", "m")
     (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:99])
     with pytest.raises(ValueError, match="cannot be read as .parquet"): read_smiles(tmp_path / "b.parquet")
@@ -117,11 +120,11 @@ def test_parquet(tmp_path):
         ("a.csv", b"smiles\n", "", "is empty"),
         ("a.csv.gz", gzip.compress(b"", mtime=0), "", "none"),
         ("a.csv", b"a,b\n1,2\n", "", "columns a, b; name"),
-        ("a.csv", b"smiles,SMILES\n1,2\n", "", "name the one"),
+        ("a.csv", b"smiles,SMILES\n1,2\n", "", "name one of them"),
         ("a.smi", b"C\n", "smiles", "is not a table"),
-        ("a.xlsx", b"C\n", "", "must end in"),
-        ("a", b"C\n", "", "must end in"),
-        ("a.parquet.gz", b"C\n", "", "must end in"),
+        ("a.xlsx", b"C\n", "", "cannot be read as .xlsx"),
+        ("a.parquet.gz", b"C\n", "", "cannot be"),
+        ("a.png", b"\x89PNG\r\n", "", "is a picture"),
         ("a.smi.gz", b"C\n", "", "cannot be unpacked"),
         ("a.parquet", b"C\n", "", "cannot be read"),
     ],
@@ -214,7 +217,7 @@ def test_one_per_cent_of_garbage(tmp_path):
     for i in (7, 107, 207): lines.insert(i, ['"stray,1', "\x00\xff,2", "never closed \",3"][i // 100])
     (tmp_path / "a.csv").write_bytes(("smiles,n\n" + "\n".join(lines)).encode("latin-1"))
     m, plain = prepare(tmp_path / "a.csv"), prepare(smi(tmp_path / "b.smi"))
-    assert m.smiles == plain.smiles and m.rejects - plain.rejects == Counter(unparsable=3)
+    assert m.smiles == plain.smiles and m.rejects - plain.rejects == Counter({"unparsable": 2, "quote not closed": 1})
 
 
 def test_nothing_left(tmp_path, own_cache):

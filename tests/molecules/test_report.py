@@ -8,7 +8,8 @@ import pytest
 from rdkit import Chem
 
 from loflexmdm.cli.report import scores_in
-from loflexmdm.molecules.data.tables import as_sdf, as_smi, molecule_columns, molecules_in
+from loflexmdm.molecules.data.records import molecule_records, read_smiles
+from loflexmdm.molecules.data.tables import as_sdf, as_smi, molecule_columns
 from loflexmdm.molecules.report import cell, figures_of, histogram_svg, report
 from commands import call, refused
 
@@ -72,7 +73,7 @@ def test_every_kind_of_file(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     (tmp_path / "a.csv").write_text("smiles\n" + "".join(r["smiles"] + "\n" for r in rows))
     for kind in ("smi", "sdf", "jsonl", "csv"):
-        assert list(molecules_in(tmp_path / f"a.{kind}")) == ["CCO", "Oc1ccccc1"]
+        assert list(read_smiles(tmp_path / f"a.{kind}")) == ["CCO", "Oc1ccccc1"]
         code, out, err = call("report", tmp_path / f"a.{kind}", "--out", tmp_path / f"{kind}.html")
         assert code == 0 and "2 rows, 2 valid" in err and "<svg" in (tmp_path / f"{kind}.html").read_text()
     record = next(iter(Chem.SDMolSupplier(str(tmp_path / "a.sdf"))))
@@ -85,21 +86,47 @@ def test_the_score_of_a_molecule_is_that_of_its_own_row(tmp_path):
     rows[5] = (rows[5][0], "5.0\n(repeat 2)")
     rows[6] = (rows[6][0], "6_000")
     with open(tmp_path / "a.csv", "w", newline="") as f: csv.writer(f).writerows([("smiles", "y"), *rows])
-    found, blank = scores_in(tmp_path / "a.csv", "", "y")
-    assert found == {s.split()[0]: float(y) for i, (s, y) in enumerate(rows) if i not in (5, 6)} and blank == 2
+    found = scores_in(molecule_records(tmp_path / "a.csv"), "y")
+    assert found.values == {s.split()[0]: float(y) for i, (s, y) in enumerate(rows) if i not in (5, 6)}
+    assert found.unreadable == 2
     assert "9 rows, 9 valid" in call("report", tmp_path / "a.csv", "--by", "y")[2]
     (tmp_path / "wide.csv").write_text("smiles,y\nCCO,1\nCCN,1,234\n")
-    refused(call("report", tmp_path / "wide.csv", "--by", "y"), "wide.csv, line 3: 3 cells, the header has 2")
+    _, _, err = call("report", tmp_path / "wide.csv", "--by", "y")
+    assert "2 records, 1 kept; left out: 1 more cells than the header" in err and "2 rows, 1 valid" in err
+
+
+def test_replicates_have_the_rule_of_training_and_a_sign_ranks_the_lowest_first(tmp_path):
+    (tmp_path / "a.csv").write_text("smiles;IC50\nCCO;1,0\nOCC;10000\nCCN;5,0\nC(C)N;5,0\nCCC;\n")
+    records = molecule_records(tmp_path / "a.csv")
+    assert scores_in(records, "IC50").values == {"CCO": 5000.5, "CCN": 5.0}
+    assert scores_in(records, "IC50", "geometric mean").values == pytest.approx({"CCO": 100.0, "CCN": 5.0})
+    said = (
+        "2 of 2 molecules have several values, of which the median counts; "
+        "they spread by 4999.5 (median), at most from 1 to 10000 (CCO)"
+    )
+    for by, best in (("-IC50", "-IC50 5.000, 2 times<br>CCN"), ("IC50", "IC50 5000.500, 2 times<br>CCO")):
+        code, out, err = call("report", tmp_path / "a.csv", f"--by={by}", "--top", 1, "--force")
+        assert code == 0 and said in err and best in (tmp_path / "a.html").read_text(), err
+    refused(call("report", tmp_path / "a.csv", "--by", "nonsense", "--force"), "nonsense: choose of qed", "columns IC50")
+
+
+@pytest.mark.parametrize("text, first", [
+    ("smiles,n\nx,1\ny,2\n", "the first, record 2, is 'x'"), ("smiles,n\n,1\n", "1 empty"),
+    (",a,b\n0,1,2\n", "a, b; name"),
+])
+def test_a_file_without_molecules_is_refused_with_its_first_row(tmp_path, text, first):
+    (tmp_path / "a.csv").write_text(text)
+    refused(call("report", tmp_path / "a.csv"), first)
 
 
 @pytest.mark.parametrize("words, part", [
-    ("nowhere.smi", "no such file"), ("m.pdf", "must end in"), ("m.csv --by fame", "choose one of qed"),
+    ("nowhere.smi", "no such file"), ("m.pdf", "is PDF"), ("m.csv --by fame", "choose of qed"),
     ("m.csv --out m.pdf", "must end in .html"), ("m.csv --top -1", "must not be negative"), ("empty.smi", "is empty"),
     ("m.csv --reference bad.smi", "none of its 1 entries"), ("m.csv --column x", "has the columns"),
-    ("bad.jsonl", "an object with the key"), ("m.csv --out nowhere/m.html", "does not exist"),
+    ("bad.jsonl", "neither a text"), ("m.csv --out nowhere/m.html", "does not exist"),
 ])
 def test_wrong_input(tmp_path, monkeypatch, words, part):
     monkeypatch.chdir(tmp_path)
-    for name, text in {"m.csv": "smiles,y\nCCO,1\n", "empty.smi": "", "bad.smi": "x\n", "m.pdf": "x",
+    for name, text in {"m.csv": "smiles,y\nCCO,1\n", "empty.smi": "", "bad.smi": "x\n", "m.pdf": "%PDF-1",
                        "bad.jsonl": '{"a": 1}\n'}.items(): (tmp_path / name).write_text(text)
     refused(call(f"report {words}"), part)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from loflexmdm.cli.result_files import read_prompts
-from loflexmdm.molecules.data.sources import read_smiles
+from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.process.states import Vocabulary
 from loflexmdm.support import readers
 from loflexmdm.support.readers import Texts, checked_lines, read_jsonl, read_lines

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from campaigns.attacks import Tally, isolated_each, what_went_wrong
 from campaigns.jobs import Job, commands_like, resume
 from loflexmdm.cli import commands
-from loflexmdm.molecules.data.sources import read_smiles
+from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.notation.bracket_safe import decode, reorder, tokenize
 from loflexmdm.support.atomic_files import file_digest, recorded, sealed
 from loflexmdm.support.readers import Texts

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from campaigns.attacks import Tally
 from loflexmdm.cli.edit import read_inputs
-from loflexmdm.molecules.data.sources import smiles_and_texts
+from loflexmdm.molecules.data.records import smiles_and_texts
 
 CELLS = [
     "", "1", "2.5", "1,5", "1_2", "NA", '"', "a\nb", "3\n", " 4 ", "\n\n", ">7", "x,y", "\u2028", "\x0c", 'q"q',

@@ -14,12 +14,16 @@ from rdkit import Chem, rdBase
 from ..notation.bracket_safe import SLICERS, parse_smiles
 from ..notation.notations import notation_of
 from ...support.limits import too_long
+from ...support.records import LeftOut
 from ...tasks import sequences
 
 # %% ../../../nbs/molecules/data/02_cleaning.ipynb #5f630c5e
 ELEMENTS = "H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I"
 SALTS = "refuse", "largest"
-REJECT_REASONS = "empty", "unparsable", "several components", "element", "too long", "not reversible", "duplicate"
+REJECT_REASONS = (
+    "empty", "unparsable", "several components", "element", "too long", "not reversible", "duplicate",
+    "missing (NA)", "more cells than the header", "quote not closed", "without the column", "header",  # of the reader
+)
 
 
 class Cleaning(NamedTuple):
@@ -101,6 +105,6 @@ def molecule_split(
 PART = 10_000  # rows read from a column at a time
 
 # %% ../../../nbs/molecules/data/02_cleaning.ipynb #1b3ec886
-def clean_chunk(rows: list[str], options: Cleaning) -> list[tuple[str, str] | str]:
-    "Clean some rows, with rdkit's messages silenced."
-    with rdBase.BlockLogs(): return [clean(s, options) for s in rows]
+def clean_chunk(rows: list[str | LeftOut], options: Cleaning) -> list[tuple[str, str] | str]:
+    "Clean some rows, with rdkit's messages silenced. Rows that the reader left out keep its reason."
+    with rdBase.BlockLogs(): return [s.reason if isinstance(s, LeftOut) else clean(s, options) for s in rows]

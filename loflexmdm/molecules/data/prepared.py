@@ -31,15 +31,18 @@ from rdkit import rdBase
 
 from .cleaning import ELEMENTS, PART, REJECT_REASONS, Cleaning
 from .cleaning import check_cleaning, clean_chunk
+from .records import smiles_rows
 from .sources import BENCHMARKS, EMBEDDED, HUB_ROWS, SOURCES
 from .sources import benchmark_files, benchmark_smiles, embedded_smiles
-from .sources import format_of, hub_smiles, read_smiles, source_file
+from .sources import hub_smiles, source_file
 from ..notation.bracket_safe import safe_mol_version
 from ..notation.notations import notation_of
 from ...support.atomic_files import file_digest, locked, write_file
 from ...support.data_digests import SourceFiles
 from ...support.notebook import code_span
 from ...support.progress import progress_bar
+from ...support.readers import ending_of
+from ...support.records import LeftOut
 from ...support.shards import cache_directory
 from ...support.worker_pool import worker_pool
 
@@ -211,7 +214,8 @@ def collect(results: Iterable[tuple[list[str], list]]) -> Molecules:
                 elif spool.add(*found): continue
                 else: reason = "duplicate"
                 rejects[reason] += 1
-                if rejects[reason] <= EXAMPLES: examples.setdefault(reason, []).append((row, raw[:200]))
+                text = raw.text if isinstance(raw, LeftOut) else raw
+                if rejects[reason] <= EXAMPLES: examples.setdefault(reason, []).append((row, text[:200]))
         return Molecules(*spool.columns(), rejects, None, examples)
 
 
@@ -417,8 +421,8 @@ def content_of(source: str | os.PathLike, column: str = "") -> Content:
             f"source={name!r}: choose 'embedded', or of {', '.join(SOURCES)} joined by +, or of "
             f"{', '.join(BENCHMARKS)}, or name a file, or hub:NAME"
         )
-    read_smiles(name, column)  # reports a bad file now, even if its molecules are cached
-    return files_content([Path(name)], lambda: read_smiles(name, column), format_of(Path(name)), column)
+    smiles_rows(name, column)  # reports a bad file now, even if its molecules are cached
+    return files_content([Path(name)], lambda: smiles_rows(name, column), "records", ending_of(name), column)
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #dcedac04
 def is_packaged(source: str | os.PathLike) -> bool:
@@ -434,7 +438,7 @@ def prepare(
 ) -> Molecules:
     """Return the distinct, cleaned, encoded molecules of a source, cached.
 
-    `source`: "embedded", names of SOURCES joined by +, a name of BENCHMARKS, a file (see `read_smiles`) or hub:NAME.
+    `source`: "embedded", names of SOURCES joined by +, a name of BENCHMARKS, a file (see `molecule_records`) or hub:NAME.
     `limit`: rows to read at most; 0 for all, or HUB_ROWS for the hub. `processes`: 0 to choose by the number of
     rows. `cache`: a directory, None for `cache_directory()`. `notation`: that of the texts, one of NOTATIONS.
     ValueError for an invalid source or option, and if no molecule is left; ImportError for a missing extra."""
