@@ -104,8 +104,8 @@ def smiles_in(records: MoleculeRecords) -> list[str | None]:
     ROWS.check(len(smiles), records.where)
     if not valid_of(records):
         first = records.rows[0]
-        raise ValueError(f"{records.where}: none of {len(smiles):,} rows is a molecule, read as {records.layout}, column "
-                         f"{records.column}; the first, record {first.number}, is {first.text[:80]!r}")
+        raise ValueError(f"{records.where}: none of {len(smiles):,} rows is a molecule, read as {records.layout}, "
+                         f"column {records.column}; the first, record {first.number}, is {first.text[:80]!r}")
     return smiles + [None] * (records.left_out.total() - records.left_out["header"])
 
 

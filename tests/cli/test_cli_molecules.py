@@ -443,10 +443,10 @@ FILES = {
     "empty.csv": ("", "", "empty.csv"),
     "header.csv": ("smiles,name\n", "", "header.csv"),
     "wrong.csv": ("structure,name\nCC,x\n", "--column smiles", "structure"),
-    "unnamed.csv": ("structure,name\nCC,x\n", "", "name the one that holds SMILES"),
+    "unnamed.csv": ("structure,name\nCC,x\n", "", "name one of them"),
     "list.smi": ("CC\n", "--column smiles", "is not a table"),
     "m.smi": ("CC\n", "--task brackets", "the task 'brackets' scores only files of `loflexmdm sample`"),
-    "m.sdf": ("CC\n", "", "must end in .smi"),
+    "m.sdf": ("CC\n", "", "not an SDF"),
 }
 
 

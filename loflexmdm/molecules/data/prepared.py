@@ -438,7 +438,7 @@ def prepare(
 ) -> Molecules:
     """Return the distinct, cleaned, encoded molecules of a source, cached.
 
-    `source`: "embedded", names of SOURCES joined by +, a name of BENCHMARKS, a file (see `molecule_records`) or hub:NAME.
+    `source`: "embedded", names of SOURCES joined by +, a name of BENCHMARKS, a file (`molecule_records`) or hub:NAME.
     `limit`: rows to read at most; 0 for all, or HUB_ROWS for the hub. `processes`: 0 to choose by the number of
     rows. `cache`: a directory, None for `cache_directory()`. `notation`: that of the texts, one of NOTATIONS.
     ValueError for an invalid source or option, and if no molecule is left; ImportError for a missing extra."""

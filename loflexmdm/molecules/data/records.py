@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rdkit import Chem, rdBase
 
-from ...support.readers import checked_lines
+from ...support.readers import checked_lines, ending_of
 from ...support.records import SDF, Layout, LeftOut, Parsed, Record, Records
 from ...support.records import column_place, head_lines, head_of, read_records, text_of
 
@@ -108,6 +108,8 @@ def molecule_records(source: object, column: str = "", format: str = "auto") -> 
     path = Path(source) if isinstance(source, str | os.PathLike) else None
     if path is not None and not path.is_file(): raise ValueError(f"{path}: no such file")
     if path is not None and format == "auto" and is_sdf(path): return _sdf_records(path, column)
+    if path is not None and format == "auto" and ending_of(path) in (".sdf", ".mol"):
+        raise ValueError(f"{path}: not an SDF, it has no line 'M  END' or '$$$$'; name it .smi if it holds SMILES")
     closed = lambda row: len(row) > found.place and is_one_row(row[found.place], found.layout.delimiter)
     found = read_records(source, column, SMILES_COLUMNS, format, only=True, errors="replace", closed=closed)
     check_header(found, column)

@@ -156,7 +156,8 @@ def _column_of(
 ) -> Iterator[str]:
     rows, key = iter(rows), None
     for row in rows:
-        key = key or list(row)[column_place(list(row), usual_column(list(row), column, SMILES_COLUMNS, only=True), name)]
+        names = list(row)
+        key = key or names[column_place(names, usual_column(names, column, SMILES_COLUMNS, only=True), name)]
         yield row[key].strip() if isinstance(row[key], str) else ""
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #49de1d03
