@@ -97,7 +97,7 @@ def run_report(options: ReportOptions):
     if found: print_scores(found, name)
     print_status(f"{len(smiles):,} rows, {valid_of(records):,} valid: {out}")
 
-
+# %% ../../nbs/cli/12_report.ipynb #cr00e012
 def smiles_in(records: MoleculeRecords) -> list[str | None]:
     "Return the SMILES of the rows, None for those left out. ValueError if no row is a molecule."
     smiles = [record.text for record in records.rows]

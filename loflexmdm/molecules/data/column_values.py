@@ -47,7 +47,7 @@ def one_value(values: Sequence[float], rule: str = "median") -> float:
         raise ValueError(f"replicates={rule!r}: {min(values):g} is not positive; choose {REPLICATES[0]}")
     return math.exp(statistics.fmean(map(math.log, values)))
 
-
+# %% ../../../nbs/molecules/data/05_column_values.ipynb #ms00012b
 def spread_of(found: Mapping[str, Sequence[float]], rule: str) -> str:
     "Describe how far the values of a molecule spread. '' if each has one."
     several = {key: (min(v), max(v)) for key, v in found.items() if len(v) > 1}

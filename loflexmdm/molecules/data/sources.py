@@ -148,7 +148,7 @@ def hub_smiles(
     rows.set_epoch(epoch)
     return _column_of(rows, column or ("safe" if name == HUB else ""), name)
 
-
+# %% ../../../nbs/molecules/data/01_sources.ipynb #rc5ea5f0
 def _column_of(
     rows: Iterable[dict],
     column: str,
