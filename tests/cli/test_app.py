@@ -1,0 +1,209 @@
+"The app: answers without a page, its HTTP API by gradio's client, and the page in a browser."
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from commands import call
+
+from loflexmdm.cli import answers as answers_module
+from loflexmdm.cli.answers import Answers, cards, file_text
+from loflexmdm.cli.app import ACTIONS, AppOptions, check_form, models_for, opened_socket
+
+BROWSER = next((f for name in ("chromium", "chromium-browser", "google-chrome") if (f := shutil.which(name))), None)
+MODELS = "molecules-moses-ar", "lead-edits", "star-medium-ordered", "repair-text"
+GRAPH = "4 1  12 4  0 5  1 9  4 7  3 4  7 19  4 0  9 2    3 5"
+
+
+@pytest.fixture(scope="module")
+def answers(): return Answers(MODELS)
+
+
+def last(rows): return list(rows)[-1]
+
+
+def test_every_model_answers_its_own_example(answers):
+    for row in answers.described():
+        found = answers.edit if row["edits"] else answers.sample
+        rows = last(found(row["model"], row["prompt"], n=2))
+        assert len(rows) == 2 and json.loads(json.dumps(rows)) == rows and "text" in rows[0]
+
+
+def test_rows_do_not_depend_on_batches(answers, monkeypatch):
+    whole = last(answers.sample("star-medium-ordered", GRAPH, n=9))
+    monkeypatch.setattr(answers_module, "BATCH", 4)
+    parts = list(answers.sample("star-medium-ordered", GRAPH, n=9))
+    assert [len(p) for p in parts] == [4, 8, 9] and [r["text"] for r in parts[-1]] == [r["text"] for r in whole]
+
+
+@pytest.mark.parametrize("form, values, says", [
+    ("sample", dict(name="star-medium", prompt=""), "star-medium-ordered"),
+    ("sample", dict(name="star-medium-ordered", prompt=GRAPH, n=0), "n=0: must be at least 1"),
+    ("sample", dict(name="star-medium-ordered", prompt=GRAPH, n=257), "at most 256"),
+    ("sample", dict(name="molecules-moses-ar", prompt="*c1cc"), "c1cc"),
+    ("edit", dict(name="molecules-moses-ar", text="CC"), "does not edit"),
+    ("edit", dict(name="lead-edits", text="CC)"), "not a molecule"),
+    ("edit", dict(name="repair-text", text="abc", keep="1-3"), "locks every token"),
+    ("sample", dict(name="star-medium-ordered", prompt=GRAPH, temperature=-1.0), "temperature"),
+])
+def test_bad_calls_are_refused_in_words(answers, form, values, says):
+    with pytest.raises(ValueError, match=re.escape(says)): last(getattr(answers, form)(**values))
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_the_example_of_each_action_fits_it_alone(action, answers):
+    text = re.search(r"such as ([^;,]+)", ACTIONS[action])[1].strip()
+    assert check_form(action, f" {text} ") == text
+    others = {other for other in ACTIONS if other != action and not {other, action} == {"Decorate", "Edit"}}
+    for other in others:
+        with pytest.raises(ValueError, match=f"{other}: write "): check_form(other, text)
+    edits = dict(zip(MODELS, (False, True)))
+    assert all(edits[name] == (action == "Edit") for name in models_for(action, answers.described()))
+
+
+def test_files_hold_the_rows(answers):
+    rows = last(answers.sample("molecules-moses-ar", "*c1ccc2c(c1)OCCO2", n=4))
+    table = list(csv.DictReader(io.StringIO(file_text(rows, ".csv"))))
+    assert [r["smiles"] for r in table] == [r["smiles"] for r in rows]
+    assert file_text(rows, ".sdf").count("$$$$") == sum(bool(r["smiles"]) for r in rows)
+    grid = cards(rows, "*c1ccc2c(c1)OCCO2")
+    assert grid.count("<figure") == 4 and grid.count("<svg") == sum(bool(r["smiles"]) for r in rows)
+
+
+def test_without_gradio_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    code, _, err = call("app --port 0")
+    assert code == 2 and "pip install 'loflexmdm[app]'" in err
+
+
+def test_a_port_in_use_is_one_line():
+    pytest.importorskip("gradio", reason="gradio is not installed: pip install 'loflexmdm[app]'")
+    with opened_socket("127.0.0.1", 0) as taken:
+        code, _, err = call(f"app --port {taken.getsockname()[1]}")
+    assert code == 2 and "in use; choose another --port" in err
+
+
+def test_it_listens_on_this_machine_unless_told_otherwise(): assert AppOptions.host == "127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def server():
+    "Address of a running app."
+    pytest.importorskip("gradio", reason="gradio is not installed: pip install 'loflexmdm[app]'")
+    argv = [sys.executable, "-m", "loflexmdm.cli", "app", *MODELS, "--port", "0", "--device", "cpu"]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=os.environ | dict(OMP_NUM_THREADS="1"))
+    for line in process.stderr:
+        if found := re.search(r"open (http://\S+)", line): break
+    else: pytest.fail("the app did not start")
+    yield found[1] + "/"
+    process.terminate()
+    process.wait(30)
+
+
+@pytest.fixture
+def client(server):
+    from gradio_client import Client
+    return Client(server, verbose=False, analytics_enabled=False)
+
+
+def test_the_api_gives_the_rows_of_python(client, answers):
+    found = client.predict("star-medium-ordered", GRAPH, 3, 0, 0, 0, api_name="/sample")
+    assert found == last(answers.sample("star-medium-ordered", GRAPH, n=3))
+    edited = client.predict("repair-text", "retrun the numebr of bytes", "", 2, 0, api_name="/edit")
+    assert edited == last(answers.edit("repair-text", "retrun the numebr of bytes", n=2))
+    assert [m["model"] for m in client.predict(api_name="/models")] == list(MODELS)
+    assert client.predict("molecules-moses-ar", ["CCO"], 4, 0, api_name="/score")[0]["nats"] > 0
+    assert 'class="lp"' in client.predict("star-medium-ordered", GRAPH, 0, api_name="/generation")
+
+
+def test_the_api_says_what_is_wrong(client):
+    with pytest.raises(Exception, match="did you mean 'star-medium-ordered'|choose one of"):
+        client.predict("star-medium", GRAPH, 3, 0, 0, 0, api_name="/sample")
+
+
+def test_the_api_has_the_five_functions_and_no_others(client):
+    named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
+    assert set(named) == {"/models", "/sample", "/edit", "/score", "/generation"}
+
+
+def test_another_host_name_is_refused(server):
+    with pytest.raises(HTTPError) as refused: urlopen(Request(server, headers=dict(Host="attacker.example")))
+    assert refused.value.code == 400
+    assert "connect-src 'self'" in urlopen(server).headers["content-security-policy"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if BROWSER is None: pytest.skip("no Chromium on this machine")
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync.sync_playwright() as p:
+        chromium = p.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(params=[1280, 390])
+def tab(browser, server, request):
+    "The page at two widths; nothing may go wrong on it, or be asked of another machine."
+    tab, wrong = browser.new_page(viewport=dict(width=request.param, height=900)), []
+    tab.set_default_timeout(120_000)
+    tab.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    tab.on("pageerror", lambda e: wrong.append(str(e)))
+    tab.on("request", lambda r: None if r.url.startswith((server, "data:", "blob:")) else wrong.append(r.url))
+    tab.goto(server)
+    tab.wait_for_selector("text=Generate")
+    yield tab
+    assert not wrong and tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    tab.close()
+
+
+def test_a_chemist_grows_sorts_selects_and_downloads(tab):
+    tab.get_by_role("button", name="Generate").first.click()
+    tab.wait_for_selector("text=Done: 16 drawn")
+    assert tab.locator(".la-card").count() == 16 and tab.locator(".la-card svg").count() > 12
+    for number in ("2", "4"): tab.get_by_label(number, exact=True).check()
+    with tab.expect_download() as saved: tab.get_by_role("button", name="Download SDF").click()
+    assert saved.value.suggested_filename == "molecules.sdf"
+    with open(saved.value.path()) as f: assert f.read().count("$$$$") == 2
+    tab.get_by_label("Sort by").first.click()
+    tab.get_by_role("option", name="qed", exact=True).click()
+    tab.wait_for_function("() => !document.querySelector('.la-card').getAttribute('aria-label').startsWith('1:')")
+    captions = " ".join(tab.locator(".la-card figcaption").all_inner_texts())
+    shown = [float(value) for value in re.findall("QED ([.0-9]+)", captions)]
+    assert shown == sorted(shown, reverse=True)
+
+
+def test_bad_input_is_answered_in_the_page(tab):
+    tab.get_by_label("Link").check()
+    tab.wait_for_selector("text=two fragments with one")
+    tab.get_by_role("button", name="Generate").first.click()
+    assert "Link: write two fragments" in tab.get_by_role("alert").first.inner_text()
+
+
+def test_enter_and_the_keyboard_do_what_the_mouse_does(tab):
+    tab.get_by_role("tab", name="Texts and graphs").focus()
+    tab.keyboard.press("Enter")
+    play = tab.get_by_role("button", name="Play one generation").last
+    play.focus()
+    tab.keyboard.press("Enter")
+    frame = tab.frame_locator("iframe.la-player")
+    frame.locator(".lp-first").click()
+    assert frame.locator(".lp-bar input").input_value() == "0"
+
+
+def test_a_call_can_be_stopped(tab):
+    tab.get_by_label("number input for Number").first.fill("256")
+    tab.keyboard.press("Tab")
+    tab.get_by_role("button", name="Generate").first.click()
+    tab.wait_for_selector(".la-card")
+    tab.get_by_role("button", name="Stop").first.click()
+    tab.wait_for_selector("text=Stopped; the rows drawn so far are kept.")
+    tab.wait_for_timeout(1500)
+    assert tab.locator(".la-card").count() < 256
