@@ -25,7 +25,7 @@ def call(line, *more):
         "".join(
             x
             for x in err.getvalue().splitlines(True)
-            if not x.startswith(("loflexmdm 0", "weights: ", "device: ", "command: ", "resuming at "))
+            if not x.startswith(("loflexmdm 0", "weights: ", "device: ", "command: ", "resuming at ", "read: "))
         ),
     )
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TASK_DATA', 'provenance', 'print_provenance', 'pick_device', 'device_name', 'add_device', 'output_path',
-           'provenance_path', 'partial_path', 'add_force', 'keep_existing', 'add_fields', 'flag_of', 'free_flag',
-           'kind_of_option', 'numbers', 'positional', 'value_of', 'recipe_in', 'task_of', 'task_of_recipe']
+           'provenance_path', 'partial_path', 'add_salts', 'add_force', 'keep_existing', 'add_fields', 'flag_of',
+           'free_flag', 'kind_of_option', 'numbers', 'positional', 'value_of', 'recipe_in', 'task_of', 'task_of_recipe']
 
 # %% ../../nbs/cli/02_common.ipynb #5ea9d58f
 import argparse
@@ -23,6 +23,7 @@ from ..networks.transformer import SIZES
 from ..support.atomic_files import scratch_file
 from ..support.configs import OnOffAuto, comments_of
 from ..support.readers import read_json
+from ..support.table_writers import output_ending
 from ..tasks.base import Task, task_from
 from ..training.recipes import presets, read_tables, recipe_from, with_method
 
@@ -59,18 +60,18 @@ def add_device(parser: Parser):
                         help="device; auto takes a GPU if available [auto]")
 
 # %% ../../nbs/cli/02_common.ipynb #f1f78d57
-def output_path(path: str | None, suffixes: Sequence[str]) -> Path | None:
-    """Check an output path before the work begins. Returns the path.
+def output_path(path: str | None, suffixes: Sequence[str], flag: str = "--out") -> Path | None:
+    """Check the output path of an option before the work begins. Returns the path.
 
     ValueError for another suffix, OSError for a path that cannot be written."""
     if path is None: return None
     path = Path(path)
-    if path.suffix not in suffixes: raise ValueError(f"--out {path}: must end in {' or '.join(suffixes)}")
-    if path.is_dir(): raise IsADirectoryError(f"--out {path}: is a directory")
-    if not path.parent.is_dir(): raise FileNotFoundError(f"--out {path}: the directory {path.parent} does not exist")
+    if output_ending(path) not in suffixes: raise ValueError(f"{flag} {path}: must end in {' or '.join(suffixes)}")
+    if path.is_dir(): raise IsADirectoryError(f"{flag} {path}: is a directory")
+    if not path.parent.is_dir(): raise FileNotFoundError(f"{flag} {path}: the directory {path.parent} does not exist")
     try:
         with scratch_file(path): return path
-    except OSError as e: raise PermissionError(f"--out {path}: {path.parent} is not writable ({e.strerror})") from None
+    except OSError as e: raise PermissionError(f"{flag} {path}: {path.parent} is not writable ({e.strerror})") from None
 
 
 def provenance_path(path: Path) -> Path:
@@ -81,6 +82,11 @@ def provenance_path(path: Path) -> Path:
 def partial_path(path: Path) -> Path:
     "Return the path of unfinished rows: samples.jsonl -> samples.jsonl.partial.jsonl."
     return path.with_name(path.name + ".partial.jsonl")
+
+
+def add_salts(parser: Parser):
+    "Add the option --salts of the commands that read molecules."
+    parser.add_argument("--salts", choices=("refuse", "largest"), help="largest: keep the largest component of a salt")
 
 
 def add_force(parser: Parser):

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['USUAL', 'ENDINGS', 'read_inputs', 'Attempt', 'attempt', 'attempts_at', 'edited_rows', 'result_rows', 'is_skipped',
            'rows_with_gain', 'status_lines', 'EditOptions', 'settings_of_edit', 'fill_edits', 'add_edit', 'check_edit',
-           'write_edits', 'run_edit', 'select_rows']
+           'check_molecules', 'write_edits', 'read_molecules', 'editable_text', 'with_columns', 'run_edit',
+           'read_input', 'select_rows']
 
 # %% ../../nbs/cli/11_edit.ipynb #b4131f65
 import hashlib
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .commands import Parser, command, print_status
-from .common import add_device, add_force, keep_existing, output_path, pick_device
+from .common import add_device, add_force, add_salts, keep_existing, output_path, pick_device
 from .common import print_provenance, provenance, provenance_path, task_of
 from .result_files import format_rows, length_limit
 from .resumable_rows import Rows, SavedRows
@@ -27,11 +28,15 @@ from .sampler_options import SamplingOptions, add_sampler, check_counts, edit_ba
 from .sampler_options import print_sampling, selected_sampler
 from ..methods.base import Method
 from ..models.pretrained import load
+from ..molecules.data.compounds import Compound, Compounds, read_compounds
 from ..molecules.data.sources import first_word
+from ..molecules.data.records import MOLECULE_FORMATS
+from ..molecules.data.tables import LIBRARY_WRITERS
 from ..process.channels import CHANNELS
 from ..samplers import Samples
 from ..support.atomic_files import write_file
 from ..support.readers import TABLES, column_number, read_jsonl, read_lines, table_cells
+from ..support.table_writers import TABLE_WRITERS, output_ending
 from ..tasks.base import Task
 
 # %% ../../nbs/cli/11_edit.ipynb #6b47427b
@@ -162,6 +167,7 @@ class EditOptions(SamplingOptions):
     model: str  # packaged or saved model
     input: str  # file of sequences
     column: str = ""  # of a table; empty: the only or usual one
+    salts: str | None = None  # of molecules: refuse or largest
     out: str | None = None  # results file; None: print
     force: bool = False  # replace an existing file
     keep: str | None = None  # locked tokens
@@ -192,9 +198,11 @@ def add_edit(parser: Parser, argv: Sequence[str]):
     "Add the options of edit."
     option = parser.add_argument
     option("model", metavar="NAME_OR_DIR", help="packaged model, saved model or training directory")
-    option("--input", required=True, metavar="FILE", help=f"sequences to edit: {' '.join(ENDINGS)}")
+    option("--input", required=True, metavar="FILE", help="sequences to edit: "
+           f"{' '.join(dict.fromkeys([*ENDINGS, *MOLECULE_FORMATS]))}")
     option("--column", metavar="NAME", help="column or key of the input [the only or usual one]")
-    option("--out", metavar="FILE", help="results file, .csv or .jsonl [print as .csv]")
+    add_salts(parser)
+    option("--out", metavar="FILE", help=f"results file: {' '.join(LIBRARY_WRITERS)} [print as .csv]")
     add_force(parser)
     option("--keep", metavar="TEXT", help="locked tokens: places such as 1-3,7, or a fragment of molecules")
     option("--gain", type=float, metavar="FLOAT", help="least gain of written results, for tasks with gains")
@@ -220,13 +228,43 @@ def check_edit(options: EditOptions, method: Method) -> Task:
     return task
 
 
+def check_molecules(options: EditOptions, out: Path | None, task: Task) -> bool:
+    "Return True if the task edits molecules. ValueError for an option that only these have, if it does not."
+    if task.view == "molecule": return True
+    if options.salts: raise ValueError(f"--salts {options.salts}: is for molecules; leave it out")
+    if out is None or output_ending(out) in TABLE_WRITERS: return False
+    raise ValueError(f"--out {out}: is for molecules; this task writes {', '.join(TABLE_WRITERS)}")
+
+
 def write_edits(out: Path | None, rows: Sequence[dict], info: dict):
     "Write or print the rows. The provenance goes beside a file."
     if not rows: return print_status("no rows are left to write")
     if out is None: return print(format_rows(rows, ".csv"), end="")
-    write_file(out, format_rows(rows, out.suffix))
+    write_file(out, LIBRARY_WRITERS[output_ending(out)](rows))
     write_file(provenance_path(out), json.dumps(info | dict(n=len(rows)), indent=1))
     print_status(f"{len(rows)} rows: {out}; how they were made: {provenance_path(out)}")
+
+# %% ../../nbs/cli/11_edit.ipynb #ed0mol03
+def read_molecules(options: EditOptions) -> tuple[list[tuple[int, str]], Compounds]:
+    "Read the molecules of the input with the other columns. A salt is its largest component with --salts largest."
+    table = read_compounds(options.input, options.column, options.salts or "refuse")
+    for line in table.remarks: print_status(line)
+    return [(row.number, editable_text(row)) for row in table.rows], table
+
+
+def editable_text(row: Compound) -> str:
+    "Return the text of a record as written, or its molecule if something was removed."
+    return row.smiles if {"salt removed", "atom map removed"} & {*row.changes} else row.text
+
+
+def with_columns(rows: Sequence[dict], table: Compounds) -> list[dict]:
+    "Return result rows with the other columns of their records, after line and input."
+    cells = {row.number: row.cells for row in table.rows}
+    def whole(row: dict) -> dict:
+        names = {name: name if name == table.name else f"input_{name}" for name in table.columns}
+        more = {new: cells[row["line"]].get(name, "") for name, new in names.items()}
+        return dict(line=row["line"], input=row["input"]) | more | row
+    return [whole(row) for row in rows]
 
 # %% ../../nbs/cli/11_edit.ipynb #91d8327f
 @command("edit", "edit given sequences: repair texts, improve molecules", add_edit, """examples:
@@ -234,20 +272,21 @@ def write_edits(out: Path | None, rows: Sequence[dict], info: dict):
   loflexmdm edit runs/repair --input texts.csv --column sentence --keep 1-3 --out repaired.csv
   loflexmdm edit runs/leads --input leads.smi -n 8 --out edited.csv
   loflexmdm edit runs/leads --input leads.smi -n 32 --keep "c1ccncc1" --gain 0.1 --out better.csv
+  loflexmdm edit lead-edits --input leads.csv --salts largest -n 8 --out analogues.sdf   # names are kept
 every row of the input is in the output; a row that cannot be edited has the state "skipped" and the reason
 with --out, finished batches are kept in FILE.partial.jsonl, and after Ctrl-C the same command continues""",
          options=EditOptions, place=3)
 def run_edit(options: EditOptions):
     "Edit the sequences of a file."
-    out, device = output_path(options.out, (".csv", ".jsonl")), pick_device(options.device)
+    out, device = output_path(options.out, tuple(LIBRARY_WRITERS)), pick_device(options.device)
     keep_existing(out, options.force, options.command_line)
-    inputs = read_inputs(Path(options.input), options.column)
     method = load(options.model, device).method
     task = check_edit(options, method)
     used = dict(model=options.model, task=method.task, sampler=repr(selected_sampler(options, method)))
     info = provenance(options, device, options.seed) | used
     print_provenance(info)
     print_sampling(options, method)
+    inputs, table = read_input(options, task, out)
     attempts = attempts_at(inputs, task, options.n, options.keep, length_limit(options, method))
     editable = [a for a in attempts if not a.reason]
     if not editable:
@@ -258,8 +297,15 @@ def run_edit(options: EditOptions):
         fill_edits(found, method, task, options, editable)
         rows = result_rows(attempts, found.rows, task)
         for line in status_lines(rows, Samples([], [], **found.counters).counted()): print_status(line)
-        write_edits(out, select_rows(rows, task, options.gain), info | dict(counters=found.counters))
+        rows = select_rows(rows, task, options.gain)
+        write_edits(out, with_columns(rows, table) if table else rows, info | dict(counters=found.counters))
         if isinstance(found, SavedRows): found.remove()
+
+
+def read_input(options: EditOptions, task: Task, out: Path | None) -> tuple[list[tuple], Compounds | None]:
+    "Read the input: molecules with their other columns, or texts."
+    if check_molecules(options, out, task): return read_molecules(options)
+    return read_inputs(Path(options.input), options.column), None
 
 
 def select_rows(rows: Sequence[dict], task: Task, gain: float | None) -> Sequence[dict]:

@@ -19,7 +19,7 @@ import torch
 
 from .commands import Parser, command, print_status
 from .common import TASK_DATA, output_path, pick_device, print_provenance, provenance, provenance_path
-from .common import task_of, task_of_recipe
+from .common import add_salts, task_of, task_of_recipe
 from .resumable_rows import counters
 from .sampler_options import SamplingOptions, add_sampling, check_counts, draw_samples, edit_samples
 from .sampler_options import print_sampling
@@ -44,6 +44,7 @@ class EvaluateOptions(SamplingOptions):
     task: str | None = None  # recipe of the task; None: the model's own
     task_data: bool = False  # read data that the model names
     column: str | None = None  # of a table
+    salts: str | None = None  # of a file of molecules: refuse or largest
     out: str | None = None  # file of the metrics
 
 
@@ -161,14 +162,18 @@ def holds_samples(path: Path) -> bool:
     return "tokens" in next(table_rows(path, ","), (1, []))[1]
 
 # %% ../../nbs/cli/08_evaluate.ipynb #75ae7488
-def evaluate_file(path: Path, task_name: str | None, column: str | None, data: bool = False) -> dict:
+def evaluate_file(path: Path, task_name: str | None, column: str | None, data: bool = False,
+                  salts: str | None = None) -> dict:
     "Return the metrics of a file. It holds samples, or another format or column that a task reads."
     if not column and holds_samples(path): return evaluate_samples(path, task_name, data)
     task = task_of_recipe(task_name)
     if task is not None and not task.file_suffixes:
         raise ValueError(f"--task {task_name}: the task {task.kind!r} scores only files of `loflexmdm sample`")
     reader = reader_of(path) if task is None else type(task)
-    return reader.evaluate_file(path, column or "", task, progress=sys.stderr.isatty())
+    if salts and reader.kind != "molecules":
+        raise ValueError(f"--salts {salts}: is for molecules, not for the task {reader.kind!r}; leave it out")
+    more = dict(salts=salts) if salts else {}
+    return reader.evaluate_file(path, column or "", task, progress=sys.stderr.isatty(), **more)
 
 
 def reader_of(path: Path) -> type[Task]:
@@ -194,6 +199,7 @@ def add_evaluate(parser: Parser, argv: Sequence[str]):
     option("--task", metavar="PRESET_OR_TOML", help="recipe whose task scores [the model's own; none for SMILES]")
     option("--task-data", action="store_true", help=TASK_DATA)
     option("--column", metavar="NAME", help="column of a table, such as that of SMILES")
+    add_salts(parser)
     option("--out", metavar="FILE", help="file for the metrics, .json")
     add_sampling(parser, EvaluateOptions, "states per test sequence for the likelihood bound; 0: none [0]")
 
@@ -210,7 +216,8 @@ def run_evaluate(options: EvaluateOptions):
     info = provenance(options, device, options.seed)
     print_provenance(info)
     path = Path(options.model)
-    if path.is_file(): figures = evaluate_file(path, options.task, options.column, options.task_data)
+    if path.is_file(): figures = evaluate_file(path, options.task, options.column, options.task_data,
+                                           options.salts)
     else: figures = evaluate_model(options, load(options.model, device).method)
     for key, value in figures.items(): print(end=figure_line(key, value))
     if out is None: return

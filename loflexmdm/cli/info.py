@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PARTS', 'card', 'format_tables', 'run_figures', 'InfoOptions', 'add_info', 'model_line', 'preset_line', 'list_names',
-           'describe_part', 'order_line', 'describe_model', 'run_info', 'CiteOptions', 'add_cite', 'run_cite',
-           'DemoOptions', 'add_demo', 'run_demo']
+           'describe_part', 'order_line', 'condition_line', 'describe_model', 'run_info', 'CiteOptions', 'add_cite',
+           'run_cite', 'DemoOptions', 'add_demo', 'run_demo']
 
 # %% ../../nbs/cli/10_info.ipynb #e8f55276
 import inspect
@@ -119,6 +119,17 @@ def order_line(method) -> str:
     return "orders: " + ", ".join(f"{name} {weight:.3f}" for name, weight in weights) + "\n"
 
 
+def condition_line(method) -> str:
+    "Explain how to ask for the conditions of a model; empty for a model without."
+    classes = method.vocabulary.conditions
+    if not classes: return ""
+    name = (method.task or {}).get("condition", "none")
+    if name == "none": return f"conditions: {' '.join(classes)}, each as a prompt: --prompt-text '{classes[-1]}'\n"
+    bounds = ", ".join((method.task or {}).get("bounds", "").split())
+    return (f"conditions: loflexmdm sample {{model}} --ask {name}=high (low, medium, high, any, or a number); "
+            f"{len(classes)} classes between the bounds {bounds}\n")
+
+
 def describe_model(name: str) -> str:
     "Describe a model. Its parameters, vocabulary, task, settings, training log and card."
     method, directory = load(name, "cpu").method, place_of(name)
@@ -126,7 +137,7 @@ def describe_model(name: str) -> str:
     if method.sampling: tables["sampling"] = method.sampling
     parts = [f"{name}: {method.name}, {sum(p.numel() for p in method.parameters()):,} parameters\n",
              f"vocabulary: {method.vocabulary}\n",
-             format_tables(tables) + "\n", order_line(method)]
+             format_tables(tables) + "\n", condition_line(method).format(model=name), order_line(method)]
     text = card(name)
     figures = run_figures(directory) if directory.is_dir() else []
     return visible("".join([*parts, *figures, f"\n{text}\n" if text else ""]))

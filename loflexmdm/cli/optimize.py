@@ -5,33 +5,37 @@
 # %% auto #0
 __all__ = ['WAYS', 'MODEL', 'PROPOSALS', 'BLIND', 'DECISIVE', 'DECISIVE_IF_SET', 'OptimizeOptions', 'read_leads',
            'training_molecules', 'first_molecules', 'with_scaffold', 'settings_of', 'add_optimize', 'proposer',
-           'proposer_of_way', 'progress_printer', 'no_score_message', 'save_tuned', 'print_results', 'run_optimize',
-           'resolve_optimize']
+           'proposer_of_way', 'progress_printer', 'no_score_message', 'save_tuned', 'print_results', 'result_rows',
+           'lead_name', 'nearest_leads', 'run_optimize', 'resolve_optimize']
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000003
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from pathlib import Path
+
+import numpy as np
 
 from .commands import Options, Parser, command, print_status
-from .common import add_device, add_force, flag_of, output_path, pick_device, print_provenance
-from .common import TASK_DATA, provenance
+from .common import TASK_DATA, add_device, add_force, add_salts, flag_of, output_path, pick_device
+from .common import print_provenance, provenance
 from .result_files import format_rows
 from .sample import model_digest, stopping
 from ..models.model import Model
 from ..models.pretrained import load
+from ..molecules.data.compounds import Compound, Compounds, read_compounds
 from ..molecules.data.sources import BENCHMARKS
-from ..molecules.data.records import MOLECULE_FORMATS, read_smiles
+from ..molecules.data.records import MOLECULE_FORMATS
+from ..molecules.data.tables import LIBRARY_WRITERS
 from ..molecules.notation.substructures import contains, kept_features
-from ..molecules.optimise import CallLog, Genetic, Holding, PerScaffold, Proposer, RandomSearch
+from ..molecules.optimise import Call, CallLog, Genetic, Holding, PerScaffold, Proposer, RandomSearch
 from ..molecules.optimise import Regrow, Screened, Sifted, best_calls, optimise, top_auc
 from ..molecules.scores.alerts import CATALOGUES
-from ..molecules.scores.metrics import flaw, judge
+from ..molecules.scores.metrics import bit_rows, flaw, judge, tanimoto
 from ..molecules.scores.objectives import OBJECTIVES, Scorer
 from ..molecules.tuned import Tuned
-from ..support.atomic_files import file_digest, locked
+from ..support.atomic_files import file_digest, locked, write_file
 from ..support.data_digests import row_digest, rows_digest
-from ..support.limits import ROWS
+from ..support.table_writers import output_ending
 from ..tasks.base import Task
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000008
@@ -47,6 +51,7 @@ class OptimizeOptions(Options):
     budget: int = 10_000  # calls of the objective
     start: str | None = None  # file of molecules; None: training molecules
     column: str = ""  # of SMILES in it
+    salts: str = "refuse"  # or largest: keep the largest component
     way: str = "model"  # proposal strategy
     model: str = MODEL  # model that regrows parts
     alerts: Sequence[str] | None = None  # catalogues of structural alerts
@@ -59,21 +64,27 @@ class OptimizeOptions(Options):
     children: int | None = None  # proposals per round
     time_limit: float = 60.0  # seconds per call
     top: int = 10  # molecules printed
+    best: str | None = None  # file of the best molecules; None: print them
     out: str = "optimize.jsonl"  # log of calls
     force: bool = False  # replace an existing log
     seed: int = 0  # seed for proposals
     device: str = "auto"  # auto, cpu or cuda
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000009a
-def read_leads(path: str, column: str = "") -> tuple[list[str], str]:
-    "Read the distinct valid molecules of a file. Returned with a note on those left out. ValueError if none is valid."
-    rows = list(islice(read_smiles(path, column), ROWS.now))
-    usable = [j.smiles for j in judge(rows) if j.mol is not None and not flaw(j.mol)]
-    found = list(dict.fromkeys(usable))
-    invalid = len(rows) - len(usable)
-    if not found: raise ValueError(f"--start {path}: none of its {len(rows)} rows is a valid molecule")
-    reason = "not one valid molecule, or with a flaw (radical, hypervalent S-H)"
-    return found, f"--start {path}: {invalid} of {len(rows)} rows left out: {reason}" * bool(invalid)
+def read_leads(path: str, column: str = "", salts: str = "refuse") -> tuple[list[str], str, Compounds]:
+    """Read the distinct valid molecules of a file. Returned with remarks on the others, and with all records.
+
+    ValueError if none is valid."""
+    table = read_compounds(path, column, salts)
+    remarks = list(table.remarks)
+    mols = [j.mol for j in judge([row.smiles for row in table.rows])]
+    sound = [row.smiles for row, mol in zip(table.rows, mols) if mol is not None and not flaw(mol)]
+    flawed = sum(mol is not None for mol in mols) - len(sound)
+    if flawed: remarks.append(f"left out: {flawed:,} with a flaw (radical, hypervalent S-H)")
+    if not sound:
+        reasons = "; ".join(line for line in remarks[1:] if line.startswith("left out"))
+        raise ValueError(f"--start {path}: none of its {len(table.rows)} rows is a valid molecule; {reasons}")
+    return list(dict.fromkeys(sound)), "\n".join(remarks), table
 
 
 def training_molecules(task: Task) -> list[str]:
@@ -82,14 +93,15 @@ def training_molecules(task: Task) -> list[str]:
     return (load("molecules").task if source in BENCHMARKS else task).smiles("train")
 
 
-def first_molecules(options: OptimizeOptions, task: Task | None) -> tuple[list[str], str]:
-    "Return the leads, or a population of training molecules. Returned with a note on those left out."
+def first_molecules(options: OptimizeOptions, task: Task | None) -> tuple[list[str], str, Compounds | None]:
+    "Return the leads, or a population of training molecules. Returned with remarks, and the records of leads."
     scaffold = options.scaffold
-    if options.start: return with_scaffold(*read_leads(options.start, options.column), scaffold)
+    if options.start:
+        leads, note, table = read_leads(options.start, options.column, options.salts)
+        return *with_scaffold(leads, note, scaffold), table
     if task is None: raise ValueError("--start: needed, since the model does not know its training molecules")
-    molecules = training_molecules(task)
-    molecules, note = with_scaffold(molecules, "", scaffold)
-    return RandomSearch(molecules, options.population).first(options.seed), note
+    molecules, note = with_scaffold(training_molecules(task), "", scaffold)
+    return RandomSearch(molecules, options.population).first(options.seed), note, None
 
 # %% ../../nbs/cli/13_optimize.ipynb #3c8a9f21
 def with_scaffold(molecules: Sequence[str], note: str, scaffold: str) -> tuple[list[str], str]:
@@ -129,6 +141,7 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option("--budget", type=int, metavar="N", help=f"calls of the objective [{default.budget}]")
     option("--start", metavar="FILE", help=f"first molecules: {' '.join(MOLECULE_FORMATS)} [training molecules]")
     option("--column", metavar="NAME", help="column of SMILES in --start [the only one, or smiles]")
+    add_salts(parser)
     option("--way", choices=WAYS, help=f"proposal strategy [{default.way}]")
     option("--model", metavar="NAME_OR_DIR", help=f"model that regrows parts of molecules [{default.model}]")
     option("--alerts", nargs="+", choices=list(CATALOGUES), metavar="NAME",
@@ -141,6 +154,7 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option("--children", type=int, metavar="N", help="proposals per round, say 5 for small budgets [50; tuned: 32]")
     option("--time-limit", type=float, metavar="SECONDS", help=f"time limit per call [{default.time_limit:g}]")
     option("--top", type=int, metavar="N", help=f"number of molecules printed [{default.top}]")
+    option("--best", metavar="FILE", help=f"file of the best: {' '.join(LIBRARY_WRITERS)} [print as .csv]")
     option("--out", metavar="FILE", help=f"log of calls, .jsonl, continued if it exists [{default.out}]")
     add_force(parser)
     option("--seed", type=int, metavar="INT", help=f"seed for proposals [{default.seed}]")
@@ -194,16 +208,44 @@ def save_tuned(propose: Proposer, log: CallLog, directory: str):
     print_status(f"tuned model: {directory}; for example: loflexmdm sample {directory} -n 100")
 
 
-def print_results(log: CallLog, options: OptimizeOptions):
-    """Print the best molecules and a summary. The summary has failures and the area under the curve.
+def print_results(log: CallLog, options: OptimizeOptions, table: Compounds | None = None):
+    """Print or write the best molecules, and print a summary. The summary has failures and the area under the curve.
 
     ValueError, with the most common reason, if no call gave a score."""
     if log.calls and not best_calls(log.calls, 1): raise ValueError(no_score_message(log, options.objective))
     for reason, n in log.failures.items(): print_status(f"{n:,} calls failed: {reason}")
     if len(log.calls) < options.budget: print_status(f"no new proposals after {len(log.calls):,} calls")
     print_status(f"top-10 area under the curve: {top_auc(log.scores, options.budget):.4f}; calls: {options.out}")
-    rows = [dict(smiles=c.smiles, score=c.score, by=c.by, round=c.round) for c in best_calls(log.calls, options.top)]
-    if rows: print(format_rows(rows, ".csv"), end="")
+    rows = result_rows(best_calls(log.calls, options.top), table)
+    if not rows: return
+    if options.best is None: return print(format_rows(rows, ".csv"), end="")
+    write_file(Path(options.best), LIBRARY_WRITERS[output_ending(options.best)](rows))
+    print_status(f"{len(rows)} best molecules: {options.best}")
+
+# %% ../../nbs/cli/13_optimize.ipynb #co0rows1
+def result_rows(calls: Sequence[Call], table: Compounds | None = None) -> list[dict]:
+    """Return a row per call. With leads also the name of the most similar one, its similarity, and, for a lead itself,
+    its columns."""
+    rows = [dict(smiles=c.smiles, score=c.score, by=c.by, round=c.round) for c in calls]
+    if not rows or table is None: return rows
+    known, found = table.by_smiles(), nearest_leads([c.smiles for c in calls], table)
+    cells = [known[c.smiles].cells if c.smiles in known else {} for c in calls]
+    more = [{name: values.get(name, "") for name in table.columns if name not in rows[0]} for values in cells]
+    return [row | dict(lead=lead_name(lead, table), similarity=round(similarity, 3)) | columns
+            for row, (lead, similarity), columns in zip(rows, found, more, strict=True)]
+
+
+def lead_name(row: Compound, table: Compounds) -> str:
+    "Return the name of a record, or its number."
+    return row.named(table.name) or f"record {row.number}"
+
+
+def nearest_leads(smiles: Sequence[str], table: Compounds) -> list[tuple[Compound, float]]:
+    "Return the most similar lead of each molecule, with the Tanimoto similarity of their fingerprints."
+    leads = list(table.by_smiles().values())
+    mols = lambda texts: [j.mol for j in judge(texts)]
+    similar = tanimoto(bit_rows(mols(smiles)), bit_rows(mols([row.smiles for row in leads])))
+    return [(leads[k], float(row[k])) for row, k in zip(similar, np.argmax(similar, 1))]
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000013
 @command("optimize", "search for molecules with a high score", add_optimize, """examples:
@@ -215,17 +257,19 @@ def print_results(log: CallLog, options: OptimizeOptions):
   loflexmdm optimize --objective qed --start leads.smi --scaffold c1ccc2[nH]ccc2c1   # the indole stays
   loflexmdm optimize --objective celecoxib --budget 1000 --per-scaffold 10   # several kinds of molecules
   loflexmdm optimize --objective qed --model molecules --budget 500   # another model regrows the parts
+  loflexmdm optimize --objective qed --start leads.csv --salts largest --best best.sdf   # names of leads, SD fields
 each call is logged at once; after Ctrl-C, or with a larger --budget, the same command continues""",
          options=OptimizeOptions, place=5)
 def run_optimize(options: OptimizeOptions):
     "Optimise, and print the best molecules as a table."
     options = resolve_optimize(options)
     out, device = output_path(options.out, (".jsonl",)), pick_device(options.device)
+    output_path(options.best, tuple(LIBRARY_WRITERS), "--best")
     model = load(options.model, device) if options.way not in BLIND or not options.start else None
     task = None if model is None else model.task
     if task is not None and options.task_data: task.with_data()
     propose = proposer(options, model, task)
-    start, note = first_molecules(options, task)
+    start, note, table = first_molecules(options, task)
     lock = out.with_name(f".{out.name}.lock")
     busy = f"--out {out}: another run writes there"
     scorer = Scorer(options.objective, options.time_limit, options.allow_code)
@@ -239,7 +283,7 @@ def run_optimize(options: OptimizeOptions):
             optimise(score, propose, log, options.budget, start, options.seed, options.population,
                      told=progress_printer(options.budget))
     if options.save: save_tuned(propose, log, options.save)
-    print_results(log, options)
+    print_results(log, options, table)
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000013a
 def resolve_optimize(options: OptimizeOptions) -> OptimizeOptions:

@@ -19,10 +19,10 @@ from pathlib import Path
 import torch
 
 from .commands import Parser, command, print_status
-from .common import TASK_DATA, add_force, keep_existing, output_path, pick_device, positional
+from .common import TASK_DATA, add_force, add_salts, keep_existing, output_path, pick_device, positional
 from .common import print_provenance, provenance, provenance_path, task_of
 from .result_files import PROMPT_TEXT, TABLES, TEXTS, Prompts, check_texts, described_rows
-from .result_files import nll_states, pretty_row, resolve_prompts, states_of, write_rows
+from .result_files import nll_states, pretty_row, resolve_prompts, resolve_text, states_of, write_rows
 from .resumable_rows import Rows, SavedRows, Wanted, resolve_wanted
 from .sampler_options import SampleOptions, add_sampling, check_counts, draw_batches
 from .sampler_options import print_sampling, selected_sampler
@@ -195,6 +195,8 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     unknown = "TEXT", "prompt as text; a model before --help shows its form"
     kind, text = (cls and cls.prompt_help) or unknown
     start.add_argument(*PROMPT_TEXT, dest="prompt_text", metavar=kind, help=text.replace("%", "%%"))
+    option("--ask", metavar="NAME=VALUE", help="condition: low, medium, high, any or a number, such as pIC50=high")
+    add_salts(parser)
     suffixes = [*TABLES, *(cls.output_suffixes if cls else ()), *TEXTS]
     option("--out", metavar="FILE", help=f"results file: {' '.join(suffixes)} [print]")
     add_force(parser)
@@ -218,6 +220,7 @@ SAMPLE_EXAMPLES = """examples:
   loflexmdm sample molecules-moses-ar --fragment "*c1ccncc1" --valid 16   # grown from a fragment, at all its points
   loflexmdm sample molecules-moses-ar --fragment "*N1CCCC1.*c1ccc2c(c1)OCCO2"   # links two, with a new core between
   loflexmdm sample molecules-moses-ar --fragment "c1ccc2[nH]ccc2c1"       # no *: grown at a random hydrogen
+  loflexmdm sample runs/tuned --ask pIC50=high --valid 50 --out high.sdf.gz   # a class of the condition
 in the shell a fragment needs quotes, for its * and brackets
 with --out, finished batches are kept in FILE.partial.jsonl, and after Ctrl-C the same command continues
 torchrun --nproc-per-node 2 -m loflexmdm sample ... shares the batches over processes, with the same rows"""
@@ -235,6 +238,7 @@ def run_sample(options: SampleOptions):
     keep_existing(out, options.force, options.command_line)
     method = load(options.model, device).method
     task = usable_task(method, options)
+    options = resolve_text(options, task)
     check_outputs(out, task, options)
     used = dict(model=options.model, task=method.task, sampler=repr(selected_sampler(options, method)))
     info = provenance(options, device, options.seed) | used

@@ -129,6 +129,8 @@ class SampleOptions(SamplingOptions):
     n: int = 8  # sequences, with prompts for each
     prompts: str | None = None  # file of prompts
     prompt_text: str | None = None  # text of which the task makes a prompt
+    ask: str | None = None  # condition, NAME=VALUE
+    salts: str | None = None  # of a fragment: refuse or largest
     out: str | None = None  # results file; None: print
     force: bool = False  # replace an existing file
     valid: int | None = None  # valid sequences wanted

@@ -23,7 +23,7 @@ from torch import Tensor
 from ..methods.base import DEFAULT_SAMPLER, Method
 from ..methods.sampling import generate
 from ..models.model import Model
-from .notation.fragments import contains_fragment, parse_fragment
+from .notation.fragments import contains_fragment, counterion_hint, parse_fragment
 from .notation.fragments import point_candidates, points_of
 from .notation.notations import is_atom, plain_fragment, symbols
 from .scores.metrics import judge
@@ -477,7 +477,8 @@ def superstructure_points(core: str, seed: int = 0) -> list[str]:
     """Add a point to a scaffold at each of up to `PLACES` random hydrogens. Equivalent hydrogens count once.
     ValueError unless it is one molecule with a hydrogen."""
     if len(Chem.GetMolFrags(parse_fragment(core))) > 1:
-        raise ValueError(f"{core!r}: has no attachment point; put a * on each fragment, as in *c1ccccc1.*CC")
+        raise ValueError(f"{core!r}: has no attachment point; put a * on each fragment, as in *c1ccccc1.*CC"
+                         f"{counterion_hint(core)}")
     found = point_candidates(core)
     if not found: raise ValueError(f"{core!r}: has no hydrogen that a substituent could replace")
     return random.Random(f"places {seed}").sample(found, min(PLACES, len(found)))

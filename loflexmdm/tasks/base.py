@@ -102,6 +102,10 @@ class TaskTexts:
         prompt, hook = self.prompt_for(text, method)
         return [prompt], hook
 
+    def condition(self, asked: str) -> str:
+        "Return the token of a condition, NAME=VALUE such as pIC50=high. ValueError for a task without conditions."
+        raise ValueError(f"{asked}: the task {self.kind} has no conditions")
+
     def smiles_of(self, samples: Samples) -> list[str | None]:
         "Return the canonical SMILES of each sample, None if invalid. ValueError for tasks without molecules."
         raise ValueError(f"smiles: sequences of the task {self.kind} are not molecules")

@@ -258,8 +258,8 @@ def test_screened_proposals_are_those_without_an_alert_in_their_order():
 def test_the_command_counts_failures_and_continues(place):
     line = "optimize --objective scores.py:score --way genetic --start leads.smi --children 10 --time-limit 1 --top 2"
     code, out, err = call(f"{line} --budget 12 --out a.jsonl")
-    assert code == 0 and out.startswith("smiles,score,by,round\n") and len(out.splitlines()) == 3
-    assert "1 of 4 rows left out: not one valid molecule" in err
+    assert code == 0 and out.startswith("smiles,score,by,round,lead,similarity\n") and len(out.splitlines()) == 3
+    assert "left out: 1 syntax, the first is record 3 'C1CC'" in err
     first, *rows = map(json.loads, (place / "a.jsonl").read_text().splitlines())
     assert first["objective"] == "scores.py:score" and len(rows) == 12 and rows[0]["by"] == "start"
     assert call(f"{line} --budget 20 --out a.jsonl")[0] == call(f"{line} --budget 20 --out b.jsonl")[0] == 0
@@ -297,8 +297,9 @@ def test_wrong_input(place, options, part):
 def test_radicals_of_a_file_of_leads_are_left_out(tmp_path):
     path = tmp_path / "leads.smi"
     path.write_text("CCO\nC[CH]C\nx\nCCN\n")
-    found, lost = read_leads(str(path))
-    assert found == ["CCO", "CCN"] and "2 of 4 rows" in lost
+    found, remarks, table = read_leads(str(path))
+    assert found == ["CCO", "CCN"] and len(table.rows) == 4
+    assert "4 records, 3 molecules" in remarks and "1 syntax" in remarks and "1 with a flaw (radical" in remarks
 
 
 def test_parents_are_drawn_by_score_or_by_rank():

@@ -5,11 +5,11 @@ molecule contains them."""
 
 # %% auto #0
 __all__ = ['FRAGMENT_TASKS', 'BOND_SMARTS', 'DRUGS', 'SMALLEST', 'LARGEST', 'points_of', 'parse_fragment', 'fragment_task',
-           'checked_fragment', 'fragment_prompt', 'with_point', 'point_candidates', 'attach_points', 'FragmentPattern',
-           'atom_pattern', 'fragment_pattern', 'points_fit', 'find_fragment', 'contains_fragment', 'ends_aromaticity',
-           'scaffold_atoms', 'split_at', 'numbered', 'without_points', 'count_atoms', 'linker_choices', 'motif_choices',
-           'scaffold_with_points', 'fragments_of', 'FragmentCase', 'case_of', 'demo_cases', 'read_benchmark',
-           'prompt_tokens', 'coloured', 'draw_fragment']
+           'counterion_hint', 'checked_fragment', 'fragment_prompt', 'with_point', 'point_candidates', 'attach_points',
+           'FragmentPattern', 'atom_pattern', 'fragment_pattern', 'points_fit', 'find_fragment', 'contains_fragment',
+           'ends_aromaticity', 'scaffold_atoms', 'split_at', 'numbered', 'without_points', 'count_atoms',
+           'linker_choices', 'motif_choices', 'scaffold_with_points', 'fragments_of', 'FragmentCase', 'case_of',
+           'demo_cases', 'read_benchmark', 'prompt_tokens', 'coloured', 'draw_fragment']
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #7381cdb2
 import csv
@@ -57,6 +57,15 @@ def fragment_task(fragment: str) -> str:
     return "linker_design" if len(Chem.GetMolFrags(mol)) > 1 else "motif_extension"
 
 
+def counterion_hint(fragment: str) -> str:
+    "Return advice on a component without attachment point, such as a counterion; '' for a single component."
+    parts = Chem.GetMolFrags(parse_fragment(fragment), asMols=True)
+    bare = [part for part in parts if not points_of(part)]
+    if len(parts) < 2 or not bare: return ""
+    smallest = Chem.MolToSmiles(min(bare, key=lambda part: part.GetNumHeavyAtoms()))
+    return f"; if {smallest} is a counterion, leave it out or use --salts largest"
+
+
 def checked_fragment(fragment: str, task: str) -> Chem.Mol:
     "Parse a fragment and check that it fits the task. ValueError explains why it does not."
     if task not in FRAGMENT_TASKS: raise ValueError(f"task={task!r}: choose one of {', '.join(FRAGMENT_TASKS)}")
@@ -65,12 +74,13 @@ def checked_fragment(fragment: str, task: str) -> Chem.Mol:
     if len(parts) != wanted:
         raise ValueError(
             f"fragment={fragment!r}: {task} takes {wanted} fragment{'s'[: wanted - 1]}, this is {len(parts)}"
+            f"{counterion_hint(fragment)}"
         )
     bare = [p for p in parts if not set(p) & set(points_of(mol))]
     if bare and task != "superstructure_generation":
         raise ValueError(
             f"fragment={fragment!r}: {task} needs an attachment point * on "
-            f"{'each fragment' if wanted == 2 else 'the fragment'}, as in [1*]c1ccccc1"
+            f"{'each fragment' if wanted == 2 else 'the fragment'}, as in [1*]c1ccccc1{counterion_hint(fragment)}"
         )
     return mol
 
