@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TASK_DATA', 'provenance', 'print_provenance', 'pick_device', 'device_name', 'add_device', 'output_path',
-           'provenance_path', 'partial_path', 'add_salts', 'add_force', 'keep_existing', 'add_fields', 'flag_of',
+           'provenance_path', 'partial_path', 'add_force', 'keep_existing', 'add_salts', 'add_fields', 'flag_of',
            'free_flag', 'kind_of_option', 'numbers', 'positional', 'value_of', 'recipe_in', 'task_of', 'task_of_recipe']
 
 # %% ../../nbs/cli/02_common.ipynb #5ea9d58f
@@ -84,11 +84,6 @@ def partial_path(path: Path) -> Path:
     return path.with_name(path.name + ".partial.jsonl")
 
 
-def add_salts(parser: Parser):
-    "Add the option --salts of the commands that read molecules."
-    parser.add_argument("--salts", choices=("refuse", "largest"), help="largest: keep the largest component of a salt")
-
-
 def add_force(parser: Parser):
     "Add the option --force."
     parser.add_argument("--force", action="store_true", help="replace an existing file")
@@ -107,6 +102,11 @@ def keep_existing(path: Path | None, force: bool, command_line: str, out: Path |
     except (OSError, ValueError): made = None
     if isinstance(made, dict) and made.get("command") == command_line: return
     raise FileExistsError(f"--out {out}: {path} exists; choose another name, or replace it with --force")
+
+# %% ../../nbs/cli/02_common.ipynb #co5a1t01
+def add_salts(parser: Parser):
+    "Add the option --salts of the commands that read molecules."
+    parser.add_argument("--salts", choices=("refuse", "largest"), help="largest: keep the largest component of a salt")
 
 # %% ../../nbs/cli/02_common.ipynb #1784695d
 def add_fields(parser: Parser, cls: type, title: str, values: Mapping | None = None, only: Sequence[str] | None = None,

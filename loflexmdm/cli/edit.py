@@ -301,7 +301,7 @@ def run_edit(options: EditOptions):
         write_edits(out, with_columns(rows, table) if table else rows, info | dict(counters=found.counters))
         if isinstance(found, SavedRows): found.remove()
 
-
+# %% ../../nbs/cli/11_edit.ipynb #91d83280
 def read_input(options: EditOptions, task: Task, out: Path | None) -> tuple[list[tuple], Compounds | None]:
     "Read the input: molecules with their other columns, or texts."
     if check_molecules(options, out, task): return read_molecules(options)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PARTS', 'card', 'format_tables', 'run_figures', 'InfoOptions', 'add_info', 'model_line', 'preset_line', 'list_names',
-           'describe_part', 'order_line', 'condition_line', 'describe_model', 'run_info', 'CiteOptions', 'add_cite',
+           'describe_part', 'order_line', 'describe_model', 'run_info', 'condition_line', 'CiteOptions', 'add_cite',
            'run_cite', 'DemoOptions', 'add_demo', 'run_demo']
 
 # %% ../../nbs/cli/10_info.ipynb #e8f55276
@@ -119,17 +119,6 @@ def order_line(method) -> str:
     return "orders: " + ", ".join(f"{name} {weight:.3f}" for name, weight in weights) + "\n"
 
 
-def condition_line(method) -> str:
-    "Explain how to ask for the conditions of a model; empty for a model without."
-    classes = method.vocabulary.conditions
-    if not classes: return ""
-    name = (method.task or {}).get("condition", "none")
-    if name == "none": return f"conditions: {' '.join(classes)}, each as a prompt: --prompt-text '{classes[-1]}'\n"
-    bounds = ", ".join((method.task or {}).get("bounds", "").split())
-    return (f"conditions: loflexmdm sample {{model}} --ask {name}=high (low, medium, high, any, or a number); "
-            f"{len(classes)} classes between the bounds {bounds}\n")
-
-
 def describe_model(name: str) -> str:
     "Describe a model. Its parameters, vocabulary, task, settings, training log and card."
     method, directory = load(name, "cpu").method, place_of(name)
@@ -161,6 +150,17 @@ def run_info(options: InfoOptions):
                          f"a preset ({', '.join(recipes)}), a .toml file, a directory, "
                          "or a method, sampler, task or network")
     print(describe_model(name), end="")
+
+# %% ../../nbs/cli/10_info.ipynb #1fbb242b
+def condition_line(method) -> str:
+    "Explain how to ask for the conditions of a model; empty for a model without."
+    classes = method.vocabulary.conditions
+    if not classes: return ""
+    name = (method.task or {}).get("condition", "none")
+    if name == "none": return f"conditions: {' '.join(classes)}, each as a prompt: --prompt-text '{classes[-1]}'\n"
+    bounds = ", ".join((method.task or {}).get("bounds", "").split())
+    return (f"conditions: loflexmdm sample {{model}} --ask {name}=high (low, medium, high, any, or a number); "
+            f"{len(classes)} classes between the bounds {bounds}\n")
 
 # %% ../../nbs/cli/10_info.ipynb #c10bb403
 @dataclass(frozen=True, kw_only=True)

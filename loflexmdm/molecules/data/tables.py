@@ -59,7 +59,7 @@ def as_sdf(rows: Sequence[Mapping]) -> str:
     writer.close()
     return text.getvalue()
 
-
+# %% ../../../nbs/molecules/data/04_tables.ipynb #mf00013b
 def _drawn(name: str, row: Mapping) -> Chem.Mol:
     mol = Chem.MolFromSmiles(row["smiles"])
     AllChem.Compute2DCoords(mol)
