@@ -133,7 +133,7 @@ def test_a_saved_models_task_reads_cases_only_when_it_may(tmp_path):
     values = dict(kind="known", file=str(data), column="sequence", cases=str(path), gaps="1 ... 1")
     assert KnownLawTask.paths(values) == ["file", "cases"]
     task = task_from(values, Vocabulary("ab"), data=False)
-    with pytest.raises(ValueError, match="task-data"): task.cases
+    with pytest.raises(ValueError, match="task-data"): task.dataset("test")
     assert len(task.with_data().cases) == 2 and len(task.dataset("test")) == 2
 
 

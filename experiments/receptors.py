@@ -1,0 +1,140 @@
+"""Immune receptors with their exact law: `python experiments/receptors.py human_T_beta --cases 100`.
+
+OLGA (Sethna et al., 2019; GPLv3) computes the probability of a CDR3 by summing over recombinations. It runs as a
+program of its own, in an environment under runs/; nothing here imports it (`receptors_olga.py`). Written to
+runs/receptors: LAW.csv with sequences for training and LAW-KIND.jsonl with cases of every kind of gap, each with the
+exact log-probability of its filling and the exact distribution of its length; LAW.json with commit, version and
+the entropy. Cases that are there already stay; a longer list continues."""
+import argparse
+import itertools
+import json
+import math
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from loflexmdm.support.atomic_files import write_file
+from loflexmdm.tasks.known_law import PATTERNS, Case, Pattern, joined, read_cases, write_cases
+from runs import COMMIT, ROOT
+
+FOLDER = ROOT / "runs" / "receptors"
+LEAST, MOST = 8, 24  # residues
+FEWER = dict(two=3)  # kinds whose exact answers take longer have fewer cases, by this factor
+
+
+def olga_python() -> Path:
+    "Return the Python of the environment with OLGA, which is made if need be."
+    place = ROOT / "runs" / "olga"
+    python = place / "bin" / "python"
+    if not (place / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-q", "olga==1.3.0"], check=True)
+        write_file(place / "ready", "")
+    return python
+
+
+class Olga:
+    "A running program with one of OLGA's laws."
+    def __init__(self, law: str, seed: int):
+        script = Path(__file__).with_name("receptors_olga.py")
+        self.process = subprocess.Popen(
+            [str(olga_python()), str(script), law, str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+
+    def ask(self, *question):
+        "Return the answer to a question."
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def draw(self, n: int) -> list[str]: return self.ask("draw", n, LEAST, MOST)
+    def p(self, *templates: str) -> list[float]: return self.ask("p", *templates)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def gap_lengths(prompt: list) -> Iterator[tuple[int, ...]]:
+    "Yield the lengths that the gaps of a prompt may have together."
+    given = sum(t is not ... for t in prompt)
+    gaps = len(prompt) - given
+    for lengths in itertools.product(range(MOST - given + 1), repeat=gaps):
+        if LEAST <= given + sum(lengths) <= MOST: yield lengths
+
+
+def exact_lengths(olga: Olga, prompt: list) -> dict[int, float]:
+    "Return the probability of the prompt with each number of residues in its gaps. Not normalised."
+    found, lengths = Counter(), list(gap_lengths(prompt))
+    templates = ["".join(joined(prompt, ["X" * n for n in ns])) for ns in lengths]
+    for ns, p in zip(lengths, olga.p(*templates)): found[sum(ns)] += p
+    return {n: p for n, p in found.items() if p}
+
+
+def cases_of(olga: Olga, kind: str, n: int, first: int, rng: random.Random) -> Iterator[Case]:
+    "Draw cases number `first` to `n` with exact answers."
+    pattern, weights = Pattern.of(kind), cache(lambda prompt: exact_lengths(olga, list(prompt)))
+    while first < n:
+        [text] = olga.draw(1)
+        lengths = pattern.draw(len(text), MOST, rng)
+        if lengths is None: continue
+        prompt, fillings = pattern.cut(text, lengths)
+        law = weights(tuple(prompt))
+        total = math.fsum(law.values())
+        log_p = math.log(olga.p(text)[0] / total)
+        yield Case(kind, prompt, fillings, log_p, {k: p / total for k, p in law.items()})
+        first += 1
+
+
+def add_cases(law: str, kind: str, n: int):
+    "Extend the cases of a kind to `n`."
+    path = FOLDER / f"{law}-{kind}.jsonl"
+    there = read_cases(path) if path.exists() else []
+    olga = Olga(law, 10_000 + len(there) + 100_000 * list(PATTERNS).index(kind))
+    begun = time.time()
+    for case in cases_of(olga, kind, n, len(there), random.Random(f"{law} {kind} {len(there)}")):
+        there.append(case)
+        if len(there) % 10 == 0 or len(there) == n: write_cases(path, there)
+    olga.close()
+    print(f"{law} {kind}: {len(there)} cases, {time.time() - begun:.0f} s", flush=True)
+
+
+def add_sequences(law: str, n: int):
+    "Write sequences for training, and facts about the law."
+    path, facts = FOLDER / f"{law}.csv", FOLDER / f"{law}.json"
+    if path.exists() and facts.exists(): return
+    olga = Olga(law, 1)
+    texts = [text for _ in range(0, n, 1000) for text in olga.draw(1000)]
+    write_file(path, "\n".join(["sequence", *texts]) + "\n")
+    fresh = olga.draw(200)
+    total = math.fsum(olga.p(*("X" * k for k in range(LEAST, MOST + 1))))
+    nats = [math.log(total / p) for p in olga.p(*fresh)]
+    olga.close()
+    error = statistics.stdev(nats) / len(nats) ** 0.5
+    write_file(facts, json.dumps(dict(
+        law=law, residues=[LEAST, MOST], sequences=n, productive=total, olga="1.3.0", commit=COMMIT,
+        entropy=[round(statistics.fmean(nats), 3), round(error, 3)],
+        lengths=dict(sorted(Counter(map(len, texts)).items())),
+    ), indent=1) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("laws", nargs="+", help="human_T_beta, mouse_T_alpha, human_B_heavy, ...")
+    parser.add_argument("--sequences", type=int, default=60_000)
+    parser.add_argument("--cases", type=int, default=100, help="of each kind of gap")
+    parser.add_argument("--kinds", nargs="+", default=["ends", "inner", "two", "end", "start"])
+    args = parser.parse_args()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for law in args.laws: add_sequences(law, args.sequences)
+    for law in args.laws:
+        for kind in args.kinds: add_cases(law, kind, args.cases // FEWER.get(kind, 1))
+
+
+if __name__ == "__main__": main()
