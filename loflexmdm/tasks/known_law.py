@@ -6,7 +6,7 @@ conditional distribution instead of by one reference."""
 # %% auto #0
 __all__ = ['PATTERNS', 'Fillings', 'TRIED', 'Pattern', 'patterns_of', 'Case', 'write_cases', 'read_cases', 'splits', 'ListedLaw',
            'Entrant', 'MethodEntrant', 'LawEntrant', 'fillings_of', 'joined', 'score_cases', 'score_lengths',
-           'KnownLawConfig', 'KnownLawTask']
+           'KnownLawConfig', 'masked_prompt', 'KnownLawTask']
 
 # %% ../../nbs/tasks/10_known_law.ipynb #ff4f0003
 import itertools
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ..methods.base import Method
 from ..methods.sampling import generate
-from ..process.states import Example, Vocabulary, collate, filled_example
+from ..process.states import MASK, SPECIAL_TOKENS, Example, Vocabulary, collate, filled_example
 from ..process.streams import UNLIMITED
 from ..samplers import Samples
 from ..support.atomic_files import write_file
@@ -277,8 +277,15 @@ class KnownLawConfig(SequencesConfig):
     unit: str = "characters"  # words | characters
     gaps: accepted_by(patterns_of) = "inner, ends, two, start, end, whole"  # patterns, or names of them
     cases: str = ""  # JSON lines of cases with exact answers, for testing
+    given_length: bool = False  # one mask per missing token, in place of gaps
 
 # %% ../../nbs/tasks/10_known_law.ipynb #ff4f0035
+def masked_prompt(example: Example, vocabulary: Vocabulary) -> list[str]:
+    "Return the prompt of an example with a mask for each free token."
+    tokens = vocabulary.decode(example.tokens)
+    return [t if fixed else SPECIAL_TOKENS[MASK] for t, fixed in zip(tokens, example.fixed)][1:]
+
+
 class KnownLawTask(SequencesTask):
     "Sequences with gaps of unknown length, and exact answers where their law is known."
     kind, Config = "known", KnownLawConfig
@@ -298,8 +305,7 @@ class KnownLawTask(SequencesTask):
         "Return sequences with gaps. Those for testing are the cases, if there are any."
         rows = self.splits[check_split(split)]
         if split == "test" and self.cases:
-            encode = lambda i: filled_example(self.cases[i].prompt, self.cases[i].fillings, self.vocabulary)
-            return Examples(len(self.cases), encode)
+            return Examples(len(self.cases), lambda i: self.encoded(self.cases[i].prompt, self.cases[i].fillings))
         if not rows: raise ValueError(f"the {split} split is empty: more sequences are needed")
         patterns = patterns_of(self.config.gaps)
         name, digests = Path(self.config.file).name or "sequences", self.data.digests
@@ -313,18 +319,24 @@ class KnownLawTask(SequencesTask):
         for _ in range(TRIED):
             tokens = rows[rng.randrange(len(rows))]
             lengths = pattern.draw(len(tokens), self.longest, rng)
-            if lengths: return filled_example(*pattern.cut(tokens, lengths), self.vocabulary)
-        return filled_example([...], [tokens], self.vocabulary)
+            if lengths: return self.encoded(*pattern.cut(tokens, lengths))
+        return self.encoded([...], [tokens])
+
+    def encoded(self, prompt: Sequence, fillings: Sequence[Sequence[str]]) -> Example:
+        "Encode a filled prompt. With `given_length` all gaps are closed."
+        example = filled_example(prompt, fillings, self.vocabulary)
+        return example._replace(closed=[True] * len(example.closed)) if self.config.given_length else example
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list]:
         "Return the prompts of a split's first `n` examples."
         data = self.dataset(split)
-        return [prompt_of(data[i], self.vocabulary) for i in range(min(n, len(data)))]
+        read = masked_prompt if self.config.given_length else prompt_of
+        return [read(data[i], self.vocabulary) for i in range(min(n, len(data)))]
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
         "Score samples: as sequences, and with cases the lengths of their fillings (gap_tv, and that of ideal samples)."
         found = super().score(split, samples)
-        if split != "test" or not self.cases or self.unread_data: return found
+        if split != "test" or not self.cases or self.unread_data or self.config.given_length: return found
         cases = self.cases[:len(samples)]
         drawn = fillings_of(samples, [c.prompt for c in cases], self.vocabulary)
         lengths = score_lengths(cases, drawn, 1)

@@ -140,3 +140,12 @@ def test_a_saved_models_task_reads_cases_only_when_it_may(tmp_path):
 def test_a_pattern_that_fits_nothing_leaves_the_sequence_whole():
     task = KnownLawTask(KnownLawConfig(gaps="50 ...", valid_share=0.0, test_share=0.0), ["ab", "ba"])
     assert task.dataset("train")[0].fixed == [True, False, False]
+
+
+def test_given_lengths_are_masks():
+    config = KnownLawConfig(gaps="1 ... 1 ...", given_length=True, valid_share=0.0, test_share=0.0)
+    task = KnownLawTask(config, TEXTS)
+    check_prompts(task, "train")
+    data, prompts = task.dataset("train"), task.prompts("train", 20)
+    assert all(all(data[i].closed) for i in range(20)) and all(... not in p for p in prompts)
+    assert [p.count("<mask>") for p in prompts] == [data[i].fixed.count(False) for i in range(20)]

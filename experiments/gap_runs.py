@@ -1,0 +1,161 @@
+"""Gaps of unknown length at equal CPU seconds: `python experiments/gap_runs.py human_T_beta --seconds 60 --seeds 0`.
+
+Entrants have networks of one size, learn the same sequences with the same gaps, and are judged by the exact
+conditional distributions of the cases that `receptors.py` writes: KL in nats (for entrants with a bound an upper
+bound), lengths, impossible fillings, seconds per filling. Rows go to experiments/results/gap_runs.json, with
+settings, seed and commit; those that are there are left out, and an interrupted run goes on where it stopped."""
+import argparse
+import random
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from loflexmdm.methods.base import Method
+from loflexmdm.methods.sampling import generate
+from loflexmdm.process.states import collate, filled_example
+from loflexmdm.support.atomic_files import write_file
+from loflexmdm.support.random_numbers import generator_for
+from loflexmdm.tasks.known_law import Case, Fillings, MethodEntrant, joined, read_cases, score_cases
+from ordered_time_runs import seconds_per_step
+from receptors import FEWER, FOLDER, Olga
+from runs import FIXED, LEARNED, ROOT, note, noted, states_per_sequence
+from training_runs import trained
+
+RESULTS = ROOT / "experiments" / "results" / "gap_runs.json"
+KINDS = ("ends", "inner", "two", "end", "start")
+ONE_GAP = tuple(kind for kind in KINDS if kind != "two")
+INSERTION, MASKS = dict(method="ordered-insertion"), dict(method="ordered-masks")
+ENTRANTS = dict(
+    fim=dict(method="fim", cut=0.0),
+    insertion_forward=INSERTION | dict(order="left_to_right", orders=1),
+    insertion_learned=INSERTION | dict(order="learned", orders=2),
+    insertion_mixture=INSERTION | dict(order="mixture"),
+    masks_learned=MASKS | dict(order="learned", unmask="learned", orders=2),
+    flexmdm=dict(method="flexmdm"), loflexmdm=LEARNED, loflexmdm_fixed=FIXED,
+    editflow=dict(method="editflow"), did=dict(method="did"),
+    ilm=dict(method="ilm"), ilm_bound=dict(method="ilm", weight="bound"),
+    masked=dict(method="mdm"), masked_length=dict(method="mdm"),
+)
+FIXED_LENGTH = ("masked", "masked_length")  # one gap only
+TRAIN = dict(optimiser="muon", lr=3e-3, warmup=50, ema=0.99, log_every=100, valid_size=64)
+ROWS, LONGEST = 32, 25
+STATES, DRAWN, CHECKED = 32, 20, 100  # states of a bound, fillings per case, sequences whose probability is computed
+
+
+class Judged(MethodEntrant):
+    "An entrant that keeps the fillings which it drew last."
+    drawn: Sequence[Fillings] = ()
+    laws: dict[tuple, dict[int, float]] = {}  # exact distribution of lengths of each prompt
+
+    def draw(self, prompts: Sequence[list], n: int, seed: int) -> list[Fillings]:
+        self.drawn = super().draw(prompts, n, seed)
+        return self.drawn
+
+
+class GivenLength(Judged):
+    "Masked diffusion that is told the length, drawn from the exact distribution: an upper reference."
+    def nll(self, cases: Sequence[Case], size: int = 256) -> Float[Tensor, " cases"]:
+        "Bound -log q of fillings given their lengths, and add -log p of the lengths."
+        examples = [filled_example(c.prompt, c.fillings, self.method.vocabulary) for c in cases]
+        x1 = collate([e._replace(closed=[True] * len(e.closed)) for e in examples])
+        generator = generator_for(0, "cases", device=self.method.device)
+        of_length = [c.lengths[sum(map(len, c.fillings))] for c in cases]
+        with torch.no_grad(): nats = self.method.nll_bound(x1, self.states, generator)[0].double()
+        return nats - torch.tensor(of_length, dtype=torch.float64).log()
+
+    def draw(self, prompts: Sequence[list], n: int, seed: int) -> list[Fillings]:
+        "Fill as many masks as the exact distribution says."
+        rng, masked = random.Random(seed), []
+        for prompt in prompts:
+            law = self.laws[tuple(prompt)]
+            for length in rng.choices(list(law), list(law.values()), k=n):
+                masked.append([t for p in prompt for t in (["<mask>"] * length if p is ... else [p])])
+        asked = [p for p in masked if "<mask>" in p]
+        filled = iter(generate(self.method, asked, 1, seed=seed, **self.settings).completions())
+        decode = lambda ids: tuple(self.method.vocabulary.decode(ids))
+        self.drawn = [(decode(next(filled)) if "<mask>" in p else (),) for p in masked]
+        return self.drawn
+
+
+def kinds_of(entrant: str) -> tuple[str, ...]: return ONE_GAP if entrant in FIXED_LENGTH else KINDS
+
+
+def tables(law: str, entrant: str, seed: int, steps: int) -> dict:
+    "Return the recipe of a run."
+    model = dict(size="nano") | ENTRANTS[entrant]
+    task = dict(kind="known", file=f"runs/receptors/{law}.csv", column="sequence", max_length=LONGEST,
+                valid_share=0.01, test_share=0.0, gaps=", ".join(kinds_of(entrant)))
+    if entrant == "masked_length": task |= dict(given_length=True)
+    train = TRAIN | dict(steps=steps, seed=seed, save_every=max(1, steps // 4), valid_every=steps,
+                         batch_size=max(1, ROWS // states_per_sequence(model)))
+    if model.get("order") == "learned": train |= dict(order_start=max(1, steps // 4), order_lr_scale=0.1)
+    return dict(task=task, model=model, train=train)
+
+
+def cases_of(law: str, kind: str, n: int) -> list[Case]:
+    "Return the first `n` cases of a kind, of slow kinds fewer. ValueError if there are not as many yet."
+    n, path = n // FEWER.get(kind, 1), FOLDER / f"{law}-{kind}.jsonl"
+    found = read_cases(path) if path.exists() else []
+    if len(found) < n: raise ValueError(f"{path}: {len(found)} cases, {n} needed; receptors.py {law} --cases {n}")
+    return found[:n]
+
+
+def impossible(olga: Olga, cases: Sequence[Case], drawn: Sequence[Fillings]) -> float:
+    "Return the share of drawn sequences that the law cannot make, from some of them."
+    n = len(drawn) // len(cases)
+    texts = ["".join(joined(c.prompt, f)) for k, c in enumerate(cases) for f in drawn[k * n:(k + 1) * n]]
+    some = random.Random(0).sample(texts, min(CHECKED, len(texts)))
+    return sum(not p for p in olga.p(*[t for t in some if t])) / len(some)
+
+
+def scores(law: str, entrant: str, method: Method, n: int) -> dict:
+    "Score a trained entrant on every kind of gap."
+    found, olga = {}, Olga(law, 0)
+    cls = GivenLength if entrant == "masked_length" else Judged
+    for kind in kinds_of(entrant):
+        cases, judged = cases_of(law, kind, n), cls(method, STATES)
+        judged.laws = {tuple(c.prompt): c.lengths for c in cases}
+        row = score_cases(judged, cases, DRAWN) | dict(cases=len(cases))
+        row |= dict(impossible=impossible(olga, cases, judged.drawn))
+        found[kind] = {k: round(v, 5) for k, v in row.items()}
+    olga.close()
+    return found
+
+
+def run(law: str, entrant: str, seconds: int, seed: int, n: int, commit: str):
+    "Train an entrant for some seconds, score it, and note."
+    name = f"{law} {entrant} {seconds} {seed}"
+    if noted(RESULTS, name, dict(model=tables(law, entrant, seed, 1)["model"], of_each_kind=n)): return
+    steps_file = ROOT / "runs" / f"gaps-{name.replace(' ', '-')}.steps"  # an interrupted run goes on with its number
+    if not steps_file.exists():
+        each = seconds_per_step(tables(law, entrant, seed, 10_000))
+        steps_file.parent.mkdir(exist_ok=True)
+        write_file(steps_file, str(max(50, round(seconds / each))))
+    settings = tables(law, entrant, seed, int(steps_file.read_text()))
+    made, _, spent = trained(settings, f"gaps {name}")
+    made = getattr(made, "method", made)
+    parameters = sum(p.numel() for p in made.parameters())
+    note(RESULTS, dict(name=name, law=law, entrant=entrant, seed=seed, seconds=seconds, cpu_seconds=spent,
+                       parameters=parameters, of_each_kind=n, **settings, scores=scores(law, entrant, made, n))
+         | (dict(trained_at=commit) if commit else {}))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("laws", nargs="+")
+    parser.add_argument("--seconds", type=int, nargs="+", default=[60])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--entrants", nargs="+", default=list(ENTRANTS), choices=ENTRANTS)
+    parser.add_argument("--cases", type=int, default=30, help="of each kind of gap")
+    parser.add_argument("--commit", default="", help="commit of the code, where the folder does not tell it")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    for seed in args.seeds:
+        for law in args.laws:
+            for seconds in args.seconds:
+                for entrant in args.entrants: run(law, entrant, seconds, seed, args.cases, args.commit)
+
+
+if __name__ == "__main__": main()
