@@ -145,7 +145,6 @@ def test_a_pattern_that_fits_nothing_leaves_the_sequence_whole():
 def test_given_lengths_are_masks():
     config = KnownLawConfig(gaps="1 ... 1 ...", given_length=True, valid_share=0.0, test_share=0.0)
     task = KnownLawTask(config, TEXTS)
-    check_prompts(task, "train")
     data, prompts = task.dataset("train"), task.prompts("train", 20)
     assert all(all(data[i].closed) for i in range(20)) and all(... not in p for p in prompts)
     assert [p.count("<mask>") for p in prompts] == [data[i].fixed.count(False) for i in range(20)]
