@@ -3,7 +3,7 @@
 OLGA (GPLv3) is used as an external program: this file imports it and nothing of this package, and
 `experiments/receptors.py` starts it. Standard input has one JSON list per line; each is answered by a line.
 
-["draw", n, least, most]: productive sequences of so many residues.
+["draw", n, least, most]: `n` productive sequences of `least` to `most` residues.
 ["p", template, ...]: probability of each template; X is any residue, a first X means C and a last one F, V or W, the
 residues of productive sequences."""
 import json

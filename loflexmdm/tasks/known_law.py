@@ -285,7 +285,7 @@ def masked_prompt(example: Example, vocabulary: Vocabulary) -> list[str]:
     tokens = vocabulary.decode(example.tokens)
     return [t if fixed else SPECIAL_TOKENS[MASK] for t, fixed in zip(tokens, example.fixed)][1:]
 
-
+# %% ../../nbs/tasks/10_known_law.ipynb #ff4f0036
 class KnownLawTask(SequencesTask):
     "Sequences with gaps of unknown length, and exact answers where their law is known."
     kind, Config = "known", KnownLawConfig
