@@ -198,22 +198,26 @@ def report(
     top: int = 12,
     scores: Mapping[str, float] | None = None,
     processes: int = 1,
+    names: Mapping[str, str] | None = None,
 ) -> str:
     """Build an HTML report on a set of molecules. One entry per row, None or '' if missing.
 
     `reference`: known molecules, for novelty and as lines in the histograms. The `top` molecules with the highest
     `by` (a property, `-` before it for the lowest) or, by canonical SMILES, of `scores` are shown, and as many
-    scaffolds. ValueError for no rows, `top` below 0, a reference without molecules, and an unknown property."""
+    scaffolds. `names`, by canonical SMILES, are their captions. ValueError for no rows, `top` below 0, a reference
+    without molecules, and an unknown property."""
     if top < 0: raise ValueError(f"top={top}: must not be negative")
     f = figures_of(smiles, reference, processes)
     best = best_of(f, by, top, scores)
 
     def told(smiles: str, value: float) -> str:
         times = f.times[smiles]
-        return f"{by} {value:.3f}" + (f", {times} times" if times > 1 else "")
+        return f"{by.removeprefix('-')} {value:.3f}" + (f", {times} times" if times > 1 else "")
 
-    shown = "".join(_figure(f.molecules[s], told(s, v), s) for s, v in best)
-    highest = f"<h2>Best by {cell(by)}</h2><div class='grid'>{shown}</div>" if best else ""
+    captions = {s: [names[s]] if names and names.get(s) else [] for s, _ in best}
+    shown = "".join(_figure(f.molecules[s], *captions[s], told(s, v), s) for s, v in best)
+    order = f"Lowest {cell(by[1:])} first" if by.startswith("-") else f"Best by {cell(by)}"
+    highest = f"<h2>{order}</h2><div class='grid'>{shown}</div>" if best else ""
     versions = f"loflexmdm {loflexmdm.__version__}, RDKit {rdBase.rdkitVersion}"
     return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{cell(title)}</title>'
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><style>{STYLE}</style></head><body>'

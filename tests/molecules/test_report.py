@@ -8,7 +8,8 @@ import pytest
 from rdkit import Chem
 
 from loflexmdm.cli.report import scores_in
-from loflexmdm.molecules.data.records import molecule_records, read_smiles
+from loflexmdm.molecules.data.compounds import read_compounds
+from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.data.tables import as_sdf, as_smi, molecule_columns
 from loflexmdm.molecules.report import cell, figures_of, histogram_svg, report
 from commands import call, refused
@@ -50,7 +51,7 @@ def test_nothing_in_the_data_changes_the_page(text):
 def test_best_and_lowest():
     titles = lambda **options: re.findall(r"<figcaption>(.*?)</figcaption>", report(ROWS, top=1, **options))[0]
     assert titles(by="weight") == "weight 94.113<br>Oc1ccccc1"
-    assert titles(by="-weight") == "-weight 46.069, 2 times<br>CCO"
+    assert titles(by="-weight") == "weight 46.069, 2 times<br>CCO"
     assert titles(by="mine", scores={"CCO": 7.0}) == "mine 7.000, 2 times<br>CCO"
 
 
@@ -86,28 +87,37 @@ def test_the_score_of_a_molecule_is_that_of_its_own_row(tmp_path):
     rows[5] = (rows[5][0], "5.0\n(repeat 2)")
     rows[6] = (rows[6][0], "6_000")
     with open(tmp_path / "a.csv", "w", newline="") as f: csv.writer(f).writerows([("smiles", "y"), *rows])
-    found = scores_in(molecule_records(tmp_path / "a.csv"), "y")
+    found = scores_in(read_compounds(tmp_path / "a.csv"), "y")
     assert found.values == {s.split()[0]: float(y) for i, (s, y) in enumerate(rows) if i not in (5, 6)}
     assert found.unreadable == 2
     assert "9 rows, 9 valid" in call("report", tmp_path / "a.csv", "--by", "y")[2]
     (tmp_path / "wide.csv").write_text("smiles,y\nCCO,1\nCCN,1,234\n")
     _, _, err = call("report", tmp_path / "wide.csv", "--by", "y")
-    assert "2 records, 1 kept; left out: 1 more cells than the header" in err and "2 rows, 1 valid" in err
+    assert "left out: 1 more cells than the header, the first is record 3" in err and "2 rows, 1 valid" in err
 
 
 def test_replicates_have_the_rule_of_training_and_a_sign_ranks_the_lowest_first(tmp_path):
     (tmp_path / "a.csv").write_text("smiles;IC50\nCCO;1,0\nOCC;10000\nCCN;5,0\nC(C)N;5,0\nCCC;\n")
-    records = molecule_records(tmp_path / "a.csv")
+    records = read_compounds(tmp_path / "a.csv")
     assert scores_in(records, "IC50").values == {"CCO": 5000.5, "CCN": 5.0}
     assert scores_in(records, "IC50", "geometric mean").values == pytest.approx({"CCO": 100.0, "CCN": 5.0})
     said = (
         "2 of 2 molecules have several values, of which the median counts; "
         "they spread by 4999.5 (median), at most from 1 to 10000 (CCO)"
     )
-    for by, best in (("-IC50", "-IC50 5.000, 2 times<br>CCN"), ("IC50", "IC50 5000.500, 2 times<br>CCO")):
+    for by, best in (("-IC50", "IC50 5.000, 2 times<br>CCN"), ("IC50", "IC50 5000.500, 2 times<br>CCO")):
         code, out, err = call("report", tmp_path / "a.csv", f"--by={by}", "--top", 1, "--force")
         assert code == 0 and said in err and best in (tmp_path / "a.html").read_text(), err
     refused(call("report", tmp_path / "a.csv", "--by", "nonsense", "--force"), "choose of qed", "columns IC50")
+
+
+def test_captions_are_names_and_salts_are_said(tmp_path):
+    (tmp_path / "a.csv").write_text("Compound ID,smiles,IC50\nLD-1,CCN.Cl,5\nLD-2,CCO,1\n")
+    code, _, err = call("report", tmp_path / "a.csv", "--by=-IC50", "--salts", "largest")
+    page = (tmp_path / "a.html").read_text()
+    assert code == 0 and "by IC50, lowest first" in err and "salt removed: 1" in err and "Lowest IC50 first" in page
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", page)
+    assert captions[:2] == ["LD-2<br>IC50 1.000<br>CCO", "LD-1<br>IC50 5.000<br>CCN"]
 
 
 @pytest.mark.parametrize("text, first", [
