@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 from loflexmdm.support.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from loflexmdm.training.distributed import joined as joined, processes_of as processes_of
+    from loflexmdm.training.distributed import process_group as process_group, processes_of as processes_of
     from loflexmdm.training.log import JsonLines as JsonLines, plot_metrics as plot_metrics
     from loflexmdm.training.optimisers import TrainConfig as TrainConfig
     from loflexmdm.training.recipes import (
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from loflexmdm.training.trainer import Trainer as Trainer
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        "distributed": "joined processes_of",
+        "distributed": "process_group processes_of",
         "log": "JsonLines plot_metrics",
         "optimisers": "TrainConfig",
         "recipes": "Recipe presets read_tables recipe recipe_from",
