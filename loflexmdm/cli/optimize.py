@@ -4,16 +4,20 @@
 
 # %% auto #0
 __all__ = ['WAYS', 'MODEL', 'PROPOSALS', 'BLIND', 'DECISIVE', 'DECISIVE_IF_SET', 'OptimizeOptions', 'read_leads',
-           'training_molecules', 'first_molecules', 'with_scaffold', 'settings_of', 'add_optimize', 'proposer',
-           'proposer_of_way', 'progress_printer', 'no_score_message', 'save_tuned', 'print_results', 'result_rows',
-           'lead_name', 'nearest_leads', 'run_optimize', 'resolve_optimize']
+           'training_molecules', 'first_molecules', 'sound_ones', 'with_scaffold', 'settings_of', 'add_optimize',
+           'proposer', 'similarity_limits', 'proposer_of_way', 'progress_printer', 'no_score_message', 'save_tuned',
+           'unsound_note', 'filter_lines', 'print_results', 'result_rows', 'lead_name', 'nearest_leads', 'run_optimize',
+           'resolve_optimize']
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000003
+from argparse import BooleanOptionalAction
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from rdkit import Chem
 
 from .commands import Options, Parser, command, print_status
 from .common import TASK_DATA, add_device, add_force, add_salts, flag_of, output_path, pick_device
@@ -27,9 +31,11 @@ from ..molecules.data.sources import BENCHMARKS
 from ..molecules.data.records import MOLECULE_FORMATS
 from ..molecules.data.tables import LIBRARY_WRITERS
 from ..molecules.notation.substructures import contains, kept_features
-from ..molecules.optimise import Call, CallLog, Genetic, Holding, PerScaffold, Proposer, RandomSearch
-from ..molecules.optimise import Regrow, Screened, Sifted, best_calls, optimise, top_auc
+from ..molecules.optimise import Call, CallLog, Genetic, Holding, Makeable, PerScaffold, Proposer, RandomSearch
+from ..molecules.optimise import Regrow, Screened, Sifted, Similar, best_calls, optimise
+from ..molecules.optimise import proposals_left_out, top_auc
 from ..molecules.scores.alerts import CATALOGUES
+from ..molecules.scores.makeable import SA_LIMIT, objection
 from ..molecules.scores.metrics import bit_rows, flaw, judge, tanimoto
 from ..molecules.scores.objectives import OBJECTIVES, Scorer
 from ..molecules.tuned import Tuned
@@ -55,6 +61,9 @@ class OptimizeOptions(Options):
     way: str = "model"  # proposal strategy
     model: str = MODEL  # model that regrows parts
     alerts: Sequence[str] | None = None  # catalogues of structural alerts
+    sound: bool = True  # leave out what cannot be made
+    sa_limit: float = SA_LIMIT  # highest synthetic accessibility
+    similarity: str | None = None  # limits to the nearest first molecule
     scaffold: str = ""  # part of every proposal
     per_scaffold: int | None = None  # most calls per Murcko scaffold
     save: str = ""  # directory for the tuned model
@@ -86,7 +95,7 @@ def read_leads(path: str, column: str = "", salts: str = "refuse") -> tuple[list
         raise ValueError(f"--start {path}: none of its {len(table.rows)} rows is a valid molecule; {reasons}")
     return list(dict.fromkeys(sound)), "\n".join(remarks), table
 
-
+# %% ../../nbs/cli/13_optimize.ipynb #co00tm01
 def training_molecules(task: Task) -> list[str]:
     "Return the training molecules of the model's task. For a benchmark those of the packaged model `molecules`."
     source = getattr(task.config, "source", "")
@@ -101,7 +110,13 @@ def first_molecules(options: OptimizeOptions, task: Task | None) -> tuple[list[s
         return *with_scaffold(leads, note, scaffold), table
     if task is None: raise ValueError("--start: needed, since the model does not know its training molecules")
     molecules, note = with_scaffold(training_molecules(task), "", scaffold)
-    return RandomSearch(molecules, options.population).first(options.seed), note, None
+    first = RandomSearch(molecules, options.population).first(options.seed)
+    return (sound_ones(first, options.sa_limit) if options.sound else first), note, None
+
+
+def sound_ones(molecules: Sequence[str], sa_limit: float) -> list[str]:
+    "Return the molecules that can be made; all of them if none can."
+    return [s for s in molecules if not objection(Chem.MolFromSmiles(s), sa_limit)] or list(molecules)
 
 # %% ../../nbs/cli/13_optimize.ipynb #3c8a9f21
 def with_scaffold(molecules: Sequence[str], note: str, scaffold: str) -> tuple[list[str], str]:
@@ -119,7 +134,7 @@ def with_scaffold(molecules: Sequence[str], note: str, scaffold: str) -> tuple[l
 
 
 DECISIVE = "objective", "way", "seed", "population", "children", "time_limit", "alerts"
-DECISIVE_IF_SET = "scaffold", "per_scaffold"  # absent from logs of earlier versions
+DECISIVE_IF_SET = "similarity", "scaffold", "per_scaffold"  # absent from logs of earlier versions
 
 
 def settings_of(options: OptimizeOptions, start: Sequence[str], model: Model | None) -> dict:
@@ -129,6 +144,7 @@ def settings_of(options: OptimizeOptions, start: Sequence[str], model: Model | N
     file = objective if objective.endswith(".toml") else objective.rpartition(":")[0]
     scores = {} if objective in OBJECTIVES else dict(objective_file=file_digest(file))
     model = dict(model=model_digest(model.method)) if model is not None and options.way in ("model", "tuned") else {}
+    settings |= dict(sound=options.sa_limit if options.sound else None)  # None also in logs of earlier versions
     return settings | scores | model | dict(start=rows_digest(map(row_digest, start)))
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000012
@@ -146,12 +162,19 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option("--model", metavar="NAME_OR_DIR", help=f"model that regrows parts of molecules [{default.model}]")
     option("--alerts", nargs="+", choices=list(CATALOGUES), metavar="NAME",
            help="structural alerts to avoid: BRENK, PAINS, NIH, ZINC, CHEMBL [none]")
+    option("--sound", action=BooleanOptionalAction, default=None,
+           help="leave out molecules that cannot be made (strain, reactive groups) [on]")
+    option("--sa-limit", type=float, metavar="SA",
+           help=f"with --sound, highest synthetic accessibility [{SA_LIMIT:g}]")
+    option("--similarity", metavar="LOW-HIGH",
+           help="limits of similarity to the nearest --start molecule, say 0.4-0.8 [none]")
     option("--scaffold", metavar="SMILES", help="part of every proposal, SMILES or SMARTS [none]")
     option("--per-scaffold", type=int, metavar="N", help="most calls per Murcko scaffold [no limit]")
     option("--save", metavar="DIR", help="directory for the model that --way tuned trains [not saved]")
     option("--task-data", action="store_true", help=TASK_DATA)
     option("--population", type=int, metavar="N", help=f"best molecules kept as parents [{default.population}]")
-    option("--children", type=int, metavar="N", help="proposals per round, say 5 for small budgets [50; tuned: 32]")
+    option("--children", type=int, metavar="N",
+           help="proposals per round, 5 for ranked and a small budget [50; tuned: 32]")
     option("--time-limit", type=float, metavar="SECONDS", help=f"time limit per call [{default.time_limit:g}]")
     option("--top", type=int, metavar="N", help=f"number of molecules printed [{default.top}]")
     option("--best", metavar="FILE", help=f"file of the best: {' '.join(LIBRARY_WRITERS)} [print as .csv]")
@@ -160,15 +183,26 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option("--seed", type=int, metavar="INT", help=f"seed for proposals [{default.seed}]")
     add_device(parser)
 
-
-def proposer(options: OptimizeOptions, model: Model | None, task: Task | None) -> Proposer:
-    "Return the source of proposals, filtered. Filters are alerts, a scaffold and repeated scaffolds."
+# %% ../../nbs/cli/13_optimize.ipynb #co00pr01
+def proposer(options: OptimizeOptions, model: Model | None, task: Task | None, start: Sequence[str] = ()) -> Proposer:
+    """Return the source of proposals, filtered: what cannot be made, alerts, similarity to `start`, a scaffold, and
+    repeated scaffolds."""
     way = proposer_of_way(options, model, task)
+    if options.sound: way = Makeable(way, options.sa_limit)
+    if options.similarity: way = Similar(way, start, *similarity_limits(options.similarity))
     if options.alerts: way = Screened(way, options.alerts)
     if options.scaffold: way = Holding(way, options.scaffold)
     return PerScaffold(way, options.per_scaffold) if options.per_scaffold else way
 
 # %% ../../nbs/cli/13_optimize.ipynb #b63a1ffb
+def similarity_limits(text: str) -> tuple[float, float]:
+    "Parse LOW-HIGH. ValueError for anything but two numbers from 0 to 1."
+    try: low, high = (float(part) for part in text.split("-"))
+    except ValueError: low, high = 1.0, 0.0
+    if 0 <= low <= high <= 1: return low, high
+    raise ValueError(f"--similarity {text}: must be two numbers from 0 to 1, the lower first, as in 0.4-0.8")
+
+
 def proposer_of_way(options: OptimizeOptions, model: Model | None, task: Task | None) -> Proposer:
     "Return the source of proposals of a strategy."
     way, children = options.way, options.children
@@ -207,12 +241,32 @@ def save_tuned(propose: Proposer, log: CallLog, directory: str):
     Model(propose.model.method).save(directory)
     print_status(f"tuned model: {directory}; for example: loflexmdm sample {directory} -n 100")
 
+# %% ../../nbs/cli/13_optimize.ipynb #co00un01
+def unsound_note(leads: Sequence[str], options: OptimizeOptions) -> str:
+    "Return a note on leads that would be left out as proposals. They are scored all the same."
+    if not options.sound: return ""
+    found = Counter(objection(Chem.MolFromSmiles(s), options.sa_limit) for s in leads)
+    del found[""]
+    reasons = ", ".join(f"{n} {reason}" for reason, n in found.most_common())
+    return f"--start: scored, but as proposals left out unless --no-sound: {reasons}" * bool(found)
 
-def print_results(log: CallLog, options: OptimizeOptions, table: Compounds | None = None):
-    """Print or write the best molecules, and print a summary. The summary has failures and the area under the curve.
+
+def filter_lines(options: OptimizeOptions, propose: Proposer, start: Sequence[str]) -> list[str]:
+    "Return lines on the filters of proposals, and on what they have left out by reason."
+    sound = f"molecules that cannot be made are not proposed (SA at most {options.sa_limit:g}; --no-sound for all)"
+    found = proposals_left_out(propose)
+    reasons = ", ".join(f"{n:,} {reason}" for reason, n in found.most_common())
+    lines = [sound if options.sound else "all valid molecules may be proposed (--no-sound)"]
+    lines += [f"proposals left out, not scored: {reasons}"] * bool(found)
+    return lines + [unsound_note(start, options)] * bool(options.start and unsound_note(start, options))
+
+
+def print_results(log: CallLog, options: OptimizeOptions, table: Compounds | None = None, filters: Sequence[str] = ()):
+    """Print or write the best molecules, and print a summary: `filters`, failures and the area under the curve.
 
     ValueError, with the most common reason, if no call gave a score."""
     if log.calls and not best_calls(log.calls, 1): raise ValueError(no_score_message(log, options.objective))
+    for line in filters: print_status(line)
     for reason, n in log.failures.items(): print_status(f"{n:,} calls failed: {reason}")
     if len(log.calls) < options.budget: print_status(f"no new proposals after {len(log.calls):,} calls")
     print_status(f"top-10 area under the curve: {top_auc(log.scores, options.budget):.4f}; calls: {options.out}")
@@ -268,8 +322,8 @@ def run_optimize(options: OptimizeOptions):
     model = load(options.model, device) if options.way not in BLIND or not options.start else None
     task = None if model is None else model.task
     if task is not None and options.task_data: task.with_data()
-    propose = proposer(options, model, task)
     start, note, table = first_molecules(options, task)
+    propose = proposer(options, model, task, start)
     lock = out.with_name(f".{out.name}.lock")
     busy = f"--out {out}: another run writes there"
     scorer = Scorer(options.objective, options.time_limit, options.allow_code)
@@ -283,12 +337,15 @@ def run_optimize(options: OptimizeOptions):
             optimise(score, propose, log, options.budget, start, options.seed, options.population,
                      told=progress_printer(options.budget))
     if options.save: save_tuned(propose, log, options.save)
-    print_results(log, options, table)
+    print_results(log, options, table, filter_lines(options, propose, start))
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000013a
 def resolve_optimize(options: OptimizeOptions) -> OptimizeOptions:
     "Return the options with the strategy's number of children. ValueError for numbers out of range."
     way = options.way
+    if options.similarity:
+        similarity_limits(options.similarity)
+        if not options.start: raise ValueError(f"--similarity {options.similarity}: needs --start, with the leads")
     if options.save and way != "tuned": raise ValueError(f"--save {options.save}: only with --way tuned, not {way}")
     for name in ("budget", "population", "children", "per_scaffold"):
         value = asdict(options)[name]

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['ELEMENTS', 'FORBIDDEN', 'CUT', 'MUTATIONS', 'top_auc', 'sealed_rows', 'unsealed_rows', 'Call', 'CallLog', 'Proposer',
            'Learner', 'best_calls', 'optimise', 'sound', 'sides', 'chain_bonds', 'crossed', 'mutated', 'RandomSearch',
-           'Genetic', 'Regrow', 'inserted', 'Sifted', 'Screened', 'Holding', 'PerScaffold', 'murcko', 'best_curve',
-           'plot_runs']
+           'Genetic', 'Regrow', 'inserted', 'Sifted', 'proposals_left_out', 'Screened', 'Makeable', 'Similar',
+           'Holding', 'PerScaffold', 'murcko', 'best_curve', 'plot_runs']
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000004
 import hashlib
@@ -16,7 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -29,7 +29,8 @@ from .notation.bracket_safe import bonds_to_cut
 from .notation.fragments import count_atoms, split_at
 from .notation.substructures import contains, join_parts, substructure, with_stereo
 from .scores.alerts import alerts, catalogue
-from .scores.metrics import flaw, judge
+from .scores.makeable import SA_LIMIT, objection
+from .scores.metrics import bit_rows, flaw, judge, tanimoto
 from .substituents import substituents_of
 from .task import MoleculesTask
 from ..support.atomic_files import naming
@@ -483,20 +484,38 @@ def _prompt(model: Model, fragment: str) -> list | None:
 # %% ../../nbs/molecules/04_optimise.ipynb #9a996766
 @dataclass(frozen=True)
 class Sifted:
-    "Filter for another proposer's molecules, by `keeps`. If that proposer learns, it continues to."
+    """Filter for another proposer's molecules, by `keeps`. If that proposer learns, it continues to.
+
+    `left_out` counts the proposals that are left out, by `objection`."""
     way: Proposer  # filtered proposer
+    left_out: Counter = field(default_factory=Counter, kw_only=True, repr=False, compare=False)  # proposals by reason
 
     def keeps(self, smiles: str) -> bool: raise NotImplementedError
 
+    def objection(self, smiles: str) -> str:
+        "Return why a proposal is left out, '' if it passes."
+        return "" if self.keeps(smiles) else type(self).__name__
+
     def __call__(self, population: Sequence[Call], rng: random.Random) -> list[tuple[str, str]]:
         "Return the proposals that pass."
-        return [(s, by) for s, by in self.way(population, rng) if self.keeps(s)]
+        found = [(s, by, self.objection(s)) for s, by in self.way(population, rng)]
+        self.left_out.update(reason for _, _, reason in found if reason)
+        return [(s, by) for s, by, reason in found if not reason]
 
     def learn(self, calls: Sequence[Call], number: int):
         "Pass calls to a learning proposer. Rejected proposals have none and count as worst."
         if isinstance(self.way, Learner): self.way.learn(calls, number)
 
 
+def proposals_left_out(propose: Proposer) -> Counter:
+    "Count the proposals that a chain of filters has left out, by reason."
+    found: Counter = Counter()
+    while isinstance(propose, Sifted):
+        found += propose.left_out
+        propose = propose.way
+    return found
+
+# %% ../../nbs/molecules/04_optimise.ipynb #op0scr01
 @dataclass(frozen=True)
 class Screened(Sifted):
     """Filter against structural alerts.
@@ -506,9 +525,42 @@ class Screened(Sifted):
 
     def __post_init__(self): catalogue(tuple(self.names))
 
-    def keeps(self, smiles: str) -> bool:
-        "Return True if there is no alert."
-        return not alerts(smiles, self.names)
+    def objection(self, smiles: str) -> str:
+        "Return the first alert, '' if there is none."
+        return next((f"alert {name}" for name in alerts(smiles, self.names)), "")
+
+# %% ../../nbs/molecules/04_optimise.ipynb #op0mk003
+@dataclass(frozen=True)
+class Makeable(Sifted):
+    "Filter against molecules that a chemist would not make, as `objection` says."
+    sa_limit: float = SA_LIMIT  # highest synthetic accessibility
+
+    def objection(self, smiles: str) -> str:
+        "Return the first reason, '' without one."
+        return objection(Chem.MolFromSmiles(smiles), self.sa_limit)
+
+
+@dataclass(frozen=True)
+class Similar(Sifted):
+    """Filter by Tanimoto similarity (Morgan, radius 2) to the nearest of some molecules.
+
+    ValueError for limits that are not within 0 and 1."""
+    molecules: Sequence[str] = ()  # say the leads
+    low: float = 0.0  # least similarity
+    high: float = 1.0  # greatest similarity
+
+    def __post_init__(self):
+        if not 0 <= self.low <= self.high <= 1:
+            raise ValueError(f"similarity={self.low:g}-{self.high:g}: must be two numbers from 0 to 1, the lower first")
+
+    @cached_property
+    def rows(self): return bit_rows([Chem.MolFromSmiles(s) for s in self.molecules])
+
+    def objection(self, smiles: str) -> str:
+        "Return 'similarity below' or 'above' with the limit, '' within the limits."
+        nearest = tanimoto(bit_rows([Chem.MolFromSmiles(smiles)]), self.rows).max()
+        if nearest < self.low: return f"similarity below {self.low:g}"
+        return f"similarity above {self.high:g}" if nearest > self.high else ""
 
 # %% ../../nbs/molecules/04_optimise.ipynb #c8b4c797
 @dataclass(frozen=True)

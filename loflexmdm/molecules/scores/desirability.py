@@ -9,6 +9,7 @@ __all__ = ['TRANSFORMS', 'DESCRIPTORS', 'MAKERS', 'FILTERS', 'PENALTIES', 'MEANS
 
 # %% ../../../nbs/molecules/scores/08_desirability.ipynb #ds000003
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -217,6 +218,8 @@ def read_goals(path: str | Path, load: Callable[[str], Callable[[str], float]] |
     scoring = content.get("scoring")
     if not isinstance(scoring, Mapping): raise ValueError(f"{path}: has no table [scoring]")
     _check_keys(scoring, ("type", "component", "parallel"), f"{path}: scoring")
+    if (parallel := scoring.get("parallel", False)) not in (False, 1):
+        warnings.warn(f"{path}: parallel={parallel!r}: not used; molecules are scored one at a time", stacklevel=2)
     mean = scoring.get("type", "geometric_mean")
     if mean not in MEANS: raise ValueError(f"{path}: type={mean!r}: must be one of {', '.join(MEANS)}")
 

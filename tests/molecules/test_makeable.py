@@ -1,0 +1,83 @@
+"Molecules that can be made: groups, rings, and the filter of searches."
+import csv
+import gzip
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from rdkit import Chem
+
+from loflexmdm.molecules.optimise import Makeable, Similar, proposals_left_out
+from loflexmdm.molecules.scores.makeable import GROUPS, groups_in, objection, rings_in
+from commands import call
+
+STRAINED = {
+    "C1#CCCC1": "strained ring", "C1=C=CCCCC1": "strained ring", "N1=C2C1C2": "strained ring",
+    "C1CC2=NC12": "strained ring",
+    "c1cc2ccc1CCCC2": "bridged aromatic ring", "c1ccc2c(c1)C2": "strained ring", "C1CCC/C=C/CC1": "strained ring",
+}
+
+
+@pytest.mark.parametrize("smiles, reason", STRAINED.items())
+def test_strained_rings_have_their_reason(smiles, reason):
+    mol = Chem.MolFromSmiles(smiles)
+    if mol is None: pytest.skip("RDKit cannot read it")
+    assert reason in rings_in(mol) and objection(mol)
+
+
+@pytest.mark.parametrize("smiles", [
+    "CN(C)C#CC", "C=C=CC", "CN(Cl)C", "CC(=O)OOC", "CSN(C)C", "CN=C=O", "C1OC1C", "C[PH]C",
+])
+def test_reactive_groups_are_refused(smiles): assert groups_in(Chem.MolFromSmiles(smiles))
+
+
+def test_every_pattern_can_be_read():
+    assert not [smarts for some in GROUPS.values() for smarts in some if Chem.MolFromSmarts(smarts) is None]
+
+
+def test_few_molecules_of_zinc_are_refused():
+    path = Path(__file__).parents[3] / "shared" / "data" / "zinc250k.txt.gz"
+    if not path.is_file(): pytest.skip("no ZINC here")
+    lines = gzip.open(path, "rt").read().split()
+    refused = [objection(Chem.MolFromSmiles(s)) for s in random.Random(0).sample(lines, 400)]
+    assert sum(map(bool, refused)) <= 12, Counter(refused)
+
+
+def test_filters_count_by_reason():
+    proposed = ["C1#CCCC1", "CCO", "CN(C)Cl", "CCCCCCCC"]
+    list_of = lambda population, rng: [(s, "list") for s in proposed]
+    kept = Similar(Makeable(list_of), ["CCO"], 0.3)
+    assert kept([], random.Random(0)) == [("CCO", "list")]
+    assert proposals_left_out(kept) == {
+        "strained ring": 1, "N, O or S with a halogen": 1, "similarity below 0.3": 1,
+    }
+    with pytest.raises(ValueError, match="the lower first"): Similar(list_of, ["CCO"], 0.8, 0.4)
+
+
+def test_the_command_prints_what_it_left_out(tmp_path):
+    leads = tmp_path / "leads.smi"
+    leads.write_text("CCOOC\nCC(=O)Nc1ccc(O)cc1\nCc1ccccc1NC(C)=O\n")
+    line = f"optimize --objective qed --way ranked --start {leads} --budget 60 --out {tmp_path / 'run.jsonl'}"
+    code, out, said = call(line)
+    assert code == 0 and "molecules that cannot be made are not proposed (SA at most 6; --no-sound for all)" in said
+    assert "--start: scored, but as proposals left out unless --no-sound: 1 peroxide" in said
+    best = [row["smiles"] for row in csv.DictReader(out.splitlines())]
+    assert best and {objection(Chem.MolFromSmiles(s)) for s in best} <= {"", "peroxide"}
+    code, _, said = call(f"{line} --no-sound")
+    assert code == 2 and "a run with other settings (sound)" in said
+    code, _, said = call(f"{line} --no-sound --force")
+    assert code == 0 and "all valid molecules may be proposed (--no-sound)" in said
+    code, _, said = call(f"{line} --similarity 0.9-0.2 --force")
+    assert code == 2 and "the lower first" in said
+    code, out, said = call(f"{line} --similarity 0.4-0.9 --force")
+    assert code == 0
+    assert call("optimize --objective qed --way ranked --similarity 0.4-0.9")[0] == 2
+
+
+def test_goals_say_that_parallel_is_not_used(tmp_path):
+    from loflexmdm.molecules.scores.desirability import read_goals
+    path = tmp_path / "g.toml"
+    path.write_text("[scoring]\nparallel = 8\n[[scoring.component]]\n[scoring.component.QED]\n"
+                    "[[scoring.component.QED.endpoint]]\nname = 'q'\n")
+    with pytest.warns(UserWarning, match="parallel=8: not used; molecules are scored one at a time"): read_goals(path)
