@@ -42,7 +42,7 @@ class Autoregressive(Method):
     One outcome more than the vocabulary has tokens: `end`, the last. `task` (a dict) is the task that it was trained
     on, saved with it."""
     name, Config, channels, papers = "ar", AutoregressiveConfig, ("append",), ("transformer",)
-    by_rows = True
+    by_rows, exact = True, True
 
     def __init__(
         self,

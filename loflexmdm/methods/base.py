@@ -46,6 +46,7 @@ class Method(nn.Module):
     papers: tuple[str, ...] = ()  # keys of papers to cite, or BibTeX entries
     takes_pairs: bool = False  # `loss` and `nll_bound` accept `Pairs`
     by_rows: bool = False  # `loss` accepts a shard of the rows with a `ShardGenerator`
+    exact: bool = False  # `nll_bound` is -log p itself
 
     if TYPE_CHECKING:  # a method found by its name has what its own class defines
         def __getattr__(self, name: str) -> Any: ...

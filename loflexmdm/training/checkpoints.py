@@ -27,7 +27,7 @@ from ..methods.base import Method
 from ..models.saved import check_weights, is_finite, model_weights, not_finite, portable
 from ..models.saved import read_model, read_tensors, save_tensors, write_model
 from ..process.states import SPECIAL_TOKENS
-from ..support.atomic_files import atomic_directory, check_seal, file_digest, locked
+from ..support.atomic_files import atomic_directory, check_room, check_seal, file_digest, locked
 from ..support.atomic_files import recorded, write_sealed
 from ..support.configs import current_names
 from ..support.data_digests import check_data
@@ -285,6 +285,13 @@ class Checkpoints(Sequence):
     def moments(self) -> dict[str, Tensor]:
         "Collect the optimisers' state per parameter, as PARAMETER.FIELD."
         return moments_of(self.method, self.optimisers)
+
+    def check_room(self):
+        "Check that the run's directory can be written and its disk has room for all checkpoints. OSError otherwise."
+        weights = 4 * sum(p.numel() for p in self.method.parameters())
+        kept = self.config.keep + 1  # one more is written before the oldest is removed
+        needed = weights * (4 * kept + 1)  # weights, their average, two moments; and the best weights
+        check_room(self.directory, needed, f"{kept} checkpoints", "choose another directory, or a smaller `keep`")
 
     def start(self, resume: bool) -> Path | None:
         """Remove remains of a killed run. Returns the checkpoint to resume from. None if there is none.

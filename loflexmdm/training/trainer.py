@@ -153,6 +153,7 @@ class Trainer:
             with stop_signals() as caught, ExitStack() as held:
                 held.enter_context(fast_products(self.device))
                 self.processes.on_first(lambda: held.enter_context(run_lock(self.directory)))
+                self.processes.on_first(self.checkpoints.check_room)
                 self.processes.on_first(begin)
                 self.processes.on_first(lambda: self.start_or_resume(resume))
                 self.processes.on_first(lambda: held.enter_context(self.tracked()))
