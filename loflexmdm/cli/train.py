@@ -122,7 +122,7 @@ def fit_recipe(recipe: Recipe, directory: Path, device: torch.device, begin: Cal
 def add_train(parser: Parser, argv: Sequence[str]):
     "Add the options of train. With those of the recipe's own task and method."
     tables, option = with_first_values(recipe_in(argv) or {}), parser.add_argument
-    option("recipe", metavar="RECIPE", help="preset, TOML file, file of texts, or saved model to train further: "
+    option("recipe", metavar="RECIPE", help="preset, TOML file, texts, or saved model to train further: "
            f"{', '.join(presets())}")
     option("--out", required=True, metavar="DIR", help="new or empty directory of the run")
     option("--method", metavar="NAME", help="method in place of the recipe's, with shared settings kept: "
