@@ -10,9 +10,7 @@ import pytest
 import torch
 
 import loflexmdm
-from loflexmdm.cli.info import condition_line
 from loflexmdm.models.model import Scores
-from loflexmdm.process.states import Vocabulary
 from loflexmdm.support.atomic_files import check_room
 from loflexmdm.training.recipes import recipe_from
 from commands import call
@@ -104,11 +102,3 @@ def test_a_full_disk_is_noticed_before_a_long_run(run, tmp_path, monkeypatch):
     assert code == 2 and "3 sequences, and 1 MB are free" in err
     code, _, err = call(f"optimize --objective qed --way random --budget 5 --out {tmp_path}/calls.jsonl")
     assert code == 2 and "5 calls, and 1 MB are free" in err
-
-
-def test_info_says_how_to_ask_for_conditions():
-    vocabulary = Vocabulary(["a", "b", "<size:0>", "<size:1>", "<any>"])
-    method = mock.Mock(vocabulary=vocabulary)
-    line = condition_line(method)
-    assert "<size:0> <size:1>" in line and "prompt" in line
-    assert condition_line(mock.Mock(vocabulary=Vocabulary("ab"))) == ""
