@@ -39,7 +39,7 @@ from ..molecules.scores.makeable import SA_LIMIT, objection
 from ..molecules.scores.metrics import bit_rows, flaw, judge, tanimoto
 from ..molecules.scores.objectives import OBJECTIVES, Scorer
 from ..molecules.tuned import Tuned
-from ..support.atomic_files import file_digest, locked, write_file
+from ..support.atomic_files import check_room, file_digest, locked, write_file
 from ..support.data_digests import row_digest, rows_digest
 from ..support.table_writers import output_ending
 from ..tasks.base import Task
@@ -319,6 +319,7 @@ def run_optimize(options: OptimizeOptions):
     options = resolve_optimize(options)
     out, device = output_path(options.out, (".jsonl",)), pick_device(options.device)
     output_path(options.best, tuple(LIBRARY_WRITERS), "--best")
+    check_room(out.parent, 1000 * options.budget, f"{options.budget:,} calls")
     model = load(options.model, device) if options.way not in BLIND or not options.start else None
     task = None if model is None else model.task
     if task is not None and options.task_data: task.with_data()
