@@ -7,7 +7,7 @@ __all__ = ['T', 'COMMANDS', 'HELP', 'STORED', 'Parser', 'Signed', 'Switch', 'Opt
            'command', 'find_commands', 'outer_parser', 'full_parser', 'parse', 'refuse_argument', 'StoredOption',
            'option_table', 'add_options', 'help_tables', 'write_help', 'has_plug_ins', 'stored_parser',
            'original_message', 'process_launch', 'print_status', 'check_launch', 'one_line', 'print_warning',
-           'shared_store', 'publish_argv', 'argv_difference', 'print_error', 'main', 'run_line']
+           'shared_store', 'publish_argv', 'argv_difference', 'print_error', 'write_utf8', 'main', 'run_line']
 
 # %% ../../nbs/cli/01_commands.ipynb #91dce8a6
 import argparse
@@ -354,10 +354,18 @@ def print_error(error: Exception, argv: Sequence[str] = ()):
     print(f"{name}: {one_line(error)} {visible(clipped_line(difference))}".rstrip(), file=sys.stderr, flush=True)
 
 # %% ../../nbs/cli/01_commands.ipynb #810be9c2
+def write_utf8():
+    "Write UTF-8 to the streams of the process, whatever the locale. Samples may have any letters."
+    for stream in sys.stdout, sys.stderr:
+        if getattr(stream, "encoding", None) in (None, "utf-8") or not hasattr(stream, "reconfigure"): continue
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape" if stream is sys.stdout else "backslashreplace")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     "Run a command line; return the exit code."
     argv = sys.argv[1:] if argv is None else list(argv)
     publish_argv(argv)
+    write_utf8()
     try:
         options = parse(argv)
         check_launch(options)

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..process.channels import CHANNELS, Draw, columns_of
 from ..process.intensities import Intensities, IntensityFn, Logits, TokenLaws, as_tensors
 from ..process.states import BOS, PartialSequences
-from .draws import CONFIDENCES, WITHOUT_TOKENS, check_drawing, check_ranking
+from .draws import CONFIDENCES, CURE, NO_TOKEN, WITHOUT_TOKENS, check_drawing, check_ranking
 from .draws import inverse_cdf, most_confident, nucleus, row_uniforms
 from .draws import check_hook, undrawable, without_special
 from .state import Info, Limits, RowBool, RowFloat, RowInt, State, TokenBool
@@ -48,7 +48,8 @@ def possible(out: Intensities, state: State) -> Intensities:
     total = sum(rate.sum() for rate in rates.values())
     worst = torch.stack([*least, -total])
     usable = (worst[:-1] >= 0).all() & worst.isfinite().all()
-    if not bool(usable): raise ValueError("intensities: every rate must be finite and not negative")
+    if not bool(usable):
+        raise ValueError(f"intensities: every rate must be finite and not negative; {CURE}")
 
     out = out.with_rates(rates)
     return out._replace(logits=_ordinary(out.logits), insert_logits=_ordinary(out.insert_logits))
@@ -183,7 +184,7 @@ class Choices:
     ) -> Int[Tensor, " n"]:
         """Draw a token for each row of logits. Logits (n, vocabulary), uniform (n,). ValueError if the logits leave
         none."""
-        if bool(undrawable(logits).any()): raise ValueError("logits: NaN, or no ordinary token has a finite one")
+        if bool(undrawable(logits).any()): raise ValueError(NO_TOKEN)
         return inverse_cdf(nucleus(logits, self.top_p, self.temperature), u)
 
     def drawing(self, channel: str, out: Intensities, state: State) -> Draw | None:

@@ -20,7 +20,7 @@ from ..process.channels import CHANNELS
 from ..process.intensities import Intensities, IntensityFn, TokenLaws
 from ..process.states import PartialSequences
 from .base import Sampler, token_law_at_end
-from .draws import check_number, check_slack, inverse_cdf, nucleus, row_uniforms
+from .draws import NO_TOKEN, check_number, check_slack, inverse_cdf, nucleus, row_uniforms
 from .speculative import moved
 from .state import Info, Limits, RowBool, RowFloat, State, TokenFloat, came_from
 from .state import legal
@@ -341,7 +341,7 @@ class BoundedError(Sampler):
     ) -> Float[Tensor, "n vocabulary"]:
         "Compute log-probabilities of the tokens. ValueError if the logits leave none."
         probs = nucleus(logits, self.top_p, self.temperature)
-        if bool(probs.isnan().any()): raise ValueError("logits: NaN, or no ordinary token has a finite one")
+        if bool(probs.isnan().any()): raise ValueError(NO_TOKEN)
         return probs.log()
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:

@@ -19,7 +19,7 @@ from ..process.channels import Draw, Insert
 from ..process.intensities import IntensityFn
 from ..process.states import PartialSequences
 from .base import Sampler
-from .draws import check_hook, check_number, inverse_cdf, nucleus, row_uniforms
+from .draws import CURE, NO_TOKEN, check_hook, check_number, inverse_cdf, nucleus, row_uniforms
 from .draws import undrawable, without_special
 from .state import Info, State, advance, too_short
 
@@ -110,8 +110,8 @@ class EventByEvent(Sampler):
 
         # one question for all, because the answer waits for the device
         if not bool((no_event | no_token | endless).any()): return
-        if no_event.any(): raise ValueError("scores of events: NaN or infinite, or no event is possible")
-        if no_token.any(): raise ValueError("logits: NaN, or no ordinary token has a finite one")
+        if no_event.any(): raise ValueError(f"scores of events: NaN or infinite, or no event is possible; {CURE}")
+        if no_token.any(): raise ValueError(NO_TOKEN)
         raise ValueError(f"events: {int(state.tau.max())} of a sequence and no end; impossible ones repeat")
 
     def draw_gap(

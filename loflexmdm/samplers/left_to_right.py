@@ -19,7 +19,7 @@ from ..process.channels import columns_of
 from ..process.intensities import Intensities, IntensityFn, as_tensors
 from ..process.states import PartialSequences, Vocabulary
 from .base import Sampler, reader
-from .draws import check_hook, inverse_cdf, nucleus, row_uniforms, without_special
+from .draws import NO_TOKEN, check_hook, inverse_cdf, nucleus, row_uniforms, without_special
 from .state import Info, Limits, RowBool, RowFloat, RowInt, State, too_short
 
 # %% ../../nbs/samplers/07_left_to_right.ipynb #fa26aa5d
@@ -122,7 +122,7 @@ class LeftToRight(Sampler):
             without_end = nucleus(logits[:, :-1], self.top_p, self.temperature)
             tokens = torch.where(short[:, None], without_end, tokens)
         if bool(tokens.isnan().any() | probs.isnan().any()):
-            raise ValueError("logits: NaN, or no ordinary token has a finite one")
+            raise ValueError(NO_TOKEN)
         return u[:, 0] < probs[:, -1], inverse_cdf(tokens, u[:, 1])
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:

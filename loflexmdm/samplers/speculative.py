@@ -22,7 +22,7 @@ from ..process.intensities import Intensities, IntensityFn, Logits, TokenLaws
 from ..process.states import PartialSequences
 from .base import Choices, Sampler
 from .event_driven import Proposal
-from .draws import check_slack, check_whole, inverse_cdf, nucleus, without_special
+from .draws import NO_TOKEN, check_slack, check_whole, inverse_cdf, nucleus, without_special
 from .state import Info, Limits, RowBool, RowFloat, RowInt, State, TokenFloat
 from .state import TokenInt, came_from, finished, legal
 from ..support.random_numbers import seeded
@@ -284,7 +284,7 @@ def check_drawn(after: State, right: Bool[Tensor, " points"]):
     "Raise ValueError if a point that counts has no token. The logits left none."
     undrawn = (after.x.tokens < 0).any(-1)
     if bool((undrawn & right).any()):
-        raise ValueError("logits: NaN, or no ordinary token has a finite one")
+        raise ValueError(NO_TOKEN)
 
 
 def follows(

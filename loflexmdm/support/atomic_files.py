@@ -304,13 +304,13 @@ def locked(
 
 def write_lock_holder(path: Path):
     "Write this process into a lock file, if possible."
-    with suppress(OSError): path.write_text(f"process {os.getpid()} on {platform.node()}")
+    with suppress(OSError): path.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
 
 
 def lock_holder(path: str | os.PathLike) -> str:
     "Return the holder of a lock as a suffix of a message. Empty if its file does not name one."
     with suppress(OSError, UnicodeDecodeError):
-        if (text := Path(path).read_text()).startswith("process "): return f" ({text})"
+        if (text := Path(path).read_text(encoding="utf-8")).startswith("process "): return f" ({text})"
     return ""
 
 # %% ../../nbs/support/03_atomic_files.ipynb #sp000003

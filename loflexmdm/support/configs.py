@@ -85,7 +85,9 @@ def allowed_range(bounds: Mapping[str, Any], kind: type) -> str:
 
 def _choices(value: object, names: list[str]) -> str:
     "Format a wrong value with its choices."
-    return f"{clipped(value)}{did_you_mean(value, names)}: choose one of {', '.join(names)}"
+    quoted = isinstance(value, str) and value in names  # a switch written as a text
+    hint = " (write it without quotes)" if quoted else did_you_mean(value, names)
+    return f"{clipped(value)}{hint}: choose one of {', '.join(names)}"
 
 # %% ../../nbs/support/04_configs.ipynb #p8a11cbf
 def _field_message(field, key: str, error: Mapping[str, Any]) -> str:

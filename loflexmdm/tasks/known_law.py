@@ -113,7 +113,7 @@ def write_cases(path: str | Path, cases: Iterable[Case]):
 
 def read_cases(path: str | Path) -> list[Case]:
     "Read cases. ValueError for other lines; FileNotFoundError."
-    lines = Path(path).read_text().splitlines()
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
     try: return [Case.of(json.loads(line)) for line in lines if line.strip()]
     except json.JSONDecodeError as e: raise ValueError(f"{path}: not JSON lines ({e})") from None
 

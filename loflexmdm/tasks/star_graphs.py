@@ -298,7 +298,7 @@ def read_graphs(
 
 def write_graphs(graphs: Iterable[StarGraph], path: str | os.PathLike):
     "Write graphs in the published format."
-    with open(path, "w") as f:
+    with open(path, "w", encoding="utf-8") as f:
         for g in graphs:
             row = dict(edge_list=g.edges, source=g.source, goal=g.goal, path=g.path)
             f.write(json.dumps(row) + "\n")

@@ -31,7 +31,7 @@ class JsonLines:
 
     def write(self, row: dict):
         "Append a row. OSError names the file."
-        with naming(self.path), open(self.path, "a") as f: f.write(json.dumps(row) + "\n")
+        with naming(self.path), open(self.path, "a", encoding="utf-8") as f: f.write(json.dumps(row) + "\n")
 
     def rows(self) -> list[dict]:
         "Return the rows before the first damaged one. Empty if there is no file."

@@ -513,7 +513,8 @@ def test_the_packaged_model_from_left_to_right(tmp_path):
     assert "top_p=1.0" in json.loads((tmp_path / "mols.csv.run.json").read_text())["sampler"]
     out = tmp_path / "grown.csv"
     assert call(f"sample molecules-moses-ar --valid 4 --unique --out {out} --fragment", "*c1ccncc1")[0] == 0
-    assert {r["prompt"] for r in rows_of(out)} == {"c 1 c c ( ..."}
+    spelled = {r["prompt"] for r in rows_of(out)}  # from either end of the ring, which trials decide
+    assert len(spelled) == 1 and spelled <= {"c 1 c c ( ...", "n 1 c c c ( ..."}
     middle = "*C(=O)Nc1ccc(Cl)cc1"  # its point stands in the middle of a canonical SMILES
     out = tmp_path / "amides.csv"
     assert call(f"sample molecules-moses-ar --valid 12 --tries 24 --out {out} --fragment", middle)[0] == 0

@@ -133,4 +133,4 @@ def _stored(path: Path) -> Measured | None:
     "Load a cache file; None if missing or damaged."
     try: whole = digest_beside(path).read_text().strip() == file_digest(path)
     except (OSError, UnicodeDecodeError): return None
-    return Measured(**json.loads(path.read_text())) if whole else None
+    return Measured(**json.loads(path.read_text(encoding="utf-8"))) if whole else None

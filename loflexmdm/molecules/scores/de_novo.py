@@ -95,7 +95,7 @@ def measure_setting(
 
 def read_results(path: Path) -> list[dict]:
     "Read the rows of a results file, none if it is missing. ValueError for any other content."
-    try: return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    try: return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
     except json.JSONDecodeError as e: raise ValueError(f"{path}: not a file of results ({e})") from None
 
 # %% ../../../nbs/molecules/scores/03_de_novo.ipynb #p9a2a44f
