@@ -498,7 +498,7 @@ def test_a_model_carries_its_tokens(tmp_path, known):
 
 @pytest.mark.skipif("molecules" not in names(), reason="the package holds no model called molecules")
 def test_the_packaged_model(tmp_path):
-    assert call("sample molecules -n 24 --nll 4 --out", tmp_path / "mols.csv")[0] == 0
+    assert call("sample molecules -n 64 --nll 4 --out", tmp_path / "mols.csv")[0] == 0
     rows = rows_of(tmp_path / "mols.csv")
     assert sum(r["state"] == "valid" for r in rows) > 3 and (tmp_path / "mols.png").exists()
     assert call(f"sample molecules -n 8 --out {tmp_path / 'grown.csv'} --fragment", "[1*]c1ccc2c(c1)OCCO2")[0] == 0
