@@ -43,8 +43,8 @@ def _state(generator: torch.Generator, seed: int) -> Tensor:
     "Return the state of a seeded generator with words that depend on all 64 bits."
     state = generator.get_state()
     digest = hashlib.shake_128(seed.to_bytes(8, "little")).digest(4 * _WORDS)
-    words = np.frombuffer(digest, "<u4").astype("i8")
-    state[_FIRST_WORD:_FIRST_WORD + 8 * _WORDS].view(torch.int64).copy_(torch.from_numpy(words))
+    places = state.numpy()[_FIRST_WORD:_FIRST_WORD + 8 * _WORDS]
+    places.view("i8")[:] = np.frombuffer(digest, "<u4")
     return state
 
 

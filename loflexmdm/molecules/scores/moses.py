@@ -190,8 +190,10 @@ def filter_patterns() -> tuple[Chem.Mol, ...]:
     "Load the medicinal chemistry filters and PAINS. ValueError without the wheel of MOSES."
     folder = benchmark_files("moses")[0].parents[2] / "metrics"
     try:
-        with open(folder / "mcf.csv", newline="", encoding="utf-8") as f: rows = [row["smarts"] for row in csv.DictReader(f)]
-        with open(folder / "wehi_pains.csv", newline="", encoding="utf-8") as f: rows += [row[0].strip() for row in csv.reader(f)]
+        with open(folder / "mcf.csv", newline="", encoding="utf-8") as f:
+            rows = [row["smarts"] for row in csv.DictReader(f)]
+        with open(folder / "wehi_pains.csv", newline="", encoding="utf-8") as f:
+            rows += [row[0].strip() for row in csv.reader(f)]
     except OSError as e: raise ValueError(f"source='moses': molsets has no filters ({e}); "
                                           "pip install --no-deps molsets") from None
     return tuple(map(Chem.MolFromSmarts, rows))
