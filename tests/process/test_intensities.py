@@ -33,6 +33,7 @@ class Sizes(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         for v in out if isinstance(out, tuple | list) else [out]:
             if not isinstance(v, torch.Tensor) or v.shape[-1:].numel() < WORDS: continue
+            if v.dtype == torch.uint8: continue  # the state of a generator
             view = v.untyped_storage().nbytes() < v.numel() * v.element_size()  # expanded
             if view or v.shape[:-1] == (16,): continue  # 16: a matrix of the token head
             self.most = max(self.most, n := v.numel() // v.shape[-1])
