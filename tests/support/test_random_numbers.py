@@ -8,7 +8,8 @@ import torch
 from loflexmdm.models.pretrained import load
 from loflexmdm.process.streams import shuffled
 from loflexmdm.support import random_numbers
-from loflexmdm.support.random_numbers import TABLE, Feistel, generator_for, permutation, seeded
+from loflexmdm.support.random_numbers import TABLE, Feistel, ShardGenerator, generator_for, local_rows
+from loflexmdm.support.random_numbers import permutation, seeded
 from loflexmdm.training.recipes import recipe
 
 
@@ -79,3 +80,11 @@ def test_models_differ_by_seeds_of_64_bits():
     assert told[0] != told[1]
     bounds = [model.score([list("63072871020603")], states=2, seed=s) for s in (1, 2**32 + 1)]
     assert bounds[0] != bounds[1]
+
+
+def test_rows_of_a_process_in_the_second_dimension():
+    "Process r of N has columns r, r + N, ... where rows are columns."
+    values = torch.arange(12).reshape(2, 6)
+    found = [local_rows(values, ShardGenerator("cpu", rank, 3), dim=1) for rank in range(3)]
+    assert [f.tolist() for f in found] == [[[r, r + 3], [r + 6, r + 9]] for r in range(3)]
+    assert local_rows(values, None, dim=1) is values
