@@ -8,9 +8,9 @@ __all__ = ['SYMBOL', 'BONDS', 'PUNCTUATION', 'TEXT_REASONS', 'LEAF', 'Span', 'SE
            'ring_number', 'write_smiles', 'ring_size', 'write_counted', 'Pieces', 'pieces_of', 'nest', 'to_nested',
            'write_nested', 'to_smiles', 'with_root', 'plain_fragment', 'nested_prompt', 'as_child', 'in_hole',
            'smiles_prompts', 'up_to_point', 'from_point', 'pairs_of', 'outermost', 'nested_holes', 'is_ring',
-           'open_rings', 'free_branches', 'link_ends', 'link', 'smiles_holes', 'given_and_closed', 'Notation',
-           'random_smiles', 'DeepSmiles', 'no_prompt_message', 'Selfies', 'selfies_package', 'Nested', 'BracketSafe',
-           'notation_of', 'simpler']
+           'open_rings', 'free_branches', 'link_ends', 'link', 'smiles_holes', 'link_spans', 'closure_spans',
+           'length_first', 'given_and_closed', 'Notation', 'random_smiles', 'DeepSmiles', 'no_prompt_message',
+           'Selfies', 'selfies_package', 'Nested', 'BracketSafe', 'notation_of', 'simpler']
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #85ed7b77
 import random
@@ -557,6 +557,37 @@ def smiles_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
     "Choose what to generate of a SMILES: `link` or `free_branches`, at random. Empty if it has neither."
     first, second = rng.sample((link, free_branches), 2)
     return first(tokens, rng) or second(tokens, rng)
+
+# %% ../../../nbs/molecules/notation/02_notations.ipynb #lk000007
+def link_spans(tokens: Sequence[str]) -> list[Span]:
+    "List all links of a molecule with rings; none without."
+    if not any(map(is_ring, tokens)): return []
+    starts = [i for i, t in enumerate(tokens) if i and t not in "()" and not is_ring(t)]
+    return [(start, end) for start in starts for end in link_ends(tokens, start)]
+
+
+def closure_spans(tokens: Sequence[str]) -> list[Span]:
+    "List the spans that close a ring by single bonds: each ends before a ring digit that was opened before it."
+    rings = open_rings(tokens)
+    ends = [i for i, t in enumerate(tokens) if is_ring(t) and t in rings[i]]
+    return [(start, end) for end in ends for start in range(1, end) if _closes(tokens, rings, start, end)]
+
+
+def _closes(tokens: Sequence[str], rings: Sequence[set], start: int, end: int) -> bool:
+    "Tell if a span is balanced, begins with an atom, and closes the ring after it."
+    span, depth = tokens[start:end], 0
+    for t in span:
+        depth += (t == "(") - (t == ")")
+        if depth < 0: return False
+    if depth or rings[start] != rings[end] or tokens[end] not in rings[start]: return False
+    return is_atom(span[0]) and not any(t[0].islower() for t in (span[0], span[-1]))
+
+
+def length_first(spans: Sequence[Span], tokens: Sequence[str], rng: random.Random) -> list[Span]:
+    "Draw a number of atoms among those of the spans, then a span with that number. Empty without spans."
+    groups: dict[int, list[Span]] = {}
+    for start, end in spans: groups.setdefault(sum(map(is_atom, tokens[start:end])), []).append((start, end))
+    return [rng.choice(groups[rng.choice(sorted(groups))])] if groups else []
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #e249270f
 def given_and_closed(tokens: Sequence[str], holes: Sequence[Span]) -> tuple[list[bool], list[bool]]:
