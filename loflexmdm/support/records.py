@@ -7,7 +7,7 @@ __all__ = ['ABSENT', 'Parsed', 'BLANK', 'MISSING', 'SMALL', 'FORMATS', 'TABLE_EN
            'EXPECTED', 'NAMED', 'NA_FORMATS', 'HEAD', 'SAMPLE', 'TEXT_COLUMNS', 'USUAL_NAMES', 'UNREADABLE', 'SDF',
            'DELIMITERS', 'NAME', 'SPAN', 'SOURCES', 'Record', 'LeftOut', 'Layout', 'number_in', 'text_of', 'tokens_in',
            'Records', 'described', 'column_place', 'usual_column', 'head_of', 'head_lines', 'layout_of', 'table_rows',
-           'parser_of', 'read_records', 'chosen_column']
+           'parser_of', 'read_records', 'chosen_column', 'Again']
 
 # %% ../../nbs/support/20_records.ipynb #rca30432
 import csv
@@ -108,6 +108,7 @@ class Records:
 
     def _start(self):
         self.kept, self.left_out, self.examples = 0, Counter(), {}
+        self.tokenized = 0  # records whose texts are tokens
         self.trimmed, self.spanning, self.widest = 0, 0, (0, 1)
         self.extra, self.first_extra = 0, 0  # records with an extra empty cell
 
@@ -145,7 +146,9 @@ class Records:
 
     def text_in(self, value: object, number: int) -> str | list[str]:
         "Return a cell as a text without white space at its end, or as tokens."
-        if not isinstance(value, str): return tokens_in(value, f"{self.where}, record {number}")
+        if not isinstance(value, str):
+            self.tokenized += 1
+            return tokens_in(value, f"{self.where}, record {number}")
         if value[-1:] not in BLANK: return value
         self.trimmed += bool(value)
         return value.rstrip(BLANK)
@@ -215,6 +218,12 @@ class Records:
                 f"{self.spanning:,} rows take several lines; the longest begins on line {line} and takes {lines:,}"
             )
         return found
+
+    def about(self) -> str:
+        "Describe format, column and number of records of the last pass, with remarks."
+        column = f", column {self.column}" * (self.format not in NAMED)
+        records = f"read as {self.layout}{column}: {self.kept + self.left_out.total():,} records"
+        return clipped_line("; ".join([records, *self.notes]), 2000)
 
     def line(self, alphabet: Iterable[str] | None = None, lengths: Mapping[int, int] | None = None) -> str:
         """Describe the last pass in a line.
@@ -755,7 +764,7 @@ def _columns_of_mapping(source: Mapping, where: str) -> tuple[Iterable, list[str
     return [dict(zip(names, row)) for row in zip(*columns)], names
 
 
-class _Again:
+class Again:
     "Rows that are read again on each pass."
     def __init__(self, read: Callable[[], Iterable]): self.read = read
     def __iter__(self) -> Iterator: return iter(self.read())
@@ -763,11 +772,11 @@ class _Again:
 # %% ../../nbs/support/20_records.ipynb #rcc9066d
 def _frame_rows(source: object) -> Iterable:
     "Return the rows of a data frame or data set as mappings, read again on each pass."
-    if hasattr(source, "iter_rows"): return _Again(lambda: source.iter_rows(named=True))  # polars
+    if hasattr(source, "iter_rows"): return Again(lambda: source.iter_rows(named=True))  # polars
     if hasattr(source, "to_pylist"): return source.to_pylist()  # pyarrow
     if not hasattr(source, "itertuples"): return source  # a data set yields mappings
     names = [str(name) for name in source.columns]
-    return _Again(lambda: (dict(zip(names, row)) for row in source.itertuples(index=False, name=None)))
+    return Again(lambda: (dict(zip(names, row)) for row in source.itertuples(index=False, name=None)))
 
 
 def _cells_of(rows: Iterable, names: Sequence[str], where: str) -> Iterator[Sequence]:

@@ -7,8 +7,8 @@ model in a few lines."""
 __all__ = ['Tokens', 'UNITS', 'Cut', 'SUBWORDS', 'AtLeast256', 'TRAINED_ON', 'FAR', 'NAMED', 'IN_MEMORY', 'cut_text',
            'check_unit', 'split_of', 'split_by', 'read_sequences', 'sequences_of', 'token_rows', 'SequencesConfig',
            'tokenizer_of', 'cut_of', 'with_subwords', 'survival', 'WrittenSequences', 'usual_length', 'far_lengths',
-           'SequenceData', 'arrange', 'sequence_data', 'stamp_of', 'SequencesTask', 'InSplits', 'from_disk', 'stretch',
-           'infill_example', 'prompt_of']
+           'SequenceData', 'arrange', 'sequence_data', 'records_of', 'stamp_of', 'SequencesTask', 'InSplits',
+           'from_disk', 'stretch', 'infill_example', 'prompt_of']
 
 # %% ../../nbs/tasks/04_sequences.ipynb #2d06f037
 import hashlib
@@ -36,7 +36,7 @@ from ..support.atomic_files import file_digest, locked
 from ..support.configs import Fraction, Natural, config, one_of
 from ..support.data_digests import SourceFiles, row_digest, rows_digest
 from ..support.random_numbers import permutation
-from ..support.readers import LeftOut, Texts
+from ..support.records import FORMATS, Again, LeftOut, Record, Records, described, read_records
 from ..support.saved_files import read_config, resolve
 from ..support.shards import Splits, cache_directory, read_splits, write_splits
 from ..support.statistics import empirical_variation, variation_floor
@@ -85,31 +85,32 @@ Cut = Callable[[str], Tokens]  # splits a text into tokens
 def read_sequences(
     path: str | os.PathLike, column: str = "", unit: str = "words"
 ) -> list[Tokens]:
-    """Read the sequences of a file. Text, a column of .csv or .tsv, a key of .jsonl, or FASTA, all also as .gz.
+    """Read the sequences of a file or object, as `read_records`.
+
     ValueError if there are none, no such column, or a line that cannot be read."""
-    return sequences_of(Texts(path, column), unit)
+    return sequences_of(read_records(path, column), unit)
 
 
 def sequences_of(
-    texts: Texts, unit: str = "words", cut: Cut | None = None, limit: int = 0
+    records: Records, unit: str = "words", cut: Cut | None = None, limit: int = 0
 ) -> list[Tokens]:
-    "Tokenise the texts of a file, as `token_rows`. ValueError if there are no sequences."
-    sequences = list(token_rows(texts, unit, cut, limit))
-    _check_some(texts, len(sequences))
-    if unit == "words" and cut is None: check_unit(sequences, str(texts.path))
+    "Tokenise the texts of records, as `token_rows`. ValueError if there are no sequences."
+    sequences = list(token_rows(records, unit, cut, limit))
+    records.check_some()
+    if unit == "words" and cut is None and not records.tokenized: check_unit(sequences, str(records.where))
     return sequences
 
 # %% ../../nbs/tasks/04_sequences.ipynb #7329929b
 def token_rows(
-    texts: Texts, unit: str = "words", cut: Cut | None = None, limit: int = 0
+    records: Records, unit: str = "words", cut: Cut | None = None, limit: int = 0
 ) -> Iterator[Tokens]:
-    """Yield the tokens of each text of a file. Split by `cut` if given, else by `unit`; at most `limit` non-empty
+    """Yield the tokens of each text of the records. Split by `cut` if given, else by `unit`; at most `limit` non-empty
     texts, unless it is 0. Empty texts are counted."""
     def rows() -> Iterator[Tokens]:
-        for text in texts:
-            tokens = _tokens(text, unit, cut)
+        for record in records:
+            tokens = _tokens(record.text, unit, cut)
             if tokens: yield tokens
-            else: texts.empty()
+            else: records.empty()
 
     return islice(rows(), limit or None)
 
@@ -117,14 +118,6 @@ def token_rows(
 def _tokens(text: str | Sequence[str], unit: str, cut: Cut | None) -> Tokens:
     "Tokenise a text by `cut` or `unit`. Lists are returned as tuples."
     return cut(text) if cut and isinstance(text, str) else cut_text(text, unit)
-
-
-def _check_some(texts: Texts, n: int):
-    "Check that a file held sequences. ValueError otherwise."
-    if n: return
-    if texts.left_out["without the column"]:
-        raise ValueError(f"column={texts.column!r}: no row of {texts.path} has it")
-    raise ValueError(f"{texts.path}: holds no sequences")
 
 # %% ../../nbs/tasks/04_sequences.ipynb #2353d4cb
 SUBWORDS = "subwords"
@@ -134,8 +127,8 @@ AtLeast256 = Annotated[int, Field(ge=256)]
 @config
 class SequencesConfig:
     "Source of sequences, tokenisation and splits."
-    file: str = ""            # text file, one sequence per line; or .csv, .tsv, .jsonl, .fasta
-    column: str = ""          # column of a table, or key in a .jsonl file
+    file: str = ""            # file of texts: lines, FASTA, FASTQ, JSON, table, Excel or Parquet
+    column: str = ""          # column of a table, or key of JSON objects [the only usual one, such as text]
     unit: one_of((*UNITS, SUBWORDS)) = "words"  # words | characters | subwords (trained on the data)
     tokenizer: str = ""  # Hugging Face tokenizer.json, replacing `unit`
     may_change: Fraction = 0.05  # largest fraction of texts that the tokenizer may change
@@ -148,6 +141,7 @@ class SequencesConfig:
     test_share: Fraction = 0.1  # fraction of sequences for testing
     limit: Natural = 0  # number of sequences to prepare; 0: all, with `stream` 10,000
     stream: bool = False  # read the file while training, prepare only the first sequences
+    format: one_of(FORMATS) = "auto"  # format of the file, where its first lines do not show it
 
     def __post_init__(self):
         if self.max_length == 1:
@@ -376,19 +370,17 @@ def _read(path: Path, stamp: tuple, c: SequencesConfig) -> SequenceData:
     unpacked = size * _PACKED if path.suffix.lower() == ".gz" else size
     if unpacked > IN_MEMORY: return from_disk(path, stamp, c)
 
-    texts = Texts(path, c.column)
-    found = sequences_of(texts, c.unit, cut_of(c), c.prepared)
+    records = records_of(c, path)
+    found = sequences_of(records, c.unit, cut_of(c), c.prepared)
     _check_unchanged(path, stamp)
-    return arrange(found, c, texts.left_out, _spanning(texts))
+    return arrange(found, c, records.left_out, records.about())
+
+
+def records_of(c: SequencesConfig, path: str | os.PathLike = "") -> Records:
+    "Return the records of the configured file, or of `path` instead. ValueError if it cannot be read."
+    return read_records(path or c.file, c.column, format=c.format)
 
 # %% ../../nbs/tasks/04_sequences.ipynb #b1e79f0c
-def _spanning(texts: Texts) -> str:
-    "Describe rows of a table that span several lines."
-    if not texts.spanning: return ""
-    line, lines = texts.widest
-    return f"{texts.spanning:,} rows take several lines; the longest begins on line {line} and takes {lines:,}"
-
-
 def stamp_of(path: Path) -> tuple[int, int, int]:
     "Return a file's modification time, size and inode."
     found = path.stat()
@@ -416,16 +408,17 @@ class SequencesTask(WrittenSequences):
         if sequences is None: return
         if self.config.stream:
             raise ValueError("stream=True: is for a file; these sequences are in memory already")
-        given = list(sequences) if isinstance(sequences, Iterator) else sequences
-        self.config = with_subwords(self.config, given)
-        self._given = _given(given, self.config)
-        self.changed = survival(self.config, given)
-        self.data = arrange(self._given, self.config)
+        records = _given(sequences, self.config)
+        self._prepare(Again(records.texts))
+        c = self.config
+        self._given = sequences_of(records, c.unit, cut_of(c), c.limit)
+        told = records.about() if records.format != "list" or records.left_out else ""
+        self.data = arrange(self._given, c, records.left_out, told)
 
     @cached_property
     def data(self) -> SequenceData:
         if self.config.file: self.check_access(self.named_data)
-        if Path(self.config.file).is_file(): self._prepare(Texts(self.config.file, self.config.column))
+        if Path(self.config.file).is_file(): self._prepare(Again(records_of(self.config).texts))
         data = sequence_data(self.config)
         if self._known is None or data.vocabulary == self._known: return data
         both = f"{data.vocabulary} and {self._known}"
@@ -492,16 +485,16 @@ class SequencesTask(WrittenSequences):
         [digest] = files.digests
         cut = cut_of(c)
 
-        def make(row: str | list[str] | LeftOut, number: int) -> Example | str:
+        def make(row: Record | LeftOut, number: int) -> Example | str:
             if isinstance(row, LeftOut): return row.reason
-            tokens = _tokens(row, c.unit, cut)
+            tokens = _tokens(row.text, c.unit, cut)
             if not tokens: return "empty"
             return self.unusable(tokens) or infill_example(
                 tokens, c.infill, random.Random(f"infill train {number}"), self.vocabulary
             )
 
-        def rows(epoch: int) -> Iterator[str | list[str] | LeftOut]:
-            yield from Texts(path, c.column).every()
+        def rows(epoch: int) -> Iterator[Record | LeftOut]:
+            yield from records_of(c, path).every()
             files.check()
 
         source = dict(name=path.name, rows=UNLIMITED, digest=digest)
@@ -538,7 +531,8 @@ class SequencesTask(WrittenSequences):
         lines = [super().summary()]
         prepared = f"{self.data.lengths.total():,} sequences of a file that is read while training"
         if self.streams: lines.append(f"prepared: the first {prepared}")
-        if self.data.note: lines.append(self.data.note)
+        if self.data.note:
+            lines.append(f"{self.data.note}; {described(self.vocabulary.ordinary, self.data.lengths)}")
         if self.changed.first: lines.append(str(self.changed))
         if self.config.unit == "words" and (types := len(self.vocabulary.ordinary)) > WORD_TYPES:
             lines.append(many_types(types))
@@ -564,8 +558,8 @@ class SequencesTask(WrittenSequences):
         c = self.config
         if not c.file: return enumerate(self._given, start=1)
         cut = cut_of(c)
-        rows = enumerate(Texts(c.file, c.column).every(), start=1)
-        return ((number, _tokens(row, c.unit, cut)) for number, row in rows if not isinstance(row, LeftOut))
+        rows = enumerate(records_of(c).every(), start=1)
+        return ((number, _tokens(row.text, c.unit, cut)) for number, row in rows if isinstance(row, Record))
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
         """Score samples: new, unique (fractions), length_tv and the floor of an ideal sampler. With `infill` also
@@ -592,7 +586,7 @@ class SequencesTask(WrittenSequences):
         "Return the generated sequences that occur in the training data."
         if not self.streams: return set(made).intersection(self.splits["train"])
         c = self.config
-        rows = token_rows(Texts(c.file, c.column), c.unit, cut_of(c))
+        rows = token_rows(records_of(c), c.unit, cut_of(c))
         return {s for s in set(made).intersection(rows) if not self.unusable(s)}
 
     def _restored(self, split: str, made: Sequence[Tokens]) -> dict[str, float]:
@@ -608,35 +602,12 @@ class SequencesTask(WrittenSequences):
         return dict(restored=sum(right) / len(right) if right else float("nan"))
 
 # %% ../../nbs/tasks/04_sequences.ipynb #68870e19
-def _given(sequences: Iterable, c: SequencesConfig) -> list[Tokens]:
-    "Tokenise sequences passed from Python. ValueError if there are none or one is empty."
+def _given(sequences: object, c: SequencesConfig) -> Records:
+    "Return the records of sequences passed from Python. ValueError for anything but texts or tokens."
     if isinstance(sequences, str):
         raise ValueError(f"sequences={sequences[:20]!r}: a list of sequences is needed, not one string")
-    if hasattr(sequences, "columns"):
-        columns = ", ".join(map(str, sequences.columns))
-        raise ValueError(f"sequences: a DataFrame; give one of its columns, such as frame['NAME'], out of {columns}")
-
-    given = list(islice(sequences, c.limit or None))
-    for i, s in enumerate(given): _check_given(i, s)
-    cut = cut_of(c)
-    found = [_tokens(s, c.unit, cut) for s in given]
-    if not found: raise ValueError("sequences=[]: at least one is needed")
-    if () in found: raise ValueError(f"sequence {found.index(())} is empty")
-
-    # lists of tokens are already split
-    by_words = c.unit == "words" and cut is None and all(isinstance(s, str) for s in given)
-    if by_words: check_unit(found, "the sequences")
-    return found
-
-
-def _check_given(i: int, sequence: object):
-    """Check that an item is a string or a sequence of tokens. ValueError otherwise, as for a missing value of a
-    DataFrame."""
-    if isinstance(sequence, Iterable) and not isinstance(sequence, bytes): return
-    raise ValueError(
-        f"sequence {i} is {sequence!r}: a string or a list of tokens is needed; "
-        "missing values of a DataFrame are left out by frame['NAME'].dropna()"
-    )
+    if isinstance(sequences, Iterator): sequences = list(sequences)
+    return read_records(sequences, c.column, format=c.format, where="sequences")
 
 # %% ../../nbs/tasks/04_sequences.ipynb #dk000003
 class InSplits:
@@ -655,8 +626,8 @@ class InSplits:
 
     def __iter__(self) -> Iterator[tuple[str, Tokens]]:
         c = self.c
-        texts = Texts(self.path, c.column)
-        for row in token_rows(texts, c.unit, cut_of(c), c.prepared):
+        records = records_of(c, self.path)
+        for row in token_rows(records, c.unit, cut_of(c), c.prepared):
             self._note(row)
             if not c.max_length or len(row) < c.max_length:
                 yield split_of(row, c.valid_share, c.test_share), row
@@ -664,9 +635,9 @@ class InSplits:
 
         # known only at the end of a pass
         _check_unchanged(self.path, self.stamp)
-        self._check(texts)
-        left_out = Counter(texts.left_out) + Counter({"longer than max_length": self.too_long})
-        self.about |= dict(left_out=left_out, note=_spanning(texts))
+        self._check(records)
+        left_out = Counter(records.left_out) + Counter({"longer than max_length": self.too_long})
+        self.about |= dict(left_out=left_out, note=records.about())
 
     def _note(self, row: Tokens):
         "Collect the statistics for `_check`."
@@ -675,10 +646,10 @@ class InSplits:
         if len(row) > 1: self.several = True
         elif self.word is None and len(row[0]) > 1: self.word = row
 
-    def _check(self, texts: Texts):
+    def _check(self, records: Records):
         """Check a finished pass. ValueError for a file without sequences, with none short enough, or with only
         single words."""
-        _check_some(texts, self.rows)
+        records.check_some()
         if self.too_long == self.rows: _none_kept(self.c, self.rows, self.shortest)
         by_words = self.c.unit == "words" and not self.c.tokenizer
         if by_words and self.word and not self.several:
@@ -711,7 +682,7 @@ def from_disk(path: Path, stamp: tuple, c: SequencesConfig) -> SequenceData:
 def _place(path: Path, c: SequencesConfig) -> Path:
     "Return the cache directory of a file and its settings."
     tokenizer = file_digest(c.tokenizer) if c.tokenizer else ""
-    parts = [str(path), c.column, c.unit, tokenizer, c.max_length, c.valid_share, c.test_share]
+    parts = [str(path), c.column, c.unit, tokenizer, c.max_length, c.valid_share, c.test_share, "records", c.format]
     if c.prepared:
         parts.append(c.prepared)  # conditional: keeps caches of versions without a limit valid
     if c.subword_merges: parts.append(c.subword_merges)

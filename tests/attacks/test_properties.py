@@ -30,7 +30,8 @@ from loflexmdm.samplers import EventDriven, TauLeaping
 from loflexmdm.support.atomic_files import check_seal, sealed
 from loflexmdm.support.limits import clipped, clipped_line, visible
 from loflexmdm.support.notebook import cell, code_span
-from loflexmdm.support.readers import checked_lines, parse_json, read_lines, table_rows
+from loflexmdm.support.readers import checked_lines, parse_json, read_lines
+from loflexmdm.support.records import table_rows
 from loflexmdm.support.statistics import empirical_variation, variation_floor
 from loflexmdm.tasks.base import fewest_edits
 from loflexmdm.training.recipes import check_values, recipe_from

@@ -31,8 +31,8 @@ from loflexmdm.support.data_digests import check_data, data_digests
 from loflexmdm.support.limits import BATCH, EXPANSION, LIMITS, LINE, PROCESSES, ROWS, SMILES, STEPS
 from loflexmdm.support.limits import TOKENS, clipped, visible
 from loflexmdm.support.notebook import cell, code_span
-from loflexmdm.support.readers import Texts, checked_lines, parse_json, read_jsonl, read_toml
-from loflexmdm.support.readers import table_rows
+from loflexmdm.support.readers import checked_lines, parse_json, read_jsonl, read_toml
+from loflexmdm.support.records import read_records, table_rows
 from loflexmdm.support.registries import Registry
 from loflexmdm.tasks import sequences, star_graphs
 from loflexmdm.tasks.base import task_from
@@ -178,7 +178,7 @@ def test_a_rate_by_which_times_are_divided(model, value):
 def test_cells_are_as_long_as_lines_may_be(tmp_path):
     (tmp_path / "t.csv").write_text("t\n" + "ab " * 10**5 + "\n")
     assert [len(row[0]) for _, row in table_rows(tmp_path / "t.csv", ",")] == [1, 300_000]
-    assert [len(text) for text in Texts(tmp_path / "t.csv", "t")] == [300_000]
+    assert [len(text) for text in read_records(tmp_path / "t.csv", "t").texts()] == [300_000]
 
 
 def test_a_line_that_never_ends(tmp_path, monkeypatch):

@@ -7,9 +7,10 @@ import signal
 import pytest
 
 from loflexmdm.cli.commands import run_line
-from loflexmdm.cli.edit import read_inputs
+from loflexmdm.cli.edit import attempt, input_records, read_inputs
 from loflexmdm.methods import sampling
 from loflexmdm.models.saved import save_method
+from loflexmdm.tasks.base import task_from
 from loflexmdm.training.recipes import recipe_from
 
 LINES = ["a b", "c\x0cd", "e\u2028f", "", "g"]
@@ -18,26 +19,30 @@ LINES = ["a b", "c\x0cd", "e\u2028f", "", "g"]
 @pytest.mark.parametrize("ending, shown", [("txt", LINES), ("smi", ["a", "c", "e", "", "g"])])
 def test_only_newlines_end_a_line(tmp_path, ending, shown):
     (tmp_path / f"a.{ending}").write_text("\n".join(LINES) + "\n", newline="")
-    assert read_inputs(tmp_path / f"a.{ending}") == list(enumerate(shown, 1))
+    assert read_inputs(input_records(tmp_path / f"a.{ending}")) == list(enumerate(shown, 1))
 
 
 def test_blank_rows_of_a_table_are_rows(tmp_path):
     (tmp_path / "a.csv").write_text('text,n\n()\n\n"(\n)",2\n,3\n()()\n\n')
-    assert read_inputs(tmp_path / "a.csv") == [(2, "()"), (3, ""), (4, "(\n)"), (6, ""), (7, "()()"), (8, "")]
+    assert read_inputs(input_records(tmp_path / "a.csv")) == [(2, "()"), (3, ""), (4, "(\n)"), (6, ""), (7, "()()"), (8, "")]
 
 
-def test_a_row_that_would_be_cut_off_is_refused_by_line(tmp_path):
-    (tmp_path / "a.csv").write_text("n,text\n1,one\n2,two, three\n")
-    with pytest.raises(ValueError, match=r"a\.csv, line 3: 3 cells, the header has 2"): read_inputs(tmp_path / "a.csv")
-    (tmp_path / "a.tsv").write_text("n\ttext\n1\tone\t\n2\ttwo\tthree\n")
-    with pytest.raises(ValueError, match=r"a\.tsv, line 3: 3 cells, the header has 2"): read_inputs(tmp_path / "a.tsv")
+@pytest.mark.parametrize("name, text", [
+    ("a.csv", "n,text\n1,one\n2,two, three\n"), ("a.tsv", "n\ttext\n1\tone\t\n2\ttwo\tthree\n"),
+])
+def test_a_row_that_would_be_cut_off_has_a_reason(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    first, second = read_inputs(input_records(tmp_path / name))
+    assert first == (2, "one") and second[0] == 3 and second[1].reason == "more cells than the header"
+    task = task_from(dict(kind="repair", settings="kinds = 2, max_pairs = 3"))
+    assert attempt(task, *second, 1, None, 9).reason == "skipped: more cells than the header"
 
 
 def test_a_column_must_be_there_once(tmp_path):
     (tmp_path / "a.csv").write_text("text,text\na,b\n")
-    with pytest.raises(ValueError, match="2 columns of that name"): read_inputs(tmp_path / "a.csv", "text")
+    with pytest.raises(ValueError, match="2 columns of that name"): input_records(tmp_path / "a.csv", "text")
     (tmp_path / "b.jsonl").write_text(json.dumps(dict(text="a", n=1)) + "\n")
-    with pytest.raises(ValueError, match="--column m: .*text, n"): read_inputs(tmp_path / "b.jsonl", "m")
+    with pytest.raises(ValueError, match="column='m': .*text, n"): input_records(tmp_path / "b.jsonl", "m")
 
 
 # ---- interrupted

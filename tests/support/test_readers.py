@@ -8,7 +8,8 @@ from loflexmdm.cli.result_files import read_prompts
 from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.process.states import Vocabulary
 from loflexmdm.support import readers
-from loflexmdm.support.readers import Texts, checked_lines, read_jsonl, read_lines
+from loflexmdm.support.readers import checked_lines, read_jsonl, read_lines
+from loflexmdm.support.records import read_records
 from loflexmdm.tasks.base import task_from
 from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask, read_sequences
 from loflexmdm.tasks.star_graphs import StarConfig, StarGraphs, read_graphs, write_graphs
@@ -22,22 +23,16 @@ def table(path, rows, header="n,text"):
     return path
 
 
-def test_an_open_quote_is_refused_where_it_opens(tmp_path):
+def test_an_open_quote_costs_its_own_row(tmp_path):
     rows = [f"{i},{s}" for i, s in enumerate(SENTENCES)]
     rows[5] = f'5,"{SENTENCES[5]}'
-    path = table(tmp_path / "a.csv", rows)
-    with pytest.raises(ValueError, match=r"a\.csv, line 7: a quote opens a cell here and is never closed, 500 lines"):
-        read_sequences(path, "text")
-    rows[40] = f'40,"{SENTENCES[40]}"'
-    with pytest.raises(ValueError, match="line 7: a quote opens a cell here that is not closed properly by line 42"):
-        read_sequences(table(path, rows), "text")
+    for other in (rows[40], f'40,"{SENTENCES[40]}"'):
+        rows[40] = other
+        found = read_records(table(tmp_path / "a.csv", rows), "text")
+        assert list(found.texts()) == SENTENCES[:5] + SENTENCES[6:] and found.left_out == {"quote not closed": 1}
+        assert found.examples["quote not closed"][0] == 7
     rows[5] = f'5,x" {SENTENCES[5]}'
-    assert len(read_sequences(table(path, rows), "text")) == 506
-
-
-def test_the_quote_that_is_open_is_named_not_one_that_was_closed(tmp_path):
-    path = table(tmp_path / "a.csv", ['1,"two', 'lines","and', "an open one"], "n,text,more")
-    with pytest.raises(ValueError, match="line 3: a quote opens"): list(Texts(path, "text"))
+    assert len(read_sequences(table(tmp_path / "a.csv", rows), "text")) == 506
 
 
 def test_what_a_table_lacks_is_counted_and_said(tmp_path):
@@ -45,12 +40,16 @@ def test_what_a_table_lacks_is_counted_and_said(tmp_path):
     task = task_from(dict(kind="text", file=str(table(tmp_path / "a.csv", rows)), column="text"))
     assert sum(task.sizes().values()) == 3
     assert task.rejected() == {"without the column": 1, "more cells than the header": 1, "empty": 2}
-    left_out, spanning = task.summary().splitlines()[1:]
+    left_out, told = task.summary().splitlines()[1:]
     assert left_out.startswith("left out: 4 of the source") and "2 empty" in left_out
-    assert spanning == "1 rows take several lines; the longest begins on line 7 and takes 2"
+    assert told == (
+        "read as table (','), column text: 7 records; 1 records have an extra empty cell, first on line 9: are their "
+        "cells shifted, by a decimal comma perhaps?; 1 rows take several lines; the longest begins on line 7 and takes 2; "
+        "7 different tokens 'abefghi'; length: median 2, longest 3"
+    )
 
 
-@pytest.mark.parametrize("unit, empty", [("words", 3), ("characters", 2)])
+@pytest.mark.parametrize("unit, empty", [("words", 3), ("characters", 3)])  # a line of spaces is empty
 def test_empty_lines_are_counted(tmp_path, unit, empty):
     (tmp_path / "a.txt").write_text("a b\n\n  \nc d e f\n\n")
     task = SequencesTask(SequencesConfig(file=str(tmp_path / "a.txt"), unit=unit, max_length=4))

@@ -13,7 +13,7 @@ from loflexmdm.models import hub
 from loflexmdm.models.saved import save_method
 from loflexmdm.process.states import CLEAN, DROPPED, Vocabulary, collate, contract, parse_prompt
 from loflexmdm.samplers import Samples
-from loflexmdm.support.readers import Texts, fasta_records
+from loflexmdm.support.records import read_records
 from loflexmdm.support.writers import write_texts
 from loflexmdm.tasks import sequences
 from loflexmdm.tasks.base import check_prompts, task_from
@@ -32,31 +32,31 @@ def characters(**options): return SequencesTask(SequencesConfig(unit="characters
 @pytest.mark.parametrize("name, text, column, expected", [
     ("a.fasta", ">x\nAB\nC\n>y\nD\n", "", ["ABC", "D"]), ("a.fa", "\n>x y\n a b \n", "", ["ab"]),
     ("a.jsonl", '{"s": "ab"}\n\n{"s": "c"}\n', "s", ["ab", "c"]),
-    ("a.jsonl", '"ab"\n["c", "d"]\n', "", ["ab", ["c", "d"]]),
+    ("a.jsonl", '"ab"\n["c", "d"]\n', "", ["ab", ["c", "d"]]), ("a.jsonl", "[1, 2]", "", [["1", "2"]]),
     ("a.JSONL", '{"s": null}\n{"t": 1, "s": "x"}', "s", ["x"]),
 ])
 def test_texts_of_records_and_objects(tmp_path, name, text, column, expected):
     (tmp_path / name).write_text(text)
-    assert list(Texts(tmp_path / name, column)) == expected
+    assert list(read_records(tmp_path / name, column).texts()) == expected
 
 
 @pytest.mark.parametrize("name, text, column, said", [
     ("a.fasta", "", "", "no record"), ("a.fasta", "AB\n", "", "line 1: not FASTA"),
-    ("a.fasta", ">x\nAB", "s", "no columns"),
-    ("a.jsonl", '{"s": 1}', "s", "line 1: 1 is neither"), ("a.jsonl", '{"s": "a"}', "", "name one of its keys: s"),
-    ("a.jsonl", '"a"', "s", "omit column"), ("a.jsonl", '{"s": "a', "s", "not valid JSON"),
-    ("a.jsonl", '[1, "a"]', "", "neither a text nor"),
+    ("a.fasta", ">x\nAB", "s", "has the columns text, name"),
+    ("a.jsonl", '{"s": 1}', "s", "record 1: 1 is neither"), ("a.jsonl", '{"s": "a"}', "", "the columns s; name one"),
+    ("a.jsonl", '"a"', "s", "has the columns text"), ("a.jsonl", '{"s": "a', "s", "not valid JSON"),
+    ("a.jsonl", '[1.5, "a"]', "", "neither a text nor"),
 ])
 def test_wrong_records_and_objects_give_one_line(tmp_path, name, text, column, said):
     (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=said) as error: list(Texts(tmp_path / name, column))
+    with pytest.raises(ValueError, match=said) as error: list(read_records(tmp_path / name, column).texts())
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl", "a.fasta"])
 def test_texts_come_back(tmp_path, name):
     texts, column = ["AB", 'C"D,', "E"], "text" if name[2:] in ("csv", "jsonl") else ""
-    assert list(Texts(write_texts(tmp_path / name, texts), column)) == texts
+    assert list(read_records(write_texts(tmp_path / name, texts), column).texts()) == texts
 
 
 LINE, SPACE = "text 1 has a line break which .txt", "text 1 has white space, or is empty, which .fasta"
@@ -73,15 +73,32 @@ def test_what_a_format_cannot_hold_is_refused(tmp_path, name, text, said):
 
 def test_records_are_read_in_order(tmp_path):
     write_texts(tmp_path / "a.fasta", WORDS)
-    assert [text for _, text in fasta_records(tmp_path / "a.fasta")] == WORDS
+    found = read_records(tmp_path / "a.fasta")
+    assert list(found.texts()) == WORDS and found.values("name")[:2] == ["sample_1", "sample_2"]
 
 
-def test_frames_and_missing_values_are_refused_by_name():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(dict(n=[1, 2], text=["one two", None]))
-    with pytest.raises(ValueError, match="out of n, text"): SequencesTask(sequences=frame)
-    with pytest.raises(ValueError, match="sequence 1 .*dropna"): SequencesTask(sequences=frame["text"])
-    assert SequencesTask(sequences=frame["text"].dropna()).sizes()["train"] <= 1
+def test_frames_and_data_sets_are_read_by_column_and_missing_values_counted():
+    pandas, datasets = pytest.importorskip("pandas"), pytest.importorskip("datasets")
+    frame = pandas.DataFrame(dict(n=[1, 2], text=["one two", None], other=["a", "b"]))
+    with pytest.raises(ValueError, match="column='smiles'.*n, text, other"):
+        SequencesTask(SequencesConfig(column="smiles"), frame)
+    for given in (frame, frame["text"], dict(text=["one two", None])):
+        task = SequencesTask(sequences=given)
+        assert sum(task.sizes().values()) == 1 and task.rejected() == {"empty": 1}
+    texts = dict(text=["ACGT", "ACG", "AC"] * 7, label=list(range(21)))
+    task = SequencesTask(SequencesConfig(unit="characters"), datasets.Dataset.from_dict(texts))
+    assert list(task.vocabulary.ordinary) == list("ACGT") and sum(task.sizes().values()) == 21
+    ids = torch.tensor([[5, 6, 7], [5, 5, 5]])
+    assert list(SequencesTask(sequences=ids).vocabulary.ordinary) == ["5", "6", "7"]
+    for wrong in (7, [1.5], torch.tensor([1, 2]), "one text"):
+        with pytest.raises(ValueError, match="needed|neither a text|two dimensions"): SequencesTask(sequences=wrong)
+
+
+def test_a_path_is_a_file(tmp_path):
+    (tmp_path / "a.fas").write_text(">a\nWVF\n>b\nDYA\n")
+    task = SequencesTask(SequencesConfig(unit="characters"), tmp_path / "a.fas")
+    assert sorted("".join(s) for rows in task.splits.values() for s in rows) == ["DYA", "WVF"]
+    assert "read as fasta: 2 records; 6 different tokens 'ADFVWY'; length: median 3, longest 3" in task.summary()
 
 
 # lengths

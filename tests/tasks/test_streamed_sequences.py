@@ -288,9 +288,9 @@ if __name__ == "__main__":
 
 
 def test_where_encoded_sequences_lie(tmp_path):
-    "A limit has a place of its own; without one it is that of versions that knew none."
+    "A limit has a place of its own."
     c = SequencesConfig(file=str(tmp_path / "a.txt"), max_length=9)
-    parts = [str(tmp_path / "a.txt"), "", c.unit, "", 9, c.valid_share, c.test_share]
+    parts = [str(tmp_path / "a.txt"), "", c.unit, "", 9, c.valid_share, c.test_share, "records", "auto"]
     place = tmp_path / "cache" / "text" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
     assert sequences._place(tmp_path / "a.txt", c) == place
     others = {sequences._place(tmp_path / "a.txt", replace(c, **{key: value})) for key, value in (
@@ -306,7 +306,7 @@ def test_lists_of_words_are_refused_where_words_are_the_unit(unit, tokenizer, se
     c = SimpleNamespace(unit=unit, tokenizer=tokenizer)
     own = SimpleNamespace(c=c, rows=3, too_long=0, shortest=1, several=several, word=word, path="a.txt")
     told = pytest.raises(ValueError, match="a.txt is a single word, such as 'abc'") if refused else nullcontext()
-    with told: sequences.InSplits._check(own, SimpleNamespace(left_out={}))
+    with told: sequences.InSplits._check(own, SimpleNamespace(check_some=lambda: None))
 
 
 @pytest.mark.parametrize("rows, several, word, shortest", [

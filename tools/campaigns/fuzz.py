@@ -15,7 +15,7 @@ from loflexmdm.cli import commands
 from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.notation.bracket_safe import decode, reorder, tokenize
 from loflexmdm.support.atomic_files import file_digest, recorded, sealed
-from loflexmdm.support.readers import Texts
+from loflexmdm.support.records import read_records
 from loflexmdm.training.recipes import read_tables, recipe_from
 
 WORDS = [
@@ -93,7 +93,7 @@ def fuzzed_file(rng: random.Random, d: Path) -> Callable:
 
 def prompts(path): return commands.main(["sample", str(path.parent / "model"), "--prompts", str(path), "-n", "1"])
 def scored(path): return commands.main(["evaluate", str(path), "--task", "brackets"])
-def texts(path): return commands_like(lambda: list(Texts(path, "t" if ".csv" in path.name else "")))
+def texts(path): return commands_like(lambda: list(read_records(path, "t" if ".csv" in path.name else "")))
 def molecules(path): return commands_like(lambda: list(read_smiles(path)))
 def recipes(path): return commands_like(lambda: recipe_from(read_tables(path)))
 
