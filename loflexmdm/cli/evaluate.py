@@ -35,8 +35,8 @@ from ..process.states import Vocabulary, collate, is_gap
 from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
 from ..support.random_numbers import seeded
-from ..support.readers import read_json, read_jsonl, table_rows, checked_rows
-from ..support.records import read_records
+from ..support.readers import read_json, read_jsonl
+from ..support.records import LeftOut, read_records, table_rows
 from ..support.registries import TASKS
 from ..support.statistics import skewed_interval
 from ..tasks.base import Task, task_from
@@ -154,10 +154,14 @@ def read_samples(path: Path) -> list[dict]:
 
 
 def table_of_samples(path: Path) -> Iterator[dict[str, str]]:
-    "Read the rows of a CSV by column. Cells beyond the header are left out. ValueError for a file that is not a table."
-    rows = (row for _, row in checked_rows(path, ",") if row)
-    names = next(rows, [])
-    return (dict(zip(names, row)) for row in rows)
+    "Read the rows of a CSV by column. ValueError, with the line, for a row that does not fit the header."
+    names = None
+    for line, row in table_rows(path, ","):
+        if names is None: names = row
+        elif isinstance(row, LeftOut): raise ValueError(f"{path}, line {line}: {row.reason}: {row.text[:60]!r}")
+        elif any(row[len(names):]):
+            raise ValueError(f"{path}, line {line}: {len(row)} cells, the header has {len(names)}")
+        elif row: yield dict(zip(names, row))
 
 
 def is_sample(row: dict) -> bool:

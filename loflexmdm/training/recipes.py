@@ -36,7 +36,8 @@ from ..support.configs import config_from, config_schema, current_names
 from ..support.limits import STEPS, clipped
 from ..support.progress import write_line
 from ..support.random_numbers import current_launch, seed_generator
-from ..support.readers import Texts, read_toml
+from ..support.readers import read_toml
+from ..support.records import read_records
 from ..support.registries import METHODS, TASKS, did_you_mean
 from ..support.saved_files import is_packaged, names, note_same_name, read_config, resolve
 from ..tasks.base import SPLITS, Task, task_class, task_from
@@ -515,7 +516,8 @@ def with_unit(tables: dict, tell: Callable[[str], object] = write_line) -> dict:
     "Return tables with the unit of tokens that the first texts suggest, if the tables leave it open."
     task = tables["task"]
     if "unit" in task or task.get("tokenizer") or task.get("vocabulary_from"): return tables
-    texts = [text for text in islice(Texts(task["file"], task.get("column", "")), TRIED) if isinstance(text, str)]
+    records = read_records(task["file"], task.get("column", ""), format=task.get("format", "auto"))
+    texts = [text for text in islice(records.texts(), TRIED) if isinstance(text, str)]
     if not texts: return tables
     unit = unit_for(texts)
     tell(f"unit={unit.name}: {unit.why}; another one by --unit words, characters or subwords")
