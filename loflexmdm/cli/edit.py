@@ -97,7 +97,7 @@ def attempt(
     except ValueError as e: return Attempt(line, text, number, [], [], "skipped: " + str(e).split(";")[0])
     return Attempt(line, text, number, tokens, keep, left_out=task.omitted(text))
 
-
+# %% ../../nbs/cli/11_edit.ipynb #ef5eb4a2
 def attempts_at(rows: Iterable[tuple[int, str | list]], task: Task, n: int, kept: str | None,
                 limit: int) -> list[Attempt]:
     "Return `n` attempts at each editable row. Each other row has one attempt with a reason."

@@ -163,7 +163,7 @@ def table_of_samples(path: Path) -> Iterator[dict[str, str]]:
             raise ValueError(f"{path}, line {line}: {len(row)} cells, the header has {len(names)}")
         elif row: yield dict(zip(names, row))
 
-
+# %% ../../nbs/cli/08_evaluate.ipynb #b4004ca1
 def is_sample(row: dict) -> bool:
     "Tell if a row has a sample's lists."
     text = lambda v: isinstance(v, list) and all(isinstance(t, str | int) for t in v)

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from loflexmdm.cli.edit import read_inputs
+from loflexmdm.cli.edit import input_records, read_inputs
 from loflexmdm.molecules.data.cleaning import small_splits
 from loflexmdm.molecules.data.compounds import name_column, read_compounds, standard, without_counterions
 from loflexmdm.molecules.data.tables import LIBRARY_WRITERS, as_smi
@@ -87,7 +87,7 @@ def test_rows_of_edits_have_the_columns_of_their_leads():
 
 def test_edits_of_texts_have_no_molecules(place):
     (place / "a.txt").write_text("see you later\n")
-    assert read_inputs(place / "a.txt") == [(1, "see you later")]
+    assert read_inputs(input_records(place / "a.txt")) == [(1, "see you later")]
     refused(call("edit repair-text --input a.txt --out a.sdf"), "--out a.sdf: is for molecules")
     refused(call("edit repair-text --input a.txt --salts largest"), "--salts largest: is for molecules")
 

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from campaigns.attacks import Tally
-from loflexmdm.cli.edit import read_inputs
+from loflexmdm.cli.edit import input_records, read_inputs
 from loflexmdm.molecules.data.records import smiles_and_texts
 
 CELLS = [
@@ -47,7 +47,7 @@ def attack(rng: random.Random, place: Path) -> str:
     expected = by_python(path, DELIMITERS[name])
     pairs = [(smiles.strip(), value.strip()) for smiles, value in expected]
     if [p for p in found if any(p)] != [p for p in pairs if any(p)]: return "values of other molecules"
-    edited = [text for _, text in read_inputs(path, "value")]
+    edited = [text for _, text in read_inputs(input_records(path, "value"))]
     if len(edited) != len(rows): return "edit: rows are missing"
     if [t for t in edited if t] != [v for _, v in expected if v]: return "edit: other cells"
     return ""
