@@ -14,6 +14,7 @@ import html
 import ipaddress
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -349,9 +350,7 @@ def answered(gr, call: Callable):
 def add_api(gr, answers: Answers):
     "Add the functions of the HTTP API."
     def last(found: Iterator[list[dict]]) -> list[dict]:
-        rows: list[dict] = []
-        for rows in found: pass
-        return rows
+        return next(iter(deque(found, maxlen=1)), [])
 
     def models() -> list[dict]:
         "Return name, task, method and uses of each model."

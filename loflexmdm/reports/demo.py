@@ -36,7 +36,9 @@ from ..training.recipes import Recipe, recipe
 
 # %% ../../nbs/reports/05_demo.ipynb #59bfe942
 STEPS = 500  # training steps of each model
-SMALL = dict(arm_min=4, arm_max=4, nodes=12, lr=4e-3, warmup=50, ema=0.99, valid_every=100, valid_size=64)
+SMALL = dict(
+    arm_min=4, arm_max=4, nodes=12, lr=4e-3, warmup=50, schedule="flat", ema=0.99, valid_every=100, valid_size=64,
+)
 ORDERS = dict(
     learned=dict(order="learned", orders=2, batch_size=32, order_start=150),
     uniform=dict(order="uniform", orders=1, batch_size=64),

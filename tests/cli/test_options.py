@@ -3,6 +3,8 @@ import ast
 import hashlib
 import inspect
 import json
+import re
+import shlex
 from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
@@ -16,7 +18,8 @@ from loflexmdm.samplers import TauLeaping
 LINES = dict(
     train="train brackets --out x", resume="resume x", sample="sample star-tiny", edit="edit star-tiny --input x.txt",
     evaluate="evaluate star-tiny", compare="compare brackets --methods ar --out x", optimize="optimize --objective qed",
-    report="report x.smi", cite="cite", info="info", demo="demo",
+    report="report x.smi", cite="cite", info="info", demo="demo", app="app",
+    link="link c1ccccc1*.*CC",
 )
 LINES["import"] = "import x.safetensors --as safe --out x"
 
@@ -28,7 +31,7 @@ def test_every_command_is_here(): assert LINES.keys() == find_commands().keys()
 def test_options_are_frozen_and_those_of_the_parser(name):
     options = parse(LINES[name].split())
     assert type(options) is options.command.options and options.command.name == name
-    assert options.command_line == f"loflexmdm {LINES[name]}"
+    assert options.command_line == f"loflexmdm {shlex.join(LINES[name].split())}"
     with pytest.raises(FrozenInstanceError): options.quiet = True
 
     parser = full_parser(LINES[name].split())[1].choices[name]
@@ -44,7 +47,7 @@ def test_defaults_in_the_help_are_those_of_the_class(name):
     options = parse(LINES[name].split())
     for action in parser._actions:
         shown = (action.help or "").rpartition("[")[2].removesuffix("]")
-        if action.dest not in vars(options) or not shown.replace(".", "").isdigit(): continue
+        if action.dest not in vars(options) or not re.fullmatch(r"\d+(\.\d+)?", shown): continue
         value = vars(options)[action.dest]
         assert float(shown) == float(500 if value is None else value), action.dest  # 500: steps of the demonstration
 
@@ -97,6 +100,7 @@ def test_settings_of_edit_and_optimize_are_those_of_older_files():
     found = optimize.settings_of(options, ["C"], None)
     assert found.pop("start") and found == dict(
         objective="qed", way="genetic", seed=0, population=50, children=50, time_limit=60.0, alerts=None, scaffold="C",
+        sound=6.0,
     )
 
 
