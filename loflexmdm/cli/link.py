@@ -47,7 +47,7 @@ class LinkOptions(Options):
 def add_link(parser: Parser, argv: Sequence[str]):
     "Add the options of link."
     option, default = parser.add_argument, LinkOptions
-    option("ends", metavar="ENDS", help="two fragments with one point * each, A.B, in quotes")
+    option("ends", metavar="ENDS", help="two fragments, A.B or A|B, with points * or [R1]")
     option("--models", nargs="+", metavar="NAME_OR_DIR",
            help=f"insertion and left-to-right models of SMILES [{' '.join(LINK_MODELS)}]")
     option("-n", type=int, metavar="N", help=f"linkers wanted [{default.n}]")

@@ -23,7 +23,7 @@ from ..methods.flexmdm import filled_example
 from ..methods.sampling import generate
 from ..models.model import Model
 from .growth import all_links, continuation_error, grows_rightwards, within_branches
-from .notation.fragments import count_atoms, find_fragment, parse_fragment, points_of
+from .notation.fragments import count_atoms, find_fragment, parse_fragment, plain_points, points_of
 from .notation.notations import from_point, is_atom, is_ring, plain_fragment
 from .notation.notations import smiles_prompts, symbols, up_to_point
 from .scores.metrics import judge
@@ -329,7 +329,7 @@ def links(
 
     Every round draws `n` with each model, by its route; the first linkers count. ValueError for other ends than two
     with a point each, and if no model can write them."""
-    two_ends(ends)
+    two_ends(ends := plain_points(ends))
     for model in models: check_links(model)
     found: list[tuple[str, str]] = []
     for k in range(rounds):

@@ -38,7 +38,7 @@ from .data.tables import MOLECULE_WRITERS, WRITTEN, molecule_columns
 from .growth import Growths, best_prompt, growth_of
 from .growth import grows_rightwards, superstructure_points
 from .notation.bracket_safe import Decoded, read_tokenizer, split_attachments
-from .notation.fragments import fragment_prompt, parse_fragment
+from .notation.fragments import fragment_prompt, parse_fragment, plain_points
 from .notation.fragments import prompt_tokens
 from .notation.notations import NOTATIONS, Notation, given_and_closed
 from .notation.notations import is_atom, notation_of, simpler, smiles_prompts, symbols
@@ -495,8 +495,8 @@ class _MoleculeTexts(_PropertyClasses):
     "Parsing of text prompts, and decoding of samples."
 
     def prompt(self, text: str) -> TextPrompt:
-        """Parse a text prompt: SMILES with `*` at points of growth, one fragment or two to link. Or text in the model's
-        notation with `...` at gaps, each part tokenised separately.
+        """Parse a text prompt: SMILES with `*` at points of growth, one fragment or two to link; `plain_points` reads
+        [R1] and |. Or text in the model's notation with `...` at gaps, each part tokenised separately.
 
         A model with conditions takes one, such as <qed:3> or <any>, before the fragment or by itself; the default is
         <any>. ValueError for an invalid prompt."""
@@ -593,8 +593,8 @@ class _MoleculeTexts(_PropertyClasses):
         "Split a prompt into its condition ('' if none) and the rest."
         first, _, rest = text.partition(" ")
         classes = (*self.vocabulary.conditions, ANY) if self.vocabulary.conditions else ()
-        if first in classes: return first, rest
-        if not CONDITION.fullmatch(first): return "", text
+        if first in classes: return first, plain_points(rest)
+        if not CONDITION.fullmatch(first): return "", plain_points(text)
         known = f"choose {', '.join(classes)}" if classes else "it has none"
         raise ValueError(f"{first}: is not a condition of this model; {known}")
 
@@ -684,7 +684,8 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
     papers = dict(safe="molecules as sequences of fragments", genmol="bracket SAFE and the fragment benchmark",
                   brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
     prompt_help = "SMILES", ("fragment to grow at its points * (without any, at random hydrogens), two to link "
-                             "(A.B), or text in the model's notation with ... at gaps; prints the route")
+                             "(A.B or A|B), or text in the model's notation with ... at gaps; [R1] is a point "
+                             "too; prints the route")
     file_suffixes, output_suffixes, salvages = MOLECULE_FORMATS, tuple(MOLECULE_WRITERS), True
     view = "molecule"
 

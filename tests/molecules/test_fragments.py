@@ -16,7 +16,8 @@ from loflexmdm.molecules.notation.bracket_safe import decode, to_bracket_safe, t
 from loflexmdm.molecules.notation.fragments import DRUGS, FRAGMENT_TASKS, attach_points
 from loflexmdm.molecules.notation.fragments import contains_fragment, demo_cases, draw_fragment
 from loflexmdm.molecules.notation.fragments import ends_aromaticity, fragment_prompt, fragment_task
-from loflexmdm.molecules.notation.fragments import fragments_of, point_candidates, prompt_tokens
+from loflexmdm.molecules.notation.fragments import fragments_of, parse_fragment, plain_points
+from loflexmdm.molecules.notation.fragments import point_candidates, prompt_tokens
 from loflexmdm.molecules.notation.fragments import read_benchmark, scaffold_with_points
 from loflexmdm.molecules.notation.fragments import without_points
 from loflexmdm.process.states import Vocabulary
@@ -271,3 +272,31 @@ def test_an_imine_loses_its_point_without_a_hydrogen():
     assert "[H]" not in "".join(found.values())
     assert all(contains_fragment(smiles, without_points(f)) for f in found.values())
     assert without_points("*/N=C/c1ccccc1") == "N=Cc1ccccc1"
+
+
+SPELLINGS = [
+    "*c1ccncc1|*CCO", "[R1]c1ccncc1.[R2]CCO", "[R1]c1ccncc1|OCC[R1]", "[*:1]c1ccncc1|[*:2]CCO", "[1*]c1ccncc1.C([R#])CO",
+    "[R]c1ccncc1|C(O)C[R]",
+]
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_other_programs_points_and_separators_mean_the_same(text):
+    plain = "*c1ccncc1.*CCO"
+    assert fragment_prompt(text) == fragment_prompt(plain) and fragment_task(text) == "linker_design"
+    assert Chem.MolToSmiles(parse_fragment(text)) == Chem.CanonSmiles(plain)
+    assert plain_points(plain_points(text)) == plain_points(text) and parse_fragment(plain_points(text))
+    assert contains_fragment("OCCCc1ccncc1", text) == contains_fragment("OCCCc1ccncc1", plain)
+
+
+def test_elements_and_texts_with_gaps_stay_as_they_are():
+    for text in ("[Rb]CC", "[Ru]", "C[Rh]", "[R1]C...", "CC...|"): assert plain_points(text) == text
+
+
+@pytest.mark.parametrize("text, problem", [
+    ("R1c1ccccc1", "or [R1]"), ("*CC||*CN", "between two fragments"), ("*CC | *CN", "without blanks"),
+    ("[X1]CC", "are *, [*:1] or [R1]"), ("[R1]1CC1", "exactly one atom"), ("[R1][R2]", "exactly one atom"),
+    ("[R1]C|[R2]N|[R3]O", "takes 2 fragments, this is 3"), ("[R1]CC|CN", "on each fragment"),
+])
+def test_wrong_points_are_refused_with_what_is_right(text, problem):
+    with pytest.raises(ValueError, match=re.escape(problem)): fragment_prompt(text)

@@ -47,6 +47,11 @@ def test_linkers_are_within_the_limits(models, route, request_):
     assert found == draw(models[route], ENDS, request_, 24, seed=1)
 
 
+def test_ends_are_read_as_other_programs_write_them(models):
+    plain = links(models[1:], "*c1ccccc1.*N1CCCC1", 4)
+    assert plain and links(models[1:], "[R1]c1ccccc1|[R2]N1CCCC1", 4) == plain
+
+
 def test_masks_by_hand(models):
     guide = LinkGuide(tuple(models[0].vocabulary.tokens), LinkRequest((2, 3), (0, 1)))
     ids = models[0].vocabulary.index
