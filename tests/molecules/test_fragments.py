@@ -275,7 +275,8 @@ def test_an_imine_loses_its_point_without_a_hydrogen():
 
 
 SPELLINGS = [
-    "*c1ccncc1|*CCO", "[R1]c1ccncc1.[R2]CCO", "[R1]c1ccncc1|OCC[R1]", "[*:1]c1ccncc1|[*:2]CCO", "[1*]c1ccncc1.C([R#])CO",
+    "*c1ccncc1|*CCO", "[R1]c1ccncc1.[R2]CCO", "[R1]c1ccncc1|OCC[R1]", "[*:1]c1ccncc1|[*:2]CCO",
+    "[1*]c1ccncc1.C([R#])CO",
     "[R]c1ccncc1|C(O)C[R]",
 ]
 
