@@ -40,8 +40,9 @@ from .growth import grows_rightwards, superstructure_points
 from .notation.bracket_safe import Decoded, read_tokenizer, split_attachments
 from .notation.fragments import fragment_prompt, parse_fragment, plain_points
 from .notation.fragments import prompt_tokens
-from .notation.notations import NOTATIONS, Notation, given_and_closed
-from .notation.notations import is_atom, notation_of, simpler, smiles_prompts, symbols
+from .notation.notations import NOTATIONS, Notation, Span, closure, given_and_closed, is_atom
+from .notation.notations import link_by_length, notation_of, simpler, smiles_holes, smiles_prompts
+from .notation.notations import symbols
 from .notation.substructures import keeps_fragment
 from .orders import atom_tokens, molecule_of
 from .substituents import substituents_of
@@ -87,6 +88,8 @@ class MoleculesConfig:
     reorder: bool = True          # rewrite training molecules with random order of fragments or atoms
     prompt_share: Fraction = 0.25  # fraction of training examples with some fragments as fixed prompt
     infill: Fraction = 0.0        # fraction of training examples with one gap to fill
+    links: one_of(("uniform", "length")) = "uniform"  # links of SMILES prompts: a uniform end, or the length first
+    close: Fraction = 0.0         # fraction of SMILES prompts with a ring to close
     valid_share: Fraction = 0.05  # fraction of molecules for validation
     test_share: Fraction = 0.05  # fraction of molecules for testing
     tokenizer: str = ""           # Hugging Face tokenizer.json with the vocabulary [tokens of the data]
@@ -103,6 +106,8 @@ class MoleculesConfig:
     def __post_init__(self):
         if self.valid_share + self.test_share >= 1:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: their sum must be below 1")
+        if self.notation != "smiles" and (self.links != "uniform" or self.close):
+            raise ValueError(f"links={self.links!r}, close={self.close}: need notation='smiles', not {self.notation!r}")
         if not self.condition.strip(): raise ValueError(f"condition={self.condition!r}: choose {_ASKABLE}")
         if self.stream and self.condition not in ("none", *PROPERTIES):
             raise ValueError(f"stream=True: a column as a condition ({self.condition!r}) needs all molecules prepared")
@@ -443,13 +448,20 @@ class _MoleculeExamples(_PropertyClasses):
         is_prompted = rng.random() < prompt_share
         if is_prompted and not self.config.reorder: text = self._rewritten(text, rng)
         tokens = self.tokens_of(text)
-        holes = self.notation.holes(tokens, rng) if is_prompted else []
+        holes = self._holes(tokens, rng) if is_prompted else []
         fixed, closed = given_and_closed(tokens, holes)
 
         # the condition is given, and nothing is inserted there
         condition = [True] * len(asked)
         ids = self.vocabulary.encode([*asked, *tokens])
         return Example([BOS, *ids], condition + fixed, condition + closed)
+
+    def _holes(self, tokens: Sequence[str], rng: random.Random) -> list[Span]:
+        "Choose what to generate: a ring's closure, a link or branches."
+        c = self.config
+        if c.close and rng.random() < c.close and (found := closure(tokens, rng)): return found
+        if c.links == "length": return smiles_holes(tokens, rng, link_by_length)
+        return self.notation.holes(tokens, rng)
 
     def _rewritten(self, text: str, rng: random.Random) -> str:
         "Rewrite a molecule, unless the result is too long or has unknown tokens."

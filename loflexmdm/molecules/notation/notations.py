@@ -9,8 +9,8 @@ __all__ = ['SYMBOL', 'BONDS', 'PUNCTUATION', 'TEXT_REASONS', 'LEAF', 'Span', 'SE
            'write_nested', 'to_smiles', 'with_root', 'plain_fragment', 'nested_prompt', 'as_child', 'in_hole',
            'smiles_prompts', 'up_to_point', 'from_point', 'pairs_of', 'outermost', 'nested_holes', 'is_ring',
            'open_rings', 'free_branches', 'link_ends', 'link', 'smiles_holes', 'link_spans', 'closure_spans',
-           'length_first', 'given_and_closed', 'Notation', 'random_smiles', 'DeepSmiles', 'no_prompt_message',
-           'Selfies', 'selfies_package', 'Nested', 'BracketSafe', 'notation_of', 'simpler']
+           'length_first', 'link_by_length', 'closure', 'given_and_closed', 'Notation', 'random_smiles', 'DeepSmiles',
+           'no_prompt_message', 'Selfies', 'selfies_package', 'Nested', 'BracketSafe', 'notation_of', 'simpler']
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #85ed7b77
 import random
@@ -553,9 +553,9 @@ def link(tokens: Sequence[str], rng: random.Random) -> list[Span]:
     return []
 
 
-def smiles_holes(tokens: Sequence[str], rng: random.Random) -> list[Span]:
-    "Choose what to generate of a SMILES: `link` or `free_branches`, at random. Empty if it has neither."
-    first, second = rng.sample((link, free_branches), 2)
+def smiles_holes(tokens: Sequence[str], rng: random.Random, linker: Callable = link) -> list[Span]:
+    "Choose what to generate of a SMILES: a link or `free_branches`, at random. Empty if it has neither."
+    first, second = rng.sample((linker, free_branches), 2)
     return first(tokens, rng) or second(tokens, rng)
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #lk000007
@@ -588,6 +588,16 @@ def length_first(spans: Sequence[Span], tokens: Sequence[str], rng: random.Rando
     groups: dict[int, list[Span]] = {}
     for start, end in spans: groups.setdefault(sum(map(is_atom, tokens[start:end])), []).append((start, end))
     return [rng.choice(groups[rng.choice(sorted(groups))])] if groups else []
+
+
+def link_by_length(tokens: Sequence[str], rng: random.Random) -> list[Span]:
+    "Choose a link as `link`, its number of atoms drawn first, all numbers that occur equally likely."
+    return length_first(link_spans(tokens), tokens, rng)
+
+
+def closure(tokens: Sequence[str], rng: random.Random) -> list[Span]:
+    "Choose a span that closes a ring, its number of atoms drawn first. Empty if there is none."
+    return length_first(closure_spans(tokens), tokens, rng)
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #e249270f
 def given_and_closed(tokens: Sequence[str], holes: Sequence[Span]) -> tuple[list[bool], list[bool]]:
