@@ -11,7 +11,7 @@ from loflexmdm.molecules.data.sources import benchmark_files, benchmark_smiles
 from loflexmdm.molecules.notation import notations
 from loflexmdm.molecules.notation.bracket_safe import parse_smiles
 from loflexmdm.molecules.notation.fragments import DRUGS, contains_fragment
-from loflexmdm.molecules.notation.notations import Notation, free_branches
+from loflexmdm.molecules.notation.notations import Notation, closure_spans, free_branches, is_atom, link_spans
 from loflexmdm.molecules.notation.notations import simpler
 from loflexmdm.molecules.notation.notations import NOTATIONS, given_and_closed, link_ends, nested_holes
 from loflexmdm.molecules.notation.notations import notation_of, random_smiles, read_text
@@ -282,3 +282,47 @@ def test_a_prompt_is_the_first_way_to_write_a_fragment():
     ways = smiles_prompts("*CCN*")
     assert len(ways) > 1 and notation_of("smiles").prompt("*CCN*") == ways[0] != ways[1]
     assert Notation.prompt(notation_of("smiles"), "*CCN*") == ways[0]
+
+
+RINGS = "c1ccc(CCOC(=O)NC2CCCCC2)cc1"  # links of one to several atoms, and a ring of single bonds
+
+
+@pytest.fixture
+def one_molecule(tmp_path):
+    path = tmp_path / "one.smi"
+    path.write_text("\n".join([RINGS, *(f"CC{'C' * k}O" for k in range(40))]) + "\n")
+    return str(path)
+
+
+def spans_of(one_molecule, **settings):
+    "Spans that a task draws in the molecule with rings, counted."
+    config = MoleculesConfig(source=one_molecule, notation="smiles", reorder=False, prompt_share=1.0, **settings)
+    task, notation = MoleculesTask(config), notation_of("smiles")
+    tokens = notation.tokens(RINGS)
+    found = [tuple(task._holes(tokens, random.Random(i))) for i in range(400)]
+    return tokens, [spans[0] for spans in found if len(spans) == 1]
+
+
+def test_links_by_length_have_each_number_of_atoms_as_often(one_molecule):
+    tokens, drawn = spans_of(one_molecule, links="length")
+    links = set(link_spans(tokens))
+    counts = {}
+    for start, end in drawn:
+        if (start, end) not in links: continue
+        n = sum(map(is_atom, tokens[start:end]))
+        counts[n] = counts.get(n, 0) + 1
+    lengths = {sum(map(is_atom, tokens[a:b])) for a, b in links}
+    assert set(counts) == lengths and max(counts.values()) < 3 * min(counts.values())
+
+
+def test_rings_to_close_are_prompts_where_there_are_any(one_molecule):
+    tokens, drawn = spans_of(one_molecule, close=1.0)
+    closures = set(closure_spans(tokens))
+    assert closures and set(drawn) <= closures
+    _, drawn = spans_of(one_molecule)
+    assert not set(drawn) <= closures
+
+
+def test_links_and_closures_need_smiles():
+    for wrong in (dict(links="length"), dict(close=0.5)):
+        with pytest.raises(ValueError, match="notation='smiles'"): MoleculesConfig(**wrong)
