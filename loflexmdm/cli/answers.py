@@ -56,7 +56,7 @@ def edits(model: Model) -> bool:
     "Tell if the model's task is to edit sequences."
     return model.task is not None and type(model.task).sources is not Task.sources
 
-# %% ../../nbs/cli/15_answers.ipynb #an000009a
+# %% ../../nbs/cli/15_answers.ipynb #an000091
 class Answers:
     "Models by name that answer calls with rows, one call at a time."
     def __init__(self, names: Sequence[str] = MODELS, device: str | torch.device = "cpu"):
@@ -181,7 +181,7 @@ def card(number: int, row: Mapping, fragment: str = "") -> str:
     return (f'<figure class="la-card" role="img" aria-label="{label}">{body}'
             f'<figcaption><b>{number}</b> {html.escape(said)}</figcaption></figure>')
 
-# %% ../../nbs/cli/15_answers.ipynb #an000015a
+# %% ../../nbs/cli/15_answers.ipynb #an000151
 def cards(rows: Sequence[Mapping], fragment: str = "") -> str:
     "Return the HTML grid of rows, numbered from 1 by their key `#`."
     return '<div class="la-grid">' + "".join(card(row.get("#", i), row, fragment)

@@ -79,7 +79,7 @@ class OptimizeOptions(Options):
     seed: int = 0  # seed for proposals
     device: str = "auto"  # auto, cpu or cuda
 
-# %% ../../nbs/cli/13_optimize.ipynb #co000009a
+# %% ../../nbs/cli/13_optimize.ipynb #co000091
 def read_leads(path: str, column: str = "", salts: str = "refuse") -> tuple[list[str], str, Compounds]:
     """Read the distinct valid molecules of a file. Returned with remarks on the others, and with all records.
 
@@ -340,7 +340,7 @@ def run_optimize(options: OptimizeOptions):
     if options.save: save_tuned(propose, log, options.save)
     print_results(log, options, table, filter_lines(options, propose, start))
 
-# %% ../../nbs/cli/13_optimize.ipynb #co000013a
+# %% ../../nbs/cli/13_optimize.ipynb #co000131
 def resolve_optimize(options: OptimizeOptions) -> OptimizeOptions:
     "Return the options with the strategy's number of children. ValueError for numbers out of range."
     way = options.way

@@ -29,7 +29,7 @@ from loflexmdm.support.atomic_files import atomic_directory, file_digest, record
 from loflexmdm.support.configs import config_from
 from loflexmdm.support.notebook import seeded
 from loflexmdm.support.registries import METHODS
-from loflexmdm.support.saved_files import read_config
+from loflexmdm.support.saved_files import models_directory, read_config
 
 VOCABULARY = Vocabulary("abc")
 
@@ -388,7 +388,7 @@ def test_packaged_models_sample(name):
     edits = method.method.name in ("editflow", "ordered-edits")  # which start from given sequences
     if edits: assert len(method.edit([["c", "c"]], n=2, generator=seeded(0))) == 2
     else: assert len(method.sample(n=2, generator=seeded(0))) == 2
-    directory = pretrained.models_directory() / name
+    directory = models_directory() / name
     assert (directory / "README.md").is_file()
     saved = recorded(read_config(directory))  # a card that was changed has a digest of its own
     assert {file: file_digest(directory / file) for file in saved} == saved
