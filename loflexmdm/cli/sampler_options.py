@@ -17,6 +17,8 @@ from functools import cache
 from types import NoneType
 from typing import Literal, NamedTuple, TypeVar, get_args, get_origin
 
+import torch
+
 from .commands import Options, Parser, print_status, process_launch
 from .common import add_device, flag_of, free_flag, kind_of_option
 from ..methods import sampling
@@ -128,6 +130,7 @@ class SampleOptions(SamplingOptions):
     model: str  # packaged or saved model
     n: int = 8  # sequences, with prompts for each
     prompts: str | None = None  # file of prompts
+    column: str = ""  # of a table of prompts; empty: the only or usual one
     prompt_text: str | None = None  # text of which the task makes a prompt
     ask: str | None = None  # condition, NAME=VALUE
     salts: str | None = None  # of a fragment: refuse or largest
@@ -186,13 +189,16 @@ COMMON = "batch_size", "min_length", "max_length", "guidance", "guidance_scheme"
 
 
 def draw_batches(method: Method, options: SamplingOptions, prompts: Sequence | None, n: int | None,
-                 hook: Callable | None = None, skip: int = 0, every: int = 1) -> Iterator[Samples]:
+                 hook: Callable | None = None, skip: int = 0, every: int = 1,
+                 generator: torch.Generator | None = None) -> Iterator[Samples]:
     """Draw samples batch by batch. Number `skip` and every `every`-th batch after it.
 
-    `hook` is the `logits_hook` that the prompts need."""
+    `hook` is the `logits_hook` that the prompts need; `generator` yields the seeds, by default from --seed."""
     sampler = selected_sampler(options, method)
     if hook is not None: sampler = replace(sampler, logits_hook=hook)
-    return generate_batches(method, prompts, request_of(options, n, sampler, skip=skip, every=every))
+    request = request_of(options, n, sampler, skip=skip, every=every)
+    if generator is not None: request = replace(request, generator=generator)
+    return generate_batches(method, prompts, request)
 
 
 def request_of(options: SamplingOptions, n: int | None, sampler: Sampler, **batches) -> Request:

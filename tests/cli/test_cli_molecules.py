@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from types import SimpleNamespace
 
 import forks
 import pytest
@@ -336,6 +337,123 @@ def test_two_pieces_are_one_prompt(model, tmp_path):
     assert call(f"sample {model} -n 5 --nll 0 --out {tmp_path / 'm.csv'} --fragment", "*c1ccccc1.*N1CCC1")[0] == 0
     prompt = rows_of(tmp_path / "m.csv")[0]["prompt"]
     assert prompt.count(".") == 2 and "<1>" in prompt and "<2>" in prompt
+
+
+# files of fragments
+
+FRAGMENTS = "[R1]c1ccccc1 benzene\n\n*c1ccccc1|*N1CCC1\ttwo parts\nc1cc bad\n*CC | *CN\n*CCO\n*CBr heavy\n"
+
+
+def test_a_file_of_fragments_keeps_names_and_counts_what_it_leaves_out(model, tmp_path):
+    (tmp_path / "f.smi").write_text(FRAGMENTS)
+    line = f"sample {model} -n 3 --nll 0 --no-picture --prompts {tmp_path / 'f.smi'} --out"
+    code, _, said = call(line, tmp_path / "m.csv")
+    rows = rows_of(tmp_path / "m.csv")
+    assert code == 0 and [(r["name"], r["prompt_text"]) for r in rows] == [
+        pair for pair in [("benzene", "[R1]c1ccccc1"), ("two parts", "*c1ccccc1|*N1CCC1"), ("", "*CCO")] for _ in "123"]
+    assert len({r["prompt"] for r in rows}) == 3
+    assert all(contains_fragment(r["smiles"], r["prompt_text"]) for r in rows if r["state"] == "valid")
+    for told in ("7 records of", "3 used", "1 not a SMILES, the first is record 4 'c1cc'", "vocabulary lacks Br",
+                 "1 empty, the first is record 2", "1 blanks beside |, the first is record 5 '*CC | *CN'"):
+        assert told in said
+    code, out, _ = call(line.removesuffix(" --out"))
+    assert code == 0 and [x.split(":")[0] for x in out.splitlines()][2:4] == ["benzene", "two parts"]
+
+
+def test_rows_of_a_file_are_those_of_its_fragments_in_a_table_too(model, tmp_path):
+    "The first fragment of a file has the seeds of --fragment; a table gives the same rows."
+    (tmp_path / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n")
+    (tmp_path / "f.csv").write_text("id,note,core\na,x,*c1ccccc1\nb,y,*CCO\n")
+    line = f"sample {model} -n 3 --nll 0 --no-picture --salvage --out"
+    assert call(line, tmp_path / "one.csv", "--fragment", "*c1ccccc1")[0] == 0
+    assert call(line, tmp_path / "file.csv", "--prompts", tmp_path / "f.smi")[0] == 0
+    assert call(line, tmp_path / "table.csv", "--prompts", tmp_path / "f.csv", "--column", "core")[0] == 0
+    file, one = rows_of(tmp_path / "file.csv"), rows_of(tmp_path / "one.csv")
+    assert file == rows_of(tmp_path / "table.csv") and [{k: r[k] for k in one[0]} for r in file[:3]] == one
+    refused(call(line, tmp_path / "no.csv", "--prompts", tmp_path / "f.csv"), "name one of them")
+
+
+def test_an_interrupted_file_of_fragments_is_continued_with_the_same_names_alone(model, tmp_path, monkeypatch):
+    from loflexmdm.cli import sample
+    (tmp_path / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n")
+    line = f"sample {model} -n 3 --batch-size 2 --no-picture --prompts {tmp_path / 'f.smi'} --out"
+    assert call(line, tmp_path / "whole.csv")[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(sample, "status_lines", lambda *args: 1 / 0)
+        patch.setattr(sample.Rows, "complete", property(lambda rows: rows.batches == 2))
+        with pytest.raises(ZeroDivisionError): call(line, tmp_path / "part.csv")
+    (tmp_path / "f.smi").write_text("*c1ccccc1 a\n*CCO c\n")
+    code, _, said = call(line, tmp_path / "part.csv")
+    assert code == 2 and "another names and texts of prompts" in said
+    (tmp_path / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n")
+    code, _, said = call(line, tmp_path / "part.csv")
+    assert code == 0 and "continuing: 4 of 6" in said
+    assert (tmp_path / "part.csv").read_text() == (tmp_path / "whole.csv").read_text()
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_parts_with_hooks_of_their_own_are_shared_and_continued(world, monkeypatch):
+    "Batches of each process, from any number on, are those that one process draws."
+    from loflexmdm.cli import sample
+    from loflexmdm.cli.result_files import Prompts
+    method = load("molecules-moses-ar").method
+    class Hook:
+        def __call__(self, logits, x, tau): return logits
+    parts = [Prompts([["C", ...]] * n, None, Hook()) for n in (3, 1, 4)]
+    prompts = Prompts([p for part in parts for p in part.prompts], None, parts=parts)
+    options = SampleOptions(model="m", batch_size=2, max_length=8)
+    def drawn(start, rank, world):
+        monkeypatch.setattr(sample, "current_launch", lambda: SimpleNamespace(rank=rank, world=world))
+        return [s.sequences for s in sample.share_of_batches(method, options, prompts, start)]
+    monkeypatch.setattr(sample, "broadcast", lambda start: start)
+    whole = drawn(0, 0, 1)
+    assert [len(s) for s in whole] == [2, 1, 1, 2, 2]
+    for start in range(5):
+        for rank in range(world): assert drawn(start, rank, world) == whole[start + rank::world]
+
+
+def test_fragments_that_grow_in_ways_of_their_own_are_in_one_file(tmp_path):
+    (tmp_path / "f.txt").write_text("[R1]c1ccncc1\n*c1ccncc1|*N1CCCC1\n")
+    code, _, said = call(f"sample molecules-moses-ar -n 2 --nll 0 --no-picture --prompts {tmp_path / 'f.txt'} --out",
+                         tmp_path / "m.jsonl")
+    rows = [json.loads(line) for line in open(tmp_path / "m.jsonl")]
+    assert code == 0 and "route: growth from" in said
+    assert [r["prompt_text"][:2] for r in rows] == ["[R", "[R", "*c", "*c"]
+    assert any(r["state"] == "valid" for r in rows) and "name" not in rows[0]
+    assert all(contains_fragment(r["smiles"], r["prompt_text"]) for r in rows if r["state"] == "valid")
+
+
+@pytest.mark.parametrize("name, text, more, problem", [
+    ("f.smi", "c1cc a\nR1CC b\n", "", "none of 2 records gives a prompt"), ("f.smi", "", "", "is empty"),
+    ("f.smi", "*CC\n", "--valid 3", "not with a file of texts"), ("f.smi", "*CC\n", "--column x", "is not a table"),
+])
+def test_wrong_files_of_fragments(model, tmp_path, name, text, more, problem):
+    (tmp_path / name).write_text(text)
+    refused(call(f"sample {model} --prompts {tmp_path / name} {more} --out", tmp_path / "m.csv"), problem)
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_lists_of_tokens_are_prompts_of_molecules_as_before(model, tmp_path):
+    refused(call(f"sample {model} --column x"), "only with --prompts")
+    for name, text in {"t.jsonl": '["C", "C", "..."]\n', "t.txt": "C C ...\n"}.items():
+        (tmp_path / name).write_text(text)
+        assert call(f"sample {model} -n 2 --nll 0 --no-picture --prompts {tmp_path / name} --out",
+                    tmp_path / f"{name}.csv")[0] == 0
+        rows = rows_of(tmp_path / f"{name}.csv")
+        assert {r["prompt"] for r in rows} == {"C C ..."} and "prompt_text" not in rows[0]
+
+
+def test_a_table_of_texts_keeps_its_names(tmp_path):
+    (tmp_path / "seen.txt").write_text("abba\nbaab\naabb\nbbaa\nab\nba\n" * 4)
+    table = dict(kind="text", file=str(tmp_path / "seen.txt"), unit="characters", max_length=12)
+    _, method = recipe_from(dict(task=table, model=dict(size="nano", order="fixed", order_size="nano"))).build()
+    save_method(method, tmp_path / "letters")
+    (tmp_path / "p.csv").write_text("name,prompt\nx,ab\ny,b...a\nz,a1\n")
+    code, _, said = call(f"sample {tmp_path / 'letters'} -n 2 --nll 0 --prompts {tmp_path / 'p.csv'} --out",
+                         tmp_path / "s.csv")
+    assert code == 0 and "left out: 1 " in said and "record 4 'a1'" in said
+    assert [(r["name"], r["prompt_text"]) for r in rows_of(tmp_path / "s.csv")] == [
+        ("x", "ab"), ("x", "ab"), ("y", "b...a"), ("y", "b...a")]
 
 
 # files of SMILES

@@ -100,18 +100,20 @@ def sdf_layout(path: Path) -> Layout:
     return Layout("sdf", ("smiles", "name", *names), notes=lost)
 
 # %% ../../../nbs/molecules/data/08_records.ipynb #rcbcab56
-def molecule_records(source: object, column: str = "", format: str = "auto") -> MoleculeRecords:
+def molecule_records(
+    source: object, column: str = "", format: str = "auto", usual: Sequence[str] = SMILES_COLUMNS,
+) -> MoleculeRecords:
     """Return the records of molecules of a file or object: SMILES, names and other columns.
 
-    `source`: as for `read_records`, or an SDF; `column`: that of the SMILES, '' for the only one or the only one that
-    is called smiles. ValueError, at once, for a source that cannot be read."""
+    `source`: as for `read_records`, or an SDF; `column`: that of the SMILES, '' for the only one or the only one with
+    a `usual` name. ValueError, at once, for a source that cannot be read."""
     path = Path(source) if isinstance(source, str | os.PathLike) else None
     if path is not None and not path.is_file(): raise ValueError(f"{path}: no such file")
     if path is not None and format == "auto" and is_sdf(path): return _sdf_records(path, column)
     if path is not None and format == "auto" and ending_of(path) in (".sdf", ".mol"):
         raise ValueError(f"{path}: not an SDF, it has no line 'M  END' or '$$$$'; name it .smi if it holds SMILES")
     closed = lambda row: len(row) > found.place and is_one_row(row[found.place], found.layout.delimiter)
-    found = read_records(source, column, SMILES_COLUMNS, format, only=True, errors="replace", closed=closed)
+    found = read_records(source, column, usual, format, only=True, errors="replace", closed=closed)
     check_header(found, column)
     if found.format != "lines": return MoleculeRecords(found.where, found.layout, found.parse, found.column)
     layout = found.layout._replace(names=("smiles", "name"))
