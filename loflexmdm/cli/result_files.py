@@ -354,7 +354,7 @@ def described_by_source(samples: Samples, task: Task, sources: Sequence[dict], *
         rows += [source | row for row in task.describe(some, prompt_text=source["prompt_text"], **settings)]
     return rows
 
-
+# %% ../../nbs/cli/06_result_files.ipynb #fp000007
 def with_bounds(pairs: Sequence[tuple[dict, dict]], method: Method, states: int,
                 seed: int | torch.Generator) -> list[dict]:
     "Return rows of a results file. They have description, bound, prompt and tokens."
