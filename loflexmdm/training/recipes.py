@@ -524,11 +524,12 @@ def with_unit(tables: dict, tell: Callable[[str], object] = write_line) -> dict:
     return tables | dict(task=task | dict(unit=unit.name))
 
 
-def recipe(name_or_path: str | os.PathLike, device: str | torch.device = "cpu", **overrides) -> Recipe:
+def recipe(name_or_path: str | os.PathLike, **overrides) -> Recipe:
     """Return the recipe of a preset, a TOML file, a saved model or a file of the user's own text.
 
     `overrides` are those of `recipe_tables`, `method` among them, as `train` takes them at the shell; what is left open
-    for the user's own data is chosen by `settled`, on `device`."""
+    for the user's own data is chosen by `settled`, on `device` [cpu]."""
+    device = overrides.pop("device", "cpu")
     return recipe_from(settled(recipe_tables(name_or_path, **overrides), device))
 
 
