@@ -748,11 +748,13 @@ def write_pages():
 
 
 def changelog_page() -> str:
-    "The changelog without its links to versions; the table of modules and the longest list are unfolded by a click."
+    "The changelog without its links to versions; the table of modules and the longest lists are unfolded by a click."
     text = re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     text = re.sub(r"\n(\| module before \|.*?\n)(?!\|)", unfolding("The table of modules"), text, flags=re.DOTALL)
-    added = re.compile(r"(?<=\n### Added\n)\n(.*?\n)(?=\n##)", re.DOTALL)
-    return added.sub(unfolding("All that was added"), text, count=1)
+    for heading, title in (("Added", "All that was added"), ("Changed", "All that has changed")):
+        listed = re.compile(rf"(?<=\n### {heading}\n)\n(.*?\n)(?=\n##)", re.DOTALL)
+        text = listed.sub(unfolding(title), text, count=1)
+    return text
 
 
 def unfolding(title: str) -> str:

@@ -229,24 +229,24 @@ COLUMNS = dict(
 @dataclass
 class Widgets:
     "Components that the two forms share."
-    model: object
-    text: object
-    keep: object
-    n: object
-    seed: object
-    temperature: object
-    top_p: object
-    go: object
-    stop: object
-    play: object
-    status: object
-    by: object
-    grid: object
-    table: object
-    pick: object
-    player: object
-    rows: object
-    save: dict
+    model: object  # menu of models
+    text: object  # prompt or sequence
+    keep: object  # positions to keep
+    n: object  # number of samples
+    seed: object  # seed
+    temperature: object  # temperature
+    top_p: object  # nucleus
+    go: object  # button that starts
+    stop: object  # button that stops
+    play: object  # button that plays a generation
+    status: object  # line on the work
+    by: object  # menu of columns to sort by
+    grid: object  # drawn results
+    table: object  # results as a table
+    pick: object  # rows to download
+    player: object  # player of one generation
+    rows: object  # state: the results
+    save: dict  # buttons that download, by kind of file
 
     @property
     def shown(self) -> list: return [self.status, self.grid, self.table, self.pick, self.rows]

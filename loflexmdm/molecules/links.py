@@ -30,6 +30,7 @@ from .scores.metrics import judge
 from .substituents import Substituents, substituents_of
 from ..process.states import SPECIAL_TOKENS, PartialSequences, Vocabulary, collate
 from ..samplers import LeftToRight
+from ..support.random_numbers import seeded
 
 # %% ../../nbs/molecules/09_links.ipynb #ln000008
 def two_ends(text: str) -> list[Chem.Mol]:
@@ -285,7 +286,7 @@ def link_nats(model: Model, ends: str, linkers: Sequence[str], spellings: int = 
     for start in range(0, len(rows), 64):
         some = rows[start:start + 64]
         x = collate([filled_example(p, [between], model.vocabulary) for _, p, between in some]).to(model.device)
-        with torch.no_grad(): found, _ = model.method.nll_bound(x, 8, torch.Generator(model.device).manual_seed(0))
+        with torch.no_grad(): found, _ = model.method.nll_bound(x, 8, seeded(0, model.device))
         for (k, _, _), value in zip(some, found.tolist(), strict=True): nats[k] = min(nats[k], value)
     return nats
 

@@ -19,6 +19,7 @@ from commands import COMMAND, SMALL, Forked, call, refused, start, wait_for
 from share import difference
 
 from loflexmdm.cli import main
+from loflexmdm.cli import sample as sample_command
 from loflexmdm.cli.commands import one_line, parse
 from loflexmdm.cli.evaluate import figure_line, read_samples
 from loflexmdm.cli.result_files import format_rows
@@ -29,6 +30,7 @@ from loflexmdm.samplers import Samples, TauLeaping
 from loflexmdm.support.atomic_files import locked, sealed
 from loflexmdm.support.registries import METHODS, SAMPLERS, TASKS
 from loflexmdm.tasks.base import task_from
+from loflexmdm.training import checkpoints as checkpoints_module
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.recipes import presets, recipe
 
@@ -641,9 +643,15 @@ def small_disk(tmp_path):
     subprocess.run(["umount", tmp_path], check=True)
 
 
-def test_full_disk(small_disk, whole):
+def test_full_disk(small_disk, whole, monkeypatch, capsys):
     "Training stops with one line; what was complete stays so, and goes on when there is room."
-    code, _, err = call("train brackets --steps 120 --save-every 20 --out", small_disk / "run", *SMALL)
+    line = ["train", "brackets", "--steps", "120", "--save-every", "20", "--out", str(small_disk / "run"), *SMALL]
+    code, _, err = call(*line)
+    assert code == 2 and "are free" in err.splitlines()[-1] and "Traceback" not in err
+
+    # a disk that others fill after the check
+    monkeypatch.setattr(checkpoints_module, "check_room", lambda *_: None)
+    code, err = main(line), capsys.readouterr().err
     assert code == 2 and "No space left on device" in err.splitlines()[-1] and "Traceback" not in err
     assert err.splitlines()[-1].startswith(f"loflexmdm: {small_disk}/run/")
     assert not [p for p in (small_disk / "run").rglob(".*") if p.name != ".lock"]
@@ -652,10 +660,15 @@ def test_full_disk(small_disk, whole):
     assert difference(small_disk / "run", whole) == 0
 
 
-def test_full_disk_while_sampling(small_disk, run):
+def test_full_disk_while_sampling(small_disk, run, monkeypatch, capsys):
     (small_disk / "s.jsonl").write_text("what was here before\n")
     with open(small_disk / "filler", "wb") as f, contextlib.suppress(OSError): f.write(bytes(7 << 20))
-    code, _, err = call(f"sample {run} -n 20 --force --out", small_disk / "s.jsonl")
+    line = ["sample", str(run), "-n", "20", "--force", "--out", str(small_disk / "s.jsonl")]
+    code, _, err = call(*line)
+    assert code == 2 and "are free" in err.splitlines()[-1]
+
+    monkeypatch.setattr(sample_command, "check_room", lambda *_: None)
+    code, err = main(line), capsys.readouterr().err
     assert code == 2 and "No space left on device" in err.splitlines()[-1]
     assert err.splitlines()[-1].startswith(f"loflexmdm: {small_disk}/")
     assert (small_disk / "s.jsonl").read_text() == "what was here before\n"
@@ -827,7 +840,7 @@ def test_a_report_replaces_no_page(tmp_path, monkeypatch):
     (tmp_path / "leads.smi").write_text("CCO\nc1ccccc1\n")
     assert call("report leads.smi --by -sa")[0] == 0
     page = tmp_path / "leads.html"
-    assert "Best by -sa" in page.read_text()
+    assert "Lowest sa first" in page.read_text()
     page.write_text("mine")
     refused(call("report leads.smi"), "leads.html exists; choose another name", "--force")
     assert page.read_text() == "mine"

@@ -111,5 +111,5 @@ def test_the_first_state_of_a_path_is_its_coupling():
 
 def test_every_channel_says_whether_it_is_clocked():
     event_by_event = {Place.name, PlaceMask.name, Decide.name, Replace.name, Remove.name}
-    assert {name for name, channel in CHANNELS.items() if not channel.clocked} == {"append", *event_by_event}
+    assert {name for name, channel in CHANNELS.items() if not channel.clocked} == {"append", "fill", *event_by_event}
     assert all(CHANNELS[name].clocked for path in PATHS for name in path.channels)

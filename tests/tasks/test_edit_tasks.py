@@ -80,7 +80,7 @@ def test_edit_accounts_for_every_row_of_the_input(run):
 
 
 @pytest.mark.parametrize("line, word", [
-    ("run --input none.txt", "none.txt"), ("run --input r.toml", "must end in"),
+    ("run --input none.txt", "none.txt"), ("run --input r.toml", "can be edited"),
     ("run --input in.txt --gain 1", "gain"),
     ("run --input in.txt --inputs x", "did you mean"), ("star-tiny --input in.txt", "cannot edit"),
     ("run --input bad.txt", "none of 1 rows"), ("run --input in.txt --column a", "not a table"),

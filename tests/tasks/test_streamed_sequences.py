@@ -135,7 +135,8 @@ def train(tmp_path, *options) -> int:
 def recipe_file(tmp_path):
     write(tmp_path / "words.txt")
     (tmp_path / "r.toml").write_text('[task]\nkind = "text"\nfile = "words.txt"\nunit = "characters"\nlimit = 300\n'
-                                     "stream = true\n[train]\nsteps = 30\nbatch_size = 64\nvalid_every = 30\n")
+                                     "stream = true\n[model]\nmethod = 'ar'\n"
+                                     "[train]\nsteps = 30\nbatch_size = 64\nvalid_every = 30\n")
 
 
 @pytest.mark.parametrize("damage, said", [

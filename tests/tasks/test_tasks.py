@@ -19,7 +19,7 @@ TEXT = [f"a{'b' * (i % 7)}c{'d' * (i // 7)}" for i in range(60)]
 @pytest.fixture(params=TASKS.names())
 def task(request, tmp_path):
     options = dict(kind=request.param)
-    if request.param == "text":
+    if request.param in ("text", "known"):
         (tmp_path / "data.txt").write_text("\n".join(TEXT) + "\n")
         options |= dict(file=str(tmp_path / "data.txt"), unit="characters")
     if request.param == "molecule-edits": options |= dict(source="chembl", limit=200, max_length=100, valid_share=0.2)
@@ -65,7 +65,7 @@ def test_scores_are_plain_numbers(task):
     score = task.score("test", samples)
     assert score and all(type(v) is float for v in score.values()) and json.dumps(score)
     if task.kind == "digits": assert score["complete"] == 1.0 and score["asked"] >= 0.6
-    elif task.prompts("test", 1):
+    elif task.kind != "known" and task.prompts("test", 1):  # a prompt of a known law has many answers
         second = "complete" if task.kind == "key" else "token_accuracy"
         assert (
             score.get("success") == 1.0 if task.kind == "maze" else score == {"exact_match": 1.0, second: 1.0}

@@ -115,8 +115,8 @@ def test_a_file_is_a_recipe(tmp_path, capsys):
     assert recipe(words).task["unit"] == "words" and "unit=words" in capsys.readouterr().err
     assert recipe(words, unit="characters").task["unit"] == "characters" and not capsys.readouterr().err
     table = tmp_path / "table.csv"
-    table.write_text("n,text\n" + "".join(f"{n},ab{n % 7}\n" for n in range(40)))
-    assert recipe(table, column="text").task["unit"] == "characters"
+    table.write_text("n,word\n" + "".join(f"{n},ab{n % 7}\n" for n in range(40)))
+    assert recipe(table, column="word").task["unit"] == "characters"
     with pytest.raises(ValueError, match="column"): recipe(table)
     (tmp_path / "mine.smi").write_text("CCO\n")
     with pytest.raises(ValueError, match="loflexmdm train molecules-moses-ar --source"): recipe(tmp_path / "mine.smi")
