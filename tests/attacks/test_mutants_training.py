@@ -138,6 +138,8 @@ def test_moments_have_the_parameters_type_and_counts_are_numbers():
     assert _wrong_moment(torch.tensor(3.0).half(), p, "step", 5) == "is torch.float16"  # torch would refuse it
     assert _wrong_moment(torch.zeros(2, dtype=torch.float64), p, "exp_avg", 5) == "is torch.float64"
     assert _wrong_moment(torch.tensor([1.0, -1.0]), p, "exp_avg_sq", 5) == "is negative"
+    assert _wrong_moment(torch.tensor([0.0, -1e-30]), p, "exp_avg_sq", 5) == "is negative"
+    assert _wrong_moment(torch.zeros(2), p, "exp_avg_sq", 5) is None  # no gradient so far
     assert _wrong_moment(torch.tensor([1.0, -1.0]), p, "exp_avg", 5) is None
 
 
@@ -219,6 +221,14 @@ def test_every_micro_batch_has_a_number_of_its_own(tmp_path):
     run.drop_conditions = lambda batch, number: numbers.append(number) or batch
     run.fit()
     assert numbers == list(range(6))
+
+
+def test_a_bound_in_uneven_parts_is_the_mean_over_sequences(tmp_path):
+    "Five sequences in parts of four and one: each counts once, in the mean and in its error."
+    valid = collate([prefix_example("", text, VOCABULARY) for text in ("a", "a", "ab", "ab", "abcabc")])
+    judge = SimpleNamespace(device=valid.tokens.device, nll_bound=lambda x, *_: (x.lengths.double() - 1, None))
+    found = training._mean_bound(judge, valid, TrainConfig(batch_size=1))
+    assert found == pytest.approx((12 / 5, (17.2 / 4 / 5) ** 0.5))
 
 
 # weights of another kind
