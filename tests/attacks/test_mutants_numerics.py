@@ -11,6 +11,7 @@ from loflexmdm.exact.ctmc import as_batch
 from loflexmdm.methods.autoregressive import FEWEST, Autoregressive, AutoregressiveConfig
 from loflexmdm.methods.base import by_length
 from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
+from loflexmdm.methods.edit_sampling import ThereAndBack
 from loflexmdm.methods.flexmdm import schedule_named
 from loflexmdm.methods.planner_bounds import _log_weights
 from loflexmdm.methods.sampling import encode_prompts
@@ -462,3 +463,16 @@ def test_tokens_that_a_row_at_the_end_loses_for_its_length_are_counted():
         now = state._replace(tau=torch.full_like(state.tau, tau))
         new, overflow, _ = TauLeaping().settle(out, now, none, now.tau, torch.zeros(x.tokens.shape))
         assert overflow.tolist() == lost and (x.lengths - new.x.lengths).tolist() == lost
+
+
+ALONE = [kind for name, kind in fitting_samplers(("insert",)).items() if "(test)" not in name]  # not other tests'
+
+
+@pytest.mark.parametrize("kind", [*ALONE, ThereAndBack])
+def test_every_sampler_counts_the_insertions_that_it_gives_up(kind):
+    "Of two rows that would grow at once, each to its end; of two that stay as they are, none."
+    for rate, rows in ((50.0, 2), (0.0, 0)):
+        out = lambda x, tau: Intensities(torch.full(x.tokens.shape, rate), logits=torch.zeros(*x.tokens.shape, 6))
+        samples = simulate(out, as_batch([[3], [3, 4]]), kind(), range(2), Limits(9.0, 5, channels=("insert",)))
+        assert samples.overflowing == rows and (samples.overflow >= rows if rows else samples.overflow == 0)
+        assert [len(s) for s in samples.sequences] == ([4, 4] if rows else [1, 2])
