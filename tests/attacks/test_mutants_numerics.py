@@ -11,6 +11,7 @@ from loflexmdm.exact.ctmc import as_batch
 from loflexmdm.methods.autoregressive import FEWEST, Autoregressive, AutoregressiveConfig
 from loflexmdm.methods.base import by_length
 from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
+from loflexmdm.methods.edit_sampling import ThereAndBack
 from loflexmdm.methods.flexmdm import schedule_named
 from loflexmdm.methods.planner_bounds import _log_weights
 from loflexmdm.methods.sampling import encode_prompts
@@ -21,12 +22,14 @@ from loflexmdm.process.paths import Coupling
 from loflexmdm.process.readings import ClockProposal
 from loflexmdm.process.schedules import clock_log_probs
 from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, Vocabulary
-from loflexmdm.samplers import CONFIDENCES, Choices, EventDriven, LeftToRight, Limits, Planner, Sampler
-from loflexmdm.samplers import TauLeaping, fitting_samplers, merge_samples
+from loflexmdm.samplers import CONFIDENCES, Choices, EventByEvent, EventDriven, Info, LeftToRight, Limits, Planner
+from loflexmdm.samplers import Sampler, TauLeaping, fitting_samplers, merge_samples, simulate
 from loflexmdm.samplers.base import token_law_at_end
 from loflexmdm.samplers.draws import check_whole, most_confident
+from loflexmdm.samplers.edits_event_by_event import EventByEventEdits
 from loflexmdm.samplers.left_to_right import check_prefixes
-from loflexmdm.samplers.simulate import EditTrajectory
+from loflexmdm.samplers.masks_event_by_event import EventByEventMasks
+from loflexmdm.samplers.simulate import EditTrajectory, _Harvest
 from loflexmdm.samplers.state import advance
 from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
 from loflexmdm.support.notebook import seeded
@@ -393,3 +396,83 @@ def test_tokens_keep_their_numbers():
     state = state._replace(birth=torch.arange(12).view(3, 4), born=torch.tensor([5, 6, 7]))
     kept = state.select(torch.tensor([True, False, True]))
     assert kept.birth.tolist() == [[0, 1, 2], [8, 9, 10]] and kept.born.tolist() == [5, 7]
+
+
+# events that the largest length forbids
+
+OUTCOMES = {  # of three items: each row's drawn outcome
+    EventByEvent: dict(place=1, end=3), EventByEventMasks: dict(place=1, decide=4, end=6),
+    EventByEventEdits: dict(place=1, replace=4, remove=7, end=9),
+}
+
+
+@pytest.mark.parametrize("kind", OUTCOMES)
+@pytest.mark.parametrize("full", [False, True])
+def test_an_insertion_that_a_full_row_gives_up_is_counted_and_no_other_event(kind, full):
+    "One row for each outcome, which its scores make all but certain."
+    outcomes = OUTCOMES[kind]
+    n, sampler = len(outcomes), kind()
+    scores = torch.zeros(n, outcomes["end"] + 1, dtype=torch.float64)
+    for row, outcome in enumerate(outcomes.values()): scores[row, outcome] = 60.0
+    limits = Limits(9.0, 3 if full else 4, channels=sampler.channels)
+    state = sampler.init(as_batch([[3, 3]] * n), [seeded(i) for i in range(n)], limits)
+    info = sampler.draw_gap(scores, state, torch.full((n,), 0.5, dtype=torch.float64))[2]
+    assert dict(zip(outcomes, info.overflow.tolist())) == {name: int(full and name == "place") for name in outcomes}
+    assert not info.forced.any() and not info.violations.any()
+
+
+def test_counts_of_steps_are_added_up_row_by_row():
+    "Two given up in the third of three rows, and one more when it is the only row left: three insertions, one row."
+    counted, nothing = _Harvest(3, False, Limits(9.0, 8)), torch.zeros(2, dtype=torch.long)
+    counted.count(Info(torch.tensor([0, 2]), nothing, nothing + 1), torch.tensor([0, 2]))
+    counted.count(Info(torch.tensor([1]), nothing[:1], nothing[:1]), torch.tensor([2]))
+    one = counted.result()
+    assert (one.overflow, one.overflowing, one.violations, one.forced) == (3, 1, 0, 2)
+    assert (one.network_calls, one.row_evaluations) == (2, 3)
+    both = merge_samples([one, one])
+    assert (both.overflow, both.overflowing, both.violations, both.forced) == (6, 2, 0, 4)
+
+
+class Inserts(TauLeaping):
+    "Two insertions in every gap at the first step."
+    def step(self, intensity_fn, state):
+        out = intensity_fn(state.x, state.tau)
+        events = dict(insert=2 * state.x.open.long(), unmask=torch.zeros_like(state.x.tokens))
+        new, overflow, forced = self.settle(out, state, events, state.tau + 1, torch.zeros(*state.x.tokens.shape))
+        return new._replace(done=torch.ones_like(new.done)), Info(overflow, torch.zeros_like(overflow), forced)
+
+
+def test_insertions_beyond_the_largest_length_are_given_up_and_counted():
+    "Rows of one, two and three columns with as many gaps: 2, 4 and 6 insertions, where there is room for 4, 3 and 2."
+    x = as_batch([[], [3], [3, 3]])
+    out = lambda x, tau: Intensities(torch.ones(x.tokens.shape), x.masked.double(), torch.zeros(*x.tokens.shape, 6))
+    samples = simulate(out, x, Inserts(), range(3), Limits(9.0, 5))
+    assert [len(s) for s in samples.sequences] == [2, 4, 4]
+    assert (samples.overflow, samples.overflowing) == (5, 2)
+
+
+def test_tokens_that_a_row_at_the_end_loses_for_its_length_are_counted():
+    "A state may be longer than its result: of two, three and five columns, where three may stay, two tokens go."
+    channels, x = ("insert", "delete", "substitute"), as_batch([[3], [3, 4], [3, 4, 5, 3]])
+    x = x._replace(fixed=x.fixed & (x.tokens < 3))
+    state = TauLeaping().init(x, [seeded(i) for i in range(3)], Limits(9.0, 8, channels=channels, longest=3))
+    ones, logits = torch.ones(x.tokens.shape), torch.zeros(*x.tokens.shape, 6)
+    out = Intensities(insert=ones, delete=ones, substitute=ones, logits=logits)
+    none = {name: torch.zeros_like(x.tokens) for name in channels}
+    for tau, lost in ((5.0, [0, 0, 0]), (9.0, [0, 0, 2])):
+        now = state._replace(tau=torch.full_like(state.tau, tau))
+        new, overflow, _ = TauLeaping().settle(out, now, none, now.tau, torch.zeros(x.tokens.shape))
+        assert overflow.tolist() == lost and (x.lengths - new.x.lengths).tolist() == lost
+
+
+ALONE = [kind for name, kind in fitting_samplers(("insert",)).items() if "(test)" not in name]  # not other tests'
+
+
+@pytest.mark.parametrize("kind", [*ALONE, ThereAndBack])
+def test_every_sampler_counts_the_insertions_that_it_gives_up(kind):
+    "Of two rows that would grow at once, each to its end; of two that stay as they are, none."
+    for rate, rows in ((50.0, 2), (0.0, 0)):
+        out = lambda x, tau: Intensities(torch.full(x.tokens.shape, rate), logits=torch.zeros(*x.tokens.shape, 6))
+        samples = simulate(out, as_batch([[3], [3, 4]]), kind(), range(2), Limits(9.0, 5, channels=("insert",)))
+        assert samples.overflowing == rows and (samples.overflow >= rows if rows else samples.overflow == 0)
+        assert [len(s) for s in samples.sequences] == ([4, 4] if rows else [1, 2])

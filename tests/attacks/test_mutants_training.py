@@ -8,12 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from loflexmdm.cli.resumable_rows import SavedRows
 from loflexmdm.methods import sampling
 from loflexmdm.models import saved
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.process.streams import UNLIMITED
+from loflexmdm.samplers import Samples
 from loflexmdm.support.atomic_files import recorded
 from loflexmdm.support.registries import METHODS
 from loflexmdm.support.stop_signals import Interrupted
@@ -138,6 +140,8 @@ def test_moments_have_the_parameters_type_and_counts_are_numbers():
     assert _wrong_moment(torch.tensor(3.0).half(), p, "step", 5) == "is torch.float16"  # torch would refuse it
     assert _wrong_moment(torch.zeros(2, dtype=torch.float64), p, "exp_avg", 5) == "is torch.float64"
     assert _wrong_moment(torch.tensor([1.0, -1.0]), p, "exp_avg_sq", 5) == "is negative"
+    assert _wrong_moment(torch.tensor([0.0, -1e-30]), p, "exp_avg_sq", 5) == "is negative"
+    assert _wrong_moment(torch.zeros(2), p, "exp_avg_sq", 5) is None  # no gradient so far
     assert _wrong_moment(torch.tensor([1.0, -1.0]), p, "exp_avg", 5) is None
 
 
@@ -219,6 +223,14 @@ def test_every_micro_batch_has_a_number_of_its_own(tmp_path):
     run.drop_conditions = lambda batch, number: numbers.append(number) or batch
     run.fit()
     assert numbers == list(range(6))
+
+
+def test_a_bound_in_uneven_parts_is_the_mean_over_sequences(tmp_path):
+    "Five sequences in parts of four and one: each counts once, in the mean and in its error."
+    valid = collate([prefix_example("", text, VOCABULARY) for text in ("a", "a", "ab", "ab", "abcabc")])
+    judge = SimpleNamespace(device=valid.tokens.device, nll_bound=lambda x, *_: (x.lengths.double() - 1, None))
+    found = training._mean_bound(judge, valid, TrainConfig(batch_size=1))
+    assert found == pytest.approx((12 / 5, (17.2 / 4 / 5) ** 0.5))
 
 
 # weights of another kind
@@ -458,3 +470,34 @@ def test_weights_of_another_shape_keep_their_own(tmp_path):
     larger = LoFlexMDM(VOCABULARY, LoFlexMDMConfig(size="nano", order_size="pico", max_length=8))
     own = take_weights(larger, tmp_path / "m")
     assert own and set(own) < set(larger.state_dict())
+
+
+# rows of a command that was killed
+
+def saved_rows(directory):
+    "Rows of one command, begun or continued."
+    device = SimpleNamespace(device=torch.device("cpu"))
+    rows = SavedRows(directory / "s.jsonl", dict(command="sample"), dict(seed=0), device, 0, 0, 3)
+    rows.start()
+    return rows
+
+
+def add_row(rows, text): rows.add(Samples([[3]], [[True]], network_calls=1), [(dict(text=text), dict(tokens=[3]))])
+
+
+@pytest.mark.parametrize("left", [b"", b'{"text": "b", "tok', b'{"text": "b", "tokens": [3]}\n',
+                                  b'{"text": "b", "tokens": [3]}\n{"text": "c'],
+                         ids=["nothing", "part of a row", "a row", "a row and part of another"])
+def test_rows_that_a_kill_left_behind_are_cut_off_and_drawn_again(tmp_path, left):
+    "A batch counts once its state is written: what follows it in the file is half a batch."
+    rows = saved_rows(tmp_path)
+    add_row(rows, "ä")
+    whole = rows.path.read_bytes()
+    with rows.path.open("ab") as f: f.write(left)
+    saved_rows(tmp_path)  # stopped before its first batch
+    again = saved_rows(tmp_path)
+    assert again.path.read_bytes() == whole and again.rows == rows.rows and again.batches == 1
+    for text in "bc": add_row(again, text)
+    last = saved_rows(tmp_path)
+    assert [row["text"] for row in last.rows] == ["ä", "b", "c"] and last.complete
+    assert last.counters["network_calls"] == 3

@@ -1,6 +1,7 @@
 "Ordered edits: padding, alignments, sources of every kind, kept tokens, results, resuming, the command line."
+import math
 from collections import Counter
-from itertools import product
+from itertools import permutations, product
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig, Ed
 from loflexmdm.methods.sampling import edit_sequences, generate
 from loflexmdm.process.alignments import BLANK, align, edit_distance
 from loflexmdm.process.plackett_luce import draw_order
-from loflexmdm.process.states import ANY, MASK, Pairs, Vocabulary, collate, prefix_example
+from loflexmdm.process.states import ANY, BOS, MASK, Pairs, Vocabulary, collate, prefix_example
 from loflexmdm.samplers import EventByEvent, EventDriven
 from loflexmdm.samplers.edits_event_by_event import EventByEventEdits
 from loflexmdm.training.recipes import recipe_from
@@ -61,6 +62,29 @@ def test_edit_paths_have_the_fewest_edits_and_every_alignment_alike():
     p = 1 / len(found)
     assert len(found) == round(log_count.exp().item())
     assert all(abs(n - 4000 * p) < 4.5 * (4000 * p * (1 - p)) ** 0.5 for n in found.values())
+
+
+# every optimal alignment of a source with a target, written as two rows
+ALIGNMENTS = {"ab > ca": ["ab/ca", "_ab/ca_"], "aa > a": ["aa/a_", "aa/_a"], "a > b": ["a/b"],
+              "abc > bca": ["abc_/_bca"]}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("text", ALIGNMENTS)
+def test_a_bound_counts_all_optimal_alignments(text):
+    "Values of single paths: -log p of alignment and order, less the log of how many alignments and orders there are."
+    m, (source, target) = model("uniform", noise=0.3), text.split(" > ")
+    known = []
+    for rows in ALIGNMENTS[text]:
+        z0, z1 = ([[BOS] + [BLANK if c == "_" else VOCABULARY.index[c] for c in row]] for row in rows.split("/"))
+        z0, z1 = torch.tensor(z0), torch.tensor(z1)
+        paths = EditPaths(z0, z1, z0 == BOS, torch.zeros_like(z0, dtype=torch.bool))
+        for order in permutations(paths.free[0].nonzero()[:, 0].tolist()):
+            costs = costs_in(m, paths, torch.tensor([order]))
+            known.append(-costs.log_p.item() - math.log(len(ALIGNMENTS[text]) * math.factorial(len(order))))
+    pairs = Pairs(sequences(f"|{source}"), sequences(f"|{target}")).map(lambda v: v.repeat(100, 1))
+    found = m.tight_bound(pairs, 1, torch.Generator().manual_seed(0)).tolist()
+    assert sorted({round(v, 9) for v in found}) == pytest.approx(sorted(known), abs=1e-8)
 
 
 def test_what_a_way_shows():

@@ -517,6 +517,17 @@ def test_a_batch_in_parts_has_the_loss_and_the_gradient_of_the_whole(merge, orde
     torch.testing.assert_close(gradient(terms), gradient(whole))
 
 
+def test_parts_of_unequal_numbers_of_rows_are_weighted_by_them():
+    "Of 33 rows: each counts once, whichever part it is read in."
+    m, x = model("learned"), sequences(*["|abcdabcdabcd"] * 16, *["abcdabcdab|cd"] * 17)
+    assert [len(rows) for rows in similar_rows(x)] == [17, 16]
+    terms, scores = m.loss(x, torch.Generator().manual_seed(0)), m.scores(x)
+    order = m.draw_orders(x, scores, m.config.orders, torch.Generator().manual_seed(0))
+    whole = m.loss_in_order(x, scores, order)
+    torch.testing.assert_close(terms.loss, whole.loss, atol=1e-12, rtol=0)
+    torch.testing.assert_close(terms.metrics, whole.metrics, atol=1e-12, rtol=0)
+
+
 @pytest.mark.parametrize("x", [of_two_sizes(30), sequences(*["|abcd"] * 64)], ids=["few rows", "one size"])
 def test_a_batch_that_gains_nothing_is_read_at_once(x):
     [rows] = similar_rows(x)
