@@ -472,7 +472,8 @@ ALONE = [kind for name, kind in fitting_samplers(("insert",)).items() if "(test)
 def test_every_sampler_counts_the_insertions_that_it_gives_up(kind):
     "Of two rows that would grow at once, each to its end; of two that stay as they are, none."
     for rate, rows in ((50.0, 2), (0.0, 0)):
-        out = lambda x, tau: Intensities(torch.full(x.tokens.shape, rate), logits=torch.zeros(*x.tokens.shape, 6))
+        def out(x, tau, rate=rate):
+            return Intensities(torch.full(x.tokens.shape, rate), logits=torch.zeros(*x.tokens.shape, 6))
         samples = simulate(out, as_batch([[3], [3, 4]]), kind(), range(2), Limits(9.0, 5, channels=("insert",)))
         assert samples.overflowing == rows and (samples.overflow >= rows if rows else samples.overflow == 0)
         assert [len(s) for s in samples.sequences] == ([4, 4] if rows else [1, 2])
