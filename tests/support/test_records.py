@@ -224,7 +224,7 @@ def test_the_line_has_counts_reasons_layout_alphabet_and_lengths(tmp_path):
     ("a.fasta", "ACG\nAC\n", "a.fasta, line 1: not FASTA.*rename it to .txt"), ("a.fastq", "ACG\n", "not FASTQ"),
     ("a.jsonl", "ACG\n", "not JSON lines"), ("a.jsonl", '{"text": "a"}\n{"text": "b', "line 2: not valid JSON"),
     ("a.txt", "<html>\n", "is a web page"), ("a.txt", b"%PDF-1.4\n", "is PDF"), ("a.csv", b"\xd0\xcf\x11\xe0", "old"),
-    ("a.txt", gzip.compress(b"a b"), "is gzip; name it with .gz"), ("a.txt", "# STOCKHOLM 1.0\n", "convert it to"),
+    ("a.txt", gzip.compress(b"a b", mtime=0), "is gzip; name it with .gz"), ("a.txt", "# STOCKHOLM 1.0\n", "convert it to"),
     ("a.xlsx", "text\na\n", "cannot be read as .xlsx"), ("a.parquet", "text\n", "cannot be read as .parquet"),
     ("a.sdf", "\n\n\n  0  0\nM  END\n$$$$\n", "is an SDF"), ("a.csv", "n,m\na,b\n", "has the columns n, m; name one"),
     ("a.csv", ",n,m\na,1,2\n", "has the columns n, m; name one"), ("a.txt", "", "is empty"),
