@@ -32,10 +32,10 @@ AT_AN_END = 0.25  # probability that the first gap begins at the start; also tha
 
 class Kinds(NamedTuple):
     "Kinds of cuts: each has a number of gaps, ends that are fixed, and a probability."
-    gaps: Int[Tensor, " kinds"]
+    gaps: Int[Tensor, " kinds"]  # number of gaps
     at_start: Int[Tensor, " kinds"]  # 1: the first gap begins at the start
     at_end: Int[Tensor, " kinds"]  # 1: the last gap reaches the end
-    log_p: Float[Tensor, " kinds"]
+    log_p: Float[Tensor, " kinds"]  # log-probability
 
     @staticmethod
     def of(most: int, device=None) -> "Kinds":

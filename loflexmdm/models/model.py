@@ -77,8 +77,8 @@ class Scores(_Bounds):
         scores.unit, scores.exact = unit, exact
         return scores
 
-    unit: str
-    exact: bool
+    unit: str  # nats or bits
+    exact: bool  # -log p itself, not a bound
 
     @property
     def bound(self) -> str:

@@ -115,8 +115,8 @@ def limits_from(text: str, name: str, least: int = 0) -> tuple[int, int]:
 @dataclass(frozen=True)
 class LinkGuide:
     "Limits of a request as masks of the next token, for both routes."
-    vocabulary: tuple[str, ...]
-    request: LinkRequest = LinkRequest()
+    vocabulary: tuple[str, ...]  # tokens of the model
+    request: LinkRequest = LinkRequest()  # limits of the link
 
     def _mask(self, test: Callable[[str], bool]) -> torch.Tensor:
         return torch.tensor([t not in SPECIAL_TOKENS and bool(test(t)) for t in self.vocabulary])
@@ -176,7 +176,7 @@ BONUS = 3.0  # nats for aromatic atoms while a ring is wanted
 @dataclass(frozen=True)
 class Linking(Substituents):
     "Hook for `EventByEvent` that keeps a link within its limits."
-    request: LinkRequest = LinkRequest()
+    request: LinkRequest = LinkRequest()  # limits of the link
 
     @cached_property
     def guide(self) -> LinkGuide: return LinkGuide(self.vocabulary, self.request)

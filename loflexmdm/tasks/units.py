@@ -32,7 +32,7 @@ def many_types(types: int) -> str:
 class Unit(NamedTuple):
     "Unit of the tokens of a text, and the reason for it."
     name: str  # words, characters or subwords
-    why: str
+    why: str  # reason, as printed
 
 
 def new_words(texts: Sequence[str]) -> float:

@@ -25,7 +25,7 @@ FEWEST_STEPS = 500  # of a run, however long they take
 
 class Cost(NamedTuple):
     "Measured cost of training steps."
-    batch_size: int
+    batch_size: int  # sequences per step
     own: float  # seconds per step, without the time that other programs take
     wall: float  # seconds per step by the clock
 
@@ -47,10 +47,10 @@ class Entrant(NamedTuple):
 
 class Choice(NamedTuple):
     "Chosen entrant and the next best, with their costs."
-    entrant: Entrant
-    cost: Cost
-    other: Entrant | None = None
-    other_cost: Cost | None = None
+    entrant: Entrant  # chosen method with its settings
+    cost: Cost  # of the chosen one
+    other: Entrant | None = None  # next best
+    other_cost: Cost | None = None  # of the next best
 
 # %% ../../nbs/training/10_first_run.ipynb #fr000109
 def choose(entrants: Sequence[Entrant], measure: Callable[[Entrant], Cost], n: int) -> Choice:

@@ -93,7 +93,7 @@ class Compound(NamedTuple):
 class Compounds:
     "Compounds of a file, one per record, also if it is left out."
     where: str  # name of the file
-    rows: list[Compound]
+    rows: list[Compound]  # one per record
     column: str  # of the SMILES
     columns: tuple[str, ...]  # others
     remarks: tuple[str, ...] = ()  # of the reader
