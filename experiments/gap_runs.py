@@ -15,10 +15,9 @@ from torch import Tensor
 from loflexmdm.methods.base import Method
 from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import collate, filled_example
-from loflexmdm.support.atomic_files import write_file
 from loflexmdm.support.random_numbers import generator_for
 from loflexmdm.tasks.known_law import Case, Fillings, MethodEntrant, joined, read_cases, score_cases
-from ordered_time_runs import seconds_per_step
+from ordered_time_runs import steps_in
 from receptors import FEWER, FOLDER, Olga
 from runs import FIXED, LEARNED, ROOT, note, noted, states_per_sequence
 from training_runs import trained
@@ -128,12 +127,7 @@ def run(law: str, entrant: str, seconds: int, seed: int, n: int, commit: str):
     "Train an entrant for some seconds, score it, and note."
     name = f"{law} {entrant} {seconds} {seed}"
     if noted(RESULTS, name, dict(model=tables(law, entrant, seed, 1)["model"], of_each_kind=n)): return
-    steps_file = ROOT / "runs" / f"gaps-{name.replace(' ', '-')}.steps"  # an interrupted run goes on with its number
-    if not steps_file.exists():
-        each = seconds_per_step(tables(law, entrant, seed, 10_000))
-        steps_file.parent.mkdir(exist_ok=True)
-        write_file(steps_file, str(max(50, round(seconds / each))))
-    settings = tables(law, entrant, seed, int(steps_file.read_text()))
+    settings = tables(law, entrant, seed, steps_in(seconds, f"gaps {name}", tables(law, entrant, seed, 10_000)))
     made, _, spent = trained(settings, f"gaps {name}")
     made = getattr(made, "method", made)
     parameters = sum(p.numel() for p in made.parameters())

@@ -88,6 +88,15 @@ def seconds_per_step(settings: dict) -> float:
     return statistics.fmean(times[WARM:])
 
 
+def steps_in(seconds: int, name: str, settings: dict) -> int:
+    "Return the number of steps that take about that many seconds; an interrupted run goes on with its number."
+    file = ROOT / "runs" / f"{name.replace(' ', '-')}.steps"
+    if not file.exists():
+        file.parent.mkdir(exist_ok=True)
+        write_file(file, str(max(50, round(seconds / seconds_per_step(settings)))))
+    return int(file.read_text())
+
+
 def exact_answers(task: Task, method: Method) -> dict:
     "Return the scores of answers to test graphs; nothing on other tasks."
     prompts = task.prompts("test", GRAPHS)
@@ -101,12 +110,7 @@ def run(corpus: str, method: str, seconds: int, seed: int, commit: str):
     name = f"{corpus} {method} {seconds} {seed}"
     model, train = methods_of(corpus)[method]
     if noted(RESULTS, name, dict(model=tables(corpus, method, seed, 1)["model"])): return
-    steps_file = ROOT / "runs" / f"{name.replace(' ', '-')}.steps"  # an interrupted run goes on with its number
-    if not steps_file.exists():
-        each = seconds_per_step(tables(corpus, method, seed, 10_000))
-        steps_file.parent.mkdir(exist_ok=True)
-        write_file(steps_file, str(max(50, round(seconds / each))))
-    settings = tables(corpus, method, seed, int(steps_file.read_text()))
+    settings = tables(corpus, method, seed, steps_in(seconds, name, tables(corpus, method, seed, 10_000)))
     made, _, spent = trained(settings, f"time {name}")
     task = task_from(settings["task"])
     note(RESULTS, dict(name=name, corpus=corpus, method=method, seed=seed, seconds=seconds, cpu_seconds=spent,

@@ -258,7 +258,8 @@ def filter_lines(options: OptimizeOptions, propose: Proposer, start: Sequence[st
     reasons = ", ".join(f"{n:,} {reason}" for reason, n in found.most_common())
     lines = [sound if options.sound else "all valid molecules may be proposed (--no-sound)"]
     lines += [f"proposals left out, not scored: {reasons}"] * bool(found)
-    return lines + [unsound_note(start, options)] * bool(options.start and unsound_note(start, options))
+    note = unsound_note(start, options) if options.start else ""
+    return lines + [note] * bool(note)
 
 
 def print_results(log: CallLog, options: OptimizeOptions, table: Compounds | None = None, filters: Sequence[str] = ()):

@@ -19,7 +19,6 @@ from rdkit import Chem, rdBase
 from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from ..methods.base import Method
-from ..methods.flexmdm import filled_example
 from ..methods.sampling import generate
 from ..models.model import Model
 from .growth import all_links, continuation_error, grows_rightwards, within_branches
@@ -28,7 +27,7 @@ from .notation.notations import from_point, is_atom, is_ring, plain_fragment
 from .notation.notations import smiles_prompts, symbols, up_to_point
 from .scores.metrics import judge
 from .substituents import Substituents, substituents_of
-from ..process.states import SPECIAL_TOKENS, PartialSequences, Vocabulary, collate
+from ..process.states import SPECIAL_TOKENS, PartialSequences, Vocabulary, collate, filled_example
 from ..samplers import LeftToRight
 from ..support.random_numbers import seeded
 
