@@ -27,7 +27,6 @@ from rdkit.Chem import QED, Crippen, Descriptors, rdMolDescriptors
 
 # %% ../../nbs/molecules/01_task.ipynb #ms12b005
 from ..methods.base import Method
-from ..methods.flexmdm import filled_example
 from ..models.model import TextPrompt
 from .data.cleaning import SMALL, Cleaning, clean_chunk, molecule_split, small_splits
 from .data.column_values import REPLICATES, measured
@@ -47,7 +46,7 @@ from .notation.substructures import keeps_fragment
 from .orders import atom_tokens, molecule_of
 from .substituents import substituents_of
 from .scores.metrics import MoleculeMetrics, flaw, judge, molecule_grid, molecule_metrics
-from ..process.states import ANY, BOS, Example, Vocabulary, prefix_example
+from ..process.states import ANY, BOS, Example, Vocabulary, filled_example, prefix_example
 from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
 from ..samplers import Samples
 from ..support.configs import AtLeastTwo, Fraction, Natural, accepted_by, config, one_of

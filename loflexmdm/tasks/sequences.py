@@ -27,9 +27,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from ..methods.flexmdm import filled_example
 from ..process.states import ANY, BOS, CONDITION, MASK, SPECIAL_TOKENS, Example, Vocabulary
-from ..process.states import gap_mark, is_gap, parse_prompt, prefix_example
+from ..process.states import filled_example, gap_mark, is_gap, parse_prompt, prefix_example
 from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
 from ..samplers import Samples
 from ..support.atomic_files import file_digest, locked
