@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from ..process.intensities import Intensities, TokenLaws, laws_unread
 from ..process.matching import LossTerms
 from ..process.paths import Path as StatePath
-from ..process.states import PartialSequences, Vocabulary
+from ..process.states import Pairs, PartialSequences, Vocabulary
 from ..samplers import EventDriven, Sampler, Samples
 from ..samplers.choose import sampler_from
 from ..support.limits import BATCH, TOKENS
-from ..support.registries import METHODS
+from ..support.registries import METHODS, check_argument
 
 # %% ../../nbs/methods/01_base.ipynb #123b7b48
 def method_class(name: str) -> type["Method"]:
@@ -32,12 +32,17 @@ def method_class(name: str) -> type["Method"]:
 
 DEFAULT_SAMPLER = EventDriven()
 
+
+def _check_rows(batch: PartialSequences | Pairs):
+    "Refuse a batch of no rows, which has neither a loss nor a bound, by ValueError."
+    if not len(batch.tokens): raise ValueError("batch: no rows; give at least one sequence")
+
 # %% ../../nbs/methods/01_base.ipynb #pbc69322
 class Method(nn.Module):
     """Generative method: vocabulary, frozen config, `loss(batch, generator)` and intensities `at(x, tau)`.
 
     `task` is what the model was trained on, as saved with it (a dict or None), and `sampling` its default settings of
-    samplers. A subclass with a `name` enters itself in METHODS."""
+    samplers. A subclass with a `name` enters itself in METHODS; `loss` and `nll_bound` refuse batches of no rows."""
     name: str  # name of the method in recipes and saved models
     Config: type  # frozen dataclass of settings
     channels: tuple[str, ...] = ("insert", "unmask")  # kinds of events, keys of `processes.CHANNELS`
@@ -53,6 +58,7 @@ class Method(nn.Module):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        for name in "loss", "nll_bound": check_argument(cls, name, 1, _check_rows)
         if "name" in vars(cls): METHODS.add(cls.name, cls)
 
     def __init__(self, vocabulary: Vocabulary, config, task: dict | Any = None):

@@ -22,7 +22,7 @@ from ..process.streams import UNLIMITED
 from ..samplers import Samples
 from ..support.configs import config_from
 from ..support.limits import ROWS, TOKENS, clipped, clipped_line
-from ..support.registries import TASKS
+from ..support.registries import TASKS, check_argument
 
 # %% ../../nbs/tasks/01_base.ipynb #c4a6e10a
 SPLITS = ("train", "valid", "test")
@@ -371,6 +371,11 @@ def _check_sizes(config):
         limit = ROWS if counts_rows else TOKENS
         limit.check(value, f.name)
 
+
+def _check_samples(samples: Samples):
+    "Refuse to score no samples, by ValueError."
+    if not len(samples): raise ValueError("samples: none to score")
+
 # %% ../../nbs/tasks/01_base.ipynb #629af2c1
 class Task(TaskTexts, TaskEdits, TaskData, TaskFiles, TaskOutput):
     """Data in three splits, prompts and a score.
@@ -400,7 +405,7 @@ class Task(TaskTexts, TaskEdits, TaskData, TaskFiles, TaskOutput):
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
         """Score samples generated from a split's first prompts. One sample per prompt of `prompts(split,
-        len(samples))`, in order."""
+        len(samples))`, in order. ValueError for no samples, whatever a subclass computes."""
         raise NotImplementedError
 
     def samples(self, model, split: str = "test", n: int = 8, **options) -> Samples:
@@ -419,6 +424,7 @@ class Task(TaskTexts, TaskEdits, TaskData, TaskFiles, TaskOutput):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        check_argument(cls, "score", 2, _check_samples)
         if "kind" in vars(cls): TASKS.add(cls.kind, cls)
 
     def __repr__(self) -> str: return f"{type(self).__name__}({self.config})"

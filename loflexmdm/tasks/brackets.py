@@ -202,7 +202,6 @@ class BracketsTask(Task):
         strings of the requested depth."""
         strings = self.strings(samples)
         n = len(strings)
-        if not n: raise ValueError("samples: none to score")
         asked = dict(asked=self.share_asked(samples)) if self.conditional else {}
 
         # total variation from the exact distribution of lengths, and of short strings

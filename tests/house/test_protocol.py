@@ -1,4 +1,5 @@
 "What every method does, whatever it is: each registered one, in each variant of its settings, plug-ins included."
+import inspect
 import pickle
 
 import pytest
@@ -63,6 +64,18 @@ def test_a_batch_with_nothing_to_generate(case, nothing):
     assert loss.isfinite()
     if loss.requires_grad: loss.backward()
     assert all(p.grad.isfinite().all() for p in method.parameters() if p.grad is not None)
+
+
+@every_case
+def test_a_batch_of_no_rows_is_refused(case):
+    method = build(case)
+    nothing = data_for(method, clean("a|bc")).rows(slice(0, 0))
+    for call in method.loss, method.nll_bound:
+        for batch in nothing, nothing.trim():
+            with pytest.raises(ValueError, match="^batch: no rows; give at least one sequence$"): call(batch)
+    # the names of arguments are those of each method
+    name = list(inspect.signature(method.loss).parameters)[0]
+    with pytest.raises(ValueError, match="no rows"): method.loss(**{name: nothing})
 
 
 @every_case

@@ -132,6 +132,12 @@ def test_a_task_gives_examples_and_scores_them(task):
     with pytest.raises(ValueError): task.dataset("other")
 
 
+def test_a_task_scores_no_samples_as_an_error(task):
+    for split in SPLITS:
+        with pytest.raises(ValueError, match="^samples: none to score$"): task.score(split, Samples([], []))
+    with pytest.raises(ValueError, match="none to score"): task.score(samples=Samples([], []), split="test")
+
+
 # Networks
 
 @pytest.mark.parametrize("name", ALL_NETWORKS)

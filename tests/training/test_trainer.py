@@ -95,6 +95,13 @@ def test_micro_batches_are_one_batch(tmp_path):
     torch.testing.assert_close(one.method.token.out.bias, four.method.token.out.bias, rtol=1e-3, atol=1e-6)
 
 
+def test_a_step_on_no_rows_is_refused_and_changes_nothing(tmp_path):
+    t, before = trainer(tmp_path), model()
+    nothing = collate([Words()[0]]).rows(slice(0, 0))
+    with pytest.raises(ValueError, match="batch: no rows"): t.train_step(iter([nothing]))
+    assert t.step == 0 and same(t.method, before)
+
+
 def test_the_order_model_rests_until_it_starts(tmp_path):
     t, before = trainer(tmp_path, steps=3, order_start=2, weight_decay=0.0), model()
     seen, move = [], t.optimizer_step
