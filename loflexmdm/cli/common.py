@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 import loflexmdm
-from .commands import Options, Parser, Switch, print_status
+from .commands import COMMON, Options, Parser, Switch, print_status
 from ..methods.base import Method
 from ..networks.transformer import SIZES
 from ..support.atomic_files import scratch_file
@@ -136,8 +136,8 @@ def flag_of(name: str) -> str:
 
 
 def free_flag(parser: Parser, name: str, longer: str) -> str:
-    "Return the option `name`, or `longer` if taken. Taken means that the parser has it already."
-    taken = {o for a in parser._actions for o in a.option_strings}
+    "Return the option `name`, or `longer` if taken. Taken means that the command has it already."
+    taken = {o for a in parser._actions for o in a.option_strings} | set(COMMON)
     negated = flag_of(f"no_{name}")  # a switch has both
     return flag_of(longer if {flag_of(name), negated} & taken else name)
 

@@ -46,7 +46,8 @@ def add_compare(parser: Parser, argv: Sequence[str]):
     option("recipe", metavar="PRESET_OR_TOML",
            help=f"task, network size and training: TOML file or preset: {', '.join(presets())}")
     option("--methods", required=True, metavar="A,B,...",
-           help=f"methods with settings, as loflexmdm:order=fixed+a=2: {', '.join(METHODS.names())}")
+           help=f"methods with settings, as loflexmdm:order=fixed+a=2: {', '.join(METHODS.names())}, "
+                "or FILE.py:Class")
     option("--out", required=True, metavar="DIR", help="directory of runs and results; existing runs are reused")
     option("--seeds", metavar="N", help=f"number of seeds, or seeds separated by commas [{default.seeds}]")
     option("--rows", type=int, metavar="INT", help="rows through the generator per step [the recipe's]")

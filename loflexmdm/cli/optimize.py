@@ -68,7 +68,6 @@ class OptimizeOptions(Options):
     per_scaffold: int | None = None  # most calls per Murcko scaffold
     save: str = ""  # directory for the tuned model
     task_data: bool = False  # read data that the model names
-    allow_code: bool = False  # run functions that FILE.toml names
     population: int = 50  # best molecules kept as parents
     children: int | None = None  # proposals per round
     time_limit: float = 60.0  # seconds per call
@@ -153,7 +152,6 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option, default = parser.add_argument, OptimizeOptions
     option("--objective", required=True, metavar="WHAT",
            help=f"score to maximise: FILE.py:FUNCTION, FILE.toml as in REINVENT, or {', '.join(OBJECTIVES)}")
-    option("--allow-code", action="store_true", help="run functions that FILE.toml names")
     option("--budget", type=int, metavar="N", help=f"calls of the objective [{default.budget}]")
     option("--start", metavar="FILE", help=f"first molecules: {' '.join(MOLECULE_FORMATS)} [training molecules]")
     option("--column", metavar="NAME", help="column of SMILES in --start [the only one, or smiles]")

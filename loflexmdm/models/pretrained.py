@@ -16,7 +16,7 @@ import loflexmdm.methods.lo_flexmdm  # noqa: F401  (importing a method makes it 
 from .hub import SCHEME, fetch
 from .model import Model
 from .saved import load_method
-from ..support.registries import did_you_mean
+from ..support.registries import code_allowed, did_you_mean
 from ..support.saved_files import is_packaged, names, note_same_name, place_of, resolve
 
 # %% ../../nbs/models/06_pretrained.ipynb #353d4f2a
@@ -53,7 +53,7 @@ def from_hub(
     return Model(fetch(name, device, revision, token))
 
 # %% ../../nbs/models/06_pretrained.ipynb #7725ee4c
-def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> Model:
+def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu", allow_code: bool = False) -> Model:
     """Return the named or saved model, ready to sample on `device`. It is a model of the package or one in a directory.
 
     In the package: star-tiny, star-tiny-fixed, star-mixed, star-mixed-fixed, star-mixed-ordered,
@@ -63,6 +63,7 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
 
     A name of the package wins over a directory in the working directory, with a warning; ./NAME, or a Path, is the
     directory. `hf://owner/name`, with `@revision` after it if needed, is a model on the Hugging Face hub (`from_hub`).
+    With `allow_code`, the class of a method `FILE.py:Class` is read from its file.
 
     ValueError for unknown names, which lists the known ones, for damaged files and for a device that is not there;
     FileNotFoundError for a directory without a model."""
@@ -83,4 +84,4 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu") -> 
             )
         raise ValueError(f"{str(name_or_dir)!r} {not_packaged(name_or_dir, known)}")
     directory, weights = resolve(name_or_dir)
-    return Model(load_method(directory, device, weights))
+    with code_allowed(allow_code): return Model(load_method(directory, device, weights))

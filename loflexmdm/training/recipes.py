@@ -8,9 +8,9 @@ __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXE
            'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names',
            'check_values', 'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps',
            'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'settled', 'like_its_start',
-           'cost_of', 'measured_steps', 'keys_of', 'old_names', 'override', 'with_method', 'path_settings',
-           'data_exists', 'with_absolute_paths', 'tables_like', 'presets', 'is_text_file', 'read_tables',
-           'recipe_tables', 'with_unit', 'recipe', 'recipe_schema', 'write_schema']
+           'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names', 'override', 'with_method',
+           'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like', 'presets',
+           'is_text_file', 'read_tables', 'recipe_tables', 'with_unit', 'recipe', 'recipe_schema', 'write_schema']
 
 # %% ../../nbs/training/08_recipes.ipynb #490a91d0
 import json
@@ -38,7 +38,7 @@ from ..support.progress import write_line
 from ..support.random_numbers import current_launch, seed_generator
 from ..support.readers import read_toml
 from ..support.records import read_records
-from ..support.registries import METHODS, TASKS, did_you_mean
+from ..support.registries import METHODS, TASKS, absolute_name, code_allowed, code_place, did_you_mean
 from ..support.saved_files import is_packaged, names, note_same_name, read_config, resolve
 from ..tasks.base import SPLITS, Task, task_class, task_from
 from ..tasks.units import TRIED, unit_for
@@ -341,10 +341,17 @@ def measured_steps(tables: dict, cost: Cost, n: int) -> int:
     return max(FEWEST_STEPS, min(limited_steps(train, n, orders_drawn(config)), round(SECONDS / cost.own)))
 
 # %% ../../nbs/training/08_recipes.ipynb #c1a8305a
+def short_name(method: str) -> str:
+    "Return a method's name; for `FILE.py:Class`, the class in lower case."
+    place = code_place(method)
+    return place[1].lower() if place else method
+
+
 def keys_of(tables: dict) -> dict[str, tuple[str, str]]:
     """Return the table and key of every value that the tables may hold, by name.
 
-    A key of the task whose name is taken is called `task_<key>`, one of the model `<method>_<key>`."""
+    A key of the task whose name is taken is called `task_<key>`, one of the model `<method>_<key>`, with a method
+    `FILE.py:Class` as `class`."""
     classes = configs_of(tables)
     keys = {table: [f.name for f in fields(classes[table])] for table in ("model", "task")}
 
@@ -353,7 +360,7 @@ def keys_of(tables: dict) -> dict[str, tuple[str, str]]:
         keys["model"] += [f.name for f in fields(LoFlexMDM.Config) if f.name not in keys["model"]]
 
     names = {f.name: ("train", f.name) for f in fields(TrainConfig)}
-    prefixes = dict(model=method_of(tables).replace("-", "_"), task="task")
+    prefixes = dict(model=short_name(method_of(tables)).replace("-", "_"), task="task")
     for table, prefix in prefixes.items():
         for key in keys[table]: names[f"{prefix}_{key}" if key in names else key] = (table, key)
     return names
@@ -388,8 +395,8 @@ def override(tables: dict, **values) -> dict:
 def with_method(tables: dict, name: str) -> dict:
     """Replace the method of the tables; keep the model's settings that the new one has, except `states`.
 
-    ValueError for an unknown method."""
-    model = tables.get("model", {})
+    `FILE.py:Class` runs the file. ValueError for an unknown method."""
+    name, model = METHODS.read(name), tables.get("model", {})
     known = settings_in(name) - {"states"}  # each method has its own number of states
     if name == method_of(tables): return tables
     kept = {key: value for key, value in model.items() if key in known}
@@ -435,6 +442,13 @@ def with_absolute_paths(tables: dict, directory: str | os.PathLike) -> dict:
         found = (here if elsewhere else base) / value
         new[table] = new[table] | {key: os.path.normpath(found)}
     return new
+
+# %% ../../nbs/training/08_recipes.ipynb #8d523a98
+def with_absolute_method(tables: dict, directory: str | os.PathLike) -> dict:
+    "Make the file of a method `FILE.py:Class` absolute, relative to `directory`."
+    model = tables.get("model")
+    if not isinstance(model, dict) or not code_place(model.get("method")): return tables
+    return tables | dict(model=model | dict(method=absolute_name(model["method"], directory)))
 
 # %% ../../nbs/training/08_recipes.ipynb #c3e224ea
 FURTHER = dict(steps=100, batch_size=32, optimiser="muon", lr=1e-3, warmup=10, ema=0.97, valid_every=20, save_every=50)
@@ -497,7 +511,7 @@ def read_tables(name_or_path: str | os.PathLike) -> dict:
             f"neither a preset ({', '.join(presets())}) nor a .toml file, nor a saved model, nor a file of texts"
         )
     tables = read_toml(path)
-    try: tables = check_values(tables)
+    try: tables = check_values(with_absolute_method(tables, path.parent))
     except ValueError as e: raise ValueError(f"{name_or_path}: {e}") from None
     return with_absolute_paths(tables, path.parent)
 
@@ -528,9 +542,11 @@ def recipe(name_or_path: str | os.PathLike, **overrides) -> Recipe:
     """Return the recipe of a preset, a TOML file, a saved model or a file of the user's own text.
 
     `overrides` are those of `recipe_tables`, `method` among them, as `train` takes them at the shell; what is left open
-    for the user's own data is chosen by `settled`, on `device` [cpu]."""
+    for the user's own data is chosen by `settled`, on `device` [cpu]. A method `FILE.py:Class` that the recipe names,
+    and not the call, runs only with `allow_code`."""
     device = overrides.pop("device", "cpu")
-    return recipe_from(settled(recipe_tables(name_or_path, **overrides), device))
+    with code_allowed(overrides.pop("allow_code", False)):
+        return recipe_from(settled(recipe_tables(name_or_path, **overrides), device))
 
 
 # %% ../../nbs/training/08_recipes.ipynb #5b562542
@@ -550,7 +566,8 @@ def recipe_schema() -> dict:
     "Return the JSON schema of recipes, for all installed tasks and methods."
     task = _variants("task", "kind", TASKS.usable())
     model = _variants("model", "method", METHODS.usable(), [cls.name for cls in DEFAULTS])
-    tables = dict(task=dict(oneOf=task), model=dict(anyOf=model), train=config_schema(TrainConfig, "training"))
+    file = dict(properties=dict(method=dict(type="string", pattern=r"\.py:\w+$")), required=["method"])
+    tables = dict(task=dict(oneOf=task), model=dict(anyOf=[*model, file]), train=config_schema(TrainConfig, "training"))
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "loflexmdm recipe",

@@ -22,7 +22,7 @@ from rdkit.Chem import QED, rdFingerprintGenerator
 
 from .desirability import read_goals
 from ...support.limits import clipped_line
-from ...support.registries import did_you_mean
+from ...support.registries import check_code_allowed, code_allowed, did_you_mean
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000009
 @cache
@@ -100,11 +100,11 @@ def load_objective(spec: str, allow_code: bool = False) -> Callable[[str], float
 def _load_goals(file: str, allow_code: bool) -> Callable[[str], float]:
     "Load the goals of a TOML file, including functions and tasks. ValueError names the objective."
     def load(spec: str) -> Callable[[str], float]:
-        if allow_code or spec in OBJECTIVES: return load_objective(spec, allow_code)
-        raise ValueError(f"function={spec!r}: the file names code, which does not run; allow it with --allow-code, in "
-                         "Python allow_code=True")
+        if spec not in OBJECTIVES: check_code_allowed("function", spec)
+        return load_objective(spec, allow_code)
 
-    try: return read_goals(file, load)
+    try:
+        with code_allowed(allow_code): return read_goals(file, load)
     except (OSError, ValueError) as e: raise ValueError(f"objective={file!r}: {_said(e)}") from None
 
 
