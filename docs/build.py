@@ -4,6 +4,7 @@ Notebooks become pages with their kept outputs (nothing is run), the package's s
 the tables of checks are gathered on one page with a link to each cell. Sphinx does the rest; a warning is an
 error, a request to the outside too."""
 import ast
+import base64
 import configparser
 import json
 import re
@@ -264,17 +265,25 @@ def write_reference(module: str, notebooks: dict[str, Page], classes: dict[str, 
 # Pages from notebooks
 
 class Links:
-    "Turns `Name` in prose into a link to the reference, where the name is public in one module alone."
+    """Turns `Name` in prose into a link to the reference, where the name is public in one module alone.
+
+    `room.module.Name`, with the name of a method after it or not, is a link in any case."""
     def __init__(self, all_entries: list[Entry]):
         seen: dict[str, list[str]] = {}
         for e in all_entries: seen.setdefault(e.name, []).append(e.anchor)
         self.anchors = {name: where[0] for name, where in seen.items() if len(where) == 1 and len(name) > 3}
+        self.anchors |= {f"{e.module}.{e.name}": e.anchor for e in all_entries}
+
+    def anchor(self, name: str) -> str | None:
+        "The anchor of a name, or of the class that a dotted name begins with; None for another name."
+        owner = name.rpartition(".")[0]
+        return self.anchors.get(name) or (self.anchors.get(owner) if "." in owner else None)
 
     def __call__(self, text: str) -> str:
         "The Markdown with links; code blocks, formulas and existing links are left alone."
         keep = r"```.*?```|\$\$.*?\$\$|\[[^\]]*\]\([^)]*\)"
-        name = r"`(?P<name>[A-Za-z_]\w*)(?P<call>\([^`]*\))?`"
-        link = lambda m: f"[{m[0]}](#{self.anchors[m['name']]})" if m["name"] in self.anchors else m[0]
+        name = r"`(?P<name>[A-Za-z_]\w*(?:\.\w+)*)(?P<call>\([^`]*\))?`"
+        link = lambda m: f"[{m[0]}](#{at})" if (at := self.anchor(m["name"])) else m[0]
         return re.sub(f"{keep}|{name}", lambda m: link(m) if m["name"] else m[0], text, flags=re.S)
 
 
@@ -676,11 +685,47 @@ def every_module() -> str:
     return text
 
 
+# pictures of tutorials in the gallery, where it is not the first one on the page: a cell, or a file of nbs/images
+PICTURES = dict(
+    course="states.png", repair="re000003", reading_an_order="7ab16ae4", learned_order="of000001",
+    from_lead_to_report="fl000009", your_own_data="927ef7de", star_graphs="188a5d4e",
+)
+
+
+def picture_of(page: Page) -> str:
+    "Write the picture of a tutorial for the gallery; return its place below images. ValueError if it has none."
+    chosen = PICTURES.get(page.name, "")
+    if "." in chosen: return chosen
+    outputs = [o.get("data", {}) for c in cells_of(page) if chosen in ("", c["id"]) for o in c.get("outputs", [])]
+    kinds = {"image/png": "png", "image/svg+xml": "svg"}
+    found = [(kind, "".join(data[kind])) for data in outputs for kind in kinds if kind in data]
+    if not found: raise ValueError(f"{page.path}: no picture{chosen and f' in cell {chosen}'} for the gallery")
+    kind, content = found[0]
+    path = SOURCE / "images" / "gallery" / f"{page.name}.{kinds[kind]}"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(base64.b64decode(content) if kind == "image/png" else content.encode())
+    return f"gallery/{path.name}"
+
+
+def card(page: Page) -> str:
+    "A tutorial in the gallery: picture, title, subtitle."
+    title, text = title_of(cells_of(page)), subtitle_of(page)
+    options = f":link: {page.name}\n:link-type: doc\n:img-top: ../images/{picture_of(page)}\n:img-alt: {title}"
+    return f":::{{grid-item-card}} {title}\n{options}\n\n{text}\n:::"
+
+
+def gallery(found: list[Page]) -> str:
+    "Tutorials as cards, three in a row on a wide screen."
+    return "::::{grid} 1 2 3 3\n:gutter: 3\n\n" + "\n\n".join(map(card, found)) + "\n\n::::"
+
+
 def write_section(section: str, found: list[Page]):
     "The overview of a section."
     title, text = SECTIONS[section]
     names = [p.name for p in found]
-    body = "\n".join(f"- [](./{p.name}.ipynb): {subtitle_of(p)}" for p in found)
+    body = gallery(found) if section == "tutorials" else "\n".join(
+        f"- [](./{p.name}.ipynb): {subtitle_of(p)}" for p in found
+    )
     if section == "api":
         names = [*(f"{title} </{name}>" for name, title in BEHIND.items()), *(f"{name} <{name}>" for name in modules())]
         body = users_reference() + "\n" + every_module()
@@ -707,13 +752,13 @@ def tree(caption: str, names: list[str]) -> str:
     return head + "\n" + "\n".join(names) + "\n```"
 
 
-THEORY = ("process", "exact", "networks", "samplers", "methods")
-HOME_TREE = "\n\n".join([
-    tree("", ["tutorials/index", "how_to/index"]),
-    tree("Theory", [*(f"{room}/index" for room in THEORY), "about/methods", "about/formulas", "about/what_holds",
-                    "about/checked"]),
-    tree("Practice", [f"{room}/index" for room in ("tasks", "molecules", "training", "reports")]),
-    tree("Reference", ["api/index", "about/glossary", "about/changelog"]),
+HOME_TREE = "\n\n".join([  # what readers want, and below it the rooms where they find it
+    tree("Try and learn", ["tutorials/index", "how_to/index"]),
+    tree("Understand the theory", ["process/index", "exact/index", "about/formulas", "about/what_holds",
+                                   "about/checked"]),
+    tree("Choose a method", ["about/methods", "methods/index", "samplers/index", "networks/index"]),
+    tree("Train on data, make molecules", [f"{room}/index" for room in ("tasks", "molecules", "training", "reports")]),
+    tree("Look something up", ["api/index", "about/glossary", "about/changelog"]),
 ])
 BEHIND = {  # pages in the menu below the reference, with their titles there
     "models/index": "How models are stored", "cli/index": "Inside the command line",

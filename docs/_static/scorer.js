@@ -6,7 +6,11 @@ const ANSWERS = {
   scaffold: "tutorials/fragments", smiles: "tutorials/molecules", sample: "how_to/read_samples",
   infill: "how_to/condition_on_a_prompt", infilling: "how_to/condition_on_a_prompt", finetune: "how_to/fine_tune",
   dataset: "tutorials/your_own_data", csv: "how_to/pandas_and_files", checkpoint: "how_to/resume_a_run",
-  temperature: "how_to/choose_a_sampler", tune: "how_to/fine_tune",
+  temperature: "how_to/choose_a_sampler", tune: "how_to/fine_tune", score: "how_to/report_a_bound",
+  server: "how_to/serve", serve: "how_to/serve", app: "how_to/serve", docker: "how_to/serve", api: "how_to/serve",
+  gradio: "how_to/serve", tensorboard: "how_to/log_and_sweep", wandb: "how_to/log_and_sweep",
+  mlflow: "how_to/log_and_sweep", trackio: "how_to/log_and_sweep", sweep: "how_to/log_and_sweep",
+  custom: "how_to/add_your_own", plugin: "how_to/add_your_own",
 };
 const place = (page) => (page === "about/checked" ? -8 : PLACES[page.split("/")[0]] || 0);  // which has every word
 const WORDS = (new URLSearchParams(location.search).get("q") || "").toLowerCase().split(/\s+/).filter((w) => w.length > 1);

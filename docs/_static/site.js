@@ -27,10 +27,17 @@ function fit(table) {
   table.classList.add("stacked");
 }
 
+// Names in tables may be broken after dots and the like, very long ones after underscores, and nowhere else.
+function breakable(code) {
+  const parts = code.textContent.split(/(?<=[.\/,=(:+])(?=.)/).flatMap(p => p.length > 22 ? p.split(/(?<=_)/) : [p]);
+  if (parts.length > 1) code.replaceChildren(...parts.flatMap((p, i) => i ? [document.createElement("wbr"), p] : [p]));
+}
+
 function fitAll(where) { where.querySelectorAll("article table:not(.highlighttable)").forEach(fit); }
 
 document.addEventListener("DOMContentLoaded", () => {
   reveal();
+  document.querySelectorAll("article td code .pre, article th code .pre").forEach(breakable);
   fitAll(document);
   const all = document.querySelector(".fold-all");
   if (all) {
