@@ -30,6 +30,14 @@ def call(line, *more):
     )
 
 
+def status_of(line, *more):
+    "A command line in this process: exit code and all of stderr."
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()):
+        code = main([*line.split(), *map(str, more)])
+    return code, err.getvalue()
+
+
 def start(*argv):
     return subprocess.Popen([*COMMAND, *map(str, argv)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['NOTES', 'STATES', 'EvaluateOptions', 'evaluate_model', 'draw_answers', 'scored', 'mean_test_bound', 'figure_line',
            'evaluate_samples', 'recorded_task', 'lists', 'read_samples', 'table_of_samples', 'is_sample',
-           'holds_samples', 'evaluate_file', 'reader_of', 'readable', 'score_texts', 'mean_scores', 'add_evaluate',
-           'run_evaluate']
+           'holds_samples', 'evaluate_file', 'reader_of', 'readable', 'Inputs', 'inputs_of', 'molecule_inputs',
+           'score_texts', 'mean_scores', 'add_evaluate', 'run_evaluate']
 
 # %% ../../nbs/cli/08_evaluate.ipynb #44171613
 import contextlib
@@ -14,10 +14,11 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -36,7 +37,7 @@ from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
 from ..support.random_numbers import seeded
 from ..support.readers import read_json, read_jsonl
-from ..support.records import LeftOut, read_records, table_rows
+from ..support.records import Layout, LeftOut, read_line, read_records, table_rows
 from ..support.registries import TASKS
 from ..support.statistics import skewed_interval
 from ..tasks.base import Task, task_from
@@ -117,6 +118,8 @@ def evaluate_samples(path: Path, task_name: str | None, data: bool = False) -> d
     With `data`, the task may read the files that the provenance names."""
     task = task_of_recipe(task_name) or recorded_task(path, data)
     rows = read_samples(path)
+    layout = Layout("table", ("tokens",), ",") if path.suffix == ".csv" else Layout("json lines")
+    print_status(read_line(path, layout, "tokens", len(rows), {}))
     if task.unread_data: task.set_vocabulary(Vocabulary(sorted({str(t) for r in rows for t in r["tokens"]})))
     prompts = task.prompts("test", len(rows))
     written = [[t for t in r["prompt"] if not is_gap(str(t), task.vocabulary)] for r in rows]
@@ -187,7 +190,8 @@ def evaluate_file(path: Path, task_name: str | None, column: str | None, data: b
     reader = reader_of(path) if task is None else type(task)
     if salts and reader.kind != "molecules":
         raise ValueError(f"--salts {salts}: is for molecules, not for the task {reader.kind!r}; leave it out")
-    more = dict(salts=salts) if salts else {}
+    more = dict(tell=print_status) if reader.kind == "molecules" else {}
+    if salts: more |= dict(salts=salts)
     return reader.evaluate_file(path, column or "", task, progress=sys.stderr.isatty(), **more)
 
 
@@ -217,24 +221,50 @@ def readable(text: str | Sequence[str], model: Model) -> tuple[list[str], str]:
     return tokens, "" if tokens else "empty"
 
 
+class Inputs(NamedTuple):
+    "Texts of a file that a model scores."
+    rows: list[tuple[int, str | Sequence[str], str]]  # number, text, and why it has none
+    line: Callable[[int, Mapping[str, int]], str]  # describes the records, given the kept ones and those left out
+
+
+def inputs_of(path: Path, options: EvaluateOptions, task: Task) -> Inputs:
+    "Read the first texts of a file, or its molecules by the rule for salts and atom maps. ValueError as of the readers."
+    if task.view == "molecule": return molecule_inputs(path, options)
+    if options.salts: raise ValueError(f"--salts {options.salts}: is for molecules; leave it out")
+    records = read_records(path, options.column or "")
+    rows = [(row.number, row.text, row.reason if isinstance(row, LeftOut) else "")
+            for row in islice(records.every(), options.n)]
+    line = lambda kept, lost: read_line(records.where, records.layout, records.column, kept, lost, records.notes)
+    return Inputs(rows, line)
+
+
+def molecule_inputs(path: Path, options: EvaluateOptions) -> Inputs:
+    "Read the first molecules of a file."
+    from loflexmdm.molecules.data.compounds import read_compounds  # imports rdkit
+    table = read_compounds(path, options.column or "", options.salts or "refuse", options.n)
+    rows = [(row.number, row.smiles or row.text, row.reason) for row in table.rows]
+    return Inputs(rows, table.line)
+
+
 def score_texts(path: Path, options: EvaluateOptions, model: Model) -> tuple[dict, list[dict]]:
     """Score the first texts of a file by a model: mean metrics, and a row per text.
 
     ValueError if none can be scored."""
     if model.task is None: raise ValueError(f"--model {options.scored_by}: was saved without a task that reads texts")
-    records = read_records(path, options.column or "")
-    found = [(r.number, r.text, *readable(r.text, model)) for r in islice(records, options.n)]
-    left_out = Counter(why for *_, why in found if why) + Counter(records.left_out)
-    if left_out: print_status("left out: " + ", ".join(f"{n:,} {why}" for why, n in left_out.items()))
+    inputs = inputs_of(path, options, model.task)
+    found = [(n, text, *(([], why) if why else readable(text, model))) for n, text, why in inputs.rows]
+    left_out = Counter(why for *_, why in found if why)
     kept = [(number, text, tokens) for number, text, tokens, why in found if not why]
     if not kept: raise ValueError(f"{path}: no text that the model can score ({', '.join(left_out)})")
-    if len(found) == options.n: print_status(f"scored: the first {len(found):,} texts; -n N for another number")
+    print_status(inputs.line(len(kept), left_out))
+    if len(found) == options.n: print_status(f"scored: the first {len(found):,} records; -n N for another number")
     scores = model.score([tokens for *_, tokens in kept], options.nll or STATES, options.seed)
     rows = [
         dict(number=number, text=text, nats=round(nats, 4), error=round(error, 4))
         for (number, text, _), nats, error in zip(kept, scores.nats.tolist(), scores.error.tolist())
     ]
     return mean_scores(kept, scores), rows
+
 
 # %% ../../nbs/cli/08_evaluate.ipynb #ev000005
 def mean_scores(kept: Sequence[tuple[int, str | Sequence[str], list[str]]], scores: Scores) -> dict:

@@ -16,7 +16,7 @@ from rdkit import Chem
 from .commands import Options, Parser, command, print_status
 from .common import add_device, add_force, keep_existing, output_path, pick_device, print_provenance
 from .common import provenance, provenance_path
-from .result_files import format_rows
+from .result_files import format_rows, fragment_used
 from ..models.pretrained import load
 from ..molecules.links import Link, LinkRequest, limits_from, links
 from ..molecules.scores.makeable import objection
@@ -101,7 +101,8 @@ def run_link(options: LinkOptions):
     models = [load(name, device) for name in options.models]
     info = provenance(options, device, options.seed) | dict(models=list(options.models))
     print_provenance(info)
-    found = links(models, options.ends, options.n, request, options.seed, options.unique, options.rounds)
+    ends = fragment_used(options.ends, None)
+    found = links(models, ends, options.n, request, options.seed, options.unique, options.rounds)
     rows = [row_of(link) for link in found]
     reasons = Counter(row["objection"] for row in rows if row["objection"] and options.sound)
     kept = [row for row in rows if not (options.sound and row["objection"])]

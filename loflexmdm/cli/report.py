@@ -34,7 +34,7 @@ def scores_in(table: Compounds, name: str, replicates: str = "median") -> Measur
 
     ValueError for a column without numbers."""
     pairs = ((row.smiles, row.named(name)) for row in table.rows if row.smiles)
-    found = combined(pairs, replicates, table.decimal)
+    found = combined(pairs, replicates, table.layout.decimal)
     if found.values: return found
     raise ValueError(f"--by {name}: {table.where} has no number in this column for a valid molecule")
 

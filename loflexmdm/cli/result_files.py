@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['PROMPT_COLUMNS', 'TEXT_FORMATS', 'PROMPT_TEXT', 'BLOCK', 'TABLES', 'TEXTS', 'read_prompts', 'prompt_from', 'Prompts',
-           'resolve_prompts', 'length_limit', 'resolve_text', 'text_records', 'fragment_records', 'holds_tokens',
-           'FilePrompt', 'file_prompts', 'file_prompt', 'prompts_from_file', 'prompts_of', 'reason_of', 'lines_on_lost',
-           'without_names', 'joined_parts', 'prompts_from_text', 'insertion_route', 'read_as', 'sample_rows',
-           'example_from', 'bounds', 'bound_generator', 'nll_states', 'described_rows', 'described_by_source',
-           'with_bounds', 'states_of', 'pretty_row', 'format_rows', 'text_of', 'check_texts', 'write_rows']
+           'resolve_prompts', 'token_prompts_line', 'length_limit', 'fragment_used', 'resolve_text', 'text_records',
+           'fragment_records', 'holds_tokens', 'FilePrompt', 'file_prompts', 'file_prompt', 'prompts_from_file',
+           'prompts_of', 'reason_of', 'standard_prompt', 'prompts_line', 'lines_on_lost', 'without_names',
+           'joined_parts', 'prompts_from_text', 'insertion_route', 'read_as', 'sample_rows', 'example_from', 'bounds',
+           'bound_generator', 'nll_states', 'described_rows', 'described_by_source', 'with_bounds', 'states_of',
+           'pretty_row', 'format_rows', 'text_of', 'check_texts', 'write_rows']
 
 # %% ../../nbs/cli/06_result_files.ipynb #a38d7b93
 import json
@@ -35,7 +36,7 @@ from ..support.limits import ROWS, clipped
 from ..support.random_numbers import seeded
 from ..support.readers import FASTA, ending_of, read_jsonl, read_lines
 from ..support import records as readers
-from ..support.records import EXPECTED, JSON_ENDINGS, LeftOut, Record, Records, read_records
+from ..support.records import EXPECTED, JSON_ENDINGS, Layout, LeftOut, Record, Records, read_line, read_records
 from ..support.table_writers import output_ending
 from ..support.writers import csv_text, formulas, write_texts
 from ..tasks.base import Task, tokens_as_text
@@ -90,8 +91,9 @@ def resolve_prompts(options: SampleOptions, method: Method, task: Task | None) -
         split = str.split if task is None else task.words
         limit = length_limit(options, method)
         found = read_prompts(options.prompts, method.vocabulary, split, limit)
+        print_status(token_prompts_line(options.prompts, len(found)))
         if task is not None and SPECIAL_TOKENS[MASK] not in found[0]:
-            print_status(f"prompts: {len(found)}, the first is {read_as(found[0], task)}")
+            print_status(f"prompts: the first is {read_as(found[0], task)}")
         return Prompts(found, options.n)
     prompts = None if task is None else task.prompts("test", options.n)
     if prompts is None: return Prompts(None, options.n)
@@ -99,11 +101,26 @@ def resolve_prompts(options: SampleOptions, method: Method, task: Task | None) -
     return Prompts(prompts, None)
 
 
+def token_prompts_line(path: str, n: int) -> str:
+    "Describe a file of `n` prompts of tokens in the line of every command."
+    is_json = ending_of(path) in JSON_ENDINGS
+    blank = 0 if is_json else sum(not line.strip() for line in read_lines(path))
+    return read_line(path, Layout("json lines" if is_json else "lines"), "text", n, dict(empty=blank))
+
+
 def length_limit(options: SamplingOptions, method: Method) -> int:
     "Return the longest sequence allowed. Counted with the start token."
     return min(method.config.max_length, options.max_length or method.config.max_length)
 
 # %% ../../nbs/cli/06_result_files.ipynb #a5cond01
+def fragment_used(text: str, salts: str | None) -> str:
+    "Return a fragment by the rule for salts and atom maps. Prints what was removed."
+    from loflexmdm.molecules.data.compounds import standard_fragment  # imports rdkit
+    used, changes = standard_fragment(text, salts or "refuse")
+    if used != text: print_status(f"{text}: {', '.join(changes)}")
+    return used
+
+
 def resolve_text(options: SampleOptions, task: Task | None) -> SampleOptions:
     """Return the options with the text of the prompt: a condition before it, a fragment without counterions.
 
@@ -112,9 +129,7 @@ def resolve_text(options: SampleOptions, task: Task | None) -> SampleOptions:
     given = text is not None or options.prompts
     if options.salts and (not given or task is None or task.view != "molecule"):
         raise ValueError(f"--salts {options.salts}: is for --fragment of a model of molecules")
-    if options.salts == "largest" and text is not None:
-        from loflexmdm.molecules.data.compounds import without_counterions  # imports rdkit
-        text = without_counterions(text)
+    if text is not None and task is not None and task.view == "molecule": text = fragment_used(text, options.salts)
     if options.ask is None: return replace(options, prompt_text=text)
     if task is None: raise ValueError(f"--ask {options.ask}: the model was saved without a task, which has conditions")
     if options.prompts: raise ValueError(f"--ask {options.ask}: not with --prompts, whose prompts hold their own")
@@ -161,6 +176,7 @@ class FilePrompt(NamedTuple):
     number: int  # line or position in the file, from 1
     text: str  # prompt as written
     name: str = ""  # name in the file
+    changes: tuple[str, ...] = ()  # removed from it, or unusual
 
 
 def file_prompts(records: Records) -> Iterator[FilePrompt | LeftOut]:
@@ -188,15 +204,14 @@ def prompts_from_file(records: Records, options: SampleOptions, method: Method, 
 
     ValueError if no record gives a prompt, and with --valid."""
     if options.valid: raise ValueError(f"--valid {options.valid}: not with a file of texts; -n N draws N for each")
-    rows = list(file_prompts(records))
+    rows = [standard_prompt(row, options.salts, task) for row in file_prompts(records)]
     ROWS.check(len(rows) * options.n, "sequences")
     found = [row if isinstance(row, LeftOut) else prompts_of(row, options, method, task) for row in rows]
     parts, lost = ([part for part in found if isinstance(part, kind)] for kind in (Prompts, LeftOut))
     lines = lines_on_lost(lost)
     if not parts: raise ValueError(f"--prompts {options.prompts}: none of {len(rows):,} records gives a prompt; "
                                    f"{'; '.join(lines) or 'it is empty'}")
-    for line in [f"prompts: {len(rows):,} records of {records.where}, {len(parts):,} used", *records.notes, *lines]:
-        print_status(line)
+    for line in [prompts_line(records, rows, lost), *lines]: print_status(line)
     others = f"; {len(parts) - 1:,} more" * (len(parts) > 1)
     print_status(f"route: {(route := parts[0].route + others)}")
     if not any(source["name"] for part in parts for source in part.sources): parts = [without_names(p) for p in parts]
@@ -207,9 +222,6 @@ def prompts_from_file(records: Records, options: SampleOptions, method: Method, 
 def prompts_of(row: FilePrompt, options: SampleOptions, method: Method, task: Task) -> Prompts | LeftOut:
     "Return the prompts of a text of a file, one per sequence, or why it gives none."
     text, n = row.text, options.n
-    if options.salts == "largest":
-        from loflexmdm.molecules.data.compounds import without_counterions  # imports rdkit
-        text = without_counterions(text)
     try:
         if type(task).prompt is not Task.prompt: prompts, hook = task.prompts_for(text, method, n)
         else: prompts, hook = [prompt_from(task.words(text), text, method.vocabulary)], None
@@ -224,6 +236,23 @@ def prompts_of(row: FilePrompt, options: SampleOptions, method: Method, task: Ta
 def reason_of(error: ValueError) -> str:
     "Return the reason in a message, without the text before it and the cure after it."
     return str(error).split("; ")[0].partition(": ")[2] or str(error)
+
+
+def standard_prompt(row: FilePrompt | LeftOut, salts: str | None, task: Task) -> FilePrompt | LeftOut:
+    "Return a fragment of a file by the rule for salts and atom maps. Other prompts are unchanged."
+    if isinstance(row, LeftOut) or task.view != "molecule": return row
+    from loflexmdm.molecules.data.compounds import standard_fragment  # imports rdkit
+    text, changes = standard_fragment(row.text, salts or "refuse")
+    return row._replace(text=text, changes=changes)
+
+
+def prompts_line(records: Records, rows: Sequence[FilePrompt | LeftOut], lost: Sequence[LeftOut]) -> str:
+    "Describe the records of a file of prompts in the line of every command."
+    left_out, numbers = Counter(row.reason for row in lost), {row.number for row in lost}
+    kept = [row for row in rows if isinstance(row, FilePrompt) and row.number not in numbers]
+    changes = Counter(change for row in kept for change in row.changes)
+    more = [*(f"{change}: {n:,}" for change, n in changes.most_common()), *records.notes]
+    return read_line(records.where, records.layout, records.column, len(rows) - len(lost), left_out, more)
 
 
 def lines_on_lost(lost: Sequence[LeftOut]) -> list[str]:

@@ -28,11 +28,11 @@ from rdkit.Chem import QED, Crippen, Descriptors, rdMolDescriptors
 # %% ../../nbs/molecules/01_task.ipynb #ms12b005
 from ..methods.base import Method
 from ..models.model import TextPrompt
-from .data.cleaning import SMALL, Cleaning, clean_chunk, molecule_split, small_splits
+from .data.cleaning import Cleaning, clean_chunk, molecule_split, small_splits
 from .data.column_values import REPLICATES, measured
-from .data.compounds import check_salts, standard
-from .data.prepared import Molecules, Picked, content_of, is_packaged, prepare
-from .data.records import MOLECULE_FORMATS, read_smiles
+from .data.compounds import read_compounds
+from .data.prepared import Molecules, Picked, content_of, is_packaged, prepare, source_line
+from .data.records import MOLECULE_FORMATS
 from .data.tables import MOLECULE_WRITERS, WRITTEN, molecule_columns
 from .growth import Growths, best_prompt, growth_of
 from .growth import grows_rightwards, superstructure_points
@@ -52,12 +52,12 @@ from ..samplers import Samples
 from ..support.configs import AtLeastTwo, Fraction, Natural, accepted_by, config, one_of
 from ..support.data_digests import row_digest, rows_digest
 from ..support.limits import clipped
-from ..support.progress import is_visible
+from ..support.progress import is_visible, write_line
 from ..support.random_numbers import permutation
 from ..support.records import number_in
 from ..support.statistics import empirical_variation, variation_floor
 from ..tasks.base import SPLITS, Examples, Task, check_split
-from ..tasks.sequences import stretch
+from ..tasks.sequences import cure_of_empty, small_note, stretch
 
 # %% ../../nbs/molecules/01_task.ipynb #537ff997
 PROPERTIES = dict(  # computed properties, available as conditions
@@ -176,10 +176,9 @@ class _MoleculeData(Task):
 
     def summary(self) -> str:
         "Summarise the data, with tokens missing from the vocabulary and rejected rows."
-        lines = [super().summary()]
-        if held := Counter(self._held_out.values()):
-            sizes = " and ".join(f"{n} for {split}" for split, n in sorted(held.items(), reverse=True))
-            lines.append(f"small source: {sizes} are held out, where the hash would leave none (--valid-share)")
+        read = source_line(self.molecules, self.config.source, self.config.column)
+        lines = [read] * bool(read) + [super().summary()]
+        if held := small_note(self._held_out): lines.append(held)
         if lacking := self.lacking(): lines.append(f"tokens outside the vocabulary: {_counted(lacking)}")
         rows = self.molecules.examples
         such = [f"row {row}, {clipped(text)} ({reason})" for reason in rows for row, text in rows[reason][:1]]
@@ -377,7 +376,7 @@ class _MoleculeExamples(_PropertyClasses):
         def make(row: str, number: int) -> Example | str:
             [found] = clean_chunk([row], options)
             if isinstance(found, str): return found
-            text, smiles = found
+            text, smiles, _ = found
             if self.split_of(smiles) != "train": return "held out"
             if reason := self.unusable(text): return reason
             asked = [] if c.condition == "none" else self.classes_of([smiles])
@@ -473,7 +472,8 @@ class _MoleculeExamples(_PropertyClasses):
         "Return the texts of a split. ValueError if there are none."
         if rows := self.texts(split): return rows
         salts = "; --salts largest keeps the largest component of a salt" * ("several components" in self.left_out)
-        least = f"; at least {SMALL[0]} are needed, or a larger --{split.replace('train', 'valid')}-share"
+        c, digests = self.config, (row_digest([s]) for some in SPLITS for s in self.smiles(some))
+        least = f"; {cure_of_empty(split, digests, c.valid_share, c.test_share)}"
         raise ValueError(f"the {split} split of {self.config.source!r} is empty: {len(self.molecules.texts)} "
                          f"molecules, left out: {self.left_out}{least}{salts}")
 
@@ -807,17 +807,21 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         task: Task | None = None,
         progress: bool = False,
         salts: str = "refuse",
+        tell: Callable[[str], object] = write_line,
     ) -> dict:
         """Evaluate a file of SMILES: metrics, and invalid rows by reason. Undefined metrics are left out.
 
-        `task`: source of training molecules, for novelty; `salts`: as for `standard`. ValueError for a file that
-        cannot be read, a wrong column, and without a molecule."""
-        check_salts(salts)
-        rows = list(read_smiles(path, column))
-        smiles = [standard(row, salts).smiles or row for row in rows] if salts == "largest" else rows
+        `task`: source of training molecules, for novelty; `salts`: as for `standard`; `tell`: prints a line on the
+        records. ValueError for a file that cannot be read, a wrong column, and without a molecule."""
+        table = read_compounds(path, column, salts)
+        if not any(table.smiles): raise ValueError(f"{path}: none of {len(table.rows):,} records is a molecule; "
+                                                   f"the first is {clipped(table.rows[0].text)} "
+                                                   f"({table.rows[0].reason})")
+        tell(table.remarks[0])
         known = None if task is None else task.smiles("train")
+        smiles = [row.smiles or None for row in table.rows]
         figures = asdict(molecule_metrics(smiles, known, canonical_reference=True, progress=progress))
-        if not figures["valid"]: raise ValueError(f"{path}: none of {len(rows):,} records is a molecule; "
-                                                  f"the first is {clipped(rows[0])} ({next(iter(figures['invalid']))})")
-        invalid = {f"invalid: {reason}": n for reason, n in figures.pop("invalid").items()}
+        reasons = Counter(row.reason for row in table.rows if row.reason)
+        invalid = {f"invalid: {reason}": n for reason, n in reasons.most_common()}
+        del figures["invalid"]
         return {k: v for k, v in figures.items() if v == v} | invalid

@@ -6,8 +6,8 @@
 __all__ = ['ABSENT', 'Parsed', 'BLANK', 'MISSING', 'SMALL', 'FORMATS', 'TABLE_ENDINGS', 'JSON_ENDINGS', 'FASTA_ENDINGS',
            'EXPECTED', 'NAMED', 'NA_FORMATS', 'HEAD', 'SAMPLE', 'TEXT_COLUMNS', 'USUAL_NAMES', 'UNREADABLE', 'SDF',
            'DELIMITERS', 'NAME', 'SPAN', 'SOURCES', 'Record', 'LeftOut', 'Layout', 'number_in', 'text_of', 'tokens_in',
-           'Records', 'described', 'column_place', 'usual_column', 'head_of', 'head_lines', 'layout_of', 'table_rows',
-           'parser_of', 'read_records', 'chosen_column', 'Again']
+           'Records', 'described', 'by_reason', 'read_line', 'column_place', 'usual_column', 'head_of', 'head_lines',
+           'layout_of', 'table_rows', 'parser_of', 'read_records', 'chosen_column', 'Again']
 
 # %% ../../nbs/support/20_records.ipynb #rca30432
 import csv
@@ -202,7 +202,7 @@ class Records:
 
     def reasons(self) -> str:
         "Return the records left out by reason, '' for none."
-        return ", ".join(f"{n:,} {reason}" for reason, n in self.left_out.most_common())
+        return by_reason(self.left_out)
 
     @property
     def notes(self) -> list[str]:
@@ -219,11 +219,9 @@ class Records:
             )
         return found
 
-    def about(self) -> str:
-        "Describe format, column and number of records of the last pass, with remarks."
-        column = f", column {self.column}" * (self.format not in NAMED)
-        records = f"read as {self.layout}{column}: {self.kept + self.left_out.total():,} records"
-        return clipped_line("; ".join([records, *self.notes]), 2000)
+    def about(self, *more: str) -> str:
+        "Describe the last pass in the line of every command. `more`: before the remarks."
+        return read_line(self.where, self.layout, self.column, self.kept, self.left_out, [*more, *self.notes])
 
     def line(self, alphabet: Iterable[str] | None = None, lengths: Mapping[int, int] | None = None) -> str:
         """Describe the last pass in a line.
@@ -232,11 +230,7 @@ class Records:
         unit = "characters" if alphabet is None else "tokens"
         if alphabet is None: alphabet = set().union(*(record.text for record in self.rows))
         if lengths is None: lengths = Counter(len(record.text) for record in self.rows)
-        about = f"{self.where}: {self.layout}" + f", column {self.column}" * (self.format not in NAMED)
-        count = f"{self.kept + self.left_out.total():,} records, {self.kept:,} kept"
-        lost = f"left out: {self.reasons()}" * bool(self.left_out)
-        parts = [count, lost, described(alphabet, lengths, unit), *self.notes]
-        return clipped_line(f"{about}: " + "; ".join(filter(None, parts)), 2000)
+        return self.about(described(alphabet, lengths, unit))
 
     def __str__(self) -> str: return self.line()
 
@@ -253,6 +247,24 @@ def described(alphabet: Iterable[str], lengths: Mapping[int, int], unit: str = "
     middle = chain.from_iterable([length] * count for length, count in sorted(lengths.items()))
     median = next(islice(middle, (total - 1) // 2, None))
     return f"{size}; length: median {median:,}, longest {max(lengths):,}"
+
+
+def by_reason(counts: Mapping[str, int]) -> str:
+    "Format counts by reason, the most frequent first."
+    return ", ".join(f"{n:,} {reason}" for reason, n in Counter(counts).most_common())
+
+
+def read_line(
+    where: object, layout: Layout, column: str, kept: int, left_out: Mapping[str, int], more: Iterable[str] = (),
+) -> str:
+    """Describe the records of a source in one line: read, kept, left out by reason. Every command prints it.
+
+    `column`: that of the texts; `left_out`: records by reason, of which a header is none; `more`: remarks."""
+    lost = Counter({reason: n for reason, n in left_out.items() if n and reason != "header"})
+    about = f"read: {where}: {layout}" + f", column {column}" * (layout.format not in NAMED)
+    n = kept + lost.total()
+    counts = f"{n:,} record{'s' * (n != 1)}, {kept:,} kept", f"left out: {by_reason(lost)}" * bool(lost)
+    return clipped_line(f"{about}: " + "; ".join(filter(None, [*counts, *more])), 2000)
 
 
 def column_place(names: Sequence[str], column: str, where: object) -> int:

@@ -65,7 +65,7 @@ def _mean_bound(model: Method, valid: PartialSequences, config: TrainConfig) -> 
         bounds.append(bound)
 
     bounds = torch.cat(bounds)
-    error = bounds.std() / len(bounds)**0.5
+    error = bounds.std() / len(bounds)**0.5 if len(bounds) > 1 else 0.0
     return float(bounds.mean()), float(error)
 
 # %% ../../nbs/training/06_trainer.ipynb #3feffda9

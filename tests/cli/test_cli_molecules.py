@@ -26,7 +26,7 @@ from loflexmdm.samplers import Samples
 from loflexmdm.support.saved_files import names
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.recipes import presets, recipe_from
-from commands import SMALL, call, refused
+from commands import SMALL, call, refused, status_of
 
 KNOWN = [
     "CCO", "CCN", "c1ccccc1O", "CC(=O)NC", "CCOC(=O)C", "C1CCNCC1", "CN1CCOCC1",
@@ -354,7 +354,8 @@ def test_a_file_of_fragments_keeps_names_and_counts_what_it_leaves_out(model, tm
         pair for pair in [("benzene", "[R1]c1ccccc1"), ("two parts", "*c1ccccc1|*N1CCC1"), ("", "*CCO")] for _ in "123"]
     assert len({r["prompt"] for r in rows}) == 3
     assert all(contains_fragment(r["smiles"], r["prompt_text"]) for r in rows if r["state"] == "valid")
-    for told in ("7 records of", "3 used", "1 not a SMILES, the first is record 4 'c1cc'", "vocabulary lacks Br",
+    said += status_of(line.removesuffix(" --out"))[1]
+    for told in ("f.smi: lines: 7 records, 3 kept; left out: ", "1 not a SMILES, the first is record 4 'c1cc'", "vocabulary lacks Br",
                  "1 empty, the first is record 2", "1 blanks beside |, the first is record 5 '*CC | *CN'"):
         assert told in said
     code, out, _ = call(line.removesuffix(" --out"))

@@ -12,7 +12,7 @@ from loflexmdm.molecules.data.compounds import read_compounds
 from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.data.tables import as_sdf, as_smi, molecule_columns
 from loflexmdm.molecules.report import cell, figures_of, histogram_svg, report
-from commands import call, refused
+from commands import call, refused, status_of
 
 ROWS = ["CCO", "OCC", "c1ccccc1O", "C1CC", "", "CC.CC", None]
 NASTY = [
@@ -113,7 +113,7 @@ def test_replicates_have_the_rule_of_training_and_a_sign_ranks_the_lowest_first(
 
 def test_captions_are_names_and_salts_are_said(tmp_path):
     (tmp_path / "a.csv").write_text("Compound ID,smiles,IC50\nLD-1,CCN.Cl,5\nLD-2,CCO,1\n")
-    code, _, err = call("report", tmp_path / "a.csv", "--by=-IC50", "--salts", "largest")
+    code, err = status_of("report", tmp_path / "a.csv", "--by=-IC50", "--salts", "largest")
     page = (tmp_path / "a.html").read_text()
     assert code == 0 and "by IC50, lowest first" in err and "salt removed: 1" in err and "Lowest IC50 first" in page
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", page)

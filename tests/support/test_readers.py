@@ -40,12 +40,13 @@ def test_what_a_table_lacks_is_counted_and_said(tmp_path):
     task = task_from(dict(kind="text", file=str(table(tmp_path / "a.csv", rows)), column="text"))
     assert sum(task.sizes().values()) == 3
     assert task.rejected() == {"without the column": 1, "more cells than the header": 1, "empty": 2}
-    left_out, told = task.summary().splitlines()[1:]
+    told, _, left_out = task.summary().splitlines()
     assert left_out.startswith("left out: 4 of the source") and "2 empty" in left_out
     assert told == (
-        "read as table (','), column text: 7 records; 1 records have an extra empty cell, first on line 9: are their "
-        "cells shifted, by a decimal comma perhaps?; 1 rows take several lines; the longest begins on line 7 and takes "
-        "2; 7 different tokens 'abefghi'; length: median 2, longest 3"
+        f"read: {tmp_path / 'a.csv'}: table (','), column text: 7 records, 3 kept; left out: 2 empty, "
+        "1 without the column, 1 more cells than the header; 1 records have an extra empty cell, first on line 9: are "
+        "their cells shifted, by a decimal comma perhaps?; 1 rows take several lines; the longest begins on line 7 and "
+        "takes 2; 7 different tokens 'abefghi'; length: median 2, longest 3"
     )
 
 

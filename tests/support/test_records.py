@@ -214,7 +214,7 @@ def test_na_and_spaces_have_one_rule(tmp_path):
 def test_the_line_has_counts_reasons_layout_alphabet_and_lengths(tmp_path):
     line = read(tmp_path / "a.csv", "text;n\nACG;1,5\n;2,0\nAC;1\nA;2;3\n").line()
     assert line == (
-        f"{tmp_path}/a.csv: table (';', decimal comma), column text: 4 records, 2 kept; "
+        f"read: {tmp_path}/a.csv: table (';', decimal comma), column text: 4 records, 2 kept; "
         "left out: 1 empty, 1 more cells than the header; 3 different characters 'ACG'; length: median 2, longest 3"
     )
     assert "5 different tokens; length" not in line

@@ -98,7 +98,7 @@ def test_a_path_is_a_file(tmp_path):
     (tmp_path / "a.fas").write_text(">a\nWVF\n>b\nDYA\n")
     task = SequencesTask(SequencesConfig(unit="characters"), tmp_path / "a.fas")
     assert sorted("".join(s) for rows in task.splits.values() for s in rows) == ["DYA", "WVF"]
-    assert "read as fasta: 2 records; 6 different tokens 'ADFVWY'; length: median 3, longest 3" in task.summary()
+    assert "a.fas: fasta: 2 records, 2 kept; 6 different tokens 'ADFVWY'; length: median 3, longest 3" in task.summary()
 
 
 # lengths

@@ -150,4 +150,4 @@ def test_the_command_says_how_it_reads_a_prompt(tmp_path, capsys):
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(rows) == 4 and rows[0]["text"].startswith("((") and rows[2]["text"].startswith("((...))")
     said = capsys.readouterr().err
-    assert "prompts: 2" in said and "((<gap>))" in said
+    assert "prompts.txt: lines: 2 records, 2 kept" in said and "((<gap>))" in said

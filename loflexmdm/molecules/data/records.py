@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SMILES_COLUMNS', 'MOLECULE_FORMATS', 'EXTENSION', 'PROPERTY', 'smiles_cells', 'MoleculeRecords', 'sdf_blocks',
            'sdf_parts', 'sdf_cells', 'sdf_layout', 'molecule_records', 'is_sdf', 'is_one_row', 'check_header',
-           'smiles_rows', 'read_smiles', 'smiles_and_texts']
+           'smiles_rows', 'smiles_in', 'read_smiles', 'smiles_and_texts']
 
 # %% ../../../nbs/molecules/data/08_records.ipynb #rc3e20d9
 import os
@@ -158,9 +158,14 @@ def smiles_rows(source: object, column: str = "") -> Iterator[str | LeftOut]:
     """Yield the SMILES of each record, or why it has none.
 
     ValueError, at once, for a source that is empty or cannot be read."""
-    rows = molecule_records(source, column).every()
+    return smiles_in(molecule_records(source, column))
+
+
+def smiles_in(records: MoleculeRecords) -> Iterator[str | LeftOut]:
+    "Yield the SMILES of records, as `smiles_rows`."
+    rows = records.every()
     first = next(rows, None)
-    if first is None: raise ValueError(f"{source}: is empty")
+    if first is None: raise ValueError(f"{records.where}: is empty")
     return (row.text if isinstance(row, Record) else row for row in chain([first], rows))
 
 

@@ -178,7 +178,7 @@ class HubMolecules(IterableDataset):
         for row in hub_smiles(self.name, epoch=self.epoch, **self.stream):
             [found] = clean_chunk([row], self.options)
             counts[1 + REJECT_REASONS.index(found) if isinstance(found, str) else 0] += 1
-            if not isinstance(found, str): yield found
+            if not isinstance(found, str): yield found[:2]
 
     @property
     def kept(self) -> int:
