@@ -228,7 +228,7 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(path: Path, options: EvaluateOptions, task: Task) -> Inputs:
-    "Read the first texts of a file, or its molecules by the rule for salts and atom maps. ValueError as of the readers."
+    "Read the first texts of a file, or its molecules by the rule for salts and atom maps."
     if task.view == "molecule": return molecule_inputs(path, options)
     if options.salts: raise ValueError(f"--salts {options.salts}: is for molecules; leave it out")
     records = read_records(path, options.column or "")
@@ -245,7 +245,7 @@ def molecule_inputs(path: Path, options: EvaluateOptions) -> Inputs:
     rows = [(row.number, row.smiles or row.text, row.reason) for row in table.rows]
     return Inputs(rows, table.line)
 
-
+# %% ../../nbs/cli/08_evaluate.ipynb #ev000013
 def score_texts(path: Path, options: EvaluateOptions, model: Model) -> tuple[dict, list[dict]]:
     """Score the first texts of a file by a model: mean metrics, and a row per text.
 
@@ -264,7 +264,6 @@ def score_texts(path: Path, options: EvaluateOptions, model: Model) -> tuple[dic
         for (number, text, _), nats, error in zip(kept, scores.nats.tolist(), scores.error.tolist())
     ]
     return mean_scores(kept, scores), rows
-
 
 # %% ../../nbs/cli/08_evaluate.ipynb #ev000005
 def mean_scores(kept: Sequence[tuple[int, str | Sequence[str], list[str]]], scores: Scores) -> dict:

@@ -100,7 +100,7 @@ def resolve_prompts(options: SampleOptions, method: Method, task: Task | None) -
     print_status(f"prompts: the first {len(prompts)} of the task's test split")
     return Prompts(prompts, None)
 
-
+# %% ../../nbs/cli/06_result_files.ipynb #33855b56
 def token_prompts_line(path: str, n: int) -> str:
     "Describe a file of `n` prompts of tokens in the line of every command."
     is_json = ending_of(path) in JSON_ENDINGS

@@ -182,12 +182,12 @@ class MoleculeEditsConfig:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: their sum must be below 1")
         catalogue(tuple(self.alerts.split()))
 
-# %% ../../nbs/molecules/03_edit_task.ipynb #b13838f7
+# %% ../../nbs/molecules/03_edit_task.ipynb #3f82c91d
 FEWEST_LEADS = 3  # leads with pairs that are split
 MORE_PAIRS = ("more pairs by --gain 0 (any gain), --goal any (both ways), --exchanges 1000 (partners made), "
               "or more molecules")
 
-
+# %% ../../nbs/molecules/03_edit_task.ipynb #b13838f7
 class _MatchedMolecules(Task):
     """Matched pairs in three splits, in the direction of their gain.
 

@@ -259,14 +259,14 @@ def read_line(
 ) -> str:
     """Describe the records of a source in one line: read, kept, left out by reason. Every command prints it.
 
-    `column`: that of the texts; `left_out`: records by reason, of which a header is none; `more`: remarks."""
+    `column`: that of the texts; `left_out`: records by reason, without a header; `more`: remarks."""
     lost = Counter({reason: n for reason, n in left_out.items() if n and reason != "header"})
     about = f"read: {where}: {layout}" + f", column {column}" * (layout.format not in NAMED)
     n = kept + lost.total()
     counts = f"{n:,} record{'s' * (n != 1)}, {kept:,} kept", f"left out: {by_reason(lost)}" * bool(lost)
     return clipped_line(f"{about}: " + "; ".join(filter(None, [*counts, *more])), 2000)
 
-
+# %% ../../nbs/support/20_records.ipynb #rc2d9fe7
 def column_place(names: Sequence[str], column: str, where: object) -> int:
     "Return the index of a column. ValueError if it is missing, not unique or unnamed."
     named = [n for n in names if n]

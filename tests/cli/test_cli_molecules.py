@@ -355,7 +355,8 @@ def test_a_file_of_fragments_keeps_names_and_counts_what_it_leaves_out(model, tm
     assert len({r["prompt"] for r in rows}) == 3
     assert all(contains_fragment(r["smiles"], r["prompt_text"]) for r in rows if r["state"] == "valid")
     said += status_of(line.removesuffix(" --out"))[1]
-    for told in ("f.smi: lines: 7 records, 3 kept; left out: ", "1 not a SMILES, the first is record 4 'c1cc'", "vocabulary lacks Br",
+    for told in ("f.smi: lines: 7 records, 3 kept; left out: ", "1 not a SMILES, the first is record 4 'c1cc'",
+                 "vocabulary lacks Br",
                  "1 empty, the first is record 2", "1 blanks beside |, the first is record 5 '*CC | *CN'"):
         assert told in said
     code, out, _ = call(line.removesuffix(" --out"))

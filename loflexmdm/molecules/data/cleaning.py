@@ -58,7 +58,7 @@ def largest_organic(mol: Chem.Mol) -> Chem.Mol | None:
     parts = [p for p in Chem.GetMolFrags(mol, asMols=True) if any(a.GetAtomicNum() == 6 for a in p.GetAtoms())]
     return min(parts, key=lambda p: (-p.GetNumHeavyAtoms(), Chem.MolToSmiles(p)), default=None)
 
-
+# %% ../../../nbs/molecules/data/02_cleaning.ipynb #2cf5ed8c
 def standardised(mol: Chem.Mol, salts: str = "refuse") -> tuple[Chem.Mol | None, tuple[str, ...]]:
     """Return the component of a molecule that is used, without atom maps, and the changes.
 
@@ -97,7 +97,7 @@ def encode(smiles: str, options: Cleaning) -> tuple[str, str] | str:
     if 0 < options.max_tokens < len(notation.tokens(text)): return "too long"
     return (text, smiles) if notation.decode(text).smiles == smiles else "not reversible"
 
-
+# %% ../../../nbs/molecules/data/02_cleaning.ipynb #2cf5ed9c
 Outcome = tuple[str, str, tuple[str, ...]]  # text, SMILES and the changes
 
 
@@ -127,7 +127,6 @@ def encoded_twice(canonical: str, options: Cleaning) -> tuple[str, str] | str:
     if found != "not reversible": return found
     again = mol_of(canonical)
     return found if again is None else encode(Chem.MolToSmiles(again), options)
-
 
 # %% ../../../nbs/molecules/data/02_cleaning.ipynb #75b28343
 def molecule_split(

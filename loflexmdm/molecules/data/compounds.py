@@ -49,12 +49,12 @@ def standard(text: str | None, salts: str = "refuse") -> Standard:
     again = judge([Chem.MolToSmiles(mol)])[0]
     return Standard(again.smiles or "", again.reason, changes if again.smiles else ())
 
-
+# %% ../../../nbs/molecules/data/09_compounds.ipynb #cp000108
 def standard_fragment(fragment: str, salts: str = "refuse") -> tuple[str, tuple[str, ...]]:
     """Return a fragment by the same rule, and the changes: without counterions if `salts` is "largest", without atom
     maps.
 
-    Labels of points are no atom maps. Other text is unchanged."""
+    Other text is unchanged."""
     used = without_counterions(fragment) if salts == "largest" else fragment
     try: before, mol = parse_fragment(fragment), parse_fragment(used)
     except ValueError: return fragment, ()
@@ -99,7 +99,7 @@ class Compound(NamedTuple):
 
     def named(self, column: str) -> str: return self.cells.get(column, "")
 
-
+# %% ../../../nbs/molecules/data/09_compounds.ipynb #cp00010e
 @dataclass(frozen=True)
 class Compounds:
     "Compounds of a file, one per record, also if it is left out."

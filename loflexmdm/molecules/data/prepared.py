@@ -222,7 +222,7 @@ def collect(results: Iterable[tuple[list[str], list]]) -> Molecules:
                 if rejects[reason] <= EXAMPLES: examples.setdefault(reason, []).append((row, text[:200]))
         return Molecules(*spool.columns(), rejects, None, examples, changes)
 
-
+# %% ../../../nbs/molecules/data/03_prepared.ipynb #0668cb91
 def build_molecules(
     rows: Iterable[str],
     options: Cleaning = Cleaning(),  # noqa: B008 (immutable)
