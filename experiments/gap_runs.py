@@ -3,9 +3,13 @@
 Entrants have networks of one size, learn the same sequences with the same gaps, and are judged by the exact
 conditional distributions of the cases that `receptors.py` writes: KL in nats (for entrants with a bound an upper
 bound), lengths, impossible fillings, seconds per filling. Rows go to experiments/results/gap_runs.json, with
-settings, seed and commit; those that are there are left out, and an interrupted run goes on where it stopped."""
+settings, seed and commit; those that are there are left out, and an interrupted run goes on where it stopped. The
+entrant `exact` is the law itself, on fewer cases: it checks cases and scores."""
 import argparse
+import math
 import random
+import time
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -16,9 +20,9 @@ from loflexmdm.methods.base import Method
 from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import collate, filled_example
 from loflexmdm.support.random_numbers import generator_for
-from loflexmdm.tasks.known_law import Case, Fillings, MethodEntrant, joined, read_cases, score_cases
+from loflexmdm.tasks.known_law import Case, Fillings, MethodEntrant, joined, read_cases, score_cases, splits
 from ordered_time_runs import steps_in
-from receptors import FEWER, FOLDER, Olga
+from receptors import FEWER, FOLDER, RESIDUES, Olga, exact_lengths
 from runs import FIXED, LEARNED, ROOT, note, noted, states_per_sequence
 from training_runs import trained
 
@@ -40,13 +44,19 @@ ENTRANTS = dict(
 FIXED_LENGTH = ("masked", "masked_length")  # one gap only
 TRAIN = dict(optimiser="muon", lr=3e-3, warmup=50, ema=0.99, log_every=100, valid_size=64)
 ROWS, LONGEST = 32, 25
-STATES, DRAWN, CHECKED = 32, 20, 100  # states of a bound, fillings per case, sequences whose probability is computed
+STATES, DRAWN, CHECKED = 32, 20, 50  # states of a bound, fillings per case, sequences whose probability is computed
+EXACT = 8  # cases of a kind for the law itself
 
 
 class Judged(MethodEntrant):
-    "An entrant that keeps the fillings which it drew last."
+    "An entrant that keeps the bounds and the fillings of its last cases."
+    nats: Sequence[float] = ()
     drawn: Sequence[Fillings] = ()
     laws: dict[tuple, dict[int, float]] = {}  # exact distribution of lengths of each prompt
+
+    def nll(self, cases: Sequence[Case], size: int = 256) -> Float[Tensor, " cases"]:
+        self.nats = super().nll(cases, size)
+        return self.nats
 
     def draw(self, prompts: Sequence[list], n: int, seed: int) -> list[Fillings]:
         self.drawn = super().draw(prompts, n, seed)
@@ -62,7 +72,8 @@ class GivenLength(Judged):
         generator = generator_for(0, "cases", device=self.method.device)
         of_length = [c.lengths[sum(map(len, c.fillings))] for c in cases]
         with torch.no_grad(): nats = self.method.nll_bound(x1, self.states, generator)[0].double()
-        return nats - torch.tensor(of_length, dtype=torch.float64).log()
+        self.nats = nats - torch.tensor(of_length, dtype=torch.float64).log()
+        return self.nats
 
     def draw(self, prompts: Sequence[list], n: int, seed: int) -> list[Fillings]:
         "Fill as many masks as the exact distribution says."
@@ -76,6 +87,80 @@ class GivenLength(Judged):
         decode = lambda ids: tuple(self.method.vocabulary.decode(ids))
         self.drawn = [(decode(next(filled)) if "<mask>" in p else (),) for p in masked]
         return self.drawn
+
+
+class LawItself:
+    "A law as an entrant: probabilities residue by residue, and fillings of sequences that its sampler drew."
+    def __init__(self, law: str):
+        self.olga = Olga(law, 0)
+        self.sequences = (FOLDER / f"{law}.csv").read_text().split()[1:]
+
+    def nll(self, cases: Sequence[Case]) -> Float[Tensor, " cases"]:
+        "Compute -log p of the lengths, and of each residue given those before it."
+        return -torch.tensor([self.log_p(c.prompt, c.fillings) for c in cases], dtype=torch.float64)
+
+    def log_p(self, prompt: list, fillings: Sequence[Sequence[str]]) -> float:
+        "Return log p of fillings. Probabilities of a residue are divided by their sum over residues."
+        write = lambda flat: "".join(joined(prompt, cut(flat, fillings)))
+        flat = [t for f in fillings for t in f]
+        total = math.fsum(exact_lengths(self.olga, prompt).values())
+        found = math.log(self.olga.p(write(["X"] * len(flat)))[0] / total)
+        for k, residue in enumerate(flat):
+            rest = ["X"] * (len(flat) - k - 1)
+            p = self.olga.p(*(write([*flat[:k], r, *rest]) for r in RESIDUES))
+            found += math.log(p[RESIDUES.index(residue)] / math.fsum(p))
+        return found
+
+    def fitting(self, prompt: list) -> list[Fillings]:
+        "Return the fillings of all sequences that fit."
+        ends = [0, *(i for i, t in enumerate(prompt) if t is ...), len(prompt)]
+        first, last = "".join(prompt[:ends[1]]), "".join(prompt[ends[-2] + 1:])
+        near = [s for s in self.sequences if s.startswith(first) and s.endswith(last)]
+        return [f for s in near for f in splits(prompt, s)]
+
+    def draw(self, prompts: Sequence[list], n: int, seed: int) -> list[Fillings]:
+        "Draw from the fillings of sequences that fit."
+        rng = random.Random(seed)
+        self.drawn = [f for p in prompts for f in rng.sample(self.fitting(p), n)]
+        return self.drawn
+
+
+def cut(flat: Sequence[str], fillings: Sequence[Sequence[str]]) -> list[list[str]]:
+    "Cut residues into parts as long as the fillings."
+    rest = iter(flat)
+    return [[next(rest) for _ in filling] for filling in fillings]
+
+
+def exact_scores(law: str, n: int) -> dict:
+    "Score a law by itself, on cases that enough sequences fit."
+    found, entrant = {}, LawItself(law)
+    for kind in KINDS:
+        cases = [c for c in cases_of(law, kind, n) if len(entrant.fitting(c.prompt)) >= DRAWN][:EXACT]
+        row = score_cases(entrant, cases, DRAWN) | dict(cases=len(cases))
+        found[kind] = {k: round(v, 12 if k.startswith("kl") else 5) for k, v in row.items() if k != "seconds"}
+        found[kind] |= dict(impossible=impossible(entrant.olga, cases, entrant.drawn))
+    entrant.olga.close()
+    return found
+
+
+def run_exact(law: str, n: int):
+    "Note the scores of a law by itself."
+    name = f"{law} exact"
+    if noted(RESULTS, name, dict(of_each_kind=n)): return
+    note(RESULTS, dict(name=name, law=law, entrant="exact", of_each_kind=n, scores=exact_scores(law, n)))
+
+
+def note_lengths(law: str, n: int):
+    "Note the exact distribution of the number of residues in the gaps of each kind, pooled over cases."
+    name = f"{law} lengths"
+    if noted(RESULTS, name, dict(of_each_kind=n)): return
+    found = {}
+    for kind in KINDS:
+        cases, pooled = cases_of(law, kind, n), Counter()
+        for case in cases:
+            for length, p in case.lengths.items(): pooled[length] += p / len(cases)
+        found[kind] = {k: round(p, 6) for k, p in sorted(pooled.items())}
+    note(RESULTS, dict(name=name, law=law, of_each_kind=n, lengths=found))
 
 
 def kinds_of(entrant: str) -> tuple[str, ...]: return ONE_GAP if entrant in FIXED_LENGTH else KINDS
@@ -109,6 +194,12 @@ def impossible(olga: Olga, cases: Sequence[Case], drawn: Sequence[Fillings]) -> 
     return sum(not p for p in olga.p(*[t for t in some if t])) / len(some)
 
 
+def details(cases: Sequence[Case], judged: Judged) -> dict:
+    "Return the excess nats of each case, and how many fillings had each length."
+    excess = [round(float(v) + c.log_p, 3) for v, c in zip(judged.nats, cases)]
+    return dict(case_kl=excess, lengths=dict(sorted(Counter(sum(map(len, f)) for f in judged.drawn).items())))
+
+
 def scores(law: str, entrant: str, method: Method, n: int) -> dict:
     "Score a trained entrant on every kind of gap."
     found, olga = {}, Olga(law, 0)
@@ -118,7 +209,7 @@ def scores(law: str, entrant: str, method: Method, n: int) -> dict:
         judged.laws = {tuple(c.prompt): c.lengths for c in cases}
         row = score_cases(judged, cases, DRAWN) | dict(cases=len(cases))
         row |= dict(impossible=impossible(olga, cases, judged.drawn))
-        found[kind] = {k: round(v, 5) for k, v in row.items()}
+        found[kind] = {k: round(v, 5) for k, v in row.items()} | details(cases, judged)
     olga.close()
     return found
 
@@ -129,10 +220,12 @@ def run(law: str, entrant: str, seconds: int, seed: int, n: int, commit: str):
     if noted(RESULTS, name, dict(model=tables(law, entrant, seed, 1)["model"], of_each_kind=n)): return
     settings = tables(law, entrant, seed, steps_in(seconds, f"gaps {name}", tables(law, entrant, seed, 10_000)))
     made, _, spent = trained(settings, f"gaps {name}")
+    begun = time.process_time()
     made = getattr(made, "method", made)
     parameters = sum(p.numel() for p in made.parameters())
     note(RESULTS, dict(name=name, law=law, entrant=entrant, seed=seed, seconds=seconds, cpu_seconds=spent,
-                       parameters=parameters, of_each_kind=n, **settings, scores=scores(law, entrant, made, n))
+                       parameters=parameters, of_each_kind=n, **settings, scores=scores(law, entrant, made, n),
+                       scoring_seconds=round(time.process_time() - begun))
          | (dict(trained_at=commit) if commit else {}))
 
 
@@ -141,15 +234,18 @@ def main():
     parser.add_argument("laws", nargs="+")
     parser.add_argument("--seconds", type=int, nargs="+", default=[60])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--entrants", nargs="+", default=list(ENTRANTS), choices=ENTRANTS)
-    parser.add_argument("--cases", type=int, default=30, help="of each kind of gap")
+    parser.add_argument("--entrants", nargs="+", default=list(ENTRANTS), choices=[*ENTRANTS, "exact"])
+    parser.add_argument("--cases", type=int, default=60, help="of each kind of gap")
     parser.add_argument("--commit", default="", help="commit of the code, where the folder does not tell it")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    for law in args.laws: note_lengths(law, args.cases)
     for seed in args.seeds:
         for law in args.laws:
             for seconds in args.seconds:
-                for entrant in args.entrants: run(law, entrant, seconds, seed, args.cases, args.commit)
+                for entrant in args.entrants:
+                    if entrant == "exact": run_exact(law, args.cases)
+                    else: run(law, entrant, seconds, seed, args.cases, args.commit)
 
 
 if __name__ == "__main__": main()

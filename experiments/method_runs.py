@@ -25,6 +25,7 @@ from training_runs import trained
 
 RESULTS = ROOT / "experiments" / "results" / "method_runs.json"
 QM9 = dict(kind="molecules", source="qm9", notation="smiles", reorder=False, prompt_share=0.0)
+GAPS = dict(infill=0.5, infill_by="ends")
 WITH_GAPS = ("masked", "papl", "flexmdm", "fixed", "learned")
 CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds that count
     words=dict(task=dict(kind="words"), steps=1500),
@@ -32,8 +33,8 @@ CORPORA = dict(  # settings of the task, and the budget, fixed before the seeds 
     qm9=dict(task=QM9 | dict(max_length=24), steps=1500),  # no molecule of QM9 is longer
     text=dict(task=text, steps=1500), peptides=dict(task=peptide_task, steps=1500),
     code=dict(task=code, steps=1500, methods=("autoregressive", "masked", "edits", "edits_localized")),
-    gaps=dict(task=partial(text, infill=0.5, max_length=40), steps=3000, methods=WITH_GAPS),  # with room in every gap
-    molecule_gaps=dict(task=QM9 | dict(infill=0.5, max_length=32), steps=3000, methods=WITH_GAPS),
+    gaps=dict(task=partial(text, **GAPS, max_length=40), steps=3000, methods=WITH_GAPS),  # with room in every gap
+    molecule_gaps=dict(task=QM9 | GAPS | dict(max_length=32), steps=3000, methods=WITH_GAPS),
 )
 INSERTION, MASKS = dict(method="ordered-insertion"), dict(method="ordered-masks")
 METHODS = dict(

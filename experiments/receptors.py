@@ -4,7 +4,8 @@ OLGA (Sethna et al., 2019; GPLv3) computes the probability of a CDR3 by summing 
 program of its own, in an environment under runs/; nothing here imports it (`receptors_olga.py`). Written to
 runs/receptors: LAW.csv with sequences for training and LAW-KIND.jsonl with cases of every kind of gap, each with the
 exact log-probability of its filling and the exact distribution of its length; LAW.json with commit, version and
-the entropy. Cases that are there already stay; a longer list continues."""
+the entropy. Cases that are there already stay; a longer list continues. `--enumerate` writes LAW-fillings.json
+instead: two prompts with the probability of every filling up to a length (results/receptor_fillings.json)."""
 import argparse
 import itertools
 import json
@@ -25,6 +26,8 @@ from runs import COMMIT, ROOT
 
 FOLDER = ROOT / "runs" / "receptors"
 LEAST, MOST = 8, 24  # residues
+RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
+ENUMERATED = ("CSASLAVQ...IGANVLTF", 3), ("CASSLGQ...G...YNEQFF", 2)  # prompts, and the most residues in their gaps
 FEWER = dict(two=3)  # kinds whose exact answers take longer have fewer cases, by this factor
 
 
@@ -124,14 +127,43 @@ def add_sequences(law: str, n: int):
     ), indent=1) + "\n")
 
 
+def all_fillings(gaps: int, most: int) -> Iterator[tuple[str, ...]]:
+    "Yield the fillings of gaps with up to `most` residues together, in alphabetical order for each lengths."
+    for lengths in itertools.product(range(most + 1), repeat=gaps):
+        if sum(lengths) > most: continue
+        yield from itertools.product(*(map("".join, itertools.product(RESIDUES, repeat=n)) for n in lengths))
+
+
+def enumerated(olga: Olga, text: str, most: int) -> dict:
+    "Return log10 of the probabilities of all fillings of a prompt, and of numbers of residues, computed apart."
+    prompt = [piece for part in text.split("...") for piece in (*part, ...)][:-1]
+    gaps = prompt.count(...)
+    log10 = lambda p: round(math.log10(p), 5) if p else None
+    whole = ["".join(joined(prompt, f)) for f in all_fillings(gaps, most)]
+    lengths = [ns for ns in itertools.product(range(most + 1), repeat=gaps) if sum(ns) <= most]
+    wild = olga.p(*("".join(joined(prompt, ["X" * n for n in ns])) for ns in lengths))
+    return dict(prompt=text, most=most, residues=RESIDUES, log10_p=[log10(p) for p in olga.p(*whole)],
+                log10_lengths=[[list(ns), log10(p)] for ns, p in zip(lengths, wild)])
+
+
+def write_enumerated(law: str):
+    "Write every filling of two prompts with its probability."
+    olga = Olga(law, 0)
+    found = [enumerated(olga, *prompt) for prompt in ENUMERATED]
+    olga.close()
+    write_file(FOLDER / f"{law}-fillings.json", json.dumps(dict(law=law, olga="1.3.0", prompts=found)) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("laws", nargs="+", help="human_T_beta, mouse_T_alpha, human_B_heavy, ...")
     parser.add_argument("--sequences", type=int, default=60_000)
     parser.add_argument("--cases", type=int, default=100, help="of each kind of gap")
     parser.add_argument("--kinds", nargs="+", default=["ends", "inner", "two", "end", "start"])
+    parser.add_argument("--enumerate", action="store_true", help="all fillings of two prompts instead")
     args = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
+    if args.enumerate: return [write_enumerated(law) for law in args.laws]
     for law in args.laws: add_sequences(law, args.sequences)
     for law in args.laws:
         for kind in args.kinds: add_cases(law, kind, args.cases // FEWER.get(kind, 1))

@@ -49,7 +49,7 @@ from .scores.metrics import MoleculeMetrics, flaw, judge, molecule_grid, molecul
 from ..process.states import ANY, BOS, Example, Vocabulary, filled_example, prefix_example
 from ..process.streams import STREAM_ROWS, UNLIMITED, Stream
 from ..samplers import Samples
-from ..support.configs import AtLeastTwo, Fraction, Natural, accepted_by, config, one_of
+from ..support.configs import AtLeastTwo, Count, Fraction, Natural, accepted_by, config, one_of
 from ..support.data_digests import row_digest, rows_digest
 from ..support.limits import clipped
 from ..support.progress import is_visible, write_line
@@ -57,7 +57,7 @@ from ..support.random_numbers import permutation
 from ..support.records import number_in
 from ..support.statistics import empirical_variation, variation_floor
 from ..tasks.base import SPLITS, Examples, Task, check_split
-from ..tasks.sequences import cure_of_empty, small_note, stretch
+from ..tasks.sequences import GAP_RULES, check_gaps, cure_of_empty, rule_of, small_note
 
 # %% ../../nbs/molecules/01_task.ipynb #537ff997
 PROPERTIES = dict(  # computed properties, available as conditions
@@ -86,7 +86,9 @@ class MoleculesConfig:
     salts: str = "refuse"         # refuse | largest (keep the largest component)
     reorder: bool = True          # rewrite training molecules with random order of fragments or atoms
     prompt_share: Fraction = 0.25  # fraction of training examples with some fragments as fixed prompt
-    infill: Fraction = 0.0        # fraction of training examples with one gap to fill
+    infill: Fraction = 0.0        # fraction of training examples with gaps to fill
+    infill_by: one_of(GAP_RULES) = "length"  # gaps: number of given tokens first | ends (both uniform)
+    infill_gaps: Count = 1        # most gaps in a molecule
     links: one_of(("uniform", "length")) = "uniform"  # links of SMILES prompts: a uniform end, or the length first
     close: Fraction = 0.0         # fraction of SMILES prompts with a ring to close
     valid_share: Fraction = 0.05  # fraction of molecules for validation
@@ -105,6 +107,7 @@ class MoleculesConfig:
     def __post_init__(self):
         if self.valid_share + self.test_share >= 1:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: their sum must be below 1")
+        check_gaps(self)
         if self.notation != "smiles" and (self.links != "uniform" or self.close):
             raise ValueError(f"links={self.links!r}, close={self.close}: need notation='smiles', not {self.notation!r}")
         if not self.condition.strip(): raise ValueError(f"condition={self.condition!r}: choose {_ASKABLE}")
@@ -178,6 +181,7 @@ class _MoleculeData(Task):
         "Summarise the data, with tokens missing from the vocabulary and rejected rows."
         read = source_line(self.molecules, self.config.source, self.config.column)
         lines = [read] * bool(read) + [super().summary()]
+        if self.config.infill: lines.append(f"gaps in {self.config.infill:.0%} of molecules: {rule_of(self.config)}")
         if held := small_note(self._held_out): lines.append(held)
         if lacking := self.lacking(): lines.append(f"tokens outside the vocabulary: {_counted(lacking)}")
         rows = self.molecules.examples
@@ -358,11 +362,15 @@ class _MoleculeExamples(_PropertyClasses):
         if split != "train": return Examples(len(rows), fixed, about, source)
         if c.stream: return self.streamed()
 
+        def another(rng: random.Random) -> tuple[str, Sequence[str]]:
+            i = rng.randrange(len(rows))
+            return rows[i], asked[i]
+
         # everything depends on i, so a resumed run gets the same texts
         def make(i: int) -> Example:
             epoch, k = divmod(i, len(rows))
             which = permutation(len(rows), c.seed, "molecules", epoch)[k]
-            return self._drawn(rows[which], random.Random(f"{c.seed} {i}"), asked[which])
+            return self._drawn(rows[which], random.Random(f"{c.seed} {i}"), asked[which], another)
 
         return Examples(UNLIMITED, make, about, source)
 
@@ -417,22 +425,27 @@ class _MoleculeExamples(_PropertyClasses):
         text: str,
         rng: random.Random,
         asked: Sequence[str] = (),
+        another: Callable[[random.Random], tuple[str, Sequence[str]]] | None = None,
     ) -> Example:
-        """Convert a molecule to an example with one gap. All but a `stretch` of tokens is given, after the condition
-        `asked`."""
-        if self.config.reorder: text = self._rewritten(text, rng)
-        tokens = self.tokens_of(text)
-        i, j = stretch(len(tokens), rng)
-        return filled_example([*asked, *tokens[:i], ..., *tokens[j:]], [tokens[i:j]], self.vocabulary)
+        """Convert a molecule, or another that fits, to an example with gaps, by the rule of the configuration.
+
+        The condition `asked` comes before it; `another` draws a molecule's text and condition."""
+        def tokens(text: str, asked: Sequence[str]) -> list[str]:
+            return [*asked, *self.tokens_of(self._rewritten(text, rng) if self.config.reorder else text)]
+
+        other = another and (lambda rng: tokens(*another(rng)))
+        rule = rule_of(self.config, self.config.max_length)
+        return filled_example(*rule.cut(tokens(text, asked), rng, other, head=len(asked)), self.vocabulary)
 
     def _drawn(
         self,
         text: str,
         rng: random.Random,
         asked: Sequence[str],
+        another: Callable[[random.Random], tuple[str, Sequence[str]]] | None = None,
     ) -> Example:
         "Draw a training example of a molecule: gap, prompt or neither."
-        if self.config.infill and rng.random() < self.config.infill: return self.with_gap(text, rng, asked)
+        if self.config.infill and rng.random() < self.config.infill: return self.with_gap(text, rng, asked, another)
         return self.example(text, rng, self.config.prompt_share, asked)
 
     def _with_holes(

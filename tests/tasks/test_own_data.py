@@ -3,6 +3,7 @@ import json
 import random
 import shutil
 from collections import Counter
+from itertools import combinations, product
 
 import pytest
 import torch
@@ -17,7 +18,8 @@ from loflexmdm.support.records import read_records
 from loflexmdm.support.writers import write_texts
 from loflexmdm.tasks import sequences
 from loflexmdm.tasks.base import check_prompts, task_from
-from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask, infill_example, stretch
+from loflexmdm.tasks.sequences import GapRule, SequencesConfig, SequencesTask, cut_into, divided, infill_example
+from loflexmdm.tasks.sequences import stretch
 from loflexmdm.training.checkpoints import take_weights
 from loflexmdm.training.recipes import override, recipe, recipe_from
 
@@ -143,10 +145,12 @@ def test_an_example_without_its_free_tokens_is_its_prompt():
 
 def test_the_share_of_gaps_and_the_score():
     task, n = characters(infill=0.5), 2000
-    draw = random.Random(0)
-    gaps = sum(any(infill_example(tuple("abcdefgh"[:4]), 0.5, draw, task.vocabulary).fixed[1:]) for _ in range(n))
-    p = 0.5 * 14 / 15  # one of the fifteen stretches is the whole
-    assert abs(gaps - n * p) < 4.5 * (n * p * (1 - p)) ** 0.5
+    ends = GapRule("ends")
+    for rule, whole in ((GapRule(), 1 / 5), (ends, 1 / 15)):  # one of five numbers, or of fifteen stretches
+        draw, p = random.Random(0), 0.5 * (1 - whole)
+        made = [infill_example(tuple("abcd"), 0.5, draw, task.vocabulary, rule) for _ in range(n)]
+        gaps = sum(any(e.fixed[1:]) for e in made)
+        assert abs(gaps - n * p) < 4.5 * (n * p * (1 - p)) ** 0.5
     for split in ("train", "valid", "test"): check_prompts(task, split)
     data, k = task.dataset("test"), 12
     truth = Samples([data[i].tokens[1:] for i in range(k)], [[True]] * k)
@@ -156,13 +160,60 @@ def test_the_share_of_gaps_and_the_score():
 
 
 def test_training_passes_have_every_sequence_and_other_gaps():
-    task = characters(infill=1.0)
+    task = characters(infill=1.0, infill_by="ends")
     data, n = task.dataset(), len(task.splits["train"])
     first, second = ([data[e * n + k] for k in range(n)] for e in (0, 1))
     assert sorted(e.tokens for e in first) == sorted(e.tokens for e in second) and first != second
     assert [data[i] for i in range(5)] == [task.dataset()[i] for i in range(5)]
-    valid = [characters(infill=1.0).dataset("valid")[i] for i in range(3)]
+    valid = [characters(infill=1.0, infill_by="ends").dataset("valid")[i] for i in range(3)]
     assert [task.dataset("valid")[i] for i in range(3)] == valid
+
+
+@pytest.mark.parametrize("prompt, most", [("a.b", 1), (".", 1), ("a.", 1), (".a.", 2), ("a.b", 2), ("a.b.", 2)])
+def test_prompts_are_tied_to_no_length(prompt, most):
+    "Sequences that fit a prompt have their shares, by the number of ways to fill it; by ends they have not."
+    texts = [tuple(text) for text in ("ab", "ab", "ab", "aab", "abb", "aabb", "abab", "abab")]
+    draw, found, exact = random.Random(3), Counter(), Counter()
+    for text in texts:
+        for given in range(len(text) + 1):
+            for slots in combinations(range(given + 1), prompt.count(".")):
+                for cuts in product(range(len(text) - given + 1), repeat=len(slots)):
+                    if sum(cuts) == len(text) - given: exact[written(*cut_into(text, slots, cuts))] += 1
+    exact = {parts: count for (made, parts), count in exact.items() if made == prompt}
+    for _ in range(20_000):
+        made, parts = written(*GapRule(most=most, longest=4).cut(draw.choice(texts), draw, lambda d: d.choice(texts)))
+        if made == prompt: found[parts] += 1
+    total, ways = found.total(), sum(exact.values())
+    assert set(found) == set(exact) and total > 300
+    for parts, count in exact.items():
+        p = count / ways
+        assert p == 1 or abs(found[parts] - total * p) < 4.5 * (total * p * (1 - p)) ** 0.5, parts
+
+
+def written(prompt, fillings):
+    "Return a prompt with a dot for each gap, and its fillings."
+    return "".join("." if t is ... else t for t in prompt), tuple(map("".join, fillings))
+
+
+def test_parts_of_a_number_are_equally_likely():
+    draw, n = random.Random(0), 12_000
+    found = Counter(tuple(divided(3, 3, draw)) for _ in range(n))
+    assert len(found) == 10 and max(abs(c - n / 10) for c in found.values()) < 4.5 * (n * 0.09) ** 0.5
+    assert divided(5, 1, draw) == [5] and divided(0, 2, draw) == [0, 0]
+
+
+def test_several_gaps_by_ends_are_refused_and_the_rule_is_told():
+    with pytest.raises(ValueError, match="infill_gaps=2: several gaps need infill_by='length'"):
+        SequencesConfig(infill_by="ends", infill_gaps=2)
+    assert "gaps in 50% of sequences: number of given tokens first" in characters(infill=0.5).summary()
+    gaps = [characters(infill=1.0, infill_gaps=3).prompts("test", 40)]
+    assert max(prompt.count(...) for prompts in gaps for prompt in prompts) > 1
+
+
+def test_another_rule_of_gaps_is_other_data():
+    "A run that began with one rule is not resumed with another."
+    identities = [characters(infill=1.0, infill_by=by).dataset().identity for by in ("length", "ends")]
+    assert identities[0] != identities[1]
 
 
 # tokenizers
