@@ -209,6 +209,8 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     kind, text = (cls and cls.prompt_help) or unknown
     start.add_argument(*PROMPT_TEXT, dest="prompt_text", metavar=kind, help=text.replace("%", "%%"))
     option("--ask", metavar="NAME=VALUE", help="condition: low, medium, high, any or a number, such as pIC50=high")
+    option("--close", action="store_true", help="close a ring between the two points of --fragment")
+    option("--ring-size", metavar="N|LOW-HIGH", help="with --close, atoms of the ring, say 12-18 [12-20, or as fits]")
     option("--column", metavar="NAME", help="column of a table of prompts [the only or usual one]")
     add_salts(parser)
     suffixes = [*TABLES, *(cls.output_suffixes if cls else ()), *TEXTS]
@@ -234,6 +236,7 @@ SAMPLE_EXAMPLES = """examples:
   loflexmdm sample molecules-moses-ar --fragment "*c1ccncc1" --valid 16   # grown from a fragment, at all its points
   loflexmdm sample molecules-moses-ar --fragment "*N1CCCC1.*c1ccc2c(c1)OCCO2"   # links two, with a new core between
   loflexmdm sample molecules-moses-ar --fragment "c1ccc2[nH]ccc2c1"       # no *: grown at a random hydrogen
+  loflexmdm sample molecules-leads --fragment "*CCc1cccc(C*)c1" --close --ring-size 12-16   # macrocycles
   loflexmdm sample molecules-moses-ar --prompts fragments.smi -n 4 --out grown.csv   # four of each, with its name
   loflexmdm sample runs/tuned --ask pIC50=high --valid 50 --out high.sdf.gz   # a class of the condition
 in the shell a fragment needs quotes, for its * and brackets

@@ -133,6 +133,8 @@ class SampleOptions(SamplingOptions):
     column: str = ""  # of a table of prompts; empty: the only or usual one
     prompt_text: str | None = None  # text of which the task makes a prompt
     ask: str | None = None  # condition, NAME=VALUE
+    close: bool = False  # close a ring from the fragment
+    ring_size: str | None = None  # limits of its atoms
     salts: str | None = None  # of a fragment: refuse or largest
     out: str | None = None  # results file; None: print
     force: bool = False  # replace an existing file

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PROPERTIES', 'CONDITION', 'CLASS_WORDS', 'DIRECTIONS', 'SCORES', 'bounds_from', 'MoleculesConfig', 'mirrored',
-           'class_of', 'state_of', 'flaw_of', 'MoleculesTask']
+           'class_of', 'altered', 'state_of', 'flaw_of', 'MoleculesTask']
 
 # %% ../../nbs/molecules/01_task.ipynb #ff17d32b
 import io
@@ -34,6 +34,7 @@ from .data.compounds import read_compounds
 from .data.prepared import Molecules, Picked, content_of, is_packaged, prepare, source_line
 from .data.records import MOLECULE_FORMATS
 from .data.tables import MOLECULE_WRITERS, WRITTEN, molecule_columns
+from .closures import closing_prompts, closure_request, split_closing
 from .growth import Growths, best_prompt, growth_of
 from .growth import grows_rightwards, superstructure_points
 from .notation.bracket_safe import Decoded, read_tokenizer, split_attachments
@@ -555,6 +556,7 @@ class _MoleculeTexts(_PropertyClasses):
     def prompts_for(self, text: str, method: Method, n: int = 1) -> tuple[list[list], Callable | None]:
         """Return prompts as in `Task`, with several points for a scaffold. A scaffold without points grows at one of
         its hydrogens (`superstructure_points`); the `n` molecules are spread evenly over them."""
+        if split_closing(text)[0] is not None: return self._closing(text, method, n)
         given, rest = self._given(text)
         if not rest or "*" in rest or "..." in rest: return super().prompts_for(text, method, n)
         cases = [f"{given} {core}".strip() for core in superstructure_points(rest)[:n]]
@@ -565,6 +567,13 @@ class _MoleculeTexts(_PropertyClasses):
             hook = Growths(hooks)
             prompts = hook.prompts
         return [prompts[i % len(prompts)] for i in range(n)], hook
+
+    def _closing(self, text: str, method: Method, n: int) -> tuple[list[list], Callable]:
+        "Return prompts that close a ring, and their hook."
+        size, rest = split_closing(text)
+        given, fragment = self._given(rest)
+        condition = [given or ANY] if self.vocabulary.conditions else []
+        return closing_prompts(method, fragment, size, condition, n)
 
     def condition(self, asked: str) -> str:
         """Return the token of a condition: NAME=low, medium, high, any or a number, such as pIC50=high.
@@ -582,7 +591,7 @@ class _MoleculeTexts(_PropertyClasses):
         """Describe the features of a fragment that the model does not get. Stereochemistry for left-to-right models
         and for notations other than SMILES; else stereochemistry, charges and isotopes without tokens in the
         vocabulary."""
-        _, rest = self._asked_first(text)
+        _, rest = self._asked_first(split_closing(text)[1])
         return ", ".join(self._plain(rest, method is None or not grows_rightwards(method))[1])
 
     def _given(self, text: str) -> tuple[str, str]:
@@ -671,10 +680,10 @@ class _MoleculeTexts(_PropertyClasses):
             if row["state"] in WRITTEN: row["state"] = flaw_of(row["smiles"]) or row["state"]
 
         # a text with gaps has no fragment to check
-        fragment = "" if "..." in prompt_text else self._given(prompt_text)[1]
+        size, text = split_closing(prompt_text)
+        fragment = "" if "..." in text else self._given(text)[1]
         for row in found:
-            is_kept = not fragment or row["state"] not in WRITTEN or keeps_fragment(row["smiles"], fragment)
-            if not is_kept: row["state"] = "fragment altered"
+            if fragment and row["state"] in WRITTEN: row["state"] = altered(row["smiles"], fragment, size) or row["state"]
         return [d | more for d, more in zip(found, molecule_columns([d["smiles"] for d in found]))]
 
 # %% ../../nbs/molecules/01_task.ipynb #bb7dc93e
@@ -682,6 +691,12 @@ def _rescued(row: dict, d: Decoded) -> dict:
     "Return the row, or the salvaged molecule if the text is invalid."
     if row["state"] == "valid" or state_of(d) != "valid": return row
     return dict(smiles=d.smiles, state="salvaged")
+
+
+def altered(smiles: str, fragment: str, size: str | None = None) -> str:
+    "Return how a molecule differs from its prompt, '' if it does not. `size`: of the ring to close."
+    if size is not None: return closure_request(fragment, size).objection(smiles)
+    return "" if keeps_fragment(smiles, fragment) else "fragment altered"
 
 
 def state_of(d: Decoded) -> str:
