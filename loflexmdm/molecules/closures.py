@@ -253,7 +253,8 @@ class Chain:
     def _fits(self, order: int) -> bool: return self.free[self.at] >= (1 if self.aromatic[self.at] else order)
 
     def _allows_atom(self, token: str, high: int) -> bool:
-        return self._fits(self.bond) and bonds_of(token) >= self.bond + (not self.branches) and self._goes_on(high)
+        if self.bond > 1 and token.strip("[")[0].islower() or not self._fits(self.bond): return False
+        return bonds_of(token) >= self.bond + (not self.branches) and self._goes_on(high)
 
     def _allows_mark(self, token: str, high: int) -> bool:
         "Tell if a branch or bond may be written next."
