@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..methods.base import Method
 from .growth import Growth, Growths, continuation_error, grows_rightwards
-from .links import MANY, limits_from
+from .links import limits_from
 from .notation.fragments import find_fragment, parse_fragment, plain_points, points_of
 from .notation.notations import is_atom, is_ring, open_rings, symbols
 from .notation.substructures import keeps_fragment

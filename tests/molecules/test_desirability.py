@@ -1,12 +1,13 @@
 "Several goals in one file: curves at their bounds, every component on a molecule, and one line for what is wrong."
 import math
+import sys
 
 import pytest
 from rdkit import Chem
 from rdkit.Chem import QED, Crippen, Descriptors
 
 from loflexmdm.molecules.scores.desirability import DESCRIPTORS, MAKERS, TRANSFORMS, Goal, Goals, read_goals
-from loflexmdm.molecules.scores.desirability import double_sigmoid, reverse_sigmoid, sigmoid, weighted_mean
+from loflexmdm.molecules.scores.desirability import double_sigmoid, external_process, reverse_sigmoid, sigmoid, weighted_mean
 from loflexmdm.molecules.scores.objectives import Scorer, load_objective
 from commands import call, refused
 
@@ -140,3 +141,62 @@ def test_the_command_refuses_a_wrong_file_in_one_line(tmp_path, monkeypatch):
     write(tmp_path / "wrong.toml", one("QEDD"))
     write(tmp_path / "leads.smi", "CCO\n")
     refused(call("optimize --objective wrong.toml --way ranked --start leads.smi --budget 5"), "did you mean 'QED'")
+
+
+ENDS = "*c1ccccc1.*N1CCOCC1"
+PROCESS = "import json, sys; print(json.dumps(dict(version=1, payload=dict(score=[len(s.strip()) for s in sys.stdin]))))"
+
+
+@pytest.mark.parametrize("component, value", [
+    ("FragmentNumHeavyAtoms", 3), ("FragmentEffectiveLength", 1), ("fragment_graph_length", 2), ("FragmentNumRings", 0),
+    ("FragmentLengthRatio", 50), ("FragmentHBondDonors", 0), ("FragmentNumRotBond", 0), ("FragmentCsp3", 1)])
+def test_a_goal_of_the_linker(component, value, tmp_path):
+    text = one(component, f", params = {{ends = '{ENDS}'}}")
+    goals = read_goals(write(tmp_path / "one.toml", text))
+    assert goals.desirabilities("CC(Cc1ccccc1)N1CCOCC1")["x"] == value
+    shared = one(component).replace("[scoring]\n", f"[scoring]\nends = '{ENDS}'\n")
+    assert read_goals(write(tmp_path / "two.toml", shared)).desirabilities("CC(Cc1ccccc1)N1CCOCC1")["x"] == value
+    with pytest.raises(ValueError, match="no linker between the ends"): goals("CCO")
+    with pytest.raises(ValueError, match="needs params.ends"): read_goals(write(tmp_path / "no.toml", one(component)))
+
+
+def test_a_process_scores_where_it_is_allowed(tmp_path):
+    params = f", params = {{executable = '{sys.executable}', args = ['-c', '{PROCESS}'], timeout = 30}}"
+    file = write(tmp_path / "process.toml", one("ExternalProcess", params))
+    assert load_objective(str(file), allow_code=True)("CCO") == pytest.approx(3)
+    with pytest.raises(ValueError, match="allow_code=True"): load_objective(str(file))
+    with pytest.raises(ValueError, match="available in `optimize` only"): read_goals(file)
+
+
+@pytest.mark.parametrize("code, message", [
+    ("raise SystemExit('no receptor')", r"ended with 1 \(no receptor\)"), ("print(3)", "must be JSON"),
+    ("import time; time.sleep(9)", "took longer than 0.5 s"), ("print('{\"payload\": {\"score\": []}}')", "must be JSON"),
+    ("import json, sys; print(json.dumps(dict(payload=dict(score=[json.load(sys.stdin)['smiles'][0]]))))", "must be JSON")])
+def test_a_process_that_fails_says_so_in_a_line(code, message):
+    measure = external_process(sys.executable, ["-c", code], timeout=0.5 if "sleep" in code else 30, input="json")
+    with pytest.raises(ValueError, match=message) as caught: measure(Chem.MolFromSmiles("C"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("settings, message", [
+    (dict(executable="none-such"), "cannot be started"), (dict(executable="x", input="xml"), "lines, json"),
+    (dict(executable="x", timeout=0), "timeout=0"), (dict(executable="x", timeout="1"), "timeout='1'")])
+def test_processes_that_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message): external_process(**settings)(Chem.MolFromSmiles("C"))
+
+
+def test_stages_count_one_after_the_other():
+    called = []
+    goal = lambda name, value, stage: Goal(name, lambda mol: called.append(name) or value, lambda x: x, stage=stage)
+    low, high = goal("low", 0.25, 1), goal("high", 0.75, 1)
+    assert Goals([low, goal("next", 0.5, 2)])("C") == 0.125 and called == ["low"]
+    assert Goals([high, goal("next", 0.5, 2)])("C") == 0.75 and called[1:] == ["high", "next"]
+    assert Goals([high, goal("next", 0.5, 2)], pass_at=0.8)("C") == 0.375
+    with pytest.raises(ValueError, match="weight=0"): Goals([high, low._replace(stage=2, weight=0.0)])
+
+
+@pytest.mark.parametrize("rest, message", [(", stage = 0", "stage=0"), (", stage = true", "stage=True")])
+def test_stages_that_are_refused(rest, message, tmp_path):
+    with pytest.raises(ValueError, match=message): read_goals(write(tmp_path / "stage.toml", one("QED", rest)))
+    text = one("QED").replace("[scoring]\n", "[scoring]\npass_at = 2\n")
+    with pytest.raises(ValueError, match="pass_at=2"): read_goals(write(tmp_path / "pass.toml", text))
