@@ -179,7 +179,7 @@ def _drawn(
             samples = _redrawn(draw, rows, seeds[part], request.sampler.logits_hook)
         yield _finished(method, network, request.sampler, samples)
 
-
+# %% ../../nbs/methods/02_sampling.ipynb #5m00rd01
 TRIES = 4  # most draws of a row that a hook rejects
 
 

@@ -376,7 +376,7 @@ class RightwardClosing(Growth):
         linkers = [row[start:n] for row, n in zip(x.tokens.tolist(), x.lengths.tolist(), strict=True)]
         return [len(row) - row.index(closes) if closes in row else 0 for row in linkers]
 
-
+# %% ../../nbs/molecules/10_closures.ipynb #rc00025b
 class RightwardClosings(Growths):
     "Hook for several spellings of a fragment that are continued from left to right."
     def __init__(self, growths: Sequence[RightwardClosing]):

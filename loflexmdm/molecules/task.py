@@ -683,7 +683,8 @@ class _MoleculeTexts(_PropertyClasses):
         size, text = split_closing(prompt_text)
         fragment = "" if "..." in text else self._given(text)[1]
         for row in found:
-            if fragment and row["state"] in WRITTEN: row["state"] = altered(row["smiles"], fragment, size) or row["state"]
+            if not fragment or row["state"] not in WRITTEN: continue
+            row["state"] = altered(row["smiles"], fragment, size) or row["state"]
         return [d | more for d, more in zip(found, molecule_columns([d["smiles"] for d in found]))]
 
 # %% ../../nbs/molecules/01_task.ipynb #bb7dc93e

@@ -7,7 +7,8 @@ from rdkit import Chem
 from rdkit.Chem import QED, Crippen, Descriptors
 
 from loflexmdm.molecules.scores.desirability import DESCRIPTORS, MAKERS, TRANSFORMS, Goal, Goals, read_goals
-from loflexmdm.molecules.scores.desirability import double_sigmoid, external_process, reverse_sigmoid, sigmoid, weighted_mean
+from loflexmdm.molecules.scores.desirability import double_sigmoid, external_process, reverse_sigmoid, sigmoid
+from loflexmdm.molecules.scores.desirability import weighted_mean
 from loflexmdm.molecules.scores.objectives import Scorer, load_objective
 from commands import call, refused
 
@@ -144,7 +145,7 @@ def test_the_command_refuses_a_wrong_file_in_one_line(tmp_path, monkeypatch):
 
 
 ENDS = "*c1ccccc1.*N1CCOCC1"
-PROCESS = "import json, sys; print(json.dumps(dict(version=1, payload=dict(score=[len(s.strip()) for s in sys.stdin]))))"
+PROCESS = "import json, sys; print(json.dumps(dict(payload=dict(score=[len(s.strip()) for s in sys.stdin]))))"
 
 
 @pytest.mark.parametrize("component, value", [
@@ -170,8 +171,9 @@ def test_a_process_scores_where_it_is_allowed(tmp_path):
 
 @pytest.mark.parametrize("code, message", [
     ("raise SystemExit('no receptor')", r"ended with 1 \(no receptor\)"), ("print(3)", "must be JSON"),
-    ("import time; time.sleep(9)", "took longer than 0.5 s"), ("print('{\"payload\": {\"score\": []}}')", "must be JSON"),
-    ("import json, sys; print(json.dumps(dict(payload=dict(score=[json.load(sys.stdin)['smiles'][0]]))))", "must be JSON")])
+    ("import time; time.sleep(9)", "took longer than 0.5 s"),
+    ("print('{\"payload\": {\"score\": []}}')", "must be JSON"),
+    ("import json, sys; print(json.dumps(dict(payload=dict(score=json.load(sys.stdin)['smiles']))))", "must be JSON")])
 def test_a_process_that_fails_says_so_in_a_line(code, message):
     measure = external_process(sys.executable, ["-c", code], timeout=0.5 if "sleep" in code else 30, input="json")
     with pytest.raises(ValueError, match=message) as caught: measure(Chem.MolFromSmiles("C"))

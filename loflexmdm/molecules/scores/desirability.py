@@ -180,7 +180,7 @@ def length_ratio(linker: Chem.Mol) -> float:
     "Return the effective length of a linker in percent of its graph length; 100 for one atom."
     return 100 * effective_length(linker) / graph_length(linker) if graph_length(linker) else 100.0
 
-
+# %% ../../../nbs/molecules/scores/08_desirability.ipynb #ds00lk3b
 LENGTHS = dict(FragmentEffectiveLength=effective_length, FragmentGraphLength=graph_length,
                FragmentLengthRatio=length_ratio)
 
@@ -307,7 +307,7 @@ class Goals:
         total = weighted_mean(*zip(*scored), self.mean) if scored else 1.0
         return total * math.prod(value for value, _ in of("penalty"))
 
-
+# %% ../../../nbs/molecules/scores/08_desirability.ipynb #ds00wm01
 def weighted_mean(values: Sequence[float], weights: Sequence[float], kind: str = "geometric") -> float:
     "Compute the weighted mean. Values below LEAST count as LEAST if geometric."
     shares = np.array(weights) / sum(weights)
@@ -346,9 +346,9 @@ def read_goals(
     if twice: raise ValueError(f"{path}: name={twice!r}: used twice; each endpoint needs a distinct name")
     return Goals(tuple(goals), MEANS[mean], pass_at)
 
-
+# %% ../../../nbs/molecules/scores/08_desirability.ipynb #ds00mk01
 class Makers(NamedTuple):
-    "What a file's components need from outside."
+    "Folder, functions and ends for the components of a file."
     folder: Path  # of the file
     load: Callable | None  # resolves a function
     external: Callable | None  # makes the measure of a process
