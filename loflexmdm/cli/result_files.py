@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['PROMPT_COLUMNS', 'TEXT_FORMATS', 'PROMPT_TEXT', 'BLOCK', 'TABLES', 'TEXTS', 'read_prompts', 'prompt_from', 'Prompts',
-           'resolve_prompts', 'token_prompts_line', 'length_limit', 'fragment_used', 'resolve_text', 'text_records',
-           'fragment_records', 'holds_tokens', 'FilePrompt', 'file_prompts', 'file_prompt', 'prompts_from_file',
-           'prompts_of', 'reason_of', 'standard_prompt', 'prompts_line', 'lines_on_lost', 'without_names',
-           'joined_parts', 'prompts_from_text', 'insertion_route', 'read_as', 'sample_rows', 'example_from', 'bounds',
-           'bound_generator', 'nll_states', 'described_rows', 'described_by_source', 'with_bounds', 'states_of',
-           'pretty_row', 'format_rows', 'text_of', 'check_texts', 'write_rows']
+           'resolve_prompts', 'token_prompts_line', 'length_limit', 'fragment_used', 'resolve_text', 'check_closing',
+           'with_closing', 'text_records', 'fragment_records', 'holds_tokens', 'FilePrompt', 'file_prompts',
+           'file_prompt', 'prompts_from_file', 'prompts_of', 'reason_of', 'standard_prompt', 'prompts_line',
+           'lines_on_lost', 'without_names', 'joined_parts', 'prompts_from_text', 'insertion_route', 'read_as',
+           'sample_rows', 'example_from', 'bounds', 'bound_generator', 'nll_states', 'described_rows',
+           'described_by_source', 'with_bounds', 'states_of', 'pretty_row', 'format_rows', 'text_of', 'check_texts',
+           'write_rows']
 
 # %% ../../nbs/cli/06_result_files.ipynb #a38d7b93
 import json
@@ -127,15 +128,30 @@ def resolve_text(options: SampleOptions, task: Task | None) -> SampleOptions:
     ValueError for --ask of a task without conditions, and for --salts without a fragment."""
     text = options.prompt_text
     given = text is not None or options.prompts
+    check_closing(options, bool(given) and task is not None and task.view == "molecule")
     if options.salts and (not given or task is None or task.view != "molecule"):
         raise ValueError(f"--salts {options.salts}: is for --fragment of a model of molecules")
     if text is not None and task is not None and task.view == "molecule": text = fragment_used(text, options.salts)
-    if options.ask is None: return replace(options, prompt_text=text)
+    if options.ask is None: return replace(options, prompt_text=with_closing(text, options))
     if task is None: raise ValueError(f"--ask {options.ask}: the model was saved without a task, which has conditions")
     if options.prompts: raise ValueError(f"--ask {options.ask}: not with --prompts, whose prompts hold their own")
     try: token = task.condition(options.ask)
     except ValueError as e: raise ValueError(f"--ask {e}") from None
-    return replace(options, prompt_text=f"{token} {text or ''}".strip())
+    return replace(options, prompt_text=with_closing(f"{token} {text or ''}".strip(), options))
+
+
+def check_closing(options: SampleOptions, takes_fragments: bool):
+    "Raise ValueError for --close without a fragment of a molecule, and for --ring-size without --close."
+    if options.ring_size and not options.close:
+        raise ValueError(f"--ring-size {options.ring_size}: only with --close, which closes a ring")
+    if options.close and not takes_fragments: raise ValueError("--close: is for --fragment of a model of molecules")
+
+
+def with_closing(text: str | None, options: SampleOptions) -> str | None:
+    "Return the text of a prompt, with the request for a closed ring before it if there is one."
+    if text is None or not options.close: return text
+    from loflexmdm.molecules.closures import closing_text  # imports rdkit
+    return closing_text(text, options.ring_size)
 
 # %% ../../nbs/cli/06_result_files.ipynb #fp000002
 PROMPT_COLUMNS = "prompt", "fragment", "smiles", "text", "sequence"  # usual names of a column of prompts
@@ -221,7 +237,7 @@ def prompts_from_file(records: Records, options: SampleOptions, method: Method, 
 
 def prompts_of(row: FilePrompt, options: SampleOptions, method: Method, task: Task) -> Prompts | LeftOut:
     "Return the prompts of a text of a file, one per sequence, or why it gives none."
-    text, n = row.text, options.n
+    text, n = with_closing(row.text, options), options.n
     try:
         if type(task).prompt is not Task.prompt: prompts, hook = task.prompts_for(text, method, n)
         else: prompts, hook = [prompt_from(task.words(text), text, method.vocabulary)], None

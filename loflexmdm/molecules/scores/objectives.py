@@ -20,7 +20,7 @@ from typing import NamedTuple
 from rdkit import Chem, DataStructs, rdBase
 from rdkit.Chem import QED, rdFingerprintGenerator
 
-from .desirability import read_goals
+from .desirability import external_process, read_goals
 from ...support.limits import clipped_line
 from ...support.registries import check_code_allowed, code_allowed, did_you_mean
 
@@ -103,8 +103,12 @@ def _load_goals(file: str, allow_code: bool) -> Callable[[str], float]:
         if spec not in OBJECTIVES: check_code_allowed("function", spec)
         return load_objective(spec, allow_code)
 
+    def external(**params) -> Callable:
+        check_code_allowed("executable", str(params.get("executable", "")))
+        return external_process(**params)
+
     try:
-        with code_allowed(allow_code): return read_goals(file, load)
+        with code_allowed(allow_code): return read_goals(file, load, external)
     except (OSError, ValueError) as e: raise ValueError(f"objective={file!r}: {_said(e)}") from None
 
 
