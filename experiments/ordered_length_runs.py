@@ -1,17 +1,25 @@
-"""What a step of ordered insertion costs by length: `python experiments/ordered_length_runs.py --lengths 32 128 512`.
+"""What ordered insertion costs by length: `python experiments/ordered_length_runs.py --lengths 32 128 512`.
 
 Methods take steps in turns in one process, on as many tokens at every length; the processor's seconds of each step are
-divided by those of autoregression in the same round. Rows go to experiments/results/ordered_length_runs.json."""
+divided by those of autoregression in the same round. Memory is the peak of a process that takes steps of one method,
+beyond that of the imported package. `--sample` does the same for sequences of full length. Rows go to
+experiments/results/ordered_length_runs.json."""
 import argparse
+import json
+import os
 import resource
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 import torch
 
 from bench import stepping
 from loflexmdm.methods.base import Method, method_class
+from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import Vocabulary
 from loflexmdm.support.configs import config_from
 from runs import ROOT, note
@@ -36,17 +44,14 @@ def model(settings: dict, columns: int, size: str = SIZE) -> Method:
     return kind(Vocabulary([f"w{i}" for i in range(WORDS)]), config_from(kind.Config, table, "model"))
 
 
-def length_point(length: int, names: list[str], rounds: int) -> dict:
-    "Measure steps of all methods in turns: medians in ms, and what they are of autoregression's, least and most."
-    rows = max(1, TOKENS // length)
-    with tempfile.TemporaryDirectory() as directory:
-        calls = {name: stepping(model(METHODS[name], length), rows, f"{directory}/{name}") for name in names}
-        times = {name: [] for name in names}
-        for number in range(rounds + 1):
-            for name, call in calls.items():
-                begun = time.process_time()
-                call()
-                if number: times[name].append(time.process_time() - begun)  # the first is to warm up
+def in_turns(calls: dict[str, Callable], rounds: int) -> dict[str, dict]:
+    "Measure calls in turns: medians in ms, and what they are of autoregression's, least, median and most."
+    times = {name: [] for name in calls}
+    for number in range(rounds + 1):
+        for name, call in calls.items():
+            begun = time.process_time()
+            call()
+            if number: times[name].append(time.process_time() - begun)  # the first is to warm up
     found = {}
     for name, own in times.items():
         over = sorted(a / b for a, b in zip(own, times["ar"], strict=True))
@@ -55,20 +60,63 @@ def length_point(length: int, names: list[str], rounds: int) -> dict:
     return found
 
 
+def rows_of(length: int) -> int: return max(1, TOKENS // length)
+
+
+def steps(length: int, names: list[str], rounds: int) -> dict[str, dict]:
+    "Measure training steps of some methods."
+    with tempfile.TemporaryDirectory() as directory:
+        return in_turns({name: stepping(model(METHODS[name], length), rows_of(length), f"{directory}/{name}")
+                         for name in names}, rounds)
+
+
+def sampling(length: int, names: list[str], rounds: int, rows: int = 16) -> dict[str, dict]:
+    "Measure sequences of full length by new models, which cost as much as trained ones."
+    whole = dict(n=rows, min_length=length - 1, max_length=length - 1, seed=0)
+    made = {name: model(METHODS[name], length).eval() for name in names}
+    return in_turns({name: lambda m=m: generate(m, **whole) for name, m in made.items()}, rounds)
+
+
+def peak(length: int, name: str):
+    "Print the memory of some steps of a method, in MB beyond what was there before."
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with tempfile.TemporaryDirectory() as directory:
+        call = stepping(model(METHODS[name], length), rows_of(length), directory)
+        for _ in range(2): call()
+    print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024))
+
+
+def memory(length: int, names: list[str]) -> dict[str, int]:
+    "Measure the memory of training steps, each method in a process of its own."
+    found = {}
+    for name in names:
+        command = [sys.executable, __file__, "--lengths", str(length), "--peak", name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True,
+                              env=os.environ | dict(OMP_NUM_THREADS="1"))
+        found[name] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lengths", type=int, nargs="+", default=[32, 128, 512])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sample", action="store_true", help="sequences, not steps")
     parser.add_argument("--name", default="now", help="of the code, in the names of the rows")
+    parser.add_argument("--peak", choices=METHODS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if args.peak: return peak(args.lengths[0], args.peak)
     names = ["ar", *(m for m in args.methods if m != "ar")]
     for length in args.lengths:
-        found = length_point(length, names, args.rounds)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        note(RESULTS, dict(name=f"{args.name} {length}", length=length, rows=max(1, TOKENS // length), size=SIZE,
-                           steps=found, megabytes=peak))
+        row = dict(length=length, rows=rows_of(length), size=SIZE)
+        if args.sample:
+            row |= dict(name=f"{args.name} sample {length}", rows=16, samples=sampling(length, names, args.rounds))
+        else:
+            row |= dict(name=f"{args.name} {length}", steps=steps(length, names, args.rounds),
+                        megabytes=memory(length, names))
+        note(RESULTS, row)
 
 
 if __name__ == "__main__": main()

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .order_causal import GapPointer, Memory, OrderCausal, Places, Spot
-from .order_causal import left_columns, ranks, right_columns
+from .order_causal import neighbours, ranks
 from .transformer import Size
 from ..process.mask_orders import decisions_of, event_numbers, masks_of
 from ..process.states import MASK
@@ -53,36 +53,16 @@ def places_with_masks(
     items = torch.cat([prompt, columns], 1)
     before = torch.searchsorted(prompt, items, right=True)
 
-    # columns of neighbours, then the numbers of the items that are there in each state
-    item_at = _items_by_state(prompt, number, order.shape[1], length)
-    right = item_at.gather(2, right_columns(before, prompt, inserted, items, length))
-    left = item_at[:, :-1].gather(2, left_columns(before, prompt, inserted, columns))
+    present, rank = _present_with_masks(prompt, order, number, length), ranks(before, inserted, items)
+    itself = decides.int()  # a mask that is decided is not its own neighbour
+    right, left = neighbours(present, rank, rank[:, :-1, prompt.shape[1]:] - itself[:, None])
 
     mask = torch.where(decides, prompt.shape[1] + masks_of(order, number), items.shape[1])
     positions = int((~decides & (columns < length)).sum(-1).max())
     decisions = (~decides).long().argsort(dim=-1, stable=True)[:, :positions]
-    present = _present_with_masks(prompt, order, number, length)
-    return MaskedPlaces(present, ranks(before, inserted, items), right, left, mask, decisions)
+    return MaskedPlaces(present, rank, right, left, mask, decisions)
 
 # %% ../../nbs/networks/08_order_causal_masks.ipynb #3b079d5b
-def _items_by_state(
-    prompt: Tensor, number: Tensor, events: int, length: int
-) -> Int[Tensor, "rows states columns"]:
-    "Return the number of the item at each column, in every state. 0 to `length`; at `length` the number of items."
-    width, rows = prompt.shape[1], len(prompt)
-    appears, decided = number.unflatten(1, (-1, 2)).unbind(-1)  # of each column
-    state = torch.arange(events + 1, device=prompt.device)[:, None]
-    now = torch.where(decided[:, None] < state, decided[:, None], appears[:, None])
-    item = width + now
-
-    # what is given is the same in all states
-    in_all = lambda columns: columns[:, None].expand(-1, events + 1, -1)
-    given = torch.arange(width, device=prompt.device).expand(rows, -1)
-    item = item.scatter(2, in_all(prompt), in_all(given))
-    item[:, :, length] = width + events  # padding has written there
-    return item
-
-
 def _present_with_masks(
     prompt: Tensor, order: Tensor, number: Tensor, length: int
 ) -> Bool[Tensor, "rows states items"]:
