@@ -33,7 +33,6 @@ class OrderedEditsConfig(OrderedInsertionConfig):
     def __post_init__(self):
         super().__post_init__()
         if self.merge: raise ValueError("merge=True: must be False, edits of two neighbours are not alike")
-        if self.order == "mixture": raise ValueError("order='mixture': is for ordered-insertion")
         check_source(self)
 
 # %% ../../nbs/methods/22_ordered_edits.ipynb #f3bef3c2
@@ -133,12 +132,13 @@ class OrderedEdits(FromSources, OrderedInsertion):
         "Return edit paths in given orders. `prompt` has the sources of the first rows, and of all others alike."
         columns = x1.z0.shape[1]
         tokens = in_order(x1.tokens, order, PAD)
-        log_q = step_log_probs(in_order(scores, order, 0.0), tokens != PAD)
+        valid = tokens != PAD
+        log_q, component = self.order_law(scores, lambda own: step_log_probs(in_order(own, order, 0.0), valid))
 
         given = given_columns(prompt, columns, len(order))
         old = in_order(torch.where(x1.z0 == BLANK, PAD, x1.z0), order, PAD)
         where = places_with_edits(given, order, old, in_order(x1.deletes, order, False), columns)
-        return Drawn(order, tokens, log_q, torch.zeros_like(log_q), where)
+        return Drawn(order, tokens, log_q, torch.zeros_like(log_q), where, component)
 
     def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:
         "Compute log-probabilities of written tokens. 0 at deletions and beyond the last event."

@@ -10,6 +10,7 @@ __all__ = ['SLOPES', 'NETWORK', 'TEMPERATURE', 'DECAY', 'FLOOR', 'FEWEST_ROWS', 
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #75206711
 import math
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -69,9 +70,14 @@ class OrderedInsertionConfig:
         if self.order == "mixture": self.check_mixture()
 
     @property
+    def mixed(self) -> tuple[str, ...]:
+        "Orders of insertion in a mixture."
+        return tuple(self.components.replace(" ", "").split(","))
+
+    @property
     def names(self) -> tuple[str, ...]:
         "Names of the components of a mixture."
-        return tuple(self.components.replace(" ", "").split(","))
+        return self.mixed
 
     @property
     def drawn(self) -> int:
@@ -81,11 +87,11 @@ class OrderedInsertionConfig:
     @property
     def learns(self) -> bool:
         "True if a network scores the order."
-        return self.order == "learned" or self.order == "mixture" and NETWORK in self.names
+        return self.order == "learned" or self.order == "mixture" and NETWORK in self.mixed
 
     def check_mixture(self):
         "ValueError unless the components are two orders or more, each once."
-        known, names = (*SLOPES, NETWORK), self.names
+        known, names = (*SLOPES, NETWORK), self.mixed
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"components={self.components!r}: {unknown[0]!r} is not one of {', '.join(known)}")
         if len(set(names)) < max(2, len(names)):
@@ -341,7 +347,7 @@ class OrderedInsertion(Method):
         "Compute the training loss of sequences in given orders."
         costs = self.costs_in_order(x1, scores, order)
         loss = costs.generator.mean()
-        if self.order is not None: loss = loss + order_term(costs, len(order)).mean()
+        if self.order_backbone is not None: loss = loss + order_term(costs, len(order)).mean()
         if self.mixture is not None and self.training: self.mixture.observe(costs.total, costs.component)
         return LossTerms(loss, self.metrics(costs))
 
@@ -405,7 +411,8 @@ class OrderedInsertion(Method):
     ) -> Drawn:
         "Return generations of sequences in given orders. `prompt` is that of the first rows, and of all others alike."
         tokens, end = in_order(x1.tokens, order, PAD), x1.tokens.shape[1]
-        log_q, component = self.order_law(scores, order, tokens != PAD)
+        valid = tokens != PAD
+        log_q, component = self.order_law(scores, lambda own: step_log_probs(in_order(own, order, 0.0), valid))
 
         # an event that stands for several has their probabilities, summed
         alike = torch.zeros_like(log_q)
@@ -415,11 +422,10 @@ class OrderedInsertion(Method):
         return Drawn(order, tokens, log_q + alike, alike, places(given, order, end), component)
 
     def order_law(
-        self, scores: Float[Tensor, "rows length"], order: Int[Tensor, "rows events"],
-        valid: Bool[Tensor, "rows events"],
+        self, scores: Float[Tensor, "rows *length_and_components"],
+        table: Callable[[Tensor], Float[Tensor, "rows events events"]],
     ) -> tuple[Float[Tensor, "rows events events"], Float[Tensor, "rows components"] | None]:
         "Return the law of the next event of orders, and the posterior of a mixture's components."
-        table = lambda own: step_log_probs(in_order(own, order, 0.0), valid)
         if self.mixture is None: return table(scores), None
         tables = torch.stack([table(own) for own in scores.unbind(-1)], -1)
         return mixed_log_probs(tables, self.mixture.log_weights.to(tables))
@@ -436,7 +442,7 @@ class OrderedInsertion(Method):
     def component_scores(self, x1: PartialSequences) -> Float[Tensor, "batch length components"]:
         "Compute the scores of every component of a mixture."
         slopes = SLOPES | {NETWORK: self.config.slope}
-        scores = {name: place_scores(x1, slopes[name]) for name in self.config.names}
+        scores = {name: place_scores(x1, slopes[name]) for name in self.config.mixed}
         if self.order is not None: scores[NETWORK] = scores[NETWORK] + self.order(x1, self.order_backbone)
         return torch.stack(list(scores.values()), -1).to(self.backbone.token.weight.dtype)
 

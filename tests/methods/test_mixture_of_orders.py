@@ -8,10 +8,8 @@ from ordered_models import VOCABULARY, sequences, with_noise
 from resuming import whole_and_resumed
 
 from loflexmdm.cli.info import describe_model
-from loflexmdm.methods.ordered_edits import OrderedEditsConfig
 from loflexmdm.methods.ordered_insertion import DECAY, FLOOR, OrderedInsertion, OrderedInsertionConfig, OrderMixture
 from loflexmdm.methods.ordered_insertion import order_term, prompt_of
-from loflexmdm.methods.ordered_masks import OrderedMasksConfig
 from loflexmdm.methods.sampling import generate
 from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.plackett_luce import in_order, mixed_log_probs, step_log_probs
@@ -153,9 +151,6 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="needs at least 2"):
         OrderedInsertionConfig(order="mixture", components=ALL, orders=1)
     with pytest.raises(ValueError, match="merge=True"): OrderedInsertionConfig(order="mixture", merge=True)
-    with pytest.raises(ValueError, match="is for ordered-insertion"):
-        OrderedMasksConfig(order="mixture", unmask="last")
-    with pytest.raises(ValueError, match="is for ordered-insertion"): OrderedEditsConfig(order="mixture")
 
 
 def trained_briefly(tmp_path, steps=6):
