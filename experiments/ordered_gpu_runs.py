@@ -3,7 +3,8 @@
 Steps of whole generations of 512 columns, 128 rows at once, beside GPT-2 of Hugging Face of the same width and depth,
 autoregression and LoFlexMDM of the package, as written and compiled; the share of the GPU's peak in bfloat16 counts the
 products that torch counts. `flex` computes attention by `flex_attention`. `--stars SECONDS` trains star-hard at the
-paper's size. `--device cpu --size nano --rows 2 --columns 32` tries that it runs."""
+paper's size. What FILE has already is not measured again, and the training goes on from its checkpoints beside FILE, so
+that a run in short commands ends up whole. `--device cpu --size nano --rows 2 --columns 32` tries that it runs."""
 import argparse
 import json
 import statistics
@@ -20,7 +21,9 @@ from gpu_runs import Bench, bandwidth
 from loflexmdm.networks import order_causal
 from loflexmdm.networks.transformer import SIZES
 from loflexmdm.process.states import collate, prefix_example
+from loflexmdm.support.atomic_files import write_file
 from loflexmdm.tasks.base import task_from
+from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.compiling import fast_products
 from loflexmdm.training.recipes import recipe
 from ordered_length_runs import FORWARD, LATE, LEARNED, MASKS, WORDS, model
@@ -106,6 +109,7 @@ def step_case(bench: Bench, case: tuple, known: dict):
 
 def stars(bench: Bench, seconds: float, out: Path):
     "Train star-hard by ordered insertion at the paper's size for some seconds, and answer test graphs."
+    out.mkdir(exist_ok=True)
     use("flex")
     options = dict(size=bench.args.size, order_size="small" if bench.gpu else "nano", query_blocks=1, schedule="flat",
                    batch_size=128 if bench.gpu else 2, lr=1e-3, warmup=50, precision="bfloat16", compile=False,
@@ -117,10 +121,13 @@ def stars(bench: Bench, seconds: float, out: Path):
         each = statistics.median(bench.seconds(lambda: tried.train_step(stream), 10))
         stream.close()
     steps = max(10, int(seconds / each))
-    options |= dict(steps=steps, order_start=steps // 8, log_every=max(1, steps // 40))
+    planned = out / "steps"  # an interrupted run goes on with its number
+    if planned.exists(): steps = int(planned.read_text())
+    else: write_file(planned, str(steps))
+    options |= dict(steps=steps, order_start=steps // 8, log_every=max(1, steps // 40), save_every=max(1, steps // 20))
     trainer = recipe("star-hard-ordered", **options).trainer(out / "stars", device=bench.device, progress=False)
     begun = time.perf_counter()
-    made = trainer.fit()
+    made = trainer.fit(resume=bool(checkpoints(out / "stars")))
     rows = [json.loads(line) for line in (out / "stars" / "metrics.jsonl").read_text().splitlines()]
     curve = [[r["step"], r["seconds"], round(r["bound"], 2)] for r in rows if "bound" in r]
     bench.note(part="stars", steps=steps, seconds=round(time.perf_counter() - begun), curve=curve, options=options,
@@ -131,9 +138,20 @@ def stars(bench: Bench, seconds: float, out: Path):
     bench.note(part="stars", graphs=len(prompts), scores=scores)
 
 
+def finished(out: Path) -> set[str]:
+    "Return the parts that the rows of a file say are done."
+    lines = out.read_text().splitlines() if out.exists() else []
+    return {row["done"] for row in map(json.loads, lines) if "done" in row}
+
+
 def attempt(bench: Bench, what, *args):
-    "Run a part; what fails is noted, and the others go on."
-    try: what(bench, *args)
+    "Run a part, unless it is done; what fails is noted, and the others go on."
+    label = f"{what.__name__} {[a for a in args if not isinstance(a, dict) or 'method' in a]}"
+    if label in finished(bench.out): return
+    begun = time.perf_counter()
+    try:
+        what(bench, *args)
+        bench.note(done=label, seconds=round(time.perf_counter() - begun, 1))
     except Exception:
         said = traceback.format_exc()
         bench.note(part=what.__name__, failed=f"{said[:300]} ... {said[-900:]}", about=str(args)[:200])
@@ -159,8 +177,7 @@ def main():
         if time.perf_counter() - begun > args.until: break
         if case[3] and not bench.gpu: continue
         attempt(bench, step_case, case, known)
-        bench.note(part="took", case=str(case[0]), seconds=round(time.perf_counter() - begun, 1))
-    if args.stars: attempt(bench, stars, args.stars, Path(tempfile.mkdtemp()))
+    if args.stars: attempt(bench, stars, args.stars, Path(args.out).with_suffix(".stars"))
 
 
 if __name__ == "__main__": main()

@@ -5,8 +5,9 @@ import pytest
 import torch
 from ordered_models import VOCABULARY, sequences, with_noise
 
+from loflexmdm.methods import ordered_insertion
 from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig
-from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig, prompt_of
+from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig, prompt_of, whole_tiles
 from loflexmdm.methods.ordered_masks import OrderedMasks, OrderedMasksConfig
 from loflexmdm.methods.sampling import generate
 from loflexmdm.models.saved import load_method, save_method
@@ -154,6 +155,18 @@ def test_attention_in_chunks_has_the_loss_and_the_gradient_of_attention_at_once(
     torch.testing.assert_close(with_gradient(m, x1), whole, atol=1e-11, rtol=1e-11)
     chunks = seen[-1]
     assert len(chunks) >= 4 and chunks[0].keys < max(chunk.keys for chunk in chunks)
+
+
+@kinds
+def test_events_in_whole_tiles_have_the_loss_and_the_gradient_of_events_alone(kind, monkeypatch):
+    "A GPU gets columns in multiples of 16; the last ones are no events."
+    m = model(kind)
+    x1 = clean(m)
+    alone, widths, laws = with_gradient(m, x1), [], m.backbone.laws
+    monkeypatch.setattr(ordered_insertion, "whole_tiles", lambda events, device: whole_tiles(events, torch.device("cuda")))
+    monkeypatch.setattr(m.backbone, "laws", lambda *args: widths.append(args[1].shape[1]) or laws(*args))
+    torch.testing.assert_close(with_gradient(m, x1), alone, atol=1e-11, rtol=1e-11)
+    assert widths == [16]
 
 
 def test_a_chunk_that_sees_too_little_is_noticed(monkeypatch):
