@@ -19,7 +19,8 @@ GRAPHS, HELD_OUT, ORDERS = 2000, 256, 16
 FLAT = dict(schedule="flat", compile=False, save_every=250)
 MIXTURE = dict(order="mixture", components="uniform,left_to_right,right_to_left,network", trial=100, query_blocks=1)
 RUNS = {  # recipe and what it changes
-    "tiny": ("star-tiny", FLAT), "mixed": ("star-mixed-ordered", FLAT), "mixed mixture": ("star-mixed-ordered", FLAT | MIXTURE),
+    "tiny": ("star-tiny", FLAT),
+    "mixed": ("star-mixed-ordered", FLAT), "mixed mixture": ("star-mixed-ordered", FLAT | MIXTURE),
     "medium": ("star-medium-ordered", FLAT), "medium mixture": ("star-medium-ordered", FLAT | MIXTURE),
     "hard mixture": ("star-hard-ordered", FLAT | MIXTURE),
 }

@@ -23,11 +23,11 @@ from ..process.states import MASK, PAD, PartialSequences, Vocabulary
 from ..samplers.masks_event_by_event import EventByEventMasks
 from ..support.configs import config
 
-# %% ../../nbs/methods/21_ordered_masks.ipynb #fd0c4525
+# %% ../../nbs/methods/21_ordered_masks.ipynb #mk000001
 WAYS = ("at_once", "uniform", "last", "learned")
 RATES = ("uniform", "learned", "given", NETWORK)  # orders of insertion with rates
 
-
+# %% ../../nbs/methods/21_ordered_masks.ipynb #fd0c4525
 @config
 class OrderedMasksConfig(OrderedInsertionConfig):
     "Configuration of a model, saved with its weights."
@@ -82,7 +82,6 @@ class OrderedMasksConfig(OrderedInsertionConfig):
             raise ValueError(f"decisions={self.decisions!r}: {unknown[0]!r} is not one of {', '.join(WAYS)}")
         if len(set(self.ways)) < max(2, len(self.ways)):
             raise ValueError(f"decisions={self.decisions!r}: must be two different ways or more")
-
 
 # %% ../../nbs/methods/21_ordered_masks.ipynb #9a89533f
 class OrderedMasks(OrderedInsertion):
@@ -159,7 +158,7 @@ class OrderedMasks(OrderedInsertion):
         log_token = log_probs_at(self.token(laws.token), tokens, decides)
         return nothing.scatter(1, decisions, log_token)
 
-
+# %% ../../nbs/methods/21_ordered_masks.ipynb #mk000002
 def unmask_scores(
     way: str, inserts: Float[Tensor, "batch length"], learned: Float[Tensor, "batch length"] | None
 ) -> Float[Tensor, "batch length"]:
@@ -168,4 +167,3 @@ def unmask_scores(
     if way == "at_once": return (fixed.amax(-1, keepdim=True) + CERTAIN).expand_as(inserts)
     if way == "last": return (fixed.amin(-1, keepdim=True) - CERTAIN).expand_as(inserts)
     return torch.zeros_like(inserts) if way == "uniform" else learned
-

@@ -6,8 +6,8 @@ once, when it is inserted, and attends to what is present then."""
 # %% auto #0
 __all__ = ['NEAR', 'FAR', 'DISTANCES', 'LONGEST', 'Pair', 'CHUNK', 'Cut', 'ONE_KERNEL', 'HIDDEN', 'AT_ONCE', 'PLACE_FEATURES',
            'GENERATED', 'QUERY', 'FLAGS', 'distance_class', 'Places', 'places', 'ranks', 'neighbours', 'Chunk',
-           'chunks_of', 'cut_of', 'block_mask', 'flex', 'ChunkedAttention', 'blocks_of', 'chunk_classes',
-           'chunk_weights', 'RankBlock', 'GapPointer', 'ChunkedGaps', 'states_in_turn', 'Memory', 'Spot', 'Column',
+           'chunks_of', 'cut_of', 'block_mask', 'flex', 'blocks_of', 'chunk_classes', 'chunk_weights',
+           'ChunkedAttention', 'RankBlock', 'GapPointer', 'ChunkedGaps', 'states_in_turn', 'Memory', 'Spot', 'Column',
            'Laws', 'place_features', 'OrderCausal']
 
 # %% ../../nbs/networks/07_order_causal.ipynb #4b37af81
@@ -113,7 +113,6 @@ def _present(prompt: Tensor, events: Tensor, end: int) -> Bool[Tensor, "rows sta
     given = (prompt < end)[:, None].expand(-1, len(states), -1)
     return torch.cat([given, inserted], 2)
 
-
 # %% ../../nbs/networks/07_order_causal.ipynb #864a5378
 def ranks(before: Tensor, events: Tensor, items: Tensor) -> Int[Tensor, "rows states items"]:
     "Count the prompt items and past events up to each item."
@@ -125,9 +124,10 @@ def neighbours(
     present: Bool[Tensor, "rows states items"], rank: Int[Tensor, "rows states items"],
     left: Int[Tensor, "rows events events"],
 ) -> tuple[Int[Tensor, "rows states items"], Int[Tensor, "rows events events"]]:
-    """Return the numbers of the right neighbour of every item, and of items at the ranks `left` in every state.
+    """Return right neighbours, and the items at some ranks.
 
-    An item that is not there has the rank of the nearest one to its left. Beyond the last lies the item of no number,
+    The number of the item to the right of every item, and of those at the ranks `left`, in every state. An item that
+    is not there has the rank of the nearest one to its left. Beyond the last lies the item of no number,
     as in `Places`."""
     rows, states, items = rank.shape
     nowhere = items + 2  # the place of items that are not there, which no rank names
@@ -135,7 +135,6 @@ def neighbours(
     place, at_rank = rank.long(), number.new_full((rows, states, nowhere + 1), items)
     at_rank.scatter_(2, place.masked_fill(~present, nowhere), number)
     return at_rank.gather(2, place + 1), at_rank[:, :-1].gather(2, left.long())
-
 
 # %% ../../nbs/networks/07_order_causal.ipynb #fccf812c
 # keys and values
@@ -199,17 +198,45 @@ HIDDEN = DISTANCES  # the class of keys that a column does not see
 AT_ONCE = 2**20  # scores that are computed together
 
 
-class ChunkedAttention(torch.autograd.Function):
-    """Attention with a term per class of distance, chunk by chunk, in memory that grows with the columns alone.
+def blocks_of(q: Float[Tensor, "rows heads columns dim"], chunks: tuple[Chunk, ...]) -> Iterator[tuple[slice, Chunk]]:
+    "Cut rows into parts of AT_ONCE scores, chunk by chunk."
+    rows, heads = q.shape[:2]
+    for chunk in chunks:
+        part = max(1, AT_ONCE // (heads * (chunk.last - chunk.first) * chunk.keys))
+        for first in range(0, rows, part): yield slice(first, first + part), chunk
 
-    Scores are not kept: the backward pass computes them again."""
+
+def chunk_classes(
+    kind: Int[Tensor, "rows columns keys"], chunk: Chunk, heads: int
+) -> Int[Tensor, "rows heads chunk keys"]:
+    "Return the classes of a chunk's pairs, for every head."
+    return kind[:, chunk.first:chunk.last, :chunk.keys].long()[:, None].expand(-1, heads, -1, -1)
+
+
+def chunk_weights(
+    q: Float[Tensor, "rows heads columns dim"], k: Float[Tensor, "rows heads keys dim"],
+    by_class: Float[Tensor, "rows heads columns classes"], kind: Int[Tensor, "rows columns keys"], chunk: Chunk,
+) -> Float[Tensor, "rows heads chunk keys"]:
+    "Compute the attention weights of a chunk. They are 0 for hidden keys."
+    own = slice(chunk.first, chunk.last)
+    scores = by_class[:, :, own].gather(-1, chunk_classes(kind, chunk, q.shape[1]))
+    queries, keys = q[:, :, own].flatten(0, 1), k[:, :, :chunk.keys].flatten(0, 1)
+    scores.flatten(0, 1).baddbmm_(queries, keys.mT, alpha=q.shape[-1] ** -0.5)
+    return scores.softmax(-1)
+
+# %% ../../nbs/networks/07_order_causal.ipynb #ch000005
+class ChunkedAttention(torch.autograd.Function):
+    """Attention with a term per class of distance.
+
+    Chunk by chunk, in memory that grows with the columns alone: weights are not kept, the backward pass computes them
+    again."""
     @staticmethod
     def forward(
         ctx, q: Float[Tensor, "rows heads columns dim"], k: Float[Tensor, "rows heads keys dim"],
         v: Float[Tensor, "rows heads keys dim"], by_class: Float[Tensor, "rows heads columns classes"],
         kind: Int[Tensor, "rows columns keys"], chunks: tuple[Chunk, ...],
     ) -> Float[Tensor, "rows heads columns dim"]:
-        "Return the means of values that columns see; `kind` holds classes of distances, HIDDEN among them."
+        "Return the means of values that columns see. `kind` holds classes of distances, HIDDEN among them."
         out = torch.empty_like(q)
         for rows, chunk in blocks_of(q, chunks):
             weights = chunk_weights(q[rows], k[rows], by_class[rows], kind[rows], chunk)
@@ -234,34 +261,6 @@ class ChunkedAttention(torch.autograd.Function):
             of_k[keys] += (of_scores.mT @ q[own]).mul_(scale)
             of_class[own].scatter_add_(-1, chunk_classes(kind[rows], chunk, q.shape[1]), of_scores)
         return of_q, of_k, of_v, of_class, None, None
-
-
-def blocks_of(q: Float[Tensor, "rows heads columns dim"], chunks: tuple[Chunk, ...]) -> Iterator[tuple[slice, Chunk]]:
-    "Cut the rows of each chunk into parts of about AT_ONCE scores."
-    rows, heads = q.shape[:2]
-    for chunk in chunks:
-        part = max(1, AT_ONCE // (heads * (chunk.last - chunk.first) * chunk.keys))
-        for first in range(0, rows, part): yield slice(first, first + part), chunk
-
-
-def chunk_classes(
-    kind: Int[Tensor, "rows columns keys"], chunk: Chunk, heads: int
-) -> Int[Tensor, "rows heads chunk keys"]:
-    "Return the classes of a chunk's pairs, for every head."
-    return kind[:, chunk.first:chunk.last, :chunk.keys].long()[:, None].expand(-1, heads, -1, -1)
-
-
-def chunk_weights(
-    q: Float[Tensor, "rows heads columns dim"], k: Float[Tensor, "rows heads keys dim"],
-    by_class: Float[Tensor, "rows heads columns classes"], kind: Int[Tensor, "rows columns keys"], chunk: Chunk,
-) -> Float[Tensor, "rows heads chunk keys"]:
-    "Compute the attention weights of a chunk of columns, 0 for hidden keys."
-    own = slice(chunk.first, chunk.last)
-    scores = by_class[:, :, own].gather(-1, chunk_classes(kind, chunk, q.shape[1]))
-    queries, keys = q[:, :, own].flatten(0, 1), k[:, :, :chunk.keys].flatten(0, 1)
-    scores.flatten(0, 1).baddbmm_(queries, keys.mT, alpha=q.shape[-1] ** -0.5)
-    return scores.softmax(-1)
-
 
 # %% ../../nbs/networks/07_order_causal.ipynb #d5919c25
 class RankBlock(nn.Module):
@@ -408,7 +407,6 @@ class GapPointer(nn.Module):
         else: gaps = ChunkedGaps.apply(w, l, r, b @ a.mT, of_class, right, distance)
         return torch.cat([gaps / self.width ** 0.5, self.stop(last)], 2)
 
-
 # %% ../../nbs/networks/07_order_causal.ipynb #0687bd5d
 def _pairs(
     a: Float[Tensor, "rows items width"], b: Float[Tensor, "rows items_and_end width"],
@@ -421,9 +419,9 @@ def _pairs(
 
 # %% ../../nbs/networks/07_order_causal.ipynb #lg000001
 class ChunkedGaps(torch.autograd.Function):
-    """Scores of gaps, some states at a time and of the items that may be there in them; 0 for others.
+    """Scores of gaps, some states at a time.
 
-    In memory that does not grow with states times items, but for the scores and the pairs of items."""
+    Only for the items that may be there in them, and 0 for others."""
     @staticmethod
     def forward(
         ctx, w: Float[Tensor, "rows states width"], l: Float[Tensor, "rows items width"],
@@ -461,14 +459,13 @@ class ChunkedGaps(torch.autograd.Function):
             of_classes[own].scatter_add_(2, distance[own][:, :, there].long(), part)
         return of_w, of_l, of_r, of_pairs, of_classes, None, None
 
-
+# %% ../../nbs/networks/07_order_causal.ipynb #lg000002
 def states_in_turn(right: Int[Tensor, "rows states items"]) -> Iterator[tuple[tuple[slice, slice], slice]]:
-    "Cut states into chunks of CHUNK; for each, the items that may be there by its last one."
+    "Cut states into chunks of CHUNK. With each, the items that may be there by its last one."
     states, items = right.shape[1:]
     for first in range(0, states, CHUNK):
         last = min(first + CHUNK, states)
         yield (slice(None), slice(first, last)), slice(items - states + last)
-
 
 # %% ../../nbs/networks/07_order_causal.ipynb #098da3cc
 class Memory(NamedTuple):

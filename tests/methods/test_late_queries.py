@@ -163,7 +163,8 @@ def test_events_in_whole_tiles_have_the_loss_and_the_gradient_of_events_alone(ki
     m = model(kind)
     x1 = clean(m)
     alone, widths, laws = with_gradient(m, x1), [], m.backbone.laws
-    monkeypatch.setattr(ordered_insertion, "whole_tiles", lambda events, device: whole_tiles(events, torch.device("cuda")))
+    on_a_gpu = lambda events, device: whole_tiles(events, torch.device("cuda"))
+    monkeypatch.setattr(ordered_insertion, "whole_tiles", on_a_gpu)
     monkeypatch.setattr(m.backbone, "laws", lambda *args: widths.append(args[1].shape[1]) or laws(*args))
     torch.testing.assert_close(with_gradient(m, x1), alone, atol=1e-11, rtol=1e-11)
     assert widths == [16]
