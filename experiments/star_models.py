@@ -1,6 +1,6 @@
 """Train the models of star graphs again: `python experiments/star_models.py DIR [--seeds 0 1 2]`.
 
-Each run has a folder in DIR, which lies outside of the repository, and goes on from its newest checkpoint when the
+Each run has a folder in DIR, which lies outside of the repository, and continues from its newest checkpoint when the
 command is repeated. Rows with settings, seed and commit go to DIR/rows.json: exact answers to 2,000 test graphs, and
 the bound. Hours of one core; star-hard in stages is `experiments/star_hard_stages.py`, which goes on as well."""
 import argparse

@@ -159,7 +159,7 @@ def test_attention_in_chunks_has_the_loss_and_the_gradient_of_attention_at_once(
 
 @kinds
 def test_events_in_whole_tiles_have_the_loss_and_the_gradient_of_events_alone(kind, monkeypatch):
-    "A GPU gets columns in multiples of 16; the last ones are no events."
+    "A GPU gets columns in multiples of 16; the last ones stand for nothing."
     m = model(kind)
     x1 = clean(m)
     alone, widths, laws = with_gradient(m, x1), [], m.backbone.laws
