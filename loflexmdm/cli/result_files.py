@@ -7,8 +7,8 @@ __all__ = ['PROMPT_COLUMNS', 'TEXT_FORMATS', 'PROMPT_TEXT', 'BLOCK', 'TABLES', '
            'resolve_prompts', 'token_prompts_line', 'length_limit', 'fragment_used', 'resolve_text', 'check_closing',
            'with_closing', 'text_records', 'fragment_records', 'holds_tokens', 'FilePrompt', 'file_prompts',
            'file_prompt', 'prompts_from_file', 'prompts_of', 'reason_of', 'standard_prompt', 'prompts_line',
-           'lines_on_lost', 'without_names', 'joined_parts', 'prompts_from_text', 'insertion_route', 'read_as',
-           'sample_rows', 'example_from', 'bounds', 'bound_generator', 'nll_states', 'described_rows',
+           'lines_on_lost', 'without_names', 'in_rounds', 'joined_parts', 'prompts_from_text', 'insertion_route',
+           'read_as', 'sample_rows', 'example_from', 'bounds', 'bound_generator', 'nll_states', 'described_rows',
            'described_by_source', 'with_bounds', 'states_of', 'pretty_row', 'format_rows', 'text_of', 'check_texts',
            'write_rows']
 
@@ -95,7 +95,9 @@ def resolve_prompts(options: SampleOptions, method: Method, task: Task | None) -
         print_status(token_prompts_line(options.prompts, len(found)))
         if task is not None and SPECIAL_TOKENS[MASK] not in found[0]:
             print_status(f"prompts: the first is {read_as(found[0], task)}")
-        return Prompts(found, options.n)
+        if not options.valid: return Prompts(found, options.n)
+        parts = in_rounds([Prompts([p] * options.n, None) for p in found], options.valid)
+        return Prompts([p for part in parts for p in part.prompts], None)
     prompts = None if task is None else task.prompts("test", options.n)
     if prompts is None: return Prompts(None, options.n)
     print_status(f"prompts: the first {len(prompts)} of the task's test split")
@@ -218,8 +220,7 @@ def file_prompt(record: Record, place: int | None, is_line: bool = False) -> Fil
 def prompts_from_file(records: Records, options: SampleOptions, method: Method, task: Task) -> Prompts:
     """Return the prompts of a file of texts, -n sequences for each. Prints what was read.
 
-    ValueError if no record gives a prompt, and with --valid."""
-    if options.valid: raise ValueError(f"--valid {options.valid}: not with a file of texts; -n N draws N for each")
+    With --valid N they come in rounds of N for each. ValueError if no record gives a prompt."""
     rows = [standard_prompt(row, options.salts, task) for row in file_prompts(records)]
     ROWS.check(len(rows) * options.n, "sequences")
     found = [row if isinstance(row, LeftOut) else prompts_of(row, options, method, task) for row in rows]
@@ -231,6 +232,7 @@ def prompts_from_file(records: Records, options: SampleOptions, method: Method, 
     others = f"; {len(parts) - 1:,} more" * (len(parts) > 1)
     print_status(f"route: {(route := parts[0].route + others)}")
     if not any(source["name"] for part in parts for source in part.sources): parts = [without_names(p) for p in parts]
+    if options.valid: parts = in_rounds(parts, options.valid)
     prompts, sources = ([item for part in parts for item in part[i]] for i in (0, 4))
     return Prompts(prompts, None, None, route, sources, joined_parts(parts))
 
@@ -278,10 +280,18 @@ def lines_on_lost(lost: Sequence[LeftOut]) -> list[str]:
     text = lambda row: f"record {row.number} {clipped(row.text) if row.text else ''}".strip()
     return [f"left out: {n:,} {reason}, the first is {text(first[reason])}" for reason, n in counts]
 
-
+# %% ../../nbs/cli/06_result_files.ipynb #fp000015
 def without_names(part: Prompts) -> Prompts:
     "Remove the empty names of a file without names."
     return part._replace(sources=[dict(prompt_text=source["prompt_text"]) for source in part.sources])
+
+
+def in_rounds(parts: Sequence[Prompts], size: int) -> list[Prompts]:
+    "Return parts of equal length in rounds of `size` sequences of each, so that no prompt waits for another."
+    def cut(part: Prompts, i: int) -> Prompts:
+        return part._replace(prompts=part.prompts[i:i + size], sources=part.sources[i:i + size])
+
+    return [cut(part, i) for i in range(0, len(parts[0].prompts), size) for part in parts]
 
 
 def joined_parts(parts: Sequence[Prompts]) -> list[Prompts]:

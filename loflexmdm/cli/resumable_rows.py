@@ -30,12 +30,16 @@ from ..tasks.base import Task
 # %% ../../nbs/cli/07_resumable_rows.ipynb #sv000003
 TRIES = 100  # default limit of draws per valid sequence
 
-
+# %% ../../nbs/cli/07_resumable_rows.ipynb #sv000013
 class Wanted(NamedTuple):
     "The valid rows that a command wants."
-    n: int  # number of valid rows
+    n: int  # number of valid rows, of each prompt of a file
     unique: bool  # count equal rows once
     task: Task  # decides which rows are valid
+    prompts: int = 0  # different prompts of a file; 0: rows are not told apart
+
+    @property
+    def total(self) -> int: return self.n * (self.prompts or 1)
 
     @classmethod
     def of(cls, options: SampleOptions, task: Task | None) -> "Wanted | None":
@@ -48,18 +52,23 @@ class Wanted(NamedTuple):
         return cls(options.valid, options.unique, task)
 
     def select(self, rows: Sequence[dict]) -> list[dict]:
-        "Return the first `n` wanted rows. Fewer if there are fewer."
-        selected, known = [], set()
+        "Return the first `n` wanted rows of each prompt, in the order of the prompts. Fewer if there are fewer."
+        selected, known = {}, set()
         for row in rows:
-            text = self.task.accepted(row)
-            if text is None or self.unique and text in known: continue
+            text, of_prompt = self.task.accepted(row), selected.setdefault(self.prompt_of(row), [])
+            if text is None or self.unique and text in known or len(of_prompt) == self.n: continue
             known.add(text)
-            selected.append(row)
-        return selected[:self.n]
+            of_prompt.append(row)
+        return [row for of_prompt in selected.values() for row in of_prompt]
+
+    def prompt_of(self, row: dict) -> tuple:
+        "Return what tells a row's prompt from others; the same for all without a file of prompts."
+        if not self.prompts: return ()
+        return (row.get("name"), row["prompt_text"]) if "prompt_text" in row else tuple(row["prompt"])
 
     def complete(self, rows: Sequence[dict]) -> bool:
         "Tell if the rows hold enough wanted ones."
-        return len(self.select(rows)) == self.n
+        return len(self.select(rows)) == self.total
 
 # %% ../../nbs/cli/07_resumable_rows.ipynb #a4b3b4f1
 def resolve_wanted(options: SampleOptions) -> SampleOptions:
@@ -92,7 +101,7 @@ class Rows:
     @property
     def complete(self) -> bool:
         "True if no more sequences are needed."
-        described = [*self.rows, *(d for d, _ in self.waiting)]
+        described = [*self.rows, *(d | row for d, row in self.waiting)]
         if len(described) >= self.total: return True
         return self.wanted is not None and self.wanted.complete(described)
 

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['ROW_BYTES', 'DECISIVE', 'DECISIVE_IF_SET', 'SAMPLE_EXAMPLES', 'settings_of', 'digest_of', 'model_digest',
            'SamplingStopped', 'Signalled', 'stopping', 'rows_of', 'fill', 'share_of_batches', 'usable_task',
-           'status_lines', 'write_results', 'selected_rows', 'finish', 'task_class_in', 'add_sample', 'run_sample',
-           'sample_path', 'check_outputs']
+           'status_lines', 'write_results', 'number_of', 'selected_rows', 'finish', 'task_class_in', 'add_sample',
+           'run_sample', 'sample_path', 'check_outputs']
 
 # %% ../../nbs/cli/05_sample.ipynb #5c0c05e1
 import hashlib
@@ -172,15 +172,22 @@ def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | No
     print_status(f"{len(rows)} sequences: {out}; how they were made: {provenance_path(out)}{picture}")
 
 
+def number_of(prompts: Prompts, options: SampleOptions) -> int:
+    "Return the number of different prompts of a file; 0 without a file."
+    if not options.prompts: return 0
+    if prompts.sources: return len({(source.get("name"), source["prompt_text"]) for source in prompts.sources})
+    return len({tuple(map(str, prompt)) for prompt in prompts.prompts})
+
+
 def selected_rows(found: Rows) -> list[dict]:
     "Return the rows to write. Prints a note if too few are valid. ValueError if none is."
     if found.wanted is None: return found.rows
     rows, wanted = found.wanted.select(found.rows), found.wanted
     if not rows:
         raise ValueError(f"--valid {wanted.n}: none of {found.count:,} draws is valid; --tries allows more draws")
-    if len(rows) < wanted.n:
+    if len(rows) < wanted.total:
         kind = "different valid sequences" if wanted.unique else "valid sequences"
-        print_status(f"only {len(rows)} of {wanted.n} {kind} in {found.count:,} draws; --tries allows more draws")
+        print_status(f"only {len(rows)} of {wanted.total} {kind} in {found.count:,} draws; --tries allows more draws")
     return rows
 
 
@@ -216,9 +223,9 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     suffixes = [*TABLES, *(cls.output_suffixes if cls else ()), *TEXTS]
     option("--out", metavar="FILE", help=f"results file: {' '.join(suffixes)} [print]")
     add_force(parser)
-    option("--valid", type=int, metavar="N", help="number of valid sequences; invalid ones are not written")
+    option("--valid", type=int, metavar="N", help="valid sequences, for each prompt of a file; others are not written")
     option("--unique", action="store_true", help="with --valid, each different sequence once")
-    option("--tries", type=int, metavar="N", help="with --valid, most sequences drawn [100 per wanted one]")
+    option("--tries", type=int, metavar="N", help="with --valid, most sequences drawn, per prompt [100 N]")
     option("--salvage", action="store_true", help="repair invalid samples if possible, and mark them")
     option("--no-picture", action="store_true", help="write no picture beside the results file")
     option("--task-data", action="store_true", help=TASK_DATA)
@@ -273,7 +280,7 @@ def run_sample(options: SampleOptions):
     with process_group(launch, device), ExitStack() as held:
         if not launch.is_main: return serve(share_of_batches(method, options, prompts, 0))
         found = held.enter_context(rows_of(out, info, settings, method, states, options.seed, n))
-        found.wanted = Wanted.of(options, task)
+        if wanted := Wanted.of(options, task): found.wanted = wanted._replace(prompts=number_of(prompts, options))
         fill(found, method, task, options, prompts)
         counted = Samples([], [], **found.counters)
         for line in status_lines(found.rows, counted, task, options, method.sampling): print_status(line)

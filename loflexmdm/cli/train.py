@@ -35,7 +35,7 @@ from ..training.distributed import check_shares, own_device, process_group, proc
 from ..training.loggers import check_tracker
 from ..training.optimisers import FREE_KEYS, TrainConfig
 from ..training.first_run import FEWEST_STEPS
-from ..training.recipes import PASSES, Recipe, data_exists, keys_of, method_of, override
+from ..training.recipes import OWN_DATA, PASSES, Recipe, data_exists, keys_of, method_of, override
 from ..training.recipes import path_settings, presets, recipe_from, recipe_tables, settled, short_name
 from ..training.recipes import with_first_values
 from ..training.trainer import Trainer
@@ -68,13 +68,16 @@ def weights_line(name: str, start_from: str) -> str:
         why += f"; --start-from {name} begins with those of the packaged model of that name"
     return f"weights: new ({why})"
 
-
+# %% ../../nbs/cli/04_train.ipynb #6460e6d4
 def recipe_of(options: TrainOptions) -> Recipe:
     "Return the recipe of a train command. Prints its first weights, and what the data and the machine decide."
     tables = recipe_tables(options.recipe, method=options.method, **options.settings)
+    names_size = "size" in tables.get("model", {})
     tables = settled(tables, pick_device(options.device))
     recipe = recipe_from(tables)
     print_status(weights_line(options.recipe, recipe.train.start_from))
+    is_first = recipe.task["kind"] in OWN_DATA and not names_size and not recipe.train.start_from
+    if is_first: print_status(f"size={recipe.model.get('size')}: for files of any size; --size NAME for another")
     if "steps" not in tables["train"] and (steps := recipe.train.steps) != TrainConfig.steps:
         print_status(f"steps={steps}: about {PASSES} passes over the data, at least {FEWEST_STEPS}; see --steps")
     return recipe

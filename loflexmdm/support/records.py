@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .limits import LINE, clipped, clipped_line
-from .readers import checked_lines, encoding_of, ending_of, opener_of, parse_json, unpacking
+from .readers import LEGACY, checked_lines, encoding_in, encoding_of, ending_of, opener_of
+from .readers import parse_json, unpacking
 
 # %% ../../nbs/support/20_records.ipynb #rceb48fc
 class Record(NamedTuple):
@@ -334,7 +335,7 @@ def head_of(path: Path) -> bytes:
 
 def head_lines(head: bytes) -> list[str]:
     "Return the complete lines of a file's beginning, those that are blank included."
-    text = head.decode(encoding_of(head), errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    text = head.decode(encoding_of(head), errors=LEGACY).replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
     return lines[:-1] if len(head) == HEAD and len(lines) > 1 or lines[-1] == "" else lines
 
@@ -348,7 +349,8 @@ def layout_of(path: Path, column: str = "", format: str = "auto", usual: Sequenc
     expected = EXPECTED.get(ending, "auto") if format == "auto" else format
     if head[:4] == b"PAR1" or expected == "parquet": return _parquet_layout(path)
     if head[:4] == b"PK\x03\x04" or expected == "xlsx": return _xlsx_layout(path)
-    lines, encoding = head_lines(head), encoding_of(head[:4])
+    lines, encoding = head_lines(head), encoding_in(head)
+    if any("\0" in line for line in lines): deque(checked_lines(path, LEGACY), 0)  # refused, with its line
     if format == "auto" and SDF.search("\n".join(lines)):
         raise ValueError(f"{path}: is an SDF of molecules; the tasks and commands of molecules read it")
     found = format if format != "auto" else _format_of(lines, ending, expected, column, usual)
@@ -481,7 +483,7 @@ def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
 
 def _table_layout(path: Path, lines: Sequence[str], found: str, ending: str, column: str, usual: Sequence[str]):
     delimiter, first = _delimiter(lines, ending, column)
-    header = next((cells for _, cells in table_rows(path, delimiter, first, "replace")), None)
+    header = next((cells for _, cells in table_rows(path, delimiter, first, LEGACY)), None)
     if header is None or isinstance(header, LeftOut): header = []
     rows = [_cells(line, delimiter) for line in lines[first:first + SAMPLE]]
     names = tuple(name.strip() for name in header)

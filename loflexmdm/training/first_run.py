@@ -56,7 +56,8 @@ class Choice(NamedTuple):
 def choose(entrants: Sequence[Entrant], measure: Callable[[Entrant], Cost], n: int) -> Choice:
     """Choose the dearest entrant that passes `n` sequences ENOUGH times, else the cheapest.
 
-    `entrants` begin with the cheapest; those after the first that is too slow are not measured."""
+    `entrants` begin with the cheapest; those after the first that is too slow are not measured. They differ in method
+    and order, not in size: no larger size was compared with `nano` at ten minutes of one core."""
     chosen = Choice(entrants[0], measure(entrants[0]))
     for entrant in entrants[1:]:
         cost = measure(entrant)

@@ -158,7 +158,7 @@ def check_values(tables: dict) -> dict:
 PASSES = 100  # of training on the user's own file, if the recipe has no `steps`
 
 # defaults of a first model on the user's own data, if the recipe leaves them open
-FIRST_SIZE = dict(size="nano", order_size="nano")
+FIRST_SIZE = dict(size="nano", order_size="nano")  # also of large files: see `first_run.choose`
 FIRST_FIXED = dict(order="fixed", states=1)
 FIRST_SLOPE = dict(order="learned", slope=1.0)  # of methods trained on whole generations
 FIRST_LEARNED = dict(unmask="trainable", readings="event", centre=True, regulariser=1.0)  # of a learned order by states

@@ -431,7 +431,7 @@ def test_fragments_that_grow_in_ways_of_their_own_are_in_one_file(tmp_path):
 
 @pytest.mark.parametrize("name, text, more, problem", [
     ("f.smi", "c1cc a\nR1CC b\n", "", "none of 2 records gives a prompt"), ("f.smi", "", "", "is empty"),
-    ("f.smi", "*CC\n", "--valid 3", "not with a file of texts"), ("f.smi", "*CC\n", "--column x", "is not a table"),
+    ("f.smi", "*CC\n", "--column x", "is not a table"),
 ])
 def test_wrong_files_of_fragments(model, tmp_path, name, text, more, problem):
     (tmp_path / name).write_text(text)

@@ -1,5 +1,7 @@
 "Every command that reads a file prints the same line on its records: read, kept, left out by reason."
+import csv
 import re
+from collections import Counter
 
 import pytest
 
@@ -86,3 +88,37 @@ def test_samples_are_counted(model, place):
 def test_salts_of_texts_are_refused(model, place):
     (place / "w.txt").write_text(TEXTS)
     refused(call(f"evaluate w.txt --model {model} --salts largest"), "--salts largest: is for molecules; leave it out")
+
+
+def rows_by(path, key):
+    "How many rows of a CSV have each value of a column."
+    with open(path, newline="") as f: return Counter(row[key] for row in csv.DictReader(f))
+
+
+@pytest.mark.parametrize("model", ["molecules-leads", "molecules-moses-ar"])
+def test_every_prompt_of_a_file_gets_its_valid_samples(place, model):
+    (place / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n*N1CCOCC1 c\n")
+    more = "--valid 3 --unique --no-picture --nll 0"
+    code, text = status_of(f"sample {model} --prompts f.smi {more} --out v.csv")
+    assert code == 0 and rows_by("v.csv", "name") == dict(a=3, b=3, c=3) and rows_by("v.csv", "state") == dict(valid=9)
+    again = status_of(f"sample {model} --prompts f.smi {more} --out w.csv --batch-size 2")
+    assert again[0] == 0 and (place / "w.csv").read_text() == (place / "v.csv").read_text()
+
+
+def test_every_prompt_of_tokens_gets_its_valid_samples(place):
+    (place / "p.txt").write_text("C C ( = O ) ...\nc 1 ...\n")
+    code, text = status_of("sample molecules-leads --prompts p.txt --valid 2 --no-picture --nll 0 --out v.csv")
+    assert code == 0 and sorted(rows_by("v.csv", "prompt").values()) == [2, 2], text
+
+
+def test_too_few_valid_samples_are_said(place):
+    (place / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n")
+    code, text = status_of("sample molecules-leads --prompts f.smi --valid 40 --tries 40 --nll 0 --out v.csv")
+    assert code == 0 and "of 80 valid sequences in 80 draws" in text
+
+
+def test_the_size_of_a_first_run_is_said(place):
+    (place / "w.txt").write_text(TEXTS)
+    line = "train w.txt --steps 1 --out"
+    said = [status_of(f"{line} {run}", *SMALL)[1] for run in ("run", "run2 --size micro")]
+    assert ["size=nano: for files of any size; --size NAME" in text for text in said] == [True, False]

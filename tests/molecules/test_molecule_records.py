@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from rdkit import Chem
 
+from loflexmdm.molecules.data.compounds import read_compounds
 from loflexmdm.molecules.data.records import molecule_records, read_smiles, smiles_and_texts
 from loflexmdm.molecules.data.tables import as_sdf
-from loflexmdm.support.records import LeftOut
+from loflexmdm.support.records import LeftOut, read_records
 
 CASES = Path(__file__).parents[3] / "shared" / "cases"
 SMILES = ["CCO", "CCN", "CCCl", "C[C@H](N)c1ccccc1", "[NH4+]", "c1ccc2[nH]ccc2c1"]
@@ -102,3 +103,38 @@ def test_cases_of_users(name, first, names, kept):
     found = molecule_records(CASES / name)
     assert (found.rows[0].text, len(found.rows), found.left_out) == (first, kept, {})
     assert names is None or found.names == names
+
+
+HEAD = "  RDKit\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n"
+ENCODED = {
+    "a.csv": "Name;SMILES;Aktivität µM\nMüller-1;CCO;5,1\nÖl;CCN;6,1\n", "a.smi": "CCO Müller-1\nCCN Öl\n",
+    "a.txt": "Name\tSMILES\tAktivität µM\nMüller-1\tCCO\t5.1\nÖl\tCCN\t6.1\n",
+    "a.jsonl": '{"smiles": "CCO", "name": "Müller-1", "Aktivität µM": 5.1}\n{"smiles": "CCN", "name": "Öl"}\n',
+    "a.sdf": "".join(f"{name}\n{HEAD}    0.0000    0.0000    0.0000 {atom}   0  0\nM  END\n"
+                     "> <Aktivität µM>\n5\n\n$$$$\n" for name, atom in (("Müller-1", "O"), ("Öl", "N"))),
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "windows-1252"])
+@pytest.mark.parametrize("name", ENCODED)
+def test_names_and_headers_are_read_in_every_encoding(tmp_path, name, encoding):
+    (tmp_path / name).write_bytes(ENCODED[name].encode(encoding))
+    found = read_compounds(tmp_path / name)
+    assert [row.named(found.name) for row in found.rows] == ["Müller-1", "Öl"] and all(found.smiles)
+    if name != "a.smi": assert "Aktivität µM" in found.columns
+    if not encoding.startswith("utf-8"): assert f"{encoding})" in found.remarks[0]
+
+
+def test_a_late_byte_of_windows_is_read_and_texts_are_refused_with_a_cure(tmp_path):
+    (tmp_path / "a.smi").write_bytes(b"CCO x\n" * 60_000 + "CCN Öl\n".encode("windows-1252"))
+    *_, (last, name) = (record.cells for record in molecule_records(tmp_path / "a.smi"))
+    assert (last, name) == ("CCN", "Öl")
+    (tmp_path / "a.txt").write_bytes("Müller geht\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="line 1: not a text file in UTF-8.*iconv -f windows-1252 -t utf-8"):
+        list(read_records(tmp_path / "a.txt"))
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_utf16_without_a_mark_is_refused_with_a_cure(tmp_path, name):
+    (tmp_path / name).write_bytes(ENCODED[name].encode("utf-16-le"))
+    with pytest.raises(ValueError, match="save it as UTF-8|not an SDF"): read_compounds(tmp_path / name)

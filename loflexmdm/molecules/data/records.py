@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rdkit import Chem, rdBase
 
-from ...support.readers import checked_lines, ending_of
+from ...support.readers import LEGACY, checked_lines, encoding_in, ending_of
 from ...support.records import SDF, Layout, LeftOut, Parsed, Record, Records
 from ...support.records import column_place, head_lines, head_of, read_records, text_of
 
@@ -62,7 +62,7 @@ PROPERTY = re.compile(r"^>.*?<(.*)>")
 def sdf_blocks(path: Path) -> Iterator[list[str]]:
     "Yield the lines of each record of an SDF."
     block = []
-    for line in checked_lines(path, "replace"):
+    for line in checked_lines(path, LEGACY):
         if line.startswith("$$$$"):
             yield block
             block = []
@@ -93,11 +93,11 @@ def sdf_cells(block: Sequence[str], names: Sequence[str]) -> Sequence | LeftOut:
 # %% ../../../nbs/molecules/data/08_records.ipynb #rcb5ec9e
 def sdf_layout(path: Path) -> Layout:
     "Return the layout of an SDF, whose properties are columns."
-    titles = (PROPERTY.match(line) for line in checked_lines(path, "replace") if line.startswith(">"))
+    titles = (PROPERTY.match(line) for line in checked_lines(path, LEGACY) if line.startswith(">"))
     found = dict.fromkeys(title[1].strip() for title in titles if title)
     names = [name for name in found if name not in ("", "smiles", "name")]
     lost = ("properties without a name are left out",) * ("" in found)
-    return Layout("sdf", ("smiles", "name", *names), notes=lost)
+    return Layout("sdf", ("smiles", "name", *names), encoding=encoding_in(head_of(path)), notes=lost)
 
 # %% ../../../nbs/molecules/data/08_records.ipynb #rcbcab56
 def molecule_records(
@@ -113,7 +113,7 @@ def molecule_records(
     if path is not None and format == "auto" and ending_of(path) in (".sdf", ".mol"):
         raise ValueError(f"{path}: not an SDF, it has no line 'M  END' or '$$$$'; name it .smi if it holds SMILES")
     closed = lambda row: len(row) > found.place and is_one_row(row[found.place], found.layout.delimiter)
-    found = read_records(source, column, usual, format, only=True, errors="replace", closed=closed)
+    found = read_records(source, column, usual, format, only=True, errors=LEGACY, closed=closed)
     check_header(found, column)
     if found.format != "lines": return MoleculeRecords(found.where, found.layout, found.parse, found.column)
     layout = found.layout._replace(names=("smiles", "name"))
