@@ -37,8 +37,9 @@ from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
 from ..support.random_numbers import seeded
 from ..support.readers import read_json, read_jsonl
-from ..support.records import Layout, LeftOut, read_line, read_records, table_rows
+from ..support.records import Layout, LeftOut, layout_of, read_line, read_records, table_rows
 from ..support.registries import TASKS
+from ..support.table_writers import TABLE_WRITERS
 from ..support.statistics import skewed_interval
 from ..tasks.base import Task, task_from
 
@@ -118,7 +119,7 @@ def evaluate_samples(path: Path, task_name: str | None, data: bool = False) -> d
     With `data`, the task may read the files that the provenance names."""
     task = task_of_recipe(task_name) or recorded_task(path, data)
     rows = read_samples(path)
-    layout = Layout("table", ("tokens",), ",") if path.suffix == ".csv" else Layout("json lines")
+    layout = Layout("json lines") if path.suffix == ".jsonl" else layout_of(path, "tokens")
     print_status(read_line(path, layout, "tokens", len(rows), {}))
     if task.unread_data: task.set_vocabulary(Vocabulary(sorted({str(t) for r in rows for t in r["tokens"]})))
     prompts = task.prompts("test", len(rows))
@@ -140,13 +141,13 @@ def recorded_task(path: Path, data: bool = False) -> Task:
 # %% ../../nbs/cli/08_evaluate.ipynb #b4004cab
 def lists(row: dict[str, str]) -> dict[str, list[str]]:
     "Split the cells of a table's row into tokens. A text is split into characters, which may be spaces."
-    cells = {k: v.split() for k, v in row.items() if v is not None}
+    cells = {k: list(v) if isinstance(v, list) else str(v).split() for k, v in row.items() if v is not None}
     return cells | dict(tokens=list(row["text"])) if row.get("text") else cells
 
 
 def read_samples(path: Path) -> list[dict]:
-    "Read the rows of a samples file. JSONL or CSV; ValueError for another file."
-    if path.suffix == ".csv": rows = [lists(row) for row in table_of_samples(path)]
+    "Read the rows of a samples file, JSONL or a table. ValueError for another file."
+    if path.suffix in TABLES and path.suffix != ".jsonl": rows = [lists(row) for row in table_of_samples(path)]
     else: rows = [value for _, value in read_jsonl(path)]
     if not rows: raise ValueError(f"{path}: holds no samples")
     for i, row in enumerate(rows, 1):
@@ -157,7 +158,12 @@ def read_samples(path: Path) -> list[dict]:
 
 
 def table_of_samples(path: Path) -> Iterator[dict[str, str]]:
-    "Read the rows of a CSV by column. ValueError, with the line, for a row that does not fit the header."
+    "Read the rows of a table by column. ValueError, with the line, for a row of a CSV that does not fit the header."
+    if path.suffix != ".csv":
+        records = read_records(path, "tokens")
+        blank = dict.fromkeys(records.names, "")  # a row of Excel ends with its last cell that is not blank
+        yield from (blank | dict(zip(records.names, cells)) for _, cells in records.parse())
+        return
     names = None
     for line, row in table_rows(path, ","):
         if names is None: names = row
@@ -175,8 +181,9 @@ def is_sample(row: dict) -> bool:
 
 
 def holds_samples(path: Path) -> bool:
-    "Tell if a file may hold samples. JSONL, or a CSV with a column of tokens."
-    if path.suffix != ".csv": return path.suffix == ".jsonl"
+    "Tell if a file may hold samples. JSONL, or a table with a column of tokens."
+    if path.suffix == ".jsonl" or path.suffix not in TABLES: return path.suffix == ".jsonl"
+    if path.suffix != ".csv": return {"tokens", "generated"} <= {*layout_of(path).names}
     return "tokens" in next(table_rows(path, ","), (1, []))[1]
 
 # %% ../../nbs/cli/08_evaluate.ipynb #75ae7488
@@ -312,5 +319,6 @@ def run_evaluate(options: EvaluateOptions):
     else: figures = evaluate_model(options, load(options.model, device).method)
     for key, value in figures.items(): print(end=figure_line(key, value))
     if out is None: return
-    if out.suffix in TABLES: return write_file(out, format_rows(rows, out.suffix))
+    if out.suffix in (".csv", ".jsonl"): return write_file(out, format_rows(rows, out.suffix))
+    if out.suffix in TABLES: return write_file(out, TABLE_WRITERS[out.suffix](rows))
     write_file(out, json.dumps(info | dict(model=options.model, figures=figures), indent=1))

@@ -38,7 +38,7 @@ from ..support.random_numbers import seeded
 from ..support.readers import FASTA, ending_of, read_jsonl, read_lines
 from ..support import records as readers
 from ..support.records import EXPECTED, JSON_ENDINGS, Layout, LeftOut, Record, Records, read_line, read_records
-from ..support.table_writers import output_ending
+from ..support.table_writers import TABLE_WRITERS, output_ending
 from ..support.writers import csv_text, formulas, write_texts
 from ..tasks.base import Task, tokens_as_text
 
@@ -441,7 +441,7 @@ def format_rows(rows: Sequence[dict], suffix: str) -> str:
     return csv_text(list(rows[0]), flat)
 
 # %% ../../nbs/cli/06_result_files.ipynb #tx000003
-TABLES = ".jsonl", ".csv"  # suffixes of files with all columns
+TABLES = ".jsonl", ".csv", *(ending for ending in TABLE_WRITERS if ending not in (".jsonl", ".csv"))  # all columns
 TEXTS = ".txt", *FASTA  # suffixes of files with texts only
 
 
@@ -461,7 +461,8 @@ def write_rows(out: Path, rows: Sequence[dict], task: Task | None = None):
     "Write rows to a file by its suffix. In a format of the task, as a table, or texts only."
     ending = output_ending(out)
     if task is not None and ending in task.output_suffixes: return write_file(out, task.written(rows, ending))
-    if out.suffix in TABLES: return write_file(out, format_rows(rows, out.suffix))
+    if ending in (".jsonl", ".csv"): return write_file(out, format_rows(rows, ending))
+    if ending in TABLES: return write_file(out, TABLE_WRITERS[ending](rows))
     texts = [text_of(row, task) for row in rows]
     kept = [t for t in texts if t or out.suffix not in FASTA]
     if empty := len(texts) - len(kept): print_status(f"{out.name}: {empty} empty sequences left out")

@@ -220,8 +220,8 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     option("--ring-size", metavar="N|LOW-HIGH", help="with --close, atoms of the ring, say 12-18 [12-20, or as fits]")
     option("--column", metavar="NAME", help="column of a table of prompts [the only or usual one]")
     add_salts(parser)
-    suffixes = [*TABLES, *(cls.output_suffixes if cls else ()), *TEXTS]
-    option("--out", metavar="FILE", help=f"results file: {' '.join(suffixes)} [print]")
+    suffixes = [*TABLES, *(cls.output_suffixes if cls else ()), ".txt", ".fasta"]
+    option("--out", metavar="FILE", help=f"results file: {' '.join(dict.fromkeys(suffixes))} [print]")
     add_force(parser)
     option("--valid", type=int, metavar="N", help="valid sequences, for each prompt of a file; others are not written")
     option("--unique", action="store_true", help="with --valid, each different sequence once")

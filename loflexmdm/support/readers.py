@@ -40,8 +40,9 @@ LEGACY = "windows-1252"  # encoding of older files, also the name of `errors` th
 
 
 def _legacy(error: UnicodeError) -> tuple[str, int]:
-    "Decode the bytes that are not UTF-8 as Windows-1252."
+    "Decode the bytes that are not UTF-8 as Windows-1252. Those of other encodings are replaced."
     if not isinstance(error, UnicodeDecodeError): raise error
+    if error.encoding != "utf-8": return "\ufffd", error.end
     return error.object[error.start:error.end].decode(LEGACY, errors="replace"), error.end
 
 
@@ -214,7 +215,7 @@ def read_jsonl(path: str | os.PathLike) -> list[tuple[int, object]]:
     return list(jsonl_rows(path))
 
 # %% ../../nbs/support/10_readers.ipynb #fa000002
-FASTA = (".fasta", ".fa", ".faa", ".fna")  # endings
+FASTA = ".fasta", ".fa", ".faa", ".fna", ".fas", ".ffn", ".frn", ".a2m", ".a3m", ".afa", ".mfa"  # endings
 
 
 def ending_of(path: str | os.PathLike) -> str:

@@ -42,7 +42,7 @@ def _xlsx(rows: Sequence[Mapping]) -> bytes:
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
     book = Workbook(write_only=True)
-    sheet, columns = book.create_sheet("molecules"), columns_of(rows)
+    sheet, columns = book.create_sheet("rows"), columns_of(rows)
     for cells in [columns, *(flat_cells(row, columns) for row in rows)]:
         made = [WriteOnlyCell(sheet, value=value) for value in cells]
         for cell in made:

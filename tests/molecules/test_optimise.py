@@ -299,7 +299,7 @@ def test_radicals_of_a_file_of_leads_are_left_out(tmp_path):
     path.write_text("CCO\nC[CH]C\nx\nCCN\n")
     found, remarks, table = read_leads(str(path))
     assert found == ["CCO", "CCN"] and len(table.rows) == 4
-    assert "4 records, 3 molecules" in remarks and "1 syntax" in remarks and "1 with a flaw (radical" in remarks
+    assert "4 records, 3 kept" in remarks and "1 syntax" in remarks and "1 with a flaw (radical" in remarks
 
 
 def test_parents_are_drawn_by_score_or_by_rank():
