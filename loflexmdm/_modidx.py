@@ -2058,6 +2058,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                       'loflexmdm/molecules/data/compounds.py'),
                                                     'loflexmdm.molecules.data.compounds.check_salts': ( 'molecules/data/compounds.html#check_salts',
                                                                                                         'loflexmdm/molecules/data/compounds.py'),
+                                                    'loflexmdm.molecules.data.compounds.column_names': ( 'molecules/data/compounds.html#column_names',
+                                                                                                         'loflexmdm/molecules/data/compounds.py'),
                                                     'loflexmdm.molecules.data.compounds.name_column': ( 'molecules/data/compounds.html#name_column',
                                                                                                         'loflexmdm/molecules/data/compounds.py'),
                                                     'loflexmdm.molecules.data.compounds.read_compounds': ( 'molecules/data/compounds.html#read_compounds',

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['NAME_COLUMNS', 'Cells', 'Standard', 'check_salts', 'standard', 'standard_fragment', 'without_counterions',
-           'name_column', 'Compound', 'Compounds', 'unknown_column', 'remarks_on', 'record_cells', 'read_compounds']
+           'name_column', 'Compound', 'Compounds', 'unknown_column', 'remarks_on', 'column_names', 'record_cells',
+           'read_compounds']
 
 # %% ../../../nbs/molecules/data/09_compounds.ipynb #cp000003
 import re
@@ -156,17 +157,27 @@ def _first_of(reason: str, n: int, rows: Sequence[Compound]) -> str:
 Cells = tuple[int, str, str, dict[str, str]]  # number, SMILES, reason for no SMILES, and other columns of a record
 
 
+def column_names(names: Sequence[str]) -> list[str]:
+    "Return the names of columns, of which one that comes again gets its number: IC50, IC50 (2)."
+    seen, found = Counter(), []
+    for name in names:
+        seen[name] += 1
+        found.append(f"{name} ({seen[name]})" if name and seen[name] > 1 else name)
+    return found
+
+
 def record_cells(records: MoleculeRecords) -> Iterator[Cells]:
     "Yield the parts of each record. One that the reader leaves out has a reason and no columns."
+    names = column_names(records.names)
     for k, record in enumerate(records.every(), 1):
         if isinstance(record, LeftOut):
             if record.reason != "header": yield record.number or k, record.text, record.reason, {}
             continue
-        named = enumerate(zip(records.names, record.cells))
+        named = enumerate(zip(names, record.cells))
         others = {name: text_of(cell) for i, (name, cell) in named if name and i != records.place}
         yield record.number, text_of(record.text), "", others
 
-
+# %% ../../../nbs/molecules/data/09_compounds.ipynb #cp00010g
 def read_compounds(source: object, column: str = "", salts: str = "refuse", limit: int = 0) -> Compounds:
     """Read every record of a file of molecules, with its name and other columns.
 
@@ -182,6 +193,6 @@ def read_compounds(source: object, column: str = "", salts: str = "refuse", limi
     found = (Standard("", reason) if reason else standard(text, salts) for _, text, reason, _ in cells)
     rows = [Compound(n, text, *one, more) for (n, text, _, more), one in zip(cells, found)]
     has_names = any(row.cells.get("name") for row in rows)
-    others = (n for i, n in enumerate(records.names) if n and i != records.place)
+    others = (n for i, n in enumerate(column_names(records.names)) if n and i != records.place)
     columns = tuple(n for n in others if n != "name" or has_names)
     return Compounds(str(records.where), rows, records.column, columns, tuple(records.notes), records.layout)

@@ -185,6 +185,6 @@ def smiles_and_texts(path: str | os.PathLike, column: str, name: str) -> Iterato
 
     def cell(record: Record) -> str:
         text = text_of(record.cells[place]).strip()
-        return text.replace(",", ".") if comma and re.fullmatch(r"[+-]?\d+,\d+", text) else text
+        return text.replace(",", ".") if comma and re.fullmatch(r"[+\-−]?\d+,\d+", text) else text
 
     return ((r.text, cell(r)) if isinstance(r, Record) else (r, "") for r in found.every())
