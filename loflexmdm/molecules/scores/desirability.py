@@ -163,7 +163,12 @@ def _labelled_atoms(linker: Chem.Mol) -> list[int]:
 
 def _capped(linker: Chem.Mol) -> Chem.Mol:
     "Replace the points of a linker by hydrogens."
-    return Chem.RemoveHs(Chem.ReplaceSubstructs(linker, Chem.MolFromSmiles("*"), Chem.MolFromSmiles("[H]"), True)[0])
+    capped = Chem.RWMol(linker)
+    for atom in capped.GetAtoms():
+        if atom.GetAtomicNum(): continue
+        atom.SetAtomicNum(1)
+        atom.SetIsotope(0)
+    return Chem.RemoveHs(capped)
 
 
 def effective_length(linker: Chem.Mol) -> float:
