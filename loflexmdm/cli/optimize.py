@@ -229,7 +229,7 @@ def requested_links(options: OptimizeOptions) -> LinkRequest:
     rings = limits_from(options.link_rings, "--link-rings") if options.link_rings else default.rings
     return LinkRequest(atoms, rings)
 
-
+# %% ../../nbs/cli/13_optimize.ipynb #co00en02
 def with_ends(molecules: Sequence[str], note: str, options: OptimizeOptions) -> tuple[list[str], str]:
     "Return the molecules that have both ends, with a note on the others. ValueError if none has."
     if not options.ends: return list(molecules), note
@@ -260,7 +260,9 @@ def similarity_limits(text: str) -> tuple[float, float]:
 def proposer_of_way(options: OptimizeOptions, model: Model | None, task: Task | None) -> Proposer:
     "Return the source of proposals of a strategy."
     way, children = options.way, options.children
-    if options.ends: return Relink(options.ends, None if way in BLIND else model, children, request=requested_links(options))
+    if options.ends:
+        drawing = None if way in BLIND else model
+        return Relink(options.ends, drawing, children, request=requested_links(options))
     if way in BLIND: return Genetic(children, ranked=way == "ranked")
     if way == "model": return Regrow(model, children)
     if way == "tuned": return Tuned(model, children, seed=options.seed)

@@ -76,7 +76,7 @@ class Relink:
         near = max(low, n - MARGIN), min(high, n + MARGIN)
         return self.request._replace(atoms=near) if n and near[0] <= near[1] else self.request
 
-
+# %% ../../nbs/molecules/11_linker_search.ipynb #ls0000li
 def linked(model: Model, ends: str, request: LinkRequest, n: int, seed: int) -> list[str]:
     "Draw `n` linkers with a model; return the different molecules that are as requested."
     _, draw = ROUTES[grows_rightwards(model.method)]
