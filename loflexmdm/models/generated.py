@@ -17,7 +17,9 @@ from ..samplers import Samples
 from ..support.atomic_files import write_file
 from ..support.writers import write_texts
 
-if TYPE_CHECKING: from pandas import DataFrame
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from pandas import DataFrame
 
 # %% ../../nbs/models/03_generated.ipynb #gn000008
 @dataclass(repr=False)
@@ -55,11 +57,25 @@ class Generated(Samples):
         ImportError, with what to install, without pandas."""
         try: from pandas import DataFrame
         except ImportError: raise ImportError("frame() needs pandas: pip install pandas") from None
+        return DataFrame(self.rows())
+
+    def dataset(self) -> "Dataset":
+        """Return a `datasets.Dataset` with a row per sample, whose columns are those of `frame`.
+
+        ImportError, with what to install, without the package datasets."""
+        try: from datasets import Dataset
+        except ImportError: raise ImportError("dataset() needs datasets: pip install 'loflexmdm[hub]'") from None
+        rows = self.rows()
+        columns = dict.fromkeys(key for row in rows for key in row)
+        return Dataset.from_dict({key: [row.get(key) for row in rows] for key in columns})
+
+    def rows(self) -> list[dict]:
+        "Return what `frame` shows of each sample: text, the task's columns, tokens, and which were generated."
         task = self.model.task
         described = [{} for _ in self.sequences] if task is None else task.describe(self)
-        rows = zip(self.texts, described, self.sequences, self.free, strict=True)
-        return DataFrame([dict(text=text) | row | dict(tokens=self.model.vocabulary.decode(s), generated=free)
-                          for text, row, s, free in rows])
+        found = zip(self.texts, described, self.sequences, self.free, strict=True)
+        return [dict(text=text) | row | dict(tokens=self.model.vocabulary.decode(s), generated=list(free))
+                for text, row, s, free in found]
 
     def save(self, path: str | PathLike) -> Path:
         """Write the texts to a file; return its path. It is a .txt, .csv, .jsonl or .fasta file, or one that the task

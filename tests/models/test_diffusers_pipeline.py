@@ -1,0 +1,37 @@
+"A model as a pipeline of diffusers, where that package is installed."
+import pytest
+import torch
+
+from loflexmdm.models.diffusers_pipeline import diffusion_pipeline
+from loflexmdm.models.pretrained import load
+from loflexmdm.samplers import TauLeaping
+
+diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
+
+
+def seeded(): return torch.Generator().manual_seed(3)
+
+
+def test_the_pipeline_draws_what_the_sampler_draws():
+    model, seen = load("star-tiny-fixed"), []
+    pipe = diffusion_pipeline(model, num_inference_steps=4)
+    pipe.set_progress_bar_config(disable=True)
+    assert isinstance(pipe, diffusers.DiffusionPipeline) and isinstance(pipe.scheduler, diffusers.SchedulerMixin)
+    prompts = model.prompts("test", 3)
+    out = pipe(prompts, 2, 8, seeded(), callback_on_step_end=lambda pipe, i, tau, kept: seen.append(float(tau)))
+    expected = model.sample(prompts, n=2, sampler=TauLeaping(steps=8), generator=seeded())
+    assert out.sequences.sequences == expected.sequences and out.texts == expected.texts
+    assert len(seen) == 8 and seen == sorted(seen)
+    assert pipe(prompts, 2, 8, seeded(), return_dict=False)[1] == out.texts
+
+
+def test_settings_of_the_scheduler_are_saved(tmp_path):
+    pipe = diffusion_pipeline(load("star-tiny-fixed"), num_inference_steps=6, top_p=0.9)
+    pipe.scheduler.save_pretrained(tmp_path)
+    again = type(pipe.scheduler).from_pretrained(tmp_path)
+    assert again.config.top_p == 0.9 and again.sampler == TauLeaping(steps=6, top_p=0.9)
+
+
+def test_wrong_settings_are_refused():
+    with pytest.raises(ValueError, match="steps=1"): diffusion_pipeline(load("star-tiny-fixed"), num_inference_steps=1)
+    with pytest.raises(ValueError, match="ar has other events"): diffusion_pipeline(load("molecules-moses-ar"))

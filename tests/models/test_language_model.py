@@ -1,0 +1,64 @@
+"A model as lm-eval calls it; `simple_evaluate` itself where the package is installed."
+import json
+
+import pytest
+import torch
+
+from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.models.language_model import Likelihoods, harness_model
+from loflexmdm.models.model import Model
+from loflexmdm.tasks.sequences import SequencesConfig, SequencesTask
+
+ROWS = [dict(start="ab", end="c"), dict(start="bc", end="a"), dict(start="ca", end="b")]
+
+
+@pytest.fixture(scope="module")
+def model():
+    "An untrained model of three letters, with weights that prefer some."
+    task = SequencesTask(SequencesConfig(unit="characters"), sequences=["abc", "bca", "cab", "ab"] * 8)
+    torch.manual_seed(1)
+    method = Autoregressive(task.vocabulary, AutoregressiveConfig(size="nano", max_length=9), task.as_dict()).eval()
+    for p in method.token.parameters(): torch.nn.init.normal_(p, std=0.5)
+    return Model(method, task)
+
+
+def test_pairs_do_not_depend_on_the_batch(model):
+    pairs = [("a", "bc"), ("", "abc"), ("abcabc", "a"), ("b", "")]
+    one = [Likelihoods(model).loglikelihood([pair])[0] for pair in pairs]
+    for (a, greedy), (b, other) in zip(one, Likelihoods(model, batch_size=2).loglikelihood(pairs), strict=True):
+        assert a == pytest.approx(b, abs=1e-4) and greedy == other
+    assert one[3] == (0, True)
+
+
+def test_a_long_context_is_cut_on_the_left(model):
+    found = Likelihoods(model).loglikelihood([("abc" * 5, "a"), (("abc" * 5)[-7:], "a")])
+    assert found[0][0] == pytest.approx(found[1][0], abs=1e-5)
+
+
+def test_continuations_are_cut_and_repeat(model):
+    ours = Likelihoods(model)
+    whole = ours.continuation("a", max_gen_toks=4)
+    assert len(whole) <= 4 and ours.generate_until([("a", dict(until=whole[-1:], max_gen_toks=4))])[0] in whole[:-1]
+    drawn = [ours.continuation("a", do_sample=True, temperature=2.0) for _ in range(2)]
+    assert drawn[0] == drawn[1]
+
+
+def test_lm_eval_calls_it(model, tmp_path):
+    lm_eval = pytest.importorskip("lm_eval", reason="lm_eval is not installed")
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    shared = dict(dataset_path="json", dataset_kwargs=dict(data_files=dict(test=str(tmp_path / "rows.jsonl"))),
+                  test_split="test", doc_to_text="{{start}}", doc_to_target="{{end}}", target_delimiter="")
+    scored = dict(task="scored", output_type="loglikelihood",
+                  metric_list=[dict(metric="perplexity"), dict(metric="acc")], **shared)
+    rolled = dict(shared, task="rolled", output_type="loglikelihood_rolling", doc_to_text="", doc_to_target="{{start}}",
+                  metric_list=[dict(metric="byte_perplexity")])
+    written = dict(task="written", output_type="generate_until", generation_kwargs=dict(until=["\n"], max_gen_toks=1),
+                   metric_list=[dict(metric="exact_match")], **shared)
+    found = lm_eval.simple_evaluate(model=harness_model(model), tasks=[scored, rolled, written], bootstrap_iters=0)
+    pairs = [(row["start"], row["end"]) for row in ROWS]
+    mean = sum(value for value, _ in Likelihoods(model).loglikelihood(pairs)) / len(pairs)
+    results = found["results"]
+    assert results["scored"]["perplexity,none"] == pytest.approx(torch.tensor(-mean).exp().item(), rel=1e-4)
+    right = sum(Likelihoods(model).continuation(start, max_gen_toks=1) == end for start, end in pairs)
+    assert results["written"]["exact_match,none"] == pytest.approx(right / 3)
+    assert results["rolled"]["byte_perplexity,none"] > 1
