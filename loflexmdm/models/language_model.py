@@ -44,7 +44,7 @@ class Likelihoods:
 
     @property
     def meaning(self) -> str:
-        "What the numbers are, in words."
+        "Description of the numbers, in words."
         if self.forward: return "log-likelihoods of continuations, without their end"
         kind = "log-likelihoods" if self.model.method.exact else f"lower bounds from {self.states} states"
         return f"{kind} of continuations with their end; none counts as greedy"

@@ -16,7 +16,7 @@ ROWS = [dict(start="ab", end="c"), dict(start="bc", end="a"), dict(start="ca", e
 def model():
     "An untrained model of three letters, with weights that prefer some."
     task = SequencesTask(SequencesConfig(unit="characters"), sequences=["abc", "bca", "cab", "ab"] * 8)
-    torch.manual_seed(1)
+    torch.manual_seed(4)
     method = Autoregressive(task.vocabulary, AutoregressiveConfig(size="nano", max_length=9), task.as_dict()).eval()
     for p in method.token.parameters(): torch.nn.init.normal_(p, std=0.5)
     return Model(method, task)
@@ -37,8 +37,8 @@ def test_a_long_context_is_cut_on_the_left(model):
 
 def test_continuations_are_cut_and_repeat(model):
     ours = Likelihoods(model)
-    whole = ours.continuation("a", max_gen_toks=4)
-    assert len(whole) <= 4 and ours.generate_until([("a", dict(until=whole[-1:], max_gen_toks=4))])[0] in whole[:-1]
+    assert ours.continuation("a", max_gen_toks=4) == "caca"
+    assert ours.generate_until([("a", dict(until=["b", "a"], max_gen_toks=4))]) == ["c"]
     drawn = [ours.continuation("a", do_sample=True, temperature=2.0) for _ in range(2)]
     assert drawn[0] == drawn[1]
 
