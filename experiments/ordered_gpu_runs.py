@@ -138,10 +138,14 @@ def stars(bench: Bench, seconds: float, out: Path):
     bench.note(part="stars", graphs=len(prompts), scores=scores)
 
 
+def rows_of(out: Path) -> list[dict]:
+    "Return the rows of a file that may not be there yet."
+    return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+
 def finished(out: Path) -> set[str]:
     "Return the parts that the rows of a file say are done."
-    lines = out.read_text().splitlines() if out.exists() else []
-    return {row["done"] for row in map(json.loads, lines) if "done" in row}
+    return {row["done"] for row in rows_of(out) if "done" in row}
 
 
 def attempt(bench: Bench, what, *args):
@@ -170,7 +174,8 @@ def main():
     parser.add_argument("--stars", type=float, default=0, help="seconds of training star-hard")
     args = parser.parse_args()
     bench = Bench(args)
-    begun, known = time.perf_counter(), {}
+    begun = time.perf_counter()
+    known = {row["method"]: row["products"] for row in rows_of(bench.out) if row.get("products")}
     attempt(bench, bandwidth)
     for settings in (FORWARD, LEARNED | LATE, MASKS | LATE): attempt(bench, close_to_plain, settings)
     for case in CASES[args.first:]:

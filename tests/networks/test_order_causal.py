@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from loflexmdm.networks.order_causal import DISTANCES, GapPointer, RankBlock
+from loflexmdm.networks.order_causal import DISTANCES, GapPointer, RankBlock, chunks_of
 
 
 @pytest.fixture
@@ -98,3 +98,22 @@ def test_scores_of_gaps_are_those_of_their_neighbours_by_hand():
                 far = [w @ pointer.distance[k] for k in distance[s]]
                 torch.testing.assert_close(found[s, :3], (torch.stack(near) + torch.stack(far)) / 3)
                 torch.testing.assert_close(found[s, 3:], pointer.stop(last[s]))
+
+
+def kept_numbers(columns, chunked):
+    "Numbers that a block keeps for the gradient."
+    block, kept = RankBlock(SimpleNamespace(width=8, heads=2)), [0]
+    def keep(x):
+        kept[0] += x.numel() * x.is_floating_point()
+        return x
+    distance = torch.zeros(1, columns, columns, dtype=torch.int8)
+    sees = torch.ones(1, columns, columns, dtype=torch.bool).tril()
+    h = torch.randn(1, columns, 8, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        block(h, None, distance, sees, columns, chunks_of(sees, columns) if chunked else ())
+    return kept[0]
+
+
+def test_attention_in_chunks_keeps_numbers_per_column_not_per_pair():
+    chunked, whole = ([kept_numbers(n, way) for n in (256, 1024)] for way in (True, False))
+    assert chunked[1] < 4.1 * chunked[0] and whole[1] > 10 * whole[0]
