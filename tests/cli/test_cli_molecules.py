@@ -2,6 +2,7 @@
 one line for every wrong input."""
 import csv
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import forks
 import pytest
 
+from loflexmdm.cli import sample
 from loflexmdm.cli.result_files import nll_states, states_of
 from loflexmdm.cli.sample import status_lines
 from loflexmdm.cli.sampler_options import SampleOptions
@@ -716,3 +718,21 @@ def test_without_libraries_for_drawing_all_works_that_does_not_draw(known, tmp_p
     assert drawn.returncode == 0 and "of 2: 2 valid" in drawn.stderr
     report = run("report", str(known), "--out", str(tmp_path / "page.html"))
     assert report.returncode == 2 and "libXrender" in report.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+@pytest.mark.parametrize("more", ["", "--salvage", "--valid 2 --tries 40"])
+def test_rows_described_by_other_processes_are_those_of_one(model, tmp_path, monkeypatch, more):
+    files, here = [], []
+    described = sample.described_rows
+    monkeypatch.setattr(sample, "described_rows", lambda *args, **more: here.append(0) or described(*args, **more))
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    for apart in (10**9, 1):
+        monkeypatch.setattr(sample, "APART", apart)
+        here.clear()
+        files.append(tmp_path / f"{apart}.csv")
+        n = "" if "--valid" in more else "-n 23"
+        code, _, said = call(f"sample {model} {n} --batch-size 5 --seed 1 --no-picture {more} --out", files[-1])
+        assert code == 0, said
+        assert bool(here) == (apart > 1 or "--valid" in more)
+    assert files[0].read_bytes() == files[1].read_bytes() and len(rows_of(files[0])) >= 2

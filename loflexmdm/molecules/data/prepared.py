@@ -22,9 +22,8 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from multiprocessing import connection, current_process, parent_process
+from multiprocessing import current_process
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple, TypeVar
 
 from rdkit import rdBase
@@ -44,7 +43,7 @@ from ...support.progress import progress_bar
 from ...support.readers import ending_of
 from ...support.records import LeftOut, read_line
 from ...support.shards import cache_directory
-from ...support.worker_pool import worker_pool
+from ...support.worker_pool import end_with_parent, worker_pool
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #8b3c3fc3
 class Strings(Sequence):
@@ -132,7 +131,7 @@ def cleaned(
 def _cleaned_by(rows, options, processes):
     # with other start methods the main module is imported again, and must allow it
     start = "fork" if sys.platform == "linux" else None
-    with worker_pool(processes, start, initializer=_end_with_parent) as pool:
+    with worker_pool(processes, start, initializer=end_with_parent) as pool:
         pending = deque()
         for c in in_chunks(rows):
             pending.append((c, pool.submit(clean_chunk, c, options)))
@@ -141,14 +140,6 @@ def _cleaned_by(rows, options, processes):
 
 
 def _done(chunk, future): return chunk, future.result()
-
-
-def _end_with_parent():
-    "Exit when the parent process ends, even if it is killed. Otherwise this process would keep the parent's locks."
-    def wait():
-        connection.wait([parent_process().sentinel])
-        os._exit(1)
-    Thread(target=wait, daemon=True).start()
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #sp000001
 class Spool:
