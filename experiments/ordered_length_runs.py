@@ -7,13 +7,13 @@ experiments/results/ordered_length_runs.json."""
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -77,13 +77,19 @@ def sampling(length: int, names: list[str], rounds: int, rows: int = 16) -> dict
     return in_turns({name: lambda m=m: generate(m, **whole) for name, m in made.items()}, rounds)
 
 
+def high_water() -> int:
+    "Return the most memory of this process so far, in MB; resource's number counts that of the process before it."
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) // 1024
+
+
 def peak(length: int, name: str):
     "Print the memory of some steps of a method, in MB beyond what was there before."
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = high_water()
     with tempfile.TemporaryDirectory() as directory:
         call = stepping(model(METHODS[name], length), rows_of(length), directory)
         for _ in range(2): call()
-    print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024))
+    print(json.dumps(high_water() - before))
 
 
 def memory(length: int, names: list[str]) -> dict[str, int]:
