@@ -37,7 +37,7 @@ from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
 from ..support.random_numbers import seeded
 from ..support.readers import read_json, read_jsonl
-from ..support.records import Layout, LeftOut, layout_of, read_line, read_records, table_rows
+from ..support.records import Layout, LeftOut, head_of, layout_of, read_line, read_records, table_rows
 from ..support.registries import TASKS
 from ..support.table_writers import TABLE_WRITERS
 from ..support.statistics import skewed_interval
@@ -182,6 +182,7 @@ def is_sample(row: dict) -> bool:
 
 def holds_samples(path: Path) -> bool:
     "Tell if a file may hold samples. JSONL, or a table with a column of tokens."
+    head_of(path)  # refuses known formats that are not read
     if path.suffix == ".jsonl" or path.suffix not in TABLES: return path.suffix == ".jsonl"
     if path.suffix != ".csv": return {"tokens", "generated"} <= {*layout_of(path).names}
     return "tokens" in next(table_rows(path, ","), (1, []))[1]

@@ -184,7 +184,8 @@ def holds_tokens(path: Path, vocabulary: Vocabulary) -> bool:
         except ValueError: return False
         return any(isinstance(row, list) for row in rows)
     if path.suffix != ".txt": return False
-    lines = [line.split() for line in read_lines(path)]
+    try: lines = [line.split() for line in read_lines(path)]
+    except ValueError: return False  # no text, which the reader of fragments says
     known = all(t in vocabulary.index or is_gap(t, vocabulary) for words in lines for t in words)
     return known and any(len(words) > 1 for words in lines)
 

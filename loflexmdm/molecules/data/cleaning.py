@@ -27,7 +27,8 @@ ELEMENTS = "H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I"
 SALTS = "refuse", "largest"
 REJECT_REASONS = (
     "empty", "unparsable", "several components", "element", "too long", "not reversible", "duplicate",
-    "missing (NA)", "more cells than the header", "quote not closed", "without the column", "header",  # of the reader
+    "missing (NA)", "more cells than the header", "quote not closed", "without the column", "header",
+    "line below the header",  # of the reader
 )
 
 
