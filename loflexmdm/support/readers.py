@@ -137,12 +137,12 @@ def checked_lines(path: str | os.PathLike, errors: str = "strict") -> Iterator[s
     """Yield the lines of a text file.
 
     With newline characters. ValueError names the file and line of bytes that are not UTF-8 (if `errors` is "strict",
-    as for the built-in `open`), or of a NUL character."""
+    as for the built-in `open`), or, then, of a NUL character."""
     path = Path(path)
     try:
         with open_text(path, errors) as f:
             for number, line in enumerate(limited_lines(f, path), 1):
-                if "\0" in line: raise ValueError(_nul(path, number))
+                if "\0" in line and errors == "strict": raise ValueError(_nul(path, number))
                 yield line
     except UnicodeDecodeError: raise ValueError(bad_bytes(path)) from None
 

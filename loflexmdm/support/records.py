@@ -365,7 +365,8 @@ def layout_of(path: Path, column: str = "", format: str = "auto", usual: Sequenc
     if head[:4] == b"PAR1" or expected == "parquet": return _parquet_layout(path)
     if head[:4] == b"PK\x03\x04" or expected == "xlsx": return _xlsx_layout(path, column, usual)
     lines, encoding = head_lines(head), encoding_in(head)
-    if any("\0" in line for line in lines): deque(checked_lines(path, LEGACY), 0)  # refused, with its line
+    if encoding.startswith(("utf-8", LEGACY)) and head.count(0) > len(head) / 5:
+        deque(checked_lines(path), 0)  # UTF-16 without a mark is refused, with its line
     if format == "auto" and SDF.search("\n".join(lines)):
         raise ValueError(f"{path}: is an SDF of molecules; the tasks and commands of molecules read it")
     found = format if format != "auto" else _format_of(lines, ending, expected, column, usual)
