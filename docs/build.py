@@ -20,9 +20,9 @@ ROOT = Path(__file__).parent.parent
 SOURCE, SITE = ROOT / "_docs", ROOT / "_site"
 LADDERS = dict(  # the front's pages, in reading order; those of a room are numbered
     tutorials=(
-        "star_graphs", "your_own_data", "repair", "molecules", "fragments", "molecule_edits", "from_lead_to_report",
-        "reading_an_order", "learned_order", "orders_on_a_clock", "digits", "choosing", "real_data",
-        "training_on_a_gpu", "course",
+        "star_graphs", "your_own_data", "fill_a_gap", "repair", "molecules", "fragments", "molecule_edits",
+        "from_lead_to_report", "reading_an_order", "learned_order", "orders_on_a_clock", "digits", "choosing",
+        "gaps_compared", "real_data", "training_on_a_gpu", "course",
     ),
     how_to=(
         "install", "choose_a_sampler", "condition_on_a_prompt", "read_samples", "pandas_and_files",
