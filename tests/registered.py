@@ -2,6 +2,7 @@
 import signal
 import sys
 from contextlib import contextmanager
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 
@@ -145,6 +146,39 @@ def data_for(method: Method, batch: PartialSequences) -> PartialSequences | Pair
     if not method.takes_pairs or takes(method, lambda m: m.loss(clean("a|bc"))): return batch
     other = 3 + (batch.tokens - 2) % len(VOCABULARY.ordinary)
     return Pairs(batch._replace(tokens=torch.where(batch.free, other, batch.tokens)), batch)
+
+
+# Samplers, and hooks that spoil their scores
+
+FIRST = [case for case in CASES if " " not in case]  # each method as it is built first
+SIMULATED = [(name, case) for name, cls in ALL_SAMPLERS.items() for case in FIRST
+             if cls.fits(CASES[case][0].channels)]
+
+
+def sampler_named(name):
+    "A sampler with its defaults, in few steps if it has steps."
+    cls = ALL_SAMPLERS[name]
+    return cls(steps=5) if getattr(cls, "steps", None) else cls()
+
+
+# hooks that return something else than scores of the shape that they got
+WRONG = {"nothing": lambda v: None, "nan": lambda v: v * torch.nan, "none possible": lambda v: v - torch.inf,
+         "another shape": lambda v: v[..., :-1], "numbers": lambda v: v.long(), "a list": lambda v: v.tolist(),
+         "infinite": lambda v: v + torch.inf}
+
+
+class Hook:
+    "A hook of any sampler, which changes scores by a function; of `EventByEvent` those of gaps or of tokens alone."
+    def __init__(self, change, of=("gaps", "tokens")): self.change, self.of = change, of
+    def __call__(self, logits, x, tau): return self.change(logits)
+    def gaps(self, scores, x, column): return self.change(scores) if "gaps" in self.of else scores
+    def tokens(self, logits, x, column): return self.change(logits) if "tokens" in self.of else logits
+
+
+def with_hook(sampler, hook):
+    "A sampler with a hook; `replace` would take no field that it makes by itself."
+    values = {f.name: getattr(sampler, f.name) for f in fields(sampler) if f.init}
+    return type(sampler)(**values | dict(logits_hook=hook))
 
 
 # What a test needs

@@ -1,11 +1,10 @@
 "What every sampler, task, network and notation does, whatever it is: each registered one, plug-ins included."
 import pickle
-from dataclasses import fields
 
 import pytest
 import torch
-from registered import ALL_NETWORKS, ALL_SAMPLERS, ALL_TASKS, CASES, SECONDS, VOCABULARY, build, clean, draw, made
-from registered import registered, spoilt, within
+from registered import ALL_NETWORKS, ALL_SAMPLERS, ALL_TASKS, FIRST, SECONDS, SIMULATED, VOCABULARY, WRONG, Hook, build
+from registered import clean, draw, made, registered, sampler_named, spoilt, with_hook, within
 
 from loflexmdm.molecules.notation.notations import NOTATIONS
 from loflexmdm.networks.base import Backbone, blocks_alike
@@ -14,8 +13,6 @@ from loflexmdm.process.states import SPECIAL_TOKENS, collate
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import SPLITS, check_prompts, task_from
 
-FIRST = [case for case in CASES if " " not in case]  # each method as it is built first
-
 
 @pytest.fixture(autouse=True)
 def plug_ins(monkeypatch): registered(monkeypatch)
@@ -23,14 +20,6 @@ def plug_ins(monkeypatch): registered(monkeypatch)
 
 # Samplers
 
-def sampler_named(name):
-    "A sampler with its defaults, in few steps if it has steps."
-    cls = ALL_SAMPLERS[name]
-    return cls(steps=5) if getattr(cls, "steps", None) else cls()
-
-
-SIMULATED = [(name, case) for name, cls in ALL_SAMPLERS.items() for case in FIRST
-             if cls.fits(CASES[case][0].channels)]
 every_pair = pytest.mark.parametrize("name, case", SIMULATED)
 
 
@@ -54,26 +43,6 @@ def test_a_sampler_refuses_what_is_not_a_number(name, case):
     with within(SECONDS), pytest.raises(ValueError) as refused:
         made(spoilt(case, lambda p: torch.full_like(p, torch.nan)), 3, sampler=sampler_named(name), seed=0)
     assert len(str(refused.value).splitlines()) == 1
-
-
-# hooks that return something else than scores of the shape that they got
-WRONG = {"nothing": lambda v: None, "nan": lambda v: v * torch.nan, "none possible": lambda v: v - torch.inf,
-         "another shape": lambda v: v[..., :-1], "numbers": lambda v: v.long(), "a list": lambda v: v.tolist(),
-         "infinite": lambda v: v + torch.inf}
-
-
-class Hook:
-    "A hook of any sampler, which changes scores by a function; of `EventByEvent` those of gaps or of tokens alone."
-    def __init__(self, change, of=("gaps", "tokens")): self.change, self.of = change, of
-    def __call__(self, logits, x, tau): return self.change(logits)
-    def gaps(self, scores, x, column): return self.change(scores) if "gaps" in self.of else scores
-    def tokens(self, logits, x, column): return self.change(logits) if "tokens" in self.of else logits
-
-
-def with_hook(sampler, hook):
-    "A sampler with a hook; `replace` would take no field that it makes by itself."
-    values = {f.name: getattr(sampler, f.name) for f in fields(sampler) if f.init}
-    return type(sampler)(**values | dict(logits_hook=hook))
 
 
 HOOKED = [(name, case) for name, case in SIMULATED if getattr(ALL_SAMPLERS[name], "hooked", True)]

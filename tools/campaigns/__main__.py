@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from campaigns import disks, flips, fuzz, ranks, streams, tables
+from campaigns import disks, flips, fuzz, links, parts, ranks, streams, tables
 from campaigns.attacks import Tally, tell
 from campaigns.jobs import jobs
 
@@ -25,6 +25,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--disks", type=int, default=4, help="operations of each job, in each round, for each of KINDS")
     parser.add_argument("--kinds", nargs="*", default=["kill", "kills", "full"], help="what happens at an operation")
     parser.add_argument("--flips", type=int, default=8, help="in each kind of directory, in each round")
+    parser.add_argument("--links", type=int, default=4, help="runs of each job among files of others, in each round")
+    parser.add_argument("--parts", type=int, default=200, help="attacks on methods and samplers in each round")
     parser.add_argument("--fuzz", type=int, default=400, help="inputs in each round")
     parser.add_argument("--runs", type=int, default=10, help="training runs in each round, of each kind")
     return parser.parse_args()
@@ -36,6 +38,8 @@ def one_round(made: dict, tally: Tally, args: argparse.Namespace, number: int):
     with tempfile.TemporaryDirectory() as place, open(os.devnull, "w") as nothing:
         with contextlib.redirect_stderr(nothing), contextlib.redirect_stdout(nothing):
             inputs = range(number * args.fuzz, (number + 1) * args.fuzz)
+            parts.campaign(tally, args.seed, range(number * args.parts, (number + 1) * args.parts))
+            links.campaign(made, Path(place), tally, rng, args.links)
             fuzz.campaign(made, Path(place), tally, args.seed, inputs)
             disks.campaign(made, Path(place), tally, rng, args.disks, args.kinds)
             flips.campaign(made, Path(place), tally, rng, args.flips)

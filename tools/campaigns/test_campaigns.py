@@ -6,7 +6,7 @@ import random
 import signal
 
 import pytest
-from campaigns import disks, flips, fuzz, ranks, streams, tables
+from campaigns import disks, flips, fuzz, links, parts, ranks, streams, tables
 from campaigns.attacks import Tally, isolated, isolated_each, refused, what_went_wrong
 from campaigns.jobs import jobs
 
@@ -39,6 +39,18 @@ def test_flipped_bits(made, tmp_path):
 def test_fuzzed_inputs(made, tmp_path):
     fuzz.campaign(made, tmp_path, tally := Tally(), 0, range(300))
     survived(tally)
+
+
+def test_files_of_others_and_links_to_them(made, tmp_path):
+    links.campaign(made, tmp_path, tally := Tally(), random.Random(0), 3)
+    survived(tally)
+    assert tally.tried.total() == 3 * len(made)
+
+
+def test_parts_of_the_registry():
+    parts.campaign(tally := Tally(), 0, range(100))
+    survived(tally)
+    assert set(tally.tried) == set(parts.KINDS)
 
 
 def test_generated_tables(tmp_path):
