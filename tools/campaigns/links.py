@@ -64,7 +64,7 @@ def different(job: Job, d: Path, expected: dict, places: list[str]) -> str:
     "Return what differs from the results without files of others, which are removed first."
     for path in map(d.joinpath, places):
         if path.is_dir() and not path.is_symlink(): shutil.rmtree(path)
-        else: path.unlink()
+        else: path.unlink(missing_ok=True)
     found = job.found(d)
     other = sorted(n for n in expected if expected[n] != found.get(n))
     return f"other files: {', '.join(other[:5])}" if other else ""
