@@ -30,7 +30,7 @@ from ..support.saved_files import is_packaged, names
 from ..support.readers import read_json
 from ..support.registries import METHODS, code_place
 from ..tasks.base import task_class
-from ..training.checkpoints import last_step, tidy
+from ..training.checkpoints import checkpoints, last_step, read_state, tidy
 from ..training.distributed import check_shares, own_device, process_group, processes_of
 from ..training.loggers import check_tracker
 from ..training.optimisers import FREE_KEYS, TrainConfig
@@ -281,6 +281,7 @@ def run_resume(options: ResumeOptions):
     info = provenance(options, device, recipe.train.seed)
     print_provenance(info)
     if (at := last_step(directory)) >= recipe.train.steps:
+        read_state(checkpoints(directory)[-1])  # of a damaged one, nothing that is older may go
         if current_launch().is_main: tidy(directory, recipe.train.keep)
         return print_status(f"{directory}: finished at step {at}; nothing to do")
     check_processes(options.shard, recipe)

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['OPTIMIZER_FILE', 'TENSOR_FILES', 'RUN_FILES', 'CHECKPOINT_FORMAT', 'run_lock', 'checkpoints', 'last_step',
-           'is_written_here', 'leftovers', 'sweep', 'tidy', 'remove_checkpoint', 'remove_run', 'keep_best',
-           'moments_of', 'set_moments', 'check_moments', 'read_state', 'check_vocabulary', 'Checkpoints', 'new_tokens',
-           'with_rows', 'take_weights']
+           'check_names', 'is_written_here', 'leftovers', 'sweep', 'tidy', 'remove_checkpoint', 'remove_run',
+           'keep_best', 'moments_of', 'set_moments', 'check_moments', 'read_state', 'check_vocabulary', 'Checkpoints',
+           'new_tokens', 'with_rows', 'take_weights']
 
 # %% ../../nbs/training/04_checkpoints.ipynb #b71aa46c
 import copy
@@ -43,15 +43,29 @@ def run_lock(directory: Path) -> AbstractContextManager:
 
 # %% ../../nbs/training/04_checkpoints.ipynb #538b517c
 def checkpoints(directory: str | os.PathLike) -> list[Path]:
-    "List the complete checkpoints of a run, oldest first."
-    step = lambda path: path.name.removeprefix("step_")
+    "List the complete checkpoints of a run, oldest first. Other files and folders, whatever their names, are none."
+    found = [p for p in _named_steps(directory) if (p / "state.json").is_file()]
+    return sorted(found, key=_step_of)
+
+
+def _named_steps(directory: str | os.PathLike) -> list[Path]:
+    "List what has the name of a checkpoint."
     found = (Path(directory) / "checkpoints").glob("step_*")
-    return sorted((p for p in found if step(p).isdecimal()), key=lambda p: int(step(p)))
+    return [p for p in found if p.name.removeprefix("step_").isdecimal()]
+
+
+def _step_of(path: Path) -> int: return int(path.name.removeprefix("step_"))
 
 
 def last_step(directory: Path) -> int:
     "Return the newest checkpoint's step, 0 if there is none."
-    return int(checkpoints(directory)[-1].name[5:]) if checkpoints(directory) else 0
+    return max(map(_step_of, checkpoints(directory)), default=0)
+
+
+def check_names(directory: Path):
+    "Check that what is named like a checkpoint is one. ValueError otherwise: a run could not write its own there."
+    others = [p for p in _named_steps(directory) if not (p / "state.json").is_file()]
+    if others: raise ValueError(f"{others[0]}: has the name of a checkpoint and is none; move it elsewhere")
 
 # %% ../../nbs/training/04_checkpoints.ipynb #538b5182
 OPTIMIZER_FILE = "optimizer.safetensors"
@@ -67,6 +81,7 @@ _LEFTOVERS = {
     "best": re.compile(rf"\.({_FILES})\.({_DRAWN}|new|[0-9a-f]{{16}})"),
     "checkpoints": re.compile(rf"\.?\.step_\d+(\.{_DRAWN}){{0,2}}(\.old)?"),
 }
+_FOLDERS = re.compile(r"\.?\.(best\.|step_)")  # beginning of those that are folders
 
 
 def is_written_here(path: Path) -> bool:
@@ -83,7 +98,8 @@ def leftovers(directory: Path) -> list[Path]:
         where = directory / folder
         if not where.is_dir() or folder and where.is_symlink(): continue
         found += [p for p in where.iterdir() if names.fullmatch(p.name) and is_written_here(p)]
-    return found
+    # checkpoints and models are folders, all else is a file
+    return [p for p in found if p.is_dir() == bool(_FOLDERS.match(p.name))]
 
 
 def sweep(directory: Path):
@@ -238,13 +254,16 @@ def _check_state(meta, path: Path):
     need("files", whole, f"digests of {', '.join(TENSOR_FILES)}")
 
 # %% ../../nbs/training/04_checkpoints.ipynb #f64289f1
-def read_state(checkpoint: Path, config: TrainConfig) -> dict:
-    """Read state.json of a checkpoint. ValueError if it is damaged, newer than this version, or of a run with other
-    settings."""
+def read_state(checkpoint: Path, config: TrainConfig | None = None) -> dict:
+    """Read state.json of a checkpoint. ValueError if it is damaged, of another step than its name says, newer than this
+    version, or of a run with other settings than `config`."""
     path = checkpoint / "state.json"
     try: meta = read_json(path)
     except ValueError as e: raise ValueError(f"{path}: damaged ({e})") from None
     _check_state(meta, path)
+    if re.fullmatch(r"step_\d+", checkpoint.name) and _step_of(checkpoint) != meta["step"]:
+        raise ValueError(f"{checkpoint}: holds step {meta['step']}, not that of its name; move it elsewhere")
+    if config is None: return meta
 
     # settings that do not affect the weights may change
     saved = current_names(TrainConfig, meta["config"])
@@ -294,17 +313,17 @@ class Checkpoints(Sequence):
         check_room(self.directory, needed, f"{kept} checkpoints", "choose another directory, or a smaller `keep`")
 
     def start(self, resume: bool) -> Path | None:
-        """Remove remains of a killed run. Returns the checkpoint to resume from. None if there is none.
+        """Remove half-written files of a killed run. Returns the checkpoint to resume from. None if there is none.
 
-        ValueError if there is one and `resume` is False."""
+        ValueError if there is one and `resume` is False, and for other files that have the name of a checkpoint."""
+        check_names(self.directory)
         if len(self) and not resume:
             raise ValueError(f"{self.directory}: already holds a run; resume it or choose another directory")
         sweep(self.directory)
-        self.remove_old()
         return self[-1] if len(self) else None
 
     def remove_old(self):
-        "Remove all but the newest checkpoints."
+        "Remove all but the newest checkpoints. The newest is known to be good: it was written or loaded."
         for old in self[:-self.config.keep]: remove_checkpoint(old)
 
     def save(self, counters: Mapping) -> Path:
@@ -312,7 +331,7 @@ class Checkpoints(Sequence):
 
         FloatingPointError, and nothing is written, if a weight or moment is not finite."""
         path = self.directory / "checkpoints" / f"step_{counters['step']:06d}"
-        if path.exists(): return path
+        if path in self: return path
         self.check_finite(counters["step"])
         moments = self.moments()
         weights = {
@@ -320,7 +339,7 @@ class Checkpoints(Sequence):
             AVERAGE_FILE: portable(self.average.state_dict()),
         }
 
-        with atomic_directory(path) as staged:
+        with atomic_directory(path, replace=False) as staged:
             write_model(self.method, staged, weights)
             save_tensors(portable(moments), staged / OPTIMIZER_FILE)
             # config.json holds the digests of the weights

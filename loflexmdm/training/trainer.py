@@ -357,7 +357,9 @@ class Trainer:
         """Start a new run, or resume the one in the directory. A run without a checkpoint starts from its first
         step; ValueError if there is a run and `resume` is False."""
         newest = self.checkpoints.start(resume)
-        if newest is not None: self.load(newest)
+        if newest is not None:
+            self.load(newest)
+            self.checkpoints.remove_old()
         elif self.config.start_from:
             for model in (self.method, self.ema.module): take_weights(model, self.config.start_from)
         self.log.truncate(self.step)

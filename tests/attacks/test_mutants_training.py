@@ -406,8 +406,9 @@ def test_sequences_are_at_most_256_long_unless_the_model_says_more(name):
 
 
 def test_checkpoints_are_in_the_order_of_their_steps(tmp_path):
-    for step in (999_999, 1_000_000, 5): (tmp_path / f"checkpoints/step_{step:06d}").mkdir(parents=True)
-    (tmp_path / "checkpoints/step_x00001").mkdir()
+    for name in "step_999999", "step_1000000", "step_000005", "step_x00001":
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+        (tmp_path / "checkpoints" / name / "state.json").write_text("{}")
     assert [c.name for c in checkpoints(tmp_path)] == ["step_000005", "step_999999", "step_1000000"]
 
 

@@ -159,7 +159,9 @@ def test_lines_of_a_log_that_are_none(tmp_path):
 
 
 def test_a_directory_called_like_a_checkpoint_is_none(tmp_path):
-    for name in ("step_000002", "step_x", "step_", "step_²"): (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    for name in ("step_000002", "step_000003", "step_x", "step_", "step_²"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+        if name != "step_000003": (tmp_path / "checkpoints" / name / "state.json").write_text("{}")
     assert [p.name for p in checkpoints(tmp_path)] == ["step_000002"]
 
 

@@ -16,7 +16,7 @@ from loflexmdm.process.states import Vocabulary
 from loflexmdm.support import atomic_files as files
 from loflexmdm.support.atomic_files import write_sealed
 from loflexmdm.support.readers import read_json
-from loflexmdm.training.checkpoints import _check_state, checkpoints, remove_run, run_lock, sweep, tidy
+from loflexmdm.training.checkpoints import _check_state, checkpoints, last_step, remove_run, run_lock, sweep, tidy
 from loflexmdm.training.optimisers import FREE_KEYS
 
 WEIGHTS = ["config.json", "ema.safetensors", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -37,7 +37,7 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path):
 
 
 def test_steps_sort_as_numbers(tmp_path):
-    for name in ("step_1000000", "step_999999"): (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    for name in ("step_1000000", "step_999999"): put(tmp_path / "checkpoints" / name / "state.json", "{}")
     assert checkpoints(tmp_path)[-1].name == "step_1000000"
 
 
@@ -191,7 +191,8 @@ def test_only_files_that_a_run_wrote_are_swept(tmp_path):
     run, away = tmp_path / "run", tmp_path / "away"
     checkpoints_of = run / "checkpoints"
     mine = [put(run / "best/.git/HEAD"), put(checkpoints_of / ".cache/x"), put(run / ".bestiary"),
-            put(away / ".step_000001/x"), put(checkpoints_of / ".step_000002.k3j9_x2a/notes.txt")]
+            put(away / ".step_000001/x"), put(checkpoints_of / ".step_000002.k3j9_x2a/notes.txt"),
+            put(checkpoints_of / ".step_000004"), put(run / ".best.k3j9_x2b")]
     ours = [put(run / "best/.config.json.new"), put(checkpoints_of / ".step_000001/state.json"),
             put(run / "metrics.partial"), put(run / ".best.k3j9_x2a/model.safetensors")]
     (run / "checkpoints/.step_000003").symlink_to(away, target_is_directory=True)
@@ -202,6 +203,43 @@ def test_only_files_that_a_run_wrote_are_swept(tmp_path):
     (linked / "checkpoints").symlink_to(away, target_is_directory=True)
     sweep(linked)
     assert mine[3].read_text() == "mine"
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "link", "link to a file"])
+def test_what_only_has_the_name_of_a_checkpoint_is_refused_and_nothing_is_lost(tmp_path, what):
+    "It would be the newest, so that the run's own were too old to be kept."
+    stop_after(trainer(tmp_path / "run", keep=1), 4)
+    own, other = tmp_path / "run/checkpoints/step_000003", tmp_path / "run/checkpoints/step_000009"
+    mine = put(tmp_path / "away/thesis.tex" if "link" in what else other if what == "file" else other / "thesis.tex")
+    if "link" in what: other.symlink_to(mine if what == "link to a file" else mine.parent)
+    assert checkpoints(tmp_path / "run") == [own] and last_step(tmp_path / "run") == 3
+    with pytest.raises(ValueError, match="step_000009: has the name of a checkpoint and is none; move it elsewhere"):
+        trainer(tmp_path / "run", keep=1).fit(resume=True)
+    assert (own / "state.json").exists() and mine.read_text() == "mine"
+
+
+def test_a_copy_under_another_step_is_refused_and_nothing_is_lost(tmp_path):
+    stop_after(trainer(tmp_path, keep=1), 4)
+    own = tmp_path / "checkpoints/step_000003"
+    shutil.copytree(own, tmp_path / "checkpoints/step_000009")
+    with pytest.raises(ValueError, match="step_000009: holds step 3, not that of its name; move it elsewhere"):
+        trainer(tmp_path, keep=1).fit(resume=True)
+    assert own.exists()
+
+
+def test_older_checkpoints_stay_until_the_newest_is_known_to_be_good(tmp_path):
+    stop_after(trainer(tmp_path, keep=1), 4)
+    own = tmp_path / "checkpoints/step_000003"
+    put(tmp_path / "checkpoints/step_000009/state.json", "mine")
+    with pytest.raises(ValueError, match="step_000009/state.json: damaged"): trainer(tmp_path, keep=1).fit(resume=True)
+    assert own.exists()
+
+
+def test_a_checkpoint_is_not_written_over_what_somebody_else_has_put_there(tmp_path):
+    t = trainer(tmp_path, steps=3, keep=1)
+    mine = put(tmp_path / "checkpoints/step_000003/thesis.tex")
+    with pytest.raises(ValueError, match="step_000003: holds other files"): t.checkpoints.save(t.counters() | dict(step=3))
+    assert mine.read_text() == "mine"
 
 
 def test_a_checkpoint_with_other_files_is_not_removed(tmp_path):
