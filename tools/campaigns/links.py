@@ -8,11 +8,10 @@ from pathlib import Path
 from campaigns.attacks import Tally, isolated, refused, what_went_wrong
 from campaigns.jobs import Job
 
-# names of users, and those that the package gives to finished and unfinished files
+# names of users, and those that the package gives to folders; what is a file of that name belongs to somebody else
 NAMES = [
     ".git", ".cache", "notes.txt", ".bestiary", "step_000001", "step_000003", "step_000009", ".step_000001",
-    ".step_000003", ".step_000002.k3j9_x2a", ".best.k3j9_x2a", ".config.json.k3j9_x2a", ".s.jsonl.k3j9_x2a",
-    "metrics.partial", "s.partial.jsonl", "model", "best", "checkpoints", "some.new", ".state.json.new",
+    ".step_000003", ".step_000002.k3j9_x2a", ".best.k3j9_x2a", "model", "best", "checkpoints", "some.new", "s.csv",
 ]
 MINE = "mine\n"
 INNER = "HEAD", "notes.txt", "state.json", "model.safetensors", ".step_000001/x", "step_000002/config.json"

@@ -1,11 +1,13 @@
 "Generated tables, with what Python's `csv.DictReader` reads in them as the values that should come out."
 import csv
 import random
+import re
 from pathlib import Path
 
 from campaigns.attacks import Tally
 from loflexmdm.cli.edit import input_records, read_inputs
 from loflexmdm.molecules.data.records import smiles_and_texts
+from loflexmdm.support.records import BLANK, MISSING
 
 CELLS = [
     "", "1", "2.5", "1,5", "1_2", "NA", '"', "a\nb", "3\n", " 4 ", "\n\n", ">7", "x,y", "\u2028", "\x0c", 'q"q',
@@ -17,7 +19,7 @@ DELIMITERS = {"t.csv": ",", "t.tsv": "\t"}
 
 
 def generated(rng: random.Random) -> list[list[str]]:
-    "One to twelve rows with line breaks, quotes and missing cells; in every fifth table one is too wide."
+    "One to twelve rows with line breaks, quotes and missing cells; in every fifth table one is wider than the header."
     smiles = lambda: rng.choice(["C" * rng.randint(1, 9) + "O", "C\nO", ""])
     cells = lambda: [smiles(), rng.choice(CELLS), rng.choice(CELLS)]
     rows = [cells()[:rng.choice(WIDTHS)] for _ in range(rng.randint(1, 12))]
@@ -26,10 +28,15 @@ def generated(rng: random.Random) -> list[list[str]]:
 
 
 def by_python(path: Path, delimiter: str) -> list[tuple[str, str]]:
-    "SMILES and value of every row that is not blank, lines within cells ended as the package ends them."
+    "SMILES and value of the rows that fit the header and are not blank, lines ended as the package ends them."
     with open(path, newline="") as f: rows = list(csv.DictReader(f, delimiter=delimiter))
     shown = lambda text: (text or "").replace("\r\n", "\n")
-    return [(shown(r["smiles"]), shown(r["value"])) for r in rows]
+    return [(shown(r["smiles"]), shown(r["value"])) for r in rows if None not in r]
+
+
+def pointed(value: str) -> str:
+    "A decimal comma as a point, and no white space around."
+    return re.sub(r"^([+-]?\d+),(\d+)$", r"\1.\2", value.strip())
 
 
 def attack(rng: random.Random, place: Path) -> str:
@@ -38,18 +45,19 @@ def attack(rng: random.Random, place: Path) -> str:
     path, end = place / name, rng.choice(["\n", "\r\n"])
     with open(path, "w", newline="") as f:
         csv.writer(f, delimiter=DELIMITERS[name], lineterminator=end).writerows([["smiles", "note", "value"], *rows])
-    try: found = list(smiles_and_texts(path, "", "value"))
-    except ValueError as e:
-        if TOO_WIDE in rows and "4 cells, the header has 3" in str(e): return ""
-        return f"refused: {e}"
-    if TOO_WIDE in rows: return "a row wider than the header is read"
-
     expected = by_python(path, DELIMITERS[name])
-    pairs = [(smiles.strip(), value.strip()) for smiles, value in expected]
-    if [p for p in found if any(p)] != [p for p in pairs if any(p)]: return "values of other molecules"
-    edited = [text for _, text in read_inputs(input_records(path, "value"))]
+
+    # every row is used, or told with a reason
+    found = list(smiles_and_texts(path, "", "value"))
+    if len(found) != len(rows): return f"{len(found)} records of {len(rows)} rows"
+    used = [(smiles, value) for smiles, value in found if isinstance(smiles, str)]
+    wanted = [(smiles, pointed(v)) for smiles, v in expected if smiles]
+    if [(smiles, pointed(v)) for smiles, v in used] != wanted: return "values of other molecules"
+    texts = [v for v in (v.rstrip(BLANK) for _, v in expected) if v and v not in MISSING]
+    try: edited = [text for _, text in read_inputs(input_records(path, "value"))]
+    except ValueError as e: return f"edit: {e}" if texts else ""
     if len(edited) != len(rows): return "edit: rows are missing"
-    if [t for t in edited if t] != [v for _, v in expected if v]: return "edit: other cells"
+    if [t for t in edited if t and isinstance(t, str)] != texts: return "edit: other cells"
     return ""
 
 
