@@ -236,3 +236,9 @@ def test_what_repairs_make_of_a_text_is_told_apart(tmp_path, monkeypatch):
     told = lambda salvage: [(row["smiles"], row["state"]) for row in task.describe(None, salvage=salvage)]
     assert told(False) == [("CCO", "valid"), ("", "syntax"), ("", "valence")]
     assert told(True) == [("CCO", "valid"), ("CCC", "salvaged"), ("", "valence")]
+
+
+def test_a_row_without_a_molecule_is_shown_as_it_was_generated():
+    row = dict(smiles="CCO", tokens=["C", "C", "O"], state="valid")
+    pretty = MoleculesTask(MoleculesConfig()).pretty
+    assert pretty(row) == "CCO" and pretty(row | dict(smiles="", state="syntax")) == "-   CCO   (syntax)"

@@ -16,7 +16,7 @@ from loflexmdm.process.alignments import Corrupted
 from loflexmdm.process.conditions import hide_conditions, holds_condition, without_conditions
 from loflexmdm.process.intensities import Intensities, as_tensors
 from loflexmdm.process.states import ANY, Pair, Vocabulary, collate, parse_prompt, prefix_example
-from loflexmdm.samplers.guidance import SCHEMES, Guidance, Guided, _powers, guide
+from loflexmdm.samplers.guidance import SCHEMES, Guidance, Guided, _log_softmax, _powers, guide
 from loflexmdm.support import registries
 from loflexmdm.support.notebook import seeded
 from loflexmdm.support.statistics import z_count
@@ -29,6 +29,11 @@ from loflexmdm.training.trainer import Trainer
 VOCABULARY = Vocabulary([*"ab", "<c:1>", "<c:2>", ANY])
 NEVER = (5, 6, 7)  # ids of the conditions and ANY
 METHODS = tuple(of_package(registries.METHODS.all()))
+
+
+def test_where_no_token_is_possible_no_logarithm_is_nan():
+    never = torch.tensor([[-torch.inf, -torch.inf], [-torch.inf, 3.0]])
+    assert _log_softmax(never).tolist() == [[-torch.inf, -torch.inf], [-torch.inf, 0.0]]
 
 
 def random_model(name, vocabulary=VOCABULARY, **options):
