@@ -238,7 +238,8 @@ def test_older_checkpoints_stay_until_the_newest_is_known_to_be_good(tmp_path):
 def test_a_checkpoint_is_not_written_over_what_somebody_else_has_put_there(tmp_path):
     t = trainer(tmp_path, steps=3, keep=1)
     mine = put(tmp_path / "checkpoints/step_000003/thesis.tex")
-    with pytest.raises(ValueError, match="step_000003: holds other files"): t.checkpoints.save(t.counters() | dict(step=3))
+    counters = t.counters() | dict(step=3)
+    with pytest.raises(ValueError, match="step_000003: holds other files"): t.checkpoints.save(counters)
     assert mine.read_text() == "mine"
 
 
