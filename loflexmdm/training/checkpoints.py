@@ -43,7 +43,7 @@ def run_lock(directory: Path) -> AbstractContextManager:
 
 # %% ../../nbs/training/04_checkpoints.ipynb #538b517c
 def checkpoints(directory: str | os.PathLike) -> list[Path]:
-    "List the complete checkpoints of a run, oldest first. Other files and folders, whatever their names, are none."
+    "List the complete checkpoints of a run, oldest first. They are folders with a `state.json`."
     found = [p for p in _named_steps(directory) if (p / "state.json").is_file()]
     return sorted(found, key=_step_of)
 
@@ -65,7 +65,7 @@ def last_step(directory: Path) -> int:
 def check_names(directory: Path):
     "Check that what is named like a checkpoint is one. ValueError otherwise: a run could not write its own there."
     others = [p for p in _named_steps(directory) if not (p / "state.json").is_file()]
-    if others: raise ValueError(f"{others[0]}: has the name of a checkpoint and is none; move it elsewhere")
+    if others: raise ValueError(f"{others[0]}: is not a checkpoint, but has the name of one; move it elsewhere")
 
 # %% ../../nbs/training/04_checkpoints.ipynb #538b5182
 OPTIMIZER_FILE = "optimizer.safetensors"

@@ -213,7 +213,7 @@ def test_what_only_has_the_name_of_a_checkpoint_is_refused_and_nothing_is_lost(t
     mine = put(tmp_path / "away/thesis.tex" if "link" in what else other if what == "file" else other / "thesis.tex")
     if "link" in what: other.symlink_to(mine if what == "link to a file" else mine.parent)
     assert checkpoints(tmp_path / "run") == [own] and last_step(tmp_path / "run") == 3
-    with pytest.raises(ValueError, match="step_000009: has the name of a checkpoint and is none; move it elsewhere"):
+    with pytest.raises(ValueError, match="step_000009: is not a checkpoint, but has the name of one; move it"):
         trainer(tmp_path / "run", keep=1).fit(resume=True)
     assert (own / "state.json").exists() and mine.read_text() == "mine"
 

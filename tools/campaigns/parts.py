@@ -83,7 +83,7 @@ def hooks(rng: random.Random):
 
 
 def weights(rng: random.Random):
-    "Some weights that are no numbers, or far too large."
+    "Some weights that are NaN, infinite or far too large."
     name, case = rng.choice(SIMULATED)
     method, value, all_of = build(case), rng.choice(VALUES), rng.random() < 0.3
     parameters = list(method.parameters())
