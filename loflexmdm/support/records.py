@@ -412,7 +412,7 @@ def _is_fasta(lines: Sequence[str], expected: bool) -> bool:
 def _is_fastq(lines: Sequence[str]) -> bool:
     if len(lines) < 4 or not lines[0].startswith("@"): return False
     plus = next((i for i, line in enumerate(lines) if line.startswith("+")), 0)
-    return plus > 1 or plus == 2 and len(lines[1].strip()) == len(lines[3].strip())
+    return plus > 1
 
 
 def _is_json(lines: Sequence[str]) -> bool:

@@ -146,6 +146,7 @@ def test_workbooks_and_parquet(tmp_path, seed):
     ("a.txt", ">p0 OS=Test\nWVF\n>p1\nDYA\n", "fasta", ["WVF", "DYA"]),
     ("a.a3m", "#A3M#\n>p0\nAC-d\n>p1\nA\n", "fasta", ["AC-d", "A"]),
     ("a.fastq", "@r0\nACG\n+\nIII\n@r1\nAC\n+r1\n@I\n", "fastq", ["ACG", "AC"]),
+    ("a.txt", "@r0\nA\nCG\n+\nIII\n@r1\nAC\n+\nII\n", "fastq", ["ACG", "AC"]),
     ("a.txt", "@r0\nACG\n+\n@@@\n@r1\nA\nC\n+\nII\n", "fastq", ["ACG", "AC"]),
     ("a.json", '{"text": "WVF"}\n{"text": "DYA"}\n', "json lines", ["WVF", "DYA"]),
     ("a.ndjson", '{"text": "WVF"}\n', "json lines", ["WVF"]),
