@@ -6,7 +6,7 @@
 __all__ = ['USUAL', 'ENDINGS', 'input_records', 'read_inputs', 'Attempt', 'attempt', 'attempts_at', 'edited_rows', 'result_rows',
            'is_skipped', 'rows_with_gain', 'status_lines', 'EditOptions', 'settings_of_edit', 'fill_edits', 'add_edit',
            'check_edit', 'check_molecules', 'write_edits', 'read_molecules', 'editable_text', 'with_columns',
-           'run_edit', 'read_input', 'select_rows']
+           'run_edit', 'read_input', 'select_rows', 'rows_with_goals', 'edit_objection']
 
 # %% ../../nbs/cli/11_edit.ipynb #b4131f65
 import hashlib
@@ -31,6 +31,7 @@ from ..models.pretrained import load
 from ..molecules.data.compounds import Compound, Compounds, read_compounds
 from ..molecules.data.records import MOLECULE_FORMATS, is_sdf, molecule_records
 from ..molecules.data.tables import LIBRARY_WRITERS
+from ..molecules.edit_goals import EditGoals, edit_goals
 from ..process.channels import CHANNELS
 from ..samplers import Samples
 from ..support.atomic_files import write_file
@@ -154,6 +155,9 @@ class EditOptions(SamplingOptions):
     force: bool = False  # replace an existing file
     keep: str | None = None  # locked tokens
     gain: float | None = None  # least gain of a written result
+    charge: str | None = None  # keep, change or a number, of written molecules
+    logp: str | None = None  # limits of their logP, LOW:HIGH
+    similarity: float | None = None  # their least similarity to the lead
 
 
 def settings_of_edit(options: EditOptions, method: Method, attempts: Sequence[Attempt], info: dict) -> dict:
@@ -188,6 +192,9 @@ def add_edit(parser: Parser, argv: Sequence[str]):
     add_force(parser)
     option("--keep", metavar="TEXT", help="locked tokens: places such as 1-3,7, or a fragment of molecules")
     option("--gain", type=float, metavar="FLOAT", help="least gain of written results, for tasks with gains")
+    option("--charge", metavar="WHAT", help="charge of written molecules at pH 7: keep, change or a number [any]")
+    option("--logp", metavar="LOW:HIGH", help="limits of logP of written molecules, say 1:3.5 [any]")
+    option("--similarity", type=float, metavar="FLOAT", help="least similarity of written molecules to the lead [any]")
     option("-n", type=int, metavar="N", help=f"attempts per row [{EditOptions.n}]")
     option("--max-length", type=int, metavar="INT", help="longest sequence with start token [the model's]")
     option("--batch-size", type=int, metavar="INT",
@@ -207,6 +214,9 @@ def check_edit(options: EditOptions, method: Method) -> Task:
                          "use a method that has them, such as editflow")
     if options.gain is not None and type(task).gain is Task.gain:
         raise ValueError(f"--gain {options.gain}: the task {task.kind!r} defines no gain; leave it out")
+    goals = edit_goals(options.charge, options.logp, options.similarity)
+    if goals != EditGoals() and task.view != "molecule":
+        raise ValueError("--charge, --logp, --similarity: are for molecules; leave them out")
     return task
 
 
@@ -254,6 +264,7 @@ def with_columns(rows: Sequence[dict], table: Compounds) -> list[dict]:
   loflexmdm edit runs/repair --input texts.csv --column sentence --keep 1-3 --out repaired.csv
   loflexmdm edit runs/leads --input leads.smi -n 8 --out edited.csv
   loflexmdm edit runs/leads --input leads.smi -n 32 --keep "c1ccncc1" --gain 0.1 --out better.csv
+  loflexmdm edit lead-edits --input leads.smi -n 32 --charge keep --logp 1:4 --similarity 0.4   # acids stay acids
   loflexmdm edit lead-edits --input leads.csv --salts largest -n 8 --out analogues.sdf   # names are kept
 every row of the input is in the output; a row that cannot be edited has the state "skipped" and the reason
 with --out, finished batches are kept in FILE.partial.jsonl, and after Ctrl-C the same command continues""",
@@ -279,7 +290,7 @@ def run_edit(options: EditOptions):
         fill_edits(found, method, task, options, editable)
         rows = result_rows(attempts, found.rows, task)
         for line in status_lines(rows, Samples([], [], **found.counters).counted()): print_status(line)
-        rows = select_rows(rows, task, options.gain)
+        rows = rows_with_goals(select_rows(rows, task, options.gain), options)
         write_edits(out, with_columns(rows, table) if table else rows, info | dict(counters=found.counters))
         if isinstance(found, SavedRows): found.remove()
 
@@ -299,3 +310,21 @@ def select_rows(rows: Sequence[dict], task: Task, gain: float | None) -> Sequenc
     selected = rows_with_gain(rows, task, gain)
     print_status(f"--gain {gain}: {len(rows) - len(selected)} rows with less gain are left out")
     return selected
+
+
+def rows_with_goals(rows: Sequence[dict], options: EditOptions) -> Sequence[dict]:
+    "Return the rows whose molecules meet the goals, and the skipped. Prints how many miss which goal."
+    goals = edit_goals(options.charge, options.logp, options.similarity)
+    if goals == EditGoals(): return rows
+    why = ["" if is_skipped(row) else edit_objection(row, goals) for row in rows]
+    missed = ", ".join(f"{n} {reason}" for reason, n in Counter(filter(None, why)).most_common())
+    print_status(f"left out, as they miss a goal: {missed or 'none'}")
+    kept = [row for row, reason in zip(rows, why, strict=True) if not reason]
+    without = len({row["line"] for row in rows} - {row["line"] for row in kept})
+    if without: print_status(f"{without} molecules have no edit that meets the goals; a larger -n draws more")
+    return kept
+
+
+def edit_objection(row: dict, goals: EditGoals) -> str:
+    "Return why a row of an edited molecule is left out."
+    return goals.objection(row["lead"], row["smiles"]) if row["smiles"] else "not valid"
