@@ -22,11 +22,13 @@ from .answers import MODELS, MOST, Answers, cards, drawing, file_text
 from .commands import Options, Parser, command, print_status
 from .common import add_device, pick_device
 from ..models.player import Player
+from ..molecules.closures import closing_text
 
 # %% ../../nbs/cli/16_app.ipynb #ap000009
 ACTIONS = dict(
     Grow="a fragment with * at each point of growth, such as *c1ccncc1",
     Link="two fragments with one * each and a dot between, such as *c1ccncc1.*N1CCOCC1",
+    Close="a fragment with two *, such as *CCc1cccc(C*)c1; new atoms close a ring between them",
     Decorate="a scaffold without *, such as c1ccc2[nH]ccc2c1; it grows at random hydrogens",
     Edit="a whole molecule, such as CC(=O)Nc1ccccc1; a model changes parts of it",
 )
@@ -38,7 +40,8 @@ def check_form(action: str, text: str) -> str:
     text = text.strip()
     points, parts = text.count("*"), text.count(".") + 1
     forms = dict(
-        Grow=points > 0 and parts == 1, Link=points == 2 and parts == 2, Decorate=points == 0, Edit=points == 0
+        Grow=points > 0 and parts == 1, Link=points == 2 and parts == 2, Close=points == 2 and parts == 1,
+        Decorate=points == 0, Edit=points == 0,
     )
     if not text or "..." not in text and not forms[action]: raise ValueError(f"{action}: write {ACTIONS[action]}")
     return text
@@ -47,7 +50,7 @@ def check_form(action: str, text: str) -> str:
 def models_for(action: str, offered: Sequence[dict]) -> list[str]:
     "Return the models that an action can use, the best first. Rows are those of `Answers.described`."
     fitting = [row["model"] for row in offered if row["molecules"] and row["edits"] == (action == "Edit")]
-    return sorted(fitting, key=lambda name: action == "Link" and name not in LINKERS)
+    return sorted(fitting, key=lambda name: action in ("Link", "Close") and name not in LINKERS)
 
 # %% ../../nbs/cli/16_app.ipynb #ap000013
 NEEDED = "the app needs the package gradio: pip install 'loflexmdm[app]'"
@@ -167,7 +170,8 @@ class Calls:
         "Answer the button of the page on molecules."
         try:
             text = check_form(action, text or "")
-            found = self.rows(model, text, keep if action == "Edit" else "", n, seed, given(temperature, top_p))
+            request = closing_text(text) if action == "Close" else text
+            found = self.rows(model, request, keep if action == "Edit" else "", n, seed, given(temperature, top_p))
         except ValueError as error:
             yield problem(error), "", *shown_rows([]), []
             return

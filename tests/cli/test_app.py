@@ -15,7 +15,7 @@ from commands import call
 
 from loflexmdm.cli import answers as answers_module
 from loflexmdm.cli.answers import Answers, cards, file_text
-from loflexmdm.cli.app import ACTIONS, AppOptions, check_form, models_for, opened_socket
+from loflexmdm.cli.app import ACTIONS, AppOptions, Calls, check_form, models_for, opened_socket
 
 BROWSER = next((f for name in ("chromium", "chromium-browser", "google-chrome") if (f := shutil.which(name))), None)
 MODELS = "molecules-moses-ar", "lead-edits", "star-medium-ordered", "repair-text"
@@ -34,6 +34,14 @@ def test_every_model_answers_its_own_example(answers):
         found = answers.edit if row["edits"] else answers.sample
         rows = last(found(row["model"], row["prompt"], n=2))
         assert len(rows) == 2 and json.loads(json.dumps(rows)) == rows and "text" in rows[0]
+
+
+def test_the_page_closes_a_ring():
+    calls, name = Calls(Answers(["molecules-leads"])), "molecules-leads"
+    *_, (status, *_) = calls.molecule("Close", "*CCc1cccc(C*)c1", name, "", 4, 0, None, None, "drawn")
+    assert "4 drawn" in status
+    *_, (status, *_) = calls.molecule("Close", "*CC", name, "", 4, 0, None, None, "drawn")
+    assert "two *" in status
 
 
 def test_rows_do_not_depend_on_batches(answers, monkeypatch):
@@ -61,7 +69,8 @@ def test_bad_calls_are_refused_in_words(answers, form, values, says):
 def test_the_example_of_each_action_fits_it_alone(action, answers):
     text = re.search(r"such as ([^;,]+)", ACTIONS[action])[1].strip()
     assert check_form(action, f" {text} ") == text
-    others = {other for other in ACTIONS if other != action and not {other, action} == {"Decorate", "Edit"}}
+    alike = {"Decorate", "Edit"}, {"Close", "Grow"}
+    others = {other for other in ACTIONS if other != action and {other, action} not in alike}
     for other in others:
         with pytest.raises(ValueError, match=f"{other}: write "): check_form(other, text)
     edits = dict(zip(MODELS, (False, True)))

@@ -16,12 +16,17 @@ def tool(path: str):
     return module
 
 
-@pytest.mark.parametrize("path", ["update.py", "house.py", "mutation/campaign.py"])
+@pytest.mark.parametrize("path", ["update.py", "house.py", "page_times.py", "mutation/campaign.py"])
 def test_a_tool_begins_and_tells_its_options(path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.setattr(sys, "argv", [path, "--help"])
     with pytest.raises(SystemExit) as ended: tool(path).main()
     assert ended.value.code == 0 and path.split("/")[-1] in capsys.readouterr().out
+
+
+def test_times_have_two_digits():
+    written = tool("page_times.py").rounded
+    assert [written(seconds) for seconds in (0.2, 6.7, 41.6, 118.2)] == ["1", "7", "42", "120"]
 
 
 PACKAGE = {
