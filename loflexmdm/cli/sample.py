@@ -277,7 +277,7 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     suffixes = [*TABLES, *(cls.output_suffixes if cls else ()), ".txt", ".fasta"]
     option("--out", metavar="FILE", help=f"results file: {' '.join(dict.fromkeys(suffixes))} [print]")
     add_force(parser)
-    option("--valid", type=int, metavar="N", help="valid sequences, for each prompt of a file; others are not written")
+    option("--valid", type=int, metavar="N", help="valid sequences wanted, for each prompt of a file")
     option("--unique", action="store_true", help="with --valid, each different sequence once")
     option("--tries", type=int, metavar="N", help="with --valid, most sequences drawn, per prompt [100 N]")
     option("--salvage", action="store_true", help="repair invalid samples if possible, and mark them")
