@@ -107,8 +107,9 @@ class LawItself:
         found = math.log(self.olga.p(write(["X"] * len(flat)))[0] / total)
         for k, residue in enumerate(flat):
             rest = ["X"] * (len(flat) - k - 1)
-            p = self.olga.p(*(write([*flat[:k], r, *rest]) for r in RESIDUES))
-            found += math.log(p[RESIDUES.index(residue)] / math.fsum(p))
+            able = "C" if k == 0 and prompt[0] is ... else RESIDUES  # productive sequences begin with C
+            p = self.olga.p(*(write([*flat[:k], r, *rest]) for r in able))
+            found += math.log(p[able.index(residue)] / math.fsum(p))
         return found
 
     def fitting(self, prompt: list) -> list[Fillings]:
