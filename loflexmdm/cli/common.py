@@ -23,9 +23,9 @@ from ..networks.transformer import SIZES
 from ..support.atomic_files import scratch_file
 from ..support.configs import OnOffAuto, comments_of
 from ..support.readers import read_json
-from ..support.table_writers import output_ending
+from ..support.table_writers import excel_package, output_ending
 from ..tasks.base import Task, task_from
-from ..training.recipes import presets, read_tables, recipe_from, with_method
+from ..training.recipes import presets, read_tables, recipe_from, tables_on_file, with_method
 
 # %% ../../nbs/cli/02_common.ipynb #ff8d45d0
 def provenance(options: Options, device: torch.device, seed: int | str | None) -> dict:
@@ -63,10 +63,13 @@ def add_device(parser: Parser):
 def output_path(path: str | None, suffixes: Sequence[str], flag: str = "--out") -> Path | None:
     """Check the output path of an option before the work begins. Returns the path.
 
-    ValueError for another suffix, OSError for a path that cannot be written."""
+    ValueError for another suffix, OSError for a path that cannot be written, ImportError for .xlsx without its
+    package."""
     if path is None: return None
     path = Path(path)
-    if output_ending(path) not in suffixes: raise ValueError(f"{flag} {path}: must end in {' or '.join(suffixes)}")
+    ending = output_ending(path)
+    if ending not in suffixes: raise ValueError(f"{flag} {path}: must end in {' or '.join(suffixes)}")
+    if ending == ".xlsx": excel_package(f"{flag} {path}")
     if path.is_dir(): raise IsADirectoryError(f"{flag} {path}: is a directory")
     if not path.parent.is_dir(): raise FileNotFoundError(f"{flag} {path}: the directory {path.parent} does not exist")
     try:
@@ -173,7 +176,7 @@ def recipe_in(argv: Sequence[str]) -> dict | None:
     None if it names no recipe. ValueError for a recipe that cannot be read."""
     named = positional(argv) + [a for a in argv if a in presets() or a.endswith(".toml")]
     if not named: return None
-    tables, method = read_tables(named[0]), value_of("--method", argv)
+    tables, method = tables_on_file(named[0], value_of("--start-from", argv)), value_of("--method", argv)
     return with_method(tables, method) if method else tables
 
 # %% ../../nbs/cli/02_common.ipynb #5a4b7e13

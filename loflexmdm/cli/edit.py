@@ -21,7 +21,7 @@ from typing import NamedTuple
 from .commands import Parser, command, print_status
 from .common import add_device, add_force, add_salts, keep_existing, output_path, pick_device
 from .common import print_provenance, provenance, provenance_path, task_of
-from .result_files import format_rows, length_limit
+from .result_files import format_rows, length_limit, rows_line
 from .resumable_rows import Rows, SavedRows
 from .sample import model_digest, rows_of
 from .sampler_options import SamplingOptions, add_sampler, check_counts, edit_batches
@@ -234,7 +234,7 @@ def write_edits(out: Path | None, rows: Sequence[dict], info: dict):
     if out is None: return print(format_rows(rows, ".csv"), end="")
     write_file(out, LIBRARY_WRITERS[output_ending(out)](rows))
     write_file(provenance_path(out), json.dumps(info | dict(n=len(rows)), indent=1))
-    print_status(f"{len(rows)} rows: {out}; how they were made: {provenance_path(out)}")
+    print_status(f"{rows_line(out, rows)}; how they were made: {provenance_path(out)}")
 
 # %% ../../nbs/cli/11_edit.ipynb #ed0mol03
 def read_molecules(options: EditOptions) -> tuple[list[tuple[int, str]], Compounds]:

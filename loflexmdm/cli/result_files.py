@@ -10,7 +10,7 @@ __all__ = ['PROMPT_COLUMNS', 'TEXT_FORMATS', 'PROMPT_TEXT', 'BLOCK', 'TABLES', '
            'lines_on_lost', 'without_names', 'in_rounds', 'joined_parts', 'prompts_from_text', 'insertion_route',
            'read_as', 'sample_rows', 'example_from', 'bounds', 'bound_generator', 'nll_states', 'described_rows',
            'described_by_source', 'with_bounds', 'states_of', 'pretty_row', 'format_rows', 'text_of', 'check_texts',
-           'write_rows']
+           'write_rows', 'rows_line']
 
 # %% ../../nbs/cli/06_result_files.ipynb #a38d7b93
 import json
@@ -468,3 +468,11 @@ def write_rows(out: Path, rows: Sequence[dict], task: Task | None = None):
     kept = [t for t in texts if t or out.suffix not in FASTA]
     if empty := len(texts) - len(kept): print_status(f"{out.name}: {empty} empty sequences left out")
     write_texts(out, kept)
+
+
+def rows_line(out: Path, rows: Sequence[dict], noun: str = "rows") -> str:
+    "Describe the number of rows in a file; files of molecules hold those with a molecule."
+    if output_ending(out) not in (".smi", ".sdf", ".sdf.gz"): return f"{len(rows)} {noun}: {out}"
+    from loflexmdm.molecules.data.tables import named_rows  # imports rdkit
+    n = sum(1 for _ in named_rows(rows))
+    return f"{len(rows)} {noun}: {out}" if n == len(rows) else f"{n} molecules of {len(rows)} {noun}: {out}"

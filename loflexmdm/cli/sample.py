@@ -27,7 +27,8 @@ from .commands import Parser, command, print_status
 from .common import TASK_DATA, add_force, add_salts, keep_existing, output_path, pick_device, positional
 from .common import print_provenance, provenance, provenance_path, task_of
 from .result_files import PROMPT_TEXT, TABLES, TEXTS, Prompts, check_texts, described_rows
-from .result_files import nll_states, pretty_row, resolve_prompts, resolve_text, states_of, write_rows
+from .result_files import nll_states, pretty_row, resolve_prompts, resolve_text, rows_line, states_of
+from .result_files import write_rows
 from .resumable_rows import Rows, SavedRows, Wanted, resolve_wanted
 from .sampler_options import SampleOptions, add_sampling, check_counts, draw_batches
 from .sampler_options import print_sampling, selected_sampler
@@ -219,11 +220,12 @@ def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | No
     """Write the rows, provenance and picture; print their paths.
 
     `written` is called before the picture; `task` writes files in formats of its own."""
+    count = rows_line(out, rows, "sequences")
     write_rows(out, rows, task)
     write_file(provenance_path(out), json.dumps(info, indent=1))
     written()
     picture = "" if image is None else f"; picture: {write_file(out.with_suffix('.png'), image)}"
-    print_status(f"{len(rows)} sequences: {out}; how they were made: {provenance_path(out)}{picture}")
+    print_status(f"{count}; how they were made: {provenance_path(out)}{picture}")
 
 
 def number_of(prompts: Prompts, options: SampleOptions) -> int:

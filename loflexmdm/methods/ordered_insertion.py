@@ -424,7 +424,7 @@ class OrderedInsertion(Method):
         return Drawn(order, tokens, log_q + alike, alike, places(given, order, end), component)
 
     def order_law(
-        self, scores: Float[Tensor, "rows *length_and_components"],
+        self, scores: Float[Tensor, "rows ..."],
         table: Callable[[Tensor], Float[Tensor, "rows events events"]],
     ) -> tuple[Float[Tensor, "rows events events"], Float[Tensor, "rows components"] | None]:
         "Return the law of the next event of orders, and the posterior of a mixture's components."

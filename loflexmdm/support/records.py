@@ -7,8 +7,8 @@ __all__ = ['ABSENT', 'Parsed', 'BLANK', 'COLOURS', 'MISSING', 'MINUS', 'SMALL', 
            'EXPECTED', 'NAMED', 'NA_FORMATS', 'HEAD', 'SAMPLE', 'TEXT_COLUMNS', 'USUAL_NAMES', 'UNREADABLE', 'SDF',
            'DELIMITERS', 'NAME', 'MOST_TITLES', 'SPAN', 'OFFICE', 'SOURCES', 'Record', 'LeftOut', 'Layout', 'number_in',
            'text_of', 'tokens_in', 'Records', 'described', 'by_reason', 'read_line', 'column_place', 'usual_column',
-           'head_of', 'head_text', 'head_lines', 'layout_of', 'table_rows', 'parser_of', 'read_records',
-           'chosen_column', 'Again']
+           'column_by_content', 'head_of', 'head_text', 'head_lines', 'layout_of', 'table_rows', 'parser_of',
+           'read_records', 'chosen_column', 'Again']
 
 # %% ../../nbs/support/20_records.ipynb #rca30432
 import csv
@@ -27,6 +27,7 @@ from typing import NamedTuple
 from .limits import LINE, clipped, clipped_line
 from .readers import FASTA, LEGACY, checked_lines, encoding_in, encoding_of, ending_of, opener_of
 from .readers import parse_json, unpacking
+from .table_writers import excel_package
 
 # %% ../../nbs/support/20_records.ipynb #rceb48fc
 class Record(NamedTuple):
@@ -297,6 +298,18 @@ def usual_column(names: Sequence[str], column: str, usual: Sequence[str], only: 
     if len(found) == 1: return found[0]
     named = [n for n in names if n]
     return named[0] if only and len(named) == 1 and not found else ""
+
+# %% ../../nbs/support/20_records.ipynb #rc2d9fe9
+def column_by_content(layout: "Layout", parse: Callable, likely: Callable[[list[str]], bool] | None) -> str:
+    """Return the only column with `likely` first cells, '' for none or several.
+
+    `parse` yields records as for `Records`; `likely` gets the cells of a column that are not empty."""
+    if likely is None: return ""
+    rows = [cells for _, cells in islice(parse(), SAMPLE) if not isinstance(cells, LeftOut)]
+    columns = ([text_of(row[i]).strip() for row in rows if i < len(row)] for i in range(len(layout.names)))
+    filled = ([cell for cell in cells if cell] for cells in columns)
+    found = [name for name, cells in zip(layout.names, filled) if name and cells and likely(cells)]
+    return found[0] if len(found) == 1 else ""
 
 # %% ../../nbs/support/20_records.ipynb #rc62f62d
 FORMATS = "auto", "lines", "table", "fasta", "fastq", "json lines", "json", "xlsx", "parquet"
@@ -709,11 +722,7 @@ def _json(path: Path, layout: Layout, errors: str) -> Iterator[Parsed]:
 # %% ../../nbs/support/20_records.ipynb #rcd75fe6
 def _xlsx(path: Path) -> Iterator[tuple[int, list[str]]]:
     "Yield number and cells of each row of a workbook's first sheet."
-    try: import openpyxl
-    except ImportError:
-        raise ImportError(
-            f"{path}: an Excel file needs the package openpyxl: pip install 'loflexmdm[excel]'; or save it as .csv"
-        ) from None
+    openpyxl = excel_package(path)
     try: book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (zipfile.BadZipFile, KeyError, OSError, ValueError) as e:
         raise ValueError(f"{path}: cannot be read as .xlsx ({e})") from None
@@ -790,21 +799,24 @@ SOURCES = "a path, a data frame, a data set, columns by name, or a list of texts
 
 def read_records(
     source: object, column: str = "", usual: Sequence[str] = TEXT_COLUMNS, format: str = "auto", only: bool = False,
-    errors: str = "strict", closed: Callable | None = None, where: str = "",
+    errors: str = "strict", closed: Callable | None = None, where: str = "", likely: Callable | None = None,
 ) -> Records:
     """Return the records of a file or object.
 
     `source`: a path, a data frame, a data set of Hugging Face, columns by name, or a list of texts, tokens, dicts or
     tensors of ids. `column`: that of the texts; without it the only one with a `usual` name, or, with `only`, the only
-    one. `format`: one of FORMATS. `errors`: for bytes that are not UTF-8, as for `open`; `where`: name in messages.
+    one, or the only one whose first cells are `likely`. `format`: one of FORMATS. `errors`: for bytes that are not
+    UTF-8, as for `open`; `where`: name in messages.
     ValueError, at once, for a source that cannot be read; FileNotFoundError."""
     if format not in FORMATS: raise ValueError(f"format={format!r}: choose one of {', '.join(FORMATS)}")
-    if not isinstance(source, str | os.PathLike): return _records_of_object(source, column, usual, where, only)
+    if not isinstance(source, str | os.PathLike): return _records_of_object(source, column, usual, where, only, likely)
     path = Path(source)
     if path.is_dir(): raise ValueError(f"{path}: is a folder; name a file")
     if not path.is_file(): raise FileNotFoundError(f"{path}: no such file")
     layout = layout_of(path, column, format, usual)
-    return Records(path, layout, parser_of(path, layout, errors, closed), chosen_column(layout, column, usual, only))
+    chosen = chosen_column(layout, column, usual, only)
+    chosen = chosen or column_by_content(layout, parser_of(path, layout, errors), likely)
+    return Records(path, layout, parser_of(path, layout, errors, closed), chosen)
 
 
 def chosen_column(layout: Layout, column: str, usual: Sequence[str], only: bool = False) -> str:
@@ -814,12 +826,14 @@ def chosen_column(layout: Layout, column: str, usual: Sequence[str], only: bool 
     return usual_column(layout.names, column, usual, only)
 
 
-def _records_of_object(source: object, column: str, usual: Sequence[str], where: str, only: bool) -> Records:
+def _records_of_object(source: object, column: str, usual: Sequence[str], where: str, only: bool,
+                       likely: Callable | None) -> Records:
     where = where or f"source of type {type(source).__name__}"
     rows, names = _rows_and_names(source, where)
     layout = Layout("columns", tuple(names)) if names else Layout("list")
-    chosen = chosen_column(layout, column, usual, only)
-    return Records(where, layout, lambda: enumerate(_cells_of(rows, names, where), 1), chosen)
+    parse = lambda: enumerate(_cells_of(rows, names, where), 1)
+    chosen = chosen_column(layout, column, usual, only) or column_by_content(layout, parse, likely)
+    return Records(where, layout, parse, chosen)
 
 # %% ../../nbs/support/20_records.ipynb #rc941eaf
 def _rows_and_names(source: object, where: str) -> tuple[Iterable, list[str]]:

@@ -10,7 +10,8 @@ __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXE
            'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'settled', 'like_its_start',
            'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names', 'override', 'with_method',
            'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like', 'presets',
-           'is_text_file', 'read_tables', 'recipe_tables', 'with_unit', 'recipe', 'recipe_schema', 'write_schema']
+           'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe', 'recipe_schema',
+           'write_schema']
 
 # %% ../../nbs/training/08_recipes.ipynb #490a91d0
 import json
@@ -515,15 +516,28 @@ def read_tables(name_or_path: str | os.PathLike) -> dict:
     except ValueError as e: raise ValueError(f"{name_or_path}: {e}") from None
     return with_absolute_paths(tables, path.parent)
 
+
+def tables_on_file(name_or_path: str | os.PathLike, start_from: str | None) -> dict:
+    "Return the tables of `read_tables`, or for a file those of a model whose task has a `source`, with that source."
+    path = Path(name_or_path)
+    is_file = path.is_file() and path.suffix.lower() != ".toml" and name_or_path not in presets()
+    if not start_from or not is_file: return read_tables(name_or_path)
+    saved = read_config(resolve(start_from)[0])["task"]
+    if not saved or not hasattr(task_class(saved["kind"]).Config, "source"): return read_tables(name_or_path)
+    tables = tables_like(start_from)
+    return tables | dict(task=tables["task"] | dict(source=str(path.absolute())))
+
 # %% ../../nbs/training/08_recipes.ipynb #fb94dec6
 def recipe_tables(name_or_path: str | os.PathLike, **overrides) -> dict:
     """Return the tables of `read_tables` with single values replaced; `method` among them replaces the method.
 
-    Paths in the overrides are relative to the working directory. ValueError as in `with_method` and `override`."""
-    tables, method = read_tables(name_or_path), overrides.pop("method", None)
+    A file with `start_from`, a model of molecules, is the source of that model's task. Paths in the overrides are
+    relative to the working directory. ValueError as in `with_method` and `override`."""
+    tables, method = tables_on_file(name_or_path, overrides.get("start_from")), overrides.pop("method", None)
     if method is not None: tables = with_method(tables, method)
     tables = with_absolute_paths(override(tables, **overrides), Path.cwd())
-    return with_unit(tables) if is_text_file(Path(name_or_path)) and name_or_path not in presets() else tables
+    is_own = tables["task"].get("kind") in OWN_DATA and name_or_path not in presets()
+    return with_unit(tables) if is_own and is_text_file(Path(name_or_path)) else tables
 
 
 def with_unit(tables: dict, tell: Callable[[str], object] = write_line) -> dict:

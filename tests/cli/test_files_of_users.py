@@ -1,12 +1,14 @@
 "Files as users have them: each is read right by every command, or refused in one line with its cure."
 import json
+import sys
 import zipfile
 
 import pytest
 
+from loflexmdm.cli.common import output_path
 from loflexmdm.molecules.data.compounds import read_compounds
 from loflexmdm.support.records import read_records
-from commands import call, refused
+from commands import call, refused, status_of
 
 SMILES = "CC(=O)Nc1ccc(O)cc1", "CCOC(=O)c1ccccc1", "CNC(=O)Cc1ccccc1", "CCN(CC)CC", "Cc1ccccc1O"
 COMMANDS = ("report {} --out page.html --force", "evaluate {}", "edit lead-edits -n 1 --input {}",
@@ -35,6 +37,7 @@ READ = {
     "chembl.csv": '"Molecule ChEMBL ID";"Smiles";"Standard Relation"\n' + rows("\"CHEMBL{}\";\"{}\";\"'='\"\n"),
     "names.smi": "".join(f"{s}\tcompound {i} (lead)\n" for i, s in enumerate(SMILES)),
     "markdown.txt": "| name | smiles |\n|---|:---|\n" + rows("| a{} | {} |\n"),
+    "registry.csv": "Compound,Area,Structure,Batch\n" + rows("X{},CNS,{},B01\n"),
     "inchi.csv": 'name,InChI\nmethane,InChI=1S/CH4/h1H4\nethanol,"InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3"\n',
     "inchi.txt": "InChI=1S/CH4/h1H4\nInChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3\n",
 }
@@ -114,3 +117,39 @@ def test_colour_codes_of_logs_are_removed_and_said(place):
     found = read_records("a.log")
     assert [r.text for r in found] == ["INFO web up", "ERROR db", "plain"]
     assert "colour codes of a terminal are removed from 2 texts" in found.line()
+
+
+def test_a_class_that_is_also_a_smiles_is_no_column_of_molecules(place):
+    (place / "areas.csv").write_text("Compound,Area\nx,CNS\ny,CNS\nz,CNS\n")
+    refused(call("report areas.csv --out page.html"), "columns Compound, Area; name one of them")
+
+
+def test_a_table_trains_a_model_of_molecules_further(place):
+    tiny = "--steps 2 --batch-size 2 --valid-size 2 --valid-samples 2 --device cpu"
+    table = "Compound,Structure\n" + "".join(f"X{i},{'C' * i}c1ccccc1.Cl\n" for i in range(12))
+    (place / "leads.csv").write_text(table)
+    code, said = status_of(f"train leads.csv --start-from molecules-leads --salts largest {tiny} --out tuned")
+    assert code == 0 and "weights: those of molecules-leads (leads.csv is a file)" in said, said
+    assert "12 records, 12 kept; salt removed: 12" in said
+    assert json.loads((place / "tuned/run.json").read_text())["recipe"]["task"]["kind"] == "molecules"
+
+
+def test_texts_that_are_smiles_are_said_to_be(place):
+    said = {
+        name: status_of(f"train registry.csv --column {name} --steps 1 --batch-size 2 --device cpu --out {name}")[1]
+        for name in ("Structure", "Compound")
+    }
+    hint = "`loflexmdm train registry.csv --start-from molecules-leads` trains on molecules"
+    assert hint in said["Structure"] and "SMILES" not in said["Compound"]
+
+
+def test_weights_that_do_not_fit_leave_no_folder(place):
+    line = "train registry.csv --column Compound --unit characters --start-from star-tiny --out run"
+    code, said = status_of(line)
+    assert code == 2 and "vocabulary differs" in said.splitlines()[-1]
+    assert not (place / "run").exists()
+
+
+def test_excel_without_its_package_is_refused_before_the_work(place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ImportError, match=r"pip install 'loflexmdm\[excel\]'"): output_path("a.xlsx", (".xlsx",))

@@ -32,7 +32,7 @@ from loflexmdm.training.checkpoints import take_weights
 
 ROWS = [("CCO", "1"), ("OCC", "2.5"), ("CCN", "-4e1"), ("CCC", ""), ("CCF", ">5"), ("C1CC", "6"), ("CCCl", "NA")]
 SPREAD = (
-    "1 of 2 molecules have several values, of which the median counts; "
+    "1 of 2 molecules have different values, of which the median counts; "
     "they spread by 1.5 (median), at most from 1 to 2.5 (CCO)"
 )
 EXPECTED = Measured({"CCO": 1.75, "CCN": -40.0}, 2, 1, ">5", SPREAD)

@@ -102,8 +102,8 @@ def test_replicates_have_the_rule_of_training_and_a_sign_ranks_the_lowest_first(
     assert scores_in(records, "IC50").values == {"CCO": 5000.5, "CCN": 5.0}
     assert scores_in(records, "IC50", "geometric mean").values == pytest.approx({"CCO": 100.0, "CCN": 5.0})
     said = (
-        "2 of 2 molecules have several values, of which the median counts; "
-        "they spread by 4999.5 (median), at most from 1 to 10000 (CCO)"
+        "1 of 2 molecules have different values, of which the median counts; "
+        "they spread by 9999 (median), at most from 1 to 10000 (CCO)"
     )
     for by, best in (("-IC50", "IC50 5.000, 2 times<br>CCN"), ("IC50", "IC50 5000.500, 2 times<br>CCO")):
         code, out, err = call("report", tmp_path / "a.csv", f"--by={by}", "--top", 1, "--force")

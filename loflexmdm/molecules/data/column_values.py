@@ -49,13 +49,13 @@ def one_value(values: Sequence[float], rule: str = "median") -> float:
 
 # %% ../../../nbs/molecules/data/05_column_values.ipynb #ms00012b
 def spread_of(found: Mapping[str, Sequence[float]], rule: str) -> str:
-    "Describe how far the values of a molecule spread. '' if each has one."
-    several = {key: (min(v), max(v)) for key, v in found.items() if len(v) > 1}
+    "Describe how far the values of a molecule spread. '' if they agree."
+    several = {key: (min(v), max(v)) for key, v in found.items() if min(v) < max(v)}
     if not several: return ""
     widest = max(several, key=lambda key: several[key][1] / 2 - several[key][0] / 2)
     middle = statistics.median(high - low for low, high in several.values())
     low, high = several[widest]
-    return (f"{len(several):,} of {len(found):,} molecules have several values, of which the {rule} counts; "
+    return (f"{len(several):,} of {len(found):,} molecules have different values, of which the {rule} counts; "
             f"they spread by {middle:g} (median), at most from {low:g} to {high:g} ({widest[:60]})")
 
 
