@@ -86,7 +86,7 @@ def partial_path(path: Path) -> Path:
     "Return the path of unfinished rows: samples.jsonl -> samples.jsonl.partial.jsonl."
     return path.with_name(path.name + ".partial.jsonl")
 
-
+# %% ../../nbs/cli/02_common.ipynb #f1f78d58
 def add_force(parser: Parser):
     "Add the option --force."
     parser.add_argument("--force", action="store_true", help="replace an existing file")

@@ -825,7 +825,7 @@ def chosen_column(layout: Layout, column: str, usual: Sequence[str], only: bool 
     if fixed and not column: return "text"
     return usual_column(layout.names, column, usual, only)
 
-
+# %% ../../nbs/support/20_records.ipynb #rce16e11
 def _records_of_object(source: object, column: str, usual: Sequence[str], where: str, only: bool,
                        likely: Callable | None) -> Records:
     where = where or f"source of type {type(source).__name__}"
