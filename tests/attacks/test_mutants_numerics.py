@@ -15,6 +15,7 @@ from loflexmdm.methods.edit_sampling import ThereAndBack
 from loflexmdm.methods.flexmdm import schedule_named
 from loflexmdm.methods.planner_bounds import _log_weights
 from loflexmdm.methods.sampling import encode_prompts
+from loflexmdm.networks.order_causal_masks import places_with_masks
 from loflexmdm.process.channels import apply_events
 from loflexmdm.process.intensities import Intensities, TokenLaws, cat_laws
 from loflexmdm.process.matching import leave_one_out, reinforce
@@ -477,3 +478,10 @@ def test_every_sampler_counts_the_insertions_that_it_gives_up(kind):
         samples = simulate(out, as_batch([[3], [3, 4]]), kind(), range(2), Limits(9.0, 5, channels=("insert",)))
         assert samples.overflowing == rows and (samples.overflow >= rows if rows else samples.overflow == 0)
         assert [len(s) for s in samples.sequences] == ([4, 4] if rows else [1, 2])
+
+
+def test_positions_of_masks_are_as_many_as_masks_are_inserted():
+    prompt, order = torch.tensor([[0]]), torch.tensor([[2, 4, 3, 5]])  # two masks, then both are decided
+    found = places_with_masks(prompt, order, 3)
+    assert found.decides.tolist() == [[False, False, True, True]]
+    assert found.decisions.tolist() == [[2, 3]]

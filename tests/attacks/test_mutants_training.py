@@ -2,11 +2,13 @@
 import itertools
 import json
 import math
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from small_runs import trainer
 
 from loflexmdm.cli.resumable_rows import SavedRows
 from loflexmdm.methods import sampling
@@ -21,7 +23,7 @@ from loflexmdm.support.registries import METHODS
 from loflexmdm.support.stop_signals import Interrupted
 from loflexmdm.tasks.base import Examples
 from loflexmdm.training import checkpoints as checkpointing
-from loflexmdm.training import compiling, distributed
+from loflexmdm.training import compiling, distributed, loggers
 from loflexmdm.training import trainer as training
 from loflexmdm.training.batches import batches, epoch_indices
 from loflexmdm.training.checkpoints import _check_state, _wrong_moment, checkpoints, take_weights
@@ -502,3 +504,25 @@ def test_rows_that_a_kill_left_behind_are_cut_off_and_drawn_again(tmp_path, left
     last = saved_rows(tmp_path)
     assert [row["text"] for row in last.rows] == ["ä", "b", "c"] and last.complete
     assert last.counters["network_calls"] == 3
+
+
+def test_gradients_are_averaged_with_the_last_micro_batch_of_a_step(tmp_path):
+    t, seen = trainer(tmp_path, steps=2, accumulate=3), []
+    t.processes.averaging = lambda last: (seen.append(last), nullcontext())[1]
+    t.fit()
+    assert seen == [False, False, True] * 2
+
+
+class Scalars:
+    "A writer of TensorBoard that keeps what it gets."
+    def __init__(self, directory, purge_step=None): self.kept = []
+    def add_scalar(self, key, value, step): self.kept.append((key, value, step))
+    def add_text(self, key, text, step): self.kept.append((key, text, step))
+    def flush(self): pass
+
+
+def test_every_number_is_written_as_a_scalar(tmp_path, monkeypatch):
+    monkeypatch.setattr(loggers, "needed", lambda *_: SimpleNamespace(SummaryWriter=Scalars))
+    board = loggers.TensorBoard(tmp_path, {}, 0)
+    board.log(dict(loss=1.5, bound=2.5, sample="ab"), 7)
+    assert board.writer.kept[1:] == [("loss", 1.5, 7), ("bound", 2.5, 7), ("sample", "    ab", 7)]

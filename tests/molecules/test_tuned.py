@@ -115,3 +115,10 @@ def test_one_line_for_what_is_wrong(options, message, tmp_path, monkeypatch):
     (tmp_path / "leads.smi").write_text("\n".join(START))
     line = "optimize --objective qed --way tuned --start leads.smi --budget 8"
     refused(call(f"{line} {options}"), message)
+
+
+def test_rewards_lie_between_nothing_and_the_given_nats():
+    search, seen = tuned(), []
+    search.model.step = lambda rows, generator: seen.extend(reward for _, reward in rows)
+    search.learn([Call("CCO", 2.0, "", 0, "start"), Call("CCN", 4.0, "", 0, "start")], 1)
+    assert set(seen) == {0.0, search.nats}
