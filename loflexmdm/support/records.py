@@ -299,18 +299,6 @@ def usual_column(names: Sequence[str], column: str, usual: Sequence[str], only: 
     named = [n for n in names if n]
     return named[0] if only and len(named) == 1 and not found else ""
 
-# %% ../../nbs/support/20_records.ipynb #rc2d9fe9
-def column_by_content(layout: "Layout", parse: Callable, likely: Callable[[list[str]], bool] | None) -> str:
-    """Return the only column with `likely` first cells, '' for none or several.
-
-    `parse` yields records as for `Records`; `likely` gets the cells of a column that are not empty."""
-    if likely is None: return ""
-    rows = [cells for _, cells in islice(parse(), SAMPLE) if not isinstance(cells, LeftOut)]
-    columns = ([text_of(row[i]).strip() for row in rows if i < len(row)] for i in range(len(layout.names)))
-    filled = ([cell for cell in cells if cell] for cells in columns)
-    found = [name for name, cells in zip(layout.names, filled) if name and cells and likely(cells)]
-    return found[0] if len(found) == 1 else ""
-
 # %% ../../nbs/support/20_records.ipynb #rc62f62d
 FORMATS = "auto", "lines", "table", "fasta", "fastq", "json lines", "json", "xlsx", "parquet"
 TABLE_ENDINGS = ".csv", ".tsv", ".tab"
@@ -344,6 +332,18 @@ UNREADABLE = {
     b"@<TRIPOS>": "a mol2 file; convert it to SDF, say by Open Babel",
 }  # first bytes -> what it is, and what to do
 SDF = re.compile(r"^(\$\$\$\$|M  END)\s*$", re.MULTILINE)
+
+# %% ../../nbs/support/20_records.ipynb #rc2d9fe9
+def column_by_content(layout: "Layout", parse: Callable, likely: Callable[[list[str]], bool] | None) -> str:
+    """Return the only column with `likely` first cells, '' for none or several.
+
+    `parse` yields records as for `Records`; `likely` gets the cells of a column that are not empty."""
+    if likely is None: return ""
+    rows = [cells for _, cells in islice(parse(), SAMPLE) if not isinstance(cells, LeftOut)]
+    columns = ([text_of(row[i]).strip() for row in rows if i < len(row)] for i in range(len(layout.names)))
+    filled = ([cell for cell in cells if cell] for cells in columns)
+    found = [name for name, cells in zip(layout.names, filled) if name and cells and likely(cells)]
+    return found[0] if len(found) == 1 else ""
 
 # %% ../../nbs/support/20_records.ipynb #rc3381c6
 def head_of(path: Path) -> bytes:

@@ -375,7 +375,10 @@ def test_rows_of_a_file_are_those_of_its_fragments_in_a_table_too(model, tmp_pat
     assert call(line, tmp_path / "table.csv", "--prompts", tmp_path / "f.csv", "--column", "core")[0] == 0
     file, one = rows_of(tmp_path / "file.csv"), rows_of(tmp_path / "one.csv")
     assert file == rows_of(tmp_path / "table.csv") and [{k: r[k] for k in one[0]} for r in file[:3]] == one
-    refused(call(line, tmp_path / "no.csv", "--prompts", tmp_path / "f.csv"), "name one of them")
+    assert call(line, tmp_path / "found.csv", "--prompts", tmp_path / "f.csv")[0] == 0  # the column that holds SMILES
+    assert rows_of(tmp_path / "found.csv") == file
+    (tmp_path / "two.csv").write_text("core,other\n*c1ccccc1,*c1ccccc1\n*CCO,*C(=O)O\n")
+    refused(call(line, tmp_path / "no.csv", "--prompts", tmp_path / "two.csv"), "name one of them")
 
 
 def test_an_interrupted_file_of_fragments_is_continued_with_the_same_names_alone(model, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import loflexmdm
 from loflexmdm.models.model import Scores
 from loflexmdm.support.atomic_files import check_room
 from loflexmdm.training.recipes import recipe_from
-from commands import call
+from commands import call, status_of
 
 TEXTS = ["".join(letters) for letters in itertools.product("ab", repeat=5)]
 
@@ -54,8 +54,9 @@ def test_a_file_is_scored_by_a_model(run):
     model, place = run
     (place / "more.txt").write_text("ab\naz\nba\n" + "a" * 99 + "\n")
     out = place / "scores.csv"
-    code, figures, said = call(f"evaluate {place}/more.txt --model {place}/run --nll 4", "--out", out)
-    assert code == 0 and "1 with a token outside the vocabulary, 1 longer than the model writes" in said
+    line = f"evaluate {place}/more.txt --model {place}/run --nll 4 --force --out {out}"
+    code, figures, _ = call(line)
+    assert code == 0 and "1 with a token outside the vocabulary, 1 longer than the model writes" in status_of(line)[1]
     rows = list(csv.DictReader(out.open()))
     assert [(row["number"], row["text"]) for row in rows] == [("1", "ab"), ("3", "ba")]
     by_python = model.score(["ab", "ba"], 4).nats.tolist()
@@ -70,7 +71,7 @@ def test_the_first_texts_and_metrics_as_json(run):
     _, place = run
     out = place / "figures.json"
     code, _, said = call(f"evaluate {place}/texts.txt --model {place}/run --nll 4 -n 5 --out {out}")
-    assert code == 0 and "scored: the first 5 texts" in said and json.loads(out.read_text())["figures"]["n"] == 5
+    assert code == 0 and "scored: the first 5 records" in said and json.loads(out.read_text())["figures"]["n"] == 5
 
 
 @pytest.mark.parametrize("text, said", [("zz\n", "no text that the model can score"), ("", "holds no|no text")])

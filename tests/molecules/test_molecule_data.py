@@ -116,9 +116,9 @@ def test_parquet(tmp_path):
     [
         ("no.smi", None, "", "no such file"),
         ("a.smi", b"", "", "is empty"),
-        ("a.csv", b"", "", "none"),
+        ("a.csv", b"", "", "is empty, it holds no records"),
         ("a.csv", b"smiles\n", "", "is empty"),
-        ("a.csv.gz", gzip.compress(b"", mtime=0), "", "none"),
+        ("a.csv.gz", gzip.compress(b"", mtime=0), "", "is empty, it holds no records"),
         ("a.csv", b"a,b\n1,2\n", "", "columns a, b; name"),
         ("a.csv", b"smiles,SMILES\n1,2\n", "", "name one of them"),
         ("a.smi", b"C\n", "smiles", "is not a table"),
@@ -143,7 +143,7 @@ def test_a_file_cut_short_is_no_smaller_file(tmp_path):
 
 def test_a_directory_is_no_file(tmp_path):
     (tmp_path / "a.smi").mkdir()
-    with pytest.raises(ValueError, match="no such file"): read_smiles(tmp_path / "a.smi")
+    with pytest.raises(ValueError, match="is a folder; name a file"): read_smiles(tmp_path / "a.smi")
 
 
 # cleaning
