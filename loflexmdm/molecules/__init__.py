@@ -41,6 +41,12 @@ if TYPE_CHECKING:
         category_rates as category_rates,
         plot_generation as plot_generation,
     )
+    from loflexmdm.molecules.closures import (
+        closing_text as closing_text,
+        ring_size as ring_size,
+    )
+    from loflexmdm.molecules.links import LinkRequest as LinkRequest
+    from loflexmdm.molecules.scores.makeable import objection as objection
     from loflexmdm.molecules.scores.metrics import (
         compare_properties as compare_properties,
         distances_to as distances_to,
@@ -56,9 +62,11 @@ if TYPE_CHECKING:
     )
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, {
+        "closures": "closing_text ring_size",
         "data.sources": "SOURCES",
         "edit_task": "MoleculeEditsConfig MoleculeEditsTask judge_edits",
         "growth": "grow",
+        "links": "LinkRequest",
         "notation.bracket_safe": (
             "decode from_bracket_safe parse_smiles plot_fragments reorder to_bracket_safe tokenize"
         ),
@@ -68,6 +76,7 @@ else:
         ),
         "optimise": "alerts sound best_curve plot_runs top_auc",
         "orders": "category_rates plot_generation",
+        "scores.makeable": "objection",
         "scores.metrics": (
             "compare_properties distances_to metrics_table molecule_grid molecule_metrics "
             "plot_properties properties"

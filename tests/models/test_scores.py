@@ -54,8 +54,8 @@ def test_a_file_is_scored_by_a_model(run):
     model, place = run
     (place / "more.txt").write_text("ab\naz\nba\n" + "a" * 99 + "\n")
     out = place / "scores.csv"
-    line = f"evaluate {place}/more.txt --model {place}/run --nll 4 --force --out {out}"
-    code, figures, _ = call(line)
+    line = f"evaluate {place}/more.txt --model {place}/run --nll 4"
+    code, figures, _ = call(line, "--out", out)
     assert code == 0 and "1 with a token outside the vocabulary, 1 longer than the model writes" in status_of(line)[1]
     rows = list(csv.DictReader(out.open()))
     assert [(row["number"], row["text"]) for row in rows] == [("1", "ab"), ("3", "ba")]
