@@ -82,7 +82,8 @@ def test_texts_are_counted_alike(model, place):
 
 def test_samples_are_counted(model, place):
     assert call(f"sample {model} -n 2 --nll 0 --out s.jsonl")[0] == 0
-    assert "read: s.jsonl: json lines, column tokens: 2 records, 2 kept\n" in status_of("evaluate s.jsonl --task-data")[1]
+    said = status_of("evaluate s.jsonl --task-data")[1]
+    assert "read: s.jsonl: json lines, column tokens: 2 records, 2 kept\n" in said
 
 
 def test_salts_of_texts_are_refused(model, place):

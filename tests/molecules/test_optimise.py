@@ -75,7 +75,8 @@ def test_a_file_may_import_what_lies_beside_it(place):
 
 def test_what_lies_beside_a_file_comes_before_what_lies_in_the_working_directory(place):
     (place / "goals").mkdir()
-    for folder, value in (("", 7), ("goals/", 8)): (place / f"{folder}helper.py").write_text(f"def f(s): return {value}\n")
+    for file, value in (("helper.py", 7), ("goals/helper.py", 8)):
+        (place / file).write_text(f"def f(s): return {value}\n")
     (place / "goals/mine.py").write_text("from helper import f\ndef score(s): return f(s)\n")
     with Scorer("goals/mine.py:score") as scorer: assert scorer("C") == (8.0, "")
 
