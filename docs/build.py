@@ -796,7 +796,9 @@ def changelog_page() -> str:
     "The changelog without its links to versions; the table of modules and the longest lists are unfolded by a click."
     text = re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     text = re.sub(r"\n(\| module before \|.*?\n)(?!\|)", unfolding("The table of modules"), text, flags=re.DOTALL)
-    for heading, title in (("Added", "All that was added"), ("Changed", "All that has changed")):
+    long = "Pages", "Tables", "Training", "Work that goes wrong", "The papers' claims", "Relatives as entrants"
+    titles = dict(Added="All that was added", Changed="All that has changed") | dict.fromkeys(long, "Details")
+    for heading, title in titles.items():
         listed = re.compile(rf"(?<=\n### {heading}\n)\n(.*?\n)(?=\n##)", re.DOTALL)
         text = listed.sub(unfolding(title), text, count=1)
     return text
