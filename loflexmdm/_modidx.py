@@ -298,8 +298,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                         'loflexmdm.cli.optimize.proposer_of_way': ( 'cli/optimize.html#proposer_of_way',
                                                                                     'loflexmdm/cli/optimize.py'),
                                         'loflexmdm.cli.optimize.read_leads': ('cli/optimize.html#read_leads', 'loflexmdm/cli/optimize.py'),
-                                        'loflexmdm.cli.optimize.requested_links': ( 'cli/optimize.html#requested_links',
-                                                                                    'loflexmdm/cli/optimize.py'),
                                         'loflexmdm.cli.optimize.resolve_optimize': ( 'cli/optimize.html#resolve_optimize',
                                                                                      'loflexmdm/cli/optimize.py'),
                                         'loflexmdm.cli.optimize.result_rows': ( 'cli/optimize.html#result_rows',

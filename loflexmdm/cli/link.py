@@ -63,11 +63,11 @@ def add_link(parser: Parser, argv: Sequence[str]):
     add_device(parser)
 
 
-def request_from(options: LinkOptions) -> LinkRequest:
-    "Return the limits of the options. ValueError for anything but whole numbers."
+def request_from(link_atoms: str | None, link_rings: str | None) -> LinkRequest:
+    "Return the limits of the options of these names. ValueError for anything but whole numbers."
     default = LinkRequest()
-    atoms = limits_from(options.link_atoms, "--link-atoms", 1) if options.link_atoms else default.atoms
-    rings = limits_from(options.link_rings, "--link-rings") if options.link_rings else default.rings
+    atoms = limits_from(link_atoms, "--link-atoms", 1) if link_atoms else default.atoms
+    rings = limits_from(link_rings, "--link-rings") if link_rings else default.rings
     return LinkRequest(atoms, rings)
 
 # %% ../../nbs/cli/17_link.ipynb #cl000008
@@ -95,7 +95,7 @@ def run_link(options: LinkOptions):
     for flag, value in ("-n", options.n), ("--rounds", options.rounds):
         if value < 1: raise ValueError(f"{flag} {value}: must be at least 1")
     out, device = output_path(options.out, (".csv", ".jsonl")), pick_device(options.device)
-    request = request_from(options)
+    request = request_from(options.link_atoms, options.link_rings)
     keep_existing(out, options.force, options.command_line)
     ROWS.check(options.n * options.rounds * len(options.models), "draws")
     models = [load(name, device) for name in options.models]

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['WAYS', 'MODEL', 'PROPOSALS', 'BLIND', 'DECISIVE', 'DECISIVE_IF_SET', 'ENDS_WAYS', 'OptimizeOptions', 'read_leads',
            'training_molecules', 'first_molecules', 'sound_ones', 'with_scaffold', 'settings_of', 'add_optimize',
-           'proposer', 'check_ends', 'requested_links', 'with_ends', 'first_links', 'similarity_limits',
-           'proposer_of_way', 'progress_printer', 'no_score_message', 'save_tuned', 'unsound_note', 'filter_lines',
-           'print_results', 'result_rows', 'lead_name', 'nearest_leads', 'run_optimize', 'resolve_optimize']
+           'proposer', 'check_ends', 'with_ends', 'first_links', 'similarity_limits', 'proposer_of_way',
+           'progress_printer', 'no_score_message', 'save_tuned', 'unsound_note', 'filter_lines', 'print_results',
+           'result_rows', 'lead_name', 'nearest_leads', 'run_optimize', 'resolve_optimize']
 
 # %% ../../nbs/cli/13_optimize.ipynb #co000003
 from argparse import BooleanOptionalAction
@@ -22,6 +22,7 @@ from rdkit import Chem
 from .commands import Options, Parser, command, print_status
 from .common import TASK_DATA, add_device, add_force, add_salts, flag_of, output_path, pick_device
 from .common import print_provenance, provenance
+from .link import request_from
 from .result_files import format_rows
 from .sample import model_digest, stopping
 from ..models.model import Model
@@ -31,7 +32,6 @@ from ..molecules.data.sources import BENCHMARKS
 from ..molecules.data.records import MOLECULE_FORMATS
 from ..molecules.data.tables import LIBRARY_WRITERS
 from ..molecules.linker_search import BetweenEnds, Relink, linked
-from ..molecules.links import LinkRequest, limits_from
 from ..molecules.notation.linkers import two_ends
 from ..molecules.notation.substructures import contains, kept_features
 from ..molecules.optimise import Call, CallLog, Genetic, Holding, Makeable, PerScaffold, Proposer, RandomSearch
@@ -199,7 +199,7 @@ def proposer(options: OptimizeOptions, model: Model | None, task: Task | None, s
     """Return the source of proposals, filtered: what cannot be made, alerts, similarity to `start`, a scaffold, and
     repeated scaffolds."""
     way = proposer_of_way(options, model, task)
-    if options.ends: way = BetweenEnds(way, options.ends, requested_links(options))
+    if options.ends: way = BetweenEnds(way, options.ends, request_from(options.link_atoms, options.link_rings))
     if options.sound: way = Makeable(way, options.sa_limit)
     if options.similarity: way = Similar(way, start, *similarity_limits(options.similarity))
     if options.alerts: way = Screened(way, options.alerts)
@@ -215,19 +215,11 @@ def check_ends(options: OptimizeOptions):
     if not options.ends and (limit := options.link_atoms or options.link_rings):
         raise ValueError(f"--link-atoms, --link-rings {limit}: only with --ends, between which the linker changes")
     if not options.ends: return
-    requested_links(options)
+    request_from(options.link_atoms, options.link_rings)
     try: two_ends(options.ends)
     except ValueError as e: raise ValueError(f"--ends {e}") from None
     if options.way not in ENDS_WAYS:
         raise ValueError(f"--ends {options.ends}: only with --way {', '.join(ENDS_WAYS)}, not {options.way}")
-
-
-def requested_links(options: OptimizeOptions) -> LinkRequest:
-    "Return the limits of linkers. ValueError for anything but whole numbers."
-    default = LinkRequest()
-    atoms = limits_from(options.link_atoms, "--link-atoms", 1) if options.link_atoms else default.atoms
-    rings = limits_from(options.link_rings, "--link-rings") if options.link_rings else default.rings
-    return LinkRequest(atoms, rings)
 
 # %% ../../nbs/cli/13_optimize.ipynb #co00en02
 def with_ends(molecules: Sequence[str], note: str, options: OptimizeOptions) -> tuple[list[str], str]:
@@ -243,7 +235,7 @@ def with_ends(molecules: Sequence[str], note: str, options: OptimizeOptions) -> 
 
 def first_links(options: OptimizeOptions, model: Model | None) -> list[str]:
     "Draw the first molecules between the ends. ValueError without any as requested."
-    found = linked(model, options.ends, requested_links(options), options.population, options.seed)
+    found = linked(model, options.ends, request_from(options.link_atoms, options.link_rings), options.population, options.seed)
     if found: return found
     raise ValueError(f"--ends {options.ends}: no linker as requested among {options.population} draws; wider "
                      "--link-atoms allow more, --population draws more")
@@ -262,7 +254,7 @@ def proposer_of_way(options: OptimizeOptions, model: Model | None, task: Task | 
     way, children = options.way, options.children
     if options.ends:
         drawing = None if way in BLIND else model
-        return Relink(options.ends, drawing, children, request=requested_links(options))
+        return Relink(options.ends, drawing, children, request=request_from(options.link_atoms, options.link_rings))
     if way in BLIND: return Genetic(children, ranked=way == "ranked")
     if way == "model": return Regrow(model, children)
     if way == "tuned": return Tuned(model, children, seed=options.seed)
