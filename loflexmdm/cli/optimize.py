@@ -235,7 +235,8 @@ def with_ends(molecules: Sequence[str], note: str, options: OptimizeOptions) -> 
 
 def first_links(options: OptimizeOptions, model: Model | None) -> list[str]:
     "Draw the first molecules between the ends. ValueError without any as requested."
-    found = linked(model, options.ends, request_from(options.link_atoms, options.link_rings), options.population, options.seed)
+    request = request_from(options.link_atoms, options.link_rings)
+    found = linked(model, options.ends, request, options.population, options.seed)
     if found: return found
     raise ValueError(f"--ends {options.ends}: no linker as requested among {options.population} draws; wider "
                      "--link-atoms allow more, --population draws more")
