@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from small_runs import trainer
 
 from loflexmdm.cli.resumable_rows import SavedRows
 from loflexmdm.methods import sampling
