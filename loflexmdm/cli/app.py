@@ -224,10 +224,7 @@ a.download = name; a.click(); }"""
 
 # %% ../../nbs/cli/16_app.ipynb #ap000021
 ONE = dict(concurrency_id="model", concurrency_limit=1)  # one call at a time uses the models
-COLUMNS = dict(
-    molecules=[LAST, "qed", "sa", "logp", "weight", "qed_gain", "similarity"],
-    texts=[LAST, "nats", "edits"],
-)
+COLUMNS = dict(molecules=[LAST, "qed", "sa", "logp", "weight", "qed_gain", "similarity"], texts=[LAST, "nats", "edits"])
 
 # %% ../../nbs/cli/16_app.ipynb #ap000021a
 @dataclass
@@ -437,8 +434,7 @@ class AppOptions(Options):
 def add_app(parser: Parser, argv: Sequence[str]):
     "Add the options of app."
     option, default = parser.add_argument, AppOptions
-    option("models", metavar="MODEL", nargs="*", default=MODELS,
-           help=f"packaged or saved models [{' '.join(MODELS)}]")
+    option("models", metavar="MODEL", nargs="*", default=MODELS, help=f"packaged or saved models [{' '.join(MODELS)}]")
     option("--host", metavar="ADDRESS", help=f"address to listen at [{default.host}]")
     option("--port", type=int, metavar="INT", help=f"port, 0 for a free one [{default.port}]")
     add_device(parser)

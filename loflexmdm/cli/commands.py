@@ -275,8 +275,7 @@ def stored_parser(argv: Sequence[str]) -> Parser | None:
     return commands.choices.get(names[0]) if names else parser
 
 # %% ../../nbs/cli/01_commands.ipynb #cl070002
-_IN_WORKER = re.compile(
-    r"Caught (\w+) in DataLoader worker process \d+\.\nOriginal .*^(?:\w+\.)*\1: (.*)", re.S | re.M)
+_IN_WORKER = re.compile(r"Caught (\w+) in DataLoader worker process \d+\.\nOriginal .*^(?:\w+\.)*\1: (.*)", re.S | re.M)
 
 
 def original_message(text: str) -> str:

@@ -82,9 +82,7 @@ class Attempt(NamedTuple):
         return dict(line=self.line, input=self.text) | lost | dict(attempt=self.number)
 
 
-def attempt(
-    task: Task, line: int, value: str | list | LeftOut, number: int, kept: str | None, limit: int
-) -> Attempt:
+def attempt(task: Task, line: int, value: str | list | LeftOut, number: int, kept: str | None, limit: int) -> Attempt:
     "Make attempt `number` at a row. `kept` names the locked tokens, `limit` is the length with the start token."
     if isinstance(value, LeftOut): return Attempt(line, value.text, number, [], [], f"skipped: {value.reason}")
     text = value if isinstance(value, str) else " ".join(value)

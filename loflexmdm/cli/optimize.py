@@ -172,8 +172,7 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
            help="structural alerts to avoid: BRENK, PAINS, NIH, ZINC, CHEMBL [none]")
     option("--sound", action=BooleanOptionalAction, default=None,
            help="leave out molecules that cannot be made (strain, reactive groups) [on]")
-    option("--sa-limit", type=float, metavar="SA",
-           help=f"with --sound, highest synthetic accessibility [{SA_LIMIT:g}]")
+    option("--sa-limit", type=float, metavar="SA", help=f"with --sound, highest synthetic accessibility [{SA_LIMIT:g}]")
     option("--similarity", metavar="LOW-HIGH",
            help="limits of similarity to the nearest --start molecule, say 0.4-0.8 [none]")
     option("--scaffold", metavar="SMILES", help="part of every proposal, SMILES or SMARTS [none]")

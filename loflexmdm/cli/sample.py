@@ -266,8 +266,7 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     option, cls = parser.add_argument, task_class_in(argv)
     option("model", metavar="NAME_OR_DIR", help="packaged model, saved model or training directory")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--prompts", metavar="FILE",
-                       help="prompts or fragments, one a line, names kept [test prompts]")
+    start.add_argument("--prompts", metavar="FILE", help="prompts or fragments, one a line, names kept [test prompts]")
     unknown = "TEXT", "prompt as text; a model before --help shows its form"
     kind, text = (cls and cls.prompt_help) or unknown
     start.add_argument(*PROMPT_TEXT, dest="prompt_text", metavar=kind, help=text.replace("%", "%%"))

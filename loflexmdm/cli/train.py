@@ -275,8 +275,7 @@ class ResumeOptions(Options):
 def add_resume(parser: Parser, argv: Sequence[str]):
     "Add the options of resume."
     parser.add_argument("directory", metavar="DIR", help="directory of a run of `loflexmdm train`")
-    parser.add_argument("--changed-data", action="store_true",
-                        help="continue although the data has changed")
+    parser.add_argument("--changed-data", action="store_true", help="continue although the data has changed")
     add_device(parser)
     add_shard(parser)
     add_fields(parser, TrainConfig, "settings that may change on resuming", only=FREE_KEYS)

@@ -181,9 +181,7 @@ def locate(space: StateSpace, x: PartialSequences) -> Int[Tensor, " batch"]:
     return torch.tensor([index.get(ids, -1) for ids in without_start])
 
 # %% ../../nbs/exact/01_ctmc.ipynb #bc5d5f3b
-def aligned_log_probs(
-    law: ToyLaw, tau: Float[Tensor, " times"]
-) -> Float[Tensor, "times aligned"]:
+def aligned_log_probs(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times aligned"]:
     "Return log p(z | x1) at clock readings tau. (times, aligned), for tau (times,)."
     # (times, sequences, slots, 3); slots past the end of a sequence are certain
     each = clock_log_probs(tau[:, None, None], law.b_in, law.b_um)
@@ -202,9 +200,7 @@ def _joint(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times al
     return aligned_log_probs(law, tau) + log_prior[law.space.row]
 
 
-def marginals(
-    law: ToyLaw, tau: Float[Tensor, " times"]
-) -> Float[Tensor, "times partial"]:
+def marginals(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times partial"]:
     "Return p(x) at clock readings tau (times,): (times, partial). Summed over sequences and alignments."
     joint = _joint(law, tau).exp()
     p = joint.new_zeros(len(tau), len(law.space.partial))
@@ -253,9 +249,7 @@ def aligned_intensities(
     return gap, shown
 
 
-def uniform_logits(
-    vocabulary: Vocabulary, dtype=torch.float64
-) -> Float[Tensor, " vocabulary"]:
+def uniform_logits(vocabulary: Vocabulary, dtype=torch.float64) -> Float[Tensor, " vocabulary"]:
     "Return logits of the uniform distribution over ordinary tokens. (vocabulary,), -inf for the special ones."
     ordinary = torch.arange(len(vocabulary)) >= len(SPECIAL_TOKENS)
     return torch.where(ordinary, 0.0, -torch.inf).to(dtype)
@@ -267,9 +261,7 @@ def _log(x: Tensor) -> Tensor:
     return torch.where(x > 0, safe.log(), -torch.inf)
 
 # %% ../../nbs/exact/01_ctmc.ipynb #6ae063db
-def project(
-    law: ToyLaw, index: Int[Tensor, " rows"], tau: Float[Tensor, " rows"]
-) -> Intensities:
+def project(law: ToyLaw, index: Int[Tensor, " rows"], tau: Float[Tensor, " rows"]) -> Intensities:
     """Project intensities onto partial sequences (Eq 14, Bayes decoder).
 
     The mean of the aligned intensities over sequences and alignments given x. `index` (rows,) partial sequences,
@@ -298,9 +290,7 @@ def oracle(law: ToyLaw) -> IntensityFn:
     makes some) get no insertion, unmasking at rate 1 and a uniform token law. Readings are clipped to [1e-9, 1e6]."""
     anything = uniform_logits(law.vocabulary)
 
-    def intensities(
-        x: PartialSequences, tau: Float[Tensor, "..."] | float
-    ) -> Intensities:
+    def intensities(x: PartialSequences, tau: Float[Tensor, "..."] | float) -> Intensities:
         found = locate(law.space, x)
         reached = (found >= 0)[:, None]
         tau = torch.as_tensor(tau).to(law.probs).clamp(1e-9, 1e6)
@@ -370,9 +360,7 @@ def partial_moves(space: StateSpace, vocabulary: int) -> Moves:
     return Moves(*torch.tensor(found).T)
 
 
-def evaluate(
-    model: Callable, space: StateSpace, tau: Float[Tensor, " times"]
-) -> Intensities:
+def evaluate(model: Callable, space: StateSpace, tau: Float[Tensor, " times"]) -> Intensities:
     """Return a generator's intensities on all partial sequences.
 
     At every clock reading tau (times,): fields (times, partial, width, ...)."""
@@ -403,9 +391,7 @@ def exit_rates(out: Intensities) -> Float[Tensor, "... partial"]:
     return out.total()
 
 # %% ../../nbs/exact/01_ctmc.ipynb #0eadf28d
-def rate_matrix(
-    space: StateSpace, out: Intensities
-) -> Float[Tensor, "... partial partial"]:
+def rate_matrix(space: StateSpace, out: Intensities) -> Float[Tensor, "... partial partial"]:
     """Return the generator as a rate matrix.
 
     (..., partial, partial). Rates to sequences outside the space count only in the diagonal."""
@@ -452,9 +438,7 @@ def _runge_kutta(p: Tensor, R: Tensor, steps: Tensor) -> Tensor:
     return p
 
 
-def _solve(
-    space: StateSpace, model: Callable, tau_max: float, steps: int, chunk: int = 128
-) -> Tensor:
+def _solve(space: StateSpace, model: Callable, tau_max: float, steps: int, chunk: int = 128) -> Tensor:
     "Return the distribution at `tau_max` from the empty sequence. In a given number of steps that grow with tau."
     empty = [float(x == ()) for x in space.partial]
     p = torch.tensor(empty, dtype=torch.float64)
@@ -497,9 +481,7 @@ def final_law(
     raise RuntimeError(f"tol={tol}: {reached}; allow more steps or a smaller tau_max")
 
 
-def total_variation(
-    p: Float[Tensor, "... outcomes"], q: Float[Tensor, "... outcomes"]
-) -> Float[Tensor, "..."]:
+def total_variation(p: Float[Tensor, "... outcomes"], q: Float[Tensor, "... outcomes"]) -> Float[Tensor, "..."]:
     "Return half the sum of |p - q| along the last dimension."
     return (p - q).abs().sum(-1) / 2
 
@@ -530,9 +512,7 @@ def resolve_masks(
     return probs
 
 # %% ../../nbs/exact/01_ctmc.ipynb #4fc294ca
-def clock_quadrature(
-    nodes: int = 96, c: float = 2.0
-) -> tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]]:
+def clock_quadrature(nodes: int = 96, c: float = 2.0) -> tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]]:
     """Return nodes and weights for integrals over tau in [0, inf).
 
     Gauss-Legendre in u, with tau = c u/(1-u); (nodes,) each."""

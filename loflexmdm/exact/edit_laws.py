@@ -31,9 +31,7 @@ Columns = tuple[tuple[int, int], ...]
 
 
 @lru_cache(maxsize=4096)
-def _optimal_columns(
-    a: tuple[int, ...], b: tuple[int, ...]
-) -> tuple[int, tuple[Columns, ...]]:
+def _optimal_columns(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, tuple[Columns, ...]]:
     "Return the fewest edits and all optimal alignments."
     if not a and not b: return 0, ((),)
     first_a, rest_of_a = a[:1], a[1:]
@@ -184,9 +182,7 @@ class EditLaw:
         return enumerate_edits(self)
 
     @cached_property
-    def weights(
-        self,
-    ) -> tuple[Float[Tensor, "groups views"], Float[Tensor, "groups labels"]]:
+    def weights(self) -> tuple[Float[Tensor, "groups views"], Float[Tensor, "groups labels"]]:
         """Probabilities and flows, by class.
 
         Probabilities by class and view, flows (probability times rate) by class and edit, summed over alignments."""
@@ -295,9 +291,7 @@ def enumerate_edits(law: EditLaw) -> EditStates:
     )
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #8959ebb2
-def group_probs(
-    law: EditLaw, tau: Float[Tensor, " times"]
-) -> Float[Tensor, "times groups"]:
+def group_probs(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times groups"]:
     "Return a state's probability given its alignment, by class. At clock readings tau (times,)."
     states = law.states
     pending, shown = states.counts.unbind(-1)
@@ -307,9 +301,7 @@ def group_probs(
     return log_p.sum(-1).exp()
 
 
-def _weights(
-    law: EditLaw,
-) -> tuple[Float[Tensor, "groups views"], Float[Tensor, "groups labels"]]:
+def _weights(law: EditLaw) -> tuple[Float[Tensor, "groups views"], Float[Tensor, "groups labels"]]:
     "Return probabilities by class and view, and flows by class and edit."
     s = law.states
     p = law.probs[s.alignment]
@@ -324,16 +316,12 @@ def _weights(
     return occupied, flow
 
 
-def view_probs(
-    law: EditLaw, tau: Float[Tensor, " times"]
-) -> Float[Tensor, "times views"]:
+def view_probs(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times views"]:
     "Return p(view) at clock readings tau (times,)."
     return group_probs(law, tau) @ law.weights[0]
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #6d4951af
-def label_rates(
-    law: EditLaw, tau: Float[Tensor, " times"]
-) -> Float[Tensor, "times labels"]:
+def label_rates(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times labels"]:
     "Return the perfect generator's rate of every edit (Theorem 3.1). Per unit of clock time, at readings above 0."
     occupied, flow = law.weights
     p = group_probs(law, tau)
@@ -343,9 +331,7 @@ def label_rates(
     return rates.nan_to_num(1.0)  # 0/0 for views whose probability underflows
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #0eb6a3e9
-def edit_matrix(
-    law: EditLaw, rates: Float[Tensor, "times labels"]
-) -> Float[Tensor, "times views views"]:
+def edit_matrix(law: EditLaw, rates: Float[Tensor, "times labels"]) -> Float[Tensor, "times views views"]:
     "Return rates of edits as rate matrices on the views. Edits that lead to the same view add up."
     s = law.states
     return moves_matrix(rates, s.source, s.target, len(s.views))
@@ -364,9 +350,7 @@ def moves_matrix(
     return R - torch.diag_embed(R.sum(-1))
 
 
-def edit_residual(
-    law: EditLaw, tau: float, rates: Float[Tensor, " labels"] | None = None
-) -> Float[Tensor, " views"]:
+def edit_residual(law: EditLaw, tau: float, rates: Float[Tensor, " labels"] | None = None) -> Float[Tensor, " views"]:
     """Return d p(view)/d tau - sum over views y of p(y) R(y, view).
 
     Zero if the rates of edits generate p; the perfect generator's by default."""
@@ -439,9 +423,7 @@ def _ends(law: EditLaw) -> tuple[list[str], list[str]]:
     return sources, targets
 
 
-def pair_law(
-    law: EditLaw, final: Float[Tensor, "alignments views"] | None = None
-) -> PairLaw:
+def pair_law(law: EditLaw, final: Float[Tensor, "alignments views"] | None = None) -> PairLaw:
     "Return the law's coupling and the generated one. `final` is from `generated`."
     final = generated(law) if final is None else final
     x0, x1 = _ends(law)
@@ -489,11 +471,7 @@ def bound_terms(law: EditLaw, rates: Float[Tensor, "times labels"]) -> Bounds:
     return Bounds(tight + lumped - single, tight)
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #47e287af
-def edit_bounds(
-    law: EditLaw,
-    model: EditRates | None = None,
-    nodes: int = 96,
-) -> Bounds:
+def edit_bounds(law: EditLaw, model: EditRates | None = None, nodes: int = 96) -> Bounds:
     """Compute bounds on -log p(x1 given x0) for every alignment, in nats.
 
     The paper's, including the constant it omits, and the tight one. `model` gives rates of edits at clock readings;
@@ -514,9 +492,7 @@ def edit_bounds(
     return Bounds(*map(integral, bound_terms(law, rates)))
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #ae681f4d
-def edit_nll(
-    law: EditLaw, final: Float[Tensor, "alignments views"] | None = None
-) -> Float[Tensor, " alignments"]:
+def edit_nll(law: EditLaw, final: Float[Tensor, "alignments views"] | None = None) -> Float[Tensor, " alignments"]:
     """Return the perfect generator's -log p(x1 given x0).
 
     In nats, for the pair of each alignment, by the forward equation."""
@@ -549,9 +525,7 @@ def edit_oracle(law: EditLaw) -> IntensityFn:
     width = 1 + max(map(len, seen))
     cell = _cells(s.labels, width, size)
 
-    def intensities(
-        x: PartialSequences, tau: Float[Tensor, "..."] | float
-    ) -> Intensities:
+    def intensities(x: PartialSequences, tau: Float[Tensor, "..."] | float) -> Intensities:
         rows = zip(x.tokens.tolist(), x.lengths.tolist())
         without_start = (tuple(row[1:n]) for row, n in rows)
         seen = torch.tensor([number.get(ids, -1) for ids in without_start])

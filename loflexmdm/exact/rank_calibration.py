@@ -64,9 +64,7 @@ def _levels(draws: int) -> Float[Tensor, " draws"]:
     return number / (draws + 1)
 
 
-def _extremeness(
-    counts: Int[Tensor, "simulations ranks"],
-) -> Float[Tensor, " simulations"]:
+def _extremeness(counts: Int[Tensor, "simulations ranks"]) -> Float[Tensor, " simulations"]:
     "Return the smallest two-sided binomial tail of each row. Along its cumulative counts."
     n = int(counts[0].sum())
     draws = counts.shape[1] - 1
@@ -132,9 +130,7 @@ class Uniformity:
         return torch.bincount(self.ranks, minlength=self.draws + 1)
 
 
-def uniformity(
-    ranks: Int[Tensor, " n"], draws: int, simulations: int = 4000
-) -> Uniformity:
+def uniformity(ranks: Int[Tensor, " n"], draws: int, simulations: int = 4000) -> Uniformity:
     """Test ranks on 0..`draws` for uniformity, in two ways.
 
     Chi-square, and the band of `rank_band`; its p-values are at least 1/(simulations + 1). ValueError for no ranks,

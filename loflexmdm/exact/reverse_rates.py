@@ -14,9 +14,7 @@ from torch import Tensor
 from .edit_laws import EditLaw, group_probs, moves_matrix, view_probs
 
 # %% ../../nbs/exact/05_reverse_rates.ipynb #8eb51cb1
-def reverse_rates(
-    law: EditLaw, tau: Float[Tensor, " times"]
-) -> Float[Tensor, "times labels"]:
+def reverse_rates(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times labels"]:
     """Return the rate at which each edit is reversed, in the view after it.
 
     The mean of b / (e^(b tau) - 1) over its states."""
@@ -33,9 +31,7 @@ def reverse_rates(
     return (flow / after).nan_to_num(0.0)
 
 
-def reverse_matrix(
-    law: EditLaw, rates: Float[Tensor, "times labels"]
-) -> Float[Tensor, "times views views"]:
+def reverse_matrix(law: EditLaw, rates: Float[Tensor, "times labels"]) -> Float[Tensor, "times views views"]:
     "Return reverse rates of edits as rate matrices on the views."
     s = law.states
     return moves_matrix(rates, s.target, s.source, len(s.views))

@@ -99,10 +99,7 @@ class Autoregressive(Method):
         "Compute logits (batch, length, vocabulary + 1) of the next outcome. It is a token or the end, at any time."
         return Intensities(logits=token_laws(self.token, self.backbone(x, self.cond[None])))
 
-    def log_probs(
-        self,
-        x1: PartialSequences,
-    ) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
+    def log_probs(self, x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Bool[Tensor, "batch length"]]:
         """Compute log-probabilities of the outcome after each column. Token or end, given the columns up to it; with
         the mask of generated ones.
 
@@ -225,10 +222,7 @@ class KeysAndValues:
         return [written(layer, at.flatten()) for layer in self.pairs]
 
 # %% ../../nbs/methods/18_autoregressive.ipynb #pdd60318
-def written(
-    layer: Float[Tensor, "2 batch heads columns dim"],
-    at: Int[Tensor, " batch_heads"],
-) -> KVCache:
+def written(layer: Float[Tensor, "2 batch heads columns dim"], at: Int[Tensor, " batch_heads"]) -> KVCache:
     """Write a column in place; return keys and values of the block. Its memory is (2, batch, heads, columns, dim).
     Columns not yet written are returned too: memory is read faster in one piece than with gaps.
 

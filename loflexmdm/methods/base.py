@@ -185,12 +185,7 @@ class Method(nn.Module):
             groups["order" if id(p) in order else "hidden" if id(p) in hidden else "rest"].append(p)
         return groups
 
-    def begin(
-        self,
-        prompts: PartialSequences,
-        limit: int,
-        seeds: Sequence[int],
-    ) -> PartialSequences:
+    def begin(self, prompts: PartialSequences, limit: int, seeds: Sequence[int]) -> PartialSequences:
         "Draw the initial state for prompts. Row i depends on `seeds[i]`."
         return self.start(prompts, limit)
 

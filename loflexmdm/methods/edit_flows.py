@@ -198,12 +198,7 @@ def after_source(samples: Samples) -> Samples:
     rest = lambda rows: [row[k:] for row, k in zip(rows, cut, strict=True)]
     paths = samples.trajectories
     if paths is not None: paths = [_path_from(path, k) for path, k in zip(paths, cut)]
-    return replace(
-        samples,
-        sequences=rest(samples.sequences),
-        free=rest(samples.free),
-        trajectories=paths,
-    )
+    return replace(samples, sequences=rest(samples.sequences), free=rest(samples.free), trajectories=paths)
 
 
 def _path_from(path: Trajectory, k: int) -> Trajectory:
@@ -243,11 +238,7 @@ class FromSources:
         "Return a small `Config` for a first try. It has a short source. ValueError as for `Config`."
         return super().first_config(**dict(tokens=3) | settings)
 
-    def pairs(
-        self,
-        batch: PartialSequences | Pairs,
-        generator: torch.Generator | None = None,
-    ) -> Pairs:
+    def pairs(self, batch: PartialSequences | Pairs, generator: torch.Generator | None = None) -> Pairs:
         "Return sources and targets: the batch's, or with drawn sources. ValueError if `coupling` needs the other."
         coupling = self.config.coupling
         if isinstance(batch, Pairs) != (coupling == "pairs"):
@@ -256,12 +247,7 @@ class FromSources:
         check_clean(batch.x1 if isinstance(batch, Pairs) else batch)
         return batch if isinstance(batch, Pairs) else self.drawn_from.pairs(batch, on_cpu(generator))
 
-    def begin(
-        self,
-        prompts: PartialSequences,
-        limit: int,
-        seeds: Sequence[int],
-    ) -> PartialSequences:
+    def begin(self, prompts: PartialSequences, limit: int, seeds: Sequence[int]) -> PartialSequences:
         "Draw sources for the prompts. ValueError for a source that needs a target, or that only `edit` can be given."
         if self.config.coupling in GIVEN:
             raise ValueError(f"coupling={self.config.coupling!r}: starts from given sequences; use edit(sequences)")
@@ -302,12 +288,7 @@ class EditFlow(FromSources, Method):
     channels, papers, takes_pairs = ("insert", "delete", "substitute"), ("edit_flows",), True
     tau_max = -math.log(1e-4)  # by then all but 1e-4 of the edits have happened
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        config: EditFlowConfig = EditFlowConfig(),
-        task: dict | None = None,
-    ):
+    def __init__(self, vocabulary: Vocabulary, config: EditFlowConfig = EditFlowConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
         if config.coupling == "empty": self.channels = ("insert",)
         if config.coupling == "masks": self.channels = EDITS
@@ -385,11 +366,7 @@ class EditFlow(FromSources, Method):
         "Compute the loss at these states. In nats per unit of clock time: (batch,) each."
         return edit_terms(by_length(self.intensities, noised.x, noised.tau), noised.targets)
 
-    def loss(
-        self,
-        batch: PartialSequences | Pairs,
-        generator: torch.Generator | None = None,
-    ) -> LossTerms:
+    def loss(self, batch: PartialSequences | Pairs, generator: torch.Generator | None = None) -> LossTerms:
         """Compute the tight bound on -log p(x1 | x0), and its parts. At one state per row, in nats per sequence (Eq
         23).
 

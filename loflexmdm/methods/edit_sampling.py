@@ -45,12 +45,7 @@ class Corrected:
         self.alpha = alpha
         self.clock = clock
 
-    def read(
-        self,
-        x: PartialSequences,
-        tau: RowFloat,
-        kept: object | None = None,
-    ) -> tuple[Intensities, object | None]:
+    def read(self, x: PartialSequences, tau: RowFloat, kept: object | None = None) -> tuple[Intensities, object | None]:
         "Return corrected intensities, and the network's cache of the rows (`reader`)."
         out, kept = self.ask(x, tau, kept)
         alpha = self.alpha(self.clock.time(tau))[:, None]

@@ -189,10 +189,7 @@ class FillInTheMiddle(Autoregressive):
 
     # Likelihood and loss
 
-    def log_probs(
-        self,
-        x1: PartialSequences,
-    ) -> tuple[Float[Tensor, "batch columns"], Bool[Tensor, "batch columns"]]:
+    def log_probs(self, x1: PartialSequences) -> tuple[Float[Tensor, "batch columns"], Bool[Tensor, "batch columns"]]:
         """Compute log-probabilities of the outcome after each column of the layout. Token or end of a gap; with the
         mask of those that count, from the first marker after the prompt.
 

@@ -81,12 +81,7 @@ class FlexMDM(Method):
     channels, papers, by_rows = ("insert", "unmask"), ("flexmdm",), True
     tau_max = -math.log(1e-4)  # by then all but 1e-4 of the tokens are inserted
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        config: FlexMDMConfig = FlexMDMConfig(),
-        task: dict | None = None,
-    ):
+    def __init__(self, vocabulary: Vocabulary, config: FlexMDMConfig = FlexMDMConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
         build_network(self, ("time", "token", "insert"), len(vocabulary))
         self.insertion = self.clock = schedule_named(config.insertion)

@@ -68,12 +68,7 @@ class GenMD4(Canvas, Method):
     papers = ("md4",)
     path, by_rows = Unmasking(), True
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        config: GenMD4Config = GenMD4Config(),
-        task: dict | None = None,
-    ):
+    def __init__(self, vocabulary: Vocabulary, config: GenMD4Config = GenMD4Config(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
         tokens = len(vocabulary) + 1  # with the blank
         build_network(self, ("time", "token"), tokens)

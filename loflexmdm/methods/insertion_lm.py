@@ -29,9 +29,7 @@ from ..support.random_numbers import uniforms
 from ..support.statistics import estimate
 
 # %% ../../nbs/methods/23_insertion_lm.ipynb #il000025
-def drop_even(
-    x1: PartialSequences, generator: torch.Generator | None = None
-) -> Int[Tensor, "batch length"]:
+def drop_even(x1: PartialSequences, generator: torch.Generator | None = None) -> Int[Tensor, "batch length"]:
     """Draw states of clean sequences, an even number of tokens missing. k of n free tokens, k even in 0..n, all sets
     equally likely.
 
@@ -82,9 +80,7 @@ class Reading:
         return torch.arange(1, self.tokens.shape[1] + 1, device=self.tokens.device).expand_as(self.tokens)
 
 # %% ../../nbs/methods/23_insertion_lm.ipynb #il000033
-def with_tokens(
-    x: PartialSequences, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
-) -> PartialSequences:
+def with_tokens(x: PartialSequences, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]) -> PartialSequences:
     "Insert a token after column `gap` of each row whose gap is open."
     once = F.one_hot(gap, x.tokens.shape[1])
     new = insert_masks(x, once)
@@ -105,9 +101,7 @@ class InsertionLMConfig:
     def __post_init__(self): check_network(self)
 
 # %% ../../nbs/methods/23_insertion_lm.ipynb #il000039
-def awaited(
-    x1: PartialSequences, state: Int[Tensor, "batch length"], laws: EventLaws
-) -> Float[Tensor, "batch length"]:
+def awaited(x1: PartialSequences, state: Int[Tensor, "batch length"], laws: EventLaws) -> Float[Tensor, "batch length"]:
     "Compute log-probabilities of the missing tokens' events. They are the clean sequences' tokens; 0 at other columns."
     missing = (state == DROPPED) & x1.free
     row = missing.nonzero(as_tuple=True)[0]

@@ -97,11 +97,7 @@ class PlainRows(NamedTuple):
         "Count the rows that are set aside."
         return quota(self.share, len(batch.tokens), generator, "plain")
 
-    def draw(
-        self,
-        batch: PartialSequences,
-        generator: torch.Generator | None = None,
-    ) -> PartialSequences:
+    def draw(self, batch: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
         "Return the other rows."
         return batch.rows(slice(self.count(batch, generator), None))
 
@@ -132,12 +128,7 @@ class LoFlexMDM(Ordered, Method):
     name, Config, papers = "loflexmdm", LoFlexMDMConfig, ("lo_flexmdm", "flexmdm", "rloo", "kumaraswamy")
     path, by_rows = InsertUnmask(), True
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        config: LoFlexMDMConfig = LoFlexMDMConfig(),
-        task: dict | None = None,
-    ):
+    def __init__(self, vocabulary: Vocabulary, config: LoFlexMDMConfig = LoFlexMDMConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
         trainable = config.unmask == "trainable"
         rates = ("insert", "unmask") if trainable else ("insert",)
@@ -152,10 +143,7 @@ class LoFlexMDM(Ordered, Method):
         self.event_proposal = EventProposal(c=config.proposal)
         self.terms = (PlainRows(config.plain),) if config.plain else ()
 
-    def schedule(
-        self,
-        x1: PartialSequences,
-    ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
+    def schedule(self, x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
         "Compute b_in and b_um of every column of clean sequences. Two (batch, length) float32 tensors."
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
         if self.order is not None: b_in, b_um = self.order(x1, self.order_backbone or self.backbone)
@@ -233,11 +221,7 @@ class LoFlexMDM(Ordered, Method):
         return LossTerms(surrogate.mean() + self.config.regulariser * penalty,
                          metrics | dict(regulariser=penalty.detach()))
 
-    def surrogate(
-        self,
-        drawn: Drawn,
-        losses: Float[Tensor, "states batch"],
-    ) -> Float[Tensor, " batch"]:
+    def surrogate(self, drawn: Drawn, losses: Float[Tensor, "states batch"]) -> Float[Tensor, " batch"]:
         """Compute the surrogate of both networks' gradients. From `losses` (states, batch): (batch,).
 
         Leave-one-out where the order is learned (Eq 84)."""

@@ -153,11 +153,7 @@ class MaskedConfig:
     def __post_init__(self): check_network(self)
 
 # %% ../../nbs/methods/08_masked.ipynb #4e155cf2
-def clean_log_probs(
-    logits: Logits,
-    x1: PartialSequences,
-    x: PartialSequences,
-) -> Float[Tensor, "batch length"]:
+def clean_log_probs(logits: Logits, x1: PartialSequences, x: PartialSequences) -> Float[Tensor, "batch length"]:
     "Compute log-probabilities of clean tokens at masks of `x`, 0 elsewhere."
     return log_probs_at(logits, x1.tokens, x.masked)
 
@@ -170,12 +166,7 @@ class MaskedDiffusion(Canvas, Method):
     papers = ("md4", "mdlm")
     path, by_rows = Unmasking(), True
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        config: MaskedConfig = MaskedConfig(),
-        task: dict | None = None,
-    ):
+    def __init__(self, vocabulary: Vocabulary, config: MaskedConfig = MaskedConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
         tokens = len(vocabulary) + 1  # with the blank
         build_network(self, ("token", "time" if config.time else "cond"), tokens)
@@ -260,11 +251,7 @@ class MaskedDiffusion(Canvas, Method):
         x1 = self.canvas(x1.to(self.device))
         return estimate(lambda: self.bound_draw(x1, generator), samples)
 
-    def bound_draw(
-        self,
-        x1: PartialSequences,
-        generator: torch.Generator | None = None,
-    ) -> Float[Tensor, " batch"]:
+    def bound_draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> Float[Tensor, " batch"]:
         "Draw an unbiased estimate of each canvas's bound: (batch,), nats."
         x, share = hide_some(x1, generator)
         rate = x1.free.sum(-1) / x.masked.sum(-1).clamp_min(1)

@@ -75,12 +75,7 @@ class OneEvent(Ordered, Method):
     with it."""
     Config = OneEventConfig
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        config: OneEventConfig = OneEventConfig(),
-        task: dict | None = None,
-    ):
+    def __init__(self, vocabulary: Vocabulary, config: OneEventConfig = OneEventConfig(), task: dict | None = None):
         super().__init__(vocabulary, config, task)
         build_network(self, self.parts, self.outcomes)
         self.build_order(self.outcomes)

@@ -115,10 +115,7 @@ class ScheduleRegulariser:
         return self.mixture(b, valid, a) + self.ends(b, valid, a)
 
 # %% ../../nbs/methods/04_order_model.ipynb #ol000017
-def centred(
-    raw: Float[Tensor, "batch length"],
-    free: Bool[Tensor, "batch length"],
-) -> Float[Tensor, "batch length"]:
+def centred(raw: Float[Tensor, "batch length"], free: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch length"]:
     "Subtract the mean raw rate of each sequence's free positions. Other columns are 0."
     total = torch.where(free, raw, 0.0).sum(-1, keepdim=True)
     mean = total / free.sum(-1, keepdim=True).clamp_min(1)

@@ -285,9 +285,7 @@ class OrderedInsertion(Method):
     def __init__(self, vocabulary: Vocabulary, config: OrderedInsertionConfig = OrderedInsertionConfig(),
                  task: dict | None = None):
         super().__init__(vocabulary, config, task)
-        self.backbone = self.network(
-            len(vocabulary), size_named(config.size), config.neighbours, config.query_blocks,
-        )
+        self.backbone = self.network(len(vocabulary), size_named(config.size), config.neighbours, config.query_blocks)
         self.token = token_head(self.backbone, len(vocabulary))
         if vocabulary.conditions: never_conditions(self, vocabulary)
         self.given_order = order_named(config.given) if config.given else None
@@ -351,9 +349,7 @@ class OrderedInsertion(Method):
         if self.mixture is not None and self.training: self.mixture.observe(costs.total, costs.component)
         return LossTerms(loss, self.metrics(costs))
 
-    def all_costs(
-        self, x1: PartialSequences, orders: int, generator: torch.Generator | None = None
-    ) -> Costs:
+    def all_costs(self, x1: PartialSequences, orders: int, generator: torch.Generator | None = None) -> Costs:
         "Compute costs of `orders` drawn generations of each sequence."
         scores = self.scores(x1)
         return self.costs_in_order(x1, scores, self.draw_orders(x1, scores, orders, generator))
@@ -456,9 +452,7 @@ class OrderedInsertion(Method):
         log_stop = laws.gap[:, :, -1].gather(1, drawn.count[:, None])[:, 0]
         of_drawn = lambda table: torch.where(drawn.valid, table.diagonal(dim1=1, dim2=2), 0.0)
         expected = expected_gap(drawn, log_gap)
-        return Costs(
-            -of_drawn(log_gap), -log_token, of_drawn(drawn.log_q), -log_stop, expected, drawn.component,
-        )
+        return Costs(-of_drawn(log_gap), -log_token, of_drawn(drawn.log_q), -log_stop, expected, drawn.component)
 
     def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:
         "Compute log-probabilities of the events' tokens, 0 beyond the last."
@@ -538,9 +532,7 @@ def prompt_of(x1: PartialSequences) -> PartialSequences:
     return contract(x1, torch.where(x1.fixed, CLEAN, DROPPED))
 
 
-def expected_gap(
-    drawn: Drawn, log_gap: Float[Tensor, "rows events events"]
-) -> Float[Tensor, "rows events"]:
+def expected_gap(drawn: Drawn, log_gap: Float[Tensor, "rows events events"]) -> Float[Tensor, "rows events"]:
     "Compute E_q[-log p(gap)] over possible next events, q a constant. It has far less noise than the drawn gap."
     probs = drawn.probs.detach()
     return -torch.where(probs > 0, probs * log_gap, 0.0).sum(-1)

@@ -54,13 +54,7 @@ def _begin(method: Method, x1: PartialSequences, planner: Planner, seeds: Sequen
     return planner.init(hidden, generators, limits)
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #pe0b65b5
-def _left_out(
-    planner: Planner,
-    out: Intensities,
-    state: State,
-    score: Tensor,
-    keep: Tensor,
-) -> Tensor:
+def _left_out(planner: Planner, out: Intensities, state: State, score: Tensor, keep: Tensor) -> Tensor:
     """Compute log F, that no unchosen mask outranks the chosen, (batch,). Every mask left out draws a token that ranks
     below all chosen ones."""
     if planner.confidence != "sampled": return score.new_zeros(len(score))
@@ -144,13 +138,7 @@ def _without_self(w: Tensor) -> Tensor:
     return torch.logaddexp(left, right)
 
 # %% ../../nbs/methods/12_planner_bounds.ipynb #pe645385
-def _planned_step(
-    planner: Planner,
-    out: Intensities,
-    state: State,
-    x1: PartialSequences,
-    draws: int,
-) -> Tensor:
+def _planned_step(planner: Planner, out: Intensities, state: State, x1: PartialSequences, draws: int) -> Tensor:
     """Compute -(E1 + E2) of one step, (batch,). The mean over the next position is exact, log F estimated from `draws`
     candidates."""
     out = planner.choices.read(out, state.x.masked)

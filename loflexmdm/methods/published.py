@@ -87,12 +87,7 @@ class PublishedLoFlexMDM(FlexMDM):
     The start token stands for their [EOS]. Loss and bound are those of the order of FlexMDM (b = 1)."""
     name, Config, papers = "published", PublishedConfig, ("lo_flexmdm", "flexmdm")
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        config: PublishedConfig = PublishedConfig(),
-        task: dict | None = None,
-    ):
+    def __init__(self, vocabulary: Vocabulary, config: PublishedConfig = PublishedConfig(), task: dict | None = None):
         Method.__init__(self, vocabulary, config, task)
         self.backbone = PublishedTrunk(len(vocabulary), config.trunk)
         self.insert = PublishedRateHead(config.trunk)

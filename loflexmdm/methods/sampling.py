@@ -210,12 +210,7 @@ def _finished(method: Method, network: Method | Guided, sampler: Sampler, sample
     return samples if finish is None else finish(samples)
 
 # %% ../../nbs/methods/02_sampling.ipynb #cdbd59a8
-def _source(
-    sequence: Sequence,
-    keep: Sequence[bool],
-    vocabulary: Vocabulary,
-    max_length: int,
-) -> Example:
+def _source(sequence: Sequence, keep: Sequence[bool], vocabulary: Vocabulary, max_length: int) -> Example:
     """Encode a sequence to edit. Its kept tokens are fixed, and gaps beside any other token open. ValueError as in
     `edit`."""
     if isinstance(sequence, str) or not isinstance(sequence, Sequence):
@@ -270,12 +265,7 @@ def generate_batches(
     yield from _drawn(method, network, method.begin(batch, limit, seeds), seeds, request)
 
 
-def generate(
-    method: Method,
-    prompts: Sequence[Sequence] | None = None,
-    n: int | None = None,
-    **settings,
-) -> Samples:
+def generate(method: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None, **settings) -> Samples:
     """Draw `n` sequences per prompt, or `n` in all without prompts.
 
     A prompt is a list of tokens, not of ids: a number stands for the token that is written so, 4 for "4". `...` in it

@@ -148,9 +148,7 @@ class UniformNoise(Canvas, Method):
         "Return the network's input: tokens, and the mask of given ones."
         return PartialSequences(x.tokens, x.fixed, torch.ones_like(x.closed))
 
-    def denoised(
-        self, x: PartialSequences, tau: Float[Tensor, " batch"]
-    ) -> Float[Tensor, "batch length vocabulary"]:
+    def denoised(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Float[Tensor, "batch length vocabulary"]:
         "Predict probabilities of clean tokens given the other columns. Special tokens have 0."
         logits = self.token(self.backbone(self.seen(x), self.time(tau)))
         if self.config.predicts == "all":
@@ -192,9 +190,7 @@ class UniformNoise(Canvas, Method):
         drawn = self.random_tokens(uniforms(shape, generator, device))
         return x1._replace(tokens=torch.where(replaced & x1.free, drawn, x1.tokens))
 
-    def match(
-        self, x1: PartialSequences, x: PartialSequences, tau: Float[Tensor, " batch"]
-    ) -> Float[Tensor, " batch"]:
+    def match(self, x1: PartialSequences, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
         "Compute the divergence of the rates from the clean canvas's. (batch,), nats per unit of clock time."
         rates = self.rates(self.denoised(x, tau), x, tau)
         clean = F.one_hot(x1.tokens, rates.shape[-1]).to(rates.dtype)
@@ -205,9 +201,7 @@ class UniformNoise(Canvas, Method):
         target, rates = (torch.where(here, v, 1.0) for v in (target, rates))
         return bregman(target, rates).sum((1, 2))
 
-    def bound_draw(
-        self, x1: PartialSequences, generator: torch.Generator | None = None
-    ) -> Float[Tensor, " batch"]:
+    def bound_draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> Float[Tensor, " batch"]:
         "Draw an unbiased estimate of each canvas's bound: (batch,), nats."
         tau, weight = self.proposal(len(x1.tokens), generator, x1.tokens.device)
         cost = self.match(x1, self.noised(x1, tau, generator), tau) * weight

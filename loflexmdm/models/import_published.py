@@ -179,12 +179,7 @@ PUBLISHED = dict(
 )
 
 # %% ../../nbs/models/07_import_published.ipynb #04204301
-def token_names(
-    kind: str,
-    settings: Published,
-    size: int,
-    tokenizer: str | os.PathLike | None = None,
-) -> list[str]:
+def token_names(kind: str, settings: Published, size: int, tokenizer: str | os.PathLike | None = None) -> list[str]:
     """Name every id. Bracket SAFE: from its tokenizer file, then `<` and `>`; star graphs: a node's number; unknown
     ones: `id7`.
 

@@ -288,12 +288,7 @@ class Model:
             raise ValueError(f"fillings: {long[0] - 1} tokens with the prompt; the model has {most - 1}")
         return self._scores(examples, states, seed, "nats", max(len(examples), 1))
 
-    def save(
-        self,
-        directory: str | os.PathLike,
-        dtype: str | torch.dtype | None = None,
-        **extra_files: str,
-    ) -> Path:
+    def save(self, directory: str | os.PathLike, dtype: str | torch.dtype | None = None, **extra_files: str) -> Path:
         "Save the model in a directory; return its path. See `saved.save_method`."
         return save_method(self.method, directory, dtype, **extra_files)
 

@@ -310,9 +310,7 @@ def molecule_picture(mol, places: Sequence[int], changes: list) -> Picture:
     return Picture(parts, moments, box=drawn.box, said="the molecule, atoms tinted by when they were written")
 
 # %% ../../nbs/models/02_player.ipynb #pl000022
-def _stages(
-    track: Recording, vocabulary: Vocabulary, smiles_from: Callable, most: int = 8
-) -> list[tuple[int, object]]:
+def _stages(track: Recording, vocabulary: Vocabulary, smiles_from: Callable, most: int = 8) -> list[tuple[int, object]]:
     "List frames at which the text became another molecule. With the molecule; at most `most`, ends included."
     from rdkit import Chem
     from rdkit.rdBase import BlockLogs

@@ -177,10 +177,7 @@ def read_tensors(path: str | os.PathLike, digest: str | None = None) -> dict[str
     except SafetensorError as e: raise ValueError(f"{path}: damaged weights file ({e})") from None
 
 # %% ../../nbs/models/01_saved.ipynb #88eec80f
-def read_model(
-    directory: str | os.PathLike,
-    weights: str = WEIGHTS_FILE,
-) -> tuple[dict, dict[str, Tensor]]:
+def read_model(directory: str | os.PathLike, weights: str = WEIGHTS_FILE) -> tuple[dict, dict[str, Tensor]]:
     """Read a saved model's config.json and matching tensors. They match even while another process replaces both.
 
     FileNotFoundError, ValueError as `read_config` and `read_tensors`."""
@@ -259,12 +256,7 @@ def _fits(there: torch.dtype, own: torch.dtype, declared: str | None) -> bool:
     return there.is_floating_point and own.is_floating_point and _short(there) in ("float32", declared)
 
 
-def load_weights(
-    module: nn.Module,
-    path: str | os.PathLike,
-    digest: str | None = None,
-    dtype: str | None = None,
-):
+def load_weights(module: nn.Module, path: str | os.PathLike, digest: str | None = None, dtype: str | None = None):
     """Load a safetensors file into a module. It must have that SHA-256 and half-precision type, if given.
 
     FileNotFoundError; ValueError if it is damaged or belongs to another model."""

@@ -125,11 +125,7 @@ def _not_wanted(lead: _Lead, mol: Chem.Mol) -> str:
 SIMILAR = 0.4  # minimum similarity of a success
 
 
-def edit_figures(
-    edited: Sequence[Edited],
-    gain: float = 0.1,
-    known: Iterable[str] = (),
-) -> dict[str, float]:
+def edit_figures(edited: Sequence[Edited], gain: float = 0.1, known: Iterable[str] = ()) -> dict[str, float]:
     """Compute fractions and means of edited leads. validity, changed and success are fractions of all: success is
     valid, at least `SIMILAR` to the lead and `gain` of QED better. The others refer to valid products: mean gains
     and similarity, scaffold kept, and novelty (not in `known`). nan if undefined. ValueError for no leads."""
@@ -386,11 +382,7 @@ def _ring_partners(tokens: Sequence[str]) -> dict[int, int]:
     return partners
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #ba17ffc4
-def _between(
-    tokens: Sequence[str],
-    inside: set[int],
-    partners: Mapping[int, int],
-) -> list[bool]:
+def _between(tokens: Sequence[str], inside: set[int], partners: Mapping[int, int]) -> list[bool]:
     """Return the mask of kept atoms and the tokens between them. Ring digits are kept with both atoms, bonds and
     branches between kept atoms."""
     keep = [k in inside for k in range(len(tokens))]

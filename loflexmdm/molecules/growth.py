@@ -34,11 +34,7 @@ from ..samplers import LeftToRight, Sampler, Samples
 STAND_IN = "CCc1ccccc1"
 
 
-def replace_point(
-    mol: Chem.Mol,
-    side: Chem.Mol,
-    atom: int = 0,
-) -> Chem.Mol:
+def replace_point(mol: Chem.Mol, side: Chem.Mol, atom: int = 0) -> Chem.Mol:
     "Replace a fragment's first point by another molecule, bonded at `atom`. Atoms of the other molecule come last."
     point = points_of(mol)[0]
     new = mol.GetNumAtoms() + atom
@@ -127,12 +123,7 @@ class _Turn(NamedTuple):
     written: Tensor  # written tokens of the part; 0 within the substituent (batch,)
 
 
-def _turns(
-    x: PartialSequences,
-    opening: int,
-    closing: int,
-    sizes: Sequence[int],
-) -> _Turn:
+def _turns(x: PartialSequences, opening: int, closing: int, sizes: Sequence[int]) -> _Turn:
     "Locate each row's position in its growth from a prompt. `sizes` are those of the parts after its points."
     steps = (x.tokens == opening).long() - (x.tokens == closing).long()
     width = x.tokens.shape[1]
@@ -208,11 +199,7 @@ def grows_rightwards(method: Method) -> bool:
     return "append" in method.channels and (method.task or {}).get("notation") == "smiles"
 
 
-def all_links(
-    text: str,
-    parts: Sequence[Sequence[str]],
-    other: str,
-) -> list[str]:
+def all_links(text: str, parts: Sequence[Sequence[str]], other: str) -> list[str]:
     """Link a grown molecule to another fragment at each possible atom. The molecule grew at the single point of a
     fragment with these `parts`; the other fragment replaces a hydrogen of a grown atom. Returns canonical SMILES."""
     mol, side = read_as_written(text), plain_fragment(other)
@@ -272,11 +259,7 @@ def continue_parts(
 
 
 # %% ../../nbs/molecules/02_growth.ipynb #ae1bedca
-def _sides(
-    fragment: str,
-    rng: random.Random,
-    spelled: Callable[[str], Parts | None],
-) -> tuple[Parts | None, str]:
+def _sides(fragment: str, rng: random.Random, spelled: Callable[[str], Parts | None]) -> tuple[Parts | None, str]:
     "Return the parts to grow and the fragment to link to. None if nothing can grow; '' without a second fragment."
     try: mols = Chem.GetMolFrags(plain_fragment(fragment), asMols=True)
     except ValueError: return None, ""
@@ -305,12 +288,7 @@ def continuation_error(method: Method, parts: Parts) -> str:
     return f"the fragment has {len(tokens)} tokens, and the model has room for {room}" * (len(tokens) > room)
 
 
-def _joined(
-    text: str,
-    parts: Parts,
-    other: str,
-    rng: random.Random,
-) -> str:
+def _joined(text: str, parts: Parts, other: str, rng: random.Random) -> str:
     "Link a grown molecule to another fragment, at random. If impossible, return both texts, which is invalid."
     ways = all_links(text, parts, other) if judge([text])[0].smiles else []
     return rng.choice(ways) if ways else f"{text}.{other}"
@@ -343,13 +321,7 @@ def best_way(ways: Sequence, kept: Callable[[Sequence, int, int], list[int]]):
     return ways[max(zip(best, second), key=lambda pair: first[pair[0]] + pair[1])[0]]
 
 
-def count_kept(
-    method: Method,
-    fragment: str,
-    ways: Sequence[Parts],
-    n: int,
-    seed: int = 0,
-) -> list[int]:
+def count_kept(method: Method, fragment: str, ways: Sequence[Parts], n: int, seed: int = 0) -> list[int]:
     "Count, per spelling, the valid molecules that contain the fragment. The model draws `n` molecules from each."
     texts = continue_parts(method, [parts for parts in ways for _ in range(n)], seed=seed)
     kept = [contains_fragment(text, fragment) for text in texts]

@@ -36,12 +36,7 @@ from .task import MoleculesTask
 from ..support.atomic_files import naming
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000009
-def top_auc(
-    scores: Sequence[float | None],
-    budget: int,
-    top: int = 10,
-    every: int = 100,
-) -> float:
+def top_auc(scores: Sequence[float | None], budget: int, top: int = 10, every: int = 100) -> float:
     """Compute the area under the mean of the `top` best scores, over the budget. Trapezoids of `every` calls, 0
     before the first; a run that ended early keeps its last mean. None: a failed call."""
     scores = scores[:budget]
@@ -74,9 +69,7 @@ def unsealed_rows(rows: Sequence[Mapping], path: Path) -> list[dict]:
     plain = [{key: value for key, value in row.items() if key != "seal"} for row in rows]
     for number, (row, expected) in enumerate(zip(rows, sealed_rows(plain), strict=True), 1):
         if row != expected:
-            raise ValueError(
-                f"{path}, line {number}: damaged, or an earlier line is missing or duplicated (SHA-256)"
-            )
+            raise ValueError(f"{path}, line {number}: damaged, or an earlier line is missing or duplicated (SHA-256)")
     return plain
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op000013
@@ -208,13 +201,7 @@ def optimise(
     return log
 
 # %% ../../nbs/molecules/04_optimise.ipynb #502b1338
-def _score_new(
-    score,
-    found,
-    log: CallLog,
-    budget: int,
-    number: int,
-) -> int:
+def _score_new(score, found, log: CallLog, budget: int, number: int) -> int:
     "Score new molecules, up to the budget. Returns their number."
     known = {c.smiles for c in log.calls}
     before = len(log.calls)
@@ -231,11 +218,7 @@ FORBIDDEN = tuple(map(Chem.MolFromSmarts, ("[R]=[R]=[R]", "[r3,r4]=[r3,r4]", "[r
 CUT = Chem.MolFromSmarts("[*]-;!@[*]")
 
 
-def sound(
-    mol: Chem.Mol | None,
-    most: int = 50,
-    charges: Collection[int] | None = None,
-) -> str | None:
+def sound(mol: Chem.Mol | None, most: int = 50, charges: Collection[int] | None = None) -> str | None:
     """Return canonical SMILES of an acceptable molecule, else None. One component of 3 to `most` heavy atoms without
     strained rings or `flaw`, and with a total charge in `charges` [any]."""
     if mol is None: return None
@@ -250,11 +233,7 @@ def sound(
     return None if any(found.mol.HasSubstructMatch(p) for p in FORBIDDEN) else found.smiles
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op00cut1
-def sides(
-    mol: Chem.Mol,
-    bonds: Sequence[int],
-    rng: random.Random,
-) -> list[Chem.Mol]:
+def sides(mol: Chem.Mol, bonds: Sequence[int], rng: random.Random) -> list[Chem.Mol]:
     "Cut one random bond. Returns both sides with attachment points. Empty without bonds."
     return split_at(mol, [rng.choice(list(bonds))]) if bonds else []
 
@@ -264,11 +243,7 @@ def chain_bonds(mol: Chem.Mol) -> list[int]:
     return [mol.GetBondBetweenAtoms(*pair).GetIdx() for pair in mol.GetSubstructMatches(CUT)]
 
 
-def crossed(
-    a: Chem.Mol,
-    b: Chem.Mol,
-    rng: random.Random,
-) -> Chem.Mol | None:
+def crossed(a: Chem.Mol, b: Chem.Mol, rng: random.Random) -> Chem.Mol | None:
     """Cross two molecules: join a random side of each. They are cut at single bonds outside rings; None if either
     has none."""
     parts = [sides(mol, chain_bonds(mol), rng) for mol in (a, b)]
@@ -330,11 +305,7 @@ def _ring(mol: Chem.RWMol, rng: random.Random):
 MUTATIONS = _append, _change, _insert, _delete, _order, _ring
 
 
-def mutated(
-    mol: Chem.Mol,
-    rng: random.Random,
-    tries: int = 10,
-) -> str | None:
+def mutated(mol: Chem.Mol, rng: random.Random, tries: int = 10) -> str | None:
     """Mutate a molecule once; return canonical SMILES. The result is sound and has the same total charge; None if no
     try succeeds."""
     charge = Chem.GetFormalCharge(mol)
@@ -387,12 +358,7 @@ class Genetic:
         drawn = [rng.choices(population, weights, k=2) for _ in range(self.size)]
         return [(Chem.MolFromSmiles(a.smiles), Chem.MolFromSmiles(b.smiles)) for a, b in drawn]
 
-    def child(
-        self,
-        a: Chem.Mol,
-        b: Chem.Mol,
-        rng: random.Random,
-    ) -> str | None:
+    def child(self, a: Chem.Mol, b: Chem.Mol, rng: random.Random) -> str | None:
         "Cross two parents, preserving the total charge of one. Mutates one of them if they cannot be crossed."
         charges = {Chem.GetFormalCharge(mol) for mol in (a, b)}
         with rdBase.BlockLogs(): smiles = sound(crossed(a, b, rng), charges=charges)
@@ -438,12 +404,7 @@ class Regrow:
         if not large: return None
         return rng.choices(large, [count_atoms(p) ** self.local for p in large])[0]
 
-    def grown(
-        self,
-        parts: Sequence[Chem.Mol],
-        seed: int,
-        charges: Sequence[int] | None = None,
-    ) -> list[str | None]:
+    def grown(self, parts: Sequence[Chem.Mol], seed: int, charges: Sequence[int] | None = None) -> list[str | None]:
         """Grow a molecule from each part, with the part's stereochemistry. `charges` gives its total charge [any]; None
         if the model fails, or the result is not sound."""
         fragments = [Chem.MolToSmiles(part) for part in parts]
@@ -458,11 +419,7 @@ class Regrow:
             return [sound(mol, charges=some) for mol, some in zip(mols, allowed, strict=True)]
 
 # %% ../../nbs/molecules/04_optimise.ipynb #f5b9385f
-def inserted(
-    model: Model,
-    fragments: Sequence[str],
-    seed: int,
-) -> list[str | None]:
+def inserted(model: Model, fragments: Sequence[str], seed: int) -> list[str | None]:
     "Grow each fragment with an insertion model. None if the result is invalid, or the model cannot read the fragment."
     prompts = [_prompt(model, f) for f in fragments]
     fits = [p for p in prompts if p is not None]
@@ -620,11 +577,7 @@ def best_curve(scores: Sequence[float | None], top: int = 10) -> list[float]:
     return curve
 
 
-def plot_runs(
-    runs: dict[str, Sequence[Sequence[float | None]]],
-    top: int = 10,
-    ax=None,
-):
+def plot_runs(runs: dict[str, Sequence[Sequence[float | None]]], top: int = 10, ax=None):
     """Plot the mean of the `top` best scores over calls. Returns the axes. One line per name and run (scores in call
     order)."""
     import matplotlib.pyplot as plt

@@ -65,11 +65,7 @@ def categories(tokens: Iterable[str]) -> list[str]:
 SCALES = ("time", "rank")
 
 
-def normalised_times(
-    times: Sequence[float],
-    scale: str = "time",
-    slowest: float = 1.0,
-) -> list[float]:
+def normalised_times(times: Sequence[float], scale: str = "time", slowest: float = 1.0) -> list[float]:
     """Map clock readings of a molecule's tokens to [0, 1], first to last. 1/2 if first and last coincide.
 
     "time": linear in t = 1 - exp(-slowest tau), the even steps of tau-leaping (the paper's min-max normalised
@@ -90,11 +86,7 @@ def _moments(w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @cache
-def fixed_order_time(
-    n: int,
-    event: str = "unmasked",
-    nodes: int = 200,
-) -> tuple[float, float]:
+def fixed_order_time(n: int, event: str = "unmasked", nodes: int = 200) -> tuple[float, float]:
     """Compute mean and standard deviation of a token's normalised time, without a preferred order. Among `n` tokens
     with b = 1, by quadrature.
 
@@ -196,12 +188,7 @@ def _paper(kind: str, column: int) -> str:
     return ", ".join("{:.2f} ± {:.2f}".format(*PAPER_TIMES[k][column:column + 2]) for k in rows if k in PAPER_TIMES)
 
 
-def order_table(
-    samples: Samples,
-    vocabulary: Vocabulary,
-    event: str = "unmasked",
-    slowest: float = 1.0,
-) -> OrderTable:
+def order_table(samples: Samples, vocabulary: Vocabulary, event: str = "unmasked", slowest: float = 1.0) -> OrderTable:
     """Tabulate normalised time and rank by kind, beside the paper's Table 9. The paper uses `unmasked`.
 
     Arguments as for `category_times`."""
@@ -243,11 +230,7 @@ KIND_COLOURS = {
 }
 
 
-def plot_category_times(
-    times: Mapping[str, Sequence[Sequence[float]]],
-    title: str = "",
-    ax=None,
-):
+def plot_category_times(times: Mapping[str, Sequence[Sequence[float]]], title: str = "", ax=None):
     """Plot violins of normalised times by kind. Returns the axes. `times` as from `category_times`; mean in colour,
     median in black.
 
@@ -298,13 +281,7 @@ def _colours():
     return LinearSegmentedColormap.from_list("early-late", ["#6BAED6", "#F2F2F2", "#FD9A3C"])
 
 
-def plot_molecule(
-    tokens: Sequence[str],
-    values: Sequence[float],
-    width: int = 380,
-    height: int = 260,
-    ax=None,
-):
+def plot_molecule(tokens: Sequence[str], values: Sequence[float], width: int = 380, height: int = 260, ax=None):
     """Draw a molecule with atoms coloured by `values` in [0, 1], one per token. Tokens are bracket SAFE; nan: no
     colour. Returns the axes.
 
@@ -323,12 +300,7 @@ def plot_molecule(
     return ax
 
 # %% ../../nbs/molecules/05_orders.ipynb #b7210473
-def _drawing(
-    mol: Chem.Mol,
-    colours: Mapping[int, tuple],
-    width: int,
-    height: int,
-) -> np.ndarray:
+def _drawing(mol: Chem.Mol, colours: Mapping[int, tuple], width: int, height: int) -> np.ndarray:
     "Draw the structure as an image. Each atom is on a coloured disc."
     import io
 
@@ -344,12 +316,7 @@ def _drawing(
     return imread(io.BytesIO(canvas.GetDrawingText()))
 
 # %% ../../nbs/molecules/05_orders.ipynb #6f2ae9f5
-def state_lines(
-    samples: Samples,
-    i: int,
-    vocabulary: Vocabulary,
-    lines: int = 10,
-) -> list[tuple[float, list[str]]]:
+def state_lines(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 10) -> list[tuple[float, list[str]]]:
     """Return up to `lines` partial states of sample `i`, evenly spaced over its changes. Each is a time and the final
     tokens: "" if missing, "_" if masked, else the token.
 
@@ -366,13 +333,7 @@ def state_lines(
     return [(moments[k], state(moments[k])) for k in picked]
 
 # %% ../../nbs/molecules/05_orders.ipynb #dc8f77e5
-def plot_states(
-    samples: Samples,
-    i: int,
-    vocabulary: Vocabulary,
-    lines: int = 10,
-    ax=None,
-):
+def plot_states(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 10, ax=None):
     """Plot partial states of sample `i` as lines of text. Returns the axes. Time runs downwards; tokens are coloured
     by kind, masks grey."""
     import matplotlib.pyplot as plt
@@ -398,14 +359,7 @@ def plot_states(
     return ax
 
 # %% ../../nbs/molecules/05_orders.ipynb #p81dd04e
-def plot_generation(
-    samples: Samples,
-    i: int,
-    vocabulary: Vocabulary,
-    lines: int = 8,
-    slowest: float = 1.0,
-    axes=None,
-):
+def plot_generation(samples: Samples, i: int, vocabulary: Vocabulary, lines: int = 8, slowest: float = 1.0, axes=None):
     """Plot the generation of sample `i`: partial states and molecule. Returns both axes. Atoms are coloured by
     completion time, prompts uncoloured.
 
@@ -426,11 +380,7 @@ def plot_generation(
 
 # %% ../../nbs/molecules/05_orders.ipynb #d79408bb
 @torch.no_grad()
-def category_rates(
-    method,
-    texts: Iterable[str],
-    batch_size: int = 64,
-) -> dict[str, TimeSummary]:
+def category_rates(method, texts: Iterable[str], batch_size: int = 64) -> dict[str, TimeSummary]:
     """Summarise the schedule's log b_in by kind of token. `texts` are bracket SAFE; 0: as in a fixed order.
 
     ValueError without texts, for tokens outside the model's vocabulary, and for a method without a schedule."""

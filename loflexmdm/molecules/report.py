@@ -97,11 +97,7 @@ class Figures(NamedTuple):
     times: Counter  # rows per molecule
 
 
-def figures_of(
-    smiles: Sequence[str | None],
-    reference: Sequence[str] | None = None,
-    processes: int = 1,
-) -> Figures:
+def figures_of(smiles: Sequence[str | None], reference: Sequence[str] | None = None, processes: int = 1) -> Figures:
     "Compute the content of a report. ValueError for no rows, and for a reference without a molecule."
     metrics = molecule_metrics(smiles, reference, processes=processes)
     valid = [j for j in judge(smiles) if j.mol is not None]
@@ -125,12 +121,7 @@ PERCENT = dict(validity="valid", uniqueness="unique among the valid", novelty="n
                quality="quality: QED ≥ 0.6 and SA ≤ 4, each once, among all rows")
 
 
-def best_of(
-    f: Figures,
-    by: str,
-    most: int,
-    scores: Mapping[str, float] | None = None,
-) -> list[tuple[str, float]]:
+def best_of(f: Figures, by: str, most: int, scores: Mapping[str, float] | None = None) -> list[tuple[str, float]]:
     """Return the `most` best molecules by a property or score. `by` is a property, with - before it for the lowest;
     `scores` replace its values."""
     names = list(f.molecules)

@@ -403,9 +403,7 @@ class _MoleculeExamples(_PropertyClasses):
         found = self.asked(split)
         return [found[i % len(found)] for i in range(n)]
 
-    def example(
-        self, text: str, rng: random.Random, prompt_share: float = 0.0, asked: Sequence[str] = (),
-    ) -> Example:
+    def example(self, text: str, rng: random.Random, prompt_share: float = 0.0, asked: Sequence[str] = ()) -> Example:
         """Convert a molecule to a training example. Rewritten if configured; with probability `prompt_share` some
         fragments are the prompt, after the condition `asked`.
 
@@ -449,13 +447,7 @@ class _MoleculeExamples(_PropertyClasses):
         if self.config.infill and rng.random() < self.config.infill: return self.with_gap(text, rng, asked, another)
         return self.example(text, rng, self.config.prompt_share, asked)
 
-    def _with_holes(
-        self,
-        text: str,
-        rng: random.Random,
-        prompt_share: float,
-        asked: Sequence[str],
-    ) -> Example:
+    def _with_holes(self, text: str, rng: random.Random, prompt_share: float, asked: Sequence[str]) -> Example:
         "Make an example with some parts to generate and the rest given, or all to generate."
         is_prompted = rng.random() < prompt_share
         if is_prompted and not self.config.reorder: text = self._rewritten(text, rng)
@@ -663,12 +655,7 @@ class _MoleculeTexts(_PropertyClasses):
         "Return canonical SMILES of samples, None if invalid. Molecules with a `flaw` count as valid, as in benchmarks."
         return [d.smiles if state_of(d) == "valid" else None for d in self.decoded(samples)]
 
-    def describe(
-        self,
-        samples: Samples,
-        prompt_text: str = "",
-        salvage: bool = False,
-    ) -> list[dict]:
+    def describe(self, samples: Samples, prompt_text: str = "", salvage: bool = False) -> list[dict]:
         """Describe samples: canonical SMILES, state, QED, SA, logP, weight (g/mol). SMILES is empty and properties are
         None unless the sample is one molecule; the state is valid, or the reason.
 

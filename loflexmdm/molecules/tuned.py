@@ -31,11 +31,7 @@ def sound_molecule(tokens: Sequence[str], task: MoleculesTask) -> str | None:
     return None if found is None else sound(Chem.MolFromSmiles(found))
 
 
-def respell(
-    smiles: str,
-    task: MoleculesTask,
-    rng: random.Random,
-) -> list[str] | None:
+def respell(smiles: str, task: MoleculesTask, rng: random.Random) -> list[str] | None:
     "Tokenise a molecule in another spelling. None if the vocabulary cannot write it."
     try: text = task.notation.rewrite(task.notation.write(smiles), rng)
     except ValueError: return None
@@ -52,22 +48,13 @@ class TunedModel:
         self.method = self.tuner.method
         self.asked = [ANY] if self.vocabulary.conditions else []  # any class, for a conditional model
 
-    def write(
-        self,
-        n: int,
-        temperature: float,
-        seed: int,
-    ) -> list[list[str]]:
+    def write(self, n: int, temperature: float, seed: int) -> list[list[str]]:
         "Sample `n` molecules as tokens."
         sampler = replace(self.method.default_sampler, temperature=temperature)
         samples = generate(self.method, [self.asked] * n, sampler=sampler, seed=seed)
         return [self.vocabulary.decode(s) for s in samples.completions()]
 
-    def step(
-        self,
-        rows: Sequence[tuple[Sequence[str], float]],
-        generator: torch.Generator,
-    ):
+    def step(self, rows: Sequence[tuple[Sequence[str], float]], generator: torch.Generator):
         "Take one step on tokens with rewards in nats. Nothing for fewer than two rows."
         if len(rows) < 2: return
         examples = [prefix_example(self.asked, tokens, self.vocabulary) for tokens, _ in rows]

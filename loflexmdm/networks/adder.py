@@ -30,20 +30,10 @@ class Adder(nn.Module):
         self.token = nn.Embedding(n, width)
         self.own = nn.Embedding(n + 1, width)
         self.key = nn.Embedding(n + 1, width)
-        self.layers = nn.Sequential(
-            nn.Linear(3 * width + cond, 2 * width),
-            nn.GELU(),
-            nn.Linear(2 * width, width),
-        )
+        self.layers = nn.Sequential(nn.Linear(3 * width + cond, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
 
     @classmethod
-    def from_config(
-        cls,
-        vocabulary_size: int,
-        size: str,
-        options: str = "",
-        causal: bool = False,
-    ) -> "Adder":
+    def from_config(cls, vocabulary_size: int, size: str, options: str = "", causal: bool = False) -> "Adder":
         "Build an adder of the width of `size`. ValueError for options, and if columns must not see later ones."
         if options: raise ValueError(f"network_config={options!r}: the adder has none; choose its size")
         if causal: raise ValueError("network='adder': cannot generate from left to right; choose another network")

@@ -59,10 +59,7 @@ def probe(backbone: Backbone, x: PartialSequences) -> Float[Tensor, "batch lengt
 def probe_rows(vocabulary_size: int, device: torch.device) -> PartialSequences:
     "Return two test rows of ordinary tokens, of 6 and 3 columns."
     first, last = len(SPECIAL_TOKENS), vocabulary_size - 1
-    rows = [
-        [BOS, first, last, first, first, last],
-        [BOS, last, first, PAD, PAD, PAD],
-    ]
+    rows = [[BOS, first, last, first, first, last], [BOS, last, first, PAD, PAD, PAD]]
     tokens = torch.tensor(rows, device=device)
     return PartialSequences(tokens, fixed=tokens == BOS, closed=tokens == PAD)
 
@@ -79,9 +76,7 @@ def check_attributes(backbone: Backbone, what: str):
     for name, kind in dict(width=int, cond=int, token=nn.Embedding).items():
         value = getattr(backbone, name, None)
         if not isinstance(value, kind):
-            raise ValueError(
-                f"{what}: attribute {name!r} must be of type {kind.__name__}, not {type(value).__name__}"
-            )
+            raise ValueError(f"{what}: attribute {name!r} must be of type {kind.__name__}, not {type(value).__name__}")
 
 
 def check_backbone(backbone: Backbone, what: str, causal: bool = False) -> Backbone:
@@ -110,12 +105,7 @@ def check_backbone(backbone: Backbone, what: str, causal: bool = False) -> Backb
     return backbone
 
 # %% ../../nbs/networks/03_build.ipynb #f295bab4
-def build_backbone(
-    method: nn.Module,
-    vocabulary_size: int,
-    prefix: str = "",
-    causal: bool = False,
-) -> Backbone:
+def build_backbone(method: nn.Module, vocabulary_size: int, prefix: str = "", causal: bool = False) -> Backbone:
     """Build the backbone of a method's config.
 
     With `prefix` "order_" that of its order model. `causal`: one in which a column sees itself and those before it.

@@ -122,12 +122,7 @@ def silence_transformers():
 def load_encoder(checkpoint: Path, config) -> nn.Module:
     "Load a checkpoint's encoder, with a new token embedding. A warning counts other missing tensors."
     read = hugging_face().AutoModel.from_pretrained
-    options = dict(
-        dtype=torch.float32,
-        local_files_only=True,
-        ignore_mismatched_sizes=True,
-        output_loading_info=True,
-    )
+    options = dict(dtype=torch.float32, local_files_only=True, ignore_mismatched_sizes=True, output_loading_info=True)
     with silence_transformers(): model, report = read(checkpoint, config=config, **options)
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:

@@ -93,9 +93,7 @@ class Places:
         return self.rank[:, 1:, self.prompt:].diagonal(dim1=1, dim2=2)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #ce3cd76b
-def places(
-    prompt: Int[Tensor, "rows prompt"], events: Int[Tensor, "rows events"], end: int
-) -> Places:
+def places(prompt: Int[Tensor, "rows prompt"], events: Int[Tensor, "rows events"], end: int) -> Places:
     """Compute places from the items' columns in the whole sequence.
 
     Prompt columns in ascending order, event columns in the order of insertion. `end` is above every column, and
@@ -354,9 +352,7 @@ class RankBlock(nn.Module):
         return by_class.unflatten(1, (len(q), -1)).transpose(0, 1)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #6f679902
-def _joined(
-    past: Pair | None, k: Float[Tensor, "rows heads new dim"], v: Float[Tensor, "rows heads new dim"]
-) -> Pair:
+def _joined(past: Pair | None, k: Float[Tensor, "rows heads new dim"], v: Float[Tensor, "rows heads new dim"]) -> Pair:
     "Concatenate cached and new keys and values."
     if past is None: return k, v
     if not k.shape[2]: return past
@@ -644,9 +640,7 @@ class OrderCausal(nn.Module):
         "Select the events that have a query column: all."
         return values
 
-    def view(
-        self, where: Places
-    ) -> tuple[Int[Tensor, "rows columns items"], Bool[Tensor, "rows columns items"]]:
+    def view(self, where: Places) -> tuple[Int[Tensor, "rows columns items"], Bool[Tensor, "rows columns items"]]:
         "Return distance classes and visibility of all items. From the columns of events, content then query."
         rank = where.rank[:, 1:]  # right after each event
         distance = distance_class(rank - where.own_rank[:, :, None])
@@ -761,9 +755,7 @@ class OrderCausal(nn.Module):
         nothing, flag = torch.full_like(own, PAD), torch.full_like(own, GENERATED)
         return Spot(before, memory.right.gather(1, item), own, memory.rank, nothing, flag)
 
-    def column(
-        self, memory: Memory, spot: Spot, token: Int[Tensor, " rows"] | None
-    ) -> Column:
+    def column(self, memory: Memory, spot: Spot, token: Int[Tensor, " rows"] | None) -> Column:
         "Run one column: of its `token` or, without one, its query."
         content = token is not None
         known = F.pad(memory.tokens, (0, 1), value=PAD)

@@ -68,9 +68,7 @@ def places_with_edits(
     )
 
 
-def _numbers_at(
-    given: Int[Tensor, "rows given"], columns: int, nothing: int
-) -> Int[Tensor, "rows columns"]:
+def _numbers_at(given: Int[Tensor, "rows given"], columns: int, nothing: int) -> Int[Tensor, "rows columns"]:
     "Return each column's index among `given`, from 0. `nothing` if it is not among them, and at padding."
     number = torch.arange(given.shape[1], device=given.device)
     table = given.new_full((len(given), columns + 1), nothing).scatter(1, given, number.expand_as(given))

@@ -96,9 +96,7 @@ class OrderCausalMasks(OrderCausal):
         "Select the events that have a query column: decisions."
         return values.gather(1, where.decisions[..., None].expand(-1, -1, self.width))
 
-    def view(
-        self, where: MaskedPlaces
-    ) -> tuple[Int[Tensor, "rows columns items"], Bool[Tensor, "rows columns items"]]:
+    def view(self, where: MaskedPlaces) -> tuple[Int[Tensor, "rows columns items"], Bool[Tensor, "rows columns items"]]:
         "Return distance classes and visibility, as without masks. Only decisions have query columns."
         events = where.left.shape[2]
         queries = events + where.decisions[..., None].expand(-1, -1, where.rank.shape[2])

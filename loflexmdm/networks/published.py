@@ -57,11 +57,7 @@ class PublishedBlock(nn.Module):
         self.norm2 = nn.Parameter(torch.ones(d))
         self.qkv = nn.Linear(d, 3 * d, bias=False)
         self.out = nn.Linear(d, d, bias=False)
-        self.mlp = nn.Sequential(
-            nn.Linear(d, trunk.hidden),
-            nn.ReLU(),
-            nn.Linear(trunk.hidden, d),
-        )
+        self.mlp = nn.Sequential(nn.Linear(d, trunk.hidden), nn.ReLU(), nn.Linear(trunk.hidden, d))
         self.adapt = nn.Linear(trunk.cond, 6 * d)
         nn.init.zeros_(self.adapt.weight)
         nn.init.zeros_(self.adapt.bias)
@@ -101,12 +97,7 @@ class PublishedBlock(nn.Module):
 LINKS = ("exp", "softplus", "sigmoid")
 
 
-def linked(
-    s: Float[Tensor, "..."],
-    link: str,
-    min_rate: float,
-    max_rate: float,
-) -> Float[Tensor, "..."]:
+def linked(s: Float[Tensor, "..."], link: str, min_rate: float, max_rate: float) -> Float[Tensor, "..."]:
     """Return the exponent b of a raw scalar.
 
     min_rate + exp(s), or min_rate + (max_rate - min_rate) softplus(s) or sigmoid(s). A softplus is not bounded by
@@ -178,12 +169,7 @@ class PublishedTrunk(nn.Module):
     def __init__(self, vocabulary_size: int, trunk: Trunk):
         super().__init__()
         self.token = nn.Embedding(vocabulary_size, trunk.width, padding_idx=PAD)
-        self.time = nn.Sequential(
-            nn.Linear(256, trunk.cond),
-            nn.SiLU(),
-            nn.Linear(trunk.cond, trunk.cond),
-            nn.SiLU(),
-        )
+        self.time = nn.Sequential(nn.Linear(256, trunk.cond), nn.SiLU(), nn.Linear(trunk.cond, trunk.cond), nn.SiLU())
         self.blocks = nn.ModuleList(PublishedBlock(trunk.check()) for _ in range(trunk.depth))
 
     def forward(

@@ -91,12 +91,7 @@ class TimeEmbedding(nn.Module):
         super().__init__()
         freq = torch.exp(torch.linspace(0, math.log(500.0), features // 2))
         self.register_buffer("freq", freq, persistent=False)
-        self.mlp = nn.Sequential(
-            nn.Linear(features, cond),
-            nn.SiLU(),
-            nn.Linear(cond, cond),
-            nn.SiLU(),
-        )
+        self.mlp = nn.Sequential(nn.Linear(features, cond), nn.SiLU(), nn.Linear(cond, cond), nn.SiLU())
 
     def forward(self, tau: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape cond"]:
         angle = (tau / (1 + tau))[..., None] * self.freq
@@ -175,11 +170,7 @@ class Block(nn.Module):
         # normalise queries and keys per head, to keep scores of order 1
         self.q_norm = HeadNorm(d // self.heads)
         self.k_norm = HeadNorm(d // self.heads)
-        self.mlp = nn.Sequential(
-            nn.Linear(d, 4 * d),
-            nn.GELU(approximate="tanh"),
-            nn.Linear(4 * d, d),
-        )
+        self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(approximate="tanh"), nn.Linear(4 * d, d))
 
         # zero gates make a new block the identity
         nn.init.zeros_(self.adapt.weight)
@@ -287,10 +278,7 @@ class Transformer(nn.Module):
         flag = x.fixed.long() + 2 * x.closed.long()
         return self.token(x.tokens) + self.flag(flag)
 
-    def angles(
-        self,
-        x: PartialSequences,
-    ) -> tuple[Float[Tensor, "length dim"], Float[Tensor, "length dim"]]:
+    def angles(self, x: PartialSequences) -> tuple[Float[Tensor, "length dim"], Float[Tensor, "length dim"]]:
         "Return rotary cosines and sines of the columns, (length, dim) each."
         return rotary(x.tokens.shape[1], self.size.width // self.size.heads, x.tokens.device)
 
@@ -469,13 +457,7 @@ class TransformerNetwork:
     name = "transformer"
 
     @classmethod
-    def from_config(
-        cls,
-        vocabulary_size: int,
-        size: str,
-        options: str = "",
-        causal: bool = False,
-    ) -> Transformer:
+    def from_config(cls, vocabulary_size: int, size: str, options: str = "", causal: bool = False) -> Transformer:
         "Build a new transformer. ValueError for other options."
         kind = CausalTransformer if causal else Transformer
         keywords = transformer_options(options)

@@ -76,9 +76,7 @@ def at(aligned: Aligned, shown: Bool[Tensor, "batch slots"]) -> PartialSequences
     return strip(torch.where(shown, aligned.z1, aligned.z0), aligned.fixed, aligned.closed)
 
 
-def slot_column(
-    aligned: Aligned, shown: Bool[Tensor, "batch slots"]
-) -> Int[Tensor, "batch slots"]:
+def slot_column(aligned: Aligned, shown: Bool[Tensor, "batch slots"]) -> Int[Tensor, "batch slots"]:
     """Return the column of x_t at which each alignment column is edited.
 
     The column of its token or, where z_t is blank, of the nearest token to the left, whose gap takes the insertion."""
@@ -96,9 +94,7 @@ def collate_pairs(pairs: Sequence[Pair | tuple[Example, Example]]) -> Pairs:
 PAIR, DELETE, INSERT, VOID = range(4)
 
 
-def from_moves(
-    x0: PartialSequences, x1: PartialSequences, moves: Int[Tensor, "batch slots"]
-) -> Aligned:
+def from_moves(x0: PartialSequences, x1: PartialSequences, moves: Int[Tensor, "batch slots"]) -> Aligned:
     "Build alignments from moves: PAIR, DELETE, INSERT, then VOID. The start tokens are the first pair."
     longest = int((moves != VOID).sum(-1).max())
     moves = moves[:, : max(1, longest)]
@@ -110,12 +106,7 @@ def from_moves(
         last = x.tokens.shape[1] - 1
         column = (takes.cumsum(-1) - 1).clamp(0, last)
         z = torch.where(takes, x.tokens.gather(-1, column), BLANK)
-        return (
-            takes,
-            z.masked_fill(void, PAD),
-            x.fixed.gather(-1, column),
-            x.closed.gather(-1, column),
-        )
+        return (takes, z.masked_fill(void, PAD), x.fixed.gather(-1, column), x.closed.gather(-1, column))
 
     takes0, z0, fixed, closed0 = taken(x0, DELETE)
     takes1, z1, _, closed1 = taken(x1, INSERT)
@@ -124,9 +115,7 @@ def from_moves(
     return Aligned(z0, z1, fixed & takes0 & ~void, closed | void)
 
 # %% ../../nbs/process/10_alignments.ipynb #b33aa1b4
-def _costs(
-    x0: PartialSequences, x1: PartialSequences
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _costs(x0: PartialSequences, x1: PartialSequences) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the costs of pairing, deleting and inserting columns.
 
     (batch, n + 1, m + 1), (batch, n + 1) and (batch, m + 1), counted from 1; columns of x1 from right to left."""
@@ -204,9 +193,7 @@ def _optimal(x0: PartialSequences, x1: PartialSequences) -> Optimal:
     return Optimal(edits.astype(int), log_count, choice)
 
 
-def _walk_back(
-    choice: np.ndarray, n: np.ndarray, m: np.ndarray, u: np.ndarray
-) -> np.ndarray:
+def _walk_back(choice: np.ndarray, n: np.ndarray, m: np.ndarray, u: np.ndarray) -> np.ndarray:
     "Draw moves from each row's end (n, m) back to the beginning. `u` (batch, steps) are uniform numbers in [0, 1)."
     rows = np.arange(len(n))
     moves = np.full(u.shape, VOID)
@@ -236,9 +223,7 @@ def _chunks(x0: PartialSequences, x1: PartialSequences) -> list[slice]:
     return [slice(i, i + step) for i in range(0, len(x0.tokens), step)]
 
 
-def edit_distance(
-    x0: PartialSequences, x1: PartialSequences
-) -> tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]]:
+def edit_distance(x0: PartialSequences, x1: PartialSequences) -> tuple[Int[Tensor, " batch"], Float[Tensor, " batch"]]:
     "Return the fewest edits, and the log number of optimal alignments."
     found = [_optimal(x0.rows(rows), x1.rows(rows)) for rows in _chunks(x0, x1)]
     edits = np.concatenate([f.edits for f in found])
@@ -371,14 +356,10 @@ def check_pairs(x0: PartialSequences, x1: PartialSequences, limit: int | None = 
 
     ValueError if the batches differ in size or in a prompt, or if a sequence has more than `limit` tokens."""
     if len(x0.tokens) != len(x1.tokens):
-        raise ValueError(
-            f"x0 has {len(x0.tokens)} rows and x1 {len(x1.tokens)}: they must be pairs"
-        )
+        raise ValueError(f"x0 has {len(x0.tokens)} rows and x1 {len(x1.tokens)}: they must be pairs")
     for row, (a, b) in enumerate(zip(_prompts(x0), _prompts(x1))):
         if a != b:
-            raise ValueError(
-                f"row {row}: the prompts of x0 and x1 must be the same; their ids are {a} and {b}"
-            )
+            raise ValueError(f"row {row}: the prompts of x0 and x1 must be the same; their ids are {a} and {b}")
     for name, x in (("x0", x0), ("x1", x1)):
         if limit is not None and (longest := int(x.lengths.max())) > limit:
             row = int(x.lengths.argmax())
@@ -402,26 +383,18 @@ def align(
     and for sequences over the limit."""
     name, share = alignment_rule(how)
     check_pairs(x0, x1, limit)
-    moves = (
-        optimal_moves(x0, x1, generator)
-        if name == "optimal"
-        else ruled_moves(x0, x1, name, share, generator)
-    )
+    moves = (optimal_moves(x0, x1, generator) if name == "optimal" else ruled_moves(x0, x1, name, share, generator))
     return from_moves(x0, x1, moves)
 
 # %% ../../nbs/process/10_alignments.ipynb #96fd5465
 @dataclass(frozen=True)
 class Source:
     "Distribution of x0 given x1; subclasses define `draw`."
-    def draw(
-        self, x1: PartialSequences, generator: torch.Generator | None = None
-    ) -> PartialSequences:
+    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
         "Draw x0 per row of `x1`, with its prompt."
         raise NotImplementedError
 
-    def pairs(
-        self, x1: PartialSequences, generator: torch.Generator | None = None
-    ) -> Pairs:
+    def pairs(self, x1: PartialSequences, generator: torch.Generator | None = None) -> Pairs:
         "Draw a batch of pairs with targets `x1`."
         return Pairs(self.draw(x1, generator), x1)
 
@@ -434,9 +407,7 @@ def _prompt(x1: PartialSequences) -> PartialSequences:
 @dataclass(frozen=True)
 class Empty(Source):
     "Sources with only the prompt. All edits are insertions then."
-    def draw(
-        self, x1: PartialSequences, generator: torch.Generator | None = None
-    ) -> PartialSequences:
+    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
         return _prompt(x1)
 
 # %% ../../nbs/process/10_alignments.ipynb #5bd24b0c
@@ -470,9 +441,7 @@ class Masks(Source):
 
     def __post_init__(self): _check_length(self.length)
 
-    def draw(
-        self, x1: PartialSequences, generator: torch.Generator | None = None
-    ) -> PartialSequences:
+    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
         return _fill(x1, self.length, generator)
 
 # %% ../../nbs/process/10_alignments.ipynb #14e60647
@@ -490,9 +459,7 @@ class UniformTokens(Source):
         _check_length(self.length)
         _weights(self.size, self.weights)
 
-    def draw(
-        self, x1: PartialSequences, generator: torch.Generator | None = None
-    ) -> PartialSequences:
+    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
         x0 = _fill(x1, self.length, generator)
         weights = _weights(self.size, self.weights)
         drawn = torch.multinomial(weights, x0.tokens.numel(), True, generator=generator)
@@ -500,9 +467,7 @@ class UniformTokens(Source):
         return x0._replace(tokens=torch.where(x0.masked, drawn, x0.tokens))
 
 
-def _weights(
-    size: int, weights: Sequence[float] | None = None
-) -> Float[Tensor, " size"]:
+def _weights(size: int, weights: Sequence[float] | None = None) -> Float[Tensor, " size"]:
     "Return token weights, 0 for special tokens."
     special = len(SPECIAL_TOKENS)
     ordinary = size - special
@@ -517,14 +482,7 @@ def _weights(
 ERRORS = ("insert", "delete", "substitute", "transpose")
 
 
-def _places(
-    kind: str,
-    tokens: list[int],
-    fixed: list[bool],
-    closed: list[bool],
-    size: int,
-    full: bool,
-) -> list[int]:
+def _places(kind: str, tokens: list[int], fixed: list[bool], closed: list[bool], size: int, full: bool) -> list[int]:
     "Return the columns open to this kind of error."
     free = [i for i, f in enumerate(fixed) if not f]
     if kind == "insert": return [] if full else [i for i, c in enumerate(closed) if not c]
@@ -535,15 +493,7 @@ def _places(
     return [i for i in free if i + 1 in neighbours and tokens[i] != tokens[i + 1]]
 
 
-def _make_error(
-    kind: str,
-    i: int,
-    tokens: list[int],
-    fixed: list[bool],
-    closed: list[bool],
-    size: int,
-    u: float,
-):
+def _make_error(kind: str, i: int, tokens: list[int], fixed: list[bool], closed: list[bool], size: int, u: float):
     "Make one error at column `i`, in place. `u` in [0, 1) chooses the token."
     first = len(SPECIAL_TOKENS)
     if kind == "insert":
@@ -577,9 +527,7 @@ class Corrupted(Source):
         if not self.kinds or set(self.kinds) - set(ERRORS):
             raise ValueError(f"kinds={self.kinds}: choose from {', '.join(ERRORS)}")
 
-    def draw(
-        self, x1: PartialSequences, generator: torch.Generator | None = None
-    ) -> PartialSequences:
+    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
         rows = len(x1.tokens)
         numbers = torch.randint(self.least, self.most + 1, (rows,), generator=generator).tolist()
         u = torch.rand(rows, self.most, 3, generator=generator, dtype=torch.float64).tolist()
@@ -622,10 +570,7 @@ class Dataset(Source):
         left_out: int = 0,
     ) -> "Dataset":
         "Encode pairs of token sequences after a prompt. ValueError for tokens outside the vocabulary."
-        return cls(
-            tuple(Pair(*(prefix_example(prompt, s, vocabulary) for s in p)) for p in pairs),
-            left_out,
-        )
+        return cls(tuple(Pair(*(prefix_example(prompt, s, vocabulary) for s in p)) for p in pairs), left_out)
 
     def __len__(self) -> int: return len(self.examples)
 
@@ -633,9 +578,7 @@ class Dataset(Source):
         "Return the pairs of these indices as a batch."
         return collate_pairs([self.examples[i] for i in index])
 
-    def draw(
-        self, x1: PartialSequences, generator: torch.Generator | None = None
-    ) -> PartialSequences:
+    def draw(self, x1: PartialSequences, generator: torch.Generator | None = None) -> PartialSequences:
         known: dict[tuple, list[Example]] = {}
         for source, target in self.examples:
             known.setdefault(tuple(target.tokens), []).append(source)

@@ -42,9 +42,7 @@ class Channel:
         "Return the mask of columns open to an event."
         raise NotImplementedError
 
-    def apply(
-        self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw
-    ) -> PartialSequences:
+    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw) -> PartialSequences:
         """Apply `events` (batch, length), numbers of events per column.
 
         `origin` of the result holds old columns, -1 if new."""
@@ -62,12 +60,7 @@ class Insert(Channel):
 
     def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.open
 
-    def apply(
-        self,
-        x: PartialSequences,
-        events: Int[Tensor, "batch length"],
-        draw: Draw | None,
-    ) -> PartialSequences:
+    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw | None) -> PartialSequences:
         "Insert tokens drawn by `draw`, or masks if None."
         new = insert_masks(x, events)
         if draw is None: return new
@@ -82,9 +75,7 @@ class Unmask(Channel):
 
     def legal(self, x: PartialSequences) -> Bool[Tensor, "batch length"]: return x.masked
 
-    def apply(
-        self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw
-    ) -> PartialSequences:
+    def apply(self, x: PartialSequences, events: Int[Tensor, "batch length"], draw: Draw) -> PartialSequences:
         at = columns_of(x)
         return x._replace(tokens=draw(x, events > 0, at), origin=at)
 

@@ -56,18 +56,14 @@ class Kumaraswamy:
         not_yet = -torch.expm1(self.a * torch.log(t))
         return self.a * t ** (self.a - 1) / not_yet
 
-    def cdf(
-        self, t: Float[Tensor, "..."], b: Float[Tensor, "..."]
-    ) -> Float[Tensor, "..."]:
+    def cdf(self, t: Float[Tensor, "..."], b: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "Return F(t) = 1 - (1 - t^a)^b (Eq 3). Differentiable in `b`, also at the ends."
         tau = self.tau(t)
         done = torch.isinf(tau)
         before = torch.where(done, 0.0, tau)
         return torch.where(done, 1.0, -torch.expm1(-b * before))
 
-    def quantile(
-        self, u: Float[Tensor, "..."], b: Float[Tensor, "..."]
-    ) -> Float[Tensor, "..."]:
+    def quantile(self, u: Float[Tensor, "..."], b: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         "Return the inverse CDF, (1 - (1-u)^(1/b))^(1/a), of `u` in [0, 1]."
         return self.time(-torch.log1p(-u) / b)
 

@@ -15,9 +15,7 @@ from .states import ANY, SPECIAL_TOKENS, Pairs, PartialSequences, Vocabulary
 from ..support.random_numbers import uniforms
 
 # %% ../../nbs/process/13_conditions.ipynb #d72c1a8b
-def holds_condition(
-    x: PartialSequences, vocabulary: Vocabulary
-) -> Bool[Tensor, "batch length"]:
+def holds_condition(x: PartialSequences, vocabulary: Vocabulary) -> Bool[Tensor, "batch length"]:
     "Return the mask of conditions other than ANY."
     # conditions come after the ordinary tokens in the vocabulary
     first = len(SPECIAL_TOKENS) + len(vocabulary.ordinary)

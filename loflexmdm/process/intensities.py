@@ -72,9 +72,7 @@ class Intensities(NamedTuple):
         if channel in self._fields: return getattr(self, channel)
         return (self.others or {}).get(channel)
 
-    def with_rates(
-        self, rates: dict[str, Float[Tensor, "*batch length"]]
-    ) -> "Intensities":
+    def with_rates(self, rates: dict[str, Float[Tensor, "*batch length"]]) -> "Intensities":
         "Replace rates, by channel."
         own = {name: v for name, v in rates.items() if name in self._fields}
         rest = {name: v for name, v in rates.items() if name not in own}
@@ -136,12 +134,7 @@ class TokenLaws(ActsAsTensor):
 
     Read by `laws.at(where)` or `laws[row, column]`. `law` maps `known`, tensors (batch, length, ...) such as hidden
     states, to logits (n, vocabulary) at n columns. With `before`, it gets the logits of those distributions first."""
-    def __init__(
-        self,
-        law: Callable[..., Tensor],
-        *known: Tensor,
-        before: "TokenLaws | None" = None,
-    ):
+    def __init__(self, law: Callable[..., Tensor], *known: Tensor, before: "TokenLaws | None" = None):
         self.law = law
         self.known = tuple(v.flatten(0, 1) for v in known)
         self.before = before
@@ -162,9 +155,7 @@ class TokenLaws(ActsAsTensor):
         "Return distributions whose law gets these logits and `known`."
         return TokenLaws(law, *known, before=self)
 
-    def at(
-        self, where: Bool[Tensor, "batch length"], keep: bool = False
-    ) -> Float[Tensor, "n vocabulary"]:
+    def at(self, where: Bool[Tensor, "batch length"], keep: bool = False) -> Float[Tensor, "n vocabulary"]:
         """Return the logits of the columns `where`.
 
         Row by row. With `keep` they are cached, and serve later reads of a subset too."""

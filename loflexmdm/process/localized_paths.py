@@ -24,9 +24,7 @@ class Propagated(NamedTuple):
     rate: Float[Tensor, "batch slots"]  # of each pending column, per unit of clock time; 0 where shown
 
 
-def _reach(
-    free: Bool[Tensor, "batch slots"],
-) -> tuple[Int[Tensor, "batch slots"], Int[Tensor, "batch slots"]]:
+def _reach(free: Bool[Tensor, "batch slots"]) -> tuple[Int[Tensor, "batch slots"], Int[Tensor, "batch slots"]]:
     "Return the first and last column of free runs. For each column, those of the run of free columns that contains it."
     slots = free.shape[1]
     column = torch.arange(slots, device=free.device).expand(free.shape)
@@ -36,9 +34,7 @@ def _reach(
     return before + 1, after - 1
 
 
-def _count(
-    ends: Int[Tensor, "batch slots"], weight: Tensor, slots: int
-) -> Int[Tensor, "batch width"]:
+def _count(ends: Int[Tensor, "batch slots"], weight: Tensor, slots: int) -> Int[Tensor, "batch width"]:
     "Count intervals by end column, -1 to `slots`."
     counts = torch.zeros(len(ends), slots + 2, dtype=torch.long, device=ends.device)
     return counts.scatter_add(-1, ends + 1, weight.long())
@@ -108,9 +104,7 @@ def localized_state(
     return path.sample(aligned.valid & ~aligned.fixed, t, generator)
 
 # %% ../../nbs/process/11_localized_paths.ipynb #0fdf072c
-def _reached(
-    path: LocalizedPath, slots: int, t: Float[Tensor, ""], nodes: int = 64
-) -> tuple[Tensor, Tensor]:
+def _reached(path: LocalizedPath, slots: int, t: Float[Tensor, ""], nodes: int = 64) -> tuple[Tensor, Tensor]:
     "Return P(seed i has reached column j) and P(its interval ends right before j): (slots, slots)."
     # quadrature over the firing time of a seed
     x, w = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
@@ -133,9 +127,7 @@ def _reached(
     return mix(at_least), mix(torch.where(d >= 1, exactly, 0.0))
 
 
-def shown_probability(
-    path: LocalizedPath, slots: int, t: float
-) -> Float[Tensor, " slots"]:
+def shown_probability(path: LocalizedPath, slots: int, t: float) -> Float[Tensor, " slots"]:
     "Return P(column j is shown at time t), of `slots` free columns."
     t = torch.as_tensor(t, dtype=torch.float64)
     reached, _ = _reached(path, slots, t)

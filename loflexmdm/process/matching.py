@@ -18,9 +18,7 @@ from .intensities import Intensities, log_probs_at
 from .states import DROPPED, PartialSequences, gap_sums
 
 # %% ../../nbs/process/09_matching.ipynb #f2009d3c
-def bregman(
-    target: Float[Tensor, "..."], rate: Float[Tensor, "..."]
-) -> Float[Tensor, "..."]:
+def bregman(target: Float[Tensor, "..."], rate: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """Return D(u, v) = u log(u/v) - u + v, elementwise (Eq 5).
 
     With 0 log 0 = 0; nats per unit of clock time, never negative. `target` >= 0, `rate` > 0, any shapes that
@@ -80,9 +78,7 @@ class MatchTerms(NamedTuple):
         return self.token + self.unmask + self.gap_tight
 
 
-def match_terms(
-    target: TargetRates, model: Intensities, x: PartialSequences
-) -> MatchTerms:
+def match_terms(target: TargetRates, model: Intensities, x: PartialSequences) -> MatchTerms:
     """Compute the terms of the matching loss (Eqs 79-82).
 
     Summed over the positions of each sequence; means would not give a bound."""
@@ -141,9 +137,7 @@ def advantages(losses: Float[Tensor, "states ..."]) -> Float[Tensor, "states ...
 def _unequal(losses: Tensor, log_probs: Tensor) -> ValueError:
     "Return the ValueError for different shapes."
     wanted = tuple(losses.shape)
-    return ValueError(
-        f"log_probs has shape {tuple(log_probs.shape)}: must be that of losses, {wanted}"
-    )
+    return ValueError(f"log_probs has shape {tuple(log_probs.shape)}: must be that of losses, {wanted}")
 
 
 def leave_one_out(

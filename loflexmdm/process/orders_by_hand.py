@@ -39,9 +39,7 @@ def given_order(name: str) -> Callable[[OrderFn], OrderFn]:
     return enter
 
 
-def free_ranks(
-    x1: PartialSequences,
-) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch 1"]]:
+def free_ranks(x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch 1"]]:
     "Return each free column's rank, from 0, and the number per row. (batch, length) and (batch, 1)."
     rank = (x1.free.cumsum(-1) - 1).clamp_min(0)
     count = x1.free.sum(-1, keepdim=True)
@@ -57,34 +55,26 @@ def by_slot(x1: PartialSequences, *rates: float) -> Float[Tensor, "batch length"
 
 
 @given_order("forward")
-def forward_order(
-    x1: PartialSequences, high: float = 10.0, low: float = 0.1
-) -> Float[Tensor, "batch length"]:
+def forward_order(x1: PartialSequences, high: float = 10.0, low: float = 0.1) -> Float[Tensor, "batch length"]:
     "Interpolate geometrically from `high` (first position) to `low` (last)."
     rank, count = free_ranks(x1)
     return high * (low / high) ** (rank / (count - 1).clamp_min(1))
 
 
 @given_order("backward")
-def backward_order(
-    x1: PartialSequences, high: float = 10.0, low: float = 0.1
-) -> Float[Tensor, "batch length"]:
+def backward_order(x1: PartialSequences, high: float = 10.0, low: float = 0.1) -> Float[Tensor, "batch length"]:
     "Interpolate geometrically from `low` (first position) to `high` (last)."
     return forward_order(x1, low, high)
 
 
 @given_order("kinds")
-def by_kind(
-    x1: PartialSequences, first: float = 1.0, inner: float = 1.0, last: float = 1.0
-):
+def by_kind(x1: PartialSequences, first: float = 1.0, inner: float = 1.0, last: float = 1.0):
     "Assign rates to first, inner and last positions. A single position counts as the first."
     rank, count = free_ranks(x1)
     return torch.where(rank == 0, first, torch.where(rank == count - 1, last, inner))
 
 # %% ../../nbs/process/12_orders_by_hand.ipynb #27b968aa
-def order_named(
-    text: str,
-) -> Callable[[PartialSequences], Float[Tensor, "batch length"]]:
+def order_named(text: str) -> Callable[[PartialSequences], Float[Tensor, "batch length"]]:
     "Return the order of a text: `slots:7,0.6`, `forward`, `backward:8,0.5`. ValueError for other texts."
     name, colon, rest = text.partition(":")
     fn = GIVEN_ORDERS[name]
@@ -100,23 +90,15 @@ def _positive(word: str, text: str) -> float:
     return value
 
 
-def checked_rates(
-    fn: OrderFn, x1: PartialSequences, numbers: list[float], text: str
-) -> Float[Tensor, "batch length"]:
+def checked_rates(fn: OrderFn, x1: PartialSequences, numbers: list[float], text: str) -> Float[Tensor, "batch length"]:
     "Return an order's rates, 1 where not free. ValueError if it raises, or for a wrong shape or rates."
     try: b = fn(x1, *numbers)
     except Exception as e:  # a user's function may raise anything
-        raise ValueError(
-            f"given={text!r}: the order cannot be computed ({type(e).__name__}: {e})"
-        ) from e
+        raise ValueError(f"given={text!r}: the order cannot be computed ({type(e).__name__}: {e})") from e
     if not isinstance(b, Tensor) or b.shape != x1.tokens.shape:
         shape = tuple(b.shape) if isinstance(b, Tensor) else type(b).__name__
-        raise ValueError(
-            f"given={text!r}: returned {shape}, must be rates of shape {tuple(x1.tokens.shape)}"
-        )
+        raise ValueError(f"given={text!r}: returned {shape}, must be rates of shape {tuple(x1.tokens.shape)}")
     b = torch.where(x1.free, b, 1.0).float()
     if not bool(((b > 0) & b.isfinite()).all()):
-        raise ValueError(
-            f"given={text!r}: every rate must be positive and finite, not {float(b.min()):g}"
-        )
+        raise ValueError(f"given={text!r}: every rate must be positive and finite, not {float(b.min()):g}")
     return b

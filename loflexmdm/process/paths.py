@@ -102,9 +102,7 @@ class Path:
         each = self.log_probs(x1, state, tau[:, None], *rates)
         return torch.where(x1.free, each, 0.0).sum(-1)
 
-    def noised(
-        self, x1: PartialSequences, state: Int[Tensor, "batch length"]
-    ) -> PartialSequences:
+    def noised(self, x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:
         "Return the network input for these states. `origin` holds the column of each token in `x1`."
         return contract(x1, state)
 
@@ -221,9 +219,7 @@ class Unmasking(Path):
         wait = torch.where(x1.free, rate * tau, 1.0)
         return hidden_log_prob(wait, state == MASKED)
 
-    def noised(
-        self, x1: PartialSequences, state: Int[Tensor, "batch length"]
-    ) -> PartialSequences:
+    def noised(self, x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:
         "Return `x1` with masks for hidden tokens."
         return x1._replace(tokens=x1.tokens.masked_fill(state == MASKED, MASK))
 
@@ -256,9 +252,7 @@ def hide_some(
     return x1._replace(tokens=torch.where(hidden, MASK, x1.tokens)), last[:, 0].clamp_max(1.0)
 
 
-def hidden_log_prob(
-    wait: Float[Tensor, "..."], hidden: Bool[Tensor, "..."]
-) -> Float[Tensor, "..."]:
+def hidden_log_prob(wait: Float[Tensor, "..."], hidden: Bool[Tensor, "..."]) -> Float[Tensor, "..."]:
     """Return log P(hidden) = -wait or log P(shown) = log(1 - e^-wait).
 
     Elementwise, for `wait` = w tau. Differentiable where `hidden` and `wait` agree: the `wait` of a shown token must

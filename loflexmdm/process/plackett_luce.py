@@ -80,9 +80,7 @@ def runs_of(x1: PartialSequences) -> Int[Tensor, "rows length"]:
     return F.pad(~same, (1, 0)).cumsum(-1)
 
 
-def tied(
-    scores: Float[Tensor, "rows length"], runs: Int[Tensor, "rows length"]
-) -> Float[Tensor, "rows length"]:
+def tied(scores: Float[Tensor, "rows length"], runs: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length"]:
     "Replace the scores of each run by their mean."
     width = scores.shape[1] + 2
     total = scores.new_zeros(len(scores), width).scatter_add(1, runs, scores)
@@ -90,9 +88,7 @@ def tied(
     return (total / count.clamp_min(1)).gather(1, runs)
 
 
-def left_first(
-    order: Int[Tensor, "rows events"], runs: Int[Tensor, "rows length"]
-) -> Int[Tensor, "rows events"]:
+def left_first(order: Int[Tensor, "rows events"], runs: Int[Tensor, "rows length"]) -> Int[Tensor, "rows events"]:
     "Reorder each run's columns from left to right. The run's events keep their places in the order."
     run = in_order(runs, order, runs.shape[1] + 2)
     moments = run.argsort(dim=-1, stable=True)  # run by run

@@ -46,9 +46,7 @@ class ClockProposal:
         return tau.to(dtype), weight.to(dtype)
 
 
-def until(
-    end: float, tau: Float[Tensor, "..."], value: Float[Tensor, "..."]
-) -> Float[Tensor, "..."]:
+def until(end: float, tau: Float[Tensor, "..."], value: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     "Zero weighted values at readings of `end` or later. For an integral over a clock that ends."
     return torch.where(tau < end, value, 0.0)
 

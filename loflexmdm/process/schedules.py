@@ -99,9 +99,7 @@ def _log_clean(x: Tensor, y: Tensor, log_rest: Tensor) -> Tensor:
     return torch.where(rare, of_rare, complement)
 
 # %% ../../nbs/process/04_schedules.ipynb #dcf6fd11
-def _elasticities(
-    x: Tensor, y: Tensor, u: Tensor, log_clean: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _elasticities(x: Tensor, y: Tensor, u: Tensor, log_clean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the elasticities v dlogP/dv of the three states.
 
     For v = tau, b_in, b_um: three (..., 3) tensors; states in the order dropped, masked, clean."""

@@ -30,9 +30,7 @@ ANY = "<any>"  # the value of an unknown condition
 CONDITION = re.compile(r"<[^<>:\s]+:[^<>\s]+>")  # a condition is written <name:value>
 
 # %% ../../nbs/process/01_states.ipynb #1496b093
-def split_conditions(
-    tokens: tuple[str, ...],
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def split_conditions(tokens: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split tokens into ordinary tokens and conditions.
 
     Conditions are the tokens <name:value> before ANY, which must be last; both stand only in prompts and are never
@@ -55,9 +53,7 @@ class Vocabulary:
         self.tokens = SPECIAL_TOKENS + tokens
         self.index = {t: i for i, t in enumerate(self.tokens)}
         if len(self.index) < len(self.tokens):
-            raise ValueError(
-                f"tokens={clipped(tokens)}: each token may appear once, and none of {SPECIAL_TOKENS}"
-            )
+            raise ValueError(f"tokens={clipped(tokens)}: each token may appear once, and none of {SPECIAL_TOKENS}")
         self.ordinary, self.conditions = split_conditions(tokens)
 
     def __len__(self): return len(self.tokens)
@@ -201,17 +197,13 @@ def parse_prompt(prompt: Sequence, vocabulary: Vocabulary) -> Example:
     return Example(tokens, fixed, closed)
 
 
-def prefix_example(
-    prompt: Sequence, target: Sequence, vocabulary: Vocabulary
-) -> Example:
+def prefix_example(prompt: Sequence, target: Sequence, vocabulary: Vocabulary) -> Example:
     """Encode a fixed prefix followed by a generated target.
 
     The prefix may be empty. ValueError for a prefix with `...` in it, special tokens, and tokens outside the
     vocabulary."""
     if ... in list(prompt) or SPECIAL_TOKENS[MASK] in list(prompt):
-        raise ValueError(
-            f"prompt={list(prompt)}: a prefix is open only at its end; remove `...` and `<mask>`"
-        )
+        raise ValueError(f"prompt={list(prompt)}: a prefix is open only at its end; remove `...` and `<mask>`")
     tokens, fixed, closed = parse_prompt(prompt, vocabulary)
     n = len(target)
     return Example(tokens + vocabulary.encode(target), fixed + [False] * n, closed + [False] * n)
@@ -272,11 +264,7 @@ def collate(examples):
     return PartialSequences(padded(tokens, PAD), padded(fixed, False), padded(closed, True))
 
 # %% ../../nbs/process/01_states.ipynb #f111ed02
-def filled_example(
-    prompt: Sequence,
-    fillings: Iterable[Sequence],
-    vocabulary: Vocabulary,
-) -> Example:
+def filled_example(prompt: Sequence, fillings: Iterable[Sequence], vocabulary: Vocabulary) -> Example:
     """Encode a clean training sequence from prompt and fillings. `prompt` has `...` for each gap; its filling (may be
     empty) is generated. A prompt without gaps that has one filling is a prefix.
 
@@ -299,9 +287,7 @@ def filled_example(
     return Example(tokens, fixed, closed)
 
 # %% ../../nbs/process/01_states.ipynb #c853909a
-def contract(
-    x1: PartialSequences, state: Int[Tensor, "batch length"]
-) -> PartialSequences:
+def contract(x1: PartialSequences, state: Int[Tensor, "batch length"]) -> PartialSequences:
     """Remove DROPPED columns of `x1` and mask MASKED ones (f_contract, section 2).
 
     `state` (batch, length) holds DROPPED, MASKED or CLEAN. Fixed columns, including the start token, must be CLEAN;
@@ -317,14 +303,10 @@ def contract(
     tokens = torch.where(state == MASKED, MASK, x1.tokens).gather(-1, order)
     fixed = x1.fixed.gather(-1, order)
     closed = x1.closed.gather(-1, order)
-    return PartialSequences(
-        torch.where(kept, tokens, PAD), fixed & kept, closed | ~kept, torch.where(kept, order, 0)
-    )
+    return PartialSequences(torch.where(kept, tokens, PAD), fixed & kept, closed | ~kept, torch.where(kept, order, 0))
 
 # %% ../../nbs/process/01_states.ipynb #2f089b2f
-def gap_of(
-    x1: PartialSequences, state: Int[Tensor, "batch length"]
-) -> Int[Tensor, "batch length"]:
+def gap_of(x1: PartialSequences, state: Int[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
     """Return the contracted column of each aligned column.
 
     For a dropped column, the contracted column whose gap it lies in. (batch, length) int64; padding gets the last

@@ -122,9 +122,7 @@ class Stream(Dataset):
                 self.left_out[found] += 1
                 fruitless += 1
                 if fruitless >= FRUITLESS:
-                    raise ValueError(
-                        f"the stream: none of {FRUITLESS:,} rows can be used ({found})"
-                    )
+                    raise ValueError(f"the stream: none of {FRUITLESS:,} rows can be used ({found})")
 
 # %% ../../nbs/process/02_streams.ipynb #764360d2
 def _in_chunks(rows: Iterator, size: int) -> Iterator[list]:

@@ -164,8 +164,7 @@ def _appearing(delay: float, boxes: Iterable[str]) -> str:
 EDIT_COLOURS = dict(insert=COLOURS["insert"], substitute=PALETTE["green"], delete=PALETTE["vermillion"])
 
 
-def edit_rows(trajectory: Trajectory, vocabulary: Vocabulary,
-              skip: int = 0) -> list[list[tuple[int, str, str | None]]]:
+def edit_rows(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0) -> list[list[tuple[int, str, str | None]]]:
     """Return the tokens of each frame as (column, text, last edit). A deleted token is listed in the row in which it
     disappears; the first `skip` tokens are omitted. ValueError for a trajectory without `labels`."""
     if not getattr(trajectory, "labels", None):

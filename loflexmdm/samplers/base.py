@@ -108,13 +108,7 @@ class Choices:
         u = row_uniforms(state.generators, state.x.lengths)
         return score.clamp_min(1e-300).log() / self.softness - torch.log(-torch.log(u))
 
-    def choose(
-        self,
-        events: TokenBool,
-        out: Intensities,
-        state: State,
-        drawn: TokenInt,
-    ) -> TokenBool:
+    def choose(self, events: TokenBool, out: Intensities, state: State, drawn: TokenInt) -> TokenBool:
         """Choose the masks to unmask, (batch, length). Those whose events fired, or as many of the most confident.
 
         With a window, no more than it holds; with a `window_ratio`, among this many of the leftmost for each."""
@@ -162,13 +156,7 @@ class Choices:
         laws.at(where, keep=True)
         return out._replace(logits=laws)
 
-    def draw_tokens(
-        self,
-        where: TokenBool,
-        out: Intensities,
-        state: State,
-        u: Float[Tensor, "batch n"],
-    ) -> TokenInt:
+    def draw_tokens(self, where: TokenBool, out: Intensities, state: State, u: Float[Tensor, "batch n"]) -> TokenInt:
         """Draw the tokens at `where` (batch, length). The i-th of a row uses u[:, i].
 
         ValueError if the logits leave no token."""
@@ -177,11 +165,7 @@ class Choices:
         drawn = self.outcome(logits, u.gather(-1, rank).flatten()[index])
         return state.x.tokens.flatten().index_copy(0, index, drawn).view_as(where)
 
-    def outcome(
-        self,
-        logits: Float[Tensor, "n vocabulary"],
-        u: Float[Tensor, " n"],
-    ) -> Int[Tensor, " n"]:
+    def outcome(self, logits: Float[Tensor, "n vocabulary"], u: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
         """Draw a token for each row of logits. Logits (n, vocabulary), uniform (n,). ValueError if the logits leave
         none."""
         if bool(undrawable(logits).any()): raise ValueError(NO_TOKEN)
@@ -194,11 +178,7 @@ class Choices:
         if law is None: return None
         if kind.excludes_present: law = TokenLaws.of(law).then(_without, state.x.tokens)
 
-        def draw(
-            x: PartialSequences,
-            where: TokenBool,
-            column: TokenInt,
-        ) -> TokenInt:
+        def draw(x: PartialSequences, where: TokenBool, column: TokenInt) -> TokenInt:
             if not bool(where.any()): return x.tokens
             count = where.sum(-1)
             u = row_uniforms(state.generators, count)
@@ -212,10 +192,7 @@ class Choices:
         return draw
 
 # %% ../../nbs/samplers/03_base.ipynb #p0c097d8
-def _without(
-    logits: Float[Tensor, "n vocabulary"],
-    token: Int[Tensor, " n"],
-) -> Float[Tensor, "n vocabulary"]:
+def _without(logits: Float[Tensor, "n vocabulary"], token: Int[Tensor, " n"]) -> Float[Tensor, "n vocabulary"]:
     "Set one logit of each row to -inf."
     return logits.scatter(-1, token[:, None], -torch.inf)
 
@@ -314,23 +291,14 @@ class Sampler:
         return all(name in CHANNELS and CHANNELS[name].clocked for name in channels)
 
     @classmethod
-    def compared(
-        cls,
-        channels: Sequence[str],
-        calls: Sequence[int],
-    ) -> list["Sampler"]:
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list["Sampler"]:
         """Return the settings compared for these channels.
 
         One for each number of network calls if it has steps."""
         if not any(f.name == "steps" for f in fields(cls)): return [cls()]
         return [cls(steps=c) for c in calls]
 
-    def init(
-        self,
-        x: PartialSequences,
-        generators: Sequence[torch.Generator],
-        limits: Limits,
-    ) -> State:
+    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
         "Make the state at clock reading 0, from prompts."
         x = x.trim()._replace(origin=None)
         row = torch.arange(len(generators), device=x.tokens.device)
@@ -351,11 +319,7 @@ class Sampler:
         "Return the states to record after a step. The last, or a row for each event of a call that makes several."
         return state
 
-    def ask(
-        self,
-        intensity_fn: IntensityFn,
-        state: State,
-    ) -> tuple[Intensities, State]:
+    def ask(self, intensity_fn: IntensityFn, state: State) -> tuple[Intensities, State]:
         """Call the network: intensities, hooked logits, next state. Intensities are of possible events; the state has
         its cache.
 

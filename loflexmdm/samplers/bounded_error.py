@@ -38,10 +38,7 @@ class Check(NamedTuple):
     violated: RowBool  # more was missing than checks at their rate could make up for
 
 
-def token_excess(
-    held: Float[Tensor, "n vocabulary"],
-    rates: Float[Tensor, "n vocabulary"],
-) -> Float[Tensor, " n"]:
+def token_excess(held: Float[Tensor, "n vocabulary"], rates: Float[Tensor, "n vocabulary"]) -> Float[Tensor, " n"]:
     "Compute the excess of held over true rates, summed over tokens."
     return (held - rates).clamp_min(0).sum(-1)
 
@@ -187,10 +184,7 @@ def events_left(x: PartialSequences, out: Intensities) -> RowFloat:
     return (x.masked.sum(-1) + insertions).clamp_min(1).double()
 
 # %% ../../nbs/samplers/10_bounded_error.ipynb #be07001a
-def token_laws_of(
-    out: Intensities,
-    channels: Sequence[str],
-) -> dict[str, TokenLaws]:
+def token_laws_of(out: Intensities, channels: Sequence[str]) -> dict[str, TokenLaws]:
     "Return the token distributions by channel."
     found = {}
     for name in channels:
@@ -199,12 +193,7 @@ def token_laws_of(
     return found
 
 
-def excess_of(
-    rates: Rates,
-    laws: dict[str, TokenLaws],
-    old: Held,
-    channels: Sequence[str],
-) -> Rates:
+def excess_of(rates: Rates, laws: dict[str, TokenLaws], old: Held, channels: Sequence[str]) -> Rates:
     "Compute the excess of the old rates if all were held. Summed over tokens where they have a law."
     excess = (old.rates - rates).clamp_min(0)
     for i, name in enumerate(channels):
@@ -216,11 +205,7 @@ def excess_of(
     return excess
 
 
-def caught_up(
-    missing: Rates,
-    often: RowFloat,
-    u: Float[Tensor, "batch 2"],
-) -> Bool[Tensor, "batch length channels"]:
+def caught_up(missing: Rates, often: RowFloat, u: Float[Tensor, "batch 2"]) -> Bool[Tensor, "batch length channels"]:
     "Draw the event that makes up for missing rates. At most one True per row."
     happens = u[:, 0] * often < row_total(missing)
     at = inverse_cdf(missing.flatten(1), u[:, 1])[:, None]
@@ -251,10 +236,7 @@ def with_missing_laws(
     return out
 
 
-def beyond_room(
-    rates: Rates,
-    state: State,
-) -> Bool[Tensor, "batch length channels"]:
+def beyond_room(rates: Rates, state: State) -> Bool[Tensor, "batch length channels"]:
     "Mark the gaps that must not be held. All but the leftmost, so that insertions of one leap find room."
     grows = to_device([CHANNELS[name].growth > 0 for name in state.limits.channels], rates.device)
     gaps = ((rates > 0) & grows).flatten(1)
@@ -307,12 +289,7 @@ class BoundedError(Sampler):
         check_number("error", self.error, lambda v: 0 < v <= 1, "within (0, 1]")
         check_slack(self.slack)
 
-    def init(
-        self,
-        x: PartialSequences,
-        generators: Sequence[torch.Generator],
-        limits: Limits,
-    ) -> State:
+    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
         "Make the state at clock reading 0, from prompts. ValueError for channels that edit tokens."
         other = [name for name in limits.channels if name not in self.channels]
         if other: raise ValueError(f"channels={tuple(limits.channels)}: {other[0]!r} has no bound; take EventDriven")
@@ -322,11 +299,7 @@ class BoundedError(Sampler):
         none = torch.zeros_like(state.tau)
         return state._replace(memory=Held(wide, wide, wide, none, none, none, {}))
 
-    def ask(
-        self,
-        intensity_fn: IntensityFn,
-        state: State,
-    ) -> tuple[Intensities, State]:
+    def ask(self, intensity_fn: IntensityFn, state: State) -> tuple[Intensities, State]:
         "Call the network; return log-probabilities of tokens. These are after hook, temperature and nucleus."
         out, state = super().ask(intensity_fn, state)
         at_end = state.tau >= state.limits.tau_max
@@ -335,10 +308,7 @@ class BoundedError(Sampler):
         drawn = {name: law.then(self.log_probs) for name, law in laws.items() if law is not None}
         return out._replace(**drawn), state
 
-    def log_probs(
-        self,
-        logits: Float[Tensor, "n vocabulary"],
-    ) -> Float[Tensor, "n vocabulary"]:
+    def log_probs(self, logits: Float[Tensor, "n vocabulary"]) -> Float[Tensor, "n vocabulary"]:
         "Compute log-probabilities of the tokens. ValueError if the logits leave none."
         probs = nucleus(logits, self.top_p, self.temperature)
         if bool(probs.isnan().any()): raise ValueError(NO_TOKEN)

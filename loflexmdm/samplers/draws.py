@@ -46,10 +46,7 @@ def draws(state: State, n: int) -> tuple[TokenFloat, ...]:
     return u.unflatten(-1, (-1, n)).unbind(-1)
 
 # %% ../../nbs/samplers/02_draws.ipynb #7a88b019
-def inverse_cdf(
-    probs: Float[Tensor, "*shape outcomes"],
-    u: Float[Tensor, "*shape"],
-) -> Int[Tensor, "*shape"]:
+def inverse_cdf(probs: Float[Tensor, "*shape outcomes"], u: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     """Return the first outcome whose cumulative probability exceeds u (...,).
 
     `probs` (..., outcomes) need not sum to 1.
@@ -91,11 +88,7 @@ SIGNED = ("entropy", "leftmost")  # scores that are not positive and so have no 
 WITHOUT_TOKENS = ("rates", "leftmost")  # scores for which the token distribution is not computed: K is None
 
 
-def most_confident(
-    chosen: TokenBool,
-    candidates: TokenBool,
-    score: TokenFloat,
-) -> TokenBool:
+def most_confident(chosen: TokenBool, candidates: TokenBool, score: TokenFloat) -> TokenBool:
     "Choose the highest-scoring candidates. As many per row as `chosen` has."
     rank = torch.where(candidates, score, -torch.inf).argsort(dim=-1, descending=True, stable=True).argsort(-1)
     return (rank < chosen.sum(-1, keepdim=True)) & candidates
@@ -123,13 +116,7 @@ def check_hook(new: object, old: Float[Tensor, "*shape"]) -> Float[Tensor, "*sha
     raise ValueError(f"logits_hook: returned {found}; it must return numbers of shape {tuple(old.shape)}, as it got")
 
 # %% ../../nbs/samplers/02_draws.ipynb #cw000001
-def check_whole(
-    name: str,
-    value,
-    least: int,
-    why: str = "",
-    limit: Limit | None = None,
-):
+def check_whole(name: str, value, least: int, why: str = "", limit: Limit | None = None):
     """Raise ValueError unless `value` is an allowed whole number. At least `least` and within `limit`; the message has
     `why`."""
     number = isinstance(value, Real) and not isinstance(value, bool)
@@ -163,9 +150,7 @@ def check_slack(slack: float):
     check_number("slack", slack, lambda v: 1 <= v < math.inf, "at least 1, and finite")
 
 
-def check_ranking(
-    confidence: str | None, softness: float, window: int | None, window_ratio: float | None = None
-):
+def check_ranking(confidence: str | None, softness: float, window: int | None, window_ratio: float | None = None):
     "Raise ValueError for an unfit softness or window. They must fit the position rule."
     check_number("softness", softness, lambda v: 0 <= v < math.inf, "must not be negative, and finite")
     if softness and (confidence is None or confidence in SIGNED):

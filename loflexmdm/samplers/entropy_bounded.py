@@ -59,11 +59,7 @@ class EntropyBounded(MaskSteps):
     gamma: float | None = None  # nats that one call may lose
 
     @classmethod
-    def compared(
-        cls,
-        channels: Sequence[str],
-        calls: Sequence[int],
-    ) -> list[Sampler]:
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
         "Return one setting."
         return [cls(error=0.1)]
 

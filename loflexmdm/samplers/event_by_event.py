@@ -132,9 +132,7 @@ class EventByEvent(Sampler):
         overflow, forced = (full & ~stops).long(), (stops & short).long()
         return gap.masked_fill(end, 0), end, Info(overflow, torch.zeros_like(gap), forced)
 
-    def draw_token(
-        self, logits: Float[Tensor, "rows vocabulary"], u: Float[Tensor, " rows"]
-    ) -> Int[Tensor, " rows"]:
+    def draw_token(self, logits: Float[Tensor, "rows vocabulary"], u: Float[Tensor, " rows"]) -> Int[Tensor, " rows"]:
         "Draw a token for every row."
         return inverse_cdf(nucleus(logits, self.top_p, self.temperature), u)
 
@@ -153,9 +151,7 @@ def hooked_gaps(
     return new.masked_fill(scores == -torch.inf, -torch.inf)
 
 
-def at_items(
-    memory: Any, item: Int[Tensor, " rows"], happens: Bool[Tensor, " rows"]
-) -> Int[Tensor, "rows columns"]:
+def at_items(memory: Any, item: Int[Tensor, " rows"], happens: Bool[Tensor, " rows"]) -> Int[Tensor, "rows columns"]:
     "Count the events of each column. 1 at the item of its row, if it happens."
     width = int((memory.rank * (memory.tokens > 0)).max())
     nothing = torch.zeros(len(item), width, dtype=torch.long, device=item.device)

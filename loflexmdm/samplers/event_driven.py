@@ -83,11 +83,7 @@ class EventDriven(Sampler):
     slack: float = 1.5  # of thinning: what is proposed, as a multiple of the total intensity
 
     @classmethod
-    def compared(
-        cls,
-        channels: Sequence[str],
-        calls: Sequence[int],
-    ) -> list[Sampler]:
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
         """Return thinning and held intensities. With masks to rank, thinning by confidence too.
 
         Only held ones for masked diffusion, whose rates do not depend on time."""
@@ -113,10 +109,7 @@ class EventDriven(Sampler):
         if self.exact is not None: return self.exact
         return self.top_p >= 1 and self.confidence is None
 
-    def uniforms(
-        self,
-        state: State,
-    ) -> tuple[RowFloat, Float[Tensor, "batch events 2"], Float[Tensor, "batch n"]]:
+    def uniforms(self, state: State) -> tuple[RowFloat, Float[Tensor, "batch events 2"], Float[Tensor, "batch n"]]:
         "Draw the uniforms of one step. The test (batch,), events (batch, events, 2) and tokens of masks."
         k = self.events_per_call
         every_mask = state.x.lengths
@@ -141,13 +134,7 @@ class EventDriven(Sampler):
         state, overflow, forced = self.settle(out, state, accepted, found.tau, token)
         return state._replace(rate_bound=found.bound), Info(overflow, found.violated.long(), forced)
 
-    def thin(
-        self,
-        out: Intensities,
-        state: State,
-        u: RowFloat,
-        elapsed: RowFloat,
-    ) -> Proposal:
+    def thin(self, out: Intensities, state: State, u: RowFloat, elapsed: RowFloat) -> Proposal:
         """Test the pending proposal, and make the next. If accepted, the clock stands.
 
         `elapsed` ~ Exp(total intensity): divided by the slack, the wait until the next proposal."""

@@ -28,10 +28,7 @@ def event_named(event: str) -> str:
     return event
 
 
-def generation_times(
-    samples: Samples,
-    event: str = "unmasked",
-) -> list[list[float]]:
+def generation_times(samples: Samples, event: str = "unmasked") -> list[list[float]]:
     """Return the event times of each generated token. Clock readings of unmasking or insertion (`event`).
 
     ValueError for another event, or where no trajectories were recorded."""
@@ -117,10 +114,7 @@ def idle_share(samples: Samples) -> float:
     return 1 - changes / samples.row_evaluations
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #fb7dcabb
-def raster(
-    trajectory: Trajectory,
-    free: Sequence[bool] | None = None,
-) -> tuple[list[float], np.ndarray]:
+def raster(trajectory: Trajectory, free: Sequence[bool] | None = None) -> tuple[list[float], np.ndarray]:
     """Return moments of change and token states after them. Final tokens, (tokens, moments): 0 absent, 1 masked, 2
     known."""
     kept = [
@@ -158,12 +152,7 @@ def plot_raster(
     return ax
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #309a2fa5
-def frames_text(
-    trajectory: Trajectory,
-    vocabulary: Vocabulary,
-    skip: int = 0,
-    most: int = 12,
-) -> list[str]:
+def frames_text(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, most: int = 12) -> list[str]:
     "Write recorded frames as lines of text. At most `most`, without their first `skip` tokens (a prompt)."
     picked = np.unique(
         np.linspace(0, len(trajectory.frames) - 1, min(most, len(trajectory.frames))).round().astype(int)

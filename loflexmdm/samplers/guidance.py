@@ -31,12 +31,7 @@ def _powers(scheme: str, w: float) -> tuple[float, float]:
     return (w, 1 - w) if scheme == "weighted" else (1 + w, -w)
 
 
-def _log_mix(
-    log_c: Float[Tensor, "..."],
-    log_u: Float[Tensor, "..."],
-    c: float,
-    u: float,
-) -> Float[Tensor, "..."]:
+def _log_mix(log_c: Float[Tensor, "..."], log_u: Float[Tensor, "..."], c: float, u: float) -> Float[Tensor, "..."]:
     "Compute c log_c + u log_u with 0 (-inf) = 0. It is log_c where log_u is -inf and its power negative."
     part = lambda power, log: power * log if power else torch.zeros_like(log)
     no_reference = (log_u == -torch.inf) & (u < 0) | (log_c == -torch.inf) & (c < 0)
@@ -49,11 +44,7 @@ def _log_softmax(logits: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     return torch.where(possible, torch.log_softmax(torch.where(possible, logits, 0.0), -1), -torch.inf)
 
 
-def _log_probs(
-    logits: Tensor,
-    x: PartialSequences | None,
-    excludes_present: bool,
-) -> Tensor:
+def _log_probs(logits: Tensor, x: PartialSequences | None, excludes_present: bool) -> Tensor:
     "Compute the log distribution of tokens. The present one is left out if it cannot be drawn."
     if excludes_present and x is not None:
         logits = logits.scatter(-1, x.tokens[..., None].clamp_min(0), -torch.inf)
@@ -108,24 +99,13 @@ class Guided:
     "Intensities guided towards conditions. Both evaluations are in one batch of twice the rows."
     evaluations = 2  # of each row in a call
 
-    def __init__(
-        self,
-        intensity_fn: IntensityFn,
-        vocabulary: Vocabulary,
-        w: float,
-        scheme: str = "naive",
-    ):
+    def __init__(self, intensity_fn: IntensityFn, vocabulary: Vocabulary, w: float, scheme: str = "naive"):
         self.ask = reader(intensity_fn)
         self.vocabulary = vocabulary
         self.scheme = scheme
         self.w = 1 + w if scheme == "weighted" else w  # `guide` counts from the unconditional one there
 
-    def read(
-        self,
-        x: PartialSequences,
-        tau: RowFloat,
-        kept: object | None = None,
-    ) -> tuple[Intensities, object | None]:
+    def read(self, x: PartialSequences, tau: RowFloat, kept: object | None = None) -> tuple[Intensities, object | None]:
         "Return guided intensities and the cache of both evaluations. As in `reader`."
         rows = len(x.tokens)
         pair = zip(x, without_conditions(x, self.vocabulary))

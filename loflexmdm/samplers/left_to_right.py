@@ -29,11 +29,7 @@ def not_a_prefix(x: PartialSequences) -> RowBool:
     return x.masked.any(-1) | gap_inside.any(-1)
 
 
-def check_prefixes(
-    x: PartialSequences,
-    what: str,
-    vocabulary: Vocabulary | None = None,
-) -> PartialSequences:
+def check_prefixes(x: PartialSequences, what: str, vocabulary: Vocabulary | None = None) -> PartialSequences:
     "Return `x` if all rows are prefixes. ValueError shows the first that cannot be written from left to right."
     bad = not_a_prefix(x)
     if not bool(bad.any()): return x
@@ -75,20 +71,11 @@ class LeftToRight(Sampler):
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # the choices that it uses
     refusal: ClassVar[str] = "tokens come from left to right; there are no positions to choose"  # of others
 
-    def init(
-        self,
-        x: PartialSequences,
-        generators: Sequence[torch.Generator],
-        limits: Limits,
-    ) -> State:
+    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
         "Make the state before the first token. ValueError for prompts that are not prefixes."
         return super().init(check_prefixes(x, "prompt"), generators, limits)
 
-    def ask(
-        self,
-        intensity_fn: IntensityFn,
-        state: State,
-    ) -> tuple[Intensities, State]:
+    def ask(self, intensity_fn: IntensityFn, state: State) -> tuple[Intensities, State]:
         """Call the network: next-token logits, and the next state. Logits (batch, 1, vocabulary + 1) are after the
         hook; the state has its cache.
 

@@ -31,12 +31,7 @@ class MaskSteps(Sampler):
     ValueError at the start for prompts with open gaps."""
     channels: ClassVar[tuple[str, ...]] = ("unmask",)  # of the methods that it can simulate
 
-    def init(
-        self,
-        x: PartialSequences,
-        generators: Sequence[torch.Generator],
-        limits: Limits,
-    ) -> State:
+    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
         "Make the state before the first step. ValueError for an open gap."
         if x.open.any():
             raise ValueError("prompts: an open gap is left, and a planner cannot insert; use TauLeaping or EventDriven")
@@ -90,11 +85,7 @@ class Planner(MaskSteps):
     remask: float | None = None  # a mask's confidence against a clean token's; the larger, the more are masked again
 
     @classmethod
-    def compared(
-        cls,
-        channels: Sequence[str],
-        calls: Sequence[int],
-    ) -> list[Sampler]:
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
         "Return the greedy planner and the remasking one (RDM)."
         return [cls(confidence="sampled"), cls(remask=1.0)]
 
@@ -111,12 +102,7 @@ class Planner(MaskSteps):
         super().__post_init__()
         if self.steps is not None: check_whole("steps", self.steps, 1)
 
-    def init(
-        self,
-        x: PartialSequences,
-        generators: Sequence[torch.Generator],
-        limits: Limits,
-    ) -> State:
+    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
         """Make the state before the first step.
 
         ValueError if some row has fewer positions than `steps`, an open gap, or more

@@ -192,12 +192,7 @@ def simulate(
             if record: harvest.snapshot(sampler.passed(state))
 
 
-def _check(
-    prompts: PartialSequences,
-    sampler: Sampler,
-    seeds: Sequence[int],
-    limits: Limits,
-):
+def _check(prompts: PartialSequences, sampler: Sampler, seeds: Sequence[int], limits: Limits):
     "ValueError for what cannot be simulated."
     if len(seeds) != len(prompts.tokens):
         raise ValueError(f"seeds: {len(seeds)} given, one for each of {len(prompts.tokens)} prompts is needed")

@@ -43,11 +43,7 @@ def _mixed(z: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
     return z ^ _shifted(z, 31)
 
 
-def keyed_uniforms(
-    key: RowInt,
-    number: RowInt,
-    slot: Int[Tensor, "batch n"],
-) -> Float[Tensor, "batch n"]:
+def keyed_uniforms(key: RowInt, number: RowInt, slot: Int[Tensor, "batch n"]) -> Float[Tensor, "batch n"]:
     "Compute float64 uniforms from a row's key. Numbers are below 2^31, slots below 2^32."
     place = number[:, None] * 2**32 + slot
     z = _mixed(key[:, None] + place * _GAMMA)
@@ -97,11 +93,7 @@ class Draws(NamedTuple):
 class GuessedChoices(Choices):
     "Choices at points that may have been predicted wrongly. Logits may leave no token."
 
-    def outcome(
-        self,
-        logits: Float[Tensor, "n vocabulary"],
-        u: Float[Tensor, " n"],
-    ) -> Int[Tensor, " n"]:
+    def outcome(self, logits: Float[Tensor, "n vocabulary"], u: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
         "Draw a token per row of logits. It is -1 if the logits leave none."
         probs = nucleus(logits, self.top_p, self.temperature)
         none_left = probs.isnan().any(-1)
@@ -113,12 +105,7 @@ class PointByPoint(Sampler):
     choices_type: ClassVar[type[Choices]] = GuessedChoices  # class of `choices`
     slack: float  # least rate of proposals, as a multiple of the total intensity
 
-    def init(
-        self,
-        x: PartialSequences,
-        generators: Sequence[torch.Generator],
-        limits: Limits,
-    ) -> State:
+    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
         "Make the state at clock reading 0, from prompts. A row's key is the first number of its generator."
         state = super().init(x, generators, limits)
         keys = [int(torch.randint(2**62, (), generator=g)) for g in generators]
@@ -138,11 +125,7 @@ class PointByPoint(Sampler):
         u = keyed_uniforms(state.memory.key, state.memory.number, slots)
         return Draws(wait=u[:, 0], test=u[:, 1], token=u[:, 2:2 + width], race=u[:, 2 + width:])
 
-    def generators(
-        self,
-        out: Intensities,
-        state: State,
-    ) -> tuple[torch.Generator, ...]:
+    def generators(self, out: Intensities, state: State) -> tuple[torch.Generator, ...]:
         "Return a generator for each row and point. For soft rules and tokens of channels other than unmask."
         masks_alone = set(state.limits.channels) <= {"insert", "unmask"} and out.insert_logits is None
         if masks_alone and not self.softness: return state.generators
@@ -189,12 +172,7 @@ class PointByPoint(Sampler):
         return new, Info(overflow, violated.long(), forced)
 
 # %% ../../nbs/samplers/11_speculative.ipynb #sp070015
-def carried(
-    out: Intensities,
-    state: State,
-    new: State,
-    origin: TokenInt,
-) -> Intensities:
+def carried(out: Intensities, state: State, new: State, origin: TokenInt) -> Intensities:
     """Predict the intensities after events. Old columns keep theirs, new ones get a guess.
 
     `origin` (batch, length): column in `state` of each column of `new`, -1 if it is new."""
@@ -228,11 +206,7 @@ def carried(
     return Intensities(**laws).with_rates(rates)
 
 
-def moved(
-    logits: Logits | None,
-    at: Int[Tensor, "batch taken"],
-    unknown: Bool[Tensor, "batch taken"] | None = None,
-):
+def moved(logits: Logits | None, at: Int[Tensor, "batch taken"], unknown: Bool[Tensor, "batch taken"] | None = None):
     "Gather the columns `at` of logits or token values. Even logits where `unknown`."
     if logits is None: return None
     if not isinstance(logits, TokenLaws): return logits.gather(1, at[..., None].expand(-1, -1, logits.shape[-1]))
@@ -241,10 +215,7 @@ def moved(
     return found.then(_even_where, unknown)
 
 
-def _even_where(
-    logits: Float[Tensor, "n vocabulary"],
-    where: Bool[Tensor, " n"],
-) -> Float[Tensor, "n vocabulary"]:
+def _even_where(logits: Float[Tensor, "n vocabulary"], where: Bool[Tensor, " n"]) -> Float[Tensor, "n vocabulary"]:
     "Make logits even over ordinary tokens `where`."
     even = without_special(torch.zeros_like(logits))
     return torch.where(where[:, None], even, logits)
@@ -287,11 +258,7 @@ def check_drawn(after: State, right: Bool[Tensor, " points"]):
         raise ValueError(NO_TOKEN)
 
 
-def follows(
-    after: State,
-    parent: Int[Tensor, " points"],
-    points: State,
-) -> Bool[Tensor, " points"]:
+def follows(after: State, parent: Int[Tensor, " points"], points: State) -> Bool[Tensor, " points"]:
     "Mark the points that truly follow their predecessors."
     width = max(after.x.tokens.shape[1], points.x.tokens.shape[1])
     same = lambda a, b: (padded(a, width)[parent] == padded(b, width)).all(-1)

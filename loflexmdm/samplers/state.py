@@ -123,12 +123,7 @@ def legal(x: PartialSequences, full: RowBool, channel: str) -> TokenBool:
     return where & ~full[:, None]
 
 
-def finished(
-    x: PartialSequences,
-    tau: RowFloat,
-    full: RowBool,
-    limits: Limits,
-) -> RowBool:
+def finished(x: PartialSequences, tau: RowFloat, full: RowBool, limits: Limits) -> RowBool:
     "Mark the finished rows. The clock has run out or no channel may act, and no mask is left."
     over = (tau >= limits.tau_max) & ~too_short(x, limits) & (surplus(x, limits) == 0)
     active = torch.stack([legal(x, full, name).any(-1) for name in limits.channels]).any(0)
@@ -170,10 +165,7 @@ def came_from(new: State, old: State) -> Int[Tensor, "batch taken"]:
     return torch.where(since, -1, origin).masked_fill(~new.x.valid, 0)
 
 # %% ../../nbs/samplers/01_state.ipynb #69660499
-def fitting(
-    state: State,
-    events: dict[str, TokenInt],
-) -> tuple[dict[str, TokenInt], RowInt]:
+def fitting(state: State, events: dict[str, TokenInt]) -> tuple[dict[str, TokenInt], RowInt]:
     "Drop insertions for which there is no room. Rightmost gaps first; returns events and numbers dropped."
     limits = state.limits
     left = limits.max_length - state.x.lengths

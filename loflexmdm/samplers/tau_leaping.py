@@ -25,10 +25,7 @@ from .state import Info, Limits, RowFloat, State, TokenFloat, TokenInt
 from ..support.limits import CALLS
 
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #0c14adea
-def leap(
-    out: Intensities,
-    dtau: Float[Tensor, "batch 1"],
-) -> tuple[TokenFloat, Intensities]:
+def leap(out: Intensities, dtau: Float[Tensor, "batch 1"]) -> tuple[TokenFloat, Intensities]:
     """Compute the probability of unmasking within a step. (batch, length), for `dtau` (batch, 1).
 
     Returned with the intensities, whose token laws are those of what is shown then.
@@ -91,10 +88,7 @@ def one_event(chance: dict[str, TokenFloat], u: TokenFloat) -> dict[str, TokenIn
     return found
 
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #939eb7fa
-def poisson_quantile(
-    u: Float[Tensor, "*shape"],
-    rate: Float[Tensor, "*shape"],
-) -> Int[Tensor, "*shape"]:
+def poisson_quantile(u: Float[Tensor, "*shape"], rate: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     "Draw Poisson counts by inversion. The smallest k with P(N <= k) > u, at most 1000."
     counts = torch.zeros_like(u, dtype=torch.long)
     term = torch.exp(-rate)
@@ -145,11 +139,7 @@ class TauLeaping(Sampler):
     window_ratio: float | None = None  # candidates for each mask that a step unmasks, the leftmost; none: all
 
     @classmethod
-    def compared(
-        cls,
-        channels: Sequence[str],
-        calls: Sequence[int],
-    ) -> list[Sampler]:
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
         "Return one setting per number of calls. None for masked diffusion, where ancestral sampling is the same."
         if set(channels) == {"unmask"}: return []
         return super().compared(channels, calls)
@@ -233,11 +223,7 @@ class Ancestral(TauLeaping):
     grid: str = "linear"  # name of the clock whose times are spaced evenly
 
     @classmethod
-    def compared(
-        cls,
-        channels: Sequence[str],
-        calls: Sequence[int],
-    ) -> list[Sampler]:
+    def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
         "Return one per number of calls."
         return [cls(steps=c) for c in calls]
 
@@ -247,23 +233,14 @@ class Ancestral(TauLeaping):
         try: clock_named(self.grid)
         except ValueError as e: raise ValueError(f"grid={self.grid!r}: {e}") from None
 
-    def taus(
-        self,
-        tau_max: float = math.inf,
-        mass: float = 0.0,
-    ) -> Float[Tensor, " steps"]:
+    def taus(self, tau_max: float = math.inf, mass: float = 0.0) -> Float[Tensor, " steps"]:
         "Return the clock readings of the calls, from 0. Whatever the end of the clock: (steps,) float64."
         time = torch.arange(int(self.steps), dtype=torch.float64) / int(self.steps)
         tau = clock_named(self.grid).tau(time)
         tau[0] = 0.0
         return tau
 
-    def init(
-        self,
-        x: PartialSequences,
-        generators: Sequence[torch.Generator],
-        limits: Limits,
-    ) -> State:
+    def init(self, x: PartialSequences, generators: Sequence[torch.Generator], limits: Limits) -> State:
         "Make the state at clock reading 0. The clock ends at the last call."
         if x.open.any():
             raise ValueError(

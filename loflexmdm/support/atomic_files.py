@@ -197,9 +197,7 @@ def intact(path: str | os.PathLike, digest: str) -> Iterator[Path]:
             if not _still_at(place, f): break
             return
     if not path.is_file(): raise FileNotFoundError(f"{path}: no such file")
-    raise ValueError(
-        f"{path}: damaged, or of another save: its SHA-256 is not the one recorded beside it"
-    )
+    raise ValueError(f"{path}: damaged, or of another save: its SHA-256 is not the one recorded beside it")
 
 # %% ../../nbs/support/03_atomic_files.ipynb #5efc398d
 Write = Callable[[Path], object]  # writes the file
@@ -280,9 +278,7 @@ def _alone(directory: Path) -> Iterator[None]:
 
 # %% ../../nbs/support/03_atomic_files.ipynb #65b17dbb
 @contextmanager
-def locked(
-    path: str | os.PathLike, refusal: str | None = None, remove: bool = False
-) -> Iterator[None]:
+def locked(path: str | os.PathLike, refusal: str | None = None, remove: bool = False) -> Iterator[None]:
     """Hold the lock file `path`.
 
     If it is held, by this or another process, wait; with `refusal`, raise ValueError with that message and the

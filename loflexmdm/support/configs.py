@@ -48,9 +48,7 @@ def _on_off_auto(value: object) -> bool | str:
 
 
 # a switch: true, false or "auto", decided by the program
-OnOffAuto = Annotated[
-    Any, AfterValidator(_on_off_auto), WithJsonSchema(dict(enum=[True, False, "auto"]))
-]
+OnOffAuto = Annotated[Any, AfterValidator(_on_off_auto), WithJsonSchema(dict(enum=[True, False, "auto"]))]
 
 
 def accepted_by(check) -> Any:
@@ -72,15 +70,10 @@ def allowed_range(bounds: Mapping[str, Any], kind: type) -> str:
     if high is None and low == 0:
         return "must be finite and not negative" if finite else "must not be negative"
     if high is None:
-        return (
-            f"must {'exceed' if 'gt' in bounds else 'be at least'} {low}"
-            + " and be finite" * finite
-        )
+        return (f"must {'exceed' if 'gt' in bounds else 'be at least'} {low}" + " and be finite" * finite)
     if "gt" in bounds and "lt" in bounds: return f"must lie strictly between {low} and {high}"
     if kind is int: return f"must lie in {low}..{high}"
-    return (
-        f"must lie in {'(' if 'gt' in bounds else '['}{low}, {high}{')' if 'lt' in bounds else ']'}"
-    )
+    return (f"must lie in {'(' if 'gt' in bounds else '['}{low}, {high}{')' if 'lt' in bounds else ']'}")
 
 
 def _choices(value: object, names: list[str]) -> str:
@@ -117,11 +110,7 @@ def message(cls: type, error: ValidationError) -> str:
     if unknown:
         return f"unknown key {clipped(key)}{did_you_mean(key, known)}; known: {', '.join(known)}"
     if key in known: return _field_message(cls.__pydantic_fields__[key], key, first)
-    return (
-        str(first["ctx"]["error"])
-        if first["type"] == "value_error"
-        else f"{cls.__name__}: {first['msg']}"
-    )
+    return (str(first["ctx"]["error"]) if first["type"] == "value_error" else f"{cls.__name__}: {first['msg']}")
 
 # %% ../../nbs/support/04_configs.ipynb #81e9c0ce
 T = TypeVar("T")
@@ -164,9 +153,7 @@ def config(cls: type[T], frozen: bool = True) -> type[T]:
 @cache
 def _checked(cls: type) -> type:
     "Return the class if it checks its values, else a checking subclass."
-    return (
-        cls if is_pydantic_dataclass(cls) else config(cls, frozen=cls.__dataclass_params__.frozen)
-    )
+    return (cls if is_pydantic_dataclass(cls) else config(cls, frozen=cls.__dataclass_params__.frozen))
 
 
 def config_from(cls: type[T], values: dict, what: str = "config") -> T:
@@ -205,7 +192,5 @@ def config_schema(cls: type, title: str | None = None) -> dict:
         del entry["title"]
         if key in comments: entry["description"] = comments[key]
     for old, new in getattr(cls, "renamed", {}).items():
-        schema["properties"][old] = schema["properties"][new] | dict(
-            description=f"now {new}", deprecated=True
-        )
+        schema["properties"][old] = schema["properties"][new] | dict(description=f"now {new}", deprecated=True)
     return schema | dict(title=title or cls.__name__)

@@ -44,9 +44,7 @@ def probes(n: int) -> list[int]:
 
     Half are the first of the `n` examples, half are spread evenly up to index SPREAD."""
     first, n = PROBES // 2, min(n, SPREAD)
-    return sorted(
-        {*range(min(n, first)), *(i * (n - 1) // max(first - 1, 1) for i in range(first) if n)}
-    )
+    return sorted({*range(min(n, first)), *(i * (n - 1) // max(first - 1, 1) for i in range(first) if n)})
 
 
 def _as_json(example) -> str: return json.dumps(example, default=lambda v: v.tolist())
@@ -69,18 +67,12 @@ def examples_digest(data) -> str | None:
 # %% ../../nbs/support/09_data_digests.ipynb #ca377a13
 def fingerprint(data: Sized) -> dict[str, Any]:
     "Return the number of rows, `data.identity` if any, and the examples' digest."
-    return dict(rows=len(data), examples=examples_digest(data)) | (
-        getattr(data, "identity", None) or {}
-    )
+    return dict(rows=len(data), examples=examples_digest(data)) | (getattr(data, "identity", None) or {})
 
 
-def data_digests(
-    train: Sized, valid: Sized | None = None, settings: Mapping | None = None
-) -> dict[str, dict]:
+def data_digests(train: Sized, valid: Sized | None = None, settings: Mapping | None = None) -> dict[str, dict]:
     "Return a run's data digests as JSON: `fingerprint` of train and valid, their `source`, and `settings`."
-    found = dict(train=fingerprint(train)) | (
-        {} if valid is None else dict(valid=fingerprint(valid))
-    )
+    found = dict(train=fingerprint(train)) | ({} if valid is None else dict(valid=fingerprint(valid)))
     if source := getattr(train, "source", None): found["source"] = dict(source)
     if settings is not None: found["settings"] = dict(settings)
     return found
@@ -101,19 +93,11 @@ def _change(name: str, then: Mapping, now: Mapping) -> str | None:
 
 def data_changes(then: Mapping, now: Mapping) -> list[str]:
     "Describe the changes of a run's data. From `then` to `now`, both by `data_digests`; empty if equal."
-    names = dict(
-        source=now.get("source", {}).get("name", ""), train="train split", valid="valid split"
-    )
-    parts = [
-        _change(name, then[key], now[key])
-        for key, name in names.items()
-        if key in then and key in now
-    ]
+    names = dict(source=now.get("source", {}).get("name", ""), train="train split", valid="valid split")
+    parts = [_change(name, then[key], now[key]) for key, name in names.items() if key in then and key in now]
     settings, own = then.get("settings", {}), now.get("settings", {})
     changed = [k for k in settings.keys() & own.keys() if settings[k] != own[k]]
-    return [p for p in parts if p] + [
-        f"task.{k}: {settings[k]!r} then, {own[k]!r} now" for k in sorted(changed)
-    ]
+    return [p for p in parts if p] + [f"task.{k}: {settings[k]!r} then, {own[k]!r} now" for k in sorted(changed)]
 
 # %% ../../nbs/support/09_data_digests.ipynb #d6c048b9
 def _check_digests(then: object, where: object):
@@ -125,9 +109,7 @@ def _check_digests(then: object, where: object):
         raise ValueError(f"{where}: damaged ({name}={clipped(part, 60)} does not identify data)")
 
 
-def check_data(
-    then: Mapping | None, now: Mapping, where: object, allowed: bool = False
-) -> Sequence[str]:
+def check_data(then: Mapping | None, now: Mapping, where: object, allowed: bool = False) -> Sequence[str]:
     """Compare a run's data with its recorded digests.
 
     Returns descriptions of the changes since `then` of the run `where`. ValueError if there are any and they are not

@@ -20,11 +20,7 @@ from .limits import visible
 from .random_numbers import seeded  # noqa: F401, for notebooks
 
 # %% ../../nbs/support/16_notebook.ipynb #81a17bdc
-def setup(
-    figsize: tuple[float, float] | None = None,
-    dpi: float | None = 120,
-    font_size: float | None = None,
-):
+def setup(figsize: tuple[float, float] | None = None, dpi: float | None = 120, font_size: float | None = None):
     """Set one thread, small PNG figures and the package's style.
 
     For this session. `figsize` is in inches and `font_size` in points; None keeps matplotlib's setting."""
@@ -52,9 +48,7 @@ def fewer_colours(picture: str, colours: int = 64) -> str:
     "Reduce a PNG (base64) to `colours` colours, compressed fully."
     from PIL import Image
     image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
-    image.quantize(colours, dither=Image.Dither.NONE).save(
-        out := io.BytesIO(), "PNG", optimize=True
-    )
+    image.quantize(colours, dither=Image.Dither.NONE).save(out := io.BytesIO(), "PNG", optimize=True)
     return base64.b64encode(out.getvalue()).decode()
 
 # %% ../../nbs/support/16_notebook.ipynb #bdd48368
@@ -78,9 +72,7 @@ def code_span(text: str) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence]) -> str:
-    line = lambda cells: (
-        "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\\|", str(c)) for c in cells) + " |"
-    )
+    line = lambda cells: ("| " + " | ".join(re.sub(r"(?<!\\)\|", r"\\|", str(c)) for c in cells) + " |")
     return "\n".join([line(header), "|" + "---|" * len(header), *map(line, rows)])
 
 # %% ../../nbs/support/16_notebook.ipynb #db632cb8
@@ -106,16 +98,11 @@ class Checks(dict):
     def __repr__(self) -> str: return f"{len(self)} checks"
 
     def _repr_markdown_(self) -> str:
-        rows = [
-            (claim, how, f"{seen:.1e}" if isinstance(seen, float) else seen)
-            for claim, (how, seen) in self.items()
-        ]
+        rows = [(claim, how, f"{seen:.1e}" if isinstance(seen, float) else seen) for claim, (how, seen) in self.items()]
         return _table(("claim", "check", self.heading), rows)
 
 # %% ../../nbs/support/16_notebook.ipynb #2a261da9
-def refusal(
-    call: Callable, *args, error: type[Exception] | tuple[type[Exception], ...] = ValueError, **options
-) -> str:
+def refusal(call: Callable, *args, error: type[Exception] | tuple[type[Exception], ...] = ValueError, **options) -> str:
     """Return the error message that a call must raise.
 
     The call is `call(*args, **options)` and the error of type `error`; AssertionError if it is accepted."""

@@ -85,10 +85,7 @@ class LogLines:
     def line(self, now: float) -> str:
         "Return the log line at clock time `now`."
         left = (now - self.started) / max(self.n - self.initial, 1) * (self.total - self.n)
-        said = [
-            f"{self.n:,} of {self.total:,}{self.unit}",
-            *(f"{key} {value}" for key, value in self.postfix.items()),
-        ]
+        said = [f"{self.n:,} of {self.total:,}{self.unit}", *(f"{key} {value}" for key, value in self.postfix.items())]
         return f"{time.strftime('%H:%M:%S')} {self.desc}: {', '.join(said)}, {duration(left)} left"
 
 # %% ../../nbs/support/08_progress.ipynb #4f9fdc93

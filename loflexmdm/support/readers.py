@@ -63,9 +63,7 @@ def opener_of(path: str | os.PathLike) -> Callable:
     return gzip.open if os.fspath(path).lower().endswith(".gz") else open
 
 
-def open_text(
-    path: str | os.PathLike, errors: str = "strict", newline: str | None = None
-) -> TextIO:
+def open_text(path: str | os.PathLike, errors: str = "strict", newline: str | None = None) -> TextIO:
     """Open a text file, unpacked if named .gz.
 
     In UTF-8 or the encoding of its byte-order mark, which is dropped. `errors`, `newline`: as for the built-in
@@ -115,22 +113,14 @@ def bad_bytes(path: Path) -> str:
     try: data.decode(encoding)
     except UnicodeDecodeError as e:
         if e.end == len(data) == ALWAYS: return f"{path}: not a text file in {encoding}"
-        skipped = (
-            len(codecs.BOM_UTF8)
-            if encoding == "utf-8-sig" and data.startswith(codecs.BOM_UTF8)
-            else 0
-        )
+        skipped = (len(codecs.BOM_UTF8) if encoding == "utf-8-sig" and data.startswith(codecs.BOM_UTF8) else 0)
         before = data[:skipped + e.start].decode(encoding, errors="ignore")
         line = before.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
         name = "UTF-8" if encoding == "utf-8-sig" else encoding.upper()
         cure = f"; save it as UTF-8, say by iconv -f {LEGACY} -t utf-8" * (encoding == "utf-8-sig")
         place = f"{e.reason}, byte {skipped + e.start + 1} of the file"
         return f"{path}, line {line}: not a text file in {name} ({place}){cure}"
-    return (
-        f"{path}: changed while being read"
-        if len(data) < ALWAYS
-        else f"{path}: not a text file in {encoding}"
-    )
+    return (f"{path}: changed while being read" if len(data) < ALWAYS else f"{path}: not a text file in {encoding}")
 
 # %% ../../nbs/support/10_readers.ipynb #19081665
 def checked_lines(path: str | os.PathLike, errors: str = "strict") -> Iterator[str]:

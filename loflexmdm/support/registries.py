@@ -204,9 +204,7 @@ class Registry(Mapping):
                 f"{self.what}={point.name!r}: {source} cannot be imported ({type(e).__name__}: {e})"
             ) from e
         if point.name not in self.classes:
-            raise ValueError(
-                f"{self.what}={point.name!r}: {source} defines no {self.what} of that name"
-            )
+            raise ValueError(f"{self.what}={point.name!r}: {source} defines no {self.what} of that name")
 
     def usable(self) -> dict[str, type]:
         "Return all classes by name, without broken plug-ins. Those are refused when accessed by name."

@@ -87,9 +87,7 @@ class ShardWriter:
         self.kind, self.most, self.rows = getattr(pa, f"uint{bits}")(), 2**bits - 1, 0
         self.path = self.directory / f"{self.name}-{len(self.shards):05d}.arrow"
         self.file = HashingFile(self.path)
-        self.arrow = pa.ipc.new_file(
-            pa.PythonFile(self.file, "w"), pa.schema([("tokens", pa.list_(self.kind))])
-        )
+        self.arrow = pa.ipc.new_file(pa.PythonFile(self.file, "w"), pa.schema([("tokens", pa.list_(self.kind))]))
 
     def _end(self):
         self.arrow.close()
@@ -201,14 +199,9 @@ def read_splits(directory: str | os.PathLike) -> Splits:
     check_seal(found, directory / "rows.json")
     for name, _, digest in (shard for shards in found["shards"].values() for shard in shards):
         if file_digest(directory / name) != digest:
-            raise ValueError(
-                f"{directory / name}: changed or damaged since it was written (SHA-256)"
-            )
+            raise ValueError(f"{directory / name}: changed or damaged since it was written (SHA-256)")
     tokens = found["tokens"]
-    rows = {
-        split: TokenRows(Rows(directory, shards), tokens)
-        for split, shards in found["shards"].items()
-    }
+    rows = {split: TokenRows(Rows(directory, shards), tokens) for split, shards in found["shards"].items()}
     return Splits(rows, tokens, Counter(dict(found["lengths"])), found["digests"], found["about"])
 
 # %% ../../nbs/support/12_shards.ipynb #aa5346d3

@@ -66,9 +66,7 @@ def _from_normal(u: float, skew: float, n: int) -> float:
 def empirical_variation(counts: Mapping, law: Mapping) -> float:
     "Return the total variation between observed shares and probabilities. Outcomes missing from `law` count in full."
     n = sum(counts.values())
-    return 0.5 * sum(
-        abs(counts.get(k, 0) / n - law.get(k, 0.0)) for k in counts.keys() | law.keys()
-    )
+    return 0.5 * sum(abs(counts.get(k, 0) / n - law.get(k, 0.0)) for k in counts.keys() | law.keys())
 
 
 def mean_deviation(n: int, p: float) -> float:

@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # %% ../../nbs/support/13_stop_signals.ipynb #e9fb8b35
-STOP_SIGNALS = tuple(
-    getattr(signal, s) for s in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, s)
-)
+STOP_SIGNALS = tuple(getattr(signal, s) for s in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, s))
 
 
 class Caught(list):

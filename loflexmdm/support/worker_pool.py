@@ -17,9 +17,7 @@ from threading import Thread
 
 # %% ../../nbs/support/07_worker_pool.ipynb #284b6f5a
 @contextmanager
-def worker_pool(
-    processes: int, start: str | None = None, **options
-) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(processes: int, start: str | None = None, **options) -> Iterator[ProcessPoolExecutor]:
     """Open a pool of worker processes.
 
     `start` is the start method (fork, spawn; None: the system's default), `options` are those of

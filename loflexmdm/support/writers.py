@@ -48,9 +48,7 @@ def _as_jsonl(texts: Sequence[str]) -> str:
     return "".join(json.dumps(dict(text=t), ensure_ascii=False) + "\n" for t in texts)
 
 
-WRITERS = {".txt": _as_lines, ".csv": _as_table, ".jsonl": _as_jsonl} | dict.fromkeys(
-    FASTA, _as_fasta
-)
+WRITERS = {".txt": _as_lines, ".csv": _as_table, ".jsonl": _as_jsonl} | dict.fromkeys(FASTA, _as_fasta)
 
 
 def write_texts(path: str | os.PathLike, texts: Sequence[str]) -> Path:

@@ -148,9 +148,7 @@ class TaskEdits:
     vocabulary: Vocabulary  # vocabulary of the sequences
     words: Callable[[str], list[str]]  # splits a line of text into tokens
 
-    def sources(
-        self, split: str = "test", n: int = 8
-    ) -> tuple[list[list[str]], list[list[bool]]] | None:
+    def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]] | None:
         """Return the first `n` sequences to edit and masks of locked tokens. Fewer if the split has fewer.
 
         None for a task that generates instead of editing. `score` evaluates the edited sequences."""
@@ -181,9 +179,7 @@ class TaskEdits:
         "Count the fewest edits to a correct answer. None if the task cannot tell."
         return None
 
-    def describe_edits(
-        self, sources: Sequence[Sequence[str]], samples: Samples
-    ) -> list[dict]:
+    def describe_edits(self, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
         """Return a results row for each edited sequence. It has the text, the state (unchanged or edited) and the
         edit distance from the source."""
         rows = []
@@ -352,9 +348,7 @@ class TaskOutput:
         return 0
 
     @classmethod
-    def evaluate_file(
-        cls, path: Path, column: str = "", task: "Task | None" = None, progress: bool = False
-    ) -> dict:
+    def evaluate_file(cls, path: Path, column: str = "", task: "Task | None" = None, progress: bool = False) -> dict:
         """Evaluate a file that `loflexmdm sample` did not write. Its type is one of `file_suffixes`.
 
         `column` selects a table's column; `task`, if given, has the training data. ValueError describes what is
@@ -436,9 +430,7 @@ def task_class(kind: str) -> type[Task]:
     return TASKS[kind]
 
 
-def task_from(
-    values: Mapping | Task, vocabulary: Vocabulary | None = None, data: bool = True
-) -> Task:
+def task_from(values: Mapping | Task, vocabulary: Vocabulary | None = None, data: bool = True) -> Task:
     """Build the task described by `dict(kind=..., **options)`.
 
     `vocabulary`: that of a model trained on the task; a task whose vocabulary comes from its data then loads the
@@ -500,9 +492,7 @@ def check_prompts(task: Task, split: str = "test", n: int = 20):
         if told: raise ValueError(f"{task.kind}: {told}: {prompt}")
 
 
-def _difference(
-    prompt: Sequence, example: Example, vocabulary: Vocabulary, name: str
-) -> str:
+def _difference(prompt: Sequence, example: Example, vocabulary: Vocabulary, name: str) -> str:
     "Describe the difference between a prompt and its example. '' if none."
     asked = parse_prompt(prompt, vocabulary)
     given = [(token, closed) for token, fixed, closed in zip(*example, strict=True) if fixed]

@@ -35,9 +35,7 @@ class Images(NamedTuple):
     classes: Int[Tensor, " images"]  # 0 to 9
 
 
-def checked_images(
-    levels: Float[Tensor, "images pixels"], classes: Int[Tensor, " images"]
-) -> Images:
+def checked_images(levels: Float[Tensor, "images pixels"], classes: Int[Tensor, " images"]) -> Images:
     """Check images and classes; return them as integers. ValueError for images of another size, levels outside 0 to
     16, or other classes."""
     if levels.dim() != 2 or levels.shape[1] != SIDE**2:

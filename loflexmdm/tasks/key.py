@@ -24,9 +24,7 @@ from ..support.configs import AtLeastTwo, Count, Natural, config, one_of
 from .base import Examples, Task, check_split
 
 # %% ../../nbs/tasks/06_key.ipynb #a99321cc
-def early_ciphers(
-    n: int, b_key: float, b_cipher: float, points: int = 20_000
-) -> Float[Tensor, " n_plus_one"]:
+def early_ciphers(n: int, b_key: float, b_cipher: float, points: int = 20_000) -> Float[Tensor, " n_plus_one"]:
     """Compute P(m ciphers are known before the key) for m = 0..n. `b_key` and `b_cipher` are insertion rates; the rate
     of unmasking is 1.
 

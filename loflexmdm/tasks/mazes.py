@@ -341,9 +341,7 @@ class MazeTask(Task):
         size = getattr(self.config, f"{check_split(split)}_size") or UNLIMITED
         return Examples(size, lambda i: self.example(self.route(split, i)))
 
-    def prompts(
-        self, split: str = "test", n: int = 8, subgoals: int | None = None
-    ) -> list[list]:
+    def prompts(self, split: str = "test", n: int = 8, subgoals: int | None = None) -> list[list]:
         """Return the subgoals of a split's first `n` routes, in the task's layout. `subgoals` sets their number for
         all routes. ValueError if the split has fewer routes."""
         size = len(self.dataset(split))
@@ -444,9 +442,7 @@ def subgoal_samples(
     return found
 
 # %% ../../nbs/tasks/07_mazes.ipynb #78f32cd7
-def draw_maze_path(
-    maze: Maze, path: Sequence[Cell], subgoals: Sequence[Cell] = (), ax=None
-):
+def draw_maze_path(maze: Maze, path: Sequence[Cell], subgoals: Sequence[Cell] = (), ax=None):
     """Draw a path over its maze, from dark to light. Illegal steps are dashed and red, cells in walls crosses.
 
     Subgoals are numbered. Returns the axes."""

@@ -147,9 +147,7 @@ class RepairTask(Task):
 
     def rejected(self) -> dict[str, int]: return self.inner.rejected()
 
-    def sources(
-        self, split: str = "test", n: int = 8
-    ) -> tuple[list[list[str]], list[list[bool]]]:
+    def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]]:
         "Return a split's first `n` corrupted sequences and masks of locked prompts. Fewer if the split has fewer."
         data = self.dataset(split)
         spoilt = [data[i].source for i in range(min(n, len(data)))]
@@ -180,9 +178,7 @@ class RepairTask(Task):
             untouched=_mean([r for r, was_intact in zip(restored, intact) if was_intact]),
         )
 
-    def _correctness(
-        self, before: Sequence[Parts], made: Sequence[list[str]]
-    ) -> dict[str, float]:
+    def _correctness(self, before: Sequence[Parts], made: Sequence[list[str]]) -> dict[str, float]:
         "Compute fractions correct and edits to correctness, if the inner task can tell."
         correct = [self.inner.correct(source.prompt, m) for source, m in zip(before, made)]
         if None in correct: return {}
@@ -193,9 +189,7 @@ class RepairTask(Task):
         if None in needed: return figures
         return figures | dict(distance_to_correct=_mean(needed))
 
-    def describe_edits(
-        self, sources: Sequence[Sequence[str]], samples: Samples
-    ) -> list[dict]:
+    def describe_edits(self, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
         "Return text, state (edited or unchanged) and edit distance of each repaired sequence."
         rows = super().describe_edits(sources, samples)
         texts = [self.text(self.vocabulary.decode(s)) for s in samples.sequences]

@@ -118,18 +118,14 @@ def cure_of_empty(split: str, digests: Iterable[bytes], valid_share: float, test
 Cut = Callable[[str], Tokens]  # splits a text into tokens
 
 
-def read_sequences(
-    path: str | os.PathLike, column: str = "", unit: str = "words"
-) -> list[Tokens]:
+def read_sequences(path: str | os.PathLike, column: str = "", unit: str = "words") -> list[Tokens]:
     """Read the sequences of a file or object, as `read_records`.
 
     ValueError if there are none, no such column, or a line that cannot be read."""
     return sequences_of(read_records(path, column), unit)
 
 
-def sequences_of(
-    records: Records, unit: str = "words", cut: Cut | None = None, limit: int = 0
-) -> list[Tokens]:
+def sequences_of(records: Records, unit: str = "words", cut: Cut | None = None, limit: int = 0) -> list[Tokens]:
     "Tokenise the texts of records, as `token_rows`. ValueError if there are no sequences."
     sequences = list(token_rows(records, unit, cut, limit))
     records.check_some()
@@ -137,9 +133,7 @@ def sequences_of(
     return sequences
 
 # %% ../../nbs/tasks/04_sequences.ipynb #7329929b
-def token_rows(
-    records: Records, unit: str = "words", cut: Cut | None = None, limit: int = 0
-) -> Iterator[Tokens]:
+def token_rows(records: Records, unit: str = "words", cut: Cut | None = None, limit: int = 0) -> Iterator[Tokens]:
     """Yield the tokens of each text of the records. Split by `cut` if given, else by `unit`; at most `limit` non-empty
     texts, unless it is 0. Empty texts are counted."""
     def rows() -> Iterator[Tokens]:
@@ -448,9 +442,7 @@ class SequencesTask(WrittenSequences):
     `data`: contents of the file, read when first needed. ValueError if nothing is left."""
     kind, Config = "text", SequencesConfig
 
-    def __init__(
-        self, config: SequencesConfig | None = None, sequences: Iterable[str | Sequence[str]] | None = None
-    ):
+    def __init__(self, config: SequencesConfig | None = None, sequences: Iterable[str | Sequence[str]] | None = None):
         super().__init__(config)
         self.changed = Changed(0, [])  # texts that do not survive the tokenizer
         self._known: Vocabulary | None = None  # vocabulary of a model

@@ -142,9 +142,7 @@ def random_star(c: StarConfig, rng: random.Random) -> StarGraph:
 # %% ../../nbs/tasks/02_star_graphs.ipynb #ed16294d
 class StarGraphs(Dataset):
     "Dataset of star graphs. Graph `i` depends only on seed, split and `i`; IndexError beyond `size`."
-    def __init__(
-        self, config: StarConfig, split: str = "train", size: int = UNLIMITED, seed: int = 42
-    ):
+    def __init__(self, config: StarConfig, split: str = "train", size: int = UNLIMITED, seed: int = 42):
         self.config = config
         self.split = split
         self.size = size
@@ -200,9 +198,7 @@ def names_junction(x1: PartialSequences) -> Bool[Tensor, "batch length"]:
 
 
 @given_order("to-junction")
-def to_junction(
-    x1: PartialSequences, high: float = 10.0, low: float = 0.1
-) -> Float[Tensor, "batch length"]:
+def to_junction(x1: PartialSequences, high: float = 10.0, low: float = 0.1) -> Float[Tensor, "batch length"]:
     """Return rates that order answers towards the junction. From `low` there to `high` at the farthest node, by a
     constant factor per node; without the junction, distances count from the answer's first node."""
     # positions along the path: each token's node, and the junction's first mention
@@ -217,9 +213,7 @@ def to_junction(
 
 
 @given_order("junction-last")
-def junction_last(
-    x1: PartialSequences, high: float = 10.0, low: float = 0.1
-) -> Float[Tensor, "batch length"]:
+def junction_last(x1: PartialSequences, high: float = 10.0, low: float = 0.1) -> Float[Tensor, "batch length"]:
     """Return rates that order answers back from the goal, then on from the source. From `high` to `low` by a constant
     factor per token: back to the junction's last mention, then on from the source; without it, only back.
 
@@ -278,9 +272,7 @@ def check_fits(graph: StarGraph, c: StarConfig) -> StarGraph:
     )
 
 
-def read_graphs(
-    path: str | os.PathLike, config: StarConfig | None = None
-) -> list[StarGraph]:
+def read_graphs(path: str | os.PathLike, config: StarConfig | None = None) -> list[StarGraph]:
     """Read the graphs of a published file, in order. ValueError names the file and the line that is damaged or does
     not fit `config`."""
     graphs = []
@@ -373,10 +365,7 @@ class StarTask(Task):
         "Compute exact_match and token_accuracy (fractions) on a split's first prompts."
         truths = [graph.target for graph in self.graphs(split, len(samples))]
         answers = self.answers(samples)
-        return dict(
-            exact_match=exact_match(answers, truths),
-            token_accuracy=token_accuracy(answers, truths),
-        )
+        return dict(exact_match=exact_match(answers, truths), token_accuracy=token_accuracy(answers, truths))
 
     def correct(self, prompt: Sequence[str], answer: Sequence[str]) -> bool:
         "Return True if an answer (tokens) solves the prompt. It must be a path from source to goal along the edges."

@@ -25,9 +25,7 @@ from ..support.statistics import empirical_variation, variation_floor
 from .base import Examples, Task, check_split
 
 # %% ../../nbs/tasks/09_words.ipynb #e924dba8
-def commonest(
-    frequencies: Mapping[str, float], count: int, max_letters: int
-) -> dict[str, float]:
+def commonest(frequencies: Mapping[str, float], count: int, max_letters: int) -> dict[str, float]:
     """Return probabilities of the `count` most frequent words, in order. Words have at most `max_letters` letters a to
     z.
 

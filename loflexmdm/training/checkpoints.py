@@ -334,10 +334,7 @@ class Checkpoints(Sequence):
         if path in self: return path
         self.check_finite(counters["step"])
         moments = self.moments()
-        weights = {
-            WEIGHTS_FILE: portable(self.method.state_dict()),
-            AVERAGE_FILE: portable(self.average.state_dict()),
-        }
+        weights = {WEIGHTS_FILE: portable(self.method.state_dict()), AVERAGE_FILE: portable(self.average.state_dict())}
 
         with atomic_directory(path, replace=False) as staged:
             write_model(self.method, staged, weights)

@@ -128,11 +128,7 @@ def check_tables(tables: dict) -> dict:
 def configs_of(tables: dict) -> dict[str, type]:
     "Return the configuration class of each table, for the tables' method and task."
     kind = tables.get("task", {}).get("kind")
-    return dict(
-        task=task_class(kind).Config,
-        model=method_class(method_of(tables)).Config,
-        train=TrainConfig,
-    )
+    return dict(task=task_class(kind).Config, model=method_class(method_of(tables)).Config, train=TrainConfig)
 
 
 def with_current_names(tables: dict) -> dict:
@@ -292,9 +288,7 @@ def entrant_tables(tables: dict, entrant: Entrant) -> dict:
     return filled | dict(train=filled["train"] | rates | given)
 
 # %% ../../nbs/training/08_recipes.ipynb #st000004
-def settled(
-    tables: dict, device: str | torch.device = "cpu", tell: Callable[[str], object] = write_line
-) -> dict:
+def settled(tables: dict, device: str | torch.device = "cpu", tell: Callable[[str], object] = write_line) -> dict:
     """Fill in the method, batch and steps of a first run on the user's own text, by the pace measured on `device`.
 
     The tables are returned as they are if they leave nothing open, for other data, for a small file, and where several
@@ -466,11 +460,7 @@ def tables_like(model: str | os.PathLike) -> dict:
     task, named = dict(saved["task"]), model if isinstance(model, str) else os.path.abspath(model)
     # the weights belong to the model's tokens, not to those of new data
     if hasattr(task_class(task["kind"]).Config, "vocabulary_from"): task["vocabulary_from"] = named
-    return dict(
-        task=task,
-        model=dict(method=saved["method"]) | saved["config"],
-        train=FURTHER | dict(start_from=named),
-    )
+    return dict(task=task, model=dict(method=saved["method"]) | saved["config"], train=FURTHER | dict(start_from=named))
 
 # %% ../../nbs/training/08_recipes.ipynb #fb94dec5
 PRESETS = files("loflexmdm") / "presets"

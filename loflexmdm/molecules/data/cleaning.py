@@ -130,11 +130,7 @@ def encoded_twice(canonical: str, options: Cleaning) -> tuple[str, str] | str:
     return found if again is None else encode(Chem.MolToSmiles(again), options)
 
 # %% ../../../nbs/molecules/data/02_cleaning.ipynb #75b28343
-def molecule_split(
-    smiles: str,
-    valid_share: float = 0.05,
-    test_share: float = 0.05,
-) -> str:
+def molecule_split(smiles: str, valid_share: float = 0.05, test_share: float = 0.05) -> str:
     """Assign a molecule to a split by hash of its canonical SMILES.
 
     ValueError for shares that leave no training data."""

@@ -77,12 +77,7 @@ def _made(smiles: str, e: Exchange) -> _Made | None:
     return _Made(first.smiles, second.smiles, e, qed_sa([first.mol, second.mol]).round(6).tolist())
 
 # %% ../../../nbs/molecules/data/07_exchanged_pairs.ipynb #ex000022
-def with_exchanges(
-    found: MatchedPairs,
-    smiles: Sequence[str],
-    options: Matching,
-    processes: int = 1,
-) -> MatchedPairs:
+def with_exchanges(found: MatchedPairs, smiles: Sequence[str], options: Matching, processes: int = 1) -> MatchedPairs:
     "Extend matched pairs by one exchange for each molecule in `smiles`. Exchange rules come from the matched pairs."
     rules = exchange_rules(m for pair in found.pairs for m in (pair, pair.swapped))
     chunks = list(in_chunks(smiles))

@@ -167,11 +167,7 @@ def same_molecule(text: str, smiles: str) -> bool:
     return mol is not None and Chem.MolToSmiles(mol) == smiles
 
 
-def is_reversible(
-    matched: Matched,
-    smiles: Sequence[str],
-    start: int | None = None,
-) -> bool:
+def is_reversible(matched: Matched, smiles: Sequence[str], start: int | None = None) -> bool:
     "Return True if the texts of a pair decode to its molecules."
     with rdBase.BlockLogs():
         texts = matched.texts(start)
@@ -191,12 +187,7 @@ def chunk_cuts(smiles: Sequence[str], options: Matching) -> list[list[tuple[str,
     with rdBase.BlockLogs(): return [fitting_cuts(s, options) for s in smiles]
 
 
-def all_cuts(
-    smiles: Sequence[str],
-    options: Matching,
-    processes: int = 1,
-    progress: bool = False,
-) -> list:
+def all_cuts(smiles: Sequence[str], options: Matching, processes: int = 1, progress: bool = False) -> list:
     "Return the fitting cuts of each molecule, in order."
     chunks = list(in_chunks(smiles))
     with tqdm(total=len(smiles), unit=" molecules", desc="cutting", disable=not progress) as bar:
@@ -207,11 +198,7 @@ def all_cuts(
     return found
 
 
-def _chunk_results(
-    chunks: list,
-    options: Matching,
-    processes: int,
-) -> Iterator[list]:
+def _chunk_results(chunks: list, options: Matching, processes: int) -> Iterator[list]:
     if processes == 1: yield from (chunk_cuts(c, options) for c in chunks)
     else:
         with worker_pool(processes, "fork" if sys.platform == "linux" else None) as pool:

@@ -118,11 +118,7 @@ def processes_for(rows: int, processes: int = 0) -> int:
     return processes or (1 if rows < FEW else free)
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #64717a14
-def cleaned(
-    rows: Iterable[str],
-    options: Cleaning,
-    processes: int = 1,
-) -> Iterator[tuple[list[str], list]]:
+def cleaned(rows: Iterable[str], options: Cleaning, processes: int = 1) -> Iterator[tuple[list[str], list]]:
     "Clean rows in order; yield (rows, results) per chunk."
     if processes == 1: return ((c, clean_chunk(c, options)) for c in in_chunks(rows))
     return _cleaned_by(rows, options, processes)
@@ -355,12 +351,7 @@ class Content(NamedTuple):
     notes: Callable[[], Sequence[str]] = lambda: ()  # remarks of the reader on the last pass over the rows
 
 
-def files_content(
-    files: Sequence[Path],
-    rows: Callable[[], Iterable[str]],
-    *more: str,
-    total: int = 0,
-) -> Content:
+def files_content(files: Sequence[Path], rows: Callable[[], Iterable[str]], *more: str, total: int = 0) -> Content:
     """Describe rows of files, identified by the files' contents. ValueError, after the last row, if a file changed
     meanwhile."""
     found = SourceFiles(*files)
@@ -375,9 +366,7 @@ def files_content(
 
 def benchmark_content(name: str) -> Content:
     "Describe the rows of a benchmark, read lazily."
-    return files_content(
-        benchmark_files(name), lambda: benchmark_smiles(name), ".csv", "", total=BENCHMARKS[name].rows
-    )
+    return files_content(benchmark_files(name), lambda: benchmark_smiles(name), ".csv", "", total=BENCHMARKS[name].rows)
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #044e67c4
 def hub_content(name: str, column: str) -> Content:
@@ -453,13 +442,7 @@ def prepare(
                   lambda: built(content, limit, options, processes, progress))
 
 # %% ../../../nbs/molecules/data/03_prepared.ipynb #e3cdf749
-def built(
-    content: Content,
-    limit: int,
-    options: Cleaning,
-    processes: int = 0,
-    progress: bool = False,
-) -> Molecules:
+def built(content: Content, limit: int, options: Cleaning, processes: int = 0, progress: bool = False) -> Molecules:
     """Clean at most `limit` rows of a source, all if 0.
 
     Rows of unknown number are counted in a first pass, not kept in memory."""

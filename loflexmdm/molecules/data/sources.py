@@ -149,11 +149,7 @@ def hub_smiles(
     return _column_of(rows, column or ("safe" if name == HUB else ""), name)
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #rc5ea5f0
-def _column_of(
-    rows: Iterable[dict],
-    column: str,
-    name: str,
-) -> Iterator[str]:
+def _column_of(rows: Iterable[dict], column: str, name: str) -> Iterator[str]:
     rows, key = iter(rows), None
     for row in rows:
         names = list(row)

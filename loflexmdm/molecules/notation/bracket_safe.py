@@ -201,11 +201,7 @@ def open_points(mol: Chem.Mol) -> list[int]:
     return points
 
 
-def name_open_points(
-    mol: Chem.Mol,
-    points: Sequence[int],
-    rank: Sequence[int],
-) -> int:
+def name_open_points(mol: Chem.Mol, points: Sequence[int], rank: Sequence[int]) -> int:
     """Assign isotopes to open points, in canonical order. Returns the first. They are above the isotopes of all other
     wildcards."""
     others = [
@@ -218,12 +214,7 @@ def name_open_points(
     return first
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #p8ae2907
-def cut_in_order(
-    mol: Chem.Mol,
-    bonds: Sequence[int],
-    rank: Sequence[int],
-    free: int,
-) -> Chem.Mol:
+def cut_in_order(mol: Chem.Mol, bonds: Sequence[int], rank: Sequence[int], free: int) -> Chem.Mol:
     """Cut bonds; number the new wildcard pairs in canonical order. The two wildcards of a bond share an isotope,
     counted from `free`."""
     def ends(i):
@@ -238,11 +229,7 @@ def cut_in_order(
     )
 
 
-def write_pieces(
-    mol: Chem.Mol,
-    rank: Sequence[int],
-    points: Sequence[int],
-) -> list[str]:
+def write_pieces(mol: Chem.Mol, rank: Sequence[int], points: Sequence[int]) -> list[str]:
     """Write the connected fragments as SMILES, large ones first. Each starts at its first atom in canonical order;
     `points` are wildcards that may not start a fragment."""
     rank = list(rank) + [len(rank)] * (mol.GetNumAtoms() - len(rank))
@@ -267,12 +254,7 @@ def write_text(mol: Chem.Mol, bonds: Sequence[int]) -> str:
     return renumber(BRANCH.sub(r"\1", text))
 
 
-def to_bracket_safe(
-    smiles: str,
-    *,
-    seed: int | None = None,
-    slicer: Slicer = "brics",
-) -> str:
+def to_bracket_safe(smiles: str, *, seed: int | None = None, slicer: Slicer = "brics") -> str:
     """Encode a molecule as bracket SAFE. Fragments are joined by '.', cut bonds and terminal wildcards are attachments
     <1>, <2>, ..., <%10>, ... in order of appearance.
 
@@ -372,12 +354,7 @@ def largest(mol: Chem.Mol) -> tuple[Chem.Mol, list[tuple[str, str]]]:
     return parts[0], [("component", Chem.MolToSmiles(p)) for p in parts[1:]]
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #5727356b
-def decode(
-    text: str,
-    *,
-    salvage: bool = False,
-    open_points: bool = False,
-) -> Decoded:
+def decode(text: str, *, salvage: bool = False, open_points: bool = False) -> Decoded:
     """Decode bracket SAFE.
 
     Strict: `smiles` is None unless every attachment appears exactly twice, the text parses and sanitises, and RDKit

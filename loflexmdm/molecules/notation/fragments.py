@@ -104,14 +104,7 @@ def checked_fragment(fragment: str, task: str) -> Chem.Mol:
     return mol
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #6d23014c
-def fragment_prompt(
-    fragment: str,
-    task: str = "",
-    *,
-    keep_stereo: bool = False,
-    seed: int = 0,
-    points: int = 1,
-) -> str:
+def fragment_prompt(fragment: str, task: str = "", *, keep_stereo: bool = False, seed: int = 0, points: int = 1) -> str:
     """Encode a fragment as a prompt: bracket SAFE that ends in '.'. Open attachments appear once, numbered by first
     appearance; all SMILES of a fragment give one prompt.
 
@@ -148,11 +141,7 @@ def point_candidates(smiles: str) -> list[str]:
     return sorted({with_point(mol, i) for i in free})
 
 
-def attach_points(
-    fragment: str,
-    seed: int = 0,
-    points: int = 1,
-) -> str:
+def attach_points(fragment: str, seed: int = 0, points: int = 1) -> str:
     """Add `points` attachment points at random atoms of a fragment.
 
     ValueError if `points` < 1 or no atom has a hydrogen to replace."""
@@ -160,9 +149,7 @@ def attach_points(
     rng, smiles = random.Random(f"points {seed}"), Chem.MolToSmiles(parse_fragment(fragment))
     for _ in range(points):
         if not (found := point_candidates(smiles)):
-            raise ValueError(
-                f"fragment={fragment!r}: too few hydrogens for {points} attachment point(s)"
-            )
+            raise ValueError(f"fragment={fragment!r}: too few hydrogens for {points} attachment point(s)")
         smiles = rng.choice(found)
     return smiles
 
@@ -205,11 +192,7 @@ def fragment_pattern(fragment: str) -> FragmentPattern:
     return FragmentPattern(Chem.MolFromSmarts(smarts), to_points)
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #p6e3efeb
-def points_fit(
-    mol: Chem.Mol,
-    atoms: Sequence[int],
-    pattern: FragmentPattern,
-) -> bool:
+def points_fit(mol: Chem.Mol, atoms: Sequence[int], pattern: FragmentPattern) -> bool:
     """Return True if a match is substituted exactly at its points. Bonds outside the pattern must have the orders of
     the points, or be aromatic, and the points of a fragment must lead to distinct atoms.
 
@@ -367,14 +350,7 @@ class FragmentCase(NamedTuple):
         return fragment_prompt(self.fragment, self.task, keep_stereo=keep_stereo)
 
 
-def case_of(
-    name: str,
-    task: str,
-    fragment: str,
-    smiles: str = "",
-    seed: int = 0,
-    points: int = 1,
-) -> FragmentCase:
+def case_of(name: str, task: str, fragment: str, smiles: str = "", seed: int = 0, points: int = 1) -> FragmentCase:
     """Build a case. A core without points gets `points` random ones.
 
     ValueError for a fragment that cannot be a prompt."""
@@ -394,11 +370,7 @@ def demo_cases(seed: int = 0) -> list[FragmentCase]:
     ]
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #pfe70892
-def read_benchmark(
-    path: str | Path,
-    seed: int = 0,
-    points: int = 1,
-) -> list[FragmentCase]:
+def read_benchmark(path: str | Path, seed: int = 0, points: int = 1) -> list[FragmentCase]:
     """Read cases from a CSV with one drug per row. Columns are name, smiles and the four tasks; empty cells are
     skipped.
 
@@ -409,12 +381,7 @@ def read_benchmark(
     return cases
 
 
-def _cases_of(
-    table: csv.DictReader,
-    path: str,
-    seed: int,
-    points: int,
-) -> Iterator[FragmentCase]:
+def _cases_of(table: csv.DictReader, path: str, seed: int, points: int) -> Iterator[FragmentCase]:
     missing = {"name", "smiles", *FRAGMENT_TASKS} - set(table.fieldnames or ())
     if missing:
         raise ValueError(
@@ -438,11 +405,7 @@ def prompt_tokens(prompt: str, vocabulary: Vocabulary) -> list[str]:
     return tokens
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #0dbe2c88
-def coloured(
-    mol: Chem.Mol,
-    atoms: Sequence[int],
-    size: tuple[int, int],
-) -> bytes:
+def coloured(mol: Chem.Mol, atoms: Sequence[int], size: tuple[int, int]) -> bytes:
     "Draw a molecule (PNG) with some atoms and their bonds coloured."
     from rdkit.Chem.Draw import rdMolDraw2D
     bonds = [b.GetIdx() for b in mol.GetBonds() if {b.GetBeginAtomIdx(), b.GetEndAtomIdx()} <= set(atoms)]
@@ -453,12 +416,7 @@ def coloured(
     return canvas.GetDrawingText()
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #b5c0d633
-def draw_fragment(
-    case: FragmentCase,
-    smiles: str = "",
-    ax=None,
-    size: tuple[int, int] = (300, 200),
-):
+def draw_fragment(case: FragmentCase, smiles: str = "", ax=None, size: tuple[int, int] = (300, 200)):
     """Draw a molecule with its fragment coloured and the prompt beneath. By default the molecule of the case. Returns
     the axes.
 

@@ -59,13 +59,7 @@ class Ring:
 
 class Atom:
     "Atom of a text: symbol, parent atom, bond to it, and ordered ring bonds."
-    def __init__(
-        self,
-        text: str,
-        parent: int | None,
-        bond: str,
-        starts: bool,
-    ):
+    def __init__(self, text: str, parent: int | None, bond: str, starts: bool):
         self.text, self.parent, self.bond = text, parent, bond
         self.starts = starts  # True for the first atom of a fragment in braces
         self.rings: list[Ring] = []
@@ -326,11 +320,7 @@ def pieces_of(mol: Chem.Mol, bonds: Sequence[int]) -> Pieces:
     return Pieces(mols, starts, ends, [len(some) for some in own], ranks)
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #971d531a
-def nest(
-    pieces: Pieces,
-    root: int | None = None,
-    number: int | None = None,
-) -> str:
+def nest(pieces: Pieces, root: int | None = None, number: int | None = None) -> str:
     """Write a tree of fragments, starting with `root`. By default the largest, ties broken by canonical order.
 
     `number`: the bond to the parent, at which the text starts. A bond without a second fragment is `{*}`."""
@@ -353,13 +343,7 @@ def nest(
     return LEAF.sub(filled, text)
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #164f192e
-def to_nested(
-    smiles: str,
-    *,
-    counted: bool = False,
-    slicer: Slicer = "brics",
-    root: int | None = None,
-) -> str:
+def to_nested(smiles: str, *, counted: bool = False, slicer: Slicer = "brics", root: int | None = None) -> str:
     """Encode a molecule as nested fragments.
 
     Canonical if `root` is None, else that fragment comes first (modulo the number of fragments). ValueError for a
@@ -368,12 +352,7 @@ def to_nested(
     return write_nested(mol, bonds_to_cut(mol, slicer), counted, root)
 
 
-def write_nested(
-    mol: Chem.Mol,
-    bonds: Sequence[int],
-    counted: bool = False,
-    root: int | None = None,
-) -> str:
+def write_nested(mol: Chem.Mol, bonds: Sequence[int], counted: bool = False, root: int | None = None) -> str:
     "Write nested fragments of a molecule cut at bonds; see `to_nested`."
     if len(Chem.GetMolFrags(mol)) > 1: raise ValueError("several components: nested fragments are one molecule")
     pieces = pieces_of(mol, bonds)
@@ -458,11 +437,7 @@ def from_point(mol: Chem.Mol) -> list[str]:
 Span = tuple[int, int]  # range of tokens, end excluded
 
 
-def pairs_of(
-    tokens: Sequence[str],
-    opening: str,
-    closing: str,
-) -> list[Span]:
+def pairs_of(tokens: Sequence[str], opening: str, closing: str) -> list[Span]:
     "Match brackets; return pairs of positions, sorted by opening."
     waiting: list[int] = []
     found: list[Span] = []

@@ -74,11 +74,7 @@ class Delivered(NamedTuple):
     high: float  # 90 % quantile of the values
 
 
-def asked_and_got(
-    asked: Sequence[int],
-    values: Sequence[float],
-    bounds: Sequence[float],
-) -> list[Delivered]:
+def asked_and_got(asked: Sequence[int], values: Sequence[float], bounds: Sequence[float]) -> list[Delivered]:
     """Compare requested classes with values. Returns a row per class. Classes lie between the bounds, a bound belongs
     to the class above; nan: no molecule.
 
@@ -93,23 +89,14 @@ def asked_and_got(
     return [_delivered(k, v[(a == k) & ~np.isnan(v)], edges) for k in range(len(edges) + 1)]
 
 
-def _delivered(
-    k: int,
-    values: np.ndarray,
-    edges: np.ndarray,
-) -> Delivered:
+def _delivered(k: int, values: np.ndarray, edges: np.ndarray) -> Delivered:
     if not len(values): return Delivered(k, 0, *[math.nan] * 4)
     inside = np.searchsorted(edges, values, side="right") == k
     spread = map(float, np.quantile(values, (0.1, 0.9)))
     return Delivered(k, len(values), float(inside.mean()), float(values.mean()), *spread)
 
 # %% ../../../nbs/molecules/scores/06_conditioning.ipynb #e06032e1
-def plot_asked(
-    rows: Sequence[Delivered],
-    bounds: Sequence[float],
-    label: str = "property",
-    ax=None,
-):
+def plot_asked(rows: Sequence[Delivered], bounds: Sequence[float], label: str = "property", ax=None):
     "Plot mean and central 80 % of values for each requested class. Classes are bands; returns the axes."
     import matplotlib.pyplot as plt
     if ax is None: ax = plt.subplots(layout="constrained")[1]

@@ -63,12 +63,7 @@ def settings(
     return [Setting(kind, p, c, steps) for kind, steps in kinds for c in confidences for p in top_p]
 
 # %% ../../../nbs/molecules/scores/03_de_novo.ipynb #80a3c657
-def row_of(
-    model: str,
-    setting: Setting,
-    n: int,
-    seed: int,
-) -> dict:
+def row_of(model: str, setting: Setting, n: int, seed: int) -> dict:
     "Return the keys that identify a row of results."
     return dict(model=model, **setting._asdict(), n=n, seed=seed)
 
@@ -79,9 +74,7 @@ def measure_setting(
     """Sample `n` molecules; return scores, length counts and cost. Scores as `MoleculesTask.score`; lengths are in
     tokens."""
     start = time.perf_counter()
-    samples = model.sample(
-        n=n, sampler=setting.sampler, generator=seeded(seed), batch_size=batch_size
-    )
+    samples = model.sample(n=n, sampler=setting.sampler, generator=seeded(seed), batch_size=batch_size)
     seconds = time.perf_counter() - start
     return task.score("test", samples) | dict(
         lengths=sorted(Counter(map(len, samples.sequences)).items()),
@@ -163,12 +156,7 @@ def _figure(row: dict, key: str) -> str:
 _STYLES = tuple(zip((PALETTE[name] for name in CYCLE), "os^DvP", ("-", "--", "-.", ":", "-", "--")))
 
 
-def _curves(
-    rows: Sequence[Mapping],
-    x: str,
-    y: str,
-    ax,
-):
+def _curves(rows: Sequence[Mapping], x: str, y: str, ax):
     "Plot one line per model, sorted by x. Returns the axes. Error bars if rows have `{y}_error`."
     import matplotlib.pyplot as plt
     if not rows: raise ValueError("rows: none given")
@@ -188,11 +176,7 @@ def _curves(
     return ax
 
 # %% ../../../nbs/molecules/scores/03_de_novo.ipynb #pa6d8370
-def plot_quality_steps(
-    rows: Sequence[Mapping],
-    y: str = "quality",
-    ax=None,
-):
+def plot_quality_steps(rows: Sequence[Mapping], y: str = "quality", ax=None):
     """Plot quality (or `y`) against sampling steps, logarithmic. Returns the axes.
 
     `rows`: dicts with model, steps and `y`, and optionally `{y}_error` (a standard error; bars show two). ValueError
@@ -202,11 +186,7 @@ def plot_quality_steps(
     return ax
 
 
-def plot_quality_diversity(
-    rows: Sequence[Mapping],
-    y: str = "quality",
-    ax=None,
-):
+def plot_quality_diversity(rows: Sequence[Mapping], y: str = "quality", ax=None):
     """Plot quality (or `y`) against diversity; return the axes. Points are labelled by `p` (the nucleus mass) if rows
     have it.
 

@@ -33,23 +33,13 @@ from ...support.readers import read_toml
 from ...support.registries import did_you_mean
 
 # %% ../../../nbs/molecules/scores/08_desirability.ipynb #ds000008
-def sigmoid(
-    x: float,
-    low: float,
-    high: float,
-    k: float,
-) -> float:
+def sigmoid(x: float, low: float, high: float, k: float) -> float:
     "Rise from 0 below `low` to 1 above `high`, 1/2 midway. A step if the two are equal."
     middle = x - (high + low) / 2
     return _rise(middle, 10 * k / (high - low)) if high != low else float(k * middle > 0)
 
 
-def reverse_sigmoid(
-    x: float,
-    low: float,
-    high: float,
-    k: float,
-) -> float:
+def reverse_sigmoid(x: float, low: float, high: float, k: float) -> float:
     "Fall from 1 below `low` to 0 above `high`."
     return 1 - sigmoid(x, low, high, k)
 
@@ -365,12 +355,7 @@ def _share(value: object, place: str) -> float:
     raise ValueError(f"{place}: pass_at={value!r}: must be a number from 0 to 1")
 
 # %% ../../../nbs/molecules/scores/08_desirability.ipynb #4a9e94d9
-def _goal(
-    kind: str,
-    endpoint: Mapping,
-    place: str,
-    makers: Makers,
-) -> Goal:
+def _goal(kind: str, endpoint: Mapping, place: str, makers: Makers) -> Goal:
     "Build a goal from an endpoint of the file. ValueError names the place."
     _check_keys(endpoint, ("name", "weight", "params", "transform", "stage"), place)
     stage = endpoint.get("stage", 1)

@@ -41,11 +41,7 @@ class FragmentSamples(NamedTuple):
         return [s if k else None for s, k in zip(self.smiles, self.kept)]
 
 
-def judge_fragments(
-    case: FragmentCase,
-    prompt: str,
-    texts: Sequence[str],
-) -> FragmentSamples:
+def judge_fragments(case: FragmentCase, prompt: str, texts: Sequence[str]) -> FragmentSamples:
     """Decode texts strictly and check that they contain the fragment.
 
     ValueError for a text that does not begin with the prompt: it belongs to another case."""
@@ -55,11 +51,7 @@ def judge_fragments(
     return FragmentSamples(case, prompt, list(texts), smiles, [contains_fragment(s, case.fragment) for s in smiles])
 
 # %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #eb945bc6
-def prompts_of(
-    model,
-    cases: Sequence[FragmentCase],
-    keep_stereo: bool = False,
-) -> list[list[str]]:
+def prompts_of(model, cases: Sequence[FragmentCase], keep_stereo: bool = False) -> list[list[str]]:
     "Tokenise the prompts of cases. ValueError, with the case, for tokens that the vocabulary lacks."
     def tokens(case):
         try: return prompt_tokens(case.prompt(keep_stereo), model.vocabulary)
@@ -139,9 +131,7 @@ def fill_fragments(
 
 
 # %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #11f7bebb
-def _different(
-    case: FragmentCase, draw: Callable[[int, int], list[str]], n: int, seed: int
-) -> FragmentSamples:
+def _different(case: FragmentCase, draw: Callable[[int, int], list[str]], n: int, seed: int) -> FragmentSamples:
     "Draw and judge distinct texts of a case; count the draws."
     texts, draws = different(draw, n, seed)
     return _judged(case, texts)._replace(draws=draws)
@@ -230,11 +220,7 @@ def fragment_table(results: Sequence[FragmentSamples], processes: int = 1) -> Fr
     return FragmentTable(rows, means)
 
 # %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #55259d07
-def plot_fragment_tables(
-    tables: dict[str, FragmentTable],
-    figure: str = "quality",
-    ax=None,
-):
+def plot_fragment_tables(tables: dict[str, FragmentTable], figure: str = "quality", ax=None):
     """Plot one metric of several tables by task. Bars are means, dots are drugs; returns the axes.
 
     ValueError for a metric that the tables lack."""

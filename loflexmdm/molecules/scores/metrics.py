@@ -156,11 +156,7 @@ def _different(judged: Sequence[Judged]) -> dict[str, Chem.Mol]:
     return {j.smiles: j.mol for j in judged if j.mol is not None}
 
 # %% ../../../nbs/molecules/scores/01_metrics.ipynb #9dd75b65
-def distances_to(
-    smiles: Sequence[str | None],
-    target: str,
-    bits: int = 1024,
-) -> np.ndarray:
+def distances_to(smiles: Sequence[str | None], target: str, bits: int = 1024) -> np.ndarray:
     """Compute Tanimoto distances of distinct valid molecules to `target`. float64 (molecules,), in order of first
     appearance.
 
@@ -196,11 +192,7 @@ QED_LEAST, SA_MOST = 0.6, 4.0
 CHUNK_MOLECULES = 250
 
 
-def qed_sa(
-    mols: Sequence[Chem.Mol],
-    processes: int = 1,
-    progress: bool = False,
-) -> np.ndarray:
+def qed_sa(mols: Sequence[Chem.Mol], processes: int = 1, progress: bool = False) -> np.ndarray:
     """Compute QED and SA of each molecule: float64 (molecules, 2).
 
     QED takes about a millisecond per molecule, nearly all the time of an evaluation; several processes pay off from
@@ -327,11 +319,7 @@ DESCRIPTORS = dict(
 )
 
 
-def properties(
-    smiles: Sequence[str | None],
-    processes: int = 1,
-    progress: bool = False,
-) -> dict[str, np.ndarray]:
+def properties(smiles: Sequence[str | None], processes: int = 1, progress: bool = False) -> dict[str, np.ndarray]:
     """Compute properties by name, each float64 (n,), nan for invalid SMILES.
 
     qed and sa (no units), weight in g/mol, logp (Crippen), tpsa in square angstroms, sp3 (fraction of carbons that
@@ -421,11 +409,7 @@ def _values(given: Sequence[str | None] | Values, name: str) -> dict[str, np.nda
     return {k: np.asarray(v, np.float64)[kept] for k, v in table.items()}
 
 
-def _gap(
-    name: str,
-    a: np.ndarray,
-    b: np.ndarray,
-) -> PropertyGap:
+def _gap(name: str, a: np.ndarray, b: np.ndarray) -> PropertyGap:
     law = {k: v / len(b) for k, v in Counter(b.tolist()).items()}
     counts = (b == b.round()).all()  # frequencies of single values are meaningful for integers only
     variation = (
@@ -460,11 +444,7 @@ def plot_properties(
 
 _LABELS = dict(qed="QED", sa="SA", weight="weight (g/mol)", logp="logP", tpsa="TPSA (Å²)")
 
-def _histograms(
-    ax,
-    name: str,
-    values: Mapping[str, np.ndarray],
-):
+def _histograms(ax, name: str, values: Mapping[str, np.ndarray]):
     together = np.concatenate(list(values.values()))
     counts, (low, high) = (together == together.round()).all(), (together.min(), together.max())
     bins = np.arange(low - 0.5, high + 1) if counts and high - low < 60 else np.linspace(low, high + 1e-9, 21)

@@ -77,11 +77,7 @@ def _chunk(smiles: Sequence[str]) -> tuple:
         return bit_rows(mols, PRINT_BITS), [brics_fragments(m) for m in mols], [scaffold_of(m) for m in mols], values
 
 
-def describe_molecules(
-    smiles: Sequence[str],
-    processes: int = 1,
-    network: bool = True,
-) -> Described:
+def describe_molecules(smiles: Sequence[str], processes: int = 1, network: bool = True) -> Described:
     """Describe valid SMILES for comparison. `network`: with ChemNet's activations, if `fcd_torch` is installed.
 
     ValueError for no molecules. A script with several processes needs its `if __name__ == "__main__":`."""
@@ -134,12 +130,7 @@ def gaussian(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values.mean(0), np.cov(values.T)
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #0c69bcaa
-def frechet(
-    mean: np.ndarray,
-    covariance: np.ndarray,
-    mean_2: np.ndarray,
-    covariance_2: np.ndarray,
-) -> float:
+def frechet(mean: np.ndarray, covariance: np.ndarray, mean_2: np.ndarray, covariance_2: np.ndarray) -> float:
     "Compute the Fréchet distance (squared Wasserstein-2) of two Gaussians."
     weights, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(weights.clip(0))) @ vectors.T
@@ -248,11 +239,7 @@ def stored_reference(path: Path) -> Reference | None:
                      arrays.get("mean"), arrays.get("covariance"))
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #f53f75e9
-def moses_reference(
-    name: str = "moses-test",
-    limit: int = 0,
-    processes: int = 1,
-) -> Reference:
+def moses_reference(name: str = "moses-test", limit: int = 0, processes: int = 1) -> Reference:
     """Return the reference of a benchmark's molecules, cached. All, or `limit` evenly spaced ones.
 
     The complete test set takes about a quarter of an hour on one core. ValueError if the wheel is missing."""
@@ -352,11 +339,7 @@ def plot_curves(curves: Mapping[str, Sequence[CurvePoint]], ax=None):
     return ax
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #a6f1e48e
-def add_carbons(
-    smiles: Sequence[str],
-    rng: random.Random,
-    known: Iterable[str] = (),
-) -> list[str | None]:
+def add_carbons(smiles: Sequence[str], rng: random.Random, known: Iterable[str] = ()) -> list[str | None]:
     """Insert one carbon at a random position of each SMILES. The result is canonical and not in `known`.
 
     None for a molecule without a valid new result."""
@@ -364,11 +347,7 @@ def add_carbons(
     with rdBase.BlockLogs(): return [_with_carbon(s, rng, known) for s in smiles]
 
 
-def _with_carbon(
-    smiles: str,
-    rng: random.Random,
-    known: set[str],
-) -> str | None:
+def _with_carbon(smiles: str, rng: random.Random, known: set[str]) -> str | None:
     places = list(range(len(smiles) + 1))
     rng.shuffle(places)
     for i in places:
