@@ -22,7 +22,6 @@ from loflexmdm.cli.common import add_device, device_name, pick_device
 from loflexmdm.methods.base import Method
 from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.data.sources import benchmark_smiles
-from loflexmdm.molecules.scores.de_novo import Setting
 from loflexmdm.molecules.scores.metrics import judge, molecule_metrics
 from loflexmdm.molecules.scores.moses import CURVES, Reference, describe_molecules, moses_metrics
 from loflexmdm.molecules.scores.moses import moses_reference, reference_from
@@ -49,7 +48,7 @@ TRAIN = dict(optimiser="muon", lr=4e-3, warmup=300, ema=0.999, valid_size=256)
 SIZE, ROWS, STEPS, SAMPLES, REFERENCE = "tiny", 64, 1000, 500, 10_000
 PUBLISHED = 30_000  # samples of the tables of MOSES
 NO_RULE = ("ar", "ordered-insertion")  # methods whose samplers take no rule for positions
-DRAWN = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="top_prob")}
+DRAWN = {"p 1": EventDriven(), "p .7, confidence": EventDriven(exact=True, top_p=0.7, confidence="top_prob")}
 
 CONFIDENT, LEAPS = EventDriven(exact=True, confidence="top_prob"), TauLeaping(steps=128, confidence="top_prob")
 SAMPLERS = {
@@ -104,7 +103,7 @@ def figures(method: Method, known: set[str], n: int, reference: Reference) -> di
     "Metrics of n samples for each way to draw them; a rule for positions is for models with masks on a clock alone."
     task, out = task_from(method.task), {}
     for label, setting in DRAWN.items():
-        sampler = replace(method.default_sampler, top_p=setting.top_p) if method.name in NO_RULE else setting.sampler
+        sampler = replace(method.default_sampler, top_p=setting.top_p) if method.name in NO_RULE else setting
         smiles, how = drawn(task, method, n, sampler)
         out[label] = how | judged(smiles, known, reference)
     return out

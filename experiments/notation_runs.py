@@ -10,9 +10,9 @@ import torch
 
 from loflexmdm.methods.base import Method
 from loflexmdm.methods.sampling import generate
-from loflexmdm.molecules.scores.de_novo import Setting
 from loflexmdm.molecules.scores.metrics import molecule_metrics
 from loflexmdm.molecules.task import MoleculesTask
+from loflexmdm.samplers import EventDriven
 from loflexmdm.tasks.base import task_from
 from runs import ROOT, bound, curve_of, note, noted
 from training_runs import trained
@@ -32,7 +32,7 @@ ENTRANTS = {  # canonical texts, or another text of a molecule each time
 MODEL = dict(order="fixed", size="micro")
 TRAIN = dict(batch_size=64, optimiser="muon", lr=6e-3, valid_size=256)
 STEPS, MOLECULES, SAMPLES = 1000, 150_000, 500
-SAMPLED = {"p 1": Setting(), "p .7, confidence": Setting(top_p=0.7, confidence="top_prob")}
+SAMPLED = {"p 1": EventDriven(), "p .7, confidence": EventDriven(exact=True, top_p=0.7, confidence="top_prob")}
 
 
 def tables(entrant: str, seed: int, steps: int, molecules: int) -> dict:
@@ -41,9 +41,9 @@ def tables(entrant: str, seed: int, steps: int, molecules: int) -> dict:
                 train=TRAIN | dict(steps=steps, seed=seed, save_every=-(-steps // 4), valid_every=-(-steps // 12)))
 
 
-def drawn(task: MoleculesTask, method: Method, setting: Setting, n: int) -> dict:
+def drawn(task: MoleculesTask, method: Method, setting: EventDriven, n: int) -> dict:
     "Figures of `n` samples: states with their numbers, quality, diversity, uniqueness, calls."
-    samples = generate(method, n=n, sampler=setting.sampler, generator=torch.Generator().manual_seed(0))
+    samples = generate(method, n=n, sampler=setting, generator=torch.Generator().manual_seed(0))
     states = Counter(d["state"] for d in task.describe(samples))
     figures = molecule_metrics(task.smiles_of(samples), task.smiles("train"), canonical_reference=True).as_dict()
     kept = {k: round(figures[k], 4) for k in ("validity", "quality", "diversity", "uniqueness", "novelty")}

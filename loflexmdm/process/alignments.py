@@ -7,14 +7,11 @@ Flows."""
 __all__ = ['BLANK', 'PAIR', 'DELETE', 'INSERT', 'VOID', 'CELLS', 'ALIGNMENTS', 'ERRORS', 'Aligned', 'strip', 'at', 'slot_column',
            'collate_pairs', 'from_moves', 'Optimal', 'edit_distance', 'counted_moves', 'optimal_moves', 'ruled_moves',
            'alignment_rule', 'check_pairs', 'align', 'Source', 'Empty', 'Masks', 'UniformTokens', 'Corrupted',
-           'Dataset', 'read_pairs']
+           'Dataset']
 
 # %% ../../nbs/process/10_alignments.ipynb #8ab3e26e
-import csv
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -591,24 +588,3 @@ class Dataset(Source):
                 raise ValueError(f"row {row}: the data has no source for the target {tokens[:n]}")
             found.append(sources[int(u[row] * len(sources))])
         return collate(found).to(x1.tokens.device)
-
-# %% ../../nbs/process/10_alignments.ipynb #9dd2b491
-def read_pairs(
-    path: str | os.PathLike, split: Callable[[str], Sequence[str]] = str.split
-) -> tuple[list[tuple[Sequence[str], Sequence[str]]], int]:
-    """Read pairs from the lines `source TAB target` of a file.
-
-    Fields are cut into tokens by `split` (tuple: characters). Returns the pairs and the number of empty lines left
-    out. ValueError for a line with another number of fields."""
-    pairs, empty = [], 0
-    with open(Path(path), encoding="utf-8", newline="") as f:
-        rows = csv.reader(f, delimiter="\t", quoting=csv.QUOTE_NONE)
-        for number, row in enumerate(rows, 1):
-            if not row:
-                empty += 1
-                continue
-            if len(row) != 2:
-                raise ValueError(f"{path}, line {number}: {len(row)} fields, need a source and a target")
-            pairs.append(tuple(split(field) for field in row))
-    if not pairs: raise ValueError(f"{path}: contains no pairs")
-    return pairs, empty

@@ -147,20 +147,6 @@ class DigitsTask(Task):
         nearest = self.nearest_class(torch.stack(images))
         return int((nearest == torch.tensor(classes)).sum())
 
-    def independent_bits(self, by_class: bool = False, smooth: float = 0.1) -> float:
-        "Compute bits per pixel of test images under independent pixels. Frequencies are those of training, smoothed."
-        levels, classes = self.images
-        train, test = self.split["train"], self.split["test"]
-        nats = 0.0
-        for c in range(CLASSES):
-            # `by_class`: frequencies within the class
-            rows = levels[train][classes[train] == c] if by_class else levels[train]
-            counts = torch.nn.functional.one_hot(rows, LEVELS).sum(0) + smooth
-            log_p = (counts / counts.sum(-1, keepdim=True)).log()
-
-            shown = levels[test][classes[test] == c]
-            nats -= float(log_p[torch.arange(SIDE**2), shown].sum())
-        return bits_per_dimension(nats / len(test))
 
 # %% ../../nbs/tasks/08_digits.ipynb #6c538174
 def bits_per_dimension(nats: float) -> float:

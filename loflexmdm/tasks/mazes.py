@@ -6,7 +6,7 @@ fill in the way between fixed points, as many tokens as it takes."""
 # %% auto #0
 __all__ = ['Cell', 'Ends', 'MAZE_LAYOUTS', 'Maze', 'divide', 'maze_from', 'draw_maze', 'shortest_path', 'routes', 'Route',
            'choose_subgoals', 'name_of', 'cell_of', 'route_example', 'infill_prompt', 'prefix_prompt', 'MazeConfig',
-           'pair_split', 'MazeTask', 'visits', 'maze_verdict', 'shortest_tour', 'subgoal_samples', 'draw_maze_path',
+           'pair_split', 'MazeTask', 'visits', 'maze_verdict', 'shortest_tour', 'draw_maze_path',
            'draw_maze_generation']
 
 # %% ../../nbs/tasks/07_mazes.ipynb #075ce1e1
@@ -24,10 +24,9 @@ import numpy as np
 
 from ..process.states import BOS, Example, Vocabulary, prefix_example
 from ..process.streams import UNLIMITED
-from ..samplers import Sampler, Samples
+from ..samplers import Samples
 from ..support.colours import PALETTE
 from ..support.configs import AtLeastTwo, Count, Natural, config, one_of
-from ..support.random_numbers import seeded
 from .base import Examples, Task, check_split
 
 # %% ../../nbs/tasks/07_mazes.ipynb #e52e6da9
@@ -426,20 +425,6 @@ def maze_verdict(maze: Maze, subgoals: Sequence[Cell], path: Sequence[Cell | Non
 def shortest_tour(maze: Maze, subgoals: Sequence[Cell]) -> int:
     "Count the fewest steps that visit the subgoals in order."
     return sum(maze.distances(b)[a] for a, b in pairwise(subgoals))
-
-# %% ../../nbs/tasks/07_mazes.ipynb #7e5a6f6b
-def subgoal_samples(
-    model, task: MazeTask, sampler: Sampler | None = None,
-    subgoals: Sequence[int] = (2, 4, 7), n: int = 400, seed: int = 0,
-) -> dict[int, Samples]:
-    """Sample the first `n` test routes with each number of subgoals. The paths are the same; more or fewer cells are
-    known."""
-    found = {}
-    for k in subgoals:
-        # same random numbers for every number of subgoals
-        generator = seeded(seed)
-        found[k] = model.sample(task.prompts("test", n, k), sampler=sampler, generator=generator)
-    return found
 
 # %% ../../nbs/tasks/07_mazes.ipynb #78f32cd7
 def draw_maze_path(maze: Maze, path: Sequence[Cell], subgoals: Sequence[Cell] = (), ax=None):

@@ -16,7 +16,6 @@ from loflexmdm.molecules.orders import keep, molecule_of, normalised_times, orde
 from loflexmdm.molecules.orders import plot_category_times, plot_generation, plot_molecule
 from loflexmdm.molecules.orders import plot_states
 from loflexmdm.molecules.orders import sample_categories, state_lines, structure_lead, summarise
-from loflexmdm.molecules.scores.de_novo import plot_quality_diversity, plot_quality_steps
 from loflexmdm.process.schedules import sample_event_taus
 from loflexmdm.process.states import MASK, Vocabulary
 from loflexmdm.samplers import Samples, Trajectory
@@ -343,21 +342,3 @@ def test_violins(axes):
     assert axes[0].get_title() == "title"
     assert [t.get_text() for t in axes[0].get_xticklabels()][:2] == ["ring\nclosure", "fragment\nseparator"]
     with pytest.raises(ValueError, match="times: empty"): plot_category_times({})
-
-
-def test_quality_curves(axes):
-    rows = [
-        dict(model=m, steps=s, diversity=d, quality=q, p=1.0)
-        for m, s, d, q in (("a", 64, 0.9, 0.5), ("a", 16, 0.8, 0.4), ("b", 16, 0.7, 0.3))
-    ]
-    assert plot_quality_steps(rows, ax=axes[0]) is axes[0] and plot_quality_diversity(rows, ax=axes[1]) is axes[1]
-    points = lambda ax: [list(zip(*map(list, c.lines[0].get_data()))) for c in ax.containers]
-    assert points(axes[0]) == [[(16, 0.4), (64, 0.5)], [(16, 0.3)]]
-    assert points(axes[1]) == [[(0.8, 0.4), (0.9, 0.5)], [(0.7, 0.3)]]
-    assert axes[0].get_xscale() == "log" and [t.get_text() for t in axes[1].texts] == ["p=1"] * 3
-    for bad, match in (
-        ([], "rows: none"),
-        ([dict(model="a", steps=1)], "'quality' is missing"),
-        ([dict(steps=1, quality=1)], "'model' is missing"),
-    ):
-        with pytest.raises(ValueError, match=match): plot_quality_steps(bad)

@@ -11,7 +11,7 @@ from loflexmdm.samplers import Samples, Trajectory
 from loflexmdm.tasks.base import SPLITS, task_from
 from loflexmdm.tasks.mazes import MAZE_LAYOUTS, Maze, MazeConfig, MazeTask, Route, _half_cell, _mark_cells, cell_of
 from loflexmdm.tasks.mazes import _draw_step, choose_subgoals, draw_maze_path, maze_from, name_of, routes
-from loflexmdm.tasks.mazes import maze_verdict, shortest_tour, subgoal_samples, visits
+from loflexmdm.tasks.mazes import maze_verdict, shortest_tour, visits
 
 SMALL = dict(rows=7, columns=9, loops=2, path_max=20)
 TASKS = {k: MazeTask(MazeConfig(layout=k)) for k in MAZE_LAYOUTS}
@@ -224,20 +224,6 @@ def test_task_round_trip_and_splits():
     assert again.as_dict() == task.as_dict() and again.prompts("test", 5) == task.prompts("test", 5)
     with pytest.raises(ValueError, match="split='dev'"): task.dataset("dev")
     with pytest.raises(ValueError, match="n=2001: the test split has 2000 routes"): task.prompts("test", 2001)
-
-
-def test_samples_by_number_of_subgoals():
-    class Walker:
-        "A method that gives the routes themselves, and remembers what it was asked for."
-        def sample(self, prompts, sampler, generator):
-            k = (len(prompts[0]) + 1) // 2
-            assert sampler == "any"
-            assert generator.initial_seed() == 7
-            assert prompts == TASKS["infill"].prompts("test", 5, k)
-            return samples_of(TASKS["infill"], [TASKS["infill"].route("test", i, k) for i in range(5)])
-    found = subgoal_samples(Walker(), TASKS["infill"], "any", (2, 5), n=5, seed=7)
-    assert list(found) == [2, 5]
-    assert [d["subgoals"] for k in found for d in TASKS["infill"].describe(found[k])] == [2] * 5 + [5] * 5
 
 
 def test_pictures():

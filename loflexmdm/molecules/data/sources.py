@@ -4,22 +4,18 @@
 
 # %% auto #0
 __all__ = ['SOURCES', 'EMBEDDED', 'BENCHMARKS', 'HUB', 'HUB_ROWS', 'Source', 'source_file', 'first_word', 'embedded_smiles',
-           'Benchmark', 'benchmark_files', 'benchmark_smiles', 'open_stream', 'hub_smiles', 'HubMolecules']
+           'Benchmark', 'benchmark_files', 'benchmark_smiles', 'open_stream', 'hub_smiles']
 
 # %% ../../../nbs/molecules/data/01_sources.ipynb #4ba8c9dd
 import csv
 import importlib.util
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from rdkit import RDConfig
-from torch.utils.data import IterableDataset, get_worker_info
 
-from .cleaning import REJECT_REASONS, Cleaning, check_cleaning, clean_chunk
 from .records import SMILES_COLUMNS, read_smiles
 from ...support.records import column_place, usual_column
 
@@ -155,32 +151,3 @@ def _column_of(rows: Iterable[dict], column: str, name: str) -> Iterator[str]:
         names = list(row)
         key = key or names[column_place(names, usual_column(names, column, SMILES_COLUMNS, only=True), name)]
         yield row[key].strip() if isinstance(row[key], str) else ""
-
-# %% ../../../nbs/molecules/data/01_sources.ipynb #49de1d03
-class HubMolecules(IterableDataset):
-    """Stream of (bracket text, SMILES), cleaned on the fly, for sources too large to prepare.
-
-    `stream`: options of `hub_smiles`. Call `set_epoch` before each further pass to change the order."""
-    def __init__(self, name: str = HUB, options: Cleaning = Cleaning(), **stream):  # noqa: B008 (immutable)
-        self.name, self.options, self.stream, self.epoch = name, check_cleaning(options), stream, 0
-        # one row per worker, written only by that worker
-        self._counts = torch.zeros(256, 1 + len(REJECT_REASONS), dtype=torch.long).share_memory_()
-
-    def set_epoch(self, epoch: int): self.epoch = epoch
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        worker = get_worker_info()
-        counts = self._counts[worker.id % 256 if worker else 0]
-        for row in hub_smiles(self.name, epoch=self.epoch, **self.stream):
-            [found] = clean_chunk([row], self.options)
-            counts[1 + REJECT_REASONS.index(found) if isinstance(found, str) else 0] += 1
-            if not isinstance(found, str): yield found[:2]
-
-    @property
-    def kept(self) -> int:
-        "Number of molecules yielded so far, by all workers."
-        return int(self._counts[:, 0].sum())
-    @property
-    def rejects(self) -> Counter:
-        "Number of rejected rows so far by reason, over all workers."
-        return Counter({r: n for r, n in zip(REJECT_REASONS, self._counts[:, 1:].sum(0).tolist()) if n})
