@@ -201,7 +201,7 @@ def judged(task: Task, leads: list[str], products: list) -> dict:
 
 def edited_leads(task: Task, method: Method, leads: list[str], seed: int, top_p: float) -> dict:
     "Figures of ATTEMPTS edits per lead, and the calls that they took; each attempt spells the lead anew."
-    tokens = [task.source(s, k) for s in leads for k in range(ATTEMPTS)]
+    tokens = [task.edits.source(s, k) for s in leads for k in range(ATTEMPTS)]
     samples = method.edit(tokens, generator=torch.Generator().manual_seed(seed),
                           sampler=replace(method.default_sampler, top_p=top_p))
     return judged(task, leads, task.products(samples)) | dict(network_calls=samples.network_calls)

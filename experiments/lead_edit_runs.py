@@ -66,7 +66,7 @@ def edited(task: Task, method: Method, leads: Sequence[str], seed: int,
     "Of the leads that the model can take: each as it writes it, all attempts at them, and the network calls."
     taken, tokens = [], []
     for lead in leads:
-        try: spelled = [task.source(lead, k) for k in range(ATTEMPTS)]
+        try: spelled = [task.edits.source(lead, k) for k in range(ATTEMPTS)]
         except ValueError: continue
         if max(map(len, spelled)) >= method.config.max_length: continue
         taken.append(lead)

@@ -110,12 +110,12 @@ class Answers:
         model, rows = self.model(name), []
         check_count(n)
         if not edits(model): raise ValueError(f"model={name!r}: does not edit; give a prompt to `sample`")
-        tokens = model.task.source(text.strip())
-        locked = model.task.keep(tokens, keep.strip()) if keep.strip() else [False] * len(tokens)
+        tokens = model.task.edits.source(text.strip())
+        locked = model.task.edits.keep(tokens, keep.strip()) if keep.strip() else [False] * len(tokens)
         if all(locked): raise ValueError(f"keep={clipped(keep)}: locks every token; leave some free")
         sources = [tokens] * n
         for part in model.edit_batches(sources, [locked] * n, seed=seed, batch_size=BATCH, **settings):
-            described = model.task.describe_edits(sources[:len(part)], part)
+            described = model.task.edits.describe(sources[:len(part)], part)
             rows += [row | dict(text=t) for t, row in zip(part.texts, described, strict=True)]
             yield list(rows)
 
@@ -130,7 +130,7 @@ class Answers:
         "Return a player of one generation, or of one edit. ValueError for bad input."
         model = self.model(name)
         if edits(model):
-            return model.edit([model.task.source(prompt.strip())], seed=seed, record=True, **settings).player()
+            return model.edit([model.task.edits.source(prompt.strip())], seed=seed, record=True, **settings).player()
         prompts = prompt_of(model, prompt) if prompt.strip() else None
         return model.sample(prompts, 1, seed=seed, record=True, **settings).player()
 

@@ -38,7 +38,7 @@ from ..support.atomic_files import write_file
 from ..support.readers import ending_of
 from ..support.records import LeftOut, Record, Records, read_records
 from ..support.table_writers import TABLE_WRITERS, output_ending
-from ..tasks.base import Task
+from ..tasks.base import Task, TaskEdits
 
 # %% ../../nbs/cli/11_edit.ipynb #6b47427b
 USUAL = ("smiles", "text", "source", "sequence", "tokens")
@@ -87,11 +87,11 @@ def attempt(task: Task, line: int, value: str | list | LeftOut, number: int, kep
     if isinstance(value, LeftOut): return Attempt(line, value.text, number, [], [], f"skipped: {value.reason}")
     text = value if isinstance(value, str) else " ".join(value)
     try:
-        tokens = task.source(value, number - 1) if isinstance(value, str) else list(value)
+        tokens = task.edits.source(value, number - 1) if isinstance(value, str) else list(value)
         task.vocabulary.encode(tokens)
         if not tokens: raise ValueError("empty")
         if len(tokens) >= limit: raise ValueError(f"longer than the {limit - 1} tokens that are allowed")
-        keep = [False] * len(tokens) if kept is None else task.keep(tokens, kept)
+        keep = [False] * len(tokens) if kept is None else task.edits.keep(tokens, kept)
         if all(keep): raise ValueError("everything is to be kept")
     except ValueError as e: return Attempt(line, text, number, [], [], "skipped: " + str(e).split(";")[0])
     return Attempt(line, text, number, tokens, keep, left_out=task.omitted(text))
@@ -110,7 +110,7 @@ def attempts_at(rows: Iterable[tuple[int, str | list]], task: Task, n: int, kept
 # %% ../../nbs/cli/11_edit.ipynb #5e0fa78b
 def edited_rows(attempts: Sequence[Attempt], samples: Samples, task: Task) -> list[dict]:
     "Return a row per attempt, from its edited sequence."
-    descriptions = task.describe_edits([a.tokens for a in attempts], samples)
+    descriptions = task.edits.describe([a.tokens for a in attempts], samples)
     return [a.row(task) | d for a, d in zip(attempts, descriptions, strict=True)]
 
 
@@ -129,7 +129,7 @@ def is_skipped(row: dict) -> bool:
 
 def rows_with_gain(rows: Sequence[dict], task: Task, least: float) -> list[dict]:
     "Return the rows that gained enough, and the skipped. At least `least` is enough."
-    gains = [None if is_skipped(row) else task.gain(row) for row in rows]
+    gains = [None if is_skipped(row) else task.edits.gain(row) for row in rows]
     return [row for row, g in zip(rows, gains) if is_skipped(row) or g is not None and g >= least]
 
 
@@ -210,7 +210,7 @@ def check_edit(options: EditOptions, method: Method) -> Task:
     if not any(CHANNELS[channel].growth < 0 or CHANNELS[channel].excludes_present for channel in method.channels):
         raise ValueError(f"{name}: {method.name} has no substitutions or deletions, so it cannot edit; "
                          "use a method that has them, such as editflow")
-    if options.gain is not None and type(task).gain is Task.gain:
+    if options.gain is not None and type(task.edits).gain is TaskEdits.gain:
         raise ValueError(f"--gain {options.gain}: the task {task.kind!r} defines no gain; leave it out")
     goals = edit_goals(options.charge, options.logp, options.similarity)
     if goals != EditGoals() and task.view != "molecule":

@@ -82,7 +82,7 @@ def draw_answers(options: EvaluateOptions, method: Method, task: Task) -> Sample
 # %% ../../nbs/cli/08_evaluate.ipynb #bdcb73ae
 def scored(task: Task, samples: Samples) -> dict:
     "Return the metrics of samples. Prints a note if the task's data may not be read."
-    if task.unread_data: print_status(f"not compared with the data: {task.unread_data} is read with --task-data")
+    if task.access.unread: print_status(f"not compared with the data: {task.access.unread} is read with --task-data")
     return dict(n=len(samples.sequences)) | task.score("test", samples)
 
 
@@ -121,7 +121,7 @@ def evaluate_samples(path: Path, task_name: str | None, data: bool = False) -> d
     rows = read_samples(path)
     layout = Layout("json lines") if path.suffix == ".jsonl" else layout_of(path, "tokens")
     print_status(read_line(path, layout, "tokens", len(rows), {}))
-    if task.unread_data: task.set_vocabulary(Vocabulary(sorted({str(t) for r in rows for t in r["tokens"]})))
+    if task.access.unread: task.set_vocabulary(Vocabulary(sorted({str(t) for r in rows for t in r["tokens"]})))
     prompts = task.prompts("test", len(rows))
     written = [[t for t in r["prompt"] if not is_gap(str(t), task.vocabulary)] for r in rows]
     if prompts is not None and [[str(t) for t in p if t is not ...] for p in prompts] != written:
@@ -193,14 +193,14 @@ def evaluate_file(path: Path, task_name: str | None, column: str | None, data: b
     "Return the metrics of a file. It holds samples, or another format or column that a task reads."
     if not column and holds_samples(path): return evaluate_samples(path, task_name, data)
     task = task_of_recipe(task_name)
-    if task is not None and not task.file_suffixes:
+    if task is not None and not task.output.file_suffixes:
         raise ValueError(f"--task {task_name}: the task {task.kind!r} scores only files of `loflexmdm sample`")
     reader = reader_of(path) if task is None else type(task)
     if salts and reader.kind != "molecules":
         raise ValueError(f"--salts {salts}: is for molecules, not for the task {reader.kind!r}; leave it out")
     more = dict(tell=print_status) if reader.kind == "molecules" else {}
     if salts: more |= dict(salts=salts)
-    return reader.evaluate_file(path, column or "", task, progress=sys.stderr.isatty(), **more)
+    return reader.output.evaluate_file(path, column or "", task, progress=sys.stderr.isatty(), **more)
 
 
 def reader_of(path: Path) -> type[Task]:
@@ -208,13 +208,13 @@ def reader_of(path: Path) -> type[Task]:
     readers = {}
     for kind in TASKS.names():
         with contextlib.suppress(ValueError):  # a plug-in that cannot be used reads nothing
-            if TASKS[kind].file_suffixes: readers[kind] = TASKS[kind]
+            if TASKS[kind].output.file_suffixes: readers[kind] = TASKS[kind]
     name = path.name.lower().removesuffix(".gz")
-    found = [kind for kind, cls in readers.items() if name.endswith(tuple(cls.file_suffixes))]
+    found = [kind for kind, cls in readers.items() if name.endswith(tuple(cls.output.file_suffixes))]
     if len(found) == 1: return readers[found[0]]
     if found:
         raise ValueError(f"{path}: the tasks {' and '.join(found)} read such files; choose a recipe with --task")
-    known = "; ".join(f"{', '.join(cls.file_suffixes)} for {kind}" for kind, cls in readers.items())
+    known = "; ".join(f"{', '.join(cls.output.file_suffixes)} for {kind}" for kind, cls in readers.items())
     raise ValueError(f"{path}: the name must end in {known}; .gz may follow. Samples are .jsonl or .csv")
 
 # %% ../../nbs/cli/08_evaluate.ipynb #ev000003

@@ -387,7 +387,7 @@ def nll_states(nll: int | None, out: str | None, rows: int, task: Task | None) -
     "Return the states per sequence for the bound. --nll, else the task's if the rows go to a table, else 0."
     if nll is not None: return nll
     described = out and Path(out).suffix in TABLES
-    return task.bound_states(rows) if described and task is not None else 0
+    return task.output.bound_states(rows) if described and task is not None else 0
 
 
 def described_rows(samples: Samples, prompts: Sequence, method: Method, task: Task | None,
@@ -425,7 +425,7 @@ def states_of(rows: Sequence[dict]) -> dict[str, int]:
 
 def pretty_row(row: dict, task: Task | None) -> str:
     "Return a row as one terminal line. With its bound if it has one."
-    text = tokens_as_text(row) if task is None else task.pretty(row)
+    text = tokens_as_text(row) if task is None else task.output.pretty(row)
     if "prompt_text" in row: text = f"{row.get('name') or row['prompt_text']}: {text}"
     if "nll_bound" not in row: return text
     return f"{text}   (nll <= {row['nll_bound']:.3f} +- {row['nll_se']:.3f})"
@@ -461,7 +461,8 @@ def check_texts(out: Path | None, task: Task | None):
 def write_rows(out: Path, rows: Sequence[dict], task: Task | None = None):
     "Write rows to a file by its suffix. In a format of the task, as a table, or texts only."
     ending = output_ending(out)
-    if task is not None and ending in task.output_suffixes: return write_file(out, task.written(rows, ending))
+    if task is not None and ending in task.output.output_suffixes:
+        return write_file(out, task.output.written(rows, ending))
     if ending in (".jsonl", ".csv"): return write_file(out, format_rows(rows, ending))
     if ending in TABLES: return write_file(out, TABLE_WRITERS[ending](rows))
     texts = [text_of(row, task) for row in rows]

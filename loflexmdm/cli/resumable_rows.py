@@ -25,7 +25,7 @@ from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import check_seal, naming, write_sealed
 from ..support.limits import ROWS
 from ..support.readers import read_json, read_jsonl
-from ..tasks.base import Task
+from ..tasks.base import Task, TaskOutput
 
 # %% ../../nbs/cli/07_resumable_rows.ipynb #sv000003
 TRIES = 100  # default limit of draws per valid sequence
@@ -44,10 +44,10 @@ class Wanted(NamedTuple):
     @classmethod
     def of(cls, options: SampleOptions, task: Task | None) -> "Wanted | None":
         "Return the rows that a command line requests. None for all rows. ValueError for what the task cannot decide."
-        if options.salvage and not (task is not None and task.salvages):
+        if options.salvage and not (task is not None and task.output.salvages):
             raise ValueError("--salvage: the model's task repairs nothing; leave it out")
         if not options.valid: return None
-        if task is None or type(task).accepted is Task.accepted:
+        if task is None or type(task.output).accepted is TaskOutput.accepted:
             raise ValueError("--valid: the model's task does not define valid samples; use -n")
         return cls(options.valid, options.unique, task)
 
@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
         "Return the first `n` wanted rows of each prompt, in the order of the prompts. Fewer if there are fewer."
         selected, known = {}, set()
         for row in rows:
-            text, of_prompt = self.task.accepted(row), selected.setdefault(self.prompt_of(row), [])
+            text, of_prompt = self.task.output.accepted(row), selected.setdefault(self.prompt_of(row), [])
             if text is None or self.unique and text in known or len(of_prompt) == self.n: continue
             known.add(text)
             of_prompt.append(row)

@@ -41,7 +41,7 @@ from ..support.random_numbers import current_launch, seeded
 from ..support.saved_files import read_config, resolve
 from ..support.stop_signals import STOP_SIGNALS, Interrupted, hangups_are_ignored
 from ..support.worker_pool import end_with_parent, worker_pool
-from ..tasks.base import Task, task_class
+from ..tasks.base import Task, TaskOutput, task_class
 from ..training.distributed import broadcast, from_all, own_device, process_group, serve
 
 # %% ../../nbs/cli/05_sample.ipynb #3c9c995b
@@ -212,7 +212,7 @@ def status_lines(rows: Sequence[dict], samples: Samples, task: Task | None, opti
     states, lines = states_of(rows), [samples.counted()]
     if states: lines.append(f"of {len(rows)}: " + ", ".join(f"{n} {state}" for state, n in states.items()))
     if task is None or options.valid: return lines  # as many as wanted, whatever their share
-    return lines + task.advice(rows, asdict(options) | dict(saved or {}) | dict(options.settings))
+    return lines + task.output.advice(rows, asdict(options) | dict(saved or {}) | dict(options.settings))
 
 # %% ../../nbs/cli/05_sample.ipynb #aafda932
 def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | None,
@@ -275,7 +275,7 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     option("--ring-size", metavar="N|LOW-HIGH", help="with --close, atoms of the ring, say 12-18 [12-20, or as fits]")
     option("--column", metavar="NAME", help="column of a table of prompts [the only or usual one]")
     add_salts(parser)
-    suffixes = [*TABLES, *(cls.output_suffixes if cls else ()), ".txt", ".fasta"]
+    suffixes = [*TABLES, *(cls.output.output_suffixes if cls else ()), ".txt", ".fasta"]
     option("--out", metavar="FILE", help=f"results file: {' '.join(dict.fromkeys(suffixes))} [print]")
     add_force(parser)
     option("--valid", type=int, metavar="N", help="valid sequences wanted, for each prompt of a file")
@@ -341,20 +341,20 @@ def run_sample(options: SampleOptions):
         for line in status_lines(found.rows, counted, task, options, method.sampling): print_status(line)
         rows = selected_rows(found)
         if out is None: return print(visible("\n".join(pretty_row(row, task) for row in rows)))
-        finish(found, out, info, task, None if options.no_picture or task is None else task.picture(rows))
+        finish(found, out, info, task, None if options.no_picture or task is None else task.output.picture(rows))
 
 # %% ../../nbs/cli/05_sample.ipynb #3359dd40
 def sample_path(options: SampleOptions) -> Path | None:
     "Return the results file, whose suffix is checked. The model's task or the package writes it."
     cls = task_class_in(options.argv[1:])
-    return output_path(options.out, (*TABLES, *TEXTS, *(cls.output_suffixes if cls else ())))
+    return output_path(options.out, (*TABLES, *TEXTS, *(cls.output.output_suffixes if cls else ())))
 
 
 def check_outputs(out: Path | None, task: Task | None, options: SampleOptions):
     """Check outputs and task before the work begins. Files that cannot be written, and rows that the task cannot
     decide, are refused."""
     check_texts(out, task)
-    pictured = out is not None and task is not None and type(task).picture is not Task.picture
+    pictured = out is not None and task is not None and type(task.output).picture is not TaskOutput.picture
     if pictured and not options.no_picture:
         keep_existing(out.with_suffix(".png"), options.force, options.command_line, out)
     Wanted.of(options, task)

@@ -83,8 +83,8 @@ class Generated(Samples):
 
         ValueError for another ending, and for a text that the format cannot hold."""
         task, ending = self.model.task, Path(path).suffix.lower()
-        if task is None or ending not in task.output_suffixes: return write_texts(path, self.texts)
-        return write_file(path, task.written(task.describe(self), ending))
+        if task is None or ending not in task.output.output_suffixes: return write_texts(path, self.texts)
+        return write_file(path, task.output.written(task.describe(self), ending))
 
     def player(self, i: int = 0, view: str | None = None) -> Player:
         "Return a player of sample `i`, if it was recorded; see `player.play`."

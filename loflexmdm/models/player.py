@@ -552,8 +552,8 @@ def _picture(samples: Any, i: int, view: str, track: Recording, vocabulary: Voca
     changes, tokens = changes_of(track), vocabulary.decode(samples.sequences[i])
     task = samples.model.task
     edited = isinstance(samples.trajectories[i], EditTrajectory)
-    if view == "molecule" and edited: return stages_picture(track, vocabulary, task.smiles_from)
-    if view == "molecule": return molecule_picture(*task.atoms_of(tokens), changes)
+    if view == "molecule" and edited: return stages_picture(track, vocabulary, task.output.smiles_from)
+    if view == "molecule": return molecule_picture(*task.output.atoms_of(tokens), changes)
     return graph_picture(tokens, samples.free[i], changes) if view == "graph" else None
 
 

@@ -5,8 +5,8 @@ comes out."""
 
 # %% auto #0
 __all__ = ['EDIT_NOTATIONS', 'SIMILAR', 'GOALS', 'FEWEST_LEADS', 'MORE_PAIRS', 'to_tokens', 'from_tokens', 'Edited', 'scaffold',
-           'judge_edits', 'edit_figures', 'MoleculeEditsConfig', 'kept_tokens', 'MoleculeEditsTask', 'exchanged',
-           'regrown']
+           'judge_edits', 'edit_figures', 'MoleculeEditsConfig', 'kept_tokens', 'LeadEdits', 'LeadOutput',
+           'MoleculeEditsTask', 'exchanged', 'regrown']
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #8725a5ca
 import math
@@ -40,7 +40,7 @@ from ..samplers import Samples
 from ..support.configs import AtLeastTwo, Count, Fraction, Natural, NonNegative, config
 from ..support.configs import one_of
 from ..support.random_numbers import permutation
-from ..tasks.base import SPLITS, Examples, Task, check_split, fewest_edits
+from ..tasks.base import SPLITS, Examples, Task, TaskEdits, TaskOutput, check_split, fewest_edits
 from ..tasks.sequences import ENOUGH, small_note
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #5dddd645
@@ -200,7 +200,7 @@ class _MatchedMolecules(Task):
     @cached_property
     def found(self) -> MatchedPairs:
         c = self.config
-        if self.named_data: self.check_access(self.named_data)
+        if self.named_data: self.access.check(self.named_data)
         matching = Matching(c.piece, c.share)
         source = c.source, c.column, c.salts, c.limit
         return prepare_exchanges(*source, matching, c.exchanges, progress=sys.stderr.isatty())
@@ -408,6 +408,46 @@ def _next_atom(tokens: Sequence[str], k: int) -> int | None:
     "Return the first atom after a bond or opening parenthesis."
     return next((i for i in range(k, len(tokens)) if is_heavy_atom(tokens[i])), None)
 
+# %% ../../nbs/molecules/03_edit_task.ipynb #le000001
+class LeadEdits(TaskEdits):
+    "Leads as tokens, fragments that are kept, and gains."
+    def source(self, text: str, variant: int = 0) -> list[str]:
+        """Tokenise a lead, simplified to the vocabulary (`omitted`). Canonical, or from another atom for another
+        `variant` if that fits. ValueError for text that is not one molecule, has a `flaw`, or tokens outside the
+        vocabulary."""
+        lead, _ = self.task._writable(text)
+        tokens = to_tokens(_spelled(lead, variant), self.task.config.notation)
+        if variant and not self.task.fits(tokens): return self.source(text)
+        self.task.vocabulary.encode(tokens)  # raises for missing tokens
+        return tokens
+
+    def keep(self, tokens: Sequence[str], text: str) -> list[bool]:
+        "Return the mask of tokens locked by a fragment. ValueError if it does not match, and for SELFIES."
+        if self.task.config.notation != "smiles":
+            raise ValueError(f"keep={text!r}: only SMILES can be locked; this model writes {self.task.config.notation}")
+        return kept_tokens(tokens, text)
+
+    def describe(self, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
+        """Return a results row per product. SMILES, state, QED, gains in QED and SA, similarity, scaffold kept (0 or
+        1), edit distance."""
+        leads = [Chem.CanonSmiles(from_tokens(t, self.task.config.notation)) for t in sources]
+        made = [self.task.vocabulary.decode(s) for s in samples.sequences]
+        apart = [fewest_edits(list(a), b) for a, b in zip(sources, made, strict=True)]
+        found = judge_edits(leads, self.task.products(samples))
+        return [_row(e) | dict(edits=n) for e, n in zip(found, apart, strict=True)]
+
+    def gain(self, row: Mapping) -> float | None:
+        "Return the gain in the task's goal (QED for any). None if invalid."
+        value = row["sa_gain" if self.task.config.goal == "sa" else "qed_gain"]
+        return None if value == "" else float(value)
+
+
+class LeadOutput(TaskOutput):
+    "Molecules of edited sequences, for the player."
+    def smiles_from(self, tokens: Sequence[str]) -> str:
+        "Return the SMILES of some tokens, which need not be valid."
+        return from_tokens(tokens, self.task.config.notation)
+
 # %% ../../nbs/molecules/03_edit_task.ipynb #61a66898
 class MoleculeEditsTask(_MatchedMolecules):
     """Leads and improved molecules that differ in one substituent.
@@ -415,26 +455,13 @@ class MoleculeEditsTask(_MatchedMolecules):
     `found`: the matched pairs, read when first needed."""
     kind = "molecule-edits"
     view = "molecule"
+    edits, output = LeadEdits(), LeadOutput()
     papers = dict(qed="a score of molecules", sa_score="a score of molecules")
 
     def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]]:
         "Return tokens of a split's first `n` leads, with nothing locked. Fewer if the split has fewer."
         tokens = [to_tokens(s, self.config.notation) for s in self.leads(split)[:n]]
         return tokens, [[False] * len(t) for t in tokens]
-
-    def source(self, text: str, variant: int = 0) -> list[str]:
-        """Tokenise a lead, simplified to the vocabulary (`omitted`). Canonical, or from another atom for another
-        `variant` if that fits. ValueError for text that is not one molecule, has a `flaw`, or tokens outside the
-        vocabulary."""
-        lead, _ = self._writable(text)
-        tokens = to_tokens(_spelled(lead, variant), self.config.notation)
-        if variant and not self.fits(tokens): return self.source(text)
-        self.vocabulary.encode(tokens)  # raises for missing tokens
-        return tokens
-
-    def smiles_from(self, tokens: Sequence[str]) -> str:
-        "Return the SMILES of some tokens, which need not be valid."
-        return from_tokens(tokens, self.config.notation)
 
     def omitted(self, text: str, method: Method | None = None) -> str:
         """Describe the simplifications of a lead. Words are those of `notations.LEFT_OUT`. Features without tokens in
@@ -454,12 +481,6 @@ class MoleculeEditsTask(_MatchedMolecules):
         try: tokens = to_tokens(smiles, self.config.notation)
         except ValueError: return False
         return self.vocabulary.index.keys() >= {*tokens}
-
-    def keep(self, tokens: Sequence[str], text: str) -> list[bool]:
-        "Return the mask of tokens locked by a fragment. ValueError if it does not match, and for SELFIES."
-        if self.config.notation != "smiles":
-            raise ValueError(f"keep={text!r}: only SMILES can be locked; this model writes {self.config.notation}")
-        return kept_tokens(tokens, text)
 
     def text(self, tokens: Sequence[str]) -> str:
         "Join the tokens of a product."
@@ -483,20 +504,6 @@ class MoleculeEditsTask(_MatchedMolecules):
         before = (to_tokens(s, self.config.notation) for s in leads)
         edits = [fewest_edits(a, self.vocabulary.decode(b)) for a, b in zip(before, samples.sequences)]
         return figures | dict(edits=float(np.mean(edits)))
-
-    def describe_edits(self, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
-        """Return a results row per product. SMILES, state, QED, gains in QED and SA, similarity, scaffold kept (0 or
-        1), edit distance."""
-        leads = [Chem.CanonSmiles(from_tokens(t, self.config.notation)) for t in sources]
-        made = [self.vocabulary.decode(s) for s in samples.sequences]
-        apart = [fewest_edits(list(a), b) for a, b in zip(sources, made, strict=True)]
-        found = judge_edits(leads, self.products(samples))
-        return [_row(e) | dict(edits=n) for e, n in zip(found, apart, strict=True)]
-
-    def gain(self, row: Mapping) -> float | None:
-        "Return the gain in the task's goal (QED for any). None if invalid."
-        value = row["sa_gain" if self.config.goal == "sa" else "qed_gain"]
-        return None if value == "" else float(value)
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #b53add46
 def _spelled(smiles: str, variant: int = 0) -> str:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PROPERTIES', 'CONDITION', 'CLASS_WORDS', 'DIRECTIONS', 'SCORES', 'bounds_from', 'MoleculesConfig', 'mirrored',
-           'class_of', 'altered', 'state_of', 'flaw_of', 'MoleculesTask']
+           'class_of', 'altered', 'state_of', 'flaw_of', 'MoleculeOutput', 'MoleculesTask']
 
 # %% ../../nbs/molecules/01_task.ipynb #ff17d32b
 import io
@@ -57,7 +57,7 @@ from ..support.progress import is_visible, write_line
 from ..support.random_numbers import permutation
 from ..support.records import number_in
 from ..support.statistics import empirical_variation, variation_floor
-from ..tasks.base import SPLITS, Examples, Task, check_split
+from ..tasks.base import SPLITS, Examples, Task, TaskOutput, check_split
 from ..tasks.sequences import GAP_RULES, check_gaps, cure_of_empty, rule_of, small_note
 
 # %% ../../nbs/molecules/01_task.ipynb #537ff997
@@ -257,11 +257,11 @@ class _MoleculeData(Task):
 
     def _check_files(self):
         "Check that the source may be read, and the tokenizer's format. ValueError otherwise."
-        if self.named_data: self.check_access(self.named_data)
+        if self.named_data: self.access.check(self.named_data)
         if self.config.tokenizer: read_tokenizer(self._tokenizer())
 
     def _tokenizer(self) -> str:
-        self.check_access(f"tokenizer={self.config.tokenizer!r}")
+        self.access.check(f"tokenizer={self.config.tokenizer!r}")
         return self.config.tokenizer
 
 # %% ../../nbs/molecules/01_task.ipynb #81cbb2ad
@@ -378,7 +378,7 @@ class _MoleculeExamples(_PropertyClasses):
     def streamed(self) -> Stream:
         "Return a stream of training molecules, cleaned while reading. ValueError if the source cannot be read."
         c = self.config
-        if self.named_data: self.check_access(self.named_data)
+        if self.named_data: self.access.check(self.named_data)
         content = content_of(c.source, c.column)
         options = Cleaning(c.slicer, salts=c.salts, notation=c.notation)
 
@@ -701,84 +701,14 @@ def flaw_of(smiles: str) -> str:
 # %% ../../nbs/molecules/01_task.ipynb #cd672b4d
 SCORES = "validity", "uniqueness", "novelty", "diversity", "quality", "quality_with_duplicates"
 
-# %% ../../nbs/molecules/01_task.ipynb #31e9260a
-class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
-    """Molecules as texts, generated from nothing or from fragments.
-
-    `molecules`: the data, read when first needed. `left_out`: unused molecules of the source, by reason. `measured`:
-    numbers of the column named by `condition`, by canonical SMILES."""
-    kind = "molecules"
-    papers = dict(safe="molecules as sequences of fragments", genmol="bracket SAFE and the fragment benchmark",
-                  brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
-    prompt_help = "SMILES", ("fragment to grow at its points * (without any, at random hydrogens), two to link "
-                             "(A.B or A|B), or text in the model's notation with ... at gaps; [R1] is a point "
-                             "too; prints the route")
+# %% ../../nbs/molecules/01_task.ipynb #mo000001
+class MoleculeOutput(TaskOutput):
+    "Terminal output, pictures and files of molecules."
     file_suffixes, output_suffixes, salvages = MOLECULE_FORMATS, tuple(MOLECULE_WRITERS), True
-    view = "molecule"
-
-    def sequence(self, text: str) -> list[str]:
-        "Return the tokens of a molecule from its SMILES. ValueError if it is invalid, or has unknown tokens."
-        tokens = self.tokens_of(self.notation.write(text))
-        self.vocabulary.encode(tokens)
-        return tokens
 
     def atoms_of(self, tokens: Sequence[str]) -> tuple[Chem.Mol, list[int]]:
         "Return the molecule of bracket SAFE tokens and its atom tokens. ValueError if the text does not decode."
         return molecule_of(tokens), atom_tokens(tokens)
-
-    @classmethod
-    def papers_of(cls, values: Mapping) -> dict[str, str]:
-        "Return the papers of the task, and of molecules and notation in `values`."
-        source, notation = str(values.get("source", "")), values.get("notation", "")
-        found = {key: "the molecules" for key in ("moses", "qm9") if source.split("-")[0] == key}
-        if notation == "selfies": found["selfies"] = "how molecules are written"
-        if notation in ("deepsmiles", "nested-deep"): found["deepsmiles"] = "rings and branches as counts"
-        return cls.papers | found
-
-    def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """Score samples: validity, uniqueness, novelty, diversity, quality, lengths. Fractions, strict and salvaged;
-        novelty against the training molecules; lengths (tokens) by total variation from the split's, with the floor
-        of ideal samples. With conditions also `asked`, the fraction of samples that are valid and in the requested
-        class. No novelty and lengths while the task has `unread_data`."""
-        known = None if self.unread_data else self.smiles("train")
-
-        def metrics(salvage: bool) -> MoleculeMetrics:
-            smiles = [d.smiles for d in self.decoded(samples, salvage)]
-            return molecule_metrics(smiles, known, canonical_reference=True)
-
-        strict, rescued = metrics(salvage=False), metrics(salvage=True)
-        figures = {k: getattr(strict, k) for k in SCORES if k != "novelty" or known is not None}
-        figures |= self._asked_figures(samples)
-        figures |= dict(validity_salvaged=rescued.validity, quality_salvaged=rescued.quality)
-        if known is not None: figures |= self._length_figures(split, samples)
-        return figures
-
-    def share_asked(self, samples: Samples) -> float:
-        """Compute the fraction of samples that are valid and in the requested class. Valid ones of unknown property
-        are ignored. nan if none is left."""
-        smiles = [judge([d.smiles])[0].smiles if d.smiles else None for d in self.decoded(samples)]
-        valid = [s for s in smiles if s]
-        found = dict(zip(valid, self.classes_of(valid)))
-
-        # an unknown class is neither a hit nor a miss
-        rows = zip(smiles, map(self.vocabulary.decode, samples.sequences))
-        counted = [(s, tokens) for s, tokens in rows if ANY in tokens or found.get(s) != ANY]
-        met = [s is not None and (ANY in tokens or found[s] in tokens) for s, tokens in counted]
-        return sum(met) / len(met) if met else math.nan
-
-    def _asked_figures(self, samples: Samples) -> dict[str, float]:
-        "Compute the score `asked`, for conditions that can be checked. Empty if no property is known."
-        condition = self.config.condition
-        if condition == "none" or condition not in PROPERTIES and self.unread_data: return {}
-        share = self.share_asked(samples)
-        return {} if math.isnan(share) else dict(asked=share)
-
-    def _length_figures(self, split: str, samples: Samples) -> dict[str, float]:
-        "Compare the lengths, without condition, with the split's."
-        made = Counter(len(s) - (self.config.condition != "none") for s in samples.sequences)
-        counts = Counter(len(self.tokens_of(t)) for t in self.texts(split))
-        law = {n: c / counts.total() for n, c in counts.items()}
-        return dict(length_tv=empirical_variation(made, law), length_tv_floor=variation_floor(law, made.total()))
 
     def pretty(self, row: Mapping) -> str:
         "Return the SMILES, or - and the text as generated, with the state unless valid."
@@ -815,9 +745,8 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         "Return 64 states for up to 1,000 rows, else 0."
         return 64 if rows <= 1000 else 0
 
-    @classmethod
     def evaluate_file(
-        cls,
+        self,
         path: Path,
         column: str = "",
         task: Task | None = None,
@@ -841,3 +770,78 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         invalid = {f"invalid: {reason}": n for reason, n in reasons.most_common()}
         del figures["invalid"]
         return {k: v for k, v in figures.items() if v == v} | invalid
+
+# %% ../../nbs/molecules/01_task.ipynb #31e9260a
+class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
+    """Molecules as texts, generated from nothing or from fragments.
+
+    `molecules`: the data, read when first needed. `left_out`: unused molecules of the source, by reason. `measured`:
+    numbers of the column named by `condition`, by canonical SMILES."""
+    kind = "molecules"
+    papers = dict(safe="molecules as sequences of fragments", genmol="bracket SAFE and the fragment benchmark",
+                  brics="where molecules are cut", qed="a score of molecules", sa_score="a score of molecules")
+    prompt_help = "SMILES", ("fragment to grow at its points * (without any, at random hydrogens), two to link "
+                             "(A.B or A|B), or text in the model's notation with ... at gaps; [R1] is a point "
+                             "too; prints the route")
+    output = MoleculeOutput()
+    view = "molecule"
+
+    def sequence(self, text: str) -> list[str]:
+        "Return the tokens of a molecule from its SMILES. ValueError if it is invalid, or has unknown tokens."
+        tokens = self.tokens_of(self.notation.write(text))
+        self.vocabulary.encode(tokens)
+        return tokens
+
+    @classmethod
+    def papers_of(cls, values: Mapping) -> dict[str, str]:
+        "Return the papers of the task, and of molecules and notation in `values`."
+        source, notation = str(values.get("source", "")), values.get("notation", "")
+        found = {key: "the molecules" for key in ("moses", "qm9") if source.split("-")[0] == key}
+        if notation == "selfies": found["selfies"] = "how molecules are written"
+        if notation in ("deepsmiles", "nested-deep"): found["deepsmiles"] = "rings and branches as counts"
+        return cls.papers | found
+
+    def score(self, split: str, samples: Samples) -> dict[str, float]:
+        """Score samples: validity, uniqueness, novelty, diversity, quality, lengths. Fractions, strict and salvaged;
+        novelty against the training molecules; lengths (tokens) by total variation from the split's, with the floor
+        of ideal samples. With conditions also `asked`, the fraction of samples that are valid and in the requested
+        class. No novelty and lengths while the task has `access.unread`."""
+        known = None if self.access.unread else self.smiles("train")
+
+        def metrics(salvage: bool) -> MoleculeMetrics:
+            smiles = [d.smiles for d in self.decoded(samples, salvage)]
+            return molecule_metrics(smiles, known, canonical_reference=True)
+
+        strict, rescued = metrics(salvage=False), metrics(salvage=True)
+        figures = {k: getattr(strict, k) for k in SCORES if k != "novelty" or known is not None}
+        figures |= self._asked_figures(samples)
+        figures |= dict(validity_salvaged=rescued.validity, quality_salvaged=rescued.quality)
+        if known is not None: figures |= self._length_figures(split, samples)
+        return figures
+
+    def share_asked(self, samples: Samples) -> float:
+        """Compute the fraction of samples that are valid and in the requested class. Valid ones of unknown property
+        are ignored. nan if none is left."""
+        smiles = [judge([d.smiles])[0].smiles if d.smiles else None for d in self.decoded(samples)]
+        valid = [s for s in smiles if s]
+        found = dict(zip(valid, self.classes_of(valid)))
+
+        # an unknown class is neither a hit nor a miss
+        rows = zip(smiles, map(self.vocabulary.decode, samples.sequences))
+        counted = [(s, tokens) for s, tokens in rows if ANY in tokens or found.get(s) != ANY]
+        met = [s is not None and (ANY in tokens or found[s] in tokens) for s, tokens in counted]
+        return sum(met) / len(met) if met else math.nan
+
+    def _asked_figures(self, samples: Samples) -> dict[str, float]:
+        "Compute the score `asked`, for conditions that can be checked. Empty if no property is known."
+        condition = self.config.condition
+        if condition == "none" or condition not in PROPERTIES and self.access.unread: return {}
+        share = self.share_asked(samples)
+        return {} if math.isnan(share) else dict(asked=share)
+
+    def _length_figures(self, split: str, samples: Samples) -> dict[str, float]:
+        "Compare the lengths, without condition, with the split's."
+        made = Counter(len(s) - (self.config.condition != "none") for s in samples.sequences)
+        counts = Counter(len(self.tokens_of(t)) for t in self.texts(split))
+        law = {n: c / counts.total() for n, c in counts.items()}
+        return dict(length_tv=empirical_variation(made, law), length_tv_floor=variation_floor(law, made.total()))

@@ -5,7 +5,7 @@ that a model is judged by more than plausibility."""
 
 # %% auto #0
 __all__ = ['PAIRS', 'PARTNER', 'is_balanced', 'depth', 'catalan', 'split_weights', 'draw_balanced', 'BracketsConfig',
-           'balanced_strings', 'edits_to_balanced', 'BracketsTask']
+           'balanced_strings', 'edits_to_balanced', 'BracketEdits', 'BracketsTask']
 
 # %% ../../nbs/tasks/03_brackets.ipynb #ba163eef
 import math
@@ -22,7 +22,7 @@ from ..process.streams import UNLIMITED
 from ..samplers import Samples
 from ..support.configs import Natural, config
 from ..support.statistics import empirical_variation, variation_floor
-from .base import Examples, Task, check_split
+from .base import Examples, Task, TaskEdits, check_split
 
 # %% ../../nbs/tasks/03_brackets.ipynb #13406aa4
 PAIRS = "()", "[]", "{}", "<>"
@@ -127,10 +127,18 @@ def _partner_cost(a: str, b: str) -> int:
     wrong_way_round = a not in opening and b in opening
     return 2 if wrong_way_round else 1
 
+# %% ../../nbs/tasks/03_brackets.ipynb #be000001
+class BracketEdits(TaskEdits):
+    "Edits of strings of brackets."
+    def to_correct(self, prompt: Sequence[str], answer: Sequence[str]) -> int:
+        "Count the fewest edits that balance a string. Its length may change."
+        return edits_to_balanced(answer)
+
 # %% ../../nbs/tasks/03_brackets.ipynb #8fbdbb64
 class BracketsTask(Task):
     "Balanced brackets, unconditional or of a given depth. The length is generated too."
     kind, Config = "brackets", BracketsConfig
+    edits = BracketEdits()
     SIZES = dict(valid=1000, test=5000)  # sizes of the held-out splits
 
     @property
@@ -232,7 +240,3 @@ class BracketsTask(Task):
             answer = [t for t, f in zip(tokens, free) if f]
             right += self.correct(prompt, answer)
         return right / len(samples.sequences)
-
-    def edits_to_correct(self, prompt: Sequence[str], answer: Sequence[str]) -> int:
-        "Count the fewest edits that balance a string. Its length may change."
-        return edits_to_balanced(answer)

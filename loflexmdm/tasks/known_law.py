@@ -298,7 +298,7 @@ class KnownLawTask(SequencesTask):
     def cases(self) -> list[Case]:
         "Cases of the file, empty without one."
         if not self.config.cases: return []
-        self.check_access(f"cases={self.config.cases!r}")
+        self.access.check(f"cases={self.config.cases!r}")
         return read_cases(self.config.cases)
 
     def dataset(self, split: str = "train") -> Examples:
@@ -336,7 +336,7 @@ class KnownLawTask(SequencesTask):
     def score(self, split: str, samples: Samples) -> dict[str, float]:
         "Score samples: as sequences, and with cases the lengths of their fillings (gap_tv, and that of ideal samples)."
         found = super().score(split, samples)
-        if split != "test" or not self.cases or self.unread_data or self.config.given_length: return found
+        if split != "test" or not self.cases or self.access.unread or self.config.given_length: return found
         cases = self.cases[:len(samples)]
         drawn = fillings_of(samples, [c.prompt for c in cases], self.vocabulary)
         lengths = score_lengths(cases, drawn, 1)

@@ -7,9 +7,10 @@ model in a few lines."""
 __all__ = ['Tokens', 'UNITS', 'FEWEST', 'ENOUGH', 'Cut', 'SUBWORDS', 'GAP_RULES', 'AtLeast256', 'TRAINED_ON', 'FAR', 'NAMED',
            'IN_MEMORY', 'ATTEMPTS', 'cut_text', 'check_unit', 'split_of', 'split_by', 'small_splits', 'small_note',
            'cure_of_empty', 'read_sequences', 'sequences_of', 'token_rows', 'check_gaps', 'SequencesConfig',
-           'tokenizer_of', 'cut_of', 'with_subwords', 'survival', 'WrittenSequences', 'usual_length', 'far_lengths',
-           'SequenceData', 'arrange', 'sequence_data', 'records_of', 'stamp_of', 'SequencesTask', 'InSplits',
-           'from_disk', 'stretch', 'divided', 'cut_into', 'GapRule', 'rule_of', 'infill_example', 'prompt_of']
+           'tokenizer_of', 'cut_of', 'with_subwords', 'survival', 'SequenceOutput', 'WrittenSequences', 'usual_length',
+           'far_lengths', 'SequenceData', 'arrange', 'sequence_data', 'records_of', 'stamp_of', 'SequencesTask',
+           'InSplits', 'from_disk', 'stretch', 'divided', 'cut_into', 'GapRule', 'rule_of', 'infill_example',
+           'prompt_of']
 
 # %% ../../nbs/tasks/04_sequences.ipynb #2d06f037
 import hashlib
@@ -41,7 +42,7 @@ from ..support.saved_files import read_config, resolve
 from ..support.shards import Splits, cache_directory, read_splits, write_splits
 from ..support.statistics import empirical_variation, variation_floor
 from ..support.tokenizers import TextTokenizer, read_tokenizer, subwords, train_subwords
-from .base import SPLITS, Examples, Task, check_split, tokens_as_text
+from .base import SPLITS, Examples, Task, TaskOutput, check_split, tokens_as_text
 from .units import TRIED, WORD_TYPES, Changed, changed_texts, check_survival, many_types
 
 # %% ../../nbs/tasks/04_sequences.ipynb #4af4b712
@@ -259,9 +260,17 @@ _LITERAL = re.compile(r"<gap>|" + re.escape(SPECIAL_TOKENS[MASK]) + "|.")  # the
 _BETWEEN = re.compile(r"(\.\.\.|<gap>|<mask>)")
 _BETWEEN_LITERAL = re.compile(r"(<gap>|<mask>)")
 
+# %% ../../nbs/tasks/04_sequences.ipynb #so000001
+class SequenceOutput(TaskOutput):
+    "Terminal output of sequences: texts where tokens are written without spaces."
+    def pretty(self, row: Mapping) -> str:
+        "Return the text if there is one, else the tokens."
+        return row["text"] if "text" in row else tokens_as_text(row)
+
 # %% ../../nbs/tasks/04_sequences.ipynb #43d29988
 class WrittenSequences(Task):
     "Text format of words, characters or tokenizer tokens: a part of `SequencesTask`."
+    output = SequenceOutput()
     prompt_help = "TEXT", "prompt in the data's format, with ... or <gap> at gaps [at its end]"
 
     def joined(self) -> bool:
@@ -314,9 +323,6 @@ class WrittenSequences(Task):
         if not self.joined(): return [{} for _ in samples.sequences]
         return [dict(text=self.text(s)) for s in self.sequences(samples)]
 
-    def pretty(self, row: Mapping) -> str:
-        "Return the text if there is one, else the tokens."
-        return row["text"] if "text" in row else tokens_as_text(row)
 
 # %% ../../nbs/tasks/04_sequences.ipynb #far00002
 FAR = 4  # factor of the usual length above which sequences are reported
@@ -458,7 +464,7 @@ class SequencesTask(WrittenSequences):
 
     @cached_property
     def data(self) -> SequenceData:
-        if self.config.file: self.check_access(self.named_data)
+        if self.config.file: self.access.check(self.named_data)
         if Path(self.config.file).is_file(): self._prepare(Again(records_of(self.config).texts))
         data = sequence_data(self.config)
         if self._known is None or data.vocabulary == self._known: return data
@@ -608,12 +614,12 @@ class SequencesTask(WrittenSequences):
     def score(self, split: str, samples: Samples) -> dict[str, float]:
         """Score samples: new, unique (fractions), length_tv and the floor of an ideal sampler. With `infill` also
         `restored`, the fraction of gaps in `prompts(split, n)` filled as in the held-out sequence (nan without
-        gaps). Only unique while the task has `unread_data`. For a stream the file is read to its end for `new`;
+        gaps). Only unique while the task has `access.unread`. For a stream the file is read to its end for `new`;
         lengths are those of the prepared sequences."""
         made = self.sequences(samples)
         n = len(made)
         unique = len(set(made)) / n
-        if self.unread_data: return dict(unique=unique)
+        if self.access.unread: return dict(unique=unique)
 
         known = self._trained_on(made)
         lengths = self.data.lengths

@@ -341,7 +341,7 @@ class StarTask(Task):
     def _graphs_of(self, split: str) -> StarGraphs:
         "Read or generate the graphs of a split."
         if self.config.file:
-            self.check_access(f"file={self.config.file!r}")
+            self.access.check(f"file={self.config.file!r}")
             return StarFile(self.config, split)
         size = getattr(self.config, f"{split}_size") or UNLIMITED
         return StarGraphs(self.config, split, size, self.config.seed)

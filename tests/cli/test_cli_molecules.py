@@ -159,7 +159,7 @@ def test_none_that_is_valid_is_an_error_with_one_line(model, tmp_path, monkeypat
 
 def test_what_could_not_be_made_is_not_kept(model):
     task = load(str(model)).task
-    kept = {s: task.accepted(dict(smiles=s, state="valid")) for s in ("CCO", "C[CH]C", "C[SH]=C")}
+    kept = {s: task.output.accepted(dict(smiles=s, state="valid")) for s in ("CCO", "C[CH]C", "C[SH]=C")}
     assert kept == {"CCO": "CCO", "C[CH]C": None, "C[SH]=C": None}
 
 
@@ -169,7 +169,7 @@ def test_radicals_and_impossible_valences_are_no_valid_rows():
     task.decoded = lambda samples, salvage=False: [task.notation.decode(s) for s in states]
     rows = task.describe(Samples([[]] * 4, [[]] * 4))
     assert [row["state"] for row in rows] == list(states.values()) and rows[1]["smiles"] == "C[CH]C"
-    assert [task.accepted(row) for row in rows] == ["CCO", None, None, None] and states_of(rows)["radical"] == 1
+    assert [task.output.accepted(row) for row in rows] == ["CCO", None, None, None] and states_of(rows)["radical"] == 1
 
 
 def test_salvaged_ones_say_so(model):

@@ -43,7 +43,7 @@ def test_the_command_edits_as_python_does(name, tmp_path):
     (tmp_path / "in.csv").write_text("text\n" + "\n".join(texts) + "\n")
     code, _, said = call(f"edit {name} --input {tmp_path / 'in.csv'} --seed 3 -n 1 --out {path}")
     assert code == 0, said
-    samples = model.edit([model.task.source(t) for t in texts], seed=3)
+    samples = model.edit([model.task.edits.source(t) for t in texts], seed=3)
     made = [model.task.text(model.vocabulary.decode(s)) for s in samples.sequences]
     if "edits" in name: made = [smiles or "" for smiles in samples.smiles]
     written = [row["smiles" if "edits" in name else "text"] for row in csv.DictReader(open(path))]

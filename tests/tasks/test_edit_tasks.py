@@ -120,7 +120,7 @@ def test_a_text_comes_again_with_other_errors_and_a_model_needs_no_file(tmp_path
     (tmp_path / "t.txt").unlink()
     stored = task_from(task.as_dict())
     assert stored.vocabulary == task.vocabulary and stored.max_length == task.max_length
-    assert "".join(stored.source("line 7 of 49")) == "line 7 of 49"
+    assert "".join(stored.edits.source("line 7 of 49")) == "line 7 of 49"
 
 
 def test_score_of_a_repaired_star_path():
@@ -179,11 +179,11 @@ def test_every_spelling_of_a_pair_is_the_pair(leads):
 def test_other_spellings_of_a_lead_are_the_lead(leads):
     task = task_from(leads)
     for lead in task.leads("train")[:10]:
-        assert all(same_molecule("".join(task.source(lead, k)), lead) for k in range(6))
-    assert any(task.source(lead, k) != task.source(lead) for k in range(1, 6))
-    narrow = task_from(task.as_dict() | dict(tokens=" ".join(dict.fromkeys(task.source(lead)))))
-    assert same_molecule("".join(narrow.source(lead, 3)), lead)
-    with pytest.raises(ValueError, match="not a molecule: syntax"): task.source("C1CC")
+        assert all(same_molecule("".join(task.edits.source(lead, k)), lead) for k in range(6))
+    assert any(task.edits.source(lead, k) != task.edits.source(lead) for k in range(1, 6))
+    narrow = task_from(task.as_dict() | dict(tokens=" ".join(dict.fromkeys(task.edits.source(lead)))))
+    assert same_molecule("".join(narrow.edits.source(lead, 3)), lead)
+    with pytest.raises(ValueError, match="not a molecule: syntax"): task.edits.source("C1CC")
 
 
 def test_pairs_come_from_the_cache_and_damage_is_repaired(leads, monkeypatch, tmp_path):
@@ -283,9 +283,9 @@ def test_the_packaged_model_of_texts_mends_single_errors(elsewhere):
 def test_the_packaged_model_of_molecules_edits_a_lead_without_data(elsewhere):
     model, lead = load("molecule-edits"), "CCOC(=O)c1ccc(NC(C)=O)cc1"
     task = task_from(model.task)
-    tokens = [task.source(lead, k) for k in range(16)]
+    tokens = [task.edits.source(lead, k) for k in range(16)]
     edited = model.edit(tokens, generator=torch.Generator().manual_seed(0))
-    rows = task.describe_edits(tokens, edited)
+    rows = task.edits.describe(tokens, edited)
     assert sum(row["state"] == "valid" for row in rows) >= 4 and len({row["smiles"] for row in rows}) >= 3
     again = model.edit(tokens[:3], generator=torch.Generator().manual_seed(0))
     assert again.sequences == edited.sequences[:3]

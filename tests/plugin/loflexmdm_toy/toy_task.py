@@ -7,7 +7,7 @@ from pydantic import Field
 from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.support.configs import config
-from loflexmdm.tasks.base import Examples, Task, check_split, exact_match
+from loflexmdm.tasks.base import Examples, Task, TaskOutput, check_split, exact_match
 
 
 @config
@@ -17,10 +17,16 @@ class SortingConfig:
     seed: int = 0  # of the data
 
 
+class SortingOutput(TaskOutput):
+    "Rows on the terminal, such as `312 -> 123 (correct)`."
+    def pretty(self, row): return f"{''.join(row['prompt']).strip('=')} -> {row['answer']} ({row['state']})"
+
+
 class SortingTask(Task):
     "Sort the digits of the prompt: `3 1 2 =` is continued by `1 2 3`."
     kind, Config = "sorting", SortingConfig
     vocabulary = Vocabulary("0123456789=")
+    output = SortingOutput()
     prompt_help = "DIGITS", "digits to sort, such as 312"
 
     @property
@@ -55,5 +61,3 @@ class SortingTask(Task):
             state = "correct" if list(answer) == sorted(digits) else "wrong"
             rows.append(dict(answer=answer, state=state))
         return rows
-
-    def pretty(self, row): return f"{''.join(row['prompt']).strip('=')} -> {row['answer']} ({row['state']})"
