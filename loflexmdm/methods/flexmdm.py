@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .base import Method, by_length
+from .base import Method, by_length, horizon
 from ..networks.build import build_network, check_network
 from ..networks.transformer import SizeName, positive_rate
 from ..process.clocks import Clock, clock_named, lattice_times
@@ -160,6 +160,6 @@ class FlexMDM(Method):
         def draw() -> Tensor:
             tau, weight = self.proposal(len(x1.tokens), generator, self.device)
             state = self.path.sample(x1, tau, generator=generator)
-            return until(self.horizon, tau, self.match(x1, state, tau).tight * weight)
+            return until(horizon(self), tau, self.match(x1, state, tau).tight * weight)
 
         return estimate(draw, samples)

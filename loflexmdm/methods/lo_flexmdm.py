@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from .base import Method, by_length
+from .base import Method, by_length, horizon
 from .order_model import LogRates, Ordered, check_order
 from ..networks.build import build_network
 from ..networks.transformer import SizeName, positive_rate
@@ -279,6 +279,6 @@ class LoFlexMDM(Ordered, Method):
         def draw() -> Tensor:
             tau, weight = self.proposal(len(b_in), generator, self.device)
             state = self.path.sample(x1, tau, b_in, b_um, generator=generator)
-            return until(self.horizon, tau, self.match(x1, state, tau, b_in, b_um).tight * weight)
+            return until(horizon(self), tau, self.match(x1, state, tau, b_in, b_um).tight * weight)
 
         return estimate(draw, samples)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from .base import Method, by_length
+from .base import Method, by_length, horizon
 from .masked import Canvas
 from .order_model import LogRates, Ordered, check_order
 from ..networks.build import build_network
@@ -197,7 +197,7 @@ class OneEvent(Ordered, Method):
         def draw() -> Tensor:
             tau, weight = self.proposal(len(b), generator, self.device)
             state = self.path.sample(x1, tau, b, generator=generator)
-            return until(self.horizon, tau, self.match(x1, state, tau, b) * weight)
+            return until(horizon(self), tau, self.match(x1, state, tau, b) * weight)
 
         return estimate(draw, samples)
 

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from ..methods.base import Method
+from ..methods.base import Method, backbones
 from ..networks.base import blocks_alike
 from ..process.states import collate
 from ..support.progress import duration
@@ -53,7 +53,7 @@ def worth_compiling(step_seconds: float, steps: int, device: torch.device) -> tu
 
 def recompute_blocks(method: Method, recompute: bool):
     "Keep only the inputs of blocks for the backward pass. ValueError for networks without alike blocks."
-    for network in method.networks:
+    for network in backbones(method):
         if blocks_alike(network): network.recompute = recompute
         elif recompute:
             kind = type(network).__name__
@@ -62,7 +62,7 @@ def recompute_blocks(method: Method, recompute: bool):
 
 def regions(method: Method) -> list[nn.Module]:
     "Return the modules to compile. Each of the alike blocks of a network, as one for all; other networks whole."
-    return [part for network in method.networks for part in blocks_alike(network) or [network]]
+    return [part for network in backbones(method) for part in blocks_alike(network) or [network]]
 
 # %% ../../nbs/training/05_compiling.ipynb #cpfail04
 def in_bfloat16(config: TrainConfig, device: torch.device) -> bool:

@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from ..methods.base import Method
+from ..methods.base import Method, trained_groups
 from ..support.configs import AtLeastTwo, Count, Fraction, Natural, NonNegative, OnOffAuto
 from ..support.configs import Positive, config
 from ..support.limits import BATCH, PROCESSES, ROWS, STEPS
@@ -99,7 +99,7 @@ def set_learning_rates(groups: Sequence[dict], config: TrainConfig, step: int):
 def parameter_groups(method: Method, weight_decay: float, chosen: Callable[[nn.Parameter], bool]) -> list[dict]:
     """Group the chosen trainable parameters for the optimiser. The order model has groups of its own; weight decay
     applies to matrices only."""
-    late = {id(p) for p in method.parameter_groups()["order"]}
+    late = {id(p) for p in method.order_parameters}
     trained = [p for p in method.parameters() if p.requires_grad and chosen(p)]
 
     groups = []
@@ -174,7 +174,7 @@ def optimisers(method: Method, config: TrainConfig) -> list[torch.optim.Optimize
 
     Muon takes the matrices of the generator's hidden layers."""
     hidden = set()
-    if config.optimiser == "muon": hidden = {id(p) for p in method.parameter_groups()["hidden"] if p.requires_grad}
+    if config.optimiser == "muon": hidden = {id(p) for p in trained_groups(method)["hidden"] if p.requires_grad}
 
     # AdamW takes the parameters that Muon does not
     others = parameter_groups(method, config.weight_decay, lambda p: id(p) not in hidden)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 
 import loflexmdm
-from loflexmdm.methods.base import Method, method_class
+from loflexmdm.methods.base import Method, backbones, horizon, method_class, trained_groups
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.sampling import _length_limit, encode_prompts, generate
@@ -465,7 +465,7 @@ def test_bounds_end_at_the_horizon(name, monkeypatch):
     own = dict(max_length=6) | (dict(order="fixed", states=1) if name == "loflexmdm" else {})
     made = cls(Vocabulary("ab"), cls.Config(size="pico", **own))
     x1, g = collate([prefix_example("", "ab", made.vocabulary)]), torch.Generator().manual_seed(0)
-    late = lambda factor: (torch.full((1,), factor * made.horizon), torch.ones(1))
+    late = lambda factor: (torch.full((1,), factor * horizon(made)), torch.ones(1))
     monkeypatch.setattr(made, "proposal", lambda *_: late(1.01))
     assert float(made.nll_bound(x1, 2, g)[0]) == 0
     monkeypatch.setattr(made, "proposal", lambda *_: late(0.99))
@@ -497,3 +497,14 @@ def test_which_config_is_that_of_a_model(tmp_path, text, is_one):
     (tmp_path / "config.json").write_text(text)
     assert _describes_a_model(tmp_path / "config.json") == is_one
     assert not _describes_a_model(tmp_path / "none.json")
+
+
+def test_attributes_of_earlier_releases_are_functions():
+    method = FlexMDM(Vocabulary("ab"), FlexMDMConfig(size="nano", max_length=6))
+    with pytest.warns(DeprecationWarning, match=r"method.horizon is now horizon\(method\)") as seen:
+        assert method.horizon == horizon(method)
+    assert seen[0].filename == __file__
+    with pytest.warns(DeprecationWarning): assert method.networks == backbones(method) == [method.backbone]
+    with pytest.warns(DeprecationWarning): groups = method.parameter_groups()
+    assert {k: len(v) for k, v in groups.items()} == {k: len(v) for k, v in trained_groups(method).items()}
+    with pytest.raises(AttributeError, match="nonsense"): assert method.nonsense

@@ -12,6 +12,7 @@ from torch import nn
 
 import loflexmdm
 from loflexmdm.methods.autoregressive import Autoregressive, AutoregressiveConfig
+from loflexmdm.methods.base import trained_groups
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
 from loflexmdm.methods.gen_md4 import GenMD4, GenMD4Config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
@@ -277,7 +278,7 @@ def test_a_seed_means_the_same_weights_as_parts_built_by_hand(cls, config, parts
 @pytest.mark.parametrize("cls, config, parts", BUILT)
 def test_every_parameter_is_in_one_group_and_the_groups_are_who_trains_them(cls, config, parts):
     method = cls(VOCABULARY, config)
-    groups, name = method.parameter_groups(), {id(p): name for name, p in method.named_parameters()}
+    groups, name = trained_groups(method), {id(p): name for name, p in method.named_parameters()}
     trained = {k for k, p in method.named_parameters() if p.requires_grad}  # not the head of frozen unmasking rates
     named = {key: [name[id(p)] for p in group] for key, group in groups.items()}
     assert sorted(sum(named.values(), [])) == sorted(name.values())
@@ -357,7 +358,7 @@ def test_an_own_network_serves_every_method_and_is_saved_and_loaded_by_name(cls,
     assert type(method.backbone) is Windows and method.backbone.width == 12
     method.loss(batch(), torch.Generator().manual_seed(0)).loss.backward()
     assert all(p.grad is not None for p in method.backbone.parameters())
-    groups, names = method.parameter_groups(), {id(p): k for k, p in method.named_parameters()}
+    groups, names = trained_groups(method), {id(p): k for k, p in method.named_parameters()}
     assert [names[id(p)] for p in groups["hidden"]] == ["backbone.blocks.1.weight"]
     again = loflexmdm.load(save_method(method, tmp_path / "model"))
     assert json.loads((tmp_path / "model" / "config.json").read_text())["config"]["network"] == "windows"

@@ -13,6 +13,7 @@ from kill import stop_after
 from small_runs import CPU, said, short_trainer, trainer, weights
 
 from loflexmdm.cli.commands import parse
+from loflexmdm.methods.base import backbones
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
 from loflexmdm.networks.transformer import Block, Size, rotary
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
@@ -170,7 +171,7 @@ def test_three_graphs_for_whole_trajectories():
 def test_trying_the_networks_changes_nothing(tmp_path, pico):
     t, other = (short_trainer(tmp_path / name, pico, order="learned") for name in "ab")
     calls = []
-    for net in t.method.networks: net.register_forward_pre_hook(lambda m, args: calls.append(len(args[0].tokens)))
+    for net in backbones(t.method): net.register_forward_pre_hook(lambda m, args: calls.append(len(args[0].tokens)))
     before, rng = t.method.state_dict(), torch.get_rng_state()
     t.compiler.try_networks()
     assert calls == [6, 12] and torch.equal(rng, torch.get_rng_state())  # rows of the order model, two states of each
