@@ -148,7 +148,7 @@ def test_fewer_valid_ones_than_wanted_are_written_and_told(model, tmp_path):
 
 
 def test_none_that_is_valid_is_an_error_with_one_line(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(MoleculesTask, "accepted", lambda self, row: None)
+    monkeypatch.setattr(type(MoleculesTask.output), "accepted", lambda self, row: None)
     for more in ([], ["--out", tmp_path / "v.csv"]):
         code, out, err = call(f"sample {model} --valid 3 --tries 8", *more)
         assert code == 2 and not out and err.splitlines()[-1] == (
