@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['ACTIONS', 'LINKERS', 'NEEDED', 'POLICY', 'LAST', 'RISING', 'STYLE', 'SAVE', 'ONE', 'COLUMNS', 'WAITING', 'check_form',
            'models_for', 'import_gradio', 'is_loopback', 'WithPolicy', 'arranged', 'table', 'shown_rows', 'chosen',
-           'framed', 'told_status', 'problem', 'note', 'Calls', 'given', 'Widgets', 'numbers_form', 'results',
-           'buttons', 'connect', 'molecules_form', 'texts_form', 'answered', 'add_api', 'page', 'application',
-           'opened_socket', 'AppOptions', 'add_app', 'run_app']
+           'framed', 'told_status', 'problem', 'note', 'Calls', 'request', 'given', 'Widgets', 'numbers_form',
+           'results', 'buttons', 'connect', 'molecules_form', 'texts_form', 'answered', 'add_api', 'page',
+           'application', 'opened_socket', 'AppOptions', 'add_app', 'run_app']
 
 # %% ../../nbs/cli/16_app.ipynb #ap000004
 import html
@@ -18,9 +18,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .answers import MODELS, MOST, Answers, cards, drawing, file_text
+from .answers import MODELS, MOST, Answers, cards, file_text
 from .commands import Options, Parser, command, print_status
 from .common import add_device, pick_device
+from .structure_editor import ADDRESS, FILES, ON_LOAD, TEMPLATE, from_molfile, to_molfile
 from ..models.player import Player
 from ..molecules.closures import closing_text
 
@@ -170,8 +171,8 @@ class Calls:
         "Answer the button of the page on molecules."
         try:
             text = check_form(action, text or "")
-            request = closing_text(text) if action == "Close" else text
-            found = self.rows(model, request, keep if action == "Edit" else "", n, seed, given(temperature, top_p))
+            keep = keep if action == "Edit" else ""
+            found = self.rows(model, request(action, text), keep, n, seed, given(temperature, top_p))
         except ValueError as error:
             yield problem(error), "", *shown_rows([]), []
             return
@@ -185,11 +186,23 @@ class Calls:
             return
         yield from self.show(found, int(n), "", by)
 
-    def play(self, model, text, seed) -> tuple[str, str]:
+    def play_molecule(self, action, text, model, keep, seed, temperature, top_p) -> tuple[str, str]:
+        "Return status and player of one generation of a molecule."
+        try: text = request(action, check_form(action, text or ""))
+        except ValueError as error: return problem(error), ""
+        return self.play(model, text, keep if action == "Edit" else "", seed, temperature, top_p)
+
+    def play(self, model, text, keep, seed, temperature, top_p) -> tuple[str, str]:
         "Return status and player of one generation."
-        try: player = self.answers.generation(model, text or "", int(seed))
+        settings = given(temperature, top_p)
+        try: player = self.answers.generation(model, text or "", int(seed), keep or "", **settings)
         except (ValueError, OSError) as error: return problem(error), ""
         return note(f"A generation in {player.states - 1} steps."), framed(player)
+
+    def drawn(self, molfile: str, action: str) -> tuple:
+        "Return text and hint for a drawing. The text stays if the drawing is no molecule."
+        try: return from_molfile(molfile or ""), note(f"Write {ACTIONS[action]}.")
+        except ValueError as error: return dict(__type__="update"), problem(error)
 
     def sort(self, rows: list[dict], text: str, by: str) -> tuple:
         "Return cards and table in another order."
@@ -202,6 +215,11 @@ class Calls:
         except ValueError as error: return problem(error), ""
 
 # %% ../../nbs/cli/16_app.ipynb #ap000019a
+def request(action: str, text: str) -> str:
+    "Return the prompt or text that a model gets for an action."
+    return closing_text(text) if action == "Close" else text
+
+
 def given(temperature: float | None, top_p: float | None) -> dict:
     "Return the settings that are given. Others are the model's own."
     return {key: value for key, value in dict(temperature=temperature, top_p=top_p).items() if value}
@@ -216,7 +234,9 @@ STYLE = """
 .la-error{color:#8a1c1c;background:#fdecec;border-left:4px solid #b42318;padding:8px;margin:0}
 .la-status{margin:0;padding:8px 0}
 .la-player{width:100%;height:600px;border:1px solid #d0d4da;border-radius:6px;background:#fff}
-.la-input svg{max-width:100%;height:auto}
+.la-canvas{height:370px;border:1px solid #d0d4da;border-radius:6px;overflow:hidden;background:#fff}
+.la-point{margin-top:6px;padding:6px 10px;font-size:14px;color:#1c2026;background:#f2f4f7;border:1px solid #8a929c;border-radius:6px;cursor:pointer}
+.la-point[aria-pressed=true]{background:#1d4ed8;border-color:#1d4ed8;color:#fff}
 """
 SAVE = """(text, name) => { if (!text) return;
 const a = document.createElement("a"); a.href = URL.createObjectURL(new Blob([text], {type: "text/plain"}));
@@ -284,13 +304,14 @@ def buttons(gr) -> dict:
     return dict(go=go, stop=stop, play=gr.Button("Play one generation"))
 
 # %% ../../nbs/cli/16_app.ipynb #ap000021c
-def connect(gr, w: Widgets, call: Callable, inputs: list, calls: Calls, name: str):
-    "Connect the buttons of a form with its function."
+def connect(gr, w: Widgets, call: Callable, play: Callable, first: list, calls: Calls, name: str):
+    "Connect the buttons of a form with its functions, whose first inputs are `first`."
+    inputs = [*first, w.n, w.seed, w.temperature, w.top_p, w.by]
     running = gr.on([w.go.click, w.text.submit], call, inputs, w.shown, api_visibility="private",
                     show_progress="minimal", **ONE)
     stopped = w.stop.click(None, cancels=[running], api_visibility="private")
     stopped.then(lambda: note("Stopped; the rows drawn so far are kept."), None, w.status, api_visibility="private")
-    w.play.click(calls.play, [w.model, w.text, w.seed], [w.status, w.player], api_visibility="private", **ONE)
+    w.play.click(play, [*first, w.seed, w.temperature, w.top_p], [w.status, w.player], api_visibility="private", **ONE)
     w.by.change(calls.sort, [w.rows, w.text, w.by], [w.grid, w.table, w.pick], api_visibility="private")
     for suffix, button in w.save.items():
         kind, made = gr.Textbox(suffix, visible=False), gr.Textbox(visible=False)
@@ -308,7 +329,7 @@ def molecules_form(gr, calls: Calls):
             hint = gr.HTML(note(f"Write {ACTIONS[first]}."))
             start = "*c1ccc2c(c1)OCCO2" if first == "Grow" else "CC(=O)Nc1ccccc1"
             text = gr.Textbox(start, label="Fragment or molecule (SMILES)", max_lines=1)
-            picture = gr.HTML(drawing(start), elem_classes="la-input", container=True)
+            editor = gr.HTML(to_molfile(start), html_template=TEMPLATE, js_on_load=ON_LOAD)
             fitting = models_for(first, calls.offered)
             model = gr.Dropdown(fitting, value=fitting[0], label="Model")
             keep = gr.Textbox("", label="Part to keep (SMILES)", visible=first == "Edit", max_lines=1)
@@ -322,8 +343,10 @@ def molecules_form(gr, calls: Calls):
         return (note(f"Write {ACTIONS[name]}."), gr.update(choices=fitting, value=fitting[0] if fitting else None),
                 gr.update(visible=name == "Edit"))
     action.change(changed, action, [hint, model, keep], api_visibility="private")
-    text.change(lambda smiles: drawing(smiles or ""), text, picture, api_visibility="private", show_progress="hidden")
-    connect(gr, w, calls.molecule, [action, text, model, keep, *numbers, w.by], calls, "molecules")
+    at_once = dict(queue=False, trigger_mode="always_last", api_visibility="private", show_progress="hidden")
+    text.change(lambda smiles: to_molfile(smiles or ""), text, editor, **at_once)
+    editor.drawn(calls.drawn, [editor, action], [text, hint], **at_once)
+    connect(gr, w, calls.molecule, calls.play_molecule, [action, text, model, keep], calls, "molecules")
 
 # %% ../../nbs/cli/16_app.ipynb #ap000022a
 def texts_form(gr, calls: Calls):
@@ -339,7 +362,7 @@ def texts_form(gr, calls: Calls):
         with gr.Column(scale=5, min_width=320): found = results(gr, COLUMNS["texts"], (".csv", ".jsonl"))
     w = Widgets(model, text, keep, *numbers, **pressed, **found)
     model.change(lambda name: calls.example[name], model, text, api_visibility="private")
-    connect(gr, w, calls.text, [model, text, keep, *numbers, w.by], calls, "texts")
+    connect(gr, w, calls.text, calls.play, [model, text, keep], calls, "texts")
 
 # %% ../../nbs/cli/16_app.ipynb #ap000023
 def answered(gr, call: Callable):
@@ -400,8 +423,10 @@ def application(answers: Answers, host: str, port: int):
     gr, blocks = import_gradio(), page(answers)
     from fastapi import FastAPI
     from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.staticfiles import StaticFiles
     theme = gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.mount(f"/{ADDRESS}", StaticFiles(directory=str(FILES)))
     if is_loopback(host):  # a page elsewhere cannot call this one by a name of its own
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]", host])
     app = gr.mount_gradio_app(app, blocks, "/", server_name=host, server_port=port, show_error=True, ssr_mode=False,

@@ -31,7 +31,7 @@ from ..support.limits import clipped
 from ..support.notebook import cell, code_span
 from ..support.random_numbers import generator_for
 from ..support.readers import read_json
-from ..support.registries import METHODS
+from ..support.registries import METHODS, code_allowed
 from ..tasks.base import Task, task_from
 from ..training.checkpoints import checkpoints
 from ..training.log import JsonLines
@@ -310,7 +310,8 @@ def compare(
     recipe: str | os.PathLike, methods: Sequence[str], seeds: int | Sequence[int] = 3,
     directory: str | os.PathLike = "comparison", *, steps: int | None = None, rows: int | None = None,
     calls: Sequence[int] = CALLS, samplers: Sequence[Sampler] | None = None, n: int = 1000,
-    states: int = 64, device: str | torch.device = "cpu", progress: bool = True, **train,
+    states: int = 64, device: str | torch.device = "cpu", progress: bool = True,
+    allow_code: bool = False, **train,
 ) -> Comparison:
     """Train, sample and score methods on a recipe's task. Returns a `Comparison`. Every method is trained with every
     seed; the results are also written to results.json in `directory`.
@@ -318,14 +319,15 @@ def compare(
     `methods`: names, with options as in "loflexmdm:order=fixed". Each is trained for `steps` optimiser steps of
     `rows` generator rows (the recipe's by default); keywords replace other values of [train] for all. `samplers`
     replaces each method's default set; those that cannot simulate a method are skipped. `n` test prompts, `states`
-    per sequence for the bound. Existing runs and results are continued or reused. ValueError for bad input, before
-    any training."""
-    tables = read_tables(recipe)
+    per sequence for the bound. Existing runs and results are continued or reused. A method `FILE.py:Class` that the
+    recipe names, and not the call, runs only with `allow_code`. ValueError for bad input, before any training."""
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not methods or not seeds: raise ValueError(f"methods={list(methods)}, seeds={seeds}: at least one of each")
     _check_sizes(n, states, calls)
     pairs = product(seeds, dict.fromkeys(methods))
-    runs = [(m, s, entrant_recipe(tables, m, s, rows, steps, **train)) for s, m in pairs]
+    with code_allowed(allow_code):  # a class that is read once stays known
+        tables = read_tables(recipe)
+        runs = [(m, s, entrant_recipe(tables, m, s, rows, steps, **train)) for s, m in pairs]
 
     file = Path(directory) / "results.json"
     results = Comparison.read(file) if file.exists() else Comparison()

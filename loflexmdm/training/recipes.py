@@ -218,16 +218,17 @@ def orders_drawn(config) -> int:
     return getattr(config, "drawn", getattr(config, "orders", 1))
 
 # %% ../../nbs/training/08_recipes.ipynb #db0f348c
-def recipe_from(tables: dict) -> Recipe:
+def recipe_from(tables: dict, allow_code: bool = False) -> Recipe:
     """Make the recipe of the tables `task`, `model` and `train`, with defaults.
 
-    For the user's own file these are those of `with_first_values`, and `steps` that of `limited_steps`. ValueError
-    names an unknown table or key, a wrong type, or a value out of range."""
-    tables = with_first_values(check_tables(tables))
+    For the user's own file these are those of `with_first_values`, and `steps` that of `limited_steps`. A method
+    `FILE.py:Class` runs only with `allow_code`. ValueError names an unknown table or key, a wrong type, or a value out
+    of range."""
+    with code_allowed(allow_code): tables = with_first_values(check_tables(tables))
     task = task_from(tables.get("task", {}))
     model = dict(method=method_of(tables)) | tables.get("model", {})
     if "max_length" not in model: model["max_length"] = task.max_length  # known from the data only
-    cls = method_class(model.pop("method"))
+    with code_allowed(allow_code): cls = method_class(model.pop("method"))
     config = config_from(cls.Config, model, "model")
     train = config_from(TrainConfig, tables.get("train", {}), "train")
 

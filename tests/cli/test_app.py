@@ -14,8 +14,9 @@ import pytest
 from commands import call
 
 from loflexmdm.cli import answers as answers_module
-from loflexmdm.cli.answers import Answers, cards, file_text
+from loflexmdm.cli.answers import Answers, cards, drawing, file_text
 from loflexmdm.cli.app import ACTIONS, AppOptions, Calls, check_form, models_for, opened_socket
+from loflexmdm.cli.structure_editor import to_molfile
 
 BROWSER = next((f for name in ("chromium", "chromium-browser", "google-chrome") if (f := shutil.which(name))), None)
 MODELS = "molecules-moses-ar", "lead-edits", "star-medium-ordered", "repair-text"
@@ -42,6 +43,30 @@ def test_the_page_closes_a_ring():
     assert "4 drawn" in status
     *_, (status, *_) = calls.molecule("Close", "*CC", name, "", 4, 0, None, None, "drawn")
     assert "two *" in status
+
+
+def test_a_generation_of_each_action_is_played_as_it_is_drawn(answers):
+    calls = Calls(Answers(["molecules-leads", "lead-edits"]))
+    for action, text, said in ("Close", "*CCc1cccc(C*)c1", "A generation in"), ("Close", "*CC", "two *"):
+        status, player = calls.play_molecule(action, text, "molecules-leads", "", 0, None, None)
+        assert said in status and bool(player) == (said == "A generation in")
+    status, player = calls.play_molecule("Edit", "CC(=O)Nc1ccccc1", "lead-edits", "c1ccccc1", 0, None, None)
+    assert "A generation in" in status and player
+    status, _ = calls.play_molecule("Edit", "CC(=O)Nc1ccccc1", "lead-edits", "CC(=O)Nc1ccccc1", 0, None, None)
+    assert "locks every token" in status
+
+
+def test_a_drawing_that_is_no_molecule_leaves_the_text(answers):
+    calls = Calls(Answers(["molecules-leads"]))
+    text, hint = calls.drawn(to_molfile("*CC"), "Grow")
+    assert text == "*CC" and "a fragment with *" in hint
+    text, hint = calls.drawn("no molfile", "Grow")
+    assert "value" not in text and "drawing: cannot be read" in hint
+
+
+def test_cards_shade_what_was_given():
+    shaded = drawing("O=C(c1ccncc1)N1CCOCC1", "*c1ccncc1.*N1CCOCC1").count("#FFE09E")
+    assert shaded >= 12 and "#FFE09E" not in drawing("O=C(c1ccncc1)N1CCOCC1")
 
 
 def test_rows_do_not_depend_on_batches(answers, monkeypatch):
@@ -187,6 +212,50 @@ def test_a_chemist_grows_sorts_selects_and_downloads(tab):
     captions = " ".join(tab.locator(".la-card figcaption").all_inner_texts())
     shown = [float(value) for value in re.findall("QED ([.0-9]+)", captions)]
     assert shown == sorted(shown, reverse=True)
+
+
+def drawn(tab, atoms: int, points: int):
+    "The editor, once it shows so many atoms and points."
+    tab.wait_for_selector(f"[aria-label*=': {atoms} atoms, {points} points']")
+    return tab.locator(".la-canvas")
+
+
+def test_a_pasted_fragment_is_shown_and_a_drawn_one_is_written(tab):
+    field = tab.get_by_label("Fragment or molecule (SMILES)")
+    drawn(tab, 10, 1)
+    field.fill("*c1ccncc1.*N1CCOCC1")
+    drawn(tab, 12, 2)
+    field.fill("")
+    editor = drawn(tab, 0, 0)
+    editor.click(position=dict(x=35, y=204))  # a ring of benzene
+    editor.click(position=dict(x=180, y=180))
+    tab.wait_for_function("() => [...document.querySelectorAll('input,textarea')].some(e => e.value == 'c1ccccc1')")
+    tab.get_by_role("button", name="Add points").click()
+    editor.click(position=dict(x=180, y=204))
+    drawn(tab, 6, 1)
+    tab.wait_for_function("() => [...document.querySelectorAll('input,textarea')].some(e => e.value == '*c1ccccc1')")
+    assert field.input_value() == "*c1ccccc1"
+
+
+def test_a_drawing_that_is_no_molecule_is_answered_in_the_page(tab):
+    field = tab.get_by_label("Fragment or molecule (SMILES)")
+    field.fill("FF")
+    editor = drawn(tab, 2, 0)
+    box = editor.bounding_box()
+    tab.get_by_role("button", name="Add points").click()
+    editor.click(position=dict(x=(box["width"] + 46) / 2, y=box["height"] / 2))  # the middle, right of the tools
+    assert "drawing: Explicit valence" in tab.get_by_role("alert").first.inner_text()
+    assert field.input_value() == "FF"
+
+
+def test_the_keyboard_passes_the_editor(tab):
+    drawn(tab, 10, 1)
+    tab.get_by_label("Fragment or molecule (SMILES)").focus()
+    tab.keyboard.press("Tab")
+    points = tab.get_by_role("button", name="Add points")
+    assert points.evaluate("e => e === document.activeElement")
+    tab.keyboard.press("Enter")
+    assert points.get_attribute("aria-pressed") == "true"
 
 
 def test_bad_input_is_answered_in_the_page(tab):

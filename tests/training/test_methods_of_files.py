@@ -1,13 +1,14 @@
 "A method `FILE.py:Class`: trained, saved, loaded again where allowed, and refused in one line where it is not."
+import json
 import sys
 
 import pytest
 from commands import call
 
 from loflexmdm.models.pretrained import load
-
+from loflexmdm.reports.comparison import compare
 from loflexmdm.support.registries import METHODS, code_allowed
-from loflexmdm.training.recipes import recipe, recipe_schema
+from loflexmdm.training.recipes import recipe, recipe_from, recipe_schema
 
 FILE = """
 from beside import CLIP
@@ -78,6 +79,23 @@ def test_the_same_in_python(place):
     assert recipe("recipe.toml", allow_code=True).model["method"] == f"{place.resolve()}/mine.py:Mine"
     forget(place)
     with code_allowed(): assert recipe("recipe.toml").model["method"] in METHODS.classes
+
+
+def test_tables_and_comparisons_run_the_file_only_if_allowed(place):
+    tables = dict(task=dict(kind="brackets"), model=dict(method="mine.py:Mine", size="nano"), train=dict(steps=2))
+    small = dict(seeds=1, n=2, states=2, calls=(2,), progress=False)
+    with pytest.raises(ValueError, match="allow_code=True"): recipe_from(tables)
+    with pytest.raises(ValueError, match="allow_code=True"): compare("recipe.toml", ["mdm"], directory="no", **small)
+    assert not (place / "no").exists()
+    assert recipe_from(tables, allow_code=True).model["method"].endswith("mine.py:Mine")
+    forget(place)
+    rows = compare("recipe.toml", ["mdm"], directory="yes", allow_code=True, **small).rows
+    forget(place)
+    assert call("compare recipe.toml --methods mdm --seeds 1 -n 2 --nll 2 --calls 2 --out no")[0] == 2
+    line = "compare recipe.toml --methods mdm --seeds 1 -n 2 --nll 2 --calls 2 --out again --allow-code"
+    assert call(line)[0] == 0
+    again = json.loads((place / "again" / "results.json").read_text())["rows"]
+    assert [row["method"] for row in again] == [row["method"] for row in rows]
 
 
 @pytest.mark.parametrize("name, reason", {
