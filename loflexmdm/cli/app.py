@@ -200,7 +200,7 @@ class Calls:
         return note(f"A generation in {player.states - 1} steps."), framed(player)
 
     def drawn(self, molfile: str, action: str) -> tuple:
-        "Return text and hint for a drawing. The text stays if the drawing is no molecule."
+        "Return text and hint for a drawing. The text stays if the drawing is not a molecule."
         try: return from_molfile(molfile or ""), note(f"Write {ACTIONS[action]}.")
         except ValueError as error: return dict(__type__="update"), problem(error)
 
@@ -235,7 +235,8 @@ STYLE = """
 .la-status{margin:0;padding:8px 0}
 .la-player{width:100%;height:600px;border:1px solid #d0d4da;border-radius:6px;background:#fff}
 .la-canvas{height:370px;border:1px solid #d0d4da;border-radius:6px;overflow:hidden;background:#fff}
-.la-point{margin-top:6px;padding:6px 10px;font-size:14px;color:#1c2026;background:#f2f4f7;border:1px solid #8a929c;border-radius:6px;cursor:pointer}
+.la-point{margin-top:6px;padding:6px 10px;font-size:14px;color:#1c2026;background:#f2f4f7;
+border:1px solid #8a929c;border-radius:6px;cursor:pointer}
 .la-point[aria-pressed=true]{background:#1d4ed8;border-color:#1d4ed8;color:#fff}
 """
 SAVE = """(text, name) => { if (!text) return;

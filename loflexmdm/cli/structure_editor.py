@@ -28,7 +28,7 @@ def to_molfile(smiles: str) -> str:
 
 
 def from_molfile(text: str) -> str:
-    "Return a drawing as SMILES, with * for every kind of point. ValueError for one that is no molecule."
+    "Return a drawing as SMILES, with * for every kind of point. ValueError for one that is not a molecule."
     DRAWN.check(len(text), "drawing")
     plain = NUMBERED.sub("", TYPED.sub(r"\1A  ", text))
     with BlockLogs():

@@ -215,7 +215,7 @@ def test_a_chemist_grows_sorts_selects_and_downloads(tab):
 
 
 def drawn(tab, atoms: int, points: int):
-    "The editor, once it shows so many atoms and points."
+    "Return the editor once it shows these numbers of atoms and points."
     tab.wait_for_selector(f"[aria-label*=': {atoms} atoms, {points} points']")
     return tab.locator(".la-canvas")
 
