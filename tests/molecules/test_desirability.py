@@ -1,5 +1,6 @@
 "Several goals in one file: curves at their bounds, every component on a molecule, and one line for what is wrong."
 import math
+import subprocess
 import sys
 
 import pytest
@@ -120,6 +121,11 @@ def test_code_that_a_file_names_runs_only_where_it_is_allowed(tmp_path, monkeypa
     assert not ran.exists()
     for name in ("tomllib.py", "other/tomllib.py", "numpy.py", "signal.py"): (tmp_path / name).unlink()
     assert call(f"{command} --allow-code")[0] == 0 and ran.exists()
+
+
+def test_a_process_that_scores_does_not_wait_for_torch():
+    script = "import sys, loflexmdm.molecules.scores.objectives; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_weights_that_are_all_zero_are_refused(tmp_path):

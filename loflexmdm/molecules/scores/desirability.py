@@ -25,7 +25,6 @@ import numpy as np
 from rdkit import Chem, DataStructs, rdBase
 from rdkit.Chem import Crippen, Descriptors, Lipinski, rdFingerprintGenerator, rdMolDescriptors
 
-from ..notation.linkers import linker_of, two_ends
 from .alerts import catalogue
 from .metrics import judge, sa_scorer
 from ...support.limits import clipped_line
@@ -182,6 +181,7 @@ LENGTHS = dict(FragmentEffectiveLength=effective_length, FragmentGraphLength=gra
 
 def linker_measure(name: str, ends: str) -> Callable[[Chem.Mol], float]:
     "Return a measure of the linker between two ends. ValueError for other ends, and a molecule without them."
+    from loflexmdm.molecules.notation.linkers import linker_of, two_ends  # imported here: it imports torch
     two_ends(ends)
 
     def measure(mol: Chem.Mol) -> float:
