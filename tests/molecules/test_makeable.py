@@ -16,6 +16,7 @@ STRAINED = {
     "C1#CCCC1": "strained ring", "C1=C=CCCCC1": "strained ring", "N1=C2C1C2": "strained ring",
     "C1CC2=NC12": "strained ring",
     "c1cc2ccc1CCCC2": "bridged aromatic ring", "c1ccc2c(c1)C2": "strained ring", "C1CCC/C=C/CC1": "strained ring",
+    "CC1=C(C)C(C)C1C": "strained ring",  # four substituents, as a squaric acid has
 }
 
 
