@@ -21,6 +21,7 @@ setup(
     keywords=meta["keywords"],
     long_description=(root / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
+    classifiers=[f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)],
     python_requires=">=" + meta["min_python"],
     install_requires=lines("requirements"),
     extras_require={
