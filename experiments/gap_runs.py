@@ -4,10 +4,17 @@ Entrants have networks of one size, learn the same sequences with the same gaps,
 conditional distributions of the cases that `receptors.py` writes: KL in nats (for entrants with a bound an upper
 bound), lengths, impossible fillings, seconds per filling. Rows go to experiments/results/gap_runs.json, with
 settings, seed and commit; those that are there are left out, and an interrupted run goes on where it stopped. The
-entrant `exact` is the law itself, on fewer cases: it checks cases and scores."""
+entrant `exact` is the law itself, on fewer cases: it checks cases and scores.
+
+Equal time: seconds are those of the processor of the first rows, on which 60 were 1,067 steps of `fim`. The row `pace`
+has the time of a step of each entrant, in steps of `fim`, measured in turn in one sitting; so the number of steps does
+not depend on what else a machine does."""
 import argparse
+import json
 import math
 import random
+import statistics
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +28,7 @@ from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import collate, filled_example
 from loflexmdm.support.random_numbers import generator_for
 from loflexmdm.tasks.known_law import Case, Fillings, MethodEntrant, joined, read_cases, score_cases, splits
-from ordered_time_runs import steps_in
+from loflexmdm.training.recipes import recipe_from
 from receptors import FEWER, FOLDER, RESIDUES, Olga, exact_lengths
 from runs import FIXED, LEARNED, ROOT, note, noted, states_per_sequence
 from training_runs import trained
@@ -30,9 +37,10 @@ RESULTS = ROOT / "experiments" / "results" / "gap_runs.json"
 KINDS = ("ends", "inner", "two", "end", "start")
 ONE_GAP = tuple(kind for kind in KINDS if kind != "two")
 INSERTION, MASKS = dict(method="ordered-insertion"), dict(method="ordered-masks")
+FORWARD, LATE = INSERTION | dict(order="left_to_right", orders=1), dict(query_blocks=1)
 ENTRANTS = dict(
-    fim=dict(method="fim", cut=0.0),
-    insertion_forward=INSERTION | dict(order="left_to_right", orders=1),
+    fim=dict(method="fim", cut=0.0), fim_flat=dict(method="fim", cut=0.0), fim_small=dict(method="fim", cut=0.0),
+    insertion_forward=FORWARD, insertion_late=FORWARD | LATE, insertion_small=FORWARD | LATE,
     insertion_learned=INSERTION | dict(order="learned", orders=2),
     insertion_mixture=INSERTION | dict(order="mixture"),
     masks_learned=MASKS | dict(order="learned", unmask="learned", orders=2),
@@ -41,10 +49,18 @@ ENTRANTS = dict(
     ilm=dict(method="ilm"), ilm_bound=dict(method="ilm", weight="bound"),
     masked=dict(method="mdm"), masked_length=dict(method="mdm"),
 )
+FLAT = dict(schedule="flat")
+TRAINED = dict(  # settings of training, where they are not those of all
+    fim_flat=FLAT, fim_small=FLAT | dict(batch_size=16), insertion_late=FLAT,
+    insertion_small=FLAT | dict(batch_size=16),
+)
 FIXED_LENGTH = ("masked", "masked_length")  # one gap only
 TRAIN = dict(optimiser="muon", lr=3e-3, warmup=50, ema=0.99, log_every=100, valid_size=64)
 ROWS, LONGEST = 32, 25
 STATES, DRAWN, CHECKED = 32, 20, 50  # states of a bound, fillings per case, sequences whose probability is computed
+FEW = 8  # fillings per case of entrants that take many steps for one
+STEPS_OF_FIM = 1067 / 60  # in a second
+ROUNDS, MEASURED = 8, 4  # steps whose time is measured: in turn, and in a row
 EXACT = 8  # cases of a kind for the law itself
 
 
@@ -164,6 +180,11 @@ def note_lengths(law: str, n: int):
     note(RESULTS, dict(name=name, law=law, of_each_kind=n, lengths=found))
 
 
+def drawn_of(entrant: str) -> int:
+    "Return the number of fillings that an entrant draws for a case."
+    return DRAWN if entrant.startswith(("fim", "insertion", "masks", "ilm")) else FEW
+
+
 def kinds_of(entrant: str) -> tuple[str, ...]: return ONE_GAP if entrant in FIXED_LENGTH else KINDS
 
 
@@ -174,7 +195,7 @@ def tables(law: str, entrant: str, seed: int, steps: int) -> dict:
                 valid_share=0.01, test_share=0.0, gaps=", ".join(kinds_of(entrant)))
     if entrant == "masked_length": task |= dict(given_length=True)
     train = TRAIN | dict(steps=steps, seed=seed, save_every=max(1, steps // 4), valid_every=steps,
-                         batch_size=max(1, ROWS // states_per_sequence(model)))
+                         batch_size=max(1, ROWS // states_per_sequence(model))) | TRAINED.get(entrant, {})
     if model.get("order") == "learned": train |= dict(order_start=max(1, steps // 4), order_lr_scale=0.1)
     return dict(task=task, model=model, train=train)
 
@@ -208,18 +229,64 @@ def scores(law: str, entrant: str, method: Method, n: int) -> dict:
     for kind in kinds_of(entrant):
         cases, judged = cases_of(law, kind, n), cls(method, STATES)
         judged.laws = {tuple(c.prompt): c.lengths for c in cases}
-        row = score_cases(judged, cases, DRAWN) | dict(cases=len(cases))
+        row = score_cases(judged, cases, drawn_of(entrant)) | dict(cases=len(cases), drawn=drawn_of(entrant))
         row |= dict(impossible=impossible(olga, cases, judged.drawn))
         found[kind] = {k: round(v, 5) for k, v in row.items()} | details(cases, judged)
     olga.close()
     return found
 
 
+class Pace:
+    "Training of an entrant whose steps are measured."
+    def __init__(self, law: str, entrant: str, directory: str):
+        trainer = recipe_from(tables(law, entrant, 0, 10_000)).trainer(directory, progress=False)
+        self.trainer, self.times = trainer, []
+        self.stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
+
+    def steps(self, n: int):
+        "Train for `n` steps and keep their times."
+        for _ in range(n):
+            begun = time.process_time()
+            self.trainer.train_step(self.stream)
+            self.times.append(time.process_time() - begun)
+
+    @property
+    def seconds(self) -> float:
+        "Median of the times after the first steps."
+        return statistics.median(self.times[MEASURED:])
+
+
+def measured_paces(law: str, entrants: Sequence[str]) -> dict[str, float]:
+    "Measure the time of a step of entrants, in steps of `fim`."
+    with tempfile.TemporaryDirectory() as directory:
+        found = {name: Pace(law, name, f"{directory}/{name}") for name in dict.fromkeys(["fim", *entrants])}
+        for _ in range(ROUNDS):
+            for pace in found.values(): pace.steps(MEASURED)
+        for pace in found.values(): pace.stream.close()
+    return {name: round(pace.seconds / found["fim"].seconds, 3) for name, pace in found.items()}
+
+
+def paces(law: str, entrants: Sequence[str]) -> dict[str, float]:
+    "Return the paces of entrants; those that are not stored are measured first, and noted."
+    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    known = next((row["paces"] for row in rows if row["name"] == "pace"), {})
+    missing = [name for name in entrants if name not in known]
+    if not missing: return known
+    known = measured_paces(law, missing) | known
+    note(RESULTS, dict(name="pace", law=law, paces=known))
+    return known
+
+
+def steps_of(law: str, entrant: str, seconds: int) -> int:
+    "Return the number of steps in some seconds of the first rows' processor."
+    return round(STEPS_OF_FIM * seconds / paces(law, [entrant])[entrant])
+
+
 def run(law: str, entrant: str, seconds: int, seed: int, n: int, commit: str):
     "Train an entrant for some seconds, score it, and note."
     name = f"{law} {entrant} {seconds} {seed}"
     if noted(RESULTS, name, dict(model=tables(law, entrant, seed, 1)["model"], of_each_kind=n)): return
-    settings = tables(law, entrant, seed, steps_in(seconds, f"gaps {name}", tables(law, entrant, seed, 10_000)))
+    settings = tables(law, entrant, seed, steps_of(law, entrant, seconds))
     made, _, spent = trained(settings, f"gaps {name}")
     begun = time.process_time()
     made = getattr(made, "method", made)
@@ -240,6 +307,7 @@ def main():
     parser.add_argument("--commit", default="", help="commit of the code, where the folder does not tell it")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    paces(args.laws[0], [name for name in args.entrants if name != "exact"])
     for law in args.laws: note_lengths(law, args.cases)
     for seed in args.seeds:
         for law in args.laws:
