@@ -17,7 +17,8 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import torch
 from jaxtyping import Float
@@ -237,9 +238,9 @@ def scores(law: str, entrant: str, method: Method, n: int) -> dict:
 
 
 class Pace:
-    "Training of an entrant whose steps are measured."
-    def __init__(self, law: str, entrant: str, directory: str):
-        trainer = recipe_from(tables(law, entrant, 0, 10_000)).trainer(directory, progress=False)
+    "Training by a recipe whose steps are measured."
+    def __init__(self, settings: dict, directory: str):
+        trainer = recipe_from(settings).trainer(directory, progress=False)
         self.trainer, self.times = trainer, []
         self.stream = trainer.processes.batches(trainer.data, trainer.config, 0, trainer.device)
 
@@ -256,30 +257,33 @@ class Pace:
         return statistics.median(self.times[MEASURED:])
 
 
-def measured_paces(law: str, entrants: Sequence[str]) -> dict[str, float]:
-    "Measure the time of a step of entrants, in steps of `fim`."
+def measured_seconds(recipes: Mapping[str, dict]) -> dict[str, float]:
+    "Measure the seconds of a step of some recipes, in turn."
     with tempfile.TemporaryDirectory() as directory:
-        found = {name: Pace(law, name, f"{directory}/{name}") for name in dict.fromkeys(["fim", *entrants])}
+        found = {name: Pace(settings, f"{directory}/{name}") for name, settings in recipes.items()}
         for _ in range(ROUNDS):
             for pace in found.values(): pace.steps(MEASURED)
         for pace in found.values(): pace.stream.close()
-    return {name: round(pace.seconds / found["fim"].seconds, 3) for name, pace in found.items()}
+    return {name: pace.seconds for name, pace in found.items()}
 
 
-def paces(law: str, entrants: Sequence[str]) -> dict[str, float]:
-    "Return the paces of entrants; those that are not stored are measured first, and noted."
-    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    known = next((row["paces"] for row in rows if row["name"] == "pace"), {})
-    missing = [name for name in entrants if name not in known]
-    if not missing: return known
-    known = measured_paces(law, missing) | known
-    note(RESULTS, dict(name="pace", law=law, paces=known))
-    return known
+def paces(results: Path, name: str, tables_of: Callable[[str], dict], entrants: Sequence[str]) -> dict:
+    "Return the row of paces, in steps of `fim`, and its seconds; what is not stored is measured first, and noted."
+    rows = json.loads(results.read_text()) if results.exists() else []
+    row = next((row for row in rows if row["name"] == name), dict(name=name, paces={}))
+    missing = [entrant for entrant in entrants if entrant not in row["paces"]]
+    if not missing: return row
+    seconds = measured_seconds({entrant: tables_of(entrant) for entrant in dict.fromkeys(["fim", *missing])})
+    found = {entrant: round(s / seconds["fim"], 3) for entrant, s in seconds.items()}
+    row = dict(fim_seconds=round(seconds["fim"], 5)) | row | dict(paces=found | row["paces"])
+    note(results, row)
+    return row
 
 
 def steps_of(law: str, entrant: str, seconds: int) -> int:
     "Return the number of steps in some seconds of the first rows' processor."
-    return round(STEPS_OF_FIM * seconds / paces(law, [entrant])[entrant])
+    row = paces(RESULTS, "pace", lambda entrant: tables(law, entrant, 0, 10_000), [entrant])
+    return round(STEPS_OF_FIM * seconds / row["paces"][entrant])
 
 
 def run(law: str, entrant: str, seconds: int, seed: int, n: int, commit: str):
@@ -307,7 +311,8 @@ def main():
     parser.add_argument("--commit", default="", help="commit of the code, where the folder does not tell it")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    paces(args.laws[0], [name for name in args.entrants if name != "exact"])
+    entrants = [name for name in args.entrants if name != "exact"]
+    paces(RESULTS, "pace", lambda entrant: tables(args.laws[0], entrant, 0, 10_000), entrants)
     for law in args.laws: note_lengths(law, args.cases)
     for seed in args.seeds:
         for law in args.laws:

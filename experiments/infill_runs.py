@@ -14,14 +14,13 @@ import torch
 from rdkit import Chem, RDLogger
 
 from corpora import code, parses, text
-from gap_runs import ENTRANTS, TRAIN
+from gap_runs import ENTRANTS, TRAIN, TRAINED, paces
 from loflexmdm.methods.base import Method
 from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import Example, collate
 from loflexmdm.support.random_numbers import generator_for
 from loflexmdm.tasks.base import Task, task_from
 from loflexmdm.tasks.sequences import prompt_of
-from ordered_time_runs import steps_in
 from runs import ROOT, note, noted, states_per_sequence
 from training_runs import trained
 
@@ -29,7 +28,7 @@ RESULTS = ROOT / "experiments" / "results" / "infill_runs.json"
 GAPS = dict(infill=1.0, infill_gaps=2)
 SMILES = dict(kind="molecules", source="embedded", notation="smiles", reorder=False, prompt_share=0.0, max_length=40)
 CORPORA = dict(phrases=text, code=code, molecules=lambda: SMILES)
-CHOSEN = ("fim", "insertion_forward", "insertion_mixture", "masks_learned", "flexmdm")
+CHOSEN = ("fim", "insertion_late", "insertion_mixture", "flexmdm")
 ROWS, HELD_OUT, STATES, DRAWN = 32, 200, 32, 4  # sequences per step, held-out prompts, states of a bound, fillings
 
 
@@ -37,7 +36,7 @@ def tables(corpus: str, entrant: str, seed: int, steps: int) -> dict:
     "Return the recipe of a run."
     model = dict(size="nano") | ENTRANTS[entrant]
     train = TRAIN | dict(steps=steps, seed=seed, save_every=max(1, steps // 4), valid_every=steps,
-                         batch_size=max(1, ROWS // states_per_sequence(model)))
+                         batch_size=max(1, ROWS // states_per_sequence(model))) | TRAINED.get(entrant, {})
     if model.get("order") == "learned": train |= dict(order_start=max(1, steps // 4), order_lr_scale=0.1)
     return dict(task=CORPORA[corpus]() | GAPS, model=model, train=train)
 
@@ -72,12 +71,17 @@ def scores(corpus: str, task: Task, method: Method) -> dict:
     )
 
 
+def steps_of(corpus: str, entrant: str, seconds: int) -> int:
+    "Return the number of steps in some seconds, from times of steps that were measured in turn."
+    row = paces(RESULTS, f"{corpus} pace", lambda entrant: tables(corpus, entrant, 0, 10_000), [entrant])
+    return round(seconds / row["fim_seconds"] / row["paces"][entrant])
+
+
 def run(corpus: str, entrant: str, seconds: int, seed: int, commit: str):
     "Train an entrant for some seconds, score it, and note."
     name = f"{corpus} {entrant} {seconds} {seed}"
     if noted(RESULTS, name, dict(model=tables(corpus, entrant, seed, 1)["model"])): return
-    steps = steps_in(seconds, f"infill {name}", tables(corpus, entrant, seed, 10_000))
-    settings = tables(corpus, entrant, seed, steps)
+    settings = tables(corpus, entrant, seed, steps_of(corpus, entrant, seconds))
     made, _, spent = trained(settings, f"infill {name}")
     made = getattr(made, "method", made)
     parameters = sum(p.numel() for p in made.parameters())
