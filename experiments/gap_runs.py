@@ -30,7 +30,7 @@ from loflexmdm.process.states import collate, filled_example
 from loflexmdm.support.random_numbers import generator_for
 from loflexmdm.tasks.known_law import Case, Fillings, MethodEntrant, joined, read_cases, score_cases, splits
 from loflexmdm.training.recipes import recipe_from
-from receptors import FEWER, FOLDER, RESIDUES, Olga, exact_lengths
+from receptors import CASES, FEWER, FOLDER, RESIDUES, Olga, exact_lengths
 from runs import FIXED, LEARNED, ROOT, note, noted, states_per_sequence
 from training_runs import trained
 
@@ -203,7 +203,7 @@ def tables(law: str, entrant: str, seed: int, steps: int) -> dict:
 
 def cases_of(law: str, kind: str, n: int) -> list[Case]:
     "Return the first `n` cases of a kind, of slow kinds fewer. ValueError if there are not as many yet."
-    n, path = n // FEWER.get(kind, 1), FOLDER / f"{law}-{kind}.jsonl"
+    n, path = n // FEWER.get(kind, 1), CASES / f"{law}-{kind}.jsonl"
     found = read_cases(path) if path.exists() else []
     if len(found) < n: raise ValueError(f"{path}: {len(found)} cases, {n} needed; receptors.py {law} --cases {n}")
     return found[:n]

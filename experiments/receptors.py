@@ -2,9 +2,10 @@
 
 OLGA (Sethna et al., 2019; GPLv3) computes the probability of a CDR3 by summing over recombinations. It runs as a
 program of its own, in an environment under runs/; nothing here imports it (`receptors_olga.py`). Written to
-runs/receptors: LAW.csv with sequences for training and LAW-KIND.jsonl with cases of every kind of gap, each with the
-exact log-probability of its filling and the exact distribution of its length; LAW.json with commit, version and
-the entropy. Cases that are there already stay; a longer list continues. `--enumerate` writes LAW-fillings.json
+runs/receptors: LAW.csv with sequences for training, and LAW.json with commit, version and the entropy. To
+experiments/receptors: LAW-KIND.jsonl with cases of every kind of gap, each with the exact log-probability of its
+filling and the exact distribution of its length. Cases that are there already stay; a longer list continues, and
+draws others than one run would, so the cases of the stored rows are in the repository. `--enumerate` writes LAW-fillings.json
 instead: two prompts with the probability of every filling up to a length (results/receptor_fillings.json)."""
 import argparse
 import itertools
@@ -24,7 +25,7 @@ from loflexmdm.support.atomic_files import write_file
 from loflexmdm.tasks.known_law import PATTERNS, Case, Pattern, joined, read_cases, write_cases
 from runs import COMMIT, ROOT
 
-FOLDER = ROOT / "runs" / "receptors"
+FOLDER, CASES = ROOT / "runs" / "receptors", ROOT / "experiments" / "receptors"
 LEAST, MOST = 8, 24  # residues
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 ENUMERATED = ("CSASLAVQ...IGANVLTF", 3), ("CASSLGQ...G...YNEQFF", 2)  # prompts, and the most residues in their gaps
@@ -97,8 +98,9 @@ def cases_of(olga: Olga, kind: str, n: int, first: int, rng: random.Random) -> I
 
 def add_cases(law: str, kind: str, n: int):
     "Extend the cases of a kind to `n`."
-    path = FOLDER / f"{law}-{kind}.jsonl"
+    path = CASES / f"{law}-{kind}.jsonl"
     there = read_cases(path) if path.exists() else []
+    if len(there) >= n: return
     olga = Olga(law, 10_000 + len(there) + 100_000 * list(PATTERNS).index(kind))
     begun = time.time()
     for case in cases_of(olga, kind, n, len(there), random.Random(f"{law} {kind} {len(there)}")):
@@ -162,7 +164,7 @@ def main():
     parser.add_argument("--kinds", nargs="+", default=["ends", "inner", "two", "end", "start"])
     parser.add_argument("--enumerate", action="store_true", help="all fillings of two prompts instead")
     args = parser.parse_args()
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    for folder in (FOLDER, CASES): folder.mkdir(parents=True, exist_ok=True)
     if args.enumerate: return [write_enumerated(law) for law in args.laws]
     for law in args.laws: add_sequences(law, args.sequences)
     for law in args.laws:
