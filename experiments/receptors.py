@@ -5,8 +5,9 @@ program of its own, in an environment under runs/; nothing here imports it (`rec
 runs/receptors: LAW.csv with sequences for training, and LAW.json with commit, version and the entropy. To
 experiments/receptors: LAW-KIND.jsonl with cases of every kind of gap, each with the exact log-probability of its
 filling and the exact distribution of its length. Cases that are there already stay; a longer list continues, and
-draws others than one run would, so the cases of the stored rows are in the repository. `--enumerate` writes LAW-fillings.json
-instead: two prompts with the probability of every filling up to a length (results/receptor_fillings.json)."""
+draws others than one run would, so the cases of the stored rows are in the repository. `--enumerate` writes
+LAW-fillings.json instead: two prompts with the probability of every filling up to a length
+(results/receptor_fillings.json)."""
 import argparse
 import itertools
 import json

@@ -7560,6 +7560,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                            'loflexmdm/training/recipes.py'),
                                             'loflexmdm.training.recipes.entrants_for': ( 'training/recipes.html#entrants_for',
                                                                                          'loflexmdm/training/recipes.py'),
+                                            'loflexmdm.training.recipes.filling': ( 'training/recipes.html#filling',
+                                                                                    'loflexmdm/training/recipes.py'),
                                             'loflexmdm.training.recipes.first_model': ( 'training/recipes.html#first_model',
                                                                                         'loflexmdm/training/recipes.py'),
                                             'loflexmdm.training.recipes.is_small': ( 'training/recipes.html#is_small',

@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXED', 'FIRST_SLOPE', 'FIRST_LEARNED', 'FIRST_TRAIN',
-           'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'INSERTION', 'ENTRANTS', 'CHEAP', 'RARE', 'FURTHER', 'PRESETS',
-           'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names',
+           'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'INSERTION', 'ENTRANTS', 'APPENDING', 'FILLING', 'RARE', 'FURTHER',
+           'PRESETS', 'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names',
            'check_values', 'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps',
-           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'settled', 'like_its_start',
-           'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names', 'override', 'with_method',
-           'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like', 'presets',
-           'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe', 'recipe_schema',
-           'write_schema']
+           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'settled', 'filling',
+           'like_its_start', 'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names', 'override',
+           'with_method', 'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like',
+           'presets', 'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe',
+           'recipe_schema', 'write_schema']
 
 # %% ../../nbs/training/08_recipes.ipynb #490a91d0
 import json
@@ -249,16 +249,16 @@ ENTRANTS = (  # for the user's own data, from cheap to dear
         "fill in the middle (method=fim)", "--method fim", dict(model=dict(method="fim"), train=dict(lr=4e-3))
     ),
     Entrant(
-        "ordered insertion from left to right, which also fills gaps",
+        "ordered insertion from left to right, which fills gaps",
         f"--method {INSERTION} --order left_to_right --query-blocks 1",
         dict(model=dict(method=INSERTION, order="left_to_right", query_blocks=1), train=dict(lr=3e-3, schedule="flat")),
     ),
     Entrant(
-        "ordered insertion in a learned order, which also fills gaps", f"--method {INSERTION} --order learned",
+        "ordered insertion in a learned order, which fills gaps", f"--method {INSERTION} --order learned",
         dict(model=dict(method=INSERTION, order="learned")),
     ),
 )
-CHEAP = {False: "ar", True: "fim"}  # the cheap method, by whether gaps are to be filled
+APPENDING, FILLING = (ENTRANTS[0], *ENTRANTS[2:]), ENTRANTS[1:3]  # without gaps to fill, and with gaps
 RARE = dict(valid_size=128, valid_samples=2)  # validation of a run of some minutes
 
 # %% ../../nbs/training/08_recipes.ipynb #st000005
@@ -269,14 +269,16 @@ def is_small(n: int, longest: int) -> bool:
 
 
 def entrants_for(tables: dict, infill: float = 0.0) -> list[Entrant]:
-    "Return the entrants that contradict no setting of the tables; the tables themselves if there are none."
+    """Return the entrants that contradict no setting of the tables, with gaps to fill those of FILLING.
+
+    The others if only those fit; the tables themselves if none does."""
     given = tables.get("model", {})
     def allows(model: Mapping) -> bool:
         known = settings_in(model["method"]) | {"method"}
         return given.keys() <= known and all(given.get(key, value) == value for key, value in model.items())
 
     fitting = [e for e in ENTRANTS if allows(e.tables["model"])]
-    able = [e for e in fitting if e.tables["model"]["method"] != CHEAP[not infill]]
+    able = [e for e in fitting if e in (FILLING if infill else APPENDING)]
     name = method_of(tables)
     return able or fitting or [Entrant(f"method={name}", f"--method {name}", {})]
 
@@ -292,23 +294,31 @@ def entrant_tables(tables: dict, entrant: Entrant) -> dict:
 def settled(tables: dict, device: str | torch.device = "cpu", tell: Callable[[str], object] = write_line) -> dict:
     """Fill in the method, batch and steps of a first run on the user's own text, by the pace measured on `device`.
 
-    The tables are returned as they are if they leave nothing open, for other data, for a small file, and where several
-    processes train. `tell` gets a line on the choice and one on the alternative."""
+    The tables are returned as they are if they leave nothing open, for other data, for a small file without gaps to
+    fill, and where several processes train. `tell` gets a line on the choice and one on the alternative."""
     tables = like_its_start(check_tables(tables))
     train = tables.get("train", {})
     if tables.get("task", {}).get("kind") not in OWN_DATA or current_launch().world > 1: return tables
     if "method" in tables.get("model", {}) and {"steps", "batch_size"} <= train.keys(): return tables
     task = task_from(tables["task"])
     n = task.sizes()["train"]
-    if not n or is_small(n, task.longest): return tables
-
+    if not n: return tables
     entrants = entrants_for(tables, task.config.infill)
+    if is_small(n, task.longest): return filling(tables, entrants[-1], tell) if task.config.infill else tables
+
     chosen = choose(entrants, partial(cost_of, tables, device=device), n)
     filled = entrant_tables(tables, chosen.entrant)
     steps = train.get("steps") or measured_steps(filled, chosen.cost, n)
     for line in described(chosen, steps, n): tell(line)
     size = dict(steps=steps, batch_size=chosen.cost.batch_size, valid_every=max(100, steps // 10))
     return filled | dict(train=filled["train"] | size | RARE | train)
+
+
+def filling(tables: dict, entrant: Entrant, tell: Callable[[str], object]) -> dict:
+    "Fill in the method for a small file with gaps: the dearest entrant, as its time is no matter."
+    if "method" in tables.get("model", {}): return tables
+    tell(f"chosen for gaps in a small file: {entrant.name}; another method by --method NAME")
+    return entrant_tables(tables, entrant)
 
 
 def like_its_start(tables: dict) -> dict:

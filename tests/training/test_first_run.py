@@ -63,6 +63,24 @@ def test_gaps_to_fill_are_not_given_to_a_method_that_appends(lines, paces):
     assert settled(tables(lines), tell=lambda line: None)["model"]["method"] == "ar"
 
 
+@pytest.mark.parametrize("seconds, method", [(0.1, "ordered-insertion"), (9.0, "fim")])
+def test_gaps_are_filled_by_insertion_where_it_has_the_time(lines, paces, seconds, method):
+    paces[0].update(left_to_right=seconds, learned=seconds)
+    made = settled(tables(lines, infill=0.5), tell=lambda line: None)
+    assert made["model"]["method"] == method and made["model"].get("order", "left_to_right") == "left_to_right"
+    assert paces[1] == ["fim", "left_to_right"]
+
+
+def test_gaps_in_a_small_file(tmp_path, paces):
+    file, said = str(write_texts(tmp_path / "few.txt", ["ab", "ba", "abc"] * 20)), []
+    made = recipe_from(settled(tables(file, infill=0.5), tell=said.append)).as_dict()
+    assert made["model"] | dict(method="ordered-insertion", order="left_to_right", query_blocks=1) == made["model"]
+    assert made["train"]["schedule"] == "flat" and not paces[1]
+    assert "gaps in a small file: ordered insertion from left to right" in said[0] and "--method" in said[0]
+    given = tables(file, dict(method="flexmdm"), infill=0.5)
+    assert settled(given, tell=said.append) == given and len(said) == 1
+
+
 @pytest.mark.parametrize("model, train, kept", [
     (dict(method="ar"), {}, dict(method="ar")), (dict(order="uniform"), {}, dict(order="uniform")),
     (dict(method="loflexmdm", order="fixed"), {}, dict(method="loflexmdm")), ({}, dict(steps=7), dict(steps=7)),
@@ -139,7 +157,9 @@ def test_real_steps_are_measured(lines, capsys):
 def test_entrants_that_contradict_a_setting_are_left_out():
     text = dict(task=dict(kind="text"))
     ar, fim, *others = ENTRANTS
-    assert entrants_for(text) == [ar, *others] and entrants_for(text, infill=0.1) == [fim, *others]
+    assert entrants_for(text) == [ar, *others] and entrants_for(text, infill=0.1) == [fim, others[0]]
+    learned = text | dict(model=dict(order="learned"))
+    assert entrants_for(learned, infill=0.1) == entrants_for(learned) == others[1:]
     assert len(entrants_for(text | dict(model=dict(method="ordered-insertion")))) == 2
     assert [e.name for e in entrants_for(text | dict(model=dict(method="mdm")))] == ["method=mdm"]
     assert entrants_for(text | dict(model=dict(method="ar")), infill=0.5) == list(ENTRANTS[:1])
