@@ -71,9 +71,14 @@ def scores(corpus: str, task: Task, method: Method) -> dict:
     )
 
 
+def paces_on(corpus: str, entrants: Sequence[str]) -> dict:
+    "Return the row of paces on a corpus."
+    return paces(RESULTS, f"{corpus} pace", lambda entrant: tables(corpus, entrant, 0, 10_000), entrants)
+
+
 def steps_of(corpus: str, entrant: str, seconds: int) -> int:
     "Return the number of steps in some seconds, from times of steps that were measured in turn."
-    row = paces(RESULTS, f"{corpus} pace", lambda entrant: tables(corpus, entrant, 0, 10_000), [entrant])
+    row = paces_on(corpus, [entrant])
     return round(seconds / row["fim_seconds"] / row["paces"][entrant])
 
 
@@ -100,6 +105,7 @@ def main(argv: Sequence[str] | None = None):
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     RDLogger.DisableLog("rdApp.*")
+    for corpus in args.corpora: paces_on(corpus, args.entrants)
     for seed in args.seeds:
         for corpus in args.corpora:
             for entrant in args.entrants: run(corpus, entrant, args.seconds, seed, args.commit)

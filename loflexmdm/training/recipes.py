@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXED', 'FIRST_SLOPE', 'FIRST_LEARNED', 'FIRST_TRAIN',
-           'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'INSERTION', 'ENTRANTS', 'APPENDING', 'FILLING', 'RARE', 'FURTHER',
-           'PRESETS', 'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names',
-           'check_values', 'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps',
-           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'settled', 'filling',
-           'like_its_start', 'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names', 'override',
-           'with_method', 'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like',
-           'presets', 'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe',
-           'recipe_schema', 'write_schema']
+           'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'INSERTION', 'ENTRANTS', 'APPENDING', 'FILLING', 'SHORT_FILLING',
+           'RARE', 'FURTHER', 'PRESETS', 'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of',
+           'with_current_names', 'check_values', 'with_first_values', 'settings_in', 'trains_on_generations',
+           'first_model', 'limited_steps', 'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables',
+           'settled', 'filling', 'like_its_start', 'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names',
+           'override', 'with_method', 'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method',
+           'tables_like', 'presets', 'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit',
+           'recipe', 'recipe_schema', 'write_schema']
 
 # %% ../../nbs/training/08_recipes.ipynb #490a91d0
 import json
@@ -258,7 +258,7 @@ ENTRANTS = (  # for the user's own data, from cheap to dear
         dict(model=dict(method=INSERTION, order="learned")),
     ),
 )
-APPENDING, FILLING = (ENTRANTS[0], *ENTRANTS[2:]), ENTRANTS[1:3]  # without gaps to fill, and with gaps
+APPENDING, FILLING, SHORT_FILLING = (ENTRANTS[0], *ENTRANTS[2:]), ENTRANTS[1:3], ENTRANTS[2:3]
 RARE = dict(valid_size=128, valid_samples=2)  # validation of a run of some minutes
 
 # %% ../../nbs/training/08_recipes.ipynb #st000005
@@ -268,8 +268,8 @@ def is_small(n: int, longest: int) -> bool:
     return longest < SHORT and rows * (longest + 1) <= SMALL
 
 
-def entrants_for(tables: dict, infill: float = 0.0) -> list[Entrant]:
-    """Return the entrants that contradict no setting of the tables, with gaps to fill those of FILLING.
+def entrants_for(tables: dict, infill: float = 0.0, longest: int = SHORT) -> list[Entrant]:
+    """Return the entrants that contradict no setting of the tables, with gaps to fill those for the longest sequence.
 
     The others if only those fit; the tables themselves if none does."""
     given = tables.get("model", {})
@@ -278,7 +278,8 @@ def entrants_for(tables: dict, infill: float = 0.0) -> list[Entrant]:
         return given.keys() <= known and all(given.get(key, value) == value for key, value in model.items())
 
     fitting = [e for e in ENTRANTS if allows(e.tables["model"])]
-    able = [e for e in fitting if e in (FILLING if infill else APPENDING)]
+    filling = FILLING if longest >= SHORT else SHORT_FILLING
+    able = [e for e in fitting if e in (filling if infill else APPENDING)]
     name = method_of(tables)
     return able or fitting or [Entrant(f"method={name}", f"--method {name}", {})]
 
@@ -303,7 +304,7 @@ def settled(tables: dict, device: str | torch.device = "cpu", tell: Callable[[st
     task = task_from(tables["task"])
     n = task.sizes()["train"]
     if not n: return tables
-    entrants = entrants_for(tables, task.config.infill)
+    entrants = entrants_for(tables, task.config.infill, task.longest)
     if is_small(n, task.longest): return filling(tables, entrants[-1], tell) if task.config.infill else tables
 
     chosen = choose(entrants, partial(cost_of, tables, device=device), n)
@@ -315,7 +316,7 @@ def settled(tables: dict, device: str | torch.device = "cpu", tell: Callable[[st
 
 
 def filling(tables: dict, entrant: Entrant, tell: Callable[[str], object]) -> dict:
-    "Fill in the method for a small file with gaps: the dearest entrant, as its time is no matter."
+    "Fill in the method for a small file with gaps."
     if "method" in tables.get("model", {}): return tables
     tell(f"chosen for gaps in a small file: {entrant.name}; another method by --method NAME")
     return entrant_tables(tables, entrant)

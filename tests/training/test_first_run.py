@@ -71,6 +71,16 @@ def test_gaps_are_filled_by_insertion_where_it_has_the_time(lines, paces, second
     assert paces[1] == ["fim", "left_to_right"]
 
 
+def test_gaps_of_short_sequences_are_filled_by_insertion(tmp_path, paces):
+    file = str(write_texts(tmp_path / "many.txt", [f"{n} of many short lines, that is {n}" for n in range(5000)]))
+    paces[0].update(left_to_right=9.0)
+    said = []
+    made = settled(tables(file, infill=0.5), tell=said.append)
+    assert made["model"]["order"] == "left_to_right" and paces[1] == ["left_to_right"]
+    assert "ordered insertion from left to right, which fills gaps" in said[0]
+    assert settled(tables(file), tell=said.append)["model"]["method"] == "ar"
+
+
 def test_gaps_in_a_small_file(tmp_path, paces):
     file, said = str(write_texts(tmp_path / "few.txt", ["ab", "ba", "abc"] * 20)), []
     made = recipe_from(settled(tables(file, infill=0.5), tell=said.append)).as_dict()
@@ -158,6 +168,7 @@ def test_entrants_that_contradict_a_setting_are_left_out():
     text = dict(task=dict(kind="text"))
     ar, fim, *others = ENTRANTS
     assert entrants_for(text) == [ar, *others] and entrants_for(text, infill=0.1) == [fim, others[0]]
+    assert entrants_for(text, infill=0.1, longest=63) == others[:1]
     learned = text | dict(model=dict(order="learned"))
     assert entrants_for(learned, infill=0.1) == entrants_for(learned) == others[1:]
     assert len(entrants_for(text | dict(model=dict(method="ordered-insertion")))) == 2
