@@ -311,7 +311,8 @@ def main():
     parser.add_argument("laws", nargs="+")
     parser.add_argument("--seconds", type=int, nargs="+", default=[60])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--entrants", nargs="+", default=[e for e in ENTRANTS if e not in TRIED], choices=[*ENTRANTS, "exact"])
+    usual = [entrant for entrant in ENTRANTS if entrant not in TRIED]
+    parser.add_argument("--entrants", nargs="+", default=usual, choices=[*ENTRANTS, "exact"])
     parser.add_argument("--cases", type=int, default=60, help="of each kind of gap")
     parser.add_argument("--commit", default="", help="commit of the code, where the folder does not tell it")
     args = parser.parse_args()
