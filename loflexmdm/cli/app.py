@@ -286,14 +286,14 @@ def numbers_form(gr) -> tuple:
 
 
 def results(gr, columns: Sequence[str], suffixes: Sequence[str]) -> dict:
-    "Add the place of results: status, order, cards, table, files, player."
-    status = gr.HTML(note("Nothing drawn yet."))
+    "Add the place of results: status, player, order, cards, table, files."
+    status, player = gr.HTML(note("Nothing drawn yet.")), gr.HTML("")
     by = gr.Dropdown(list(columns), value=columns[0], label="Sort by")
     grid = gr.HTML("", elem_classes="la-results")
     shown = gr.Dataframe(table([]), interactive=False, type="array", label="Rows", max_height=320, visible=False)
     pick = gr.CheckboxGroup([], label="Rows for a file (none: all)", visible=False)
     with gr.Row(): save = {suffix: gr.Button(f"Download {suffix[1:].upper()}", size="sm") for suffix in suffixes}
-    player, rows = gr.HTML(""), gr.State([])
+    rows = gr.State([])
     return dict(status=status, by=by, grid=grid, table=shown, pick=pick, save=save, player=player, rows=rows)
 
 
@@ -308,6 +308,7 @@ def buttons(gr) -> dict:
 def connect(gr, w: Widgets, call: Callable, play: Callable, first: list, calls: Calls, name: str):
     "Connect the buttons of a form with its functions, whose first inputs are `first`."
     inputs = [*first, w.n, w.seed, w.temperature, w.top_p, w.by]
+    gr.on([w.go.click, w.text.submit], lambda: "", None, w.player, queue=False, api_visibility="private")
     running = gr.on([w.go.click, w.text.submit], call, inputs, w.shown, api_visibility="private",
                     show_progress="minimal", **ONE)
     stopped = w.stop.click(None, cancels=[running], api_visibility="private")

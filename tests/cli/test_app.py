@@ -274,6 +274,9 @@ def test_enter_and_the_keyboard_do_what_the_mouse_does(tab):
     frame = tab.frame_locator("iframe.la-player")
     frame.locator(".lp-first").click()
     assert frame.locator(".lp-bar input").input_value() == "0"
+    tab.get_by_role("button", name="Generate").last.click()
+    tab.wait_for_selector("iframe.la-player", state="detached")  # it shows what was played before
+    tab.wait_for_selector("text=Done: 16 drawn")
 
 
 def test_a_call_can_be_stopped(tab):
