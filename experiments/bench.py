@@ -278,22 +278,23 @@ def beside_point(what: str, rows: int, seconds: float) -> dict:
 FIRST, LAST = 20, 60  # steps of the log between which several processes are timed
 
 
-def share_a_run(directory: str):
-    "Train as one of the processes that were started together; the log is in the directory."
+def share_a_run(directory: str, last: int):
+    "Train as one of the processes that were started together, to step `last`; the log is in the directory."
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     with process_group(current_launch(), torch.device("cpu")):
         processes = processes_of(current_launch())
-        trainer_of(**BASE | dict(batch=128), directory=directory, steps=LAST, processes=processes).fit()
+        trainer_of(**BASE | dict(batch=128), directory=directory, steps=last, processes=processes).fit()
 
 
 def several_point(processes: int, threads: int, seconds: float) -> dict:
-    "Seconds of the clock per step of a run that several processes share."
+    "Seconds of the clock per step of a run that several processes share, over fewer steps if `seconds` is 0."
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    first, last = (FIRST, LAST) if seconds else (10, 20)
     with tempfile.TemporaryDirectory() as directory:
-        command = [sys.executable, *launcher * (processes > 1), __file__, "--share", directory]
+        command = [sys.executable, *launcher * (processes > 1), __file__, "--share", directory, str(last)]
         subprocess.run(command, check=True, capture_output=True, env=os.environ | dict(OMP_NUM_THREADS=str(threads)))
         at = {r["step"]: r["seconds"] for r in JsonLines(Path(directory, "metrics.jsonl")).rows() if "loss" in r}
-    return dict(seconds=(at[LAST] - at[FIRST]) / (LAST - FIRST))
+    return dict(seconds=(at[last] - at[first]) / (last - first))
 
 
 POINTS = dict(
@@ -390,9 +391,9 @@ def main():
     parser.add_argument("--against", type=Path, default=SNAPSHOT, help="the snapshot to compare with [the stored one]")
     parser.add_argument("--seconds", type=float, default=2.0, help="of measuring for each point [2]")
     parser.add_argument("--point", help=argparse.SUPPRESS)
-    parser.add_argument("--share", help=argparse.SUPPRESS)
+    parser.add_argument("--share", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.share: return share_a_run(args.share)
+    if args.share: return share_a_run(args.share[0], int(args.share[1]))
     if args.point: return print(json.dumps(run_point(json.loads(args.point), args.seconds)))
     if not args.against.exists() and not args.snapshot: parser.error(f"--against {args.against}: no such file")
     about, rows = machine(), []

@@ -29,10 +29,11 @@ SHOWN = {
     NBS / f"{name}.ipynb"
     for name in (
         "tutorials/orders_on_a_clock", "tutorials/course", "tutorials/molecules", "tutorials/your_own_data",
-        "how_to/your_own_tokenizer", "how_to/condition_on_a_prompt",
+        "tutorials/fill_a_gap", "tutorials/repair", "tutorials/molecule_edits", "how_to/your_own_tokenizer",
+        "how_to/condition_on_a_prompt",
     )
 }
-STEPS = 40
+STEPS = 20
 STOP_EARLY = f"""
 from dataclasses import replace
 from loflexmdm.training.trainer import Trainer
