@@ -66,10 +66,8 @@ def test_scores_are_plain_numbers(task):
     assert score and all(type(v) is float for v in score.values()) and json.dumps(score)
     if task.kind == "digits": assert score["complete"] == 1.0 and score["asked"] >= 0.6
     elif task.kind != "known" and task.prompts("test", 1):  # a prompt of a known law has many answers
-        second = "complete" if task.kind == "key" else "token_accuracy"
-        assert (
-            score.get("success") == 1.0 if task.kind == "maze" else score == {"exact_match": 1.0, second: 1.0}
-        )
+        right = score.keys() & {"success", "exact_match", "exact", "token_accuracy", "complete"}
+        assert right and all(score[key] == 1.0 for key in right)
 
 
 def test_unknown_split(task):

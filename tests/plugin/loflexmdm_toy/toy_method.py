@@ -26,7 +26,7 @@ PAPER = """@inproceedings{uria2014deep,
 
 @config
 class AnyOrderConfig:
-    "What defines a model; it is saved with the weights."
+    "Settings of a model, saved with its weights."
     size: SizeName = "tiny"  # of the network
     network: str = "transformer"  # its kind
     network_config: str = ""  # other settings of that kind
