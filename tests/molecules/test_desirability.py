@@ -165,6 +165,8 @@ def test_a_goal_of_the_linker(component, value, tmp_path):
     assert read_goals(write(tmp_path / "two.toml", shared)).desirabilities("CC(Cc1ccccc1)N1CCOCC1")["x"] == value
     with pytest.raises(ValueError, match="no linker between the ends"): goals("CCO")
     with pytest.raises(ValueError, match="needs params.ends"): read_goals(write(tmp_path / "no.toml", one(component)))
+    other = one(component, f", params = {{ends = '{ENDS}', endz = 1}}")
+    with pytest.raises(ValueError, match="endz"): read_goals(write(tmp_path / "other.toml", other))
 
 
 def test_a_process_scores_where_it_is_allowed(tmp_path):
