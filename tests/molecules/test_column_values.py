@@ -56,6 +56,14 @@ def test_cells(text, value):
     assert str(number_in(text)) == str(value)
 
 
+@pytest.mark.parametrize("progress", [False, True])
+def test_progress_is_shown_on_request(progress, tmp_path, monkeypatch):
+    hidden, bar = [], module.progress_bar
+    monkeypatch.setattr(module, "progress_bar", lambda *a, disable: hidden.append(disable) or bar(*a, disable=disable))
+    measured(write(tmp_path / "mine.csv"), "pIC50", progress=progress)
+    assert hidden == [not progress]
+
+
 @pytest.mark.parametrize("name", ["mine.csv", "mine.tsv"])
 def test_a_table_gives_means_and_counts(tmp_path, name):
     assert measured(write(tmp_path / name), "pIC50") == EXPECTED
