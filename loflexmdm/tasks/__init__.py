@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from loflexmdm.tasks.base import (
         Examples as Examples,
         Task as Task,
+        TaskEdits as TaskEdits,
+        TaskOutput as TaskOutput,
         check_prompts as check_prompts,
         check_split as check_split,
         exact_match as exact_match,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from loflexmdm.tasks.words import WordsConfig as WordsConfig, WordsTask as WordsTask
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        "base": "Examples Task check_prompts check_split exact_match task_from",
+        "base": "Examples Task TaskEdits TaskOutput check_prompts check_split exact_match task_from",
         "brackets": "BracketsConfig BracketsTask",
         "digits": "DigitsConfig DigitsTask",
         "key": "KeyConfig KeyTask early_ciphers",
