@@ -184,8 +184,7 @@ def holds_samples(path: Path) -> bool:
     "Tell if a file may hold samples. JSONL, or a table with a column of tokens."
     head_of(path)  # refuses known formats that are not read
     if path.suffix == ".jsonl" or path.suffix not in TABLES: return path.suffix == ".jsonl"
-    if path.suffix != ".csv": return {"tokens", "generated"} <= {*layout_of(path).names}
-    return "tokens" in next(table_rows(path, ","), (1, []))[1]
+    return "tokens" in layout_of(path).names
 
 # %% ../../nbs/cli/08_evaluate.ipynb #75ae7488
 def evaluate_file(path: Path, task_name: str | None, column: str | None, data: bool = False,

@@ -7,6 +7,7 @@ import pytest
 
 from loflexmdm.cli.common import output_path
 from loflexmdm.molecules.data.compounds import read_compounds
+from loflexmdm.support.readers import LEGACY
 from loflexmdm.support.records import read_records
 from commands import call, refused, status_of
 
@@ -39,6 +40,7 @@ READ = {
     "markdown.txt": "| name | smiles |\n|---|:---|\n" + rows("| a{} | {} |\n"),
     "registry.csv": "Compound,Area,Structure,Batch\n" + rows("X{},CNS,{},B01\n"),
     "inchi.csv": 'name,InChI\nmethane,InChI=1S/CH4/h1H4\nethanol,"InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3"\n',
+    "legacy.csv": "name,smiles\n" + rows("Säure {},{}\n"),
     "inchi.txt": "InChI=1S/CH4/h1H4\nInChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3\n",
 }
 REFUSED = {
@@ -51,7 +53,7 @@ REFUSED = {
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, text in READ.items(): (tmp_path / name).write_text(text)
+    for name, text in READ.items(): (tmp_path / name).write_text(text, encoding=LEGACY if name == "legacy.csv" else "utf-8")
     (tmp_path / "mol2.txt").write_text("@<TRIPOS>MOLECULE\nethanol\n 3 2 1 0 0\n")
     (tmp_path / "blank.tsv").write_text("\n\n \n")
     (tmp_path / "picture.csv").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
@@ -88,7 +90,7 @@ def test_headers_are_not_taken_for_titles(place, text, names):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("name", ["titles.csv", "inchi.csv", "chembl.tsv"])
+@pytest.mark.parametrize("name", ["titles.csv", "inchi.csv", "chembl.tsv", "legacy.csv"])
 def test_commands_read_them(command, name): assert call(command.format(name))[0] == 0
 
 
