@@ -6190,6 +6190,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                               'loflexmdm/support/saved_files.py'),
                                                'loflexmdm.support.saved_files.models_directory': ( 'support/saved_files.html#models_directory',
                                                                                                    'loflexmdm/support/saved_files.py'),
+                                               'loflexmdm.support.saved_files.models_with': ( 'support/saved_files.html#models_with',
+                                                                                              'loflexmdm/support/saved_files.py'),
                                                'loflexmdm.support.saved_files.names': ( 'support/saved_files.html#names',
                                                                                         'loflexmdm/support/saved_files.py'),
                                                'loflexmdm.support.saved_files.note_same_name': ( 'support/saved_files.html#note_same_name',

@@ -323,7 +323,8 @@ def insertion_route(prompts: Sequence[Sequence], task: Task, text: str = "") -> 
     first, *others = {read_as(prompt, task): None for prompt in prompts}
     more = f" and {len(others)} other prompts" if others else ""
     dots = "..." in text and task.gap != "..."
-    return f"insertion into {first}{more}" + f"; ... is part of the data here, {task.gap} marks a gap" * dots
+    verb = "insertion into" if any(... in prompt for prompt in prompts) else "continuation of"
+    return f"{verb} {first}{more}" + f"; ... is part of the data here, {task.gap} marks a gap" * dots
 
 
 def read_as(prompt: Sequence, task: Task) -> str:
@@ -331,7 +332,7 @@ def read_as(prompt: Sequence, task: Task) -> str:
     gaps = list(prompt).count(...)
     given = len(prompt) - gaps
     where = f"{gaps} gap{'s' * (gaps != 1)}" if gaps else "open at its end"
-    shown = task.text([task.gap if t is ... else t for t in prompt])
+    shown = task.text([task.gap if t is ... else t for t in prompt]) or " ".join(map(str, prompt))
     return f"{shown} ({given} token{'s' * (given != 1)} given, {where})"
 
 

@@ -56,6 +56,7 @@ from ..support.limits import clipped
 from ..support.progress import is_visible, write_line
 from ..support.random_numbers import permutation
 from ..support.records import number_in
+from ..support.saved_files import models_with
 from ..support.statistics import empirical_variation, variation_floor
 from ..tasks.base import SPLITS, Examples, Task, TaskOutput, check_split
 from ..tasks.sequences import GAP_RULES, check_gaps, cure_of_empty, rule_of, small_note
@@ -184,7 +185,9 @@ class _MoleculeData(Task):
         lines = [read] * bool(read) + [super().summary()]
         if self.config.infill: lines.append(f"gaps in {self.config.infill:.0%} of molecules: {rule_of(self.config)}")
         if held := small_note(self._held_out): lines.append(held)
-        if lacking := self.lacking(): lines.append(f"tokens outside the vocabulary: {_counted(lacking)}")
+        if lacking := self.lacking():
+            others = " or ".join(models_with(lacking, self.kind))
+            lines.append(f"tokens outside the vocabulary: {_counted(lacking)}" + f"; {others} has them" * bool(others))
         rows = self.molecules.examples
         such = [f"row {row}, {clipped(text)} ({reason})" for reason in rows for row, text in rows[reason][:1]]
         if such: lines.append(f"for example: {', '.join(such)}")

@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'CONFIG_FILE', 'WEIGHTS_FILE', 'AVERAGE_FILE', 'MODEL_FILES', 'DTYPES', 'models_directory', 'names',
-           'is_packaged', 'place_of', 'note_same_name', 'resolve', 'read_config']
+           'is_packaged', 'models_with', 'place_of', 'note_same_name', 'resolve', 'read_config']
 
 # %% ../../nbs/support/18_saved_files.ipynb #sf000004
 import os
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 from .atomic_files import check_seal, recorded
@@ -36,6 +37,12 @@ def names() -> list[str]:
 def is_packaged(name: str | os.PathLike) -> bool:
     "Tell if a name means a model of the package. `./NAME` and a `Path` mean the directory."
     return isinstance(name, str) and name in names()
+
+
+def models_with(tokens: Iterable[str], kind: str) -> list[str]:
+    "Return the names of the package's models of a task that know some tokens."
+    configs = {name: read_json(models_directory() / name / CONFIG_FILE) for name in names()}
+    return [name for name, c in configs.items() if c["task"]["kind"] == kind and {*c["vocabulary"]} >= {*tokens}]
 
 
 def place_of(name: str | os.PathLike) -> Path:

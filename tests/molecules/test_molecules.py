@@ -105,8 +105,16 @@ def test_the_vocabulary_is_that_of_the_config_and_others_are_counted(tmp_path):
     lost = narrow.left_out.get("token outside the vocabulary", 0)
     assert 0 < lost == sum("<3>" in t for s in ("train", "valid", "test") for t in full.texts(s))
     assert lost + sum(len(narrow.texts(s)) for s in ("train", "valid", "test")) == 60
-    assert f"\ntokens outside the vocabulary: '<3>' ({lost} molecules)\n" in narrow.summary() + "\n"
+    assert f"\ntokens outside the vocabulary: '<3>' ({lost} molecules)" in narrow.summary()
     assert "tokens outside" not in full.summary() and full.lacking() == {}
+
+
+def test_a_packaged_model_that_knows_the_lacking_tokens_is_named(tmp_path):
+    (path := tmp_path / "mine.smi").write_text("CCO\nC[C@H](N)O\nCCN\n")
+    told = lambda tokens: MoleculesTask(MoleculesConfig(source=str(path), notation="smiles", tokens=tokens)).summary()
+    assert "'[C@H]' (1 molecule); molecules-leads has them" in told("C N O ( )")
+    (path := tmp_path / "mine.smi").write_text("CCO\nC[C@H](N)O\nCCN\nC[13CH2]O\n")
+    assert "has them" not in told("C N O ( )")
 
 
 def test_the_summary_shows_a_row_for_each_reason(tmp_path):
