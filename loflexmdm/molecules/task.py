@@ -186,8 +186,8 @@ class _MoleculeData(Task):
         if self.config.infill: lines.append(f"gaps in {self.config.infill:.0%} of molecules: {rule_of(self.config)}")
         if held := small_note(self._held_out): lines.append(held)
         if lacking := self.lacking():
-            others = " or ".join(models_with(lacking, self.kind))
-            lines.append(f"tokens outside the vocabulary: {_counted(lacking)}" + f"; {others} has them" * bool(others))
+            others = ", ".join(models_with(lacking, self.kind))
+            lines.append(f"tokens outside the vocabulary: {_counted(lacking)}" + f"; known to {others}" * bool(others))
         rows = self.molecules.examples
         such = [f"row {row}, {clipped(text)} ({reason})" for reason in rows for row, text in rows[reason][:1]]
         if such: lines.append(f"for example: {', '.join(such)}")
