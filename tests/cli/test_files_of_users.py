@@ -53,7 +53,8 @@ REFUSED = {
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, text in READ.items(): (tmp_path / name).write_text(text, encoding=LEGACY if name == "legacy.csv" else "utf-8")
+    for name, text in READ.items():
+        (tmp_path / name).write_text(text, encoding=LEGACY if name == "legacy.csv" else "utf-8")
     (tmp_path / "mol2.txt").write_text("@<TRIPOS>MOLECULE\nethanol\n 3 2 1 0 0\n")
     (tmp_path / "blank.tsv").write_text("\n\n \n")
     (tmp_path / "picture.csv").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
