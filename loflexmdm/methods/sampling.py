@@ -10,6 +10,7 @@ __all__ = ['TRIES', 'encode_prompts', 'Request', 'encode_sources', 'generate_bat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -20,7 +21,7 @@ from ..process.states import parse_prompt
 from ..samplers import Limits, Sampler, Samples, channel_words, fitting_samplers
 from ..samplers import merge_samples, simulate
 from ..samplers.guidance import Guidance, Guided
-from ..support.limits import ROWS, TOKENS
+from ..support.limits import ROWS
 from ..support.random_numbers import seeded
 
 # %% ../../nbs/methods/02_sampling.ipynb #fd622ec7
@@ -62,55 +63,7 @@ def encode_prompts(
     examples = [_example(p, vocabulary, max_length) for p in prompts]
     return collate([e for e in examples for _ in range(n or 1)])
 
-# %% ../../nbs/methods/02_sampling.ipynb #7d97942a
-def _length_limit(config, min_length: int, max_length: int | None, batch_size: int) -> int:
-    "Return the largest length allowed. ValueError for limits that exclude each other."
-    if max_length is not None and max_length < 1:
-        raise ValueError(f"max_length={max_length}: must be at least 1 (the start token)")
-    limit = config.max_length if max_length is None else min(max_length, config.max_length)
-    if not 0 <= min_length <= limit: raise ValueError(f"min_length={min_length}: must lie in 0..max_length={limit}")
-    if batch_size < 1: raise ValueError(f"batch_size={batch_size}: must be positive")
-    TOKENS.check(limit, "max_length")
-    return limit
-
-# %% ../../nbs/methods/02_sampling.ipynb #105a5dd0
-def _sampler_for(method: Method, sampler: Sampler | None, min_length: int) -> Sampler:
-    """Return the sampler to use. ValueError if it cannot simulate the method, or cannot reach the smallest length by
-    inserting."""
-    if sampler is None: sampler = method.default_sampler
-    if not isinstance(sampler, Sampler):
-        raise ValueError(f"sampler={sampler!r}: must be a Sampler, such as EventDriven() or TauLeaping(steps=128)")
-    if sampler.confidence is not None and "unmask" not in method.channels:
-        raise ValueError(f"confidence={sampler.confidence!r}: ranks masks, and {method.name} has none to fill in")
-    if not sampler.fits(method.channels):
-        fitting = [cls.__name__ for cls in fitting_samplers(method.channels).values()]
-        takes = " or ".join(fitting) or "a sampler of its own"
-        words = channel_words(sampler.channels)
-        raise ValueError(f"sampler={type(sampler).__name__}: is for {words}; {method.name} takes {takes}")
-    growth = [CHANNELS[name].growth for name in method.channels]
-    if min_length and max(growth) < 1:
-        raise ValueError(f"min_length={min_length}: {method.name} inserts nothing; the shortest length cannot be set")
-    if min_length and min(growth) < 0:
-        raise ValueError(f"min_length={min_length}: {method.name} deletes tokens; the shortest length cannot be kept")
-    return sampler
-
 # %% ../../nbs/methods/02_sampling.ipynb #7972a4d0
-def _generator(generator: torch.Generator | None, seed: int | None = None) -> torch.Generator:
-    "Return the generator, that of the seed, or a new one. ValueError for both, or for a wrong type."
-    if generator is not None and not isinstance(generator, torch.Generator):
-        raise ValueError(f"generator={generator!r}: must be a torch.Generator; for a number there is seed=")
-    if seed is not None:
-        if generator is not None: raise ValueError(f"seed={seed!r}: give either a generator or a seed")
-        return seeded(seed)
-    return seeded(torch.Generator().seed()) if generator is None else generator
-
-
-def _seeds(n: int, generator: torch.Generator | None, seed: int | None = None) -> list[int]:
-    "Draw a seed for each of n sequences."
-    generator = _generator(generator, seed)
-    return torch.randint(2**62, (n,), generator=generator, device=generator.device).tolist()
-
-
 @contextmanager
 def _evaluating(method: Method) -> Iterator[None]:
     "Switch to evaluation mode, without gradients. Recording none makes every small operation cheaper."
@@ -140,23 +93,51 @@ class Request:
 
     def limit(self, config) -> int:
         "Return the largest length allowed. ValueError for limits that exclude each other."
-        return _length_limit(config, self.min_length, self.max_length, self.batch_size)
+        most, least = self.max_length, self.min_length
+        if most is not None and most < 1: raise ValueError(f"max_length={most}: must be at least 1 (the start token)")
+        limit = config.max_length if most is None else min(most, config.max_length)
+        if not 0 <= least <= limit: raise ValueError(f"min_length={least}: must lie in 0..max_length={limit}")
+        if self.batch_size < 1: raise ValueError(f"batch_size={self.batch_size}: must be positive")
+        return limit
 
     def with_sampler(self, method: Method) -> "Request":
-        "Return the request with the sampler to use. ValueError for one that cannot simulate the method."
-        return replace(self, sampler=_sampler_for(method, self.sampler, self.min_length))
+        """Return the request with the sampler to use. ValueError if it cannot simulate the method, or cannot reach the
+        smallest length by inserting."""
+        sampler, least = method.default_sampler if self.sampler is None else self.sampler, self.min_length
+        if not isinstance(sampler, Sampler):
+            raise ValueError(f"sampler={sampler!r}: must be a Sampler, such as EventDriven() or TauLeaping(steps=128)")
+        if sampler.confidence is not None and "unmask" not in method.channels:
+            raise ValueError(f"confidence={sampler.confidence!r}: ranks masks, and {method.name} has none to fill in")
+        if not sampler.fits(method.channels):
+            fitting = [cls.__name__ for cls in fitting_samplers(method.channels).values()]
+            takes = " or ".join(fitting) or "a sampler of its own"
+            words = channel_words(sampler.channels)
+            raise ValueError(f"sampler={type(sampler).__name__}: is for {words}; {method.name} takes {takes}")
+        growth = [CHANNELS[name].growth for name in method.channels]
+        if least and max(growth) < 1:
+            raise ValueError(f"min_length={least}: {method.name} inserts nothing; the shortest length cannot be set")
+        if least and min(growth) < 0:
+            raise ValueError(f"min_length={least}: {method.name} deletes tokens; the shortest length cannot be kept")
+        return replace(self, sampler=sampler)
 
     def network(self, method: Method, batch: PartialSequences) -> Method | Guided:
         "Return the method, guided if that is requested. ValueError for prompts without a condition."
-        return Guidance(method.vocabulary, self.guidance, self.guidance_scheme).check(batch).guided(method)
+        return Guidance(method.vocabulary, self.guidance, self.guidance_scheme).guided(method, batch)
 
     def with_generator(self) -> "Request":
-        "Return the request with its generator made. Several calls then draw from one stream."
-        return replace(self, generator=_generator(self.generator, self.seed), seed=None)
+        """Return the request with its generator, that of the seed or a new one. Several calls then draw from one
+        stream. ValueError for both a generator and a seed, or for a wrong type."""
+        generator, seed = self.generator, self.seed
+        if generator is None: generator = seeded(torch.Generator().seed() if seed is None else seed)
+        elif not isinstance(generator, torch.Generator):
+            raise ValueError(f"generator={generator!r}: must be a torch.Generator; for a number there is seed=")
+        elif seed is not None: raise ValueError(f"seed={seed!r}: give either a generator or a seed")
+        return replace(self, generator=generator, seed=None)
 
     def seeds(self, count: int) -> list[int]:
         "Draw a seed for each of `count` sequences."
-        return _seeds(count, self.generator, self.seed)
+        generator = self.with_generator().generator
+        return torch.randint(2**62, (count,), generator=generator, device=generator.device).tolist()
 
 # %% ../../nbs/methods/02_sampling.ipynb #1cb3d714
 def _drawn(
@@ -170,14 +151,19 @@ def _drawn(
     limit, size = request.limit(method.config), request.batch_size
     columns, channels = method.most_columns(limit), tuple(method.channels)
     limits = Limits(method.tau_max, columns, request.min_length, channels, limit)
+    hook = request.sampler.logits_hook
+    draw = partial(simulate, network, sampler=request.sampler, limits=limits, record=request.record,
+                   progress=request.progress)
     for first in range(request.skip * size, len(seeds), request.every * size):
         part = slice(first, first + size)
         rows = start.rows(part).trim().to(method.device)
-        with _evaluating(method):
-            def draw(rows: PartialSequences, seeds: Sequence[int]) -> Samples:
-                return simulate(network, rows, request.sampler, seeds, limits, request.record, request.progress)
-            samples = _redrawn(draw, rows, seeds[part], request.sampler.logits_hook)
-        yield _finished(method, network, request.sampler, samples)
+        with _evaluating(method): samples = _redrawn(draw, rows, seeds[part], hook)
+
+        # every evaluation of the network counts, those without a condition too
+        evaluations = samples.row_evaluations * getattr(network, "evaluations", 1)
+        samples = method.finish(replace(samples, row_evaluations=evaluations))
+        finish = getattr(hook, "finish", None)  # such as linking grown fragments
+        yield samples if finish is None else finish(samples)
 
 # %% ../../nbs/methods/02_sampling.ipynb #5m00rd01
 TRIES = 4  # most draws of a row that a hook rejects
@@ -185,12 +171,13 @@ TRIES = 4  # most draws of a row that a hook rejects
 
 def _redrawn(draw: Callable, rows: PartialSequences, seeds: Sequence[int], hook: Callable | None) -> Samples:
     "Draw samples. Rows that the hook `rejects`, such as rings that do not close, are drawn again with other seeds."
-    samples = draw(rows, seeds)
+    samples = draw(rows, seeds=seeds)
     rejects = getattr(hook, "rejects", lambda samples: [])
     for k in range(1, TRIES):
         again = rejects(samples)
         if not again: break
-        samples = _with_rows(samples, again, draw(rows.rows(again), [(seeds[i] + k) % 2**62 for i in again]))
+        others = draw(rows.rows(again), seeds=[(seeds[i] + k) % 2**62 for i in again])
+        samples = _with_rows(samples, again, others)
     return samples
 
 
@@ -201,13 +188,6 @@ def _with_rows(samples: Samples, places: Sequence[int], others: Samples) -> Samp
     pick = lambda values: None if values is None else [values[i] for i in order]
     return replace(both, sequences=pick(both.sequences), free=pick(both.free), trajectories=pick(both.trajectories))
 
-
-def _finished(method: Method, network: Method | Guided, sampler: Sampler, samples: Samples) -> Samples:
-    "Return samples in their final form. Every evaluation of the network is counted."
-    evaluations = samples.row_evaluations * getattr(network, "evaluations", 1)
-    samples = method.finish(replace(samples, row_evaluations=evaluations))
-    finish = getattr(sampler.logits_hook, "finish", None)  # such as linking grown fragments
-    return samples if finish is None else finish(samples)
 
 # %% ../../nbs/methods/02_sampling.ipynb #cdbd59a8
 def _source(sequence: Sequence, keep: Sequence[bool], vocabulary: Vocabulary, max_length: int) -> Example:

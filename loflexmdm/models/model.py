@@ -55,8 +55,6 @@ class _Group(NamedTuple):
         return replace(request, n=self.n, sampler=sampler)
 
 
-def _text_of(prompt) -> str | None: return prompt if isinstance(prompt, str) else getattr(prompt, "text", None)
-
 # %% ../../nbs/models/05_model.ipynb #md000011
 UNITS = dict(nats=1.0, bits=math.log(2))  # nats in one unit
 
@@ -126,8 +124,7 @@ def _request(method: Method, n: int | None, settings: dict) -> Request:
     "Return the request of these settings. ValueError for one that the sampler does not use."
     choices = {key: settings[key] for key in settings if key not in _OF_REQUEST}
     rest = {key: settings[key] for key in settings if key in _OF_REQUEST}
-    sampler = method.sampler(rest.pop("sampler", None), **choices)
-    return Request(n, sampler, **rest).with_sampler(method)
+    return Request(n, method.sampler(rest.pop("sampler", None), **choices), **rest)
 
 # %% ../../nbs/models/05_model.ipynb #md000015
 class Model:
@@ -326,7 +323,8 @@ class Model:
         ValueError for a text from which the task makes no prompt."""
         if self.method.task is None: return [_Group(prompts, n)]  # a text is then refused
         if isinstance(prompts, str): prompts = [prompts]
-        texts = [_text_of(p) for p in prompts] if isinstance(prompts, Sequence) else []
+        listed = prompts if isinstance(prompts, Sequence) else []
+        texts = [p if isinstance(p, str) else getattr(p, "text", None) for p in listed]
         if all(text is None for text in texts): return [_Group(prompts, n)]
 
         groups = [self._group(p, text, n) for p, text in zip(prompts, texts)]

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..process.channels import CHANNELS, Draw, columns_of
-from ..process.intensities import Intensities, IntensityFn, Logits, TokenLaws, as_tensors
+from ..process.intensities import Intensities, IntensityFn, TokenLaws, as_tensors
 from ..process.states import BOS, PartialSequences
 from .draws import CONFIDENCES, CURE, NO_TOKEN, WITHOUT_TOKENS, check_drawing, check_ranking
 from .draws import inverse_cdf, most_confident, nucleus, row_uniforms
@@ -41,7 +41,10 @@ def possible(out: Intensities, state: State) -> Intensities:
     if other:
         known = ", ".join(allowed)
         raise ValueError(f"intensities: a rate for {other[0]!r}, but the simulation has the channels {known}")
-    rates = {name: _possible_rate(out.rate(name), legal(state.x, state.full, name)) for name in allowed}
+    rates, none = {}, torch.zeros((), device=state.row.device)
+    for name in allowed:
+        rate = none if (found := out.rate(name)) is None else found
+        rates[name] = torch.where(legal(state.x, state.full, name), rate, 0.0).double()
 
     # one question for all channels, because the answer waits for the device
     least = [rate.amin() for rate in rates.values()]
@@ -51,20 +54,9 @@ def possible(out: Intensities, state: State) -> Intensities:
     if not bool(usable):
         raise ValueError(f"intensities: every rate must be finite and not negative; {CURE}")
 
-    out = out.with_rates(rates)
-    return out._replace(logits=_ordinary(out.logits), insert_logits=_ordinary(out.insert_logits))
-
-
-def _possible_rate(rate: Tensor | None, where: Tensor) -> Tensor:
-    "Return a channel's rate in float64. It is 0 where the channel may not act, and all 0 if there is none."
-    if rate is None: rate = torch.zeros((), device=where.device)
-    return torch.where(where, rate, 0.0).double()
-
-
-def _ordinary(logits: Logits | None) -> TokenLaws | None:
-    "Return token laws without the special tokens."
-    if logits is None: return None
-    return TokenLaws.of(logits).then(without_special)
+    laws = {name: law for name in ("logits", "insert_logits") if (law := getattr(out, name)) is not None}
+    ordinary = {name: TokenLaws.of(law).then(without_special) for name, law in laws.items()}
+    return out.with_rates(rates)._replace(**ordinary)
 
 # %% ../../nbs/samplers/03_base.ipynb #p0c097d7
 @dataclass(frozen=True)
@@ -257,15 +249,11 @@ class Sampler:
         if "name" in vars(cls): SAMPLERS.add(cls.name, cls)
 
     def __post_init__(self):
-        self.check_choices()
-        if self.logits_hook is not None: self.check_hook()
-
-    def check_choices(self):
-        "Raise ValueError for choices that this sampler cannot use, or that are wrong."
         choices, unused = self.choices, set(Sampler.common_options) - set(self.common_options)
         for f in fields(self):
             if f.name not in unused or getattr(choices, f.name) == f.default: continue
             raise ValueError(f"{f.name}={getattr(choices, f.name)!r}: {self.refusal}")
+        if self.logits_hook is not None: self.check_hook()
 
     def check_hook(self):
         "Raise ValueError for a logits_hook that cannot be called."

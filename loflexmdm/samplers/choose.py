@@ -36,8 +36,9 @@ def sampler_from(name: str | Sampler | None = None, default: Sampler | None = No
     if not issubclass(cls, Sampler): raise ValueError(f"sampler={name!r}: give a name, or a default sampler")
     check_channels(cls, channels)
     for key, value in settings.items(): check_setting(cls, key, value, channels)
-    settings = usable_settings(cls, channels, saved or {}) | settings
-    return replace(default, **settings) if name is None else cls(**settings)
+    if saved: settings = usable_settings(cls, channels, saved) | settings
+    if name is not None: return cls(**settings)
+    return replace(default, **settings) if settings else default
 
 
 def usable_settings(cls: type[Sampler], channels: Sequence[str] | None, settings: Mapping) -> dict:

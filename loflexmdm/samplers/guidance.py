@@ -185,19 +185,20 @@ class Guidance:
         if self.scheme not in SCHEMES:
             raise ValueError(f"guidance_scheme={self.scheme!r}: choose one of {', '.join(SCHEMES)}")
 
-    def check(self, prompts: PartialSequences) -> "Guidance":
-        """Return itself if conditions suit `w`. ValueError if `w` is not 0 and the vocabulary, or a prompt, has no
-        conditions."""
-        if not self.w: return self
+    def check(self, prompts: PartialSequences):
+        "Raise ValueError if the vocabulary or a prompt has no conditions."
         if not self.vocabulary.conditions:
             raise ValueError(f"guidance={self.w}: the model's vocabulary has no conditions")
         bare = ~holds_condition(prompts, self.vocabulary).any(-1)
-        if not bool(bare.any()): return self
+        if not bool(bare.any()): return
         raise ValueError(f"guidance={self.w}: prompt {int(bare.int().argmax())} holds no condition; "
                          f"put one in it, such as {self.vocabulary.conditions[0]}")
 
-    def guided(self, intensity_fn: IntensityFn) -> IntensityFn:
-        "Return `Guided` or `GuidedEvents` of a function. The function itself if `w` is 0."
+    def guided(self, intensity_fn: IntensityFn, prompts: PartialSequences | None = None) -> IntensityFn:
+        """Return `Guided` or `GuidedEvents` of a function. The function itself if `w` is 0.
+
+        ValueError if the vocabulary, or one of `prompts`, has no conditions."""
         if not self.w: return intensity_fn
+        if prompts is not None: self.check(prompts)
         kind = GuidedEvents if hasattr(intensity_fn, "read_prompts") else Guided
         return kind(intensity_fn, self.vocabulary, self.w, self.scheme)

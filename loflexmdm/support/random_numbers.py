@@ -35,17 +35,15 @@ def seed_generator(generator: torch.Generator, seed: int) -> torch.Generator:
         raise ValueError(f"seed={seed!r}: must be a whole number from -2^63 to 2^64 - 1")
     seed = int(seed) % 2**64
     generator.manual_seed(seed)
-    if generator.device.type == "cpu" and seed >= 2**32: generator.set_state(_state(generator, seed))
-    return generator
+    if generator.device.type != "cpu" or seed < 2**32: return generator
 
-
-def _state(generator: torch.Generator, seed: int) -> Tensor:
-    "Return the state of a seeded generator with words that depend on all 64 bits."
+    # words of the state that depend on all 64 bits
     state = generator.get_state()
     digest = hashlib.shake_128(seed.to_bytes(8, "little")).digest(4 * _WORDS)
     places = state.numpy()[_FIRST_WORD:_FIRST_WORD + 8 * _WORDS]
     places.view("i8")[:] = np.frombuffer(digest, "<u4")
-    return state
+    generator.set_state(state)
+    return generator
 
 
 def seeded(seed: int, device: torch.device | str = "cpu") -> torch.Generator:

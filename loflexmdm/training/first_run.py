@@ -7,6 +7,7 @@ __all__ = ['SECONDS', 'ENOUGH', 'FEWEST_STEPS', 'WARM', 'TIMED', 'SLOWEST', 'BAT
            'Entrant', 'Choice', 'choose', 'step_times', 'step_cost', 'batch_cost', 'described']
 
 # %% ../../nbs/training/10_first_run.ipynb #fr000004
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +44,8 @@ class Entrant(NamedTuple):
     name: str  # in messages
     options: str  # of the command line that ask for it
     tables: Mapping  # of the recipe
+    whole: bool = True  # tried for sequences without gaps to fill
+    gaps_from: float = math.inf  # length of sequences with gaps from which it is tried
 
 
 class Choice(NamedTuple):

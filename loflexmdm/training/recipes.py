@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXED', 'FIRST_SLOPE', 'FIRST_LEARNED', 'FIRST_TRAIN',
-           'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'INSERTION', 'ENTRANTS', 'APPENDING', 'FILLING', 'SHORT_FILLING',
-           'RARE', 'FURTHER', 'PRESETS', 'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of',
-           'with_current_names', 'check_values', 'with_first_values', 'settings_in', 'trains_on_generations',
-           'first_model', 'limited_steps', 'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables',
-           'settled', 'filling', 'like_its_start', 'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names',
-           'override', 'with_method', 'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method',
-           'tables_like', 'presets', 'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit',
-           'recipe', 'recipe_schema', 'write_schema']
+           'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'INSERTION', 'ENTRANTS', 'RARE', 'FURTHER', 'PRESETS', 'MOLECULES',
+           'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names', 'check_values',
+           'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps', 'orders_drawn',
+           'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'settled', 'filling', 'like_its_start',
+           'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names', 'override', 'with_method',
+           'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like', 'presets',
+           'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe', 'recipe_schema',
+           'write_schema']
 
 # %% ../../nbs/training/08_recipes.ipynb #490a91d0
 import json
@@ -246,19 +246,20 @@ INSERTION = OrderedInsertion.name
 ENTRANTS = (  # for the user's own data, from cheap to dear
     Entrant("autoregression (method=ar)", "--method ar", dict(model=dict(method="ar"), train=dict(lr=4e-3))),
     Entrant(
-        "fill in the middle (method=fim)", "--method fim", dict(model=dict(method="fim"), train=dict(lr=4e-3))
+        "fill in the middle (method=fim)", "--method fim", dict(model=dict(method="fim"), train=dict(lr=4e-3)),
+        whole=False, gaps_from=SHORT,
     ),
     Entrant(
         "ordered insertion from left to right, which fills gaps",
         f"--method {INSERTION} --order left_to_right --query-blocks 1",
         dict(model=dict(method=INSERTION, order="left_to_right", query_blocks=1), train=dict(lr=3e-3, schedule="flat")),
+        gaps_from=0,
     ),
     Entrant(
         "ordered insertion in a learned order, which fills gaps", f"--method {INSERTION} --order learned",
         dict(model=dict(method=INSERTION, order="learned")),
     ),
 )
-APPENDING, FILLING, SHORT_FILLING = (ENTRANTS[0], *ENTRANTS[2:]), ENTRANTS[1:3], ENTRANTS[2:3]
 RARE = dict(valid_size=128, valid_samples=2)  # validation of a run of some minutes
 
 # %% ../../nbs/training/08_recipes.ipynb #st000005
@@ -271,15 +272,14 @@ def is_small(n: int, longest: int) -> bool:
 def entrants_for(tables: dict, infill: float = 0.0, longest: int = SHORT) -> list[Entrant]:
     """Return the entrants that contradict no setting of the tables, with gaps to fill those for the longest sequence.
 
-    The others if only those fit; the tables themselves if none does."""
+    All that fit if none is for such data; the tables themselves if none fits."""
     given = tables.get("model", {})
     def allows(model: Mapping) -> bool:
         known = settings_in(model["method"]) | {"method"}
         return given.keys() <= known and all(given.get(key, value) == value for key, value in model.items())
 
     fitting = [e for e in ENTRANTS if allows(e.tables["model"])]
-    filling = FILLING if longest >= SHORT else SHORT_FILLING
-    able = [e for e in fitting if e in (filling if infill else APPENDING)]
+    able = [e for e in fitting if (longest >= e.gaps_from if infill else e.whole)]
     name = method_of(tables)
     return able or fitting or [Entrant(f"method={name}", f"--method {name}", {})]
 

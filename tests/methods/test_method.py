@@ -19,7 +19,7 @@ import loflexmdm
 from loflexmdm.methods.base import Method, backbones, horizon, method_class, trained_groups
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
-from loflexmdm.methods.sampling import _length_limit, encode_prompts, generate
+from loflexmdm.methods.sampling import Request, encode_prompts, generate
 from loflexmdm.models.saved import _describes_a_model, load_method, load_weights, save_method
 from loflexmdm.models import pretrained
 from loflexmdm.process.intensities import Intensities
@@ -477,7 +477,7 @@ if __name__ == "__main__": store()
 
 @pytest.mark.parametrize("least, most, limit", [(0, None, 6), (6, None, 6), (0, 9, 6), (4, 4, 4), (0, 1, 1)])
 def test_lengths_that_a_model_can_make(least, most, limit):
-    assert _length_limit(SimpleNamespace(max_length=6), least, most, 1) == limit
+    assert Request(min_length=least, max_length=most).limit(SimpleNamespace(max_length=6)) == limit
 
 
 @pytest.mark.parametrize("least, most, batch, message", [
@@ -485,7 +485,8 @@ def test_lengths_that_a_model_can_make(least, most, limit):
     (-1, None, 1, "min_length=-1"), (0, 0, 1, "max_length=0: must be at least 1"), (0, None, 0, "batch_size=0"),
 ])
 def test_lengths_that_it_cannot(least, most, batch, message):
-    with pytest.raises(ValueError, match=message): _length_limit(SimpleNamespace(max_length=6), least, most, batch)
+    request = Request(min_length=least, max_length=most, batch_size=batch)
+    with pytest.raises(ValueError, match=message): request.limit(SimpleNamespace(max_length=6))
 
 
 @pytest.mark.parametrize("text, is_one", [
