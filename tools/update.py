@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 INDEX = ROOT / "nbs" / "index.ipynb"
 TABLES = "from loflexmdm.cli.commands import write_help; from loflexmdm.training.recipes import write_schema; "
-TESTS = re.compile(r"about [\d,]+ tests")
+TESTS = re.compile(r"more than [\d,]+ tests")
 
 
 def run(*command: str, **options) -> subprocess.CompletedProcess:
@@ -45,10 +45,10 @@ def collected() -> int:
 
 
 def counts():
-    "Write the number of tests, to the hundred, where the index notebook tells it."
+    "Write the number of tests, in thousands, where the index notebook tells it."
     text = INDEX.read_text(encoding="utf-8")
-    new, found = TESTS.subn(f"about {round(collected(), -2):,} tests", text)
-    if found != 1: raise SystemExit(f"nbs/index.ipynb: {found} times 'about N tests', where once is expected")
+    new, found = TESTS.subn(f"more than {collected() // 1000 * 1000:,} tests", text)
+    if found != 1: raise SystemExit(f"nbs/index.ipynb: {found} times 'more than N tests', where once is expected")
     if new != text: INDEX.write_text(new, encoding="utf-8")
 
 

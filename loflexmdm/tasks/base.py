@@ -418,9 +418,10 @@ for _name in FORMER: setattr(FormerNames, _name, _without_override(_name))
 class Task(TaskTexts, TaskData, TaskFiles):
     """Data in three splits, prompts and a score.
 
-    A subclass sets `kind`, `Config`, `vocabulary` and `max_length`, and defines `dataset` and `score`, and `prompts`
-    unless sequences start empty. Everything else has a default: text format (`TaskTexts`), reported facts about the
-    data (`TaskData`), external data (`TaskFiles`), and the parts `edits` (`TaskEdits`) and `output` (`TaskOutput`)."""
+    A subclass sets `kind`, `Config`, `vocabulary` and `max_length`, and defines `dataset`, `score` (or `correct`, from
+    which the score follows), and `prompts` unless sequences start empty. Everything else has a default: text format
+    (`TaskTexts`), reported facts about the data (`TaskData`), external data (`TaskFiles`), and the parts `edits`
+    (`TaskEdits`) and `output` (`TaskOutput`)."""
     edits = TaskEdits()  # of a task whose sequences are edited
     output = TaskOutput()  # on the terminal and in files
     view: str = "sequence"  # of the player: sequence, graph or molecule
@@ -442,9 +443,16 @@ class Task(TaskTexts, TaskData, TaskFiles):
         return None
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """Score samples generated from a split's first prompts. One sample per prompt of `prompts(split,
-        len(samples))`, in order. ValueError for no samples, whatever a subclass computes."""
-        raise NotImplementedError
+        """Score samples generated from a split's first prompts, by default by the fraction that is `correct`.
+
+        One sample per prompt of `prompts(split, len(samples))`, in order. ValueError for no samples, whatever a
+        subclass computes."""
+        _check_samples(samples)
+        prompts = self.prompts(split, len(samples)) or [[]] * len(samples)
+        answers = map(self.vocabulary.decode, samples.completions())
+        right = [self.correct(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
+        if None in right: raise NotImplementedError(f"{type(self).__name__}: define score, or correct")
+        return dict(correct=sum(right) / len(right))
 
     def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]] | None:
         """Return the first `n` sequences to edit and masks of locked tokens. Fewer if the split has fewer.

@@ -26,7 +26,8 @@ from loflexmdm.cli.result_files import format_rows
 from loflexmdm.cli.resumable_rows import SavedRows
 from loflexmdm.cli.train import recipe_of
 from loflexmdm.networks.transformer import SIZES
-from loflexmdm.samplers import Samples, TauLeaping
+from loflexmdm.samplers import Samples, TauLeaping, fitting_samplers
+from loflexmdm.samplers.choose import either
 from loflexmdm.support.atomic_files import locked, sealed
 from loflexmdm.support.registries import METHODS, SAMPLERS, TASKS
 from loflexmdm.tasks.base import task_from
@@ -374,10 +375,7 @@ SAMPLE = {
     "--out x.pdf": "must end in .jsonl or .csv",
     "--out nowhere/x.csv": "nowhere does not exist",
     "--prompts nowhere.txt": "nowhere.txt: No such file",
-    "--sampler ancestral": (
-        "sampler='ancestral': is for masked diffusion; "
-        "choose bounded-error, event, speculative or tau"
-    ),
+    "--sampler ancestral": f"is for masked diffusion; choose {either(list(fitting_samplers(('insert', 'unmask'))))}",
     "--sampler left-to-right": "is for autoregressive methods",
     "--sampler event-frozen": "event-frozen is gone; use EventDriven(exact=False), or --sampler event --no-exact",
 }

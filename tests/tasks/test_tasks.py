@@ -1,16 +1,17 @@
 "Tasks: the register, round trips through JSON, splits and the errors a user meets; shared by all built-in tasks."
 import json
 import re
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 
 import pytest
 
 import loflexmdm
 
-from loflexmdm.process.states import SPECIAL_TOKENS, Pair
+from loflexmdm.process.states import SPECIAL_TOKENS, Pair, Vocabulary
 from loflexmdm.samplers import Samples
 from loflexmdm.support.registries import TASKS
-from loflexmdm.tasks.base import SPLITS, check_prompts, exact_match, task_class, task_from
+from loflexmdm.tasks.base import SPLITS, Task, check_prompts, exact_match, task_class, task_from
 from loflexmdm.tasks.base import token_accuracy
 
 TEXT = [f"a{'b' * (i % 7)}c{'d' * (i // 7)}" for i in range(60)]
@@ -266,3 +267,24 @@ def test_errors_inside_a_property_are_told(former):
         @property
         def longest(self): return self.lenght
     with pytest.raises(AttributeError, match="lenght"): assert Broken().longest
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    "No settings."
+
+
+class Echo(Task):
+    "Repeat the prompt. It has no name, so that no registry lists it."
+    Config, vocabulary = NoSettings, Vocabulary("ab")
+    def prompts(self, split="test", n=8): return [list("abba"[i % 4]) for i in range(n)]
+    def correct(self, prompt, answer): return answer == prompt
+
+
+def test_a_score_follows_from_what_is_correct():
+    ids = [Echo.vocabulary.encode(text) for text in ("aa", "bb", "ba", "ab")]
+    samples = Samples(ids, [[False, True]] * 4)
+    assert Echo().score("test", samples) == dict(correct=0.5)
+    with pytest.raises(ValueError, match="samples: none to score"): Echo().score("test", Samples([], []))
+    Unjudged = type("Unjudged", (Echo,), dict(correct=Task.correct))
+    with pytest.raises(NotImplementedError, match="Unjudged: define score, or correct"): Unjudged().score("test", samples)

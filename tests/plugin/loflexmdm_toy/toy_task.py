@@ -7,7 +7,7 @@ from pydantic import Field
 from loflexmdm.process.states import Vocabulary, prefix_example
 from loflexmdm.process.streams import UNLIMITED
 from loflexmdm.support.configs import config
-from loflexmdm.tasks.base import Examples, Task, TaskOutput, check_split, exact_match
+from loflexmdm.tasks.base import Examples, Task, TaskOutput, check_split
 
 
 @config
@@ -48,16 +48,9 @@ class SortingTask(Task):
         if not set(text) <= set("0123456789"): raise ValueError(f"prompt {text!r}: must be digits")
         return [*text, "="]
 
-    def answers(self, samples): return [self.vocabulary.decode(c) for c in samples.completions()]
-
-    def score(self, split, samples):
-        truths = [sorted(self.digits(split, i)) for i in range(len(samples))]
-        return dict(exact=exact_match(self.answers(samples), truths))
+    def correct(self, prompt, answer): return list(answer) == sorted(prompt[:-1])
 
     def describe(self, samples, prompt_text=""):
-        rows = []
-        for ids in samples.sequences:
-            digits, _, answer = "".join(self.vocabulary.decode(ids)).partition("=")
-            state = "correct" if list(answer) == sorted(digits) else "wrong"
-            rows.append(dict(answer=answer, state=state))
-        return rows
+        texts = ["".join(self.vocabulary.decode(ids)).partition("=") for ids in samples.sequences]
+        states = ["correct" if self.correct(f"{digits}=", answer) else "wrong" for digits, _, answer in texts]
+        return [dict(answer=answer, state=state) for (_, _, answer), state in zip(texts, states)]
