@@ -74,7 +74,8 @@ def test_docstrings_and_defaults_are_read(checkout):
 
 
 @pytest.mark.parametrize("ran, told", [
-    (6000, ""), (6999, ""), (40, ""), (7000, "more than 6,000 tests, and 7,000 ran"), (5999, "6,000 tests, and 5,999 ran"),
+    (6000, ""), (6999, ""), (40, ""),
+    (7000, "more than 6,000 tests, and 7,000 ran"), (5999, "6,000 tests, and 5,999 ran"),
 ])
 def test_a_whole_run_says_when_readme_counts_other_tests(ran, told):
     line = check.outdated_count(ran, "Expect more than 6,000 tests; some are skipped.")

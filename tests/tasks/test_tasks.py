@@ -286,5 +286,5 @@ def test_a_score_follows_from_what_is_correct():
     samples = Samples(ids, [[False, True]] * 4)
     assert Echo().score("test", samples) == dict(correct=0.5)
     with pytest.raises(ValueError, match="samples: none to score"): Echo().score("test", Samples([], []))
-    Unjudged = type("Unjudged", (Echo,), dict(correct=Task.correct))
-    with pytest.raises(NotImplementedError, match="Unjudged: define score, or correct"): Unjudged().score("test", samples)
+    unjudged = type("Unjudged", (Echo,), dict(correct=Task.correct))()
+    with pytest.raises(NotImplementedError, match="Unjudged: define score, or correct"): unjudged.score("test", samples)
