@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -101,8 +102,15 @@ def modules() -> list[str]:
     ]
 
 
+@cache
 def module_source(name: str) -> str:
     return (ROOT / "loflexmdm" / (name.replace(".", "/") + ".py")).read_text(encoding="utf-8")
+
+
+@cache
+def parsed(source: str) -> ast.Module:
+    "The statements of a source; each module's are read many times."
+    return ast.parse(source)
 
 
 def public_names(tree: ast.Module) -> list[str]:
@@ -120,10 +128,11 @@ def defined_names(node: ast.AST) -> list[str]:
     return [node.target.id] if isinstance(node, ast.AnnAssign) else []
 
 
+@cache
 def entries(module: str) -> list[Entry]:
     "The public names of a module, in the order of its source."
     source = module_source(module)
-    tree = ast.parse(source)
+    tree = parsed(source)
     public = set(public_names(tree))
     found = {
         name: Entry(module, name, node, source) for node in tree.body for name in defined_names(node) if name in public
@@ -208,7 +217,7 @@ def without_self(text: str) -> str: return re.sub(r"\((\s*)self(: \w+)?(,\s*|(?=
 def methods_of(entry: Entry) -> list[ast.FunctionDef]:
     "The methods of a class: those in its body, and the functions of its module that `@patch` adds to it."
     def patched(f): return any(ast.unparse(d) == "patch" for d in f.decorator_list) and f.args.args
-    functions = [n for n in ast.parse(entry.source).body if isinstance(n, ast.FunctionDef) and patched(n)]
+    functions = [n for n in parsed(entry.source).body if isinstance(n, ast.FunctionDef) and patched(n)]
     return ([n for n in entry.node.body if isinstance(n, ast.FunctionDef)] +
             [f for f in functions if ast.unparse(f.args.args[0].annotation) == entry.name])
 
@@ -249,7 +258,7 @@ def describe(entry: Entry, classes: dict[str, Entry]) -> str:
 
 def purpose(module: str) -> str:
     "What a module says of itself."
-    return prose((ast.get_docstring(ast.parse(module_source(module))) or "").strip())
+    return prose((ast.get_docstring(parsed(module_source(module))) or "").strip())
 
 
 def write_reference(module: str, notebooks: dict[str, Page], classes: dict[str, Entry]):
@@ -770,7 +779,7 @@ def write_pages():
     "Everything Sphinx reads, in _docs/."
     shutil.rmtree(SOURCE, ignore_errors=True)
     shutil.copytree(ROOT / "docs", SOURCE, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    for name in ("conf.py",): shutil.copy(ROOT / "docs" / name, SOURCE)
+    for name in ("conf.py", "menu.py"): shutil.copy(ROOT / "docs" / name, SOURCE)
     shutil.copytree(ROOT / "nbs" / "images", SOURCE / "images")
     found, links = pages(), Links([e for m in modules() for e in entries(m)])
     for page in found:

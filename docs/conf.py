@@ -1,10 +1,12 @@
 "Settings of the documentation's pages. Nothing is executed: outputs are those kept in the notebooks."
 import importlib.util
 import shutil
+import sys
 from pathlib import Path
 
 project, author, copyright = "loflexmdm", "the loflexmdm authors", "the loflexmdm authors"
-extensions = ["myst_nb", "sphinx_design", "sphinx_copybutton", "sphinx.ext.mathjax"]
+sys.path.insert(0, str(Path(__file__).parent))
+extensions = ["myst_nb", "sphinx_design", "sphinx_copybutton", "sphinx.ext.mathjax", "menu"]
 nb_execution_mode = "off"
 nb_merge_streams = True
 nb_render_markdown_format = "myst"  # tables and formulas in outputs

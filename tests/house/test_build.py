@@ -1,9 +1,11 @@
 "Parts of the site's build that need no site: links to machines that run a notebook, and pages that are folded."
 import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
+from sphinx.application import Sphinx
 
 import loflexmdm
 
@@ -81,3 +83,30 @@ def test_links_in_outputs_lead_to_pages():
     assert found == "| [QM9](../tutorials/real_data.ipynb#qm9) |\n| [b](../methods/masked.ipynb) |"
     printed = {"name": "stdout", "text": "[a](methods/08_masked.ipynb)"}
     assert build.output_on_the_site(printed, page) is printed
+
+
+def test_the_menu_is_that_of_the_theme(tmp_path):
+    "Every page, byte for byte: on the first level, below another, below two, and one that is not in the menu."
+    tree = "```{toctree}\n:hidden:\n:caption: CAPTION\n\nNAMES\n```\n"
+    pages = dict(
+        index="# Home\n\n" + tree.replace("CAPTION", "One").replace("NAMES", "a/index\nalone") +
+              tree.replace("CAPTION", "Two").replace("NAMES", "b/index"),
+        alone="# Alone\n", orphan="---\norphan: true\n---\n# Orphan\n",
+    ) | {
+        "a/index": "# A `code` & \"more\"\n\n" + tree.replace("NAMES", "one\n/c/index"), "a/one": "# One\n",
+        "b/index": "# B\n\n" + tree.replace("NAMES", "one"), "b/one": "# One\n",
+        "c/index": "# C\n\n" + tree.replace("NAMES", "deep"), "c/deep": "# Deep\n",
+    }
+    for name, text in pages.items():
+        (path := tmp_path / "source" / f"{name}.md").parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace(":caption: CAPTION\n", ""), encoding="utf-8")
+    def built(name: str, *extensions: str) -> dict[str, str]:
+        settings = dict(extensions=["myst_parser", *extensions], html_theme="furo", html_copy_source=False)
+        places = tmp_path / "source", None, tmp_path / name, tmp_path / "doctrees"
+        Sphinx(*places, "html", settings, status=None, warningiserror=True).build()
+        return {str(p.relative_to(tmp_path / name)): p.read_text() for p in (tmp_path / name).rglob("*.html")}
+    sys.path.insert(0, str(ROOT / "docs"))
+    try: ours = built("ours", "menu")
+    finally: sys.path.remove(str(ROOT / "docs"))
+    assert ours == built("theirs") and len(ours) > len(pages)
+    assert ours["c/deep.html"].count("checked") == 2
