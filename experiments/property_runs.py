@@ -13,7 +13,7 @@ import torch
 
 from guidance_runs import drawn
 from loflexmdm.methods.base import Method
-from loflexmdm.molecules.scores.conditioning import asked_and_got
+from loflexmdm.molecules.scores.conditioning import compare_with_requests
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.molecules.task import MoleculesTask, bounds_from
 from loflexmdm.samplers import Samples
@@ -44,8 +44,8 @@ def delivered(task: MoleculesTask, method: Method, weight: float) -> dict:
     asked = [k for k in range(len(tokens)) for _ in range(EACH)]
     valid, held_out = [s for s in smiles if s], {*task.smiles("valid"), *task.smiles("test")}
     value = dict(zip(valid, task.property_of(valid)))
-    rows = asked_and_got(asked, [value.get(s, float("nan")) for s in smiles], bounds)
-    new = asked_and_got(asked, [value[s] if s in held_out else float("nan") for s in smiles], bounds)
+    rows = compare_with_requests(asked, [value.get(s, float("nan")) for s in smiles], bounds)
+    new = compare_with_requests(asked, [value[s] if s in held_out else float("nan") for s in smiles], bounds)
     n = sum(r.n for r in new)
     shares = dict(valid=len(valid) / len(smiles), known=sum(r.n for r in rows) / len(valid),
                   held_out=n, held_out_share=sum(r.n * r.share for r in new if r.n) / max(n, 1))

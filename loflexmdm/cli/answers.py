@@ -34,7 +34,7 @@ STATES = 16  # states per sequence for its bound
 
 
 def check_count(n: int):
-    "Raise ValueError for a number of sequences that is not between 1 and the limit."
+    "Check a number of sequences. ValueError unless it is from 1 to the limit."
     if n < 1: raise ValueError(f"n={n}: must be at least 1")
     MOST.check(n, "n")
 
@@ -48,7 +48,7 @@ def prompt_of(model: Model, text: str) -> list:
 
 
 def source_of(model: Model, text: str, keep: str) -> tuple[list[str], list[bool]]:
-    "Return the tokens of a text to edit, and which are kept. ValueError if none is free."
+    "Tokenise a text to edit; return the tokens and the mask of kept ones. ValueError if all are kept."
     tokens = model.task.edits.source(text.strip())
     locked = model.task.edits.keep(tokens, keep.strip()) if keep.strip() else [False] * len(tokens)
     if all(locked): raise ValueError(f"keep={clipped(keep)}: locks every token; leave some free")
@@ -56,12 +56,12 @@ def source_of(model: Model, text: str, keep: str) -> tuple[list[str], list[bool]
 
 
 def takes_molecules(model: Model) -> bool:
-    "Tell if the model writes molecules."
+    "Return True if the model writes molecules."
     return model.task is not None and model.task.view == "molecule"
 
 
 def edits(model: Model) -> bool:
-    "Tell if the model's task is to edit sequences."
+    "Return True if the model edits sequences."
     return model.task is not None and type(model.task).sources is not Task.sources
 
 # %% ../../nbs/cli/15_answers.ipynb #an000091
@@ -103,7 +103,7 @@ class Answers:
             yield list(rows)
 
     def rows_of(self, model: Model, part, prompt: str, prompts: list | None) -> list[dict]:
-        "Describe samples: properties of molecules, bounds on -log p of all else."
+        "Return rows of samples, with properties of molecules or bounds on -log p."
         if takes_molecules(model):
             told = dict(prompt_text=prompt) if prompts else {}
             return [row | dict(text=t) for t, row in zip(part.texts, model.task.describe(part, **told), strict=True)]
@@ -143,7 +143,7 @@ class Answers:
 
 # %% ../../nbs/cli/15_answers.ipynb #an000009b
 def example_of(model: Model) -> str:
-    "Return a prompt or a text that the model takes; empty for generation from nothing."
+    "Return an example prompt or text of the model; empty for unconditional generation."
     if takes_molecules(model): return "CC(=O)Nc1ccccc1" if edits(model) else "*c1ccc2c(c1)OCCO2"
     if edits(model): return "retrun the numebr of bytes"
     try: prompts = None if model.task is None else model.prompts("test", 1)

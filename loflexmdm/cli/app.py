@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['ACTIONS', 'LINKERS', 'NEEDED', 'POLICY', 'LAST', 'RISING', 'STYLE', 'SAVE', 'ONE', 'COLUMNS', 'WAITING', 'check_form',
-           'models_for', 'import_gradio', 'is_loopback', 'WithPolicy', 'arranged', 'table', 'shown_rows', 'chosen',
-           'framed', 'told_status', 'problem', 'note', 'Calls', 'request', 'given', 'Widgets', 'numbers_form',
-           'results', 'buttons', 'connect', 'molecules_form', 'texts_form', 'answered', 'add_api', 'page',
-           'application', 'opened_socket', 'AppOptions', 'add_app', 'run_app']
+           'models_for', 'import_gradio', 'is_loopback', 'WithPolicy', 'sorted_rows', 'table', 'shown_rows', 'chosen',
+           'framed', 'progress_line', 'problem', 'note', 'Calls', 'request', 'explicit_settings', 'Widgets',
+           'numbers_form', 'results', 'buttons', 'connect', 'molecules_form', 'texts_form', 'answered', 'add_api',
+           'page', 'application', 'opened_socket', 'AppOptions', 'add_app', 'run_app']
 
 # %% ../../nbs/cli/16_app.ipynb #ap000004
 import html
@@ -69,14 +69,14 @@ def import_gradio():
 
 
 def is_loopback(host: str) -> bool:
-    "Tell if an address is this machine's own."
+    "Return True if an address is this machine's own."
     if host == "localhost": return True
     try: return ipaddress.ip_address(host).is_loopback
     except ValueError: return False
 
 
 class WithPolicy:
-    "ASGI application whose answers forbid the browser to ask other machines."
+    "ASGI middleware that adds a content security policy: the browser sends requests to this server only."
     def __init__(self, app): self.app = app
 
     async def __call__(self, scope, receive, send):
@@ -91,7 +91,7 @@ LAST = "drawn"  # order in which rows were drawn
 RISING = ("sa", "nats", "error", "edits", "weight", "logp")  # columns whose low values come first
 
 
-def arranged(rows: Sequence[dict], by: str = LAST) -> list[dict]:
+def sorted_rows(rows: Sequence[dict], by: str = LAST) -> list[dict]:
     "Return numbered rows sorted by a column, best first. Rows without a value come last."
     numbered = [dict(**{"#": i}) | row for i, row in enumerate(rows, 1)]
     if by == LAST or by not in (rows[0] if rows else {}): return numbered
@@ -125,7 +125,7 @@ def framed(player: Player) -> str:
             f'srcdoc="{html.escape(page, quote=True)}"></iframe>')
 
 # %% ../../nbs/cli/16_app.ipynb #ap000017a
-def told_status(done: int, n: int, rows: Sequence[dict]) -> str:
+def progress_line(done: int, n: int, rows: Sequence[dict]) -> str:
     "Return the line on a call's progress."
     valid = [row for row in rows if row.get("state", "valid") in ("valid", "salvaged", "edited")]
     counted = f", {len(valid)} valid" if rows and "state" in rows[0] else ""
@@ -143,7 +143,7 @@ def note(text: str) -> str:
 
 # %% ../../nbs/cli/16_app.ipynb #ap000019
 class Calls:
-    "Functions behind the page's buttons. Errors of input become a line in the page."
+    "Callbacks of the page's buttons. Errors of input become a line in the page."
     def __init__(self, answers: Answers):
         self.answers = answers
         self.offered = answers.described()
@@ -153,7 +153,7 @@ class Calls:
         self.editing = {row["model"] for row in self.offered if row["edits"]}
 
     def rows(self, model: str, text: str, keep: str, n: int, seed: int, settings: dict) -> Iterator[list[dict]]:
-        "Yield rows of the model's own kind of call."
+        "Yield rows: edits by a model that edits, else samples."
         if model is None: raise ValueError("no model of this kind is offered; start the app with one, by its name")
         if model in self.editing: return self.answers.edit(model, text, keep or "", int(n), int(seed), **settings)
         return self.answers.sample(model, text, int(n), int(seed), **settings)
@@ -163,24 +163,24 @@ class Calls:
         try:
             yield note(f"0 of {n} drawn."), "", *shown_rows([]), []
             for rows in found:
-                shown = arranged(rows, by)
-                yield note(told_status(len(rows), n, rows)), cards(shown, fragment), *shown_rows(shown), rows
+                shown = sorted_rows(rows, by)
+                yield note(progress_line(len(rows), n, rows)), cards(shown, fragment), *shown_rows(shown), rows
         except (ValueError, OSError) as error: yield problem(error), "", *shown_rows([]), []
 
     def molecule(self, action, text, model, keep, n, seed, temperature, top_p, by) -> Iterator[tuple]:
-        "Answer the button of the page on molecules."
+        "Run a call of the form for molecules."
         try:
             text = check_form(action, text or "")
             keep = keep if action == "Edit" else ""
-            found = self.rows(model, request(action, text), keep, n, seed, given(temperature, top_p))
+            found = self.rows(model, request(action, text), keep, n, seed, explicit_settings(temperature, top_p))
         except ValueError as error:
             yield problem(error), "", *shown_rows([]), []
             return
         yield from self.show(found, int(n), "" if action == "Edit" else text, by)
 
     def text(self, model, text, keep, n, seed, temperature, top_p, by) -> Iterator[tuple]:
-        "Answer the button of the page on texts and graphs."
-        try: found = self.rows(model, text or "", keep, n, seed, given(temperature, top_p))
+        "Run a call of the form for texts and graphs."
+        try: found = self.rows(model, text or "", keep, n, seed, explicit_settings(temperature, top_p))
         except ValueError as error:
             yield problem(error), "", *shown_rows([]), []
             return
@@ -194,24 +194,24 @@ class Calls:
 
     def play(self, model, text, keep, seed, temperature, top_p) -> tuple[str, str]:
         "Return status and player of one generation."
-        settings = given(temperature, top_p)
+        settings = explicit_settings(temperature, top_p)
         try: player = self.answers.generation(model, text or "", int(seed), keep or "", **settings)
         except (ValueError, OSError) as error: return problem(error), ""
         return note(f"A generation in {player.states - 1} steps."), framed(player)
 
     def drawn(self, molfile: str, action: str) -> tuple:
-        "Return text and hint for a drawing. The text stays if the drawing is not a molecule."
+        "Return text and hint for a drawing. The text is unchanged if the drawing is not a molecule."
         try: return from_molfile(molfile or ""), note(f"Write {ACTIONS[action]}.")
         except ValueError as error: return dict(__type__="update"), problem(error)
 
     def sort(self, rows: list[dict], text: str, by: str) -> tuple:
         "Return cards and table in another order."
-        shown = arranged(rows, by)
+        shown = sorted_rows(rows, by)
         return cards(shown, text or ""), *shown_rows(shown)
 
     def file(self, rows: list[dict], numbers: list[str], suffix: str) -> tuple[str, str]:
         "Return status and contents of a file of the selected rows."
-        try: return note(f"{suffix} written."), file_text(chosen(arranged(rows), numbers), suffix)
+        try: return note(f"{suffix} written."), file_text(chosen(sorted_rows(rows), numbers), suffix)
         except ValueError as error: return problem(error), ""
 
 # %% ../../nbs/cli/16_app.ipynb #ap000019a
@@ -220,8 +220,8 @@ def request(action: str, text: str) -> str:
     return closing_text(text) if action == "Close" else text
 
 
-def given(temperature: float | None, top_p: float | None) -> dict:
-    "Return the settings that are given. Others are the model's own."
+def explicit_settings(temperature: float | None, top_p: float | None) -> dict:
+    "Return the settings that are set; the model's own replace the others."
     return {key: value for key, value in dict(temperature=temperature, top_p=top_p).items() if value}
 
 # %% ../../nbs/cli/16_app.ipynb #ap000020
@@ -258,10 +258,10 @@ class Widgets:
     seed: object  # seed
     temperature: object  # temperature
     top_p: object  # nucleus
-    go: object  # button that starts
-    stop: object  # button that stops
-    play: object  # button that plays a generation
-    status: object  # line on the work
+    go: object  # start button
+    stop: object  # stop button
+    play: object  # button for the player
+    status: object  # status line
     by: object  # menu of columns to sort by
     grid: object  # drawn results
     table: object  # results as a table
@@ -275,7 +275,7 @@ class Widgets:
 
 # %% ../../nbs/cli/16_app.ipynb #ap000021b
 def numbers_form(gr) -> tuple:
-    "Add the fields of numbers: how many, seed, temperature, nucleus."
+    "Add number fields: number of samples, seed, temperature, top_p."
     with gr.Row():
         n = gr.Slider(1, MOST.now, 16, step=1, label="Number")
         seed = gr.Number(0, label="Seed", precision=0, minimum=0)
@@ -286,7 +286,7 @@ def numbers_form(gr) -> tuple:
 
 
 def results(gr, columns: Sequence[str], suffixes: Sequence[str]) -> dict:
-    "Add the place of results: status, player, order, cards, table, files."
+    "Add components for results: status, player, sort order, cards, table, downloads."
     status, player = gr.HTML(note("Nothing drawn yet.")), gr.HTML("")
     by = gr.Dropdown(list(columns), value=columns[0], label="Sort by")
     grid = gr.HTML("", elem_classes="la-results")
@@ -323,7 +323,7 @@ def connect(gr, w: Widgets, call: Callable, play: Callable, first: list, calls: 
 
 # %% ../../nbs/cli/16_app.ipynb #ap000022
 def molecules_form(gr, calls: Calls):
-    "Add the page on molecules."
+    "Add the form for molecules."
     first = "Grow" if models_for("Grow", calls.offered) else "Edit"
     with gr.Row():
         with gr.Column(scale=2, min_width=300):
@@ -352,7 +352,7 @@ def molecules_form(gr, calls: Calls):
 
 # %% ../../nbs/cli/16_app.ipynb #ap000022a
 def texts_form(gr, calls: Calls):
-    "Add the page on texts and graphs."
+    "Add the form for texts and graphs."
     start = calls.texts[0]
     with gr.Row():
         with gr.Column(scale=2, min_width=300):
@@ -385,7 +385,8 @@ def add_api(gr, answers: Answers):
     def sample(model: str, prompt: str = "", n: int = 8, seed: int = 0, temperature: float = 0.0,
                top_p: float = 0.0) -> list[dict]:
         "Return a row per sample. 0 for temperature and top_p: the model's own."
-        return answered(gr, lambda: last(answers.sample(model, prompt, n, seed, **given(temperature, top_p))))
+        settings = explicit_settings(temperature, top_p)
+        return answered(gr, lambda: last(answers.sample(model, prompt, n, seed, **settings)))
 
     def edit(model: str, text: str, keep: str = "", n: int = 8, seed: int = 0) -> list[dict]:
         "Return a row per edit of a text."
@@ -410,7 +411,7 @@ def page(answers: Answers):
     gr, calls = import_gradio(), Calls(answers)
     with gr.Blocks(title="loflexmdm", analytics_enabled=False, fill_width=True) as blocks:
         gr.Markdown("# loflexmdm\nSequences with tokens inserted, changed and deleted: molecules, texts, graphs.")
-        if not calls.offered: raise ValueError("models: none is given")
+        if not calls.offered: raise ValueError("models: none; name at least one")
         with gr.Tabs():
             if calls.molecules:
                 with gr.Tab("Molecules"): molecules_form(gr, calls)

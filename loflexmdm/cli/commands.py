@@ -254,7 +254,7 @@ def write_help(path: str | os.PathLike = HELP) -> Path:
 
 # %% ../../nbs/cli/01_commands.ipynb #he1p0003
 def has_plug_ins() -> bool:
-    "Tell if another package adds parts. Parts are methods, tasks, samplers and networks."
+    "Return True if another package adds parts. Parts are methods, tasks, samplers and networks."
     return any(group.startswith("loflexmdm.") for group in entry_points().groups)
 
 

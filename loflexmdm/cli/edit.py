@@ -123,7 +123,7 @@ def result_rows(attempts: Sequence[Attempt], edited: Sequence[dict], task: Task)
 
 
 def is_skipped(row: dict) -> bool:
-    "Tell if a row was not edited."
+    "Return True if a row was not edited."
     return row["state"].startswith("skipped")
 
 
@@ -219,7 +219,7 @@ def check_edit(options: EditOptions, method: Method) -> Task:
 
 
 def check_molecules(options: EditOptions, out: Path | None, task: Task) -> bool:
-    "Return True if the task edits molecules. ValueError for an option that only these have, if it does not."
+    "Return True if the task edits molecules. Otherwise ValueError for options that need molecules."
     if task.view == "molecule": return True
     if options.salts: raise ValueError(f"--salts {options.salts}: is for molecules; leave it out")
     if out is None or output_ending(out) in TABLE_WRITERS: return False

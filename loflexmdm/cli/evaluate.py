@@ -174,14 +174,14 @@ def table_of_samples(path: Path) -> Iterator[dict[str, str]]:
 
 # %% ../../nbs/cli/08_evaluate.ipynb #b4004ca1
 def is_sample(row: dict) -> bool:
-    "Tell if a row has a sample's lists."
+    "Return True if a row has a sample's lists."
     text = lambda v: isinstance(v, list) and all(isinstance(t, str | int) for t in v)
     if not all(text(row.get(key)) for key in ("prompt", "tokens", "generated")): return False
     return len(row["tokens"]) == len(row["generated"]) and all(str(g) in ("0", "1") for g in row["generated"])
 
 
 def holds_samples(path: Path) -> bool:
-    "Tell if a file may hold samples. JSONL, or a table with a column of tokens."
+    "Return True if a file may hold samples. JSONL, or a table with a column of tokens."
     head_of(path)  # refuses known formats that are not read
     if path.suffix == ".jsonl" or path.suffix not in TABLES: return path.suffix == ".jsonl"
     return "tokens" in layout_of(path).names

@@ -153,7 +153,7 @@ def run_info(options: InfoOptions):
 
 # %% ../../nbs/cli/10_info.ipynb #1fbb242b
 def condition_line(method) -> str:
-    "Explain how to ask for the conditions of a model; empty for a model without."
+    "Describe the conditions of a model and their option; empty for a model without conditions."
     classes = method.vocabulary.conditions
     if not classes: return ""
     name = (method.task or {}).get("condition", "none")

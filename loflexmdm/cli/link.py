@@ -32,12 +32,12 @@ class LinkOptions(Options):
     "Options of link."
     ends: str  # two fragments, A*.B*
     models: Sequence[str] = LINK_MODELS  # insertion or left-to-right models
-    n: int = 100  # linkers wanted
+    n: int = 100  # number of linkers
     rounds: int = 5  # most rounds of n draws per model
     link_atoms: str | None = None  # limits of heavy atoms
     link_rings: str | None = None  # limits of rings
-    unique: bool = True  # each linker once
-    sound: bool = True  # leave out what cannot be made
+    unique: bool = True  # drop duplicate linkers
+    sound: bool = True  # leave out molecules with strain or reactive groups
     out: str | None = None  # results file; None: print
     force: bool = False  # replace an existing file
     seed: int = 0  # seed for sampling
@@ -50,13 +50,13 @@ def add_link(parser: Parser, argv: Sequence[str]):
     option("ends", metavar="ENDS", help="two fragments, A.B or A|B, with points * or [R1]")
     option("--models", nargs="+", metavar="NAME_OR_DIR",
            help=f"insertion and left-to-right models of SMILES [{' '.join(LINK_MODELS)}]")
-    option("-n", type=int, metavar="N", help=f"linkers wanted [{default.n}]")
+    option("-n", type=int, metavar="N", help=f"number of linkers [{default.n}]")
     option("--rounds", type=int, metavar="N", help=f"most rounds of -n draws per model [{default.rounds}]")
     option("--link-atoms", metavar="N|LOW-HIGH", help="heavy atoms of the linker, say 6-12 [any]")
     option("--link-rings", metavar="N|LOW-HIGH", help="rings of the linker, say 0 or 1-2 [any]")
-    option("--no-unique", dest="unique", action="store_false", default=None, help="repeat linkers that come again")
+    option("--no-unique", dest="unique", action="store_false", default=None, help="keep duplicate linkers")
     option("--no-sound", dest="sound", action="store_false", default=None,
-           help="keep molecules that cannot be made (strain, reactive groups)")
+           help="keep molecules with strain or reactive groups")
     option("--out", metavar="FILE", help="results file: .csv .jsonl [print]")
     add_force(parser)
     option("--seed", type=int, metavar="INT", help=f"seed for sampling [{default.seed}]")

@@ -64,11 +64,11 @@ class OptimizeOptions(Options):
     way: str = "model"  # proposal strategy
     model: str = MODEL  # model that regrows parts
     alerts: Sequence[str] | None = None  # catalogues of structural alerts
-    sound: bool = True  # leave out what cannot be made
+    sound: bool = True  # leave out molecules with strain or reactive groups
     sa_limit: float = SA_LIMIT  # highest synthetic accessibility
     similarity: str | None = None  # limits to the nearest first molecule
     scaffold: str = ""  # part of every proposal
-    ends: str = ""  # two fragments that stay, A*.B*
+    ends: str = ""  # two fragments to keep, A*.B*
     link_atoms: str | None = None  # limits of the linker's heavy atoms
     link_rings: str | None = None  # limits of its rings
     per_scaffold: int | None = None  # most calls per Murcko scaffold
@@ -171,12 +171,12 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option("--alerts", nargs="+", choices=list(CATALOGUES), metavar="NAME",
            help="structural alerts to avoid: BRENK, PAINS, NIH, ZINC, CHEMBL [none]")
     option("--sound", action=BooleanOptionalAction, default=None,
-           help="leave out molecules that cannot be made (strain, reactive groups) [on]")
+           help="leave out molecules with strain or reactive groups [on]")
     option("--sa-limit", type=float, metavar="SA", help=f"with --sound, highest synthetic accessibility [{SA_LIMIT:g}]")
     option("--similarity", metavar="LOW-HIGH",
            help="limits of similarity to the nearest --start molecule, say 0.4-0.8 [none]")
     option("--scaffold", metavar="SMILES", help="part of every proposal, SMILES or SMARTS [none]")
-    option("--ends", metavar="ENDS", help="two fragments that stay, A*.B*; only the linker changes [none]")
+    option("--ends", metavar="ENDS", help="two fragments to keep, A*.B*; only the linker changes [none]")
     option("--link-atoms", metavar="N|LOW-HIGH", help="with --ends, heavy atoms of the linker [any]")
     option("--link-rings", metavar="N|LOW-HIGH", help="with --ends, rings of the linker [any]")
     option("--per-scaffold", type=int, metavar="N", help="most calls per Murcko scaffold [no limit]")

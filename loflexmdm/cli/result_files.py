@@ -7,7 +7,7 @@ __all__ = ['PROMPT_COLUMNS', 'TEXT_FORMATS', 'PROMPT_TEXT', 'BLOCK', 'TABLES', '
            'resolve_prompts', 'token_prompts_line', 'length_limit', 'fragment_used', 'resolve_text', 'check_closing',
            'with_closing', 'text_records', 'fragment_records', 'holds_tokens', 'FilePrompt', 'file_prompts',
            'file_prompt', 'prompts_from_file', 'prompts_of', 'reason_of', 'standard_prompt', 'prompts_line',
-           'lines_on_lost', 'without_names', 'in_rounds', 'joined_parts', 'prompts_from_text', 'insertion_route',
+           'skipped_lines', 'without_names', 'in_rounds', 'merge_parts', 'prompts_from_text', 'insertion_route',
            'read_as', 'sample_rows', 'example_from', 'bounds', 'bound_generator', 'nll_states', 'described_rows',
            'described_by_source', 'with_bounds', 'states_of', 'pretty_row', 'format_rows', 'text_of', 'check_texts',
            'write_rows', 'rows_line']
@@ -125,9 +125,9 @@ def fragment_used(text: str, salts: str | None) -> str:
 
 
 def resolve_text(options: SampleOptions, task: Task | None) -> SampleOptions:
-    """Return the options with the text of the prompt: a condition before it, a fragment without counterions.
+    """Complete the prompt's text in the options: put its condition first, remove counterions from a fragment.
 
-    ValueError for --ask of a task without conditions, and for --salts without a fragment."""
+    ValueError for --ask if the task has no conditions, and for --salts without a fragment."""
     text = options.prompt_text
     given = text is not None or options.prompts
     check_closing(options, bool(given) and task is not None and task.view == "molecule")
@@ -178,7 +178,7 @@ def fragment_records(path: Path, column: str = "") -> Records:
 
 
 def holds_tokens(path: Path, vocabulary: Vocabulary) -> bool:
-    "Return True if a file has lists of tokens: in JSON, or lines of which one has several, all of the vocabulary."
+    "Return True if a file holds lists of tokens: JSON lists, or lines of known tokens, several in some line."
     if ending_of(path) in JSON_ENDINGS:
         try: rows = [row.get("prompt") if isinstance(row, dict) else row for _, row in read_jsonl(path)]
         except ValueError: return False
@@ -226,7 +226,7 @@ def prompts_from_file(records: Records, options: SampleOptions, method: Method, 
     ROWS.check(len(rows) * options.n, "sequences")
     found = [row if isinstance(row, LeftOut) else prompts_of(row, options, method, task) for row in rows]
     parts, lost = ([part for part in found if isinstance(part, kind)] for kind in (Prompts, LeftOut))
-    lines = lines_on_lost(lost)
+    lines = skipped_lines(lost)
     if not parts: raise ValueError(f"--prompts {options.prompts}: none of {len(rows):,} records gives a prompt; "
                                    f"{'; '.join(lines) or 'it is empty'}")
     for line in [prompts_line(records, rows, lost), *lines]: print_status(line)
@@ -235,7 +235,7 @@ def prompts_from_file(records: Records, options: SampleOptions, method: Method, 
     if not any(source["name"] for part in parts for source in part.sources): parts = [without_names(p) for p in parts]
     if options.valid: parts = in_rounds(parts, options.valid)
     prompts, sources = ([item for part in parts for item in part[i]] for i in (0, 4))
-    return Prompts(prompts, None, None, route, sources, joined_parts(parts))
+    return Prompts(prompts, None, None, route, sources, merge_parts(parts))
 
 
 def prompts_of(row: FilePrompt, options: SampleOptions, method: Method, task: Task) -> Prompts | LeftOut:
@@ -246,7 +246,7 @@ def prompts_of(row: FilePrompt, options: SampleOptions, method: Method, task: Ta
         else: prompts, hook = [prompt_from(task.words(text), text, method.vocabulary)], None
         encode_prompts(prompts, None, method.vocabulary, length_limit(options, method))
     except ValueError as e: return LeftOut(reason_of(e), row.number, text)
-    route = getattr(hook, "told", "") or insertion_route(prompts, task, text)
+    route = getattr(hook, "description", "") or insertion_route(prompts, task, text)
     if left_out := task.omitted(text, method): route += f"; {left_out} left out"
     sources = [dict(name=row.name, prompt_text=text)] * n
     return Prompts(prompts * n if len(prompts) == 1 else prompts, None, hook, route, sources)
@@ -274,8 +274,8 @@ def prompts_line(records: Records, rows: Sequence[FilePrompt | LeftOut], lost: S
     return read_line(records.where, records.layout, records.column, len(rows) - len(lost), left_out, more)
 
 
-def lines_on_lost(lost: Sequence[LeftOut]) -> list[str]:
-    "Describe the records that are left out, by reason, with the first of each."
+def skipped_lines(lost: Sequence[LeftOut]) -> list[str]:
+    "Describe the skipped records by reason, each with its first record."
     first = {row.reason: row for row in reversed(lost)}
     counts = Counter(row.reason for row in lost).most_common()
     text = lambda row: f"record {row.number} {clipped(row.text) if row.text else ''}".strip()
@@ -295,7 +295,7 @@ def in_rounds(parts: Sequence[Prompts], size: int) -> list[Prompts]:
     return [cut(part, i) for i in range(0, len(parts[0].prompts), size) for part in parts]
 
 
-def joined_parts(parts: Sequence[Prompts]) -> list[Prompts]:
+def merge_parts(parts: Sequence[Prompts]) -> list[Prompts]:
     "Join neighbouring parts with the same hook."
     groups = [(hook, list(group)) for hook, group in groupby(parts, lambda part: part.hook)]
     return [Prompts([p for part in group for p in part.prompts], None, hook) for hook, group in groups]
@@ -312,7 +312,7 @@ def prompts_from_text(options: SampleOptions, method: Method, task: Task | None)
         prompts, hook = task.prompts_for(text, method, n)
         encode_prompts(prompts, None, method.vocabulary, length_limit(options, method))
     except ValueError as e: raise ValueError(f"{flag}: {e}") from None
-    route = getattr(hook, "told", "") or insertion_route(prompts, task, text)
+    route = getattr(hook, "description", "") or insertion_route(prompts, task, text)
     if left_out := task.omitted(text, method): route += f"; {left_out} left out"
     print_status(f"route: {route}")
     return Prompts(prompts, n if len(prompts) == 1 else None, hook, route)

@@ -29,7 +29,7 @@ from .common import print_provenance, provenance, provenance_path, task_of
 from .result_files import PROMPT_TEXT, TABLES, TEXTS, Prompts, check_texts, described_rows
 from .result_files import nll_states, pretty_row, resolve_prompts, resolve_text, rows_line, states_of
 from .result_files import write_rows
-from .resumable_rows import Rows, SavedRows, Wanted, resolve_wanted
+from .resumable_rows import Quota, Rows, SavedRows, resolve_quota
 from .sampler_options import SampleOptions, add_sampling, check_counts, draw_batches
 from .sampler_options import print_sampling, selected_sampler
 from ..methods.base import Method
@@ -79,14 +79,14 @@ def model_digest(method: Method) -> str:
 
 # %% ../../nbs/cli/05_sample.ipynb #6edd04ed
 class SamplingStopped(Interrupted):
-    "Stop of sampling by a signal. It has the signal's `number`, and a message on the rows kept."
+    "Error raised by a stop signal during sampling, with the signal's `number` and a message on the rows kept."
     def __init__(self, number: int, message: str):
         Exception.__init__(self, f"{signal.Signals(number).name}: {message}")
         self.number = number
 
 
 class Signalled(BaseException):
-    "A stop signal, which no handler of errors catches."
+    "Exception for a stop signal, not caught by `except Exception`."
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def fill(rows: Rows, method: Method, task: Task | None, options: SampleOptions, 
 
 
 def share_of_batches(method: Method, options: SampleOptions, prompts: Prompts, start: int) -> Iterator[Samples]:
-    "Draw this process's share of the batches. From number `start` on, as rank 0 knows it."
+    "Draw this rank's batches, from number `start` on, which rank 0 sends."
     launch, generator = current_launch(), seeded(options.seed)
     number = broadcast(start) + launch.rank  # of this process's next batch in the part
     for part in prompts.parts or [prompts]:
@@ -165,7 +165,7 @@ def _described(samples: Samples, prompts: Sequence, sources: Sequence[dict], set
 
 @contextmanager
 def describing(method: Method, task: Task | None, n: int) -> Iterator[tuple[Begin, int]]:
-    "Yield what begins to describe a batch, and how many batches may wait. Other processes do it for many molecules."
+    "Yield a function that starts to describe a batch, and the length of its queue. Workers describe molecules."
     def at_once(samples, prompts, sources, settings):
         rows = described_rows(samples, prompts, method, task, sources, **settings)
         return lambda: rows
@@ -229,7 +229,7 @@ def write_results(out: Path, rows: Sequence[dict], info: dict, image: bytes | No
 
 
 def number_of(prompts: Prompts, options: SampleOptions) -> int:
-    "Return the number of different prompts of a file; 0 without a file."
+    "Count the distinct prompts of a file; 0 without a file."
     if not options.prompts: return 0
     if prompts.sources: return len({(source.get("name"), source["prompt_text"]) for source in prompts.sources})
     return len({tuple(map(str, prompt)) for prompt in prompts.prompts})
@@ -266,7 +266,7 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     option, cls = parser.add_argument, task_class_in(argv)
     option("model", metavar="NAME_OR_DIR", help="packaged model, saved model or training directory")
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("--prompts", metavar="FILE", help="prompts or fragments, one a line, names kept [test prompts]")
+    start.add_argument("--prompts", metavar="FILE", help="prompts or fragments, one per line, named [test prompts]")
     unknown = "TEXT", "prompt as text; a model before --help shows its form"
     kind, text = (cls and cls.prompt_help) or unknown
     start.add_argument(*PROMPT_TEXT, dest="prompt_text", metavar=kind, help=text.replace("%", "%%"))
@@ -278,9 +278,9 @@ def add_sample(parser: Parser, argv: Sequence[str]):
     suffixes = [*TABLES, *(cls.output.output_suffixes if cls else ()), ".txt", ".fasta"]
     option("--out", metavar="FILE", help=f"results file: {' '.join(dict.fromkeys(suffixes))} [print]")
     add_force(parser)
-    option("--valid", type=int, metavar="N", help="valid sequences wanted, for each prompt of a file")
-    option("--unique", action="store_true", help="with --valid, each different sequence once")
-    option("--tries", type=int, metavar="N", help="with --valid, most sequences drawn, per prompt [100 N]")
+    option("--valid", type=int, metavar="N", help="number of valid sequences, per prompt of a file")
+    option("--unique", action="store_true", help="with --valid, count equal sequences once")
+    option("--tries", type=int, metavar="N", help="with --valid, maximum number of draws per prompt [100 N]")
     option("--salvage", action="store_true", help="repair invalid samples if possible, and mark them")
     option("--no-picture", action="store_true", help="write no picture beside the results file")
     option("--task-data", action="store_true", help=TASK_DATA)
@@ -312,7 +312,7 @@ def run_sample(options: SampleOptions):
     "Sample from a model."
     check_counts(options)
     if options.column and not options.prompts: raise ValueError(f"--column {options.column}: only with --prompts")
-    options = resolve_wanted(options)
+    options = resolve_quota(options)
     out = sample_path(options)
     launch = current_launch()
     device = own_device(pick_device(options.device), launch)
@@ -335,7 +335,7 @@ def run_sample(options: SampleOptions):
     with process_group(launch, device), ExitStack() as held:
         if not launch.is_main: return serve(share_of_batches(method, options, prompts, 0))
         found = held.enter_context(rows_of(out, info, settings, method, states, options.seed, n))
-        if wanted := Wanted.of(options, task): found.wanted = wanted._replace(prompts=number_of(prompts, options))
+        if wanted := Quota.of(options, task): found.wanted = wanted._replace(prompts=number_of(prompts, options))
         fill(found, method, task, options, prompts)
         counted = Samples([], [], **found.counters)
         for line in status_lines(found.rows, counted, task, options, method.sampling): print_status(line)
@@ -357,4 +357,4 @@ def check_outputs(out: Path | None, task: Task | None, options: SampleOptions):
     pictured = out is not None and task is not None and type(task.output).picture is not TaskOutput.picture
     if pictured and not options.no_picture:
         keep_existing(out.with_suffix(".png"), options.force, options.command_line, out)
-    Wanted.of(options, task)
+    Quota.of(options, task)

@@ -138,7 +138,7 @@ class SampleOptions(SamplingOptions):
     salts: str | None = None  # of a fragment: refuse or largest
     out: str | None = None  # results file; None: print
     force: bool = False  # replace an existing file
-    valid: int | None = None  # valid sequences wanted
+    valid: int | None = None  # number of valid sequences, per prompt of a file
     unique: bool = False  # count equal valid sequences once
     tries: int | None = None  # most draws for them
     salvage: bool = False  # repair invalid samples
@@ -152,7 +152,7 @@ T = TypeVar("T", bound=SamplingOptions)
 def add_sampling(parser: Parser, cls: type[SamplingOptions], nll: str):
     "Add the options of sample and evaluate. Their defaults are in `cls`; `nll` is the help of --nll."
     option = parser.add_argument
-    option("-n", type=int, metavar="N", help=f"number of sequences, with --prompts for each [{cls.n}]")
+    option("-n", type=int, metavar="N", help=f"number of sequences, per prompt with --prompts [{cls.n}]")
     option("--max-length", type=int, metavar="INT", help="longest sequence with prompt and start token [the model's]")
     option("--min-length", type=int, metavar="INT", help=f"shortest sequence [{cls.min_length}]")
     option("--batch-size", type=int, metavar="INT",
@@ -211,7 +211,7 @@ def request_of(options: SamplingOptions, n: int | None, sampler: Sampler, **batc
 
 
 def shows_progress() -> bool:
-    "Tell if a progress bar is shown. It is at a terminal, on rank 0."
+    "Return True if a progress bar is shown. It is at a terminal, on rank 0."
     return sys.stderr.isatty() and process_launch().is_main
 
 

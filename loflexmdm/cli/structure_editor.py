@@ -21,14 +21,14 @@ NUMBERED = re.compile(r"^M  RGP.*\n", re.M)  # numbers of points
 
 
 def to_molfile(smiles: str) -> str:
-    "Return a SMILES as a molfile with places for atoms. Empty for one that cannot be read."
+    "Convert a SMILES to a molfile with coordinates. Empty for an invalid SMILES."
     if len(smiles) > SMILES.now: return ""
     with BlockLogs(): mol = Chem.MolFromSmiles(smiles.strip())
     return Chem.MolToMolBlock(mol) if mol is not None and mol.GetNumAtoms() else ""
 
 
 def from_molfile(text: str) -> str:
-    "Return a drawing as SMILES, with * for every kind of point. ValueError for one that is not a molecule."
+    "Convert a molfile to SMILES, with * for every kind of point. ValueError unless it is a molecule."
     DRAWN.check(len(text), "drawing")
     plain = NUMBERED.sub("", TYPED.sub(r"\1A  ", text))
     with BlockLogs():

@@ -203,7 +203,7 @@ def add_task_fields(parser: Parser, tables: dict):
   loflexmdm train brackets --out runs/brackets
   loflexmdm train star-tiny --steps 100 --lr 3e-4 --order fixed --states 1 --out runs/trial
   loflexmdm train star-tiny --method mdm --out runs/masked
-  loflexmdm train lines.txt --out runs/lines  # your own texts, one a line: about ten minutes
+  loflexmdm train lines.txt --out runs/lines  # your own texts, one per line: about ten minutes
   loflexmdm train lines.txt --infill 0.5 --out runs/filling  # to fill gaps: insertion, or fim for long lines
   loflexmdm train my.toml --device cuda --precision bfloat16 --out runs/mine
   loflexmdm train my.toml --stream --steps 20000 --out runs/large  # a file of any size, read while training

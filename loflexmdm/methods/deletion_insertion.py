@@ -89,7 +89,7 @@ class DeletionInsertion(LoInsert):
     """Deletion-insertion diffusion (DID): insertion rates with targets given the state.
 
     `loinsert` with a fixed order, and with targets averaged over all positions at which the partial sequence may lie in
-    the clean one. Its bound on -log p of a sequence is the same; the noise of each state's loss is less."""
+    the clean one. Its bound on -log p of a sequence is the same; the loss of a state has a smaller variance."""
     name, Config, papers = "did", DeletionInsertionConfig, ("did",)
 
     def build_order(self, outcomes: int, shared: bool = False):

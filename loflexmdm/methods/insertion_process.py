@@ -26,7 +26,7 @@ from ..support.statistics import estimate
 
 # %% ../../nbs/methods/24_insertion_process.ipynb #ip000012
 class Step(NamedTuple):
-    "Position within an order of each clean sequence."
+    "Step of an order, for each clean sequence."
     state: Int[Tensor, "rows length"]  # DROPPED or CLEAN at each column
     log_next: Float[Tensor, "rows length"]  # log q that a missing column is next, 0 at the others
     log_before: Float[Tensor, " rows"]  # log q of the events so far, in their order

@@ -59,7 +59,7 @@ class OrderedMasksConfig(OrderedInsertionConfig):
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        "Order of insertion and way to decide of each component of a mixture. Rates go with rates alone."
+        "Order of insertion and way to decide of each component of a mixture. Rates are combined only with rates."
         return tuple((order, way) for order in self.insertions for way in self.ways
                      if way in ("at_once", "last") or order in RATES)
 
@@ -75,7 +75,7 @@ class OrderedMasksConfig(OrderedInsertionConfig):
         return super().drawn if self.unmask == "at_once" else self.orders
 
     def check_decisions(self):
-        "ValueError unless the ways to decide are two or more, each once, in a mixture of orders."
+        "Check the ways to decide. ValueError unless a mixture has two or more, each once."
         if self.order != "mixture":
             raise ValueError(f"unmask='mixture': needs order='mixture', not {self.order!r}")
         if unknown := [way for way in self.ways if way not in WAYS]:

@@ -87,7 +87,7 @@ def _fetched(name: str, **options) -> str:
     return huggingface_hub.snapshot_download(name, allow_patterns=list(MODEL_FILES), **options)
 
 # %% ../../nbs/models/04_hub.ipynb #hb000012
-def _asked(name: str, call: Callable):
+def _call_hub(name: str, call: Callable):
     """Return the result of a call to the hub. ValueError, in one line, for a name that is not allowed or a call that
     the hub refuses."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -114,7 +114,7 @@ def fetch(
     `revision`: a branch, tag or commit. ImportError without huggingface_hub; ValueError if there is no such repository,
     no connection, or no model of this package in it."""
     cls = hub_model()
-    try: return _asked(name, lambda: cls.from_pretrained(name, revision=revision, token=token, device=device)).method
+    try: return _call_hub(name, lambda: cls.from_pretrained(name, revision=revision, token=token, device=device)).method
     except FileNotFoundError as e: raise ValueError(f"{name}: not a model of this package ({e})") from None
 
 # %% ../../nbs/models/04_hub.ipynb #b3f304c1
@@ -131,4 +131,4 @@ def push(
     Returns the address of the commit. `about`: Markdown for the card. ImportError without huggingface_hub,
     ValueError if the hub refuses."""
     wrapped = hub_model()(method, model_card(method, name, licence, about))
-    return str(_asked(name, lambda: wrapped.push_to_hub(name, private=private, token=token)))
+    return str(_call_hub(name, lambda: wrapped.push_to_hub(name, private=private, token=token)))

@@ -28,7 +28,7 @@ def windows(tokens: Sequence[str], room: int) -> Iterator[tuple[Sequence[str], S
 
 # %% ../../nbs/models/08_language_model.ipynb #lm000012
 class Likelihoods:
-    """Likelihoods and continuations of texts, as evaluation harnesses ask for them.
+    """Likelihoods and continuations of texts for evaluation harnesses.
 
     `states` are drawn per sequence for a bound. ValueError for a model without a task, which reads no texts."""
     def __init__(self, model: Model, batch_size: int = 64, states: int = 64, seed: int = 0):

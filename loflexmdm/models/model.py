@@ -112,7 +112,7 @@ class SampleSettings(TypedDict, total=False):
     temperature: float  # temperature of the token distribution
     top_p: float  # nucleus mass
     confidence: str | None  # position rule; None: by rate
-    softness: float  # 0: the highest scores; above: drawn one by one
+    softness: float  # 0: highest scores; above 0: drawn one by one
     window: int | None  # number of leftmost masks that are candidates
     steps: int  # network calls of a sampler that leaps
 

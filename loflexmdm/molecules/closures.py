@@ -69,7 +69,7 @@ class ClosureRequest(NamedTuple):
         return self.size[0] - own, self.size[1] - own
 
     @property
-    def told(self) -> str: return f"a ring of {self.size[0]} to {self.size[1]} atoms closes from {self.fragment}"
+    def description(self) -> str: return f"a ring of {self.size[0]} to {self.size[1]} atoms closes from {self.fragment}"
 
     def objection(self, smiles: str) -> str:
         "Return why a molecule is not as requested, '' if it is."
@@ -171,18 +171,18 @@ def bonds_of(token: str) -> int:
 
 
 class OpenRing(NamedTuple):
-    "Ring that a linker has opened."
+    "Open ring of a linker."
     start: int  # its first atom
     depth: int  # branches that were open
 
 # %% ../../nbs/molecules/10_closures.ipynb #rc000020
 class Chain:
-    "Linker as far as it is written: its atoms with their free bonds, open branches and open rings."
+    "Partial linker: atoms with free bonds, open branches and open rings."
     def __init__(self, tokens: Sequence[str] = ()):
         self.near: list[set[int]] = []  # neighbours of each atom
         self.free: list[int] = []  # free bonds of each atom
         self.aromatic: list[bool] = []
-        self.at: int | None = None  # atom that is written on
+        self.at: int | None = None  # current atom
         self.branches: list[int] = []  # atoms on which branches are open
         self.opened: dict[str, OpenRing] = {}  # by digit
         self.bond, self.last = 1, ""
@@ -227,12 +227,12 @@ class Chain:
         return 0
 
     def may_end(self, low: int, high: int) -> bool:
-        "Tell if the ring may close here."
+        "Return True if the ring may close here."
         is_closed = self.at is not None and not self.branches and not self.opened and self.last not in BONDS
         return is_closed and self.free[self.at] > 0 and low <= self.distance(0) <= high
 
     def allows(self, token: str, high: int) -> bool:
-        "Tell if a token may be written next, `high` the atoms of the longest chain."
+        "Return True if a token may be written next, `high` the atoms of the longest chain."
         if self.at is None: return is_atom(token) and bonds_of(token) > 1
         if is_ring(token): return self._allows_ring(token)
         if self._is_lone: return False
@@ -240,13 +240,13 @@ class Chain:
 
     @property
     def _is_lone(self) -> bool:
-        "Tell if the last atom is aromatic and begins a ring, or is in none."
+        "True if the last atom is aromatic and begins a ring, or is in none."
         if not self.aromatic[self.at] or not is_atom(self.last): return False
         return not (self.opened and any(self.aromatic[i] for i in self.near[self.at]))
 
     @property
     def _spare(self) -> int:
-        "Free bonds of the last atom, without one on which the chain or an open ring goes on."
+        "Free bonds of the last atom, less one to continue the chain or an open ring."
         level = len(self.branches)
         return self.free[self.at] - (not level or any(ring.depth == level for ring in self.opened.values()))
 
@@ -257,7 +257,7 @@ class Chain:
         return bonds_of(token) >= self.bond + (not self.branches) and self._goes_on(high)
 
     def _allows_mark(self, token: str, high: int) -> bool:
-        "Tell if a branch or bond may be written next."
+        "Return True if a branch or bond may be written next."
         if self.last in BONDS or self.last == "(" and token not in BONDS: return False
         if token == "(": return self._spare > 0
         level = len(self.branches)
@@ -266,7 +266,7 @@ class Chain:
         return token in BONDS and self._fits(BONDS[token]) and self._goes_on(high)
 
     def _goes_on(self, high: int) -> bool:
-        "Tell if another atom leads on: no open ring is too large, and the chain not too long."
+        "Return True if another atom may follow: no open ring and no chain is too long."
         level = len(self.branches)
         rings = [ring for ring in self.opened.values() if ring.depth == level]
         if any(self.distance(ring.start) >= max(self._sizes(ring)) for ring in rings): return False
@@ -285,7 +285,7 @@ class Chain:
 def following(
     vocabulary: tuple[str, ...], tokens: tuple[str, ...], outer: frozenset[str], linker: tuple[int, int],
 ) -> tuple[list[bool], bool]:
-    "Return which tokens may follow a linker, and if the ring may close. `outer`: open rings of the fragment."
+    "Return the mask of tokens that may follow a linker, and True if its ring may close. `outer`: other open rings."
     chain, (low, high) = Chain(tokens), linker
     found = [t not in SPECIAL_TOKENS and t not in outer and chain.allows(t, high) for t in vocabulary]
     return found, chain.may_end(low, high) or not any(found)
@@ -315,7 +315,7 @@ class Closing(Substituents):
     request: ClosureRequest | None = None  # fragment, and size of the ring
 
     @property
-    def told(self) -> str: return f"{self.request.told}, by insertion"
+    def description(self) -> str: return f"{self.request.description}, by insertion"
 
     def rejects(self, samples: Samples) -> list[int]:
         "List the samples to draw again."
@@ -354,7 +354,7 @@ class RightwardClosing(Growth):
     def tokens(self) -> tuple[str, ...]: return tuple(self.method.vocabulary.tokens)
 
     def __call__(self, logits, x, tau):
-        "Mask what may not follow a linker. Behind it the rest of the fragment is certain."
+        "Mask tokens that may not follow a linker. After it, the rest of the fragment is certain."
         start, end, rest = len(self.parts[0]) + 1, len(self.tokens), self.method.vocabulary.encode(self.parts[1])
         written = self._written(x, start, rest[0])
         ends = [start if n else length for n, length in zip(written, x.lengths.tolist(), strict=True)]
@@ -384,7 +384,7 @@ class RightwardClosings(Growths):
         self.first = growths[0]
 
     @property
-    def told(self) -> str: return f"{self.first.request.told}, from left to right"
+    def description(self) -> str: return f"{self.first.request.description}, from left to right"
 
     def rejects(self, samples: Samples) -> list[int]:
         "List the samples to draw again."

@@ -104,7 +104,7 @@ def _judged_lead(smiles: str) -> _Lead:
 
 
 def _edited(lead: _Lead, made: Judged) -> Edited:
-    reason = made.reason or _not_wanted(lead, made.mol)
+    reason = made.reason or _edit_objection(lead, made.mol)
     nan = math.nan
     if reason: return Edited(lead.smiles, "", reason, nan, nan, nan, nan, False)
 
@@ -115,7 +115,7 @@ def _edited(lead: _Lead, made: Judged) -> Edited:
     return Edited(lead.smiles, made.smiles, state, qed, qed - lead.qed, lead.sa - sa, similarity, kept)
 
 
-def _not_wanted(lead: _Lead, mol: Chem.Mol) -> str:
+def _edit_objection(lead: _Lead, mol: Chem.Mol) -> str:
     "Return why a valid molecule is not an edit of a lead. '' if it is."
     if Chem.GetFormalCharge(mol) != lead.charge: return "another charge"
     new = flaw(mol)

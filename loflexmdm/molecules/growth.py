@@ -150,18 +150,18 @@ def _turns(x: PartialSequences, opening: int, closing: int, sizes: Sequence[int]
     return _Turn(given, which, n > start, depth, (n - end).clamp(0))
 
 # %% ../../nbs/molecules/02_growth.ipynb #d47bdd01
-def within_branches(vocabulary: Vocabulary, *behind: Sequence[str]) -> Callable:
+def within_branches(vocabulary: Vocabulary, *rest: Sequence[str]) -> Callable:
     """Build a `logits_hook` that grows a SMILES at its points, for `LeftToRight`. The model writes a substituent after
-    its prompt, then the first part of `behind`, then another substituent if there is another part, and so on.
+    its prompt, then the first part of `rest`, then another substituent if there is another part, and so on.
 
     A substituent begins with an atom. It ends where it would close a branch that it did not open; its rings are
     closed before, rings left open by prompt and parts stay open. An empty part is the end of the text."""
     digits = [t for t in vocabulary.tokens if t.isdigit() or t[0] == "%"]
     opening, closing, *rings = vocabulary.encode(["(", ")", *digits])
     end = len(vocabulary)
-    sizes = [len(part) for part in behind]
-    parts = torch.full((len(behind), max(sizes) + 1), end)
-    for k, part in enumerate(behind): parts[k, :len(part)] = torch.tensor(vocabulary.encode(part), dtype=torch.long)
+    sizes = [len(part) for part in rest]
+    parts = torch.full((len(rest), max(sizes) + 1), end)
+    for k, part in enumerate(rest): parts[k, :len(part)] = torch.tensor(vocabulary.encode(part), dtype=torch.long)
     no_atom = torch.tensor([t in SPECIAL_TOKENS or not is_atom(t) for t in vocabulary.tokens] + [True])
     def wide(rows: Tensor) -> Tensor: return rows[:, None, None]
 
@@ -368,7 +368,7 @@ class Growth:
     def __call__(self, logits, x, tau): return self.hook(logits, x, tau)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         "Description for messages."
         text = "*".join(map("".join, self.parts))
         if self.other: return f"linking: grown from {text}, then linked to {self.other}"
@@ -400,7 +400,7 @@ class Growths:
     def prompts(self) -> list[list]: return [g.prompt for g in self.of.values()]
 
     @property
-    def told(self) -> str: return f"superstructure: growth at one of {len(self.of)} places with a hydrogen"
+    def description(self) -> str: return f"superstructure: growth at one of {len(self.of)} places with a hydrogen"
 
     def __call__(self, logits, x, tau):
         logits = logits.clone()

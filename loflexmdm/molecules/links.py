@@ -42,7 +42,7 @@ class LinkRequest(NamedTuple):
     rings: tuple[int, int] = (0, MANY)  # rings
 
     def meets(self, linker: str) -> bool:
-        "Tell if a linker is within the limits."
+        "Return True if a linker is within the limits."
         mol = Chem.MolFromSmiles(linker)
         return _within(count_atoms(mol), self.atoms) and _within(mol.GetRingInfo().NumRings(), self.rings)
 

@@ -520,7 +520,7 @@ class _MoleculeTexts(_PropertyClasses):
 
         A model with conditions takes one, such as <qed:3> or <any>, before the fragment or by itself; the default is
         <any>. ValueError for an invalid prompt."""
-        given, rest = self._given(text)
+        given, rest = self._condition_and_fragment(text)
         if given and not rest: return TextPrompt([given], text)
         condition = [given or ANY] if self.vocabulary.conditions else []
         return TextPrompt(condition + self._fragment(rest), text)
@@ -532,7 +532,7 @@ class _MoleculeTexts(_PropertyClasses):
         their linker (`growth.best_prompt`). A left-to-right model gets the text before the first point, in the
         spelling that it continues best, grows the fragment at all points, and links two (`growth.growth_of`).
         ValueError for a text that it cannot continue."""
-        given, rest = self._given(text)
+        given, rest = self._condition_and_fragment(text)
         condition = [given or ANY] if self.vocabulary.conditions else []
         is_fragment = bool(rest) and "..." not in text
         grows = grows_rightwards(method)
@@ -552,7 +552,7 @@ class _MoleculeTexts(_PropertyClasses):
         """Return prompts as in `Task`, with several points for a scaffold. A scaffold without points grows at one of
         its hydrogens (`superstructure_points`); the `n` molecules are spread evenly over them."""
         if split_closing(text)[0] is not None: return self._closing(text, method, n)
-        given, rest = self._given(text)
+        given, rest = self._condition_and_fragment(text)
         if not rest or "*" in rest or "..." in rest: return super().prompts_for(text, method, n)
         cases = [f"{given} {core}".strip() for core in superstructure_points(rest)[:n]]
         found = [self.prompt_for(case, method) for case in cases]
@@ -566,7 +566,7 @@ class _MoleculeTexts(_PropertyClasses):
     def _closing(self, text: str, method: Method, n: int) -> tuple[list[list], Callable]:
         "Return prompts that close a ring, and their hook."
         size, rest = split_closing(text)
-        given, fragment = self._given(rest)
+        given, fragment = self._condition_and_fragment(rest)
         condition = [given or ANY] if self.vocabulary.conditions else []
         return closing_prompts(method, fragment, size, condition, n)
 
@@ -586,12 +586,12 @@ class _MoleculeTexts(_PropertyClasses):
         """Describe the features of a fragment that the model does not get. Stereochemistry for left-to-right models
         and for notations other than SMILES; else stereochemistry, charges and isotopes without tokens in the
         vocabulary."""
-        _, rest = self._asked_first(split_closing(text)[1])
+        _, rest = self._split_condition(split_closing(text)[1])
         return ", ".join(self._plain(rest, method is None or not grows_rightwards(method))[1])
 
-    def _given(self, text: str) -> tuple[str, str]:
+    def _condition_and_fragment(self, text: str) -> tuple[str, str]:
         "Split a prompt into its condition ('' if none) and simplified fragment or text."
-        given, rest = self._asked_first(text)
+        given, rest = self._split_condition(text)
         return given, self._plain(rest)[0]
 
     def _plain(self, fragment: str, keep_stereo: bool = True) -> tuple[str, list[str]]:
@@ -617,7 +617,7 @@ class _MoleculeTexts(_PropertyClasses):
             raise ValueError(f"{text!r}: this model writes from left to right, so ... can only be at the end")
         return prompt
 
-    def _asked_first(self, text: str) -> tuple[str, str]:
+    def _split_condition(self, text: str) -> tuple[str, str]:
         "Split a prompt into its condition ('' if none) and the rest."
         first, _, rest = text.partition(" ")
         classes = (*self.vocabulary.conditions, ANY) if self.vocabulary.conditions else ()
@@ -665,20 +665,22 @@ class _MoleculeTexts(_PropertyClasses):
         A molecule with a `flaw` has that as its state, as "radical", and one without its prompt's fragment
         `prompt_text` "fragment altered". With `salvage`, a molecule obtained by repair has the state "salvaged"."""
         found = [dict(smiles=d.smiles or "", state=state_of(d)) for d in self.decoded(samples)]
-        if salvage: found = [_rescued(d, s) for d, s in zip(found, self.decoded(samples, salvage=True), strict=True)]
+        if salvage:
+            rows = zip(found, self.decoded(samples, salvage=True), strict=True)
+            found = [_salvaged_row(row, d) for row, d in rows]
         for row in found:
             if row["state"] in WRITTEN: row["state"] = flaw_of(row["smiles"]) or row["state"]
 
         # a text with gaps has no fragment to check
         size, text = split_closing(prompt_text)
-        fragment = "" if "..." in text else self._given(text)[1]
+        fragment = "" if "..." in text else self._condition_and_fragment(text)[1]
         for row in found:
             if not fragment or row["state"] not in WRITTEN: continue
             row["state"] = altered(row["smiles"], fragment, size) or row["state"]
         return [d | more for d, more in zip(found, molecule_columns([d["smiles"] for d in found]))]
 
 # %% ../../nbs/molecules/01_task.ipynb #bb7dc93e
-def _rescued(row: dict, d: Decoded) -> dict:
+def _salvaged_row(row: dict, d: Decoded) -> dict:
     "Return the row, or the salvaged molecule if the text is invalid."
     if row["state"] == "valid" or state_of(d) != "valid": return row
     return dict(smiles=d.smiles, state="salvaged")

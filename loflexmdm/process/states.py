@@ -167,7 +167,7 @@ GAPS = "...", "<gap>"  # marks of a gap in written prompts, unless the vocabular
 
 
 def is_gap(token: str, vocabulary: Vocabulary) -> bool:
-    "Tell if a written token marks a gap."
+    "Return True if a written token marks a gap."
     return token in GAPS and token not in vocabulary.index
 
 

@@ -64,10 +64,10 @@ class Choices:
     """Choice of tokens and positions, a part of every sampler, made from its fields of those names.
 
     ValueError for a temperature or top_p out of range, an unknown confidence, or a softness or window without one."""
-    temperature: float = 1.0  # of the token distribution
+    temperature: float = 1.0  # temperature of the token distribution
     top_p: float = 1.0  # nucleus mass
     confidence: str | None = None  # position rule; none: by rate
-    softness: float = 0.0  # 0: the highest scores; above: drawn by score^(1/softness)
+    softness: float = 0.0  # 0: highest scores; above 0: drawn by score^(1/softness)
     window: int | None = None  # number of leftmost masks among the candidates; none: all
     window_ratio: float | None = None  # leftmost candidates per unmasked mask
     logits_hook: LogitsHook | None = None  # (logits, x, tau) -> logits
@@ -237,11 +237,11 @@ class Sampler:
     refusal: ClassVar[str] = "of no use here"  # reason for which other choices are refused
     choices_type: ClassVar[type[Choices]] = Choices  # class of `choices`
     in_comparisons: ClassVar[bool] = True  # whether comparisons of methods try it, in the settings of `compared`
-    temperature: float = 1.0        # of the token distribution
+    temperature: float = 1.0  # temperature of the token distribution
     top_p: float = 1.0              # nucleus mass
     confidence: str | None = field(default=None, metadata=dict(choices=CONFIDENCES))  # position rule; none: by rate
-    softness: float = 0.0  # 0: the highest scores; above: drawn one by one in proportion to score^(1/softness)
-    window: int | None = None       # only this many masks, the leftmost, are candidates
+    softness: float = 0.0  # 0: highest scores; above 0: one by one, in proportion to score^(1/softness)
+    window: int | None = None       # number of leftmost masks that are candidates
     logits_hook: LogitsHook | None = field(default=None, repr=False)  # (logits, x, tau) -> logits
 
     def __init_subclass__(cls, **kwargs):
@@ -274,7 +274,7 @@ class Sampler:
 
     @classmethod
     def fits(cls, channels: Sequence[str]) -> bool:
-        "Tell if the sampler fits these channels."
+        "Return True if the sampler fits these channels."
         if cls.channels is not None: return set(channels) <= set(cls.channels)
         return all(name in CHANNELS and CHANNELS[name].clocked for name in channels)
 

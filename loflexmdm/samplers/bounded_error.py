@@ -281,8 +281,8 @@ class BoundedError(Sampler):
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # the choices that it uses
     refusal: ClassVar[str] = "the bound is for masks shown at their rates; use none"  # of others
     in_comparisons: ClassVar[bool] = False  # at small errors the distribution is that of EventDriven
-    error: float = 0.1  # total variation, at most
-    slack: float = 1.05  # what is proposed, as a multiple of what is expected to be missing
+    error: float = 0.1  # bound on the total variation
+    slack: float = 1.05  # proposal rate, relative to the missing rate expected
 
     def __post_init__(self):
         super().__post_init__()

@@ -44,7 +44,7 @@ class EventByEventEdits(EventByEventMasks):
 
     @classmethod
     def fits(cls, channels: Sequence[str]) -> bool:
-        "Tell if the channels are those of edits, all three."
+        "Return True if the channels are those of edits, all three."
         return set(channels) == set(cls.channels)
 
     def too_long(self, scores: Float[Tensor, "rows outcomes"], state: State) -> Bool[Tensor, "rows outcomes"]:

@@ -55,8 +55,8 @@ class EntropyBounded(MaskSteps):
     options: ClassVar[tuple[str, ...]] = ("error", "gamma")  # of its own, on the command line
     common_options: ClassVar[tuple[str, ...]] = ("confidence", "softness", "window")  # the choices that it uses
     refusal: ClassVar[str] = "the bound on the error holds for the distribution as it is"  # of others
-    error: float | None = None  # total variation, at most
-    gamma: float | None = None  # nats that one call may lose
+    error: float | None = None  # bound on the total variation
+    gamma: float | None = None  # largest loss per network call, in nats
 
     @classmethod
     def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:

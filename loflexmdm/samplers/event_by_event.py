@@ -60,7 +60,7 @@ class EventByEvent(Sampler):
     options: ClassVar[tuple[str, ...]] = ("gap_temperature",)  # of its own, on the command line
     hooked: ClassVar[bool] = True  # whether it takes a `logits_hook`
     per_token: ClassVar[int] = 1  # most events of a token
-    gap_temperature: float = 1.0  # of the distribution of gaps and the end
+    gap_temperature: float = 1.0  # temperature of the distribution of gaps and the end
 
     def __post_init__(self):
         super().__post_init__()

@@ -78,9 +78,9 @@ class EventDriven(Sampler):
     name: ClassVar[str] = "event"  # on the command line
     papers: ClassVar[tuple[str, ...]] = ("gillespie", "first_hitting")  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("exact", "slack", "events_per_call")  # of its own, on the command line
-    exact: bool | None = None  # thinning, else intensities are held; none: thinning without top_p and confidence
-    events_per_call: int = 1  # more than 1 is approximate, and needs held intensities
-    slack: float = 1.5  # of thinning: what is proposed, as a multiple of the total intensity
+    exact: bool | None = None  # thinning, else constant intensities; none: thinning unless top_p or confidence
+    events_per_call: int = 1  # events per network call; above 1 approximate, with exact off
+    slack: float = 1.5  # proposal rate of thinning, relative to the total intensity
 
     @classmethod
     def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
@@ -105,7 +105,7 @@ class EventDriven(Sampler):
 
     @property
     def thins(self) -> bool:
-        "Tell if a second call tests events (thinning). False if intensities are held."
+        "Return True if a second call tests events (thinning). False if intensities are held."
         if self.exact is not None: return self.exact
         return self.top_p >= 1 and self.confidence is None
 

@@ -81,8 +81,8 @@ class Planner(MaskSteps):
     name: ClassVar[str] = "planner"  # on the command line
     papers: ClassVar[tuple[str, ...]] = ("papl", "p2", "rdm")  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("steps", "remask")  # of its own, on the command line
-    steps: int | None = None      # network calls; None: one for each position
-    remask: float | None = None  # a mask's confidence against a clean token's; the larger, the more are masked again
+    steps: int | None = None      # network calls; none: one per position
+    remask: float | None = None  # weight of remasking; larger: more tokens are masked again
 
     @classmethod
     def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
@@ -181,8 +181,8 @@ class Remasking(Ancestral):
     common_options: ClassVar[tuple[str, ...]] = ("temperature", "top_p")  # the choices that it uses
     refusal: ClassVar[str] = "which tokens are masked again is random"  # of others
     in_comparisons: ClassVar[bool] = False  # another law, which needs many steps
-    share: float = 1.0  # chance that a clean token is masked again, as a share of the largest possible (rescaled)
-    cap: float = 1.0  # the largest such chance (capped)
+    share: float = 1.0  # remasking probability, as a fraction of the largest possible (rescaled)
+    cap: float = 1.0  # largest remasking probability (capped)
 
     def __post_init__(self):
         super().__post_init__()

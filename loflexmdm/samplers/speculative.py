@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AHEAD', 'keyed_uniforms', 'next_bound', 'Memory', 'Draws', 'GuessedChoices', 'PointByPoint', 'carried', 'moved',
-           'padded', 'forgetful', 'joined', 'check_drawn', 'follows', 'Speculative', 'Pace']
+           'padded', 'forgetful', 'merge_states', 'check_drawn', 'follows', 'Speculative', 'Pace']
 
 # %% ../../nbs/samplers/11_speculative.ipynb #sp070003
 import time
@@ -232,7 +232,7 @@ def forgetful(state: State) -> State:
     return state._replace(memory=state.memory._replace(out=None, points=None))
 
 
-def joined(states: Sequence[State]) -> State:
+def merge_states(states: Sequence[State]) -> State:
     "Join the rows of states, without their last intensities."
     if len(states) == 1: return forgetful(states[0])
     width = max(s.x.tokens.shape[1] for s in states)
@@ -285,7 +285,7 @@ class Speculative(PointByPoint):
     papers: ClassVar[tuple[str, ...]] = ("gillespie",)  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("ahead", "slack")  # of its own, on the command line
     in_comparisons: ClassVar[bool] = False  # the distribution is that of EventDriven
-    ahead: int | Literal["auto"] = 4  # points of each sequence per network call; auto: as many as take the least time
+    ahead: int | Literal["auto"] = 4  # states per sequence and network call; auto: the fastest number
     slack: float = 1.5  # least rate of proposals, as a multiple of the total intensity
     paces: dict[int, "Pace"] = field(default_factory=dict, init=False, repr=False, compare=False)  # of auto, by rows
 
@@ -298,7 +298,7 @@ class Speculative(PointByPoint):
         "Call the network once on the next points. Keep those of each row that were predicted rightly."
         if self.ahead == "auto": return self.timed(intensity_fn, state)
         chain, parent = self.predicted(state)
-        out, points = self.ask(intensity_fn, joined(chain))
+        out, points = self.ask(intensity_fn, merge_states(chain))
         after, info = self.point(out, points)
         if len(chain) == 1:
             check_drawn(after, torch.ones_like(after.done))

@@ -134,9 +134,9 @@ class TauLeaping(Sampler):
     papers: ClassVar[tuple[str, ...]] = ("tau_leaping",)  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("steps", "grid", "hold", "window_ratio")  # of its own, on the command line
     steps: int = 128  # network calls
-    grid: str = "time"  # "time" or "clock": what is spaced evenly
-    hold: str = "rate"  # what a leap holds: "rate" of insertion, or "count" of missing tokens as FlexMDM does
-    window_ratio: float | None = None  # candidates for each mask that a step unmasks, the leftmost; none: all
+    grid: str = "time"  # evenly spaced quantity: time | clock
+    hold: str = "rate"  # quantity constant in a step: rate of insertion | count of missing tokens (FlexMDM)
+    window_ratio: float | None = None  # leftmost candidates per mask to unmask; none: all
 
     @classmethod
     def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
@@ -220,7 +220,7 @@ class Ancestral(TauLeaping):
     channels: ClassVar[tuple[str, ...]] = ("unmask",)  # of the methods that it can simulate
     papers: ClassVar[tuple[str, ...]] = ("md4",)  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("steps", "grid")  # of its own, on the command line
-    grid: str = "linear"  # name of the clock whose times are spaced evenly
+    grid: str = "linear"  # clock whose readings are evenly spaced
 
     @classmethod
     def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:

@@ -35,7 +35,7 @@ def names() -> list[str]:
 
 
 def is_packaged(name: str | os.PathLike) -> bool:
-    "Tell if a name means a model of the package. `./NAME` and a `Path` mean the directory."
+    "Return True if a name means a model of the package. `./NAME` and a `Path` mean the directory."
     return isinstance(name, str) and name in names()
 
 

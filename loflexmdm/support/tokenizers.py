@@ -69,7 +69,7 @@ def _byte_level(model) -> object:
 
 
 def train_subwords(texts: Iterable[str], size: int) -> str:
-    """Train byte-pair encoding on texts; return its merges, one a line, for `subwords`.
+    """Train byte-pair encoding on texts; return its merges, one per line, for `subwords`.
 
     `size`: tokens, at least the 256 bytes. ImportError without the package tokenizers."""
     try: from tokenizers import models, pre_tokenizers, trainers

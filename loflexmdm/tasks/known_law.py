@@ -161,7 +161,7 @@ class ListedLaw:
         return Case(kind, prompt, fillings, math.log(law[tuple(map(tuple, fillings))]), dict(lengths))
 
     def possible(self, tokens: Sequence[str]) -> bool:
-        "Tell if a sequence has a probability above 0."
+        "Return True if a sequence has a probability above 0."
         return tuple(tokens) in self.law
 
 # %% ../../nbs/tasks/10_known_law.ipynb #ff4f0023

@@ -369,7 +369,7 @@ class Checkpoints(Sequence):
         # nothing is refused after this point
         self.method.load_state_dict(tensors[WEIGHTS_FILE])
         self.average.load_state_dict(tensors[AVERAGE_FILE])
-        self.ema.stand_at(meta["averaged"])
+        self.ema.set_updates(meta["averaged"])
         set_moments(self.method, self.optimisers, tensors[OPTIMIZER_FILE])
         best = math.inf if meta["best"] is None else meta["best"]
         counters = {key: meta[key] for key in ("step", "evaluations", "seconds")}

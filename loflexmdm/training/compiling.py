@@ -43,7 +43,7 @@ def compiler(device: torch.device) -> str | None:
 
 
 def worth_compiling(step_seconds: float, steps: int, device: torch.device) -> tuple[bool, str]:
-    "Tell if compiling repays for this many steps. Returned with the reason, in a few words."
+    "Return True if compiling repays for this many steps. Returned with the reason, in a few words."
     left = step_seconds * steps
     needed = 2 * COMPILING / GAIN
     if left < needed: return False, f"{duration(left)} of training are left; it pays from {duration(needed)} on"
@@ -66,7 +66,7 @@ def regions(method: Method) -> list[nn.Module]:
 
 # %% ../../nbs/training/05_compiling.ipynb #cpfail04
 def in_bfloat16(config: TrainConfig, device: torch.device) -> bool:
-    "Tell if the networks compute in bfloat16. As the settings say, or on a GPU that can."
+    "Return True if the networks compute in bfloat16. As the settings say, or on a GPU that can."
     if config.precision != "auto": return config.precision == "bfloat16"
     return device.type == "cuda" and torch.cuda.is_bf16_supported()
 

@@ -294,7 +294,7 @@ class SeveralProcesses(OneProcess):
         moments = trainer.checkpoints.moments()
         shapes = {key: (value.shape, value.dtype) for key, value in moments.items()}
         counters, shapes = broadcast((trainer.counters(), shapes))
-        trainer.stand_at(counters)
+        trainer.restore_counters(counters)
 
         # tensors are broadcast one by one, not pickled
         if not self.first: moments = {key: torch.empty(shape, dtype=kind) for key, (shape, kind) in shapes.items()}

@@ -33,10 +33,10 @@ class TrainConfig:
     accumulate: Count = 1  # forwards per optimiser step
     lr: Positive = 1e-3  # peak learning rate of AdamW
     warmup: Natural = 200  # steps of linear warm-up
-    final_lr_frac: Fraction = 0.1  # the cosine ends at this fraction of lr
+    final_lr_frac: Fraction = 0.1  # last learning rate of the cosine, as a fraction of lr
     schedule: Literal["cosine", "flat"] = "cosine"  # flat: full rate, then linear to 0 in the last two fifths
-    weight_decay: NonNegative = 0.01  # on matrices only
-    clip: Annotated[float, Field(gt=0)] = 1.0  # largest gradient norm of either network; inf: any
+    weight_decay: NonNegative = 0.01  # weight decay of matrices, the only ones decayed
+    clip: Annotated[float, Field(gt=0)] = 1.0  # maximum gradient norm per network; inf: no clipping
     order_lr_scale: NonNegative = 0.3  # learning rate of the order model, relative to lr
     order_start: Natural = 0  # steps before the order model starts to learn
     optimiser: Literal["adamw", "muon"] = "adamw"  # adamw | muon (for the generator's blocks)
@@ -222,7 +222,7 @@ class Average(AveragedModel):
         self.updates += 1
         self.n_averaged += 1
 
-    def stand_at(self, updates: int):
+    def set_updates(self, updates: int):
         "Continue as after this number of updates."
         self.n_averaged.fill_(updates)
         self.updates = None

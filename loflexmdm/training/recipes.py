@@ -109,7 +109,7 @@ def method_of(tables: dict) -> str:
 
 
 def _is_config(cls: type, values: Mapping) -> bool:
-    "Tell if a configuration accepts these values."
+    "Return True if a configuration accepts these values."
     try: config_from(cls, dict(values), "model")
     except ValueError: return False
     return True
@@ -185,7 +185,7 @@ def settings_in(method: str) -> set[str]:
 
 
 def trains_on_generations(method: str) -> bool:
-    "Tell if a method learns an order from whole generations, drawn in several `orders`."
+    "Return True if a method learns an order from whole generations, drawn in several `orders`."
     return {"order", "orders"} <= settings_in(method)
 
 
@@ -264,7 +264,7 @@ RARE = dict(valid_size=128, valid_samples=2)  # validation of a run of some minu
 
 # %% ../../nbs/training/08_recipes.ipynb #st000005
 def is_small(n: int, longest: int) -> bool:
-    "Tell if a run of PASSES over `n` sequences needs no measurement."
+    "Return True if a run of PASSES over `n` sequences needs no measurement."
     rows = max(PASSES * n, FEWEST_STEPS * TrainConfig.batch_size)
     return longest < SHORT and rows * (longest + 1) <= SMALL
 
@@ -427,7 +427,7 @@ def path_settings(tables: Mapping) -> list[tuple[str, str]]:
 
 
 def data_exists(path: Path) -> bool:
-    "Tell if a file or directory exists; for a path with {split}, that of any split."
+    "Return True if a file or directory exists; for a path with {split}, that of any split."
     return any(Path(str(path).replace("{split}", split)).exists() for split in SPLITS)
 
 
@@ -487,7 +487,7 @@ MOLECULES = (".smi", ".smiles", ".sdf", ".mol", ".mol2")  # endings of files of 
 
 
 def is_text_file(path: Path) -> bool:
-    "Tell if a path is a file of the user's own text. ValueError for one of molecules, with the command for it."
+    "Return True if a path is a file of the user's own text. ValueError for one of molecules, with the command for it."
     if not path.is_file() or path.suffix.lower() == ".toml": return False
     if Path(str(path).lower().removesuffix(".gz")).suffix in MOLECULES:
         raise ValueError(
@@ -557,9 +557,9 @@ def with_unit(tables: dict, tell: Callable[[str], object] = write_line) -> dict:
 def recipe(name_or_path: str | os.PathLike, **overrides) -> Recipe:
     """Return the recipe of a preset, a TOML file, a saved model or a file of the user's own text.
 
-    `overrides` are those of `recipe_tables`, `method` among them, as `train` takes them at the shell; what is left open
-    for the user's own data is chosen by `settled`, on `device` [cpu]. A method `FILE.py:Class` that the recipe names,
-    and not the call, runs only with `allow_code`."""
+    `overrides` are those of `recipe_tables`, `method` among them, as `train` takes them at the shell; `settled` chooses
+    settings left open for the user's own data, on `device` [cpu]. A method `FILE.py:Class` that the recipe names, and
+    not the call, runs only with `allow_code`."""
     device = overrides.pop("device", "cpu")
     with code_allowed(overrides.pop("allow_code", False)):
         return recipe_from(settled(recipe_tables(name_or_path, **overrides), device))

@@ -329,7 +329,7 @@ class Trainer:
             seconds=self.seconds,
         )
 
-    def stand_at(self, counters: Mapping):
+    def restore_counters(self, counters: Mapping):
         "Restore the counters of the run."
         self.step = counters["step"]
         self.compiler.on = counters["compiled"]
@@ -351,7 +351,7 @@ class Trainer:
         counters = self.checkpoints.load(Path(checkpoint))
         # compiled or not, as in the stored run, unless set by the user
         if self.config.compile != "auto": counters["compiled"] = self.compiler.on
-        self.stand_at(counters)
+        self.restore_counters(counters)
 
     def start_or_resume(self, resume: bool):
         """Start a new run, or resume the one in the directory. A run without a checkpoint starts from its first

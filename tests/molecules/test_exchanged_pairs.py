@@ -1,7 +1,7 @@
 "Exchanges of substituents that make pairs."
 from collections import Counter
 
-from loflexmdm.molecules.data.exchanged_pairs import Matching, _joined_pairs, chunk_exchanges
+from loflexmdm.molecules.data.exchanged_pairs import Matching, _merge_pairs, chunk_exchanges
 from loflexmdm.molecules.data.matched_pairs import MatchedPairs
 
 
@@ -13,4 +13,4 @@ def test_an_exchange_keeps_the_charge():
 
 def test_molecules_without_an_exchange_are_counted_beside_the_other_reasons():
     found = MatchedPairs([], [], [], Counter(size=2))
-    assert _joined_pairs(found, [], 3).rejects == {"size": 2, "exchange that makes no pair": 3}
+    assert _merge_pairs(found, [], 3).rejects == {"size": 2, "exchange that makes no pair": 3}

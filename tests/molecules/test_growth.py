@@ -259,7 +259,7 @@ def test_places_of_a_superstructure():
 @packaged
 def test_a_growth_of_two_fragments_never_gives_one_of_them_alone():
     growth = growth_of(load("molecules-moses-ar").method, "*N1CCOCC1.*c1ccccc1")
-    assert growth.other in ("*N1CCOCC1", "*c1ccccc1") and f"then linked to {growth.other}" in growth.told
+    assert growth.other in ("*N1CCOCC1", "*c1ccccc1") and f"then linked to {growth.other}" in growth.description
 
 
 class Fills:

@@ -136,7 +136,7 @@ def test_an_average_knows_how_often_it_was_updated():
         model.weight.data.fill_(weight)
         average.update_parameters(model)
     assert average.module.weight.item() == pytest.approx(3.0) and average.n_averaged == 3
-    average.stand_at(5)
+    average.set_updates(5)
     model.weight.data.fill_(9.0)
     for _ in (6, 7): average.update_parameters(model)
     assert average.module.weight.item() == pytest.approx(3 + 2 * 6 / 7) and average.n_averaged == 7

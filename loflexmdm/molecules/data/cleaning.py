@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['ELEMENTS', 'SALTS', 'REJECT_REASONS', 'Outcome', 'PART', 'Cleaning', 'check_cleaning', 'largest_organic',
-           'standardised', 'changes_said', 'mol_of', 'encode', 'clean', 'outcome_of', 'encoded_twice', 'molecule_split',
-           'small_splits', 'clean_chunk']
+           'standardised', 'format_changes', 'mol_of', 'encode', 'clean', 'outcome_of', 'encoded_twice',
+           'molecule_split', 'small_splits', 'clean_chunk']
 
 # %% ../../../nbs/molecules/data/02_cleaning.ipynb #7e9fca42
 from collections import Counter
@@ -78,7 +78,7 @@ def standardised(mol: Chem.Mol, salts: str = "refuse") -> tuple[Chem.Mol | None,
     return mol, tuple(changes)
 
 
-def changes_said(changes: Mapping[str, int]) -> list[str]:
+def format_changes(changes: Mapping[str, int]) -> list[str]:
     "Format counts of changes, the most frequent first."
     return [f"{change}: {n:,}" for change, n in Counter(changes).most_common()]
 

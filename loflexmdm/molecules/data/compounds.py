@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rdkit import Chem, rdBase
 
-from .cleaning import SALTS, changes_said, largest_organic, standardised
+from .cleaning import SALTS, format_changes, largest_organic, standardised
 from .records import MoleculeRecords, molecule_records
 from ..notation.fragments import parse_fragment, points_of
 from ..scores.metrics import judge
@@ -122,7 +122,7 @@ class Compounds:
 
     def line(self, kept: int, left_out: Mapping[str, int]) -> str:
         "Describe the records in the line of every command, with changes of the molecules."
-        changes = changes_said(Counter(change for row in self.rows for change in row.changes))
+        changes = format_changes(Counter(change for row in self.rows for change in row.changes))
         return read_line(self.where, self.layout, self.column, kept, left_out, [*changes, *self.notes])
 
     def by_smiles(self) -> dict[str, Compound]:
@@ -158,7 +158,7 @@ Cells = tuple[int, str, str, dict[str, str]]  # number, SMILES, reason for no SM
 
 
 def column_names(names: Sequence[str]) -> list[str]:
-    "Return the names of columns, of which one that comes again gets its number: IC50, IC50 (2)."
+    "Number repeated names of columns: IC50, IC50 (2)."
     seen, found = Counter(), []
     for name in names:
         seen[name] += 1

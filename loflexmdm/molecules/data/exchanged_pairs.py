@@ -86,10 +86,10 @@ def with_exchanges(found: MatchedPairs, smiles: Sequence[str], options: Matching
         with worker_pool(processes, "fork" if sys.platform == "linux" else None) as pool:
             parts = pool.map(chunk_exchanges, chunks, [rules] * len(chunks), [options] * len(chunks))
             made = [m for part in parts for m in part]
-    return _joined_pairs(found, made, len(smiles) - len(made))
+    return _merge_pairs(found, made, len(smiles) - len(made))
 
 
-def _joined_pairs(found: MatchedPairs, made: Sequence[_Made], failed: int) -> MatchedPairs:
+def _merge_pairs(found: MatchedPairs, made: Sequence[_Made], failed: int) -> MatchedPairs:
     "Merge both kinds of pairs, numbering molecules once."
     scores = dict(zip(found.smiles, found.scores))
     for m in made: scores |= dict(zip(m[:2], m.scores))

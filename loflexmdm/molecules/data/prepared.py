@@ -29,7 +29,7 @@ from typing import NamedTuple, TypeVar
 from rdkit import rdBase
 
 from .cleaning import ELEMENTS, PART, REJECT_REASONS, Cleaning
-from .cleaning import changes_said, check_cleaning, clean_chunk
+from .cleaning import format_changes, check_cleaning, clean_chunk
 from .records import molecule_records, smiles_in
 from .sources import BENCHMARKS, EMBEDDED, HUB_ROWS, SOURCES
 from .sources import benchmark_files, benchmark_smiles, embedded_smiles
@@ -455,5 +455,5 @@ def source_line(found: Molecules, source: str | os.PathLike, column: str = "") -
     "Describe the records of a file of molecules in the line of every command. '' for other sources."
     if is_packaged(source) or os.fspath(source).startswith("hub:"): return ""
     records = molecule_records(source, column)
-    more = [*changes_said(found.changes), *found.notes]
+    more = [*format_changes(found.changes), *found.notes]
     return read_line(source, records.layout, records.column, len(found.smiles), found.rejects, more)

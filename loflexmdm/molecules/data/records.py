@@ -29,7 +29,7 @@ EXTENSION = re.compile(r"\s+(\|[^|]*\|)(?=\s|$)")  # of CXSMILES
 
 
 def smiles_cells(line: str) -> tuple[str, str]:
-    "Return the SMILES of a line, with its CXSMILES extension, and the name behind it."
+    "Split a line into its SMILES, with the CXSMILES extension, and the name after it."
     line = line.strip()
     word = line.split(maxsplit=1)[0] if line else ""
     extension = EXTENSION.match(line, len(word))

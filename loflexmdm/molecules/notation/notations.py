@@ -549,7 +549,7 @@ def closure_spans(tokens: Sequence[str]) -> list[Span]:
 
 
 def _closes(tokens: Sequence[str], rings: Sequence[set], start: int, end: int) -> bool:
-    "Tell if a span is balanced, begins with an atom, and closes the ring after it."
+    "Return True if a span is balanced, begins with an atom, and closes the ring after it."
     span, depth = tokens[start:end], 0
     for t in span:
         depth += (t == "(") - (t == ")")

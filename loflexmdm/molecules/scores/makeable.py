@@ -85,7 +85,7 @@ def rings_in(mol: Chem.Mol) -> list[str]:
 
 
 def _strained(ring: list[Chem.Bond]) -> bool:
-    "Tell if the bonds of a ring do not fit its size."
+    "Return True if the bonds of a ring do not fit its size."
     n, kinds = len(ring), [bond.GetBondType() for bond in ring]
     cumulated = any(a.GetBondType() == b.GetBondType() == DOUBLE and _shared(a, b) for a in ring for b in ring)
     if n < 9 and (TRIPLE in kinds or cumulated): return True
@@ -95,31 +95,31 @@ def _strained(ring: list[Chem.Bond]) -> bool:
 
 # %% ../../../nbs/molecules/scores/09_makeable.ipynb #mk00sh01
 def _shared(a: Chem.Bond, b: Chem.Bond) -> bool:
-    "Tell if two bonds share one atom."
+    "Return True if two bonds share one atom."
     return len({a.GetBeginAtomIdx(), a.GetEndAtomIdx()} & {b.GetBeginAtomIdx(), b.GetEndAtomIdx()}) == 1
 
 
 def _is_trans(bond: Chem.Bond, ring: list[Chem.Bond]) -> bool:
-    "Tell if a ring passes a double bond from one side to the other."
+    "Return True if a ring passes a double bond from one side to the other."
     atoms = {i for b in ring for i in (b.GetBeginAtomIdx(), b.GetEndAtomIdx())}
     inside = [i in atoms for i in bond.GetStereoAtoms()]
     return len(inside) == 2 and bond.GetStereo() == (TRANS if inside[0] == inside[1] else CIS)
 
 
 def _squaric(ring: list[Chem.Bond]) -> bool:
-    "Tell if a ring of four is a squaric acid or its amide."
+    "Return True if a ring of four is a squaric acid or its amide."
     atoms = {a.GetIdx(): a for b in ring for a in (b.GetBeginAtom(), b.GetEndAtom())}
     outer = [b for a in atoms.values() for b in a.GetBonds() if b.GetOtherAtomIdx(a.GetIdx()) not in atoms]
     return sum(b.GetBondType() == DOUBLE for b in outer) == 2 and len(outer) == 4
 
 # %% ../../../nbs/molecules/scores/09_makeable.ipynb #mk000013
 def _small_fused(a: set[int], b: set[int]) -> bool:
-    "Tell if a ring of three shares a bond with one of three or four."
+    "Return True if a ring of three shares a bond with one of three or four."
     return len(a & b) == 2 and 3 in (len(a), len(b)) and max(len(a), len(b)) < 5
 
 
 def _against_bredt(mol: Chem.Mol, a: set[int], b: set[int]) -> bool:
-    "Tell if a small bicycle has a double bond at a bridgehead."
+    "Return True if a small bicycle has a double bond at a bridgehead."
     both = a | b
     if len(a & b) < 3 or len(both) - 2 >= FAWCETT: return False
     inside = {i: [x.GetIdx() for x in mol.GetAtomWithIdx(i).GetNeighbors() if x.GetIdx() in both] for i in a & b}
@@ -129,7 +129,7 @@ def _against_bredt(mol: Chem.Mol, a: set[int], b: set[int]) -> bool:
 
 
 def _bends(mol: Chem.Mol, flat: set[int], other: set[int]) -> bool:
-    "Tell if a short bridge bends an aromatic ring."
+    "Return True if a short bridge bends an aromatic ring."
     shared = flat & other
     if len(shared) < 3 or len(other - flat) >= FLAT: return False
     return all(mol.GetAtomWithIdx(i).GetIsAromatic() for i in flat)

@@ -92,7 +92,7 @@ def load_objective(spec: str, allow_code: bool = False) -> Callable[[str], float
     if not Path(file).is_file(): raise ValueError(f"objective={spec!r}: {file}: no such file")
     try: found = runpy.run_path(file).get(name)
     except BaseException as e:  # the file may raise anything
-        raise ValueError(f"objective={spec!r}: {file} cannot be run ({_said(e)})") from None
+        raise ValueError(f"objective={spec!r}: {file} cannot be run ({_described(e)})") from None
     if not callable(found): raise ValueError(f"objective={spec!r}: {file} has no function {name!r}")
     return found
 
@@ -109,10 +109,10 @@ def _load_goals(file: str, allow_code: bool) -> Callable[[str], float]:
 
     try:
         with code_allowed(allow_code): return read_goals(file, load, external)
-    except (OSError, ValueError) as e: raise ValueError(f"objective={file!r}: {_said(e)}") from None
+    except (OSError, ValueError) as e: raise ValueError(f"objective={file!r}: {_described(e)}") from None
 
 
-def _said(error: BaseException) -> str: return clipped_line(f"{type(error).__name__}: {error}", 200)
+def _described(error: BaseException) -> str: return clipped_line(f"{type(error).__name__}: {error}", 200)
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #e71907b6
 def _serve(pipe, spec: str, allow_code: bool = False):
@@ -127,7 +127,7 @@ def _serve(pipe, spec: str, allow_code: bool = False):
         try: smiles = pipe.recv()
         except EOFError: return  # the run has ended
         try: value = float(function(smiles))
-        except Exception as e: pipe.send((None, _said(e)))
+        except Exception as e: pipe.send((None, _described(e)))
         else: pipe.send((value, "") if math.isfinite(value) else (None, "not a finite number"))
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000018
