@@ -78,13 +78,13 @@ def test_a_search_within_the_calls_of_each_scaffold_goes_on_from_its_log(tmp_pat
     "A run that was cut, with a model that learns, makes the same calls; none of a scaffold more than its share."
     def way(): return PerScaffold(tuned(), 2)
 
-    whole = optimise(length, way(), CallLog(), 40, START).calls
+    whole = optimise(length, way(), CallLog(), 24, START).calls
     log = CallLog(tmp_path / "run.jsonl")
-    optimise(length, way(), log, 22, START)
-    assert optimise(length, way(), log, 40, START).calls == whole
+    optimise(length, way(), log, 16, START)
+    assert optimise(length, way(), log, 24, START).calls == whole
     counts = Counter(filter(None, (murcko(c.smiles) for c in whole)))
     assert max(counts.values()) == 2
-    free = Counter(filter(None, (murcko(c.smiles) for c in optimise(length, tuned(), CallLog(), 40, START).calls)))
+    free = Counter(filter(None, (murcko(c.smiles) for c in optimise(length, tuned(), CallLog(), 20, START).calls)))
     assert max(free.values()) > 2
 
 
@@ -97,7 +97,7 @@ def test_the_command_keeps_the_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "leads.smi").write_text("\n".join(START))
     line = "optimize --objective qed --way tuned --children 6 --start leads.smi --out run.jsonl --save kept"
-    call(f"{line} --budget 16")
+    call(f"{line} --budget 10")
     first = json.loads((tmp_path / "run.jsonl").read_text().splitlines()[0])
     assert first["way"] == "tuned" and first["children"] == 6 and "model" in first
     call("sample kept -n 2 --seed 0")
