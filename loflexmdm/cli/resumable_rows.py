@@ -52,7 +52,7 @@ class Quota(NamedTuple):
         return cls(options.valid, options.unique, task)
 
     def select(self, rows: Sequence[dict]) -> list[dict]:
-        "Return the first `n` wanted rows of each prompt, in the order of the prompts. Fewer if there are fewer."
+        "Return the first `n` valid rows of each prompt, in the order of the prompts. Fewer if there are fewer."
         selected, known = {}, set()
         for row in rows:
             text, of_prompt = self.task.output.accepted(row), selected.setdefault(self.prompt_of(row), [])

@@ -204,7 +204,7 @@ def draw_batches(method: Method, options: SamplingOptions, prompts: Sequence | N
 
 
 def request_of(options: SamplingOptions, n: int | None, sampler: Sampler, **batches) -> Request:
-    "Return the request of a command line. `batches` tells which batches to draw."
+    "Return the request of a command line. `batches`: which batches to draw."
     same = {f.name: getattr(options, f.name) for f in fields(Request) if f.name in COMMON}
     generator = seeded(options.seed)
     return Request(n, sampler, generator, progress=shows_progress(), **same, **batches)

@@ -89,7 +89,7 @@ class OneEvent(Ordered, Method):
 
     @property
     def outcomes(self) -> int:
-        "Number of tokens that the network knows."
+        "Number of tokens of the network."
         return len(self.vocabulary)
 
     def rates(self, x: PartialSequences, h: Float[Tensor, "batch length width"]) -> Intensities:
@@ -216,11 +216,11 @@ class LoUnmask(Canvas, OneEvent):
 
     @property
     def outcomes(self) -> int:
-        "Number of tokens that the network knows, including the blank."
+        "Number of tokens of the network, including the blank."
         return self.blank + 1
 
     def seen(self, x: PartialSequences) -> PartialSequences:
-        "Return the network's input with flags. A prompt's token tells nothing about the order."
+        "Return the network's input with flags. A prompt's token carries no information on the order."
         return x
 
     def aligned(self, batch: PartialSequences) -> PartialSequences:

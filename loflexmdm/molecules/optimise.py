@@ -489,7 +489,7 @@ class Screened(Sifted):
 # %% ../../nbs/molecules/04_optimise.ipynb #op0mk003
 @dataclass(frozen=True)
 class Makeable(Sifted):
-    "Filter against molecules that a chemist would not make, as `objection` says."
+    "Filter against molecules that a chemist would not make, by `objection`."
     sa_limit: float = SA_LIMIT  # highest synthetic accessibility
 
     def objection(self, smiles: str) -> str:

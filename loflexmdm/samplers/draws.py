@@ -126,7 +126,7 @@ def check_whole(name: str, value, least: int, why: str = "", limit: Limit | None
 
 # %% ../../nbs/samplers/02_draws.ipynb #cr000001
 def check_number(name: str, value, fits: Callable[[Real], bool], allowed: str):
-    "Raise ValueError for a number that does not fit. `fits` decides; `allowed` says which numbers do."
+    "Raise ValueError for a number that does not fit. `fits` decides; `allowed` describes the numbers that fit."
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and fits(value)): raise ValueError(f"{name}={value!r}: {allowed}")
 

@@ -68,7 +68,7 @@ class RankRows:
 
 # %% ../../nbs/training/01_batches.ipynb #le000003
 def exit_flag() -> c_bool:
-    """Return a flag that says this process is exiting. It is for child processes: False while this process handles
+    """Return a flag, True while this process exits. It is for child processes: False while this process handles
     SIGTERM, as in training, True once Python begins to exit, and True at once if a SIGTERM would save nothing."""
     leaving = RawValue(c_bool, signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
     # high priority: runs before multiprocessing ends its daemons

@@ -88,7 +88,7 @@ def fast_products(device: torch.device) -> Iterator[None]:
 class Compiler:
     """Compiler of a method's networks, used where compiling pays. If compiled code fails, training continues without.
 
-    `on` says whether the networks are compiled; None as long as it is not decided. `data` gives the rows on which they
+    `on`: True if the networks are compiled, None as long as it is not decided. `data` gives the rows on which they
     are tried, `say` takes a line."""
     def __init__(self, method: Method, config: TrainConfig, data: Dataset, say: Callable[[str], object],
                  clock: Callable[[], float] = time.monotonic):
