@@ -4,13 +4,12 @@
 
 # %% auto #0
 __all__ = ['PROMPT_COLUMNS', 'TEXT_FORMATS', 'PROMPT_TEXT', 'BLOCK', 'TABLES', 'TEXTS', 'read_prompts', 'prompt_from', 'Prompts',
-           'resolve_prompts', 'token_prompts_line', 'length_limit', 'fragment_used', 'resolve_text', 'check_closing',
-           'with_closing', 'text_records', 'fragment_records', 'holds_tokens', 'FilePrompt', 'file_prompts',
-           'file_prompt', 'prompts_from_file', 'prompts_of', 'reason_of', 'standard_prompt', 'prompts_line',
-           'skipped_lines', 'without_names', 'in_rounds', 'merge_parts', 'prompts_from_text', 'insertion_route',
-           'read_as', 'sample_rows', 'example_from', 'bounds', 'bound_generator', 'nll_states', 'described_rows',
-           'described_by_source', 'with_bounds', 'states_of', 'pretty_row', 'format_rows', 'text_of', 'check_texts',
-           'write_rows', 'rows_line']
+           'resolve_prompts', 'token_prompts_line', 'length_limit', 'fragment_used', 'resolve_text', 'with_closing',
+           'text_records', 'fragment_records', 'holds_tokens', 'FilePrompt', 'file_prompts', 'file_prompt',
+           'prompts_from_file', 'prompts_of', 'reason_of', 'standard_prompt', 'prompts_line', 'skipped_lines',
+           'without_names', 'in_rounds', 'merge_parts', 'prompts_from_text', 'insertion_route', 'read_as',
+           'sample_rows', 'example_from', 'bounds', 'nll_states', 'described_rows', 'described_by_source',
+           'with_bounds', 'states_of', 'pretty_row', 'format_rows', 'text_of', 'check_texts', 'write_rows', 'rows_line']
 
 # %% ../../nbs/cli/06_result_files.ipynb #a38d7b93
 import json
@@ -130,10 +129,14 @@ def resolve_text(options: SampleOptions, task: Task | None) -> SampleOptions:
     ValueError for --ask if the task has no conditions, and for --salts without a fragment."""
     text = options.prompt_text
     given = text is not None or options.prompts
-    check_closing(options, bool(given) and task is not None and task.view == "molecule")
-    if options.salts and (not given or task is None or task.view != "molecule"):
+    of_molecules = task is not None and task.view == "molecule"
+    if options.ring_size and not options.close:
+        raise ValueError(f"--ring-size {options.ring_size}: only with --close, which closes a ring")
+    if options.close and not (given and of_molecules):
+        raise ValueError("--close: is for --fragment of a model of molecules")
+    if options.salts and not (given and of_molecules):
         raise ValueError(f"--salts {options.salts}: is for --fragment of a model of molecules")
-    if text is not None and task is not None and task.view == "molecule": text = fragment_used(text, options.salts)
+    if text is not None and of_molecules: text = fragment_used(text, options.salts)
     if options.ask is None: return replace(options, prompt_text=with_closing(text, options))
     if task is None: raise ValueError(f"--ask {options.ask}: the model was saved without a task, which has conditions")
     if options.prompts: raise ValueError(f"--ask {options.ask}: not with --prompts, whose prompts hold their own")
@@ -141,12 +144,6 @@ def resolve_text(options: SampleOptions, task: Task | None) -> SampleOptions:
     except ValueError as e: raise ValueError(f"--ask {e}") from None
     return replace(options, prompt_text=with_closing(f"{token} {text or ''}".strip(), options))
 
-
-def check_closing(options: SampleOptions, takes_fragments: bool):
-    "Raise ValueError for --close without a fragment of a molecule, and for --ring-size without --close."
-    if options.ring_size and not options.close:
-        raise ValueError(f"--ring-size {options.ring_size}: only with --close, which closes a ring")
-    if options.close and not takes_fragments: raise ValueError("--close: is for --fragment of a model of molecules")
 
 
 def with_closing(text: str | None, options: SampleOptions) -> str | None:
@@ -368,8 +365,7 @@ def bounds(rows: Sequence[dict], method: Method, states: int, seed: int | torch.
 
     With a generator as `seed`, rows may come in whole blocks of `size`, with the same bounds as at once."""
     if not states: return [{} for _ in rows]
-    generator = seed
-    if not isinstance(seed, torch.Generator): generator = bound_generator(method, seed)
+    generator = seed if isinstance(seed, torch.Generator) else seeded(seed, method.device)
     found = []
     for i in range(0, len(rows), size):
         examples = [example_from(row, method.vocabulary) for row in rows[i:i + size]]
@@ -377,11 +373,6 @@ def bounds(rows: Sequence[dict], method: Method, states: int, seed: int | torch.
         pairs = zip(mean.tolist(), error.tolist(), strict=True)
         found += [dict(nll_bound=round(m, 5), nll_se=round(s, 5)) for m, s in pairs]
     return found
-
-# %% ../../nbs/cli/06_result_files.ipynb #225fdcc0
-def bound_generator(method: Method, seed: int) -> torch.Generator:
-    "Return the generator for the bounds of a command."
-    return seeded(seed, method.device)
 
 # %% ../../nbs/cli/06_result_files.ipynb #02275d15
 def nll_states(nll: int | None, out: str | None, rows: int, task: Task | None) -> int:

@@ -6,7 +6,7 @@
 __all__ = ['ROW_BYTES', 'DECISIVE', 'DECISIVE_IF_SET', 'APART', 'DESCRIBERS', 'Begin', 'SAMPLE_EXAMPLES', 'settings_of',
            'digest_of', 'model_digest', 'SamplingStopped', 'Signalled', 'stopping', 'rows_of', 'fill',
            'share_of_batches', 'describing', 'with_rows', 'usable_task', 'status_lines', 'write_results', 'number_of',
-           'selected_rows', 'finish', 'task_class_in', 'add_sample', 'run_sample', 'sample_path', 'check_outputs']
+           'selected_rows', 'finish', 'task_class_in', 'add_sample', 'run_sample', 'check_outputs']
 
 # %% ../../nbs/cli/05_sample.ipynb #5c0c05e1
 import hashlib
@@ -189,11 +189,10 @@ def with_rows(
         part = slice(done, done + len(samples))
         waiting.append((samples, describe(samples, prompts.per_sequence[part], prompts.sources[part], settings)))
         done = part.stop
-        if len(waiting) > ahead: yield _finished(*waiting.popleft())
-    while waiting: yield _finished(*waiting.popleft())
-
-
-def _finished(samples: Samples, rows: Callable[[], list]) -> tuple[Samples, list]: return samples, rows()
+        while len(waiting) > ahead:
+            samples, rows = waiting.popleft()
+            yield samples, rows()
+    for samples, rows in waiting: yield samples, rows()
 
 # %% ../../nbs/cli/05_sample.ipynb #05295215
 def usable_task(method: Method, options: SampleOptions) -> Task | None:
@@ -313,7 +312,8 @@ def run_sample(options: SampleOptions):
     check_counts(options)
     if options.column and not options.prompts: raise ValueError(f"--column {options.column}: only with --prompts")
     options = resolve_quota(options)
-    out = sample_path(options)
+    cls = task_class_in(options.argv[1:])
+    out = output_path(options.out, (*TABLES, *TEXTS, *(cls.output.output_suffixes if cls else ())))
     launch = current_launch()
     device = own_device(pick_device(options.device), launch)
     keep_existing(out, options.force, options.command_line)
@@ -344,12 +344,6 @@ def run_sample(options: SampleOptions):
         finish(found, out, info, task, None if options.no_picture or task is None else task.output.picture(rows))
 
 # %% ../../nbs/cli/05_sample.ipynb #3359dd40
-def sample_path(options: SampleOptions) -> Path | None:
-    "Return the results file, whose suffix is checked. The model's task or the package writes it."
-    cls = task_class_in(options.argv[1:])
-    return output_path(options.out, (*TABLES, *TEXTS, *(cls.output.output_suffixes if cls else ())))
-
-
 def check_outputs(out: Path | None, task: Task | None, options: SampleOptions):
     """Check outputs and task before the work begins. Files that cannot be written, and rows that the task cannot
     decide, are refused."""

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['field_comments', 'T', 'COMMON', 'SamplerOption', 'number_or', 'kind_of_field', 'option_of', 'sampler_options',
            'first_sentence', 'present', 'add_sampler', 'SamplingOptions', 'SampleOptions', 'add_sampling',
-           'check_counts', 'selected_sampler', 'print_sampling', 'draw_batches', 'request_of', 'shows_progress',
-           'draw_samples', 'edit_batches', 'edit_samples']
+           'check_counts', 'selected_sampler', 'print_sampling', 'draw_batches', 'request_of', 'draw_samples',
+           'edit_batches', 'edit_samples']
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #7c13b0b2
 import argparse
@@ -206,13 +206,8 @@ def draw_batches(method: Method, options: SamplingOptions, prompts: Sequence | N
 def request_of(options: SamplingOptions, n: int | None, sampler: Sampler, **batches) -> Request:
     "Return the request of a command line. `batches`: which batches to draw."
     same = {f.name: getattr(options, f.name) for f in fields(Request) if f.name in COMMON}
-    generator = seeded(options.seed)
-    return Request(n, sampler, generator, progress=shows_progress(), **same, **batches)
-
-
-def shows_progress() -> bool:
-    "Return True if a progress bar is shown. It is at a terminal, on rank 0."
-    return sys.stderr.isatty() and process_launch().is_main
+    progress = sys.stderr.isatty() and process_launch().is_main
+    return Request(n, sampler, seeded(options.seed), progress=progress, **same, **batches)
 
 
 def draw_samples(method: Method, options: SamplingOptions, prompts: Sequence | None, n: int | None) -> Samples:

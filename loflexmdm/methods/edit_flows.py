@@ -19,13 +19,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .base import Method, by_length
-from .flexmdm import LAST_TIME, ScheduleName, check_clean, schedule_named
+from .flexmdm import FlexMDM, ScheduleName, check_clean, schedule_named
 from ..networks.build import build_network, check_network
 from ..networks.transformer import SizeName, positive_rate
 from ..process.alignments import BLANK, Aligned, Corrupted, Empty, Masks, Source
 from ..process.alignments import UniformTokens, align, alignment_rule, at, slot_column
 from ..process.channels import CHANNELS, columns_of
-from ..process.clocks import lattice_times
 from ..process.intensities import Intensities, Logits, TokenLaws, token_laws
 from ..process.localized_paths import LocalizedPath, localized_state
 from ..process.matching import LossTerms
@@ -324,15 +323,7 @@ class EditFlow(FromSources, Method):
             insert_logits=insert_logits,
         )
 
-    def draw_times(
-        self,
-        n: int,
-        generator: torch.Generator | None = None,
-    ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-        "Draw `n` clock readings and their weights. Weights are 1/density; two (n,) float32 tensors."
-        if self.config.times == "clock": return self.proposal(n, generator, self.device)
-        t = LAST_TIME * lattice_times(n, generator, self.device)
-        return self.clock.tau(t).float(), (LAST_TIME * self.clock.shape(t)).float()
+    draw_times = FlexMDM.draw_times  # on its own clock
 
     def draw(
         self,

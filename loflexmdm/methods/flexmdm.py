@@ -113,7 +113,7 @@ class FlexMDM(Method):
         "Draw `n` readings of the insertion clock and their weights. Weights are 1/density; two (n,) float32 tensors."
         if self.config.times == "clock": return self.proposal(n, generator, self.device)
         t = LAST_TIME * lattice_times(n, generator, self.device)
-        return self.insertion.tau(t).float(), (LAST_TIME * self.insertion.shape(t)).float()
+        return self.clock.tau(t).float(), (LAST_TIME * self.clock.shape(t)).float()
 
     def match(
         self,

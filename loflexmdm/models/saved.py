@@ -159,20 +159,16 @@ def notice(path: str | os.PathLike, text: str):
     warnings.warn(f"{path}: {text}", stacklevel=4)
 
 
-def _check_name(path: str | os.PathLike):
-    "Raise ValueError for a name that is not UTF-8. safetensors opens no other."
-    try: os.fsencode(path).decode("utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: the name is not UTF-8, so the weights cannot be read; rename it") from None
-
 
 def read_tensors(path: str | os.PathLike, digest: str | None = None) -> dict[str, Tensor]:
     """Read the tensors of a safetensors file. FileNotFoundError; ValueError if it is damaged or its SHA-256 is not
     `digest`."""
-    _check_name(path)
     try:
+        os.fsencode(path).decode("utf-8")  # safetensors opens files of no other name
         if digest is None: return load_file(path)
         with intact(path, digest) as place: return load_file(place)
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: the name is not UTF-8, so the weights cannot be read; rename it") from None
     except FileNotFoundError: raise FileNotFoundError(f"{path}: no such file") from None
     except SafetensorError as e: raise ValueError(f"{path}: damaged weights file ({e})") from None
 

@@ -6,8 +6,7 @@ after a kill."""
 # %% auto #0
 __all__ = ['AT_FDCWD', 'RENAME_EXCHANGE', 'STAGED', 'Write', 'RESERVE', 'naming', 'scratch_file', 'write_file',
            'atomic_directory', 'file_digest', 'content_digest', 'sealed', 'write_sealed', 'check_seal', 'staged',
-           'recorded', 'intact', 'replace_files', 'locked', 'write_lock_holder', 'lock_holder', 'in_bytes',
-           'check_room']
+           'recorded', 'intact', 'replace_files', 'locked', 'lock_holder', 'in_bytes', 'check_room']
 
 # %% ../../nbs/support/03_atomic_files.ipynb #045018e1
 import ctypes
@@ -289,7 +288,8 @@ def locked(path: str | os.PathLike, refusal: str | None = None, remove: bool = F
     try:
         # SoftFileLock writes its own notes into the file
         if not isinstance(lock, SoftFileLock):
-            write_lock_holder(Path(path))
+            holder = f"process {os.getpid()} on {platform.node()}"
+            with suppress(OSError): Path(path).write_text(holder, encoding="utf-8")
         yield
     finally:
         # Windows cannot remove open files
@@ -297,10 +297,6 @@ def locked(path: str | os.PathLike, refusal: str | None = None, remove: bool = F
             Path(path).unlink(missing_ok=True)
         lock.release()
 
-
-def write_lock_holder(path: Path):
-    "Write this process into a lock file, if possible."
-    with suppress(OSError): path.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
 
 
 def lock_holder(path: str | os.PathLike) -> str:
