@@ -145,7 +145,6 @@ def resolve_text(options: SampleOptions, task: Task | None) -> SampleOptions:
     return replace(options, prompt_text=with_closing(f"{token} {text or ''}".strip(), options))
 
 
-
 def with_closing(text: str | None, options: SampleOptions) -> str | None:
     "Return the text of a prompt, with the request for a closed ring before it if there is one."
     if text is None or not options.close: return text

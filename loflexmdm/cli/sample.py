@@ -189,7 +189,7 @@ def with_rows(
         part = slice(done, done + len(samples))
         waiting.append((samples, describe(samples, prompts.per_sequence[part], prompts.sources[part], settings)))
         done = part.stop
-        while len(waiting) > ahead:
+        if len(waiting) > ahead:
             samples, rows = waiting.popleft()
             yield samples, rows()
     for samples, rows in waiting: yield samples, rows()

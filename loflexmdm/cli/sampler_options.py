@@ -32,7 +32,6 @@ from ..support.limits import ROWS
 from ..support.random_numbers import seeded
 from ..support.registries import SAMPLERS
 
-
 # %% ../../nbs/cli/03_sampler_options.ipynb #f0ba1013
 class SamplerOption(NamedTuple):
     "An option for a field of one or several samplers."

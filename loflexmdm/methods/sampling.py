@@ -188,7 +188,6 @@ def _with_rows(samples: Samples, places: Sequence[int], others: Samples) -> Samp
     pick = lambda values: None if values is None else [values[i] for i in order]
     return replace(both, sequences=pick(both.sequences), free=pick(both.free), trajectories=pick(both.trajectories))
 
-
 # %% ../../nbs/methods/02_sampling.ipynb #cdbd59a8
 def _source(sequence: Sequence, keep: Sequence[bool], vocabulary: Vocabulary, max_length: int) -> Example:
     """Encode a sequence to edit. Its kept tokens are fixed, and gaps beside any other token open. ValueError as in

@@ -54,7 +54,6 @@ class _Group(NamedTuple):
         if self.hook and sampler.logits_hook is None: sampler = replace(sampler, logits_hook=self.hook)
         return replace(request, n=self.n, sampler=sampler)
 
-
 # %% ../../nbs/models/05_model.ipynb #md000011
 UNITS = dict(nats=1.0, bits=math.log(2))  # nats in one unit
 

@@ -159,7 +159,6 @@ def notice(path: str | os.PathLike, text: str):
     warnings.warn(f"{path}: {text}", stacklevel=4)
 
 
-
 def read_tensors(path: str | os.PathLike, digest: str | None = None) -> dict[str, Tensor]:
     """Read the tensors of a safetensors file. FileNotFoundError; ValueError if it is damaged or its SHA-256 is not
     `digest`."""

@@ -298,7 +298,6 @@ def locked(path: str | os.PathLike, refusal: str | None = None, remove: bool = F
         lock.release()
 
 
-
 def lock_holder(path: str | os.PathLike) -> str:
     "Return the holder of a lock as a suffix of a message. Empty if its file does not name one."
     with suppress(OSError, UnicodeDecodeError):

@@ -323,7 +323,6 @@ class WrittenSequences(Task):
         if not self.joined(): return [{} for _ in samples.sequences]
         return [dict(text=self.text(s)) for s in self.sequences(samples)]
 
-
 # %% ../../nbs/tasks/04_sequences.ipynb #far00002
 FAR = 4  # factor of the usual length above which sequences are reported
 NAMED = 5  # maximum number of reported sequences

@@ -564,7 +564,6 @@ def recipe(name_or_path: str | os.PathLike, **overrides) -> Recipe:
     with code_allowed(overrides.pop("allow_code", False)):
         return recipe_from(settled(recipe_tables(name_or_path, **overrides), device))
 
-
 # %% ../../nbs/training/08_recipes.ipynb #5b562542
 SCHEMA = files("loflexmdm") / "recipe.schema.json"
 
