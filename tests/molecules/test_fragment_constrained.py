@@ -9,7 +9,7 @@ from loflexmdm.models.model import Model
 from loflexmdm.molecules.notation.bracket_safe import label, tokenize, vocabulary_of
 from loflexmdm.molecules.notation.fragments import FragmentCase, demo_cases
 from loflexmdm.molecules.scores.fragment_constrained import fragment_row, fragment_table
-from loflexmdm.molecules.scores.fragment_constrained import grow_fragments, judge_fragments, plot_fragment_tables
+from loflexmdm.molecules.scores.fragment_constrained import grow_fragments, judge_fragments
 from loflexmdm.molecules.scores.fragment_constrained import sample_fragments, usable_cases
 from loflexmdm.samplers import TauLeaping
 
@@ -70,14 +70,6 @@ def test_means_leave_out_what_is_undefined():
     )
     mean = fragment_table([good, bad]).means[0]
     assert mean["drugs"] == 2 and mean["validity"] == 0.5 and mean["uniqueness"] == 1 and math.isnan(mean["diversity"])
-
-
-def test_picture():
-    plt = pytest.importorskip("matplotlib.pyplot")
-    table = fragment_table([judge_fragments(CASES[0], "c1ccc<1>cc1.", ["c1ccc<1>cc1.C<1>"])])
-    assert plot_fragment_tables(dict(one=table, two=table), "validity").get_ylabel() == "validity"
-    with pytest.raises(ValueError, match="figure='beauty'"): plot_fragment_tables(dict(one=table), "beauty")
-    plt.close("all")
 
 
 def test_every_case_is_grown_as_often_as_asked(monkeypatch):

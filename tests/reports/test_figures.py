@@ -6,7 +6,7 @@ import pytest
 matplotlib.use("agg")
 
 from loflexmdm.support.colours import COLOURS  # noqa: E402
-from loflexmdm.reports.figures import plot_clocks, plot_loss_terms, trajectory_strip  # noqa: E402
+from loflexmdm.reports.figures import plot_loss_terms, trajectory_strip  # noqa: E402
 from loflexmdm.samplers import Trajectory  # noqa: E402
 from loflexmdm.process.states import MASK, Vocabulary  # noqa: E402
 
@@ -50,7 +50,6 @@ def test_wrong_strips(options, named):
 
 def test_pictures_return_their_axes():
     import matplotlib.pyplot as plt
-    assert len(plot_clocks()) == 2
     assert plot_loss_terms([dict(step=k, token=1.0 / (k + 1)) for k in range(20)]).get_ylabel() == "nats per sequence"
     with pytest.raises(ValueError, match="none of them"): plot_loss_terms([dict(step=1)])
     plt.close("all")

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['DOUBLINGS', 'SHOWN', 'FragmentSamples', 'judge_fragments', 'prompts_of', 'sample_fragments', 'different',
-           'grow_fragments', 'fill_fragments', 'usable_cases', 'fragment_row', 'FragmentTable', 'fragment_table',
-           'plot_fragment_tables']
+           'grow_fragments', 'fill_fragments', 'usable_cases', 'fragment_row', 'FragmentTable', 'fragment_table']
 
 # %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #c0732866
 import math
@@ -218,27 +217,3 @@ def fragment_table(results: Sequence[FragmentSamples], processes: int = 1) -> Fr
         figures = [k for k in (*SHOWN, "draws") if k in group[0]]
         means.append(dict(task=task, drugs=len(group)) | {k: _mean([r[k] for r in group]) for k in figures})
     return FragmentTable(rows, means)
-
-# %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #55259d07
-def plot_fragment_tables(tables: dict[str, FragmentTable], figure: str = "quality", ax=None):
-    """Plot one metric of several tables by task. Bars are means, dots are drugs; returns the axes.
-
-    ValueError for a metric that the tables lack."""
-    import matplotlib.pyplot as plt
-    if figure not in SHOWN: raise ValueError(f"figure={figure!r}: choose one of {', '.join(SHOWN)}")
-    if ax is None: ax = plt.subplots()[1]
-    tasks, width = (
-        [t for t in FRAGMENT_TASKS if any(m["task"] == t for table in tables.values() for m in table.means)],
-        0.8 / len(tables),
-    )
-    for i, (name, table) in enumerate(tables.items()):
-        place = {t: k + (i + 0.5) * width - 0.4 for k, t in enumerate(tasks)}
-        ax.bar(
-            [place[m["task"]] for m in table.means],
-            [m[figure] for m in table.means], 0.9 * width, label=name, alpha=0.6,
-        )
-        ax.plot([place[r["task"]] for r in table.rows], [r[figure] for r in table.rows], "k.", markersize=3)
-    ax.set_xticks(range(len(tasks)), [t.replace("_", "\n") for t in tasks])
-    ax.set_ylabel(figure.replace("_", " "))
-    if len(tables) > 1: ax.legend()
-    return ax
