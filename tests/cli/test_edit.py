@@ -67,10 +67,10 @@ def place(tmp_path_factory):
 def interrupted(place, monkeypatch, batches: int, line: str = LINE):
     "The command, which is sent SIGINT when it begins its batch number `batches`, counted from 0."
     begun, simulated = [], sampling.simulate
-    def counted(*args):
+    def counted(*args, **options):
         begun.append(1)
         if len(begun) > batches: os.kill(os.getpid(), signal.SIGINT)
-        return simulated(*args)
+        return simulated(*args, **options)
     with monkeypatch.context() as m:
         m.setattr(sampling, "simulate", counted)
         return run_line(line, place)
@@ -88,7 +88,7 @@ def test_edits_are_kept_as_they_come_and_the_same_command_goes_on(place, monkeyp
     begun = []
     with monkeypatch.context() as m:
         simulated = sampling.simulate
-        m.setattr(sampling, "simulate", lambda *a: begun.append(1) or simulated(*a))
+        m.setattr(sampling, "simulate", lambda *a, **o: begun.append(1) or simulated(*a, **o))
         code, _, said = run_line(LINE, place)
     assert code == 0 and len(begun) == 3 - batches and "10 rows" not in said and "9 rows: out.csv" in said
     assert (place / "out.csv").read_bytes() == (place / "whole.csv").read_bytes()
