@@ -7,8 +7,9 @@ once, when it is inserted, and attends to what is present then."""
 __all__ = ['NEAR', 'FAR', 'DISTANCES', 'LONGEST', 'Pair', 'CHUNK', 'Cut', 'ONE_KERNEL', 'HIDDEN', 'AT_ONCE', 'PLACE_FEATURES',
            'GENERATED', 'QUERY', 'FLAGS', 'distance_class', 'Places', 'places', 'ranks', 'neighbours', 'Chunk',
            'chunks_of', 'cut_of', 'block_mask', 'flex', 'blocks_of', 'chunk_classes', 'chunk_weights',
-           'ChunkedAttention', 'RankBlock', 'GapPointer', 'ChunkedGaps', 'states_in_turn', 'Memory', 'Spot', 'Column',
-           'Laws', 'place_features', 'OrderCausal']
+           'ChunkedAttention', 'Selected', 'selected', 'Packing', 'RankBlock', 'GapPointer', 'ChunkedGaps',
+           'states_in_turn', 'Memory', 'Spot', 'Column', 'Laws', 'place_features', 'OrderCausal', 'with_prompts',
+           'without_gaps']
 
 # %% ../../nbs/networks/07_order_causal.ipynb #4b37af81
 import math
@@ -25,7 +26,6 @@ from torch import Tensor, nn
 
 from .transformer import HeadNorm, Size, in_turn
 from ..process.states import MASK, PAD, PartialSequences
-from ..support.transfers import to_device
 
 # %% ../../nbs/networks/07_order_causal.ipynb #25024e6d
 NEAR, FAR = 16, 8  # distances told apart exactly, and classes of longer ones, two to a doubling
@@ -150,9 +150,9 @@ class Chunk(NamedTuple):
 def chunks_of(sees: Bool[Tensor, "rows columns keys"], content: int) -> tuple[Chunk, ...]:
     """Cut columns into chunks of CHUNK, the first `content` columns apart from the rest.
 
-    The keys that a chunk sees are read from `sees`. Few columns are left whole: ()."""
+    The keys that a chunk sees are read from `sees`. Few columns are one chunk."""
     columns, keys = sees.shape[1:]
-    if content <= CHUNK: return ()
+    if content <= CHUNK: return (Chunk(0, columns, keys),)
     furthest = (sees.any(0) * torch.arange(1, keys + 1, device=sees.device)).amax(-1).tolist()
     starts = [*range(0, content, CHUNK), *range(content, columns, CHUNK)]
     ends = [*starts[1:], columns]
@@ -196,9 +196,9 @@ HIDDEN = DISTANCES  # the class of keys that a column does not see
 AT_ONCE = 2**20  # scores that are computed together
 
 
-def blocks_of(q: Float[Tensor, "rows heads columns dim"], chunks: tuple[Chunk, ...]) -> Iterator[tuple[slice, Chunk]]:
+def blocks_of(q: Float[Tensor, "heads rows columns dim"], chunks: tuple[Chunk, ...]) -> Iterator[tuple[slice, Chunk]]:
     "Cut rows into parts of AT_ONCE scores, chunk by chunk."
-    rows, heads = q.shape[:2]
+    heads, rows = q.shape[:2]
     for chunk in chunks:
         part = max(1, AT_ONCE // (heads * (chunk.last - chunk.first) * chunk.keys))
         for first in range(0, rows, part): yield slice(first, first + part), chunk
@@ -206,59 +206,131 @@ def blocks_of(q: Float[Tensor, "rows heads columns dim"], chunks: tuple[Chunk, .
 
 def chunk_classes(
     kind: Int[Tensor, "rows columns keys"], chunk: Chunk, heads: int
-) -> Int[Tensor, "rows heads chunk keys"]:
+) -> Int[Tensor, "heads rows chunk keys"]:
     "Return the classes of a chunk's pairs, for every head."
-    return kind[:, chunk.first:chunk.last, :chunk.keys].long()[:, None].expand(-1, heads, -1, -1)
+    return kind[:, chunk.first:chunk.last, :chunk.keys].long().expand(heads, -1, -1, -1)
 
 
 def chunk_weights(
-    q: Float[Tensor, "rows heads columns dim"], k: Float[Tensor, "rows heads keys dim"],
-    by_class: Float[Tensor, "rows heads columns classes"], kind: Int[Tensor, "rows columns keys"], chunk: Chunk,
-) -> Float[Tensor, "rows heads chunk keys"]:
+    q: Float[Tensor, "heads rows chunk dim"], k: Float[Tensor, "heads rows keys dim"],
+    u: Float[Tensor, "heads 1 dim"], r: Float[Tensor, "heads classes dim"],
+    kind: Int[Tensor, "heads rows chunk keys"],
+) -> Float[Tensor, "heads rows chunk keys"]:
     "Compute the attention weights of a chunk. They are 0 for hidden keys."
-    own = slice(chunk.first, chunk.last)
-    scores = by_class[:, :, own].gather(-1, chunk_classes(kind, chunk, q.shape[1]))
-    queries, keys = q[:, :, own].flatten(0, 1), k[:, :, :chunk.keys].flatten(0, 1)
-    scores.flatten(0, 1).baddbmm_(queries, keys.mT, alpha=q.shape[-1] ** -0.5)
+    by_class = ((q.flatten(1, 2) + u) @ r.mT).unflatten(1, q.shape[1:3])
+    by_class[..., HIDDEN] = -torch.inf
+    scores = by_class.gather(-1, kind)
+    scores.flatten(0, 1).baddbmm_(q.flatten(0, 1), k.flatten(0, 1).mT)
     return scores.softmax(-1)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #ch000005
 class ChunkedAttention(torch.autograd.Function):
     """Attention with a term per class of distance.
 
-    Chunk by chunk, in memory that grows with the columns alone: weights are not kept, the backward pass computes them
-    again."""
+    Chunk by chunk, in memory that grows with the columns alone: the weights of several chunks are not kept, the
+    backward pass computes them again."""
     @staticmethod
     def forward(
-        ctx, q: Float[Tensor, "rows heads columns dim"], k: Float[Tensor, "rows heads keys dim"],
-        v: Float[Tensor, "rows heads keys dim"], by_class: Float[Tensor, "rows heads columns classes"],
-        kind: Int[Tensor, "rows columns keys"], chunks: tuple[Chunk, ...],
-    ) -> Float[Tensor, "rows heads columns dim"]:
-        "Return the means of values that columns see. `kind` holds classes of distances, HIDDEN among them."
-        out = torch.empty_like(q)
-        for rows, chunk in blocks_of(q, chunks):
-            weights = chunk_weights(q[rows], k[rows], by_class[rows], kind[rows], chunk)
-            out[rows, :, chunk.first:chunk.last] = weights @ v[rows, :, :chunk.keys]
-        ctx.save_for_backward(q, k, v, by_class, kind)
-        ctx.chunks = chunks
+        ctx, q: Float[Tensor, "heads rows columns dim"], k: Float[Tensor, "heads rows keys dim"],
+        v: Float[Tensor, "heads rows keys dim"], u: Float[Tensor, "heads 1 dim"],
+        r: Float[Tensor, "heads classes dim"], kind: Int[Tensor, "rows columns keys"], chunks: tuple[Chunk, ...],
+    ) -> Float[Tensor, "heads rows columns dim"]:
+        """Return the means of values that columns see.
+
+        `q` is divided by the root of dim; `u` and `r` are the vectors of all queries and of classes, 0 for HIDDEN, to
+        which pairs belong in `kind`."""
+        out, parts = torch.empty_like(q), list(blocks_of(q, chunks))
+        for rows, chunk in parts:
+            classes = chunk_classes(kind[rows], chunk, len(q))
+            own = slice(None), rows, slice(chunk.first, chunk.last)
+            weights = chunk_weights(q[own], k[:, rows, :chunk.keys], u, r, classes)
+            out[own] = weights @ v[:, rows, :chunk.keys]
+        ctx.save_for_backward(q, k, v, u, r, kind, weights if len(parts) == 1 else None)
+        ctx.parts = parts
         return out
 
     @staticmethod
-    def backward(ctx, grad: Float[Tensor, "rows heads columns dim"]) -> tuple[Tensor | None, ...]:
-        "Return the gradients of queries, keys, values and scores of classes."
-        q, k, v, by_class, kind = ctx.saved_tensors
-        of_q, of_k, of_v, of_class = (torch.zeros_like(x) for x in (q, k, v, by_class))
-        scale = q.shape[-1] ** -0.5
-        for rows, chunk in blocks_of(q, ctx.chunks):
-            own, keys = (rows, slice(None), slice(chunk.first, chunk.last)), (rows, slice(None), slice(chunk.keys))
-            weights = chunk_weights(q[rows], k[rows], by_class[rows], kind[rows], chunk)
+    def backward(ctx, grad: Float[Tensor, "heads rows columns dim"]) -> tuple[Tensor | None, ...]:
+        "Return the gradients of queries, keys, values, `u` and `r`."
+        q, k, v, u, r, kind, kept = ctx.saved_tensors
+        of_q, of_k, of_v, of_r = (torch.zeros_like(x) for x in (q, k, v, r))
+        of_u = torch.zeros_like(u)
+        for rows, chunk in ctx.parts:
+            own, keys = (slice(None), rows, slice(chunk.first, chunk.last)), (slice(None), rows, slice(chunk.keys))
+            classes = chunk_classes(kind[rows], chunk, len(q))
+            weights = chunk_weights(q[own], k[keys], u, r, classes) if kept is None else kept
             of_v[keys] += weights.mT @ grad[own]
             of_weights = grad[own] @ v[keys].mT
             of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
-            of_q[own] = (of_scores @ k[keys]).mul_(scale)
-            of_k[keys] += (of_scores.mT @ q[own]).mul_(scale)
-            of_class[own].scatter_add_(-1, chunk_classes(kind[rows], chunk, q.shape[1]), of_scores)
-        return of_q, of_k, of_v, of_class, None, None
+            of_k[keys] += of_scores.mT @ q[own]
+
+            # (q + u) . r of the classes
+            of_class = q.new_zeros(*classes.shape[:-1], r.shape[1]).scatter_add_(-1, classes, of_scores).flatten(1, 2)
+            of_r += of_class.mT @ (q[own].flatten(1, 2) + u)
+            of_both = of_class @ r
+            of_u += of_both.sum(1, keepdim=True)
+            of_q[own] = (of_scores @ k[keys]).add_(of_both.view_as(q[own]))
+        return of_q, of_k, of_v, of_u, of_r, None, None
+
+# %% ../../nbs/networks/07_order_causal.ipynb #pk000002
+class Selected(torch.autograd.Function):
+    "Rows of a table. Each is selected once, if `there`, so that its gradient is selected as well, by `back`."
+    @staticmethod
+    def forward(
+        ctx, table: Float[Tensor, "old width"], index: Int[Tensor, " new"], back: Int[Tensor, " old"],
+        there: Bool[Tensor, "old 1"] | None,
+    ) -> Float[Tensor, "new width"]:
+        ctx.save_for_backward(back, there)
+        return selected(table, index)
+
+    @staticmethod
+    def backward(ctx, grad: Float[Tensor, "new width"]) -> tuple[Tensor | None, ...]:
+        back, there = ctx.saved_tensors
+        grad = selected(grad, back)
+        return grad if there is None else grad.mul_(there), None, None, None
+
+
+def selected(table: Float[Tensor, "old ..."], index: Int[Tensor, " new"]) -> Float[Tensor, "new ..."]:
+    "Return rows of a table, of an empty one zeros."
+    return table.index_select(0, index) if len(table) else table.new_zeros(len(index), *table.shape[1:])
+
+# %% ../../nbs/networks/07_order_causal.ipynb #pk000003
+class Packing(NamedTuple):
+    "Columns that are there in padded rows, one after the other."
+    rows: int
+    width: int
+    index: Int[Tensor, " columns"]  # places of columns in padded rows, counted through all rows
+    place: Int[Tensor, " places"]  # column at each place, at padding any
+    there: Bool[Tensor, "places 1"]  # whether a column is there
+
+    @property
+    def count(self) -> int:
+        "Number of packed columns."
+        return len(self.index)
+
+    @classmethod
+    def of(cls, *there: Bool[Tensor, "rows width"]) -> "Packing":
+        "Pack the columns that are `there`: first all columns of the first part, then those of the second beside it."
+        whole = torch.cat(there, 1)
+        number = torch.arange(whole.numel(), device=whole.device).view(whole.shape)
+        parts = zip(number.split([part.shape[1] for part in there], 1), there, strict=True)
+        index = torch.cat([cls.chosen(*part) for part in parts])
+        place = torch.zeros_like(whole, dtype=torch.long).flatten()
+        place[index] = torch.arange(len(index), device=whole.device)
+        return cls(*whole.shape, index, place, whole.view(-1, 1))
+
+    @staticmethod
+    def chosen(number: Int[Tensor, "rows width"], there: Bool[Tensor, "rows width"]) -> Int[Tensor, " columns"]:
+        "Return the numbers of columns that are there; on a GPU of all, so that their number does not vary."
+        return number.flatten() if there.is_cuda else number[there]
+
+    def packed(self, x: Float[Tensor, "rows columns width"]) -> Float[Tensor, "packed width"]:
+        "Return the columns that are there."
+        return Selected.apply(x.flatten(0, 1), self.index, self.place, self.there)
+
+    def padded(self, x: Float[Tensor, "packed width"]) -> Float[Tensor, "rows columns width"]:
+        "Return columns in their rows. What stands at padding means nothing."
+        return Selected.apply(x, self.place, self.index, None).unflatten(0, (self.rows, self.width))
 
 # %% ../../nbs/networks/07_order_causal.ipynb #d5919c25
 class RankBlock(nn.Module):
@@ -289,25 +361,32 @@ class RankBlock(nn.Module):
     def forward(
         self, h: Float[Tensor, "rows columns width"], past: Pair | None,
         distance: Int[Tensor, "#rows columns keys"], sees: Bool[Tensor, "#rows columns keys"], content: int,
-        cut: Cut = (),
+        cut: Cut = (), packed: "tuple[Packing, Packing] | None" = None,
     ) -> tuple[Float[Tensor, "rows columns width"], Pair]:
         """Return features after the block, with keys and values.
 
         Keys and values of `past`, then of the first `content` columns. `distance` holds classes of distances, `sees`
-        is True where a column may attend to a key; `cut` groups columns that attend together (`cut_of`)."""
-        qkv = self.qkv(self.norm(h)).unflatten(-1, (3, self.heads, -1))
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        q = self.q_norm(q)
-
-        # events that have not happened are not among the keys
-        k = self.k_norm(k[:, :, :content])
-        k, v = _joined(past, k, v[:, :, :content])
+        is True where a column may attend to a key; `cut` groups columns that attend together (`cut_of`). `packed`:
+        `h` is (columns, width), all columns and then those with content, which come first, are packed like this."""
+        q, k, v = self.projections(h, content, packed)
+        k, v = _joined(past, k, v)
         if not isinstance(cut, tuple): seen = self.in_one_kernel(q, k, v, distance, sees, cut)
         elif cut: seen = self.in_chunks(q, k, v, distance, sees, cut)
         else: seen = F.scaled_dot_product_attention(q, k, v, attn_mask=self.scores(q, distance, sees))
-        h = h + self.out(seen.transpose(1, 2).flatten(2))
+        seen = seen.transpose(1, 2).flatten(2)
+        h = h + self.out(seen if packed is None else packed[0].packed(seen))
         h = h + self.mlp(self.mlp_norm(h))
         return h, (k, v)
+
+    def projections(
+        self, h: Float[Tensor, "... width"], content: int, packed: "tuple[Packing, Packing] | None"
+    ) -> tuple[Float[Tensor, "rows heads columns dim"], ...]:
+        "Return queries of all columns, and keys and values of those with content: other events have not happened."
+        q, k, v = self.qkv(self.norm(h)).unflatten(-1, (3, self.heads, -1)).unbind(-3)
+        k, v = (x[:, :content] if packed is None else x[:packed[1].count] for x in (k, v))
+        q, k = self.q_norm(q), self.k_norm(k)
+        if packed is not None: q, k, v = packed[0].padded(q), packed[1].padded(k), packed[1].padded(v)
+        return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
     def in_chunks(
         self, q: Float[Tensor, "rows heads columns dim"], k: Float[Tensor, "rows heads keys dim"],
@@ -315,11 +394,12 @@ class RankBlock(nn.Module):
         sees: Bool[Tensor, "#rows columns keys"], chunks: tuple[Chunk, ...],
     ) -> Float[Tensor, "rows heads columns dim"]:
         "Compute the attention of each chunk of columns to the keys it sees."
-        by_class = F.pad(self.by_class(q), (0, 1), value=-torch.inf)
-        kind = distance.masked_fill(~sees, HIDDEN).expand(len(q), -1, -1)
+        kind, scale = distance.masked_fill(~sees, HIDDEN).expand(len(q), -1, -1), q.shape[-1] ** -0.5
+        u, r = scale * self.any, F.pad(self.distance, (0, 0, 0, 1))
         with torch.autocast(q.device.type, enabled=False):
-            one = (x.to(v.dtype).contiguous() for x in (q, k, v, by_class))
-            return ChunkedAttention.apply(*one, kind, chunks)
+            by_head = ((x.to(v.dtype).transpose(0, 1).contiguous()) for x in (scale * q, k, v))
+            seen = ChunkedAttention.apply(*by_head, u.to(v.dtype), r.to(v.dtype), kind, chunks)
+        return seen.transpose(0, 1)
 
     def in_one_kernel(
         self, q: Float[Tensor, "rows heads columns dim"], k: Float[Tensor, "rows heads keys dim"],
@@ -565,80 +645,108 @@ class OrderCausal(nn.Module):
 
     def read(self, prompt: PartialSequences) -> Memory:
         "Encode prompts; return the cache before any insertion. Items in order, padded on the right."
-        tokens = prompt.tokens
-        width = tokens.shape[1]
-        before = F.pad(tokens, (1, -1))
-        after = F.pad(tokens, (-1, 1))
-        h = self.embed(tokens, before, after, self.flag_of(prompt))
-        h = h + self.place(place_features(width, h))
+        tokens, width = prompt.tokens, prompt.tokens.shape[1]
+        h = self.embed_prompt(prompt)
 
         # the block of the prompt sees itself in both directions
         column = torch.arange(width, device=tokens.device)
         distance = distance_class(column - column[:, None])[None]
         sees = prompt.valid[:, None].expand(-1, width, -1)
-        pairs = []
+        cut = () if sees.is_cuda else chunks_of(sees, width)
+        pairs, packing = [], Packing.of(prompt.valid)
+        h = packing.packed(h)
         for number, block in enumerate(self.blocks):
-            if number == self.content_blocks: start = h[:, 0]
-            h, pair = in_turn(self, block, h, None, distance, sees, width)
+            if number == self.content_blocks: start = packing.padded(h)[:, 0]
+            h, pair = in_turn(self, block, h, None, distance, sees, width, cut, (packing, packing))
             pairs.append(pair)
 
         h = self.norm(h)
+        gaps, last = packing.padded(self.pointed(h)), packing.padded(h)[:, 0]
         rank = (column + 1).expand_as(tokens)
         free = self.editable(prompt)
-        return Memory(tuple(pairs), h[:, 0], rank[:, 0], self.pointed(h), tokens, prompt.open, free, rank, start)
+        return Memory(tuple(pairs), last, rank[:, 0], gaps, tokens, prompt.open, free, rank, start)
+
+    def embed_prompt(self, prompt: PartialSequences) -> Float[Tensor, "rows items width"]:
+        "Embed the columns of prompts."
+        tokens = prompt.tokens
+        h = self.embed(tokens, F.pad(tokens, (1, -1)), F.pad(tokens, (-1, 1)), self.flag_of(prompt))
+        return h + self.place(place_features(tokens.shape[1], h))
 
     def flag_of(self, prompt: PartialSequences) -> Int[Tensor, "rows items"]:
         "Return the flags of prompt columns."
         return prompt.open.long()
 
-    def laws(self, memory: Memory, tokens: Int[Tensor, "rows events"], where: Places) -> Laws:
+    def laws(self, given: Memory | PartialSequences, tokens: Int[Tensor, "rows events"], where: Places) -> Laws:
         """Compute the distributions of a whole generation in one pass.
 
-        The gap of every event, stopping after the last, and features of every event's token. `memory` is that of the
-        prompts; `tokens` are those of the events, in their order, PAD after the last."""
-        content, query = self.streams(memory, tokens, where)
+        The gap of every event, stopping after the last, and features of every event's token. `given` is the memory of
+        the prompts, or the prompts, which are then read in the same pass; `tokens` are those of the events, in their
+        order, PAD after the last."""
+        read = isinstance(given, Memory)
+        content, items, query = self.streams(given, tokens, where)
 
         # in state k the item inserted last has seen everything that is there
-        last = torch.cat([memory.last[:, None], content], 1)
-        items = torch.cat([memory.gaps, self.pointed(content)], 1)
+        if read: items, last = torch.cat([given.gaps, items], 1), torch.cat([given.last[:, None], content], 1)
+        else: last = torch.cat([content[:, :1], content[:, where.prompt:]], 1)
         scores = self.outcomes(last, items, where.right, _from_last(where))
 
-        opened = torch.cat([memory.open, tokens != PAD], 1)
-        free = torch.cat([memory.free, self.undecided(tokens)], 1)
-        masked = torch.cat([memory.tokens, tokens], 1) == MASK
+        opened = torch.cat([given.open, tokens != PAD], 1)
+        free = torch.cat([given.free if read else self.editable(given), self.undecided(tokens)], 1)
+        masked = torch.cat([given.tokens, tokens], 1) == MASK
         in_states = (of_items[:, None] & where.present for of_items in (opened, free, masked))
         possible = self.possible(*in_states)
         return Laws(scores.masked_fill(~possible, -torch.inf).log_softmax(-1), query)
 
     def streams(
-        self, memory: Memory, tokens: Int[Tensor, "rows events"], where: Places
-    ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows queries width"]]:
-        "Return features of content and query columns after all blocks."
-        content, query = self.embed_events(memory, tokens, where)
-        events = content.shape[1]
+        self, given: Memory | PartialSequences, tokens: Int[Tensor, "rows events"], where: Places
+    ) -> tuple[Float[Tensor, "rows content width"], Float[Tensor, "rows content features"],
+               Float[Tensor, "rows queries width"]]:
+        """Return features of content columns, their projections for outcome scores, and features of query columns.
+
+        Content columns are those of the prompts, unless they have been read, and of events."""
+        content, query = self.embed_events(given.tokens, tokens, where)
+        there, asked = tokens != PAD, self.asked(tokens, where)
         distance, sees = self.view(where)
-        h, cuts = content, {}
-        for number, (block, past) in enumerate(zip(self.blocks, memory.pairs)):
-            if number == self.content_blocks: h = torch.cat([h, self.begun(memory, h, query, where)], 1)
-            columns = h.shape[1]
-            own = distance[:, :columns], sees[:, :columns]
-            if columns not in cuts: cuts[columns] = cut_of(own[1], events)
-            h, _ = in_turn(self, block, h, past, *own, events, cuts[columns])
+        past = given.pairs if isinstance(given, Memory) else None
+        if past is None:
+            content = torch.cat([self.embed_prompt(given), content], 1)
+            there = torch.cat([given.valid, there], 1)
+            distance, sees = with_prompts(distance, sees, where)
+
+        items, queries, near = Packing.of(there), Packing.of(asked), there
+        if past is None and not there.is_cuda: near, distance, sees = without_gaps(there, distance, sees)
+        own, both = Packing.of(near), Packing.of(near, asked)
+        width, columns = near.shape[1], own
+        h, cuts = items.packed(content), {}
+        for number, block in enumerate(self.blocks):
+            if number == self.content_blocks:
+                columns = both
+                h = torch.cat([h, queries.packed(self.begun(given, items.padded(h), query, where))])
+            view = distance[:, :columns.width], sees[:, :columns.width]
+            if columns.width not in cuts: cuts[columns.width] = cut_of(view[1], width)
+            known = None if past is None else past[number]
+            h, _ = in_turn(self, block, h, known, *view, width, cuts[columns.width], (columns, own))
         h = self.norm(h)
-        return h[:, :events], h[:, events:]
+        content, query = h.split([items.count, queries.count])
+        return items.padded(content), items.padded(self.pointed(content)), queries.padded(query)
 
     def begun(
-        self, memory: Memory, content: Float[Tensor, "rows events width"], query: Float[Tensor, "rows queries width"],
-        where: Places,
+        self, given: Memory | PartialSequences, content: Float[Tensor, "rows content width"],
+        query: Float[Tensor, "rows queries width"], where: Places,
     ) -> Float[Tensor, "rows queries width"]:
         "Return query columns at the depth where they begin, from `content` there."
         if not self.content_blocks: return query
-        before = torch.cat([memory.start[:, None], content[:, :-1]], 1)
+        start = given.start[:, None] if isinstance(given, Memory) else content[:, :1]
+        before = torch.cat([start, content[:, content.shape[1] - where.left.shape[2]:-1]], 1)
         return query + self.from_last(self.of_queries(before, where))
 
     def of_queries(self, values: Float[Tensor, "rows events width"], where: Places) -> Tensor:
         "Select the events that have a query column: all."
         return values
+
+    def asked(self, tokens: Int[Tensor, "rows events"], where: Places) -> Bool[Tensor, "rows queries"]:
+        "Return the mask of query columns from which a token is predicted."
+        return tokens != PAD
 
     def view(self, where: Places) -> tuple[Int[Tensor, "rows columns items"], Bool[Tensor, "rows columns items"]]:
         "Return distance classes and visibility of all items. From the columns of events, content then query."
@@ -652,21 +760,18 @@ class OrderCausal(nn.Module):
         return distance.repeat(1, 2, 1), torch.cat([content, query], 1)
 
     def embed_events(
-        self, memory: Memory, tokens: Int[Tensor, "rows events"], where: Places
+        self, given: Int[Tensor, "rows prompt"], tokens: Int[Tensor, "rows events"], where: Places
     ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows events width"]]:
-        "Embed the content and query columns of events. With the tokens beside them at their time."
-        before, after = self.beside(memory, tokens, where)
-        kind = to_device([[GENERATED], [QUERY]], tokens.device)
-        nothing = torch.full_like(tokens, PAD)
-        content = self.embed(tokens, before, after, kind[:1])
-        query = self.embed(nothing, before, after, kind[1:])
-        return content, query
+        "Embed the content and query columns of events. With the tokens beside them at their time, also those `given`."
+        beside = self.embed_beside(*self.beside(given, tokens, where))
+        content, query = self.flag.weight[[GENERATED, QUERY]]
+        return content + self._known(tokens) + beside, query + beside
 
     def beside(
-        self, memory: Memory, tokens: Int[Tensor, "rows events"], where: Places
+        self, given: Int[Tensor, "rows prompt"], tokens: Int[Tensor, "rows events"], where: Places
     ) -> tuple[Int[Tensor, "rows events"], Int[Tensor, "rows events"]]:
         "Return the tokens left and right of each event at its time."
-        known = torch.cat([memory.tokens, tokens], 1)
+        known = torch.cat([given, tokens], 1)
         known = F.pad(known, (0, 1), value=PAD)  # beyond the end
         return known.gather(1, where.gap), known.gather(1, where.following)
 
@@ -675,13 +780,22 @@ class OrderCausal(nn.Module):
         after: Int[Tensor, "rows columns"], flag: Int[Tensor, "#rows #columns"],
     ) -> Float[Tensor, "rows columns width"]:
         "Embed tokens, their neighbours at their time and flags. Padding stands for no token."
-        h = self.flag(flag) + self._known(tokens)
-        if not self.neighbours: return h
-        return h + self.before(self._known(before)) + self.after(self._known(after))
+        return self.flag(flag) + self._known(tokens) + self.embed_beside(before, after)
 
-    def _known(self, tokens: Int[Tensor, "rows columns"]) -> Float[Tensor, "rows columns width"]:
-        "Return token embeddings, 0 for padding."
-        return self.token(tokens) * (tokens != PAD)[..., None]
+    def embed_beside(
+        self, before: Int[Tensor, "rows columns"], after: Int[Tensor, "rows columns"]
+    ) -> Float[Tensor, "rows columns #width"]:
+        "Embed the tokens left and right of columns."
+        if not self.neighbours: return self.token.weight.new_zeros(*before.shape, 1)
+        return self._known(before, self.before) + self._known(after, self.after)
+
+    def _known(
+        self, tokens: Int[Tensor, "rows columns"], layer: Callable[[Tensor], Tensor] = nn.Identity()
+    ) -> Float[Tensor, "rows columns width"]:
+        "Return a layer of token embeddings, 0 for padding."
+        number = torch.arange(self.token.num_embeddings, device=tokens.device)
+        if tokens.numel() < len(number): return layer(self.token(tokens) * (tokens != PAD)[..., None])
+        return F.embedding(tokens, layer(self.token.weight * (number != PAD)[:, None]))
 
     # What may happen in a state
 
@@ -788,6 +902,32 @@ class OrderCausal(nn.Module):
         return Column(h, tuple(pairs), start)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #79131f68
+def with_prompts(
+    distance: Int[Tensor, "rows columns items"], sees: Bool[Tensor, "rows columns items"], where: Places
+) -> tuple[Int[Tensor, "rows more items"], Bool[Tensor, "rows more items"]]:
+    "Put the columns of prompts before others: they see each other, in both directions."
+    rank = where.rank[:, :1]
+    of_prompts = distance_class(rank - rank[:, 0, :where.prompt, None])
+    given = where.present[:, :1].expand(-1, where.prompt, -1)
+    return torch.cat([of_prompts, distance], 1), torch.cat([given, sees], 1)
+
+
+def without_gaps(
+    there: Bool[Tensor, "rows items"], distance: Int[Tensor, "rows columns items"],
+    sees: Bool[Tensor, "rows columns items"],
+) -> tuple[Bool[Tensor, "rows fewer"], Int[Tensor, "rows less fewer"], Bool[Tensor, "rows less fewer"]]:
+    "Move the items that are there to the left, in tables of all items and then of queries too."
+    count = there.sum(-1, keepdim=True)
+    width, items = int(count.max()), there.shape[1]
+    slots = (~there).to(torch.uint8).argsort(dim=-1, stable=True)[:, :width]
+
+    def moved(table):
+        keys = table.gather(2, slots[:, None].expand(-1, table.shape[1], -1))
+        content = keys.gather(1, slots[..., None].expand(-1, -1, width))
+        return torch.cat([content, keys[:, items:]], 1)
+    return torch.arange(width, device=there.device) < count, moved(distance), moved(sees)
+
+
 def _from_last(where: Places) -> Int[Tensor, "rows states items"]:
     "Return distance classes of all items from the last inserted one. In state 0 from the start token."
     last = F.pad(where.own_rank, (1, 0), value=1)

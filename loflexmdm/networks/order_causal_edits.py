@@ -92,7 +92,7 @@ def _occupants(
 # %% ../../nbs/networks/09_order_causal_edits.ipynb #e3cd9225
 EDITABLE, DELETED = FLAGS, FLAGS + 2  # rows of `flag`: tokens of a source that may be edited, gap closed and open; gone
 
-
+# %% ../../nbs/networks/09_order_causal_edits.ipynb #e3cd9226
 class OrderCausalEdits(OrderCausal):
     """`OrderCausal` for edits: insertions, replacements and deletions.
 
@@ -110,14 +110,18 @@ class OrderCausalEdits(OrderCausal):
         return prompt.open.long() + EDITABLE * prompt.free
 
     def embed_events(
-        self, memory: Memory, tokens: Int[Tensor, "rows events"], where: EditedPlaces
+        self, given: Int[Tensor, "rows prompt"], tokens: Int[Tensor, "rows events"], where: EditedPlaces
     ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows events width"]]:
         "Embed the content and query columns of events. With the tokens beside them at their time."
-        before, after = self.beside(memory, tokens, where)
+        beside = self.embed_beside(*self.beside(given, tokens, where))
         flag = torch.where(where.deletes, DELETED, GENERATED)
-        content = self.embed(tokens, before, after, flag)
-        query = self.embed(where.old, before, after, torch.full_like(flag, QUERY))
+        content = self.flag(flag) + self._known(tokens) + beside
+        query = self.flag.weight[QUERY] + self._known(where.old) + beside
         return content, query
+
+    def asked(self, tokens: Int[Tensor, "rows events"], where: EditedPlaces) -> Bool[Tensor, "rows events"]:
+        "Return the mask of query columns from which a token is predicted: not at deletions."
+        return super().asked(tokens, where) & ~where.deletes
 
     # What may happen in a state
 

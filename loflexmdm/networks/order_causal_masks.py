@@ -86,15 +86,19 @@ class OrderCausalMasks(OrderCausal):
         self.masks = GapPointer(size.width)
 
     def embed_events(
-        self, memory: Memory, tokens: Int[Tensor, "rows events"], where: MaskedPlaces
+        self, given: Int[Tensor, "rows prompt"], tokens: Int[Tensor, "rows events"], where: MaskedPlaces
     ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows positions width"]]:
         "Embed the content columns of events and query columns of decisions."
-        content, query = super().embed_events(memory, tokens, where)
+        content, query = super().embed_events(given, tokens, where)
         return content, self.of_queries(query, where)
 
     def of_queries(self, values: Float[Tensor, "rows events width"], where: MaskedPlaces) -> Tensor:
         "Select the events that have a query column: decisions."
         return values.gather(1, where.decisions[..., None].expand(-1, -1, self.width))
+
+    def asked(self, tokens: Int[Tensor, "rows events"], where: MaskedPlaces) -> Bool[Tensor, "rows positions"]:
+        "Return the mask of query columns that belong to a decision: rows with fewer have others at the end."
+        return where.decides.gather(1, where.decisions)
 
     def view(self, where: MaskedPlaces) -> tuple[Int[Tensor, "rows columns items"], Bool[Tensor, "rows columns items"]]:
         "Return distance classes and visibility, as without masks. Only decisions have query columns."

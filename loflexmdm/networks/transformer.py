@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'Cond', 'Modulation', 'KVCache', 'TILE', 'SOFTPLUS_ONE', 'Size', 'size_named', 'rotary', 'rotate',
-           'TimeEmbedding', 'over_columns', 'of_all', 'modulate', 'attention', 'HeadNorm', 'Block', 'in_turn',
-           'pad_to_tiles', 'Transformer', 'CausalTransformer', 'ScalarHead', 'positive_rate', 'bounded_rate',
+           'TimeEmbedding', 'over_columns', 'of_all', 'modulate', 'attention', 'NormedHeads', 'HeadNorm', 'Block',
+           'in_turn', 'pad_to_tiles', 'Transformer', 'CausalTransformer', 'ScalarHead', 'positive_rate', 'bounded_rate',
            'TiedLinear', 'TokenHead', 'token_head', 'transformer_options', 'TransformerNetwork']
 
 # %% ../../nbs/networks/02_transformer.ipynb #ae4b2160
@@ -149,11 +149,34 @@ def attention(
     scores = (q * q.shape[-1] ** -0.5) @ k.mT
     return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ v
 
+# %% ../../nbs/networks/02_transformer.ipynb #hn000002
+class NormedHeads(torch.autograd.Function):
+    "RMSNorm of each head's features on a processor, where torch's has no kernel and takes a dozen for its gradient."
+    @staticmethod
+    def forward(
+        ctx, x: Float[Tensor, "*shape heads dim"], weight: Float[Tensor, " dim"]
+    ) -> Float[Tensor, "*shape heads dim"]:
+        size = (x.square().mean(-1, keepdim=True) + torch.finfo(x.dtype).eps).rsqrt_()
+        normed = x * size
+        ctx.save_for_backward(normed, size, weight)
+        return normed * weight
+
+    @staticmethod
+    def backward(ctx, grad: Float[Tensor, "*shape heads dim"]) -> tuple[Tensor, Tensor]:
+        normed, size, weight = ctx.saved_tensors
+        of_weight = grad * normed
+        along = of_weight @ weight[:, None] / len(weight)
+        of_x = torch.addcmul(grad * weight, normed, along, value=-1).mul_(size)
+        of_weight = of_weight.flatten(0, -3).flatten(1).sum(0)
+        return of_x, of_weight.view(-1, len(weight)).sum(0)
+
 
 class HeadNorm(nn.RMSNorm):
     "RMSNorm of each head's features, in their own dtype. torch has no fused kernel for mixed dtypes."
     def forward(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
-        return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+        if x.is_cuda or x.dtype != self.weight.dtype:
+            return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+        return NormedHeads.apply(x, self.weight)
 
 # %% ../../nbs/networks/02_transformer.ipynb #p2ec053f
 class Block(nn.Module):

@@ -9,6 +9,7 @@ from ordered_models import VOCABULARY, sequences, with_noise
 from resuming import whole_and_resumed
 from scipy.stats import chisquare
 
+from loflexmdm.methods import ordered_insertion
 from loflexmdm.methods.ordered_insertion import SAVED, OrderedInsertion, OrderedInsertionConfig, OrderScores
 from loflexmdm.methods.ordered_insertion import columns_read
 from loflexmdm.methods.ordered_insertion import order_term, prompt_of, similar_rows
@@ -488,11 +489,18 @@ def test_conditions_are_never_written():
     assert written == {vocabulary.index["a"]}
 
 
+@pytest.fixture
+def in_parts(monkeypatch):
+    "Small batches are read in parts too."
+    monkeypatch.setattr(ordered_insertion, "FEWEST_COLUMNS", 0)
+
+
 def of_two_sizes(n: int) -> PartialSequences:
     "By turns a sequence of which nothing is given, and one of which most is."
     return sequences(*["|abcdabcdabcd", "abcdabcdab|cd"] * (n // 2))
 
 
+@pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("merge, order", [(False, "learned"), (True, "learned"), (False, "left_to_right")])
 def test_a_batch_in_parts_has_the_loss_and_the_gradient_of_the_whole(merge, order):
     m, x = model(order, merge=merge), of_two_sizes(32)
@@ -517,6 +525,7 @@ def test_a_batch_in_parts_has_the_loss_and_the_gradient_of_the_whole(merge, orde
     torch.testing.assert_close(gradient(terms), gradient(whole))
 
 
+@pytest.mark.usefixtures("in_parts")
 def test_parts_of_unequal_numbers_of_rows_are_weighted_by_them():
     "Of 33 rows: each counts once, whichever part it is read in."
     m, x = model("learned"), sequences(*["|abcdabcdabcd"] * 16, *["abcdabcdab|cd"] * 17)
@@ -528,10 +537,16 @@ def test_parts_of_unequal_numbers_of_rows_are_weighted_by_them():
     torch.testing.assert_close(terms.metrics, whole.metrics, atol=1e-12, rtol=0)
 
 
+@pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("x", [of_two_sizes(30), sequences(*["|abcd"] * 64)], ids=["few rows", "one size"])
 def test_a_batch_that_gains_nothing_is_read_at_once(x):
     [rows] = similar_rows(x)
     assert rows.tolist() == list(range(len(x.tokens)))
+
+
+def test_a_batch_of_few_columns_is_read_at_once():
+    "Of two sizes and 4,096 columns it is read in parts, of fewer it is not: columns cost less than calls."
+    assert [len(similar_rows(of_two_sizes(n))) for n in (116, 118)] == [1, 2]
 
 
 def test_places_are_counted_from_both_ends():
