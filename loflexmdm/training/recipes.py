@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXED', 'FIRST_SLOPE', 'FIRST_LEARNED', 'FIRST_TRAIN',
-           'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'INSERTION', 'ENTRANTS', 'RARE', 'FURTHER', 'PRESETS', 'MOLECULES',
-           'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names', 'check_values',
-           'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps', 'orders_drawn',
-           'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'settled', 'filling', 'like_its_start',
-           'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names', 'override', 'with_method',
-           'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like', 'presets',
-           'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe', 'recipe_schema',
-           'write_schema']
+           'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'LONG', 'INSERTION', 'ENTRANTS', 'RARE', 'FURTHER', 'PRESETS',
+           'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names',
+           'check_values', 'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps',
+           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'settled', 'filling',
+           'like_its_start', 'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names', 'override',
+           'with_method', 'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like',
+           'presets', 'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe',
+           'recipe_schema', 'write_schema']
 
 # %% ../../nbs/training/08_recipes.ipynb #490a91d0
 import json
@@ -242,12 +242,13 @@ def recipe_from(tables: dict, allow_code: bool = False) -> Recipe:
 
 # %% ../../nbs/training/08_recipes.ipynb #st000003
 SMALL, SHORT = 3_000_000, 64  # columns of a run and of a sequence for which nothing is measured
+LONG = 97  # tokens of sequences whose gaps are tried with fill in the middle, too
 INSERTION = OrderedInsertion.name
 ENTRANTS = (  # for the user's own data, from cheap to dear
     Entrant("autoregression (method=ar)", "--method ar", dict(model=dict(method="ar"), train=dict(lr=4e-3))),
     Entrant(
         "fill in the middle (method=fim)", "--method fim", dict(model=dict(method="fim"), train=dict(lr=4e-3)),
-        whole=False, gaps_from=SHORT,
+        whole=False, gaps_from=LONG,
     ),
     Entrant(
         "ordered insertion from left to right, which fills gaps",
@@ -269,7 +270,7 @@ def is_small(n: int, longest: int) -> bool:
     return longest < SHORT and rows * (longest + 1) <= SMALL
 
 
-def entrants_for(tables: dict, infill: float = 0.0, longest: int = SHORT) -> list[Entrant]:
+def entrants_for(tables: dict, infill: float = 0.0, longest: int = LONG) -> list[Entrant]:
     """Return the entrants that contradict no setting of the tables, with gaps to fill those for the longest sequence.
 
     All that fit if none is for such data; the tables themselves if none fits."""

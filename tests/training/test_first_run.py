@@ -168,7 +168,7 @@ def test_entrants_that_contradict_a_setting_are_left_out():
     text = dict(task=dict(kind="text"))
     ar, fim, *others = ENTRANTS
     assert entrants_for(text) == [ar, *others] and entrants_for(text, infill=0.1) == [fim, others[0]]
-    assert entrants_for(text, infill=0.1, longest=63) == others[:1]
+    assert entrants_for(text, infill=0.1, longest=96) == others[:1]
     learned = text | dict(model=dict(order="learned"))
     assert entrants_for(learned, infill=0.1) == entrants_for(learned) == others[1:]
     assert len(entrants_for(text | dict(model=dict(method="ordered-insertion")))) == 2
