@@ -4093,6 +4093,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                                      'loflexmdm/networks/order_causal.py'),
                                                  'loflexmdm.networks.order_causal.flex': ( 'networks/order_causal.html#flex',
                                                                                            'loflexmdm/networks/order_causal.py'),
+                                                 'loflexmdm.networks.order_causal.is_any_shape': ( 'networks/order_causal.html#is_any_shape',
+                                                                                                   'loflexmdm/networks/order_causal.py'),
                                                  'loflexmdm.networks.order_causal.neighbours': ( 'networks/order_causal.html#neighbours',
                                                                                                  'loflexmdm/networks/order_causal.py'),
                                                  'loflexmdm.networks.order_causal.place_features': ( 'networks/order_causal.html#place_features',

@@ -6,7 +6,7 @@ once, when it is inserted, and attends to what is present then."""
 # %% auto #0
 __all__ = ['NEAR', 'FAR', 'DISTANCES', 'LONGEST', 'Pair', 'CHUNK', 'Cut', 'ONE_KERNEL', 'HIDDEN', 'AT_ONCE', 'PLACE_FEATURES',
            'GENERATED', 'QUERY', 'FLAGS', 'distance_class', 'Places', 'places', 'ranks', 'neighbours', 'Chunk',
-           'chunks_of', 'cut_of', 'block_mask', 'flex', 'blocks_of', 'chunk_classes', 'chunk_weights',
+           'chunks_of', 'cut_of', 'is_any_shape', 'block_mask', 'flex', 'blocks_of', 'chunk_classes', 'chunk_weights',
            'ChunkedAttention', 'Selected', 'selected', 'Packing', 'RankBlock', 'GapPointer', 'ChunkedGaps',
            'states_in_turn', 'Memory', 'Spot', 'Column', 'Laws', 'place_features', 'OrderCausal', 'with_prompts',
            'without_gaps']
@@ -173,6 +173,11 @@ def cut_of(sees: Bool[Tensor, "rows columns keys"], content: int) -> Cut:
     return block_mask(*sees.shape[1:], content, sees.device)
 
 
+def is_any_shape(cut: tuple[Chunk, ...]) -> bool:
+    "Tell if columns attend by plain attention: a compiled graph of one chunk would be compiled again for every shape."
+    return len(cut) == 1 and torch.compiler.is_compiling()
+
+
 @lru_cache(64)
 def block_mask(columns: int, keys: int, content: int, device: torch.device) -> Any:
     "Return the `BlockMask` of keys that may have happened, for `content` columns of events and then their queries."
@@ -200,7 +205,7 @@ def blocks_of(q: Float[Tensor, "heads rows columns dim"], chunks: tuple[Chunk, .
     "Cut rows into parts of AT_ONCE scores, chunk by chunk."
     heads, rows = q.shape[:2]
     for chunk in chunks:
-        part = max(1, AT_ONCE // (heads * (chunk.last - chunk.first) * chunk.keys))
+        part = max(1, AT_ONCE // max(1, heads * (chunk.last - chunk.first) * chunk.keys))
         for first in range(0, rows, part): yield slice(first, first + part), chunk
 
 
@@ -371,7 +376,7 @@ class RankBlock(nn.Module):
         q, k, v = self.projections(h, content, packed)
         k, v = _joined(past, k, v)
         if not isinstance(cut, tuple): seen = self.in_one_kernel(q, k, v, distance, sees, cut)
-        elif cut: seen = self.in_chunks(q, k, v, distance, sees, cut)
+        elif cut and not is_any_shape(cut): seen = self.in_chunks(q, k, v, distance, sees, cut)
         else: seen = F.scaled_dot_product_attention(q, k, v, attn_mask=self.scores(q, distance, sees))
         seen = seen.transpose(1, 2).flatten(2)
         h = h + self.out(seen if packed is None else packed[0].packed(seen))
