@@ -302,8 +302,8 @@ def selected(table: Float[Tensor, "old ..."], index: Int[Tensor, " new"]) -> Flo
 # %% ../../nbs/networks/07_order_causal.ipynb #pk000003
 class Packing(NamedTuple):
     "Columns that are there in padded rows, one after the other."
-    rows: int
-    width: int
+    rows: int  # padded rows
+    width: int  # columns of a padded row
     index: Int[Tensor, " columns"]  # places of columns in padded rows, counted through all rows
     place: Int[Tensor, " places"]  # column at each place, at padding any
     there: Bool[Tensor, "places 1"]  # whether a column is there
