@@ -2,7 +2,7 @@
 
 OUT is the model of the recipe with the weights of MODEL. The rows of a token that MODEL lacks are those of a token that
 is like it: of an atom in brackets those of the atom without charge, hydrogens and configuration; otherwise, as for
-bonds of a configuration, those of the single bond."""
+bonds of a configuration, those of the single bond. Weights that MODEL lacks stay as they begin."""
 import argparse
 import re
 
@@ -35,7 +35,7 @@ def wider(old: Method, new: Method) -> Method:
     known = {t: i for i, t in enumerate(old.vocabulary.tokens)}
     rows = [known[like(t, known)] for t in new.vocabulary.tokens]
     there, own = old.state_dict(), new.state_dict()
-    new.load_state_dict({name: widened(value.to(own[name]), own[name], rows) for name, value in there.items()})
+    new.load_state_dict(own | {name: widened(value.to(own[name]), own[name], rows) for name, value in there.items()})
     return new
 
 
