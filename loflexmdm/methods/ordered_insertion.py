@@ -81,9 +81,13 @@ class OrderedInsertionConfig:
         return self.mixed
 
     @property
-    def drawn(self) -> int:
-        "Orders drawn per sequence and step: one if the order is certain."
-        return 1 if self.order in ("left_to_right", "right_to_left") else self.orders
+    def certain(self) -> bool:
+        "True if a sequence has one order."
+        return self.order in ("left_to_right", "right_to_left")
+
+    def draws(self, orders: int) -> int:
+        "Return the orders to draw of `orders` wanted: one if the order is certain."
+        return 1 if self.certain else orders
 
     @property
     def learns(self) -> bool:
@@ -316,7 +320,7 @@ class OrderedInsertion(Method):
     @property
     def evaluations_per_loss(self) -> int:
         "Generator evaluations of the batch that one call of `loss` makes: each evaluates whole generations."
-        return self.config.drawn
+        return self.config.draws(self.config.orders)
 
     @property
     def tau_max(self) -> float:
@@ -334,7 +338,7 @@ class OrderedInsertion(Method):
         A surrogate: its gradient, not its value, is unbiased for both networks. The gradient of log q in the bound
         itself is left out, for its mean is 0."""
         scores = self.scores(batch)
-        order = self.draw_orders(batch, scores, self.config.drawn, generator)
+        order = self.draw_orders(batch, scores, self.evaluations_per_loss, generator)
         if self.mixture is not None: self.mixture.count(self.training)
         parts = similar_rows(batch)
         if len(parts) == 1: return self.loss_in_order(batch, scores, order)
@@ -496,12 +500,12 @@ class OrderedInsertion(Method):
         return math.log(orders) - torch.logsumexp(-total, 0)
 
     def _totals(self, x1: PartialSequences, orders: int, generator) -> Float[Tensor, "orders batch"]:
-        "Compute log q - log p of drawn generations, in float64. A few orders are read at a time."
-        x1, found = x1.to(self.device), []
-        for start in range(0, orders, 8):
-            some = min(8, orders - start)
+        "Compute log q - log p of drawn generations, in float64. A few orders are read at a time, a certain one once."
+        x1, found, drawn = x1.to(self.device), [], self.config.draws(orders)
+        for start in range(0, drawn, 8):
+            some = min(8, drawn - start)
             found.append(self.all_costs(x1, some, generator).total.double().unflatten(0, (some, -1)))
-        return torch.cat(found)
+        return torch.cat(found).expand(orders, -1)
 
     # Generation: one event at a time
 

@@ -70,9 +70,9 @@ class OrderedMasksConfig(OrderedInsertionConfig):
         return tuple(f"{order}+{way}" for order, way in self.pairs)
 
     @property
-    def drawn(self) -> int:
-        "Orders drawn per sequence and step: one if the order of all events is certain."
-        return super().drawn if self.unmask == "at_once" else self.orders
+    def certain(self) -> bool:
+        "True if a sequence has one order of all events."
+        return super().certain and self.unmask == "at_once"
 
     def check_decisions(self):
         "Check the ways to decide. ValueError unless a mixture has two or more, each once."

@@ -5,6 +5,7 @@ import pytest
 import torch
 from ordered_models import VOCABULARY, exact_and_estimated, sequences, with_noise
 
+from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
 from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig
 from loflexmdm.methods.ordered_masks import OrderedMasks, OrderedMasksConfig
 from loflexmdm.methods.sampling import generate
@@ -164,8 +165,25 @@ def test_components_are_the_pairs_that_are_possible():
 
 
 def test_a_certain_order_of_all_events_is_drawn_once():
-    drawn = lambda unmask: OrderedMasksConfig(order="left_to_right", unmask=unmask).drawn
+    drawn = lambda unmask: OrderedMasksConfig(order="left_to_right", unmask=unmask).draws(2)
     assert drawn("at_once") == 1 and drawn("last") == 2  # masks that wait for the last are decided in any order
+
+
+@pytest.mark.parametrize("method, config, settings", [
+    (OrderedInsertion, OrderedInsertionConfig, dict(order="right_to_left")),
+    (OrderedMasks, OrderedMasksConfig, dict(order="left_to_right", unmask="at_once")),
+])
+def test_a_bound_evaluates_a_certain_order_once(method, config, settings, monkeypatch):
+    torch.manual_seed(0)
+    m = with_noise(method(VOCABULARY, config(size="test", max_length=9, **settings)), 0.5).eval()
+    x = sequences("abc", "b")
+    three = m.all_costs(x, 3).total.unflatten(0, (3, -1))
+    passes, laws = [], m.backbone.laws
+    monkeypatch.setattr(m.backbone, "laws", lambda *args: passes.append(1) or laws(*args))
+    value, error = m.nll_bound(x, 64)
+    torch.testing.assert_close(value.expand(3, -1), three, atol=1e-12, rtol=0)
+    torch.testing.assert_close(m.tight_bound(x, 64), value, atol=1e-12, rtol=0)
+    assert len(passes) == 2 and float(error.max()) < 1e-12
 
 
 def test_what_is_refused():
