@@ -47,7 +47,8 @@ REFUSED = {  # commands that are refused
 
 def parts(command: str, out: Path) -> list[str]:
     "Split a command, with its files put in."
-    return [{"DRUGS": str(DRUGS), "OUT": str(out), "PAGE": str(out.with_suffix(".html"))}.get(word, word) for word in shlex.split(command)]
+    files = dict(DRUGS=str(DRUGS), OUT=str(out), PAGE=str(out.with_suffix(".html")))
+    return [files.get(word, word) for word in shlex.split(command)]
 
 
 def once(command: str) -> dict:
@@ -79,7 +80,8 @@ def measure(name: str, command: str, rounds: int, status: int):
     "Run a command some times and note it; RuntimeError for another exit status."
     runs = [once(command) for _ in range(rounds)]
     if any(run["status"] != status for run in runs): raise RuntimeError(f"{command}: {runs[0]['said']}")
-    spread = {key: [round(f(run[key] for run in runs), 1) for f in (min, statistics.median, max)] for key in ("wall", "cpu")}
+    spread = {key: [round(f(run[key] for run in runs), 1) for f in (min, statistics.median, max)]
+              for key in ("wall", "cpu")}
     said = runs[0]["said"]
     note(RESULTS, dict(name=name, command=f"loflexmdm {command}", status=status, rounds=rounds, rows=runs[0]["rows"],
                        said=said[-1:] if status else counted(said), **spread))
