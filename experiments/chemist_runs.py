@@ -26,7 +26,8 @@ COMMANDS = {  # commands that give results
     "100 molecules": "sample molecules-leads -n 100 --out OUT",
     "20 around a scaffold": "sample molecules-leads --fragment '*c1ccc(N2CCOCC2)cc1' -n 20 --out OUT",
     "20 linkers of 3 to 6 atoms": f"link '{ENDS}' -n 20 --link-atoms 3-6 --out OUT",
-    "20 macrocycles of 12 to 16": f"sample molecules-leads --fragment '{OPEN}' --close --ring-size 12-16 -n 20 --out OUT",
+    "20 macrocycles of 12 to 16": f"sample molecules-leads --fragment '{OPEN}' --close --ring-size 12-16 -n 20 "
+                                  "--out OUT",
     "8 edits of each drug": "edit lead-edits --input DRUGS --salts largest -n 8 --out OUT",
     "search by genetics, 500 calls": "optimize --objective qed --start DRUGS --salts largest --budget 500 --out OUT",
     "search by a model, 500 calls": "optimize --objective qed --way model --budget 500 --out OUT",
