@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TASK_DATA', 'provenance', 'print_provenance', 'pick_device', 'device_name', 'add_device', 'output_path',
            'provenance_path', 'partial_path', 'add_force', 'keep_existing', 'add_salts', 'add_fields', 'flag_of',
-           'free_flag', 'kind_of_option', 'numbers', 'positional', 'value_of', 'recipe_in', 'task_of', 'task_of_recipe']
+           'free_flag', 'kind_of_option', 'numbers', 'value_of', 'recipe_in', 'task_of', 'task_of_recipe']
 
 # %% ../../nbs/cli/02_common.ipynb #5ea9d58f
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 import loflexmdm
-from .commands import COMMON, Options, Parser, Switch, print_status
+from .commands import COMMON, Options, Parser, Switch, positional, print_status
 from ..methods.base import Method
 from ..networks.transformer import SIZES
 from ..support.atomic_files import scratch_file
@@ -157,12 +157,6 @@ def numbers(option: str, text: str) -> list[int]:
     except ValueError: raise ValueError(f"{option} {text}: must be whole numbers separated by commas") from None
 
 # %% ../../nbs/cli/02_common.ipynb #57990fd1
-def positional(argv: Sequence[str]) -> list[str]:
-    "Return the positional words of a command line. These are neither options nor possibly their values."
-    pairs = zip(["", *argv], argv)
-    return [a for before, a in pairs if not a.startswith("-") and not (before.startswith("-") and "=" not in before)]
-
-
 def value_of(option: str, argv: Sequence[str]) -> str | None:
     "Return an option's value on an unparsed command line."
     words = [a for argument in argv

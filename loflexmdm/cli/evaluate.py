@@ -36,7 +36,7 @@ from ..process.states import Vocabulary, collate, is_gap
 from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
 from ..support.random_numbers import seeded
-from ..support.readers import read_json, read_jsonl
+from ..support.readers import is_file, read_json, read_jsonl
 from ..support.records import Layout, LeftOut, head_of, layout_of, read_line, read_records, table_rows
 from ..support.registries import TASKS
 from ..support.table_writers import TABLE_WRITERS
@@ -314,7 +314,7 @@ def run_evaluate(options: EvaluateOptions):
     print_provenance(info)
     path, rows = Path(options.model), []
     if options.scored_by: figures, rows = score_texts(path, options, load(options.scored_by, device))
-    elif path.is_file():
+    elif is_file(path):
         figures = evaluate_file(path, options.task, options.column, options.task_data, options.salts)
     else: figures = evaluate_model(options, load(options.model, device).method)
     for key, value in figures.items(): print(end=figure_line(key, value))

@@ -160,7 +160,7 @@ def settings_of(options: OptimizeOptions, start: Sequence[str], model: Model | N
 def add_optimize(parser: Parser, argv: Sequence[str]):
     "Add the options of optimize."
     option, default = parser.add_argument, OptimizeOptions
-    option("--objective", required=True, metavar="WHAT",
+    option("--objective", required=True, metavar="NAME_OR_FILE",
            help=f"score to maximise: FILE.py:FUNCTION, FILE.toml as in REINVENT, or {', '.join(OBJECTIVES)}")
     option("--budget", type=int, metavar="N", help=f"calls of the objective [{default.budget}]")
     option("--start", metavar="FILE", help=f"first molecules: {' '.join(MOLECULE_FORMATS)} [training molecules]")

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import torch
 
-from .commands import Parser, command, print_status
-from .common import TASK_DATA, add_force, add_salts, keep_existing, output_path, pick_device, positional
+from .commands import Parser, command, positional, print_status
+from .common import TASK_DATA, add_force, add_salts, keep_existing, output_path, pick_device
 from .common import print_provenance, provenance, provenance_path, task_of
 from .result_files import PROMPT_TEXT, TABLES, TEXTS, Prompts, check_texts, described_rows
 from .result_files import nll_states, pretty_row, resolve_prompts, resolve_text, rows_line, states_of

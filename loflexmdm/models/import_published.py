@@ -22,7 +22,7 @@ from ..methods.published import PublishedConfig, PublishedLoFlexMDM
 from .saved import is_finite, read_tensors
 from ..networks.published import NEVER, Trunk
 from ..process.states import Vocabulary
-from ..support.readers import read_json
+from ..support.readers import is_file, read_json
 from ..support.saved_files import WEIGHTS_FILE
 
 # %% ../../nbs/models/07_import_published.ipynb #im000012
@@ -222,7 +222,7 @@ def read_parts(path: str | os.PathLike) -> Parts:
     FileNotFoundError; ValueError for a damaged file, another family, constants that are not the formulas'."""
     path = Path(path)
     if path.is_dir(): path /= WEIGHTS_FILE
-    if path.is_file() and path.suffix != ".safetensors": refuse(path, "must be a .safetensors file")
+    if is_file(path) and path.suffix != ".safetensors": refuse(path, "must be a .safetensors file")
     tensors = read_tensors(path)
     parts = split_parts(tensors, path)
     check_values(tensors, path)

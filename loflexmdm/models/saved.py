@@ -29,7 +29,7 @@ from ..support.atomic_files import STAGED, Write, atomic_directory, file_digest
 from ..support.atomic_files import intact, recorded, replace_files
 from ..support.configs import config_from
 from ..support.limits import clipped
-from ..support.readers import read_json
+from ..support.readers import is_file, read_json
 from ..support.registries import METHODS
 from ..support.saved_files import CONFIG_FILE, DTYPES, FORMAT, MODEL_FILES, WEIGHTS_FILE, read_config
 
@@ -163,6 +163,7 @@ def read_tensors(path: str | os.PathLike, digest: str | None = None) -> dict[str
     """Read the tensors of a safetensors file. FileNotFoundError; ValueError if it is damaged or its SHA-256 is not
     `digest`."""
     try:
+        is_file(path)  # refuses a pipe
         os.fsencode(path).decode("utf-8")  # safetensors opens files of no other name
         if digest is None: return load_file(path)
         with intact(path, digest) as place: return load_file(place)

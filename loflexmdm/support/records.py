@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .limits import LINE, clipped, clipped_line
-from .readers import FASTA, LEGACY, checked_lines, encoding_in, encoding_of, ending_of, opener_of
-from .readers import parse_json, unpacking
+from .readers import FASTA, LEGACY, checked_lines, encoding_in, encoding_of, ending_of, is_file
+from .readers import opener_of, parse_json, unpacking
 from .table_writers import excel_package
 
 # %% ../../nbs/support/20_records.ipynb #rceb48fc
@@ -348,6 +348,7 @@ def column_by_content(layout: "Layout", parse: Callable, likely: Callable[[list[
 # %% ../../nbs/support/20_records.ipynb #rc3381c6
 def head_of(path: Path) -> bytes:
     "Return the first bytes of a file, unpacked. ValueError for a known format that is not read."
+    is_file(path)  # refuses a pipe
     with unpacking(path), opener_of(path)(path, "rb") as f: head = f.read(HEAD)
     start = head.lstrip(b"\xef\xbb\xbf \r\n\t")
     found = next((said for mark, said in UNREADABLE.items() if start[:len(mark)].lower() == mark.lower()), "")
@@ -812,7 +813,7 @@ def read_records(
     if not isinstance(source, str | os.PathLike): return _records_of_object(source, column, usual, where, only, likely)
     path = Path(source)
     if path.is_dir(): raise ValueError(f"{path}: is a folder; name a file")
-    if not path.is_file(): raise FileNotFoundError(f"{path}: no such file")
+    if not is_file(path): raise FileNotFoundError(f"{path}: no such file")
     layout = layout_of(path, column, format, usual)
     chosen = chosen_column(layout, column, usual, only)
     chosen = chosen or column_by_content(layout, parser_of(path, layout, errors), likely)

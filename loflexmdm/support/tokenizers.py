@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from .readers import is_file
+
 # %% ../../nbs/support/14_tokenizers.ipynb #tk000010
 NEEDED = "a tokenizer file needs the package tokenizers: pip install 'loflexmdm[tokenizers]'"
 
@@ -38,7 +40,7 @@ def read_tokenizer(path: str | os.PathLike) -> TextTokenizer:
     """Read a `tokenizer.json`.
 
     ImportError without the package tokenizers, FileNotFoundError; ValueError for another file."""
-    if not (place := Path(path)).is_file():
+    if not is_file(place := Path(path)):
         raise FileNotFoundError(f"tokenizer={str(path)!r}: no such file")
     found = place.stat()
     return _read(str(place.absolute()), (found.st_mtime_ns, found.st_size))

@@ -33,6 +33,7 @@ from ..samplers import Samples
 from ..support.atomic_files import write_file
 from ..support.configs import accepted_by, config
 from ..support.random_numbers import generator_for
+from ..support.readers import read_jsonl
 from ..support.statistics import empirical_variation, variation_floor
 from .base import Examples, check_split
 from .sequences import SequencesConfig, SequencesTask, prompt_of
@@ -113,9 +114,7 @@ def write_cases(path: str | Path, cases: Iterable[Case]):
 
 def read_cases(path: str | Path) -> list[Case]:
     "Read cases. ValueError for other lines; FileNotFoundError."
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
-    try: return [Case.of(json.loads(line)) for line in lines if line.strip()]
-    except json.JSONDecodeError as e: raise ValueError(f"{path}: not JSON lines ({e})") from None
+    return [Case.of(value) for _, value in read_jsonl(path)]
 
 # %% ../../nbs/tasks/10_known_law.ipynb #ff4f0018
 Fillings = tuple[tuple[str, ...], ...]  # tokens of each gap

@@ -37,6 +37,7 @@ from ..support.atomic_files import file_digest, locked
 from ..support.configs import Count, Fraction, Natural, config, one_of
 from ..support.data_digests import SourceFiles, row_digest, rows_digest
 from ..support.random_numbers import permutation
+from ..support.readers import is_file
 from ..support.records import FORMATS, Again, LeftOut, Record, Records, described, read_records
 from ..support.saved_files import read_config, resolve
 from ..support.shards import Splits, cache_directory, read_splits, write_splits
@@ -407,7 +408,7 @@ def sequence_data(c: SequencesConfig) -> SequenceData:
     if not c.file:
         raise ValueError("file='': name a text file, or give the sequences: SequencesTask(sequences=[...])")
     path = Path(c.file)
-    if path.is_file(): return _read(path.absolute(), stamp_of(path), c)
+    if is_file(path): return _read(path.absolute(), stamp_of(path), c)
     raise FileNotFoundError(f"file={c.file!r}: no such file; this needs the data of the task")
 
 
@@ -464,7 +465,7 @@ class SequencesTask(WrittenSequences):
     @cached_property
     def data(self) -> SequenceData:
         if self.config.file: self.access.check(self.named_data)
-        if Path(self.config.file).is_file(): self._prepare(Again(records_of(self.config).texts))
+        if is_file(self.config.file): self._prepare(Again(records_of(self.config).texts))
         data = sequence_data(self.config)
         if self._known is None or data.vocabulary == self._known: return data
         both = f"{data.vocabulary} and {self._known}"

@@ -37,7 +37,7 @@ from ..support.configs import config_from, config_schema, current_names
 from ..support.limits import STEPS, clipped
 from ..support.progress import write_line
 from ..support.random_numbers import current_launch, seed_generator
-from ..support.readers import read_toml
+from ..support.readers import is_file, read_toml
 from ..support.records import read_records
 from ..support.registries import METHODS, TASKS, absolute_name, code_allowed, code_place, did_you_mean
 from ..support.saved_files import is_packaged, names, note_same_name, read_config, resolve
@@ -489,7 +489,7 @@ MOLECULES = (".smi", ".smiles", ".sdf", ".mol", ".mol2")  # endings of files of 
 
 def is_text_file(path: Path) -> bool:
     "Return True if a path is a file of the user's own text. ValueError for one of molecules, with the command for it."
-    if not path.is_file() or path.suffix.lower() == ".toml": return False
+    if not is_file(path) or path.suffix.lower() == ".toml": return False
     if Path(str(path).lower().removesuffix(".gz")).suffix in MOLECULES:
         raise ValueError(
             f"{path}: molecules; train a model on them by `loflexmdm train molecules-moses-ar --source {path}`, "
@@ -523,8 +523,8 @@ def read_tables(name_or_path: str | os.PathLike) -> dict:
 def tables_on_file(name_or_path: str | os.PathLike, start_from: str | None) -> dict:
     "Return the tables of `read_tables`, or for a file those of a model whose task has a `source`, with that source."
     path = Path(name_or_path)
-    is_file = path.is_file() and path.suffix.lower() != ".toml" and name_or_path not in presets()
-    if not start_from or not is_file: return read_tables(name_or_path)
+    is_data = name_or_path not in presets() and is_file(path) and path.suffix.lower() != ".toml"
+    if not start_from or not is_data: return read_tables(name_or_path)
     saved = read_config(resolve(start_from)[0])["task"]
     if not saved or not hasattr(task_class(saved["kind"]).Config, "source"): return read_tables(name_or_path)
     tables = tables_like(start_from)

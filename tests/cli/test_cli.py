@@ -30,7 +30,7 @@ from loflexmdm.samplers import Samples, TauLeaping, fitting_samplers
 from loflexmdm.samplers.choose import either
 from loflexmdm.support.atomic_files import locked, sealed
 from loflexmdm.support.registries import METHODS, SAMPLERS, TASKS
-from loflexmdm.tasks.base import task_from
+from loflexmdm.tasks.base import TaskOutput, task_from
 from loflexmdm.training import checkpoints as checkpoints_module
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.recipes import presets, recipe
@@ -741,20 +741,21 @@ def loud():
     "A task of another package that says everything a task may say."
     brackets = TASKS["brackets"]
 
-    class LoudTask(brackets):
-        kind, prompt_help, file_suffixes, papers = (
-            "loud", ("TEXT", "brackets without spaces"), (".loud",), {"ilm": "noise"},
-        )
-        def prompt(self, text): return list(text)
-        def describe(self, samples, prompt_text=""):
-            return [dict(state="loud", text=prompt_text + "!") for _ in samples.sequences]
+    class LoudOutput(TaskOutput):
+        file_suffixes = (".loud",)
         def pretty(self, row): return row["text"] + " " + "".join(row["tokens"])
         def advice(self, rows, options): return [f"louder with --top-p {options.get('top_p')}, -n {options['n']}"]
         def picture(self, rows): return b"picture of %d" % len(rows)
         def bound_states(self, rows): return 2
-        @classmethod
-        def evaluate_file(cls, path, column="", task=None, progress=False):
+        def evaluate_file(self, path, column="", task=None, progress=False):
             return dict(bytes=len(path.read_bytes()), known=task is not None)
+
+    class LoudTask(brackets):
+        kind, prompt_help, papers = "loud", ("TEXT", "brackets without spaces"), {"ilm": "noise"}
+        output = LoudOutput()
+        def prompt(self, text): return list(text)
+        def describe(self, samples, prompt_text=""):
+            return [dict(state="loud", text=prompt_text + "!") for _ in samples.sequences]
     yield LoudTask
     del TASKS.classes["loud"]
 

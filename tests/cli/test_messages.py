@@ -12,6 +12,7 @@ from loflexmdm.methods.lo_flexmdm import LoFlexMDM
 from loflexmdm.methods.sampling import generate
 from loflexmdm.models.model import Model
 from loflexmdm.process.states import Vocabulary
+from loflexmdm.support.registries import nearest
 from loflexmdm.training.recipes import recipe
 
 
@@ -66,3 +67,38 @@ def test_weights_that_are_not_numbers_name_the_cure():
         for p in method.parameters(): p.fill_(torch.nan)
     with pytest.raises(ValueError, match="the weights or a logits_hook give such values; use an earlier checkpoint"):
         generate(method, n=2, seed=0)
+
+
+MEANT = {  # command line -> what its refusal suggests
+    "optimize --objective qed --calls 500": "--budget", "optimize qed --budget 5": "--objective qed",
+    "edit lead-edits leads.csv": "--input leads.csv", "sample star-tiny leads.csv": "--prompts leads.csv",
+    "compare brackets mdm": "--methods mdm or --out mdm", "sample star-tiny --output x.csv": "--out",
+    "train brackets --out x --learning-rate 3": "--lr", "train brackets --out x --batch 3": "--batch-size",
+    "evaluate leads.csv --temp 1": "--temperature", "sample star-tiny --n 3": "-n", "report leads.csv --ouput x": "--out",
+}
+
+
+@pytest.mark.parametrize("line", MEANT)
+def test_an_unknown_argument_names_the_option_that_is_meant(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "leads.csv").write_text("smiles\nCCO\n")
+    refused(call(line), f"(did you mean {MEANT[line]!r}?)")
+
+
+@pytest.mark.parametrize("line", [
+    "optimize --objective qed --epochs 5", "sample star-tiny no-file", "report leads.csv other", "info --modle x",
+])
+def test_an_unknown_argument_without_a_near_one_lists_the_options(line):
+    code, out, err = call(line)
+    assert code == 2 and not out and "did you mean" not in err and "; allowed: --help, --" in err
+
+
+def test_what_is_required_is_said_where_no_word_is_too_many():
+    refused(call("optimize --alerts BRENK PAINS --budget 5"), "the following arguments are required: --objective")
+
+
+def test_near_names():
+    known = "salts", "budget", "steps", "max_pairs", "out", "train", "tau"
+    near = dict(stepz="steps", pairs="max_pairs", output="out", training="train", taw="tau", trian="train", budgte="budget")
+    assert {name: nearest(name, known) for name in near} == near
+    assert [name for name in ("calls", "states", "epochs", "", "x" * 200, "ab") if nearest(name, known)] == []

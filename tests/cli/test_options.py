@@ -66,7 +66,7 @@ def test_nothing_reads_or_changes_a_namespace():
 
 def test_sampler_settings_of_the_command_line():
     line = "sample star-tiny --sampler tau --steps 4 --top-p 0.5 --confidence none"
-    options, star = parse(line.split()), load("star-tiny")
+    options, star = parse(line.split()), load("star-tiny").method
     assert options.settings == dict(steps=4, top_p=0.5, confidence="none")
     assert selected_sampler(options, star) == TauLeaping(steps=4, top_p=0.5)
     assert selected_sampler(replace(options, sampler=None, settings={}), star) == star.default_sampler
@@ -74,7 +74,7 @@ def test_sampler_settings_of_the_command_line():
 
 def test_settings_of_sample_are_those_of_older_files():
     "A partial file of an older version is continued only if these agree by name and value."
-    star, info = load("star-tiny"), dict(versions=dict(torch="2"), sampler="TauLeaping()")
+    star, info = load("star-tiny").method, dict(versions=dict(torch="2"), sampler="TauLeaping()")
     found = sample.settings_of(SampleOptions(model="star-tiny", seed=3), star, [("1", ...)], 0, info)
     digest = hashlib.sha256(json.dumps([["1", "..."]]).encode()).hexdigest()
     assert found == {
@@ -87,7 +87,7 @@ def test_settings_of_sample_are_those_of_older_files():
 
 
 def test_settings_of_edit_and_optimize_are_those_of_older_files():
-    star, info = load("star-tiny"), dict(versions=dict(torch="2"), sampler="TauLeaping()")
+    star, info = load("star-tiny").method, dict(versions=dict(torch="2"), sampler="TauLeaping()")
     rows = [edit.Attempt(1, "a", 1, ["a"], [False]), edit.Attempt(2, "", 1, [], [], "skipped: empty")]
     found = edit.settings_of_edit(edit.EditOptions(model="star-tiny", input="x.txt"), star, rows, info)
     older = [[1, "a", 1, ["a"], [False], "", ""], [2, "", 1, [], [], "not read: empty", ""]]

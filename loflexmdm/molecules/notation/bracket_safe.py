@@ -15,7 +15,6 @@ __all__ = ['PRINTABLE', 'LIMIT', 'PARTNERS', 'SITES', 'BOND_PATTERNS', 'SLICERS'
            'plot_fragments']
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #3fbb0cba
-import json
 import random
 import re
 from collections import Counter
@@ -30,6 +29,7 @@ from rdkit.Chem import BRICS
 
 from ...process.states import Vocabulary
 from ...support.limits import SMILES, clipped, too_long
+from ...support.readers import read_json
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #92bf40ee
 PRINTABLE = re.compile(r"[!-~]+")  # white space starts a name in a SMILES line; other characters end it silently
@@ -405,8 +405,8 @@ RING = re.compile(r"%\d\d|\d")
 def read_tokenizer(path: str | Path) -> Vocabulary:
     """Read the vocabulary of a Hugging Face `tokenizer.json`, in its order. Special tokens are left out, `<` and `>`
     added; ValueError for any other file."""
+    data = read_json(path)
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
         ids, special = data["model"]["vocab"], {t["content"] for t in data.get("added_tokens", []) if t.get("special")}
     except (ValueError, KeyError, TypeError) as e:
         raise ValueError(f"path={str(path)!r}: not a Hugging Face tokenizer.json ({type(e).__name__}: {e})") from e

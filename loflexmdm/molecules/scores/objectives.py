@@ -22,6 +22,7 @@ from rdkit.Chem import QED, rdFingerprintGenerator
 
 from .desirability import external_process, read_goals
 from ...support.limits import clipped_line
+from ...support.readers import is_file
 from ...support.registries import check_code_allowed, code_allowed, did_you_mean
 
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000009
@@ -89,7 +90,7 @@ def load_objective(spec: str, allow_code: bool = False) -> Callable[[str], float
             f"objective={spec!r}{did_you_mean(spec, OBJECTIVES)}: must be FILE.py:FUNCTION, FILE.toml or one of "
             f"{', '.join(OBJECTIVES)}"
         )
-    if not Path(file).is_file(): raise ValueError(f"objective={spec!r}: {file}: no such file")
+    if not is_file(file): raise ValueError(f"objective={spec!r}: {file}: no such file")
     try: found = runpy.run_path(file).get(name)
     except BaseException as e:  # the file may raise anything
         raise ValueError(f"objective={spec!r}: {file} cannot be run ({_described(e)})") from None
