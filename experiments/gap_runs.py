@@ -28,7 +28,7 @@ from loflexmdm.methods.base import Method
 from loflexmdm.methods.sampling import generate
 from loflexmdm.process.states import collate, filled_example
 from loflexmdm.support.random_numbers import generator_for
-from loflexmdm.tasks.known_law import Case, Fillings, MethodEntrant, joined, read_cases, score_cases, splits
+from loflexmdm.tasks.known_law import Case, Fillings, MethodEntrant, filled_prompt, read_cases, score_cases, splits
 from loflexmdm.training.recipes import recipe_from
 from receptors import CASES, FEWER, FOLDER, RESIDUES, Olga, exact_lengths
 from runs import FIXED, LEARNED, ROOT, note, noted, states_per_sequence
@@ -122,7 +122,7 @@ class LawItself:
 
     def log_p(self, prompt: list, fillings: Sequence[Sequence[str]]) -> float:
         "Return log p of fillings. Probabilities of a residue are divided by their sum over residues."
-        write = lambda flat: "".join(joined(prompt, cut(flat, fillings)))
+        write = lambda flat: "".join(filled_prompt(prompt, cut(flat, fillings)))
         flat = [t for f in fillings for t in f]
         total = math.fsum(exact_lengths(self.olga, prompt).values())
         found = math.log(self.olga.p(write(["X"] * len(flat)))[0] / total)
@@ -216,7 +216,7 @@ def cases_of(law: str, kind: str, n: int) -> list[Case]:
 def impossible(olga: Olga, cases: Sequence[Case], drawn: Sequence[Fillings]) -> float:
     "Return the share of drawn sequences that the law cannot make, from some of them."
     n = len(drawn) // len(cases)
-    texts = ["".join(joined(c.prompt, f)) for k, c in enumerate(cases) for f in drawn[k * n:(k + 1) * n]]
+    texts = ["".join(filled_prompt(c.prompt, f)) for k, c in enumerate(cases) for f in drawn[k * n:(k + 1) * n]]
     some = random.Random(0).sample(texts, min(CHECKED, len(texts)))
     return sum(not p for p in olga.p(*[t for t in some if t])) / len(some)
 

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 
 from loflexmdm.support.atomic_files import write_file
-from loflexmdm.tasks.known_law import PATTERNS, Case, Pattern, joined, read_cases, write_cases
+from loflexmdm.tasks.known_law import PATTERNS, Case, Pattern, filled_prompt, read_cases, write_cases
 from runs import COMMIT, ROOT
 
 FOLDER, CASES = ROOT / "runs" / "receptors", ROOT / "experiments" / "receptors"
@@ -77,7 +77,7 @@ def gap_lengths(prompt: list) -> Iterator[tuple[int, ...]]:
 def exact_lengths(olga: Olga, prompt: list) -> dict[int, float]:
     "Return the probability of the prompt with each number of residues in its gaps. Not normalised."
     found, lengths = Counter(), list(gap_lengths(prompt))
-    templates = ["".join(joined(prompt, ["X" * n for n in ns])) for ns in lengths]
+    templates = ["".join(filled_prompt(prompt, ["X" * n for n in ns])) for ns in lengths]
     for ns, p in zip(lengths, olga.p(*templates)): found[sum(ns)] += p
     return {n: p for n, p in found.items() if p}
 
@@ -142,9 +142,9 @@ def enumerated(olga: Olga, text: str, most: int) -> dict:
     prompt = [piece for part in text.split("...") for piece in (*part, ...)][:-1]
     gaps = prompt.count(...)
     log10 = lambda p: round(math.log10(p), 5) if p else None
-    whole = ["".join(joined(prompt, f)) for f in all_fillings(gaps, most)]
+    whole = ["".join(filled_prompt(prompt, f)) for f in all_fillings(gaps, most)]
     lengths = [ns for ns in itertools.product(range(most + 1), repeat=gaps) if sum(ns) <= most]
-    wild = olga.p(*("".join(joined(prompt, ["X" * n for n in ns])) for ns in lengths))
+    wild = olga.p(*("".join(filled_prompt(prompt, ["X" * n for n in ns])) for ns in lengths))
     return dict(prompt=text, most=most, residues=RESIDUES, log10_p=[log10(p) for p in olga.p(*whole)],
                 log10_lengths=[[list(ns), log10(p)] for ns, p in zip(lengths, wild)])
 

@@ -39,7 +39,7 @@ from ..training.loggers import check_tracker
 from ..training.optimisers import FREE_KEYS, TrainConfig
 from ..training.first_run import FEWEST_STEPS
 from ..training.recipes import OWN_DATA, PASSES, Recipe, data_exists, keys_of, method_of, override
-from ..training.recipes import path_settings, presets, recipe_from, recipe_tables, settled, short_name
+from ..training.recipes import path_settings, presets, recipe_from, recipe_tables, complete_tables, short_name
 from ..training.recipes import with_first_values
 from ..training.trainer import Trainer
 
@@ -76,7 +76,7 @@ def recipe_of(options: TrainOptions) -> Recipe:
     "Return the recipe of a train command. Prints its first weights, and what the data and the machine decide."
     tables = recipe_tables(options.recipe, method=options.method, **options.settings)
     names_size = "size" in tables.get("model", {})
-    tables = settled(tables, pick_device(options.device))
+    tables = complete_tables(tables, pick_device(options.device))
     recipe = recipe_from(tables)
     print_status(weights_line(options.recipe, recipe.train.start_from))
     is_first = recipe.task["kind"] in OWN_DATA and not names_size and not recipe.train.start_from

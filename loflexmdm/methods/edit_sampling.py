@@ -41,13 +41,13 @@ class Corrected:
     `alpha` is a function of times of `clock`, (batch,) to (batch,). A sampler calls this in place of the network, with
     the channels `insert` and `delete`."""
     def __init__(self, intensity_fn: IntensityFn, alpha: Callable[[RowFloat], RowFloat], clock: Clock):
-        self.ask = reader(intensity_fn)
+        self.read = reader(intensity_fn)
         self.alpha = alpha
         self.clock = clock
 
     def read(self, x: PartialSequences, tau: RowFloat, kept: object | None = None) -> tuple[Intensities, object | None]:
         "Return corrected intensities, and the network's cache of the rows (`reader`)."
-        out, kept = self.ask(x, tau, kept)
+        out, kept = self.read(x, tau, kept)
         alpha = self.alpha(self.clock.time(tau))[:, None]
 
         # every token was inserted, at a time whose law depends only on the clock
@@ -82,7 +82,7 @@ class ThereAndBack(TauLeaping):
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "Take one step: network call, forward leap, and way back."
-        out, state = self.ask(intensity_fn, state)
+        out, state = self.call_network(intensity_fn, state)
         end = state.limits.tau_max
         tau = next_reading(self.taus(end), state.tau)
         far = self.beyond(state.tau, tau, end)
@@ -91,7 +91,7 @@ class ThereAndBack(TauLeaping):
         count, token = draws(state, 2)
         arrived = -torch.expm1(state.tau - far)[:, None]
         inserted = dict(insert=poisson_quantile(count, out.rate("insert") * arrived))
-        ahead, overflow, forced = self.settle(out, state, inserted, tau, token)
+        ahead, overflow, forced = self.apply_events(out, state, inserted, tau, token)
 
         # each present token was inserted after `tau`, where the leap returns, with the same probability
         late = 1 - torch.expm1(-tau) / torch.expm1(-far)

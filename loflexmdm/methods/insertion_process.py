@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from .insertion_lm import InsertionLM, awaited
+from .insertion_lm import InsertionLM, target_log_probs
 from .ordered_insertion import OrderScores
 from ..networks.build import check_network
 from ..networks.transformer import SizeName, Transformer, size_named
@@ -118,7 +118,7 @@ class InsertionProcess(InsertionLM):
         "Compute F, the cost of one step of each sequence. The end, or the mean over the next tokens."
         laws = self.laws(contract(x1, step.state))
         q = torch.where(step.missing, step.log_next.exp(), 0.0)
-        following = (q * (step.log_next - awaited(x1, step.state, laws))).sum(-1)
+        following = (q * (step.log_next - target_log_probs(x1, step.state, laws))).sum(-1)
         return torch.where(step.missing.any(-1), following - laws.go, -laws.stop)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:

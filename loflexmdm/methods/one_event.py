@@ -71,7 +71,7 @@ class OneEvent(Ordered, Method):
     """Base of methods in which every free position waits once. Each waits at its own rate, possibly from an order
     model.
 
-    A subclass has a `path`, `parts`, `rates` and `awaited`. `task` (a dict) is the task that it was trained on, saved
+    A subclass has a `path`, `parts`, `rates` and `target_events`. `task` (a dict) is the task that it was trained on, saved
     with it."""
     Config = OneEventConfig
 
@@ -96,7 +96,7 @@ class OneEvent(Ordered, Method):
         "Compute intensities of the next events from hidden states."
         raise NotImplementedError
 
-    def awaited(
+    def target_events(
         self,
         x1: PartialSequences,
         state: Int[Tensor, "batch length"],
@@ -136,7 +136,7 @@ class OneEvent(Ordered, Method):
         "Compute the loss at given states, `wait_terms`. (batch,), nats per unit of clock time."
         x = self.path.noised(x1, state)
         out = by_length(self.intensities, x, tau)
-        waiting, log_rate = self.awaited(x1, state, x, out)
+        waiting, log_rate = self.target_events(x1, state, x, out)
         return wait_terms(b, log_rate, waiting, out.total())
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
@@ -232,7 +232,7 @@ class LoUnmask(Canvas, OneEvent):
         rate = torch.ones(h.shape[:2], device=h.device) if self.unmask is None else positive_rate(self.unmask(h))
         return Intensities(unmask=rate * x.masked, logits=token_laws(self.token, h))
 
-    def awaited(
+    def target_events(
         self,
         x1: PartialSequences,
         state: Int[Tensor, "batch length"],
@@ -256,7 +256,7 @@ class LoInsert(OneEvent):
         rate = positive_rate(self.insert(h))
         return Intensities(insert=rate * x.open, insert_logits=token_laws(self.insert_token, h))
 
-    def awaited(
+    def target_events(
         self,
         x1: PartialSequences,
         state: Int[Tensor, "batch length"],

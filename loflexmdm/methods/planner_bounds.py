@@ -102,7 +102,7 @@ def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY
 
     # the sampler's own steps, on the one path to x1
     while not state.done.all():
-        out, state = planner.ask(method, state)
+        out, state = planner.call_network(method, state)
         masked, candidates = state.x.masked, planner.candidates(state.x)
         out = planner.choices.read(out, masked | candidates)
         score = planner.score(out, state, x1.tokens)
@@ -191,7 +191,7 @@ def planner_bound(
         state = _begin(method, x1, planner, seeds)
         total = torch.zeros(len(x1.tokens), dtype=torch.float64, device=x1.tokens.device)
         while not state.done.all():
-            out, state = planner.ask(method, state)
+            out, state = planner.call_network(method, state)
             total += torch.where(state.done, 0.0, _planned_step(planner, out, state, x1, draws))
             state = planner.move(state, x1.tokens, planner.keep(out, state, x1.tokens))
         return total

@@ -5,9 +5,9 @@ token, and molecules coloured by them."""
 
 # %% auto #0
 __all__ = ['CATEGORIES', 'SCALES', 'PAPER_TIMES', 'STRUCTURE', 'CHEMISTRY', 'KIND_COLOURS', 'ATOMS', 'categories',
-           'normalised_times', 'fixed_order_time', 'sample_categories', 'category_times', 'TimeSummary', 'summarise',
-           'OrderTable', 'order_table', 'structure_lead', 'plot_category_times', 'atom_tokens', 'molecule_of',
-           'plot_molecule', 'state_lines', 'plot_states', 'plot_generation', 'category_rates', 'keep', 'decodable']
+           'normalised_times', 'sample_categories', 'category_times', 'TimeSummary', 'summarise', 'OrderTable',
+           'order_table', 'structure_lead', 'atom_tokens', 'molecule_of', 'plot_molecule', 'state_lines', 'plot_states',
+           'plot_generation', 'category_rates', 'keep', 'decodable']
 
 # %% ../../nbs/molecules/05_orders.ipynb #307c7a26
 import math
@@ -24,7 +24,7 @@ from rdkit.rdBase import BlockLogs
 from .notation.bracket_safe import closures, decode, split_attachments, tokenize
 from ..process.states import Vocabulary, collate, prefix_example
 from ..samplers import Samples
-from ..samplers.generation_order import event_named, generation_times, normalised_order
+from ..samplers.generation_order import generation_times, normalised_order
 from ..support.colours import PALETTE
 
 # %% ../../nbs/molecules/05_orders.ipynb #cca4aabc
@@ -76,33 +76,6 @@ def normalised_times(times: Sequence[float], scale: str = "time", slowest: float
     t = [-math.expm1(-slowest * tau) for tau in times]
     first, last = min(t, default=0.0), max(t, default=0.0)
     return [(v - first) / (last - first) if last > first else 0.5 for v in t]
-
-# %% ../../nbs/molecules/05_orders.ipynb #25b9dfdc
-def _moments(w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Integrate s^k f(s) over 0 < s < 1 - w for k = 0, 1, 2. Here f(s) = -log(1 - s), the distribution of
-    completions without a preference."""
-    a, b, c = (w**k / k * np.log(w) - w**k / k**2 for k in (1, 2, 3))
-    return 1 + a, 0.75 + a - b, 11 / 18 + a - 2 * b + c
-
-
-@cache
-def fixed_order_time(n: int, event: str = "unmasked", nodes: int = 200) -> tuple[float, float]:
-    """Compute mean and standard deviation of a token's normalised time, without a preferred order. Among `n` tokens
-    with b = 1, by quadrature.
-
-    ValueError for n < 1 or an unknown event."""
-    event = event_named(event)
-    if n < 1: raise ValueError(f"n={n}: must be at least 1")
-    if event == "inserted" or n < 3: return 0.5, math.sqrt(max(1 + (n - 2) / 3, 0) / n - 0.25) if n > 1 else 0.0
-    x, weight = (v / 2 for v in np.polynomial.legendre.leggauss(nodes))
-    r, y = np.meshgrid(x + 0.5, x + 0.5)
-    v, u = 1 - y**3, r * (1 - y**3)  # the cube smooths the density's logarithm at v = 1
-    (f0, f1, f2), (g0, g1, g2) = _moments(1 - u), _moments(y**3)
-    mass, first, second = g0 - f0, g1 - f1, g2 - f2
-    density = n * (n - 1) * np.log1p(-u) * np.log(y**3) * mass ** (n - 2) * v * 3 * y**2 * np.outer(weight, weight)
-    inner = (first / mass - u) / (v - u), (second / mass - 2 * u * first / mass + u**2) / (v - u) ** 2
-    m1, m2 = ((1 + (n - 2) * float((density * m).sum())) / n for m in inner)
-    return m1, math.sqrt(m2 - m1**2)
 
 # %% ../../nbs/molecules/05_orders.ipynb #be4dbe3d
 def sample_categories(samples: Samples, vocabulary: Vocabulary) -> list[list[str]]:
@@ -216,7 +189,7 @@ def structure_lead(
         if first and last: leads.append([float(np.mean(last) - np.mean(first))])
     return summarise(leads)
 
-# %% ../../nbs/molecules/05_orders.ipynb #85156879
+# %% ../../nbs/molecules/05_orders.ipynb #85156878
 KIND_COLOURS = {
     "ring closure": PALETTE["blue"],
     "fragment separator": PALETTE["vermillion"],
@@ -228,27 +201,6 @@ KIND_COLOURS = {
     "bond or branch": PALETTE["sky"],
     "all tokens": "#777777",
 }
-
-
-def plot_category_times(times: Mapping[str, Sequence[Sequence[float]]], title: str = "", ax=None):
-    """Plot violins of normalised times by kind. Returns the axes. `times` as from `category_times`; mean in colour,
-    median in black.
-
-    ValueError without times."""
-    import matplotlib.pyplot as plt
-    if not times: raise ValueError("times: empty")
-    ax = ax or plt.subplots(figsize=(6, 2.8))[1]
-    for x, (kind, groups) in enumerate(times.items()):
-        values, colour = np.concatenate([np.asarray(g, float) for g in groups]), KIND_COLOURS.get(kind, "#777777")
-        if len(np.unique(values)) > 2:
-            body = ax.violinplot(values, [x], widths=0.85, showextrema=False)["bodies"][0]
-            body.set(facecolor=colour, alpha=0.35)
-        else: ax.plot(np.full(len(values), x), values, ".", color=colour)
-        ax.hlines(values.mean(), x - 0.3, x + 0.3, color=colour, lw=2.5)
-        ax.hlines(np.median(values), x - 0.2, x + 0.2, color="black", lw=1)
-    ax.set_xticks(range(len(times)), [k.replace(" ", "\n", 1) for k in times], fontsize=7)
-    ax.set(ylim=(-0.02, 1.02), ylabel="time (0 first, 1 last)", title=title)
-    return ax
 
 # %% ../../nbs/molecules/05_orders.ipynb #90e43ecb
 ATOMS = ("aromatic atom", "aliphatic atom")

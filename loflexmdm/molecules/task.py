@@ -338,7 +338,7 @@ class _PropertyClasses(_MoleculeData):
         bounds = bounds_from(self.bounds_text)
         return [ANY if math.isnan(v) else tokens[bisect_right(bounds, v)] for v in self.property_of(smiles)]
 
-    def asked(self, split: str) -> list[list[str]]:
+    def class_prompts(self, split: str) -> list[list[str]]:
         "Return the conditions of a split's molecules as prompts. Empty prompts without conditions."
         if self.config.condition == "none": return [[]] * len(self.smiles(split))
         return [[token] for token in self.classes_of(self.smiles(split))]
@@ -359,7 +359,7 @@ class _MoleculeExamples(_PropertyClasses):
         digests = self.digests()
         source = dict(name=Path(c.source).name, rows=sum(self.sizes().values()), digest=digests[""])
         about = dict(rows=len(rows), digest=digests[split])
-        asked = self.asked(split)
+        asked = self.class_prompts(split)
 
         # held-out molecules have the same text in every epoch, so that bounds are comparable
         def fixed(i: int) -> Example: return self.example(rows[i], random.Random(f"{split} {i}"), asked=asked[i])
@@ -403,7 +403,7 @@ class _MoleculeExamples(_PropertyClasses):
         ValueError for an empty split."""
         if self.config.condition == "none": return None
         self._rows(split)
-        found = self.asked(split)
+        found = self.class_prompts(split)
         return [found[i % len(found)] for i in range(n)]
 
     def example(self, text: str, rng: random.Random, prompt_share: float = 0.0, asked: Sequence[str] = ()) -> Example:
@@ -824,7 +824,7 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         if known is not None: figures |= self._length_figures(split, samples)
         return figures
 
-    def share_asked(self, samples: Samples) -> float:
+    def fraction_as_requested(self, samples: Samples) -> float:
         """Compute the fraction of samples that are valid and in the requested class. Valid ones of unknown property
         are ignored. nan if none is left."""
         smiles = [judge([d.smiles])[0].smiles if d.smiles else None for d in self.decoded(samples)]
@@ -841,7 +841,7 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         "Compute the score `asked`, for conditions that can be checked. Empty if no property is known."
         condition = self.config.condition
         if condition == "none" or condition not in PROPERTIES and self.access.unread: return {}
-        share = self.share_asked(samples)
+        share = self.fraction_as_requested(samples)
         return {} if math.isnan(share) else dict(asked=share)
 
     def _length_figures(self, split: str, samples: Samples) -> dict[str, float]:

@@ -710,7 +710,7 @@ class OrderCausal(nn.Module):
 
         Content columns are those of the prompts, unless they have been read, and of events."""
         content, query = self.embed_events(given.tokens, tokens, where)
-        there, asked = tokens != PAD, self.asked(tokens, where)
+        there, asked = tokens != PAD, self.query_mask(tokens, where)
         distance, sees = self.view(where)
         past = given.pairs if isinstance(given, Memory) else None
         if past is None:
@@ -749,7 +749,7 @@ class OrderCausal(nn.Module):
         "Select the events that have a query column: all."
         return values
 
-    def asked(self, tokens: Int[Tensor, "rows events"], where: Places) -> Bool[Tensor, "rows queries"]:
+    def query_mask(self, tokens: Int[Tensor, "rows events"], where: Places) -> Bool[Tensor, "rows queries"]:
         "Return the mask of query columns from which a token is predicted."
         return tokens != PAD
 

@@ -119,9 +119,9 @@ class OrderCausalEdits(OrderCausal):
         query = self.flag.weight[QUERY] + self._known(where.old) + beside
         return content, query
 
-    def asked(self, tokens: Int[Tensor, "rows events"], where: EditedPlaces) -> Bool[Tensor, "rows events"]:
+    def query_mask(self, tokens: Int[Tensor, "rows events"], where: EditedPlaces) -> Bool[Tensor, "rows events"]:
         "Return the mask of query columns from which a token is predicted: not at deletions."
-        return super().asked(tokens, where) & ~where.deletes
+        return super().query_mask(tokens, where) & ~where.deletes
 
     # What may happen in a state
 

@@ -96,7 +96,7 @@ class OrderCausalMasks(OrderCausal):
         "Select the events that have a query column: decisions."
         return values.gather(1, where.decisions[..., None].expand(-1, -1, self.width))
 
-    def asked(self, tokens: Int[Tensor, "rows events"], where: MaskedPlaces) -> Bool[Tensor, "rows positions"]:
+    def query_mask(self, tokens: Int[Tensor, "rows events"], where: MaskedPlaces) -> Bool[Tensor, "rows positions"]:
         "Return the mask of query columns that belong to a decision: rows with fewer have others at the end."
         return where.decides.gather(1, where.decisions)
 

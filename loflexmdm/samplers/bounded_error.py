@@ -299,9 +299,9 @@ class BoundedError(Sampler):
         none = torch.zeros_like(state.tau)
         return state._replace(memory=Held(wide, wide, wide, none, none, none, {}))
 
-    def ask(self, intensity_fn: IntensityFn, state: State) -> tuple[Intensities, State]:
+    def call_network(self, intensity_fn: IntensityFn, state: State) -> tuple[Intensities, State]:
         "Call the network; return log-probabilities of tokens. These are after hook, temperature and nucleus."
-        out, state = super().ask(intensity_fn, state)
+        out, state = super().call_network(intensity_fn, state)
         at_end = state.tau >= state.limits.tau_max
         if out.speed is not None: out = out._replace(logits=token_law_at_end(out, at_end), speed=None)
         laws = {name: getattr(out, name) for name in ("logits", "insert_logits")}
@@ -316,7 +316,7 @@ class BoundedError(Sampler):
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "Call the network once: check, then leap. The check concerns the rates held so far."
-        out, state = self.ask(intensity_fn, state)
+        out, state = self.call_network(intensity_fn, state)
         channels, old = state.limits.channels, state.memory
         rates = stacked_rates(out, channels)
         laws = token_laws_of(out, channels)
@@ -386,9 +386,9 @@ class BoundedError(Sampler):
         held: Held,
     ) -> tuple[State, Info]:
         "Apply events; move held rates to the new columns."
-        drawing = replace(self, temperature=1.0, top_p=1.0)  # `ask` has seen to both
+        drawing = replace(self, temperature=1.0, top_p=1.0)  # `call_network` has seen to both
         counts = dict(zip(state.limits.channels, events.long().unbind(-1)))
-        new, overflow, forced = drawing.settle(out, state, counts, tau, u)
+        new, overflow, forced = drawing.apply_events(out, state, counts, tau, u)
         held = held_after(held, events, came_from(new, state), new)
         return new._replace(memory=held), Info(overflow, torch.zeros_like(overflow), forced)
 

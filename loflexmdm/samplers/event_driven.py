@@ -123,7 +123,7 @@ class EventDriven(Sampler):
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "Call the network once. Test a proposal (thinning) or apply the next events (held intensities)."
-        out, state = self.ask(intensity_fn, state)
+        out, state = self.call_network(intensity_fn, state)
         test, events, token = self.uniforms(state)
         left = state.limits.tau_max - state.tau
         limit = torch.full_like(left, torch.inf) if self.thins else left
@@ -131,7 +131,7 @@ class EventDriven(Sampler):
 
         found = self.thin(out, state, test, elapsed) if self.thins else self.hold(state, elapsed)
         accepted = {name: n * found.accept[:, None] for name, n in counts.items()}
-        state, overflow, forced = self.settle(out, state, accepted, found.tau, token)
+        state, overflow, forced = self.apply_events(out, state, accepted, found.tau, token)
         return state._replace(rate_bound=found.bound), Info(overflow, found.violated.long(), forced)
 
     def thin(self, out: Intensities, state: State, u: RowFloat, elapsed: RowFloat) -> Proposal:

@@ -118,7 +118,7 @@ class GapByGap(LeftToRight):
         later = (x.open & (columns_of(x) > gap.last[:, None])).any(-1)
         short = too_short(x, state.limits) & ~later
         u = row_uniforms(state.generators, 2, x.tokens.device)
-        out, asked = self.ask(intensity_fn, state._replace(x=state.memory.x))
+        out, asked = self.call_network(intensity_fn, state._replace(x=state.memory.x))
         end, token = self.draw(out.logits[:, 0], short, u)
 
         # an end that comes too early is not taken, a token that comes too late is given up

@@ -75,7 +75,7 @@ class LeftToRight(Sampler):
         "Make the state before the first token. ValueError for prompts that are not prefixes."
         return super().init(check_prefixes(x, "prompt"), generators, limits)
 
-    def ask(self, intensity_fn: IntensityFn, state: State) -> tuple[Intensities, State]:
+    def call_network(self, intensity_fn: IntensityFn, state: State) -> tuple[Intensities, State]:
         """Call the network: next-token logits, and the next state. Logits (batch, 1, vocabulary + 1) are after the
         hook; the state has its cache.
 
@@ -116,7 +116,7 @@ class LeftToRight(Sampler):
         "Call the network once and append a token to every row. The end closes all gaps of its row."
         short, length = too_short(state.x, state.limits), state.x.lengths
         u = row_uniforms(state.generators, 2, length.device)
-        out, state = self.ask(intensity_fn, state)
+        out, state = self.call_network(intensity_fn, state)
         end, token = self.draw(out.logits[:, 0], short, u)
 
         # an end that comes too early is not taken, a token that comes too late is given up

@@ -47,7 +47,7 @@ class MaskSteps(Sampler):
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "Call the network once. Draw tokens for all masks, and keep some."
-        out, state = self.ask(intensity_fn, state)
+        out, state = self.call_network(intensity_fn, state)
         out = self.choices.read(out, state.x.masked | self.candidates(state.x))
 
         (token,) = draws(state, 1)
@@ -198,7 +198,7 @@ class Remasking(Ancestral):
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "Call the network once: unmask some, mask some clean tokens."
-        out, state = self.ask(intensity_fn, state)
+        out, state = self.call_network(intensity_fn, state)
         end = state.limits.tau_max
         last = state.tau >= end
         tau = next_reading(self.taus(), state.tau)

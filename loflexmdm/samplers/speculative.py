@@ -166,7 +166,7 @@ class PointByPoint(Sampler):
 
         # other draws than those of masks take generators that belong to the point as well
         drawing = state._replace(generators=self.generators(out, state))
-        new, overflow, forced = self.settle(out, drawing, events, tau, u.token)
+        new, overflow, forced = self.apply_events(out, drawing, events, tau, u.token)
         memory = memory._replace(out=carried(out, state, new, came_from(new, state)))
         new = new._replace(rate_bound=bound, memory=memory, generators=state.generators)
         return new, Info(overflow, violated.long(), forced)
@@ -298,7 +298,7 @@ class Speculative(PointByPoint):
         "Call the network once on the next points. Keep those of each row that were predicted rightly."
         if self.ahead == "auto": return self.timed(intensity_fn, state)
         chain, parent = self.predicted(state)
-        out, points = self.ask(intensity_fn, merge_states(chain))
+        out, points = self.call_network(intensity_fn, merge_states(chain))
         after, info = self.point(out, points)
         if len(chain) == 1:
             check_drawn(after, torch.ones_like(after.done))

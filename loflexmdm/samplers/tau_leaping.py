@@ -196,13 +196,13 @@ class TauLeaping(Sampler):
 
     def step(self, intensity_fn: IntensityFn, state: State) -> tuple[State, Info]:
         "Call the network once, and leap on the clock."
-        out, state = self.ask(intensity_fn, state)
+        out, state = self.call_network(intensity_fn, state)
         tau = next_reading(self.taus(state.limits.tau_max), state.tau)
         dtau = self.duration(state.tau, tau)[:, None]
 
         wait, count, token = draws(state, 3)
         events, out = self.events(out, state.limits.channels, dtau, wait, count)
-        state, overflow, forced = self.settle(out, state, events, tau, token)
+        state, overflow, forced = self.apply_events(out, state, events, tau, token)
         return state, Info(overflow, torch.zeros_like(overflow), forced)
 
 

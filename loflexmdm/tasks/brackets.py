@@ -162,7 +162,7 @@ class BracketsTask(Task):
         pairs = rng.randint(1, self.config.max_pairs)
         return draw_balanced(pairs, self.config.kinds, rng)
 
-    def asked(self, string: str) -> list[str]:
+    def condition_of(self, string: str) -> list[str]:
         "Return the prompt of a string: its depth, or nothing."
         return [f"<depth:{depth(string)}>"] if self.conditional else []
 
@@ -170,7 +170,7 @@ class BracketsTask(Task):
         "Return the strings of a split as examples."
         def example(i: int) -> Example:
             string = self.string(split, i)
-            return prefix_example(self.asked(string), string, self.vocabulary)
+            return prefix_example(self.condition_of(string), string, self.vocabulary)
 
         size = self.SIZES.get(check_split(split), self.config.train_size or UNLIMITED)
         return Examples(size, example)
@@ -178,7 +178,7 @@ class BracketsTask(Task):
     def prompts(self, split: str = "test", n: int = 8) -> list[list[str]] | None:
         "Return the conditions of a split's first `n` strings. None without conditions."
         if not self.conditional: return None
-        return [self.asked(self.string(split, i)) for i in range(n)]
+        return [self.condition_of(self.string(split, i)) for i in range(n)]
 
     def prompt(self, text: str) -> list[str]:
         "Parse a condition, such as <depth:2> or <any>. ValueError for anything else."
@@ -210,7 +210,7 @@ class BracketsTask(Task):
         strings of the requested depth."""
         strings = self.strings(samples)
         n = len(strings)
-        asked = dict(asked=self.share_asked(samples)) if self.conditional else {}
+        asked = dict(asked=self.fraction_as_requested(samples)) if self.conditional else {}
 
         # total variation from the exact distribution of lengths, and of short strings
         lengths, short = self.length_law(), self.short_law()
@@ -229,9 +229,9 @@ class BracketsTask(Task):
         string = "".join(answer)
         if not self.config.probability(string) > 0: return False
         if not self.conditional or ANY in prompt: return True
-        return self.asked(string)[0] in prompt
+        return self.condition_of(string)[0] in prompt
 
-    def share_asked(self, samples: Samples) -> float:
+    def fraction_as_requested(self, samples: Samples) -> float:
         "Compute the fraction of samples that are correct for their prompts."
         right = 0
         for ids, free in zip(samples.sequences, samples.free, strict=True):

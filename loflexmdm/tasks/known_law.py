@@ -5,7 +5,7 @@ conditional distribution instead of by one reference."""
 
 # %% auto #0
 __all__ = ['PATTERNS', 'Fillings', 'TRIED', 'Pattern', 'patterns_of', 'Case', 'write_cases', 'read_cases', 'splits', 'ListedLaw',
-           'Entrant', 'MethodEntrant', 'LawEntrant', 'fillings_of', 'joined', 'score_cases', 'score_lengths',
+           'Entrant', 'MethodEntrant', 'LawEntrant', 'fillings_of', 'filled_prompt', 'score_cases', 'score_lengths',
            'KnownLawConfig', 'masked_prompt', 'KnownLawTask']
 
 # %% ../../nbs/tasks/10_known_law.ipynb #ff4f0003
@@ -221,7 +221,7 @@ def fillings_of(samples: Samples, prompts: Sequence[list], vocabulary: Vocabular
     return found
 
 
-def joined(prompt: Sequence, fillings: Fillings) -> list[str]:
+def filled_prompt(prompt: Sequence, fillings: Fillings) -> list[str]:
     "Return the sequence of a filled prompt."
     rest = iter(fillings)
     return [t for piece in prompt for t in (next(rest) if piece is ... else [piece])]
@@ -247,7 +247,7 @@ def score_cases(
     found |= score_lengths(cases, drawn, n) | dict(seconds=seconds)
     if possible is None: return found
     prompts = [c.prompt for c in cases for _ in range(n)]
-    wrong = sum(not possible(joined(p, f)) for p, f in zip(prompts, drawn, strict=True))
+    wrong = sum(not possible(filled_prompt(p, f)) for p, f in zip(prompts, drawn, strict=True))
     return found | dict(impossible=wrong / len(drawn))
 
 

@@ -7,7 +7,7 @@ __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXE
            'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'LONG', 'INSERTION', 'ENTRANTS', 'RARE', 'FURTHER', 'PRESETS',
            'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names',
            'check_values', 'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps',
-           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'settled', 'filling',
+           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'complete_tables', 'filling',
            'like_its_start', 'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names', 'override',
            'with_method', 'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like',
            'presets', 'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe',
@@ -293,7 +293,7 @@ def entrant_tables(tables: dict, entrant: Entrant) -> dict:
     return filled | dict(train=filled["train"] | rates | given)
 
 # %% ../../nbs/training/08_recipes.ipynb #st000004
-def settled(tables: dict, device: str | torch.device = "cpu", tell: Callable[[str], object] = write_line) -> dict:
+def complete_tables(tables: dict, device: str | torch.device = "cpu", tell: Callable[[str], object] = write_line) -> dict:
     """Fill in the method, batch and steps of a first run on the user's own text, by the pace measured on `device`.
 
     The tables are returned as they are if they leave nothing open, for other data, for a small file without gaps to
@@ -558,12 +558,12 @@ def with_unit(tables: dict, tell: Callable[[str], object] = write_line) -> dict:
 def recipe(name_or_path: str | os.PathLike, **overrides) -> Recipe:
     """Return the recipe of a preset, a TOML file, a saved model or a file of the user's own text.
 
-    `overrides` are those of `recipe_tables`, `method` among them, as `train` takes them at the shell; `settled` chooses
+    `overrides` are those of `recipe_tables`, `method` among them, as `train` takes them at the shell; `complete_tables` chooses
     settings left open for the user's own data, on `device` [cpu]. A method `FILE.py:Class` that the recipe names, and
     not the call, runs only with `allow_code`."""
     device = overrides.pop("device", "cpu")
     with code_allowed(overrides.pop("allow_code", False)):
-        return recipe_from(settled(recipe_tables(name_or_path, **overrides), device))
+        return recipe_from(complete_tables(recipe_tables(name_or_path, **overrides), device))
 
 # %% ../../nbs/training/08_recipes.ipynb #5b562542
 SCHEMA = files("loflexmdm") / "recipe.schema.json"

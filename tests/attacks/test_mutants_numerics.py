@@ -80,7 +80,7 @@ def test_the_next_token_is_read_at_the_last_column(width):
     "Also where the logits have two columns only."
     x, logits = as_batch([[3] * (width - 1)]), randn(1, width, 6)
     state = LeftToRight().init(x, [seeded(0)], Limits(9.0, 8, channels=("append",)))
-    got = LeftToRight().ask(lambda x, tau: Intensities(logits=logits), state)[0].logits
+    got = LeftToRight().call_network(lambda x, tau: Intensities(logits=logits), state)[0].logits
     assert got.shape == (1, 1, 6)
     torch.testing.assert_close(got[..., 3:], logits[:, -1:, 3:])
 
@@ -439,7 +439,7 @@ class Inserts(TauLeaping):
     def step(self, intensity_fn, state):
         out = intensity_fn(state.x, state.tau)
         events = dict(insert=2 * state.x.open.long(), unmask=torch.zeros_like(state.x.tokens))
-        new, overflow, forced = self.settle(out, state, events, state.tau + 1, torch.zeros(*state.x.tokens.shape))
+        new, overflow, forced = self.apply_events(out, state, events, state.tau + 1, torch.zeros(*state.x.tokens.shape))
         return new._replace(done=torch.ones_like(new.done)), Info(overflow, torch.zeros_like(overflow), forced)
 
 
@@ -462,7 +462,7 @@ def test_tokens_that_a_row_at_the_end_loses_for_its_length_are_counted():
     none = {name: torch.zeros_like(x.tokens) for name in channels}
     for tau, lost in ((5.0, [0, 0, 0]), (9.0, [0, 0, 2])):
         now = state._replace(tau=torch.full_like(state.tau, tau))
-        new, overflow, _ = TauLeaping().settle(out, now, none, now.tau, torch.zeros(x.tokens.shape))
+        new, overflow, _ = TauLeaping().apply_events(out, now, none, now.tau, torch.zeros(x.tokens.shape))
         assert overflow.tolist() == lost and (x.lengths - new.x.lengths).tolist() == lost
 
 

@@ -208,7 +208,7 @@ def test_valid_molecules_without_a_number_are_not_counted(tmp_path):
     low, high = task.vocabulary.conditions
     def share(*samples):
         ids = [task.vocabulary.encode([asked, *text]) for asked, text in samples]
-        return task.share_asked(Samples(ids, [[True] * len(i) for i in ids]))
+        return task.fraction_as_requested(Samples(ids, [[True] * len(i) for i in ids]))
     right, wrong, unknown, invalid = (low, "CC"), (high, "CC"), (low, "C" * 10), (low, "")
     assert share(right) == 1 and share(wrong) == 0 and share(invalid) == 0 and math.isnan(share(unknown))
     assert share(right, unknown, invalid) == 0.5 and share((ANY, "C" * 10)) == 1

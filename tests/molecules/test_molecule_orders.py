@@ -11,9 +11,9 @@ from loflexmdm.methods.sampling import generate
 from loflexmdm.molecules.notation.bracket_safe import split_attachments, to_bracket_safe, tokenize
 from loflexmdm.molecules.notation.bracket_safe import vocabulary_of
 from loflexmdm.molecules.orders import CATEGORIES, PAPER_TIMES, atom_tokens, categories
-from loflexmdm.molecules.orders import category_rates, category_times, decodable, fixed_order_time
+from loflexmdm.molecules.orders import category_rates, category_times, decodable
 from loflexmdm.molecules.orders import keep, molecule_of, normalised_times, order_table
-from loflexmdm.molecules.orders import plot_category_times, plot_generation, plot_molecule
+from loflexmdm.molecules.orders import plot_generation, plot_molecule
 from loflexmdm.molecules.orders import plot_states
 from loflexmdm.molecules.orders import sample_categories, state_lines, structure_lead, summarise
 from loflexmdm.process.schedules import sample_event_taus
@@ -92,24 +92,6 @@ def test_normalised_times():
     assert normalised_times([1.0, 1.0]) == [0.5, 0.5]
     with pytest.raises(ValueError, match="scale='steps'"): normalised_times([1.0], "steps")
     with pytest.raises(ValueError, match="slowest=0"): normalised_times([1.0], slowest=0)
-
-
-def test_times_without_a_preference():
-    assert fixed_order_time(1) == (0.5, 0)
-    assert fixed_order_time(2) == (0.5, 0.5)
-    assert fixed_order_time(2, "inserted") == (0.5, 0.5)
-    assert fixed_order_time(10**6, "inserted")[1] == pytest.approx(12**-0.5, abs=1e-5)
-    assert all(
-        a == pytest.approx(b, abs=1e-7)
-        for n in (3, 40, 200)
-        for a, b in zip(fixed_order_time(n), fixed_order_time(n, nodes=300))
-    )
-    ones = torch.ones(3000, 9, dtype=torch.float64)
-    for event, tau in zip(("inserted", "unmasked"), sample_event_taus(ones, ones, torch.Generator().manual_seed(3))):
-        x = torch.tensor([normalised_times(row) for row in tau.tolist()]).mean(1)
-        assert abs(float((x.mean() - fixed_order_time(9, event)[0]) / (x.std() / 3000**0.5))) < 4
-    with pytest.raises(ValueError, match="n=0"): fixed_order_time(0)
-    with pytest.raises(ValueError, match="event='mined'"): fixed_order_time(3, "mined")
 
 
 def test_times_by_kind():
@@ -334,11 +316,3 @@ def test_generation_of_what_is_no_molecule(axes):
     plot_generation(samples, 0, vocabulary, axes=axes)
     assert "attachment used once" in axes[1].texts[0].get_text() and not axes[1].images
     with pytest.raises(ValueError, match="0 values for 1"): plot_molecule(["C"], [])
-
-
-def test_violins(axes):
-    vocabulary, samples = by_hand()
-    assert plot_category_times(category_times(samples, vocabulary), "title", axes[0]) is axes[0]
-    assert axes[0].get_title() == "title"
-    assert [t.get_text() for t in axes[0].get_xticklabels()][:2] == ["ring\nclosure", "fragment\nseparator"]
-    with pytest.raises(ValueError, match="times: empty"): plot_category_times({})

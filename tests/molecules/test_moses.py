@@ -1,6 +1,5 @@
 "MOSES figures: by hand, beside the wheel's stored statistics and fcd_torch's own, and what is refused."
 import math
-import random
 from collections import Counter
 from types import SimpleNamespace
 
@@ -11,9 +10,9 @@ from rdkit import Chem
 from loflexmdm.molecules.data.sources import benchmark_files, benchmark_smiles
 from loflexmdm.molecules.scores import moses
 from loflexmdm.molecules.scores.metrics import judge
-from loflexmdm.molecules.scores.moses import Described, add_carbons, brics_fragments, cosine
+from loflexmdm.molecules.scores.moses import Described, brics_fragments, cosine
 from loflexmdm.molecules.scores.moses import describe_molecules, frechet, gaussian
-from loflexmdm.molecules.scores.moses import internal_diversity, moses_curve, moses_metrics, nearest
+from loflexmdm.molecules.scores.moses import internal_diversity, moses_metrics, nearest
 from loflexmdm.molecules.scores.moses import filter_patterns, passes_filters, reference_from, scaffold_of
 from loflexmdm.molecules.scores.moses import store_reference, stored_reference
 
@@ -129,22 +128,6 @@ def test_a_set_against_itself(found):
     assert figures["Novelty"] == 2 / 4 and figures["SNN/test"] == 1
     for k in ("Frag/test", "Scaf/test"): np.testing.assert_allclose(figures[k], 1)
     assert all(figures[k] == 0 for k in moses.COMPUTED)
-
-
-def test_curves(found):
-    points = moses_curve(found, None, "unique", [2, 5], repeats=50)
-    assert [p.n for p in points] == [2, 5] and points[0].low < 1 == points[0].high
-    np.testing.assert_allclose(points[1], (5, 0.8, 0.8, 0.8))
-    with pytest.raises(ValueError, match="figure='beauty'"): moses_curve(found, None, "beauty", [2])
-    with pytest.raises(ValueError, match="from 2 to 5"): moses_curve(found, None, "unique", [6])
-
-
-def test_added_carbons():
-    rng = random.Random(3)
-    added = add_carbons(CANONICAL, rng, CANONICAL)
-    heavy = lambda s: Chem.MolFromSmiles(s).GetNumHeavyAtoms()
-    assert [heavy(a) for a in added] == [heavy(s) + 1 for s in CANONICAL] and not set(added) & set(CANONICAL)
-    assert add_carbons(["C"], rng, ["CC"]) == [None]
 
 
 def test_refused():

@@ -18,6 +18,7 @@ from loflexmdm.samplers import Planner, Remasking, Sampler
 from loflexmdm.samplers import Samples, State, TauLeaping, Trajectory, inverse_cdf, merge_samples
 from loflexmdm.samplers import most_confident, nucleus, poisson_quantile, possible, race
 from loflexmdm.samplers import row_uniforms, simulate
+from loflexmdm.samplers.base import FORMER
 from loflexmdm.support.registries import SAMPLERS as REGISTRY
 
 SAMPLERS = {
@@ -483,3 +484,11 @@ def test_remasking_chooses_at_random():
     with pytest.raises(ValueError, match="confidence='top_prob': which tokens are masked again is random"):
         Remasking(confidence="top_prob")
     assert Remasking(share=0.5, cap=0.1).share == 0.5
+
+
+def test_former_names_of_a_sampler_warn():
+    sampler = TauLeaping()
+    for former, now in FORMER.items():
+        with pytest.warns(DeprecationWarning, match=f"sampler.{former} is now sampler.{now}"):
+            assert getattr(sampler, former) == getattr(sampler, now)
+    with pytest.raises(AttributeError, match="no attribute 'asks'"): sampler.asks

@@ -11,7 +11,7 @@ from loflexmdm.process.states import Vocabulary, collate, filled_example
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import check_prompts, task_from
 from loflexmdm.tasks.known_law import PATTERNS, Case, KnownLawConfig, KnownLawTask, LawEntrant, ListedLaw
-from loflexmdm.tasks.known_law import MethodEntrant, Pattern, fillings_of, joined, read_cases, score_cases, splits
+from loflexmdm.tasks.known_law import MethodEntrant, Pattern, fillings_of, filled_prompt, read_cases, score_cases, splits
 from loflexmdm.tasks.known_law import write_cases
 
 STRINGS = {"aab": 0.3, "ab": 0.2, "abb": 0.15, "abab": 0.15, "aabb": 0.1, "abbab": 0.1}
@@ -38,7 +38,7 @@ def test_lengths_of_a_pattern_are_in_their_ranges(text):
             assert all(part is None or part[0] <= k <= part[1] for part, k in zip(pattern.parts, lengths))
             tokens = [str(k) for k in range(n)]
             prompt, fillings = pattern.cut(tokens, lengths)
-            assert joined(prompt, fillings) == tokens and prompt.count(...) == len(fillings)
+            assert filled_prompt(prompt, fillings) == tokens and prompt.count(...) == len(fillings)
     assert drawn
 
 
@@ -58,7 +58,7 @@ def test_cases_have_their_exact_probabilities():
         law = LAW.conditional(case.prompt)
         assert sum(law.values()) == pytest.approx(1) == sum(case.lengths.values())
         assert case.log_p == pytest.approx(math.log(law[tuple(map(tuple, case.fillings))]))
-        assert all(tuple(map(tuple, f)) in splits(case.prompt, joined(case.prompt, f)) for f in law)
+        assert all(tuple(map(tuple, f)) in splits(case.prompt, filled_prompt(case.prompt, f)) for f in law)
     with pytest.raises(ValueError, match="fits none"): LAW.cases("9 ... 9", 2)
 
 

@@ -12,7 +12,7 @@ import torch
 from loflexmdm.methods.fill_in_the_middle import FillInTheMiddle, FillInTheMiddleConfig
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
 from loflexmdm.process.states import Vocabulary, collate, filled_example
-from loflexmdm.tasks.known_law import Case, LawEntrant, ListedLaw, MethodEntrant, joined, score_cases
+from loflexmdm.tasks.known_law import Case, LawEntrant, ListedLaw, MethodEntrant, filled_prompt, score_cases
 
 FILE = json.loads((Path(__file__).parents[2] / "experiments" / "results" / "receptor_fillings.json").read_text())
 FORWARD = dict(order="left_to_right", orders=1)
@@ -93,7 +93,7 @@ def test_sampled_kl_is_that_of_enumeration(row, model):
 
 @pytest.mark.parametrize("row", ALL)
 def test_the_law_as_an_entrant_has_kl_0(row):
-    law = ListedLaw({tuple(joined(row.prompt, f)): p for f, p in row.law.items()})
+    law = ListedLaw({tuple(filled_prompt(row.prompt, f)): p for f, p in row.law.items()})
     if row.prompt.count(...) > 1: return  # a sequence may be split in two ways
     scores = score_cases(LawEntrant(law), row.cases(5), 50)
     assert abs(scores["kl"]) < 1e-9 and scores["length_tv"] < 2 * scores["length_tv_floor"]

@@ -10,7 +10,7 @@ from loflexmdm.support import random_numbers
 from loflexmdm.support.writers import write_texts
 from loflexmdm.training import recipes
 from loflexmdm.training.first_run import FEWEST_STEPS, SECONDS, Choice, Cost, Entrant, choose, described
-from loflexmdm.training.recipes import ENTRANTS, entrants_for, is_small, recipe, recipe_from, settled
+from loflexmdm.training.recipes import ENTRANTS, entrants_for, is_small, recipe, recipe_from, complete_tables
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def tables(file, model=None, train=None, **task):
 ])
 def test_insertion_where_it_has_the_time(lines, paces, seconds, chosen):
     paces[0].update(seconds)
-    made = settled(tables(lines), tell=lambda line: None)
+    made = complete_tables(tables(lines), tell=lambda line: None)
     name = "ar" if made["model"]["method"] == "ar" else made["model"]["order"]
     assert name.startswith(chosen)
     late = chosen == "left"
@@ -58,15 +58,15 @@ def test_insertion_where_it_has_the_time(lines, paces, seconds, chosen):
 
 def test_gaps_to_fill_are_not_given_to_a_method_that_appends(lines, paces):
     paces[0].update(left_to_right=9.0, learned=18.0)
-    made = settled(tables(lines, infill=0.5), tell=lambda line: None)
+    made = complete_tables(tables(lines, infill=0.5), tell=lambda line: None)
     assert made["model"]["method"] == "fim" and "ar" not in paces[1]
-    assert settled(tables(lines), tell=lambda line: None)["model"]["method"] == "ar"
+    assert complete_tables(tables(lines), tell=lambda line: None)["model"]["method"] == "ar"
 
 
 @pytest.mark.parametrize("seconds, method", [(0.1, "ordered-insertion"), (9.0, "fim")])
 def test_gaps_are_filled_by_insertion_where_it_has_the_time(lines, paces, seconds, method):
     paces[0].update(left_to_right=seconds, learned=seconds)
-    made = settled(tables(lines, infill=0.5), tell=lambda line: None)
+    made = complete_tables(tables(lines, infill=0.5), tell=lambda line: None)
     assert made["model"]["method"] == method and made["model"].get("order", "left_to_right") == "left_to_right"
     assert paces[1] == ["fim", "left_to_right"]
 
@@ -75,20 +75,20 @@ def test_gaps_of_short_sequences_are_filled_by_insertion(tmp_path, paces):
     file = str(write_texts(tmp_path / "many.txt", [f"{n} of many short lines, that is {n}" for n in range(5000)]))
     paces[0].update(left_to_right=9.0)
     said = []
-    made = settled(tables(file, infill=0.5), tell=said.append)
+    made = complete_tables(tables(file, infill=0.5), tell=said.append)
     assert made["model"]["order"] == "left_to_right" and paces[1] == ["left_to_right"]
     assert "ordered insertion from left to right, which fills gaps" in said[0]
-    assert settled(tables(file), tell=said.append)["model"]["method"] == "ar"
+    assert complete_tables(tables(file), tell=said.append)["model"]["method"] == "ar"
 
 
 def test_gaps_in_a_small_file(tmp_path, paces):
     file, said = str(write_texts(tmp_path / "few.txt", ["ab", "ba", "abc"] * 20)), []
-    made = recipe_from(settled(tables(file, infill=0.5), tell=said.append)).as_dict()
+    made = recipe_from(complete_tables(tables(file, infill=0.5), tell=said.append)).as_dict()
     assert made["model"] | dict(method="ordered-insertion", order="left_to_right", query_blocks=1) == made["model"]
     assert made["train"]["schedule"] == "flat" and not paces[1]
     assert "gaps in a small file: ordered insertion from left to right" in said[0] and "--method" in said[0]
     given = tables(file, dict(method="flexmdm"), infill=0.5)
-    assert settled(given, tell=said.append) == given and len(said) == 1
+    assert complete_tables(given, tell=said.append) == given and len(said) == 1
 
 
 @pytest.mark.parametrize("model, train, kept", [
@@ -98,34 +98,34 @@ def test_gaps_in_a_small_file(tmp_path, paces):
     ({}, dict(valid_every=9, valid_size=3, schedule="cosine"), dict(valid_every=9, valid_size=3, schedule="cosine")),
 ])
 def test_what_is_named_is_kept(lines, paces, model, train, kept):
-    made = recipe_from(settled(tables(lines, model, train), tell=lambda line: None)).as_dict()
+    made = recipe_from(complete_tables(tables(lines, model, train), tell=lambda line: None)).as_dict()
     flat = made["model"] | made["train"]
     assert {key: flat[key] for key in kept} == kept
 
 
 def test_nothing_is_measured_where_nothing_is_open(lines, paces, tmp_path):
     complete = tables(lines, dict(method="ar"), dict(steps=3, batch_size=2))
-    assert settled(complete) == complete
+    assert complete_tables(complete) == complete
     few = tables(str(write_texts(tmp_path / "few.txt", ["ab", "ba", "abc"] * 20)))
-    assert settled(few) == few and settled(dict(task=dict(kind="star"))) == dict(task=dict(kind="star"))
+    assert complete_tables(few) == few and complete_tables(dict(task=dict(kind="star"))) == dict(task=dict(kind="star"))
     assert paces[1] == []
     assert is_small(800, 12) and is_small(1, 40) and not is_small(160_000, 114) and not is_small(1, 64)
 
 
 def test_several_processes_measure_nothing(lines, paces, monkeypatch):
     monkeypatch.setattr(recipes, "current_launch", lambda: random_numbers.Launch(0, 2, 0))
-    assert settled(tables(lines)) == tables(lines) and not paces[1]
+    assert complete_tables(tables(lines)) == tables(lines) and not paces[1]
 
 
 def test_the_steps_are_those_of_ten_minutes(lines, paces):
     paces[0].update(ar=0.5, left_to_right=60.0)
-    made = settled(tables(lines), tell=lambda line: None)["train"]
+    made = complete_tables(tables(lines), tell=lambda line: None)["train"]
     assert made["steps"] == SECONDS / 0.5 and made["batch_size"] == 16 and made["valid_every"] == 120
     paces[0].update(ar=60.0)  # even if they take longer
-    assert settled(tables(lines), tell=lambda line: None)["train"]["steps"] == FEWEST_STEPS
+    assert complete_tables(tables(lines), tell=lambda line: None)["train"]["steps"] == FEWEST_STEPS
     paces[0].update(ar=1e-6)  # and no more than a hundred passes
     n = recipe_from(tables(lines)).build()[0].sizes()["train"]
-    assert settled(tables(lines), tell=lambda line: None)["train"]["steps"] == -(-100 * n // 16)
+    assert complete_tables(tables(lines), tell=lambda line: None)["train"]["steps"] == -(-100 * n // 16)
 
 
 def test_python_and_the_shell_choose_alike(lines, paces, capsys):
@@ -154,7 +154,7 @@ def test_a_file_is_a_recipe(tmp_path, capsys):
 def test_a_model_to_start_from_gives_the_method(lines, paces, tmp_path):
     first = recipe_from(tables(lines, dict(method="ar"), dict(steps=1, batch_size=2)))
     first.trainer(tmp_path / "run", progress=False).fit()
-    made = settled(tables(lines, train=dict(start_from=str(tmp_path / "run"))), tell=lambda line: None)
+    made = complete_tables(tables(lines, train=dict(start_from=str(tmp_path / "run"))), tell=lambda line: None)
     assert made["model"]["method"] == "ar" and paces[1] == ["ar"]
 
 

@@ -7,13 +7,12 @@ __all__ = ['PRINT_BITS', 'LEAST_RINGS', 'COMPUTED', 'WIDTH', 'LONGEST', 'TILE_RO
            'scaffold_of', 'Described', 'describe_molecules', 'has_chemnet', 'activations', 'gaussian', 'frechet',
            'nearest', 'internal_diversity', 'cosine', 'count_fragments', 'count_scaffolds', 'filter_patterns',
            'passes_filters', 'Reference', 'reference_from', 'store_reference', 'stored_reference', 'moses_reference',
-           'compared', 'moses_metrics', 'CurvePoint', 'moses_curve', 'plot_curves', 'add_carbons']
+           'compared', 'moses_metrics']
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #3f661a31
 import csv
 import io
 import math
-import random
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -290,15 +289,7 @@ def moses_metrics(
     known = math.nan if train is None else len(set(valid) - set(train)) / len(set(valid))
     return out | dict(Novelty=known)
 
-# %% ../../../nbs/molecules/scores/02_moses.ipynb #98fd5ae7
-class CurvePoint(NamedTuple):
-    "Metric over subsets of one size."
-    n: int  # molecules per subset
-    mean: float  # mean of the metric
-    low: float  # 2.5 % quantile over subsets
-    high: float  # 97.5 % quantile over subsets
-
-
+# %% ../../../nbs/molecules/scores/02_moses.ipynb #98fd5ae6
 CURVES = dict(
     unique=lambda found, reference: len(set(found.smiles)) / len(found.smiles),
     FCD=lambda found, reference: frechet(*gaussian(found.activations), reference.mean, reference.covariance),
@@ -307,50 +298,3 @@ CURVES = dict(
     Scaf=lambda found, reference: cosine(count_scaffolds(found), reference.scaffolds),
     IntDiv=lambda found, reference: internal_diversity(found.prints),
 )
-
-
-def moses_curve(
-    found: Described, reference: Reference, figure: str, sizes: Sequence[int], repeats: int = 20, seed: int = 0
-) -> list[CurvePoint]:
-    """Compute a metric of CURVES as a function of the number of molecules. `repeats` random subsets of each size.
-
-    ValueError for an unknown metric, and for sizes above the number of molecules."""
-    if figure not in CURVES: raise ValueError(f"figure={figure!r}: choose one of {', '.join(CURVES)}")
-    total, rng, out = len(found.smiles), np.random.default_rng(seed), []
-    if not all(2 <= n <= total for n in sizes): raise ValueError(f"sizes={sizes}: from 2 to {total} molecules")
-    for n in sizes:
-        subsets = (found.rows(rng.choice(total, n, replace=False)) for _ in range(repeats))
-        values = [CURVES[figure](subset, reference) for subset in subsets]
-        low, high = np.percentile(values, (2.5, 97.5))
-        out.append(CurvePoint(n, float(np.mean(values)), float(low), float(high)))
-    return out
-
-# %% ../../../nbs/molecules/scores/02_moses.ipynb #605f9b6e
-def plot_curves(curves: Mapping[str, Sequence[CurvePoint]], ax=None):
-    "Plot curves with intervals over the number of molecules. Returns the axes."
-    import matplotlib.pyplot as plt
-    ax = ax or plt.gca()
-    for label, points in curves.items():
-        n, mean, low, high = zip(*points)
-        ax.plot(n, mean, marker="o", label=label)
-        ax.fill_between(n, low, high, alpha=0.2)
-    ax.set(xlabel="molecules", xscale="log")
-    ax.legend(frameon=False)
-    return ax
-
-# %% ../../../nbs/molecules/scores/02_moses.ipynb #a6f1e48e
-def add_carbons(smiles: Sequence[str], rng: random.Random, known: Iterable[str] = ()) -> list[str | None]:
-    """Insert one carbon at a random position of each SMILES. The result is canonical and not in `known`.
-
-    None for a molecule without a valid new result."""
-    known = set(known)
-    with rdBase.BlockLogs(): return [_with_carbon(s, rng, known) for s in smiles]
-
-
-def _with_carbon(smiles: str, rng: random.Random, known: set[str]) -> str | None:
-    places = list(range(len(smiles) + 1))
-    rng.shuffle(places)
-    for i in places:
-        found = judge([smiles[:i] + "C" + smiles[i:]])[0].smiles
-        if found and found != smiles and found not in known: return found
-    return None

@@ -23,7 +23,7 @@ class InSteps(Sampler):
         if self.pace < 1: raise ValueError(f"pace={self.pace}: must be at least 1")
 
     def step(self, intensity_fn, state):
-        out, state = self.ask(intensity_fn, state)
+        out, state = self.call_network(intensity_fn, state)
         masked = state.x.masked
         due = masked & (masked.cumsum(-1) <= self.pace)  # how many; `resolve` takes that number, the most certain first
         u = row_uniforms(state.generators, state.x.lengths)
