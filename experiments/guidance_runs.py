@@ -102,7 +102,7 @@ def molecules(seed: int, steps: int, method: str, condition: str = "qed"):
     figures = lambda tokens, w: {token: molecule_figures(task, part) for token, part in
                                  drawn(model, tokens, EACH, seed, w, **options).items()}
     found = dict(bounds=task.bounds_text, unconditional=figures([ANY], 0)[ANY],
-                 data={t: share([a == [t] for a in task.asked("test")]) for t in task.vocabulary.conditions},
+                 data={t: share([a == [t] for a in task.class_prompts("test")]) for t in task.vocabulary.conditions},
                  guided={f"{scheme} {w}": figures(task.vocabulary.conditions, w) for scheme, w in WEIGHTS["molecules"]})
     row = dict(name=f"molecules {condition} {method} {seed}", task=MOLECULES | dict(condition=condition), method=method)
     note(RESULTS, row | dict(each=EACH, sampling=options) | took | found)

@@ -196,7 +196,7 @@ def test_the_task_asks_for_classes_of_the_column(tmp_path):
     with pytest.warns(UserWarning, match="4 rows have no number; molecules without one"): classes = task.vocabulary
     assert classes.conditions == ("<pIC50:1>", "<pIC50:2>")
     bound = float(task.bounds_text)
-    for smiles, [token] in zip(task.smiles("train"), task.asked("train")):
+    for smiles, [token] in zip(task.smiles("train"), task.class_prompts("train")):
         assert token == (ANY if len(smiles) % 10 == 0 else f"<pIC50:{1 + (len(smiles) >= bound)}>")
     again = task_from(task.as_dict())
     assert again.vocabulary == task.vocabulary and "measured" not in vars(again)  # no data is read for it

@@ -26,19 +26,25 @@ def same_weights(one: Tuned, other: Tuned) -> bool:
     return all(a.equal(b) for a, b in pairs)
 
 
-def test_it_learns_and_the_packaged_model_stays_as_it_is():
+@pytest.fixture(scope="module")
+def searched() -> tuple[Tuned, list[Call]]:
+    "A model that learned in a search of 30 calls, and the calls."
     proposer = tuned()
-    log = optimise(length, proposer, CallLog(), 30, START)
-    assert {c.by for c in log.calls} == {"start", "tuned", "genetic"}
-    assert proposer.learned == max(c.round for c in log.calls)
+    return proposer, optimise(length, proposer, CallLog(), 30, START).calls
+
+
+def test_it_learns_and_the_packaged_model_stays_as_it_is(searched):
+    proposer, calls = searched
+    assert {c.by for c in calls} == {"start", "tuned", "genetic"}
+    assert proposer.learned == max(c.round for c in calls)
     own, first = proposer.model.method.state_dict(), proposer.source.method.state_dict()
     assert any(not v.equal(first[k]) for k, v in own.items())
     assert all(v.equal(first[k]) for k, v in proposer.model.tuner.prior.state_dict().items())
 
 
-def test_what_it_knows_depends_on_the_calls_alone():
+def test_what_it_knows_depends_on_the_calls_alone(searched):
     "Told the same calls at once or round by round, two models have the same weights; told another score, others."
-    calls = optimise(length, tuned(), CallLog(), 24, START).calls
+    calls = searched[1][:24]
     last = calls[-1].round
     at_once, in_parts = tuned(), tuned()
     at_once.learn(calls, last)
@@ -74,17 +80,18 @@ def test_what_is_sifted_is_learned_as_the_worst():
     assert inner.learned > 0 and all(Chem.MolFromSmiles(c.smiles).HasSubstructMatch(ring) for c in log.calls)
 
 
-def test_a_search_within_the_calls_of_each_scaffold_goes_on_from_its_log(tmp_path):
+def test_a_search_within_the_calls_of_each_scaffold_goes_on_from_its_log(tmp_path, searched):
     "A run that was cut, with a model that learns, makes the same calls; none of a scaffold more than its share."
     def way(): return PerScaffold(tuned(), 2)
 
-    whole = optimise(length, way(), CallLog(), 24, START).calls
-    log = CallLog(tmp_path / "run.jsonl")
-    optimise(length, way(), log, 16, START)
-    assert optimise(length, way(), log, 24, START).calls == whole
+    path = tmp_path / "run.jsonl"
+    whole = optimise(length, way(), CallLog(path), 24, START).calls
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:17]))  # settings, and 16 calls
+    log = CallLog(path)
+    assert len(log.calls) == 16 and optimise(length, way(), log, 24, START).calls == whole
     counts = Counter(filter(None, (murcko(c.smiles) for c in whole)))
     assert max(counts.values()) == 2
-    free = Counter(filter(None, (murcko(c.smiles) for c in optimise(length, tuned(), CallLog(), 20, START).calls)))
+    free = Counter(filter(None, (murcko(c.smiles) for c in searched[1][:20])))
     assert max(free.values()) > 2
 
 

@@ -108,7 +108,7 @@ def test_cases_are_written_and_read(tmp_path):
     write_cases(path, cases)
     assert read_cases(path) == cases
     path.write_text("no json\n")
-    with pytest.raises(ValueError, match="not JSON"): read_cases(path)
+    with pytest.raises(ValueError, match="line 1: not valid JSON"): read_cases(path)
     with pytest.raises(ValueError, match="expected"): Case.of(dict(kind="x"))
 
 
