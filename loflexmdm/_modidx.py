@@ -5141,6 +5141,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'loflexmdm/samplers/base.py'),
                                          'loflexmdm.samplers.base.forced_insertions': ( 'samplers/base.html#forced_insertions',
                                                                                         'loflexmdm/samplers/base.py'),
+                                         'loflexmdm.samplers.base.former_method': ( 'samplers/base.html#former_method',
+                                                                                    'loflexmdm/samplers/base.py'),
                                          'loflexmdm.samplers.base.possible': ('samplers/base.html#possible', 'loflexmdm/samplers/base.py'),
                                          'loflexmdm.samplers.base.reader': ('samplers/base.html#reader', 'loflexmdm/samplers/base.py'),
                                          'loflexmdm.samplers.base.surplus_deletions': ( 'samplers/base.html#surplus_deletions',

@@ -101,7 +101,9 @@ class InsertionLMConfig:
     def __post_init__(self): check_network(self)
 
 # %% ../../nbs/methods/23_insertion_lm.ipynb #il000039
-def target_log_probs(x1: PartialSequences, state: Int[Tensor, "batch length"], laws: EventLaws) -> Float[Tensor, "batch length"]:
+def target_log_probs(
+    x1: PartialSequences, state: Int[Tensor, "batch length"], laws: EventLaws
+) -> Float[Tensor, "batch length"]:
     "Compute log-probabilities of the missing tokens' events. They are the clean sequences' tokens; 0 at other columns."
     missing = (state == DROPPED) & x1.free
     row = missing.nonzero(as_tuple=True)[0]

@@ -71,8 +71,8 @@ class OneEvent(Ordered, Method):
     """Base of methods in which every free position waits once. Each waits at its own rate, possibly from an order
     model.
 
-    A subclass has a `path`, `parts`, `rates` and `target_events`. `task` (a dict) is the task that it was trained on, saved
-    with it."""
+    A subclass has a `path`, `parts`, `rates` and `target_events`. `task` (a dict) is the task that it was trained on,
+    saved with it."""
     Config = OneEventConfig
 
     def __init__(self, vocabulary: Vocabulary, config: OneEventConfig = OneEventConfig(), task: dict | None = None):

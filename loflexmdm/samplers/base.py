@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LogitsHook', 'FORMER', 'possible', 'Choices', 'reader', 'forced_insertions', 'surplus_deletions', 'token_law_at_end',
-           'Sampler', 'channel_words', 'fitting_samplers']
+           'former_method', 'Sampler', 'channel_words', 'fitting_samplers']
 
 # %% ../../nbs/samplers/03_base.ipynb #b7491db0
 import warnings
@@ -223,10 +223,20 @@ def token_law_at_end(out: Intensities, at_end: RowBool) -> TokenLaws:
     law = lambda logits, speed, end: torch.where(end[:, None], logits - speed.log(), logits)
     return TokenLaws.of(out.logits).then(law, out.speed, at_end[:, None].expand(out.unmask.shape))
 
-# %% ../../nbs/samplers/03_base.ipynb #908debcf
+# %% ../../nbs/samplers/03_base.ipynb #908debce
 FORMER = dict(ask="call_network", settle="apply_events")  # names of earlier releases, for one release
 
 
+def former_method(sampler: "Sampler", name: str) -> Callable:
+    "Return a sampler's method by its former name, with a warning, or a method of its choices. AttributeError."
+    if name in FORMER:
+        warnings.warn(f"sampler.{name} is now sampler.{FORMER[name]}", DeprecationWarning, stacklevel=3)
+        return getattr(sampler, FORMER[name])
+    if name.startswith("_") or not hasattr(Choices, name):
+        raise AttributeError(f"{type(sampler).__name__!r} object has no attribute {name!r}")
+    return getattr(sampler.choices, name)
+
+# %% ../../nbs/samplers/03_base.ipynb #908debcf
 @dataclass(frozen=True)
 class Sampler:
     """Base class of samplers. `init` makes a state, `step` calls the network once and returns the next state.
@@ -272,12 +282,7 @@ class Sampler:
 
     def __getattr__(self, name: str):
         "Return a method by its name in earlier releases, or one of the choices, which samplers had themselves."
-        if name in FORMER:
-            warnings.warn(f"sampler.{name} is now sampler.{FORMER[name]}", DeprecationWarning, stacklevel=2)
-            return getattr(self, FORMER[name])
-        if name.startswith("_") or not hasattr(Choices, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self.choices, name)
+        return former_method(self, name)
 
     @classmethod
     def fits(cls, channels: Sequence[str]) -> bool:

@@ -293,7 +293,9 @@ def entrant_tables(tables: dict, entrant: Entrant) -> dict:
     return filled | dict(train=filled["train"] | rates | given)
 
 # %% ../../nbs/training/08_recipes.ipynb #st000004
-def complete_tables(tables: dict, device: str | torch.device = "cpu", tell: Callable[[str], object] = write_line) -> dict:
+def complete_tables(
+    tables: dict, device: str | torch.device = "cpu", tell: Callable[[str], object] = write_line
+) -> dict:
     """Fill in the method, batch and steps of a first run on the user's own text, by the pace measured on `device`.
 
     The tables are returned as they are if they leave nothing open, for other data, for a small file without gaps to
@@ -558,9 +560,9 @@ def with_unit(tables: dict, tell: Callable[[str], object] = write_line) -> dict:
 def recipe(name_or_path: str | os.PathLike, **overrides) -> Recipe:
     """Return the recipe of a preset, a TOML file, a saved model or a file of the user's own text.
 
-    `overrides` are those of `recipe_tables`, `method` among them, as `train` takes them at the shell; `complete_tables` chooses
-    settings left open for the user's own data, on `device` [cpu]. A method `FILE.py:Class` that the recipe names, and
-    not the call, runs only with `allow_code`."""
+    `overrides` are those of `recipe_tables`, `method` among them, as `train` takes them at the shell; `complete_tables`
+    chooses settings left open for the user's own data, on `device` [cpu]. A method `FILE.py:Class` that the recipe
+    names, and not the call, runs only with `allow_code`."""
     device = overrides.pop("device", "cpu")
     with code_allowed(overrides.pop("allow_code", False)):
         return recipe_from(complete_tables(recipe_tables(name_or_path, **overrides), device))

@@ -74,7 +74,8 @@ MEANT = {  # command line -> what its refusal suggests
     "edit lead-edits leads.csv": "--input leads.csv", "sample star-tiny leads.csv": "--prompts leads.csv",
     "compare brackets mdm": "--methods mdm or --out mdm", "sample star-tiny --output x.csv": "--out",
     "train brackets --out x --learning-rate 3": "--lr", "train brackets --out x --batch 3": "--batch-size",
-    "evaluate leads.csv --temp 1": "--temperature", "sample star-tiny --n 3": "-n", "report leads.csv --ouput x": "--out",
+    "evaluate leads.csv --temp 1": "--temperature", "sample star-tiny --n 3": "-n",
+    "report leads.csv --ouput x": "--out",
 }
 
 
@@ -99,6 +100,6 @@ def test_what_is_required_is_said_where_no_word_is_too_many():
 
 def test_near_names():
     known = "salts", "budget", "steps", "max_pairs", "out", "train", "tau"
-    near = dict(stepz="steps", pairs="max_pairs", output="out", training="train", taw="tau", trian="train", budgte="budget")
+    near = dict(stepz="steps", pairs="max_pairs", output="out", training="train", taw="tau", trian="train")
     assert {name: nearest(name, known) for name in near} == near
     assert [name for name in ("calls", "states", "epochs", "", "x" * 200, "ab") if nearest(name, known)] == []

@@ -11,8 +11,8 @@ from loflexmdm.process.states import Vocabulary, collate, filled_example
 from loflexmdm.samplers import Samples
 from loflexmdm.tasks.base import check_prompts, task_from
 from loflexmdm.tasks.known_law import PATTERNS, Case, KnownLawConfig, KnownLawTask, LawEntrant, ListedLaw
-from loflexmdm.tasks.known_law import MethodEntrant, Pattern, fillings_of, filled_prompt, read_cases, score_cases, splits
-from loflexmdm.tasks.known_law import write_cases
+from loflexmdm.tasks.known_law import MethodEntrant, Pattern, filled_prompt, fillings_of, read_cases, score_cases
+from loflexmdm.tasks.known_law import splits, write_cases
 
 STRINGS = {"aab": 0.3, "ab": 0.2, "abb": 0.15, "abab": 0.15, "aabb": 0.1, "abbab": 0.1}
 LAW = ListedLaw(STRINGS)
