@@ -46,7 +46,7 @@ CUT = order_causal.cut_of
 
 def use(attention: str):
     "Read generations with `flex_attention` or, plain, with one product after another."
-    order_causal.cut_of = CUT if attention == "flex" else lambda sees, content: ()
+    order_causal.cut_of = CUT if attention == "flex" else lambda kind, content: ()
 
 
 def close_to_plain(bench: Bench, settings: dict):

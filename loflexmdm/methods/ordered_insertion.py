@@ -135,18 +135,34 @@ class OrderScores(nn.Module):
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #fb075f9a
 class Drawn(NamedTuple):
-    "Whole generations of a batch, `orders` per sequence. One order of all sequences follows the other."
+    """Whole generations of a batch, `orders` per sequence. One order of all sequences follows the other.
+
+    What may come `next` is any event or, if the order is certain, only the one that comes."""
     order: Int[Tensor, "rows events"]  # columns of the free tokens as they are inserted, padded
     tokens: Int[Tensor, "rows events"]  # at these columns, PAD as padding
-    log_q: Float[Tensor, "rows events events"]  # [k, e] that event e comes k-th, given those before; -inf: cannot
-    alike: Float[Tensor, "rows events events"]  # [k, e] log of how many events are one with e then
+    log_q: Float[Tensor, "rows events next"]  # [k, e] that event e comes k-th, given those before; -inf: cannot
+    alike: Float[Tensor, "rows events next"]  # [k, e] log of how many events are one with e then
     where: Places  # where items lie in every state
     component: Float[Tensor, "rows components"] | None = None  # posterior of a mixture's components
 
     @property
-    def probs(self) -> Float[Tensor, "rows events events"]:
+    def probs(self) -> Float[Tensor, "rows events next"]:
         "Probability [k, e] that position e comes k-th. 0 in rows beyond the last event."
         return torch.where(self.valid[:, :, None], (self.log_q - self.alike).exp(), 0.0)
+
+    @property
+    def certain(self) -> bool:
+        "True if only the events that come are possible."
+        return self.log_q.shape[2] < self.log_q.shape[1]
+
+    @property
+    def outcome(self) -> Int[Tensor, "rows events next"]:
+        "Outcome [k, e] of event e in state k."
+        return self.where.gap[..., None] if self.certain else self.where.outcome
+
+    def came(self, table: Float[Tensor, "rows events next"]) -> Float[Tensor, "rows events"]:
+        "Select the events that come from a table, 0 beyond the last."
+        return torch.where(self.valid, table[..., 0] if self.certain else table.diagonal(dim1=1, dim2=2), 0.0)
 
     @property
     def valid(self) -> Bool[Tensor, "rows events"]: return self.tokens != PAD
@@ -420,7 +436,8 @@ class OrderedInsertion(Method):
         "Return generations of sequences in given orders. `prompt` is that of the first rows, and of all others alike."
         tokens, end = in_order(x1.tokens, order, PAD), x1.tokens.shape[1]
         valid = tokens != PAD
-        log_q, component = self.order_law(scores, lambda own: step_log_probs(in_order(own, order, 0.0), valid))
+        if self.config.certain and not self.config.merge: log_q, component = scores.new_zeros(*order.shape, 1), None
+        else: log_q, component = self.order_law(scores, lambda own: step_log_probs(in_order(own, order, 0.0), valid))
 
         # an event that stands for several has their probabilities, summed
         alike = torch.zeros_like(log_q)
@@ -457,12 +474,11 @@ class OrderedInsertion(Method):
     def costs(self, drawn: Drawn, given: Memory | PartialSequences) -> Costs:
         "Compute the costs of generations. `given` are their prompts or the memory of them, a row for each."
         laws = self.backbone.laws(given, drawn.tokens, drawn.where)
-        log_gap = laws.gap[:, :-1].gather(2, drawn.where.outcome)  # [k, e] of the gap in which event e lies then
+        log_gap = laws.gap[:, :-1].gather(2, drawn.outcome)  # [k, e] of the gap in which event e lies then
         log_token = self.log_token(laws, drawn)
         log_stop = laws.gap[:, :, -1].gather(1, drawn.count[:, None])[:, 0]
-        of_drawn = lambda table: torch.where(drawn.valid, table.diagonal(dim1=1, dim2=2), 0.0)
         expected = expected_gap(drawn, log_gap)
-        return Costs(-of_drawn(log_gap), -log_token, of_drawn(drawn.log_q), -log_stop, expected, drawn.component)
+        return Costs(-drawn.came(log_gap), -log_token, drawn.came(drawn.log_q), -log_stop, expected, drawn.component)
 
     def log_token(self, laws: Laws, drawn: Drawn) -> Float[Tensor, "rows events"]:
         "Compute log-probabilities of the events' tokens, 0 beyond the last."
@@ -542,7 +558,7 @@ def prompt_of(x1: PartialSequences) -> PartialSequences:
     return contract(x1, torch.where(x1.fixed, CLEAN, DROPPED))
 
 
-def expected_gap(drawn: Drawn, log_gap: Float[Tensor, "rows events events"]) -> Float[Tensor, "rows events"]:
+def expected_gap(drawn: Drawn, log_gap: Float[Tensor, "rows events next"]) -> Float[Tensor, "rows events"]:
     "Compute E_q[-log p(gap)] over possible next events, q a constant. It has far less noise than the drawn gap."
     probs = drawn.probs.detach()
     return -torch.where(probs > 0, probs * log_gap, 0.0).sum(-1)

@@ -100,15 +100,12 @@ class OrderCausalMasks(OrderCausal):
         "Return the mask of query columns that belong to a decision: rows with fewer have others at the end."
         return where.decides.gather(1, where.decisions)
 
-    def view(self, where: MaskedPlaces) -> tuple[Int[Tensor, "rows columns items"], Bool[Tensor, "rows columns items"]]:
-        "Return distance classes and visibility, as without masks. Only decisions have query columns."
+    def view(self, where: MaskedPlaces) -> Int[Tensor, "rows columns items"]:
+        "Return distance classes of all items, as without masks. Only decisions have query columns."
         events = where.left.shape[2]
         queries = events + where.decisions[..., None].expand(-1, -1, where.rank.shape[2])
-        def of_queries(table):
-            content = table[:, :events]
-            return torch.cat([content, table.gather(1, queries)], 1)
-        distance, sees = super().view(where)
-        return of_queries(distance), of_queries(sees)
+        kind = super().view(where)
+        return torch.cat([kind[:, :events], kind.gather(1, queries)], 1)
 
     # What may happen in a state
 

@@ -93,9 +93,9 @@ def test_rows_read_in_one_pass_are_packed_to_the_longest(late, monkeypatch):
     "Six rows with prompts of up to 7 columns and up to 7 events have 10 columns at most, and blocks read 35 in all."
     m, seen, block = model(KINDS[0], late), [], order_causal.RankBlock.forward
     x1 = ragged(m)
-    def noted(own, h, past, distance, *args):
-        seen.append((len(h), past, distance.shape[2]))
-        return block(own, h, past, distance, *args)
+    def noted(own, h, past, kind, *args):
+        seen.append((len(h), past, kind.shape[2]))
+        return block(own, h, past, kind, *args)
     monkeypatch.setattr(order_causal.RankBlock, "forward", noted)
     step(m, x1, 1)
     there, free = int(x1.lengths.sum()), int(x1.free.sum())
@@ -107,8 +107,8 @@ def test_rows_read_in_one_pass_are_packed_to_the_longest(late, monkeypatch):
 def test_a_wrong_visibility_after_moving_rows_together_is_noticed(kind, monkeypatch):
     moved = order_causal.without_gaps
     def wrong(*args):
-        there, distance, sees = moved(*args)
-        return there, distance, sees.roll(1, 1)
+        there, kind = moved(*args)
+        return there, kind.roll(1, 1)
     m = model(kind, 1)
     monkeypatch.setattr(order_causal, "without_gaps", wrong)
     assert compared(m, ragged(m), 1, monkeypatch) > 1e-4

@@ -558,3 +558,23 @@ def test_places_are_counted_from_both_ends():
     by_hand = torch.stack([angle.cos(), angle.sin()], -1).flatten(1)
     torch.testing.assert_close(found[x.free[0]], by_hand.to(found.dtype), atol=1e-6, rtol=0)
     assert not found[~x.free[0]].any()
+
+
+@pytest.mark.parametrize("order", ["left_to_right", "right_to_left"])
+def test_a_certain_order_has_the_loss_and_the_gradient_of_its_whole_table(order, monkeypatch):
+    "Bit for bit, with many events, one and none."
+    m, found = model(order, orders=1), []
+    def noted():
+        m.zero_grad()
+        drawn = m.draw(x1, 2, torch.Generator().manual_seed(0))
+        terms = m.loss(x1, torch.Generator().manual_seed(0))
+        terms.loss.backward()
+        found.append([terms.loss.detach(), *terms.metrics.values(), *(p.grad for p in m.parameters())])
+        return drawn.log_q.shape
+    for x1 in (sequences("ab|cdab", "c|", "|b"), sequences("a|b"), sequences("ab|", "|")):
+        events = int(x1.free.sum(-1).max())
+        assert noted() == (2 * len(x1.tokens), events, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(OrderedInsertionConfig, "certain", False)
+            assert noted() == (2 * len(x1.tokens), events, events)
+        assert all(map(torch.equal, *found[-2:]))

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from loflexmdm.networks.order_causal import DISTANCES, GapPointer, RankBlock, chunks_of
+from loflexmdm.networks.order_causal import CHUNK, DISTANCES, HIDDEN, LONGEST, GapPointer, RankBlock, chunks_of
+from loflexmdm.networks.order_causal import distance_class, seen_only
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_a_block_is_attention_by_content_and_distance(block):
     distance = torch.randint(DISTANCES, (4, 3), generator=g)
     sees = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1]], dtype=torch.bool)
     with torch.no_grad():
-        found, (k, v) = block(h[None], None, distance[None], sees[None], 3)
+        found, (k, v) = block(h[None], None, seen_only(distance, sees)[None], 3)
         keys, values = pairs(block, h[:3])
         torch.testing.assert_close(found[0], by_hand(block, h, keys, values, distance, sees))
         torch.testing.assert_close(k[0].transpose(0, 1), keys)
@@ -59,7 +60,7 @@ def test_what_was_read_before_comes_first_among_the_keys(block):
     with torch.no_grad():
         earlier = [(k, v) for k, v in zip(pairs(block, before), pairs(block, h))]
         past = tuple(one.transpose(0, 1)[None] for one in pairs(block, before))
-        found, (k, _) = block(h[None], past, distance[None], sees[None], 2)
+        found, (k, _) = block(h[None], past, seen_only(distance, sees)[None], 2)
         keys, values = (torch.cat(both) for both in earlier)
         torch.testing.assert_close(found[0], by_hand(block, h, keys, values, distance, sees))
         torch.testing.assert_close(k[0].transpose(0, 1), keys)
@@ -70,7 +71,7 @@ def test_a_fresh_block_passes_its_input_on():
     h = torch.randn(1, 3, 8)
     everything = torch.ones(1, 3, 3, dtype=torch.bool)
     fresh = RankBlock(SimpleNamespace(width=8, heads=2))
-    torch.testing.assert_close(fresh(h, None, everything.long(), everything, 3)[0], h + fresh.mlp[2].bias)
+    torch.testing.assert_close(fresh(h, None, everything.long(), 3)[0], h + fresh.mlp[2].bias)
 
 
 def test_a_fresh_block_draws_its_places_with_these_spreads():
@@ -106,14 +107,36 @@ def kept_numbers(columns, chunked):
     def keep(x):
         kept[0] += x.numel() * x.is_floating_point()
         return x
-    distance = torch.zeros(1, columns, columns, dtype=torch.int8)
     sees = torch.ones(1, columns, columns, dtype=torch.bool).tril()
+    kind = seen_only(torch.zeros(1, columns, columns, dtype=torch.int8), sees)
     h = torch.randn(1, columns, 8, requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-        block(h, None, distance, sees, columns, chunks_of(sees, columns) if chunked else ())
+        block(h, None, kind, columns, chunks_of(kind, columns) if chunked else ())
     return kept[0]
 
 
 def test_attention_in_chunks_keeps_numbers_per_column_not_per_pair():
     chunked, whole = ([kept_numbers(n, way) for n in (256, 1024)] for way in (True, False))
     assert chunked[1] < 4.1 * chunked[0] and whole[1] > 10 * whole[0]
+
+
+def attended(block, h, kind, cut) -> list:
+    "The output of a block, and the gradients of its input and its weights."
+    out, _ = block(h, None, kind, h.shape[1], cut)
+    return [out, *torch.autograd.grad(out.square().mean(), [h, *block.parameters()])]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_first_keys_of_one_class_have_the_attention_and_the_gradient_of_plain_attention(block, sign):
+    "From left to right and back; the second row has hidden keys, and in the fifth chunk a hidden first one."
+    columns = LONGEST + 3 * CHUNK
+    place = torch.arange(columns)
+    kind = seen_only(distance_class(sign * (place - place[:, None])), torch.ones(columns, columns).bool().tril())
+    kind = torch.stack([kind, kind])
+    kind[1, 10:20, :10] = kind[1, LONGEST + 1, 0] = HIDDEN
+    h = torch.randn(2, columns, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3), requires_grad=True)
+    cut = chunks_of(kind, columns)
+    found, whole = (attended(block, h, kind, way) for way in (cut, ()))
+    torch.testing.assert_close(found, whole, atol=1e-12, rtol=1e-12)
+    near, far = 181, 0 if sign == 1 else DISTANCES - 1  # beyond 16 * 2**3.5 there is one class
+    assert [(c.alike, c.kind) for c in cut] == [(0, 0)] * 5 + [(c.first - near, far) for c in cut[5:]] and len(cut) == 7
