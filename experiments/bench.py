@@ -59,6 +59,8 @@ RAGGED = (8, 32)  # shortest and longest sequence of the points with padding
 PARALLEL = ((1, 1), (1, 2), (2, 1))  # processes, and threads of each, for one step of 128 rows
 # beside Hugging Face models of the same width, depth and heads: rows of 64 tokens
 BESIDE = dict(sample_gpt2=(32, 128, 512), train_gpt2=(128,), train_bert=(128,))
+# ordered insertion and masks in turns with autoregression of that size: steps of 4,096 tokens, and samples of 16 rows
+BY_LENGTH = dict(step=dict(forward_late=512, learned_late=512, masks_late=128), sample=dict(forward_late=128))
 COLUMNS, ROUNDS, SIDE = 64, 7, "tiny"  # of that size: four blocks of width 128, eight heads
 PARTS = "data", "forward", "backward", "optimiser"
 
@@ -75,9 +77,11 @@ def points(quick: bool) -> list[dict]:
         ("step", dict(ragged=False)), ("step", dict(ragged=True)), ("write", dict(n=ROWS)), ("write", dict(n=1)))]
     several = [dict(kind="several", processes=n, threads=k) for n, k in PARALLEL]
     beside = [dict(kind="beside", what=what, rows=rows) for what, sizes in BESIDE.items() for rows in sizes]
+    by_length = [dict(kind="by_length", what=what, method=method, length=length)
+                 for what, methods in BY_LENGTH.items() for method, length in methods.items()]
     if importlib.util.find_spec("transformers") is None: beside = []
     single = [dict(kind="train", **p) for p in grown] + [dict(kind="sample", **p) for p in sampled]
-    return single + pair + beside + several
+    return single + pair + beside + several + by_length
 
 
 def name_of(point: dict) -> str:
@@ -275,6 +279,13 @@ def beside_point(what: str, rows: int, seconds: float) -> dict:
     return dict(seconds=ours, theirs=theirs, over=[over[0], statistics.median(over), over[-1]])
 
 
+def by_length_point(what: str, method: str, length: int, seconds: float) -> dict:
+    "Seconds of a step or a sample, and of autoregression in turns with it; the ratio: least, median, most."
+    from ordered_length_runs import sampling, steps
+    found = dict(step=steps, sample=sampling)[what](length, ["ar", method], 3 if seconds else 1)
+    return dict(seconds=found[method]["ms"] / 1e3, theirs=found["ar"]["ms"] / 1e3, over=found[method]["of_ar"])
+
+
 FIRST, LAST = 20, 60  # steps of the log between which several processes are timed
 
 
@@ -299,7 +310,7 @@ def several_point(processes: int, threads: int, seconds: float) -> dict:
 
 POINTS = dict(
     train=train_point, sample=sample_point, step=step_point, write=write_point, beside=beside_point,
-    several=several_point,
+    several=several_point, by_length=by_length_point,
 )
 
 
