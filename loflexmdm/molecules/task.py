@@ -747,8 +747,8 @@ class MoleculeOutput(TaskOutput):
         return MOLECULE_WRITERS[suffix](rows)
 
     def bound_states(self, rows: int) -> int:
-        "Return 64 states for up to 1,000 rows, else 0."
-        return 64 if rows <= 1000 else 0
+        "Return 16 states for up to 1,000 rows, else 0."
+        return 16 if rows <= 1000 else 0
 
     def evaluate_file(
         self,
