@@ -1,12 +1,13 @@
 """The fragment benchmark of packaged models:
 `python experiments/fragment_runs.py fragments.csv SEED... [--model NAME]`.
 
-A model that inserts samples from prompts, one of SMILES from the spelling that it fills best; one that writes SMILES
-from left to right grows the fragments. Models of SMILES have two temperatures, and at the first draw once more until
-all of a case's molecules are different. A table for each seed goes to
-experiments/results/fragment_benchmark.json, with its settings, the SHA-256 of the CSV and the commit. For 100 samples
-of each case two to four minutes of one core, or ten for a model of masks."""
+A model that inserts samples from prompts, one of SMILES from the spelling that it fills best and, for a core without
+points, at five places as `sample` does; one that writes SMILES from left to right grows the fragments. Models of SMILES
+have two temperatures, and at the first draw once more until all of a case's molecules are different. A table
+for each seed goes to experiments/results/fragment_benchmark.json, with its settings, the SHA-256 of the CSV and the
+commit. For 100 samples of each case two to four minutes of one core, or ten for a model of masks."""
 import argparse
+import csv
 from pathlib import Path
 
 import torch
@@ -24,6 +25,7 @@ from loflexmdm.support.atomic_files import file_digest
 from runs import ROOT, note, noted
 
 RESULTS = ROOT / "experiments" / "results" / "fragment_benchmark.json"
+SUPERSTRUCTURE = "superstructure_generation"
 SAMPLER = EventDriven(exact=True, top_p=0.5, confidence="top_prob")
 WAYS = {"temperature 1": {}, "temperature 1.3": dict(temperature=1.3), "all different": dict(distinct=True)}
 
@@ -40,12 +42,18 @@ def fills_smiles(model: Method) -> bool:
     return not grows_rightwards(model.method) and model.task.config.notation == "smiles"
 
 
+def with_cores(cases: list[FragmentCase], path: Path) -> list[FragmentCase]:
+    "Return the cases with the cores of the file, without a point, in place of cores with one at random."
+    with path.open(newline="") as file: cores = {row["name"]: row[SUPERSTRUCTURE] for row in csv.DictReader(file)}
+    return [c._replace(fragment=cores[c.name]) if c.task == SUPERSTRUCTURE else c for c in cases]
+
+
 def run(model: Method, cases: list[FragmentCase], name: str, settings: dict, **options):
     "Sample, and note the table; `options` go to `grow`."
     if noted(RESULTS, name, settings): return
     make = inserted
     if fills_smiles(model): make = fill_fragments
-    if grows_rightwards(model): make = grow_fragments
+    if grows_rightwards(model.method): make = grow_fragments
     results = make(model, cases, settings["n"], settings["seed"], **options)
     table = fragment_table(results)
     note(RESULTS, dict(name=name, **settings, rows=table.rows, means=table.means))
@@ -61,10 +69,12 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     model, cases = loflexmdm.load(args.model), read_benchmark(args.csv)
+    made = dict(model=Path(args.model).name, n=args.n, csv=file_digest(args.csv))
     for seed in args.seeds:
-        name, settings = f"{args.model} {seed}", dict(model=args.model, n=args.n, seed=seed, csv=file_digest(args.csv))
+        name, settings = f"{made['model']} {seed}", made | dict(seed=seed)
         ways = {}
         if grows_rightwards(model.method) or fills_smiles(model): ways = WAYS
+        if fills_smiles(model): settings, cases = settings | dict(cores="five places"), with_cores(cases, args.csv)
         for label, options in ways.items():
             asked = dict(options)
             if fills_smiles(model): asked["sampler"] = EventByEvent(temperature=asked.pop("temperature", 1.0))
