@@ -12,6 +12,7 @@ import torch
 
 from loflexmdm import load
 from loflexmdm.methods.base import Method
+from loflexmdm.models.model import Model
 from loflexmdm.molecules.notation.notations import free_branches, given_and_closed, link, random_smiles
 from loflexmdm.molecules.notation.notations import symbols
 from loflexmdm.molecules.scores.metrics import judge
@@ -57,12 +58,12 @@ def prompts_of(leads: list[str], kind: str, method: Method) -> list[tuple[str, l
     return found
 
 
-def figures(method: Method, prompts: list, leads: list[str], n: int, top_p: float) -> dict:
+def figures(model: Model, prompts: list, leads: list[str], n: int, top_p: float) -> dict:
     "What came of prompts; of none, `n` molecules from nothing."
     start = time.process_time()
-    samples = method.sample(prompts or None, n=None if prompts else n, seed=1, sampler=EventByEvent(top_p=top_p))
+    samples = model.sample(prompts or None, n=None if prompts else n, seed=1, sampler=EventByEvent(top_p=top_p))
     seconds = time.process_time() - start
-    smiles = [j.smiles for j in judge(["".join(method.vocabulary.decode(s)) for s in samples.sequences])]
+    smiles = [j.smiles for j in judge(["".join(model.vocabulary.decode(s)) for s in samples.sequences])]
     valid = [s for s in smiles if s]
     share = lambda count: round(count / len(smiles), 4)
     row = dict(n=len(smiles), valid=share(len(valid)), different=round(len({*valid}) / max(len(valid), 1), 4))
@@ -76,15 +77,15 @@ def main():
     parser.add_argument("leads", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    method, model = load(args.directory), Path(args.directory).name
+    model, name = load(args.directory), f"{Path(args.directory).name}, {args.leads.stem},"
     leads = [Chem.CanonSmiles(line.split()[0]) for line in args.leads.read_text().splitlines() if line.strip()]
     for top_p in (1.0, 0.9):
-        found = figures(method, [], [], DE_NOVO, top_p)
-        note(RESULTS, dict(name=f"{model} from nothing, p = {top_p}", **found))
+        found = figures(model, [], [], DE_NOVO, top_p)
+        note(RESULTS, dict(name=f"{name} from nothing, p = {top_p}", **found))
         for kind in HOLES:
-            originals, prompts = zip(*prompts_of(leads, kind, method))
-            found = figures(method, list(prompts), list(originals), 0, top_p)
-            note(RESULTS, dict(name=f"{model} {kind}, p = {top_p}", leads=len({*originals}), **found))
+            originals, prompts = zip(*prompts_of(leads, kind, model.method))
+            found = figures(model, list(prompts), list(originals), 0, top_p)
+            note(RESULTS, dict(name=f"{name} {kind}, p = {top_p}", leads=len({*originals}), **found))
 
 
 if __name__ == "__main__": main()
