@@ -24,7 +24,7 @@ from ..support.atomic_files import write_file
 from ..support.limits import ROWS
 
 # %% ../../nbs/cli/17_link.ipynb #cl000007
-LINK_MODELS = "molecules-leads", "molecules-moses-ar"
+LINK_MODELS = "molecules-chembl", "molecules-moses-ar"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,7 @@ def load(name_or_dir: str | os.PathLike, device: str | torch.device = "cpu", all
 
     In the package: star-tiny, star-tiny-fixed, star-mixed, star-mixed-fixed, star-mixed-ordered,
     star-medium-ordered, star-hard-ordered (paths in graphs), key-adder,
-    key-adder-fixed (sums that need an order), molecules, molecules-leads, molecules-moses-ar,
+    key-adder-fixed (sums that need an order), molecules, molecules-leads, molecules-chembl, molecules-moses-ar,
     molecules-qm9-ar, repair-text, molecule-edits and lead-edits.
 
     A name of the package wins over a directory in the working directory, with a warning; ./NAME, or a Path, is the
