@@ -41,13 +41,13 @@ class Corrected:
     `alpha` is a function of times of `clock`, (batch,) to (batch,). A sampler calls this in place of the network, with
     the channels `insert` and `delete`."""
     def __init__(self, intensity_fn: IntensityFn, alpha: Callable[[RowFloat], RowFloat], clock: Clock):
-        self.read = reader(intensity_fn)
+        self.evaluate = reader(intensity_fn)
         self.alpha = alpha
         self.clock = clock
 
     def read(self, x: PartialSequences, tau: RowFloat, kept: object | None = None) -> tuple[Intensities, object | None]:
         "Return corrected intensities, and the network's cache of the rows (`reader`)."
-        out, kept = self.read(x, tau, kept)
+        out, kept = self.evaluate(x, tau, kept)
         alpha = self.alpha(self.clock.time(tau))[:, None]
 
         # every token was inserted, at a time whose law depends only on the clock

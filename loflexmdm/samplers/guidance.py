@@ -100,7 +100,7 @@ class Guided:
     evaluations = 2  # of each row in a call
 
     def __init__(self, intensity_fn: IntensityFn, vocabulary: Vocabulary, w: float, scheme: str = "naive"):
-        self.read = reader(intensity_fn)
+        self.evaluate = reader(intensity_fn)
         self.vocabulary = vocabulary
         self.scheme = scheme
         self.w = 1 + w if scheme == "weighted" else w  # `guide` counts from the unconditional one there
@@ -110,7 +110,7 @@ class Guided:
         rows = len(x.tokens)
         pair = zip(x, without_conditions(x, self.vocabulary))
         twice = PartialSequences(*(None if a is None else torch.cat([a, b]) for a, b in pair))
-        out, kept = self.read(twice, tau.repeat(2), None if kept is None else kept.kept)
+        out, kept = self.evaluate(twice, tau.repeat(2), None if kept is None else kept.kept)
 
         out = out.dense().map(Tensor.double)  # powers of small rates
         guided = guide(out.rows(slice(rows)), out.rows(slice(rows, None)), self.w, self.scheme, x)

@@ -196,11 +196,15 @@ def test_a_line_that_never_ends(tmp_path, monkeypatch):
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no /dev/zero here")
 def test_a_file_without_end(tmp_path, monkeypatch):
     monkeypatch.setenv(LINE.variable, "100000")
-    for read in (lambda: list(checked_lines("/dev/zero")), lambda: read_jsonl("/dev/zero")):
-        with pytest.raises(ValueError, match="/dev/zero, line 1: "): read()
-    (tmp_path / "r.toml").symlink_to("/dev/zero")
+    (long := tmp_path / "long.txt").write_bytes(b"\0" * 200_000)
+    for read in (checked_lines, read_jsonl):
+        with pytest.raises(ValueError, match="/dev/zero: is a pipe or device"): list(read("/dev/zero"))
+        with pytest.raises(ValueError, match="long.txt, line 1: "): list(read(long))
     monkeypatch.setenv("LOFLEXMDM_MAX_DESCRIPTION", "100000")
-    with pytest.raises(ValueError, match="r.toml: 100,001 bytes of JSON or TOML"): read_tables(tmp_path / "r.toml")
+    (tmp_path / "zero.toml").symlink_to("/dev/zero")
+    (tmp_path / "long.toml").write_bytes(b"\0" * 200_000)
+    with pytest.raises(ValueError, match="zero.toml: is a pipe or device"): read_tables(tmp_path / "zero.toml")
+    with pytest.raises(ValueError, match="long.toml: 100,001 bytes of JSON or TOML"): read_tables(tmp_path / "long.toml")
 
 
 @pytest.mark.parametrize("line", [b"C" * 1000, b""])

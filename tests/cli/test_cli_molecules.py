@@ -120,9 +120,9 @@ def test_smiles_are_what_the_tokens_say(table):
         assert (row["state"] == "valid") == (d.smiles is not None and "." not in d.smiles)
 
 
-def test_the_bound_is_that_of_64_states(table, model, tmp_path):
+def test_the_bound_is_that_of_16_states(table, model, tmp_path):
     again = tmp_path / "again.jsonl"
-    assert call(f"sample {model} -n 60 --nll 64 --no-picture --out", again)[0] == 0
+    assert call(f"sample {model} -n 60 --nll 16 --no-picture --out", again)[0] == 0
     lines = [json.loads(x) for x in again.read_text().splitlines()]
     assert [(r["smiles"], str(r["nll_bound"])) for r in lines] == [
         (r["smiles"], r["nll_bound"]) for r in rows_of(table[0])
@@ -219,7 +219,7 @@ def test_no_bound_if_not_wanted(model, tmp_path):
 @pytest.mark.parametrize(
     "nll, out, rows, task, states",
     [
-        (None, "m.csv", 1000, "molecules", 64), (None, "m.csv", 1001, "molecules", 0),
+        (None, "m.csv", 1000, "molecules", 16), (None, "m.csv", 1001, "molecules", 0),
         (None, None, 9, "molecules", 0), (None, "m.csv", 9, "brackets", 0),
         (None, "m.csv", 9, None, 0), (4, None, 9999, "brackets", 4), (0, "m.csv", 9, "molecules", 0),
     ],

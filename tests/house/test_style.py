@@ -170,3 +170,20 @@ def shortened() -> dict[str, int]:
 
 
 if __name__ == "__main__": LONG_CELLS.write_text(json.dumps(shortened(), indent=1) + "\n")
+
+
+def shadowed(tree: ast.AST) -> list[str]:
+    "List methods whose class assigns an attribute of the same name to `self`, which hides the method."
+    found = []
+    for cls in (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)):
+        methods = {n.name for n in cls.body if isinstance(n, ast.FunctionDef) and not n.decorator_list}
+        found += [f"{cls.name}.{n.attr}" for n in ast.walk(cls) if isinstance(n, ast.Attribute)
+                  and isinstance(n.ctx, ast.Store) and getattr(n.value, "id", "") == "self" and n.attr in methods]
+    return found
+
+
+def test_no_attribute_hides_a_method():
+    modules = sorted((ROOT / "loflexmdm").rglob("*.py"))
+    found = {f"{p.name}: {name}" for p in modules for name in shadowed(ast.parse(p.read_text(encoding="utf-8")))}
+    assert not found
+    assert shadowed(ast.parse("class A:\n def __init__(self): self.read = 1\n def read(self): ...")) == ["A.read"]

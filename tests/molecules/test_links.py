@@ -84,7 +84,8 @@ def test_scores_are_those_of_the_model(models):
 
 def test_the_command_ranks_and_says_what_it_found(models, tmp_path):
     out = tmp_path / "links.csv"
-    code, _, said = call("link", ENDS, "--link-atoms", "3-5", "-n", 8, "--rounds", 2, "--out", out)
+    names = "molecules-leads", "molecules-moses-ar"
+    code, _, said = call("link", ENDS, "--models", *names, "--link-atoms", "3-5", "-n", 8, "--rounds", 2, "--out", out)
     rows = list(csv.DictReader(open(out)))
     assert code == 0 and "linkers" in said and len({r["linker"] for r in rows}) == len(rows) > 2
     nats = [float(r["nats"]) for r in rows if r["nats"]]

@@ -112,7 +112,7 @@ def test_the_vocabulary_is_that_of_the_config_and_others_are_counted(tmp_path):
 def test_a_packaged_model_that_knows_the_lacking_tokens_is_named(tmp_path):
     (path := tmp_path / "mine.smi").write_text("CCO\nC[C@H](N)O\nCCN\n")
     told = lambda tokens: MoleculesTask(MoleculesConfig(source=str(path), notation="smiles", tokens=tokens)).summary()
-    assert "'[C@H]' (1 molecule); known to molecules-leads" in told("C N O ( )")
+    assert "'[C@H]' (1 molecule); known to molecules-chembl, molecules-leads" in told("C N O ( )")
     (path := tmp_path / "mine.smi").write_text("CCO\nC[C@H](N)O\nCCN\nC[13CH2]O\n")
     assert "known to" not in told("C N O ( )")
 
