@@ -202,9 +202,9 @@ def test_a_file_without_end(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="long.txt, line 1: "): list(read(long))
     monkeypatch.setenv("LOFLEXMDM_MAX_DESCRIPTION", "100000")
     (tmp_path / "zero.toml").symlink_to("/dev/zero")
-    (tmp_path / "long.toml").write_bytes(b"\0" * 200_000)
+    (long := tmp_path / "long.toml").write_bytes(b"\0" * 200_000)
     with pytest.raises(ValueError, match="zero.toml: is a pipe or device"): read_tables(tmp_path / "zero.toml")
-    with pytest.raises(ValueError, match="long.toml: 100,001 bytes of JSON or TOML"): read_tables(tmp_path / "long.toml")
+    with pytest.raises(ValueError, match="long.toml: 100,001 bytes of JSON or TOML"): read_tables(long)
 
 
 @pytest.mark.parametrize("line", [b"C" * 1000, b""])
