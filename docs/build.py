@@ -805,7 +805,8 @@ def changelog_page() -> str:
     "The changelog without its links to versions; the table of modules and the longest lists are unfolded by a click."
     text = re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     text = re.sub(r"\n(\| module before \|.*?\n)(?!\|)", unfolding("The table of modules"), text, flags=re.DOTALL)
-    long = "Pages", "Tables", "Training", "Work that goes wrong", "The papers' claims", "Relatives as entrants"
+    long = ("Pages", "Tables", "Training", "Work that goes wrong", "The papers' claims", "Relatives as entrants",
+            "Gaps of unknown length", "First runs on texts of one's own")
     titles = dict(Added="All that was added", Changed="All that has changed") | dict.fromkeys(long, "Details")
     for heading, title in titles.items():
         listed = re.compile(rf"(?<=\n### {heading}\n)\n(.*?\n)(?=\n##)", re.DOTALL)
