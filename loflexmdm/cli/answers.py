@@ -27,7 +27,7 @@ from ..support.registries import did_you_mean
 from ..tasks.base import Task
 
 # %% ../../nbs/cli/15_answers.ipynb #an000009
-MODELS = "molecules-leads", "molecules-moses-ar", "lead-edits", "star-medium-ordered", "repair-text"
+MODELS = "molecules-leads", "molecules-chembl", "molecules-moses-ar", "lead-edits", "star-medium-ordered", "repair-text"
 MOST = Limit(256, "sequences in one call", "LOFLEXMDM_MAX_CALL")
 BATCH = 8  # sequences between two reports of progress
 STATES = 16  # states per sequence for its bound

@@ -56,7 +56,7 @@ def limits_from(text: str, name: str, least: int = 0) -> tuple[int, int]:
     try: found = int(low), int(high if dash else low)
     except ValueError: found = 1, 0
     if least <= found[0] <= found[1]: return found
-    raise ValueError(f"{name} {text}: must be a whole number from {least}, or two as in 6-12")
+    raise ValueError(f"{name} {text}: must be a whole number from {least}, or two with the smaller first, as in 6-12")
 
 # %% ../../nbs/molecules/09_links.ipynb #ln000014
 @dataclass(frozen=True)
