@@ -188,7 +188,7 @@ class SequencesConfig:
         if self.max_length == 1:
             raise ValueError(f"max_length={self.max_length}: must be at least 2, or 0 for no limit")
         check_gaps(self)
-        if self.tokenizer and self.unit != "words":
+        if self.tokenizer and self.unit != type(self).unit:
             raise ValueError(f"unit={self.unit!r}: the tokenizer cuts the texts; leave unit out")
         if self.valid_share + self.test_share >= 1:
             raise ValueError(f"valid_share={self.valid_share}, test_share={self.test_share}: their sum must be below 1")

@@ -15,11 +15,12 @@ from loflexmdm.models.saved import save_method
 from loflexmdm.process.states import CLEAN, DROPPED, Vocabulary, collate, contract, parse_prompt
 from loflexmdm.samplers import Samples
 from loflexmdm.support.records import read_records
+from loflexmdm.support.registries import TASKS
 from loflexmdm.support.writers import write_texts
 from loflexmdm.tasks import sequences
 from loflexmdm.tasks.base import check_prompts, task_from
-from loflexmdm.tasks.sequences import GapRule, SequencesConfig, SequencesTask, cut_into, divided, infill_example
-from loflexmdm.tasks.sequences import stretch
+from loflexmdm.tasks.sequences import UNITS, GapRule, SequencesConfig, SequencesTask, cut_into, divided
+from loflexmdm.tasks.sequences import infill_example, stretch
 from loflexmdm.training.checkpoints import take_weights
 from loflexmdm.training.recipes import override, recipe, recipe_from
 
@@ -241,6 +242,15 @@ def test_a_tokenizer_gives_vocabulary_prompts_and_texts(tokenizer):
     again = task_from(task.as_dict(), task.vocabulary)
     assert again.text(row) == task.text(row)
     with pytest.raises(ValueError, match="leave unit out"): SequencesConfig(tokenizer=tokenizer, unit="characters")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_tokenizer_replaces_the_unit_of_each_task(name, tokenizer):
+    Config = TASKS[name].Config
+    if not {"tokenizer", "unit"} <= {*Config.__dataclass_fields__}: return
+    assert Config(tokenizer=tokenizer).unit == Config.unit
+    other = next(unit for unit in UNITS if unit != Config.unit)
+    with pytest.raises(ValueError, match="leave unit out"): Config(tokenizer=tokenizer, unit=other)
 
 
 # training further, and defaults
