@@ -35,7 +35,7 @@ from ..molecules.edit_goals import EditGoals, edit_goals
 from ..process.channels import CHANNELS
 from ..samplers import Samples
 from ..support.atomic_files import write_file
-from ..support.readers import ending_of, is_file
+from ..support.readers import ending_of, is_file, missing_file
 from ..support.records import LeftOut, Record, Records, read_records
 from ..support.table_writers import TABLE_WRITERS, output_ending
 from ..tasks.base import Task, TaskEdits
@@ -47,7 +47,7 @@ ENDINGS = (".smi", ".sdf", ".txt", ".csv", ".tsv", ".xlsx", ".jsonl", ".fasta", 
 
 def input_records(path: Path, column: str = "") -> Records:
     "Return the records of a file: SMILES and names of .smi and SDF, else texts. ValueError for a wrong column."
-    if not is_file(path): raise FileNotFoundError(f"--input {path}: no such file")
+    if not is_file(path): raise FileNotFoundError(f"--input {missing_file(path)}")
     if ending_of(path) in (".smi", ".sdf", ".mol") or is_sdf(path): return molecule_records(path, column)
     return read_records(path, column, USUAL, only=True)
 

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from .limits import LINE, clipped, clipped_line
 from .readers import FASTA, LEGACY, checked_lines, encoding_in, encoding_of, ending_of, is_file
+from .readers import missing_file
 from .readers import opener_of, parse_json, unpacking
 from .table_writers import excel_package
 
@@ -813,7 +814,7 @@ def read_records(
     if not isinstance(source, str | os.PathLike): return _records_of_object(source, column, usual, where, only, likely)
     path = Path(source)
     if path.is_dir(): raise ValueError(f"{path}: is a folder; name a file")
-    if not is_file(path): raise FileNotFoundError(f"{path}: no such file")
+    if not is_file(path): raise FileNotFoundError(missing_file(path))
     layout = layout_of(path, column, format, usual)
     chosen = chosen_column(layout, column, usual, only)
     chosen = chosen or column_by_content(layout, parser_of(path, layout, errors), likely)

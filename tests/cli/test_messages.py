@@ -87,6 +87,17 @@ def test_an_unknown_argument_names_the_option_that_is_meant(line, tmp_path, monk
 
 
 @pytest.mark.parametrize("line", [
+    "edit lead-edits --input CC(=O)O.Cl", "optimize --objective qed --start CC(=O)O.Cl", "report CC(=O)O.Cl",
+    "sample molecules-leads --prompts CC(=O)O.Cl", "evaluate CC(=O)O.Cl --model molecules-leads",
+])
+def test_a_molecule_in_place_of_a_file_is_shown_how_to_become_one(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(line)
+    assert code == 2 and not out and err.endswith("is needed, as from echo 'CC(=O)O.Cl' > input.smi\n")
+    assert "echo" not in call(line.replace("CC(=O)O.Cl", "nowhere.smi.gz"))[2]
+
+
+@pytest.mark.parametrize("line", [
     "optimize --objective qed --epochs 5", "sample star-tiny no-file", "report leads.csv other", "info --modle x",
 ])
 def test_an_unknown_argument_without_a_near_one_lists_the_options(line):

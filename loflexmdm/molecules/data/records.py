@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rdkit import Chem, rdBase
 
-from ...support.readers import LEGACY, checked_lines, encoding_in, ending_of, is_file
+from ...support.readers import LEGACY, checked_lines, encoding_in, ending_of, is_file, missing_file
 from ...support.records import SDF, Layout, LeftOut, Parsed, Record, Records
 from ...support.records import column_place, head_lines, head_of, layout_of, read_records, text_of
 
@@ -130,7 +130,7 @@ def molecule_records(
     `usual` name, or the only one that holds SMILES. ValueError, at once, for a source that cannot be read."""
     path = Path(source) if isinstance(source, str | os.PathLike) else None
     if path is not None and path.is_dir(): raise ValueError(f"{path}: is a folder; name a file")
-    if path is not None and not is_file(path): raise ValueError(f"{path}: no such file")
+    if path is not None and not is_file(path): raise ValueError(missing_file(path, ".smi"))
     if path is not None and format == "auto" and is_sdf(path): return _sdf_records(path, column)
     if path is not None and format == "auto" and ending_of(path) in (".sdf", ".mol"):
         raise ValueError(f"{path}: not an SDF, it has no line 'M  END' or '$$$$'; name it .smi if it holds SMILES")
