@@ -5953,6 +5953,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                         'loflexmdm/support/readers.py'),
                                            'loflexmdm.support.readers.missing_file': ( 'support/readers.html#missing_file',
                                                                                        'loflexmdm/support/readers.py'),
+                                           'loflexmdm.support.readers.names_beside': ( 'support/readers.html#names_beside',
+                                                                                       'loflexmdm/support/readers.py'),
                                            'loflexmdm.support.readers.open_text': ( 'support/readers.html#open_text',
                                                                                     'loflexmdm/support/readers.py'),
                                            'loflexmdm.support.readers.opener_of': ( 'support/readers.html#opener_of',

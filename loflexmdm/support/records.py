@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['ABSENT', 'Parsed', 'BLANK', 'COLOURS', 'MISSING', 'MINUS', 'SMALL', 'FORMATS', 'TABLE_ENDINGS', 'JSON_ENDINGS',
-           'EXPECTED', 'NAMED', 'NA_FORMATS', 'HEAD', 'SAMPLE', 'TEXT_COLUMNS', 'USUAL_NAMES', 'UNREADABLE', 'SDF',
-           'DELIMITERS', 'NAME', 'MOST_TITLES', 'SPAN', 'OFFICE', 'SOURCES', 'Record', 'LeftOut', 'Layout', 'number_in',
-           'text_of', 'tokens_in', 'Records', 'described', 'by_reason', 'read_line', 'column_place', 'usual_column',
-           'column_by_content', 'head_of', 'head_text', 'head_lines', 'layout_of', 'table_rows', 'parser_of',
-           'read_records', 'chosen_column', 'Again']
+           'EXPECTED', 'NAMED', 'NA_FORMATS', 'HEAD', 'SAMPLE', 'TEXT_COLUMNS', 'USUAL_NAMES', 'UNREADABLE', 'TAR',
+           'SDF', 'DELIMITERS', 'NAME', 'MOST_TITLES', 'SPAN', 'OFFICE', 'SOURCES', 'Record', 'LeftOut', 'Layout',
+           'number_in', 'text_of', 'tokens_in', 'Records', 'described', 'by_reason', 'read_line', 'column_place',
+           'usual_column', 'column_by_content', 'head_of', 'head_text', 'head_lines', 'layout_of', 'table_rows',
+           'parser_of', 'read_records', 'chosen_column', 'Again']
 
 # %% ../../nbs/support/20_records.ipynb #rca30432
 import csv
@@ -323,7 +323,8 @@ UNREADABLE = {
     b"\x1f\x8b": "gzip; name it with .gz at the end", b"BZh": "bzip2; unpack it first",
     b"\xfd7zXZ": "xz; unpack it first", b"\x28\xb5\x2f\xfd": "zstandard; unpack it first",
     b"\xd0\xcf\x11\xe0": "an old Office file; save it as .xlsx or .csv", b"ARROW1": "Arrow; save it as .parquet",
-    b"%PDF": "PDF; save its text as .txt", b"\x89PNG": "a picture", b"\x89HDF": "HDF5; save it as .parquet",
+    b"%PDF": "PDF; save its text as .txt", b"\x89PNG": "a picture", b"\xff\xd8\xff": "a picture",
+    b"\x89HDF": "HDF5; save it as .parquet",
     b"SQLite format 3": "an SQLite database; export a table as .csv", b"{\\rtf": "RTF; save it as .txt",
     b"# STOCKHOLM": "a Stockholm alignment; convert it to FASTA",
     b"CLUSTAL": "a Clustal alignment; convert it to FASTA",
@@ -331,7 +332,10 @@ UNREADABLE = {
     b"<?xml": "XML; save its texts as .txt or .csv", b"<!DOCTYPE html": "a web page; save its text as .txt",
     b"<html": "a web page; save its text as .txt",
     b"@<TRIPOS>": "a mol2 file; convert it to SDF, say by Open Babel",
+    b"\x93NUMPY": "a NumPy array; save its texts as .txt",
+    **dict.fromkeys((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"), "a pickle; save its texts as .txt"),
 }  # first bytes -> what it is, and what to do
+TAR = 257, b"ustar"  # place and bytes by which an archive is known
 SDF = re.compile(r"^(\$\$\$\$|M  END)\s*$", re.MULTILINE)
 
 # %% ../../nbs/support/20_records.ipynb #rc2d9fe9
@@ -353,6 +357,7 @@ def head_of(path: Path) -> bytes:
     with unpacking(path), opener_of(path)(path, "rb") as f: head = f.read(HEAD)
     start = head.lstrip(b"\xef\xbb\xbf \r\n\t")
     found = next((said for mark, said in UNREADABLE.items() if start[:len(mark)].lower() == mark.lower()), "")
+    if head.startswith(TAR[1], TAR[0]): found = "a tar archive; unpack it first"
     if found: raise ValueError(f"{path}: is {found}")
     return head
 

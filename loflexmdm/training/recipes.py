@@ -37,7 +37,7 @@ from ..support.configs import config_from, config_schema, current_names
 from ..support.limits import STEPS, clipped
 from ..support.progress import write_line
 from ..support.random_numbers import current_launch, seed_generator
-from ..support.readers import is_file, read_toml
+from ..support.readers import is_file, missing_file, read_toml
 from ..support.records import read_records
 from ..support.registries import METHODS, TASKS, absolute_name, code_allowed, code_place, did_you_mean
 from ..support.saved_files import is_packaged, names, note_same_name, read_config, resolve
@@ -511,6 +511,7 @@ def read_tables(name_or_path: str | os.PathLike) -> dict:
         return with_absolute_paths(tables_like(name_or_path), Path.cwd())
     elif str(name_or_path) in REMOVED: raise ValueError(f"{str(name_or_path)!r} {not_packaged(name_or_path, names())}")
     elif is_text_file(path): return dict(task=dict(kind="text", file=str(path.absolute())))
+    elif path.suffix and not path.exists(): raise FileNotFoundError(missing_file(path))
     elif path.suffix != ".toml":
         raise ValueError(
             f"recipe {str(name_or_path)!r}{did_you_mean(name_or_path, [*presets(), *names()])}: "

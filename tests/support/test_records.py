@@ -1,7 +1,10 @@
 "Records of any source: content decides the format, and each record is kept or counted with its reason."
 import gzip
+import io
 import json
+import pickle
 import random
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -221,12 +224,21 @@ def test_the_line_has_counts_reasons_layout_alphabet_and_lengths(tmp_path):
     assert "5 different tokens; length" not in line
 
 
+def tar() -> bytes:
+    "Return an archive of one file."
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive: archive.addfile(tarfile.TarInfo("a.txt"), io.BytesIO())
+    return made.getvalue()
+
+
 @pytest.mark.parametrize("name, text, message", [
     ("a.fasta", "ACG\nAC\n", "a.fasta, line 1: not FASTA.*rename it to .txt"), ("a.fastq", "ACG\n", "not FASTQ"),
     ("a.jsonl", "ACG\n", "not JSON lines"), ("a.jsonl", '{"text": "a"}\n{"text": "b', "line 2: not valid JSON"),
     ("a.txt", "<html>\n", "is a web page"), ("a.txt", b"%PDF-1.4\n", "is PDF"), ("a.csv", b"\xd0\xcf\x11\xe0", "old"),
     ("a.txt", gzip.compress(b"a b", mtime=0), "is gzip; name it with .gz"),
-    ("a.txt", "# STOCKHOLM 1.0\n", "convert it to"),
+    ("a.txt", "# STOCKHOLM 1.0\n", "convert it to"), ("a.tar", tar(), "is a tar archive; unpack it first"),
+    ("a.tar.gz", gzip.compress(tar(), mtime=0), "is a tar archive; unpack it first"),
+    ("a.npy", b"\x93NUMPY\x01\x00", "is a NumPy array"), ("a.pkl", pickle.dumps(["a"]), "is a pickle"),
     ("a.xlsx", "text\na\n", "cannot be read as .xlsx"), ("a.parquet", "text\n", "cannot be read as .parquet"),
     ("a.sdf", "\n\n\n  0  0\nM  END\n$$$$\n", "is an SDF"), ("a.csv", "n,m\na,b\n", "has the columns n, m; name one"),
     ("a.csv", ",n,m\na,1,2\n", "has the columns n, m; name one"), ("a.txt", "", "is empty"),
@@ -293,6 +305,9 @@ def test_a_missing_file_and_a_folder(tmp_path):
     with pytest.raises(ValueError, match="format='word'"): read_records([], format="word")
     (tmp_path / "a.csv").write_text("text,n\na,1\n")
     assert texts(read_records(tmp_path / "a.csv", format="lines")) == ["text,n", "a,1"]
+    (tmp_path / "table.csv").write_text("text,n\na,1\n")
+    with pytest.raises(FileNotFoundError, match="table.cvs: no such file .did you mean 'table.csv'"):
+        read_records(tmp_path / "table.cvs")
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="needs the cases of users")

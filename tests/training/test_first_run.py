@@ -148,7 +148,9 @@ def test_a_file_is_a_recipe(tmp_path, capsys):
     with pytest.raises(ValueError, match="column"): recipe(table)
     (tmp_path / "mine.smi").write_text("CCO\n")
     with pytest.raises(ValueError, match="loflexmdm train molecules-moses-ar --source"): recipe(tmp_path / "mine.smi")
-    with pytest.raises(ValueError, match="nor a file of texts"): recipe(tmp_path / "none.txt")
+    with pytest.raises(ValueError, match="nor a file of texts"): recipe(tmp_path / "none")
+    with pytest.raises(FileNotFoundError, match="wrds.txt: no such file .did you mean 'words.txt'"):
+        recipe(tmp_path / "wrds.txt")
 
 
 def test_a_model_to_start_from_gives_the_method(lines, paces, tmp_path):
