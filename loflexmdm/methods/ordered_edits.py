@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .edit_flows import COUPLINGS, FromSources, check_source, except_present, on_cpu, source_of
 from .ordered_insertion import Drawn, OrderedInsertion, OrderedInsertionConfig, given_columns
-from ..networks.order_causal import Laws, Memory
+from ..networks.order_causal import Growing, Laws, Memory
 from ..networks.order_causal_edits import OrderCausalEdits, places_with_edits
 from ..process.alignments import BLANK, Aligned, at, check_pairs, counted_moves, from_moves
 from ..process.intensities import log_probs_at
@@ -157,7 +157,7 @@ class OrderedEdits(FromSources, OrderedInsertion):
 
     # Generation: one event at a time
 
-    def token_logits(self, memory: Memory, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
+    def token_logits(self, memory: Memory | Growing, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
         "Compute logits of an outcome's token. Any token in a gap, a different one in place of an item."
-        old = self.backbone.spot(memory, gap).old[:, 0]
+        old = self.backbone.replaced(memory, gap)
         return except_present(super().token_logits(memory, gap), old)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from .base import Method
 from ..networks.build import never_conditions
-from ..networks.order_causal import Laws, Memory, OrderCausal, Places, places
+from ..networks.order_causal import Growing, Laws, Memory, OrderCausal, Places, places
 from ..networks.transformer import TILE, SizeName, Transformer, size_named, token_head
 from ..process.intensities import log_probs_at
 from ..process.matching import LossTerms, advantages
@@ -529,15 +529,19 @@ class OrderedInsertion(Method):
         "Encode prompts; return the cache from which events are drawn."
         return self.backbone.read(prompt)
 
-    def gap_scores(self, memory: Memory) -> Float[Tensor, "rows outcomes"]:
+    def gap_scores(self, memory: Memory | Growing) -> Float[Tensor, "rows outcomes"]:
         "Compute scores of gaps after items, then of stopping. -inf for closed gaps."
         return self.backbone.gap_scores(memory)
 
-    def token_logits(self, memory: Memory, gap: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
+    def token_logits(
+        self, memory: Memory | Growing, gap: Int[Tensor, " rows"]
+    ) -> Float[Tensor, "rows vocabulary"]:
         "Compute logits of the token inserted after item `gap`."
         return self.token(self.backbone.token_features(memory, gap))
 
-    def insert(self, memory: Memory, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]) -> Memory:
+    def insert(
+        self, memory: Memory | Growing, gap: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
+    ) -> Growing:
         "Insert `token` after item `gap`; return the new cache."
         return self.backbone.insert(memory, gap, token)
 

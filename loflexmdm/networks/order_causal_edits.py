@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .order_causal import FLAGS, GENERATED, QUERY, GapPointer, Memory, OrderCausal, Places, Spot
+from .order_causal import FLAGS, GENERATED, QUERY, GapPointer, Growing, OrderCausal, Places, Spot
 from .transformer import Size
 from ..process.states import PartialSequences
 
@@ -125,21 +125,10 @@ class OrderCausalEdits(OrderCausal):
 
     # What may happen in a state
 
-    def pointed(self, h: Float[Tensor, "rows items width"]) -> Float[Tensor, "rows items features"]:
-        "Return projections of items for gaps, replacements and deletions."
-        pointers = self.pointer, self.replacement, self.deletion
-        return torch.cat([pointer.item(h) for pointer in pointers], -1)
-
-    def outcomes(
-        self, last: Float[Tensor, "rows states width"], items: Float[Tensor, "rows items features"],
-        right: Int[Tensor, "rows states items"], distance: Int[Tensor, "rows states items"],
-    ) -> Float[Tensor, "rows states outcomes"]:
-        "Return scores of gaps after all items, of replacing them, of deleting them, then of stopping."
-        of_gaps, of_replacements, of_deletions = items.chunk(3, -1)
-        gaps = self.pointer(last, of_gaps, right, distance)
-        replacements = self.replacement(last, of_replacements, right, distance)
-        deletions = self.deletion(last, of_deletions, right, distance)
-        return torch.cat([gaps[..., :-1], replacements[..., :-1], deletions[..., :-1], gaps[..., -1:]], -1)
+    @property
+    def pointers(self) -> tuple[GapPointer, ...]:
+        "Scores of gaps, of replacing items, then of deleting them."
+        return self.pointer, self.replacement, self.deletion
 
     def editable(self, prompt: PartialSequences) -> Bool[Tensor, "rows items"]:
         "Return the mask of source items that events may change: not kept."
@@ -155,7 +144,7 @@ class OrderCausalEdits(OrderCausal):
 
     # One event at a time
 
-    def spot(self, memory: Memory, event: Int[Tensor, " rows"]) -> Spot:
+    def spot(self, memory: Growing, event: Int[Tensor, " rows"]) -> Spot:
         "Return the location of an outcome. In the gap after an item, or that of the replaced or deleted item."
         items = memory.tokens.shape[1]
         kind, item = (event // items)[:, None], (event % items)[:, None]
@@ -169,14 +158,17 @@ class OrderCausalEdits(OrderCausal):
         chosen = lambda new, other, gone: torch.where(kind == 0, new, torch.where(kind == 1, other, gone))
         return Spot(*(chosen(*fields) for fields in zip(inserted, replaced, deleted, strict=True)))
 
-    def insert(self, memory: Memory, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]) -> Memory:
-        "Return the cache after an outcome. `token` in a gap, `token` instead of an item, or one item less."
+    def written(
+        self, memory: Growing, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
+    ) -> Int[Tensor, " rows"]:
+        "Return what outcomes write: `token`, or what is deleted."
+        items = memory.tokens.shape[1]
+        old = memory.tokens.gather(1, (event % items)[:, None])[:, 0]
+        return torch.where(event >= 2 * items, old, token)
+
+    def removed(self, memory: Growing, event: Int[Tensor, " rows"]) -> Bool[Tensor, "rows more"]:
+        "Return the mask of items that outcomes remove: edited ones; the item of a deletion has no place either."
         items = memory.tokens.shape[1]
         item, edits, deletes = event % items, event >= items, event >= 2 * items
-        old = memory.tokens.gather(1, item[:, None])[:, 0]
-        new = super().insert(memory, event, torch.where(deletes, old, token))
-
-        # the item of a deletion has no place either
         number = torch.arange(items + 1, device=event.device)
-        gone = edits[:, None] & (number == item[:, None]) | deletes[:, None] & (number == items)
-        return new.without(gone)
+        return edits[:, None] & (number == item[:, None]) | deletes[:, None] & (number == items)

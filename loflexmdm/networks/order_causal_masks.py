@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .order_causal import GapPointer, Memory, OrderCausal, Places, Spot
+from .order_causal import GapPointer, Growing, OrderCausal, Places, Spot
 from .order_causal import neighbours, ranks
 from .transformer import Size
 from ..process.mask_orders import decisions_of, event_numbers, masks_of
@@ -109,19 +109,10 @@ class OrderCausalMasks(OrderCausal):
 
     # What may happen in a state
 
-    def pointed(self, h: Float[Tensor, "rows items width"]) -> Float[Tensor, "rows items features"]:
-        "Return projections of items for scores of gaps, then of masks."
-        return torch.cat([self.pointer.item(h), self.masks.item(h)], -1)
-
-    def outcomes(
-        self, last: Float[Tensor, "rows states width"], items: Float[Tensor, "rows items features"],
-        right: Int[Tensor, "rows states items"], distance: Int[Tensor, "rows states items"],
-    ) -> Float[Tensor, "rows states outcomes"]:
-        "Return scores of gaps, of deciding items, then of stopping. In some states; gaps after every item."
-        of_gaps, of_masks = items.chunk(2, -1)
-        gaps = self.pointer(last, of_gaps, right, distance)
-        masks = self.masks(last, of_masks, right, distance)
-        return torch.cat([gaps[..., :-1], masks[..., :-1], gaps[..., -1:]], -1)
+    @property
+    def pointers(self) -> tuple[GapPointer, ...]:
+        "Scores of gaps, then of deciding items."
+        return self.pointer, self.masks
 
     def undecided(self, tokens: Int[Tensor, "rows events"]) -> Bool[Tensor, "rows events"]:
         "Return the mask of generated items that later events may change: masks."
@@ -136,7 +127,7 @@ class OrderCausalMasks(OrderCausal):
 
     # One event at a time
 
-    def spot(self, memory: Memory, event: Int[Tensor, " rows"]) -> Spot:
+    def spot(self, memory: Growing, event: Int[Tensor, " rows"]) -> Spot:
         "Return the location of an outcome. In the gap after an item, or that of the decided mask."
         items = memory.tokens.shape[1]
         inserted = super().spot(memory, event % items)
@@ -146,12 +137,14 @@ class OrderCausalMasks(OrderCausal):
         both = zip(decided, inserted, strict=True)
         return Spot(*(torch.where(decides, there, new) for there, new in both))
 
-    def insert(self, memory: Memory, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]) -> Memory:
-        "Return the cache after an outcome. A mask in a gap, or `token` instead of a mask, which is removed."
-        items = memory.tokens.shape[1]
-        decides = event >= items
-        new = super().insert(memory, event, torch.where(decides, token, MASK))
+    def written(
+        self, memory: Growing, event: Int[Tensor, " rows"], token: Int[Tensor, " rows"]
+    ) -> Int[Tensor, " rows"]:
+        "Return what outcomes write: a mask in a gap, or `token` instead of a mask."
+        return torch.where(event >= memory.tokens.shape[1], token, MASK)
 
+    def removed(self, memory: Growing, event: Int[Tensor, " rows"]) -> Bool[Tensor, "rows more"]:
+        "Return the mask of items that outcomes remove: masks that are decided."
+        items = memory.tokens.shape[1]
         number = torch.arange(items + 1, device=event.device)
-        gone = decides[:, None] & (number == (event % items)[:, None])
-        return new.without(gone)
+        return (event >= items)[:, None] & (number == (event % items)[:, None])
