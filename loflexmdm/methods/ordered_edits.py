@@ -133,7 +133,8 @@ class OrderedEdits(FromSources, OrderedInsertion):
         columns = x1.z0.shape[1]
         tokens = in_order(x1.tokens, order, PAD)
         valid = tokens != PAD
-        log_q, component = self.order_law(scores, lambda own: step_log_probs(in_order(own, order, 0.0), valid))
+        law = lambda own: step_log_probs(in_order(own, order, 0.0), valid)
+        log_q, component = self.order_law(scores, order, law)
 
         given = given_columns(prompt, columns, len(order))
         old = in_order(torch.where(x1.z0 == BLANK, PAD, x1.z0), order, PAD)

@@ -152,13 +152,13 @@ class Drawn(NamedTuple):
 
     @property
     def certain(self) -> bool:
-        "True if only the events that come are possible."
-        return self.log_q.shape[2] < self.log_q.shape[1]
+        "True if tables have only the events that come: a model whose order is certain makes no others."
+        return self.log_q.shape[2] == 1
 
     @property
     def outcome(self) -> Int[Tensor, "rows events next"]:
         "Outcome [k, e] of event e in state k."
-        return self.where.gap[..., None] if self.certain else self.where.outcome
+        return self.where.came[..., None] if self.certain else self.where.outcome
 
     def came(self, table: Float[Tensor, "rows events next"]) -> Float[Tensor, "rows events"]:
         "Select the events that come from a table, 0 beyond the last."
@@ -436,21 +436,24 @@ class OrderedInsertion(Method):
         "Return generations of sequences in given orders. `prompt` is that of the first rows, and of all others alike."
         tokens, end = in_order(x1.tokens, order, PAD), x1.tokens.shape[1]
         valid = tokens != PAD
-        if self.config.certain and not self.config.merge: log_q, component = scores.new_zeros(*order.shape, 1), None
-        else: log_q, component = self.order_law(scores, lambda own: step_log_probs(in_order(own, order, 0.0), valid))
+        law = lambda own: step_log_probs(in_order(own, order, 0.0), valid)
+        log_q, component = self.order_law(scores, order, law)
 
-        # an event that stands for several has their probabilities, summed
+        # an event that stands for several has their probabilities, summed; a certain one comes alone
         alike = torch.zeros_like(log_q)
-        if self.config.merge: alike = log_alike(order, runs_of(x1)).to(log_q)
+        if self.config.merge and not self.config.certain: alike = log_alike(order, runs_of(x1)).to(log_q)
 
         given = given_columns(prompt, end, len(order))
         return Drawn(order, tokens, log_q + alike, alike, places(given, order, end), component)
 
     def order_law(
-        self, scores: Float[Tensor, "rows ..."],
+        self, scores: Float[Tensor, "rows ..."], order: Int[Tensor, "rows events"],
         table: Callable[[Tensor], Float[Tensor, "rows events events"]],
-    ) -> tuple[Float[Tensor, "rows events events"], Float[Tensor, "rows components"] | None]:
-        "Return the law of the next event of orders, and the posterior of a mixture's components."
+    ) -> tuple[Float[Tensor, "rows events next"], Float[Tensor, "rows components"] | None]:
+        """Return the law of the next event of orders, and the posterior of a mixture's components.
+
+        By the `table` of their scores, unless the order is certain."""
+        if self.config.certain: return scores.new_zeros(*order.shape, 1), None
         if self.mixture is None: return table(scores), None
         tables = torch.stack([table(own) for own in scores.unbind(-1)], -1)
         return mixed_log_probs(tables, self.mixture.log_weights.to(tables))

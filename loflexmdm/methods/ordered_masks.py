@@ -142,7 +142,7 @@ class OrderedMasks(OrderedInsertion):
         tokens = in_order(x1.tokens.repeat_interleave(2, -1), order, PAD)
         tokens = torch.where((order % 2 == 0) & (tokens != PAD), MASK, tokens)  # that each event writes
         number = event_numbers(order, length)
-        log_q, component = self.order_law(scores, lambda own: event_log_probs(own, order, number))
+        log_q, component = self.order_law(scores, order, lambda own: event_log_probs(own, order, number))
 
         given = given_columns(prompt, length, len(order))
         where = places_with_masks(given, order, length)

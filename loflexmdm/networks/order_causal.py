@@ -6,11 +6,11 @@ once, when it is inserted, and attends to what is present then."""
 # %% auto #0
 __all__ = ['NEAR', 'FAR', 'DISTANCES', 'CHUNK', 'LONGEST', 'HIDDEN', 'ITSELF', 'Pair', 'Cut', 'ONE_KERNEL', 'AT_ONCE', 'END',
            'SPARE', 'PLACE_FEATURES', 'GENERATED', 'QUERY', 'FLAGS', 'distance_class', 'seen_only', 'Places', 'places',
-           'ranks', 'turns', 'neighbours', 'Chunk', 'chunks_of', 'chunk_of', 'cut_of', 'is_any_shape', 'block_mask',
-           'flex', 'blocks_of', 'chunk_classes', 'chunk_weights', 'ChunkedAttention', 'Selected', 'selected', 'Packing',
-           'ColumnWeights', 'RankBlock', 'GapPointer', 'ChunkedGaps', 'states_in_turn', 'Memory', 'Tables', 'widened',
-           'Growing', 'Spot', 'Site', 'Laws', 'Prepared', 'place_features', 'OrderCausal', 'pairs_at', 'with_prompts',
-           'without_gaps']
+           'whole_numbers', 'turns', 'ranks', 'neighbours', 'Chunk', 'chunks_of', 'chunk_of', 'cut_of', 'is_any_shape',
+           'block_mask', 'flex', 'blocks_of', 'chunk_classes', 'chunk_weights', 'ChunkedAttention', 'Selected',
+           'selected', 'Packing', 'ColumnWeights', 'RankBlock', 'GapPointer', 'ChunkedGaps', 'states_in_turn', 'Memory',
+           'Tables', 'widened', 'Growing', 'Spot', 'Site', 'Laws', 'Prepared', 'place_features', 'OrderCausal',
+           'pairs_at', 'with_prompts', 'without_gaps']
 
 # %% ../../nbs/networks/07_order_causal.ipynb #4b37af81
 import math
@@ -87,6 +87,11 @@ class Places:
         return self.left.long()
 
     @property
+    def came(self) -> Int[Tensor, "rows events"]:
+        "Outcome of each event when it comes: the diagonal of `outcome`."
+        return self.gap
+
+    @property
     def following(self) -> Int[Tensor, "rows events"]:
         "Item before which each event inserts, `items` at the end."
         return self.right_of(self.gap)
@@ -127,20 +132,26 @@ def _present(prompt: Tensor, events: Tensor, end: int) -> Bool[Tensor, "rows sta
     given = (prompt < end)[:, None].expand(-1, len(states), -1)
     return torch.cat([given, inserted], 2)
 
-# %% ../../nbs/networks/07_order_causal.ipynb #864a5378
-def ranks(before: Tensor, events: Tensor, items: Tensor) -> Int[Tensor, "rows states items"]:
-    "Count the prompt items and past events up to each item."
-    up_to = events[:, :, None] <= items[:, None]
-    rank = torch.empty(len(items), events.shape[1] + 1, items.shape[1], dtype=torch.int16, device=items.device)
-    rank[:, 0] = before
-    for some in turns(events.shape[1]):
-        rank[:, 1:][:, some] = rank[:, some.start, None] + up_to[:, some].cumsum(1, dtype=torch.uint8)
-    return rank
+# %% ../../nbs/networks/07_order_causal.ipynb #oc000006
+def whole_numbers(most: int) -> torch.dtype:
+    "Return the smaller of two types of numbers up to `most`."
+    return torch.int16 if most <= torch.iinfo(torch.int16).max else torch.int32
 
 
 def turns(states: int) -> list[slice]:
     "Cut states into chunks of CHUNK."
     return [slice(first, first + CHUNK) for first in range(0, states, CHUNK)]
+
+# %% ../../nbs/networks/07_order_causal.ipynb #864a5378
+def ranks(before: Tensor, events: Tensor, items: Tensor) -> Int[Tensor, "rows states items"]:
+    "Count the prompt items and past events up to each item."
+    up_to = events[:, :, None] <= items[:, None]
+    kind = whole_numbers(items.shape[1])
+    rank = torch.empty(len(items), events.shape[1] + 1, items.shape[1], dtype=kind, device=items.device)
+    rank[:, 0] = before
+    for some in turns(events.shape[1]):
+        rank[:, 1:][:, some] = rank[:, some.start, None] + up_to[:, some].cumsum(1, dtype=torch.uint8)
+    return rank
 
 
 def neighbours(
@@ -154,7 +165,7 @@ def neighbours(
     as in `Places`."""
     rows, states, items = rank.shape
     nowhere = items + 2  # the place of items that are not there, which no rank names
-    number = torch.arange(items, dtype=torch.int16, device=rank.device)
+    number = torch.arange(items, dtype=whole_numbers(items), device=rank.device)
     right, beside = number.new_empty(rank.shape), number.new_empty(left.shape)
     for some in turns(states):
         place = rank[:, some].long()

@@ -28,15 +28,28 @@ class EditedPlaces(Places):
     @property
     def outcome(self) -> Int[Tensor, "rows events events"]:
         "Outcome of event e in state k, at [k, e]."
+        return torch.where(self.edits[:, None], self.changed[:, None], self.left)
+
+    @property
+    def came(self) -> Int[Tensor, "rows events"]:
+        "Outcome of each event when it comes."
+        return torch.where(self.edits, self.changed, self.gap)
+
+    @property
+    def edits(self) -> Bool[Tensor, "rows events"]:
+        "Mask of events that replace or delete."
+        return self.edited < self.rank.shape[2]
+
+    @property
+    def changed(self) -> Int[Tensor, "rows events"]:
+        "Outcome of each event that replaces or deletes."
         items = self.rank.shape[2]
-        change = self.edited + items + items * self.deletes
-        return torch.where((self.edited < items)[:, None], change[:, None], self.left)
+        return self.edited + items + items * self.deletes
 
     @property
     def following(self) -> Int[Tensor, "rows events"]:
         "Item to the right of each event's place, before it happens."
-        edits = self.edited < self.rank.shape[2]
-        return self.right_of(torch.where(edits, self.edited, self.gap))
+        return self.right_of(torch.where(self.edits, self.edited, self.gap))
 
 # %% ../../nbs/networks/09_order_causal_edits.ipynb #0981358b
 def places_with_edits(

@@ -35,6 +35,11 @@ class MaskedPlaces(Places):
         return torch.where(self.decides[:, None], self.rank.shape[2] + self.mask[:, None], self.left)
 
     @property
+    def came(self) -> Int[Tensor, "rows events"]:
+        "Outcome of each event when it comes."
+        return torch.where(self.decides, self.rank.shape[2] + self.mask, self.gap)
+
+    @property
     def following(self) -> Int[Tensor, "rows events"]:
         "Item to the right of each event's place, before it happens."
         return self.right_of(torch.where(self.decides, self.mask, self.gap))

@@ -170,6 +170,23 @@ def test_a_certain_order_of_all_events_is_drawn_once():
 
 
 @pytest.mark.parametrize("method, config, settings", [
+    (OrderedMasks, OrderedMasksConfig, dict(order="right_to_left", unmask="at_once")),
+    (OrderedEdits, OrderedEditsConfig, dict(order="left_to_right", coupling="uniform", tokens=4)),
+])
+def test_a_certain_order_has_the_loss_and_the_gradient_of_its_whole_table(method, config, settings, monkeypatch):
+    torch.manual_seed(0)
+    m, found = with_noise(method(VOCABULARY, config(size="test", max_length=9, **settings)), 0.5), []
+    for certain in (True, False):
+        monkeypatch.setattr(config, "certain", certain)
+        m.zero_grad()
+        terms = m.loss(sequences("abc", "b"), torch.Generator().manual_seed(0))
+        terms.loss.backward()
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in m.parameters()]
+        found.append([terms.loss.detach(), *terms.metrics.values(), *grads])
+    for own, other in zip(*found): torch.testing.assert_close(own, other, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("method, config, settings", [
     (OrderedInsertion, OrderedInsertionConfig, dict(order="right_to_left")),
     (OrderedMasks, OrderedMasksConfig, dict(order="left_to_right", unmask="at_once")),
 ])

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from loflexmdm.networks.order_causal import CHUNK, DISTANCES, HIDDEN, LONGEST, GapPointer, RankBlock, chunks_of
-from loflexmdm.networks.order_causal import distance_class, seen_only
+from loflexmdm.networks.order_causal import distance_class, places, seen_only
 
 
 @pytest.fixture
@@ -140,3 +140,15 @@ def test_first_keys_of_one_class_have_the_attention_and_the_gradient_of_plain_at
     torch.testing.assert_close(found, whole, atol=1e-12, rtol=1e-12)
     near, far = 181, 0 if sign == 1 else DISTANCES - 1  # beyond 16 * 2**3.5 there is one class
     assert [(c.alike, c.kind) for c in cut] == [(0, 0)] * 5 + [(c.first - near, far) for c in cut[5:]] and len(cut) == 7
+
+
+@pytest.mark.parametrize("items", [2**15 - 1, 2**15, 40_000])
+def test_places_after_a_prompt_of_more_items_than_two_bytes_count(items):
+    "Three tokens are inserted before the last two of a prompt, the third one before the others."
+    prompt = torch.tensor([[*range(items - 5), items - 2, items - 1]])
+    where = places(prompt, torch.tensor([[items - 4, items - 3, items - 5]]), items)
+    first = items - 3  # number of the first event's item; the prompt's last two are before it
+    assert where.rank[0, -1].tolist() == [*range(1, items - 4), items - 1, items, items - 3, items - 2, items - 4]
+    assert where.gap.tolist() == [[items - 6, first, items - 6]]
+    assert where.following.tolist() == [[items - 5, items - 5, first]]
+    assert where.right[0, -1, -5:].tolist() == [items - 4, items, first + 1, items - 5, first]
