@@ -689,7 +689,7 @@ class Memory:
 
 # %% ../../nbs/networks/07_order_causal.ipynb #oc000003
 END = 0  # number of what follows the last item: that of the start token, which follows none
-SPARE = 32  # least room for further items
+SPARE = 8  # least room for further items
 
 
 @dataclass(eq=False)
@@ -708,7 +708,8 @@ class Tables:
 
     def rows(self, index: Int[Tensor, " rows"], items: int) -> "Tables":
         "Copy some rows of a state's items."
-        return self.map(lambda table, rows, _: table[(slice(None),) * rows + (index,)], items)
+        index = torch.as_tensor(index, device=self.features.device)
+        return self.map(lambda table, rows, _: table.index_select(rows, index), items)
 
     def with_room(self, items: int) -> "Tables":
         """Return tables to which an item can be added after some.
@@ -720,7 +721,7 @@ class Tables:
         room = items + 1 if alone else items + items // 4 + SPARE
         return self.map(lambda table, _, dim: widened(table, dim, items, room), items)
 
-
+# %% ../../nbs/networks/07_order_causal.ipynb #oc000007
 def widened(table: Float[Tensor, "..."], dim: int, items: int, room: int) -> Float[Tensor, "..."]:
     "Copy the first `items` of a table into one with `room` for more."
     shape = [*table.shape[:dim], room, *table.shape[dim + 1:]]
