@@ -708,7 +708,7 @@ class Tables:
 
     def rows(self, index: Int[Tensor, " rows"], items: int) -> "Tables":
         "Copy some rows of a state's items."
-        index = torch.as_tensor(index, device=self.features.device)
+        index = torch.arange(len(self.features), device=self.features.device)[index]
         return self.map(lambda table, rows, _: table.index_select(rows, index), items)
 
     def with_room(self, items: int) -> "Tables":

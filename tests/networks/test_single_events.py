@@ -76,14 +76,15 @@ def test_a_state_can_be_continued_twice():
             torch.testing.assert_close(found[:outcomes], wanted[:outcomes], atol=1e-12, rtol=0)
 
 
-def test_selected_rows_continue_alone():
+@pytest.mark.parametrize("index", [torch.tensor([1]), [1], torch.tensor([False, True])])
+def test_selected_rows_continue_alone(index):
     net, (order, tokens) = network(), drawn(3)
     where = places_of(order)
     with torch.inference_mode():
         memory = net.read(PROMPTS)
         for k in range(3): memory = net.insert(memory, where.gap[:, k], tokens[:, k])
         both = net.insert(memory, where.gap[:, 3], tokens[:, 3])
-        alone = net.insert(memory.rows(torch.tensor([1])), where.gap[1:, 3], tokens[1:, 3])
+        alone = net.insert(memory.rows(index), where.gap[1:, 3], tokens[1:, 3])
         torch.testing.assert_close(net.gap_scores(alone), net.gap_scores(both)[1:], atol=1e-12, rtol=0)
 
 
