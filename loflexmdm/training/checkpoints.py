@@ -278,8 +278,11 @@ def check_vocabulary(checkpoint: Path, method: Method):
     would not show it."""
     saved = read_config(checkpoint)["vocabulary"]
     own = list(method.vocabulary.tokens[3:])
-    if saved != own:
-        raise ValueError(f"{checkpoint}: vocabulary differs from the model's: {saved[:8]} and {own[:8]}")
+    if saved == own: return
+    without, only = ([t for t in some if t not in others][:8] for some, others in ((own, saved), (saved, own)))
+    differences = [f"it lacks {without}"] * bool(without) + [f"it has {only} besides"] * bool(only) or ["another order"]
+    raise ValueError(f"{checkpoint}: vocabulary differs from the model's: {', '.join(differences)}; `loflexmdm train "
+                     f"{checkpoint}` in place of another recipe keeps it")
 
 # %% ../../nbs/training/04_checkpoints.ipynb #ckclass2
 class Checkpoints(Sequence):

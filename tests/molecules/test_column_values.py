@@ -323,6 +323,9 @@ def test_other_tokens_are_still_refused(tmp_path):
     for tokens in (["C", "O"], ["C", "O", "<a:2>", ANY]):
         with pytest.raises(ValueError, match="vocabulary differs"): take_weights(make(tokens), tmp_path / "asked")
     assert take_weights(make(["C", "O", "<a:1>", ANY]), tmp_path / "asked") == []
+    differences = {("C", "N"): r"lacks \['N'\], it has \['O'\] besides;", ("O", "C"): "another order; .* keeps it"}
+    for tokens, said in differences.items():
+        with pytest.raises(ValueError, match=said): take_weights(make([*tokens]), tmp_path / "old")
 
 
 @pytest.mark.filterwarnings("ignore:condition=")
