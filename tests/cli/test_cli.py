@@ -282,7 +282,7 @@ TRAIN = {
     "train nosuch": "recipe 'nosuch': neither a preset (brackets",
     "train star-tinny": "recipe 'star-tinny' (did you mean 'star-tiny'?): neither",
     "train brackets --method loflexmd": "method='loflexmd' (did you mean 'loflexmdm'?)",
-    "train missing.toml": "missing.toml: No such file",
+    "train missing.toml": "missing.toml: no such file",
     "train brackets --steps many": "argument --steps: invalid int value: 'many'",
     "train brackets --steps -5": "steps=-5: must be at least 1",
     "train brackets --lr nan": "lr=nan",
