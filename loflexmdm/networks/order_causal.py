@@ -5,12 +5,11 @@ once, when it is inserted, and attends to what is present then."""
 
 # %% auto #0
 __all__ = ['NEAR', 'FAR', 'DISTANCES', 'CHUNK', 'LONGEST', 'HIDDEN', 'ITSELF', 'Pair', 'Cut', 'ONE_KERNEL', 'AT_ONCE', 'END',
-           'SPARE', 'PLACE_FEATURES', 'GENERATED', 'QUERY', 'FLAGS', 'distance_class', 'seen_only', 'Places', 'places',
-           'whole_numbers', 'turns', 'ranks', 'neighbours', 'Chunk', 'chunks_of', 'chunk_of', 'cut_of', 'is_any_shape',
-           'block_mask', 'flex', 'blocks_of', 'chunk_classes', 'chunk_weights', 'ChunkedAttention', 'Selected',
-           'selected', 'Packing', 'ColumnWeights', 'RankBlock', 'GapPointer', 'ChunkedGaps', 'states_in_turn', 'Memory',
-           'Tables', 'widened', 'Growing', 'Spot', 'Site', 'Laws', 'Prepared', 'place_features', 'OrderCausal',
-           'pairs_at', 'with_prompts', 'without_gaps']
+           'PLACE_FEATURES', 'GENERATED', 'QUERY', 'FLAGS', 'distance_class', 'seen_only', 'Places', 'places', 'turns',
+           'ranks', 'neighbours', 'Chunk', 'chunks_of', 'chunk_of', 'cut_of', 'is_any_shape', 'block_mask', 'flex',
+           'blocks_of', 'chunk_classes', 'chunk_weights', 'ChunkedAttention', 'Selected', 'selected', 'Packing',
+           'RankBlock', 'GapPointer', 'ChunkedGaps', 'states_in_turn', 'Memory', 'Growing', 'Spot', 'Laws',
+           'place_features', 'OrderCausal', 'with_prompts', 'without_gaps']
 
 # %% ../../nbs/networks/07_order_causal.ipynb #4b37af81
 import math
@@ -133,7 +132,7 @@ def _present(prompt: Tensor, events: Tensor, end: int) -> Bool[Tensor, "rows sta
     return torch.cat([given, inserted], 2)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #oc000006
-def whole_numbers(most: int) -> torch.dtype:
+def _whole_numbers(most: int) -> torch.dtype:
     "Return the smaller of two types of numbers up to `most`."
     return torch.int16 if most <= torch.iinfo(torch.int16).max else torch.int32
 
@@ -146,7 +145,7 @@ def turns(states: int) -> list[slice]:
 def ranks(before: Tensor, events: Tensor, items: Tensor) -> Int[Tensor, "rows states items"]:
     "Count the prompt items and past events up to each item."
     up_to = events[:, :, None] <= items[:, None]
-    kind = whole_numbers(items.shape[1])
+    kind = _whole_numbers(items.shape[1])
     rank = torch.empty(len(items), events.shape[1] + 1, items.shape[1], dtype=kind, device=items.device)
     rank[:, 0] = before
     for some in turns(events.shape[1]):
@@ -165,7 +164,7 @@ def neighbours(
     as in `Places`."""
     rows, states, items = rank.shape
     nowhere = items + 2  # the place of items that are not there, which no rank names
-    number = torch.arange(items, dtype=whole_numbers(items), device=rank.device)
+    number = torch.arange(items, dtype=_whole_numbers(items), device=rank.device)
     right, beside = number.new_empty(rank.shape), number.new_empty(left.shape)
     for some in turns(states):
         place = rank[:, some].long()
@@ -393,7 +392,7 @@ class Packing(NamedTuple):
         return Selected.apply(x, self.place, self.index, None).unflatten(0, (self.rows, self.width))
 
 # %% ../../nbs/networks/07_order_causal.ipynb #oc000001
-class ColumnWeights(NamedTuple):
+class _ColumnWeights(NamedTuple):
     "Weights of a block in the form that single columns need."
     gains: Float[Tensor, "2 1 dim"]  # of normalised queries and keys, the former divided by the root of dim
     classes: Float[Tensor, "heads dim classes"]  # r, 0 for HIDDEN
@@ -495,23 +494,23 @@ class RankBlock(nn.Module):
 
     # One column per row
 
-    def for_one_column(self) -> ColumnWeights:
+    def _for_one_column(self) -> _ColumnWeights:
         "Return the weights that single columns need."
         scale = self.distance.shape[-1] ** -0.5
         gains = torch.stack([scale * self.q_norm.weight, self.k_norm.weight])[:, None]
         classes = F.pad(self.distance, (0, 0, 0, 1)).mT
         offset = F.pad(scale * self.any @ classes[..., :HIDDEN], (0, 1), value=-torch.inf)
-        return ColumnWeights(gains, classes, offset)
+        return _ColumnWeights(gains, classes, offset)
 
-    def one_column(
-        self, h: Float[Tensor, "rows width"], weights: ColumnWeights, keys: Float[Tensor, "heads rows dim room"],
+    def _one_column(
+        self, h: Float[Tensor, "rows width"], weights: _ColumnWeights, keys: Float[Tensor, "heads rows dim room"],
         values: Float[Tensor, "heads rows room dim"], kind: Int[Tensor, "rows seen"], item: int | None,
     ) -> Float[Tensor, "rows width"]:
         """Return features of a column of every row after the block.
 
         It sees items of some classes `kind`, the first ones of keys and values; its own are written there if it is an
         `item`."""
-        q, k, v = self.one_projection(h, weights.gains)
+        q, k, v = self._one_projection(h, weights.gains)
         if item is not None: keys[..., item], values[:, :, item] = k, v
         seen = kind.shape[1]
         by_class = torch.baddbmm(weights.offset, q, weights.classes)
@@ -521,7 +520,7 @@ class RankBlock(nn.Module):
         h = h + self.out(found.transpose(0, 1).flatten(1))
         return h + self.mlp(self.mlp_norm(h))
 
-    def one_projection(
+    def _one_projection(
         self, h: Float[Tensor, "rows width"], gains: Float[Tensor, "2 1 dim"]
     ) -> tuple[Float[Tensor, "heads rows dim"], ...]:
         "Return query, key and value of a column of every row; queries divided by the root of dim."
@@ -584,7 +583,7 @@ class GapPointer(nn.Module):
         else: gaps = ChunkedGaps.apply(w, l, r, b @ a.mT, of_class, right, distance)
         return torch.cat([gaps / self.width ** 0.5, self.stop(last)], 2)
 
-    def of_last(self) -> tuple[list[Float[Tensor, "scores width"]], list[Float[Tensor, " scores"]]]:
+    def _of_last(self) -> tuple[list[Float[Tensor, "scores width"]], list[Float[Tensor, " scores"]]]:
         """Return maps from features h of the last item to parts of the scores, with what they add.
 
         To the vectors by which features of items are multiplied, as w . l = (L^T w) . h, and of their right neighbours;
@@ -594,7 +593,7 @@ class GapPointer(nn.Module):
         of_w = [l.T, r.T, F.pad(self.distance, (0, 0, 0, 1)), self.end[None, :self.width]]
         return [scale * part @ self.state.weight for part in of_w], [scale * part @ self.state.bias for part in of_w]
 
-    def of_neighbours(self) -> Float[Tensor, "two_widths width"]:
+    def _of_neighbours(self) -> Float[Tensor, "two_widths width"]:
         "Return the map from features of an item to a, divided by the root of the width, and b."
         a, b = self.item.weight[2 * self.width:].chunk(2)
         return torch.cat([self.width ** -0.5 * a, b])
@@ -689,40 +688,40 @@ class Memory:
 
 # %% ../../nbs/networks/07_order_causal.ipynb #oc000003
 END = 0  # number of what follows the last item: that of the start token, which follows none
-SPARE = 8  # least room for further items
+_SPARE = 8  # least room for further items
 
 
 @dataclass(eq=False)
-class Tables:
+class _Tables:
     "Keys, values and features of items, with room for more."
     keys: list[Float[Tensor, "heads rows dim room"]]  # of each block
-    values: list[Float[Tensor, "heads rows room dim"]]
+    values: list[Float[Tensor, "heads rows room dim"]]  # of each block
     features: Float[Tensor, "rows room width"]  # after the last block, normalised
     beside: Float[Tensor, "rows room neighbours"]  # a and b of the gap pointers
     filled: int  # items that have been written
 
-    def map(self, fn: Callable[[Tensor, int, int], Tensor], filled: int) -> "Tables":
+    def map(self, fn: Callable[[Tensor, int, int], Tensor], filled: int) -> "_Tables":
         "Apply a function to tables, with the dimensions of rows and of items."
         keys, values = [fn(k, 1, 3) for k in self.keys], [fn(v, 1, 2) for v in self.values]
-        return Tables(keys, values, fn(self.features, 0, 1), fn(self.beside, 0, 1), filled)
+        return _Tables(keys, values, fn(self.features, 0, 1), fn(self.beside, 0, 1), filled)
 
-    def rows(self, index: Int[Tensor, " rows"], items: int) -> "Tables":
+    def rows(self, index: Int[Tensor, " rows"], items: int) -> "_Tables":
         "Copy some rows of a state's items."
         index = torch.arange(len(self.features), device=self.features.device)[index]
         return self.map(lambda table, rows, _: table.index_select(rows, index), items)
 
-    def with_room(self, items: int) -> "Tables":
+    def with_room(self, items: int) -> "_Tables":
         """Return tables to which an item can be added after some.
 
         A copy if there is no room, or another item in its place, or if operations are recorded for gradients."""
         room, alone = self.features.shape[1], torch.is_grad_enabled()
         same_mode = self.features.is_inference() == torch.is_inference_mode_enabled()
         if self.filled == items < room and same_mode and not alone: return self
-        room = items + 1 if alone else items + items // 4 + SPARE
-        return self.map(lambda table, _, dim: widened(table, dim, items, room), items)
+        room = items + 1 if alone else items + items // 4 + _SPARE
+        return self.map(lambda table, _, dim: _widened(table, dim, items, room), items)
 
 # %% ../../nbs/networks/07_order_causal.ipynb #oc000007
-def widened(table: Float[Tensor, "..."], dim: int, items: int, room: int) -> Float[Tensor, "..."]:
+def _widened(table: Float[Tensor, "..."], dim: int, items: int, room: int) -> Float[Tensor, "..."]:
     "Copy the first `items` of a table into one with `room` for more."
     shape = [*table.shape[:dim], room, *table.shape[dim + 1:]]
     new = table.new_empty(shape)
@@ -733,8 +732,8 @@ def widened(table: Float[Tensor, "..."], dim: int, items: int, room: int) -> Flo
 @dataclass(eq=False)
 class Growing:
     "Cache of a state to which events add items, one per row."
-    tables: Tables
-    weights: "Prepared"
+    tables: _Tables  # keys, values and features of its items, which other states may share
+    weights: "_Prepared"  # those of the network, for single events
     last: Float[Tensor, "rows width"]  # features of the item inserted last; of the start token if none was
     start: Float[Tensor, "rows width"]  # the same at the depth where queries begin
     kind: Int[Tensor, "rows items"]  # distance classes from it
@@ -745,7 +744,7 @@ class Growing:
     right: Int[Tensor, "rows items"]  # number of the item after each, END after the last
     pair: Float[Tensor, "rows pointers items"]  # a . b of every item and the one after it
     event: Int[Tensor, " rows"] | None = None  # the outcome that was looked at last
-    site: "Site | None" = None  # its place
+    site: "_Site | None" = None  # its place
 
     def rows(self, index: Int[Tensor, " rows"], columns: int | None = None) -> "Growing":
         "Select rows, possibly repeated, with all their items. Items are independent of the columns of the sequences."
@@ -776,9 +775,9 @@ class Spot(NamedTuple):
     flag: Int[Tensor, "rows 1"]  # of the content column
 
 
-class Site(NamedTuple):
+class _Site(NamedTuple):
     "Place of an event, for its query and its content column."
-    spot: Spot
+    spot: Spot  # location
     kind: Int[Tensor, "rows more"]  # distance classes of all items, then of itself
     beside: Float[Tensor, "#rows #width"]  # embedded tokens beside it
 
@@ -789,26 +788,26 @@ class Laws(NamedTuple):
     token: Float[Tensor, "rows events width"]  # features from which a token head reads each event's token
 
 # %% ../../nbs/networks/07_order_causal.ipynb #oc000005
-class Prepared(NamedTuple):
+class _Prepared(NamedTuple):
     "Weights of a network in the form that single events need."
-    blocks: tuple[ColumnWeights, ...]
+    blocks: tuple[_ColumnWeights, ...]  # of each block
     beside: Float[Tensor, "width two_widths"]  # of the tokens on both sides
-    scores: tuple[Float[Tensor, "scores width"], Float[Tensor, " scores"]]  # `of_last` of all pointers
+    scores: tuple[Float[Tensor, "scores width"], Float[Tensor, " scores"]]  # `_of_last` of all pointers
     neighbours: Float[Tensor, "neighbours width"]  # a, divided by the root of the width, and b of all pointers
     ends: Float[Tensor, "pointers width"]  # b of what follows the last item
 
     @classmethod
-    def of(cls, network: "OrderCausal") -> "Prepared":
+    def of(cls, network: "OrderCausal") -> "_Prepared":
         "Prepare the weights of a network."
         pointers = network.pointers
-        weights, biases = zip(*(pointer.of_last() for pointer in pointers))
+        weights, biases = zip(*(pointer._of_last() for pointer in pointers))
         by_part = [torch.cat(parts) for parts in zip(*weights)], [torch.cat(parts) for parts in zip(*biases)]
         stop = pointers[0].stop
         scores = torch.cat([*by_part[0], stop.weight]), torch.cat([*by_part[1], stop.bias])
         return cls(
-            blocks=tuple(block.for_one_column() for block in network.blocks),
+            blocks=tuple(block._for_one_column() for block in network.blocks),
             beside=torch.cat([network.before.weight, network.after.weight], 1), scores=scores,
-            neighbours=torch.cat([pointer.of_neighbours() for pointer in pointers]),
+            neighbours=torch.cat([pointer._of_neighbours() for pointer in pointers]),
             ends=torch.stack([pointer.end[pointer.width:] for pointer in pointers]),
         )
 
@@ -1046,17 +1045,17 @@ class OrderCausal(nn.Module):
     def growing(self, memory: Memory | Growing) -> Growing:
         "Return the cache to which events add items. That of prompts is made at the first event."
         if isinstance(memory, Growing): return memory
-        if memory.grown is None: memory.grown = self.begun_growing(memory)
+        if memory.grown is None: memory.grown = self._begun_growing(memory)
         return memory.grown
 
-    def begun_growing(self, memory: Memory) -> Growing:
+    def _begun_growing(self, memory: Memory) -> Growing:
         "Copy the cache of prompts to tables."
-        weights, items = Prepared.of(self), memory.tokens.shape[1]
+        weights, items = _Prepared.of(self), memory.tokens.shape[1]
         keys, values = [k.permute(1, 0, 3, 2) for k, _ in memory.pairs], [v.transpose(0, 1) for _, v in memory.pairs]
         beside = F.linear(memory.features, weights.neighbours)
-        tables = Tables(keys, values, memory.features, beside, items)
+        tables = _Tables(keys, values, memory.features, beside, items)
         kind = seen_only(distance_class(memory.rank - 1), memory.tokens != PAD).long()
-        pair = pairs_at(beside, weights.ends, memory.rank - 1, memory.right)
+        pair = _pairs_at(beside, weights.ends, memory.rank - 1, memory.right)
         own = memory.tokens, memory.open, memory.free, memory.rank, memory.right
         return Growing(tables, weights, memory.last, memory.start, kind, *own, pair)
 
@@ -1099,9 +1098,9 @@ class OrderCausal(nn.Module):
         tables.features[:, item], tables.beside[:, item] = last, F.linear(last, memory.weights.neighbours)
         tables.filled = item + 1
         read = replace(memory, tables=tables, last=last, start=start, kind=site.kind)
-        return self.with_item(read, event, site.spot, token)
+        return self._with_item(read, event, site.spot, token)
 
-    def with_item(
+    def _with_item(
         self, memory: Growing, event: Int[Tensor, " rows"], spot: Spot, token: Int[Tensor, "rows 1"]
     ) -> Growing:
         "Return the cache with the item that the tables have got, without those that its event removes."
@@ -1117,7 +1116,7 @@ class OrderCausal(nn.Module):
 
         # two items have another right neighbour
         changed = more(spot.before, item)
-        pair = pairs_at(memory.tables.beside, memory.weights.ends, changed, new.right)
+        pair = _pairs_at(memory.tables.beside, memory.weights.ends, changed, new.right)
         new.pair = F.pad(memory.pair, (0, 1)).scatter(2, changed[:, None].expand_as(pair), pair)
         return new
 
@@ -1131,16 +1130,16 @@ class OrderCausal(nn.Module):
         "Return the mask of items, with the new one, that outcomes remove (here none)."
         return None
 
-    def site(self, memory: Growing, event: Int[Tensor, " rows"]) -> Site:
+    def site(self, memory: Growing, event: Int[Tensor, " rows"]) -> _Site:
         "Return the place of an outcome, which query and content column share."
         if memory.event is event: return memory.site
         spot = self.spot(memory, event)
         kind = seen_only(distance_class(spot.rank - spot.own), memory.tokens != PAD).long()
-        memory.site = Site(spot, F.pad(kind, (0, 1), value=ITSELF), self.beside_one(memory, spot))
+        memory.site = _Site(spot, F.pad(kind, (0, 1), value=ITSELF), self._beside_one(memory, spot))
         memory.event = event
         return memory.site
 
-    def beside_one(self, memory: Growing, spot: Spot) -> Float[Tensor, "#rows #width"]:
+    def _beside_one(self, memory: Growing, spot: Spot) -> Float[Tensor, "#rows #width"]:
         "Embed the tokens left and right of a column in every row."
         if not self.neighbours: return self.token.weight.new_zeros(len(spot.own), 1)
         beside = torch.cat([spot.before, spot.after], 1)
@@ -1167,7 +1166,7 @@ class OrderCausal(nn.Module):
         return Spot(memory.left(item), memory.right.gather(1, item), own, memory.rank, nothing, flag)
 
     def through(
-        self, h: Float[Tensor, "rows width"], tables: Tables, weights: Prepared, kind: Int[Tensor, "rows seen"],
+        self, h: Float[Tensor, "rows width"], tables: _Tables, weights: _Prepared, kind: Int[Tensor, "rows seen"],
         first: int, item: int | None = None,
     ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "rows width"]]:
         "Pass one column through the blocks from the `first`; also return its features where queries begin."
@@ -1175,11 +1174,11 @@ class OrderCausal(nn.Module):
         for number in range(first, len(self.blocks)):
             if number == self.content_blocks: start = h
             own = weights.blocks[number], tables.keys[number], tables.values[number]
-            h = self.blocks[number].one_column(h, *own, kind, item)
+            h = self.blocks[number]._one_column(h, *own, kind, item)
         return h, start
 
 # %% ../../nbs/networks/07_order_causal.ipynb #79131f68
-def pairs_at(
+def _pairs_at(
     beside: Float[Tensor, "rows room neighbours"], ends: Float[Tensor, "pointers width"],
     items: Int[Tensor, "rows some"], right: Int[Tensor, "rows items"],
 ) -> Float[Tensor, "rows pointers some"]:

@@ -53,7 +53,7 @@ def followed(net, order, tokens, memory=None, first=0) -> torch.Tensor:
 @pytest.mark.parametrize("options", [{}, dict(query_blocks=1), dict(neighbours=False)])
 @pytest.mark.parametrize("spare", [1, 2, 32])
 def test_events_one_by_one_are_those_of_the_pass(monkeypatch, mode, options, spare):
-    monkeypatch.setattr(order_causal, "SPARE", spare)
+    monkeypatch.setattr(order_causal, "_SPARE", spare)
     net, (order, tokens) = network(**options), drawn(1)
     with mode(): found, wanted = followed(net, order, tokens), passed(net, order, tokens)
     torch.testing.assert_close(found, wanted, atol=1e-12, rtol=0)
