@@ -94,7 +94,8 @@ def everything(*options: str) -> int:
     site = subprocess.Popen([sys.executable, "docs/build.py"], cwd=ROOT)
     code = tested(*in_workers(), "--durations=8", f"--ignore={SITE}", *options)
     if site.wait(): sys.exit("docs/build.py failed: the site is not built")
-    return code or tested(*in_workers(), SITE, *options) % NO_TESTS
+    of_site = tested(*in_workers(), SITE, *options) % NO_TESTS  # also after a failure, which would hide theirs
+    return code or of_site
 
 
 def main():
