@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from loflexmdm.support import readers
 from loflexmdm.support.records import LeftOut, number_in, read_records
 
 CASES = Path(__file__).parents[3] / "shared" / "cases"
@@ -297,6 +298,13 @@ def test_texts_tokens_and_tensors():
 ])
 def test_other_objects_are_refused(source, message):
     with pytest.raises(ValueError, match=message): list(read_records(source).rows)
+
+
+def test_of_a_large_folder_some_names_are_compared(tmp_path, monkeypatch):
+    for i in range(9): (tmp_path / f"table_{i}.csv").write_text("text\n")
+    monkeypatch.setattr(readers, "BESIDE", 4)
+    assert len(readers.names_beside(tmp_path / "tabel.csv")) == 4
+    assert readers.names_beside(tmp_path / "nowhere" / "tabel.csv") == []
 
 
 def test_a_missing_file_and_a_folder(tmp_path):
