@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
-from runs import COMMIT, ROOT
+from runs import COMMIT, ROOT, write_results
 from torch.utils.benchmark import Timer
 
 import loflexmdm
@@ -413,11 +413,11 @@ def main():
         print(f"{rows[-1]['name']}: {rows[-1]['seconds'] * 1000:.3g} ms at a load of {rows[-1]['load']}", flush=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     about["total"] = round(used.ru_utime + used.ru_stime)
-    text = json.dumps(dict(machine=about, points=rows), indent=1) + "\n"
-    if args.snapshot: return write_file(args.out, text)
+    found = dict(machine=about, points=rows)
+    if args.snapshot: return write_results(args.out, found)
     (out := Path(args.out)).mkdir(parents=True, exist_ok=True)
     compared = ratios(rows, args.against)
-    write_file(out / "bench.json", text)
+    write_results(out / "bench.json", found)
     write_file(out / "bench.md", table(compared))
     plot(rows, out / "bench.png")
     print(table(compared))

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from loflexmdm.support.atomic_files import write_file
 from loflexmdm.tasks.known_law import PATTERNS, Case, Pattern, filled_prompt, read_cases, write_cases
-from runs import COMMIT, ROOT
+from runs import COMMIT, ROOT, write_results
 
 FOLDER, CASES = ROOT / "runs" / "receptors", ROOT / "experiments" / "receptors"
 LEAST, MOST = 8, 24  # residues
@@ -154,7 +154,7 @@ def write_enumerated(law: str):
     olga = Olga(law, 0)
     found = [enumerated(olga, *prompt) for prompt in ENUMERATED]
     olga.close()
-    write_file(FOLDER / f"{law}-fillings.json", json.dumps(dict(law=law, olga="1.3.0", prompts=found)) + "\n")
+    write_results(FOLDER / f"{law}-fillings.json", dict(law=law, olga="1.3.0", prompts=found))
 
 
 def main():

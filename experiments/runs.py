@@ -36,13 +36,24 @@ def processor() -> str:
     return names[0] if names else platform.processor()
 
 
+def as_json(value, inside: bool = False) -> str:
+    "Return stored results as JSON with a line per row, and per entry of a table around the rows."
+    if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+        return "[\n" + ",\n".join(map(json.dumps, value)) + "\n]"
+    if inside or not isinstance(value, dict): return json.dumps(value)
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {as_json(part, True)}" for key, part in value.items()) + "\n}"
+
+
+def write_results(results: str | Path, value): write_file(results, as_json(value) + "\n")
+
+
 def note(results: Path, row: dict):
     "Add a row, with the commit and the processor, to the results; one of the same name takes its place."
     row = without_nan(row | dict(commit=COMMIT, processor=processor()))
     with locked(results.with_name(f".{results.name}.lock")):
         rows = json.loads(results.read_text()) if results.exists() else []
         rows = sorted([r for r in rows if r["name"] != row["name"]] + [row], key=lambda r: r["name"])
-        write_file(results, json.dumps(rows, indent=1) + "\n")
+        write_results(results, rows)
     print(json.dumps(row), flush=True)
 
 

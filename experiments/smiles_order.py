@@ -4,7 +4,6 @@ DIR is what `experiments/molecules_moses_learned.toml` trains. The rates that th
 molecules that come with the package, and when tokens of 300 samples are decided, go to
 experiments/results/smiles_order.json."""
 import argparse
-import json
 import math
 from collections import defaultdict
 from itertools import islice
@@ -20,8 +19,7 @@ from loflexmdm.molecules.orders import decodable, keep, order_table, structure_l
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.process.states import collate, prefix_example
 from loflexmdm.samplers.event_driven import EventDriven
-from loflexmdm.support.atomic_files import write_file
-from runs import COMMIT, ROOT
+from runs import COMMIT, ROOT, write_results
 
 RESULTS = ROOT / "experiments" / "results" / "smiles_order.json"
 NUMBER = 300
@@ -59,7 +57,7 @@ def main():
     times = {kind: [pair(found.times[kind]), pair(found.ranks[kind])] for kind in found.times}
     row = dict(tokens=token_rates(model, known_smiles(model, NUMBER)), samples=len(drawn), molecules=len(whole),
                times=times, lead=lead, commit=COMMIT)
-    write_file(RESULTS, json.dumps(row, indent=1) + "\n")
+    write_results(RESULTS, row)
 
 
 if __name__ == "__main__": main()
