@@ -16,7 +16,8 @@ import torch
 from loflexmdm import load
 from loflexmdm.methods.base import Method
 from loflexmdm.models.model import Model
-from loflexmdm.molecules.notation.notations import free_branches, given_and_closed, link, random_smiles
+from loflexmdm.molecules.notation.linkers import draw_cut, link_cuts, spell_link
+from loflexmdm.molecules.notation.notations import Span, free_branches, given_and_closed, random_smiles
 from loflexmdm.molecules.notation.notations import symbols
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.molecules.scores.moses import activations, frechet, gaussian
@@ -29,12 +30,26 @@ RESULTS = ROOT / "experiments" / "results" / "leads_runs.json"
 DE_NOVO, EACH = 2000, 4  # molecules from nothing, and of each lead
 
 
-def gap(tokens: list[str], rng: random.Random) -> list[tuple[int, int]]:
-    "A gap of any place and length."
-    return [stretch(len(tokens), rng)]
+def gap(lead: str, rng: random.Random) -> tuple[str, list[Span]]:
+    "A gap of any place and length in the canonical text."
+    return lead, [stretch(len(symbols(lead)), rng)]
 
 
-HOLES = dict(link=link, branches=free_branches, gap=gap)
+def branches(lead: str, rng: random.Random) -> tuple[str, list[Span]]:
+    "Free branches of a random text."
+    text = random_smiles(Chem.MolFromSmiles(lead), rng)
+    return text, free_branches(symbols(text), rng)
+
+
+def link(lead: str, rng: random.Random) -> tuple[str, list[Span]]:
+    "A link between its ends, if the lead has one that can be written."
+    mol = Chem.MolFromSmiles(lead)
+    cuts = link_cuts(mol)
+    spelled = spell_link(mol, draw_cut(cuts, rng), rng) if cuts else None
+    return (spelled[0], [spelled[1]]) if spelled else (lead, [])
+
+
+HOLES = dict(link=link, branches=branches, gap=gap)
 
 
 def prompt_of(tokens: list[str], holes: list[tuple[int, int]]) -> list:
@@ -54,9 +69,8 @@ def prompts_of(leads: list[str], kind: str, method: Method) -> list[tuple[str, l
     for number, lead in enumerate(leads):
         for k in range(EACH):
             rng = random.Random(f"{kind} {number} {k}")
-            text = lead if kind == "gap" else random_smiles(Chem.MolFromSmiles(lead), rng)
+            text, holes = HOLES[kind](lead, rng)
             tokens = symbols(text)
-            holes = HOLES[kind](tokens, rng)
             is_known = method.vocabulary.index.keys() >= {*tokens} and len(tokens) < method.config.max_length
             if holes and is_known: found.append((lead, prompt_of(tokens, holes)))
     return found

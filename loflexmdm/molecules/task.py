@@ -40,8 +40,9 @@ from .growth import grows_rightwards, superstructure_points
 from .notation.bracket_safe import Decoded, read_tokenizer, split_attachments
 from .notation.fragments import fragment_prompt, parse_fragment, plain_points
 from .notation.fragments import prompt_tokens
+from .notation.linkers import draw_cut, link_cuts, spell_link
 from .notation.notations import NOTATIONS, Notation, Span, closure, given_and_closed, is_atom
-from .notation.notations import link_by_length, notation_of, simpler, smiles_holes, smiles_prompts
+from .notation.notations import notation_of, simpler, smiles_prompts
 from .notation.notations import symbols
 from .notation.substructures import keeps_fragment
 from .orders import atom_tokens, molecule_of
@@ -452,10 +453,9 @@ class _MoleculeExamples(_PropertyClasses):
 
     def _with_holes(self, text: str, rng: random.Random, prompt_share: float, asked: Sequence[str]) -> Example:
         "Make an example with some parts to generate and the rest given, or all to generate."
-        is_prompted = rng.random() < prompt_share
-        if is_prompted and not self.config.reorder: text = self._rewritten(text, rng)
+        holes = []
+        if rng.random() < prompt_share: text, holes = self._prompted(text, rng)
         tokens = self.tokens_of(text)
-        holes = self._holes(tokens, rng) if is_prompted else []
         fixed, closed = given_and_closed(tokens, holes)
 
         # the condition is given, and nothing is inserted there
@@ -463,12 +463,23 @@ class _MoleculeExamples(_PropertyClasses):
         ids = self.vocabulary.encode([*asked, *tokens])
         return Example([BOS, *ids], condition + fixed, condition + closed)
 
-    def _holes(self, tokens: Sequence[str], rng: random.Random) -> list[Span]:
-        "Choose what to generate: a ring's closure, a link or branches."
-        c = self.config
-        if c.close and rng.random() < c.close and (found := closure(tokens, rng)): return found
-        if c.links == "length": return smiles_holes(tokens, rng, link_by_length)
-        return self.notation.holes(tokens, rng)
+    def _prompted(self, text: str, rng: random.Random) -> tuple[str, list[Span]]:
+        "Rewrite a molecule with something to generate: a ring's closure, or a link or branches, by chance."
+        links_first = self.config.notation == "smiles" and rng.random() < 0.5
+        closes = self.config.close and rng.random() < self.config.close
+        if not self.config.reorder: text = self._rewritten(text, rng)
+        tokens = self.tokens_of(text)
+        if closes and (found := closure(tokens, rng)): return text, found
+        if links_first and (found := self._link(text, rng)): return found
+        if found := self.notation.holes(tokens, rng): return text, found
+        return self.config.notation == "smiles" and self._link(text, rng) or (text, [])
+
+    def _link(self, text: str, rng: random.Random) -> tuple[str, list[Span]] | None:
+        "Draw a link of a molecule, and write it between its ends. None if there is none that can be written."
+        mol = Chem.MolFromSmiles(text)
+        if not (cuts := link_cuts(mol)): return None
+        spelled = spell_link(mol, draw_cut(cuts, rng, self.config.links == "length"), rng)
+        return (spelled[0], [spelled[1]]) if spelled and not self.unusable(spelled[0]) else None
 
     def _rewritten(self, text: str, rng: random.Random) -> str:
         "Rewrite a molecule, unless the result is too long or has unknown tokens."

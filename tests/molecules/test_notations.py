@@ -11,11 +11,12 @@ from loflexmdm.molecules.data.sources import benchmark_files, benchmark_smiles
 from loflexmdm.molecules.notation import notations
 from loflexmdm.molecules.notation.bracket_safe import parse_smiles
 from loflexmdm.molecules.notation.fragments import DRUGS, contains_fragment
-from loflexmdm.molecules.notation.notations import Notation, closure_spans, free_branches, is_atom, link_spans
+from loflexmdm.molecules.notation.linkers import link_cuts, spell_link
+from loflexmdm.molecules.notation.notations import Notation, closure_spans, free_branches, is_atom
 from loflexmdm.molecules.notation.notations import simpler
-from loflexmdm.molecules.notation.notations import NOTATIONS, given_and_closed, link_ends, nested_holes
+from loflexmdm.molecules.notation.notations import NOTATIONS, given_and_closed, nested_holes
 from loflexmdm.molecules.notation.notations import notation_of, random_smiles, read_text
-from loflexmdm.molecules.notation.notations import smiles_holes, smiles_prompts, symbols, to_nested, with_root
+from loflexmdm.molecules.notation.notations import smiles_prompts, symbols, to_nested, with_root
 from loflexmdm.molecules.notation.notations import write_counted, write_smiles
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
@@ -84,10 +85,41 @@ def test_the_bond_of_a_ring_stands_at_either_end(smiles):
     assert {Chem.CanonSmiles(write_smiles(one)) for one in (read, counted)} == {Chem.CanonSmiles(smiles)}
 
 
-def test_where_a_link_may_end_by_hand():
-    "Behind its first atom, and outside the ring that follows."
-    assert link_ends(symbols("C1CC1CCC1CC1"), 5) == [6, 7] and link_ends(symbols("C1CC1C(C)C1CC1"), 5) == [9]
-    assert link_ends(symbols("C1CCCC1"), 3) == []
+@pytest.mark.parametrize("smiles, ring", [
+    ("CCCCCCCCN1CCN(CCCCCCCC)CC1", "N1CCN(CC1)"), ("CCCCCCCCc1ccc(cc1)CCCCCCCC", "c1ccc(cc1)"),
+])
+def test_random_texts_leave_a_ring_between_its_substituents(smiles, ring):
+    "From outside the ring, the rest of it is the branch in half of the texts: a share of (n - 6) / 2n."
+    mol, n = Chem.MolFromSmiles(smiles), 2000
+    law = (1 - 6 / mol.GetNumAtoms()) / 2
+    share = sum(ring in random_smiles(mol, random.Random(k)) for k in range(n)) / n
+    assert abs(share - law) < 4 * (law * (1 - law) / n) ** 0.5
+
+
+def test_random_texts_depend_on_their_seed_alone():
+    mol = Chem.MolFromSmiles(DRUGS["imatinib"])
+    texts = [random_smiles(mol, random.Random(k)) for k in range(20)]
+    Chem.MolToRandomSmilesVect(mol, 3)
+    assert texts == [random_smiles(mol, random.Random(k)) for k in range(20)] and len(set(texts)) == 20
+
+
+def test_links_of_a_molecule_by_hand():
+    "Between two of three bonds outside rings; none without a ring, and none in salts' other parts."
+    cuts = link_cuts(Chem.MolFromSmiles("CC(=O)Nc1ccccc1"))
+    assert sorted(cut.atoms for cut in cuts) == [1, 2, 3]
+    assert link_cuts(Chem.MolFromSmiles("CCCCO")) == []
+    assert [cut.atoms for cut in link_cuts(Chem.MolFromSmiles("C1CC1CC1CC1"))] == [1]
+    assert [cut.atoms for cut in link_cuts(Chem.MolFromSmiles("C1CC1CC1CC1.CCC"))] == [1]
+
+
+@pytest.mark.parametrize("smiles", MOLECULES)
+def test_every_link_is_spelled_between_its_ends(smiles):
+    "With the number of atoms of the graph, and the molecule's stereocentres."
+    mol = Chem.MolFromSmiles(smiles)
+    for cut in link_cuts(mol):
+        made = [spell_link(mol, cut, random.Random(k)) for k in range(3)]
+        for text, (a, b) in filter(None, made):
+            assert Chem.CanonSmiles(text) == smiles and sum(map(is_atom, symbols(text)[a:b])) == cut.atoms
 
 
 def test_by_hand():
@@ -162,7 +194,7 @@ def test_prompts_that_a_notation_cannot_hold():
     with pytest.raises(ValueError, match="notation='inchi'"): notation_of("inchi")
 
 
-@pytest.mark.parametrize("holes_of, write", [(nested_holes, to_nested), (smiles_holes, str)])
+@pytest.mark.parametrize("holes_of, write", [(nested_holes, to_nested), (free_branches, str)])
 def test_holes_and_gaps(holes_of, write):
     "Spans are apart and in order; gaps are open inside them and nowhere else, and closed ones precede no free token."
     for smiles in MOLECULES:
@@ -294,33 +326,29 @@ def one_molecule(tmp_path):
     return str(path)
 
 
-def spans_of(one_molecule, **settings):
-    "Spans that a task draws in the molecule with rings, counted."
+def drawn_from(one_molecule, **settings):
+    "What a task generates of the molecule with rings: texts and spans."
     config = MoleculesConfig(source=one_molecule, notation="smiles", reorder=False, prompt_share=1.0, **settings)
-    task, notation = MoleculesTask(config), notation_of("smiles")
-    tokens = notation.tokens(RINGS)
-    found = [tuple(task._holes(tokens, random.Random(i))) for i in range(400)]
-    return tokens, [spans[0] for spans in found if len(spans) == 1]
+    task = MoleculesTask(config)
+    return [(symbols(text), spans) for text, spans in (task._prompted(RINGS, random.Random(i)) for i in range(600))]
 
 
 def test_links_by_length_have_each_number_of_atoms_as_often(one_molecule):
-    tokens, drawn = spans_of(one_molecule, links="length")
-    links = set(link_spans(tokens))
+    "Two ends, and the rest by its number of atoms."
     counts = {}
-    for start, end in drawn:
-        if (start, end) not in links: continue
-        n = sum(map(is_atom, tokens[start:end]))
+    for tokens, spans in drawn_from(one_molecule, links="length"):
+        [(a, b), *others] = spans
+        if others or b == len(tokens) or tokens[b] == ")": continue
+        n = sum(map(is_atom, tokens[a:b]))
         counts[n] = counts.get(n, 0) + 1
-    lengths = {sum(map(is_atom, tokens[a:b])) for a, b in links}
+    lengths = {cut.atoms for cut in link_cuts(Chem.MolFromSmiles(RINGS))}
     assert set(counts) == lengths and max(counts.values()) < 3 * min(counts.values())
 
 
 def test_rings_to_close_are_prompts_where_there_are_any(one_molecule):
-    tokens, drawn = spans_of(one_molecule, close=1.0)
-    closures = set(closure_spans(tokens))
-    assert closures and set(drawn) <= closures
-    _, drawn = spans_of(one_molecule)
-    assert not set(drawn) <= closures
+    closes = lambda tokens, spans: set(spans) <= set(closure_spans(tokens))
+    assert sum(closes(*drawn) for drawn in drawn_from(one_molecule, close=1.0)) > 500
+    assert not any(closes(*drawn) for drawn in drawn_from(one_molecule))
 
 
 def test_links_and_closures_need_smiles():
