@@ -892,28 +892,6 @@ def fold_long_pages():
         path.write_text(page[:start] + folded(article) + page[end:], encoding="utf-8")
 
 
-# Addresses of earlier sites
-
-OLD_PAGES = ROOT / "docs" / "old_pages.json"  # address of a page in an earlier site -> where it is now
-MOVED = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Moved</title><meta name="robots" content="noindex">
-<meta http-equiv="refresh" content="0; url={to}"><link rel="canonical" href="{to}"></head>
-<body><p>This page has moved to <a href="{to}">{to}</a>.</p></body></html>
-"""
-
-
-def redirect_old_pages() -> int:
-    "Old addresses lead to the new ones. ValueError for one whose new page does not exist."
-    moved = json.loads(OLD_PAGES.read_text(encoding="utf-8"))
-    for old, new in moved.items():
-        if not (SITE / f"{new}.html").is_file():
-            raise ValueError(f"{OLD_PAGES}: {old} leads to {new}, which is not there")
-        path = SITE / f"{old}.html"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(MOVED.format(to=f"../{new}.html"), encoding="utf-8")
-    return len(moved)
-
-
 def main():
     started = time.monotonic()
     notebooks, checks = write_pages()
@@ -927,14 +905,13 @@ def main():
     )
     fold_long_pages()
     write_llms(pages())
-    redirects = redirect_old_pages()
     shutil.copy(ROOT / "loflexmdm" / "recipe.schema.json", SITE)  # for editors: an address to name in a recipe
     shutil.rmtree(SITE.parent / "jupyter_execute", ignore_errors=True)  # where myst-nb puts pictures on their way
     if outside := outside_requests(): sys.exit("requests to the outside:\n" + "\n".join(outside))
     size = sum(f.stat().st_size for f in SITE.rglob("*") if f.is_file()) / 1e6
     print(
         f"{SITE / 'index.html'}: {len(list(SITE.rglob('*.html')))} pages from {notebooks} notebooks, "
-        f"{checks} claims checked, {redirects} old addresses, {size:.0f} MB, no warning, nothing from outside; "
+        f"{checks} claims checked, {size:.0f} MB, no warning, nothing from outside; "
         f"{time.monotonic() - started:.0f} s"
     )
 

@@ -128,9 +128,6 @@ def add_fields(parser: Parser, cls: type, title: str, values: Mapping | None = N
         name = names.get(f.name, f.name)
         flag = free_flag(parser, name, f"{prefix}-{f.name}")
         group.add_argument(flag, dest=f"settings.{name}", default=None, help=text, **kind)
-        for old in (old for old, new in getattr(cls, "renamed", {}).items() if new == f.name):  # not in the help
-            group.add_argument(free_flag(parser, old, f"{prefix}-{old}"), dest=f"settings.{name}", default=None,
-                               help=argparse.SUPPRESS, **kind)
 
 # %% ../../nbs/cli/02_common.ipynb #fla90f01
 def flag_of(name: str) -> str:

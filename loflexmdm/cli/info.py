@@ -18,7 +18,7 @@ from pathlib import Path
 from textwrap import fill
 
 from .commands import Options, Parser, command
-from ..models.pretrained import REMOVED, load, not_packaged
+from ..models.pretrained import load
 from ..reports.citations import citation
 from ..support.colours import STYLE
 from ..support.configs import comments_of
@@ -143,7 +143,6 @@ def run_info(options: InfoOptions):
         return print(format_tables(recipe_from(read_tables(name)).as_dict()))
     if name not in models and not Path(name).is_dir() and (kinds := [r for r in PARTS.values() if name in r.names()]):
         return print("\n".join(describe_part(registry, name) for registry in kinds), end="")
-    if name in REMOVED and name not in recipes: raise ValueError(f"{name!r} {not_packaged(name, models)}")
     known = [*models, *recipes, *(part for registry in PARTS.values() for part in registry.names())]
     if os.sep not in name and name not in known and not Path(name).is_dir():
         raise ValueError(f"{name!r}{did_you_mean(name, known)}: must be a model ({', '.join(models)}), "

@@ -4,12 +4,11 @@
 
 # %% auto #0
 __all__ = ['field_comments', 'T', 'COMMON', 'SamplerOption', 'number_or', 'kind_of_field', 'option_of', 'sampler_options',
-           'first_sentence', 'present', 'add_sampler', 'SamplingOptions', 'SampleOptions', 'add_sampling',
-           'check_counts', 'selected_sampler', 'print_sampling', 'draw_batches', 'request_of', 'draw_samples',
-           'edit_batches', 'edit_samples']
+           'first_sentence', 'add_sampler', 'SamplingOptions', 'SampleOptions', 'add_sampling', 'check_counts',
+           'selected_sampler', 'print_sampling', 'draw_batches', 'request_of', 'draw_samples', 'edit_batches',
+           'edit_samples']
 
 # %% ../../nbs/cli/03_sampler_options.ipynb #7c13b0b2
-import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -91,17 +90,11 @@ def first_sentence(cls: type) -> str:
     return " ".join((cls.__doc__ or "").split("\n\n")[0].split()).split(". ")[0].rstrip(".")
 
 
-def present(name: str) -> str:
-    "Return the name of a sampler that exists. ArgumentTypeError names the replacement of one that is gone."
-    if name in SAMPLERS.gone: raise argparse.ArgumentTypeError(f"{name} is gone; use {SAMPLERS.gone[name]}")
-    return name
-
-
 def add_sampler(parser: Parser):
     "Add --sampler and the options of all samplers. An option that the command has already begins with --sampler-."
     texts = "; ".join(f"{name}: {first_sentence(cls)}" for name, cls in SAMPLERS.usable().items()).replace("%", "%%")
     group = parser.add_argument_group("sampler")
-    group.add_argument("--sampler", type=present, choices=SAMPLERS.names(), help=f"{texts} [the method's own]")
+    group.add_argument("--sampler", choices=SAMPLERS.names(), help=f"{texts} [the method's own]")
     for o in sampler_options():
         flag = free_flag(parser, o.field, f"sampler-{o.field}")
         group.add_argument(flag, dest=f"settings.{o.field}", default=None, help=o.help.replace("%", "%%"), **o.kind)

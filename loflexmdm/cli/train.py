@@ -304,10 +304,8 @@ def run_resume(options: ResumeOptions):
     tables = with_current_files(saved, tables, directory)
 
     def begin(trainer: Trainer):
-        digests, at = saved.get("data"), last_step(directory)
-        # a run of an older version has no digest; its checkpoint shows that
-        unknown = digests is None and at
-        changes = [] if unknown else check_data(digests, trainer.digests, directory, options.changed_data)
+        digests, at = saved.get("data"), last_step(directory)  # no digests: killed before the data was read
+        changes = check_data(digests, trainer.digests, directory, options.changed_data) if digests else []
         sessions = read_run(directory).get("sessions", []) + [info | (dict(changed_data=changes) if changes else {})]
         recipe = saved["recipe"] | dict(task=tables["task"])
         about = saved | dict(recipe=recipe, data=trainer.digests, sessions=sessions)

@@ -33,7 +33,6 @@ from ..support.statistics import estimate
 @config
 class LoFlexMDMConfig:
     "Configuration of a model, saved with its weights."
-    retired = dict(planner_alpha=0.0, planner_tau=1.0)
     order: Literal["learned", "fixed", "given"] = "learned"  # learned | fixed (b = 1: FlexMDM, Remark 1) | given
     backbone: Literal["separate", "shared"] = "separate"  # separate | shared (one for generator and order model)
     unmask: Literal["frozen", "trainable"] = "frozen"  # frozen (b_um = 1) | trainable

@@ -303,19 +303,6 @@ class Model:
         kind = (self.method.task or {}).get("kind", "no task")
         return f"Model({self.method.name}, {kind}, {sum(p.numel() for p in self.method.parameters()):,} parameters)"
 
-    # in earlier releases a model was its method
-    @property
-    def task_object(self) -> Task | Any: return self.task
-    save_pretrained = save
-    push_to_hub = push
-
-    def __getattr__(self, name: str) -> Any:
-        "Return an attribute of the method. In earlier releases the method was the model; `model.method` has it."
-        if name.startswith("_") or "method" not in vars(self): raise AttributeError(name)
-        value = getattr(self.method, name)
-        warnings.warn(f"model.{name} is now model.method.{name}", DeprecationWarning, stacklevel=2)
-        return value
-
     def _groups(self, prompts, n: int | None) -> list[_Group]:
         """Group the prompts, with texts as tokens. There is one group unless texts need their own hooks.
 

@@ -223,7 +223,7 @@ def check_weights(
             raise ValueError(f"{path}: {name}={v.tolist()}: must be positive and at most 1")
     if strict: return
     holds = "".join(f"; holds {d}" for d in sorted(odd))
-    notice(path, f"saved without a digest, as by earlier releases, so that damage would not be noticed{holds}")
+    notice(path, f"saved without a digest, so that damage would not be noticed{holds}")
 
 # %% ../../nbs/models/01_saved.ipynb #495df02c
 def _check_shapes(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: str | os.PathLike):

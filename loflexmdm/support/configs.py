@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Count', 'AtLeastTwo', 'Natural', 'Positive', 'NonNegative', 'AboveOne', 'Fraction', 'OnOffAuto', 'T', 'one_of',
-           'accepted_by', 'allowed_range', 'message', 'current_names', 'config', 'config_from', 'own_comments',
-           'comments_of', 'config_schema']
+           'accepted_by', 'allowed_range', 'message', 'config', 'config_from', 'own_comments', 'comments_of',
+           'config_schema']
 
 # %% ../../nbs/support/04_configs.ipynb #872e0296
 from collections.abc import Container, Iterable, Mapping
@@ -116,21 +116,6 @@ def message(cls: type, error: ValidationError) -> str:
 T = TypeVar("T")
 
 
-def current_names(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a configuration under current names.
-
-    ValueError for a value under both names, or another value of a removed option than its default."""
-    values, renamed, retired = dict(values), getattr(cls, "renamed", {}), getattr(cls, "retired", {})
-    for old in values.keys() & retired.keys():
-        if (value := values.pop(old)) != retired[old]:
-            raise ValueError(f"{old}={value!r}: this option is gone; leave it out (files may have {retired[old]})")
-    for old in values.keys() & renamed.keys():
-        if (new := renamed[old]) in values:
-            raise ValueError(f"{old}: the old name of {new}, which is also set; remove one")
-        values[new] = values.pop(old)
-    return values
-
-
 @dataclass_transform(frozen_default=True)
 def config(cls: type[T], frozen: bool = True) -> type[T]:
     """Make a frozen dataclass with values checked against annotations.
@@ -142,11 +127,9 @@ def config(cls: type[T], frozen: bool = True) -> type[T]:
 
     @wraps(construct)
     def __init__(self, /, *args, **values):
-        try: construct(self, *args, **current_names(made, values))
+        try: construct(self, *args, **values)
         except ValidationError as e: raise ValueError(message(made, e)) from None
     made.__init__ = __init__
-    for old, new in getattr(made, "renamed", {}).items():
-        setattr(made, old, property(lambda self, new=new: getattr(self, new)))
     return made
 
 # %% ../../nbs/support/04_configs.ipynb #3cac4eb4
@@ -191,6 +174,4 @@ def config_schema(cls: type, title: str | None = None) -> dict:
     for key, entry in schema["properties"].items():
         del entry["title"]
         if key in comments: entry["description"] = comments[key]
-    for old, new in getattr(cls, "renamed", {}).items():
-        schema["properties"][old] = schema["properties"][new] | dict(description=f"now {new}", deprecated=True)
     return schema | dict(title=title or cls.__name__)

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import random
-import warnings
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
@@ -109,17 +108,11 @@ def _check_digests(then: object, where: object):
         raise ValueError(f"{where}: damaged ({name}={clipped(part, 60)} does not identify data)")
 
 
-def check_data(then: Mapping | None, now: Mapping, where: object, allowed: bool = False) -> Sequence[str]:
+def check_data(then: Mapping, now: Mapping, where: object, allowed: bool = False) -> Sequence[str]:
     """Compare a run's data with its recorded digests.
 
     Returns descriptions of the changes since `then` of the run `where`. ValueError if there are any and they are not
-    `allowed`, or if `then` is not from `data_digests`. Warns if `then` is None, as in runs of versions before 0.2."""
-    if then is None:
-        warnings.warn(
-            f"{where}: was written by a version without data digests; cannot check that the data is still the same",
-            stacklevel=3,
-        )
-        return []
+    `allowed`, or if `then` is not from `data_digests`."""
     _check_digests(then, where)
     changes = data_changes(then, now)
     if not changes or allowed: return changes

@@ -104,23 +104,18 @@ class Registry(Mapping):
     """Classes of one kind by name.
 
     From this package and plug-ins. `what` is the kind in messages ("method"), `modules` are single modules, or
-    packages whose modules define such classes, and `group` is the entry-point group of other packages. `former` maps
-    old names, found in saved files, to current ones, and `gone` says what replaces a name; neither is listed. With a
+    packages whose modules define such classes, and `group` is the entry-point group of other packages. With a
     `base` class, by its dotted name, `FILE.py:Class` is a name as well."""
     def __init__(
         self,
         what: str,
         modules: Sequence[str],
         group: str,
-        former: Mapping[str, str] | None = None,
-        gone: Mapping[str, str] | None = None,
         base: str = "",
     ):
         self.what = what
         self.modules = modules
         self.group = group
-        self.former = dict(former or {})  # old name -> current name
-        self.gone = dict(gone or {})  # removed name -> what replaces it
         self.base = base  # class that those of files extend; empty: no files
         self.classes: dict[str, type] = {}  # classes defined so far
 
@@ -137,7 +132,6 @@ class Registry(Mapping):
         if not isinstance(name, str):
             raise ValueError(f"{self.what}={clipped(name)}: not in {', '.join(self.names())}")
 
-        name = self.former.get(name, name)
         if self.base and code_place(name): return self.of_file(name)
 
         # the package's modules first: a plug-in cannot shadow their names
@@ -147,7 +141,6 @@ class Registry(Mapping):
             if point is not None: self.load(point)
         if name in self.classes: return self.classes[name]
 
-        if name in self.gone: raise ValueError(f"{self.what}={name!r}: is gone; use {self.gone[name]}")
         known = self.names()
         hint = did_you_mean(name, known)
         file = ", or FILE.py:Class" if self.base else ""
@@ -180,7 +173,7 @@ class Registry(Mapping):
     def __len__(self) -> int: return len(self.names())
 
     def __contains__(self, name: object) -> bool:
-        return name in self.classes or name in self.former or name in self.names()
+        return name in self.classes or name in self.names()
 
     def names(self) -> list[str]:
         "Return all names, sorted, without importing plug-ins."
@@ -233,15 +226,9 @@ METHODS = Registry(
     "method",
     ("loflexmdm.methods",),
     "loflexmdm.methods",
-    former=dict(lomdm="lounmask"),  # another method was published under the name lomdm
     base="loflexmdm.methods.base.Method",
 )
-SAMPLERS = Registry(
-    "sampler",
-    ("loflexmdm.samplers",),
-    "loflexmdm.samplers",
-    gone={"event-frozen": "EventDriven(exact=False), or --sampler event --no-exact"},
-)
+SAMPLERS = Registry("sampler", ("loflexmdm.samplers",), "loflexmdm.samplers")
 TASKS = Registry(
     "task kind",
     ("loflexmdm.tasks", "loflexmdm.molecules.task", "loflexmdm.molecules.edit_task"),

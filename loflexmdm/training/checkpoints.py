@@ -29,7 +29,6 @@ from ..models.saved import read_model, read_tensors, save_tensors, write_model
 from ..process.states import SPECIAL_TOKENS
 from ..support.atomic_files import atomic_directory, check_room, check_seal, file_digest, locked
 from ..support.atomic_files import recorded, write_sealed
-from ..support.configs import current_names
 from ..support.data_digests import check_data
 from ..support.limits import clipped
 from ..support.readers import read_json
@@ -222,7 +221,7 @@ def _wrong_moment(value: Tensor, p: nn.Parameter, field: str, steps: int) -> str
     return None
 
 # %% ../../nbs/training/04_checkpoints.ipynb #42877470
-CHECKPOINT_FORMAT = 1  # raised when older versions can no longer continue from a checkpoint
+CHECKPOINT_FORMAT = 1  # of state.json; a file with a higher one is of a newer version
 
 
 def _check_state(meta, path: Path):
@@ -250,6 +249,7 @@ def _check_state(meta, path: Path):
     need("seconds", lambda v: number(v) and v >= 0, "a time, finite and not negative")
     need("best", lambda v: "best" in meta and (v is None or number(v)), "present and finite, or null")
     need("compiled", lambda v: v is None or isinstance(v, bool), "true, false or null")
+    need("data", lambda v: isinstance(v, dict), "digests of the data")
     need("stepped", lambda v: v is None or named(v), "names of parameters")
     need("files", whole, f"digests of {', '.join(TENSOR_FILES)}")
 
@@ -266,7 +266,7 @@ def read_state(checkpoint: Path, config: TrainConfig | None = None) -> dict:
     if config is None: return meta
 
     # settings that do not affect the weights may change
-    saved = current_names(TrainConfig, meta["config"])
+    saved = meta["config"]
     for key, value in asdict(config).items():
         if key in FREE_KEYS or value == saved.get(key, value): continue
         raise ValueError(f"{key}={value!r}: the run in {checkpoint} has {saved[key]!r}")
@@ -366,7 +366,7 @@ class Checkpoints(Sequence):
 
         ValueError, and nothing has changed, if it is damaged or of another model, run or data."""
         meta = read_state(checkpoint, self.config)
-        check_data(meta.get("data"), self.digests, checkpoint, self.changed_data)
+        check_data(meta["data"], self.digests, checkpoint, self.changed_data)
         tensors = self._checked_tensors(checkpoint, meta)
 
         # nothing is refused after this point

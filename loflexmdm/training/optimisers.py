@@ -27,7 +27,6 @@ from .loggers import TrackerName
 @config
 class TrainConfig:
     "Training settings that determine the resulting weights."
-    renamed = dict(final_lr="final_lr_frac", order_lr="order_lr_scale")
     steps: Count = 10_000  # optimiser steps
     batch_size: Count = 64  # sequences per forward
     accumulate: Count = 1  # forwards per optimiser step

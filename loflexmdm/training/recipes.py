@@ -5,13 +5,12 @@
 # %% auto #0
 __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXED', 'FIRST_SLOPE', 'FIRST_LEARNED', 'FIRST_TRAIN',
            'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'LONG', 'INSERTION', 'ENTRANTS', 'RARE', 'FURTHER', 'PRESETS',
-           'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'with_current_names',
-           'check_values', 'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps',
-           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'complete_tables', 'filling',
-           'like_its_start', 'cost_of', 'measured_steps', 'short_name', 'keys_of', 'old_names', 'override',
-           'with_method', 'path_settings', 'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like',
-           'presets', 'is_text_file', 'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe',
-           'recipe_schema', 'write_schema']
+           'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'check_values',
+           'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps', 'orders_drawn',
+           'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'complete_tables', 'filling', 'like_its_start',
+           'cost_of', 'measured_steps', 'short_name', 'keys_of', 'override', 'with_method', 'path_settings',
+           'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like', 'presets', 'is_text_file',
+           'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe', 'recipe_schema', 'write_schema']
 
 # %% ../../nbs/training/08_recipes.ipynb #490a91d0
 import json
@@ -31,9 +30,8 @@ import torch
 from ..methods.base import Method, method_class
 from ..methods.lo_flexmdm import LoFlexMDM
 from ..methods.ordered_insertion import OrderedInsertion
-from ..models.pretrained import REMOVED, not_packaged
 from ..support.atomic_files import write_file
-from ..support.configs import config_from, config_schema, current_names
+from ..support.configs import config_from, config_schema
 from ..support.limits import STEPS, clipped
 from ..support.progress import write_line
 from ..support.random_numbers import current_launch, seed_generator
@@ -130,20 +128,12 @@ def configs_of(tables: dict) -> dict[str, type]:
     kind = tables.get("task", {}).get("kind")
     return dict(task=task_class(kind).Config, model=method_class(method_of(tables)).Config, train=TrainConfig)
 
-
-def with_current_names(tables: dict) -> dict:
-    "Replace the names of earlier versions by today's."
-    check_tables(tables)
-    classes = configs_of(tables)
-    return {name: current_names(classes[name], table) for name, table in tables.items()}
-
 # %% ../../nbs/training/08_recipes.ipynb #tsb96581
 def check_values(tables: dict) -> dict:
-    """Check all values of the tables without reading data; return the tables with today's names.
+    """Check all values of the tables without reading data; return the tables.
 
     ValueError for an unknown key, a wrong type or a value out of range."""
-    tables = with_current_names(tables)
-    for name, cls in configs_of(tables).items():
+    for name, cls in configs_of(check_tables(tables)).items():
         # the key that names the class is not one of its settings
         which = dict(task="kind", model="method").get(name)
         values = {key: value for key, value in tables.get(name, {}).items() if key != which}
@@ -376,28 +366,15 @@ def keys_of(tables: dict) -> dict[str, tuple[str, str]]:
     return names
 
 
-def old_names(tables: dict) -> dict[str, str]:
-    "Return today's name of every renamed value, by its old name."
-    classes = configs_of(tables)
-    renamed = {table: getattr(cls, "renamed", {}) for table, cls in classes.items()}
-    return {
-        old: name for name, (table, key) in keys_of(tables).items()
-        for old, new in renamed[table].items() if new == key
-    }
-
 # %% ../../nbs/training/08_recipes.ipynb #c1a8305b
 def override(tables: dict, **values) -> dict:
     "Replace single values of the tables by name; ValueError for an unknown name."
-    tables = with_current_names(tables)
-    where, renamed = keys_of(tables), old_names(tables)
+    where = keys_of(check_tables(tables))
     new = {table: dict(tables.get(table, {})) for table in TABLES}
     for name, value in values.items():
-        current = name if name in where else renamed.get(name, name)
-        if current != name and current in values:
-            raise ValueError(f"{name}: the old name of {current}, which is given too")
-        if current not in where:
+        if name not in where:
             raise ValueError(f"unknown key {name!r}{did_you_mean(name, where)}; known: {', '.join(where)}")
-        table, key = where[current]
+        table, key = where[name]
         new[table][key] = value
     return new
 
@@ -509,7 +486,6 @@ def read_tables(name_or_path: str | os.PathLike) -> dict:
     if isinstance(name_or_path, str) and name_or_path in presets(): path = PRESETS / f"{name_or_path}.toml"
     elif is_packaged(name_or_path) or path.is_dir():
         return with_absolute_paths(tables_like(name_or_path), Path.cwd())
-    elif str(name_or_path) in REMOVED: raise ValueError(f"{str(name_or_path)!r} {not_packaged(name_or_path, names())}")
     elif is_text_file(path): return dict(task=dict(kind="text", file=str(path.absolute())))
     elif path.suffix and not path.exists(): raise FileNotFoundError(missing_file(path))
     elif path.suffix != ".toml":

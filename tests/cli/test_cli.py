@@ -377,7 +377,6 @@ SAMPLE = {
     "--prompts nowhere.txt": "nowhere.txt: No such file",
     "--sampler ancestral": f"is for masked diffusion; choose {either(list(fitting_samplers(('insert', 'unmask'))))}",
     "--sampler left-to-right": "is for autoregressive methods",
-    "--sampler event-frozen": "event-frozen is gone; use EventDriven(exact=False), or --sampler event --no-exact",
 }
 
 

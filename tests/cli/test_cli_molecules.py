@@ -18,7 +18,7 @@ from loflexmdm.cli import sample
 from loflexmdm.cli.result_files import nll_states, states_of
 from loflexmdm.cli.sample import status_lines
 from loflexmdm.cli.sampler_options import SampleOptions
-from loflexmdm.models.pretrained import REMOVED, load
+from loflexmdm.models.pretrained import load
 from loflexmdm.models.saved import save_method
 from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.notation.bracket_safe import decode, tokenize
@@ -27,7 +27,7 @@ from loflexmdm.molecules.task import MoleculesTask
 from loflexmdm.samplers import Samples
 from loflexmdm.support.saved_files import names
 from loflexmdm.tasks.base import task_from
-from loflexmdm.training.recipes import presets, recipe_from
+from loflexmdm.training.recipes import recipe_from
 from commands import SMALL, call, refused, status_of
 
 KNOWN = [
@@ -683,15 +683,6 @@ def test_one_command_for_what_is_asked_of_a_fragment_says_its_route(fragment, ro
 def test_a_text_that_the_model_cannot_continue_is_refused_in_one_line():
     refused(call("sample molecules-moses-ar --fragment CC...CC"), "can only be at the end")
     refused(call("sample molecules-moses-ar --prompt-text <act:0>"), "<act:0>: is not a condition")
-
-
-@pytest.mark.parametrize("name", REMOVED)
-@pytest.mark.parametrize("line", ["sample {} -n 2", "train {} --out further", "info {}"])
-def test_a_model_of_earlier_versions_is_refused_with_what_replaces_it(name, line, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    if name in presets() and not line.startswith("sample"): pytest.skip("a recipe has that name")
-    refused(call(line.format(name)), "no longer comes with the package; load ")
-    assert all(better in names() for better in REMOVED[name][0].split(" or "))
 
 
 def test_leads_with_stereochemistry_and_charges_are_edited_without_and_the_row_says_so(tmp_path):

@@ -24,11 +24,6 @@ RUN = (
     "import sys; from nbdev.test import test_nb; sys.exit(not test_nb(sys.argv[1], "
     "skip_flags=['notest', 'slow', 'gpu'], basepath=sys.argv[2])[0])"
 )
-# pages do not use names of earlier releases, whose warnings readers would see
-CURRENT_NAMES = """
-import warnings
-warnings.filterwarnings("error", r"[\\w.]+ is now ", DeprecationWarning)
-"""
 # pages that train for hundreds of steps to show what a reader gets, and assert nothing of it: here they stop early
 SHOWN = {
     NBS / f"{name}.ipynb"
@@ -70,7 +65,7 @@ def test_notebook(path):
     # a process each: a notebook that defines a method enters it in the package's table, where the next one would find
     # it
     shorter = STOP_EARLY * (path in SHOWN) + DRAW_FEWER * (path in DRAWN)
-    argv = ["-c", CURRENT_NAMES + shorter + RUN, path, ROOT]
+    argv = ["-c", shorter + RUN, path, ROOT]
     done = (forks.start if path in STARTED else forks.run)(argv, cwd=path.parent)
     assert done.returncode == 0, done.stderr[-6000:]
 

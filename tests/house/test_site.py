@@ -1,7 +1,6 @@
 "The site as a browser shows it. `make test` builds it first; without it, or without Chromium, these tests are skipped."
 import ast
 import importlib.util
-import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -68,16 +67,7 @@ def visit(browser, page: str, width: int = 1280, height: int = 900):
     return tab, wrong
 
 
-def is_redirect(path: Path) -> bool: return 'http-equiv="refresh"' in path.read_text(encoding="utf-8")[:400]
-def pages() -> list[Path]: return sorted(p for p in SITE.rglob("*.html") if not is_redirect(p))
-
-
-def test_old_addresses_lead_to_pages():
-    moved = [p for p in SITE.rglob("*.html") if is_redirect(p)]
-    for path in moved:
-        to = re.search(r'url=([^"]+)', path.read_text(encoding="utf-8"))[1]
-        assert (path.parent / to).resolve().is_file() and not is_redirect((path.parent / to).resolve())
-    assert len(moved) > 100
+def pages() -> list[Path]: return sorted(SITE.rglob("*.html"))
 
 
 def test_every_link_leads_somewhere():
@@ -266,8 +256,7 @@ def test_every_page_is_in_llms_txt():
     targets = re.findall(r"\]\(([^)]+\.html)\)", (SITE / "llms.txt").read_text(encoding="utf-8"))
     assert len(targets) == len(set(targets)) > 80 and all((SITE / t).is_file() for t in targets)
     found = (p for s in ("tutorials", "how_to", *builder().ROOMS) for p in (SITE / s).glob("*.html"))
-    moved = {f"{old}.html" for old in json.loads(builder().OLD_PAGES.read_text(encoding="utf-8"))}
-    assert {str(p.relative_to(SITE)) for p in found if p.stem != "index"} - moved <= set(targets)
+    assert {str(p.relative_to(SITE)) for p in found if p.stem != "index"} <= set(targets)
 
 
 TABLES = ["reports/comparison", "tutorials/choosing", "molecules/de_novo", "how_to/choose_a_sampler"]

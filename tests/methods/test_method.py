@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,14 +15,14 @@ import torch
 import torch.nn.functional as F
 
 import loflexmdm
-from loflexmdm.methods.base import Method, backbones, horizon, method_class, trained_groups
+from loflexmdm.methods.base import Method, horizon, method_class
 from loflexmdm.methods.flexmdm import FlexMDM, FlexMDMConfig
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.sampling import Request, encode_prompts, generate
 from loflexmdm.models.saved import _describes_a_model, load_method, load_weights, save_method
 from loflexmdm.models import pretrained
 from loflexmdm.process.intensities import Intensities
-from loflexmdm.process.states import MASK, Vocabulary, collate, parse_prompt, prefix_example
+from loflexmdm.process.states import Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.support.atomic_files import atomic_directory, file_digest, recorded, sealed
 from loflexmdm.support.configs import config_from
@@ -403,60 +402,6 @@ def test_import_is_light():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"): loflexmdm.__getattr__("nothing")
 
 
-# a model stored by an earlier version
-
-STORED = Path(__file__).parents[1] / "data" / "checkpoint_v1"
-
-
-def observed(method):
-    "What a loaded model does: sequences, a loss, intensities."
-    x = collate([parse_prompt(["a", ..., "b"], method.vocabulary), prefix_example("c", "ab", method.vocabulary)])
-    with torch.no_grad():
-        metrics = method.loss(x.rows([1, 1, 1, 1]), seeded(0)).metrics
-        hidden = x._replace(tokens=torch.where(x.free, MASK, x.tokens))
-        out = method.intensities(hidden, tau=torch.tensor([0.5, 3.0]))
-    samples = generate(method, [[], ["a", ..., "b"]], n=3, sampler=EventDriven(exact=False), generator=seeded(0))
-    return dict(
-        sequences=samples.sequences,
-        bound=float(metrics["bound"]),
-        bound_tight=float(metrics["bound_tight"]),
-        tau_max=method.tau_max,
-        b_in=method.schedule(x)[0][1].tolist(),
-        insert=out.insert.flatten().tolist(),
-        unmask=out.unmask.flatten().tolist(),
-        logits=out.logits[0, 1, 3:].tolist(),
-    )
-
-
-def test_a_stored_checkpoint_still_loads():
-    expected = json.loads((STORED / "expected.json").read_text())
-    method = pretrained.load(STORED).method
-    assert read_config(STORED)["format"] == 1 and method.task == {"kind": "brackets"}
-    found = observed(method)
-    assert found.pop("sequences") == expected.pop("sequences")
-    for key, value in expected.items():
-        torch.testing.assert_close(
-            torch.tensor(found[key]), torch.tensor(value), rtol=1e-4, atol=1e-5, msg=lambda m, key=key: f"{key}: {m}"
-        )
-
-
-def store():
-    """Writes the stored checkpoint anew: only for a new format, in a directory of its own.
-
-    Weights in bfloat16 keep it small."""
-    torch.manual_seed(0)
-    method = LoFlexMDM(
-        VOCABULARY,
-        LoFlexMDMConfig(backbone="shared", unmask="trainable", size="nano", max_length=12),
-        {"kind": "brackets"},
-    )
-    with torch.no_grad():
-        for p in method.parameters(): p.add_(0.1 * torch.randn(p.shape))
-        method.slowest.fill_(0.75)
-    save_method(method.to(torch.bfloat16), STORED)
-    (STORED / "expected.json").write_text(json.dumps(observed(pretrained.load(STORED)), indent=1))
-
-
 @pytest.mark.usefixtures("pico")
 @pytest.mark.parametrize("name", ["loflexmdm", "flexmdm", "loinsert"])
 def test_bounds_end_at_the_horizon(name, monkeypatch):
@@ -470,9 +415,6 @@ def test_bounds_end_at_the_horizon(name, monkeypatch):
     assert float(made.nll_bound(x1, 2, g)[0]) == 0
     monkeypatch.setattr(made, "proposal", lambda *_: late(0.99))
     assert float(made.nll_bound(x1, 2, g)[0]) > 1
-
-
-if __name__ == "__main__": store()
 
 
 @pytest.mark.parametrize("least, most, limit", [(0, None, 6), (6, None, 6), (0, 9, 6), (4, 4, 4), (0, 1, 1)])
@@ -498,14 +440,3 @@ def test_which_config_is_that_of_a_model(tmp_path, text, is_one):
     (tmp_path / "config.json").write_text(text)
     assert _describes_a_model(tmp_path / "config.json") == is_one
     assert not _describes_a_model(tmp_path / "none.json")
-
-
-def test_attributes_of_earlier_releases_are_functions():
-    method = FlexMDM(Vocabulary("ab"), FlexMDMConfig(size="nano", max_length=6))
-    with pytest.warns(DeprecationWarning, match=r"method.horizon is now horizon\(method\)") as seen:
-        assert method.horizon == horizon(method)
-    assert seen[0].filename == __file__
-    with pytest.warns(DeprecationWarning): assert method.networks == backbones(method) == [method.backbone]
-    with pytest.warns(DeprecationWarning): groups = method.parameter_groups()
-    assert {k: len(v) for k, v in groups.items()} == {k: len(v) for k, v in trained_groups(method).items()}
-    with pytest.raises(AttributeError, match="nonsense"): assert method.nonsense

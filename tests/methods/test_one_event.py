@@ -1,5 +1,4 @@
 "Learned orders with one rate per position: the loss against a sum over orders, its gradient, and runs to samples."
-import json
 import math
 from itertools import permutations, product
 
@@ -17,7 +16,6 @@ from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, PartialSequen
 from loflexmdm.process.states import prefix_example
 from loflexmdm.samplers import EventDriven
 from loflexmdm.support.notebook import seeded
-from loflexmdm.support.registries import METHODS
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.recipes import recipe_from
 
@@ -206,24 +204,6 @@ def test_either_time_or_reading():
         with pytest.raises(ValueError, match="either t or tau"): model.intensities(x)
         for a, b in zip(model.intensities(x, half), model.intensities(x, tau=-half.log())):
             if a is not None: torch.testing.assert_close(a, b)
-
-
-def test_files_with_the_former_name_load(tmp_path):
-    model = LoUnmask(LAW.vocabulary, OneEventConfig(size="pico", order_size="pico", max_length=5)).eval()
-    path = save_method(model, tmp_path / "m") / "config.json"
-    meta = json.loads(path.read_text())
-    assert meta["method"] == "lounmask"
-
-    # as a release wrote it that knew the method as lomdm, before digests
-    old = {k: v for k, v in meta.items() if k in ("format", "version", "vocabulary", "config", "task")}
-    path.write_text(json.dumps(old | dict(method="lomdm")))
-    with pytest.warns(UserWarning, match="without a digest"): again = load_method(tmp_path / "m")
-    assert type(again) is LoUnmask and generate(again, n=5, seed=1).sequences == generate(model, n=5, seed=1).sequences
-
-    recipe = recipe_from(dict(task=dict(kind="key", n=2, q=2, layout="masks"), model=dict(method="lomdm", size="nano")))
-    assert recipe.model["method"] == "lounmask"
-    assert "lomdm" in METHODS and "lomdm" not in METHODS.names()
-    with pytest.raises(ValueError, match="method='lomdn'"): METHODS["lomdn"]
 
 
 @pytest.mark.parametrize("cls", [LoUnmask, LoInsert])

@@ -1,5 +1,4 @@
 "A model: its method and task, settings of the sampler, scores, and names of the release before."
-import warnings
 
 import pytest
 import torch
@@ -56,13 +55,3 @@ def test_texts_need_a_task():
     for call in (lambda: model.prompt("("), lambda: model.score("()"), lambda: model.sample("()")):
         with pytest.raises(ValueError): call()
     with pytest.raises(ValueError, match="number 1 has 9 tokens; the model has 8"): model.score([["("], ["("] * 9])
-
-
-def test_names_of_the_release_before_lead_to_the_method(tmp_path):
-    model = loflexmdm.load("star-tiny")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert model.task_object is model.task and model.save_pretrained(tmp_path / "m").is_dir()
-    with pytest.warns(DeprecationWarning, match=r"model.tau_max is now model.method.tau_max"):
-        assert model.tau_max == model.method.tau_max
-    with pytest.raises(AttributeError, match="nothing"): getattr(model, "nothing")  # noqa: B009

@@ -4,7 +4,6 @@ import math
 import numpy as np
 import pytest
 
-from loflexmdm.molecules.scores import conditioning
 from loflexmdm.molecules.scores.conditioning import compare_with_requests, plot_requests, resample
 
 
@@ -65,13 +64,3 @@ def test_what_is_delivered_for_each_class_by_hand():
 ])
 def test_classes_that_are_not_there(asked, bounds, message):
     with pytest.raises(ValueError, match=message): compare_with_requests(asked, [0.5, 1.5], bounds)
-
-
-@pytest.mark.parametrize("former, new", [
-    ("lean", "resample"), ("Leaned", "Resampled"), ("asked_and_got", "compare_with_requests"),
-    ("plot_asked", "plot_requests"),
-])
-def test_former_names_work_with_a_warning(former, new):
-    with pytest.warns(DeprecationWarning, match=f"{former} is now {new}"): found = getattr(conditioning, former)
-    assert found is getattr(conditioning, new)
-    assert not hasattr(conditioning, "leans")

@@ -13,12 +13,11 @@ from loflexmdm.methods.edit_sampling import ThereAndBack
 from loflexmdm.process.clocks import clock_named
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import MASK, SPECIAL_TOKENS, Example, collate
-from loflexmdm.samplers import CONFIDENCES, Ancestral, Choices, Euler, EventDriven, FrozenEvents, Info, Limits
+from loflexmdm.samplers import CONFIDENCES, Ancestral, Choices, Euler, EventDriven, Info, Limits
 from loflexmdm.samplers import Planner, Remasking, Sampler
 from loflexmdm.samplers import Samples, State, TauLeaping, Trajectory, inverse_cdf, merge_samples
 from loflexmdm.samplers import most_confident, nucleus, poisson_quantile, possible, race
 from loflexmdm.samplers import row_uniforms, simulate
-from loflexmdm.samplers.base import FORMER
 from loflexmdm.support.registries import SAMPLERS as REGISTRY
 
 SAMPLERS = {
@@ -224,15 +223,6 @@ def test_sampler_settings_are_checked(make):
     with pytest.raises(ValueError): make()
 
 
-def test_the_frozen_sampler_is_a_setting_of_the_exact_one():
-    "Its former names say so."
-    with pytest.warns(FutureWarning, match=r"FrozenEvents is now EventDriven\(exact=False\)"):
-        assert FrozenEvents(events_per_call=2, top_p=0.9) == EventDriven(exact=False, events_per_call=2, top_p=0.9)
-    gone = r"sampler='event-frozen': is gone; use EventDriven\(exact=False\), or --sampler event --no-exact"
-    with pytest.raises(ValueError, match=gone): REGISTRY["event-frozen"]
-    assert "event-frozen" not in REGISTRY
-
-
 # Choices: a part that samplers have
 
 NONSENSE = "nonsense", -3.0, math.nan, [], {}, object()
@@ -275,15 +265,6 @@ def test_a_sampler_has_choices_and_is_none():
     assert not isinstance(sampler, Choices) and sampler.choices == expected
     assert replace(sampler, logits_hook=hook).choices == replace(expected, logits_hook=hook)
     assert replace(sampler, top_p=1.0).choices.top_p == 1.0 and pickle.loads(pickle.dumps(sampler)) == sampler
-
-
-def test_methods_of_choices_are_found_in_the_sampler_for_a_release():
-    "As samplers of other packages call them; what is unknown stays unknown."
-    sampler = TauLeaping(temperature=0.5)
-    assert sampler.resolve.__self__ is sampler.choices and sampler.draw_tokens.__self__ is sampler.choices
-    for name in ("resolved", "_private", "__deepcopy__"):
-        with pytest.raises(AttributeError, match=f"'TauLeaping' object has no attribute '{name}'"):
-            getattr(sampler, name)
 
 
 def test_simulate_checks_seeds_and_clock():
@@ -484,11 +465,3 @@ def test_remasking_chooses_at_random():
     with pytest.raises(ValueError, match="confidence='top_prob': which tokens are masked again is random"):
         Remasking(confidence="top_prob")
     assert Remasking(share=0.5, cap=0.1).share == 0.5
-
-
-def test_former_names_of_a_sampler_warn():
-    sampler = TauLeaping()
-    for former, now in FORMER.items():
-        with pytest.warns(DeprecationWarning, match=f"sampler.{former} is now sampler.{now}"):
-            assert getattr(sampler, former) == getattr(sampler, now)
-    assert not hasattr(sampler, "asks")

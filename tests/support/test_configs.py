@@ -1,4 +1,4 @@
-"Settings: what is refused and how it is said, names of earlier versions, and the schema of recipes."
+"Settings: what is refused and how it is said, and the schema of recipes."
 import json
 import pickle
 import subprocess
@@ -6,19 +6,16 @@ import sys
 import tomllib
 import warnings
 from dataclasses import FrozenInstanceError, asdict, dataclass, fields, replace
-from importlib.resources import files
 from pathlib import Path
 
 import forks
 import pytest
 
-from loflexmdm.cli import main
 from loflexmdm.methods.flexmdm import FlexMDMConfig
 from loflexmdm.methods.gen_md4 import GenMD4Config
 from loflexmdm.methods.lo_flexmdm import LoFlexMDMConfig
 from loflexmdm.methods.masked import MaskedConfig
 from loflexmdm.methods.papl import PAPLConfig
-from loflexmdm.models import load
 from loflexmdm.support.configs import Count, Positive, allowed_range, comments_of, config, config_from
 from loflexmdm.support.configs import config_schema, one_of
 from loflexmdm.support.registries import METHODS, TASKS
@@ -26,9 +23,8 @@ from loflexmdm.tasks.brackets import BracketsConfig
 from loflexmdm.tasks.mazes import MazeConfig
 from loflexmdm.tasks.sequences import SequencesConfig
 from loflexmdm.tasks.star_graphs import StarConfig
-from loflexmdm.training.checkpoints import read_state
 from loflexmdm.training.optimisers import TrainConfig
-from loflexmdm.training.recipes import PRESETS, SCHEMA, override, presets, read_tables, recipe
+from loflexmdm.training.recipes import PRESETS, SCHEMA, presets
 from loflexmdm.training.recipes import recipe_schema
 
 # the package's own: other tests enter methods of their own
@@ -45,8 +41,6 @@ REFUSED = [
     (LoFlexMDMConfig, dict(states=1), "states=1: a learned order needs at least 2"),
     (LoFlexMDMConfig, dict(order="fixed", states=0), "states=0: must be at least 1"),
     (LoFlexMDMConfig, dict(regulariser=INF), "regulariser=inf: must be finite and not negative"),
-    (LoFlexMDMConfig, dict(planner_alpha=2.0), "planner_alpha=2.0: this option is gone; leave it out (files may "),
-    (LoFlexMDMConfig, dict(planner_tau=0.5), "planner_tau=0.5: this option is gone; leave it out (files may have 1.0"),
     (TrainConfig, dict(steps=0), "steps=0: must be at least 1"),
     (TrainConfig, dict(steps=True), "steps=True must be of type int"),
     (TrainConfig, dict(lr=0), "lr=0: must be positive and finite"),
@@ -54,7 +48,6 @@ REFUSED = [
     (TrainConfig, dict(clip=NAN), "clip=nan: must be positive"),
     (TrainConfig, dict(optimiser="sgd"), "optimiser='sgd': choose one of adamw, muon"),
     (TrainConfig, dict(step=3), "unknown key 'step' (did you mean 'steps'?); known: steps, batch_size"),
-    (TrainConfig, dict(final_lr=0.1, final_lr_frac=0.1), "final_lr: the old name of final_lr_frac, which is also set"),
     (FlexMDMConfig, dict(insertion="shifted:1e-4"), "insertion: schedule 'shifted:1e-4': goes from"),
     (MaskedConfig, dict(schedule="sine"), "schedule 'sine': choose one of linear"),
     (PAPLConfig, dict(max_length=1), "max_length=1: must be at least 2"),
@@ -105,22 +98,11 @@ def test_a_plain_dataclass_of_another_package():
         config_from(Plain, dict(rate=1.0, steps="3"))
 
 
-def test_options_that_are_gone_may_stay_in_files():
-    "As models saved by earlier versions hold them."
-    saved = dict(order="fixed", states=1, planner_alpha=0.0, planner_tau=1.0)
-    made = config_from(LoFlexMDMConfig, saved)
-    assert made == LoFlexMDMConfig(order="fixed", states=1) and not hasattr(made, "planner_alpha")
-    assert load("key-adder").config.order == "learned"
-    kept = json.loads((files("loflexmdm") / "pretrained_models" / "key-adder" / "config.json").read_text())
-    assert "planner_alpha" in str(kept)
-
-
 def test_subclasses_check_what_they_inherit():
     names = ["a", "b"]
 
     @config
     class Base:
-        renamed = dict(n="count")
         count: Count = 1  # of things
 
         def __post_init__(self):
@@ -136,51 +118,10 @@ def test_subclasses_check_what_they_inherit():
     for line, values in wrong.items():
         with pytest.raises(ValueError, match=line): Child(**values)
     names.append("c")
-    made = Child(name="c", n=4)
-    assert (made.name, made.count, made.n) == ("c", 4, 4)
+    made = Child(name="c", count=4)
+    assert (made.name, made.count) == ("c", 4)
     with pytest.raises(ValueError, match="count=0"): Child(0)
     with pytest.raises(ValueError, match="Child: Unexpected positional"): Child(1, "a", 1.0, 7)
-
-
-# names of earlier versions
-
-OLD = """
-task.kind = "brackets"
-model = {order = "fixed", size = "nano"}
-train = {steps = 2, final_lr = 0.5, order_lr = 0.2}
-"""
-
-
-def test_old_toml_keys(tmp_path):
-    (tmp_path / "old.toml").write_text(OLD)
-    assert read_tables(tmp_path / "old.toml")["train"] == dict(steps=2, final_lr_frac=0.5, order_lr_scale=0.2)
-    made = recipe(tmp_path / "old.toml", order_lr_scale=0.4, final_lr=0.25).train
-    assert (made.final_lr_frac, made.order_lr_scale, made.final_lr) == (0.25, 0.4, 0.25)
-
-
-def test_old_flags_and_old_runs(tmp_path, capsys):
-    options = "--order-lr 0.3 --batch-size 2 --valid-size 2 --save-every 1 --device cpu"
-    (tmp_path / "old.toml").write_text(OLD)
-    assert main(["train", str(tmp_path / "old.toml"), "--out", str(tmp_path / "run"), *options.split()]) == 0
-    path = tmp_path / "run" / "run.json"
-    saved = json.loads(path.read_text())
-    assert saved["recipe"]["train"]["order_lr_scale"] == 0.3 and saved["recipe"]["train"]["final_lr_frac"] == 0.5
-    swap = dict(final_lr_frac="final_lr", order_lr_scale="order_lr")
-    older = lambda table: {swap.get(k, k): v for k, v in table.items()}
-    del saved["digest"]
-    path.write_text(json.dumps(saved | dict(recipe=saved["recipe"] | dict(train=older(saved["recipe"]["train"])))))
-    for state in (tmp_path / "run" / "checkpoints").glob("*/state.json"):
-        meta = json.loads(state.read_text())
-        for key in ("digest", "files", "stepped"): del meta[key]  # which came later
-        state.write_text(json.dumps(meta | dict(config=older(meta["config"]))))
-    assert main(["resume", str(tmp_path / "run")]) == 0
-    with pytest.raises(ValueError, match="order_lr_scale=0.9: the run in .* has 0.3"):
-        read_state(state.parent, replace(recipe(tmp_path / "old.toml", order_lr=0.9, batch_size=2).train))
-
-
-def test_an_old_key_beside_the_new_one():
-    with pytest.raises(ValueError, match="order_lr: the old name of order_lr_scale"):
-        override(dict(task=dict(kind="brackets"), train=dict(order_lr=1.0, order_lr_scale=1.0)))
 
 
 RANGES = {
@@ -217,7 +158,6 @@ def test_the_schema_accepts_presets_and_refuses_what_recipes_refuse():
     jsonschema = pytest.importorskip("jsonschema")
     check = jsonschema.Draft7Validator(recipe_schema())
     for name in presets(): check.validate(tomllib.loads((PRESETS / f"{name}.toml").read_text()))
-    check.validate(tomllib.loads(OLD))
     table = dict(kind="brackets")
     models, trains = (dict(size="huge"), dict(method="ar", order="fixed")), (dict(steps=0), dict(step=1))
     wrong = [dict(task=table | dict(kinds=5)), dict(task=dict(kind="bracket"))]

@@ -220,55 +220,6 @@ def test_a_frame_has_a_row_per_sample():
 def test_prompts_agree_with_examples(settings): check_prompts(task_from(settings))
 
 
-# names of earlier releases
-
-@pytest.fixture
-def former():
-    "Tasks as another package wrote them for the release before; the second overrides once more."
-    with pytest.warns(DeprecationWarning, match=r"Former\.(pretty|describe_edits|evaluate_file) is now Former\."):
-        class Former(TASKS["brackets"]):
-            kind, file_suffixes = "former", (".former",)
-            def pretty(self, row): return "former " + super().pretty(row)
-            def describe_edits(self, sources, samples):
-                return [row | dict(own=1) for row in super().describe_edits(sources, samples)]
-            @classmethod
-            def evaluate_file(cls, path, column="", task=None, progress=False): return dict(kind=cls.kind)
-    with pytest.warns(DeprecationWarning, match="Later.pretty is now Later.output.pretty"):
-        class Later(Former):
-            kind = "later"
-            def pretty(self, row): return "later " + super().pretty(row)
-    yield Former, Later
-    for kind in ("former", "later"): del TASKS.classes[kind]
-
-
-def test_former_overrides_are_parts(former):
-    row, answer = dict(tokens=["(", ")"], generated=[0, 1]), Samples([[3, 4]], [[True, True]])
-    for cls, text in zip(former, ("former ( => )", "later former ( => )")):
-        task = cls()
-        assert task.output.pretty(row) == text and task.output.picture([row]) is None
-        assert task.edits.describe([["(", ")"]], answer) == [dict(text="( )", state="unchanged", edits=0, own=1)]
-        assert task.edits.to_correct([], ["("]) == 1  # of the brackets, which the subclass keeps
-        assert cls.output.file_suffixes == (".former",) and cls.output.evaluate_file("x") == dict(kind=cls.kind)
-
-
-def test_former_names_are_read_with_a_warning():
-    task = TASKS["brackets"]()
-    with pytest.warns(DeprecationWarning, match="BracketsTask.source is now BracketsTask.edits.source") as seen:
-        assert task.source("( )") == ["(", ")"]
-    assert seen[0].filename == __file__
-    with pytest.warns(DeprecationWarning, match="access.check"): assert task.ask_for("file") is None
-    with pytest.warns(DeprecationWarning): assert task.reads_data and task.edits_to_correct([], ["("]) == 1
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"): assert task.nonsense
-
-
-def test_errors_inside_a_property_are_told(former):
-    class Broken(former[0]):
-        kind = "later"
-        @property
-        def longest(self): return self.lenght
-    with pytest.raises(AttributeError, match="lenght"): assert Broken().longest
-
-
 @dataclass(frozen=True)
 class NoSettings:
     "No settings."

@@ -116,19 +116,6 @@ def test_the_trainer_notices_without_the_command_line(tmp_path):
     trainer(other, changed_data=True).fit(resume=True)
 
 
-def test_runs_of_earlier_versions_go_on_with_a_notice(place):
-    run = place / "run"
-    for file in (run / "run.json", checkpoints(run)[-1] / "state.json"):
-        saved = json.loads(file.read_text())
-        for key in ("data", "digest", "files"): saved.pop(key, None)
-        file.write_text(json.dumps(saved))
-    plan = recipe(place / "my.toml", steps=4, save_every=2, batch_size=4, warmup=0, valid_every=99, valid_size=4,
-                  valid_samples=2)
-    trainer = plan.trainer(run, progress=False)
-    with pytest.warns(UserWarning, match="without data digests"): trainer.fit(resume=True)
-    assert json.loads((checkpoints(run)[-1] / "state.json").read_text())["data"] == trainer.digests
-
-
 def test_every_row_of_a_file_counts_not_only_those_looked_at(tmp_path):
     rows = [f"{i} x" for i in range(5000)]
     task = SequencesTask(sequences=rows)

@@ -70,8 +70,7 @@ def test_wrong_methods_in_python_are_refused_as_at_the_shell(name, settings, mes
 
 @config
 class ClippingConfig:
-    "Settings whose names train and training have, and one that was renamed."
-    renamed = dict(breadth="width")
+    "Settings whose names train and training have."
     clip: float = 0.5  # also a setting of training
     out: str = ""  # also an option of train
     width: int = 4  # features
@@ -82,12 +81,10 @@ def test_settings_of_a_plug_in_that_clash_with_training():
     class Clipping(Method):
         name, Config = "clipping", ClippingConfig
     try:
-        line = "train brackets --method clipping --clipping-clip 2 --clip 3 --clipping-out y --breadth 5 --out x"
+        line = "train brackets --method clipping --clipping-clip 2 --clip 3 --clipping-out y --width 5 --out x"
         options = parse(line.split())
         assert options.settings == dict(clipping_clip=2.0, clip=3.0, out="y", width=5) and options.out == "x"
         made = recipe_of(options)
         assert (made.model["clip"], made.train.clip, made.model["out"], made.model["width"]) == (2.0, 3.0, "y", 5)
-        assert recipe("brackets", method="clipping", clipping_clip=2.0, clip=3.0, out="y", breadth=5) == made
-        with pytest.raises(ValueError, match="breadth: the old name of width, which is given too"):
-            recipe("brackets", method="clipping", width=5, breadth=5)
+        assert recipe("brackets", method="clipping", clipping_clip=2.0, clip=3.0, out="y", width=5) == made
     finally: del METHODS.classes["clipping"]
