@@ -1,4 +1,5 @@
-# make demo: installs and runs the main job.  make test: installs and checks everything.  make lab: JupyterLab on the notebooks.
+# make demo: installs and runs the main job.  make lab: JupyterLab on the notebooks.
+# make test: installs, then lint, the fast tests and a page of each room.  make test-all: that and everything else.
 # make test ROOM=samplers: the tests and notebooks that a change of this room can affect, without the site.
 # make update: everything that is derived from the notebooks (export, help, schema, lists, counts, README).
 # make house: figures of the code; AGAINST=DIR puts those of another checkout beside them.
@@ -12,7 +13,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test update house mutants campaign fuzz bench docs lab clean
+.PHONY: demo test test-all update house mutants campaign fuzz bench docs lab clean
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -36,6 +37,9 @@ demo: $(VENV)/.user
 
 test: $(VENV)/.dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py $(if $(ROOM),--room $(ROOM))
+
+test-all: $(VENV)/.dev
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py --all
 
 update: $(VENV)/.dev
 	$(BIN)/python tools/update.py

@@ -1,7 +1,8 @@
-"""All checks in order: generated files match the notebooks, lint, then notebooks and tests in
-a process of one thread per core (four at most), while the site is built, then the tests of the site.
+"""`make test`: generated files match the notebooks, lint, every fast test, and a page of each room.
 
-With `--room ROOM` only the tests and pages of that room, and those that import from it. Other options go to pytest."""
+With `--all` (`make test-all`) then also the slow tests and all other pages, while the site is built, and the tests of the
+site. With `--room ROOM` the tests and pages of that room, and those that import from it, instead. Tests run in a process
+per core (four at most). Other options go to pytest."""
 import argparse
 import hashlib
 import json
@@ -15,7 +16,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SITE = "tests/house/test_site.py"  # its tests come last, when the site that is built beside the others is complete
-README = ROOT / "README.md"
 NO_TESTS = 5  # pytest's exit code where an option, such as -k, leaves none
 
 
@@ -54,13 +54,6 @@ def tested(*arguments) -> int:
     return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT).returncode
 
 
-def outdated_count(ran: int, readme: str) -> str:
-    "A line that asks for another count of tests in README; empty where it is right, and where only a part of them ran."
-    told = int(re.search(r"more than ([\d,]+) tests", readme)[1].replace(",", ""))
-    if ran < told / 2 or 0 <= ran - told < 1000: return ""
-    return f"README.md tells of more than {told:,} tests, and {ran:,} ran: make update counts anew"
-
-
 def rooms() -> list[str]: return sorted(p.parent.name for p in (ROOT / "loflexmdm").glob("*/__init__.py"))
 
 
@@ -89,28 +82,35 @@ def in_workers() -> list[str]:
     return ["-n", str(workers), "--dist", "worksteal"]
 
 
-def everything(*options: str) -> int:
-    "Run all tests beside the build of the site, then those of the site; the exit code of pytest."
+def fast(*options: str) -> int:
+    "Run every test that is not marked slow; the exit code of pytest."
+    return tested(*in_workers(), "-m", "not slow", f"--ignore={SITE}", *options) % NO_TESTS
+
+
+def rest(*options: str) -> int:
+    "Run the other tests beside the build of the site, then those of the site; the exit code of pytest."
     site = subprocess.Popen([sys.executable, "docs/build.py"], cwd=ROOT)
-    code = tested(*in_workers(), "--durations=8", f"--ignore={SITE}", *options)
+    code = tested(*in_workers(), "-m", "slow", "--durations=8", f"--ignore={SITE}", *options) % NO_TESTS
     if site.wait(): sys.exit("docs/build.py failed: the site is not built")
     of_site = tested(*in_workers(), SITE, *options) % NO_TESTS  # also after a failure, which would hide theirs
     return code or of_site
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--room", choices=rooms())
+    parser.add_argument("--all", action="store_true", help="slow tests, all pages and the site too")
     asked, options = parser.parse_known_args()
     os.environ.update(OMP_NUM_THREADS="1", MPLBACKEND="agg")
     started = time.monotonic()
     generated_files_match()
     run("ruff", "check", "loflexmdm", "tests", "tools", "docs", "setup.py")
-    code = tested(*in_workers(), *of_room(asked.room), *options) if asked.room else everything(*options)
-    print(
-        f"make test: {'all passed' if code == 0 else 'FAILED'} in {(time.monotonic() - started) / 60:.1f} min",
-        flush=True,
-    )
+    code = tested(*in_workers(), *of_room(asked.room), *options) if asked.room else fast(*options)
+    minutes = lambda: f"{(time.monotonic() - started) / 60:.1f} min"
+    if asked.all:
+        print(f"make test: {'all passed' if code == 0 else 'FAILED'} in {minutes()}; now the rest", flush=True)
+        code = rest(*options) or code
+    print(f"make test{'-all' * asked.all}: {'all passed' if code == 0 else 'FAILED'} in {minutes()}", flush=True)
     shutil.rmtree(ROOT / ".pytest_cache", ignore_errors=True)
     sys.exit(code)
 

@@ -4,15 +4,17 @@ import signal
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "agg")
 
+import forks
 import pytest
 import torch
-from check import README, outdated_count
+from house.test_layers import FLOORS
 
 from loflexmdm.networks.transformer import SIZES, Size
 
 if hasattr(signal, "SIGHUP"): signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, by children too
 
 torch.set_num_threads(1)
+SECONDS = 2.0  # of the CPU: a test that takes more is marked slow, and fails without the mark beyond three times as many
 
 
 def without_the_disk(file):
@@ -45,18 +47,47 @@ def two_blocks(monkeypatch):
     monkeypatch.setitem(SIZES, "test", Size(16, 2, 2, 16))
 
 
+def floor(nodeid: str) -> int:
+    "Return the floor of the room that a test is for: a wrong nucleus first fails in its room, then in what uses it."
+    return FLOORS.get(nodeid.split("/")[1], len(FLOORS))
+
+
 def pytest_collection_modifyitems(items):
-    "Whole notebooks first: a long one that begins last keeps one process busy while the other has nothing to do."
-    items.sort(key=lambda item: "test_notebook[" not in item.nodeid)
+    """Order tests by the floor of what they check, after the slow pages: a long one that begins last keeps one process
+    busy while the other has nothing to do."""
+    def is_long(item): return "test_notebook[" in item.nodeid and item.get_closest_marker("slow")
+    items.sort(key=lambda item: (not is_long(item), floor(item.nodeid)))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    "Measure a test, and refuse one that takes long without saying so; one page of each room may."
+    before = forks.cpu_seconds()
+    outcome = yield
+    seconds = forks.cpu_seconds() - before
+    item.user_properties.append(("cpu", seconds))
+    may_be_slow = item.get_closest_marker("slow") or "test_notebook[" in item.nodeid
+    if outcome.excinfo is None and seconds > 3 * SECONDS and not may_be_slow:
+        outcome.force_exception(pytest.fail.Exception(f"{seconds:.1f} CPU seconds: mark it slow", pytrace=False))
+
+
+def measured(terminalreporter) -> dict[str, tuple[float, bool]]:
+    "Return CPU seconds of each test that passed, and whether it is marked slow."
+    return {r.nodeid: (dict(r.user_properties).get("cpu", 0.0), "slow" in r.keywords)
+            for r in terminalreporter.getreports("passed") if r.when == "call"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
+    "Failures in lower rooms are printed first, whichever process has found them: they are the causes."
+    if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
+        for kind in "failed", "error": reporter.stats.get(kind, []).sort(key=lambda r: floor(r.nodeid))
 
 
 def pytest_terminal_summary(terminalreporter):
-    "How long each tutorial took, for which a reader waits, and whether README counts the tests that ran."
-    ran = sum(len(terminalreporter.stats.get(kind, [])) for kind in ("passed", "failed", "skipped", "error"))
-    if line := outdated_count(ran, README.read_text(encoding="utf-8")): terminalreporter.write_line(line)
-    took = {
-        r.nodeid.split("[")[1][:-1]: r.duration
-        for r in terminalreporter.getreports("passed")
-        if r.when == "call" and "test_notebook[tutorials/" in r.nodeid
-    }
-    for name, seconds in sorted(took.items()): terminalreporter.write_line(f"{name}: {seconds:.0f} s")
+    "Print how long each page took, for which a reader waits, and the tests whose mark `slow` is to be changed."
+    took = measured(terminalreporter)
+    for name, (seconds, slow) in sorted(took.items()):
+        if "test_notebook[" in name: terminalreporter.write_line(f"{name.split('[')[1][:-1]}: {seconds:.0f} s")
+        elif seconds > SECONDS and not slow: terminalreporter.write_line(f"{name}: {seconds:.1f} s, not marked slow")
+        elif seconds < SECONDS / 4 and slow: terminalreporter.write_line(f"{name}: {seconds:.1f} s, but marked slow")

@@ -41,8 +41,8 @@ def serve() -> dict:
     "Fork for each request until there are no more, and say how each ended; in a child, return its request."
     for line in sys.stdin:
         if not (child := os.fork()): return json.loads(line)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print(json.dumps(code), flush=True)
+        _, status, used = os.wait4(child, 0)
+        print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime]), flush=True)
     sys.exit()
 
 
@@ -82,6 +82,7 @@ class Server:
     def __init__(self):
         env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | ALWAYS  # each command has its own path
         self.env = started_with(env)
+        self.seconds = 0.0  # of the CPU, of all commands
         self.process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )
@@ -91,7 +92,9 @@ class Server:
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         if not (answer := self.process.stdout.readline()): raise RuntimeError("the server of processes has ended")
-        return json.loads(answer)
+        code, seconds = json.loads(answer)
+        self.seconds += seconds
+        return code
 
     def run(self, argv: list, cwd=".", env: dict | None = None, input: str = "") -> subprocess.CompletedProcess:
         """`python ARGV`, where ARGV begins with -c or -m: exit code, stdout and stderr as text. ValueError for options
@@ -123,6 +126,13 @@ def server() -> Server:
 def run(argv: list, **options) -> subprocess.CompletedProcess:
     "`Server.run` by the server of this process."
     return server().run(argv, **options)
+
+
+def cpu_seconds() -> float:
+    "Return the CPU seconds of this process, of the processes that it has waited for, and of commands by `run`."
+    used = os.times()
+    forked = server().seconds if server.cache_info().currsize else 0.0
+    return used.user + used.system + used.children_user + used.children_system + forked
 
 
 def start(argv: list, **options) -> subprocess.CompletedProcess:

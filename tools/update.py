@@ -3,19 +3,15 @@
     export   loflexmdm/ from the notebooks, and notebooks without metadata that changes by itself
     tables   help.json and recipe.schema.json, from the options and recipes of the package
     lists    long cells and cases first, in tests/data; what has become worse stays as it was, and its test fails
-    counts   the number of tests, in the index notebook
     readme   README.md from the index notebook"""
 import argparse
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-INDEX = ROOT / "nbs" / "index.ipynb"
 TABLES = "from loflexmdm.cli.commands import write_help; from loflexmdm.training.recipes import write_schema; "
-TESTS = re.compile(r"more than [\d,]+ tests")
 
 
 def run(*command: str, **options) -> subprocess.CompletedProcess:
@@ -38,24 +34,10 @@ def lists():
         run(sys.executable, f"tests/house/{name}.py", stdout=subprocess.DEVNULL)
 
 
-def collected() -> int:
-    "Count the tests that pytest finds."
-    said = run(sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", capture_output=True)
-    return int(re.search(r"(\d+) tests collected", said.stdout)[1])
-
-
-def counts():
-    "Write the number of tests, in thousands, where the index notebook tells it."
-    text = INDEX.read_text(encoding="utf-8")
-    new, found = TESTS.subn(f"more than {collected() // 1000 * 1000:,} tests", text)
-    if found != 1: raise SystemExit(f"nbs/index.ipynb: {found} times 'more than N tests', where once is expected")
-    if new != text: INDEX.write_text(new, encoding="utf-8")
-
-
 def readme(): run(sys.executable, "tests/house/test_readme.py")
 
 
-STEPS = dict(export=export, tables=tables, lists=lists, counts=counts, readme=readme)
+STEPS = dict(export=export, tables=tables, lists=lists, readme=readme)
 
 
 def main():

@@ -1,9 +1,11 @@
-"""Every notebook runs from top to bottom in a fresh process; cells flagged slow, gpu or
-notest keep their stored outputs."""
+"""Every notebook runs from top to bottom in a fresh process; cells flagged slow, gpu or notest keep their stored outputs.
+
+One page of each room is among the fast tests, which `make test` runs; the others are marked slow."""
 from pathlib import Path
 
 import forks
 import pytest
+from house.test_layers import FLOORS
 
 ROOT = Path(__file__).parents[2]
 NBS = ROOT / "nbs"
@@ -14,6 +16,14 @@ LONGEST = {
         "exact/06_rank_calibration", "molecules/05_orders", "exact/02_samplers", "methods/05_lo_flexmdm",
         "how_to/more_than_one_gpu", "tutorials/molecule_edits", "samplers/10_bounded_error", "samplers/11_speculative",
         "samplers/12_guidance", "tutorials/repair", "tutorials/molecules", "tutorials/from_lead_to_report",
+    )
+}
+FIRST = {  # of each room the page that executes most of its lines in little time
+    NBS / f"{name}.ipynb"
+    for name in (
+        "support/10_readers", "process/09_matching", "exact/01_ctmc", "networks/03_build", "samplers/05_tau_leaping",
+        "methods/02_sampling", "tasks/01_base", "models/05_model", "training/06_trainer", "molecules/02_growth",
+        "reports/03_comparison", "cli/05_sample",
     )
 }
 NOTEBOOKS = sorted(
@@ -60,7 +70,10 @@ STARTED = {
 }
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: str(p.relative_to(NBS)))
+def marks(path: Path) -> list: return [] if path in FIRST else [pytest.mark.slow]
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, id=str(p.relative_to(NBS)), marks=marks(p)) for p in NOTEBOOKS])
 def test_notebook(path):
     # a process each: a notebook that defines a method enters it in the package's table, where the next one would find
     # it
@@ -70,9 +83,10 @@ def test_notebook(path):
     assert done.returncode == 0, done.stderr[-6000:]
 
 
-def test_the_pages_named_are_there(): assert set(NOTEBOOKS) >= LONGEST | SHOWN | DRAWN | STARTED
+def test_the_pages_named_are_there():
+    assert set(NOTEBOOKS) >= LONGEST | SHOWN | DRAWN | STARTED | FIRST
+    assert sorted(p.relative_to(NBS).parts[0] for p in FIRST) == sorted(FLOORS)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: str(p.relative_to(NBS)))
-def test_notebook_is_small(path):
-    assert path.stat().st_size < 300_000
+def test_notebooks_are_small():
+    assert not [str(p.relative_to(NBS)) for p in NOTEBOOKS if p.stat().st_size >= 300_000]
