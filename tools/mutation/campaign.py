@@ -46,8 +46,8 @@ TELLING = (
 LEFT_OUT = {"changed_data"}
 # tests outside the rooms that run in one process
 FURTHER = (
-    "attacks/test_damage.py", "attacks/test_large_data.py", "attacks/test_mutants_numerics.py",
-    "attacks/test_mutants_training.py", "attacks/test_safety.py", "cli/test_cli_molecules.py", "cli/test_edit.py",
+    "attacks/test_damage.py", "attacks/test_large_data.py",
+    "attacks/test_safety.py", "cli/test_cli_molecules.py", "cli/test_edit.py",
 )
 # tests that see what a module sets when it is imported, and run none of its lines
 OF_IMPORTS = (

@@ -1,6 +1,4 @@
-"""Formulas and boundaries of schedules, states, losses, samplers and methods, where a small change went unnoticed:
-closed forms, enumeration, and what a documented limit allows."""
-import inspect
+"Formulas and boundaries where a small change of the code would go unnoticed."
 import math
 from types import SimpleNamespace
 
@@ -8,24 +6,12 @@ import pytest
 import torch
 
 from loflexmdm.exact.ctmc import as_batch
-from loflexmdm.methods.autoregressive import FEWEST, Autoregressive, AutoregressiveConfig
-from loflexmdm.methods.base import by_length
-from loflexmdm.methods.edit_flows import EditFlow, EditFlowConfig, beside
-from loflexmdm.methods.edit_sampling import ThereAndBack
-from loflexmdm.methods.flexmdm import schedule_named
-from loflexmdm.methods.planner_bounds import _log_weights
-from loflexmdm.methods.sampling import encode_prompts
-from loflexmdm.networks.order_causal_masks import places_with_masks
-from loflexmdm.process.channels import apply_events
-from loflexmdm.process.intensities import Intensities, TokenLaws, cat_laws
-from loflexmdm.process.matching import leave_one_out, reinforce
-from loflexmdm.process.paths import Coupling
-from loflexmdm.process.readings import ClockProposal
-from loflexmdm.process.schedules import clock_log_probs
-from loflexmdm.process.states import CLEAN, DROPPED, MASK, MASKED, Vocabulary
+from loflexmdm.process.intensities import Intensities
+from loflexmdm.process.states import MASK
 from loflexmdm.samplers import CONFIDENCES, Choices, EventByEvent, EventDriven, Info, LeftToRight, Limits, Planner
 from loflexmdm.samplers import Sampler, TauLeaping, fitting_samplers, merge_samples, simulate
 from loflexmdm.samplers.base import token_law_at_end
+from loflexmdm.samplers.choose import sampler_from
 from loflexmdm.samplers.draws import check_whole, most_confident
 from loflexmdm.samplers.edits_event_by_event import EventByEventEdits
 from loflexmdm.samplers.left_to_right import check_prefixes
@@ -34,36 +20,12 @@ from loflexmdm.samplers.simulate import EditTrajectory, _Harvest
 from loflexmdm.samplers.state import advance
 from loflexmdm.samplers.tau_leaping import leaps, one_event, shown_within
 from loflexmdm.support.notebook import seeded
-from loflexmdm.support.registries import METHODS
 
 pytestmark = pytest.mark.usefixtures("pico")
 
 
 def randn(*shape, seed=0): return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
-
-# estimators and schedules
-
-def test_leaving_one_of_two_out_takes_the_other_as_baseline():
-    losses, log_p = randn(2, 5), randn(2, 5, seed=1)
-    torch.testing.assert_close(reinforce(losses, log_p, losses.flip(0)), leave_one_out(losses, log_p))
-    torch.testing.assert_close(reinforce(losses, log_p, 0.7), ((losses - 0.7) * log_p + losses).mean(0))
-
-
-def test_clock_readings_stay_finite_at_the_end_of_the_uniform_distribution(monkeypatch):
-    "A uniform number of float64 can be 1 - 2^-53; the reading there is at most that of 1 - 1e-9."
-    monkeypatch.setattr(torch, "rand", lambda n, **options: torch.full((n,), 1 - 2.0**-53, dtype=torch.float64))
-    tau, weight = ClockProposal(c=2.0)(1, dtype=torch.float64)
-    assert 0 < tau.item() <= 2e9 * (1 + 1e-6) and weight.item() == pytest.approx((2 + tau.item()) ** 2 / 2)
-
-
-def test_a_schedule_of_flexmdm_starts_at_exactly_zero_and_ends_at_exactly_one():
-    with pytest.raises(ValueError, match="from 0 to 1"): schedule_named("shifted:1e-17")  # ends at 1, starts above 0
-    for name in ("linear", "cosine", "power:0.5", "polynomial:3"):
-        assert schedule_named(name).kappa(torch.tensor([0.0, 1.0])).tolist() == [0, 1]
-
-
-# samplers
 
 @pytest.mark.parametrize("channels", [["unmask"], ["insert", "unmask"]])
 def test_chance_of_a_leap_is_that_of_competing_exponentials(channels):
@@ -99,56 +61,10 @@ def test_the_grid_of_tau_leaping_has_its_number_of_calls():
             assert (taus.diff() > 0).all()
 
 
-# methods
-
-def test_sources_of_an_edit_flow_must_fit_beside_the_start_token():
-    EditFlowConfig(coupling="uniform", tokens=7, max_length=8)
-    with pytest.raises(ValueError, match="tokens=8"): EditFlowConfig(coupling="uniform", tokens=8, max_length=8)
-
-
-@torch.no_grad()
-def test_what_is_kept_is_of_as_many_columns_as_were_read():
-    "Keys and values are used for rows of one column more; for rows as long as they were, or two longer, all is read."
-    torch.manual_seed(0)
-    vocabulary = Vocabulary("abcdef")
-    model = Autoregressive(vocabulary, AutoregressiveConfig(size="pico", max_length=12)).double().eval()
-    for p in model.parameters(): p.add_(0.3 * randn(*p.shape, seed=p.numel()))
-    first = as_batch([[4]])
-    for then in ([5], [4, 3], [5, 3, 4]):
-        x = as_batch([then])
-        out, kept = model.read(x, None, model.read(first, None)[1])
-        torch.testing.assert_close(out.logits, model.read(x, None)[0].logits)
-        assert kept.lengths.tolist() == [1 + len(then)]
-    # what is of another row is not noticed: whoever moves rows moves what is kept of them
-    other = as_batch([[5, 3]])
-    out, _ = model.read(other, None, model.read(first, None)[1])
-    assert (out.logits - model.read(other, None)[0].logits)[..., 3:].abs().max() > 1e-6
-
-
-@pytest.mark.parametrize("softness", [0.25, 2.0])
-def test_a_soft_planner_draws_positions_by_a_power_of_the_confidence(softness):
-    "Gumbel noise over `softness`: probabilities in proportion to confidence^(1/softness)."
-    x, tokens = as_batch([(MASK, 3, MASK, MASK)]), torch.tensor([[2, 3, 3, 4, 5]])
-    out = Intensities(unmask=x.masked.double(), logits=randn(1, 5, 6))
-    planners = [Planner(confidence="sampled", softness=s) for s in (1.0, softness)]
-    sharp, soft = (_log_weights(planner, out, x, tokens) for planner in planners)
-    assert (sharp == -math.inf).tolist() == [[True, False, True, False, False]]
-    torch.testing.assert_close(soft, sharp / softness)
-    expected = torch.softmax(out.logits, -1)[0, [1, 3, 4], [3, 4, 5]].log()
-    torch.testing.assert_close(sharp[0, [1, 3, 4]], expected)
-
-
 def test_a_leap_of_infinite_length_is_certain():
     out = Intensities(unmask=torch.tensor([[0.5, 2.0]]), logits=torch.zeros(1, 2, 5))
     chance, _ = leaps(out, ["unmask"], torch.tensor([[math.inf]]))
     assert (chance["unmask"] == 1).all()
-
-
-def test_laws_of_two_batches_are_those_of_each():
-    "Also where every batch keeps its logits by number."
-    a, b = randn(2, 3, 6), randn(1, 3, 6, seed=1)
-    for parts in ([a, b], [a], [b, a, b]):
-        torch.testing.assert_close(cat_laws([TokenLaws.of(p) for p in parts]).dense(), torch.cat(parts))
 
 
 def test_an_event_without_a_rate_never_happens():
@@ -213,18 +129,6 @@ def test_speeds_per_token_are_for_unmasking_alone():
     with pytest.raises(ValueError, match="for unmasking alone"): leaps(out, ["insert", "unmask"], torch.ones(1, 1))
 
 
-@pytest.mark.parametrize("values", [(0.7, 1.3, 2.1), (2.0, 0.4, 0.9), (0.1, 3.0, 0.5)])
-def test_second_derivatives_of_state_probabilities(values):
-    """All pairs of tau, b_in and b_um against finite differences of the first derivatives, which are the same with a
-    graph as without one."""
-    at = [torch.tensor([v], dtype=torch.float64, requires_grad=True) for v in values]
-    for kind in range(3):
-        log_p = clock_log_probs(*at)[0, kind]
-        plain, kept = (torch.autograd.grad(log_p, at, create_graph=graph, retain_graph=True) for graph in (False, True))
-        for a, b in zip(plain, kept, strict=True): torch.testing.assert_close(a, b.detach())
-    assert torch.autograd.gradgradcheck(clock_log_probs, at)
-
-
 def test_channels_share_one_uniform_number_side_by_side():
     "Channel by channel an interval as long as its probability; none in what is left."
     u = (torch.arange(100) + 0.5).div(100)[None]
@@ -232,21 +136,6 @@ def test_channels_share_one_uniform_number_side_by_side():
     events = one_event(chance, u)
     assert {name: int(n.sum()) for name, n in events.items()} == {"insert": 25, "unmask": 40, "delete": 20}
     assert int(sum(events.values()).max()) == 1 and not sum(events.values())[0, 85:].any()
-
-
-# processes and samplers, step by step
-
-def test_positions_start_missing_or_masked():
-    for start in (DROPPED, MASKED): assert Coupling(start).start == start
-    with pytest.raises(ValueError, match=f"start={CLEAN}: choose"): Coupling(CLEAN)
-
-
-def test_a_deleted_token_keeps_the_insertions_after_it():
-    x = as_batch([[3, 4]])
-    event = lambda column: torch.tensor([[int(k == column) for k in range(3)]])
-    draw = dict(insert=lambda x, where, column: torch.where(where, 5, x.tokens))
-    found = apply_events(x, dict(delete=event(1), insert=event(1)), draw)
-    assert found.tokens[0, 1:].tolist() == [5, 4]
 
 
 def test_a_window_holds_its_number_of_masks():
@@ -318,60 +207,6 @@ def test_a_message_shows_eight_tokens():
     assert str([3] * 8) in str(error.value) and str([3] * 9) not in str(error.value)
 
 
-@torch.no_grad()
-def test_one_token_has_no_other_to_be_replaced_by():
-    for tokens, some in (("a", False), ("ab", True)):
-        method = EditFlow(Vocabulary(tokens), EditFlowConfig(size="pico", max_length=8, coupling="pairs"))
-        x = as_batch([[3, 3]])
-        x = x._replace(fixed=torch.zeros_like(x.fixed).index_fill(1, torch.tensor([0]), True))
-        rates = method.intensities(x, tau=torch.tensor([0.5])).substitute
-        assert bool((rates > 0).any()) == some
-
-
-@torch.no_grad()
-def test_memory_has_a_quarter_of_its_room_to_spare():
-    method = Autoregressive(Vocabulary("ab"), AutoregressiveConfig(size="pico", max_length=64)).eval()
-    for first, room in ((12, FEWEST), (40, 42 + 42 // 4 + 8)):  # as a 42nd column, the start included, was read
-        kept = None
-        for n in range(first, first + 3): _, kept = method.read(as_batch([[3] * n]), None, kept)
-        assert kept.columns == room
-
-
-def test_rows_of_similar_length_are_evaluated_together():
-    x, seen = as_batch([[3] * n for n in (1, 9, 2, 8)]), []
-    def rates(x, tau):
-        seen.append(x.lengths.tolist())
-        return Intensities(unmask=x.valid.double() * tau[:, None])
-    for groups, lengths in ((1, [[2, 10, 3, 9]]), (2, [[2, 3], [9, 10]])):
-        seen.clear()
-        out = by_length(rates, x, torch.arange(1.0, 5.0).double(), groups)
-        assert seen == lengths and out.unmask.sum(-1).tolist() == [2, 20, 9, 36]
-
-
-def test_padding_beside_a_source_is_neither_fixed_nor_open():
-    joined = beside(as_batch([[3], [3, 4]]), as_batch([[4], [4, 4, 4]]))
-    assert not joined.fixed[~joined.valid].any() and joined.closed[~joined.valid].all()
-    assert joined.lengths.tolist() == [4, 7] and not joined.valid[0, 4:].any()
-
-
-def test_as_many_sequences_as_are_allowed(monkeypatch):
-    monkeypatch.setenv("LOFLEXMDM_MAX_ROWS", "6")
-    assert len(encode_prompts([[], []], 3, Vocabulary("ab"), 8).tokens) == 6
-    with pytest.raises(ValueError, match="sequences: 8 sequences; at most 6"):
-        encode_prompts([[], []], 4, Vocabulary("ab"), 8)
-
-
-def test_nats_per_token_count_the_end():
-    method = Autoregressive(Vocabulary("ab"), AutoregressiveConfig(size="pico", max_length=8)).eval()
-    terms = method.loss(as_batch([[], []]), seeded(0))
-    torch.testing.assert_close(terms.metrics["per_token"].double(), terms.loss.detach().double())
-
-
-@pytest.mark.parametrize("name", [n for n in METHODS.names() if "(test)" not in n])  # not those of other tests
-def test_a_bound_takes_64_states_unless_told_otherwise(name):
-    assert inspect.signature(METHODS[name].nll_bound).parameters["samples"].default == 64
-
-
 def test_only_candidates_are_chosen():
     chosen, candidates = torch.tensor([[True, True, True]]), torch.tensor([[False, True, True]])
     found = most_confident(chosen, candidates, torch.tensor([[9.0, 1.0, 2.0]]))
@@ -398,8 +233,6 @@ def test_tokens_keep_their_numbers():
     kept = state.select(torch.tensor([True, False, True]))
     assert kept.birth.tolist() == [[0, 1, 2], [8, 9, 10]] and kept.born.tolist() == [5, 7]
 
-
-# events that the largest length forbids
 
 OUTCOMES = {  # of three items: each row's drawn outcome
     EventByEvent: dict(place=1, end=3), EventByEventMasks: dict(place=1, decide=4, end=6),
@@ -466,22 +299,7 @@ def test_tokens_that_a_row_at_the_end_loses_for_its_length_are_counted():
         assert overflow.tolist() == lost and (x.lengths - new.x.lengths).tolist() == lost
 
 
-ALONE = [kind for name, kind in fitting_samplers(("insert",)).items() if "(test)" not in name]  # not other tests'
-
-
-@pytest.mark.parametrize("kind", [*ALONE, ThereAndBack])
-def test_every_sampler_counts_the_insertions_that_it_gives_up(kind):
-    "Of two rows that would grow at once, each to its end; of two that stay as they are, none."
-    for rate, rows in ((50.0, 2), (0.0, 0)):
-        def out(x, tau, rate=rate):
-            return Intensities(torch.full(x.tokens.shape, rate), logits=torch.zeros(*x.tokens.shape, 6))
-        samples = simulate(out, as_batch([[3], [3, 4]]), kind(), range(2), Limits(9.0, 5, channels=("insert",)))
-        assert samples.overflowing == rows and (samples.overflow >= rows if rows else samples.overflow == 0)
-        assert [len(s) for s in samples.sequences] == ([4, 4] if rows else [1, 2])
-
-
-def test_positions_of_masks_are_as_many_as_masks_are_inserted():
-    prompt, order = torch.tensor([[0]]), torch.tensor([[2, 4, 3, 5]])  # two masks, then both are decided
-    found = places_with_masks(prompt, order, 3)
-    assert found.decides.tolist() == [[False, False, True, True]]
-    assert found.decisions.tolist() == [[2, 3]]
+def test_settings_of_a_saved_model_reach_its_sampler():
+    saved = dict(top_p=0.7)
+    assert sampler_from(None, EventDriven(), saved=saved).top_p == 0.7
+    assert sampler_from(None, EventDriven(), saved=saved, top_p=0.9).top_p == 0.9
