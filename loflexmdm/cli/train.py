@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['RUN_FILE', 'TrainOptions', 'weights_line', 'recipe_of', 'molecules_hint', 'resume_line', 'new_directory',
-           'check_no_run', 'relative_files', 'fit_recipe', 'add_train', 'names_in', 'add_model_fields', 'add_shard',
-           'check_processes', 'add_task_fields', 'run_train', 'read_run', 'with_current_files', 'ResumeOptions',
-           'add_resume', 'run_resume']
+           'check_no_run', 'relative_files', 'fit_recipe', 'add_train', 'names_in', 'add_model_fields',
+           'add_shared_keys', 'add_shard', 'check_processes', 'add_task_fields', 'run_train', 'read_run',
+           'with_current_files', 'ResumeOptions', 'add_resume', 'run_resume']
 
 # %% ../../nbs/cli/04_train.ipynb #a4789d65
+import argparse
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from pathlib import Path
 import torch
 
 from .commands import Options, Parser, command, print_status
-from .common import add_device, add_fields, pick_device, print_provenance, provenance
+from .common import add_device, add_fields, flag_of, pick_device, print_provenance, provenance
 from .common import recipe_in
 from ..methods.base import method_class
 from ..methods.lo_flexmdm import LoFlexMDM
@@ -40,7 +41,7 @@ from ..training.optimisers import FREE_KEYS, TrainConfig
 from ..training.first_run import FEWEST_STEPS
 from ..training.recipes import OWN_DATA, PASSES, Recipe, data_exists, keys_of, method_of, override
 from ..training.recipes import path_settings, presets, recipe_from, recipe_tables, complete_tables, short_name
-from ..training.recipes import with_first_values
+from ..training.recipes import shared_keys, with_first_values
 from ..training.trainer import Trainer
 
 # %% ../../nbs/cli/04_train.ipynb #6460e5d4
@@ -153,10 +154,12 @@ def add_train(parser: Parser, argv: Sequence[str]):
            f"{', '.join(METHODS.names())}, or FILE.py:Class")
     add_device(parser)
     add_shard(parser)
-    add_fields(parser, TrainConfig, "training [train]", tables.get("train"), prefix="train")
+    add_fields(parser, TrainConfig, "training [train]", tables.get("train"), names=names_in(tables, "train"),
+               prefix="train")
     add_model_fields(parser, tables)
     if tables.get("task"): add_task_fields(parser, tables)
     else: parser.epilog += "\na recipe before --help shows its task's options: loflexmdm train brackets --help"
+    add_shared_keys(parser, tables)
 
 # %% ../../nbs/cli/04_train.ipynb #addm0de1
 def names_in(tables: dict, table: str) -> dict[str, str]:
@@ -176,6 +179,12 @@ def add_model_fields(parser: Parser, tables: dict):
     others = [f.name for f in fields(LoFlexMDM.Config) if f.name not in known]
     if config is OrderedInsertion.Config:
         add_fields(parser, LoFlexMDM.Config, "model [model] of method loflexmdm", model, others)
+
+# %% ../../nbs/cli/04_train.ipynb #set10006
+def add_shared_keys(parser: Parser, tables: dict):
+    "Add options for the keys that several tables share, which are refused with the names to write instead."
+    for key in shared_keys(tables) if tables.get("task") else ():
+        parser.add_argument(flag_of(key), dest=f"settings.{key}", help=argparse.SUPPRESS)
 
 
 def add_shard(parser: Parser):

@@ -11,6 +11,7 @@ __all__ = ['SLOPES', 'NETWORK', 'TEMPERATURE', 'DECAY', 'FLOOR', 'FEWEST_ROWS', 
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #75206711
 import math
+import re
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -32,7 +33,7 @@ from ..process.plackett_luce import mixed_log_probs, place_scores, runs_of, step
 from ..process.states import CLEAN, DROPPED, PAD, PartialSequences, Vocabulary, contract
 from ..samplers.event_by_event import EventByEvent
 from ..support.configs import AtLeastTwo, Count, Natural, config
-from ..support.random_numbers import exponentials
+from ..support.random_numbers import exponentials, reduce_sum
 from ..support.transfers import to_device
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #f241c0c8
@@ -47,8 +48,9 @@ class OrderedInsertionConfig:
     order: Literal[
         "learned", "uniform", "left_to_right", "right_to_left", "given", "mixture"
     ] = "learned"  # order of insertion
-    components: str = "uniform,left_to_right,right_to_left"  # orders of a mixture; network is a learned one
-    trial: Natural = 200  # steps in which the components of a mixture have equal weights
+    # of a mixture: uniform, left_to_right, right_to_left, rules such as backward:8,0.5, and network, a learned one
+    components: str = "uniform,left_to_right,right_to_left"  # orders of a mixture, separated by commas
+    trial: Natural = 200  # steps in which the components of a mixture have equal weights, a tenth of a shorter run
     given: str = ""  # name and numbers of a rule, its log rates are the scores: the order, or where learning starts
     slope: float = 0.0  # where learning starts otherwise: by how much scores fall from one position to the next
     merge: bool = False  # equal neighbours are one event: from left to right within a run
@@ -73,7 +75,8 @@ class OrderedInsertionConfig:
     @property
     def mixed(self) -> tuple[str, ...]:
         "Orders of insertion in a mixture."
-        return tuple(self.components.replace(" ", "").split(","))
+        # the numbers of a rule have commas, too
+        return tuple(re.split(r",(?![\d.])", self.components.replace(" ", "")))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -96,12 +99,20 @@ class OrderedInsertionConfig:
 
     def check_mixture(self):
         "ValueError unless the components are two orders or more, each once."
-        known, names = (*SLOPES, NETWORK), self.mixed
-        if unknown := [name for name in names if name not in known]:
-            raise ValueError(f"components={self.components!r}: {unknown[0]!r} is not one of {', '.join(known)}")
+        names = self.mixed
+        for name in names: self.check_component(name)
         if len(set(names)) < max(2, len(names)):
             raise ValueError(f"components={self.components!r}: must be two different orders or more")
         if self.merge: raise ValueError("merge=True: must be False for a mixture of orders")
+
+    def check_component(self, name: str):
+        "ValueError unless a component is an order that is known, learned or a rule."
+        known = (*SLOPES, NETWORK)
+        if name in known: return
+        try: order_named(name)
+        except ValueError as e:
+            reason = f"{name!r} is not one of {', '.join(known)}, nor a rule ({e})"
+            raise ValueError(f"components={self.components!r}: {reason}") from None
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #d2bf6ba7
 class OrderScores(nn.Module):
@@ -218,12 +229,13 @@ FLOOR = 0.02  # share of training that is drawn with equal weights
 class OrderMixture(nn.Module):
     """Weights of several orders, from running means of the costs of their generations.
 
-    They are equal for `trial` steps."""
+    They are equal for `trial` steps. Several processes have the same weights: a step's costs are those of all."""
     def __init__(self, names: tuple[str, ...], trial: int):
         super().__init__()
         self.names, self.trial = names, trial
         self.register_buffer("cost", torch.zeros(len(names)))  # nats per sequence
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+        self.register_buffer("seen", torch.zeros(2, len(names)), persistent=False)  # costs and generations of a step
 
     @property
     def log_weights(self) -> Float[Tensor, " components"]:
@@ -248,11 +260,16 @@ class OrderMixture(nn.Module):
 
     @torch.no_grad()
     def observe(self, total: Float[Tensor, " rows"], component: Float[Tensor, "rows components"]):
-        "Move the mean costs of components towards those of some generations, by which of them may have drawn each."
-        share = component.sum(0).to(self.cost)
-        mean = (component * total[:, None]).sum(0).to(self.cost) / share.clamp_min(1e-9)
+        "Add the costs of some generations to those of the step, by which of the components may have drawn each."
+        self.seen += torch.stack([(component * total[:, None]).sum(0), component.sum(0)]).to(self.seen)
+
+    @torch.no_grad()
+    def update(self, generator: torch.Generator | None = None):
+        "Move the mean costs of components towards those of a step; several processes must call it together."
+        cost, share = reduce_sum(self.seen, generator)
         rate = torch.clamp(1 / self.steps.clamp_min(1), min=1 - DECAY) * (share > 0.5)
-        self.cost.lerp_(mean, rate.to(self.cost))
+        self.cost.lerp_(cost / share.clamp_min(1e-9), rate.to(self.cost))
+        self.seen.zero_()
 
     @torch.no_grad()
     def shares(self) -> dict[str, Float[Tensor, ""]]:
@@ -357,9 +374,13 @@ class OrderedInsertion(Method):
         order = self.draw_orders(batch, scores, self.evaluations_per_loss, generator)
         if self.mixture is not None: self.mixture.count(self.training)
         parts = similar_rows(batch)
-        if len(parts) == 1: return self.loss_in_order(batch, scores, order)
-        terms = [self.loss_in_order(batch.rows(r).trim(), scores[r], order[:, r]) for r in parts]
-        return weighted_mean(terms, [len(r) / len(scores) for r in parts])
+        if len(parts) == 1: terms = self.loss_in_order(batch, scores, order)
+        else: terms = weighted_mean(
+            [self.loss_in_order(batch.rows(r).trim(), scores[r], order[:, r]) for r in parts],
+            [len(r) / len(scores) for r in parts],
+        )
+        if self.mixture is not None and self.training: self.mixture.update(generator)
+        return terms
 
     def loss_in_order(
         self, x1: PartialSequences, scores: Float[Tensor, "batch length"], order: Int[Tensor, "orders batch events"]
@@ -470,7 +491,8 @@ class OrderedInsertion(Method):
     def component_scores(self, x1: PartialSequences) -> Float[Tensor, "batch length components"]:
         "Compute the scores of every component of a mixture."
         slopes = SLOPES | {NETWORK: self.config.slope}
-        scores = {name: place_scores(x1, slopes[name]) for name in self.config.mixed}
+        scores = {name: place_scores(x1, slopes[name]) if name in slopes else order_named(name)(x1).log()
+                  for name in self.config.mixed}
         if self.order is not None: scores[NETWORK] = scores[NETWORK] + self.order(x1, self.order_backbone)
         return torch.stack(list(scores.values()), -1).to(self.backbone.token.weight.dtype)
 

@@ -5,7 +5,8 @@ memory, and across processes."""
 
 # %% auto #0
 __all__ = ['ROUNDS', 'TABLE', 'seed_generator', 'seeded', 'seed_of', 'generator_for', 'Feistel', 'permutation', 'ShardGenerator',
-           'global_rows', 'local_rows', 'uniforms', 'exponentials', 'quota', 'reduce_min', 'Launch', 'current_launch']
+           'global_rows', 'local_rows', 'uniforms', 'exponentials', 'quota', 'reduce_min', 'reduce_sum', 'Launch',
+           'current_launch']
 
 # %% ../../nbs/support/05_random_numbers.ipynb #260f7e45
 import hashlib
@@ -184,6 +185,12 @@ def reduce_min(value: Float[Tensor, ""], generator: torch.Generator | None) -> F
     "Reduce a value to its minimum over processes. In place; all processes must call it."
     if global_rows(1, generator) > 1:
         torch.distributed.all_reduce(value, torch.distributed.ReduceOp.MIN)
+    return value
+
+
+def reduce_sum(value: Float[Tensor, "..."], generator: torch.Generator | None) -> Float[Tensor, "..."]:
+    "Add up a value over processes. In place; all processes must call it."
+    if global_rows(1, generator) > 1: torch.distributed.all_reduce(value)
     return value
 
 # %% ../../nbs/support/05_random_numbers.ipynb #41751993

@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['TABLES', 'OWN_DATA', 'DEFAULTS', 'PASSES', 'FIRST_SIZE', 'FIRST_FIXED', 'FIRST_SLOPE', 'FIRST_LEARNED', 'FIRST_TRAIN',
-           'FIRST_GENERATIONS', 'SMALL', 'SHORT', 'LONG', 'INSERTION', 'ENTRANTS', 'RARE', 'FURTHER', 'PRESETS',
-           'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'check_values',
-           'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps', 'orders_drawn',
-           'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'complete_tables', 'filling', 'like_its_start',
-           'cost_of', 'measured_steps', 'short_name', 'keys_of', 'override', 'with_method', 'path_settings',
-           'data_exists', 'with_absolute_paths', 'with_absolute_method', 'tables_like', 'presets', 'is_text_file',
-           'read_tables', 'tables_on_file', 'recipe_tables', 'with_unit', 'recipe', 'recipe_schema', 'write_schema']
+           'FIRST_GENERATIONS', 'TRIAL', 'SMALL', 'SHORT', 'LONG', 'INSERTION', 'ENTRANTS', 'RARE', 'FURTHER',
+           'PRESETS', 'MOLECULES', 'SCHEMA', 'Recipe', 'method_of', 'check_tables', 'configs_of', 'check_values',
+           'with_first_values', 'settings_in', 'trains_on_generations', 'first_model', 'limited_steps', 'with_trial',
+           'orders_drawn', 'recipe_from', 'is_small', 'entrants_for', 'entrant_tables', 'complete_tables', 'filling',
+           'like_its_start', 'cost_of', 'measured_steps', 'short_name', 'tables_with_key', 'is_shared', 'long_name',
+           'keys_of', 'shared_keys', 'override', 'with_method', 'path_settings', 'data_exists', 'with_absolute_paths',
+           'with_absolute_method', 'tables_like', 'presets', 'is_text_file', 'read_tables', 'tables_on_file',
+           'recipe_tables', 'with_unit', 'recipe', 'recipe_schema', 'write_schema']
 
 # %% ../../nbs/training/08_recipes.ipynb #490a91d0
 import json
@@ -203,6 +204,20 @@ def limited_steps(train: TrainConfig, n: int, orders: int = 1) -> int:
     enough = math.ceil(PASSES * n / rows)
     return min(train.steps, max(FEWEST_STEPS, enough))
 
+TRIAL = 0.1  # largest share of a run in which the components of a mixture of orders are tried, if left open
+
+
+def with_trial(config, is_given: bool, train: TrainConfig):
+    """Return the configuration of a model with a trial of its mixture of orders that ends before the run does.
+
+    ValueError for one that is given and does not; a model that starts from another may have had its trial."""
+    if getattr(config, "order", None) != "mixture" or train.start_from: return config
+    if not is_given: return replace(config, trial=min(config.trial, int(TRIAL * train.steps)))
+    if config.trial < train.steps: return config
+    raise ValueError(f"trial={config.trial}: must be below steps={train.steps}, or no order is ever chosen; left open, "
+                     f"it is {TRIAL:.0%} of the steps, at most {type(config).trial}")
+
+
 def orders_drawn(config) -> int:
     "Return the orders that a method's configuration draws of each sequence and step."
     return getattr(config, "drawn", getattr(config, "orders", 1))
@@ -228,6 +243,7 @@ def recipe_from(tables: dict, allow_code: bool = False) -> Recipe:
         raise ValueError("steps: must be given, since the training data is a stream of unknown length")
     if task.kind in OWN_DATA and open_ended:
         train = replace(train, steps=limited_steps(train, task.sizes()["train"], orders_drawn(config)))
+    config = with_trial(config, "trial" in model, train)
     return Recipe(task.as_dict(), dict(method=cls.name, **asdict(config)), train)
 
 # %% ../../nbs/training/08_recipes.ipynb #st000003
@@ -347,31 +363,58 @@ def short_name(method: str) -> str:
     return place[1].lower() if place else method
 
 
+def tables_with_key(tables: dict) -> dict[str, list[str]]:
+    "Return the tables that have a setting, by the setting's key."
+    keys = {table: [f.name for f in fields(cls)] for table, cls in configs_of(tables).items()}
+
+    # a method that is left open is LoFlexMDM as soon as a key says so
+    if "method" not in tables.get("model", {}): keys["model"] += [f.name for f in fields(LoFlexMDM.Config)]
+    having = {}
+    for table in ("train", "model", "task"):
+        for key in dict.fromkeys(keys[table]): having.setdefault(key, []).append(table)
+    return having
+
+
+def is_shared(having: Sequence[str]) -> bool:
+    "Return True if a setting's key alone does not say which of the tables `having` it is meant."
+    return len(having) > 1 and "model" in having
+
+
+def long_name(tables: dict, table: str, key: str) -> str:
+    "Return the name of a setting with its table: `train_schedule`, `mdm_schedule`, `task_seed`."
+    prefix = short_name(method_of(tables)).replace("-", "_") if table == "model" else table
+    return f"{prefix}_{key}"
+
+# %% ../../nbs/training/08_recipes.ipynb #set10005
 def keys_of(tables: dict) -> dict[str, tuple[str, str]]:
     """Return the table and key of every value that the tables may hold, by name.
 
-    A key of the task whose name is taken is called `task_<key>`, one of the model `<method>_<key>`, with a method
-    `FILE.py:Class` as `class`."""
-    classes = configs_of(tables)
-    keys = {table: [f.name for f in fields(classes[table])] for table in ("model", "task")}
-
-    # a method that is left open is LoFlexMDM as soon as a key says so
-    if "method" not in tables.get("model", {}):
-        keys["model"] += [f.name for f in fields(LoFlexMDM.Config) if f.name not in keys["model"]]
-
-    names = {f.name: ("train", f.name) for f in fields(TrainConfig)}
-    prefixes = dict(model=short_name(method_of(tables)).replace("-", "_"), task="task")
-    for table, prefix in prefixes.items():
-        for key in keys[table]: names[f"{prefix}_{key}" if key in names else key] = (table, key)
+    The name is the key itself, or `long_name` for a key that the method shares with another table and for one of the
+    task that training has, too."""
+    names = {}
+    for key, having in tables_with_key(tables).items():
+        for table in having:
+            plain = not is_shared(having) and table == having[0]
+            names[key if plain else long_name(tables, table, key)] = (table, key)
     return names
 
 
+def shared_keys(tables: dict) -> dict[str, list[str]]:
+    "Return the names of the settings that share a key, by the key that says neither."
+    return {
+        key: [long_name(tables, table, key) for table in having]
+        for key, having in tables_with_key(tables).items() if is_shared(having)
+    }
+
 # %% ../../nbs/training/08_recipes.ipynb #c1a8305b
 def override(tables: dict, **values) -> dict:
-    "Replace single values of the tables by name; ValueError for an unknown name."
-    where = keys_of(check_tables(tables))
+    "Replace single values of the tables by name; ValueError for an unknown name, or a key that two tables share."
+    where, shared = keys_of(check_tables(tables)), shared_keys(tables)
     new = {table: dict(tables.get(table, {})) for table in TABLES}
     for name, value in values.items():
+        if name in shared:
+            either = " or ".join(shared[name])
+            raise ValueError(f"{name}={clipped(value)}: several settings have this key; write {either}")
         if name not in where:
             raise ValueError(f"unknown key {name!r}{did_you_mean(name, where)}; known: {', '.join(where)}")
         table, key = where[name]
@@ -380,13 +423,15 @@ def override(tables: dict, **values) -> dict:
 
 # %% ../../nbs/training/08_recipes.ipynb #3a3e81eb
 def with_method(tables: dict, name: str) -> dict:
-    """Replace the method of the tables; keep the model's settings that the new one has, except `states`.
+    """Replace the method of the tables; keep the model's settings that the new one has and accepts, except `states`.
 
     `FILE.py:Class` runs the file. ValueError for an unknown method."""
     name, model = METHODS.read(name), tables.get("model", {})
     known = settings_in(name) - {"states"}  # each method has its own number of states
     if name == method_of(tables): return tables
+    accepts = partial(_is_config, method_class(name).Config)
     kept = {key: value for key, value in model.items() if key in known}
+    if not accepts(kept): kept = {key: value for key, value in kept.items() if accepts({key: value})}
     return tables | dict(model=dict(method=name) | kept)
 
 # %% ../../nbs/training/08_recipes.ipynb #8d523a97

@@ -12,6 +12,7 @@ from loflexmdm.methods.ordered_insertion import DECAY, FLOOR, OrderedInsertion, 
 from loflexmdm.methods.ordered_insertion import prompt_of
 from loflexmdm.methods.sampling import generate
 from loflexmdm.models.saved import load_method, save_method
+from loflexmdm.process.orders_by_hand import order_named
 from loflexmdm.process.plackett_luce import in_order, mixed_log_probs, step_log_probs
 from loflexmdm.training.recipes import recipe_from
 
@@ -125,22 +126,62 @@ def test_weights_are_equal_during_the_trial_and_follow_the_costs_after_it():
     for step in range(5):
         mixture.count(training=True)
         mixture.observe(torch.tensor([9.0, 7.0]).repeat(4), component)
+        mixture.update()
         weights = mixture.eval().log_weights.exp()
         if step < 3: torch.testing.assert_close(weights, torch.full((2,), 0.5))
     torch.testing.assert_close(mixture.cost, torch.tensor([9.0, 7.0]))
     assert weights[1] > 0.95 and mixture.train().log_weights.exp()[0] >= FLOOR / 2
     mixture.observe(torch.full((1,), 100.0), torch.tensor([[0.0, 1.0]]))  # the other was not drawn
+    mixture.update()
     assert mixture.cost[0] == 9.0 and mixture.cost[1] == pytest.approx(7 + 93 * max(1 - DECAY, 1 / 5))
 
 
 def test_what_is_refused():
     for components, said in (("uniform", "two different"), ("uniform,uniform", "two different"),
-                             ("uniform,sideways", "'sideways' is not one of")):
+                             ("uniform,sideways", "'sideways' is not one of"),
+                             ("uniform,backward:8,-1", "'-1' is not one of"), ("uniform,backward:x", "'x' must be")):
         with pytest.raises(ValueError, match=said):
             OrderedInsertionConfig(order="mixture", components=components)
     with pytest.raises(ValueError, match="needs at least 2"):
         OrderedInsertionConfig(order="mixture", components=ALL, orders=1)
     with pytest.raises(ValueError, match="merge=True"): OrderedInsertionConfig(order="mixture", merge=True)
+
+
+def test_a_rule_is_a_component():
+    rule = "backward:8,0.5"
+    m, x = model(f"uniform,{rule},left_to_right", orders=1), sequences("|abcd")
+    assert m.config.mixed == ("uniform", rule, "left_to_right")
+    torch.testing.assert_close(m.scores(x)[..., 1], order_named(rule)(x).log().double())
+    orders = all_orders(x)
+    costs, _ = costs_of(m, x, orders)
+    each = component_laws(m, x, orders) * m.mixture.log_weights.exp()
+    torch.testing.assert_close(costs.log_q.sum(-1).exp(), each.sum(-1), atol=1e-12, rtol=0)
+    rates = 0.5 * 16 ** (torch.arange(4) / 3)  # from .5 at the first position to 8 at the last
+    first = rates[3] / rates.sum() * rates[2] / rates[:3].sum() * rates[1] / rates[:2].sum()  # backwards
+    backwards = (orders == torch.tensor([4, 3, 2, 1])).all(1)
+    torch.testing.assert_close(component_laws(m, x, orders)[backwards, 1], first[None], atol=1e-6, rtol=0)
+
+
+def test_parts_of_a_batch_are_one_step_of_the_costs():
+    "Costs move once a step, by all of its generations, however the rows are read."
+    whole, parts = (OrderMixture(("uniform", "left_to_right"), trial=3) for _ in range(2))
+    total, component = torch.arange(8.0), torch.eye(2).repeat(4, 1)
+    for mixture, pieces in ((whole, [slice(8)]), (parts, [slice(3), slice(3, 8)])):
+        mixture.count(training=True)
+        for rows in pieces: mixture.observe(total[rows], component[rows])
+        mixture.update()
+    torch.testing.assert_close(parts.cost, whole.cost)
+    torch.testing.assert_close(whole.cost, torch.tensor([3.0, 4.0]))
+
+
+@pytest.mark.parametrize("given, steps, trial", [({}, 50, 5), ({}, 9000, 200), (dict(trial=40), 50, 40)])
+def test_a_trial_ends_before_the_run(given, steps, trial):
+    model = dict(method="ordered-insertion", order="mixture") | given
+    tables = dict(task=dict(kind="brackets"), model=model, train=dict(steps=steps))
+    assert recipe_from(tables).model["trial"] == trial
+    assert recipe_from(recipe_from(tables).as_dict()) == recipe_from(tables)
+    with pytest.raises(ValueError, match=f"trial={steps}: must be below steps={steps}"):
+        recipe_from(tables | dict(model=model | dict(trial=steps)))
 
 
 def trained_briefly(tmp_path, steps=6):

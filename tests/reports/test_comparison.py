@@ -1,15 +1,18 @@
 import json
 import shutil
 import signal
+from dataclasses import fields
+from typing import get_args
 
 import pytest
 import torch
 
 from loflexmdm.cli import main
+from loflexmdm.methods.base import method_class
 from loflexmdm.models.saved import load_method
 from loflexmdm.process.channels import CHANNELS
-from loflexmdm.reports.comparison import Comparison, compare, curve, describe, differences
-from loflexmdm.reports.comparison import entrant_recipe, evaluations_per_loss, mean_order
+from loflexmdm.reports.comparison import DESCRIBED, Comparison, compare, curve, describe, differences
+from loflexmdm.reports.comparison import entrant_label, entrant_recipe, evaluations_per_loss, mean_order
 from loflexmdm.reports.comparison import parse_entrant, plot_comparison, run_directory, samplers_for
 from loflexmdm.reports.comparison import shared_model, spread, table, train_run
 from loflexmdm.samplers import EventDriven, Samples, TauLeaping, Trajectory
@@ -169,6 +172,51 @@ def test_differences_ignore_what_leaves_the_weights_alone():
     r = recipe_from(read_tables("brackets"))
     assert not differences(recipe_from(override(r.as_dict(), log_every=7)), r.as_dict())
     assert differences(recipe_from(override(r.as_dict(), lr=1.0, kinds=1)), r.as_dict()) == ["task.kinds", "train.lr"]
+
+TEXTS = ("micro", "cosine", "forward", "corrupted", "shuffled:0.5", "time", "interpolate", "bert", "gpt2",
+         "hugging_face", "uniform,left_to_right", "at_once,uniform")  # of settings that are texts
+TOGETHER = (  # settings that need each other
+    dict(network="hugging_face", network_config="bert"), dict(network="hugging_face", network_config="gpt2"),
+    dict(order_network="hugging_face", order_network_config="bert"), dict(order="given", given="forward"),
+)
+
+REFUSED = [("ordered-masks", "merge"), ("ordered-edits", "merge")]  # inherited, and no other value is accepted
+
+
+def other_values(field):
+    "Return values of a setting that differ from its default, of which a method accepts some."
+    if choices := [value for value in get_args(field.type) if isinstance(value, str)]:
+        return [value for value in choices if value != field.default]
+    if isinstance(field.default, bool): return [not field.default]
+    if isinstance(field.default, int): return [field.default + 1, 2 * field.default, 1]
+    if isinstance(field.default, float): return [v for v in (field.default / 2, 0.25, 2.0) if v != field.default]
+    return [text for text in TEXTS if text != field.default]
+
+
+def ways_to_set(cls, key):
+    "Return settings of a configuration with another value of `key` than the default, alone or with one that it needs."
+    every = {f.name: f for f in fields(cls)}
+    chosen = [{name: v} for name, f in every.items() for v in other_values(f) if get_args(f.type) or v is True]
+    alone = [{key: value} for value in other_values(every[key])]
+    return alone + [o | way for o in chosen for way in alone if key not in o] + [t for t in TOGETHER if key in t]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OURS)
+def test_every_setting_of_a_method_is_in_the_saved_model(name, tmp_path):
+    cls, budget = method_class(name).Config, dict(rows=8, steps=1, warmup=1, valid_every=9)
+    for key in (f.name for f in fields(cls) if (name, f.name) not in REFUSED):
+        size = {} if key == "size" or name == "published" else dict(size="nano")
+        for way in (size | way for way in ways_to_set(cls, key)):
+            entrant = f"{name}:" + "+".join(f"{k}={v}" for k, v in way.items())
+            try: recipe = entrant_recipe(read_tables("brackets"), entrant, **budget)
+            except ValueError: continue
+            break
+        else: pytest.fail(f"no other value of {key} is accepted")
+        saved = load_method(train_run(recipe, tmp_path / key, progress=False)).config
+        read = {k: recipe.model[k] if k in DESCRIBED else getattr(saved, k) for k in way}
+        assert read == way and getattr(saved, key) != getattr(cls(), key)
+        assert entrant_label(entrant, saved) == entrant
 
 
 @pytest.mark.parametrize("name", OURS)

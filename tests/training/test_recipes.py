@@ -81,10 +81,13 @@ def test_settings_of_a_plug_in_that_clash_with_training():
     class Clipping(Method):
         name, Config = "clipping", ClippingConfig
     try:
-        line = "train brackets --method clipping --clipping-clip 2 --clip 3 --clipping-out y --width 5 --out x"
+        line = "train brackets --method clipping --clipping-clip 2 --train-clip 3 --clipping-out y --width 5 --out x"
         options = parse(line.split())
-        assert options.settings == dict(clipping_clip=2.0, clip=3.0, out="y", width=5) and options.out == "x"
+        assert options.settings == dict(clipping_clip=2.0, train_clip=3.0, out="y", width=5) and options.out == "x"
         made = recipe_of(options)
         assert (made.model["clip"], made.train.clip, made.model["out"], made.model["width"]) == (2.0, 3.0, "y", 5)
-        assert recipe("brackets", method="clipping", clipping_clip=2.0, clip=3.0, out="y", width=5) == made
+        assert recipe("brackets", method="clipping", clipping_clip=2.0, train_clip=3.0, out="y", width=5) == made
+        for refused in (lambda: recipe("brackets", method="clipping", clip=3.0),
+                        lambda: recipe_of(parse("train brackets --method clipping --clip 3 --out x".split()))):
+            with pytest.raises(ValueError, match="write train_clip or clipping_clip"): refused()
     finally: del METHODS.classes["clipping"]
