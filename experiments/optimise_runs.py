@@ -18,8 +18,8 @@ from loflexmdm.molecules.optimise import Call, CallLog, Genetic, Proposer, Rando
 from loflexmdm.molecules.optimise import alerts, best_calls, best_curve, optimise, top_auc
 from loflexmdm.molecules.scores.metrics import qed_sa
 from loflexmdm.molecules.scores.objectives import OBJECTIVES
-from loflexmdm.molecules.tuned import Tuned
 from runs import ROOT, note, noted
+from tuned_search import Tuned
 
 RESULTS = ROOT / "experiments" / "results" / "optimise_runs.json"
 TASKS = "celecoxib", "qed", "median1", "albuterol", "troglitazone", "thiothixene", "mestranol", "median2"

@@ -43,7 +43,7 @@ class TrainConfig:
     start_from: str = ""  # initialise matching weights from this model or run
     seed: Natural = 0  # seed for initialisation, sampling and data order (`task_seed` otherwise)
     log_every: Count = 50  # steps between rows of metrics.jsonl
-    log: TrackerName = "none"  # also log to tensorboard, wandb, trackio or mlflow
+    log: TrackerName = "none"  # also log to tensorboard
     valid_every: Count = 500  # steps between validations
     valid_size: Count = 256  # sequences per validation
     valid_samples: AtLeastTwo = 8  # states per sequence

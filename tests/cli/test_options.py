@@ -96,7 +96,7 @@ def test_settings_of_edit_and_optimize_are_those_of_older_files():
         "seed": 0, "batch_size": 512, "max_length": None, "torch version": "2", "model": sample.model_digest(star),
         "task": star.task, "sampler": "TauLeaping()", "device": "cpu", "attempts": digest,
     }
-    options = optimize.resolve_optimize(optimize.OptimizeOptions(objective="qed", way="genetic", scaffold="C"))
+    options = optimize.OptimizeOptions(objective="qed", way="genetic", scaffold="C")
     found = optimize.settings_of(options, ["C"], None)
     assert found.pop("start") and found == dict(
         objective="qed", way="genetic", seed=0, population=50, children=50, time_limit=60.0, alerts=None, scaffold="C",

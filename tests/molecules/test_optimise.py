@@ -3,6 +3,7 @@ import json
 import math
 import random
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from rdkit import Chem
 
 from loflexmdm.cli.optimize import read_leads
 from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, PerScaffold, RandomSearch, Regrow
-from loflexmdm.molecules.optimise import Screened
+from loflexmdm.molecules.optimise import Holding, Screened, murcko, substructure
 from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossed, join_parts, mutated
 from loflexmdm.molecules.optimise import optimise, sound, top_auc
 from loflexmdm.molecules.scores.objectives import OBJECTIVES, Likeness, Scorer, _serve, load_objective
@@ -291,6 +292,8 @@ def test_screening_is_a_setting_of_the_run(place):
     ("--start nowhere.smi", "no such file"), ("--objective celecoxyb", "did you mean 'celecoxib'"),
     ("--objective scores.py:points", "no function"), ("--time-limit -1", "must be a positive number"),
     ("--out a.csv", "must end in .jsonl"), ("--children 0", "--children 0"),
+    ("--scaffold c1ccc", "scaffold='c1ccc'"), ("--scaffold C1CCNCC1", "first molecules contains it"),
+    ("--per-scaffold 0", "--per-scaffold 0: must be at least 1"),
     ("--way model --model star-tiny", "molecules"),
     ("--start bromides.smi", "no molecule has a score (KeyError: 'bromine')"),
     ("--start bromides.smi --budget 2", "none of 2 calls gave a score; 2 failed: KeyError: 'bromine'"),
@@ -363,6 +366,27 @@ def test_a_prompt_has_room_for_the_start_and_two_more_tokens(fragment, fits):
 def test_a_fragment_that_a_model_cannot_read_has_no_prompt():
     def prompt(fragment): raise ValueError(fragment)
     assert _prompt(SimpleNamespace(prompt=prompt), "C") is None
+
+
+def test_a_search_within_the_calls_of_each_scaffold_goes_on_from_its_log(tmp_path):
+    "A run that was cut makes the same calls; none of a scaffold more than its share, every molecule with the ring."
+    start, length = ["CCOc1ccccc1", "NC(=O)c1ccccc1"], lambda smiles: (float(len(smiles)), "")
+    def way(): return PerScaffold(Holding(Genetic(6), "c1ccccc1"), 2)
+
+    path = tmp_path / "run.jsonl"
+    whole = optimise(length, way(), CallLog(path), 12, start).calls
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:8]))  # settings, and seven calls
+    log = CallLog(path)
+    assert len(log.calls) == 7 and optimise(length, way(), log, 12, start).calls == whole
+    assert max(Counter(murcko(c.smiles) for c in whole).values()) == 2
+    assert all(Chem.MolFromSmiles(c.smiles).HasSubstructMatch(substructure("c1ccccc1")) for c in whole)
+    free = optimise(length, Genetic(6), CallLog(), 12, start).calls
+    assert max(Counter(filter(None, (murcko(c.smiles) for c in free))).values()) > 2
+
+
+@pytest.mark.parametrize("text", ["", "c1ccc"])
+def test_a_scaffold_that_is_none(text):
+    with pytest.raises(ValueError, match="scaffold="): substructure(text)
 
 
 def test_calls_of_a_scaffold_are_limited_within_a_round_and_over_rounds():

@@ -1,6 +1,4 @@
 "Loggers: what they get, trackers in files of this machine, and runs that do not depend on them."
-import os
-import subprocess
 import sys
 
 import pytest
@@ -10,7 +8,6 @@ from small_runs import same, trainer
 
 from loflexmdm.training import loggers
 from loflexmdm.training.log import JsonLines
-from loflexmdm.training.loggers import TRACKERS, check_tracker
 from loflexmdm.training.recipes import recipe
 
 
@@ -71,21 +68,14 @@ def test_an_unknown_tracker_is_refused():
     with pytest.raises(ValueError, match="log='tensorbord'.*none, tensorboard"): recipe("star-tiny", log="tensorbord")
 
 
-@pytest.mark.parametrize("name", TRACKERS)
-def test_a_missing_package_gives_the_command_that_installs_it(name, monkeypatch):
-    monkeypatch.setitem(sys.modules, TRACKERS[name].package, None)
-    with pytest.raises(ImportError, match=f"log='{name}' needs the package {name}: pip install {name}$"):
-        check_tracker(name)
-
-
 def test_a_missing_package_is_one_line_at_the_shell_and_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    code, _, err = call("train star-tiny --log wandb --out", tmp_path / "run")
-    assert code == 2 and "pip install wandb" in err.splitlines()[-1] and not (tmp_path / "run").exists()
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    code, _, err = call("train star-tiny --log tensorboard --out", tmp_path / "run")
+    assert code == 2 and "pip install tensorboard" in err.splitlines()[-1] and not (tmp_path / "run").exists()
 
 
 def test_nothing_is_opened_by_default(tmp_path, monkeypatch):
-    monkeypatch.setattr(loggers, "needed", lambda *a: pytest.fail("a tracker was opened"))
+    monkeypatch.setattr(loggers, "TensorBoard", lambda *a: pytest.fail("a tracker was opened"))
     assert trainer(tmp_path, steps=2).fit() is not None
     assert {p.name for p in tmp_path.iterdir()} <= {"best", "checkpoints", "metrics.jsonl", ".lock"}
 
@@ -116,32 +106,3 @@ def test_tensorboard_of_a_resumed_run_has_every_step_once(tmp_path):
     stop_after(trainer(tmp_path, log="tensorboard", log_every=1), 5)
     trainer(tmp_path, log="tensorboard", log_every=1).fit(resume=True)
     assert scalars(tmp_path)[0]["loss"] == list(range(1, 9))
-
-
-GUARD = """
-import socket
-real = socket.getaddrinfo
-def guarded(host, *args, **options):
-    if host not in ("127.0.0.1", "localhost", "::1", None): raise SystemExit(f"asked for {host}")
-    return real(host, *args, **options)
-socket.getaddrinfo = guarded
-import sys
-sys.path.insert(0, sys.argv[3])
-from small_runs import trainer
-from pathlib import Path
-trainer(Path(sys.argv[1]), steps=2, log=sys.argv[2]).fit()
-"""
-WRITES = dict(tensorboard="tensorboard/events*", wandb="wandb/offline-run-*/*.wandb", trackio=".trackio_run",
-              mlflow="mlflow.db")
-
-
-@pytest.mark.parametrize("name", TRACKERS)
-def test_trackers_write_files_and_ask_for_no_address(name, tmp_path):
-    pytest.importorskip(TRACKERS[name].package, reason=f"{name} is not installed")
-    environ = {k: v for k, v in os.environ.items() if not k.startswith(("WANDB", "MLFLOW", "TRACKIO"))}
-    environ |= dict(TRACKIO_DIR=str(tmp_path / "trackio"))
-    tests = os.path.dirname(os.path.dirname(__file__))
-    argv = [sys.executable, "-c", GUARD, str(tmp_path), name, tests]
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert not done.stdout and list(tmp_path.glob(WRITES[name]))
