@@ -2,7 +2,7 @@
 # make test: installs, then lint, the fast tests and a page of each room.  make test-all: that and everything else.
 # make test ROOM=samplers: the tests and notebooks that a change of this room can affect, without the site.
 # make update: everything that is derived from the notebooks (export, help, schema, lists, counts, README).
-# make house: figures of the code; AGAINST=DIR puts those of another checkout beside them.
+# make house: figures of the code, its English and style; AGAINST=DIR puts those of another checkout beside them.
 # make mutants: plants a sample of mutants and says which the tests kill (hours; resumes).
 # make campaign: attacks on files and commands for an hour (MINUTES=60), with counts.  make fuzz: properties, for hours.
 # make bench: times, shares and memory of training and sampling beside those of the stored snapshot, in bench/ (minutes).
@@ -45,7 +45,9 @@ update: $(VENV)/.dev
 	$(BIN)/python tools/update.py
 
 house: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -p no:cacheprovider tools/test_style.py tools/test_house.py
 	$(BIN)/python tools/house.py $(if $(AGAINST),--against $(AGAINST))
+	$(BIN)/python tools/style.py
 
 mutants: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -p no:cacheprovider tools/mutation

@@ -1,8 +1,8 @@
 """`make test`: generated files match the notebooks, lint, every fast test, and a page of each room.
 
-With `--all` (`make test-all`) then also the slow tests and all other pages, while the site is built, and the tests of the
-site. With `--room ROOM` the tests and pages of that room, and those that import from it, instead. Tests run in a process
-per core (four at most). Other options go to pytest."""
+With `--all` (`make test-all`) then also the slow tests and all other pages, while the site is built, and the tests of
+the site. With `--room ROOM` the tests and pages of that room, and those that import from it, instead. Tests run in a
+process per core (four at most). Other options go to pytest."""
 import argparse
 import hashlib
 import json

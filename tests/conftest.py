@@ -14,7 +14,7 @@ from loflexmdm.networks.transformer import SIZES, Size
 if hasattr(signal, "SIGHUP"): signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, by children too
 
 torch.set_num_threads(1)
-SECONDS = 2.0  # of the CPU: a test that takes more is marked slow, and fails without the mark beyond three times as many
+SECONDS = 2.0  # of the CPU: a test that takes more is marked slow, and without the mark fails at three times as many
 
 
 def without_the_disk(file):

@@ -24,6 +24,7 @@ from loflexmdm.training.recipes import recipe
 PACKAGE = f"{Path(loflexmdm.__file__).parent}{os.sep}"
 CLASSES = {"Method": "methods.base", "Model": "models.model", "Task": "tasks.base", "Samples": "samplers.simulate"}
 FRAGMENT = ["sample", "molecules-moses-ar", "--fragment", "*c1ccncc1", "-n", "4", "--device", "cpu", "--seed", "0"]
+BRIEF = ["--steps", "2", "--device", "cpu", "--seed", "0"]
 NETWORKS = f"{PACKAGE}networks{os.sep}"
 
 
@@ -76,15 +77,17 @@ def train(steps: int):
 
 
 def behind_calls() -> dict[str, int]:
-    "Return the figures of a training step, of `sample`, and of `sample --fragment` at the shell."
+    "Return the figures of a training step, of `sample`, and of `sample --fragment` and `train FILE` at the shell."
     model = loflexmdm.load("star-tiny")
     task = getattr(model, "task_object", None) or model.task
     prompts = task.prompts("test", 2)
     with tempfile.TemporaryDirectory() as directory:
         numbers = itertools.count()
         def shell(): commands.main([*FRAGMENT, "--out", f"{directory}/{next(numbers)}.csv"])
+        (own := Path(directory, "own.txt")).write_text("\n".join(f"{i} + {i} = {2 * i}" for i in range(200)))
+        def train_file(): commands.main(["train", str(own), "--out", f"{directory}/{next(numbers)}", *BRIEF])
         works = {"train_step": lambda: train(2), "sample": lambda: model.sample(prompts, seed=0),
-                 "sample --fragment at the shell": shell}
+                 "sample --fragment at the shell": shell, "train FILE at the shell": train_file}
         starts = {"train_step": "Trainer.train_step"}
         for work in works.values(): Calls().during(work)
         counted = [Calls(starts.get(name, "")).during(work).figures(name) for name, work in works.items()]

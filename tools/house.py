@@ -1,8 +1,8 @@
 """Print the figures of the house: `python tools/house.py [--root DIR] [--against DIR]`, the checkout of any commit.
 
-Members of the main classes, imports that go up, functions behind a call, docstrings, lines and syntax. With `--against`
-a second column has the figures of another checkout, and defaults that differ are listed. Nothing is refused: a figure
-that grows asks for a look at the change, not for a smaller one elsewhere."""
+Members of the main classes, imports that go up, functions behind a call, docstrings, names, lines, syntax, and the size
+of the wheel. With `--against` a second column has the figures of another checkout, and defaults that differ are listed.
+Nothing is refused: a figure that grows asks for a look at the change, not for a smaller one elsewhere."""
 import argparse
 import ast
 import io
@@ -13,9 +13,12 @@ import statistics
 import subprocess
 import sys
 import tokenize
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+import style
 
 HERE = Path(__file__).resolve().parent
 OPENINGS = "What", "Whether", "How", "Which", "Those", "That"
@@ -132,6 +135,42 @@ def code_lines(checkout: Checkout) -> int:
             - sum(text.end_lineno - text.lineno + 1 for text in documented))
 
 
+# Uses
+
+def uses_in(tree: ast.Module) -> Counter:
+    "Count the names that a module reads, calls or imports; strings of `__all__` and lazy lists do not count."
+    names = Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store))
+    names.update(n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute))
+    names.update(a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names)
+    return names
+
+
+def of_uses(checkout: Checkout) -> dict:
+    "Return how many functions and classes of modules the package uses once, or only where they are defined."
+    uses = {module: uses_in(tree) for module, tree in checkout.trees.items()}
+    total = sum(uses.values(), Counter())
+    defined = [(module, n.name) for module, tree in checkout.trees.items() for n in tree.body
+               if isinstance(n, DEFINITIONS)]
+    once = sum(total[name] == 1 for _, name in defined)
+    inside = [name for module, name in defined if not name.startswith("_") and total[name] == uses[module][name]]
+    return {"functions and classes of modules": len(defined), "those used once in the package": once,
+            "public ones that only their own module uses": len(inside)}
+
+
+def megabytes_of_wheel(checkout: Checkout) -> float:
+    "Return the size of the package's files when they are packed, as a wheel packs them."
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for path in sorted(p for p in checkout.package.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+            wheel.write(path, path.relative_to(checkout.root))
+    return round(packed.tell() / 1e6, 1)
+
+
+def lines_by_room(checkout: Checkout) -> dict:
+    rooms = sorted({p.relative_to(checkout.package).parts[0] for p in checkout.files if p.parent != checkout.package})
+    return {f"lines of {room}": lines_in(checkout.package / room) for room in rooms}
+
+
 # Defaults
 
 def has_number(node: ast.AST | None) -> bool:
@@ -190,9 +229,11 @@ def of_code(checkout: Checkout) -> dict:
     lengths = [f.end_lineno - f.lineno + 1 for f in functions]
     code = code_lines(checkout)
     return {
+        **lines_by_room(checkout),
         "lines of the package": lines_in(checkout.package), "lines of tests": lines_in(checkout.root / "tests"),
         "lines of tools": lines_in(checkout.root / "tools"), "lines of code in the package": code,
-        "syntax nodes per line of code": round(sum(1 for _ in checkout.nodes(ast.AST)) / code, 1),
+        "syntax nodes": (nodes := sum(1 for _ in checkout.nodes(ast.AST))),
+        "syntax nodes per line of code": round(nodes / code, 1), "megabytes of the wheel": megabytes_of_wheel(checkout),
         "functions": len(functions), "lines of a function, median": statistics.median(lengths),
         "lines of a function, most": max(lengths),
         "comments per function": round(sum(map(comments_in, checkout.texts.values())) / len(functions), 2),
@@ -211,7 +252,8 @@ def of_calls(root: Path) -> dict:
 def figures(checkout: Checkout, run: bool = True) -> dict:
     "Return all figures of a checkout; without `run`, those that import nothing of it."
     called = of_calls(checkout.root) if run else {}
-    return called | of_imports(checkout) | of_docstrings(checkout) | of_code(checkout)
+    return (called | of_imports(checkout) | of_docstrings(checkout) | style.figures(checkout.root) | of_uses(checkout)
+            | of_code(checkout))
 
 
 def table(columns: dict[str, dict]) -> str:

@@ -2,7 +2,6 @@
 
     export   loflexmdm/ from the notebooks, and notebooks without metadata that changes by itself
     tables   help.json and recipe.schema.json, from the options and recipes of the package
-    lists    long cells and cases first, in tests/data; what has become worse stays as it was, and its test fails
     readme   README.md from the index notebook"""
 import argparse
 import os
@@ -29,15 +28,10 @@ def export():
 def tables(): run(sys.executable, "-c", TABLES + "write_help(); write_schema()")
 
 
-def lists():
-    for name in ("test_style", "test_cases_first"):
-        run(sys.executable, f"tests/house/{name}.py", stdout=subprocess.DEVNULL)
-
-
 def readme(): run(sys.executable, "tests/house/test_readme.py")
 
 
-STEPS = dict(export=export, tables=tables, lists=lists, readme=readme)
+STEPS = dict(export=export, tables=tables, readme=readme)
 
 
 def main():

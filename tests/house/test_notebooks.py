@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom in a fresh process; cells flagged slow, gpu or notest keep their stored outputs.
+"""Every notebook runs from top to bottom in a fresh process. Cells flagged slow, gpu or notest keep their outputs.
 
 One page of each room is among the fast tests, which `make test` runs; the others are marked slow."""
 from pathlib import Path
