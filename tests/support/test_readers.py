@@ -44,8 +44,9 @@ def test_what_a_table_lacks_is_counted_and_said(tmp_path):
     assert left_out.startswith("left out: 4 of the source") and "2 empty" in left_out
     assert told == (
         f"read: {tmp_path / 'a.csv'}: table (','), column text: 7 records, 3 kept; left out: 2 empty, "
-        "1 without the column, 1 more cells than the header; 1 records have an extra empty cell, first on line 9: are "
-        "their cells shifted, by a decimal comma perhaps?; 1 rows take several lines; the longest begins on line 7 and "
+        "1 without the column, 1 more cells than the header; 1 records have an extra empty cell, the first is line 9: "
+        "are their cells shifted, by a decimal comma perhaps?; "
+        "1 rows take several lines; the longest begins on line 7 and "
         "takes 2; 7 different tokens 'abefghi'; length: median 2, longest 3"
     )
 

@@ -205,7 +205,7 @@ def test_a_comma_is_no_decimal_sign_where_it_may_part_thousands(tmp_path):
 
 def test_extra_empty_cells_are_said_unless_every_row_has_them(tmp_path):
     found = read(tmp_path / "a.csv", "text,n,m,k\na,1,2,3\nb,5,3,7.1,\n")
-    assert texts(found) == ["a", "b"] and "1 records have an extra empty cell, first on line 3" in found.line()
+    assert texts(found) == ["a", "b"] and "1 records have an extra empty cell, the first is line 3" in found.line()
     assert "extra empty" not in read(tmp_path / "a.csv", "text,n\na,1,\nb,2,\n").line()
 
 
@@ -244,7 +244,7 @@ def tar() -> bytes:
     ("a.sdf", "\n\n\n  0  0\nM  END\n$$$$\n", "is an SDF"), ("a.csv", "n,m\na,b\n", "has the columns n, m; name one"),
     ("a.csv", ",n,m\na,1,2\n", "has the columns n, m; name one"), ("a.txt", "", "is empty"),
     ("a.csv", "text,text\na,b\n", "has the columns text, text"),
-    ("a.csv", "text,n\n,1\n,2\n", "none of 2 records.*2 empty.*record 2"),
+    ("a.csv", "text,n\n,1\n,2\n", "none of 2 records.*2 empty.*line 2"),
     ("a.json", '{"a": 1, "b": [1]}\n', "has the columns a, b|another form"),
     ("a.json", '{"text": 1}', "neither a text"),
 ])
