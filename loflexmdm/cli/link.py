@@ -33,7 +33,7 @@ class LinkOptions(Options):
     ends: str  # two fragments, A*.B*
     models: Sequence[str] = LINK_MODELS  # insertion or left-to-right models
     n: int = 100  # number of linkers
-    rounds: int = 5  # most rounds of n draws per model
+    rounds: int = 20  # most rounds of n draws per model
     link_atoms: str | None = None  # limits of heavy atoms
     link_rings: str | None = None  # limits of rings
     unique: bool = True  # drop duplicate linkers
@@ -102,11 +102,16 @@ def run_link(options: LinkOptions):
     info = provenance(options, device, options.seed) | dict(models=list(options.models))
     print_provenance(info)
     ends = fragment_used(options.ends, None)
-    found = links(models, ends, options.n, request, options.seed, options.unique, options.rounds)
-    rows = [row_of(link) for link in found]
-    reasons = Counter(row["objection"] for row in rows if row["objection"] and options.sound)
-    kept = [row for row in rows if not (options.sound and row["objection"])]
-    print_status(counts_line(rows, options))
+    reasons: Counter = Counter()
+
+    def refuse(smiles: str) -> str:
+        why = objection(Chem.MolFromSmiles(smiles)) if options.sound else ""
+        if why: reasons[why] += 1
+        return why
+
+    found = links(models, ends, options.n, request, options.seed, options.unique, options.rounds, refuse)
+    kept = [row_of(link) for link in found]
+    print_status(counts_line(kept, options))
     left_out = ", ".join(f"{n} {why}" for why, n in reasons.most_common())
     if reasons: print_status(f"left out, as they cannot be made (--no-sound for all): {left_out}")
     if not kept: raise ValueError("no linker as requested; a larger -n draws more, wider --link-atoms allow more")

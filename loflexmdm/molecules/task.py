@@ -17,7 +17,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from .data.prepared import Molecules, Picked, content_of, is_packaged, prepare, 
 from .data.records import MOLECULE_FORMATS
 from .data.tables import MOLECULE_WRITERS, WRITTEN, molecule_columns
 from .closures import closing_prompts, closure_request, split_closing
-from .growth import Growths, best_prompt, growth_of
+from .growth import LINKERS, SUBSTITUENTS, Growths, growth_of, likely_prompts
 from .growth import grows_rightwards, superstructure_points
 from .notation.bracket_safe import Decoded, read_tokenizer, split_attachments
 from .notation.fragments import fragment_prompt, parse_fragment, plain_points
@@ -540,7 +540,7 @@ class _MoleculeTexts(_PropertyClasses):
         """Return the `prompt` of a text and the method's `logits_hook`. The hook is None if the method needs none.
 
         A SMILES model that inserts gets the fragment in the spelling that it completes best, or two with a gap for
-        their linker (`growth.best_prompt`). A left-to-right model gets the text before the first point, in the
+        their linker (`growth.likely_prompts`). A left-to-right model gets the text before the first point, in the
         spelling that it continues best, grows the fragment at all points, and links two (`growth.growth_of`).
         ValueError for a text that it cannot continue."""
         given, rest = self._condition_and_fragment(text)
@@ -553,11 +553,10 @@ class _MoleculeTexts(_PropertyClasses):
             return growth.prompt, growth
         if self.config.notation != "smiles": return self.prompt(text), None
 
-        # an insertion model: the spelling that it completes best; event-driven, an atom is placed at each point
-        hook = substituents_of(method)
-        sampler = replace(method.default_sampler, logits_hook=hook)
+        # an insertion model: the spelling that it expects most; event-driven, an atom is placed at each point
         prompts = [[*condition, *self._known_tokens(p)] for p in smiles_prompts(rest)]
-        return best_prompt(method, rest, prompts, len(condition), sampler), hook
+        [best] = likely_prompts(method, prompts, LINKERS if "." in rest else SUBSTITUENTS)
+        return best, substituents_of(method)
 
     def prompts_for(self, text: str, method: Method, n: int = 1) -> tuple[list[list], Callable | None]:
         """Return prompts as in `Task`, with several points for a scaffold. A scaffold without points grows at one of

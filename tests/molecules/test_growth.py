@@ -9,8 +9,8 @@ import torch
 from rdkit import Chem
 
 from loflexmdm import load
-from loflexmdm.molecules.growth import PLACES, Growth, _canonical, _joined, _sides, best_prompt, divided, grow
-from loflexmdm.molecules.growth import Growths, growth_of
+from loflexmdm.molecules.growth import LINKERS, PLACES, WAYS, Growth, _canonical, _joined, _sides, divided, grow
+from loflexmdm.molecules.growth import Growths, growth_of, likely_prompts
 from loflexmdm.molecules.growth import all_links, grows_rightwards, spellings, superstructure_points, within_branches
 from loflexmdm.molecules.notation.fragments import contains_fragment
 from loflexmdm.molecules.notation.notations import smiles_prompts, symbols
@@ -262,28 +262,39 @@ def test_a_growth_of_two_fragments_never_gives_one_of_them_alone():
     assert growth.other in ("*N1CCOCC1", "*c1ccccc1") and f"then linked to {growth.other}" in growth.description
 
 
-class Fills:
-    "Fills the gap of prompts with a carbon, or with a ring that stays open where the molecule begins with `bad`."
-    vocabulary = Vocabulary("CNOcn1()")
+class Expects(torch.nn.Module):
+    "Expects parts between ends where the text begins with a letter: -log p is the place of the letter among some."
+    vocabulary = Vocabulary("CNOcn1()=")
+    config = SimpleNamespace(max_length=40)
 
-    def __init__(self, bad: str): self.bad, self.asked = bad, []
+    def __init__(self, letters: str):
+        super().__init__()
+        self.letters, self.weight, self.rows = letters, torch.nn.Parameter(torch.zeros(1)), 0
 
-    def sample(self, prompts, seed, sampler):
-        self.asked.append(len(prompts))
-        texts = [[t if t is not ... else "1" if p[1] == self.bad else "C" for t in p] for p in prompts]
-        return SimpleNamespace(sequences=list(map(self.vocabulary.encode, texts)))
+    def nll_bound(self, x, states, generator):
+        self.rows += len(x.tokens)
+        texts = [self.vocabulary.decode(row.tolist()) for row in x.tokens]
+        first = [next(t for t in text if t in self.letters) for text in texts]
+        return torch.tensor([float(self.letters.index(letter)) for letter in first]), None
 
 
-@pytest.mark.parametrize("bad, asked", [("c", 1), ("O", 3), ("", 1)])
-def test_a_model_that_inserts_gets_the_prompt_that_it_fills_best(bad, asked, monkeypatch):
-    "The first is taken at once if it is good, else the others are tried; a condition, here N, is not of the molecule."
-    fragment, method = "*Cc1ccccn1.*CO", Fills(bad)
-    monkeypatch.setattr("loflexmdm.molecules.growth.generate", Fills.sample)
-    ways = [["N", *prompt] for prompt in smiles_prompts(fragment)]
-    assert ways[0][1] == "O"
-    best = best_prompt(method, fragment, ways, condition=1)
-    assert best[1] != bad and len(method.asked) == asked
-    assert (best == ways[0]) == (asked == 1)
+@pytest.mark.parametrize("letters", ["cOC", "COc", "Occ"])
+def test_a_model_that_inserts_gets_the_prompt_in_which_it_expects_common_parts(letters):
+    "The most likely come first; a condition, here N, is not of the molecule."
+    ways = [["N", *prompt] for prompt in smiles_prompts("*Cc1ccccn1.*CO")]
+    method = Expects("".join(dict.fromkeys(letters + "cOCn")))
+    found = likely_prompts(method, ways, LINKERS, 3)
+    starts = [prompt[1] for prompt in found]
+    assert len(found) == 3 and starts == sorted(starts, key=method.letters.index)
+    assert starts[0] == next(letter for letter in method.letters if any(way[1] == letter for way in ways))
+    known = [part for part in LINKERS if {*symbols(part)} <= {*method.vocabulary.tokens}]
+    assert method.rows == min(len(ways), WAYS) * len(known)
+
+
+def test_a_prompt_without_room_for_a_part_comes_last():
+    method = Expects("CO")
+    method.config = SimpleNamespace(max_length=7)
+    assert likely_prompts(method, [["C", "C", "C", "C", "C", ...], ["O", ...]], ["C", "CC"]) == [["O", ...]]
 
 
 @pytest.mark.parametrize("channels, task, grows", [

@@ -1,5 +1,7 @@
 "Links by request: limits, both routes, scores, and the command."
 import csv
+import importlib
+import random
 
 import pytest
 import torch
@@ -9,7 +11,10 @@ from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.links import LinkGuide, LinkRequest, grown_links, inserted_links, limits_from, link_nats
 from loflexmdm.molecules.links import linker_of, links, neutral, protonated, two_ends, with_linker
 from loflexmdm.process.states import collate, prefix_example
+from loflexmdm.molecules.scores.makeable import objection
 from commands import call
+
+links_module = importlib.import_module("loflexmdm.molecules.links")
 
 ENDS = "*c1ccc(F)cc1.*N1CCOCC1"
 
@@ -72,14 +77,57 @@ def test_amines_get_a_proton_and_linkers_lose_it():
 
 
 def test_scores_are_those_of_the_model(models):
+    "The mean over the spellings of the ends of the sum over texts of the linker; one of a methylene."
     from loflexmdm.methods.flexmdm import filled_example
-    from loflexmdm.molecules.links import link_prompts
-    prompt = link_prompts(models[0].method, ENDS)[0]
-    x = collate([filled_example(prompt, [["C"]], models[0].vocabulary)])
-    expected, _ = models[0].method.nll_bound(x, 2, torch.Generator().manual_seed(0))
-    assert link_nats(models[0], ENDS, ["[1*]C[2*]"], 1) == pytest.approx(expected.tolist(), abs=1e-4)
+    from loflexmdm.molecules.links import SPELLINGS, link_prompts
+    prompts = link_prompts(models[0].method, ENDS)
+    assert len(prompts) == SPELLINGS
+    x = collate([filled_example(prompt, [["C"]], models[0].vocabulary) for prompt in prompts])
+    nats, _ = models[0].method.nll_bound(x, 2, torch.Generator().manual_seed(0))
+    expected = -((-nats.double()).exp().mean().log()).item()
+    assert link_nats(models[0], ENDS, ["[1*]C[2*]"]) == pytest.approx([expected], abs=1e-4)
     short, long = link_nats(models[0], ENDS, ["[1*]C[2*]", "[1*]CCCCCCCC[2*]"])
-    assert short < long
+    assert short < long and link_nats(models[0], ENDS, ["[1*][Si](C)(C)[2*]"]) == [float("inf")]
+
+
+@pytest.mark.parametrize("n, expected", [(1, "A"), (2, "AB"), (3, "ABC")])
+def test_the_first_linkers_that_are_drawn_count(models, monkeypatch, n, expected):
+    "Of the draws A B A C A two are A and B; a repeated one does not move behind the others."
+    linkers = dict(A="[1*]C[2*]", B="[1*]CC[2*]", C="[1*]CCC[2*]")
+    drawn = [linkers[letter] for letter in "ABACA"]
+    route = (lambda model, ends, request, n, seed: drawn[:n])
+    monkeypatch.setitem(links_module.ROUTES, False, ("insertion", route))
+    found = links(models[:1], ENDS, n)
+    assert {link.linker for link in found} == {Chem.CanonSmiles(linkers[letter]) for letter in expected}
+
+
+def test_the_number_of_draws_is_limited_and_refused_ones_do_not_count(models, monkeypatch):
+    asked, refused = [], []
+    def route(model, ends, request, n, seed):
+        asked.append(n)
+        return ["[1*]C[2*]", "[1*]O[2*]"] * n
+
+    def refuse(smiles):
+        refused.append(smiles)
+        return "oxygen" * (linker_of(smiles, ENDS) == "[1*]O[2*]")
+
+    monkeypatch.setitem(links_module.ROUTES, False, ("insertion", route))
+    found = links(models[:1], ENDS, 3, rounds=4, refuse=refuse)
+    assert [link.linker for link in found] == ["[1*]C[2*]"] and sum(asked) <= 12 and len(refused) == 2
+
+
+def test_each_number_of_atoms_of_a_range_is_drawn_as_often(models):
+    asked = LinkRequest((4, 6)).sizes(100, random.Random(0))
+    assert [request.atoms for request, _ in asked] == [(4, 4), (5, 5), (6, 6)]
+    assert sorted(n for _, n in asked) == [33, 33, 34]
+    assert LinkRequest().sizes(7, random.Random(0)) == [(LinkRequest(), 7)]
+    assert len(LinkRequest((1, 9)).sizes(3, random.Random(0))) == 3
+
+
+def test_a_range_of_atoms_is_delivered_whole_without_one_size_over_half(models):
+    found = links(models[:1], ENDS, 60, LinkRequest((4, 6)))
+    sizes = [link.atoms for link in found]
+    assert len(found) == 60 and max(map(sizes.count, (4, 5, 6))) <= 30
 
 
 def test_the_command_ranks_and_says_what_it_found(models, tmp_path):
@@ -90,7 +138,8 @@ def test_the_command_ranks_and_says_what_it_found(models, tmp_path):
     assert code == 0 and "linkers" in said and len({r["linker"] for r in rows}) == len(rows) > 2
     nats = [float(r["nats"]) for r in rows if r["nats"]]
     assert nats == sorted(nats) and {int(r["atoms"]) for r in rows} <= {3, 4, 5}
-    assert [l.smiles for l in links(models, ENDS, 8, LinkRequest((3, 5)), rounds=2) if l.smiles in {
-        r["smiles"] for r in rows}] == [r["smiles"] for r in rows]
+    refuse = lambda smiles: objection(Chem.MolFromSmiles(smiles))
+    found = links(models, ENDS, 8, LinkRequest((3, 5)), rounds=2, refuse=refuse)
+    assert [link.smiles for link in found] == [r["smiles"] for r in rows]
     code, _, said = call("link", "*CC*.*C")
     assert code == 2 and "two ends are linked" in said

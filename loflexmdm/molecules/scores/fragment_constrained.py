@@ -23,6 +23,7 @@ from ..notation.fragments import prompt_tokens
 from .metrics import MoleculeMetrics, distances_to, judge
 from .metrics import molecule_metrics
 from ...samplers import Sampler
+from ...support.distinct import draw_distinct
 
 # %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #9a876b14
 class FragmentSamples(NamedTuple):
@@ -83,15 +84,12 @@ def different(draw: Callable[[int, int], list[str]], n: int, seed: int = 0) -> t
     """Sample `n` distinct texts. Returns them and the number of draws. `draw(number, seed)` returns texts; valid ones
     are compared as molecules. This is sampling without replacement. Empty texts fill up if 31 n draws do not
     suffice."""
-    found: dict[str, str] = {}
-    drawn = 0
-    for k in range(DOUBLINGS):
-        texts = draw(n * 2 ** k, seed + k)
-        for text, judgement in zip(texts, judge(texts), strict=True):
-            drawn += 1
-            found.setdefault(judgement.smiles or text, text)
-            if len(found) == n: return list(found.values()), drawn
-    return [*found.values(), *[""] * (n - len(found))], drawn
+    def pairs(number: int, seed: int) -> list[tuple[str, str]]:
+        texts = draw(number, seed)
+        return [(judgement.smiles or text, text) for text, judgement in zip(texts, judge(texts), strict=True)]
+
+    found, drawn = draw_distinct(pairs, n, (2 ** DOUBLINGS - 1) * n, seed)
+    return [*found, *[""] * (n - len(found))], drawn
 
 # %% ../../../nbs/molecules/scores/04_fragment_constrained.ipynb #11f7beba
 def grow_fragments(
