@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 
 from .base import Method
+from .rules import PARTICLES, RuledDraw, RuledRows, requirements_of, with_rows
 from ..process.channels import CHANNELS
+from ..process.rules import Requirement
 from ..process.states import BOS, Example, PartialSequences, Vocabulary, collate
 from ..process.states import parse_prompt
 from ..samplers import Limits, Sampler, Samples, channel_words, fitting_samplers
@@ -90,6 +93,9 @@ class Request:
     progress: bool = False  # show a progress bar
     skip: int = 0  # batches to leave out at the start, such as those of an earlier process
     every: int = 1  # after these, make one batch in `every`
+    rule: Any = None  # what sequences must satisfy: a rule, a text such as contains:W, or a function of the text
+    law: str = "conditional"  # distribution under a rule: conditional, or masked by forbidding tokens
+    particles: int = PARTICLES  # generations per sequence where free draws do not satisfy the rule
 
     def limit(self, config) -> int:
         "Return the largest length allowed. ValueError for limits that exclude each other."
@@ -146,18 +152,28 @@ def _drawn(
     start: PartialSequences,
     seeds: Sequence[int],
     request: Request,
+    requirements: Sequence[Requirement] | None = None,
 ) -> Iterator[Samples]:
-    "Simulate from initial states, `batch_size` rows at a time."
+    "Simulate from initial states, `batch_size` rows at a time. `requirements` are the rules of the rows."
     limit, size = request.limit(method.config), request.batch_size
     columns, channels = method.most_columns(limit), tuple(method.channels)
     limits = Limits(method.tau_max, columns, request.min_length, channels, limit)
     hook = request.sampler.logits_hook
     draw = partial(simulate, network, sampler=request.sampler, limits=limits, record=request.record,
                    progress=request.progress)
+    redrawn = lambda rows, seeds: _redrawn(draw, rows, seeds, hook)
+    ruled = None
+    if requirements is not None:
+        one = lambda r: RuledDraw(method, network, request.sampler, limits, r, redrawn, request.law, request.particles,
+                                  request.batch_size, request.record)
+        made = {id(r): one(r) for r in requirements}
+        ruled = RuledRows([made[id(r)] for r in requirements])
+        ruled.check(start)
     for first in range(request.skip * size, len(seeds), request.every * size):
         part = slice(first, first + size)
         rows = start.rows(part).trim().to(method.device)
-        with _evaluating(method): samples = _redrawn(draw, rows, seeds[part], hook)
+        with _evaluating(method):
+            samples = redrawn(rows, seeds[part]) if ruled is None else ruled.draw(first, rows, seeds[part])
 
         # every evaluation of the network counts, those without a condition too
         evaluations = samples.row_evaluations * getattr(network, "evaluations", 1)
@@ -177,16 +193,8 @@ def _redrawn(draw: Callable, rows: PartialSequences, seeds: Sequence[int], hook:
         again = rejects(samples)
         if not again: break
         others = draw(rows.rows(again), seeds=[(seeds[i] + k) % 2**62 for i in again])
-        samples = _with_rows(samples, again, others)
+        samples = with_rows(samples, again, others)
     return samples
-
-
-def _with_rows(samples: Samples, places: Sequence[int], others: Samples) -> Samples:
-    "Replace the samples at some places; counters are added up."
-    both, order = merge_samples([samples, others]), list(range(len(samples)))
-    for k, i in enumerate(places): order[i] = len(samples) + k
-    pick = lambda values: None if values is None else [values[i] for i in order]
-    return replace(both, sequences=pick(both.sequences), free=pick(both.free), trajectories=pick(both.trajectories))
 
 # %% ../../nbs/methods/02_sampling.ipynb #cdbd59a8
 def _source(sequence: Sequence, keep: Sequence[bool], vocabulary: Vocabulary, max_length: int) -> Example:
@@ -236,12 +244,13 @@ def generate_batches(
 
     Together they are what `generate` returns. ValueError as there, when the first part is requested."""
     request, limit = request.with_sampler(method), request.limit(method.config)
+    prompts, requirements = requirements_of(prompts, request.n, request.rule, method.vocabulary)
     batch = encode_prompts(prompts, request.n, method.vocabulary, limit)
     network = request.network(method, batch)
 
     # draw seeds before batching, so that results do not depend on batch size
     seeds = request.seeds(len(batch.tokens))
-    yield from _drawn(method, network, method.begin(batch, limit, seeds), seeds, request)
+    yield from _drawn(method, network, method.begin(batch, limit, seeds), seeds, request, requirements)
 
 
 def generate(method: Method, prompts: Sequence[Sequence] | None = None, n: int | None = None, **settings) -> Samples:
@@ -266,7 +275,9 @@ def edit_batches(
     request, limit = request.with_sampler(method), request.limit(method.config)
     batch = encode_sources(sequences, keep, request.n, method.vocabulary, limit)
     network, start = request.network(method, batch), method.begin_edit(batch)
-    yield from _drawn(method, network, start, request.seeds(len(batch.tokens)), request)
+    rule = request.rule
+    requirements = None if rule is None else [Requirement.of(rule, method.vocabulary)] * len(batch.tokens)
+    yield from _drawn(method, network, start, request.seeds(len(batch.tokens)), request, requirements)
 
 
 def edit_sequences(

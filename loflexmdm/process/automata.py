@@ -134,7 +134,7 @@ class Places:
         self.pattern = pattern
         try: tree = _parser.parse(pattern)
         except re.error as e:
-            raise ValueError(f"regex {pattern!r}: {e.msg} at character {e.pos}, {pattern[e.pos or 0:][:10]!r}") from None
+            raise ValueError(f"regex {pattern!r}: {e.msg} at character {e.pos}, {pattern[e.pos or 0:][:9]!r}") from None
         self.ignores_case = bool(tree.state.flags & re.IGNORECASE)
         self.dot = re.compile(".", tree.state.flags & re.DOTALL)
         self.free: list[list[int]] = []  # places reached from each without a character

@@ -21,7 +21,7 @@ from .states import GAPS, MASK, SPECIAL_TOKENS, Vocabulary
 from ..support.registries import Registry
 
 # %% ../../nbs/process/17_rules.ipynb #af29c790
-RULES = Registry("rule", ("loflexmdm.process.rules",), "loflexmdm.rules")
+RULES = Registry("rule", ("loflexmdm.process.rules", "loflexmdm.molecules.rules"), "loflexmdm.rules")
 
 
 class Rule:
@@ -36,7 +36,9 @@ class Rule:
     @classmethod
     def read(cls, argument: str) -> "Rule":
         "Return the rule of what follows its name in a text; by default the text is its only field."
-        return cls(argument) if fields(cls) else cls()
+        if fields(cls): return cls(argument)
+        if argument: raise ValueError(f"{cls.name} takes no argument, not {argument!r}")
+        return cls()
 
     @property
     def parts(self) -> tuple["Rule", ...]:
@@ -278,6 +280,11 @@ class Requirement(NamedTuple):
         regular = [automaton for _, automaton in found if automaton is not None]
         whole = tuple(part for part, automaton in found if automaton is None)
         return cls(rule, vocabulary, text, reduce(and_, regular) if regular else None, whole)
+
+    def with_template(self, template: Template) -> "Requirement":
+        "Add the ranges of a prompt's gaps."
+        own = template.automaton(self.vocabulary, Writing({}, {}))
+        return self._replace(automaton=own if self.automaton is None else self.automaton & own)
 
     def accepts(self, ids: Sequence[int]) -> bool:
         "Return True if a finished sequence satisfies the rule."

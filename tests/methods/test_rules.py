@@ -1,0 +1,94 @@
+"Draws under a rule: every registered method keeps it or says why not, and the weights are unbiased."
+import pytest
+import torch
+from registered import ALL_METHODS, VOCABULARY, build, can_edit, can_sample, draw, registered, rewrite
+
+from loflexmdm.methods.fill_in_the_middle import FillInTheMiddle
+from loflexmdm.methods.rules import RuledDraw
+from loflexmdm.methods.sampling import generate
+from loflexmdm.process.rules import Requirement
+from loflexmdm.samplers import Limits
+from loflexmdm.samplers.particles import PROPOSALS, proposal_of
+
+RULE = "excludes:aa & contains:b"
+
+
+@pytest.fixture(autouse=True)
+def parts(monkeypatch): registered(monkeypatch)
+
+
+def accepted(sequences) -> bool:
+    requirement = Requirement.of(RULE, VOCABULARY)
+    return all(map(requirement.accepts, sequences))
+
+
+@pytest.mark.parametrize("name", sorted(ALL_METHODS))
+def test_every_method_keeps_a_rule_or_refuses(name):
+    method = build(name)
+    if can_sample(method): call = lambda **more: draw(method, [["c"]], 4, rule=RULE, seed=1, **more)
+    else: call = lambda **more: rewrite(method, [list("cad")], n=4, rule=RULE, seed=1, **more)
+    try: found = call()
+    except ValueError as e:
+        assert str(e).startswith("rule: ") and "draws" in str(e)
+        return
+    assert len(found) == 4 and accepted(found.sequences) and found.rule is not None
+    assert call(batch_size=3).sequences == found.sequences
+
+
+@pytest.mark.parametrize("name", sorted(ALL_METHODS))
+def test_every_method_refuses_what_nothing_satisfies(name):
+    method = build(name)
+    if not can_sample(method): return
+    with pytest.raises(ValueError, match="rule: "): draw(method, [["c"]], 2, rule="contains:a & excludes:a", seed=1)
+
+
+def test_edits_keep_a_rule():
+    editing = [name for name in ALL_METHODS if can_edit(build(name))]
+    assert editing
+    for name in editing[:2]:
+        try: found = rewrite(build(name), [list("cab")], n=4, rule="contains:c", seed=1)
+        except ValueError as e: assert "draws" in str(e)
+        else: assert all(VOCABULARY.index["c"] in s for s in found.sequences)
+
+
+def test_samplers_with_proposals_have_no_choice_that_they_ignore():
+    for sampler in PROPOSALS:
+        channels = sampler.channels or ("unmask",)
+        assert proposal_of(sampler(), channels) is not None
+        assert proposal_of(sampler(temperature=.5), channels) is not None
+        hook = type("Hook", (), dict(__call__=lambda self, *a: a[0], gaps=None, tokens=None))()
+        assert proposal_of(sampler(logits_hook=hook), channels) is None
+
+
+@pytest.mark.parametrize("settings", [dict(temperature=.5), dict(top_p=.8), dict(min_length=4), dict(max_length=4)])
+@pytest.mark.parametrize("name", ["ar", "fim", "ordered-insertion", "mdm"])
+def test_weights_are_unbiased_for_every_choice(name, settings):
+    "The estimate by particles agrees with the share of free draws that satisfy the rule."
+    method = build(name)
+    if "min_length" in settings and name == "mdm": return  # it inserts nothing
+    free = generate(method, n=1500, seed=1, **settings)
+    share = sum(accepted([s]) for s in free.sequences) / len(free)
+    choices = {k: v for k, v in settings.items() if k in ("temperature", "top_p")}
+    limit = settings.get("max_length", method.config.max_length)
+    limits = Limits(method.tau_max, method.most_columns(limit), settings.get("min_length", 0), method.channels, limit)
+    from loflexmdm.methods.sampling import encode_prompts
+    rows = method.begin(encode_prompts(None, 120, VOCABULARY, limit), limit, list(range(120)))
+    requirement = Requirement.of(RULE, VOCABULARY)
+    ruled = RuledDraw(method, method, method.sampler(None, **choices), limits, requirement, None)
+    with torch.inference_mode(): found = ruled.weighted(rows, list(range(120)), 8)
+    assert accepted(found.sequences)
+    mean, error = found.rule.of_particles
+    assert abs(mean - share) < 4 * (error ** 2 + share * (1 - share) / len(free)) ** .5, (mean, error, share)
+
+
+def test_a_trajectory_ends_in_its_sample():
+    found = generate(build("ar"), n=4, rule="regex:b(c|d)*a", seed=2, record=True)
+    assert [path.frames[-1][1] for path in found.trajectories] == found.sequences
+
+
+def test_a_range_of_a_gap_is_kept_with_other_gaps():
+    method = build("fim")
+    assert isinstance(method, FillInTheMiddle)
+    found = generate(method, [["a", "...{2}", "b", ...], ["c", "...{,1}"]], n=3, seed=0)
+    texts = ["".join(VOCABULARY.decode(s)) for s in found.sequences]
+    assert all(t[0] == "a" and t[3] == "b" for t in texts[:3]) and all(len(t) < 3 for t in texts[3:])
