@@ -20,13 +20,11 @@ from training_runs import trained
 RESULTS = ROOT / "experiments" / "results" / "notation_runs.json"
 DATA = dict(kind="molecules", source="moses", prompt_share=0.0)
 CANONICAL, ANEW = dict(reorder=False), dict(reorder=True)
-ENTRANTS = {  # canonical texts, or another text of a molecule each time
+# canonical texts, or another text of a molecule each time; stored rows of others name the commit of their code
+ENTRANTS = {
     "bracket-safe": dict(notation="bracket-safe") | CANONICAL,
     "bracket-safe-anew": dict(notation="bracket-safe") | ANEW,
     "smiles": dict(notation="smiles") | CANONICAL, "smiles-anew": dict(notation="smiles") | ANEW,
-    "deepsmiles": dict(notation="deepsmiles") | CANONICAL,
-    "nested": dict(notation="nested") | CANONICAL, "nested-anew": dict(notation="nested") | ANEW,
-    "nested-deep": dict(notation="nested-deep") | CANONICAL, "nested-deep-anew": dict(notation="nested-deep") | ANEW,
     "selfies": dict(notation="selfies") | CANONICAL,
 }
 MODEL = dict(order="fixed", size="micro")

@@ -813,7 +813,6 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         source, notation = str(values.get("source", "")), values.get("notation", "")
         found = {key: "the molecules" for key in ("moses", "qm9") if source.split("-")[0] == key}
         if notation == "selfies": found["selfies"] = "how molecules are written"
-        if notation in ("deepsmiles", "nested-deep"): found["deepsmiles"] = "rings and branches as counts"
         return cls.papers | found
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:

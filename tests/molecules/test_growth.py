@@ -298,7 +298,7 @@ def test_a_prompt_without_room_for_a_part_comes_last():
 
 
 @pytest.mark.parametrize("channels, task, grows", [
-    (("append",), dict(notation="smiles"), True), (("append",), dict(notation="nested"), False),
+    (("append",), dict(notation="smiles"), True), (("append",), dict(notation="bracket-safe"), False),
     (("append",), None, False), (("insert",), dict(notation="smiles"), False),
 ])
 def test_who_grows_rightwards(channels, task, grows):

@@ -14,10 +14,9 @@ from loflexmdm.molecules.notation.fragments import DRUGS, contains_fragment
 from loflexmdm.molecules.notation.linkers import link_cuts, spell_link
 from loflexmdm.molecules.notation.notations import Notation, closure_spans, free_branches, is_atom
 from loflexmdm.molecules.notation.notations import simpler
-from loflexmdm.molecules.notation.notations import NOTATIONS, given_and_closed, nested_holes
-from loflexmdm.molecules.notation.notations import notation_of, random_smiles, read_text
-from loflexmdm.molecules.notation.notations import smiles_prompts, symbols, to_nested, with_root
-from loflexmdm.molecules.notation.notations import write_counted, write_smiles
+from loflexmdm.molecules.notation.notations import NOTATIONS, check_text, given_and_closed
+from loflexmdm.molecules.notation.notations import notation_of, random_smiles
+from loflexmdm.molecules.notation.notations import smiles_prompts, symbols
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
 from loflexmdm.process.states import BOS
@@ -55,34 +54,13 @@ def test_one_canonical_text(name):
         assert len({notation.write(s) for s in others}) == len(others) == 1
 
 
-def test_every_fragment_can_be_first():
-    for smiles in MOLECULES:
-        text = to_nested(smiles)
-        roots = {with_root(text, k) for k in range(text.count("{") + 1)}
-        assert {Chem.CanonSmiles(write_smiles(read_text(t))) for t in roots} == {smiles}
-        assert with_root(text, 1, False).count("{") == text.count("{")
-    assert len({with_root(to_nested(DRUGS["imatinib"]), k) for k in range(8)}) > 5
-
-
-@pytest.mark.parametrize("smiles, counted", [  # by hand, as in the paper of DeepSMILES
-    ("c1ccccc1", "cccccc6"), ("C(OF)C", "COF))C"), ("B(c1ccccc1)(O)O", "Bcccccc6))))))O)O"), ("CC(=O)O", "CC=O)O"),
-    ("C1CC1", "CCC3"), ("C1=CCCCCCCCC1", "C=CCCCCCCCC%10"),
-])
-def test_counted_rings_and_branches(smiles, counted):
-    assert write_counted(read_text(smiles)) == counted
-    assert Chem.CanonSmiles(write_smiles(read_text(counted, True))) == Chem.CanonSmiles(smiles)
-
-
 @pytest.mark.parametrize("text", ["C==C", "=CC", "C=", "C(=)C", "C=(C)", "C%", ""])
 def test_a_bond_stands_between_two_atoms(text):
-    with pytest.raises(ValueError): read_text(text)
+    with pytest.raises(ValueError): check_text(text)
 
 
 @pytest.mark.parametrize("smiles", ["C1CCCCC=1", "C=1CCCCC1", "C=1CCCCC=1", "C=1CC#CCCCCCC1"])
-def test_the_bond_of_a_ring_stands_at_either_end(smiles):
-    read = read_text(smiles)
-    counted = read_text(write_counted(read), True)
-    assert {Chem.CanonSmiles(write_smiles(one)) for one in (read, counted)} == {Chem.CanonSmiles(smiles)}
+def test_the_bond_of_a_ring_stands_at_either_end(smiles): check_text(smiles)
 
 
 @pytest.mark.parametrize("smiles, ring", [
@@ -122,23 +100,12 @@ def test_every_link_is_spelled_between_its_ends(smiles):
             assert Chem.CanonSmiles(text) == smiles and sum(map(is_atom, symbols(text)[a:b])) == cut.atoms
 
 
-def test_by_hand():
-    assert to_nested("NC(=O)c1ccc(O)cc1") == "Oc1ccc{C(N)=O}cc1" or "{C(N)=O}" in to_nested("NC(=O)c1ccc(O)cc1")
-    assert notation_of("nested").decode("c1{O}ccc{C(N)=O}cc1").smiles == "NC(=O)c1ccc(O)cc1"
-    assert notation_of("nested").decode("c1ccc{c1ccccc1}cc1").smiles == "c1ccc(-c2ccccc2)cc1"  # digits of their own
-    assert notation_of("nested").decode("C{*}").smiles == "*C"
-
-
 REFUSED = [
-    ("nested", "CC{C", "braces"), ("nested", "CC}", "braces"), ("nested", "C{}", "empty fragment"),
-    ("nested", "", "empty"), ("nested", " ", "syntax"),
-    ("nested", "C{1CC1}", "syntax"), ("nested", "C1{CC1}", "ring not closed"), ("nested", "{C}", "syntax"),
-    ("nested", "C({C)}", "parentheses"), ("nested", "C)", "parentheses"), ("nested", "C={C}", "syntax"),
-    ("nested", "C=", "syntax"), ("nested", "C.C", "syntax"), ("nested", "C11", "ring"), ("nested", "C=1CC#1", "ring"),
-    ("nested-deep", "C)", "branch"), ("nested-deep", "CC{C))O}", "branch"), ("nested-deep", "CCC9", "ring"),
-    ("nested-deep", "CCC2", "ring"), ("nested-deep", "C(C)C", "syntax"), ("nested-deep", "CC{CC3}", "ring"),
+    ("smiles", "", "empty"), ("smiles", " ", "syntax"), ("smiles", "C)", "parentheses"), ("smiles", "(C)", "syntax"),
+    ("smiles", "C=", "syntax"), ("smiles", "C.C", "syntax"), ("smiles", "C11", "ring"), ("smiles", "C=1CC#1", "ring"),
+    ("smiles", "1CC1", "syntax"), ("smiles", "C{C}", "syntax"), ("smiles", "C=(C)C", "syntax"),
     ("smiles", "C1CC", "ring not closed"), ("smiles", "CC(", "parentheses"), ("smiles", "CXC", "syntax"),
-    ("smiles", "cccccc", "aromaticity"), ("smiles", "C(C)(C)(C)(C)C", "valence"), ("deepsmiles", "CCC", ""),
+    ("smiles", "cccccc", "aromaticity"), ("smiles", "C(C)(C)(C)(C)C", "valence"), ("smiles", "CCC", ""),
 ]
 
 
@@ -148,7 +115,7 @@ def test_reasons(name, text, reason):
     assert found.reason == reason and (found.smiles is None) == bool(reason)
 
 
-@pytest.mark.parametrize("name", ["bracket-safe", "smiles", "nested"])
+@pytest.mark.parametrize("name", ["bracket-safe", "smiles"])
 def test_a_molecule_whose_smiles_cannot_be_read_is_refused(name):
     "RDKit takes the text, and writes OCc1oc2nncn12, which it does not take."
     for salvage in (False, True):
@@ -157,20 +124,6 @@ def test_a_molecule_whose_smiles_cannot_be_read_is_refused(name):
     assert judge(["OCC1=oc2nncn12", "OCC"])[0] == (None, None, "chemistry")
     parts = notation_of("bracket-safe").decode("CC.c1ccccc1", salvage=True)
     assert parts.smiles == "c1ccccc1" and len(parts.dropped) == 1
-
-
-@pytest.mark.parametrize("name", ["nested", "nested-deep"])
-def test_prompts_hold_the_fragment(name):
-    "Whatever molecule stands in the braces, the fragment is found again with its points."
-    notation, filling = notation_of(name), dict(zip(range(3), ("C", "N", "CO")))
-    for fragment in ("*c1ccc(*)cc1", "*N1CCOCC1", "*C(=O)Nc1ccccc1*", "*=C1CCNCC1", "*c1ccncc1.*N1CCOCC1"):
-        prompt, k = notation.prompt(fragment), 0
-        tokens = []
-        for t in prompt:
-            tokens.append(filling[k % 3] if t is ... and (not tokens or tokens[-1] != "}") else "" if t is ... else t)
-            k += t is ...
-        found = notation.decode("".join(tokens))
-        assert found.smiles and contains_fragment(found.smiles, fragment), (fragment, tokens)
 
 
 @pytest.mark.parametrize("fragment", ["*c1ccncc1.*N1CCOCC1", "*C.*N", "*=C1CCNCC1.*c1ccccc1", "*c1ccc(*)cc1.*N1CCOCC1"])
@@ -186,27 +139,24 @@ def test_smiles_of_two_fragments_leave_a_gap_for_their_link(fragment):
 
 
 def test_prompts_that_a_notation_cannot_hold():
-    for name in ("deepsmiles", "selfies"):
-        with pytest.raises(ValueError, match="takes no fragments as prompts"): notation_of(name).prompt("*c1ccccc1")
-    for name in ("nested", "smiles"):
-        with pytest.raises(ValueError, match="no attachment point"): notation_of(name).prompt("c1ccccc1")
-        with pytest.raises(ValueError, match="c1cc"): notation_of(name).prompt("c1cc")
+    with pytest.raises(ValueError, match="takes no fragments as prompts"): notation_of("selfies").prompt("*c1ccccc1")
+    with pytest.raises(ValueError, match="no attachment point"): notation_of("smiles").prompt("c1ccccc1")
+    with pytest.raises(ValueError, match="c1cc"): notation_of("smiles").prompt("c1cc")
     with pytest.raises(ValueError, match="notation='inchi'"): notation_of("inchi")
 
 
-@pytest.mark.parametrize("holes_of, write", [(nested_holes, to_nested), (free_branches, str)])
-def test_holes_and_gaps(holes_of, write):
+def test_holes_and_gaps():
     "Spans are apart and in order; gaps are open inside them and nowhere else, and closed ones precede no free token."
     for smiles in MOLECULES:
-        tokens = symbols(write(smiles))
+        tokens = symbols(smiles)
         for k in range(40):
-            holes = holes_of(tokens, random.Random(k))
+            holes = free_branches(tokens, random.Random(k))
             assert all(a <= b for a, b in holes) and all(x[1] < y[0] for x, y in zip(holes, holes[1:]))
             fixed, closed = given_and_closed(tokens, holes)
             assert len(fixed) == len(closed) == len(tokens) + 1 and fixed[0]
             for i in range(len(tokens)): assert fixed[i + 1] or not closed[i]  # a free token lies behind an open gap
     assert given_and_closed(["C", "C"], []) == ([True, False, False], [False] * 3)
-    fixed, closed = given_and_closed(["C", "{", "C", "}"], [(2, 3)])
+    fixed, closed = given_and_closed(["C", "(", "C", ")"], [(2, 3)])
     assert fixed == [True] * 3 + [False, True] and closed == [True, True, False, False, True]
 
 
@@ -222,7 +172,7 @@ def test_the_task_in_every_notation(name, tmp_path):
     said = [task.notation.decode("".join(task.vocabulary.decode(e.tokens[1:]))).smiles for e in examples]
     assert set(said[:40]) == set(said[40:]) == set(task.smiles("train"))
     assert all(e.tokens[0] == BOS and len(e.tokens) == len(e.fixed) == len(e.closed) for e in examples)
-    held = name not in ("deepsmiles", "selfies")
+    held = name != "selfies"
     assert any(sum(e.fixed) > 1 for e in examples) == held
     assert len({tuple(e.tokens) for e in examples}) > 40
     short = MoleculesTask(MoleculesConfig(**options | dict(limit=7)))
@@ -230,11 +180,10 @@ def test_the_task_in_every_notation(name, tmp_path):
     assert [MoleculesTask(task.config).dataset("train")[i] for i in (3, 60)] == [examples[i] for i in (3, 60)]
 
 
-@pytest.mark.parametrize("name", ("smiles", "nested", "nested-deep"))
-def test_texts_with_holes_are_written_anew_though_others_are_not(name, tmp_path):
+def test_texts_with_holes_are_written_anew_though_others_are_not(tmp_path):
     path = tmp_path / "mine.smi"
     path.write_text("\n".join(f"{'C' * (1 + i)}Oc1ccc(C(=O)NCF)cc1" for i in range(8)))
-    options = dict(source=str(path), valid_share=0.0, test_share=0.0, notation=name, reorder=False, prompt_share=0.5)
+    options = dict(source=str(path), valid_share=0.0, test_share=0.0, notation="smiles", reorder=False, prompt_share=0.5)
     task = MoleculesTask(MoleculesConfig(**options))
     written, found = set(task.texts("train")), {False: set(), True: set()}
     for e in (task.dataset("train")[i] for i in range(200)):
@@ -247,15 +196,15 @@ def test_a_prompt_with_holes_is_sampled_inside_them(tmp_path):
     from loflexmdm.training.recipes import recipe
     path = tmp_path / "mine.smi"
     path.write_text("\n".join(f"{'C' * (1 + i % 9)}Oc1ccc(C(=O)N{'C' * (1 + i // 9)}F)cc1" for i in range(40)))
-    r = recipe("molecules-fixed", source=str(path), notation="nested", size="nano", steps=1, batch_size=2, valid_size=2)
+    r = recipe("molecules-fixed", source=str(path), notation="smiles", size="nano", steps=1, batch_size=2, valid_size=2)
     method = r.trainer(tmp_path / "run", progress=False).fit()
-    task = MoleculesTask(MoleculesConfig(source=str(path), notation="nested"))
+    task = MoleculesTask(MoleculesConfig(source=str(path), notation="smiles"))
     prompt = task.prompt("*c1ccc(*)cc1")
     samples = method.sample([prompt], 3, generator=torch.Generator().manual_seed(0))
     given = [t for t in prompt if t is not ...]
     for sequence, free in zip(samples.sequences, samples.free):
         kept = [t for t, f in zip(method.vocabulary.decode(sequence), free) if not f]
-        assert kept == given and not free[0] and not free[-1]
+        assert kept == given and not free[0]
 
 
 def test_selfies_missing(monkeypatch):
@@ -290,15 +239,6 @@ def test_ten_thousand_molecules_of_moses(name):
 ])
 def test_what_is_left_out_where_tokens_are_missing(smiles, without, found):
     assert simpler(smiles, lambda text: not set(text) & set(without)) == found
-
-
-@pytest.mark.parametrize("fragment, prompt", [
-    ("CC=*", "C C { = ... }"), ("*=CCC=*", "C { = ... } C C { = ... }"), ("*C#*", "C { ... } { # ... }"),
-    ("*=C(*)CC#*", "C { # ... } C C { ... } { = ... }"),
-])
-def test_a_hole_says_its_bond_wherever_it_stands(fragment, prompt):
-    asked = notation_of("nested").prompt(fragment)
-    assert " ".join("..." if token is ... else token for token in asked) == prompt
 
 
 def test_branches_and_ends_that_are_generated():

@@ -130,7 +130,7 @@ def test_lazy_and_on_the_command_line(capsys):
 @pytest.mark.parametrize("settings, papers", [
     (dict(), set()), (dict(source="moses"), {"moses"}), (dict(source="mine.smi", notation="smiles"), set()),
     (dict(source="moses-test", notation="selfies"), {"moses", "selfies"}),
-    (dict(source="qm9", notation="nested-deep"), {"qm9", "deepsmiles"}),
+    (dict(source="qm9"), {"qm9"}),
 ])
 def test_molecules_and_notation_are_cited(settings, papers):
     cls = TASKS["molecules"]
@@ -138,5 +138,5 @@ def test_molecules_and_notation_are_cited(settings, papers):
     assert found - {"loflexmdm"} == set(cls.papers) | papers
 
 
-@pytest.mark.parametrize("name", ["moses", "guacamol", "pmo", "graph_ga", "qm9", "selfies", "deepsmiles"])
+@pytest.mark.parametrize("name", ["moses", "guacamol", "pmo", "graph_ga", "qm9", "selfies"])
 def test_papers_of_molecules_by_name(name): assert name in citation(name).bibtex
