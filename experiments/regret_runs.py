@@ -18,7 +18,6 @@ from training_runs import trained
 RESULTS = ROOT / "experiments" / "results" / "regret_runs.json"
 HELD_OUT, STATES = 256, 16
 SMILES = dict(kind="molecules", source="embedded", notation="smiles", reorder=False, prompt_share=0.0, max_length=40)
-MIDDLE_OUT = dict(kind="key")
 CORPORA = dict(phrases=text, code=code, words=lambda: dict(kind="words"), smiles=lambda: SMILES)
 INSERTION = dict(method="ordered-insertion", size="nano", order_size="nano", query_blocks=1)
 SINGLE = ("left_to_right", "right_to_left", "uniform")  # orders that are written down
@@ -56,6 +55,7 @@ def run(corpus: str, entrant: str, seconds: int, seed: int):
     if noted(RESULTS, name, dict(seed=seed)): return
     settings = tables(corpus, entrant, seed, round(seconds / paces(corpus)[entrant]))
     made, _, spent = trained(settings, f"regret {name}")
+    made = getattr(made, "method", made)
     shares = made.mixture.shares() if getattr(made, "mixture", None) is not None else {}
     note(RESULTS, dict(name=name, corpus=corpus, entrant=entrant, seed=seed, seconds=seconds, cpu_seconds=spent,
                        **settings, bound=bound(task_from(settings["task"]), made, HELD_OUT, STATES),

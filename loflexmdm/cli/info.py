@@ -19,6 +19,7 @@ from textwrap import fill
 
 from .commands import Options, Parser, command
 from ..models.pretrained import load
+from ..models.trained_for import describe
 from ..reports.citations import citation
 from ..support.colours import STYLE
 from ..support.configs import comments_of
@@ -126,7 +127,8 @@ def describe_model(name: str) -> str:
     if method.sampling: tables["sampling"] = method.sampling
     parts = [f"{name}: {method.name}, {sum(p.numel() for p in method.parameters()):,} parameters\n",
              f"vocabulary: {method.vocabulary}\n",
-             format_tables(tables) + "\n", condition_line(method).format(model=name), order_line(method)]
+             format_tables(tables) + "\n", condition_line(method).format(model=name), order_line(method),
+             describe(method.trained_for)]
     text = card(name)
     figures = run_figures(directory) if directory.is_dir() else []
     return visible("".join([*parts, *figures, f"\n{text}\n" if text else ""]))

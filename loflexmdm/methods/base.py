@@ -64,6 +64,7 @@ class Method(nn.Module):
         BATCH.check(getattr(config, "states", 0), "states")
         self.vocabulary, self.config, self.task = vocabulary, config, task
         self.sampling: dict = {}
+        self.trained_for: dict = {}  # what its training sequences had, by `models.trained_for`
 
     @classmethod
     def first_config(cls, **settings) -> Any:
@@ -173,7 +174,6 @@ class Method(nn.Module):
 
     @property
     def device(self) -> torch.device: return next(self.parameters()).device
-
 
 # %% ../../nbs/methods/01_base.ipynb #fm000001
 def horizon(method: Method) -> float:

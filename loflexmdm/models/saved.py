@@ -135,6 +135,7 @@ def write_model(
         task=method.task,
     )
     if method.sampling: meta["sampling"] = dict(method.sampling)
+    if method.trained_for: meta["trained_for"] = dict(method.trained_for)
     dtype = declared_dtype(weights[WEIGHTS_FILE])
     if dtype: meta["dtype"] = dtype
 
@@ -332,6 +333,7 @@ def load_method(
     method.load_state_dict(tensors)
     try: method.sampling = checked_sampling(method, meta.get("sampling", {}))
     except ValueError as e: raise ValueError(f"{path / CONFIG_FILE}: {e}") from None
+    method.trained_for = dict(meta.get("trained_for", {}))
     return method.to(device).eval()
 
 

@@ -103,6 +103,8 @@ def _check_config(meta, path: Path):
     task = meta.get("task")
     if not isinstance(task, dict | None):
         raise ValueError(f"{path}: task={clipped(task)}: must be the settings of a task, or null")
+    if not isinstance(meta.get("trained_for", {}), dict):
+        raise ValueError(f"{path}: trained_for={clipped(meta['trained_for'])}: must be a table")
 
 
 def read_config(directory: str | os.PathLike) -> dict:

@@ -87,6 +87,10 @@ class TaskTexts:
         self.vocabulary.encode(tokens)
         return tokens
 
+    def features_of(self, tokens: Sequence[str]) -> set[str]:
+        "Return names of what a sequence or prompt has that a model may not have been trained on. None by default."
+        return set()
+
     def prompt(self, text: str) -> list:
         """Parse a prompt from a user's text, such as a molecular fragment.
 

@@ -31,6 +31,7 @@ import torch
 from ..methods.base import Method, method_class
 from ..methods.lo_flexmdm import LoFlexMDM
 from ..methods.ordered_insertion import OrderedInsertion
+from ..models.trained_for import trained_for
 from ..support.atomic_files import write_file
 from ..support.configs import config_from, config_schema
 from ..support.limits import STEPS, clipped
@@ -88,6 +89,7 @@ class Recipe:
         if tell is not None: tell(task.summary())
         data = task.dataset("train")
         valid = task.dataset("valid")
+        method.trained_for = trained_for(data, method.vocabulary, method.channels, task.features_of)
         return Trainer(method, data, self.train, directory, valid, progress, task.settings(), changed_data, processes,
                        logger)
 
@@ -257,13 +259,13 @@ ENTRANTS = (  # for the user's own data, from cheap to dear
         whole=False, gaps_from=LONG,
     ),
     Entrant(
-        "ordered insertion from left to right, which fills gaps",
+        "ordered insertion from left to right",
         f"--method {INSERTION} --order left_to_right --query-blocks 1",
         dict(model=dict(method=INSERTION, order="left_to_right", query_blocks=1), train=dict(lr=3e-3, schedule="flat")),
         gaps_from=0,
     ),
     Entrant(
-        "ordered insertion in a learned order, which fills gaps", f"--method {INSERTION} --order learned",
+        "ordered insertion in a learned order", f"--method {INSERTION} --order learned",
         dict(model=dict(method=INSERTION, order="learned")),
     ),
 )

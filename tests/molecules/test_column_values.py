@@ -1,4 +1,5 @@
 """Properties from a column of the data: what cells say, which molecules have a value, a model that is asked for it."""
+import contextlib
 import csv
 import importlib.util
 import json
@@ -235,6 +236,30 @@ def test_names_of_columns_become_tokens(tmp_path):
     task = task_from(dict(kind="molecules", source=source, condition="IC50: <nM> a", classes=2, notation="smiles"))
     assert task.vocabulary.conditions == ("<IC50_nM_a:1>", "<IC50_nM_a:2>")
     assert task_from(task.as_dict()).vocabulary == task.vocabulary
+
+
+def classes_of_values(tmp_path, values, **options):
+    rows = [("C" * (k + 1), str(value)) for k, value in enumerate(values)]
+    return task_from(dict(kind="molecules", source=write(tmp_path / "mine.csv", rows), condition="pIC50", test_share=0.0,
+                          notation="smiles", valid_share=0.0) | options)
+
+
+@pytest.mark.parametrize("values, bounds", [
+    ([5] * 20 + [*range(6, 16)], "6"), ([*range(6, 16)] + [20] * 20, "20"), ([1] * 15 + [2] * 15, "2"),
+])
+def test_equal_values_are_a_class_of_their_own(tmp_path, values, bounds):
+    task = classes_of_values(tmp_path, values)
+    few = len(bounds.split()) < 2
+    with pytest.warns(UserWarning, match="2 classes in place of 3") if few else contextlib.nullcontext():
+        assert task.bounds_text == bounds
+    assert sum(task.class_counts().values()) == len(values) and min(task.class_counts().values()) >= 6
+    counted = ", ".join(f"{token} {n}" for token, n in task.class_counts().items())
+    assert task.summary().splitlines()[-1] == f"classes of pIC50, bounds {bounds}: {counted}"
+
+
+def test_one_value_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="condition='pIC50': all 30 training molecules with a number have 5"):
+        _ = classes_of_values(tmp_path, [5] * 30).vocabulary
 
 
 def command(*args, cwd): return forks.run(["-m", "loflexmdm", *args], cwd=cwd)
