@@ -764,7 +764,7 @@ def tree(caption: str, names: list[str]) -> str:
 HOME_TREE = "\n\n".join([  # what readers want, and below it the rooms where they find it
     tree("Try and learn", ["tutorials/index", "how_to/index"]),
     tree("Understand the theory", ["process/index", "exact/index", "about/formulas", "about/what_holds",
-                                   "about/checked"]),
+                                   "about/where_we_lose", "about/checked"]),
     tree("Choose a method", ["about/methods", "methods/index", "samplers/index", "networks/index"]),
     tree("Train on data, make molecules", [f"{room}/index" for room in ("tasks", "molecules", "training", "reports")]),
     tree("Look something up", ["api/index", "about/glossary", "about/changelog"]),

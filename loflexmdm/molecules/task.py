@@ -292,15 +292,41 @@ class _PropertyClasses(_MoleculeData):
         return self.config.bounds or " ".join(f"{v:.6g}" for v in self._quantiles())
 
     def _quantiles(self) -> list[float]:
-        """Compute the bounds as quantiles of the training molecules. A value at a bound belongs to the class above,
-        so the smallest value is not a bound."""
+        """Compute the bounds as quantiles of the training molecules. A value at a bound belongs to the class above.
+
+        Where a quantile is the smallest value, the next one is the bound: many equal values are a class of their
+        own. ValueError if no molecule has a number, or all the same; warns of fewer classes than asked for."""
         train = [s for s in self.molecules.smiles if self.split_of(s) == "train"]
         values = [v for v in self.property_of(train) if not math.isnan(v)]
         if not values: raise ValueError(f"condition={self.config.condition!r}: no training molecule has a number")
 
-        n = self.config.classes
+        n, above = self.config.classes, [v for v in values if v > min(values)]
+        if not above:
+            raise ValueError(f"condition={self.config.condition!r}: all {len(values):,} training molecules with a "
+                             f"number have {values[0]:g}, which is one class; choose a column that differs")
         cuts = np.quantile(values, [k / n for k in range(1, n)], method="higher")
-        return sorted({float(v) for v in cuts if v > min(values)})
+        bounds = sorted({max(float(v), min(above)) for v in cuts})
+        if len(bounds) < n - 1:
+            warnings.warn(f"condition={self.config.condition!r}: {len(bounds) + 1} classes in place of {n}, since many "
+                          "molecules have the same value; --bounds gives others", stacklevel=3)
+        return bounds
+
+    def features_of(self, tokens: Sequence[str]) -> set[str]:
+        "Return which of isotopes and stereo the atoms and bonds of a text of tokens have."
+        text = "".join(token for token in tokens if isinstance(token, str))
+        patterns = dict(isotopes=r"\[\d", stereo=r"@|[^<]/|\\")
+        return {name for name, pattern in patterns.items() if re.search(pattern, text)}
+
+    def class_counts(self) -> dict[str, int]:
+        "Return the number of training molecules of each class, and of those without a number as ANY."
+        counts = Counter(self.classes_of(self.smiles("train")))
+        return {token: counts[token] for token in [*self.conditions(), ANY] if counts[token] or token != ANY}
+
+    def summary(self) -> str:
+        "Summarise the data, with the classes of the condition, their bounds and their training molecules."
+        if self.config.condition == "none" or self.streams: return super().summary()
+        counted = ", ".join(f"{token} {n:,}" for token, n in self.class_counts().items())
+        return f"{super().summary()}\nclasses of {self.config.condition}, bounds {self.bounds_text}: {counted}"
 
     @cached_property
     def _computed(self) -> dict[str, float]: return {}

@@ -240,8 +240,8 @@ def test_names_of_columns_become_tokens(tmp_path):
 
 def classes_of_values(tmp_path, values, **options):
     rows = [("C" * (k + 1), str(value)) for k, value in enumerate(values)]
-    return task_from(dict(kind="molecules", source=write(tmp_path / "mine.csv", rows), condition="pIC50", test_share=0.0,
-                          notation="smiles", valid_share=0.0) | options)
+    return task_from(dict(kind="molecules", source=write(tmp_path / "mine.csv", rows), condition="pIC50",
+                          test_share=0.0, notation="smiles", valid_share=0.0) | options)
 
 
 @pytest.mark.parametrize("values, bounds", [
@@ -265,6 +265,7 @@ def test_one_value_is_refused(tmp_path):
 def command(*args, cwd): return forks.run(["-m", "loflexmdm", *args], cwd=cwd)
 
 
+@pytest.mark.slow
 def test_on_the_command_line(tmp_path):
     chains(tmp_path)
     options = ("molecules", "--source", "chains.csv", "--notation", "smiles", "--classes", 2, "--method", "ar",
