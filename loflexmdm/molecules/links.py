@@ -27,8 +27,9 @@ from .growth import LINKERS, all_links, continuation_error, grows_rightwards, li
 from .growth import within_branches
 from .notation.fragments import count_atoms, parse_fragment, plain_points
 from .notation.linkers import linker_of, two_ends, unlabelled, with_linker
-from .notation.notations import from_point, is_atom, is_ring, plain_fragment, random_smiles
-from .notation.notations import smiles_prompts, symbols, up_to_point
+from .notation.notations import check_length, from_point, is_atom, is_ring, plain_fragment
+from .notation.notations import random_smiles, smiles_prompts, symbols, up_to_point
+from .notation.notations import without_isotopes
 from .scores.metrics import judge
 from .substituents import Substituents, substituents_of
 from ..process.states import SPECIAL_TOKENS, PartialSequences, Vocabulary, collate, filled_example
@@ -174,6 +175,7 @@ def link_prompts(method: Method, ends: str) -> list[list]:
     """Return the `SPELLINGS` prompts of two ends with a gap between in which the model expects linkers most.
 
     The best comes first. ValueError without any that the model can write."""
+    check_length(ends, method.config.max_length)
     prompts = [p for p in smiles_prompts(ends) if method.vocabulary.index.keys() >= {t for t in p if t is not ...}]
     fitting = [p for p in prompts if len(p) + 1 < method.config.max_length]
     if fitting: return likely_prompts(method, fitting, LINKERS, SPELLINGS)
@@ -226,6 +228,7 @@ def counting(vocabulary: Vocabulary, request: LinkRequest) -> Callable:
 def grown_links(model: Model, ends: str, request: LinkRequest, n: int, seed: int = 0) -> list[str | None]:
     "Draw linkers from left to right; None for one that is not valid or not as requested. Sizes take turns."
     method, rng = model.method, random.Random(f"links {seed}")
+    check_length(ends, method.config.max_length)
     first, second = (Chem.MolToSmiles(mol) for mol in Chem.GetMolFrags(plain_fragment(ends), asMols=True))
     sides = [(symbols(a[:-1]), a, b) for x, b in ((first, second), (second, first))
              for a in up_to_point(Chem.MolFromSmiles(x))[:SPELLINGS]]
@@ -310,6 +313,13 @@ def check_links(model: Model):
                      "molecules-leads and molecules-moses-ar do")
 
 
+def _without_isotopes(ends: str) -> str:
+    "Return two ends without isotopes; ends without any stay as they are written."
+    parts = two_ends(ends)
+    if not any(atom.GetIsotope() for part in parts for atom in part.GetAtoms()): return ends
+    return ".".join(Chem.MolToSmiles(without_isotopes(part)) for part in parts)
+
+
 def links(
     models: Sequence[Model], ends: str, n: int = 100, request: LinkRequest = LinkRequest(),  # noqa: B008
     seed: int = 0, unique: bool = True, rounds: int = 20, refuse: Callable[[str], str] = lambda smiles: "",
@@ -318,21 +328,22 @@ def links(
 
     At most `rounds` times `n` draws are made with each model, by its route; the first linkers count. Of a range of
     atoms each number is drawn as often. `refuse` tells why the molecule of a linker does not count, '' if it does; it
-    is asked once for each. ValueError for other ends than two with a point each, and if no model can write them."""
-    two_ends(ends := plain_points(ends))
+    is asked once for each. The models see the ends without isotopes, which the molecules keep. ValueError for other
+    ends than two with a point each, and if no model can write them."""
+    seen = _without_isotopes(ends := plain_points(ends))
     for model in models: check_links(model)
     refused = lru_cache(None)(lambda linker: refuse(with_linker(linker, ends)))
 
     def draw(number: int, seed: int):
         each = -(-number // len(models))
-        for linker, route in _round(models, ends, request, each, seed):
+        for linker, route in _round(models, seen, request, each, seed):
             counts = linker and not refused(linker)
             yield (linker if unique else object()) if counts else None, (linker, route)
 
     found, _ = draw_distinct(draw, n, rounds * n * len(models), seed)
     texts = list(dict.fromkeys(linker for linker, _ in found))
     inserting = [model for model in models if not grows_rightwards(model.method)]
-    nats = dict(zip(texts, link_nats(inserting[0], ends, texts))) if inserting and texts else {}
+    nats = dict(zip(texts, link_nats(inserting[0], seen, texts))) if inserting and texts else {}
     made = [_link(linker, route, ends, nats.get(linker, math.inf)) for linker, route in found]
     return sorted(made, key=lambda link: link.nats)
 

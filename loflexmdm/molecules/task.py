@@ -42,7 +42,7 @@ from .notation.fragments import fragment_prompt, parse_fragment, plain_points
 from .notation.fragments import prompt_tokens
 from .notation.linkers import draw_cut, link_cuts, spell_link
 from .notation.notations import NOTATIONS, Notation, Span, closure, given_and_closed, is_atom
-from .notation.notations import notation_of, simpler, smiles_prompts
+from .notation.notations import check_length, notation_of, simpler, smiles_prompts
 from .notation.notations import symbols
 from .notation.substructures import keeps_fragment
 from .orders import atom_tokens, molecule_of
@@ -587,7 +587,9 @@ class _MoleculeTexts(_PropertyClasses):
     def prompts_for(self, text: str, method: Method, n: int = 1) -> tuple[list[list], Callable | None]:
         """Return prompts as in `Task`, with several points for a scaffold. A scaffold without points grows at one of
         its hydrogens (`superstructure_points`); the `n` molecules are spread evenly over them."""
-        if split_closing(text)[0] is not None: return self._closing(text, method, n)
+        size, rest = split_closing(text)
+        if "..." not in rest and (rest := self._split_condition(rest)[1]): check_length(rest, method.config.max_length)
+        if size is not None: return self._closing(text, method, n)
         given, rest = self._condition_and_fragment(text)
         if not rest or "*" in rest or "..." in rest: return super().prompts_for(text, method, n)
         cases = [f"{given} {core}".strip() for core in superstructure_points(rest)[:n]]
