@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ACTIONS', 'NEEDED', 'POLICY', 'LAST', 'RISING', 'STYLE', 'SAVE', 'ONE', 'COLUMNS', 'WAITING', 'check_form',
            'models_for', 'import_gradio', 'is_loopback', 'WithPolicy', 'sorted_rows', 'table', 'shown_rows', 'chosen',
-           'framed', 'progress_line', 'problem', 'note', 'Calls', 'request', 'explicit_settings', 'Widgets',
+           'framed', 'progress_line', 'problem', 'note', 'Calls', 'task_options', 'explicit_settings', 'Widgets',
            'numbers_form', 'results', 'buttons', 'connect', 'molecules_form', 'texts_form', 'answered', 'add_api',
            'page', 'application', 'opened_socket', 'AppOptions', 'add_app', 'run_app']
 
@@ -24,7 +24,6 @@ from .common import add_device, pick_device
 from .link import LINK_MODELS
 from .structure_editor import ADDRESS, FILES, ON_LOAD, TEMPLATE, from_molfile, to_molfile
 from ..models.player import Player
-from ..molecules.closures import closing_text
 
 # %% ../../nbs/cli/16_app.ipynb #ap000009
 ACTIONS = dict(
@@ -88,7 +87,7 @@ class WithPolicy:
 
 # %% ../../nbs/cli/16_app.ipynb #ap000017
 LAST = "drawn"  # order in which rows were drawn
-RISING = ("sa", "nats", "error", "edits", "weight", "logp")  # columns whose low values come first
+RISING = ("sa", "nll_bound", "nll_se", "edits", "weight", "logp")  # columns whose low values come first
 
 
 def sorted_rows(rows: Sequence[dict], by: str = LAST) -> list[dict]:
@@ -172,7 +171,8 @@ class Calls:
         try:
             text = check_form(action, text or "")
             keep = keep if action == "Edit" else ""
-            found = self.rows(model, request(action, text), keep, n, seed, explicit_settings(temperature, top_p))
+            settings = explicit_settings(temperature, top_p) | task_options(action)
+            found = self.rows(model, text, keep, n, seed, settings)
         except ValueError as error:
             yield problem(error), "", *shown_rows([]), []
             return
@@ -188,13 +188,13 @@ class Calls:
 
     def play_molecule(self, action, text, model, keep, seed, temperature, top_p) -> tuple[str, str]:
         "Return status and player of one generation of a molecule."
-        try: text = request(action, check_form(action, text or ""))
+        try: text = check_form(action, text or "")
         except ValueError as error: return problem(error), ""
-        return self.play(model, text, keep if action == "Edit" else "", seed, temperature, top_p)
+        return self.play(model, text, keep if action == "Edit" else "", seed, temperature, top_p, action)
 
-    def play(self, model, text, keep, seed, temperature, top_p) -> tuple[str, str]:
+    def play(self, model, text, keep, seed, temperature, top_p, action="") -> tuple[str, str]:
         "Return status and player of one generation."
-        settings = explicit_settings(temperature, top_p)
+        settings = explicit_settings(temperature, top_p) | task_options(action)
         try: player = self.answers.generation(model, text or "", int(seed), keep or "", **settings)
         except (ValueError, OSError) as error: return problem(error), ""
         return note(f"A generation in {player.states - 1} steps."), framed(player)
@@ -215,9 +215,9 @@ class Calls:
         except ValueError as error: return problem(error), ""
 
 # %% ../../nbs/cli/16_app.ipynb #ap000019a
-def request(action: str, text: str) -> str:
-    "Return the prompt or text that a model gets for an action."
-    return closing_text(text) if action == "Close" else text
+def task_options(action: str) -> dict:
+    "Return the options of the prompt for an action."
+    return dict(close=True) if action == "Close" else {}
 
 
 def explicit_settings(temperature: float | None, top_p: float | None) -> dict:
@@ -245,7 +245,7 @@ a.download = name; a.click(); }"""
 
 # %% ../../nbs/cli/16_app.ipynb #ap000021
 ONE = dict(concurrency_id="model", concurrency_limit=1)  # one call at a time uses the models
-COLUMNS = dict(molecules=[LAST, "qed", "sa", "logp", "weight", "qed_gain", "similarity"], texts=[LAST, "nats", "edits"])
+COLUMNS = dict(molecules=[LAST, "qed", "sa", "logp", "weight", "qed_gain", "similarity"], texts=[LAST, "nll_bound", "edits"])
 
 # %% ../../nbs/cli/16_app.ipynb #ap000021a
 @dataclass

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TASK_DATA', 'provenance', 'print_provenance', 'pick_device', 'device_name', 'add_device', 'output_path',
-           'provenance_path', 'partial_path', 'add_force', 'keep_existing', 'add_salts', 'add_fields', 'flag_of',
-           'free_flag', 'kind_of_option', 'numbers', 'value_of', 'recipe_in', 'task_of', 'task_of_recipe']
+           'provenance_path', 'partial_path', 'add_force', 'keep_existing', 'add_salts', 'add_reading', 'add_fields',
+           'flag_of', 'free_flag', 'kind_of_option', 'numbers', 'value_of', 'recipe_in', 'task_of', 'task_of_recipe']
 
 # %% ../../nbs/cli/02_common.ipynb #5ea9d58f
 import argparse
@@ -13,6 +13,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import torch
 
@@ -110,6 +111,15 @@ def keep_existing(path: Path | None, force: bool, command_line: str, out: Path |
 def add_salts(parser: Parser):
     "Add the option --salts of the commands that read molecules."
     parser.add_argument("--salts", choices=("refuse", "largest"), help="largest: keep the largest component of a salt")
+
+
+def add_reading(parser: Parser, cls: type[Task] | None):
+    "Add the options by which a task reads a user's file."
+    reader = cls and cls.inputs.options
+    for f in fields(reader) if reader else ():
+        values = [v for kind in get_args(f.type) for v in get_args(kind)]
+        kind = dict(choices=values) if values else dict(metavar=f.name.upper())
+        parser.add_argument(flag_of(f.name), dest=f"reading.{f.name}", help=comments_of(reader)[f.name], **kind)
 
 # %% ../../nbs/cli/02_common.ipynb #1784695d
 def add_fields(parser: Parser, cls: type, title: str, values: Mapping | None = None, only: Sequence[str] | None = None,

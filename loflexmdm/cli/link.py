@@ -16,10 +16,12 @@ from rdkit import Chem
 from .commands import Options, Parser, command, print_status
 from .common import add_device, add_force, keep_existing, output_path, pick_device, print_provenance
 from .common import provenance, provenance_path
-from .result_files import format_rows, fragment_used
 from ..models.pretrained import load
+from ..models.row_files import format_rows, row_formats, rows_line, write_rows
+from ..molecules.data.compounds import standard_fragment
 from ..molecules.links import Link, LinkRequest, limits_from, links
 from ..molecules.scores.makeable import objection
+from ..molecules.task import MoleculesTask
 from ..support.atomic_files import write_file
 from ..support.limits import ROWS
 
@@ -57,7 +59,7 @@ def add_link(parser: Parser, argv: Sequence[str]):
     option("--no-unique", dest="unique", action="store_false", default=None, help="keep duplicate linkers")
     option("--no-sound", dest="sound", action="store_false", default=None,
            help="keep molecules with strain or reactive groups")
-    option("--out", metavar="FILE", help="results file: .csv .jsonl [print]")
+    option("--out", metavar="FILE", help=f"results file: {' '.join(row_formats(MoleculesTask))} [print as .csv]")
     add_force(parser)
     option("--seed", type=int, metavar="INT", help=f"seed for sampling [{default.seed}]")
     add_device(parser)
@@ -94,14 +96,15 @@ def run_link(options: LinkOptions):
     "Draw linkers, and print or write them as a table."
     for flag, value in ("-n", options.n), ("--rounds", options.rounds):
         if value < 1: raise ValueError(f"{flag} {value}: must be at least 1")
-    out, device = output_path(options.out, (".csv", ".jsonl")), pick_device(options.device)
+    out, device = output_path(options.out, row_formats(MoleculesTask)), pick_device(options.device)
     request = request_from(options.link_atoms, options.link_rings)
     keep_existing(out, options.force, options.command_line)
     ROWS.check(options.n * options.rounds * len(options.models), "draws")
     models = [load(name, device) for name in options.models]
     info = provenance(options, device, options.seed) | dict(models=list(options.models))
     print_provenance(info)
-    ends = fragment_used(options.ends, None)
+    ends, changes = standard_fragment(options.ends)
+    if changes: print_status(f"{options.ends}: {', '.join(changes)}")
     reasons: Counter = Counter()
 
     def refuse(smiles: str) -> str:
@@ -115,8 +118,7 @@ def run_link(options: LinkOptions):
     left_out = ", ".join(f"{n} {why}" for why, n in reasons.most_common())
     if reasons: print_status(f"left out, as they cannot be made (--no-sound for all): {left_out}")
     if not kept: raise ValueError("no linker as requested; a larger -n draws more, wider --link-atoms allow more")
-    text = format_rows(kept, out.suffix if out else ".csv")
-    if out is None: return print(text, end="")
-    write_file(out, text)
+    if out is None: return print(format_rows(kept, ".csv"), end="")
+    write_rows(out, kept, MoleculesTask)
     write_file(provenance_path(out), json.dumps(info | dict(n=len(kept)), indent=1))
-    print_status(f"{len(kept)} linkers: {out}; how they were made: {provenance_path(out)}")
+    print_status(f"{rows_line(out, kept, MoleculesTask, 'linkers')}; how they were made: {provenance_path(out)}")

@@ -23,10 +23,10 @@ from .commands import Options, Parser, command, print_status
 from .common import TASK_DATA, add_device, add_force, add_salts, flag_of, output_path, pick_device
 from .common import print_provenance, provenance
 from .link import request_from
-from .result_files import format_rows
-from .sample import model_digest, stopping
+from .resumable_rows import model_digest, stopping
 from ..models.model import Model
 from ..models.pretrained import load
+from ..models.row_files import format_rows
 from ..molecules.data.compounds import Compound, Compounds, read_compounds
 from ..molecules.data.sources import BENCHMARKS
 from ..molecules.data.records import MOLECULE_FORMATS

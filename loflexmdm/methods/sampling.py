@@ -80,19 +80,18 @@ def _evaluating(method: Method) -> Iterator[None]:
 @dataclass(frozen=True)
 class Request:
     "Settings of a draw, the same for generating and for editing."
-    n: int | None = None  # sequences per prompt or source; None: 1
+    n: int | None = None  # number of sequences, per prompt
     sampler: Sampler | None = None  # None: the method's own
     generator: torch.Generator | None = None  # source of the seeds of rows; None: a fresh one
-    seed: int | None = None  # seed of that generator
+    seed: int | None = None  # seed for sampling; none: another each time
     record: bool = False  # keep trajectories
-    batch_size: int = 512  # sequences at a time; changes no result
+    batch_size: int = 512  # sequences per batch, without effect on results
     min_length: int = 0  # shortest sequence, with prompt and start token
-    max_length: int | None = None  # longest sequence; None: the method's
-    guidance: float = 0.0  # strength of guidance towards the conditions in the prompts
-    guidance_scheme: str = "naive"  # one of `guidance.SCHEMES`
+    max_length: int | None = None  # longest sequence with prompt and start token; none: the model's
+    guidance: float = 0.0  # strength of guidance towards the prompts' conditions, say 1
+    guidance_scheme: str = "naive"  # guidance rule: naive, fixed or weighted
     progress: bool = False  # show a progress bar
     skip: int = 0  # batches to leave out at the start, such as those of an earlier process
-    every: int = 1  # after these, make one batch in `every`
     rule: Any = None  # what sequences must satisfy: a rule, a text such as contains:W, or a function of the text
     law: str = "conditional"  # distribution under a rule: conditional, or masked by forbidding tokens
     particles: int = PARTICLES  # generations per sequence where free draws do not satisfy the rule
@@ -169,7 +168,7 @@ def _drawn(
         made = {id(r): one(r) for r in requirements}
         ruled = RuledRows([made[id(r)] for r in requirements])
         ruled.check(start)
-    for first in range(request.skip * size, len(seeds), request.every * size):
+    for first in range(request.skip * size, len(seeds), size):
         part = slice(first, first + size)
         rows = start.rows(part).trim().to(method.device)
         with _evaluating(method):

@@ -28,6 +28,8 @@ from .data.exchanged_pairs import exchange, prepare_exchanges
 from .data.matched_pairs import RING, Matched, MatchedPairs, Matching
 from .data.matched_pairs import fitting_cuts, is_heavy_atom, smiles_tokens
 from .data.prepared import is_packaged, prepare, source_line
+from .edit_goals import GoalOptions, edit_goals
+from .files import MoleculeFiles, MoleculeInputs
 from .notation.bracket_safe import decode
 from .notation.fragments import fragment_prompt, prompt_tokens
 from .notation.notations import notation_of, selfies_package, simpler
@@ -40,7 +42,7 @@ from ..samplers import Samples
 from ..support.configs import AtLeastTwo, Count, Fraction, Natural, NonNegative, config
 from ..support.configs import one_of
 from ..support.random_numbers import permutation
-from ..tasks.base import SPLITS, Examples, Task, TaskEdits, TaskOutput, check_split, fewest_edits
+from ..tasks.base import SPLITS, Examples, Task, TaskEdits, check_split, fewest_edits
 from ..tasks.sequences import ENOUGH, small_note
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #5dddd645
@@ -410,7 +412,9 @@ def _next_atom(tokens: Sequence[str], k: int) -> int | None:
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #le000001
 class LeadEdits(TaskEdits):
-    "Leads as tokens, fragments that are kept, and gains."
+    "Leads as tokens, fragments that are kept, gains, and goals."
+    goals = GoalOptions
+
     def source(self, text: str, variant: int = 0) -> list[str]:
         """Tokenise a lead, simplified to the vocabulary (`omitted`). Canonical, or from another atom for another
         `variant` if that fits. ValueError for text that is not one molecule, has a `flaw`, or tokens outside the
@@ -436,14 +440,20 @@ class LeadEdits(TaskEdits):
         found = judge_edits(leads, self.task.products(samples))
         return [_row(e) | dict(edits=n) for e, n in zip(found, apart, strict=True)]
 
+    def objection(self, row: Mapping, **goals) -> str:
+        "Return which goal a molecule misses, or that it is not valid; '' if it meets all."
+        return edit_goals(**goals).objection(row["lead"], row["smiles"]) if row["smiles"] else "not valid"
+
+    def result(self, row: Mapping) -> str: return row["smiles"] or row["state"]
+
     def gain(self, row: Mapping) -> float | None:
         "Return the gain in the task's goal (QED for any). None if invalid."
         value = row["sa_gain" if self.task.config.goal == "sa" else "qed_gain"]
         return None if value == "" else float(value)
 
 
-class LeadOutput(TaskOutput):
-    "Molecules of edited sequences, for the player."
+class LeadOutput(MoleculeFiles):
+    "Molecules of edited sequences, for files and the player."
     def smiles_from(self, tokens: Sequence[str]) -> str:
         "Return the SMILES of some tokens, which need not be valid."
         return from_tokens(tokens, self.task.config.notation)
@@ -455,7 +465,7 @@ class MoleculeEditsTask(_MatchedMolecules):
     `found`: the matched pairs, read when first needed."""
     kind = "molecule-edits"
     view = "molecule"
-    edits, output = LeadEdits(), LeadOutput()
+    inputs, edits, output = MoleculeInputs(), LeadEdits(), LeadOutput()
     papers = dict(qed="a score of molecules", sa_score="a score of molecules")
 
     def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]]:

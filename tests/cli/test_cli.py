@@ -22,7 +22,7 @@ from loflexmdm.cli import main
 from loflexmdm.cli import sample as sample_command
 from loflexmdm.cli.commands import one_line, parse
 from loflexmdm.cli.evaluate import figure_line, read_samples
-from loflexmdm.cli.result_files import format_rows
+from loflexmdm.models.row_files import format_rows
 from loflexmdm.cli.resumable_rows import SavedRows
 from loflexmdm.cli.train import recipe_of
 from loflexmdm.networks.transformer import SIZES
@@ -604,7 +604,7 @@ def test_a_partial_file_of_another_command_is_refused(run, tmp_path):
 def test_a_partial_file_is_a_samples_file(run, tmp_path):
     stopped_after(1, signal.SIGINT, tmp_path, run, "-n 80 --batch-size 70 --nll 2 --max-length 6".split())
     code, out, _ = call("evaluate", tmp_path / "s.jsonl.partial.jsonl")
-    assert code == 0 and out.split()[:2] == ["n", "64"]  # six rows wait for the rest of their block
+    assert code == 0 and out.split()[:2] == ["n", "70"]
 
 
 def test_ctrl_c_in_the_first_batch_leaves_nothing(run, tmp_path):

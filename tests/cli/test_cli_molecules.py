@@ -9,16 +9,18 @@ import subprocess
 import sys
 from collections import Counter
 from itertools import islice
-from types import SimpleNamespace
+from pathlib import Path
 
 import forks
 import pytest
 
-from loflexmdm.cli import sample
-from loflexmdm.cli.result_files import nll_states, states_of
-from loflexmdm.cli.sample import status_lines
-from loflexmdm.cli.sampler_options import SampleOptions
+from loflexmdm.cli.sample import states_for, status_lines
 from loflexmdm.models.pretrained import load
+from loflexmdm.models import rows as model_rows
+from loflexmdm.models.generated import Generated
+from loflexmdm.models.model import Model
+from loflexmdm.models.requests import SampleRequest
+from loflexmdm.models.rows import states_of
 from loflexmdm.models.saved import save_method
 from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.notation.bracket_safe import decode, tokenize
@@ -103,7 +105,7 @@ def test_columns_and_states(table):
     path, err = table
     rows = rows_of(path)
     numbers = ["qed", "sa", "logp", "weight"]
-    assert list(rows[0]) == ["smiles", "state", *numbers, "nll_bound", "nll_se", "prompt", "tokens", "generated"]
+    assert list(rows[0]) == ["text", "smiles", "state", *numbers, "nll_bound", "nll_se", "prompt", "tokens", "generated"]
     assert all((r[k] == "") == (r["state"] != "valid") for r in rows for k in numbers)
     assert len(rows) == 60
     counts = Counter(r["state"] for r in rows)
@@ -127,7 +129,7 @@ def test_the_bound_is_that_of_16_states(table, model, tmp_path):
     assert [(r["smiles"], str(r["nll_bound"])) for r in lines] == [
         (r["smiles"], r["nll_bound"]) for r in rows_of(table[0])
     ]
-    assert list(lines[0])[6:8] == ["nll_bound", "nll_se"] and min(r["nll_bound"] for r in lines) > 0
+    assert list(lines[0])[7:9] == ["nll_bound", "nll_se"] and min(r["nll_bound"] for r in lines) > 0
 
 
 # as many valid ones as wanted
@@ -152,7 +154,7 @@ def test_none_that_is_valid_is_an_error_with_one_line(model, tmp_path, monkeypat
     for more in ([], ["--out", tmp_path / "v.csv"]):
         code, out, err = call(f"sample {model} --valid 3 --tries 8", *more)
         assert code == 2 and not out and err.splitlines()[-1] == (
-            "loflexmdm: --valid 3: none of 8 draws is valid; --tries allows more draws"
+            "loflexmdm: valid=3: none of 8 draws is valid; tries allows more draws"
         )
     assert not (tmp_path / "v.csv").exists()
 
@@ -191,8 +193,8 @@ def test_smi_and_sdf_hold_the_molecules(model, tmp_path):
 
 
 @pytest.mark.parametrize("options, message", [
-    ("--valid 0", "--valid 0: must be at least 1"), ("--valid 3 --tries 0", "--tries 0: must be at least 1"),
-    ("--unique", "--unique: only with --valid"), ("--valid 3 -n 4", "-n 4: not with --valid 3"),
+    ("--valid 0", "valid=0: must be at least 1"), ("--valid 3 --tries 0", "tries=0: must be at least 1"),
+    ("--unique", "unique=True: only with valid"), ("--valid 3 -n 4", "n=4: not with valid=3"),
 ])
 def test_wrong_numbers_of_valid_ones(model, options, message): refused(call(f"sample {model} {options}"), message)
 
@@ -212,7 +214,7 @@ def test_a_fragment_is_a_prompt(model):
 
 def test_no_bound_if_not_wanted(model, tmp_path):
     assert call(f"sample {model} -n 3 --nll 0 --out", tmp_path / "m.csv")[0] == 0
-    columns = ["smiles", "state", "qed", "sa", "logp", "weight", "prompt", "tokens", "generated"]
+    columns = ["text", "smiles", "state", "qed", "sa", "logp", "weight", "prompt", "tokens", "generated"]
     assert list(rows_of(tmp_path / "m.csv")[0]) == columns
 
 
@@ -225,7 +227,8 @@ def test_no_bound_if_not_wanted(model, tmp_path):
     ],
 )
 def test_when_there_is_a_bound(nll, out, rows, task, states):
-    assert nll_states(nll, out, rows, task and task_from(dict(kind=task))) == states
+    request, task = SampleRequest(n=rows, nll=nll), task and task_from(dict(kind=task))
+    assert states_for(request, out and Path(out), rows, task) == states
 
 
 def test_the_terminal_shows_molecules_and_why_not(model, table):
@@ -247,7 +250,7 @@ def test_columns_and_few_valid_molecules_are_explained(model, known, tmp_path):
     _, out, err = call(f"sample {hopeless} -n 5")
     assert len(out.splitlines()) == 5 and err.splitlines()[-1].startswith("SMILES, or - and the text as it was written")
     assert err.splitlines()[-2] == "0 of 5 are valid molecules: more with a larger -n, or --top-p 0.5 (now 1.0)"
-    samples, options = Samples([[]] * 4, [[]] * 4, network_calls=1), SampleOptions(model="molecules", out="m.csv")
+    samples, options = Samples([[]] * 4, [[]] * 4, network_calls=1), dict(out="m.csv")
     rows = [dict(smiles="C", state="valid"), dict(smiles="", state="syntax")] * 2
     assert status_lines(rows, samples, task_from(dict(kind="molecules")), options) == [
         "1 network calls",
@@ -382,45 +385,23 @@ def test_rows_of_a_file_are_those_of_its_fragments_in_a_table_too(model, tmp_pat
 
 
 def test_an_interrupted_file_of_fragments_is_continued_with_the_same_names_alone(model, tmp_path, monkeypatch):
-    from loflexmdm.cli import sample
     (tmp_path / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n")
     line = f"sample {model} -n 3 --batch-size 2 --no-picture --prompts {tmp_path / 'f.smi'} --out"
     assert call(line, tmp_path / "whole.csv")[0] == 0
-    draw = sample.share_of_batches
-    def two(*args):
-        yield from islice(draw(*args), 2)
+    draw = Model.sample_batches
+    def two(*args, **more):
+        yield from islice(draw(*args, **more), 2)
         raise ZeroDivisionError
     with monkeypatch.context() as patch:
-        patch.setattr(sample, "share_of_batches", two)
+        patch.setattr(Model, "sample_batches", two)
         with pytest.raises(ZeroDivisionError): call(line, tmp_path / "part.csv")
     (tmp_path / "f.smi").write_text("*c1ccccc1 a\n*CCO c\n")
     code, _, said = call(line, tmp_path / "part.csv")
-    assert code == 2 and "another names and texts of prompts" in said
+    assert code == 2 and "another prompts" in said
     (tmp_path / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n")
     code, _, said = call(line, tmp_path / "part.csv")
     assert code == 0 and "continuing: 4 of 6" in said
     assert (tmp_path / "part.csv").read_text() == (tmp_path / "whole.csv").read_text()
-
-
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_parts_with_hooks_of_their_own_are_shared_and_continued(world, monkeypatch):
-    "Batches of each process, from any number on, are those that one process draws."
-    from loflexmdm.cli import sample
-    from loflexmdm.cli.result_files import Prompts
-    method = load("molecules-moses-ar").method
-    class Hook:
-        def __call__(self, logits, x, tau): return logits
-    parts = [Prompts([["C", ...]] * n, None, Hook()) for n in (3, 1, 4)]
-    prompts = Prompts([p for part in parts for p in part.prompts], None, parts=parts)
-    options = SampleOptions(model="m", batch_size=2, max_length=8)
-    def drawn(start, rank, world):
-        monkeypatch.setattr(sample, "current_launch", lambda: SimpleNamespace(rank=rank, world=world))
-        return [s.sequences for s in sample.share_of_batches(method, options, prompts, start)]
-    monkeypatch.setattr(sample, "broadcast", lambda start: start)
-    whole = drawn(0, 0, 1)
-    assert [len(s) for s in whole] == [2, 1, 1, 2, 2]
-    for start in range(5):
-        for rank in range(world): assert drawn(start, rank, world) == whole[start + rank::world]
 
 
 def test_fragments_that_grow_in_ways_of_their_own_are_in_one_file(tmp_path):
@@ -519,7 +500,7 @@ def test_wrong_input_in_processes_of_their_own(model, tmp_path):
         f"sample {model} {out} --fragment c1cc": "'c1cc'",
         f"sample molecules-moses-ar {out} --fragment *CC.*CN.*CO": "takes 2 fragments, this is 3",
         f"sample {model} {out} --fragment *c1ccc([Pt])cc1": "[Pt]",
-        f"sample star-tiny {out} --fragment *CC": "the task 'star' has no prompts written as text",
+        f"sample star-tiny {out} --fragment *CC": "'*CC' is outside the vocabulary",
         (
             f"sample {model} {out} --fragment *CC --prompts {tmp_path / 'p.txt'}"
         ): "--prompts: not allowed with argument --fragment",
@@ -596,7 +577,7 @@ def test_column_of_a_model(model): refused(call(f"evaluate {model} --column smil
 
 def test_tokens_the_task_does_not_know(table, tmp_path):
     (tmp_path / "mols.csv").write_text(
-        table[0].read_text().replace("tokens,generated\n", "tokens,generated\nC,valid,,,,,1.0,0.1,,[Zz],1\n")
+        table[0].read_text().replace("tokens,generated\n", "tokens,generated\nC,C,valid,,,,,1.0,0.1,,[Zz],1\n")
     )
     shutil.copy(table[0].parent / "mols.csv.run.json", tmp_path)
     refused(call("evaluate", tmp_path / "mols.csv"), "'[Zz]' is outside the vocabulary")
@@ -718,11 +699,11 @@ def test_without_libraries_for_drawing_all_works_that_does_not_draw(known, tmp_p
 @pytest.mark.parametrize("more", ["", "--salvage", "--valid 2 --tries 40"])
 def test_rows_described_by_other_processes_are_those_of_one(model, tmp_path, monkeypatch, more):
     files, here = [], []
-    described = sample.described_rows
-    monkeypatch.setattr(sample, "described_rows", lambda *args, **more: here.append(0) or described(*args, **more))
+    described = Generated.rows
+    monkeypatch.setattr(Generated, "rows", lambda part: here.append(0) or described(part))
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     for apart in (10**9, 1):
-        monkeypatch.setattr(sample, "APART", apart)
+        monkeypatch.setattr(model_rows, "APART", apart)
         here.clear()
         files.append(tmp_path / f"{apart}.csv")
         n = "" if "--valid" in more else "-n 23"

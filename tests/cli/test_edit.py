@@ -7,25 +7,26 @@ import signal
 import pytest
 
 from loflexmdm.cli.commands import run_line
-from loflexmdm.cli.edit import attempt, input_records, read_inputs
+from loflexmdm.cli.edit import attempt
 from loflexmdm.methods import sampling
 from loflexmdm.models.saved import save_method
-from loflexmdm.tasks.base import task_from
+from loflexmdm.tasks.inputs import TaskInputs
 from loflexmdm.training.recipes import recipe_from
 
 LINES = ["a b", "c\x0cd", "e\u2028f", "", "g"]
 
 
-@pytest.mark.parametrize("ending, shown", [("txt", LINES), ("smi", ["a", "c", "e", "", "g"])])
-def test_only_newlines_end_a_line(tmp_path, ending, shown):
-    (tmp_path / f"a.{ending}").write_text("\n".join(LINES) + "\n", newline="")
-    assert read_inputs(input_records(tmp_path / f"a.{ending}")) == list(enumerate(shown, 1))
+def texts_of(path, column=""): return [(row.number, row.text) for row in TaskInputs().sequences(path, column).rows]
+
+
+def test_only_newlines_end_a_line(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(LINES) + "\n", newline="")
+    assert texts_of(tmp_path / "a.txt") == list(enumerate(LINES, 1))
 
 
 def test_blank_rows_of_a_table_are_rows(tmp_path):
     (tmp_path / "a.csv").write_text('text,n\n()\n\n"(\n)",2\n,3\n()()\n\n')
-    found = read_inputs(input_records(tmp_path / "a.csv"))
-    assert found == [(2, "()"), (3, ""), (4, "(\n)"), (6, ""), (7, "()()"), (8, "")]
+    assert texts_of(tmp_path / "a.csv") == [(2, "()"), (3, ""), (4, "(\n)"), (6, ""), (7, "()()"), (8, "")]
 
 
 @pytest.mark.parametrize("name, text", [
@@ -33,17 +34,16 @@ def test_blank_rows_of_a_table_are_rows(tmp_path):
 ])
 def test_a_row_that_would_be_cut_off_has_a_reason(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    first, second = read_inputs(input_records(tmp_path / name))
-    assert first == (2, "one") and second[0] == 3 and second[1].reason == "more cells than the header"
-    task = task_from(dict(kind="repair", settings="kinds = 2, max_pairs = 3"))
-    assert attempt(task, *second, 1, None, 9).reason == "skipped: more cells than the header"
+    first, second = TaskInputs().sequences(tmp_path / name).rows
+    assert first == (2, "one", "", {}, "") and second.number == 3 and second.reason == "more cells than the header"
+    assert attempt(None, second, 1, None, 9).reason == "skipped: more cells than the header"
 
 
 def test_a_column_must_be_there_once(tmp_path):
     (tmp_path / "a.csv").write_text("text,text\na,b\n")
-    with pytest.raises(ValueError, match="2 columns of that name"): input_records(tmp_path / "a.csv", "text")
+    with pytest.raises(ValueError, match="2 columns of that name"): texts_of(tmp_path / "a.csv", "text")
     (tmp_path / "b.jsonl").write_text(json.dumps(dict(text="a", n=1)) + "\n")
-    with pytest.raises(ValueError, match="column='m': .*text, n"): input_records(tmp_path / "b.jsonl", "m")
+    with pytest.raises(ValueError, match="column='m': .*text, n"): texts_of(tmp_path / "b.jsonl", "m")
 
 
 # ---- interrupted
@@ -108,7 +108,7 @@ def test_kept_edits_are_of_one_command(place, monkeypatch):
     assert code == 2 and "another seed" in said
     (place / "in.txt").write_text("([)\n()\n(a)\n[]()\n(()\n")
     code, _, said = run_line(LINE, place)
-    assert code == 2 and "another attempts" in said
+    assert code == 2 and "another prompts" in said
     (place / "in.txt").write_text("([)\n()\n(a)\n[]()\n(((\n")
     (place / "out.csv.partial.jsonl").write_text((place / "out.csv.partial.jsonl").read_text().replace(")", "("))
     code, _, said = run_line(LINE, place)

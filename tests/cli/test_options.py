@@ -1,18 +1,18 @@
-"Options: one frozen object per command, made once; what decides rows has the names that older files know."
+"Options: one frozen object per command, made once, with the defaults that the help shows."
 import ast
-import hashlib
 import inspect
 import json
 import re
 import shlex
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from loflexmdm.cli import commands, edit, optimize, sample
+from loflexmdm.cli import commands
 from loflexmdm.cli.commands import find_commands, full_parser, parse
-from loflexmdm.cli.sampler_options import SampleOptions, selected_sampler
+from loflexmdm.cli.resumable_rows import settings_of
 from loflexmdm.models.pretrained import load
+from loflexmdm.models.requests import SampleRequest
 from loflexmdm.samplers import TauLeaping
 
 LINES = dict(
@@ -37,8 +37,8 @@ def test_options_are_frozen_and_those_of_the_parser(name):
     parser = full_parser(LINES[name].split())[1].choices[name]
     dests = {action.dest.partition(".")[0] for action in parser._actions} - {"help"}
     known = {f.name for f in fields(options)} - {"argv"}
-    shared = {"min_length", "guidance", "guidance_scheme", "nll"} if name == "edit" else set()
-    assert known - shared == dests, "a field without an option, or an option without a field"
+    unused = {"reading"} - dests  # a task without options of reading
+    assert known - unused == dests, "a field without an option, or an option without a field"
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -66,42 +66,18 @@ def test_nothing_reads_or_changes_a_namespace():
 
 def test_sampler_settings_of_the_command_line():
     line = "sample star-tiny --sampler tau --steps 4 --top-p 0.5 --confidence none"
-    options, star = parse(line.split()), load("star-tiny").method
+    options, star = parse(line.split()), load("star-tiny")
     assert options.settings == dict(steps=4, top_p=0.5, confidence="none")
-    assert selected_sampler(options, star) == TauLeaping(steps=4, top_p=0.5)
-    assert selected_sampler(replace(options, sampler=None, settings={}), star) == star.default_sampler
+    assert star.request(**options.asked(star.method)).sampler == TauLeaping(steps=4, top_p=0.5)
+    assert star.request().sampler == star.method.default_sampler
 
 
-def test_settings_of_sample_are_those_of_older_files():
-    "A partial file of an older version is continued only if these agree by name and value."
-    star, info = load("star-tiny").method, dict(versions=dict(torch="2"), sampler="TauLeaping()")
-    found = sample.settings_of(SampleOptions(model="star-tiny", seed=3), star, [("1", ...)], 0, info)
-    digest = hashlib.sha256(json.dumps([["1", "..."]]).encode()).hexdigest()
-    assert found == {
-        "seed": 3, "batch_size": 512, "min_length": 0, "max_length": None, "prompt_text": None, "guidance": 0.0,
-        "guidance_scheme": "naive", "torch version": "2", "model": sample.model_digest(star), "task": star.task,
-        "sampler": "TauLeaping()", "n": 1, "nll": 0, "prompts": digest, "device": "cpu",
-    }
-    more = SampleOptions(model="star-tiny", valid=2, unique=True, salvage=True)
-    assert sample.settings_of(more, star, [()], 0, info).items() >= dict(valid=2, unique=True, salvage=True).items()
-
-
-def test_settings_of_edit_and_optimize_are_those_of_older_files():
-    star, info = load("star-tiny").method, dict(versions=dict(torch="2"), sampler="TauLeaping()")
-    rows = [edit.Attempt(1, "a", 1, ["a"], [False]), edit.Attempt(2, "", 1, [], [], "skipped: empty")]
-    found = edit.settings_of_edit(edit.EditOptions(model="star-tiny", input="x.txt"), star, rows, info)
-    older = [[1, "a", 1, ["a"], [False], "", ""], [2, "", 1, [], [], "not read: empty", ""]]
-    digest = hashlib.sha256(json.dumps(older).encode()).hexdigest()
-    assert found == {
-        "seed": 0, "batch_size": 512, "max_length": None, "torch version": "2", "model": sample.model_digest(star),
-        "task": star.task, "sampler": "TauLeaping()", "device": "cpu", "attempts": digest,
-    }
-    options = optimize.OptimizeOptions(objective="qed", way="genetic", scaffold="C")
-    found = optimize.settings_of(options, ["C"], None)
-    assert found.pop("start") and found == dict(
-        objective="qed", way="genetic", seed=0, population=50, children=50, time_limit=60.0, alerts=None, scaffold="C",
-        sound=6.0,
-    )
+def test_what_decides_rows_is_every_setting_of_the_request():
+    star = load("star-tiny")
+    found = settings_of(star.request(n=1, seed=3), star.method, ["1"], dict(torch="2"))
+    names = {f.name for f in fields(SampleRequest)} - {"generator", "progress", "skip", "record"}
+    assert found.keys() == names | {"torch version", "model", "task", "device", "prompts"}
+    assert json.loads(json.dumps(found)) == found
 
 
 def words(text):

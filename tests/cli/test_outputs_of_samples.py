@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from loflexmdm.cli.result_files import TABLES, TEXTS
+from loflexmdm.models.row_files import TABLES, TEXTS
 from loflexmdm.support.readers import FASTA
 from loflexmdm.support.records import EXPECTED, read_records
 from loflexmdm.support.table_writers import TABLE_WRITERS

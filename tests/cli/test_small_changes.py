@@ -1,8 +1,6 @@
 "Formulas and boundaries where a small change of the code would go unnoticed."
-from types import SimpleNamespace
 
 import pytest
-import torch
 
 from loflexmdm.cli.resumable_rows import SavedRows
 from loflexmdm.samplers import Samples
@@ -12,13 +10,12 @@ pytestmark = pytest.mark.usefixtures("pico")
 
 def saved_rows(directory):
     "Rows of one command, begun or continued."
-    device = SimpleNamespace(device=torch.device("cpu"))
-    rows = SavedRows(directory / "s.jsonl", dict(command="sample"), dict(seed=0), device, 0, 0, 3)
+    rows = SavedRows(directory / "s.jsonl", dict(command="sample"), dict(seed=0), None, 3)
     rows.start()
     return rows
 
 
-def add_row(rows, text): rows.add(Samples([[3]], [[True]], network_calls=1), [(dict(text=text), dict(tokens=[3]))])
+def add_row(rows, text): rows.add(Samples([[3]], [[True]], network_calls=1), [dict(text=text, tokens=[3])])
 
 
 @pytest.mark.parametrize("left", [b"", b'{"text": "b", "tok', b'{"text": "b", "tokens": [3]}\n',

@@ -50,8 +50,13 @@ def test_what_is_refused(settings, message):
     with pytest.raises(ValueError, match=message): Model(bare()).sample(**dict(n=1) | settings)
 
 
+def test_every_sequence_has_its_score_or_its_reason():
+    scores = Model(bare()).score([["("], ["("] * 9, ["x"]], states=4)
+    assert scores.nats.isfinite().tolist() == [True, False, False] and not scores.reasons[0]
+    assert scores.reasons[1] == "9 tokens; the model has 8" and "'x' is outside the vocabulary" in scores.reasons[2]
+
+
 def test_texts_need_a_task():
     model = Model(bare())
     for call in (lambda: model.prompt("("), lambda: model.score("()"), lambda: model.sample("()")):
         with pytest.raises(ValueError): call()
-    with pytest.raises(ValueError, match="number 1 has 9 tokens; the model has 8"): model.score([["("], ["("] * 9])

@@ -30,8 +30,7 @@ def test_the_command_draws_what_python_draws(name, tmp_path):
     model, path = load(name), tmp_path / "s.jsonl"
     code, _, said = call(f"sample {name} -n 4 --seed 3 --nll 0 --no-picture --out {path}")
     assert code == 0, said
-    prompts = model.prompts("test", 4)
-    samples = model.sample(prompts, n=None if prompts else 4, seed=3)
+    samples = model.sample(n=4, seed=3)
     written = [row["tokens"] for row in map(json.loads, path.read_text().splitlines())]
     assert written == [model.vocabulary.decode(s) for s in samples.sequences]
     check_line(model, said)

@@ -56,11 +56,12 @@ def test_a_file_is_scored_by_a_model(run):
     out = place / "scores.csv"
     line = f"evaluate {place}/more.txt --model {place}/run --nll 4"
     code, figures, _ = call(line, "--out", out)
-    assert code == 0 and "1 with a token outside the vocabulary, 1 longer than the model writes" in status_of(line)[1]
+    assert code == 0 and "2 kept; left out: 1 token 'z' is outside the vocabulary, 1 99 tokens" in status_of(line)[1]
     rows = list(csv.DictReader(out.open()))
-    assert [(row["number"], row["text"]) for row in rows] == [("1", "ab"), ("3", "ba")]
+    assert [(row["number"], row["text"]) for row in rows] == [("1", "ab"), ("2", "az"), ("3", "ba"), ("4", "a" * 99)]
+    assert [bool(row["reason"]) for row in rows] == [False, True, False, True] and rows[1]["nats"] == ""
     by_python = model.score(["ab", "ba"], 4).nats.tolist()
-    assert [float(row["nats"]) for row in rows] == pytest.approx(by_python, abs=1e-3)
+    assert [float(row["nats"]) for row in rows if row["nats"]] == pytest.approx(by_python, abs=1e-3)
     name = "nll " if model.method.exact else "nll_bound"
     mean = float(re.search(rf"^{name.strip()} +([\d.]+)", figures, re.M)[1])
     assert mean == pytest.approx(sum(by_python) / 2, abs=1e-3) and "bits_per_character" in figures
@@ -70,8 +71,8 @@ def test_a_file_is_scored_by_a_model(run):
 def test_the_first_texts_and_metrics_as_json(run):
     _, place = run
     out = place / "figures.json"
-    code, _, said = call(f"evaluate {place}/texts.txt --model {place}/run --nll 4 -n 5 --out {out}")
-    assert code == 0 and "scored: the first 5 records" in said and json.loads(out.read_text())["figures"]["n"] == 5
+    code, said = status_of(f"evaluate {place}/texts.txt --model {place}/run --nll 4 -n 5 --out {out}")
+    assert code == 0 and "5 records, 5 kept" in said and json.loads(out.read_text())["figures"]["n"] == 5
 
 
 @pytest.mark.parametrize("text, said", [("zz\n", "no text that the model can score"), ("", "holds no|no text")])

@@ -4,13 +4,13 @@ import gzip
 
 import pytest
 
-from loflexmdm.cli.edit import input_records, read_inputs
 from loflexmdm.molecules.data.cleaning import small_splits
 from loflexmdm.molecules.data.compounds import name_column, read_compounds, standard, without_counterions
 from loflexmdm.molecules.data.tables import LIBRARY_WRITERS, as_smi
 from loflexmdm.molecules.task import MoleculesConfig, MoleculesTask
 from loflexmdm.support.table_writers import output_ending
 from loflexmdm.tasks.base import SPLITS
+from loflexmdm.tasks.inputs import InputRow, TaskInputs
 from commands import call, refused
 
 MIXED = """CC(=O)Nc1ccc(O)cc1.Cl lead1
@@ -87,9 +87,9 @@ def test_rows_of_edits_have_the_columns_of_their_leads():
 
 def test_edits_of_texts_have_no_molecules(place):
     (place / "a.txt").write_text("see you later\n")
-    assert read_inputs(input_records(place / "a.txt")) == [(1, "see you later")]
-    refused(call("edit repair-text --input a.txt --out a.sdf"), "--out a.sdf: is for molecules")
-    refused(call("edit repair-text --input a.txt --salts largest"), "--salts largest: is for molecules")
+    assert TaskInputs().sequences(place / "a.txt").rows == [InputRow(1, "see you later")]
+    refused(call("edit repair-text --input a.txt --out a.sdf"), "--out a.sdf: must end in")
+    refused(call("edit repair-text --input a.txt --salts largest"), "unknown argument --salts")
 
 
 def test_the_best_of_a_search_name_their_leads():

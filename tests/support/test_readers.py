@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from loflexmdm.cli.result_files import read_prompts
+from loflexmdm.cli.prompt_files import read_prompts
 from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.process.states import Vocabulary
 from loflexmdm.support import readers

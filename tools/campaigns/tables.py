@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from campaigns.attacks import Tally
-from loflexmdm.cli.edit import input_records, read_inputs
+from loflexmdm.tasks.inputs import TaskInputs
 from loflexmdm.molecules.data.records import smiles_and_texts
 from loflexmdm.support.records import BLANK, MISSING
 
@@ -54,7 +54,7 @@ def attack(rng: random.Random, place: Path) -> str:
     wanted = [(smiles, pointed(v)) for smiles, v in expected if smiles]
     if [(smiles, pointed(v)) for smiles, v in used] != wanted: return "values of other molecules"
     texts = [v for v in (v.rstrip(BLANK) for _, v in expected) if v and v not in MISSING]
-    try: edited = [text for _, text in read_inputs(input_records(path, "value"))]
+    try: edited = [row.text for row in TaskInputs().sequences(path, "value").rows]
     except ValueError as e: return f"edit: {e}" if texts else ""
     if len(edited) != len(rows): return "edit: rows are missing"
     if [t for t in edited if t and isinstance(t, str)] != texts: return "edit: other cells"
