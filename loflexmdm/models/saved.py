@@ -325,7 +325,8 @@ def load_method(
     build = partial(cls, Vocabulary(meta["vocabulary"]), config, meta.get("task"))
     settings = (getattr(config, key, "") for key in ("network_config", "order_network_config"))
     if any(settings): _check_outline(build, tensors, path / weights)
-    method = build()
+    # a new model's weights are drawn from the global generator
+    with torch.random.fork_rng(devices=[]): method = build()
 
     # only a file with a digest is known to be unchanged
     sealed = weights in recorded(meta)

@@ -515,7 +515,7 @@ class RankBlock(nn.Module):
         seen = kind.shape[1]
         by_class = torch.baddbmm(weights.offset, q, weights.classes)
         scores = by_class.gather(-1, kind.expand(len(q), -1, -1)).flatten(0, 1)[:, None]
-        scores = scores.baddbmm_(q.flatten(0, 1)[:, None], keys[..., :seen].flatten(0, 1))
+        scores = torch.baddbmm(scores, q.flatten(0, 1)[:, None], keys[..., :seen].flatten(0, 1))
         found = (scores.softmax(-1) @ values[:, :, :seen].flatten(0, 1)).view_as(q)
         h = h + self.out(found.transpose(0, 1).flatten(1))
         return h + self.mlp(self.mlp_norm(h))
@@ -580,7 +580,9 @@ class GapPointer(nn.Module):
             right = right.long()
             gaps = w @ l.mT + (w @ r.mT).gather(2, right) + _pairs(a, b, right)
             gaps = gaps + of_class.gather(2, distance.long())
-        else: gaps = ChunkedGaps.apply(w, l, r, b @ a.mT, of_class, right, distance)
+        else:
+            values = (x.to(w.dtype) for x in (w, l, r, b @ a.mT, of_class))
+            with torch.autocast(w.device.type, enabled=False): gaps = ChunkedGaps.apply(*values, right, distance)
         return torch.cat([gaps / self.width ** 0.5, self.stop(last)], 2)
 
     def _of_last(self) -> tuple[list[Float[Tensor, "scores width"]], list[Float[Tensor, " scores"]]]:

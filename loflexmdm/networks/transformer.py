@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'Cond', 'Modulation', 'KVCache', 'TILE', 'SOFTPLUS_ONE', 'Size', 'size_named', 'rotary', 'rotate',
-           'TimeEmbedding', 'over_columns', 'of_all', 'modulate', 'attention', 'NormedHeads', 'HeadNorm', 'Block',
-           'in_turn', 'pad_to_tiles', 'Transformer', 'CausalTransformer', 'ScalarHead', 'positive_rate', 'bounded_rate',
-           'TiedLinear', 'TokenHead', 'token_head', 'transformer_options', 'TransformerNetwork']
+           'TimeEmbedding', 'over_columns', 'of_all', 'modulate', 'attention', 'NormedHeads', 'norm_heads', 'HeadNorm',
+           'Block', 'in_turn', 'pad_to_tiles', 'Transformer', 'CausalTransformer', 'ScalarHead', 'positive_rate',
+           'bounded_rate', 'TiedLinear', 'TokenHead', 'token_head', 'transformer_options', 'TransformerNetwork']
 
 # %% ../../nbs/networks/02_transformer.ipynb #ae4b2160
 import math
@@ -151,10 +151,12 @@ def attention(
 
 # %% ../../nbs/networks/02_transformer.ipynb #hn000002
 class NormedHeads(torch.autograd.Function):
-    "RMSNorm of each head's features on a processor, where torch's has no kernel and takes a dozen for its gradient."
+    """RMSNorm of each head's features on a processor, where torch's has no kernel and takes a dozen for its gradient.
+
+    The gains are of shape (dim,), or (kinds, 1, dim) for heads of several kinds, (..., kinds, heads, dim)."""
     @staticmethod
     def forward(
-        ctx, x: Float[Tensor, "*shape heads dim"], weight: Float[Tensor, " dim"]
+        ctx, x: Float[Tensor, "*shape heads dim"], weight: Float[Tensor, "..."]
     ) -> Float[Tensor, "*shape heads dim"]:
         size = (x.square().mean(-1, keepdim=True) + torch.finfo(x.dtype).eps).rsqrt_()
         normed = x * size
@@ -164,19 +166,24 @@ class NormedHeads(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Float[Tensor, "*shape heads dim"]) -> tuple[Tensor, Tensor]:
         normed, size, weight = ctx.saved_tensors
-        of_weight = grad * normed
-        along = of_weight @ weight[:, None] / len(weight)
-        of_x = torch.addcmul(grad * weight, normed, along, value=-1).mul_(size)
-        of_weight = of_weight.flatten(0, -3).flatten(1).sum(0)
-        return of_x, of_weight.view(-1, len(weight)).sum(0)
+        of_weight, of_normed = grad * normed, grad * weight
+        along = (of_normed * normed).mean(-1, keepdim=True)
+        of_x = torch.addcmul(of_normed, normed, along, value=-1).mul_(size)
+        own = of_weight.shape[-max(weight.dim(), 2):]  # heads of one column
+        of_weight = of_weight.flatten(0, -1 - len(own)).flatten(1).sum(0)
+        return of_x, of_weight.view(own).sum_to_size(weight.shape)
+
+
+def norm_heads(x: Float[Tensor, "*shape heads dim"], weight: Float[Tensor, "..."]) -> Float[Tensor, "*shape heads dim"]:
+    "Apply RMSNorm to each head's features, in their own dtype. torch has no fused kernel for mixed dtypes."
+    if not x.is_cuda and x.dtype == weight.dtype: return NormedHeads.apply(x, weight)
+    if weight.dim() == 1: return F.rms_norm(x, weight.shape, weight.to(x.dtype))
+    return F.rms_norm(x, x.shape[-1:]) * weight.to(x.dtype)
 
 
 class HeadNorm(nn.RMSNorm):
-    "RMSNorm of each head's features, in their own dtype. torch has no fused kernel for mixed dtypes."
-    def forward(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
-        if x.is_cuda or x.dtype != self.weight.dtype:
-            return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
-        return NormedHeads.apply(x, self.weight)
+    "RMSNorm of each head's features, by `norm_heads`."
+    def forward(self, x: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]: return norm_heads(x, self.weight)
 
 # %% ../../nbs/networks/02_transformer.ipynb #p2ec053f
 class Block(nn.Module):
@@ -235,8 +242,8 @@ class Block(nn.Module):
         q_k, v = heads.split((2 * self.heads, self.heads), -2)
 
         # normalise and rotate queries and keys together: fewer operations matter for one column
-        gains = torch.stack([self.q_norm.weight, self.k_norm.weight]).repeat_interleave(self.heads, 0)
-        q_k = F.rms_norm(q_k, q_k.shape[-1:]) * gains.to(q_k.dtype)
+        gains = torch.stack([self.q_norm.weight, self.k_norm.weight])[:, None]
+        q_k = norm_heads(q_k.unflatten(-2, (2, self.heads)), gains).flatten(-3, -2)
         q, k = rotate(q_k, *angles).chunk(2, -2)
 
         # heads before columns

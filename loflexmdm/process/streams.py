@@ -97,8 +97,9 @@ class Stream(Dataset):
         workers: int = 0,
         chunk: int = 64,
         begin: Callable[[int], object] | None = None,
+        ahead: int = 128,
     ) -> Iterator[Example]:
-        """Yield examples without end, made in `workers` processes.
+        """Yield examples without end, made in `workers` processes, together about `ahead` before they are asked for.
 
         Each process calls `begin` first. `left_out` restarts from zero. ValueError after FRUITLESS rows without a
         usable one."""
@@ -109,6 +110,7 @@ class Stream(Dataset):
             batch_sampler=_in_chunks(rows, chunk),
             collate_fn=_as_list,
             num_workers=workers,
+            prefetch_factor=max(2, ahead // (chunk * workers)) if workers else None,
             worker_init_fn=begin,
             generator=torch.Generator(),
         )
@@ -147,11 +149,12 @@ def stream_batches(
     seed: int,
     workers: int = 0,
     begin: Callable[[int], object] | None = None,
+    ahead: int = 128,
 ) -> Iterator[list[Example]]:
-    """Yield batches `start` to `stop` of `size` examples each.
+    """Yield batches `start` to `stop` of `size` examples each, made as in `Stream.examples`.
 
     Earlier batches are made and discarded: a stream cannot start in the middle."""
-    examples = data.examples(seed, workers=workers, begin=begin)
+    examples = data.examples(seed, workers=workers, begin=begin, ahead=ahead)
     taken = islice(examples, start * size, stop * size)
     try: yield from _in_chunks(taken, size)
     finally: examples.close()

@@ -112,11 +112,18 @@ class Rows(Sequence):
 
     def __len__(self) -> int: return self.ends[-1] if self.ends else 0
 
-    def __getitem__(self, i: int) -> np.ndarray:
+    def __getitem__(self, i: int) -> np.ndarray: return self._row(i).values.to_numpy()
+
+    def length(self, i: int) -> int:
+        "Return the length of a row, from the offsets of its block."
+        return len(self._row(i))
+
+    def _row(self, i: int):
+        "Read a row as a scalar of a list."
         if not 0 <= i < len(self): raise IndexError(f"row {i} is out of range for {len(self)} rows")
         k = bisect_right(self.ends, i)
         block, row = divmod(i - (self.ends[k] - self.shards[k].rows), BLOCK)
-        return self._block(k, block)[row].values.to_numpy()
+        return self._block(k, block)[row]
 
     def __iter__(self) -> Iterator[np.ndarray]:
         for k, shard in enumerate(self.shards):
@@ -175,6 +182,7 @@ class TokenRows(Sequence):
     "Rows of tokens, decoded on access."
     def __init__(self, rows: Rows, tokens: Sequence[str]): self.rows, self.tokens = rows, tokens
     def __len__(self) -> int: return len(self.rows)
+    def length(self, i: int) -> int: return self.rows.length(i)
     def _of(self, row: np.ndarray) -> tuple[str, ...]:
         return tuple(self.tokens[k] for k in row.tolist())
     def __getitem__(self, i: int) -> tuple[str, ...]: return self._of(self.rows[i])

@@ -42,14 +42,17 @@ class Examples(Dataset):
 
     `identity`: `rows` and `digest` of the source rows of the examples; `source`: these and the `name` of the file or
     data set, if it holds more rows. A resumed run compares them to detect changed data
-    (`data_digests.data_digests`)."""
+    (`data_digests.data_digests`). `length`: returns the number of columns of example i, where it is known before the
+    example is made; batches of similar length ask for it."""
     def __init__(
-        self, size: int, make: Callable[[int], Example], identity: Mapping | None = None, source: Mapping | None = None
+        self, size: int, make: Callable[[int], Example], identity: Mapping | None = None, source: Mapping | None = None,
+        length: Callable[[int], int] | None = None,
     ):
         self.size = size
         self.make = make
         self.identity = identity
         self.source = source
+        self.length = length
 
     def __len__(self) -> int: return self.size
 

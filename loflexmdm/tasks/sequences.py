@@ -40,7 +40,7 @@ from ..support.random_numbers import permutation
 from ..support.readers import is_file
 from ..support.records import FORMATS, Again, LeftOut, Record, Records, described, read_records
 from ..support.saved_files import read_config, resolve
-from ..support.shards import Splits, cache_directory, read_splits, write_splits
+from ..support.shards import Splits, TokenRows, cache_directory, read_splits, write_splits
 from ..support.statistics import empirical_variation, variation_floor
 from ..support.tokenizers import TextTokenizer, read_tokenizer, subwords, train_subwords
 from .base import SPLITS, Examples, Task, TaskOutput, check_split, tokens_as_text
@@ -521,7 +521,8 @@ class SequencesTask(WrittenSequences):
         if c.infill:
             return _infilled(rows, split, c.infill, self.vocabulary, identity, source, rule_of(c, self.longest))
         example = lambda i: prefix_example((), rows[i], self.vocabulary)
-        return Examples(len(rows), example, identity, source)
+        length = rows.length if isinstance(rows, TokenRows) else lambda i: len(rows[i])
+        return Examples(len(rows), example, identity, source, lambda i: 1 + length(i))
 
     def streamed(self) -> Stream:
         """Return a stream of training sequences, tokenised while reading.

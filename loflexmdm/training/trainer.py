@@ -28,7 +28,7 @@ from ..support.data_digests import data_digests
 from ..support.progress import duration, progress_bar, write_line
 from ..support.random_numbers import generator_for
 from ..support.stop_signals import Interrupted, stop_signals
-from .batches import check_pairs, count_source_rows, passes
+from .batches import check_pairs, columns, count_source_rows, passes
 from .checkpoints import Checkpoints, keep_best, last_step, run_lock, take_weights
 from .compiling import Compiler, autocast, fast_products
 from .distributed import OneProcess
@@ -113,7 +113,7 @@ class Trainer:
         self.valid = None
         if valid is not None:
             rows = min(config.valid_size, len(valid))
-            self.valid = collate([valid[i] for i in range(rows)])
+            self.valid = collate(sorted((valid[i] for i in range(rows)), key=columns))  # batches of similar length
 
         # state that a step changes: weights, average, counters
         self.optimisers = optimisers(method, config)

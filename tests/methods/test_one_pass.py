@@ -114,8 +114,9 @@ def test_a_wrong_visibility_after_moving_rows_together_is_noticed(kind, monkeypa
     assert compared(m, ragged(m), 1, monkeypatch) > 1e-4
 
 
-def test_the_norm_of_heads_has_the_gradient_of_finite_differences():
+@pytest.mark.parametrize("x, w", [((3, 2, 4), (4,)), ((2, 3, 2, 5, 4), (2, 1, 4)), ((3, 2, 1, 4), (2, 1, 4))])
+def test_the_norm_of_heads_has_the_gradient_of_finite_differences(x, w):
     g = torch.Generator().manual_seed(0)
-    x, w = torch.randn(3, 2, 4, generator=g, requires_grad=True), torch.randn(4, generator=g, requires_grad=True)
-    torch.testing.assert_close(NormedHeads.apply(x, w), F.rms_norm(x, (4,), w), atol=1e-15, rtol=0)
+    x, w = torch.randn(x, generator=g, requires_grad=True), torch.randn(w, generator=g, requires_grad=True)
+    torch.testing.assert_close(NormedHeads.apply(x, w), F.rms_norm(x, (4,)) * w, atol=1e-15, rtol=0)
     assert torch.autograd.gradcheck(NormedHeads.apply, (x, w))

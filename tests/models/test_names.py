@@ -1,10 +1,14 @@
 "Names of the package and directories that are called so."
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from commands import call, refused
 
 import loflexmdm
+from loflexmdm.models.pretrained import names
 from loflexmdm.training.recipes import tables_like
 
 
@@ -27,3 +31,11 @@ def test_a_name_means_the_package_and_a_path_the_directory(tmp_path, monkeypatch
     refused(call("resume ./star-tiny"), "holds no run")
     (tmp_path / "star-tiny" / "config.json").unlink()
     refused(call("sample ./star-tiny"), "no saved model")
+
+
+@pytest.mark.parametrize("name", names())
+def test_loading_a_model_draws_no_global_random_number(name):
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    loflexmdm.load(name)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before[1:]

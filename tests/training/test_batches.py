@@ -1,6 +1,7 @@
 "The order of the data, loader processes and how a script ends."
 import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,9 +11,12 @@ import pytest
 from small_runs import CPU, Words, trainer
 from torch.utils.data import Subset
 
-from loflexmdm.process.streams import UNLIMITED
+from loflexmdm.process.states import Pair, Vocabulary, prefix_example
+from loflexmdm.process.streams import UNLIMITED, Stream
 from loflexmdm.support.stop_signals import STOP_SIGNALS, stop_signals
-from loflexmdm.training.batches import BatchIndices, batches, epoch_indices, exit_flag, ignore_interrupts
+from loflexmdm.tasks.base import Examples
+from loflexmdm.training.batches import BatchIndices, batches, by_length, columns, epoch_indices, exit_flag
+from loflexmdm.training.batches import ignore_interrupts, is_grouped
 from loflexmdm.training.optimisers import TrainConfig
 
 
@@ -24,6 +28,67 @@ def test_indices_from_any_start_are_a_tail(n):
     if n == 7: assert all(sorted(first[i:i + 7]) == list(range(7)) for i in (0, 7, 14)) and first[:7] != first[7:14]
     numbers = list(BatchIndices(n, 4, 0, 7, 3))
     assert numbers[3:] == list(BatchIndices(n, 4, 3, 7, 3)) and sum(numbers, []) == first[:28]
+
+
+@pytest.mark.parametrize("n, size", [(7, 4), (60, 3), (400, 2), (UNLIMITED, 4)])
+def test_batches_of_similar_length_from_any_start_are_a_tail(n, size):
+    "And every row comes once in a pass, in as many batches."
+    order = lambda start: list(BatchIndices(n, size, start, 230, 3, lambda row: row * 7 % 31))
+    whole = order(0)
+    assert len(whole) == 230 and {len(rows) for rows in whole} == {size}
+    for start in (1, 49, 50, 51, 133): assert order(start) == whole[start:]
+    rows, pool = sum(whole, []), BatchIndices(n, size, 0, 1, 3, len).pool
+    if n == UNLIMITED: assert sorted(rows[:200]) == list(range(200))
+    elif n % (pool * size) == 0: assert all(sorted(rows[k:k + n]) == list(range(n)) for k in range(0, len(rows) - n, n))
+    if pool > 1: assert whole != list(BatchIndices(n, size, 0, 230, 3))
+
+
+def test_a_batch_keeps_the_order_of_its_rows_and_a_pool_shuffles_its_batches():
+    lengths = random.Random(0).choices(range(5), k=200)
+    found = by_length(range(200), lengths, 4, 0)
+    assert all(rows == sorted(rows) for rows in found) and sorted(sum(found, [])) == list(range(200))
+    widths = [max(lengths[row] for row in rows) for rows in found]
+    assert widths != sorted(widths)
+    assert sum(widths) * 4 <= sum(lengths) + 4 * 3  # three rows at each border of five lengths
+
+
+def letters_of_lengths(**options) -> Stream:
+    make = lambda row, k: prefix_example((), "a" * row, Vocabulary("a"))
+    return Stream(lambda k: [1 + i * 37 % 23 for i in range(97)], make, window=50, **options)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("data", [letters_of_lengths(), [prefix_example((), "a" * (1 + i % 13), Vocabulary("a"))
+                                                         for i in range(700)]], ids=["stream", "rows"])
+def test_similar_lengths_are_the_same_resumed_and_in_every_process(data, workers):
+    config = TrainConfig(steps=60, batch_size=4, workers=workers)
+    tokens = lambda start, **share: [b.tokens.tolist() for b in batches(data, config, start, CPU, **share)]
+    whole = tokens(0)
+    assert is_grouped(data, config) and len(whole) == 60 and tokens(53) == whole[53:] and tokens(7) == whole[7:]
+    shares = [tokens(40, rank=rank, world=2) for rank in (0, 1)]
+    for batch, *parts in zip(whole[40:], *shares, strict=True):
+        assert [row[:sum(t > 0 for t in row)] for part in parts for row in part] == [
+            row[:sum(t > 0 for t in row)] for rank in (0, 1) for row in batch[rank::2]]
+    real = lambda batch: sum(t > 0 for row in batch for t in row) / sum(map(len, batch))
+    padded = [b.valid.float().mean().item() for b in batches(
+        data, TrainConfig(steps=60, batch_size=4, group_by_length=False), 0, CPU)]
+    assert sum(map(real, whole)) / 60 > 0.95 > 0.8 > sum(padded) / 60
+
+
+def test_sequences_of_one_length_come_in_the_order_of_positions():
+    data = [prefix_example((), "ab", Vocabulary("ab")) for _ in range(300)]
+    assert not is_grouped(data, TrainConfig(batch_size=2)) and not is_grouped(data[:1], TrainConfig(batch_size=2))
+    assert is_grouped(data, TrainConfig(batch_size=2, group_by_length=True))
+    pair = Pair(data[0], data[1])
+    assert columns(pair) == 6 and columns(data[0]) == 3
+
+
+def test_data_that_know_lengths_are_not_made_for_them():
+    made = []
+    data = Examples(400, lambda i: made.append(i) or prefix_example((), "a" * (1 + i % 9), Vocabulary("a")),
+                    length=lambda i: 2 + i % 9)
+    next(batches(data, TrainConfig(steps=5, batch_size=4), 0, CPU))
+    assert len(made) <= 2 * 4
 
 
 def test_empty_data_is_refused(tmp_path):

@@ -1,13 +1,15 @@
 "Settings, learning rates, and which optimiser steps what, and how."
+from functools import partial
+
 import pytest
 import torch
 from kill import stop_after
-from small_runs import CPU, config, model, short_trainer, trainer, weights
+from small_runs import config, model, short_trainer, trainer, weights
 
 from loflexmdm.networks.transformer import SIZES
 from loflexmdm.training.optimisers import (
     Average,
-    Float32Muon,
+    GroupedMuon,
     TrainConfig,
     adamw_kernels,
     fast_bfloat16,
@@ -82,9 +84,7 @@ def test_an_unknown_optimiser_is_refused():
 
 def test_fused_adamw_takes_the_steps_of_the_loop(tmp_path, pico):
     t, other = short_trainer(tmp_path / "a", pico), short_trainer(tmp_path / "b", pico)
-    assert t.optimisers[0].defaults["fused"] and adamw_kernels(CPU, True) == dict(foreach=True)
-    assert adamw_kernels(torch.device("cuda"), True) == adamw_kernels(CPU, False) == dict(fused=True)
-    assert adamw_kernels(torch.device("mps"), False) == dict(foreach=True)
+    assert t.optimisers[0].defaults["fused"] and adamw_kernels(torch.device("mps")) == dict(foreach=True)
     other.optimisers[:] = [torch.optim.AdamW(other.groups, betas=(0.9, 0.99))]
     t.fit(), other.fit()
     for p, q in zip(weights(t), weights(other), strict=True): torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
@@ -103,12 +103,13 @@ def test_checkpoints_of_other_kernels_are_resumed(tmp_path, pico):
         torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
 
 
-def test_muon_in_float32_is_muon(pico):
+@pytest.mark.parametrize("bfloat16", [False, True])
+def test_grouped_muon_is_muon(pico, bfloat16):
     "Against torch's, whose bfloat16 has three digits: the same step, decay included, within 2 % of its length."
     shapes, g = [(6, 4), (4, 9), (6, 4)], torch.Generator().manual_seed(0)
     start, steps = [torch.randn(s, generator=g) for s in shapes], [[torch.randn(s, generator=g) for s in shapes] * 2]
     found = []
-    for muon in (torch.optim.Muon, Float32Muon):
+    for muon in (torch.optim.Muon, partial(GroupedMuon, bfloat16=bfloat16)):
         params = [torch.nn.Parameter(s.clone()) for s in start]
         optimiser = muon(params, lr=0.1, weight_decay=0.2, adjust_lr_fn="match_rms_adamw")
         for grads in steps * 3:
@@ -118,11 +119,11 @@ def test_muon_in_float32_is_muon(pico):
     for p, q, s in zip(*found, start, strict=True): assert (p - q).norm() < 0.02 * (p - s).norm()
 
 
-@pytest.mark.parametrize("capability, kind", [("AVX512", torch.optim.Muon), ("AVX2", Float32Muon)])
-def test_muon_is_in_float32_where_bfloat16_is_slow(monkeypatch, pico, tmp_path, capability, kind):
+@pytest.mark.parametrize("capability, bfloat16", [("AVX512", True), ("AVX2", False)])
+def test_muon_is_in_float32_where_bfloat16_is_slow(monkeypatch, pico, tmp_path, capability, bfloat16):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     t = short_trainer(tmp_path, pico, optimiser="muon")
-    assert type(optimisers(t.method, t.config)[0]) is kind and fast_bfloat16(torch.device("cuda"))
+    assert optimisers(t.method, t.config)[0].bfloat16 is bfloat16 and fast_bfloat16(torch.device("cuda"))
     assert SIZES["pico"].width == 16
 
 

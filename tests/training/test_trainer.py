@@ -42,7 +42,8 @@ def test_one_step_does_what_it_says(tmp_path):
     """Weights after one step against AdamW applied by hand to the gradient of the same loss, clipped apart
     for generator and order model."""
     t, other = (
-        trainer(tmp_path, steps=1, warmup=0, final_lr_frac=1.0, weight_decay=0.0, clip=0.1, order_lr_scale=0.5),
+        trainer(tmp_path, steps=1, warmup=0, final_lr_frac=1.0, weight_decay=0.0, clip=0.1, order_lr_scale=0.5,
+                group_by_length=False),
         model(),
     )
     t.fit()
@@ -83,6 +84,7 @@ def test_micro_batches_are_one_batch(tmp_path):
             steps=3,
             log_every=1,
             clip=1e6,
+            group_by_length=False,
         )
         t.method.load_state_dict(start)
         t.fit()
