@@ -479,7 +479,8 @@ def convert(page: Page, links: Links) -> dict:
         c = c | dict(outputs=[output_on_the_site(o, page) for o in c["outputs"]])
         cells.append(code_cell(c, options, code, alt_text(source, before, functions, options.get("fig-alt"))))
     cells = cells[:1] + opened_elsewhere(page, nb["cells"]) + cells[1:] + origin(page, nb["cells"])
-    return nb | dict(cells=cells, metadata=dict(kernelspec=nb["metadata"].get("kernelspec", {})))
+    outside = dict(orphan=True) if page.section in OUTSIDE else {}
+    return nb | dict(cells=cells, metadata=dict(kernelspec=nb["metadata"].get("kernelspec", {})) | outside)
 
 
 def anchor_of(page: Page, identity: str) -> str: return f"cell-{page.section}-{page.name}-{identity}"
@@ -603,6 +604,7 @@ ROOMS = dict(  # in the order of reading: the theory first, what serves it last
     cli=("Command line", "What a terminal can ask for."),
     support=("Support", "What does not depend on the theory: files, readers, settings, registries, random numbers."),
 )
+OUTSIDE = ("cli", "support")  # rooms that a reader looks up: their pages are not in the menu, and folded by section
 SECTIONS = dict(
     tutorials=("Tutorials", "From an installed package to a result, step by step."),
     how_to=("How to", "One question, one screen."),
@@ -611,7 +613,8 @@ SECTIONS = dict(
         "Reference",
         "What users call, by what they want to do. Names of the package itself (`loflexmdm.load`) and of its "
         "subpackages (`loflexmdm.samplers.Planner`) are imported when they are first asked for. All other public "
-        "names follow at the end, module by module.",
+        "names follow at the end, module by module. How the [command line](../cli/index.md) and "
+        "[files, settings and registries](../support/index.md) are made is told on pages of their own.",
     ),
 )
 
@@ -738,8 +741,10 @@ def write_section(section: str, found: list[Page]):
     if section == "api":
         names = [*(f"{title} </{name}>" for name, title in BEHIND.items()), *(f"{name} <{name}>" for name in modules())]
         body = users_reference() + "\n" + every_module()
+    body = f"# {title}\n\n{text}\n\n{body}\n"
     tree = "\n".join(names)
-    body = f"# {title}\n\n{text}\n\n{body}\n\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
+    if section in OUTSIDE: body = "---\norphan: true\n---\n" + body
+    else: body += f"\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{tree}\n```\n"
     (SOURCE / section / "index.md").write_text(body, encoding="utf-8")
 
 
@@ -770,8 +775,7 @@ HOME_TREE = "\n\n".join([  # what readers want, and below it the rooms where the
     tree("Look something up", ["api/index", "about/glossary", "about/changelog"]),
 ])
 BEHIND = {  # pages in the menu below the reference, with their titles there
-    "models/index": "How models are stored", "cli/index": "Inside the command line",
-    "support/index": "Files, settings, registries", "about/security": "Security",
+    "models/index": "How models are stored", "about/security": "Security",
 }
 
 
@@ -884,11 +888,12 @@ def folded(page: str) -> str:
 
 
 def fold_long_pages():
-    "Fold the sections of pages that would be very long."
+    "Fold the sections of pages that would be very long, and of all outside the menu, which open with an example."
     for path in (page for room in ROOMS for page in SITE.glob(f"{room}/*.html")):
         page = path.read_text(encoding="utf-8")
         start, end = page.index("<article"), page.index("</article>")
-        if height(article := page[start:end]) < LONG or not sections(article): continue
+        folds = path.parent.name in OUTSIDE or height(page[start:end]) >= LONG
+        if not folds or not sections(article := page[start:end]): continue
         path.write_text(page[:start] + folded(article) + page[end:], encoding="utf-8")
 
 

@@ -1,9 +1,12 @@
 """Write everything that is derived from the notebooks: `make update`, or `python tools/update.py [STEP...]`.
 
+    fold     cells that the site hides or folds are collapsed in JupyterLab too
     export   loflexmdm/ from the notebooks, and notebooks without metadata that changes by itself
     tables   help.json and recipe.schema.json, from the options and recipes of the package
     readme   README.md from the index notebook"""
 import argparse
+import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -20,6 +23,43 @@ def run(*command: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=ROOT, env=env, check=True, text=True, **options)
 
 
+def builder():
+    "Import the module that builds the site, which reads the directives of cells."
+    spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "build.py")
+    spec.loader.exec_module(build := importlib.util.module_from_spec(spec))
+    return build
+
+
+def collapsed(options: dict[str, str]) -> dict[str, bool]:
+    "Return what JupyterLab hides of a cell: code that the site hides or folds, and outputs where it shows none."
+    if not {"hide", "code-fold"} & options.keys(): return {}
+    is_answer = "answer" in options.get("code-summary", "")
+    return dict(outputs_hidden=True, source_hidden=True) if "hide" in options or is_answer else dict(source_hidden=True)
+
+
+def with_folds(text: str) -> str:
+    "Return a notebook whose cells are collapsed as the site has them; the text itself where nothing changes."
+    notebook, directives = json.loads(text), builder().directives
+    before = json.dumps(notebook)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code": continue
+        options, _ = directives("".join(cell["source"]))
+        cell["metadata"] = {k: v for k, v in cell["metadata"].items() if k != "jupyter"}
+        if hidden := collapsed(options): cell["metadata"]["jupyter"] = hidden
+    if json.dumps(notebook) == before: return text
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def notebooks() -> list[Path]:
+    return [p for p in sorted((ROOT / "nbs").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
+
+
+def fold():
+    for path in notebooks():
+        text = path.read_text(encoding="utf-8")
+        if (new := with_folds(text)) != text: path.write_text(new, encoding="utf-8")
+
+
 def export():
     run("nbdev-export")
     run("nbdev-clean")
@@ -31,7 +71,7 @@ def tables(): run(sys.executable, "-c", TABLES + "write_help(); write_schema()")
 def readme(): run(sys.executable, "tests/house/test_readme.py")
 
 
-STEPS = dict(export=export, tables=tables, readme=readme)
+STEPS = dict(fold=fold, export=export, tables=tables, readme=readme)
 
 
 def main():

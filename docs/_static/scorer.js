@@ -1,5 +1,8 @@
-// Pages for readers before pages for builders; a page whose title has the word before one that mentions it.
-const PLACES = { tutorials: 12, how_to: 12, about: 6, process: 4, api: 3, support: -4, cli: -2 };
+// Pages for readers before pages for builders; a page whose title has the word before one that mentions it. The
+// reference comes last, and first where a word is a name of the code.
+const PLACES = { tutorials: 30, how_to: 30, about: 8, process: 4, api: -10, support: -20, cli: -20 };
+const NAME = /[a-z][A-Z]|_|\w\.\w/;
+const IS_NAME = (new URLSearchParams(location.search).get("q") || "").split(/\s+/).some((word) => NAME.test(word));
 // Words of newcomers, and the page that answers them where its title says it in other words.
 const ANSWERS = {
   loss: "process/matching", objective: "process/matching", likelihood: "how_to/report_a_bound",
@@ -12,7 +15,11 @@ const ANSWERS = {
   mlflow: "how_to/log_and_sweep", trackio: "how_to/log_and_sweep", sweep: "how_to/log_and_sweep",
   custom: "how_to/add_your_own", plugin: "how_to/add_your_own",
 };
-const place = (page) => (page === "about/checked" ? -8 : PLACES[page.split("/")[0]] || 0);  // which has every word
+const place = (page) => {
+  if (page === "about/checked" || page === "about/changelog") return -20;  // which have every word
+  const room = page.split("/")[0];
+  return room === "api" && IS_NAME ? 40 : PLACES[room] || 0;
+};
 const WORDS = (new URLSearchParams(location.search).get("q") || "").toLowerCase().split(/\s+/).filter((w) => w.length > 1);
 var Scorer = {
   score: ([page, title, anchor, , score]) => {

@@ -146,6 +146,14 @@ def test_no_page_is_very_long():
     assert articles["process/schedules.html"].count('<details class="fold') > 5
 
 
+def test_rooms_outside_the_menu_are_found_from_the_reference():
+    reference, home = ((SITE / f"{name}.html").read_text(encoding="utf-8") for name in ("api/index", "index"))
+    for room in builder().OUTSIDE:
+        assert f"{room}/index.html" in reference and f'href="{room}/' not in home
+        own = [p.read_text(encoding="utf-8") for p in (SITE / room).glob("*.html")]
+        assert sum('<details class="fold"' in page for page in own) > len(own) / 2
+
+
 def test_the_reference_gives_whole_sentences():
     "A table that said of `Limits` no more than `What a simulation may do` helped nobody."
     said = builder().first_sentence("What a simulation may do: the last reading; the lengths.\n\nMore of it.")
@@ -238,6 +246,16 @@ def test_search_puts_first_what_a_reader_wants(browser, words, first):
     tab, _ = visit(browser, f"search.html?q={words}")
     tab.wait_for_function("document.querySelector('#search-results p.search-summary')?.innerText.includes('found')")
     assert tab.locator("ul.search li a").first.inner_text() == first
+    tab.close()
+
+
+@in_browser
+@pytest.mark.parametrize("words", ["linker", "pretrained models", "fragment", "train", "gap", "similarity"])
+def test_search_finds_pages_for_readers_before_the_reference(browser, words):
+    tab, _ = visit(browser, f"search.html?q={words.replace(' ', '+')}")
+    tab.wait_for_function("document.querySelector('#search-results p.search-summary')?.innerText.includes('found')")
+    first = tab.locator("ul.search li a").first.get_attribute("href")
+    assert first.startswith(("tutorials/", "how_to/", "about/")), first
     tab.close()
 
 

@@ -1,5 +1,6 @@
 "Tools and checks compute what they say."
 import importlib.util
+import json
 from pathlib import Path
 
 import check
@@ -18,6 +19,21 @@ def tool(path: str):
 def test_times_have_two_digits():
     written = tool("page_times.py").rounded
     assert [written(seconds) for seconds in (0.2, 6.7, 41.6, 118.2)] == ["1", "7", "42", "120"]
+
+
+def test_cells_that_the_site_hides_are_collapsed():
+    update = tool("update.py")
+    sources = {
+        "1 + 1": {}, "#| hide\nimport x": dict(outputs_hidden=True, source_hidden=True), "#| export\ndef f(): ...": {},
+        "#| code-fold: true\n#| code-summary: \"Show f\"\nf()": dict(source_hidden=True),
+        "#| code-fold: true\n#| code-summary: \"An answer\"\nf()": dict(outputs_hidden=True, source_hidden=True),
+    }
+    cells = [dict(cell_type="code", metadata={}, source=[s], outputs=[]) for s in sources]
+    cells[0]["metadata"] = dict(jupyter=dict(source_hidden=True), tags=["a"])  # hidden before
+    text = json.dumps(dict(cells=cells))
+    found = json.loads(new := update.with_folds(text))["cells"]
+    assert [c["metadata"].get("jupyter", {}) for c in found] == list(sources.values())
+    assert found[0]["metadata"] == dict(tags=["a"]) and update.with_folds(new) is new
 
 
 def test_what_depends_on_a_room_is_what_imports_from_it():
