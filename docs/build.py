@@ -475,7 +475,7 @@ def convert(page: Page, links: Links) -> dict:
             if {"slow", "gpu"} & options.keys()
             else ""
         )
-        cells.append(markdown_cell(f"({anchor_of(page, c['id'])})={slow}", c["id"] + "a"))
+        cells.append(markdown_cell(f"({anchor_of(page, c['id'])})={slow}", c["id"] + "-anchor"))
         c = c | dict(outputs=[output_on_the_site(o, page) for o in c["outputs"]])
         cells.append(code_cell(c, options, code, alt_text(source, before, functions, options.get("fig-alt"))))
     cells = cells[:1] + opened_elsewhere(page, nb["cells"]) + cells[1:] + origin(page, nb["cells"])
@@ -808,6 +808,7 @@ def write_pages():
 def changelog_page() -> str:
     "The changelog without its links to versions; the table of modules and the longest lists are unfolded by a click."
     text = re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    text = on_the_site(text, Page(ROOT / "nbs" / "changelog.ipynb", "about", "changelog"))
     text = re.sub(r"\n(\| module before \|.*?\n)(?!\|)", unfolding("The table of modules"), text, flags=re.DOTALL)
     long = ("Pages", "Tables", "Training", "Work that goes wrong", "The papers' claims", "Relatives as entrants",
             "Gaps of unknown length", "First runs on texts of one's own")

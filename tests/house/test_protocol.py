@@ -31,6 +31,15 @@ def test_one_step_of_training(case):
 
 
 @every_case
+def test_the_loss_depends_on_its_generator_alone(case):
+    method, batch, found = build(case).train(), clean("a|bc", "a|", "a|dabc"), []
+    for state in 1, 2:
+        torch.manual_seed(state)
+        found.append(method.loss(data_for(method, batch), seeded(0)).loss.item())
+    assert found[0] == found[1]
+
+
+@every_case
 def test_a_saved_model_and_a_pickled_one_give_the_same_samples(case, tmp_path):
     method = build(case)
     save_method(method, tmp_path / "model")

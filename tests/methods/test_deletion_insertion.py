@@ -4,20 +4,15 @@ import math
 
 import pytest
 import torch
-from brief_runs import at_the_command_line, resumed_weights
 
 from loflexmdm.exact.ctmc import ToyLaw, clock_quadrature
 from loflexmdm.methods.deletion_insertion import DeletionInsertion, DeletionInsertionConfig, insertion_targets, waiting
 from loflexmdm.methods.one_event import LoInsert
-from loflexmdm.methods.sampling import generate
-from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.intensities import Intensities
 from loflexmdm.process.states import CLEAN, DROPPED, Example, PartialSequences, Vocabulary, collate, contract, gap_of
 from loflexmdm.process.states import prefix_example
-from loflexmdm.samplers import EventDriven, TauLeaping
 
 pytestmark = pytest.mark.usefixtures("pico")
-RUN = dict(method="did", size="pico")
 VOCABULARY = Vocabulary("abc")
 INFILL = Example([2, 3, 3, 4, 3, 3, 4], [True, True, False, False, True, False, False], [True, False, *[False] * 5])
 
@@ -123,34 +118,8 @@ def test_the_loss_depends_on_what_is_seen_alone():
     assert did[one] == did[other] and (aligned[one] - aligned[other]).abs() > 1e-3
 
 
-def test_gradients_are_finite():
-    model = DeletionInsertion(VOCABULARY, DeletionInsertionConfig(size="pico", max_length=9))
-    shut = Example([2, 3], [True, True], [True, True])
-    model.loss(collate([INFILL, shut]), torch.Generator().manual_seed(0)).loss.backward()
-    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-
-
-def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
-    weights = resumed_weights(tmp_path, RUN)
-    assert (weights["insert.out.weight"] != 0).any()
-
-
-def test_saved_and_loaded(tmp_path):
-    made = DeletionInsertion(VOCABULARY, DeletionInsertionConfig(size="pico", max_length=9)).eval()
-    again = load_method(save_method(made, tmp_path / "model"))
-    assert again.config == made.config and made.evaluations_per_loss == 1 and made.tau_max == -math.log(1e-4)
-    for sampler in (EventDriven(), TauLeaping(steps=4)):
-        one, other = (generate(m, [["a", ..., "b"]], n=3, seed=0, sampler=sampler) for m in (again, made))
-        assert one.sequences == other.sequences
-
-
 @pytest.mark.parametrize("options, message", [
     (dict(size="huge"), "size='huge'"), (dict(network="mlp"), "network='mlp'"), (dict(proposal=0.0), "proposal=0.0"),
 ])
 def test_refused_settings(options, message):
     with pytest.raises(ValueError, match=message): DeletionInsertionConfig(**options)
-
-
-def test_at_the_command_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    at_the_command_line(tmp_path, RUN, capsys)

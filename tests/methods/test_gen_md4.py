@@ -1,7 +1,6 @@
 "GenMD4 against exact enumeration, its gradient in the rates, and one run from training to samples."
 import json
 import math
-import tomllib
 from itertools import product
 
 import pytest
@@ -19,11 +18,7 @@ from loflexmdm.process.states import prefix_example
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
 from loflexmdm.support.notebook import seeded
 from loflexmdm.support.registries import METHODS
-from loflexmdm.support.stop_signals import Interrupted
-from loflexmdm.tasks.base import task_from
-from loflexmdm.training.optimisers import TrainConfig, parameter_groups
-from loflexmdm.training.recipes import PRESETS, presets, recipe_from, with_method
-from loflexmdm.training.trainer import Trainer
+from loflexmdm.training.optimisers import parameter_groups
 
 LAW = ToyLaw.of({"aa": 0.3, "ab": 0.05, "ac": 0.1, "ba": 0.15, "bc": 0.2, "ca": 0.05, "cc": 0.15})
 SPEED = (0.4, 1.0, 2.5)
@@ -308,14 +303,6 @@ def test_rows_do_not_see_each_other():
     assert (model.match(x1, torch.zeros_like(hidden), tau) == 0).all()
 
 
-def test_loss_depends_on_its_generator_alone():
-    model, before = shaken(), torch.get_rng_state()
-    a, b, c = (model.loss(LAW.x1, seeded(s)).loss for s in (0, 0, 1))
-    assert a == b != c and torch.equal(before, torch.get_rng_state())
-    metrics = model.loss(LAW.x1, seeded(0)).metrics
-    assert all(not v.requires_grad and v.isfinite() for v in metrics.values()) and "bound_tight" in metrics
-
-
 @pytest.mark.parametrize("states", [2, 3])
 def test_every_state_has_the_weight_of_its_own_reading(states):
     "Two readings: at the first all is hidden, at the second nothing is, so that its huge weight must not matter."
@@ -363,50 +350,6 @@ def test_rates_learn_apart_and_without_weight_decay():
     ]
     assert group["order"] and group["weight_decay"] == 0 and len(group["params"]) == 1
     assert model.evaluations_per_loss == 2 and method_class("genmd4") is METHODS["genmd4"] is GenMD4
-
-
-class Stopping:
-    "Raises after a number of steps."
-    def __init__(self, trainer, at): self.after, self.trainer, self.at = trainer.after_step, trainer, at
-    def __call__(self, row, bar):
-        self.after(row, bar)
-        if self.trainer.step == self.at: raise Interrupted(2, self.at)
-
-
-def test_train_stop_resume_save_load_sample(tmp_path):
-    task = task_from(dict(kind="brackets", max_pairs=2))
-    config = TrainConfig(
-        steps=8, batch_size=8, lr=1e-2, warmup=1, order_start=2, order_lr_scale=1.0,
-        save_every=4, valid_every=4, valid_size=8, valid_samples=2, log_every=2,
-    )
-    def run(name):
-        torch.manual_seed(0)
-        model = GenMD4(task.vocabulary, GenMD4Config(size="pico", max_length=task.max_length), task.as_dict())
-        return Trainer(model, task.dataset("train"), config, tmp_path / name, task.dataset("valid"), progress=False)
-    whole, cut = run("whole"), run("cut")
-    average = whole.fit()
-    cut.after_step = Stopping(cut, 6)
-    with pytest.raises(Interrupted): cut.fit()
-    resumed = run("cut")
-    again = resumed.fit(resume=True).method
-    torch.testing.assert_close(again.state_dict(), average.method.state_dict(), rtol=0, atol=0)
-    assert (whole.method.raw_speed[3:] != 0).all()
-    assert (whole.method.raw_speed[:3] == 0).all()
-    assert whole.method.slowest < 1
-    again = load_method(average.save(tmp_path / "model"))
-    a, b = (generate(m, n=6, generator=seeded(0)).sequences for m in (average, again))
-    assert a == b and all(len(s) <= 4 for s in a)
-    assert [r["valid_nll"] for r in whole.log.rows() if "valid_nll" in r]
-
-
-@pytest.mark.parametrize("preset", presets())
-def test_every_preset_trains_it(preset):
-    "Also where the preset's own method draws a single state."
-    if preset.startswith("molecules"): pytest.importorskip("rdkit")
-    tables = with_method(tomllib.loads((PRESETS / f"{preset}.toml").read_text()), "genmd4")
-    if preset == "molecule-edits": tables["task"] |= dict(source="chembl", max_length=100)  # fewer pairs to find
-    recipe = recipe_from(tables)
-    assert recipe.model["method"] == "genmd4" and recipe.model["states"] == 2
 
 
 def test_another_methods_weights_are_refused(tmp_path):

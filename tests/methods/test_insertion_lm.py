@@ -5,18 +5,15 @@ from collections import Counter
 
 import pytest
 import torch
-from brief_runs import at_the_command_line, resumed_weights
 from ordered_models import VOCABULARY, sequences, with_noise
 from scipy.stats import chisquare
 
 from loflexmdm.methods.insertion_lm import EventLaws, InsertionLM, InsertionLMConfig, drop_even, with_tokens
 from loflexmdm.methods.sampling import generate
-from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.states import CLEAN, DROPPED, PAD, Example, PartialSequences, collate, contract, gap_of
 from loflexmdm.samplers import EventDriven
 
 pytestmark = pytest.mark.usefixtures("two_blocks")
-RUN = dict(method="ilm", size="test", weight="bound")
 
 
 def model(seed=0, noise=0.5, **options) -> InsertionLM:
@@ -162,27 +159,6 @@ def test_closed_gaps():
     assert {s[-1] for s in generate(model(), [["a", ..., "b"]], n=20, seed=0).sequences} == {4}
 
 
-def test_gradients_are_finite():
-    "Of sequences with nothing to generate and no open gap, too."
-    m, shut = model(), Example([2, 3], [True] * 2, [True] * 2)
-    x = collate([shut, *(Example(*(v[i].tolist() for v in sequences("|abc")[:3])) for i in (0, 0))])
-    m.loss(x, torch.Generator().manual_seed(0)).loss.backward()
-    assert all(p.grad is None or p.grad.isfinite().all() for p in m.parameters())
-
-
-def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
-    weights = resumed_weights(tmp_path, RUN | dict(weight="published"))
-    assert (weights["end.weight"] != 0).any()
-
-
-def test_saved_and_loaded(tmp_path):
-    made = InsertionLM(VOCABULARY, InsertionLMConfig(weight="bound", size="test", max_length=9)).eval()
-    again = load_method(save_method(made, tmp_path / "model"))
-    assert again.config == made.config
-    assert generate(again, [["a"], ["a", ..., "b"]], n=3, seed=0).sequences == \
-        generate(made, [["a"], ["a", ..., "b"]], n=3, seed=0).sequences
-
-
 def test_bfloat16_is_near_float32():
     m, x = model().float(), sequences("a|bcd", "|abca")
     with torch.no_grad():
@@ -202,8 +178,3 @@ def test_refused_settings(options, message):
 def test_what_is_refused():
     with pytest.raises(ValueError, match="ilm takes EventByEvent"): generate(model(), n=1, sampler=EventDriven())
     with pytest.raises(ValueError, match="ilm has no clock"): model().intensities(None)
-
-
-def test_at_the_command_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    at_the_command_line(tmp_path, RUN, capsys)

@@ -4,18 +4,14 @@ import math
 
 import pytest
 import torch
-from brief_runs import at_the_command_line, resumed_weights
 from ordered_models import VOCABULARY, sequences, with_noise
 
 from loflexmdm.methods.insertion_lm import InsertionLM, InsertionLMConfig
 from loflexmdm.methods.insertion_process import InsertionProcess, InsertionProcessConfig, step_of
-from loflexmdm.methods.sampling import generate
-from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.matching import leave_one_out
 from loflexmdm.process.states import CLEAN, DROPPED, Example, PartialSequences, collate, contract, gap_of
 
 pytestmark = pytest.mark.usefixtures("two_blocks")
-RUN = dict(method="ip", size="test", order_size="test")
 
 
 def model(seed=0, noise=0.5, **options) -> InsertionProcess:
@@ -138,28 +134,9 @@ def test_padding_changes_nothing():
     assert all(p.grad is None or p.grad.isfinite().all() for p in m.parameters())
 
 
-def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
-    weights = resumed_weights(tmp_path, RUN, order_start=1)
-    assert (weights["order.score.weight"] != 0).any()  # the order model has learned
-
-
-def test_saved_and_loaded(tmp_path):
-    config = InsertionProcessConfig(slope=1.0, size="test", order_size="test", max_length=9)
-    made = InsertionProcess(VOCABULARY, config).eval()
-    again = load_method(save_method(made, tmp_path / "model"))
-    assert again.config == made.config and made.evaluations_per_loss == 2
-    prompts = [["a"], ["a", ..., "b"]]
-    assert generate(again, prompts, n=3, seed=0).sequences == generate(made, prompts, n=3, seed=0).sequences
-
-
 @pytest.mark.parametrize("options, message", [
     (dict(orders=1), "orders=1"), (dict(slope=math.inf), "slope=inf"), (dict(order_size="huge"), "size='huge'"),
     (dict(stop_at=2.0), "stop_at=2.0"), (dict(network="mlp"), "network='mlp'"),
 ])
 def test_refused_settings(options, message):
     with pytest.raises(ValueError, match=message): InsertionProcessConfig(**options)
-
-
-def test_at_the_command_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    at_the_command_line(tmp_path, RUN, capsys)

@@ -5,18 +5,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from kill import stop_after
 from scipy import stats
 
-from loflexmdm.methods.base import Method, method_class
+from loflexmdm.methods.base import method_class
 from loflexmdm.methods.masked import Canvas, MaskedConfig, MaskedDiffusion, clean_log_probs
 from loflexmdm.methods.sampling import generate
-from loflexmdm.models.saved import load_method
 from loflexmdm.process.paths import hide, hide_some
 from loflexmdm.process.states import BOS, MASK, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.samplers import Ancestral, EventDriven, Samples, TauLeaping, Trajectory
 from loflexmdm.support.notebook import seeded
-from loflexmdm.training.recipes import override, read_tables, recipe_from, with_method
 
 VOCABULARY = Vocabulary("ab")  # ids 3 and 4; the blank is 5
 SAMPLERS = [
@@ -403,38 +400,6 @@ def raw_canvases(model, sampler, n):
 
 
 # from end to end
-
-def test_star_tiny_from_end_to_end(tmp_path):
-    options = dict(
-        steps=6, batch_size=8, warmup=2, save_every=3, valid_every=3, valid_size=4, valid_samples=2, log_every=1
-    )
-    plan = recipe_from(override(with_method(read_tables("star-tiny"), "mdm"), **options))
-    whole = plan.trainer(tmp_path / "whole", progress=False)
-    average = whole.fit()
-    assert plan.model == dict(
-        method="mdm", schedule="linear", size="nano", network="transformer",
-        network_config="", time=False, max_length=plan.build()[0].max_length,
-    )
-    assert isinstance(average.method, MaskedDiffusion)
-    cut = plan.trainer(tmp_path / "cut", progress=False)
-    stop_after(cut, 4)
-    resumed = plan.trainer(tmp_path / "cut", progress=False)
-    again = resumed.fit(resume=True)
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(average.method.state_dict().values(), again.method.state_dict().values(), strict=True)
-    )
-    timed = ("seconds", "tokens_per_second")
-    rows = [[{k: v for k, v in r.items() if k not in timed} for r in t.log.rows()] for t in (whole, resumed)]
-    assert rows[0] == rows[1] and all("bound_tight" in r for r in rows[0] if "loss" in r)
-    loaded = load_method(average.save(tmp_path / "saved"))
-    task, _ = plan.build()
-    given = task.prompts("test", 3)
-    a, b = (generate(m, given, generator=seeded(0)) for m in (average, loaded))
-    assert a.sequences == b.sequences
-    assert set(task.score("test", a))
-    assert loaded.config == average.config
-    assert isinstance(loaded, Method)
 
 
 def test_rows_without_a_gap_get_fixed_blanks_whatever_their_neighbours():

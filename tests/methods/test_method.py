@@ -151,18 +151,6 @@ def test_bad_limits(model, kwargs, named):
     with pytest.raises(ValueError, match=named): generate(model, n=1, **kwargs)
 
 
-@pytest.mark.parametrize(
-    "sampler", [EventDriven(), EventDriven(exact=False), TauLeaping(steps=20, confidence="top_prob")]
-)
-def test_sequences_depend_on_seeds_not_on_batches(model, sampler):
-    prompts = [["a"], ["b", ..., "c"], []]
-    a, b, c = (
-        generate(model, prompts, n=3, sampler=sampler, generator=seeded(1), batch_size=size).sequences
-        for size in (512, 4, 1)
-    )
-    assert a == b == c != generate(model, prompts, n=3, sampler=sampler, generator=seeded(2)).sequences
-
-
 def test_prompts_stay_and_special_tokens_do_not_appear(model):
     out = generate(model, [["c", "c"], ["a", ..., "b"]], n=50, generator=seeded(0))
     kept = [

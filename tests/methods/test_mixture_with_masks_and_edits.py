@@ -8,8 +8,6 @@ from ordered_models import VOCABULARY, exact_and_estimated, sequences, with_nois
 from loflexmdm.methods.ordered_insertion import OrderedInsertion, OrderedInsertionConfig
 from loflexmdm.methods.ordered_edits import OrderedEdits, OrderedEditsConfig
 from loflexmdm.methods.ordered_masks import OrderedMasks, OrderedMasksConfig
-from loflexmdm.methods.sampling import generate
-from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.process.states import Pairs
 
 pytestmark = pytest.mark.usefixtures("two_blocks")
@@ -212,11 +210,3 @@ def test_what_is_refused():
         (dict(BOTH, order="mixture", orders=1), "needs at least 2"),
     ):
         with pytest.raises(ValueError, match=said): OrderedMasksConfig(**options)
-
-
-def test_saved_and_loaded(tmp_path):
-    torch.set_default_dtype(torch.float32)
-    made = model("both orders").float()
-    again = load_method(save_method(made, tmp_path / "model"))
-    assert torch.equal(again.mixture.log_weights, made.mixture.log_weights)
-    assert generate(again, n=3, seed=0).sequences == generate(made, n=3, seed=0).sequences

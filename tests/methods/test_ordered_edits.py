@@ -6,7 +6,6 @@ from itertools import permutations, product
 import pytest
 import torch
 from ordered_models import VOCABULARY, sequences, with_noise
-from resuming import whole_and_resumed
 
 from loflexmdm.cli import main
 from loflexmdm.methods.edit_flows import COUPLINGS
@@ -17,7 +16,6 @@ from loflexmdm.process.plackett_luce import draw_order
 from loflexmdm.process.states import ANY, BOS, MASK, Pairs, Vocabulary, collate, prefix_example
 from loflexmdm.samplers import EventByEvent, EventDriven
 from loflexmdm.samplers.edits_event_by_event import EventByEventEdits
-from loflexmdm.training.recipes import recipe_from
 
 
 pytestmark = pytest.mark.usefixtures("two_blocks")
@@ -166,13 +164,6 @@ def test_conditions_are_read_and_guided_and_kept():
         assert texts.most_common(1)[0][0] == condition + target and all(t.startswith(condition) for t in texts)
 
 
-def test_results_do_not_depend_on_the_batch():
-    m = model(noise=0.3)
-    together = edit_sequences(m, [list("abcd"), list("ba"), list("c")], seed=0)
-    alone = edit_sequences(m, [list("abcd"), list("ba"), list("c")], seed=0, batch_size=1)
-    assert alone.sequences == together.sequences
-
-
 def test_lengths_end_at_the_largest():
     m = model(noise=0.3, max_length=6)
     with torch.no_grad(): m.backbone.pointer.stop.bias -= 4.0
@@ -187,20 +178,6 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="takes EventByEventEdits"): edit_sequences(m, [["a"]], sampler=EventByEvent())
     with pytest.raises(ValueError, match="has no clock"): m.intensities(None)
     with pytest.raises(ValueError, match="max_length"): OrderedEditsConfig(coupling="uniform", tokens=9, max_length=9)
-
-
-def trained_briefly(directory, steps=6):
-    "A run of a few steps on the repair of brackets."
-    task = dict(kind="repair", settings="kinds = 2, max_pairs = 3", errors=2)
-    model = dict(method="ordered-edits", coupling="pairs", size="test", order_size="test")
-    train = dict(steps=steps, batch_size=8, warmup=2, save_every=3, order_start=1, valid_size=8, log_every=2)
-    return recipe_from(dict(task=task, model=model, train=train)).trainer(directory, progress=False)
-
-
-def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
-    whole, found = whole_and_resumed(trained_briefly, tmp_path, 4)
-    assert all(torch.equal(found[key], value) for key, value in whole.items())
-    assert (whole["order.score.weight"] != 0).any()
 
 
 def test_at_the_command_line(tmp_path, capsys, monkeypatch):

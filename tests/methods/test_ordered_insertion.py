@@ -6,22 +6,18 @@ from collections import Counter
 import pytest
 import torch
 from ordered_models import VOCABULARY, sequences, with_noise
-from resuming import whole_and_resumed
 from scipy.stats import chisquare
 
-from loflexmdm.methods import ordered_insertion
 from loflexmdm.methods.ordered_insertion import SAVED, OrderedInsertion, OrderedInsertionConfig, OrderScores
 from loflexmdm.methods.ordered_insertion import columns_read
 from loflexmdm.methods.ordered_insertion import order_term, prompt_of, similar_rows
 from loflexmdm.methods.sampling import generate
-from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.networks.order_causal import DISTANCES, distance_class, places
 from loflexmdm.networks.transformer import SIZES, Transformer
 from loflexmdm.process.conditions import without_conditions
 from loflexmdm.process.plackett_luce import draw_order, left_first, runs_of, step_log_probs
 from loflexmdm.process.states import ANY, PAD, Example, PartialSequences, Vocabulary, collate, parse_prompt
 from loflexmdm.samplers import EventByEvent, EventDriven, Limits, simulate
-from loflexmdm.training.recipes import recipe_from
 
 pytestmark = pytest.mark.usefixtures("two_blocks")
 
@@ -96,7 +92,6 @@ def test_distance_classes():
     assert (d.diff() >= 0).all() and d[300] == DISTANCES // 2
 
 
-
 def test_order_law():
     "Drawn orders against the product of step probabilities, which sums to 1 over all orders."
     scores = torch.tensor([[9.0, 0.3, -0.7, 1.1, 5.0]])
@@ -137,7 +132,6 @@ def test_merged_law():
     counts = [(drawn == torch.tensor(order)).all(1).sum().item() for order in law]
     assert sum(counts) == 20_000
     assert chisquare(counts, [20_000 * p for p in law.values()]).pvalue > 1e-3
-
 
 
 def texts(memory) -> list[tuple]:
@@ -237,7 +231,6 @@ def test_tight_bound():
     assert float(tight.mean()) < bound - 4 * float(tight.std()) / 200**0.5
 
 
-
 def all_laws(m: OrderedInsertion, x: PartialSequences, order: torch.Tensor):
     drawn = m.in_order(x, prompt_of(x), order, m.scores(x))
     laws = m.backbone.laws(m.read_prompts(prompt_of(x)), drawn.tokens, drawn.where)
@@ -294,7 +287,6 @@ def test_cached_is_recomputed(neighbours):
             assert torch.equal(ids, x.tokens)
 
 
-
 def test_sampler_has_the_law():
     "Samples against the law by enumeration, chi-square."
     m, n = model(noise=0.3, seed=1), 8_000
@@ -331,7 +323,6 @@ def test_lengths():
     made = draw(m, prompts, range(200), Limits(9.0, 6, 4, ("place",)))
     lengths = [len(s) + 1 for s in made.sequences]
     assert min(lengths) >= 4 and max(lengths) <= 6 and made.forced > 0
-
 
 
 def gradient(m: OrderedInsertion, loss) -> torch.Tensor:
@@ -388,31 +379,6 @@ def test_advantages_are_not_zero():
 
 
 # As every method
-
-
-def trained_briefly(tmp_path, steps=6, **options):
-    "A run of a few steps on brackets, in float32."
-    torch.set_default_dtype(torch.float32)
-    recipe = recipe_from(dict(
-        task=dict(kind="brackets"), model=dict(method="ordered-insertion", size="test", order_size="test", **options),
-        train=dict(steps=steps, batch_size=8, warmup=2, save_every=3, order_start=1, valid_size=8, log_every=2)))
-    return recipe.trainer(tmp_path / "run", progress=False)
-
-
-def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
-    whole, found = whole_and_resumed(trained_briefly, tmp_path, 4)
-    assert all(torch.equal(found[key], value) for key, value in whole.items())
-    assert (whole["order.score.weight"] != 0).any()  # the order model has learned
-
-
-def test_saved_and_loaded(tmp_path):
-    torch.set_default_dtype(torch.float32)
-    config = OrderedInsertionConfig(order="given", given="forward", size="test", max_length=9)
-    made = OrderedInsertion(VOCABULARY, config)
-    again = load_method(save_method(made, tmp_path / "model"))
-    assert again.config == made.config
-    prompts = [["a"], ["a", ..., "b"]]
-    assert generate(again, prompts, n=3, seed=0).sequences == generate(made, prompts, n=3, seed=0).sequences
 
 
 @pytest.mark.parametrize("order", ["uniform", "left_to_right", "right_to_left", "learned"])
@@ -487,12 +453,6 @@ def test_conditions_are_never_written():
     with torch.no_grad(): m.token.out.bias[vocabulary.index["<c:1>"]] = 50.0
     written = {t for s in generate(m, [["<c:1>"]], 50, seed=0).completions() for t in s}
     assert written == {vocabulary.index["a"]}
-
-
-@pytest.fixture
-def in_parts(monkeypatch):
-    "Small batches are read in parts too."
-    monkeypatch.setattr(ordered_insertion, "FEWEST_COLUMNS", 0)
 
 
 def of_two_sizes(n: int) -> PartialSequences:

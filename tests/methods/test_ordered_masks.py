@@ -1,13 +1,10 @@
 "Ordered insertion with masks: padding, parts, gaps, samples, guidance, resuming, the command line."
 from collections import Counter
-from itertools import product
 
 import pytest
 import torch
 from ordered_models import VOCABULARY, sequences, with_noise
-from resuming import whole_and_resumed
 
-from loflexmdm.cli import main
 from loflexmdm.methods import ordered_insertion
 from loflexmdm.methods.ordered_insertion import prompt_of, similar_rows
 from loflexmdm.methods.ordered_masks import OrderedMasks, OrderedMasksConfig
@@ -15,8 +12,6 @@ from loflexmdm.methods.sampling import generate
 from loflexmdm.process.mask_orders import decisions_of, draw_events, masks_of
 from loflexmdm.process.states import ANY, MASK, Example, PartialSequences, Vocabulary, collate, prefix_example
 from loflexmdm.samplers import EventByEvent, EventDriven
-from loflexmdm.samplers.masks_event_by_event import EventByEventMasks
-from loflexmdm.training.recipes import recipe_from
 
 pytestmark = pytest.mark.usefixtures("two_blocks")
 
@@ -116,33 +111,6 @@ def test_bfloat16_is_near_float32(options):
         full = m.loss(x, torch.Generator().manual_seed(0)).metrics["bound"]
         with torch.autocast("cpu", torch.bfloat16): half = m.loss(x, torch.Generator().manual_seed(0)).metrics["bound"]
     assert half.isfinite() and abs(half - full) < 0.05 * abs(full)
-
-
-def trained_briefly(directory, steps=6):
-    "A run of a few steps on brackets."
-    model = dict(method="ordered-masks", size="test", order_size="test")
-    train = dict(steps=steps, batch_size=8, warmup=2, save_every=3, order_start=1, valid_size=8, log_every=2)
-    return recipe_from(dict(task=dict(kind="brackets"), model=model, train=train)).trainer(directory, progress=False)
-
-
-def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
-    whole, found = whole_and_resumed(trained_briefly, tmp_path, 4)
-    assert all(torch.equal(found[key], value) for key, value in whole.items())
-    assert (whole["order.score.weight"] != 0).any() and (whole["unmask.score.weight"] != 0).any()
-
-
-def test_at_the_command_line(tmp_path, capsys):
-    "A user's texts, trained with no other setting than the method; samples, an infilled one, a bound."
-    (tmp_path / "words.txt").write_text("\n".join(map("".join, product("abcd", repeat=4))))
-    (tmp_path / "my.toml").write_text(
-        '[task]\nkind = "text"\nfile = "words.txt"\nunit = "characters"\n'
-        '[model]\nmethod = "ordered-masks"\nsize = "test"\n'
-        'order_size = "test"\n[train]\nsteps = 4\n')
-    run = str(tmp_path / "run")
-    assert main(["train", str(tmp_path / "my.toml"), "--out", run]) == 0
-    assert main(["sample", run, "-n", "3"]) == 0
-    assert main(["sample", run, "-n", "2", "--sampler", EventByEventMasks.name, "--temperature", "0.8"]) == 0
-    assert main(["info", run]) == 0 and "ordered-masks" in capsys.readouterr().out
 
 
 def test_the_events_of_a_position_by_hand():

@@ -5,11 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from brief_runs import at_the_command_line, resumed_weights
+from brief_runs import at_the_command_line
 from scipy import stats
 
 from loflexmdm.methods.sampling import generate
-from loflexmdm.models.saved import load_method, save_method
 from loflexmdm.methods.uniform_noise import LATEST, SIGNAL, NoiseLevel, UniformNoise, UniformNoiseConfig, start_cost
 from loflexmdm.process.states import PartialSequences, Vocabulary, collate, parse_prompt, prefix_example
 from loflexmdm.samplers import Ancestral, EventDriven, TauLeaping
@@ -279,21 +278,6 @@ def test_nothing_free_costs_nothing():
     model, x1 = shaken(), batch("ab")
     shut = x1._replace(fixed=torch.ones_like(x1.fixed), closed=torch.ones_like(x1.closed))
     assert model.nll_bound(shut, 2)[0].tolist() == [0.0] and model.loss(shut).loss == 0
-
-
-def test_a_resumed_run_has_the_weights_of_one_that_was_not_cut_off(tmp_path):
-    weights = resumed_weights(tmp_path, RUN)
-    assert "written" not in weights
-
-
-def test_saved_and_loaded(tmp_path):
-    made = UniformNoise(VOCABULARY, UniformNoiseConfig(size="pico", max_length=9)).eval()
-    again = load_method(save_method(made, tmp_path / "model"))
-    assert again.config == made.config and made.evaluations_per_loss == 1
-    assert made.default_sampler == TauLeaping(grid="clock")
-    assert made.tau_max == pytest.approx(math.log(9 / 1e-4))
-    one, other = (generate(m, [["a", ..., "b"]], n=3, seed=0) for m in (again, made))
-    assert one.sequences == other.sequences
 
 
 @pytest.mark.parametrize("options, message", [

@@ -129,14 +129,6 @@ def test_insertions_of_tokens_without_masks():
         assert max(map(abs, z)) < 4
 
 
-def test_rows_do_not_depend_on_their_batch():
-    start, limits = gaps_between(12), Limits(20.0, 60)
-    together = simulate(gaps, start, BoundedError(error=0.3), range(12), limits, record=True)
-    for rows in (range(0, 5), range(5, 12)):
-        apart = simulate(gaps, start.rows(torch.tensor(rows)), BoundedError(error=0.3), rows, limits, record=True)
-        assert apart.trajectories == together.trajectories[rows.start:rows.stop]
-
-
 def test_trajectories_end_in_the_sequences():
     samples = simulate(gaps, gaps_between(20), BoundedError(error=0.3), range(20), Limits(20.0, 60), record=True)
     for t, s in zip(samples.trajectories, samples.sequences):

@@ -77,11 +77,6 @@ def test_what_is_shown_counts_for_nothing():
     assert samples.row_evaluations == 50 and set(map(tuple, samples.sequences)) == {(4, 4, 4)}
 
 
-def test_rows_do_not_depend_on_their_neighbours():
-    sampler = EntropyBounded(gamma=0.1)
-    assert drawn(INDEPENDENT, sampler, 20).sequences[:5] == drawn(INDEPENDENT, sampler, 5).sequences
-
-
 def test_gamma_of_zero_is_the_planner_by_entropy_where_nothing_is_certain():
     found = (drawn(INDEPENDENT, s, 30).sequences for s in (EntropyBounded(gamma=0.0), Planner(confidence="entropy")))
     assert next(found) == next(found)

@@ -50,13 +50,6 @@ def test_paths_do_not_depend_on_how_far_is_predicted(options):
         assert other.network_calls < one.network_calls and other.row_evaluations >= one.row_evaluations
 
 
-def test_rows_do_not_depend_on_their_batch():
-    together = run(3, n=10)
-    alone = [simulate(pushy, prompts((PROMPTS * 2)[i:i + 1]), Speculative(ahead=3), [i], LIMITS).sequences[0]
-             for i in range(10)]
-    assert together.sequences == alone
-
-
 def test_the_distribution_is_exact():
     seeds = torch.randint(2**62, (4000,), generator=torch.Generator().manual_seed(7)).tolist()
     samples = simulate(LAW.oracle(), as_batch([()] * 4000), Speculative(ahead=3), seeds, Limits(40.0, 12))
