@@ -138,6 +138,7 @@ def test_a_text_file_cannot_take_the_place_of_the_model(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earlier", [False, True])
 def test_killed_at_each_operation_there_is_the_old_model_or_the_new(tmp_path, earlier):
     path = tmp_path / "m"
@@ -290,6 +291,7 @@ def test_a_turned_bit_in_a_model_is_refused_or_harmless(tmp_path):
     assert all(v == "harmless" for k, v in found.items() if k.startswith("README"))
 
 
+@pytest.mark.slow
 def test_a_turned_bit_in_a_checkpoint_is_refused_or_harmless(run):
     found = checkpoint_flips(run, FLIPS)
     assert all(v == "refused" for k, v in found.items() if ".safetensors" in k)

@@ -28,6 +28,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 def test_it_sees_what_a_started_one_sees(tmp_path, monkeypatch):
     for name, value in dict(forks.ALWAYS, TRIED="ü").items(): monkeypatch.setenv(name, value)
     argv = ["-c", SEEN, "--flag", "two words"]
@@ -43,6 +44,7 @@ def test_it_ends_as_a_started_one(code):
     assert forked.stderr.splitlines()[-1:] == other.stderr.splitlines()[-1:]
 
 
+@pytest.mark.slow
 def test_a_module_is_the_main_program():
     argv = ["-m", "loflexmdm.cli", "train", "brackets", "--stepz", "3"]
     forked, other = forks.run(argv), forks.start(argv)

@@ -97,6 +97,7 @@ def campaign(tmp_path, name, begin, run, again, found, most):
     assert not wrong
 
 
+@pytest.mark.slow
 def test_train_killed_at_any_file_operation(tmp_path):
     campaign(tmp_path, "train", lambda d: None, train, go_on, left, 20)
 
@@ -109,6 +110,7 @@ def run_of_four(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_resume_killed_at_any_file_operation(tmp_path):
     "From the state that a kill in the middle of the last checkpoint leaves."
     middle = killed_at(0, tmp_path / "a", lambda: train(tmp_path / "a"))["operations"] * 3 // 4
@@ -163,6 +165,7 @@ def files_in(directory: Path) -> dict:
     return found | {n: json.loads(found[n])["counters"] for n in found if n.endswith(".run.json")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
 def test_sample_killed_at_any_file_operation(run_of_four, tmp_path, suffix):
     def once(d): return sample(run_of_four, d, suffix)

@@ -223,6 +223,7 @@ def methods():
         return FlexMDM(WORDS, FlexMDMConfig(**options)), MaskedDiffusion(WORDS, MaskedConfig(**options))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), words.map(lambda w: w[:4]), st.sampled_from([EventDriven(), TauLeaping(steps=3)]))
 def test_samples_keep_their_prompts(methods, seed, prompt, sampler):
     for method in methods:

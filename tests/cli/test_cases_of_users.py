@@ -23,6 +23,7 @@ FAILS = dict(
 def place(tmp_path, monkeypatch): monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAILS)
 def test_an_objective_without_a_score_ends_in_one_line(name):
     code, out, said = call(SEARCH.format(CASES / "objectives.py", name))

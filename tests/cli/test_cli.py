@@ -130,6 +130,7 @@ def test_evaluate_and_info(run, tmp_path):
     assert call("info star-tiny-fixed")[0] == 0 and "brackets" in call("info")[1]
 
 
+@pytest.mark.slow
 def test_every_preset_is_a_recipe():
     few = {"molecule-edits": dict(task_source="chembl", task_max_length=100)}  # its own pairs take a minute to find
     for name in presets(): assert recipe(name, **few.get(name, {})).train.steps > 0
@@ -270,6 +271,7 @@ def test_a_space_is_a_character_in_files_too(tmp_path):
 
 # wrong input: one line, exit code 2
 
+@pytest.mark.slow
 def test_wrong_input_in_a_process_of_its_own(tmp_path):
     done = subprocess.run(
         [*COMMAND, "train", "brackets", "--stepz", "3", "--out", tmp_path / "x"], capture_output=True, text=True
@@ -504,6 +506,7 @@ def test_resume_of_nothing(tmp_path):
 
 # what happens to running processes
 
+@pytest.mark.slow
 def test_kill_9_then_resume(whole, tmp_path):
     process = start("train", "brackets", "--steps", 120, "--save-every", 20, "--out", tmp_path / "run", *SMALL)
     wait_for(tmp_path / "run/checkpoints/step_000040", process)
@@ -640,6 +643,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", tmp_path], check=True)
 
 
+@pytest.mark.slow
 def test_full_disk(small_disk, whole, monkeypatch, capsys):
     "Training stops with one line; what was complete stays so, and goes on when there is room."
     line = ["train", "brackets", "--steps", "120", "--save-every", "20", "--out", str(small_disk / "run"), *SMALL]
@@ -680,6 +684,7 @@ def test_quiet_leaves_results_and_errors(run, tmp_path):
     assert code == 2 and not out and len(err.splitlines()) == 1 and ": holds a run; continue" in err
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(run):
     done = subprocess.run(
         f"{sys.executable} -m loflexmdm.cli sample {run} -n 2000 --max-length 3 | head -n 1; exit ${{PIPESTATUS[0]}}",

@@ -90,6 +90,7 @@ def test_headers_are_not_taken_for_titles(place, text, names):
     assert read_records("a.csv", names[-1] or names[0]).names == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", ["titles.csv", "inchi.csv", "chembl.tsv", "legacy.csv"])
 def test_commands_read_them(command, name): assert call(command.format(name))[0] == 0

@@ -75,6 +75,7 @@ def test_all_else_is_parsed_in_full(argv, monkeypatch):
     assert stored_parser(argv) is None
 
 
+@pytest.mark.slow
 def test_an_unknown_command_is_refused_with_those_there_are():
     done = subprocess.run([sys.executable, "-m", "loflexmdm", "trian", "--help"], capture_output=True, text=True)
     assert done.returncode == 2 and "'trian'" in done.stderr and done.stderr.count("\n") == 1

@@ -45,6 +45,7 @@ def test_the_commands_below_are_all_that_read_molecules():
     assert {name for name in find_commands() if reads_molecules(name)} == {*OF_MOLECULES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_MOLECULES)
 @pytest.mark.parametrize("salts", ["refuse", "largest"])
 def test_molecules_are_counted_alike(name, salts):
@@ -96,6 +97,7 @@ def rows_by(path, key):
     with open(path, newline="") as f: return Counter(row[key] for row in csv.DictReader(f))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["molecules-leads", "molecules-moses-ar"])
 def test_every_prompt_of_a_file_gets_its_valid_samples(place, model):
     (place / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n*N1CCOCC1 c\n")
@@ -112,6 +114,7 @@ def test_every_prompt_of_tokens_gets_its_valid_samples(place):
     assert code == 0 and sorted(rows_by("v.csv", "prompt").values()) == [2, 2], text
 
 
+@pytest.mark.slow
 def test_too_few_valid_samples_are_said(place):
     (place / "f.smi").write_text("*c1ccccc1 a\n*CCO b\n")
     code, text = status_of("sample molecules-leads --prompts f.smi --valid 40 --tries 40 --nll 0 --out v.csv")

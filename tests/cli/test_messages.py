@@ -29,6 +29,7 @@ def in_c_locale(*argv) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-m", "loflexmdm", *argv], env=env, capture_output=True)
 
 
+@pytest.mark.slow
 def test_samples_of_any_letters_in_the_c_locale(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Model(letters()).save("mödel")

@@ -35,6 +35,7 @@ def test_all_tables_are_written_and_fasta_has_one_list():
     assert {ending for ending, name in EXPECTED.items() if name == "fasta"} == {*FASTA} == {*TEXTS} - {".txt"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", TABLES)
 def test_tables_of_samples_read_back(model, samples, tmp_path, ending):
     path = tmp_path / f"s{ending}"

@@ -56,6 +56,7 @@ def test_a_repository_elsewhere_is_refused(address):
         build.hosted(Path("a"), True, address)
 
 
+@pytest.mark.slow
 def test_the_reference_opens_with_what_users_call():
     "Every name of the package itself, and each once."
     shown = build.users_reference()

@@ -27,6 +27,7 @@ for module in pkgutil.walk_packages(loflexmdm.__path__, "loflexmdm."): importlib
 """
 
 
+@pytest.mark.slow
 def test_everything_can_be_imported_without_fcntl():
     done = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -126,6 +127,7 @@ def test_what_pages_import_is_in_the_rooms():
     assert not missing
 
 
+@pytest.mark.slow
 def test_all_names_at_once():
     code = "from loflexmdm import *; print(load.__name__, Trainer.__name__)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "load Trainer\n"

@@ -146,6 +146,7 @@ def test_the_package_is_not_importable_from_the_tree():
     assert code != 0
 
 
+@pytest.mark.slow
 def test_info_help_and_cite_know_plug_ins(place, run):
     lines = ("info", "info in-steps", "info toy.toml", f"sample {run} --help", "train toy.toml --help",
              "cite any-order", f"cite {run}", f"info {run}")
@@ -165,6 +166,7 @@ def test_info_help_and_cite_know_plug_ins(place, run):
     assert f"{run}: any-order" in model and 'network = "gru"' in model and "trained: 6 steps" in model
 
 
+@pytest.mark.slow
 def test_a_model_of_plug_ins_is_sampled_in_another_process(place, run):
     rows = call(place, f"sample {run} -n 4", forks.start).splitlines()
     found = [re.fullmatch(r"(\d{3}) -> (\d*) \((correct|wrong)\)", row).groups() for row in rows]
