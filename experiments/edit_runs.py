@@ -221,7 +221,7 @@ def molecules(seed: int, steps: int, notation: str = "smiles"):
 
 def resampled(seed: int, steps: int):
     "The leads edited anew, by the packaged model with another seed of sampling."
-    method = load("molecule-edits")
+    method = load(ROOT / "experiments/models/molecule-edits")
     task = task_from(method.task)
     leads = task.leads("test")[:LEADS]
     note(RESULTS, {"name": f"molecules resampled {seed}", "task": MOLECULES, "leads": len(leads), "attempts": ATTEMPTS,

@@ -8,7 +8,7 @@ __all__ = ['COMMON', 'T', 'COMMANDS', 'OUTPUTS', 'HELP', 'STORED', 'Parser', 'Si
            'refuse_argument', 'meant_option', 'options_for', 'reads_file', 'positional', 'refuse_surplus',
            'StoredOption', 'option_table', 'add_options', 'help_tables', 'write_help', 'has_plug_ins', 'stored_parser',
            'original_message', 'process_launch', 'print_status', 'check_launch', 'one_line', 'print_warning',
-           'shared_store', 'publish_argv', 'argv_difference', 'print_error', 'write_utf8', 'main', 'run_line']
+           'shared_store', 'print_error', 'write_utf8', 'main', 'run_line']
 
 # %% ../../nbs/cli/01_commands.ipynb #91dce8a6
 import argparse
@@ -376,31 +376,15 @@ def shared_store():
     except (KeyError, ValueError, RuntimeError): return None  # torchrun has ended
 
 
-def publish_argv(argv: Sequence[str]):
-    "Publish this process's command line to its machine. It is stored where the other processes can read it."
-    if (store := shared_store()) is not None: store.set(f"argv/{process_launch()[2]}", json.dumps(argv))
-
-
-def argv_difference(argv: Sequence[str], first: Sequence[str]) -> str:
-    "Describe how options differ from those of local rank 0. Empty if none does."
-    pieces = lambda argv: re.split(r" (?=-)", shlex.join(argv))
-    pairs = (("here", pieces(argv), pieces(first)), ("there", pieces(first), pieces(argv)))
-    only = {where: " ".join(p for p in one if p not in other) for where, one, other in pairs}
-    differing = [f"{where}: {words}" for where, words in only.items() if words]
-    return f"(not started as the first process of this machine; {', '.join(differing)})" if differing else ""
-
-
-def print_error(error: Exception, argv: Sequence[str] = ()):
+def print_error(error: Exception):
     "Print the error that ends a command, once per machine."
     rank, _, local = process_launch()
-    difference, store = "", shared_store()
-    if store is not None:
+    if (store := shared_store()) is not None:
         with contextlib.suppress(RuntimeError):
             if local: store.wait(["printed"], _GRACE)
         if store.add("printed", 1) > 1: return
-        if store.check(["argv/0"]): difference = argv_difference(argv, json.loads(store.get("argv/0")))
     name = f"loflexmdm, process {rank}" if rank else "loflexmdm"
-    print(f"{name}: {one_line(error)} {visible(clipped_line(difference))}".rstrip(), file=sys.stderr, flush=True)
+    print(f"{name}: {one_line(error)}", file=sys.stderr, flush=True)
 
 # %% ../../nbs/cli/01_commands.ipynb #810be9c2
 def write_utf8():
@@ -413,7 +397,6 @@ def write_utf8():
 def main(argv: Sequence[str] | None = None) -> int:
     "Run a command line; return the exit code."
     argv = sys.argv[1:] if argv is None else list(argv)
-    publish_argv(argv)
     write_utf8()
     try:
         with code_allowed("--allow-code" in argv):  # a recipe decides the options
@@ -434,7 +417,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except (ValueError, OSError, ImportError, SafetensorError) as e: code, error = 2, e
     except (FloatingPointError, imported("torch.OutOfMemoryError")) as e: code, error = 1, e
-    print_error(error, argv)
+    print_error(error)
     return code
 
 # %% ../../nbs/cli/01_commands.ipynb #2b74e1f0

@@ -31,6 +31,7 @@ from loflexmdm.support.saved_files import names
 from loflexmdm.tasks.base import task_from
 from loflexmdm.training.recipes import recipe_from
 from commands import SMALL, call, refused, status_of
+from stored_models import stored
 
 KNOWN = [
     "CCO", "CCN", "c1ccccc1O", "CC(=O)NC", "CCOC(=O)C", "C1CCNCC1", "CN1CCOCC1",
@@ -669,7 +670,7 @@ def test_a_text_that_the_model_cannot_continue_is_refused_in_one_line():
 def test_leads_with_stereochemistry_and_charges_are_edited_without_and_the_row_says_so(tmp_path):
     leads, out = tmp_path / "leads.smi", tmp_path / "edited.csv"
     leads.write_text("C[C@H](O)c1ccccc1\nC[NH2+]Cc1ccccc1\nCCc1ccccc1\nC[C@@H]([NH3+])Cc1ccccc1\n[2H]Cc1ccccc1O\n")
-    assert call("edit molecule-edits --input", leads, "--out", out)[0] == 0
+    assert call("edit", stored("molecule-edits"), "--input", leads, "--out", out)[0] == 0
     told = [row["left_out"] for row in rows_of(out)]
     assert told == ["stereochemistry", "charges", "", "stereochemistry, charges", "isotopes"]
     assert not any(row["state"].startswith("skipped") for row in rows_of(out))

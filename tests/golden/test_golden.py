@@ -53,6 +53,7 @@ from loflexmdm.samplers import simulate
 from loflexmdm.samplers.left_to_right import LeftToRight
 from loflexmdm.training.optimisers import TrainConfig
 from loflexmdm.training.trainer import Trainer
+from stored_models import stored
 
 FILE = Path(__file__).with_name("golden.json")
 VOCABULARY = Vocabulary("abcd")
@@ -212,7 +213,7 @@ def small(name: str):
 @lru_cache
 def shared(name: str, dtype: torch.dtype):
     "A model that a case only reads: a small one, or one of the package's."
-    return (small(name) if name in METHODS else load(name)).to(dtype).eval()
+    return (small(name) if name in METHODS else load(stored(name))).to(dtype).eval()
 
 
 def model_of(name: str):
@@ -522,7 +523,7 @@ PACKAGED = {"star-tiny": STAR, "star-tiny-fixed": STAR, "molecules": MOLECULES}
 
 def packaged_batch(name: str):
     "Clean sequences of a packaged model's own alphabet, with prompts."
-    model = load(name)
+    model = load(stored(name))
     if name.startswith("star"):
         examples = [prefix_example(p, p[2:6], model.vocabulary) for p in STAR]
     else:
@@ -534,7 +535,7 @@ def packaged_batch(name: str):
 
 
 def packaged_loss(name: str) -> dict:
-    model, x1 = load(name).to(torch.get_default_dtype()).method.train(), packaged_batch(name)
+    model, x1 = load(stored(name)).to(torch.get_default_dtype()).method.train(), packaged_batch(name)
     terms = model.loss(x1, seeded(3))
     terms.loss.backward()
     out = (

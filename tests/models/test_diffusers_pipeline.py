@@ -5,6 +5,7 @@ import torch
 from loflexmdm.models.diffusers_pipeline import diffusion_pipeline
 from loflexmdm.models.pretrained import load
 from loflexmdm.samplers import TauLeaping
+from stored_models import stored
 
 diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
 
@@ -13,7 +14,7 @@ def seeded(): return torch.Generator().manual_seed(3)
 
 
 def test_the_pipeline_draws_what_the_sampler_draws():
-    model, seen = load("star-tiny-fixed"), []
+    model, seen = load(stored("star-tiny-fixed")), []
     pipe = diffusion_pipeline(model, num_inference_steps=4)
     pipe.set_progress_bar_config(disable=True)
     assert isinstance(pipe, diffusers.DiffusionPipeline) and isinstance(pipe.scheduler, diffusers.SchedulerMixin)
@@ -26,12 +27,12 @@ def test_the_pipeline_draws_what_the_sampler_draws():
 
 
 def test_settings_of_the_scheduler_are_saved(tmp_path):
-    pipe = diffusion_pipeline(load("star-tiny-fixed"), num_inference_steps=6, top_p=0.9)
+    pipe = diffusion_pipeline(load(stored("star-tiny-fixed")), num_inference_steps=6, top_p=0.9)
     pipe.scheduler.save_pretrained(tmp_path)
     again = type(pipe.scheduler).from_pretrained(tmp_path)
     assert again.config.top_p == 0.9 and again.sampler == TauLeaping(steps=6, top_p=0.9)
 
 
 def test_wrong_settings_are_refused():
-    with pytest.raises(ValueError, match="steps=1"): diffusion_pipeline(load("star-tiny-fixed"), num_inference_steps=1)
+    with pytest.raises(ValueError, match="steps=1"): diffusion_pipeline(load(stored("star-tiny-fixed")), num_inference_steps=1)
     with pytest.raises(ValueError, match="ar has other events"): diffusion_pipeline(load("molecules-moses-ar"))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from commands import call, refused
+from stored_models import stored
 
 import loflexmdm
 from loflexmdm.models.pretrained import names
@@ -15,7 +16,7 @@ from loflexmdm.training.recipes import tables_like
 def test_a_name_means_the_package_and_a_path_the_directory(tmp_path, monkeypatch):
     "Everywhere: a directory of one's own that is called as a model of the package."
     monkeypatch.chdir(tmp_path)
-    loflexmdm.load("star-tiny-fixed").save("star-tiny")
+    loflexmdm.load(stored("star-tiny-fixed")).save("star-tiny")
     of = lambda name: loflexmdm.load(name).config.order
     with pytest.warns(UserWarning, match=r"star-tiny: the model of the package; ./star-tiny is the directory here"):
         assert of("star-tiny") == "learned"

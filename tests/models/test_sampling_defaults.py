@@ -14,7 +14,7 @@ SENTENCE = "sampling defaults of this model: "
 
 
 EDITED = {
-    "molecule-edits": ("Cc1ccccc1OCC", "CC(C)Nc1ccccc1"), "lead-edits": ("Cc1ccccc1OCC", "CC(C)Nc1ccccc1"),
+    "lead-edits": ("Cc1ccccc1OCC", "CC(C)Nc1ccccc1"),
     "repair-text": ("the cat", "a dog"),
 }
 
@@ -55,7 +55,7 @@ def test_settings_belong_to_models_and_not_to_tasks():
     for name in names():
         model = load(name)
         assert set(model.sampling) <= set(settings_of(type(model.method.default_sampler)))
-        assert model.sampling == {} or name in ("molecules", "molecule-edits", "lead-edits")
+        assert model.sampling == {} or name in ("molecules", "lead-edits")
 
 
 def test_settings_on_the_command_line_replace_those_of_the_model(tmp_path):

@@ -183,7 +183,8 @@ def test_the_task_in_every_notation(name, tmp_path):
 def test_texts_with_holes_are_written_anew_though_others_are_not(tmp_path):
     path = tmp_path / "mine.smi"
     path.write_text("\n".join(f"{'C' * (1 + i)}Oc1ccc(C(=O)NCF)cc1" for i in range(8)))
-    options = dict(source=str(path), valid_share=0.0, test_share=0.0, notation="smiles", reorder=False, prompt_share=0.5)
+    options = dict(source=str(path), valid_share=0.0, test_share=0.0, prompt_share=0.5)
+    options |= dict(notation="smiles", reorder=False)
     task = MoleculesTask(MoleculesConfig(**options))
     written, found = set(task.texts("train")), {False: set(), True: set()}
     for e in (task.dataset("train")[i] for i in range(200)):

@@ -27,6 +27,7 @@ from loflexmdm.tasks.base import fewest_edits, kept_places, task_from
 from loflexmdm.tasks.repair import parts
 from loflexmdm.training.checkpoints import checkpoints
 from loflexmdm.training.recipes import recipe_from
+from stored_models import stored
 
 torch.set_num_threads(1)
 BRACKETS = dict(kind="repair", settings="kinds = 2, max_pairs = 3", errors=2)
@@ -281,7 +282,7 @@ def test_the_packaged_model_of_texts_mends_single_errors(elsewhere):
 
 
 def test_the_packaged_model_of_molecules_edits_a_lead_without_data(elsewhere):
-    model, lead = load("molecule-edits"), "CCOC(=O)c1ccc(NC(C)=O)cc1"
+    model, lead = load(stored("molecule-edits")), "CCOC(=O)c1ccc(NC(C)=O)cc1"
     task = task_from(model.task)
     tokens = [task.edits.source(lead, k) for k in range(16)]
     edited = model.edit(tokens, generator=torch.Generator().manual_seed(0))

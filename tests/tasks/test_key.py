@@ -11,6 +11,7 @@ from loflexmdm.process.orders_by_hand import order_named
 from loflexmdm.process.states import collate, parse_prompt
 from loflexmdm.tasks.base import task_from
 from loflexmdm.tasks.key import KeyConfig, KeyTask, early_ciphers
+from stored_models import stored
 
 
 def test_ranks_of_the_key_are_even_at_equal_rates():
@@ -74,7 +75,7 @@ def test_levels_are_given_by_place():
 
 def share_right(name: str, n: int) -> float:
     "Exact match of a packaged model on n test prompts."
-    model = load(name)
+    model = load(stored(name))
     task = task_from(model.task)
     samples = model.sample(task.prompts("test", n), generator=torch.Generator().manual_seed(2))
     return task.score("test", samples)["exact_match"]
