@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OWN', 'check_shares', 'Lost', 'process_group', 'own_device', 'OneProcess', 'merged_metrics', 'broadcast', 'flat',
-           'run_settings', 'setting_differences', 'SeveralProcesses', 'Shards', 'processes_of', 'from_all', 'serve']
+           'run_settings', 'setting_differences', 'SeveralProcesses', 'Shards', 'processes_of']
 
 # %% ../../nbs/training/07_distributed.ipynb #2797961a
 import copy
@@ -404,33 +404,3 @@ def processes_of(launch: Launch, shard: bool = False) -> OneProcess:
     "Return the collectives for a launch. Several processes share rows, or shard the weights if `shard`."
     if launch.world == 1: return OneProcess()
     return Shards(launch) if shard else SeveralProcesses(launch)
-
-# %% ../../nbs/training/07_distributed.ipynb #81df992d
-def _collected(item) -> list:
-    "Gather items in rank 0. Other ranks return an empty list."
-    out = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-    dist.gather_object(item, out, 0)
-    return out or []
-
-
-def from_all(local_items: Iterator) -> Iterator:
-    "Yield items of all ranks in turn, in rank 0. Ends when one rank has no more; the other ranks call `serve`."
-    if not dist.is_initialized():
-        yield from local_items
-        return
-    between = more = True
-    try:
-        while more:
-            between = False
-            broadcast(True)
-            items = _collected(next(local_items, None))
-            between = True
-            more = None not in items
-            yield from (item for item in items if item is not None)
-    finally:
-        if between: broadcast(False)  # within a round the other ranks wait for something else
-
-
-def serve(local_items: Iterator):
-    "Send items to rank 0 for as long as it requests them."
-    while broadcast(None): _collected(next(local_items, None))

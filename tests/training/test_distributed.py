@@ -109,21 +109,6 @@ def test_what_the_first_process_refuses_ends_all(whole, tmp_path):
     assert wait(start(2, train, str(whole), "{}")) == [2, 2] and time.monotonic() - began < 60
 
 
-def sample(directory: str, batch: int, n: int, *more: str) -> int:
-    "Exit code of a sample command."
-    return main(["sample", "star-tiny", "-n", str(n), "--batch-size", str(batch), "--device", "cpu",
-                 "--out", f"{directory}/samples.jsonl", *more])
-
-
-def test_samples_are_those_of_one_process(tmp_path):
-    for n in (1, 2):
-        (tmp_path / str(n)).mkdir()
-        together(n, sample, str(tmp_path / str(n)), 3, 8, "--nll", "4")
-    one, two = ((tmp_path / n / "samples.jsonl").read_bytes() for n in "12")
-    assert one == two and one.count(b"\n") == 8
-    assert {p.name for p in (tmp_path / "2").iterdir()} == {p.name for p in (tmp_path / "1").iterdir()}
-
-
 def of_several(monkeypatch, rank=0, world="2", local="0"):
     for name, value in dict(RANK=rank, WORLD_SIZE=world, LOCAL_RANK=local).items(): monkeypatch.setenv(name, str(value))
 

@@ -302,8 +302,8 @@ class Selfies(Notation):
         return smiles
     def holes(self, tokens: Sequence[str], rng: random.Random) -> list[Span]: return []
     def prompt(self, fragment: str) -> list:
-        raise ValueError(f"fragment={fragment!r}: notation='selfies' takes no fragments as prompts, since the meaning of "
-                         "its tokens depends on their neighbours; train with notation='smiles'")
+        raise ValueError(f"fragment={fragment!r}: notation='selfies' takes no fragments as prompts, since the meaning "
+                         "of its tokens depends on their neighbours; train with notation='smiles'")
 
 # %% ../../../nbs/molecules/notation/02_notations.ipynb #161039b5
 SELFIES_SYMBOL = re.compile(r"\[[^\[\]]+\]|\.")
