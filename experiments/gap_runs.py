@@ -45,6 +45,7 @@ ENTRANTS = dict(
     insertion_small=FORWARD | LATE, insertion_fast=FORWARD | LATE, insertion_equal=FORWARD | LATE,
     insertion_learned=INSERTION | dict(order="learned", orders=2),
     insertion_mixture=INSERTION | dict(order="mixture"),
+    insertion_mixture_late=INSERTION | LATE | dict(order="mixture", orders=1),
     masks_learned=MASKS | dict(order="learned", unmask="learned", orders=2),
     flexmdm=dict(method="flexmdm"), loflexmdm=LEARNED, loflexmdm_fixed=FIXED,
     editflow=dict(method="editflow"), did=dict(method="did"),
@@ -56,9 +57,12 @@ SMALL = FLAT | dict(batch_size=16)
 FAST = SMALL | dict(lr=6e-3)
 TRAINED = dict(  # settings of training, where they are not those of all
     fim_fast=FAST, insertion_late=FLAT, insertion_small=SMALL, insertion_fast=FAST, insertion_equal=FLAT,
+    insertion_mixture_late=FLAT,
 )
 EQUAL_STEPS = "insertion_equal"  # as many steps as fim, which take longer
-TRIED = ("fim_fast", "insertion_forward", "insertion_small", "insertion_fast", EQUAL_STEPS)  # variants, by name only
+TRIED = (  # variants, by name only
+    "fim_fast", "insertion_mixture_late", "insertion_forward", "insertion_small", "insertion_fast", EQUAL_STEPS,
+)
 FIXED_LENGTH = ("masked", "masked_length")  # one gap only
 TRAIN = dict(optimiser="muon", lr=3e-3, warmup=50, ema=0.99, log_every=100, valid_size=64)
 ROWS, LONGEST = 32, 25
@@ -272,14 +276,17 @@ def measured_seconds(recipes: Mapping[str, dict]) -> dict[str, float]:
 
 
 def paces(results: Path, name: str, tables_of: Callable[[str], dict], entrants: Sequence[str]) -> dict:
-    "Return the row of paces, in steps of `fim`, and its seconds; what is not stored is measured first, and noted."
+    """Return the row of paces, in steps of `fim`, and its seconds.
+
+    If one is not stored, those of all are measured again, in turn in one sitting, and noted."""
     rows = json.loads(results.read_text()) if results.exists() else []
     row = next((row for row in rows if row["name"] == name), dict(name=name, paces={}))
     missing = [entrant for entrant in entrants if entrant not in row["paces"]]
     if not missing: return row
-    seconds = measured_seconds({entrant: tables_of(entrant) for entrant in dict.fromkeys(["fim", *missing])})
+    every = dict.fromkeys(["fim", *row["paces"], *missing])
+    seconds = measured_seconds({entrant: tables_of(entrant) for entrant in every})
     found = {entrant: round(s / seconds["fim"], 3) for entrant, s in seconds.items()}
-    row = dict(fim_seconds=round(seconds["fim"], 5)) | row | dict(paces=found | row["paces"])
+    row = row | dict(fim_seconds=round(seconds["fim"], 5), paces=found)
     note(results, row)
     return row
 

@@ -5,6 +5,7 @@ of all. Steps of the entrants are measured in turn, so that the seconds of all a
 its bound minus that of the best single order of the seed. Rows go to experiments/results/regret_runs.json, with
 settings, CPU seconds, seed and commit; those that are there are left out."""
 import argparse
+import json
 from collections.abc import Sequence
 
 import torch
@@ -23,8 +24,11 @@ INSERTION = dict(method="ordered-insertion", size="nano", order_size="nano", que
 SINGLE = ("left_to_right", "right_to_left", "uniform")  # orders that are written down
 ENTRANTS = dict(
     ar=dict(method="ar", size="nano"), **{order: INSERTION | dict(order=order) for order in SINGLE},
-    learned=INSERTION | dict(order="learned"), mixture=INSERTION | dict(order="mixture", orders=1),
+    learned=INSERTION | dict(order="learned"), learned_near=INSERTION | dict(order="learned", slope=1.0),
+    mixture=INSERTION | dict(order="mixture", orders=1),
 )
+PACE = dict(learned_near="learned")  # entrants whose steps are those of another
+MEASURED = [entrant for entrant in ENTRANTS if entrant not in PACE]
 TRAIN = dict(optimiser="muon", lr=3e-3, schedule="flat", warmup=50, ema=0.99, log_every=100, valid_size=64)
 
 
@@ -32,7 +36,7 @@ def tables(corpus: str, entrant: str, seed: int, steps: int) -> dict:
     "Return the recipe of a run, of 32 generations a step."
     model = ENTRANTS[entrant]
     rare = dict(steps=steps, seed=seed, save_every=max(1, steps // 4), valid_every=steps, batch_size=32)
-    if entrant == "learned": rare |= dict(batch_size=16, order_start=max(1, steps // 4), order_lr_scale=0.1)
+    if entrant.startswith("learned"): rare |= dict(batch_size=16, order_start=max(1, steps // 4), order_lr_scale=0.1)
     if entrant == "uniform": model = model | dict(orders=1)
     return dict(task=CORPORA[corpus](), model=model, train=TRAIN | rare)
 
@@ -40,12 +44,9 @@ def tables(corpus: str, entrant: str, seed: int, steps: int) -> dict:
 def paces(corpus: str) -> dict[str, float]:
     "Return the seconds of a step of every entrant, measured in turn and noted."
     name = f"{corpus} pace"
-    if not noted(RESULTS, name, dict(entrants=list(ENTRANTS))):
-        seconds = measured_seconds({entrant: tables(corpus, entrant, 0, 10_000) for entrant in ENTRANTS})
-        found = {entrant: round(s, 5) for entrant, s in seconds.items()}
-        note(RESULTS, dict(name=name, corpus=corpus, entrants=list(ENTRANTS), paces=found))
-        return found
-    import json
+    if not noted(RESULTS, name, {}):
+        seconds = measured_seconds({entrant: tables(corpus, entrant, 0, 10_000) for entrant in MEASURED})
+        note(RESULTS, dict(name=name, corpus=corpus, paces={entrant: round(s, 5) for entrant, s in seconds.items()}))
     return next(row["paces"] for row in json.loads(RESULTS.read_text()) if row["name"] == name)
 
 
@@ -53,7 +54,7 @@ def run(corpus: str, entrant: str, seconds: int, seed: int):
     "Train an entrant for some seconds, measure, and note."
     name = f"{corpus} {entrant} {seconds} {seed}"
     if noted(RESULTS, name, dict(seed=seed)): return
-    settings = tables(corpus, entrant, seed, round(seconds / paces(corpus)[entrant]))
+    settings = tables(corpus, entrant, seed, round(seconds / paces(corpus)[PACE.get(entrant, entrant)]))
     made, _, spent = trained(settings, f"regret {name}")
     made = getattr(made, "method", made)
     shares = made.mixture.shares() if getattr(made, "mixture", None) is not None else {}

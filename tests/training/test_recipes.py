@@ -1,5 +1,6 @@
 "Recipes: steps on a small file, paths, and another method or single values in Python as at the shell."
 from contextlib import nullcontext
+from dataclasses import fields
 
 import pytest
 
@@ -7,9 +8,10 @@ from loflexmdm.cli.commands import parse
 from loflexmdm.cli.train import recipe_of
 from loflexmdm.methods.base import Method
 from loflexmdm.support.configs import config
-from loflexmdm.support.registries import METHODS
+from loflexmdm.support.registries import METHODS, TASKS
 from loflexmdm.training.optimisers import TrainConfig
-from loflexmdm.training.recipes import check_tables, limited_steps, recipe, recipe_from, with_absolute_paths
+from loflexmdm.training.recipes import check_tables, configs_of, keys_of, limited_steps, override, recipe, recipe_from
+from loflexmdm.training.recipes import shared_keys, with_absolute_paths
 
 
 def test_a_small_file_is_not_passed_over_without_end(tmp_path):
@@ -91,3 +93,16 @@ def test_settings_of_a_plug_in_that_clash_with_training():
                         lambda: recipe_of(parse("train brackets --method clipping --clip 3 --out x".split()))):
             with pytest.raises(ValueError, match="write train_clip or clipping_clip"): refused()
     finally: del METHODS.classes["clipping"]
+
+
+@pytest.mark.parametrize("method", METHODS.names())
+def test_every_setting_has_one_name_and_a_shared_key_is_refused(method):
+    for kind in TASKS.names():
+        tables = dict(task=dict(kind=kind), model=dict(method=method))
+        settings = [(table, f.name) for table, cls in configs_of(tables).items() for f in fields(cls)]
+        names = keys_of(tables)
+        assert sorted(names.values()) == sorted(settings), "every setting has a name, and one only"
+        assert names["seed"] == ("train", "seed")
+        for key, owners in shared_keys(tables).items():
+            assert key not in names and {names[owner][1] for owner in owners} == {key}
+            with pytest.raises(ValueError, match=f"{key}=1: .*write {' or '.join(owners)}$"): override(tables, **{key: 1})
