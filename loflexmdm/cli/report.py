@@ -121,4 +121,4 @@ def check_molecules(table: Compounds):
     first, reasons = table.rows[0], Counter(row.reason for row in table.rows)
     said = ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common())
     raise ValueError(f"{table.where}: none of {len(table.rows):,} rows is a molecule, column {table.column} ({said}); "
-                     f"the first, record {first.number}, is {first.text[:80]!r}")
+                     f"the first, {table.layout.place(first.number)}, is {first.text[:80]!r}")

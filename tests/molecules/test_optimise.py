@@ -268,7 +268,7 @@ def test_the_command_counts_failures_and_continues(place):
     line = "optimize --objective scores.py:score --way genetic --start leads.smi --children 10 --time-limit 1 --top 2"
     code, out, err = call(f"{line} --budget 12 --out a.jsonl")
     assert code == 0 and out.startswith("smiles,score,by,round,lead,similarity\n") and len(out.splitlines()) == 3
-    assert "left out: 1 syntax, the first is record 3 'C1CC'" in err
+    assert "left out: 1 syntax, the first is line 3 'C1CC'" in err
     first, *rows = map(json.loads, (place / "a.jsonl").read_text().splitlines())
     assert first["objective"] == "scores.py:score" and len(rows) == 12 and rows[0]["by"] == "start"
     assert call(f"{line} --budget 20 --out a.jsonl")[0] == call(f"{line} --budget 20 --out b.jsonl")[0] == 0

@@ -93,7 +93,7 @@ def test_the_score_of_a_molecule_is_that_of_its_own_row(tmp_path):
     assert "9 rows, 9 valid" in call("report", tmp_path / "a.csv", "--by", "y")[2]
     (tmp_path / "wide.csv").write_text("smiles,y\nCCO,1\nCCN,1,234\n")
     _, _, err = call("report", tmp_path / "wide.csv", "--by", "y")
-    assert "left out: 1 more cells than the header, the first is record 3" in err and "2 rows, 1 valid" in err
+    assert "left out: 1 more cells than the header, the first is line 3" in err and "2 rows, 1 valid" in err
 
 
 def test_replicates_have_the_rule_of_training_and_a_sign_ranks_the_lowest_first(tmp_path):
@@ -121,7 +121,7 @@ def test_captions_are_names_and_salts_are_said(tmp_path):
 
 
 @pytest.mark.parametrize("text, first", [
-    ("smiles,n\nx,1\ny,2\n", "the first, record 2, is 'x'"), ("smiles,n\n,1\n", "1 empty"),
+    ("smiles,n\nx,1\ny,2\n", "the first, line 2, is 'x'"), ("smiles,n\n,1\n", "1 empty"),
     (",a,b\n0,1,2\n", "a, b; name"),
 ])
 def test_a_file_without_molecules_is_refused_with_its_first_row(tmp_path, text, first):

@@ -46,7 +46,7 @@ def test_texts_of_records_and_objects(tmp_path, name, text, column, expected):
 @pytest.mark.parametrize("name, text, column, said", [
     ("a.fasta", "", "", "no record"), ("a.fasta", "AB\n", "", "line 1: not FASTA"),
     ("a.fasta", ">x\nAB", "s", "has the columns text, name"),
-    ("a.jsonl", '{"s": 1}', "s", "record 1: 1 is neither"), ("a.jsonl", '{"s": "a"}', "", "the columns s; name one"),
+    ("a.jsonl", '{"s": 1}', "s", "line 1: 1 is neither"), ("a.jsonl", '{"s": "a"}', "", "the columns s; name one"),
     ("a.jsonl", '"a"', "s", "has the columns text"), ("a.jsonl", '{"s": "a', "s", "not valid JSON"),
     ("a.jsonl", '[1.5, "a"]', "", "neither a text nor"),
 ])

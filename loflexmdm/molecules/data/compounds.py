@@ -91,7 +91,7 @@ def name_column(columns: Sequence[str]) -> str:
 # %% ../../../nbs/molecules/data/09_compounds.ipynb #cp00000e
 class Compound(NamedTuple):
     "Record of a file of molecules."
-    number: int  # line, sheet row or position in the file, from 1
+    number: int  # as in `Layout.place`, from 1
     text: str  # SMILES as written
     smiles: str  # canonical SMILES; '' if the record is not one molecule
     reason: str  # why it is left out; '' if it is one molecule
@@ -144,14 +144,13 @@ def remarks_on(table: Compounds) -> list[str]:
     "Describe the records in the line of every command, and the first record of each reason for leaving it out."
     lost = Counter(row.reason for row in table.rows if row.reason)
     line = table.line(len(table.rows) - lost.total(), lost)
-    return [line, *(_first_of(reason, n, table.rows) for reason, n in lost.most_common())]
+    return [line, *(_first_of(reason, n, table) for reason, n in lost.most_common())]
 
 
-def _first_of(reason: str, n: int, rows: Sequence[Compound]) -> str:
-    first = next(row for row in rows if row.reason == reason)
+def _first_of(reason: str, n: int, table: Compounds) -> str:
+    first = next(row for row in table.rows if row.reason == reason)
     cure = "; --salts largest keeps the largest component" * (reason == "several components")
-    return f"left out: {n:,} {reason}, the first is record {first.number} {clipped(first.text)}{cure}"
-
+    return f"left out: {n:,} {reason}, the first is {table.layout.place(first.number)} {clipped(first.text)}{cure}"
 
 # %% ../../../nbs/molecules/data/09_compounds.ipynb #cp00000g
 Cells = tuple[int, str, str, dict[str, str]]  # number, SMILES, reason for no SMILES, and other columns of a record

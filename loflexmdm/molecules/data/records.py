@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['SMILES_COLUMNS', 'INCHI_COLUMNS', 'MOLECULE_FORMATS', 'EXTENSION', 'OTHERS', 'PROPERTY', 'BONDS', 'smiles_cells',
            'MoleculeRecords', 'sdf_blocks', 'sdf_parts', 'sdf_cells', 'sdf_layout', 'holds_smiles', 'molecule_records',
-           'inchi_column', 'is_sdf', 'is_one_row', 'check_header', 'smiles_rows', 'smiles_in', 'read_smiles',
-           'smiles_and_texts']
+           'inchi_column', 'is_sdf', 'is_one_row', 'begins_with_molecule', 'check_header', 'smiles_rows', 'smiles_in',
+           'read_smiles', 'smiles_and_texts']
 
 # %% ../../../nbs/molecules/data/08_records.ipynb #rc3e20d9
 import os
@@ -19,7 +19,7 @@ from pathlib import Path
 from rdkit import Chem, rdBase
 
 from ...support.readers import LEGACY, checked_lines, encoding_in, ending_of, is_file, missing_file
-from ...support.records import Layout, LeftOut, Parsed, Record, Records
+from ...support.records import EXPECTED, Layout, LeftOut, Parsed, Record, Records
 from ...support.records import column_place, head_lines, head_of, holds_sdf, layout_of, read_records, text_of
 
 # %% ../../../nbs/molecules/data/08_records.ipynb #rce879d3
@@ -142,6 +142,7 @@ def molecule_records(
     if path is not None and format == "auto" and is_sdf(path): return _sdf_records(path, column)
     if path is not None and format == "auto" and ending_of(path) in (".sdf", ".mol"):
         raise ValueError(f"{path}: not an SDF, it has no line 'M  END' or '$$$$'; name it .smi if it holds SMILES")
+    if path is not None and format == "auto" and not column and begins_with_molecule(path, usual): format = "lines"
     closed = lambda row: len(row) > found.place and is_one_row(row[found.place], found.layout.delimiter)
     column = column or inchi_column(source, usual, format)
     found = read_records(source, column, usual, format, True, LEGACY, closed, likely=holds_smiles)
@@ -182,6 +183,16 @@ def _sdf_records(path: Path, column: str) -> MoleculeRecords:
 def is_one_row(cell: str, delimiter: str) -> bool:
     "Return False for a cell of SMILES that is rather several rows between two stray quotes."
     return not ("\n" in cell.strip() and delimiter in cell)
+
+
+def begins_with_molecule(path: Path, usual: Sequence[str]) -> bool:
+    "Return True if what looks like a table's header is the first molecule of lines, with its name."
+    if ending_of(path) in EXPECTED: return False
+    layout = layout_of(path, "", "auto", usual)
+    if layout.format != "table" or {name.lower() for name in layout.names} & {*usual, *SMILES_COLUMNS}: return False
+    first = layout.names[0].split(" ")[0]
+    with rdBase.BlockLogs(): mol = Chem.MolFromSmiles(first) if first else None
+    return mol is not None and (len(first) > 2 or ending_of(path) == ".smi")
 
 
 def check_header(found: Records, column: str):
