@@ -16,9 +16,9 @@ import loflexmdm
 from loflexmdm.methods.base import Method
 from loflexmdm.molecules.growth import grows_rightwards
 from loflexmdm.molecules.notation.fragments import FragmentCase, read_benchmark
-from loflexmdm.molecules.scores.fragment_constrained import FragmentSamples, fragment_table
-from loflexmdm.molecules.scores.fragment_constrained import fill_fragments, grow_fragments
-from loflexmdm.molecules.scores.fragment_constrained import sample_fragments, usable_cases
+from fragment_benchmark import FragmentSamples, fragment_table
+from fragment_benchmark import fill_fragments, grow_fragments
+from fragment_benchmark import sample_fragments, usable_cases
 from loflexmdm.samplers import EventDriven
 from loflexmdm.samplers.event_by_event import EventByEvent
 from loflexmdm.support.atomic_files import file_digest

@@ -13,7 +13,7 @@ import torch
 
 from guidance_runs import drawn
 from loflexmdm.methods.base import Method
-from loflexmdm.molecules.scores.conditioning import compare_with_requests
+from conditioning import compare_with_requests
 from loflexmdm.molecules.scores.metrics import judge
 from loflexmdm.molecules.task import MoleculesTask, bounds_from
 from loflexmdm.samplers import Samples
