@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from types import NoneType
-from typing import Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from .commands import Options, Parser, print_status
 from .common import add_device, flag_of, free_flag, kind_of_option
@@ -42,6 +42,7 @@ def kind_of_field(f: Field) -> dict:
     """Return argparse's keywords for a field's values. `none` stands for None if a text may be None.
 
     Choices come from the field's metadata or its Literal; with int, a Literal has words instead of a number."""
+    if f.type is Any: return dict(metavar=f.name.upper())  # a text at the shell
     words = [word for k in get_args(f.type) if get_origin(k) is Literal for word in get_args(k)]
     if int in get_args(f.type) and words: return dict(type=number_or(words), metavar="|".join(["INT", *words]))
     optional = NoneType in get_args(f.type)

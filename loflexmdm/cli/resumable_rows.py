@@ -44,7 +44,9 @@ def digest_of(value: object) -> str:
 
 def settings_of(request: object, method: Method, given: Sequence, versions: dict) -> dict:
     "Return what decides rows, compared with a partial file's: the request, the model, `given` prompts or leads."
-    told = {key: value for key, value in vars(request).items() if key not in ("generator", "progress", "skip", "record")}
+    plain = str | int | float | None
+    told = {key: value if isinstance(value, plain) else repr(value) for key, value in vars(request).items()
+            if key not in ("generator", "progress", "skip", "record")}
     return told | {f"{name} version": v for name, v in versions.items()} | dict(
         sampler=repr(request.sampler), options=dict(request.options), model=model_digest(method), task=method.task,
         device=method.device.type, prompts=digest_of(given),

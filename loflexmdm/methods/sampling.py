@@ -94,7 +94,7 @@ class Request:
     skip: int = 0  # batches to leave out at the start, such as those of an earlier process
     rule: Any = None  # what sequences must satisfy: a rule, a text such as contains:W, or a function of the text
     law: str = "conditional"  # distribution under a rule: conditional, or masked by forbidding tokens
-    particles: int = PARTICLES  # generations per sequence where free draws do not satisfy the rule
+    particles: int = PARTICLES  # generations per sequence under a rare rule
 
     def limit(self, config) -> int:
         "Return the largest length allowed. ValueError for limits that exclude each other."
