@@ -68,6 +68,7 @@ def prompts_of(
     except ValueError as e: raise ValueError(f"{flag}: {e}" if text is not None else str(e)) from None
     if found[0].changes: print_status(f"{text}: {', '.join(found[0].changes)}")
     if found[0].route: print_status(f"route: {found[0].route}")
+    for note in found[0].notes: print_status(f"note: {note}")
     return found
 
 
@@ -97,6 +98,8 @@ def prompts_of_texts(path: str, records: Records, model: Model, request: SampleR
                                      f"{'; '.join(lines) or 'it is empty'}")
     for line in [prompts_line(records, prompts, lost), *lines]: print_status(line)
     print_status(f"route: {prompts[0].route}" + f"; {len(prompts) - 1:,} more" * (len(prompts) > 1))
+    notes = Counter(note for prompt in prompts for note in prompt.notes)
+    for note, n in notes.most_common(): print_status(f"note: {note}" + f" ({n:,} prompts)" * (n > 1))
     return prompts
 
 

@@ -6,8 +6,10 @@
 __all__ = ['NEEDED', 'first_state', 'samples_of', 'scheduler_class', 'pipeline_class', 'diffusion_pipeline']
 
 # %% ../../nbs/models/09_diffusers_pipeline.ipynb #df000004
+import os
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +18,7 @@ import torch
 from ..methods.sampling import Request, encode_prompts
 from .generated import Generated
 from .model import Model
+from .pretrained import load
 from ..process.intensities import Intensities
 from ..samplers import Samples
 from ..samplers.state import Limits, State
@@ -99,7 +102,8 @@ def pipeline_class() -> type:
 
             Returns `sequences` (`Generated`) and `texts`. ValueError as for `Model.sample`."""
             model, scheduler = Model(self.model), self.scheduler
-            scheduler.set_timesteps(num_inference_steps or scheduler.num_inference_steps, self.model.tau_max)
+            steps = scheduler.num_inference_steps if num_inference_steps is None else num_inference_steps
+            scheduler.set_timesteps(steps, self.model.tau_max)
             state = first_state(model, prompt, num_samples, scheduler.sampler, generator)
             for i, tau in enumerate(self.progress_bar(scheduler.timesteps)):
                 out = self.model.intensities(state.x, tau=state.tau)
@@ -107,6 +111,18 @@ def pipeline_class() -> type:
                 if callback_on_step_end: callback_on_step_end(self, i, tau, dict(state=state))
             found = Generated.of(self.model.finish(samples_of(state)), model)
             return SimpleNamespace(sequences=found, texts=found.texts) if return_dict else (found, found.texts)
+
+        def save_pretrained(self, save_directory: str | os.PathLike, **_: Any):
+            "Save the model, as `Model.save` does, with the scheduler's settings beside it."
+            Model(self.model).save(save_directory)
+            self.scheduler.save_pretrained(Path(save_directory) / "scheduler")
+
+        @classmethod
+        def from_pretrained(cls, name: str | os.PathLike, **_: Any) -> Any:
+            "Load what `save_pretrained` saved, or a model of this package by name."
+            settings = Path(name) / "scheduler"
+            scheduler = scheduler_class().from_pretrained(settings) if settings.is_dir() else scheduler_class()()
+            return cls(load(name).method.eval(), scheduler)
     return InsertionPipeline
 
 

@@ -38,7 +38,8 @@ class Generated(Samples):
     edited: bool = False  # the sources were edited, not continued
     salvage: bool = False  # invalid samples are repaired if possible
     bounds: Sequence[dict] = ()  # bound on -log p of each sequence; empty: none
-    route: str = ""  # how the prompts were continued
+    routes: Sequence[str] = ()  # how the prompts were continued
+    notes: Sequence[str] = ()  # ways in which no training sequence was like a prompt
 
     @classmethod
     def of(cls, samples: Samples, model: Any, **more) -> Self:

@@ -26,6 +26,7 @@ from .hub import push
 from .requests import EditRequest, SampleRequest, TextPrompt, request_of
 from .rows import Quota
 from .saved import checked_sampling, save_method
+from .trained_for import notes
 from ..process.states import Example, Vocabulary, collate, filled_example, prefix_example
 from ..support.limits import clipped
 from ..support.progress import progress_bar
@@ -141,7 +142,13 @@ class Model:
             text, changes = task.asked(text, request.ask, **request.options)
             found = task.prompts_for(text, self.method, request.draws)._replace(text=text, name=name, changes=changes)
         encode_prompts(found.tokens, None, self.vocabulary, request.limit(self.config))
-        return found
+        return found._replace(notes=tuple(self.notes_on(found.tokens[0])))
+
+    def notes_on(self, prompt: Sequence) -> list[str]:
+        "Return a line for each way in which no training sequence was like a prompt; see `trained_for.notes`."
+        given = [t for t in prompt if t is not ...]
+        features = set() if self.method.task is None else self.task.features_of(given)
+        return notes(self.method.trained_for, prompt, features)
 
     def prompts_for(self, prompts: Any, request: SampleRequest) -> list[Prompt]:
         """Return what is asked for as the method continues it: a text, or a list of texts and lists of tokens.
@@ -175,7 +182,9 @@ class Model:
             parts.append(part)
             if quota is not None: rows += part.rows()
             if quota is not None and quota.complete(rows): break
-        found = Generated.merge(parts, self)
+        told = lambda lists: list(dict.fromkeys(text for some in lists for text in some if text))
+        found = replace(Generated.merge(parts, self), routes=told([prompt.route] for prompt in given),
+                        notes=told(prompt.notes for prompt in given))
         if quota is not None:
             found = found.pick(quota.select(rows))
             if short := quota.shortfall(len(found), len(rows)): warnings.warn(short, stacklevel=2)
@@ -298,6 +307,16 @@ class Model:
         if long := [len(e.tokens) for e in examples if len(e.tokens) > most]:
             raise ValueError(f"fillings: {long[0] - 1} tokens with the prompt; the model has {most - 1}")
         return Scores(*self._scores(examples, states, seed, len(examples)), exact=self.method.exact)
+
+    @classmethod
+    def from_pretrained(cls, name: str | os.PathLike, device: str | torch.device = "cpu") -> Self:
+        "Load a packaged model, a directory, or a model of a hub; see `pretrained.load`."
+        from loflexmdm.models.pretrained import load  # which makes a Model
+        return load(name, device)
+
+    def save_pretrained(self, directory: str | os.PathLike, **settings) -> Path:
+        "Save the model as safetensors with its configuration, which `from_pretrained` loads; see `save`."
+        return self.save(directory, **settings)
 
     def save(self, directory: str | os.PathLike, dtype: str | torch.dtype | None = None, **extra_files: str) -> Path:
         "Save the model in a directory; return its path. See `saved.save_method`."

@@ -69,6 +69,7 @@ class Prompt(NamedTuple):
     text: str = ""  # what the user wrote; empty for lists of tokens
     name: str = ""  # name in the user's file
     changes: tuple[str, ...] = ()  # what was removed from the text
+    notes: tuple[str, ...] = ()  # ways in which no training sequence was like it
 
 
 class TaskTexts:

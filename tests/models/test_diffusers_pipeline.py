@@ -36,3 +36,18 @@ def test_settings_of_the_scheduler_are_saved(tmp_path):
 def test_wrong_settings_are_refused():
     with pytest.raises(ValueError, match="steps=1"): diffusion_pipeline(load(stored("star-tiny-fixed")), num_inference_steps=1)
     with pytest.raises(ValueError, match="ar has other events"): diffusion_pipeline(load("molecules-moses-ar"))
+
+
+def test_a_saved_pipeline_draws_the_same(tmp_path):
+    pipe = diffusion_pipeline(load("star-tiny-fixed"), num_inference_steps=4, top_p=0.9)
+    pipe.save_pretrained(tmp_path / "p")
+    again = type(pipe).from_pretrained(tmp_path / "p")
+    assert again.scheduler.config.top_p == 0.9
+    prompts = load("star-tiny-fixed").prompts("test", 2)
+    drawn = [p(prompts, generator=seeded()).texts for p in (pipe, again)]
+    assert drawn[0] == drawn[1]
+
+
+def test_no_steps_are_refused():
+    pipe = diffusion_pipeline(load("star-tiny-fixed"))
+    with pytest.raises(ValueError, match="steps"): pipe(num_samples=1, num_inference_steps=0)

@@ -7,6 +7,7 @@ import loflexmdm
 from loflexmdm.methods.lo_flexmdm import LoFlexMDM, LoFlexMDMConfig
 from loflexmdm.methods.sampling import generate
 from loflexmdm.models.model import Model
+from loflexmdm.models.trained_for import trained_for
 from loflexmdm.process.states import Vocabulary, collate, prefix_example
 from loflexmdm.samplers import TauLeaping
 from loflexmdm.tasks.brackets import BracketsTask
@@ -60,3 +61,18 @@ def test_texts_need_a_task():
     model = Model(bare())
     for call in (lambda: model.prompt("("), lambda: model.score("()"), lambda: model.sample("()")):
         with pytest.raises(ValueError): call()
+
+
+def test_a_model_is_saved_and_loaded_by_the_names_of_the_hub(tmp_path):
+    model = Model.from_pretrained("star-tiny")
+    again = Model.from_pretrained(model.save_pretrained(tmp_path / "m"))
+    assert again.sample(n=3, seed=1).texts == model.sample(n=3, seed=1).texts
+
+
+def test_notes_say_what_no_training_sequence_was_like():
+    model = Model(bare(BracketsTask().vocabulary), BracketsTask())
+    assert model.sample([["("]], seed=0).notes == []  # saved without a statement
+    data = BracketsTask().dataset("train")
+    model.method.trained_for = trained_for([data[i] for i in range(20)], model.vocabulary)
+    notes = model.sample([["(", ..., ")", ...]], seed=0).notes
+    assert any("2 gaps" in note for note in notes) and not model.sample([[]], n=2, seed=0).notes
