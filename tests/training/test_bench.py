@@ -61,8 +61,3 @@ def test_ordered_insertion_in_turns_with_autoregression(what, method):
     "Of short sequences; with one round the three ratios are one."
     found = bench.by_length_point(what, method, 8, 0)
     assert found["over"] == [pytest.approx(found["seconds"] / found["theirs"], rel=0.05)] * 3
-
-
-def test_two_processes_share_a_step():
-    found = bench.several_point(2, 1, 0)
-    assert found["seconds"] > 0
