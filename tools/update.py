@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,6 +24,7 @@ def run(*command: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=ROOT, env=env, check=True, text=True, **options)
 
 
+@cache
 def builder():
     "Import the module that builds the site, which reads the directives of cells."
     spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "build.py")

@@ -405,6 +405,7 @@ def test_an_interrupted_file_of_fragments_is_continued_with_the_same_names_alone
     assert (tmp_path / "part.csv").read_text() == (tmp_path / "whole.csv").read_text()
 
 
+@pytest.mark.slow
 def test_fragments_that_grow_in_ways_of_their_own_are_in_one_file(tmp_path):
     (tmp_path / "f.txt").write_text("[R1]c1ccncc1\n*c1ccncc1|*N1CCCC1\n")
     code, _, said = call(f"sample molecules-moses-ar -n 2 --nll 0 --no-picture --prompts {tmp_path / 'f.txt'} --out",
@@ -493,6 +494,7 @@ def test_evaluate_a_column(tmp_path, table):
 
 # wrong input: one line, exit code 2, nothing written
 
+@pytest.mark.slow
 def test_wrong_input_in_processes_of_their_own(model, tmp_path):
     for name, text in {"empty.smi": "", "table.csv": "structure,name\nCC,x\n", "p.txt": "C C\n"}.items():
         (tmp_path / name).write_text(text)
@@ -607,6 +609,7 @@ def test_a_model_carries_its_tokens(tmp_path, known):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("molecules" not in names(), reason="the package holds no model called molecules")
 def test_the_packaged_model(tmp_path):
     assert call("sample molecules -n 64 --nll 4 --out", tmp_path / "mols.csv")[0] == 0
@@ -616,6 +619,7 @@ def test_the_packaged_model(tmp_path):
     assert all(r["tokens"].startswith(r["prompt"]) for r in rows_of(tmp_path / "grown.csv"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("molecules-moses-ar" not in names(), reason="the package holds no model called molecules-moses-ar")
 def test_the_packaged_model_from_left_to_right(tmp_path):
     "From its whole distribution; of 64 samples at least 55 are valid unless the share is far below 96 %."
@@ -651,6 +655,7 @@ def test_the_model_says_how_to_sample_unless_told_otherwise(tmp_path, model):
         assert said in json.loads((tmp_path / "m.csv.run.json").read_text())["sampler"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fragment, route", [
     ("*N1CCOCC1.*c1ccc2c(c1)OCCO2", "linking: grown from "), ("*c1ccc(*)cc1", "at its 2 points"),
     ("c1ccc2[nH]ccc2c1", "superstructure: growth at one of "), ("*[C@H](C)c1ccccc1", "stereochemistry left out"),
@@ -687,6 +692,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_without_libraries_for_drawing_all_works_that_does_not_draw(known, tmp_path):
     "Of a machine without a window system rdkit's drawing module cannot be loaded."
     run = lambda *words: subprocess.run([sys.executable, "-c", NO_DRAWING, *words], capture_output=True, text=True)
@@ -696,6 +702,7 @@ def test_without_libraries_for_drawing_all_works_that_does_not_draw(known, tmp_p
     assert report.returncode == 2 and "libXrender" in report.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 @pytest.mark.parametrize("more", ["", "--salvage", "--valid 2 --tries 40"])
 def test_rows_described_by_other_processes_are_those_of_one(model, tmp_path, monkeypatch, more):

@@ -151,6 +151,7 @@ def check_schedules():
     matching.reinforce(torch.rand(3, 2), torch.rand(3, 2), baseline=torch.rand(2))
 
 
+@pytest.mark.slow
 def test_every_checked_call_has_the_shapes_that_it_says():
     done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, cwd=Path(__file__).parent)
     assert done.returncode == 0, done.stderr[-3000:]

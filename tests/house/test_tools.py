@@ -36,6 +36,13 @@ def test_cells_that_the_site_hides_are_collapsed():
     assert found[0]["metadata"] == dict(tags=["a"]) and update.with_folds(new) is new
 
 
+def test_notebooks_are_collapsed_as_the_site_has_them():
+    update = tool("update.py")
+    texts = {path: path.read_text(encoding="utf-8") for path in update.notebooks()}
+    other = [str(path.relative_to(update.ROOT)) for path, text in texts.items() if update.with_folds(text) != text]
+    assert not other, f"run make update: {', '.join(other)}"
+
+
 def test_what_depends_on_a_room_is_what_imports_from_it():
     found = check.of_room("samplers")
     assert {"tests/samplers/test_samplers.py", "tests/methods/test_masked.py"} <= set(found)
