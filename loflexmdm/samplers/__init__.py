@@ -14,7 +14,7 @@ from loflexmdm.samplers.tau_leaping import *  # noqa: F403
 from loflexmdm.samplers.generation_order import frames_text, generation_times, normalised_order, plot_raster, spearman
 
 __all__ = [  # what users need; every public name of the modules above can be imported from here as well
-    "Ancestral", "BoundedError", "CONFIDENCES", "EntropyBounded", "Euler", "EventDriven", "FrozenEvents", "Info",
+    "Ancestral", "BoundedError", "CONFIDENCES", "EntropyBounded", "Euler", "EventDriven", "Info",
     "LeftToRight", "Limits", "Planner", "Sampler", "Samples", "Speculative", "State", "TauLeaping", "advance",
     "frames_text", "generation_times", "normalised_order", "plot_raster", "row_uniforms", "simulate", "spearman",
 ]
