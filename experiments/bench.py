@@ -24,6 +24,7 @@ from pathlib import Path
 
 import torch
 from runs import COMMIT, ROOT, write_results
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.benchmark import Timer
 
 import loflexmdm
@@ -96,6 +97,20 @@ def measured(call: Callable, seconds: float) -> float:
     return timer.blocked_autorange(min_run_time=seconds).median
 
 
+class Operations(TorchDispatchMode):
+    "Counts what torch dispatches, gradients, the optimiser and views included."
+    count = 0
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.count += 1
+        return operation(*args, **kwargs or {})
+
+
+def operations(call: Callable) -> int:
+    "Return the number of operations of a call: what a small network's time is made of."
+    with Operations() as mode: call()
+    return mode.count
+
+
 def trainer_of(length: int, batch: int, vocabulary: int, depth: int, directory: str, steps: int = 10**6,
                **options) -> Trainer:
     "A trainer of random sequences of one length."
@@ -133,8 +148,9 @@ def train_point(length: int, batch: int, vocabulary: int, depth: int, seconds: f
         for _ in range(3): parts_of_a_step(trainer, stream)
         rows = []
         step = measured(lambda: rows.append(parts_of_a_step(trainer, stream)), seconds)
+        count = operations(lambda: parts_of_a_step(trainer, stream))
     parts = [statistics.median(column) for column in zip(*rows)]
-    return dict(seconds=step, shares={name: p / sum(parts) for name, p in zip(PARTS, parts)})
+    return dict(seconds=step, operations=count, shares={name: p / sum(parts) for name, p in zip(PARTS, parts)})
 
 
 def sample_point(model: str, sampler: str, n: int, seconds: float) -> dict:
@@ -176,8 +192,10 @@ def step_point(method: str, ragged: bool, seconds: float) -> dict:
         for _ in range(3): trainer.train_step(stream)
         spent = measured(lambda: trainer.train_step(stream), seconds)
         real = [trainer.train_step(stream)["real_columns"].item() for _ in range(8)]
+        count = operations(lambda: trainer.train_step(stream))
     tokens = ROWS * sum(map(len, rows)) / len(rows)
-    return dict(seconds=spent, per_token=spent / tokens, shares=dict(padding=1 - sum(real) / len(real)))
+    padding = 1 - sum(real) / len(real)
+    return dict(seconds=spent, per_token=spent / tokens, operations=count, shares=dict(padding=padding))
 
 
 def write_point(method: str, n: int, seconds: float) -> dict:
@@ -362,10 +380,11 @@ def table(rows: list[dict]) -> str:
         said = said or ", ".join(f"{v} {COUNTERS[key]}" for key, v in r.get("counts", {}).items())
         time_over, memory_over = ("" if r.get(key) is None else f"{r[key]:.2f}" for key in ("ratio", "memory"))
         token = f"{r['per_token'] * 1000:.3g}" if "per_token" in r else ""
-        return (f"| {r['name']} | {r['seconds'] * 1000:.3g} | {token} | {r['megabytes']:g} | {said} | {time_over} | "
-                f"{memory_over} | {r.get('load', '')} |")
-    head = ["| point | ms per step or sequence | ms per token | MB | of which | time over the snapshot | "
-            "memory over it | load |", "|---|--:|--:|--:|---|--:|--:|--:|"]
+        count = f"{r['operations']:,}" if "operations" in r else ""
+        return (f"| {r['name']} | {r['seconds'] * 1000:.3g} | {token} | {count} | {r['megabytes']:g} | {said} | "
+                f"{time_over} | {memory_over} | {r.get('load', '')} |")
+    head = ["| point | ms per step or sequence | ms per token | operations | MB | of which | time over the snapshot | "
+            "memory over it | load |", "|---|--:|--:|--:|--:|---|--:|--:|--:|"]
     return "\n".join(head + [line(r) for r in rows]) + "\n"
 
 

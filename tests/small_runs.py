@@ -40,7 +40,7 @@ def trainer(directory, data=None, method=None, **options):
 
 
 def same(a, b):
-    left, right = a.state_dict(), b.state_dict()
+    left, right = (getattr(m, "method", m).state_dict() for m in (a, b))  # a model's method, or the method itself
     return left.keys() == right.keys() and all(torch.equal(left[k], right[k]) for k in left)
 
 

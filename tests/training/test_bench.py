@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import bench  # noqa: E402
@@ -31,7 +32,8 @@ def test_a_point_gives_its_figures(point):
 @pytest.mark.parametrize("method", bench.PAIR)
 def test_a_step_and_samples_of_ordered_insertion_and_autoregression(method):
     step = bench.run_point(dict(kind="step", method=method, ragged=True), seconds=0.01)
-    assert 0.3 < step["shares"]["padding"] < 0.45 and step["seconds"] > step["per_token"] > 0
+    assert 0 < step["shares"]["padding"] < 0.2 and step["seconds"] > step["per_token"] > 0  # of similar length
+    assert step["operations"] > bench.operations(lambda: torch.ones(3).add(1).mul(2)) == 3
     written = bench.run_point(dict(kind="write", method=method, n=4), seconds=0.01)
     assert written["tokens"] == 4 * 31 and written["per_token"] == pytest.approx(written["seconds"] / 31)
     assert written["counts"]["network_calls"] == 32 and written["load"] >= 0
