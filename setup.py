@@ -30,7 +30,7 @@ setup(
     packages=find_packages(include=["loflexmdm", "loflexmdm.*"]),
     include_package_data=True,
     package_data={
-        "loflexmdm": ["py.typed", "papers.bib", "recipe.schema.json", "help.json", "presets/*.toml",
+        "loflexmdm": ["py.typed", "papers.bib", "recipe.schema.json", "help.json", "presets/*.toml", "molecules/scores/*.gz",
                       "structure_editor/*", "pretrained_models/*/*"]
     },
     entry_points=dict(console_scripts=lines("console_scripts"), nbdev=["loflexmdm=loflexmdm._modidx:d"]),
