@@ -24,6 +24,7 @@ from ..process.states import parse_prompt
 from ..samplers import Limits, Sampler, Samples, channel_words, fitting_samplers
 from ..samplers import merge_samples, simulate
 from ..samplers.guidance import Guidance, Guided
+from ..support.arguments import read_count
 from ..support.limits import ROWS
 from ..support.random_numbers import seeded
 
@@ -56,7 +57,7 @@ def encode_prompts(
 
     ValueError for no prompt at all, a string in place of a list, special or unknown tokens, more tokens than
     `max_length`, or n < 1."""
-    if n is not None and (type(n) is not int or n < 1): raise ValueError(f"n={n!r}: must be a positive whole number")
+    if n is not None: n = read_count("n", n)
     if prompts is None: prompts = [()]
 
     # a text would be read letter by letter, a set in any order
@@ -225,7 +226,7 @@ def encode_sources(
     max_length: int,
 ) -> PartialSequences:
     "Encode sequences to edit as a batch. Each stands `n` times in a row (1 by default). ValueError as in `edit`."
-    if n is not None and (type(n) is not int or n < 1): raise ValueError(f"n={n!r}: must be a positive whole number")
+    if n is not None: n = read_count("n", n)
     if isinstance(sequences, str) or not isinstance(sequences, Sequence) or not sequences:
         raise ValueError(f"sequences={sequences!r}: a list of token sequences, at least one")
     if keep is None: keep = [[False] * len(s) for s in sequences]

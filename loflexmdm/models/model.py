@@ -28,7 +28,8 @@ from .rows import Quota
 from .saved import checked_sampling, save_method
 from .trained_for import notes
 from ..process.states import Example, Vocabulary, collate, filled_example, prefix_example
-from ..support.limits import clipped
+from ..support.arguments import read_count, read_items
+from ..support.limits import ROWS, clipped
 from ..support.progress import progress_bar
 from ..support.random_numbers import seeded
 from ..tasks.base import Prompt, Task, task_from
@@ -155,8 +156,7 @@ class Model:
 
         Without any: a condition that the request asks for, else the test prompts of the task, else nothing given."""
         if isinstance(prompts, (str, Prompt)): prompts = [prompts]
-        elif prompts is not None and (not isinstance(prompts, Sequence) or not prompts):
-            raise ValueError(f"prompts={prompts!r}: a text, or a list of texts and lists of tokens, at least one")
+        elif prompts is not None: prompts = read_items("prompts", prompts)
         if prompts is not None: return [self.prompt_for(p, request) for p in prompts]
         if request.ask is not None or request.options: return [self.prompt_for(None, request)]
         found = self.prompts("test", request.draws)
@@ -228,7 +228,7 @@ class Model:
     ) -> Iterator[Generated]:
         "Yield all edits, `batch_size` sequences at a time. ValueError when the first part is requested."
         request = self.edit_request(n, request, **settings)
-        if isinstance(sequences, str): sequences = [sequences]
+        sequences = read_items("sequences", sequences)
         leads = [self.lead(s, k) for s in sequences for k in range(request.n or 1)]
         if isinstance(keep, str): request = replace(request, keep=keep)
         elif keep is not None: keep = [k for k in keep for _ in range(request.n or 1)]
@@ -254,8 +254,9 @@ class Model:
         Texts are read by the task; a sequence may be a list of tokens. Every sequence has its score: infinite, with the
         reason, if it has an unknown token or more tokens than the model writes. `unit` is that of `values` in the
         result, whose `bound` names what they are. ValueError for no sequences, and for texts without a task."""
-        if isinstance(sequences, str): sequences = [sequences]
-        if len(sequences) == 0: raise ValueError("sequences=[]: at least one is needed")
+        sequences = read_items("sequences", sequences)
+        states = read_count("states", states)
+        ROWS.check(len(sequences) * states, "sequences times states")
         if any(isinstance(s, str) for s in sequences): self._reader(sequences[0])
         read = [self.readable(s) for s in sequences]
         kept = [i for i, (_, reason) in enumerate(read) if not reason]

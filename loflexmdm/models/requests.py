@@ -14,6 +14,7 @@ from ..methods.base import Method
 from ..methods.sampling import Request
 from ..samplers import Sampler
 from ..samplers.choose import settings_of
+from ..support.arguments import read_count
 from ..support.limits import ROWS
 from ..support.registries import SAMPLERS, did_you_mean
 
@@ -22,10 +23,11 @@ TRIES = 100  # default limit of draws per valid sequence
 PYTHON_ONLY = "generator", "record", "progress", "skip", "sampler", "options"  # fields without an option at the shell
 
 
-def _check_positive(**numbers: int | None):
-    "Raise ValueError for a number that is given and below 1."
-    for name, n in numbers.items():
-        if n is not None and n < 1: raise ValueError(f"{name}={n}: must be at least 1")
+def _read_counts(request: Request, *names: str):
+    "Read numbers of sequences that are given, as `read_count`, within the limit `ROWS`."
+    for name in names:
+        if (value := getattr(request, name)) is not None:
+            object.__setattr__(request, name, read_count(name, value, 1, ROWS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,7 @@ class SampleRequest(Request):
     nll: int | None = None  # states per sequence for the likelihood bound; 0: none; none: the task's with a table
 
     def __post_init__(self):
-        _check_positive(n=self.n, valid=self.valid, tries=self.tries)
+        _read_counts(self, "n", "valid", "tries")
         for name, value in dict(unique=self.unique, tries=self.tries).items():
             if value and self.valid is None: raise ValueError(f"{name}={value}: only with valid")
         if self.valid is not None and self.n is not None:
@@ -74,7 +76,7 @@ class EditRequest(Request):
     options: Mapping[str, object] = field(default_factory=dict)  # goals of the task, by name
 
     def __post_init__(self):
-        _check_positive(n=self.n)
+        _read_counts(self, "n")
         if self.min_length:
             raise ValueError(f"min_length={self.min_length}: not for edited sequences; leave it out")
 

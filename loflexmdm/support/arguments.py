@@ -23,8 +23,8 @@ def read_count(name: str, value: object, least: int = 1, limit: Limit | None = N
     else:
         try: number = value.__index__()  # of numpy and torch
         except (AttributeError, TypeError): number = None
-    if number is None or number < least:
-        raise ValueError(f"{name}={clipped(value)}: must be a whole number of at least {least}")
+    if number is None: raise ValueError(f"{name}={clipped(value)}: must be a whole number of at least {least}")
+    if number < least: raise ValueError(f"{name}={clipped(value)}: must be at least {least}")
     if limit is not None: limit.check(number, name)
     return number
 
@@ -39,9 +39,10 @@ def read_items(name: str, value: object) -> list:
     shown = lambda value: clipped_line(clipped(value))
     unordered = isinstance(value, Mapping | Set | bytes) or hasattr(value, "columns")
     if unordered or not isinstance(value, Iterable): raise ValueError(f"{name}={shown(value)}: {wanted}")
-    items = [item if isinstance(item, str | list) or not isinstance(item, Iterable) else list(item) for item in value]
+    kept = str | list | tuple
+    items = [list(item) if isinstance(item, Iterable) and not isinstance(item, kept) else item for item in value]
     for place, item in enumerate(items):
-        if not isinstance(item, str | list): raise ValueError(f"{name}[{place}]={shown(item)}: {_lack(item)}; {wanted}")
+        if not isinstance(item, kept): raise ValueError(f"{name}[{place}]={shown(item)}: {_lack(item)}; {wanted}")
     if not items: raise ValueError(f"{name}={shown(value)}: {wanted}, at least one")
     return items
 
