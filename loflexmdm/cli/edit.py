@@ -131,7 +131,8 @@ def fill_edits(rows: Rows, model: Model, request: EditRequest, attempts: Sequenc
     with closing(model.edit_batches(leads, keep, request=drawing)) as parts:
         for part in parts:
             batch = attempts[len(rows.rows):len(rows.rows) + len(part)]
-            rows.add(part, [a.row(model.task) | d for a, d in zip(batch, part.described(), strict=True)])
+            found = zip(batch, part.texts, part.described(), strict=True)
+            rows.add(part, [a.row(model.task) | dict(text=text) | d for a, text, d in found])
 
 # %% ../../nbs/cli/11_edit.ipynb #0a53c043
 def add_edit(parser: Parser, argv: Sequence[str]):

@@ -65,7 +65,10 @@ def prompts_of(
         records = None if model.method.task is None else model.task.inputs.prompts(file, column)
         return prompts_of_tokens(file, model, request) if records is None else prompts_of_texts(file, records, model, request)
     try: found = model.prompts_for(text, request)
-    except ValueError as e: raise ValueError(f"{flag}: {e}" if text is not None else str(e)) from None
+    except ValueError as e:
+        is_condition = request.ask is not None and str(e).startswith(request.ask)
+        where = "--ask " if is_condition else f"{flag}: " * (text is not None)
+        raise ValueError(f"{where}{e}") from None
     if found[0].changes: print_status(f"{text}: {', '.join(found[0].changes)}")
     if found[0].route: print_status(f"route: {found[0].route}")
     for note in found[0].notes: print_status(f"note: {note}")
