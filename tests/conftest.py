@@ -1,5 +1,6 @@
 import os
 import signal
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "agg")
@@ -14,6 +15,7 @@ from loflexmdm.networks.transformer import SIZES, Size
 if hasattr(signal, "SIGHUP"): signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, by children too
 
 torch.set_num_threads(1)
+NBS = Path(__file__).parents[1] / "nbs"
 SECONDS = 2.0  # of the CPU: a test that takes more is marked slow, and without the mark fails at three times as many
 
 
@@ -52,11 +54,20 @@ def floor(nodeid: str) -> int:
     return FLOORS.get(nodeid.split("/")[1], len(FLOORS))
 
 
+NUMBERS = {(p.relative_to(NBS).parts[0], p.stem[3:]): int(p.stem[:2]) for p in NBS.rglob("[0-9][0-9]_*.ipynb")}
+
+
+def rank(nodeid: str) -> tuple[int, int]:
+    "Return the floor of a test and the number of the notebook that its file is named after, the others last."
+    path = Path(nodeid.split("::")[0])
+    return floor(nodeid), NUMBERS.get((path.parts[1], path.stem.removeprefix("test_")), 99)
+
+
 def pytest_collection_modifyitems(items):
-    """Order tests by the floor of what they check, after the slow pages: a long one that begins last keeps one process
-    busy while the other has nothing to do."""
+    """Order tests by floor and notebook of what they check, after the slow pages: a long one that begins last keeps one
+    process busy while the other has nothing to do."""
     def is_long(item): return "test_notebook[" in item.nodeid and item.get_closest_marker("slow")
-    items.sort(key=lambda item: (not is_long(item), floor(item.nodeid)))
+    items.sort(key=lambda item: (not is_long(item), *rank(item.nodeid)))
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -81,7 +92,7 @@ def measured(terminalreporter) -> dict[str, tuple[float, bool]]:
 def pytest_sessionfinish(session):
     "Failures in lower rooms are printed first, whichever process has found them: they are the causes."
     if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
-        for kind in "failed", "error": reporter.stats.get(kind, []).sort(key=lambda r: floor(r.nodeid))
+        for kind in "failed", "error": reporter.stats.get(kind, []).sort(key=lambda r: rank(r.nodeid))
 
 
 def pytest_terminal_summary(terminalreporter):
