@@ -188,17 +188,17 @@ class RuledRows:
 
 def requirements_of(
     prompts: Sequence[Sequence] | None, n: int | None, rule: object, vocabulary: Vocabulary
-) -> tuple[Sequence[Sequence] | None, list[Requirement] | None]:
-    """Return prompts with ordinary gaps, and the requirement of each row: the rule and the ranges of the prompt's gaps.
-
-    None if there is neither."""
+) -> list[Requirement] | None:
+    "Return the requirement of each row, the rule and the ranges of its prompt's gaps; None if there is neither."
     common = None if rule is None else Requirement.of(rule, vocabulary)
-    if prompts is None or isinstance(prompts, str): return prompts, None if common is None else [common] * (n or 1)
-    pairs = [(p, None) if isinstance(p, str) else gap_ranges(p, vocabulary) for p in prompts]
-    if common is None and not any(template for _, template in pairs): return prompts, None
+    listed = [[]] if prompts is None else [[] if isinstance(p, str) else p for p in prompts]
+    templates = [gap_ranges(p, vocabulary) for p in listed]
+    if common is None and not any(templates): return None
     anything = common or Requirement.of(Length(), vocabulary)
-    own = [anything if template is None else anything.with_template(template) for _, template in pairs]
-    return [p for p, _ in pairs], [r for r in own for _ in range(n or 1)]
+
+    # equal prompts share an automaton
+    made = {t: anything if t is None else anything.with_template(t) for t in dict.fromkeys(templates)}
+    return [made[t] for t in templates for _ in range(n or 1)]
 
 # %% ../../nbs/methods/29_rules.ipynb #cc1b3d56
 def permuted(samples: Samples, order: Sequence[int]) -> Samples:

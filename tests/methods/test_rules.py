@@ -5,7 +5,7 @@ from registered import ALL_METHODS, VOCABULARY, build, can_edit, can_sample, dra
 
 from loflexmdm.methods.fill_in_the_middle import FillInTheMiddle
 from loflexmdm.methods.rules import RuledDraw
-from loflexmdm.methods.sampling import generate
+from loflexmdm.methods.sampling import encode_prompts, generate
 from loflexmdm.process.rules import Requirement
 from loflexmdm.samplers import Limits
 from loflexmdm.samplers.particles import PROPOSALS, proposal_of
@@ -60,21 +60,24 @@ def test_samplers_with_proposals_have_no_choice_that_they_ignore():
         assert proposal_of(sampler(logits_hook=hook), channels) is None
 
 
-@pytest.mark.parametrize("settings", [dict(temperature=.5), dict(top_p=.8), dict(min_length=4), dict(max_length=4)])
+SETTINGS = dict(temperature=.5), dict(top_p=.8), dict(min_length=4), dict(max_length=4)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("name", ["ar", "fim", "ordered-insertion", "mdm"])
 def test_weights_are_unbiased_for_every_choice(name, settings):
     "The estimate by particles agrees with the share of free draws that satisfy the rule."
     method = build(name)
     if "min_length" in settings and name == "mdm": return  # it inserts nothing
-    free = generate(method, n=1500, seed=1, **settings)
-    share = sum(accepted([s]) for s in free.sequences) / len(free)
     choices = {k: v for k, v in settings.items() if k in ("temperature", "top_p")}
+    sampler, lengths = method.sampler(None, **choices), {k: v for k, v in settings.items() if k not in choices}
+    free = generate(method, n=1500, seed=1, sampler=sampler, **lengths)
+    share = sum(accepted([s]) for s in free.sequences) / len(free)
     limit = settings.get("max_length", method.config.max_length)
     limits = Limits(method.tau_max, method.most_columns(limit), settings.get("min_length", 0), method.channels, limit)
-    from loflexmdm.methods.sampling import encode_prompts
     rows = method.begin(encode_prompts(None, 120, VOCABULARY, limit), limit, list(range(120)))
     requirement = Requirement.of(RULE, VOCABULARY)
-    ruled = RuledDraw(method, method, method.sampler(None, **choices), limits, requirement, None)
+    ruled = RuledDraw(method, method, sampler, limits, requirement, None)
     with torch.inference_mode(): found = ruled.weighted(rows, list(range(120)), 8)
     assert accepted(found.sequences)
     mean, error = found.rule.of_particles
