@@ -98,7 +98,9 @@ class RuledDraw:
     def check(self, rows: PartialSequences):
         "Raise ValueError for a rule that nothing satisfies with these prompts and the largest length."
         automaton = self.requirement.automaton
-        if automaton is None or self.limits.shrinks or "substitute" in self.limits.channels: return
+        if automaton is None: return
+        if automaton.shortest == math.inf: raise ValueError("rule: no sequence satisfies it")
+        if self.limits.shrinks or "substitute" in self.limits.channels: return
         fewest = Completions.of(automaton, rows.to("cpu"), blanks=True).fewest()
         impossible = fewest > room(rows.to("cpu"), self.limits)
         if not bool(impossible.any()): return

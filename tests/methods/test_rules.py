@@ -22,6 +22,7 @@ def accepted(sequences) -> bool:
     return all(map(requirement.accepts, sequences))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ALL_METHODS))
 def test_every_method_keeps_a_rule_or_refuses(name):
     method = build(name)
@@ -63,6 +64,7 @@ def test_samplers_with_proposals_have_no_choice_that_they_ignore():
 SETTINGS = dict(temperature=.5), dict(top_p=.8), dict(min_length=4), dict(max_length=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("name", ["ar", "fim", "ordered-insertion", "mdm"])
 def test_weights_are_unbiased_for_every_choice(name, settings):
