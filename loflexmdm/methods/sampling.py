@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -93,8 +93,8 @@ class Request:
     guidance_scheme: str = "naive"  # guidance rule: naive, fixed or weighted
     progress: bool = False  # show a progress bar
     skip: int = 0  # batches to leave out at the start, such as those of an earlier process
-    rule: Any = None  # what sequences must satisfy: a rule, a text such as contains:W, or a function of the text
-    law: str = "conditional"  # distribution under a rule: conditional, or masked by forbidding tokens
+    rule: str | Any | None = None  # condition on sequences, such as contains:W
+    law: Literal["conditional", "masked"] = "conditional"  # distribution under a rule
     particles: int = PARTICLES  # generations per sequence under a rare rule
 
     def limit(self, config) -> int:
@@ -244,8 +244,8 @@ def generate_batches(
 
     Together they are what `generate` returns. ValueError as there, when the first part is requested."""
     request, limit = request.with_sampler(method), request.limit(method.config)
-    prompts, requirements = requirements_of(prompts, request.n, request.rule, method.vocabulary)
     batch = encode_prompts(prompts, request.n, method.vocabulary, limit)
+    requirements = requirements_of(prompts, request.n, request.rule, method.vocabulary)
     network = request.network(method, batch)
 
     # draw seeds before batching, so that results do not depend on batch size
