@@ -14,7 +14,8 @@ SMILES = ["CCO", "c1ccccc1", "C[C@H](N)C(=O)O", "[NH4+]", "CC(C)=O"]
 ODD = [
     "plain", "two words", "one\ntwo", "one\r\ntwo", "one\rtwo", "one\n\ntwo", "\nbefore", "after\n", "one\n  \ntwo",
     "\n", "=1+1", "+1", "-5", "@x", "'quoted", '"quoted"', 'a "b" c', "a,b", "a;b", "a\tb", "a|b", "|a|", "| b",
-    "sep=;", "007", "1e5", "TRUE", "NA", "nan", "None", "#N/A", "#comment", "> a quotation", "><b>", "> <c>", "$$$$", "M  END",
+    "sep=;", "007", "1e5", "TRUE", "NA", "nan", "None", "#N/A", "#comment", "> a quotation", "><b>", "> <c>",
+    "$$$$", "M  END",
     "caf\u00e9", "cafe\u0301", "\u4e2d\u6587", "\U0001f9ea", "a\u2028b", "a\x85b", "a\x0bb", "a\x00b", "a\x1bb",
     "\ud800", "_x000D_", "{\"a\": 1}", "[1, 2]", "C1CC", "smiles", "name", "id", "x" * 40_000, "\\n", "%s",
     "<b>&amp;</b>",
