@@ -213,7 +213,7 @@ def small(name: str):
 @lru_cache
 def shared(name: str, dtype: torch.dtype):
     "A model that a case only reads: a small one, or one of the package's."
-    return (small(name) if name in METHODS else load(stored(name))).to(dtype).eval()
+    return (small(name) if name in METHODS else load(stored(name)).method).to(dtype).eval()
 
 
 def model_of(name: str):
