@@ -18,6 +18,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'loflexmdm.cli.answers.card': ('cli/answers.html#card', 'loflexmdm/cli/answers.py'),
                                        'loflexmdm.cli.answers.cards': ('cli/answers.html#cards', 'loflexmdm/cli/answers.py'),
                                        'loflexmdm.cli.answers.check_count': ('cli/answers.html#check_count', 'loflexmdm/cli/answers.py'),
+                                       'loflexmdm.cli.answers.check_settings': ( 'cli/answers.html#check_settings',
+                                                                                 'loflexmdm/cli/answers.py'),
                                        'loflexmdm.cli.answers.drawing': ('cli/answers.html#drawing', 'loflexmdm/cli/answers.py'),
                                        'loflexmdm.cli.answers.edits': ('cli/answers.html#edits', 'loflexmdm/cli/answers.py'),
                                        'loflexmdm.cli.answers.example_of': ('cli/answers.html#example_of', 'loflexmdm/cli/answers.py'),

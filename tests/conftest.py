@@ -51,7 +51,12 @@ def two_blocks(monkeypatch):
 
 def floor(nodeid: str) -> int:
     "Return the floor of the room that a test is for: a wrong nucleus first fails in its room, then in what uses it."
-    return FLOORS.get(nodeid.split("/")[1], len(FLOORS))
+    return FLOORS.get(room_of(nodeid), len(FLOORS))
+
+
+def room_of(nodeid: str) -> str:
+    "Return the folder of tests that a test lies in, '' for what is none."
+    return next(iter(Path(nodeid.split("::")[0]).parts[1:-1]), "")
 
 
 NUMBERS = {(p.relative_to(NBS).parts[0], p.stem[3:]): int(p.stem[:2]) for p in NBS.rglob("[0-9][0-9]_*.ipynb")}
@@ -60,7 +65,7 @@ NUMBERS = {(p.relative_to(NBS).parts[0], p.stem[3:]): int(p.stem[:2]) for p in N
 def rank(nodeid: str) -> tuple[int, int]:
     "Return the floor of a test and the number of the notebook that its file is named after, the others last."
     path = Path(nodeid.split("::")[0])
-    return floor(nodeid), NUMBERS.get((path.parts[1], path.stem.removeprefix("test_")), 99)
+    return floor(nodeid), NUMBERS.get((room_of(nodeid), path.stem.removeprefix("test_")), 99)
 
 
 def pytest_collection_modifyitems(items):

@@ -383,14 +383,16 @@ def add_api(gr, answers: Answers):
         return answers.described()
 
     def sample(model: str, prompt: str = "", n: int = 8, seed: int = 0, temperature: float = 0.0,
-               top_p: float = 0.0) -> list[dict]:
-        "Return a row per sample. 0 for temperature and top_p: the model's own."
-        settings = explicit_settings(temperature, top_p)
-        return answered(gr, lambda: last(answers.sample(model, prompt, n, seed, **settings)))
+               top_p: float = 0.0, settings: dict | None = None) -> list[dict]:
+        """Return a row per sample. 0 for temperature and top_p: the model's own. `settings` are further ones of
+        `Model.sample` by name, such as {"valid": 3, "unique": true}; n is then 0."""
+        more = explicit_settings(temperature, top_p) | (settings or {})
+        return answered(gr, lambda: last(answers.sample(model, prompt, n or None, seed, **more)))
 
-    def edit(model: str, text: str, keep: str = "", n: int = 8, seed: int = 0) -> list[dict]:
-        "Return a row per edit of a text."
-        return answered(gr, lambda: last(answers.edit(model, text, keep, n, seed)))
+    def edit(model: str, text: str, keep: str = "", n: int = 8, seed: int = 0,
+             settings: dict | None = None) -> list[dict]:
+        "Return a row per edit of a text. `settings` are further ones of `Model.edit`, by name."
+        return answered(gr, lambda: last(answers.edit(model, text, keep, n, seed, **settings or {})))
 
     def score(model: str, texts: list[str], states: int = 64, seed: int = 0) -> list[dict]:
         "Return bounds on -log p of whole texts, in nats."

@@ -30,8 +30,8 @@ from ..samplers.simulate import RuleResult, Trajectory
 from ..samplers.state import room
 
 # %% ../../nbs/methods/29_rules.ipynb #08251d02
-TRIES = 8  # free draws of a row before particles take over
-MOST_TRIES = 100  # ... where there are no particles
+TRIES = 8  # free draws of a row before particles with a lookahead
+MOST_TRIES = 100  # ... before particles without one, or where there are none
 PARTICLES = 32
 BIGRAM_DRAWS = 500  # free draws from which the lookahead is made
 LAWS = ("conditional", "masked")
@@ -113,8 +113,9 @@ class RuledDraw:
     def draw(self, rows: PartialSequences, seeds: Sequence[int]) -> Samples:
         "Draw a sample for each row. ValueError if the rule is not satisfied after the limit of draws."
         if self.law == "masked": return self.weighted(rows, list(seeds), 1)
-        most = TRIES if self.requirement.automaton is not None and proposal_of(
-            self.sampler, self.limits.channels) else MOST_TRIES
+        automaton = self.requirement.automaton
+        kind = None if automaton is None else proposal_of(self.sampler, self.limits.channels)
+        most = TRIES if kind is NextToken else MOST_TRIES
         samples, left, result = None, list(range(len(seeds))), RuleResult()
         for k in range(most):
             drawn = self.free(rows.rows(left), [(seeds[i] + k) % 2**62 for i in left])
@@ -123,7 +124,7 @@ class RuledDraw:
             samples = drawn if samples is None else with_rows(samples, left, drawn)
             left = [i for i, ok in zip(left, kept) if not ok]
             if not left: break
-        if left and most == TRIES:
+        if left and kind:
             other = self.weighted(rows.rows(left), [(seeds[i] + most) % 2**62 for i in left], self.particles)
             result, samples = result + other.rule, with_rows(samples, left, other)
         elif left: raise ValueError(self.unlikely(result, len(left)))

@@ -150,6 +150,9 @@ def client(server):
 def test_the_api_gives_the_rows_of_python(client, answers):
     found = client.predict("star-medium-ordered", GRAPH, 3, 0, 0, 0, api_name="/sample")
     assert found == last(answers.sample("star-medium-ordered", GRAPH, n=3))
+    wanted = dict(valid=2, unique=True)
+    found = client.predict("molecules-moses-ar", "*c1ccncc1", 0, 1, 0, 0, wanted, api_name="/sample")
+    assert found == last(answers.sample("molecules-moses-ar", "*c1ccncc1", seed=1, **wanted)) and len(found) == 2
     edited = client.predict("repair-text", "retrun the numebr of bytes", "", 2, 0, api_name="/edit")
     assert edited == last(answers.edit("repair-text", "retrun the numebr of bytes", n=2))
     assert [m["model"] for m in client.predict(api_name="/models")] == list(MODELS)
@@ -158,6 +161,10 @@ def test_the_api_gives_the_rows_of_python(client, answers):
 
 
 def test_the_api_says_what_is_wrong(client):
+    with pytest.raises(Exception, match="vald=2: unknown setting"):
+        client.predict("star-medium-ordered", GRAPH, 3, 0, 0, 0, dict(vald=2), api_name="/sample")
+    with pytest.raises(Exception, match="batch_size: is set by the app"):
+        client.predict("star-medium-ordered", GRAPH, 3, 0, 0, 0, dict(batch_size=2), api_name="/sample")
     with pytest.raises(Exception, match="did you mean 'star-medium-ordered'|choose one of"):
         client.predict("star-medium", GRAPH, 3, 0, 0, 0, api_name="/sample")
 
