@@ -55,7 +55,7 @@ def floor(nodeid: str) -> int:
 
 
 def room_of(nodeid: str) -> str:
-    "Return the folder of tests that a test lies in, '' for what is none."
+    "Return the folder of tests that a test lies in, '' for other reports."
     return next(iter(Path(nodeid.split("::")[0]).parts[1:-1]), "")
 
 

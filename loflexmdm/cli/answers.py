@@ -144,7 +144,8 @@ def example_of(model: Model) -> str:
 # %% ../../nbs/cli/15_answers.ipynb #an000015
 CARD = 200, 140  # width and height of a drawing
 GIVEN = 1.0, 0.88, 0.62  # colour of given atoms; pale, to keep letters legible
-FIGURES = dict(qed="QED", sa="SA", qed_gain="QED gain", similarity="similarity", nll_bound="nats")  # shown below a drawing
+# figures shown below a drawing, and their names there
+FIGURES = dict(qed="QED", sa="SA", qed_gain="QED gain", similarity="similarity", nll_bound="nats")
 
 
 def parsed(text: str) -> Chem.Mol | None:

@@ -245,7 +245,9 @@ a.download = name; a.click(); }"""
 
 # %% ../../nbs/cli/16_app.ipynb #ap000021
 ONE = dict(concurrency_id="model", concurrency_limit=1)  # one call at a time uses the models
-COLUMNS = dict(molecules=[LAST, "qed", "sa", "logp", "weight", "qed_gain", "similarity"], texts=[LAST, "nll_bound", "edits"])
+COLUMNS = dict(
+    molecules=[LAST, "qed", "sa", "logp", "weight", "qed_gain", "similarity"], texts=[LAST, "nll_bound", "edits"],
+)
 
 # %% ../../nbs/cli/16_app.ipynb #ap000021a
 @dataclass

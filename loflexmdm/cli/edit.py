@@ -219,7 +219,8 @@ def run_edit(options: EditOptions):
 # %% ../../nbs/cli/11_edit.ipynb #91d83280
 def read_input(options: EditOptions, task: Task) -> Inputs:
     "Read the sequences of the input, with their other columns; print what was read."
-    if not is_file(Path(options.input)): raise FileNotFoundError(f"--input {missing_file(options.input, task.inputs.ending)}")
+    if not is_file(Path(options.input)):
+        raise FileNotFoundError(f"--input {missing_file(options.input, task.inputs.ending)}")
     inputs = task.inputs.sequences(options.input, options.column, **options.reading)
     lost = Counter(row.reason for row in inputs.rows if row.reason)
     for line in inputs.remarks or [inputs.line(len(inputs.rows) - lost.total(), lost)]: print_status(line)

@@ -63,7 +63,8 @@ def prompts_of(
     ValueError, which begins with the option that holds it, for a text or a file without a prompt."""
     if file is not None:
         records = None if model.method.task is None else model.task.inputs.prompts(file, column)
-        return prompts_of_tokens(file, model, request) if records is None else prompts_of_texts(file, records, model, request)
+        if records is None: return prompts_of_tokens(file, model, request)
+        return prompts_of_texts(file, records, model, request)
     try: found = model.prompts_for(text, request)
     except ValueError as e:
         is_condition = request.ask is not None and str(e).startswith(request.ask)

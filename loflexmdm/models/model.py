@@ -136,7 +136,7 @@ class Model:
         return request_of(SampleRequest, self.method, further, _with_count(settings, n), request)
 
     def prompt_for(self, prompt: str | Sequence | None, request: SampleRequest, name: str = "") -> Prompt:
-        """Return a prompt as the method continues it: a text that the task reads, tokens, or None for a condition alone.
+        """Return a prompt as the method continues it: a text that the task reads, tokens, or None for a condition.
 
         ValueError for a text or tokens from which there is no prompt, or that are too long for the model."""
         if isinstance(prompt, Prompt): return prompt

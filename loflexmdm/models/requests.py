@@ -35,7 +35,7 @@ class SampleRequest(Request):
     """Settings of `Model.sample`: those of a `Request`, and what a user asks of the rows.
 
     ValueError for settings that exclude each other, and for numbers out of range."""
-    hidden: ClassVar[Sequence[str]] = PYTHON_ONLY  # fields that are no option at the shell
+    hidden: ClassVar[Sequence[str]] = PYTHON_ONLY  # fields that the shell does not offer
     ask: str | None = None  # condition: low, medium, high, any or a number, such as pIC50=high
     options: Mapping[str, object] = field(default_factory=dict)  # of the task's prompts, by name
     valid: int | None = None  # number of valid sequences, per prompt of several

@@ -74,7 +74,7 @@ COUNTERS = dict(
 # %% ../../nbs/samplers/04_simulate.ipynb #rr000003
 @dataclass(frozen=True, repr=False)
 class RuleResult:
-    "What draws under a rule showed of it. Results of several draws are added."
+    "Acceptance and weights of draws under a rule. Results of several draws are added."
     tries: int = 0  # free draws
     accepted: int = 0  # of these, draws that satisfied the rule
     estimates: Sequence[float] = ()  # estimates of its probability by particles, one for each sample drawn so

@@ -62,7 +62,7 @@ class Examples(Dataset):
 
 # %% ../../nbs/tasks/01_base.ipynb #d153746c
 class Prompt(NamedTuple):
-    "What was asked for, as a method continues it."
+    "Prompt of a user, as a method continues it."
     tokens: list[list]  # one prompt for all sequences, or one for each; `...` is a gap
     hook: Callable | None = None  # `logits_hook` of the continuation
     route: str = ""  # description of the continuation
