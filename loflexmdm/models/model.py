@@ -224,7 +224,9 @@ class Model:
     def edit_request(self, n: int | None = None, request: EditRequest | None = None, **settings) -> EditRequest:
         "Return the request of settings by name, or `request` with them changed. ValueError as in `request_of`."
         further = None if self.method.task is None else self.task.edits.goals
-        return request_of(EditRequest, self.method, further, _with_count(settings, n), request)
+        made = request_of(EditRequest, self.method, further, _with_count(settings, n), request)
+        if made.options: self.task.edits.check_goals(**made.options)
+        return made
 
     def edit_batches(
         self, sequences: str | Sequence[str | Sequence[str]], keep: str | Sequence[Sequence[bool]] | None = None,

@@ -249,8 +249,8 @@ def test_numbers_of_tasks_have_limits(settings):
 
 def test_numbers_of_sampling_have_limits(made):
     method = loflexmdm.load(made)
-    with pytest.raises(ValueError, match=f"sequences: .*{ROWS.variable}"): method.sample(n=10**9)
-    refused(call("sample", made, "-n", 10**19), "sequences: more than 10^15")
+    with pytest.raises(ValueError, match=f"n: .*{ROWS.variable}"): method.sample(n=10**9)
+    refused(call("sample", made, "-n", 10**19), "more than 10^15")
     with pytest.raises(ValueError, match=f"max_length: .*{TOKENS.variable}"):
         LoFlexMDM(Vocabulary("abc"), LoFlexMDMConfig(size="nano", max_length=10**9))
 

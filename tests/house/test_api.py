@@ -1,7 +1,6 @@
 "One API, whatever was imported first: the same calls work in a process that began with any module of the package."
 import importlib
 import pkgutil
-import warnings
 
 import forks
 import pytest
@@ -51,16 +50,7 @@ def test_the_same_calls_after_any_import(module):
     assert done.stdout == f"{wanted}\n", done.stdout
 
 
-def test_a_model_asked_nothing_whose_task_has_prompts_says_so():
+def test_a_model_asked_nothing_answers_the_prompts_of_its_task():
     model = loflexmdm.load("star-tiny")
-    said = r"""has prompts, and none was given; .*\.prompts\("test", 3\) draws"""
-    with pytest.warns(UserWarning, match=said) as told:
-        assert model.sample(n=3, seed=0).texts == ["", "", ""]
-    assert len(told) == 1 and "\n" not in str(told[0].message) and told[0].filename == __file__
-    asked = model.task.prompts("test", 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert all(model.sample(asked, seed=0).texts)
-        bare = model.method
-        bare.task = None
-        assert loflexmdm.Model(bare).sample(n=3, seed=0).sequences == [[], [], []]
+    asked = model.sample(model.prompts("test", 3), seed=0).texts
+    assert model.sample(n=3, seed=0).texts == asked and model.sample([[]], n=3, seed=0).texts != asked

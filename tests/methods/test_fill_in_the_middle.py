@@ -231,7 +231,7 @@ def test_what_cannot_be_filled_is_refused():
 
 def test_a_model_scores_fillings():
     model = Model(shaken())
-    scores = model.score_fillings(["a", ..., "b"], [["ab"], [""]])
+    scores = model.score_fillings(["a", ..., "b"], [[["a", "b"]], [[]]])
     expected = torch.cat([model.method.log_prob(filled(["a", ..., "b"], f)) for f in ("ab", "")])
     torch.testing.assert_close(scores.nats, -expected)
     assert not scores.error.any()

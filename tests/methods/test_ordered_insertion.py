@@ -8,6 +8,7 @@ import torch
 from ordered_models import VOCABULARY, sequences, with_noise
 from scipy.stats import chisquare
 
+from loflexmdm.methods import ordered_insertion
 from loflexmdm.methods.ordered_insertion import SAVED, OrderedInsertion, OrderedInsertionConfig, OrderScores
 from loflexmdm.methods.ordered_insertion import columns_read
 from loflexmdm.methods.ordered_insertion import order_term, prompt_of, similar_rows
@@ -453,6 +454,12 @@ def test_conditions_are_never_written():
     with torch.no_grad(): m.token.out.bias[vocabulary.index["<c:1>"]] = 50.0
     written = {t for s in generate(m, [["<c:1>"]], 50, seed=0).completions() for t in s}
     assert written == {vocabulary.index["a"]}
+
+
+@pytest.fixture
+def in_parts(monkeypatch):
+    "Small batches are read in parts too."
+    monkeypatch.setattr(ordered_insertion, "FEWEST_COLUMNS", 0)
 
 
 def of_two_sizes(n: int) -> PartialSequences:

@@ -141,7 +141,7 @@ def test_merged_equals_unmerged_and_is_an_ordinary_model(tmp_path):
     assert all(torch.equal(v, whole.state_dict()[k]) for k, v in again.method.state_dict().items())
     draws = [
         generate(m, [["a", "b"], []], n=10, generator=torch.Generator().manual_seed(3)).sequences
-        for m in (whole, again)
+        for m in (whole, again.method)
     ]
     assert draws[0] == draws[1] and merge(whole) is whole
 

@@ -44,8 +44,7 @@ def test_every_method_refuses_what_nothing_satisfies(name):
 
 
 def test_edits_keep_a_rule():
-    editing = [name for name in ALL_METHODS if can_edit(build(name))]
-    assert editing
+    editing = [name for name in sorted(ALL_METHODS) if can_edit(build(name))]
     for name in editing[:2]:
         try: found = rewrite(build(name), [list("cab")], n=4, rule="contains:c", seed=1)
         except ValueError as e: assert "draws" in str(e)
@@ -57,7 +56,8 @@ def test_samplers_with_proposals_have_no_choice_that_they_ignore():
         channels = sampler.channels or ("unmask",)
         assert proposal_of(sampler(), channels) is not None
         assert proposal_of(sampler(temperature=.5), channels) is not None
-        hook = type("Hook", (), dict(__call__=lambda self, *a: a[0], gaps=None, tokens=None))()
+        keep = lambda self, first, *rest: first
+        hook = type("Hook", (), dict(__call__=keep, gaps=keep, tokens=keep))()
         assert proposal_of(sampler(logits_hook=hook), channels) is None
 
 

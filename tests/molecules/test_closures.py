@@ -61,8 +61,8 @@ def test_the_command_means_the_same_as_python():
 
 
 @pytest.mark.parametrize("argv, what", [
-    ("sample molecules-leads --close", "--close: is for --fragment"),
-    (f"sample molecules-leads --fragment {META} --ring-size 12", "only with --close"),
+    ("sample molecules-leads --close", "close=True: is for a fragment"),
+    (f"sample molecules-leads --fragment {META} --ring-size 12", "only with close"),
     (f"sample molecules --fragment {META} --close", "a ring is closed by models"),
 ])
 def test_the_command_refuses(argv, what):

@@ -248,5 +248,5 @@ def test_what_repairs_make_of_a_text_is_told_apart(tmp_path, monkeypatch):
 
 def test_a_row_without_a_molecule_is_shown_as_it_was_generated():
     row = dict(smiles="CCO", tokens=["C", "C", "O"], state="valid")
-    pretty = MoleculesTask(MoleculesConfig()).pretty
+    pretty = MoleculesTask(MoleculesConfig()).output.pretty
     assert pretty(row) == "CCO" and pretty(row | dict(smiles="", state="syntax")) == "-   CCO   (syntax)"

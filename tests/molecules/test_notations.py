@@ -201,7 +201,7 @@ def test_a_prompt_with_holes_is_sampled_inside_them(tmp_path):
     method = r.trainer(tmp_path / "run", progress=False).fit()
     task = MoleculesTask(MoleculesConfig(source=str(path), notation="smiles"))
     prompt = task.prompt("*c1ccc(*)cc1")
-    samples = method.sample([prompt], 3, generator=torch.Generator().manual_seed(0))
+    samples = method.sample([list(prompt)], 3, generator=torch.Generator().manual_seed(0))
     given = [t for t in prompt if t is not ...]
     for sequence, free in zip(samples.sequences, samples.free):
         kept = [t for t, f in zip(method.vocabulary.decode(sequence), free) if not f]

@@ -98,7 +98,7 @@ def test_it_is_built_again_from_what_is_saved(kind, tmp_path):
     saved = json.loads((tmp_path / "model" / "config.json").read_text())["config"]
     assert saved["network"] == "hugging_face" and json.loads(saved["network_config"])["model_type"] == kind
     again = loflexmdm.load(tmp_path / "model")
-    assert again.config == method.config and draws(again) == draws(method)
+    assert again.config == method.config and draws(again.method) == draws(method)
     assert all(torch.equal(v, method.state_dict()[k]) for k, v in again.method.state_dict().items())
 
 
@@ -172,7 +172,7 @@ def test_a_checkpoint_gives_its_weights_and_is_not_needed_again(checkpoint, tmp_
     assert not reports
     saved = save_method(method, tmp_path / "model")
     path.rename(tmp_path / "gone")
-    assert draws(loflexmdm.load(saved)) == draws(method.eval())
+    assert draws(loflexmdm.load(saved).method) == draws(method.eval())
 
 
 def test_a_checkpoint_without_some_weights_is_told(checkpoint):

@@ -363,7 +363,7 @@ def test_an_own_network_serves_every_method_and_is_saved_and_loaded_by_name(cls,
     again = loflexmdm.load(save_method(method, tmp_path / "model"))
     assert json.loads((tmp_path / "model" / "config.json").read_text())["config"]["network"] == "windows"
     draw = lambda m: generate(m, n=6, generator=torch.Generator().manual_seed(1)).sequences
-    assert again.config == method.config and draw(again) == draw(method)
+    assert again.config == method.config and draw(again.method) == draw(method)
 
 
 def test_an_own_network_as_order_model_alone():

@@ -209,7 +209,7 @@ def test_brackets_by_depth():
     assert task.correct(["<depth:1>"], "()()") and not task.correct(["<depth:2>"], "()()") and task.correct([ANY], "()")
     assert {depth(s) for s in balanced_strings(3, 2)} == {1, 2, 3} and depth("") == 0
     assert task_from(dict(kind="brackets")).prompts() is None
-    with pytest.raises(ValueError, match="no prompts written as text"): task.prompt("<depth:4>")
+    assert task.prompt("<depth:2> ( ...") == ["<depth:2>", "(", ...]
 
 
 def test_molecules_by_rings(tmp_path):

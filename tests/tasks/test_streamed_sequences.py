@@ -136,7 +136,7 @@ def recipe_file(tmp_path):
     write(tmp_path / "words.txt")
     (tmp_path / "r.toml").write_text('[task]\nkind = "text"\nfile = "words.txt"\nunit = "characters"\nlimit = 300\n'
                                      "stream = true\n[model]\nmethod = 'ar'\n"
-                                     "[train]\nsteps = 30\nbatch_size = 64\nvalid_every = 30\n")
+                                     "[train]\nsteps = 30\nbatch_size = 64\nvalid_every = 30\ngroup_by_length = false\n")
 
 
 @pytest.mark.parametrize("damage, said", [

@@ -73,7 +73,7 @@ def test_a_recipe_runs_its_file_only_if_allowed(place, monkeypatch):
 
 
 def test_the_same_in_python(place):
-    made = recipe("brackets", method="mine.py:Mine", mine_clip=0.25, clip=2.0)
+    made = recipe("brackets", method="mine.py:Mine", mine_clip=0.25, train_clip=2.0)
     assert made.model["clip"] == 0.25 and made.train.clip == 2.0
     assert METHODS["mine.py:Mine"] is METHODS[f"{place.resolve()}/mine.py:Mine"]
     forget(place)
