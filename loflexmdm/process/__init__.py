@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from loflexmdm.process.intensities import Intensities as Intensities
     from loflexmdm.process.matching import LossTerms as LossTerms
     from loflexmdm.process.paths import hide_some as hide_some
+    from loflexmdm.process.rules import Contains as Contains, Regex as Regex
     from loflexmdm.process.schedules import (
         clock_log_probs as clock_log_probs,
         order_log_prob as order_log_prob,
@@ -38,6 +39,7 @@ else:
         "intensities": "Intensities",
         "matching": "LossTerms",
         "paths": "hide_some",
+        "rules": "Contains Regex",
         "schedules": "clock_log_probs order_log_prob",
         "states": (
             "ANY BOS Example MASK PAD PartialSequences Vocabulary collate insert_masks parse_prompt "
