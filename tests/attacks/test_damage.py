@@ -159,6 +159,7 @@ def test_killed_at_each_operation_there_is_the_old_model_or_the_new(tmp_path, ea
     assert len(found) > 12 and found == sorted(found) and set(found) == {1.0, 2.0}
 
 
+@pytest.mark.slow
 def test_killed_at_each_operation_of_a_first_save_there_is_no_model_or_a_whole_one(tmp_path):
     method, found = model(1.0), []
     for _ in outcomes_of_kills(lambda: save_method(method, tmp_path / "m")):
@@ -168,6 +169,7 @@ def test_killed_at_each_operation_of_a_first_save_there_is_no_model_or_a_whole_o
     assert found == sorted(found) and not found[0]
 
 
+@pytest.mark.slow
 def test_a_first_save_into_an_empty_directory_may_be_tried_again(tmp_path):
     method, found = model(1.0), []
     (tmp_path / "m").mkdir()
@@ -181,6 +183,7 @@ def test_a_first_save_into_an_empty_directory_may_be_tried_again(tmp_path):
     assert found == sorted(found) and set(found) == {False, True}
 
 
+@pytest.mark.slow
 def test_killed_at_each_operation_the_best_weights_are_there(tmp_path):
     keep_best(model(1.0), tmp_path / "best")
     later, again, found = model(2.0), model(1.0), []
@@ -193,6 +196,7 @@ def test_killed_at_each_operation_the_best_weights_are_there(tmp_path):
     assert sorted(p.name for p in (tmp_path / "best").iterdir()) == ["config.json", "figures.txt", "model.safetensors"]
 
 
+@pytest.mark.slow
 def test_a_reader_meanwhile_sees_one_of_the_models(tmp_path):
     models, path = [model(float(n), max_length=n) for n in (8, 9)], tmp_path / "m"
     save_method(models[0], path)

@@ -136,6 +136,7 @@ def test_resume_of_a_finished_run_cleans_up(run_of_four, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(6 if ALL else 2))
+@pytest.mark.slow
 def test_training_in_several_sittings(tmp_path, seed):
     "Killed at random operations, five times or more, and resumed each time."
     long = [*TRAIN, "--steps", "12", "--workers", "0"]

@@ -208,6 +208,7 @@ def test_a_file_without_end(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("line, size", [(b"C" * 1000, 5 * 10**6), (b"", 5 * 10**5)])
+@pytest.mark.slow
 def test_a_file_that_unpacks_to_far_more(tmp_path, monkeypatch, line, size):
     monkeypatch.setattr("loflexmdm.support.readers.ALWAYS", size // 5)
     with gzip.open(tmp_path / "m.smi.gz", "wb") as f: f.write((line + b"\n") * (size // (len(line) + 1)))

@@ -69,6 +69,7 @@ def test_a_tokenizer_that_loses_texts_is_refused():
     assert code == 2 and "do not survive the tokenizer" in said
 
 
+@pytest.mark.slow
 def test_a_scaffold_keeps_its_stereocentre():
     code, out, _ = call(f"optimize --objective qed --start {CASES / 'leads_chiral.smi'} --budget 30 "
                         "--scaffold C[C@H](N)c1ccccc1 --model molecules-leads --out calls.jsonl")

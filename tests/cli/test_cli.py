@@ -518,6 +518,7 @@ def test_kill_9_then_resume(whole, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.slow
 def test_signals_save_first(whole, tmp_path, number):
     line = ("train", "brackets", "--steps", 120, "--save-every", 20, "--out", tmp_path / "run", *SMALL)
     process = Forked(tmp_path / "said", *line)

@@ -55,6 +55,7 @@ print(json.dumps(dict(current=current, found=found)))
 
 
 @pytest.mark.parametrize("columns", ["60", "80", "200"])
+@pytest.mark.slow
 def test_pages_from_the_table_are_those_of_the_commands(columns):
     made = json.loads(forks.run(["-c", ANEW], env=os.environ | dict(COLUMNS=columns)).stdout)
     assert made["current"], "run make update after a change of options"

@@ -715,6 +715,7 @@ def tolerance(name: str, key: str) -> float:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
 def test_nothing_has_changed(name, tmp_path):
     expected = golden()["cases"][name]
     if needs_same_arithmetic(name) and not (same_muon() if "muon" in name else same_arithmetic()):

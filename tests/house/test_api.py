@@ -43,6 +43,7 @@ def modules_to_begin_with() -> list[str]:
 
 
 @pytest.mark.parametrize("module", modules_to_begin_with())
+@pytest.mark.slow
 def test_the_same_calls_after_any_import(module):
     done = forks.run(["-c", CALLS.format(module=module)])
     assert done.returncode == 0, done.stderr

@@ -87,6 +87,7 @@ def test_links_in_outputs_lead_to_pages():
     assert build.output_on_the_site(printed, page) is printed
 
 
+@pytest.mark.slow
 def test_the_menu_is_that_of_the_theme(tmp_path):
     "Every page, byte for byte: on the first level, below another, below two, and one that is not in the menu."
     tree = "```{toctree}\n:hidden:\n:caption: CAPTION\n\nNAMES\n```\n"

@@ -85,6 +85,7 @@ def test_imports_go_downward_only():
     assert not wrong, wrong
 
 
+@pytest.mark.slow
 def test_enumeration_is_for_notebooks_and_tests_alone():
     users = [m for m in MODULES if room_of(m) != "exact"
              and any(room_of(other) == "exact" for other in imports_of(m, inside=True))]

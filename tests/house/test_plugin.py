@@ -179,6 +179,7 @@ def test_a_model_of_plug_ins_is_sampled_in_another_process(place, run):
     assert info["counters"]["network_calls"] == 1 and "pace=3" in info["sampler"]
 
 
+@pytest.mark.slow
 def test_training_of_plug_ins_resumes(place):
     "A run whose last checkpoint is lost ends where it did before."
     call(place, "train toy.toml --out lost --device cpu")
@@ -197,6 +198,7 @@ def test_plug_ins_are_evaluated(place, run):
     assert sample.startswith("21 -> ")
 
 
+@pytest.mark.slow
 def test_plug_ins_are_compared_with_our_methods(place):
     call(place, "compare toy.toml --methods any-order,mdm --seeds 1 --steps 2 --log-every 1 --calls 2 -n 4 --nll 2 "
                 "--out compared")
@@ -236,6 +238,7 @@ def test_a_channel_of_a_plug_in_has_its_exact_distribution(place):
 
 # What can be wrong
 
+@pytest.mark.slow
 def test_unknown_names_and_wrong_values_are_refused(place, run):
     (place / "unknown.toml").write_text('[task]\nkind = "sortin"\n')
     refused(place, {
@@ -252,6 +255,7 @@ def test_unknown_names_and_wrong_values_are_refused(place, run):
     })
 
 
+@pytest.mark.slow
 def test_a_plug_in_that_cannot_be_used_is_named_and_stops_nothing_else(place, run):
     failure = "plug-in 'broken_import' of loflexmdm-broken cannot be imported"
     (place / "nameless.toml").write_text('[task]\nkind = "nameless"\n')
@@ -273,10 +277,12 @@ def test_a_plug_in_that_cannot_be_used_is_named_and_stops_nothing_else(place, ru
     assert "failing" in listed and len(sampled.splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_without_the_package_its_models_are_refused(place, run):
     refused(place, {f"sample {run}": ["method='any-order'", "choose one of ar"]}, sites=())
 
 
+@pytest.mark.slow
 def test_a_model_of_a_newer_version_is_refused(place, run):
     saved = json.loads((place / run / "best" / "config.json").read_text())
     saved.pop("digest")

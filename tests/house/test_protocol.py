@@ -122,6 +122,7 @@ def test_no_prompts_are_refused(case):
 
 
 @every_case
+@pytest.mark.slow
 def test_a_row_depends_on_its_own_seed_and_prompt_alone(case):
     method = build(case).double()
     whole = made(method, 6, seed=0)

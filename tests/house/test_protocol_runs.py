@@ -48,6 +48,7 @@ def settings(name: str) -> dict:
 
 
 @pytest.mark.parametrize("name", [name for name in FIRST if name in of_package(METHODS.all()) and can_sample(build(name))])
+@pytest.mark.slow
 def test_at_the_command_line(name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     at_the_command_line(tmp_path, settings(name), capsys)

@@ -106,6 +106,7 @@ def names_of_users() -> list[tuple[str, str]]:
     return [(package, name) for package in packages for name in importlib.import_module(package).__all__]
 
 
+@pytest.mark.slow
 def test_an_editor_finds_definitions():
     "Jump to definition ends where the name is defined, not in a table of names."
     jedi = pytest.importorskip("jedi")

@@ -115,6 +115,7 @@ def test_padding_changes_nothing():
         torch.testing.assert_close(m.costs(alone, state[i:i + 1, :alone.tokens.shape[1]]), together[i:i + 1])
 
 
+@pytest.mark.slow
 def test_sampled_bound():
     m, x = model(), sequences("|abc")
     exact = 4 * sum(p * m.costs(x, state).item() for state, p in all_states(x)) - math.lgamma(4)

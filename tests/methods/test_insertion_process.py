@@ -94,6 +94,7 @@ def test_loss_is_the_surrogate_of_drawn_steps():
     assert (step.missing.unflatten(0, (3, -1)).sum(-1).diff(dim=0) == 0).all(), "orders of a sequence come equally far"
 
 
+@pytest.mark.slow
 def test_sampled_bound():
     m, x1 = model(), sequences("|abc")
     with torch.no_grad(): costs, before = steps_of(m, x1)

@@ -236,6 +236,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_kill_in_the_middle_leaves_a_whole_model(tmp_path):
     for delay in (0.0, 0.003, 0.011):
         child = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "model"], stdout=subprocess.PIPE)
@@ -381,6 +382,7 @@ def test_packaged_models_sample(name):
     assert {file: file_digest(directory / file) for file in saved} == saved
 
 
+@pytest.mark.slow
 def test_import_is_light():
     code = (
         "import sys, loflexmdm; assert 'torch' not in sys.modules; assert 'load' in dir(loflexmdm); "

@@ -92,6 +92,7 @@ def test_a_law_with_the_first_weights_throughout_is_another():
     assert (right.exp() - wrong.exp()).abs().max() > 0.1
 
 
+@pytest.mark.slow
 def test_the_bound_is_above():
     m, x = model(), sequences("|abca")
     costs, _ = costs_of(m, x, all_orders(x))

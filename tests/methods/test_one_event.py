@@ -207,6 +207,7 @@ def test_either_time_or_reading():
 
 
 @pytest.mark.parametrize("cls", [LoUnmask, LoInsert])
+@pytest.mark.slow
 def test_the_bound_ends_at_the_horizon(cls, monkeypatch):
     "The integral over the clock of a loss of 1 is the reading at which the bound ends."
     torch.manual_seed(0)

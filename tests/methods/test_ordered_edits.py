@@ -146,6 +146,7 @@ def test_a_token_is_not_replaced_by_itself():
     assert all(any(e.values()) for path in several.trajectories for e in path.edits())
 
 
+@pytest.mark.slow
 def test_conditions_are_read_and_guided_and_kept():
     "Both lead from `ab`, to `aa` and to `bb`."
     vocabulary = Vocabulary(["a", "b", "<c:1>", "<c:2>", ANY])
@@ -180,6 +181,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="max_length"): OrderedEditsConfig(coupling="uniform", tokens=9, max_length=9)
 
 
+@pytest.mark.slow
 def test_at_the_command_line(tmp_path, capsys, monkeypatch):
     "A user's texts with errors; the model edits a file of theirs, and says what it is."
     monkeypatch.chdir(tmp_path)

@@ -221,6 +221,7 @@ def test_equality_at_the_optimum():
     assert exact_bound(m, x)[0] > nll + 1e-6
 
 
+@pytest.mark.slow
 def test_tight_bound():
     "More orders inside the logarithm: between the bound and -log p(x)."
     m, x, g = model(), sequences("|abc"), torch.Generator().manual_seed(0)

@@ -80,6 +80,7 @@ def test_gaps_of_prompts_are_filled_and_others_stay_closed():
     assert m.nll_bound(collate([one]), 8)[0].isfinite().all()
 
 
+@pytest.mark.slow
 def test_conditions_are_read_and_guided_and_never_written():
     vocabulary = Vocabulary(["a", "b", "<c:1>", "<c:2>", ANY])
     torch.manual_seed(0)

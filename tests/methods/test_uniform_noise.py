@@ -165,6 +165,7 @@ class Raw(UniformNoise):
     def finish(self, samples): return samples
 
 
+@pytest.mark.slow
 def test_what_is_generated_and_that_the_bound_lies_above():
     model, n = shaken(cls=Raw), 1000
     x = all_states(model.canvas(batch("ab")))

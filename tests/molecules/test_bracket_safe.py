@@ -132,6 +132,7 @@ for s in {smiles!r}:
 """
 
 
+@pytest.mark.slow
 def test_same_texts_whatever_the_hash_seed():
     "Two processes with different hash seeds print the same."
     smiles = [*DRUGS.values(), "N[C@@H](C)C(=O)" * 12 + "O", "[1*]N1CC([2*])(n2cccn2)C1"]
@@ -157,6 +158,7 @@ def test_other_slicers_say_what_to_install(monkeypatch, slicer):
 
 
 @pytest.mark.parametrize("residues, least", [(6, 10), (60, 100), (300, 598)])
+@pytest.mark.slow
 def test_many_attachments(residues, least):
     smiles = "N[C@@H](C)C(=O)" * residues + "O"
     text = to_bracket_safe(smiles)

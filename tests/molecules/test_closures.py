@@ -20,6 +20,7 @@ def test_rings_have_the_requested_size(name):
     assert len(kept) > 9 and len(set(kept)) > 7
 
 
+@pytest.mark.slow
 def test_stereocentres_are_kept_and_batches_change_nothing():
     model, text = load("molecules-leads"), closing_text(CHIRAL)
     found = model.sample([text], n=8, seed=1)

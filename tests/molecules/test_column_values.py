@@ -166,6 +166,7 @@ ROW = st.one_of(st.just([]), st.tuples(st.sampled_from(SMILES), CELL, CELL).map(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=12), st.sampled_from(["mine.csv", "mine.tsv"]), st.booleans())
+@pytest.mark.slow
 def test_values_are_those_of_the_dictionary_reader(rows, name, ends):
     with tempfile.TemporaryDirectory() as folder:
         path, delimiter = Path(folder, name), "," if name.endswith(".csv") else "\t"
@@ -355,6 +356,7 @@ def test_other_tokens_are_still_refused(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:condition=")
+@pytest.mark.slow
 def test_the_packaged_model_trained_further_to_deliver_a_column(tmp_path):
     rows = [(s, str(len(s))) for s in list(dict.fromkeys(filter(None, embedded_smiles("wehi"))))[:200]]
     write(tmp_path / "mine.csv", rows)

@@ -131,6 +131,7 @@ def test_points_of_a_core_do_not_depend_on_its_spelling():
     assert all(without_points(attach_points(core, seed, 3)) == Chem.CanonSmiles(core) for seed in range(5))
 
 
+@pytest.mark.slow
 def test_same_for_every_hash_seed():
     shown = "print([(c.fragment, c.prompt()) for c in demo_cases(3)])"
     code = f"from loflexmdm.molecules.notation.fragments import *; {shown}"

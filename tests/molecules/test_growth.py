@@ -124,6 +124,7 @@ def test_rows_of_a_batch_that_are_at_different_places():
 
 
 @packaged
+@pytest.mark.slow
 def test_the_packaged_model_grows_fragments_of_which_prompts_at_the_end_make_little():
     model = load("molecules-moses-ar")
     fragment = "*C(=O)Nc1ccc(Cl)cc1"
@@ -149,6 +150,7 @@ def test_what_is_cut_off_at_the_largest_length_is_no_molecule(fragment):
 
 @packaged
 @pytest.mark.parametrize("fragment", ["*c1ccc(*)cc1", "*c1ccncc1.*C1CC1", "*c1cc(*)cc(*)c1"])
+@pytest.mark.slow
 def test_the_packaged_model_grows_all_points_and_links(fragment):
     model = load("molecules-moses-ar")
     found = grow(model, [fragment, "*CC"] * 30)
@@ -174,6 +176,7 @@ def test_either_side_of_a_pair_grows_and_the_other_hangs_anywhere_on_what_has_gr
     assert {_joined(text, parts, "*C1CC1", rng) for rng in draws} == set(all_links(text, parts, "*C1CC1"))
 
 
+@pytest.mark.slow
 def test_several_texts_are_each_grown_at_their_points():
     model, texts = load("molecules-moses-ar"), ["*c1ccc(Cl)cc1", "*c1ccncc1", "*N1CCOCC1"]
     together, generator = model.sample(texts, n=10, seed=4), torch.Generator().manual_seed(4)
@@ -194,6 +197,7 @@ def share_kept(found, fragment: str) -> float:
 
 @packaged
 @pytest.mark.parametrize("fragment", ["*c1ccc(N2CCOCC2)cc1", "*N1CCN(c2ccccc2)CC1", "*c1nonc1C", "*c1cccc2nonc12"])
+@pytest.mark.slow
 def test_a_fragment_grows_from_a_spelling_that_the_model_continues_well(fragment):
     model = load("molecules-moses-ar")
     assert share_kept(grow(model, [fragment] * 50, seed=3), fragment) >= 0.8
@@ -227,6 +231,7 @@ def test_each_spelling_says_the_same_fragment(fragment, whole):
 @pytest.mark.parametrize("text, least", [
     ("*N1CCOCC1.*c1ccc2c(c1)OCCO2", 24), ("*c1ccc(*)cc1", 20), ("c1ccc2[nH]ccc2c1", 20),
 ])
+@pytest.mark.slow
 def test_one_text_links_decorates_or_makes_a_superstructure(text, least):
     model = load("molecules-moses-ar")
     samples = model.sample(text, n=30, seed=2)

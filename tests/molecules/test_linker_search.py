@@ -12,6 +12,7 @@ ENDS = "*c1ccccc1.*N1CCOCC1"
 
 
 @pytest.mark.parametrize("way", ["model", "genetic"])
+@pytest.mark.slow
 def test_every_call_has_both_ends(way, tmp_path):
     out = tmp_path / "log.jsonl"
     code, printed, said = call("optimize --objective qed --budget 24 --children 6 --population 8 --top 3 --way", way,

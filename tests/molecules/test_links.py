@@ -124,12 +124,14 @@ def test_each_number_of_atoms_of_a_range_is_drawn_as_often(models):
     assert len(LinkRequest((1, 9)).sizes(3, random.Random(0))) == 3
 
 
+@pytest.mark.slow
 def test_a_range_of_atoms_is_delivered_whole_without_one_size_over_half(models):
     found = links(models[:1], ENDS, 60, LinkRequest((4, 6)))
     sizes = [link.atoms for link in found]
     assert len(found) == 60 and max(map(sizes.count, (4, 5, 6))) <= 30
 
 
+@pytest.mark.slow
 def test_the_command_ranks_and_says_what_it_found(models, tmp_path):
     out = tmp_path / "links.csv"
     names = "molecules-leads", "molecules-moses-ar"

@@ -84,6 +84,7 @@ def test_filters_count_by_reason():
     with pytest.raises(ValueError, match="the lower first"): Similar(list_of, ["CCO"], 0.8, 0.4)
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_it_left_out(tmp_path):
     leads = tmp_path / "leads.smi"
     leads.write_text("CCOOC\nCC(=O)Nc1ccc(O)cc1\nCc1ccccc1NC(C)=O\n")

@@ -388,6 +388,7 @@ def encoding_digest(first: int = 606) -> str:
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
 
 
+@pytest.mark.slow
 def test_another_encoding_has_another_cache_version(monkeypatch):
     found, versions = encoding_digest(), (CACHE_VERSION, molecule_data.rdBase.rdkitVersion)
     with monkeypatch.context() as m:  # the digest notices another order of the fragments

@@ -176,6 +176,7 @@ def test_names_that_others_rely_on():
     assert fragment_prompt("*c1ccccc1", "motif_extension").endswith(".")
 
 
+@pytest.mark.slow
 def test_import_is_quick_and_brings_no_heavy_library():
     "safe, datamol, pandas, pyarrow and matplotlib wait until they are needed."
     code = (
@@ -198,6 +199,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_without_safe_mol(tmp_path):
     "Packaged models sample, a run trains, molecules are scored; a slicer of safe-mol is refused in one line."
     def call(line): return forks.run(["-c", WITHOUT_SAFE, *line.split()], cwd=tmp_path)

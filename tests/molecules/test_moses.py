@@ -90,6 +90,7 @@ def test_frechet_is_that_of_scipy():
     np.testing.assert_allclose(frechet(a, s, a, s), 0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_processes_and_rows(found):
     two = describe_molecules(CANONICAL * 60, processes=2, network=False)
     assert two.smiles == CANONICAL * 60 and two.fragments == found.fragments * 60

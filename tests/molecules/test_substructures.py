@@ -20,6 +20,7 @@ CENTRE = "C[C@H](N)c1ccccc1"
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("model", ["molecules-leads", "molecules-moses-ar"])
+@pytest.mark.slow
 def test_every_proposal_keeps_the_scaffold_as_drawn(tmp_path, monkeypatch, model, seed):
     "Also those of a model that has no tokens for stereochemistry."
     monkeypatch.chdir(tmp_path)

@@ -119,6 +119,7 @@ def test_unknown_is_refused(what):
     with pytest.raises(ValueError): citation(what)
 
 
+@pytest.mark.slow
 def test_lazy_and_on_the_command_line(capsys):
     assert loflexmdm.citation is citation and "citation" in dir(loflexmdm)
     assert main(["cite", "brackets"]) == 0 and "nothing to cite" in capsys.readouterr().out

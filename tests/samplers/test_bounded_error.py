@@ -94,6 +94,7 @@ def test_a_short_law_is_reproduced_and_the_bound_kept():
     assert bound <= 0.1
 
 
+@pytest.mark.slow
 def test_independent_gaps_take_fewer_calls_within_the_error():
     start, limits, n = gaps_between(300), Limits(20.0, 60), 300
     runs = {e: simulate(gaps, start, BoundedError(error=e), range(n), limits) for e in (0.03, 0.3)}

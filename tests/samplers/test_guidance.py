@@ -76,6 +76,7 @@ def test_pairs_lose_the_conditions_of_both_sequences():
 
 
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.slow
 def test_every_method_samples_with_guidance_and_writes_no_condition(name):
     method = random_model(name)
     run = lambda **options: generate(method, [["<c:1>"], ["<c:2>"]], 40, generator=seeded(2), **options)
@@ -124,6 +125,7 @@ def test_sources_of_edits_hold_no_conditions():
     assert isinstance(task.errors, Corrupted) and task.errors.size == 5
 
 
+@pytest.mark.slow
 def test_editing_takes_guidance():
     method = random_model("editflow", coupling="corrupted")
     texts, keep = [["<c:1>", "a", "b"]] * 20, [[True, False, False]] * 20

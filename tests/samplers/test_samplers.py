@@ -286,6 +286,7 @@ def sampled(sampler, n=4000):
     return simulate(LAW.oracle(), as_batch([()] * n), sampler, seeds, Limits(40.0, 12))
 
 
+@pytest.mark.slow
 def test_thinning_reproduces_the_law():
     samples = sampled(EventDriven(slack=2.0))
     seen = compare(LAW, samples.sequences)

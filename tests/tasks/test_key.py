@@ -81,11 +81,13 @@ def share_right(name: str, n: int) -> float:
     return task.score("test", samples)["exact_match"]
 
 
+@pytest.mark.slow
 def test_the_packaged_pair_differs_as_in_closed_form():
     "Three standard errors of 400 prompts around what its order allows, less what training leaves."
     assert 0.66 < share_right("key-adder", 400) < 0.81 and 0.07 < share_right("key-adder-fixed", 400) < 0.17
 
 
+@pytest.mark.slow
 def test_the_packaged_pair_on_mixed_stars_differs_as_its_cards_say():
     "Three standard errors of 300 prompts around 94.5 % and 70.4 %."
     assert share_right("star-mixed", 300) > 0.90 and 0.62 < share_right("star-mixed-fixed", 300) < 0.79

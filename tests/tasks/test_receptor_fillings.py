@@ -80,6 +80,7 @@ def test_fillings_of_each_length_sum_to_the_wildcards(row):
 
 
 @pytest.mark.parametrize("row", ALL)
+@pytest.mark.slow
 def test_sampled_kl_is_that_of_enumeration(row, model):
     if row is ALL[0] and model.name != "fim": return  # thousands of fillings take long
     cases = [Case("", row.prompt, list(map(list, f)), math.log(p), {}) for f, p in row.law.items()]

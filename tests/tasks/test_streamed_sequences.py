@@ -191,6 +191,7 @@ def fail_in_one(directory: str):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.slow
 def test_what_one_process_cannot_read_ends_all_and_is_saved(tmp_path):
     assert wait(start(2, fail_in_one, str(tmp_path))) == [4, 3]
     assert [p.name for p in checkpoints(tmp_path)] == ["step_000003"]
@@ -278,6 +279,7 @@ def peaks(directory: Path, *lines: int) -> tuple[list[int], list[int]]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs resource")
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
     (few, many), (before, after) = peaks(tmp_path, 20_000, 100_000)
     assert many > 4 * few and after - before < (many - few) / 2  # in memory it would be all of it

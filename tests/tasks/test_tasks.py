@@ -188,6 +188,7 @@ def test_a_frame_has_a_row_per_sample():
     dict(kind="brackets", condition="depth"), dict(kind="molecules"), dict(kind="molecules", condition="rings"),
     dict(kind="repair", inner="brackets"),
 ], ids=str)
+@pytest.mark.slow
 def test_prompts_agree_with_examples(settings): check_prompts(task_from(settings))
 
 

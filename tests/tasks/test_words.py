@@ -33,6 +33,7 @@ def test_the_distribution_sums_to_one_and_gives_the_entropy():
     assert math.isclose(uniform.entropy, math.log(64))
 
 
+@pytest.mark.slow
 def test_words_are_the_same_in_every_task_and_differ_between_splits():
     one, two, other = (WordsTask.Config(seed=s) for s in (1, 1, 2))
 

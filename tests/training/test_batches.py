@@ -116,6 +116,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("data, start", [("rows", "default"), ("stream", "default"), ("rows", "spawn")])
+@pytest.mark.slow
 def test_a_script_ends_at_an_error_of_a_loader_process(tmp_path, data, start):
     (tmp_path / "script.py").write_text(LEAVING)
     ended = subprocess.run([sys.executable, tmp_path / "script.py", data, start], timeout=60, text=True,

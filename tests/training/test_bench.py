@@ -30,6 +30,7 @@ def test_a_point_gives_its_figures(point):
 
 
 @pytest.mark.parametrize("method", bench.PAIR)
+@pytest.mark.slow
 def test_a_step_and_samples_of_ordered_insertion_and_autoregression(method):
     step = bench.run_point(dict(kind="step", method=method, ragged=True), seconds=0.01)
     assert 0 < step["shares"]["padding"] < 0.2 and step["seconds"] > step["per_token"] > 0  # of similar length
@@ -59,6 +60,7 @@ def test_the_stored_snapshot_has_every_point():
 
 
 @pytest.mark.parametrize("what, method", [(what, m) for what, methods in bench.BY_LENGTH.items() for m in methods])
+@pytest.mark.slow
 def test_ordered_insertion_in_turns_with_autoregression(what, method):
     "Of short sequences; with one round the three ratios are one."
     found = bench.by_length_point(what, method, 8, 0)

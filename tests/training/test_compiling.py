@@ -149,6 +149,7 @@ def test_one_graph_for_all_blocks_and_widths():
     torch._dynamo.reset()
 
 
+@pytest.mark.slow
 def test_three_graphs_for_whole_trajectories():
     "Prompts, events and the order model: a graph of each without a break, for six shapes of batch; the loss is equal."
     from torch._dynamo.testing import CompileCounter
@@ -246,6 +247,7 @@ def test_a_signal_does_not_wait_for_the_compiler(tmp_path, pico, monkeypatch, nu
     ("loflexmdm", dict(order_size="nano")), ("ordered-insertion", dict(order_size="nano")), ("ar", {}),
     ("ordered-edits", dict(order_size="nano", coupling="corrupted")),
 ])
+@pytest.mark.slow
 def test_recomputed_activations_leave_the_weights_alone(method, options, tmp_path):
     "A run with and one without have the same weights, and the one that recomputes may be resumed without."
     def run(name, resume=False, **more):

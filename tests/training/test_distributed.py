@@ -38,6 +38,7 @@ def whole(tmp_path_factory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_two_processes_begin_what_four_finish(whole, tmp_path):
     run(tmp_path / "run", 2, until=7)
     assert checkpoints(tmp_path / "run")[-1].name == "step_000007"
@@ -59,6 +60,7 @@ def test_two_processes_begin_what_four_finish(whole, tmp_path):
     *(dict(method=method) for method in ("flexmdm", "mdm", "genmd4", "papl", "ar")),
 ], ids=["fixed order", "shards", "ordered insertion", "ordered masks", "mixture", "flexmdm", "mdm",
         "genmd4", "papl", "ar"])
+@pytest.mark.slow
 def test_two_processes_have_the_weights_of_one(work, tmp_path):
     work = work | dict(steps=4, save_every=4)
     run(tmp_path / "one", 1, **work | dict(shard=False))
@@ -85,11 +87,13 @@ def norm_of_shards(directory: str):
         Path(directory, str(launch.rank)).write_text(repr(float(found["grad_norm"])))
 
 
+@pytest.mark.slow
 def test_the_norm_of_shards_is_that_of_the_whole(tmp_path):
     assert wait(start(2, norm_of_shards, str(tmp_path))) == [0, 0]
     assert [Path(tmp_path, rank).read_text() for rank in "01"] == ["5.0", "5.0"]
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_no_other_waiting(whole, tmp_path):
     for victim in (0, 1):
         ids, before = start(2, train, str(tmp_path), json.dumps(dict(resume=True, save_every=2))), checkpoints(tmp_path)
@@ -99,6 +103,7 @@ def test_a_killed_process_leaves_no_other_waiting(whole, tmp_path):
     assert difference(whole, tmp_path) < 1e-10
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(tmp_path):
     seen = killed_processes.campaign(tmp_path, 3, random.Random(0))
     assert seen["kills"] == 3 and seen["complete_runs"] >= 1 and seen["difference"] == 0
@@ -162,6 +167,7 @@ sys.exit(main([*line.split(), *odd]))
     ("0", "--nosuch 3", "loflexmdm: unknown argument --nosuch.*"),
     ("1", "--lr 0.1", r"loflexmdm: the 2 processes were started differently: train.lr \(.*"),
 ])
+@pytest.mark.slow
 def test_torchrun_shows_one_line_whichever_process_was_started_otherwise(rank, odd, said, tmp_path):
     (tmp_path / "odd.py").write_text(ODD)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "odd.py", rank]
@@ -185,6 +191,7 @@ def alone_of_two(port: str):
     train(".", "{}")
 
 
+@pytest.mark.slow
 def test_commands_of_one_process_do_not_wait_for_shards():
     code = "import sys, loflexmdm.cli.sample; sys.exit('torch.distributed.fsdp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
@@ -256,6 +263,7 @@ def test_processes_that_were_started_differently_say_how(what, tmp_path, capfd):
     assert time.monotonic() - began < 60 and not list((tmp_path / "run").glob("checkpoints/*"))
 
 
+@pytest.mark.slow
 def test_processes_may_load_with_workers_of_their_own(tmp_path):
     assert wait(start(2, train_differently, str(tmp_path / "run"), json.dumps(dict(workers=1)))) == [0, 0]
 

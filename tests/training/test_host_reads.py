@@ -81,6 +81,7 @@ def test_what_is_counted():
 
 # of the loss as torch.compile would take it whole; what a run compiles are the blocks, which have none
 @pytest.mark.parametrize("method, most", [("ar", 7), ("loflexmdm", 28)])
+@pytest.mark.slow
 def test_breaks_of_the_graph_of_a_loss(method, most):
     task, model = star_recipe(method).build()
     data = task.dataset("train")

@@ -20,6 +20,7 @@ CASES = dict(
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("died_at", [2, 4])  # before the first checkpoint, and after it
+@pytest.mark.slow
 def test_resume_is_bitwise(tmp_path, case, died_at):
     whole = trainer(tmp_path / "whole", **CASES[case])
     average = whole.fit()
