@@ -219,7 +219,7 @@ class Model:
         parts = list(self.edit_batches(sequences, keep, request=request))
         found = Generated.merge(parts, self)
         if request.gain is None and not request.options and not request.unique: return found
-        return found.pick(accepted_edits(found.rows(), [s.tokens for s in found.sources], request, self.task))
+        return found.pick(accepted_edits(found.rows(), [tuple(s.tokens) for s in found.sources], request, self.task))
 
     def edit_request(self, n: int | None = None, request: EditRequest | None = None, **settings) -> EditRequest:
         "Return the request of settings by name, or `request` with them changed. ValueError as in `request_of`."
@@ -426,7 +426,7 @@ def accepted_edits(rows: Sequence[Mapping], leads: Sequence, request: EditReques
         gain = task.edits.gain(row) if request.gain is not None else None
         if request.gain is not None and (gain is None or gain < request.gain): continue
         if request.options and task.edits.objection(row, **request.options): continue
-        key = tuple(lead), task.edits.result(row)
+        key = lead, task.edits.result(row)
         if request.unique and key in known: continue
         known.add(key)
         found.append(i)
