@@ -1,5 +1,6 @@
 # make demo: installs and runs the main job.  make lab: JupyterLab on the notebooks.
 # make test: installs, then lint, the fast tests and a page of each room.  make test-all: that and everything else.
+# make test-pages: the fast tests, every page and the site, without the slow tests (as .ci/run does).
 # make test ROOM=samplers: the tests and notebooks that a change of this room can affect, without the site.
 # make update: everything that is derived from the notebooks (export, help, schema, lists, counts, README).
 # make house: figures of the code, its English and style; AGAINST=DIR puts those of another checkout beside them.
@@ -13,7 +14,7 @@ BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all update house mutants campaign fuzz bench docs lab clean
+.PHONY: demo test test-all test-pages update house mutants campaign fuzz bench docs lab clean
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -40,6 +41,9 @@ test: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py --all
+
+test-pages: $(VENV)/.dev
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/check.py --pages
 
 update: $(VENV)/.dev
 	$(BIN)/python tools/update.py

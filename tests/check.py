@@ -87,10 +87,10 @@ def fast(*options: str) -> int:
     return tested(*in_workers(), "-m", "not slow", f"--ignore={SITE}", *options) % NO_TESTS
 
 
-def rest(*options: str) -> int:
-    "Run the other tests beside the build of the site, then those of the site; the exit code of pytest."
+def rest(*options: str, only: str = "tests") -> int:
+    "Run the other tests, or `only` the pages, beside the build of the site, then those of the site; return pytest's code."
     site = subprocess.Popen([sys.executable, "docs/build.py"], cwd=ROOT)
-    code = tested(*in_workers(), "-m", "slow", "--durations=8", f"--ignore={SITE}", *options) % NO_TESTS
+    code = tested(*in_workers(), only, "-m", "slow", "--durations=8", f"--ignore={SITE}", *options) % NO_TESTS
     if site.wait(): sys.exit("docs/build.py failed: the site is not built")
     of_site = tested(*in_workers(), SITE, *options) % NO_TESTS  # also after a failure, which would hide theirs
     return code or of_site
@@ -100,6 +100,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--room", choices=rooms())
     parser.add_argument("--all", action="store_true", help="slow tests, all pages and the site too")
+    parser.add_argument("--pages", action="store_true", help="all pages and the site too, without the slow tests")
     asked, options = parser.parse_known_args()
     os.environ.update(OMP_NUM_THREADS="1", MPLBACKEND="agg")
     started = time.monotonic()
@@ -107,10 +108,11 @@ def main():
     run("ruff", "check", "loflexmdm", "tests", "tools", "docs", "setup.py")
     code = tested(*in_workers(), *of_room(asked.room), *options) if asked.room else fast(*options)
     minutes = lambda: f"{(time.monotonic() - started) / 60:.1f} min"
-    if asked.all:
+    if asked.all or asked.pages:
         print(f"make test: {'all passed' if code == 0 else 'FAILED'} in {minutes()}; now the rest", flush=True)
-        code = rest(*options) or code
-    print(f"make test{'-all' * asked.all}: {'all passed' if code == 0 else 'FAILED'} in {minutes()}", flush=True)
+        code = rest(*options, only="tests" if asked.all else "tests/house/test_notebooks.py") or code
+    name = "make test" + ("-all" if asked.all else "-pages" if asked.pages else "")
+    print(f"{name}: {'all passed' if code == 0 else 'FAILED'} in {minutes()}", flush=True)
     shutil.rmtree(ROOT / ".pytest_cache", ignore_errors=True)
     sys.exit(code)
 
