@@ -54,16 +54,16 @@ def own_bigram(method: Method, sampler: Sampler) -> Float[Tensor, "tokens tokens
 @dataclass(frozen=True)
 class RuledDraw:
     "Draws of a method under one rule; `free` makes free draws of rows by seeds."
-    method: Method
+    method: Method  # method that draws
     network: IntensityFn  # the method, perhaps guided
-    sampler: Sampler
-    limits: Limits
-    requirement: Requirement
-    free: Callable[[PartialSequences, list[int]], Samples]
+    sampler: Sampler  # its sampler
+    limits: Limits  # largest and smallest lengths
+    requirement: Requirement  # rule for its vocabulary
+    free: Callable[[PartialSequences, list[int]], Samples]  # free draws of rows by their seeds
     law: str = "conditional"  # or masked, which has another distribution
-    particles: int = PARTICLES
-    batch_size: int = 512
-    record: bool = False
+    particles: int = PARTICLES  # generations per sequence
+    batch_size: int = 512  # rows and particles at a time
+    record: bool = False  # keep trajectories
 
     def __post_init__(self):
         if self.law not in LAWS: raise ValueError(f"law={self.law!r}: choose one of {', '.join(LAWS)}")

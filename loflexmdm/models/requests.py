@@ -69,7 +69,7 @@ class SampleRequest(Request):
 @dataclass(frozen=True, kw_only=True)
 class EditRequest(Request):
     "Settings of `Model.edit`: those of a `Request`, what is kept of each sequence, and which results count."
-    hidden: ClassVar[Sequence[str]] = (*PYTHON_ONLY, "min_length", "guidance", "guidance_scheme")
+    hidden: ClassVar[Sequence[str]] = (*PYTHON_ONLY, "min_length", "guidance", "guidance_scheme")  # no shell options
     keep: str | None = None  # locked tokens: places such as 1-3,7, or a fragment of molecules
     gain: float | None = None  # least gain of results, for tasks with gains
     unique: bool = False  # keep equal results of a sequence once

@@ -25,7 +25,7 @@ def molecule(smiles: str) -> Chem.Mol | None:
 @dataclass(frozen=True)
 class ValidSmiles(Rule):
     "The text is a SMILES that RDKit reads."
-    name: ClassVar[str] = "valid"
+    name: ClassVar[str] = "valid"  # as written in rules
 
     def accepts(self, text: str) -> bool: return molecule(text) is not None
 
@@ -33,8 +33,8 @@ class ValidSmiles(Rule):
 @dataclass(frozen=True)
 class Smarts(Rule):
     "The molecule has a substructure."
-    name: ClassVar[str] = "smarts"
-    pattern: str
+    name: ClassVar[str] = "smarts"  # as written in rules
+    pattern: str  # SMARTS
 
     def __post_init__(self):
         with rdBase.BlockLogs(): found = Chem.MolFromSmarts(self.pattern)
@@ -48,8 +48,8 @@ class Smarts(Rule):
 @dataclass(frozen=True)
 class RingSize(Rule):
     "The molecule has a ring with a number of atoms in a range."
-    name: ClassVar[str] = "ring"
-    least: int
+    name: ClassVar[str] = "ring"  # as written in rules
+    least: int  # fewest atoms of the ring
     most: int | None = None  # None: no largest number
 
     def __post_init__(self): check_range(self.least, self.most, "ring")

@@ -32,7 +32,7 @@ class Automaton:
 
     It is complete: a state from which nothing is accepted stands for failure."""
     next: Int[Tensor, "states ids"]  # state after an id
-    accepting: Bool[Tensor, " states"]
+    accepting: Bool[Tensor, " states"]  # states in which a sequence is accepted
     ordinary: int  # number of tokens that can be generated; their ids follow the special tokens
 
     @classmethod
@@ -228,8 +228,8 @@ CLASSES = {
 # %% ../../nbs/process/16_automata.ipynb #999cc139
 class Writing(NamedTuple):
     "Text of each token, as the first of a sequence and after others."
-    first: dict[str, str]
-    later: dict[str, str]
+    first: dict[str, str]  # how a token is written at the start
+    later: dict[str, str]  # how it is written after others
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, text: Callable[[list[str]], str] | None = None) -> "Writing":
@@ -278,7 +278,7 @@ def min_plus(v: Float[Tensor, "rows states"], m: Float[Tensor, "states states"])
 @dataclass(frozen=True, eq=False)
 class Completions:
     "Fewest insertions on both sides of every gap, in float32; inf where nothing leads there."
-    automaton: Automaton
+    automaton: Automaton  # automaton that is to accept
     forward: Float[Tensor, "rows columns states"]  # up to a state in the gap after a column
     backward: Float[Tensor, "rows columns states"]  # from a state there to acceptance
     state: Int[Tensor, "rows columns"]  # after each column if nothing is inserted; of no meaning after a mask

@@ -26,7 +26,7 @@ RULES = Registry("rule", ("loflexmdm.process.rules", "loflexmdm.molecules.rules"
 class Rule:
     """Condition on a finished sequence. A subclass with a `name` enters itself in RULES, and can be written
     `NAME:ARGUMENT`."""
-    name: ClassVar[str]
+    name: ClassVar[str]  # as written in rules
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -58,7 +58,7 @@ class Rule:
 @dataclass(frozen=True)
 class All(Rule):
     "All of several rules."
-    rules: tuple[Rule, ...]
+    rules: tuple[Rule, ...]  # rules that all hold
 
     @property
     def parts(self) -> tuple[Rule, ...]: return self.rules
@@ -67,7 +67,7 @@ class All(Rule):
 @dataclass(frozen=True)
 class Predicate(Rule):
     "A function of the finished text."
-    function: Callable[[str], bool]
+    function: Callable[[str], bool]  # returns whether a text is accepted
 
     def accepts(self, text: str) -> bool: return bool(self.function(text))
 
@@ -75,8 +75,8 @@ class Predicate(Rule):
 @dataclass(frozen=True)
 class Regex(Rule):
     "The text matches a regular expression, from its first to its last character."
-    name: ClassVar[str] = "regex"
-    pattern: str
+    name: ClassVar[str] = "regex"  # as written in rules
+    pattern: str  # regular expression of the whole text
 
     def automaton(self, vocabulary: Vocabulary, writing: Writing) -> Automaton:
         return from_regex(self.pattern, vocabulary, writing)
@@ -85,8 +85,8 @@ class Regex(Rule):
 @dataclass(frozen=True)
 class Contains(Rule):
     "The text contains another one."
-    name: ClassVar[str] = "contains"
-    text: str
+    name: ClassVar[str] = "contains"  # as written in rules
+    text: str  # part of the text
 
     def __post_init__(self):
         if not self.text: raise ValueError(f"{self.name}: a text is needed, such as {self.name}:W")
@@ -98,7 +98,7 @@ class Contains(Rule):
 @dataclass(frozen=True)
 class Excludes(Contains):
     "The text does not contain another one."
-    name: ClassVar[str] = "excludes"
+    name: ClassVar[str] = "excludes"  # as written in rules
 
     def automaton(self, vocabulary: Vocabulary, writing: Writing) -> Automaton:
         found = super().automaton(vocabulary, writing)
@@ -108,8 +108,8 @@ class Excludes(Contains):
 @dataclass(frozen=True)
 class Words(Rule):
     "The text is one of a list."
-    name: ClassVar[str] = "words"
-    words: tuple[str, ...]
+    name: ClassVar[str] = "words"  # as written in rules
+    words: tuple[str, ...]  # texts that are allowed
 
     @classmethod
     def read(cls, argument: str) -> "Words": return cls(tuple(argument.split("|")))
@@ -146,8 +146,8 @@ def counting(
 @dataclass(frozen=True)
 class Length(Rule):
     "The number of tokens, prompt included, is in a range."
-    name: ClassVar[str] = "length"
-    least: int = 0
+    name: ClassVar[str] = "length"  # as written in rules
+    least: int = 0  # fewest tokens
     most: int | None = None  # None: no largest number
 
     def __post_init__(self): check_range(self.least, self.most, "length")
@@ -161,9 +161,9 @@ class Length(Rule):
 @dataclass(frozen=True)
 class Count(Rule):
     "The number of times that a token appears is in a range."
-    name: ClassVar[str] = "count"
-    token: str
-    least: int = 1
+    name: ClassVar[str] = "count"  # as written in rules
+    token: str  # token that is counted
+    least: int = 1  # fewest of it
     most: int | None = None  # None: no largest number
 
     def __post_init__(self): check_range(self.least, self.most, f"count {self.token!r}")
@@ -209,7 +209,7 @@ def as_rule(value: Any) -> Rule:
 @dataclass(frozen=True)
 class Template(Rule):
     "The tokens of a prompt with a number of tokens in each gap: pieces are tokens or ranges."
-    pieces: tuple[str | tuple[int, int | None], ...]
+    pieces: tuple[str | tuple[int, int | None], ...]  # tokens of the prompt, and ranges of its gaps
 
     def automaton(self, vocabulary: Vocabulary, writing: Writing) -> Automaton:
         # a state is the set of (piece, tokens in its gap) that are possible
@@ -255,8 +255,8 @@ def _gap_range(token: str) -> tuple[int, int | None]:
 # %% ../../nbs/process/17_rules.ipynb #a73f8f76
 class Requirement(NamedTuple):
     "A rule for the vocabulary of a model."
-    rule: Rule
-    vocabulary: Vocabulary
+    rule: Rule  # rule as given
+    vocabulary: Vocabulary  # vocabulary of the model
     text: Callable[[list[str]], str]  # writes tokens
     automaton: Automaton | None  # of all that is regular
     whole: tuple[Rule, ...]  # what looks at the finished text

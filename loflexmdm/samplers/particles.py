@@ -282,24 +282,24 @@ def ancestors(log_weights: Float[Tensor, " particles"], u: float) -> list[int]:
 # %% ../../nbs/samplers/19_particles.ipynb #e22123d4
 class Finished(NamedTuple):
     "Generation of one particle, so far or to the end."
-    tokens: list[int] = []
-    free: list[bool] = []
-    times: tuple[list[float], list[float]] = ([], [])
-    frames: tuple = ()
+    tokens: list[int] = []  # token ids
+    free: list[bool] = []  # which tokens were generated
+    times: tuple[list[float], list[float]] = ([], [])  # clock readings of insertion and unmasking
+    frames: tuple = ()  # sequence at every change
 
 # %% ../../nbs/samplers/19_particles.ipynb #a4d7a826
 @dataclass
 class Population:
     "Particles of several samples: those that still move are rows of `state`."
-    proposal: Proposal
-    particles: int
+    proposal: Proposal  # proposals of events
+    particles: int  # particles of each sample
     own: list[torch.Generator]  # of every sample
-    state: State
-    log_weights: Float[Tensor, "samples particles"]
+    state: State  # rows that still move
+    log_weights: Float[Tensor, "samples particles"]  # logarithm of the weight of each particle
     slot: list[int]  # particle of each row of the state
-    record: bool = False
-    done: dict[int, Finished] = field(default_factory=dict)
-    frames: dict[int, tuple] = field(default_factory=dict)
+    record: bool = False  # keep trajectories
+    done: dict[int, Finished] = field(default_factory=dict)  # particles that are finished
+    frames: dict[int, tuple] = field(default_factory=dict)  # sequence of each particle at every change
 
     @classmethod
     def begin(
@@ -381,11 +381,11 @@ class Population:
 # %% ../../nbs/samplers/19_particles.ipynb #66cfe0c9
 class Chosen(NamedTuple):
     "Particles drawn by weight, one for each sample: None where none satisfies the rule."
-    found: list[Finished | None]
+    found: list[Finished | None]  # particle of each sample; None: all broke the rule
     log_probability: list[float]  # estimates of log p(rule) for each prompt
     effective: list[float]  # numbers of particles
-    calls: int
-    evaluations: int
+    calls: int  # network calls
+    evaluations: int  # row evaluations
 
     def joined(self, places: Sequence[int], other: "Chosen") -> "Chosen":
         "Put the samples of another draw at some places; its estimates count too."

@@ -48,7 +48,7 @@ class InputRow(NamedTuple):
 
 class Inputs(NamedTuple):
     "Sequences of a user's file, one row per record, also if it has none."
-    rows: list[InputRow]
+    rows: list[InputRow]  # records of the file
     line: Callable[[int, Mapping[str, int]], str]  # describes the records, given the kept ones and those left out
     remarks: Sequence[str] = ()  # lines on the records for the user
     columns: Sequence[str] = ()  # other columns

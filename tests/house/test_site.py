@@ -250,7 +250,7 @@ def test_search_puts_first_what_a_reader_wants(browser, words, first):
 
 
 @in_browser
-@pytest.mark.parametrize("words", ["linker", "pretrained models", "fragment", "train", "gap", "similarity"])
+@pytest.mark.parametrize("words", ["linker", "fragment", "train", "gap", "similarity"])
 def test_search_finds_pages_for_readers_before_the_reference(browser, words):
     tab, _ = visit(browser, f"search.html?q={words.replace(' ', '+')}")
     tab.wait_for_function("document.querySelector('#search-results p.search-summary')?.innerText.includes('found')")

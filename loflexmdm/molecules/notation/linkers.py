@@ -71,7 +71,7 @@ def with_linker(linker: str, ends: str) -> str:
 # %% ../../../nbs/molecules/notation/05_linkers.ipynb #lg000003
 class Cut(NamedTuple):
     "Two single bonds outside rings, and the link between them."
-    bonds: tuple[int, int]
+    bonds: tuple[int, int]  # bonds that are cut
     atoms: int  # heavy atoms of the link
 
 
