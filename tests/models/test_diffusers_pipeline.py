@@ -39,15 +39,15 @@ def test_wrong_settings_are_refused():
 
 
 def test_a_saved_pipeline_draws_the_same(tmp_path):
-    pipe = diffusion_pipeline(load("star-tiny-fixed"), num_inference_steps=4, top_p=0.9)
+    pipe = diffusion_pipeline(load("star-tiny"), num_inference_steps=4, top_p=0.9)
     pipe.save_pretrained(tmp_path / "p")
     again = type(pipe).from_pretrained(tmp_path / "p")
     assert again.scheduler.config.top_p == 0.9
-    prompts = load("star-tiny-fixed").prompts("test", 2)
+    prompts = load("star-tiny").prompts("test", 2)
     drawn = [p(prompts, generator=seeded()).texts for p in (pipe, again)]
     assert drawn[0] == drawn[1]
 
 
 def test_no_steps_are_refused():
-    pipe = diffusion_pipeline(load("star-tiny-fixed"))
+    pipe = diffusion_pipeline(load("star-tiny"))
     with pytest.raises(ValueError, match="steps"): pipe(num_samples=1, num_inference_steps=0)
