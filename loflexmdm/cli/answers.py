@@ -98,8 +98,9 @@ class Answers:
         states = STATES if request.nll is None and not takes_molecules(model) else request.nll or 0
         for part in model.sample_batches(prompts, request=request):
             rows.add(part, part.rows())
-            yield plain(rows.result(states, seed))
-            if rows.complete: return
+            if rows.complete: break
+            yield plain(rows.result())
+        yield plain(rows.result(states, seed))  # bounds of all rows, once
 
     def edit(self, name: str, text: str, keep: str = "", n: int = 8, seed: int = 0, **settings) -> Iterator[list[dict]]:
         "Yield the rows so far, after each batch of edits of a text. ValueError for bad input."
