@@ -156,7 +156,7 @@ def parsed(text: str) -> Chem.Mol | None:
 
 
 def drawing(smiles: str, fragment: str = "") -> str:
-    "Return a molecule as SVG, with the atoms of the given fragments shaded. Empty for an invalid SMILES."
+    "Draw a molecule as SVG, with the atoms of the given fragments shaded; return '' for an invalid SMILES."
     from rdkit.Chem.Draw import rdMolDraw2D
     mol = judge([smiles])[0].mol if "*" not in smiles else parsed(smiles)
     if mol is None: return ""

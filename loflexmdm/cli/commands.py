@@ -304,9 +304,9 @@ def has_plug_ins() -> bool:
 
 
 def stored_parser(argv: Sequence[str]) -> Parser | None:
-    """Return a parser for help and version, from the package's table. For --version, --help or COMMAND --help.
+    """Return a parser for --version, --help or COMMAND --help, built from the package's table of options.
 
-    None for other command lines, in a process that has commands already, and if there are plug-ins."""
+    Return None for other command lines, in a process that has commands already, and if there are plug-ins."""
     *names, last = argv or [""]
     if last not in ("-h", "--help", "--version") or len(names) > 1 or COMMANDS or has_plug_ins(): return None
     parser, commands = outer_parser()

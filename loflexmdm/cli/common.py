@@ -126,9 +126,9 @@ def add_fields(parser: Parser, cls: type, title: str, values: Mapping | None = N
                names: Mapping[str, str] | None = None, prefix: str = ""):
     """Add an option per field of a dataclass. Its help is the comment after the field.
 
-    Values go to `settings` of the command's options, under the field's name or that in `names` (field -> name).
-    An option that the command has already begins with `prefix`. `values` are the values without the options, by
-    default those of the class."""
+    Values are stored in `settings` of the command's options, under the field's name or that in `names` (field -> name).
+    An option that the command has already begins with `prefix`. `values` are the values without the options, by default
+    those of the class."""
     group, comments, values, names = parser.add_argument_group(title), comments_of(cls), values or {}, names or {}
     for f in fields(cls):
         if only is not None and f.name not in only: continue
@@ -172,9 +172,9 @@ def value_of(option: str, argv: Sequence[str]) -> str | None:
 
 
 def recipe_in(argv: Sequence[str]) -> dict | None:
-    """Return the recipe tables that a command line names. They decide its options.
+    """Return the recipe tables that a command line names, on which its options depend; None if it names no recipe.
 
-    None if it names no recipe. ValueError for a recipe that cannot be read."""
+    ValueError for a recipe that cannot be read."""
     named = positional(argv) + [a for a in argv if a in presets() or a.endswith(".toml")]
     if not named: return None
     tables, method = tables_on_file(named[0], value_of("--start-from", argv)), value_of("--method", argv)
@@ -196,5 +196,5 @@ def task_of(method: Method, data: bool = False) -> Task | None:
 
 
 def task_of_recipe(name: str | None) -> Task | None:
-    "Return the task of a preset or TOML file. None for None."
+    "Return the task of a preset or TOML file; None without a name."
     return None if name is None else task_from(recipe_from(read_tables(name)).task)

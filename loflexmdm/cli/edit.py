@@ -46,7 +46,7 @@ class Attempt(NamedTuple):
     left_out: str = ""  # parts of the text for which the model has no tokens
 
     def row(self, task: Task) -> dict:
-        "Return the first columns of the attempt's result. With `left_out` if the task simplifies texts."
+        "Return the first columns of the attempt's result; they contain `left_out` if the task simplifies texts."
         lost = dict(left_out=self.left_out) if type(task).omitted is not Task.omitted else {}
         return dict(line=self.line, input=self.text) | lost | dict(attempt=self.number)
 
@@ -99,7 +99,8 @@ def status_lines(rows: Sequence[dict], counted: str) -> list[str]:
 
 
 def kept_rows(rows: Sequence[dict], request: EditRequest, task: Task) -> list[dict]:
-    "Return the skipped rows, and the results that gain enough, meet the goals and are new. Print what is left out."
+    """Return the skipped rows, and the results with enough gain that meet the goals and are new. Print how many are
+    left out, and why."""
     edited = [row for row in rows if not is_skipped(row)]
     if request.gain is None and not request.options and not request.unique: return list(rows)
     goals = Counter(task.edits.objection(row, **request.options) for row in edited) if request.options else Counter()

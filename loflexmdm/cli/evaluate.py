@@ -58,7 +58,7 @@ class EvaluateOptions(DrawOptions):
 
     @property
     def n(self) -> int | None:
-        "Number of sequences that was asked for; None for the default."
+        "Requested number of sequences; None for the default."
         return self.request.get("n")
 
     @property
@@ -91,8 +91,7 @@ def scored(task: Task, samples: Samples) -> dict:
 
 
 def mean_test_bound(method: Method, task: Task, n: int, options: EvaluateOptions) -> dict[str, float]:
-    """Return the mean bound of test sequences. It bounds the negative log-likelihood in nats; with standard error and
-    interval."""
+    "Return the mean bound on the negative log-likelihood of test sequences, in nats, with standard error and interval."
     data, generator = task.dataset("test"), seeded(options.seed, method.device)
     examples = [data[i] for i in range(min(n, len(data)))]
     batches = [collate(examples[i:i + 64]) for i in range(0, len(examples), 64)]
@@ -186,7 +185,7 @@ def is_sample(row: dict) -> bool:
 
 
 def holds_samples(path: Path) -> bool:
-    "Return True if a file may hold samples. JSONL, or a table with a column of tokens."
+    "Return True if a file may hold samples: JSONL, or a table with a column of tokens."
     head_of(path)  # refuses known formats that are not read
     if path.suffix == ".jsonl" or path.suffix not in TABLES: return path.suffix == ".jsonl"
     return "tokens" in layout_of(path).names

@@ -43,7 +43,7 @@ def format_tables(tables: dict[str, dict]) -> str:
 
 
 def run_figures(directory: Path) -> list[str]:
-    "Return lines on a training log. Steps, time and best validation."
+    "Return lines on a training log: steps, time and best validation."
     rows, lines = JsonLines(directory / "metrics.jsonl").rows(), []
     valid = [r for r in rows if r.get("valid_nll") is not None]
     if steps := [r for r in rows if "seconds" in r]:
@@ -72,13 +72,13 @@ PARTS = dict(methods=METHODS, samplers=SAMPLERS, tasks=TASKS, networks=NETWORKS)
 
 
 def model_line(name: str) -> str:
-    "Return the first paragraph of a model card. Empty without a card."
+    "Return the first paragraph of a model card, or '' without a card."
     lines = [line for line in card(name).splitlines() if line and not line.startswith("#")]
     return lines[0] if lines else ""
 
 
 def preset_line(name: str) -> str:
-    "Return the first comment of a preset. Empty without one."
+    "Return the first comment of a preset, or '' without one."
     path = files("loflexmdm") / "presets" / f"{name}.toml"
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     comments = [line for line in lines if line.startswith("# ")]
@@ -103,7 +103,7 @@ def list_names() -> str:
 
 # %% ../../nbs/cli/10_info.ipynb #6867e791
 def describe_part(registry: Registry, name: str) -> str:
-    "Describe a method, sampler, task or network. Its class, docstring, and settings with their defaults."
+    "Describe a method, sampler, task or network by its class, docstring, and settings with their defaults."
     cls = registry[name]
     settings = getattr(cls, "Config", cls)
     known = [f for f in fields(settings) if f.init] if is_dataclass(settings) else []
@@ -121,7 +121,7 @@ def order_line(method) -> str:
 
 
 def describe_model(name: str) -> str:
-    "Describe a model. Its parameters, vocabulary, task, settings, training log and card."
+    "Describe a model by its parameters, vocabulary, task, settings, training log and card."
     method, directory = load(name, "cpu").method, place_of(name)
     tables = dict(task=method.task or {}, model=asdict(method.config))
     if method.sampling: tables["sampling"] = method.sampling
@@ -138,7 +138,7 @@ def describe_model(name: str) -> str:
          "examples:\n  loflexmdm info\n  loflexmdm info star-tiny\n  loflexmdm info flexmdm",
          options=InfoOptions, place=7)
 def run_info(options: InfoOptions):
-    "Describe a model, run, preset or part. Without a name, list them."
+    "Describe a model, run, preset or part; list them all if no name is given."
     name, models, recipes = options.name, names(), presets()
     if name is None: return print(list_names())
     if name.endswith(".toml") or name in recipes and name not in models:

@@ -99,7 +99,7 @@ def read_leads(path: str, column: str = "", salts: str = "refuse") -> tuple[list
 
 # %% ../../nbs/cli/13_optimize.ipynb #co00tm01
 def training_molecules(task: Task) -> list[str]:
-    "Return the training molecules of the model's task. For a benchmark those of the packaged model `molecules`."
+    "Return the training molecules of the model's task; a benchmark takes those of the packaged model `molecules`."
     source = getattr(task.config, "source", "")
     return (load("molecules").task if source in BENCHMARKS else task).smiles("train")
 

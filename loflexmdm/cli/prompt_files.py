@@ -27,7 +27,7 @@ from ..tasks.inputs import InputRow
 # %% ../../nbs/cli/06_prompt_files.ipynb #690482e9
 def read_prompts(path: str | os.PathLike, vocabulary: Vocabulary, split: Callable[[str], list[str]] = str.split,
                  limit: float = math.inf) -> list[list]:
-    """Read the prompts of a file, `...` as Ellipsis. `split` tokenises a line of text.
+    """Read the prompts of a file, with `...` as Ellipsis; the function `split` tokenises a line of text.
 
     ValueError for an empty file, and, with its line, for a prompt that is not a list of tokens of the vocabulary or is
     longer than `limit`."""

@@ -70,7 +70,7 @@ def option_of(name: str, classes: Mapping[str, type[Sampler]], shared: bool = Fa
 
 
 def sampler_options() -> list[SamplerOption]:
-    "Return sampler options, shared ones first. Then those of single samplers."
+    "Return sampler options: first those that all samplers share, then those of single samplers."
     classes = SAMPLERS.usable()
     names = dict.fromkeys(name for cls in classes.values() for name in cls.options)
     single = [option_of(n, {s: cls for s, cls in classes.items() if n in cls.options}) for n in names]

@@ -191,9 +191,10 @@ def stopping(message: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def rows_of(out: Path | None, info: dict, settings: Callable[[], dict], *args) -> Iterator[Rows]:
-    """Yield the `Rows` of a command. With a file, those of an earlier session too; `settings` decide them.
+    """Yield the `Rows` of a command; with a file, they include those of an earlier session with equal `settings`.
 
-    SamplingStopped at a signal. ValueError if another process writes the file, or if the rows are another command's."""
+    SamplingStopped is raised at a signal, ValueError if another process writes the file or the rows are another
+    command's."""
     if out is None:
         yield Rows(*args)
         return

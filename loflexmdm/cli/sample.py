@@ -177,7 +177,8 @@ def request_from(options: SampleOptions, model: Model) -> SampleRequest:
 
 
 def states_for(request: SampleRequest, out: Path | None, rows: int, task: Task | None) -> int:
-    "Return the states per sequence for the bound: as asked for, else the task's if the rows go to a table, else 0."
+    """Return the requested number of states per sequence for the bound, else the task's if the rows go to a table, else
+    0."""
     if request.nll is not None: return request.nll
     described = out is not None and output_ending(out) in TABLES
     return task.output.bound_states(request.valid or rows) if described and task is not None else 0

@@ -22,7 +22,7 @@ NUMBERED = re.compile(r"^M  RGP.*\n", re.M)  # numbers of points
 
 
 def to_molfile(smiles: str) -> str:
-    "Convert a SMILES to a molfile with coordinates. Empty for an invalid SMILES and for more than ATOMS atoms."
+    "Convert a SMILES to a molfile with coordinates; return '' for an invalid SMILES and for more than ATOMS atoms."
     if len(smiles) > SMILES.now: return ""
     with BlockLogs(): mol = Chem.MolFromSmiles(smiles.strip())
     return Chem.MolToMolBlock(mol) if mol is not None and 0 < mol.GetNumAtoms() <= ATOMS else ""

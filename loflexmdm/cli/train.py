@@ -60,7 +60,7 @@ class TrainOptions(Options):
 
 
 def weights_line(name: str, start_from: str) -> str:
-    "Describe the first weights of a training run. New ones, or those of the model `start_from`."
+    "Say whether a training run starts from new weights or from those of the model `start_from`."
     is_recipe = name in presets() or Path(name).suffix == ".toml"
     is_itself = not is_recipe and start_from in (name, os.path.abspath(name))
     kind = "recipe" if is_recipe else "file" if Path(name).is_file() else "saved model"
@@ -163,13 +163,13 @@ def add_train(parser: Parser, argv: Sequence[str]):
 
 # %% ../../nbs/cli/04_train.ipynb #addm0de1
 def names_in(tables: dict, table: str) -> dict[str, str]:
-    "Return the option name of each table key. Empty without a recipe."
+    "Return the option name of each table key, or an empty dict without a recipe."
     if "task" not in tables: return {}
     return {key: name for name, (of, key) in keys_of(tables).items() if of == table}
 
 
 def add_model_fields(parser: Parser, tables: dict):
-    "Add the options of the recipe's method. The tables name or imply it."
+    "Add the options of the method that the recipe's tables name or imply."
     method, model = method_of(tables), tables.get("model", {})
     config, given = method_class(method).Config, dict(max_length="the task's") | model
     add_fields(parser, config, "model [model]", given, names=names_in(tables, "model"), prefix=short_name(method))

@@ -39,8 +39,8 @@ class StateSpace(NamedTuple):
 def enumerate_states(sequences: Sequence[Sequence[int]]) -> StateSpace:
     """Enumerate the aligned states of sequences and their contractions.
 
-    All 3^n aligned states of every sequence (ids, length n), and the distinct partial sequences among their
-    contractions."""
+    The space contains all 3^n aligned states of every sequence (ids, length n), and the distinct partial sequences
+    among their contractions."""
     slots = max(map(len, sequences))
     index = {}  # of partial sequences, in order of first appearance
     found = []
@@ -104,7 +104,7 @@ def _schedule(name: str, value, sequences: Sequence[Sequence], slots: int) -> Te
 class ToyLaw:
     """A small distribution over sequences, with schedule parameters.
 
-    One pair of parameters per position; small enough to enumerate."""
+    It has one pair of parameters per position, and is small enough to enumerate."""
     sequences: tuple[tuple, ...]  # tokens
     probs: Float[Tensor, " sequences"]  # of the sequences, summing to 1
     b_in: Float[Tensor, "sequences slots"]  # insertion rate of every position
@@ -201,7 +201,7 @@ def _joint(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times al
 
 
 def marginals(law: ToyLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times partial"]:
-    "Return p(x) at clock readings tau (times,): (times, partial). Summed over sequences and alignments."
+    "Return p(x), summed over sequences and alignments, at clock readings tau (times,): (times, partial)."
     joint = _joint(law, tau).exp()
     p = joint.new_zeros(len(tau), len(law.space.partial))
     return p.index_add(1, law.space.seen, joint)
@@ -264,9 +264,9 @@ def _log(x: Tensor) -> Tensor:
 def project(law: ToyLaw, index: Int[Tensor, " rows"], tau: Float[Tensor, " rows"]) -> Intensities:
     """Project intensities onto partial sequences (Eq 14, Bayes decoder).
 
-    The mean of the aligned intensities over sequences and alignments given x. `index` (rows,) partial sequences,
-    `tau` (rows,) clock readings > 0; each field (rows, width[, vocabulary]). The token law is uniform where there is
-    no mask."""
+    The projection is the mean of the aligned intensities over sequences and alignments given x. `index` (rows,) names
+    partial sequences, `tau` (rows,) holds clock readings > 0, and each field has shape (rows, width[, vocabulary]). The
+    token law is uniform where there is no mask."""
     # aligned states that contract to the partial sequence
     elsewhere = law.space.seen != index[:, None]
     joint = _joint(law, tau).masked_fill(elsewhere, -torch.inf)
@@ -286,8 +286,9 @@ def project(law: ToyLaw, index: Int[Tensor, " rows"], tau: Float[Tensor, " rows"
 def oracle(law: ToyLaw) -> IntensityFn:
     """Return the exact generator of a law, `intensities(x, tau)`.
 
-    One clock reading for each row or one for all; float64, on the CPU. Rows that the law cannot reach (tau-leaping
-    makes some) get no insertion, unmasking at rate 1 and a uniform token law. Readings are clipped to [1e-9, 1e6]."""
+    It takes one clock reading for each row or one for all, and computes in float64 on the CPU. Rows that the law cannot
+    reach (tau-leaping makes some) get no insertion, unmasking at rate 1 and a uniform token law. Readings are clipped
+    to [1e-9, 1e6]."""
     anything = uniform_logits(law.vocabulary)
 
     def intensities(x: PartialSequences, tau: Float[Tensor, "..."] | float) -> Intensities:
@@ -361,9 +362,9 @@ def partial_moves(space: StateSpace, vocabulary: int) -> Moves:
 
 
 def evaluate(model: Callable, space: StateSpace, tau: Float[Tensor, " times"]) -> Intensities:
-    """Return a generator's intensities on all partial sequences.
+    """Return a generator's intensities on all partial sequences at clock readings tau (times,).
 
-    At every clock reading tau (times,): fields (times, partial, width, ...)."""
+    Its fields have the shape (times, partial, width, ...)."""
     x = as_batch(space.partial)
     times = len(tau)
     many = x.map(lambda v: v.repeat(times, 1))
@@ -387,14 +388,14 @@ def move_rates(
 
 
 def exit_rates(out: Intensities) -> Float[Tensor, "... partial"]:
-    "Return the generator's exit rates (..., partial). The total rate out of each partial sequence."
+    "Return the generator's total rate out of each partial sequence, (..., partial)."
     return out.total()
 
 # %% ../../nbs/exact/01_ctmc.ipynb #0eadf28d
 def rate_matrix(space: StateSpace, out: Intensities) -> Float[Tensor, "... partial partial"]:
-    """Return the generator as a rate matrix.
+    """Return the generator as a rate matrix, (..., partial, partial).
 
-    (..., partial, partial). Rates to sequences outside the space count only in the diagonal."""
+    Rates to sequences outside the space count only in the diagonal."""
     vocabulary = out.logits.shape[-1]
     source, target, place, token, _ = partial_moves(space, vocabulary)
     rate = move_rates(out, source, place, token)
@@ -410,7 +411,7 @@ def rate_matrix(space: StateSpace, out: Intensities) -> Float[Tensor, "... parti
 def kfe_residual(law: ToyLaw, model: Callable, tau: float) -> Float[Tensor, " partial"]:
     """Return d p(x)/d tau - sum_y p(y) R(y, x) at one clock reading.
 
-    Kolmogorov's forward equation, Definition 1: (partial,), zero if `model` generates p."""
+    By Kolmogorov's forward equation (Definition 1) the residual (partial,) is zero if `model` generates p."""
     at = torch.tensor([tau], dtype=torch.float64)
     p = lambda s: marginals(law, s)[0]
     slope = torch.autograd.functional.jacobian(p, at)[:, 0]
@@ -530,9 +531,9 @@ class Bounds(NamedTuple):
 
 
 def path_terms(law: ToyLaw, out: Intensities) -> Bounds:
-    """Return both bounds' integrands at every aligned state.
+    """Compute both bounds' integrands at every aligned state, (times, aligned) each.
 
-    From the generator's intensities (times, partial, ...): (times, aligned) each."""
+    `out` holds the generator's intensities (times, partial, ...)."""
     source, _, place, token, _ = law.moves
     b = _event_rates(law)
     b_log_b = b * b.log()

@@ -62,8 +62,8 @@ def optimal_columns(a: Sequence[int], b: Sequence[int]) -> tuple[Columns, ...]:
 def columns_by(how: str, a: Sequence[int], b: Sequence[int]) -> tuple[Columns, ...]:
     """Return the alignments of a pair by a rule.
 
-    `optimal` (the first of them), `all optimal` (equally likely), or a rule of `loflexmdm.process.alignments`
-    without randomness."""
+    The rule is `optimal` (the first optimal alignment), `all optimal` (all of them, equally likely), or one of
+    `loflexmdm.process.alignments` without randomness."""
     if how == "optimal": return optimal_columns(a, b)[:1]
     if how == "all optimal": return optimal_columns(a, b)
     z = align(as_batch([a]), as_batch([b]), how)
@@ -151,7 +151,7 @@ class EditLaw:
         """Build a law from probabilities of pairs.
 
         `pairs` maps (x0, x1) to probabilities; `_` in a string is a mask. `how` names the alignment (`columns_by`), or
-        maps (ids, ids) to alignments; several are equally likely. `rates` by kind of edit, 1 by default.
+        maps (ids, ids) to alignments; several are equally likely. `rates` gives a rate by kind of edit, 1 by default.
 
         ValueError for probabilities that do not sum to 1, rates that are not positive, and another view."""
         total = sum(pairs.values())
@@ -227,7 +227,7 @@ def _events(
     shown: frozenset[int],
     views: _Numbers,
 ) -> list[tuple[int, Label, float]]:
-    "Return every event's column, label and rate. Of events from one state."
+    "Return column, label and rate of every event from one state."
     found = []
     here = views.of(law.seen(columns, shown))
     for j, (a, b) in enumerate(columns):
@@ -292,7 +292,7 @@ def enumerate_edits(law: EditLaw) -> EditStates:
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #8959ebb2
 def group_probs(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times groups"]:
-    "Return a state's probability given its alignment, by class. At clock readings tau (times,)."
+    "Return a state's probability given its alignment, by class, at clock readings tau (times,)."
     states = law.states
     pending, shown = states.counts.unbind(-1)
     wait = tau[:, None, None] * states.speeds
@@ -322,7 +322,7 @@ def view_probs(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "tim
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #6d4951af
 def label_rates(law: EditLaw, tau: Float[Tensor, " times"]) -> Float[Tensor, "times labels"]:
-    "Return the perfect generator's rate of every edit (Theorem 3.1). Per unit of clock time, at readings above 0."
+    "Return the perfect generator's rate of every edit per unit of clock time, at readings above 0 (Theorem 3.1)."
     occupied, flow = law.weights
     p = group_probs(law, tau)
     of_views = p @ occupied
@@ -379,9 +379,9 @@ def generated(
     tau_max: float = 40.0,
     steps: int = 300,
 ) -> Float[Tensor, "alignments views"]:
-    """Return the law of views generated from sources.
+    """Return the distribution of views generated from sources, one row per alignment.
 
-    One row per alignment, from its source. `model` gives rates of edits at clock readings (times,); the perfect
+    Each row starts at its alignment's source. `model` gives rates of edits at clock readings (times,); the perfect
     generator by default."""
     model = model or (lambda tau: label_rates(law, tau))
     # nothing is shown in the first state of each alignment; alignments may share their first view
@@ -408,7 +408,7 @@ def generated(
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #1c10d3b3
 class PairLaw(NamedTuple):
-    "Coupling p(x0, x1) of the law and of the perfect generator. Both with the same sources."
+    "Coupling p(x0, x1) of the law and of the perfect generator, both with the same sources."
     sources: tuple[str, ...]  # x0
     targets: tuple[str, ...]  # x1
     wanted: Float[Tensor, "sources targets"]  # joint probabilities of the law
@@ -445,9 +445,9 @@ def pair_law(law: EditLaw, final: Float[Tensor, "alignments views"] | None = Non
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #0fc2faec
 def bound_terms(law: EditLaw, rates: Float[Tensor, "times labels"]) -> Bounds:
-    """Return the integrands of both bounds at every state.
+    """Compute the integrands of both bounds at every state, (times, states) each.
 
-    From a generator's rates of edits (times, labels): (times, states) each."""
+    `rates` holds a generator's rates of edits (times, labels)."""
     s = law.states
     b = s.move_rate
     b_log_b = b * b.log()
@@ -474,8 +474,8 @@ def bound_terms(law: EditLaw, rates: Float[Tensor, "times labels"]) -> Bounds:
 def edit_bounds(law: EditLaw, model: EditRates | None = None, nodes: int = 96) -> Bounds:
     """Compute bounds on -log p(x1 given x0) for every alignment, in nats.
 
-    The paper's, including the constant it omits, and the tight one. `model` gives rates of edits at clock readings;
-    the perfect generator by default."""
+    One is the paper's, including the constant it omits, the other is tight. `model` gives rates of edits at clock
+    readings; the perfect generator by default."""
     tau, weight = clock_quadrature(nodes)
     s = law.states
     p = group_probs(law, tau)
@@ -493,9 +493,9 @@ def edit_bounds(law: EditLaw, model: EditRates | None = None, nodes: int = 96) -
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #ae681f4d
 def edit_nll(law: EditLaw, final: Float[Tensor, "alignments views"] | None = None) -> Float[Tensor, " alignments"]:
-    """Return the perfect generator's -log p(x1 given x0).
+    """Compute the perfect generator's -log p(x1 given x0) for the pair of each alignment, in nats.
 
-    In nats, for the pair of each alignment, by the forward equation."""
+    The forward equation gives it exactly."""
     found = pair_law(law, final)
     x0, x1 = _ends(law)
     row = [found.sources.index(v) for v in x0]
@@ -505,7 +505,7 @@ def edit_nll(law: EditLaw, final: Float[Tensor, "alignments views"] | None = Non
 
 # %% ../../nbs/exact/04_edit_laws.ipynb #f63c3598
 def _cells(labels: Sequence[Label], width: int, size: int) -> Int[Tensor, " labels"]:
-    "Return each edit's index in a flat table of kinds, columns and tokens. Of `width` columns and `size` tokens."
+    "Return each edit's index in a flat table of kinds, `width` columns and `size` tokens."
     kind = torch.tensor([KINDS.index(label.kind) for label in labels])
     column = torch.tensor([label.column for label in labels])
     token = torch.tensor([max(label.token, 0) for label in labels])

@@ -46,7 +46,7 @@ def randomised_ranks(
 
 # %% ../../nbs/exact/06_rank_calibration.ipynb #e9313fa3
 def _binomial_cdf(n: int, p: Tensor) -> Float[Tensor, "points outcomes"]:
-    "Return P(X <= c) for c = -1..n of binomial counts. One row per probability p (points,)."
+    "Return P(X <= c) for c = -1..n of binomial counts, one row per probability p (points,)."
     c = torch.arange(n + 1, dtype=torch.float64)
     p = p[:, None]
     rest = n - c
@@ -191,13 +191,13 @@ def calibrate(
     draws: int = 19,
     generator: torch.Generator | None = None,
 ) -> Calibration:
-    """Run simulation-based calibration of a sampler.
+    """Run simulation-based calibration of a sampler (Talts et al. 2018, Algorithm 1).
 
-    Talts et al. 2018, Algorithm 1. `draw(n, generator)` returns n truths; `observe(truth, generator)` an observation
-    of one of them (None by default); `sample(observations, generator)` one independent draw per observation; a
-    statistic `f(x, observation)` a number. Each truth is ranked among `draws` draws for its own observation, with
-    ties broken at random. ValueError without statistics, for fewer than 2 replications or 1 draw, and if a function
-    returns another number of values than requested."""
+    `draw(n, generator)` returns n truths; `observe(truth, generator)` an observation of one of them (None by default);
+    `sample(observations, generator)` one independent draw per observation; a statistic `f(x, observation)` a number.
+    Each truth is ranked among `draws` draws for its own observation, with ties broken at random. ValueError without
+    statistics, for fewer than 2 replications or 1 draw, and if a function returns another number of values than
+    requested."""
     if not statistics: raise ValueError("statistics: at least one is needed")
     if replications < 2 or draws < 1:
         raise ValueError(f"replications={replications}, draws={draws}: must be at least 2 and 1")
@@ -275,7 +275,7 @@ def coverage(
 ) -> Coverage:
     """Test estimates for bias and calibrated errors.
 
-    Estimates are independent. `mean`, `error` (repeats, targets) in the units of `exact` (targets,). `z` takes its
+    Estimates are independent. `mean` and `error` (repeats, targets) have the units of `exact` (targets,). `z` takes its
     errors from the repetitions and not from `error`. ValueError for fewer than 2 repeats, a level outside (0, 1),
     errors that are not positive."""
     if not 0 < level < 1: raise ValueError(f"level={level}: must lie between 0 and 1")

@@ -84,10 +84,10 @@ class Method(nn.Module):
         *,
         tau: Float[Tensor, " batch"] | None = None,
     ) -> Intensities:
-        """Return intensities per unit of clock time. At times `t` in [0, 1] or clock readings `tau`, (batch,).
+        """Return intensities per unit of clock time, at times `t` in [0, 1] or clock readings `tau`, (batch,).
 
-        A method defines `at`, which is called here. ValueError unless exactly one of the two is given; a method
-        without a clock reads no `t`, and needs neither if nothing depends on time."""
+        A method defines `at`, which is called here. ValueError unless exactly one of the two is given; a method without
+        a clock reads no `t`, and needs neither if nothing depends on time."""
         if self.clock is None: return self.at(x, tau)
         if (t is None) == (tau is None): raise ValueError("give either t or tau")
         return self.at(x, self.clock.tau(t) if tau is None else tau)

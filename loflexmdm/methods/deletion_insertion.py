@@ -98,7 +98,7 @@ class DeletionInsertion(LoInsert):
         self.register_buffer("slowest", torch.ones(()))
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        "Compute the training loss of clean sequences. In nats per sequence: the bound, from one state of each."
+        "Estimate the bound from one state of each clean sequence, in nats per sequence."
         b = self.schedule(batch)
         tau, weight = self.proposal(len(b), generator, b.device)
         state = self.path.sample(batch, tau, b, generator=generator)
@@ -112,7 +112,7 @@ class DeletionInsertion(LoInsert):
         tau: Float[Tensor, " batch"],
         b: Float[Tensor, "batch length"],
     ) -> Float[Tensor, " batch"]:
-        """Compute the divergence of all intensities from their targets. At given states: (batch,), nats per unit of
+        """Compute the divergence of all intensities from their targets at given states: (batch,), nats per unit of
         clock time."""
         x = self.path.noised(x1, state)
         out = by_length(self.intensities, x, tau)

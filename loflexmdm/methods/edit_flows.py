@@ -163,7 +163,7 @@ class EditFlowConfig:
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #0f23e936
 def source_of(config: EditFlowConfig, vocabulary_size: int) -> Source | None:
-    "Return the source distribution of x0 given x1. None for data of pairs."
+    "Return the source distribution of x0 given x1; None for data of pairs."
     if config.coupling == "empty": return Empty()
     if config.coupling == "uniform": return UniformTokens(vocabulary_size, config.tokens)
     if config.coupling == "masks": return Masks(config.tokens)
@@ -209,7 +209,7 @@ def _path_from(path: Trajectory, k: int) -> Trajectory:
 
 # %% ../../nbs/methods/15_edit_flows.ipynb #73439401
 class Noised(NamedTuple):
-    "States of pairs at clock readings, with their pending edits. One per row."
+    "States of pairs at clock readings, one per row, with their pending edits."
     x: PartialSequences  # input of the network
     targets: EditTargets  # pending edits
     tau: Float[Tensor, " batch"]  # clock readings
@@ -332,7 +332,7 @@ class EditFlow(FromSources, Method):
         weight: Float[Tensor, " batch"],
         generator: torch.Generator | None = None,
     ) -> Noised:
-        "Draw states at clock readings `tau` (batch,). An alignment of each pair, and each of its edits done or not."
+        "Draw an alignment of each pair, and which of its edits are done at clock readings `tau` (batch,)."
         aligned = align(*pairs, self.config.alignment, on_cpu(generator), limit=self.config.max_length)
         shown, rate = self.shown(aligned, tau, generator)
         x = at(aligned, shown)._replace(origin=None)
@@ -354,11 +354,11 @@ class EditFlow(FromSources, Method):
         return wait.exponential_(generator=generator) <= tau[:, None], None
 
     def match(self, noised: Noised) -> EditTerms:
-        "Compute the loss at these states. In nats per unit of clock time: (batch,) each."
+        "Compute the terms of the loss at these states, (batch,) each, in nats per unit of clock time."
         return edit_terms(by_length(self.intensities, noised.x, noised.tau), noised.targets)
 
     def loss(self, batch: PartialSequences | Pairs, generator: torch.Generator | None = None) -> LossTerms:
-        """Compute the tight bound on -log p(x1 | x0), and its parts. At one state per row, in nats per sequence (Eq
+        """Estimate the tight bound on -log p(x1 | x0) and its parts from one state per row, in nats per sequence (Eq
         23).
 
         ValueError for padding inside a target, a mask in it, or sequences longer than `max_length`."""

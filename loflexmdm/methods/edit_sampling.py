@@ -62,10 +62,10 @@ class Corrected:
 # %% ../../nbs/methods/16_edit_sampling.ipynb #co00000d
 @dataclass(frozen=True)
 class ThereAndBack(TauLeaping):
-    """Leaps of a flow from nothing with a corrector as published. From t to t + h (1 + alpha), back to t + h.
+    """Leaps of a flow from nothing with a corrector as published: from t to t + h (1 + alpha), then back to t + h.
 
-    The way back takes no network call. Forward the number of missing tokens is held, and none leaps beyond
-    the end. ValueError as `TauLeaping`."""
+    The way back takes no network call. Forward the number of missing tokens is held, and none leaps beyond the end.
+    ValueError as `TauLeaping`."""
     alpha: Callable[[RowFloat], RowFloat] = field(default=corrector_strength(0.0), repr=False)  # of clock times
     clock: Clock = Power(3.0)  # clock on which leaps are extended
 

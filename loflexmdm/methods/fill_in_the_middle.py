@@ -131,8 +131,8 @@ class FillInTheMiddleConfig:
 class FillInTheMiddle(Autoregressive):
     """Causal transformer that reads a prompt with gaps, then writes the gaps' tokens from left to right.
 
-    Each gap ends with the outcome `end`. Likelihoods of fillings given their prompt are exact. The loss cuts
-    sequences into prompt and gaps at random (`cut_at`)."""
+    Each gap ends with the outcome `end`. Likelihoods of fillings given their prompt are exact. For the loss, sequences
+    are cut into prompt and gaps at random (`cut_at`)."""
     name, Config, channels, papers = "fim", FillInTheMiddleConfig, ("fill",), ("fim", "incoder", "transformer")
     by_rows = False
 

@@ -121,14 +121,15 @@ class FlexMDM(Method):
         state: Int[Tensor, "batch length"],
         tau: Float[Tensor, " batch"],
     ) -> MatchTerms:
-        "Compute the loss at given states (batch, length). In nats per unit of the insertion clock: each (batch,)."
+        """Compute the terms of the loss at given states (batch, length), (batch,) each, in nats per unit of the
+        insertion clock."""
         x = self.path.noised(x1, state)
         one = torch.ones(x1.tokens.shape, device=tau.device)
         target = target_rates(x1, state, x, one, self.unmask_rate(tau)[:, None] * one)
         return match_terms(target, by_length(self.intensities, x, tau), x)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """Compute the training loss of clean sequences, and its parts. In nats per sequence, less their expected length
+        """Compute the training loss of clean sequences and its parts, in nats per sequence, less the expected length
         (Eq 7; ours: minus |x1|).
 
         ValueError for padding inside a sequence or a mask."""

@@ -34,11 +34,11 @@ def reveal_terms(
     speed: Float[Tensor, " vocabulary"],
     token: Int[Tensor, "*shape"],
 ) -> Float[Tensor, "*shape"]:
-    """Compute sum_i w_i mu_i - w_x (1 + log mu_x) at hidden positions. In nats per unit of clock time, never negative
-    (MD4, Eqs 12 and 32).
+    """Compute sum_i w_i mu_i - w_x (1 + log mu_x) at hidden positions (MD4, Eqs 12 and 32). It is never negative, and
+    in nats per unit of clock time.
 
-    `logits` (..., vocabulary) are log mu up to a constant, `speed` (vocabulary,) is w, `token` (...,) the
-    clean token x. Returns (...,)."""
+    `logits` (..., vocabulary) are log mu up to a constant, `speed` (vocabulary,) is w, `token` (...,) the clean token
+    x. Returns (...,)."""
     log_mu = torch.log_softmax(logits, -1)
     log_token = log_mu.gather(-1, token[..., None])[..., 0]
     mean_speed = (log_mu.exp() * speed).sum(-1)
@@ -79,8 +79,8 @@ class GenMD4(Canvas, Method):
 
     @property
     def speed(self) -> Float[Tensor, " outcomes"]:
-        """Rates w, one per token value: (vocabulary + 1,). Special tokens (unused) first and the blank last; 1 in a new
-        model."""
+        """Rates w, one per token value: (vocabulary + 1,). Special tokens, which are unused, come first and the blank
+        last; all are 1 in a new model."""
         return bounded_rate(self.raw_speed, self.config.w_range)
 
     @property
@@ -150,10 +150,10 @@ class GenMD4(Canvas, Method):
         return terms.new_zeros(hidden.shape).masked_scatter(hidden, terms).sum(-1)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """Compute the training loss of clean sequences. In nats per sequence (MD4, section 6 and appendix I.2).
+        """Compute the training loss of clean sequences, in nats per sequence (MD4, section 6 and appendix I.2).
 
-        `loss` is a surrogate: its gradient, not its value, is unbiased for network and rates. The
-        bound's estimate is in `metrics`."""
+        `loss` is a surrogate: its gradient, not its value, is unbiased for network and rates. The bound's estimate is
+        in `metrics`."""
         tau, weight = self.proposal(len(batch.tokens), generator, batch.tokens.device)
         x1 = self.canvas(batch)
 
@@ -193,10 +193,11 @@ class GenMD4(Canvas, Method):
         samples: int = 64,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """Bound -log p(x1 | prompt) in nats (MD4, Eq 12). Estimated from `samples` states per sequence: mean and
-        standard error, each (batch,).
+        """Bound -log p(x1 | prompt) in nats (MD4, Eq 12). Return mean and standard error over `samples` states per
+        sequence, each (batch,).
 
-        It bounds the sequence on its canvas, with its blanks, which encode its length. ValueError if `samples` < 2."""
+        The bound is that of the sequence on its canvas, with its blanks, which encode its length. ValueError if
+        `samples` < 2."""
         x1 = self.canvas(x1.to(self.device))
 
         def draw() -> Tensor:

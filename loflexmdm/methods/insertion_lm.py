@@ -30,10 +30,10 @@ from ..support.statistics import estimate
 
 # %% ../../nbs/methods/23_insertion_lm.ipynb #il000025
 def drop_even(x1: PartialSequences, generator: torch.Generator | None = None) -> Int[Tensor, "batch length"]:
-    """Draw states of clean sequences, an even number of tokens missing. k of n free tokens, k even in 0..n, all sets
-    equally likely.
+    """Draw states (batch, length), DROPPED or CLEAN, of clean sequences with an even number of tokens missing.
 
-    (batch, length), DROPPED or CLEAN. The k of a batch come from a lattice."""
+    Of n free tokens k are missing, k even in 0..n, and all sets of k tokens are equally likely. The k of a batch come
+    from a lattice."""
     n = x1.free.sum(-1)
     k = (lattice_times(len(n), generator, n.device) * (n + 1)).long()
 
@@ -142,7 +142,7 @@ class InsertionLM(Method):
     # Training: one state of each sequence
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        "Compute the training loss of clean sequences. In nats per state, or with the bound's weight per sequence."
+        "Compute the training loss of clean sequences, in nats per state, or per sequence with the bound's weight."
         cost = self.costs(batch, drop_even(batch, generator))
         n = batch.free.sum(-1)
         bound = (n + 1) * cost

@@ -113,7 +113,7 @@ class PlainRows(NamedTuple):
         x1: PartialSequences,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, " batch"]:
-        "Estimate token cross-entropies at states drawn with b = 1. Integrated over the clock: (batch,), nats."
+        "Estimate token cross-entropies at states drawn with b = 1, integrated over the clock: (batch,), nats."
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
         drawn = method.draw(x1, ones, ones, generator)
         terms = method.match(*drawn[:5])
@@ -143,7 +143,7 @@ class LoFlexMDM(Ordered, Method):
         self.terms = (PlainRows(config.plain),) if config.plain else ()
 
     def schedule(self, x1: PartialSequences) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        "Compute b_in and b_um of every column of clean sequences. Two (batch, length) float32 tensors."
+        "Compute b_in and b_um of every column of clean sequences, two (batch, length) float32 tensors."
         ones = torch.ones(x1.tokens.shape, device=x1.tokens.device)
         if self.order is not None: b_in, b_um = self.order(x1, self.order_backbone or self.backbone)
         elif self.given_order is not None: b_in = b_um = self.given_order(x1)
@@ -167,7 +167,7 @@ class LoFlexMDM(Ordered, Method):
         b_in: Float[Tensor, "batch length"],
         b_um: Float[Tensor, "batch length"],
     ) -> MatchTerms:
-        "Compute rate-matching terms at states (batch, length). In nats per unit of clock time, (batch,) each."
+        "Compute rate-matching terms at states (batch, length), (batch,) each, in nats per unit of clock time."
         x = contract(x1, state)
         target = target_rates(x1, state, x, b_in, b_um)
         return match_terms(target, by_length(self.intensities, x, tau), x)
@@ -179,7 +179,7 @@ class LoFlexMDM(Ordered, Method):
         b_um: Float[Tensor, "batch length"],
         generator: torch.Generator | None = None,
     ) -> Drawn:
-        "Draw several states of every clean sequence. One clock reading each (Alg 1, lines 2 and 3)."
+        "Draw several states of every clean sequence at one clock reading per sequence (Alg 1, lines 2 and 3)."
         if self.config.readings == "event": tau, weight = self.event_proposal(b_in, b_um, x1.free, generator)
         else: tau, weight = self.proposal(len(b_in), generator, b_in.device)
 
@@ -193,10 +193,10 @@ class LoFlexMDM(Ordered, Method):
         return Drawn(many, state, readings, *rates, weight.repeat(k), k)
 
     def loss(self, batch: PartialSequences, generator: torch.Generator | None = None) -> LossTerms:
-        """Compute the training loss of clean sequences. In nats per sequence (Algorithm 1 and Eqs 5-6).
+        """Compute the training loss of clean sequences, in nats per sequence (Algorithm 1 and Eqs 5-6).
 
-        `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The
-        bounds' estimates are in `metrics`."""
+        `loss` is a surrogate: its gradient, not its value, is unbiased for both networks. The bounds' estimates are in
+        `metrics`."""
         x1 = batch
         for term in self.terms: x1 = term.draw(x1, generator)  # rows set aside by an option
 
@@ -221,9 +221,9 @@ class LoFlexMDM(Ordered, Method):
                          metrics | dict(regulariser=penalty.detach()))
 
     def surrogate(self, drawn: Drawn, losses: Float[Tensor, "states batch"]) -> Float[Tensor, " batch"]:
-        """Compute the surrogate of both networks' gradients. From `losses` (states, batch): (batch,).
+        """Compute the surrogate of both networks' gradients, (batch,), from `losses` (states, batch).
 
-        Leave-one-out where the order is learned (Eq 84)."""
+        If the order is learned, it is the leave-one-out estimator (Eq 84)."""
         if self.order is None: return losses.mean(0)
         log_p = self.path.log_prob(*drawn[:5])
         return leave_one_out(losses, log_p.unflatten(0, losses.shape))

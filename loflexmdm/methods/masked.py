@@ -211,8 +211,8 @@ class MaskedDiffusion(Canvas, Method):
         x1: PartialSequences,
         generator: torch.Generator | None = None,
     ) -> tuple[PartialSequences, Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """Draw one state of each canvas for the loss. Also its clock reading and its rate, both (batch,): the
-        schedule's times, on a lattice."""
+        """Draw one state of each canvas for the loss; return it with its clock reading and rate, both (batch,). The
+        times of the schedule are drawn on a lattice."""
         t = lattice_times(len(x1.tokens), generator, x1.tokens.device)
         tau = self.clock.tau(t)
         x = self.path.noised(x1, self.path.sample(x1, tau, generator=generator))

@@ -220,7 +220,7 @@ class LoUnmask(Canvas, OneEvent):
         return self.blank + 1
 
     def seen(self, x: PartialSequences) -> PartialSequences:
-        "Return the network's input with flags. A prompt's token carries no information on the order."
+        "Return the network's input, with flags for tokens of the prompt, which carry no information on the order."
         return x
 
     def aligned(self, batch: PartialSequences) -> PartialSequences:

@@ -111,10 +111,10 @@ class OrderedEdits(FromSources, OrderedInsertion):
         return self.counted_paths(batch, generator)[0]
 
     def loss(self, batch: PartialSequences | Pairs, generator: torch.Generator | None = None) -> LossTerms:
-        """Compute the training loss of targets or pairs. In nats per pair, without the constant log N.
+        """Compute the training loss of targets or pairs, in nats per pair, without the constant log N.
 
-        A surrogate: its gradient, not its value, is unbiased for both networks. ValueError for data that do not fit
-        `coupling`."""
+        It is a surrogate: its gradient, not its value, is unbiased for both networks. ValueError for data that do not
+        fit `coupling`."""
         return super().loss(self.edit_paths(batch, generator), generator)
 
     def given(self, x1: EditPaths) -> PartialSequences:

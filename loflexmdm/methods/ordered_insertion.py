@@ -213,7 +213,8 @@ class Costs(NamedTuple):
 
 # %% ../../nbs/methods/20_ordered_insertion.ipynb #be8b4b1c
 def order_term(costs: Costs, orders: int) -> Float[Tensor, " rows"]:
-    """Compute sum_k log q(s_k) (cost to go - its mean over the other orders). It differentiates the choice of orders.
+    """Compute sum_k log q(s_k) (cost to go - its mean over the other orders), whose gradient is that of the choice of
+    orders.
 
     All costs are those of what was drawn. An expectation over the next event would take noise only out of each step,
     but what was drawn goes together: near the posterior the sum of all hardly varies from order to order."""
@@ -419,7 +420,7 @@ class OrderedInsertion(Method):
     def draw_generation(
         self, x1: PartialSequences, generator: torch.Generator | None = None
     ) -> Int[Tensor, "1 batch events"]:
-        "Draw an order for each sequence from the order model. It selects one of the sequence's generations."
+        "Draw an order for each sequence from the order model; it determines one of the sequence's generations."
         return self.draw_orders(x1, self.scores(x1), 1, generator)
 
     def generation_log_prob(
@@ -442,7 +443,7 @@ class OrderedInsertion(Method):
         self, x1: PartialSequences, scores: Float[Tensor, "batch length"], orders: int,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "orders batch events"]:
-        "Draw `orders` orders of the free columns of clean sequences. Padded with the length."
+        "Draw `orders` orders of the free columns of clean sequences, padded with the length."
         x1 = x1.map(lambda v: v.repeat(orders, 1))
         scores = scores.repeat(orders, *[1] * (scores.dim() - 1))
         if self.mixture is not None: scores = self.mixture.chosen(scores, generator)

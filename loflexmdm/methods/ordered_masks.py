@@ -126,7 +126,7 @@ class OrderedMasks(OrderedInsertion):
         self, x1: PartialSequences, scores: Float[Tensor, "batch length 2"], orders: int,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "orders batch events"]:
-        "Draw `orders` orders of events per clean sequence, as codes. Padded with twice the length."
+        "Draw `orders` orders of events per clean sequence, as codes padded with twice the length."
         scores = scores.repeat(orders, *[1] * (scores.dim() - 1))
         if self.mixture is not None:
             scores = self.mixture.chosen(scores.flatten(1, 2), generator).unflatten(1, (-1, 2))

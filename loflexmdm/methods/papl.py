@@ -74,8 +74,8 @@ class PAPL(MaskedDiffusion):
         masked: Bool[Tensor, "batch length"],
         rate: Float[Tensor, " batch"],
     ) -> Float[Tensor, "batch length"]:
-        """Weight every mask's cross-entropy in the loss, (batch, length). `papl_weights` with the bound's `rate`
-        (batch,) in place of 1/n."""
+        """Return the weight of every mask's cross-entropy in the loss, (batch, length): those of `papl_weights`, but
+        with the bound's `rate` (batch,) in place of 1/n."""
         c, n = self.config, masked.sum(-1)
         return (rate * n)[:, None] * papl_weights(log_k, masked, c.alpha, c.planner_tau, c.mixture)
 
@@ -84,8 +84,8 @@ class PAPL(MaskedDiffusion):
         x1: PartialSequences,
         generator: torch.Generator | None = None,
     ) -> tuple[PartialSequences, Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        """Draw one state of each canvas for the loss. Also its clock reading and the bound's rate there, both (batch,):
-        by number of masks (rate L/n), or at the schedule's times."""
+        """Draw one state of each canvas for the loss; return it with its clock reading and the bound's rate there, both
+        (batch,). States are drawn by number of masks (rate L/n), or at the schedule's times."""
         if self.config.form == "time": return super().draw(x1, generator)
         x, share = hide_some(x1, generator)
         return x, -share.log().float(), x1.free.sum(-1) / x.masked.sum(-1).clamp_min(1)

@@ -88,12 +88,12 @@ def _log_drawn(planner: Planner, out: Intensities, where: Tensor, tokens: Tensor
 # %% ../../nbs/methods/12_planner_bounds.ipynb #p30f9c12
 @torch.no_grad()
 def greedy_bound(method: Method, x1: PartialSequences, planner: Planner = GREEDY) -> PathBounds:
-    """Bound -log p(x1 | prompt) under a deterministic planner. In nats per sequence (PAPL, Cor A.8; with remasking Eq
+    """Bound -log p(x1 | prompt) under a deterministic planner, in nats per sequence (PAPL, Cor A.8; with remasking Eq
     35 and Cor A.13).
 
-    One network call for each step of the sampler. For rules other than "sampled" `tight` is the negative log-likelihood
-    itself. Infinite where a nucleus excludes a token. ValueError for a planner that chooses at random (use
-    `planner_bound`) and methods that insert."""
+    It needs one network call for each step of the sampler. For rules other than "sampled" `tight` is the negative
+    log-likelihood itself. It is infinite where a nucleus excludes a token. ValueError for a planner that chooses at
+    random (use `planner_bound`) and methods that insert."""
     x1 = _outcome(method, x1, planner)
     if planner.confidence is None or planner.softness:
         raise ValueError(f"planner={planner!r}: chooses at random; use planner_bound, or a confidence without softness")

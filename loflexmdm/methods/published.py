@@ -133,11 +133,10 @@ class PublishedLoFlexMDM(FlexMDM):
         x1: PartialSequences,
         t: Float[Tensor, " batch"],
     ) -> tuple[Float[Tensor, "batch length"], Float[Tensor, "batch length"]]:
-        """Compute the order model's exponents of insertion and of unmasking. For every column of clean sequences at
-        time `t`.
+        """Compute the order model's exponents of insertion and of unmasking for clean sequences at time `t`.
 
-        Both (batch, length); those of the start token and of padding mean nothing. ValueError without an order model.
-        In the published runs the second was replaced by 1."""
+        Both are (batch, length); those of the start token and of padding mean nothing. ValueError without an order
+        model. In the published runs the second was replaced by 1."""
         if self.order is None: raise ValueError("order='none': the model was imported without an order model")
         c = self.config
         raws = self.order(start_last(x1), t, self.backbone)

@@ -23,7 +23,7 @@ ONLY_FLAG = 2  # flag of every column in a masked network: not fixed, closed
 
 
 def modulations(method: Method) -> list[nn.Linear]:
-    "Return the linear maps from conditioning to shifts, scales and gates. One per block and the last."
+    "Return the linear maps from conditioning to shifts, scales and gates: one per block, and that of the last layer."
     return [*(block.adapt for block in method.backbone.blocks), method.backbone.adapt]
 
 
@@ -51,7 +51,7 @@ TRAINED = (
 
 
 def add_adapters(method: Method, rank: int, alpha: float):
-    "Add low-rank adapters to attention and token head. Freeze all other parameters. ImportError without peft."
+    "Add low-rank adapters to attention and token head, and freeze all other parameters. ImportError without peft."
     try: from peft import LoraConfig, inject_adapter_in_model  # imported here, as peft is optional
     except ImportError:
         raise ImportError(

@@ -55,7 +55,7 @@ class NoiseLevel(NamedTuple):
 
 
 def start_cost(outcomes: int) -> float:
-    "Compute the divergence of a noised token from uniform. At clock reading 0, in nats."
+    "Compute the divergence of a noised token from a uniform one at clock reading 0, in nats."
     first = SIGNAL / outcomes
     right = first + (1 - first) / outcomes
     return right * math.log(outcomes * right) + (1 - right) * math.log1p(-first)
@@ -64,7 +64,7 @@ def start_cost(outcomes: int) -> float:
 def noised_probs(
     clean: Float[Tensor, "batch length vocabulary"], level: NoiseLevel, written: Bool[Tensor, " vocabulary"]
 ) -> Float[Tensor, "batch length vocabulary"]:
-    """Compute probabilities of all tokens after noise. From those of the clean one.
+    """Compute probabilities of all tokens after noise from those of the clean token.
 
     `level` (batch,); noise draws from the tokens that are `written`."""
     signal, noise = (v[:, None, None] for v in level)
@@ -91,7 +91,7 @@ def without_own(
     level: NoiseLevel,
     outcomes: int,
 ) -> Float[Tensor, "batch length vocabulary"]:
-    "Compute logits of the clean token given the other columns. From those given all."
+    "Compute leave-one-out logits of the clean token, given only the other columns, from the logits given all columns."
     known = torch.log1p(outcomes * level.signal / level.noise).to(logits.dtype)
     return logits.scatter_add(-1, tokens[..., None], -known[:, None, None].expand(*tokens.shape, 1))
 
@@ -166,7 +166,7 @@ class UniformNoise(Canvas, Method):
         return jump_rates(noised_probs(clean, level, self.written), x.tokens, level, self.written)
 
     def at(self, x: PartialSequences, tau: Float[Tensor, " batch"]) -> Intensities:
-        "Compute rates of replacement at clock readings `tau`, (batch,). For every free column, with their token laws."
+        "Compute rates and token distributions of replacement for every free column at clock readings `tau` (batch,)."
         rates = self.rates(self.denoised(x, tau), x, tau)
         return Intensities(substitute=rates.sum(-1) * x.free, logits=rates.log())
 

@@ -60,7 +60,7 @@ class Generated(Samples):
 
     @property
     def texts(self) -> list[str]:
-        "Sequences as the task writes them. Without a task, its tokens between spaces."
+        "Sequences as the task writes them, or their tokens joined by spaces without a task."
         write = " ".join if self.model.task is None else self.model.task.text
         return [write(self.model.vocabulary.decode(s)) for s in self.sequences]
 
@@ -127,10 +127,10 @@ class Generated(Samples):
         return Dataset.from_dict({key: [row.get(key) for row in rows] for key in columns})
 
     def save(self, path: str | PathLike) -> Path:
-        """Write the rows to a file; return its path. The ending says how: a table (.csv, .jsonl, ...), texts alone
-        (.txt, .fasta), or a format of the task (for molecules .smi, .sdf).
+        """Write the rows to a file; return its path. Its extension selects the format: a table (.csv, .jsonl, ...),
+        only texts (.txt, .fasta), or a format of the task (for molecules .smi, .sdf).
 
-        ValueError for another ending, and for texts that the format cannot hold."""
+        ValueError for another extension, and for texts that the format cannot hold."""
         check_row_file(Path(path), self.model.task)
         return write_rows(Path(path), self.rows(), self.model.task)
 

@@ -44,13 +44,13 @@ model.sample(n=4, seed=0).texts
 
 
 def _sampling_line(method: Method) -> str:
-    "Return the sentence of a card on default settings of samplers. Empty without any."
+    "Return the sentence of a card on default settings of samplers, or '' without any."
     shown = ", ".join(f"{key}={value!r}" for key, value in method.sampling.items())
     return f"\nIt samples with `{shown}` unless a call changes these." * bool(shown)
 
 
 def model_card(method: Method, name: str, licence: str = "unknown", about: str = "") -> str:
-    "Write a model's README.md for the hub. Markdown with metadata at its head; `about`: on its data and results."
+    "Write a model's README.md for the hub, Markdown with metadata at its head. `about` describes its data and results."
     return CARD.format(
         name=name, licence=licence, method=method.name, parameters=sum(p.numel() for p in method.parameters()),
         tokens=len(method.vocabulary), length=method.config.max_length, task=(method.task or {}).get("kind", "unknown"),

@@ -148,7 +148,7 @@ def trunk_of(trunk: Mapping[str, Tensor], heads: int, path: object) -> Trunk:
 
 
 def parameter_count(trunk: Trunk, tokens: int, own_heads: int = 1, logits: bool = True) -> int:
-    "Count the parameters of a network of these sizes. The trunk, a token head, and rate heads."
+    "Count the parameters of a network of these sizes: the trunk, a token head, and rate heads."
     d, c, f = trunk.width, trunk.cond, trunk.hidden
     block = 2 * d + 4 * d * d + 2 * d * f + f + d + 6 * d * (c + 1)
     rate = 2 * d * (c + 1) + d + d * (d + 1) + d + 1
@@ -180,8 +180,8 @@ PUBLISHED = dict(
 
 # %% ../../nbs/models/07_import_published.ipynb #04204301
 def token_names(kind: str, settings: Published, size: int, tokenizer: str | os.PathLike | None = None) -> list[str]:
-    """Name every id. Bracket SAFE: from its tokenizer file, then `<` and `>`; star graphs: a node's number; unknown
-    ones: `id7`.
+    """Name every id. Bracket SAFE takes the names of its tokenizer file, then `<` and `>`; in star graphs a node is
+    named by its number; unknown ids are named like `id7`.
 
     ValueError for a tokenizer file that does not fit, and for special ids that are the same or outside."""
     ids = dict(pad=settings.pad, mask=settings.mask, bos=settings.bos, eos=settings.eos)

@@ -165,7 +165,7 @@ def harness_class() -> type:
 
 
 def harness_model(model: Model, batch_size: int = 64, states: int = 64, seed: int = 0) -> Any:
-    """Return a model for `lm_eval.simple_evaluate(model=...)`. Prints a line on the kind of its numbers.
+    """Return a model for `lm_eval.simple_evaluate(model=...)`, and print whether its numbers are exact or bounds.
 
     ImportError without lm_eval; ValueError as for `Likelihoods`."""
     cls, likelihoods = harness_class(), Likelihoods(model, batch_size, states, seed)

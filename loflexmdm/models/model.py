@@ -127,7 +127,7 @@ class Model:
         return TextPrompt(self._reader(text).prompt(text), text)
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list[str]] | Any:
-        "Return the first `n` prompts of the task's split. None for a task without prompts, or no task."
+        "Return the first `n` prompts of the task's split; None for a task without prompts, or no task."
         return None if self.task is None else self.task.prompts(split, n)
 
     def request(self, n: int | None = None, request: SampleRequest | None = None, **settings) -> SampleRequest:
@@ -156,9 +156,10 @@ class Model:
         return notes(self.method.trained_for, prompt, features)
 
     def prompts_for(self, prompts: Any, request: SampleRequest) -> list[Prompt]:
-        """Return what is asked for as the method continues it: a text, or a list of texts and lists of tokens.
+        """Return prompts as the method continues them, from a text, or a list of texts and lists of tokens.
 
-        Without any: a condition that the request asks for, else the test prompts of the task, else nothing given."""
+        If there are no prompts, use the condition in the request, else the test prompts of the task, else an empty
+        prompt."""
         if isinstance(prompts, (str, Prompt)): prompts = [prompts]
         elif prompts is not None: prompts = read_items("prompts", prompts)
         if prompts is not None: return [self.prompt_for(p, request) for p in prompts]
@@ -171,7 +172,7 @@ class Model:
         self, prompts: str | Sequence | None = None, n: int | None = None, request: SampleRequest | None = None,
         **settings,
     ) -> Generated:
-        """Draw `n` sequences per prompt, or as many as the request asks for.
+        """Draw `n` sequences per prompt, or the number in the request.
 
         A prompt is a text that the task reads (of molecules a fragment), or a list of tokens, not of ids: a number
         stands for the token that is written so, 4 for "4". `...` marks where tokens may be inserted (at the end if
@@ -319,8 +320,8 @@ class Model:
         """Bound -log p of fillings of a prompt's gaps, given the prompt, in nats.
 
         The prompt is a text or a list of tokens with `...` for gaps. Each of `fillings` has one text or list of tokens
-        per gap; of one gap it may be the text alone. ValueError for unknown tokens, another number of sequences, and
-        what is longer than the model writes."""
+        per gap; for a single gap it may be just the text. ValueError for unknown tokens, another number of sequences,
+        and what is longer than the model writes."""
         if isinstance(prompt, str): prompt = self.prompt(prompt)
         gaps = [[filling] if isinstance(filling, str) else filling for filling in fillings]
         tokens = [[self._reader(g).part(g) if isinstance(g, str) else g for g in of_one] for of_one in gaps]
@@ -374,7 +375,7 @@ class Model:
                          "give lists of tokens")
 
     def _given(self, prompt: Sequence, request: SampleRequest) -> Prompt:
-        "Return tokens as a prompt. ValueError if the request asks for what needs a text."
+        "Return tokens as a prompt. ValueError if a setting of the request needs a text."
         for name, value in dict(ask=request.ask, **request.options).items():
             if value: raise ValueError(f"{name}={value!r}: is for prompts given as text; a list of tokens has its own")
         route = "" if self.method.task is None else self.task.route([prompt])

@@ -148,7 +148,7 @@ def _boxes(changes: list, words: dict[int, str], frames: int) -> str:
 
 # %% ../../nbs/models/02_player.ipynb #pl000019
 class Picture(NamedTuple):
-    "Picture beside the sequence. SVG with changing parts, or a reason for its absence."
+    "Picture beside the sequence: SVG with changing parts, or a reason for its absence."
     parts: list[tuple[str, str]]  # CSS class and SVG of each part; {} takes its attributes
     changes: list[list[tuple[int, int]]]  # per part: (frame, 0 missing, 1 masked or 2 present)
     fixed: str = ""  # SVG below the parts
@@ -235,7 +235,7 @@ _SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def atom_label(atom) -> str:
-    "Return an atom's label: symbol, hydrogens and charge. Empty for a carbon within a chain."
+    "Return an atom's label: symbol, hydrogens and charge, or '' for a carbon within a chain."
     if atom.GetSymbol() == "C" and atom.GetDegree() and not atom.GetFormalCharge() and not atom.GetIsotope(): return ""
     hydrogens, charge = atom.GetTotalNumHs(), atom.GetFormalCharge()
     count = "" if hydrogens < 2 else str(hydrogens).translate(_SUBSCRIPT)
@@ -273,14 +273,14 @@ def _bond(start, end, order: float, gaps: tuple[float, float]) -> str:
 
 # %% ../../nbs/models/02_player.ipynb #pl00001f
 class Drawing(NamedTuple):
-    "Parts of a molecule. SVG with a placeholder {} for attributes, and each part's atoms."
+    "Parts of a molecule: SVG with a placeholder {} for attributes, and each part's atoms."
     bonds: list[tuple[str, int, int]]  # SVG and the indices of the two atoms
     atoms: list[str]  # SVG per atom
     box: tuple[float, float, float, float]  # left, top, width and height
 
 
 def drawing_of(mol, like=None) -> Drawing:
-    "Draw a molecule as lines and letters. In the layout of `like` if given."
+    "Draw a molecule as lines and letters, in the layout of `like` if given."
     from rdkit import Chem
     at = _places(mol, like)
     plain = Chem.Mol(mol)

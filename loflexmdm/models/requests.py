@@ -32,7 +32,7 @@ def _read_counts(request: Request, *names: str):
 
 @dataclass(frozen=True, kw_only=True)
 class SampleRequest(Request):
-    """Settings of `Model.sample`: those of a `Request`, and what a user asks of the rows.
+    """Settings of `Model.sample`: those of a `Request`, and conditions on the rows.
 
     ValueError for settings that exclude each other, and for numbers out of range."""
     hidden: ClassVar[Sequence[str]] = PYTHON_ONLY  # fields that the shell does not offer
@@ -68,7 +68,7 @@ class SampleRequest(Request):
 # %% ../../nbs/models/10_requests.ipynb #rq000011
 @dataclass(frozen=True, kw_only=True)
 class EditRequest(Request):
-    "Settings of `Model.edit`: those of a `Request`, what is kept of each sequence, and which results count."
+    "Settings of `Model.edit`: those of a `Request`, locked tokens of each sequence, and conditions on the results."
     hidden: ClassVar[Sequence[str]] = (*PYTHON_ONLY, "min_length", "guidance", "guidance_scheme")  # no shell options
     keep: str | None = None  # locked tokens: places such as 1-3,7, or a fragment of molecules
     gain: float | None = None  # least gain of results, for tasks with gains
