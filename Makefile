@@ -8,13 +8,14 @@
 # make campaign: attacks on files and commands for an hour (MINUTES=60), with counts.  make fuzz: properties, for hours.
 # make bench: times, shares and memory of training and sampling beside those of the stored snapshot, in bench/ (minutes).
 # make docs: the site, in _site/.
+# make release: dist/ of this version, tried on each Python that is here; nothing is uploaded.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 TORCH  ?= torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all test-pages update house mutants campaign fuzz bench docs lab clean
+.PHONY: demo test test-all test-pages update house mutants campaign fuzz bench docs release lab clean
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -70,6 +71,9 @@ bench: $(VENV)/.user
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
+
+release: $(VENV)/.dev
+	$(BIN)/python tools/release.py
 
 lab: $(VENV)/.dev
 	$(BIN)/jupyter lab nbs

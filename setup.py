@@ -9,6 +9,7 @@ root = Path(__file__).parent
 parser = ConfigParser()
 parser.read(root / "settings.ini", encoding="utf-8")
 meta = parser["DEFAULT"]
+repository = meta["repository"].strip()
 lines = lambda key: [line for line in meta[key].splitlines() if line.strip()]
 version = re.search(r'__version__ = "(.+?)"', (root / "loflexmdm" / "__init__.py").read_text())[1]
 
@@ -19,6 +20,7 @@ setup(
     author=meta["author"],
     license=meta["license"],
     keywords=meta["keywords"],
+    project_urls=dict(Source=repository, Changelog=f"{repository}/blob/main/CHANGELOG.md") if repository else {},
     long_description=(root / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     classifiers=[f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)],

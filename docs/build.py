@@ -26,7 +26,7 @@ LADDERS = dict(  # the front's pages, in reading order; those of a room are numb
         "gaps_compared", "real_data", "training_on_a_gpu", "course",
     ),
     how_to=(
-        "install", "choose_a_sampler", "condition_on_a_prompt", "ask_for_a_rule", "read_samples", "pandas_and_files",
+        "install", "versions", "choose_a_sampler", "condition_on_a_prompt", "ask_for_a_rule", "read_samples", "pandas_and_files",
         "molecule_files", "optimise", "seeds", "resume_a_run", "log_and_sweep", "serve", "more_than_one_gpu",
         "fine_tune", "import_a_checkpoint", "compare_methods", "report_a_bound", "your_own_tokenizer",
         "your_own_network", "add_your_own", "benchmarks", "faq",
@@ -265,6 +265,7 @@ def write_reference(module: str, notebooks: dict[str, Page], classes: dict[str, 
     "The page of a module."
     page = notebooks.get(module)
     told = f"\n\nDerived and checked in [](../{page.target}).\n" if page else ""
+    told += source_link(f"loflexmdm/{module.replace('.', '/')}.py", repository())
     text = f"# loflexmdm.{module}\n\n{purpose(module)}{told}\n\n" + "\n\n".join(
         describe(e, classes) for e in entries(module)
     )
@@ -368,6 +369,7 @@ def on_the_site(text: str, page: Page) -> str:
         lambda m: f"]({up}{page_of((page.path.parent / (m[1] + '.ipynb')).resolve()).target}.ipynb{m[2] or ''})",
         text,
     )
+    text = with_repository(text, repository())
     text = re.sub(r"\]\((?:\.\./)*(?:nbs/)?images/", f"]({up}images/", text)
     return re.sub(r"\]\((?:\.\./)*docs/about/", f"]({up}about/", text)
 
@@ -415,11 +417,27 @@ def stands_alone(cells: list[dict]) -> bool:
     return not any(".json" in "".join(c["source"]) and "read" in "".join(c["source"]) for c in cells)
 
 
+@cache
 def repository() -> str:
     "The address of the repository in settings.ini; empty if it has none."
     settings = configparser.ConfigParser()
     settings.read(ROOT / "settings.ini", encoding="utf-8")
     return settings["DEFAULT"].get("repository", "").strip()
+
+
+PLACEHOLDER = "https://github.com/OWNER/NAME"
+
+
+def with_repository(text: str, address: str) -> str:
+    "Fill the address into lines that name the repository by OWNER/NAME; without an address they are left out."
+    if not address: return re.sub(rf"(?m)^.*{re.escape(PLACEHOLDER)}.*\n?", "", text)
+    address = address.rstrip("/").removesuffix(".git")
+    return text.replace("cd NAME", "cd " + address.rpartition("/")[2]).replace(PLACEHOLDER, address)
+
+
+def source_link(path: str | Path, address: str) -> str:
+    "Markdown of a link to a file of the repository; empty without an address."
+    return f" [Source]({address.rstrip('/').removesuffix('.git')}/blob/main/{quote(str(path))})." if address else ""
 
 
 def hosted(path: Path, alone: bool, address: str) -> str:
@@ -444,15 +462,16 @@ def opened_elsewhere(page: Page, cells: list[dict]) -> list[dict]:
 
 def origin(page: Page, cells: list[dict]) -> list[dict]:
     """For a page that readers run themselves: where its notebook is, and a copy unless it
-    reads files that lie beside it."""
-    if page.section not in ("tutorials", "how_to"): return []
+    reads files that lie beside it. For other pages the notebook's address, if the repository has one."""
     path = page.path.relative_to(ROOT)
+    link = source_link(path, repository())
+    if page.section not in ("tutorials", "how_to"): return [markdown_cell(link.strip(), "origin")] if link else []
     copy = (
         f"{{download}}`Download this page as a notebook <../../{path}>`"
         if stands_alone(cells)
         else "This page is a notebook with data beside it"
     )
-    return [markdown_cell(f"{copy}; in a clone it is `{path}`, and `make lab` opens it.", "origin")]
+    return [markdown_cell(f"{copy}; in a clone it is `{path}`, and `make lab` opens it.{link}", "origin")]
 
 
 def convert(page: Page, links: Links) -> dict:
@@ -806,22 +825,9 @@ def write_pages():
 
 
 def changelog_page() -> str:
-    "The changelog without its links to versions; the table of modules and the longest lists are unfolded by a click."
-    text = re.sub(r"(?m)^\[.+\]: .+$", "", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
-    text = on_the_site(text, Page(ROOT / "nbs" / "changelog.ipynb", "about", "changelog"))
-    text = re.sub(r"\n(\| module before \|.*?\n)(?!\|)", unfolding("The table of modules"), text, flags=re.DOTALL)
-    long = ("Pages", "Tables", "Training", "Work that goes wrong", "The papers' claims", "Relatives as entrants",
-            "Gaps of unknown length", "First runs on texts of one's own")
-    titles = dict(Added="All that was added", Changed="All that has changed") | dict.fromkeys(long, "Details")
-    for heading, title in titles.items():
-        listed = re.compile(rf"(?<=\n### {heading}\n)\n(.*?\n)(?=\n##)", re.DOTALL)
-        text = listed.sub(unfolding(title), text, count=1)
-    return text
-
-
-def unfolding(title: str) -> str:
-    "The replacement of a match whose first group a click shows."
-    return rf"\n````{{dropdown}} {title}\n\n\1\n````\n"
+    "The changelog with its links put right."
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    return on_the_site(text, Page(ROOT / "nbs" / "changelog.ipynb", "about", "changelog"))
 
 
 def exported_module(page: Page) -> str:

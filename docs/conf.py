@@ -1,11 +1,13 @@
 "Settings of the documentation's pages. Nothing is executed: outputs are those kept in the notebooks."
 import importlib.util
+import re
 import shutil
 import sys
 from pathlib import Path
 
 project, author, copyright = "loflexmdm", "the loflexmdm authors", "the loflexmdm authors"
 sys.path.insert(0, str(Path(__file__).parent))
+root = Path(__file__).parent.parent  # of the repository: this file is copied to _docs
 extensions = ["myst_nb", "sphinx_design", "sphinx_copybutton", "sphinx.ext.mathjax", "menu"]
 nb_execution_mode = "off"
 nb_merge_streams = True
@@ -17,7 +19,8 @@ myst_url_schemes = ("http", "https", "mailto")
 exclude_patterns = ["_static", ".doctrees"]
 
 html_theme = "furo"
-html_title = "loflexmdm"
+version = release = re.search(r'__version__ = "(.+)"', (root / "loflexmdm" / "__init__.py").read_text())[1]
+html_title = f"loflexmdm {version}"
 html_static_path = ["_static"]
 html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]

@@ -1,9 +1,11 @@
 """Lines of a made-up log file: `python experiments/log_lines.py --lines 200000 --out runs/corpora/logs.txt`.
 
 A line has a time, a level, a host, a part and a message with values, 116 characters on average. Times grow, hosts and
-parts go together, and durations and sizes belong to their message, so there is something to learn at every distance."""
+parts go together, and durations and sizes belong to their message, so there is something to learn at every distance.
+`planted` makes lines of which some are odd in one of five ways."""
 import argparse
 import random
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -58,6 +60,52 @@ def lines(n: int, seed: int = 0) -> list[str]:
         at += timedelta(seconds=draw.expovariate(2.0))
         out.append(line(draw, at))
     return out
+
+
+def too_large(line: str, draw: random.Random) -> str:
+    "A value a thousand times as large: the last number of the line with its unit."
+    return re.sub(r"(?<![.\d])(\d+)(?=(\.\d+)?(ms|% full)$)", lambda m: str(1000 * max(1, int(m[1]))), line)
+
+
+def wrong_host(line: str, draw: random.Random) -> str:
+    "A host of another kind than the message's."
+    [kind] = re.findall(r"-(web|db|queue|cache)-", line)
+    return line.replace(f"-{kind}-", f"-{draw.choice([k for k in MESSAGES if k != kind])}-", 1)
+
+
+def unknown_message(line: str, draw: random.Random) -> str:
+    "A message that the log has never had."
+    odd = ("kernel: out of memory, killed process {n} (java)", "sshd: failed password for root from 203.0.113.{k}",
+           "systemd: unit backup.service entered failed state", "disk.health: /dev/sd{c} reallocated sectors {n}")
+    told = draw.choice(odd).format(n=draw.randrange(100, 9999), k=draw.randrange(1, 255), c=draw.choice("abcd"))
+    return line[:line.index("] ") + 2] + told
+
+
+def cut_off(line: str, draw: random.Random) -> str:
+    "A line that ends within its message."
+    start = line.index("] ") + 2
+    return line[:draw.randrange(start + 4, len(line) - 6)]
+
+
+def misspelled(line: str, draw: random.Random) -> str:
+    "Two neighbouring letters of a word of the message exchanged."
+    start = line.index("] ") + 2
+    places = [i for i in range(start, len(line) - 1) if line[i:i + 2].isalpha() and line[i] != line[i + 1]]
+    i = draw.choice(places)
+    return line[:i] + line[i + 1] + line[i] + line[i + 2:]
+
+
+ODD = dict(value=too_large, host=wrong_host, message=unknown_message, cut=cut_off, letters=misspelled)
+
+
+def planted(n: int, each: int, seed: int = 0) -> tuple[list[str], list[str]]:
+    "Return `n` lines, `each` of every kind of anomaly among them, and their kinds, '' for the usual ones."
+    found, draw = lines(n, seed), random.Random(seed)
+    kinds = [""] * n
+    places = draw.sample(range(n), each * len(ODD))
+    for place, kind in zip(places, [kind for kind in ODD for _ in range(each)]):
+        found[place], kinds[place] = ODD[kind](found[place], draw), kind
+    return found, kinds
 
 
 def main():

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 
 from loflexmdm.support.lazy import lazy_names
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 ROOMS = (
     "process", "exact", "networks", "samplers", "methods", "tasks", "models", "molecules", "training", "reports", "cli",
     "support",

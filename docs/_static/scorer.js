@@ -13,7 +13,10 @@ const ANSWERS = {
   server: "how_to/serve", serve: "how_to/serve", app: "how_to/serve", docker: "how_to/serve", api: "how_to/serve",
   gradio: "how_to/serve", tensorboard: "how_to/log_and_sweep", wandb: "how_to/log_and_sweep",
   mlflow: "how_to/log_and_sweep", trackio: "how_to/log_and_sweep", sweep: "how_to/log_and_sweep",
-  custom: "how_to/add_your_own", plugin: "how_to/add_your_own",
+  custom: "how_to/add_your_own", plugin: "how_to/add_your_own", kubernetes: "how_to/serve", prometheus: "how_to/serve",
+  metrics: "how_to/serve", version: "how_to/versions", versions: "how_to/versions", pin: "how_to/versions",
+  deprecated: "how_to/versions", upgrade: "how_to/versions", anomaly: "tutorials/log_anomalies",
+  anomalies: "tutorials/log_anomalies", logs: "tutorials/log_anomalies", lesson: "tutorials/lesson",
 };
 const place = (page) => {
   if (page === "about/checked" || page === "about/changelog") return -20;  // which have every word

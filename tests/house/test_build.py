@@ -50,6 +50,16 @@ def test_links_to_machines_that_run_a_notebook():
     assert build.hosted(path, True, "") == ""
 
 
+def test_the_repository_fills_lines_that_clone_and_links_to_sources():
+    text = "```sh\ngit clone https://github.com/OWNER/NAME && cd NAME\npip install .\n```\n"
+    assert build.with_repository(text, "") == "```sh\npip install .\n```\n"
+    filled = build.with_repository(text, "https://github.com/someone/fork.git")
+    assert filled == "```sh\ngit clone https://github.com/someone/fork && cd fork\npip install .\n```\n"
+    link = build.source_link("nbs/index.ipynb", "https://github.com/someone/fork/")
+    assert link == " [Source](https://github.com/someone/fork/blob/main/nbs/index.ipynb)."
+    assert build.source_link("nbs/index.ipynb", "") == ""
+
+
 @pytest.mark.parametrize("address", ["someone/fork", "https://example.org/someone/fork", "https://github.com/someone"])
 def test_a_repository_elsewhere_is_refused(address):
     with pytest.raises(ValueError, match="must be https://github.com/OWNER/NAME"):

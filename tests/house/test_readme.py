@@ -1,9 +1,12 @@
 "README.md is nbs/index.ipynb: `make update` writes it, the test says when it is behind."
+import importlib.util
 import json
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "build.py")
+spec.loader.exec_module(build := importlib.util.module_from_spec(spec))
 
 
 def text_of(output: dict) -> str:
@@ -22,7 +25,7 @@ def readme() -> str:
         elif not re.match(r"#\|\s*(hide|default_exp)", source):
             code = "\n".join(line for line in source.splitlines() if not line.startswith("#|"))
             parts += [f"```python\n{code}\n```", *(t for t in map(text_of, cell["outputs"]) if t.strip())]
-    text = "\n\n".join(parts)
+    text = build.with_repository("\n\n".join(parts), build.repository())
     return re.sub(r"\]\((images/|[\w/]+\.ipynb)", r"](nbs/\1", text) + "\n"
 
 

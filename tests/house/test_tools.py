@@ -16,6 +16,22 @@ def tool(path: str):
     return module
 
 
+def test_a_release_needs_one_version_and_a_dated_part_of_the_changelog():
+    release = tool("release.py")
+    text = "# Changelog\n\n## Unreleased\n\n## 1.2.0 - 2030-01-02\n\n- a\n\n## 1.1.0 - 2029-01-02\n\n- b\n"
+    assert release.notes(text, "1.2.0") == "- a\n" and release.notes(text, "1.1.0") == "- b\n"
+    assert release.faults("1.2.0", text, "version: 1.2.0\n") == []
+    found = release.faults("1.3", text.replace("Unreleased\n", "Unreleased\n\n- c\n"), "version: 1.2.0\n")
+    assert [line.split(":")[0] for line in found] == ["version 1.3", "CHANGELOG.md", "CHANGELOG.md", "CITATION.cff"]
+
+
+def test_the_version_is_the_same_everywhere():
+    release = tool("release.py")
+    number = release.version()
+    found = release.faults(number, release.read("CHANGELOG.md"), release.read("CITATION.cff"))
+    assert [line for line in found if "Unreleased" not in line] == []  # lines may wait for the next version
+
+
 def test_times_have_two_digits():
     written = tool("page_times.py").rounded
     assert [written(seconds) for seconds in (0.2, 6.7, 41.6, 118.2)] == ["1", "7", "42", "120"]
