@@ -432,8 +432,8 @@ class LeadEdits(TaskEdits):
         return kept_tokens(tokens, text)
 
     def describe(self, sources: Sequence[Sequence[str]], samples: Samples) -> list[dict]:
-        """Return a results row per product. SMILES, state, QED, gains in QED and SA, similarity, scaffold kept (0 or
-        1), edit distance."""
+        """Return a row per product with SMILES, state, QED, gains in QED and SA, similarity, whether the scaffold is
+        kept (0 or 1), and edit distance."""
         leads = [Chem.CanonSmiles(from_tokens(t, self.task.config.notation)) for t in sources]
         made = [self.task.vocabulary.decode(s) for s in samples.sequences]
         apart = [fewest_edits(list(a), b) for a, b in zip(sources, made, strict=True)]
@@ -449,7 +449,7 @@ class LeadEdits(TaskEdits):
     def result(self, row: Mapping) -> str: return row["smiles"] or row["state"]
 
     def gain(self, row: Mapping) -> float | None:
-        "Return the gain in the task's goal (QED for any). None if invalid."
+        "Return the gain in the task's goal (QED for any), or None if the product is invalid."
         value = row["sa_gain" if self.task.config.goal == "sa" else "qed_gain"]
         return None if value == "" else float(value)
 

@@ -242,7 +242,7 @@ def continue_parts(
     seed: int = 0,
     batch_size: int = 512,
 ) -> list[str | None]:
-    "Complete each spelling with the model. None for a missing spelling and for a text of maximum length."
+    "Complete each spelling with the model; return None for a missing spelling and for a text of maximum length."
     # spellings with equal parts between points share a hook, so they form a batch
     alike = defaultdict(list)
     for i, parts in enumerate(ways):

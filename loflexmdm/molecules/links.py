@@ -324,7 +324,8 @@ def links(
     models: Sequence[Model], ends: str, n: int = 100, request: LinkRequest = LinkRequest(),  # noqa: B008
     seed: int = 0, unique: bool = True, rounds: int = 20, refuse: Callable[[str], str] = lambda smiles: "",
 ) -> list[Link]:
-    """Return up to `n` linkers as requested, likely ones first. With `unique` each once (`draw_distinct`).
+    """Return up to `n` linkers as requested, likely ones first; with `unique`, each linker occurs once
+    (`draw_distinct`).
 
     At most `rounds` times `n` draws are made with each model, by its route; the first linkers count. Of a range of
     atoms each number is drawn as often. `refuse` tells why the molecule of a linker does not count, '' if it does; it

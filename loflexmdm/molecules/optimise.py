@@ -219,8 +219,8 @@ CUT = Chem.MolFromSmarts("[*]-;!@[*]")
 
 
 def sound(mol: Chem.Mol | None, most: int = 50, charges: Collection[int] | None = None) -> str | None:
-    """Return canonical SMILES of an acceptable molecule, else None. One component of 3 to `most` heavy atoms without
-    strained rings or `flaw`, and with a total charge in `charges` [any]."""
+    """Return canonical SMILES of an acceptable molecule, else None. It must be one component of 3 to `most` heavy
+    atoms, have no strained ring or `flaw`, and a total charge in `charges` [any]."""
     if mol is None: return None
     try: Chem.SanitizeMol(mol)
     except Chem.MolSanitizeException: return None
@@ -234,7 +234,7 @@ def sound(mol: Chem.Mol | None, most: int = 50, charges: Collection[int] | None 
 
 # %% ../../nbs/molecules/04_optimise.ipynb #op00cut1
 def sides(mol: Chem.Mol, bonds: Sequence[int], rng: random.Random) -> list[Chem.Mol]:
-    "Cut one random bond. Returns both sides with attachment points. Empty without bonds."
+    "Cut one random bond; return both sides with attachment points, or [] without bonds."
     return split_at(mol, [rng.choice(list(bonds))]) if bonds else []
 
 

@@ -191,12 +191,12 @@ def report(
     processes: int = 1,
     names: Mapping[str, str] | None = None,
 ) -> str:
-    """Build an HTML report on a set of molecules. One entry per row, None or '' if missing.
+    """Build an HTML report on a set of molecules. `smiles` has one entry per row, None or '' if missing.
 
-    `reference`: known molecules, for novelty and as lines in the histograms. The `top` molecules with the highest
-    `by` (a property, `-` before it for the lowest) or, by canonical SMILES, of `scores` are shown, and as many
-    scaffolds. `names`, by canonical SMILES, are their captions. ValueError for no rows, `top` below 0, a reference
-    without molecules, and an unknown property."""
+    `reference`: known molecules, for novelty and as lines in the histograms. The `top` molecules with the highest `by`
+    (a property, `-` before it for the lowest) or, by canonical SMILES, of `scores` are shown, and as many scaffolds.
+    `names`, by canonical SMILES, are their captions. ValueError for no rows, `top` below 0, a reference without
+    molecules, and an unknown property."""
     if top < 0: raise ValueError(f"top={top}: must not be negative")
     f = figures_of(smiles, reference, processes)
     best = best_of(f, by, top, scores)

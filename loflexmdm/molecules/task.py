@@ -298,14 +298,15 @@ class _PropertyClasses(_MoleculeData):
 
     @cached_property
     def bounds_text(self) -> str:
-        "Bounds between classes, separated by spaces. From the settings, else quantiles of the training molecules."
+        "Bounds between classes, separated by spaces: those of the settings, else quantiles of the training molecules."
         return self.config.bounds or " ".join(f"{v:.6g}" for v in self._quantiles())
 
     def _quantiles(self) -> list[float]:
         """Compute the bounds as quantiles of the training molecules. A value at a bound belongs to the class above.
 
-        Where a quantile is the smallest value, the next one is the bound: many equal values are a class of their
-        own. ValueError if no molecule has a number, or all the same; warns of fewer classes than asked for."""
+        Where a quantile is the smallest value, the next one is the bound: many equal values are a class of their own.
+        ValueError if no molecule has a number, or all have the same; a warning is given if there are fewer classes than
+        configured."""
         train = [s for s in self.molecules.smiles if self.split_of(s) == "train"]
         values = [v for v in self.property_of(train) if not math.isnan(v)]
         if not values: raise ValueError(f"condition={self.config.condition!r}: no training molecule has a number")
@@ -376,7 +377,7 @@ class _PropertyClasses(_MoleculeData):
         return [ANY if math.isnan(v) else tokens[bisect_right(bounds, v)] for v in self.property_of(smiles)]
 
     def class_prompts(self, split: str) -> list[list[str]]:
-        "Return the conditions of a split's molecules as prompts. Empty prompts without conditions."
+        "Return the conditions of a split's molecules as prompts, which are empty for a model without conditions."
         if self.config.condition == "none": return [[]] * len(self.smiles(split))
         return [[token] for token in self.classes_of(self.smiles(split))]
 
@@ -563,7 +564,8 @@ class _MoleculeTexts(_PropertyClasses):
 
     def prompt(self, text: str) -> TextPrompt:
         """Parse a text prompt: SMILES with `*` at points of growth, one fragment or two to link; `plain_points` reads
-        [R1] and |. Or text in the model's notation with `...` at gaps, each part tokenised separately.
+        [R1] and |. Text in the model's notation with `...` at gaps is read too, and each of its parts tokenised
+        separately.
 
         A model with conditions takes one, such as <qed:3> or <any>, before the fragment or by itself; the default is
         <any>. ValueError for an invalid prompt."""
@@ -652,9 +654,9 @@ class _MoleculeTexts(_PropertyClasses):
         except ValueError as e: raise ValueError(f"{asked}: {e}") from None
 
     def omitted(self, text: str, method: Method | None = None) -> str:
-        """Describe the features of a fragment that the model does not get. Stereochemistry for left-to-right models
-        and for notations other than SMILES; else stereochemistry, charges and isotopes without tokens in the
-        vocabulary."""
+        """Describe the features of a fragment that the model does not get. Left-to-right models and notations other
+        than SMILES omit stereochemistry; others omit stereochemistry, charges and isotopes for which the vocabulary has
+        no tokens."""
         _, rest = self._split_condition(split_closing(text)[1])
         return ", ".join(self._plain(rest, method is None or not grows_rightwards(method))[1])
 
@@ -675,7 +677,7 @@ class _MoleculeTexts(_PropertyClasses):
         return (text, lost) if lost else (fragment, [])
 
     def _has_atoms(self, smiles: str) -> bool:
-        "Return True if the vocabulary can write the atoms and bond directions of a SMILES. In any spelling."
+        "Return True if the vocabulary can write the atoms and bond directions of a SMILES in any spelling."
         wanted = {t for t in symbols(smiles) if is_atom(t) or t in DIRECTIONS}
         return self.vocabulary.index.keys() >= wanted | {*map(mirrored, wanted)}
 
@@ -723,7 +725,7 @@ class _MoleculeTexts(_PropertyClasses):
         return "".join(t for t in tokens if t not in left_out)
 
     def decoded(self, samples: Samples, salvage: bool = False) -> list[Decoded]:
-        "Decode each sample, prompt included but without conditions. A molecule, or the reason of failure."
+        "Decode each sample, with its prompt but without conditions, to a molecule or the reason of failure."
         texts = [self.text(self.vocabulary.decode(s)) for s in samples.sequences]
         return [self.notation.decode(text, salvage=salvage) for text in texts]
 

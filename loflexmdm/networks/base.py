@@ -20,11 +20,11 @@ from ..support.registries import NETWORKS
 class Backbone(Protocol):
     """Interface of a network that reads partial sequences.
 
-    An `nn.Module`, given a conditioning vector. Padding must not change the hidden states of other columns; those of
-    padding columns are meaningless. The rest is optional: `blocks`, a module with the hidden
-    layers, whose matrices Muon may train; beside it `recompute`, if the blocks are alike and run by `in_turn`
-    (`blocks_alike`); and `last_column` with `modulations` and `angles` (see `CausalTransformer`), to generate from
-    left to right with a cache."""
+    It is an `nn.Module` that is called with sequences and a conditioning vector. Padding must not change the hidden
+    states of other columns; those of padding columns are meaningless. The rest is optional: `blocks`, a module with the
+    hidden layers, whose matrices Muon may train; beside it `recompute`, if the blocks are alike and run by `in_turn`
+    (`blocks_alike`); and `last_column` with `modulations` and `angles` (see `CausalTransformer`), to generate from left
+    to right with a cache."""
     width: int           # features per column
     cond: int            # width of the conditioning vector
     token: nn.Embedding  # of the vocabulary; the token head starts with its weights

@@ -34,7 +34,7 @@ def build_part(name: str, backbone: Backbone, outcomes: int) -> nn.Module | nn.P
 
 # %% ../../nbs/networks/03_build.ipynb #a470f109
 def network_fields(config, prefix: str = "") -> tuple[str, str, str]:
-    "Return kind, size and options of a config's network. With `prefix` those of its order model."
+    """Return kind, size and options of a config's network, or of its order model with the `prefix` "order_"."""
     read = lambda key, default: getattr(config, prefix + key, default)
     return read("network", "transformer"), read("size", "tiny"), read("network_config", "")
 
@@ -65,7 +65,7 @@ def probe_rows(vocabulary_size: int, device: torch.device) -> PartialSequences:
 
 
 def reads_ahead(backbone: Backbone, x: PartialSequences) -> bool:
-    "Return True if hidden states depend on later columns. The first 3 columns of `x`, on the others."
+    "Return True if hidden states of the first 3 columns of `x` depend on later columns."
     whole = probe(backbone, x)[:1, :3]
     alone = probe(backbone, x.map(lambda v: v[:, :3]))[:1]
     return not torch.allclose(whole, alone, atol=1e-4)
@@ -108,7 +108,7 @@ def check_backbone(backbone: Backbone, what: str, causal: bool = False) -> Backb
 def build_backbone(method: nn.Module, vocabulary_size: int, prefix: str = "", causal: bool = False) -> Backbone:
     """Build the backbone of a method's config.
 
-    With `prefix` "order_" that of its order model. `causal`: one in which a column sees itself and those before it.
+    The `prefix` "order_" selects that of its order model. In a `causal` one a column sees itself and those before it.
     ValueError if it fails the checks."""
     name, size, options = network_fields(method.config, prefix)
     cls = NETWORKS[name]

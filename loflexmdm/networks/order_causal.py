@@ -116,7 +116,7 @@ class Places:
 def places(prompt: Int[Tensor, "rows prompt"], events: Int[Tensor, "rows events"], end: int) -> Places:
     """Compute places from the items' columns in the whole sequence.
 
-    Prompt columns in ascending order, event columns in the order of insertion. `end` is above every column, and
+    Prompt columns are in ascending order, event columns in the order of insertion. `end` is above every column, and
     stands for padding in both."""
     items = torch.cat([prompt, events], 1)
     before = torch.searchsorted(prompt, items, right=True)  # prompt items up to each item
@@ -159,9 +159,9 @@ def neighbours(
 ) -> tuple[Int[Tensor, "rows states items"], Int[Tensor, "rows events events"]]:
     """Return right neighbours, and the items at some ranks.
 
-    The number of the item to the right of every item, and of those at the ranks `left`, in every state. An item that
-    is not there has the rank of the nearest one to its left. Beyond the last lies the item of no number,
-    as in `Places`."""
+    Both are given by the number of the item to the right, in every state: of every item, and of those at the ranks
+    `left`. An item that is not there has the rank of the nearest one to its left. Beyond the last lies the item of no
+    number, as in `Places`."""
     rows, states, items = rank.shape
     nowhere = items + 2  # the place of items that are not there, which no rank names
     number = torch.arange(items, dtype=_whole_numbers(items), device=rank.device)
@@ -283,8 +283,8 @@ def chunk_weights(
 class ChunkedAttention(torch.autograd.Function):
     """Attention with a term per class of distance.
 
-    Chunk by chunk, in memory that grows with the columns alone: the weights of several chunks are not kept, the
-    backward pass computes them again."""
+    It is computed chunk by chunk, in memory that is linear in the number of columns: attention weights are not stored,
+    the backward pass computes them again."""
     @staticmethod
     def forward(
         ctx, q: Float[Tensor, "heads rows columns dim"], k: Float[Tensor, "heads rows keys dim"],
@@ -431,7 +431,7 @@ class RankBlock(nn.Module):
     ) -> tuple[Float[Tensor, "rows columns width"], Pair]:
         """Return features after the block, with keys and values.
 
-        Keys and values of `past`, then of the first `content` columns. `kind` holds classes of distances, HIDDEN
+        Those of `past` come first, then those of the first `content` columns. `kind` holds classes of distances, HIDDEN
         where a column must not attend to a key; `cut` groups columns that attend together (`cut_of`). `packed`: `h` is
         (columns, width), all columns and then those with content, which come first, are packed like this."""
         q, k, v = self.projections(h, content, packed)
@@ -821,7 +821,7 @@ GENERATED, QUERY, FLAGS = 2, 3, 4  # rows of `flag`; 0 and 1 are tokens of a pro
 def place_features(length: int, like: Tensor) -> Float[Tensor, "length features"]:
     """Return sinusoids of places 0, 1, ... in a geometric series of periods.
 
-    From 2, which distinguishes odd from even, to 2,000."""
+    The periods extend from 2, which distinguishes odd from even places, to 2,000."""
     period = 2 * 1000 ** torch.linspace(0, 1, PLACE_FEATURES // 2, dtype=like.dtype, device=like.device)
     angle = 2 * math.pi * torch.arange(length, device=like.device)[:, None] / period
     return torch.cat([angle.cos(), angle.sin()], -1).to(like.dtype)
@@ -859,7 +859,7 @@ class OrderCausal(nn.Module):
     # All events of a generation
 
     def read(self, prompt: PartialSequences) -> Memory:
-        "Encode prompts; return the cache before any insertion. Items in order, padded on the right."
+        "Encode prompts; return the cache before any insertion, with items in order, padded on the right."
         tokens, width = prompt.tokens, prompt.tokens.shape[1]
         h = self.embed_prompt(prompt)
 
@@ -891,9 +891,9 @@ class OrderCausal(nn.Module):
     def laws(self, given: Memory | PartialSequences, tokens: Int[Tensor, "rows events"], where: Places) -> Laws:
         """Compute the distributions of a whole generation in one pass.
 
-        The gap of every event, stopping after the last, and features of every event's token. `given` is the memory of
-        the prompts, or the prompts, which are then read in the same pass; `tokens` are those of the events, in their
-        order, PAD after the last."""
+        These are scores of the gap of every event and of stopping after the last, and features of every event's token.
+        `given` is the memory of the prompts, or the prompts, which are then read in the same pass; `tokens` are those
+        of the events, in their order, PAD after the last."""
         read = isinstance(given, Memory)
         content, items, query = self.streams(given, tokens, where)
 
@@ -961,7 +961,8 @@ class OrderCausal(nn.Module):
         return tokens != PAD
 
     def view(self, where: Places) -> Int[Tensor, "rows columns items"]:
-        "Return distance classes of all items, HIDDEN if not seen. From the columns of events, content then query."
+        """Return distance classes of all items, seen from the columns of events (content, then query); HIDDEN if not
+        seen."""
         # right after each event; a content column sees itself, a query column only what came before
         query = seen_only(where.from_last[:, 1:], where.present[:, :-1])
         content = query.clone()
@@ -971,7 +972,8 @@ class OrderCausal(nn.Module):
     def embed_events(
         self, given: Int[Tensor, "rows prompt"], tokens: Int[Tensor, "rows events"], where: Places
     ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows events width"]]:
-        "Embed the content and query columns of events. With the tokens beside them at their time, also those `given`."
+        """Embed the content and query columns of events, with the tokens beside them at their time, including those
+        `given`."""
         beside = self.embed_beside(*self.beside(given, tokens, where))
         content, query = self.flag.weight[[GENERATED, QUERY]]
         return content + self._known(tokens) + beside, query + beside
@@ -1021,7 +1023,8 @@ class OrderCausal(nn.Module):
         self, last: Float[Tensor, "rows states width"], items: Float[Tensor, "rows items features"],
         right: Int[Tensor, "rows states items"], distance: Int[Tensor, "rows states items"],
     ) -> Float[Tensor, "rows states outcomes"]:
-        "Return scores of outcomes at all items, of each kind, then of stopping. Arguments as in `GapPointer`."
+        """Return scores of outcomes at all items, of each kind, then of stopping. The arguments are those of
+        `GapPointer`."""
         of_kinds = zip(self.pointers, items.chunk(len(self.pointers), -1))
         first, *others = (pointer(last, of_items, right, distance) for pointer, of_items in of_kinds)
         if not others: return first

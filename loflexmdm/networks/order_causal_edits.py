@@ -92,7 +92,8 @@ def _numbers_at(given: Int[Tensor, "rows given"], columns: int, nothing: int) ->
 def _occupants(
     at_start: Int[Tensor, "rows columns"], order: Tensor, deletes: Tensor, items: int
 ) -> Int[Tensor, "rows states columns"]:
-    "Return each column's item in every state, `items` if none. The source's until its event, then the new one."
+    """Return each column's item in every state: the source's until its event, then the new one, or `items` if there is
+    none."""
     events, columns = order.shape[1], at_start.shape[1] - 1
     event = _numbers_at(order, columns, events)
     deleted = _numbers_at(torch.where(deletes, order, columns), columns, events) < events
@@ -125,7 +126,7 @@ class OrderCausalEdits(OrderCausal):
     def embed_events(
         self, given: Int[Tensor, "rows prompt"], tokens: Int[Tensor, "rows events"], where: EditedPlaces
     ) -> tuple[Float[Tensor, "rows events width"], Float[Tensor, "rows events width"]]:
-        "Embed the content and query columns of events. With the tokens beside them at their time."
+        "Embed the content and query columns of events, with the tokens beside them at their time."
         beside = self.embed_beside(*self.beside(given, tokens, where))
         flag = torch.where(where.deletes, DELETED, GENERATED)
         content = self.flag(flag) + self._known(tokens) + beside

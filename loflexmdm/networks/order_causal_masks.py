@@ -22,7 +22,7 @@ from ..process.states import MASK
 # %% ../../nbs/networks/08_order_causal_masks.ipynb #e4ec25cc
 @dataclass(frozen=True, eq=False)
 class MaskedPlaces(Places):
-    "Positions of the items of a generation with masks. `right` and `left` name the item present in that state."
+    "Positions of the items of a generation with masks; `right` and `left` refer to the item present in that state."
     mask: Int[Tensor, "rows events"]  # the item that an event decides; that of no item if it inserts
     decisions: Int[Tensor, "rows positions"]  # events that decide, in their order, then some that do not
 
@@ -50,8 +50,8 @@ def places_with_masks(
 ) -> MaskedPlaces:
     """Compute places from prompt columns and event codes.
 
-    Prompt columns in ascending order, codes in theirs. `length` is that of the sequence; it stands for padding in
-    the prompt, 2 `length` in the order."""
+    Prompt columns are in ascending order, codes in the order of events. `length` is that of the sequence; it stands for
+    padding in the prompt, 2 `length` in the order."""
     columns, decides = order // 2, order % 2 == 1
     number = event_numbers(order, length)
     inserted = torch.where(decides, length, columns)  # columns of what takes a place of its own

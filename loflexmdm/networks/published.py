@@ -42,7 +42,7 @@ def with_gain(
     shift: Float[Tensor, "batch width"],
     scale: Float[Tensor, "batch width"],
 ) -> Float[Tensor, "batch length width"]:
-    "Normalise with `gain`, then apply 1 + `scale` and `shift`. Over the last dimension, without bias."
+    "Normalise the last dimension with `gain` and without bias, then apply 1 + `scale` and `shift`."
     normal = F.layer_norm(h, h.shape[-1:], gain)
     return normal * (1 + scale[:, None]) + shift[:, None]
 
@@ -100,8 +100,8 @@ LINKS = ("exp", "softplus", "sigmoid")
 def linked(s: Float[Tensor, "..."], link: str, min_rate: float, max_rate: float) -> Float[Tensor, "..."]:
     """Return the exponent b of a raw scalar.
 
-    min_rate + exp(s), or min_rate + (max_rate - min_rate) softplus(s) or sigmoid(s). A softplus is not bounded by
-    `max_rate`, as in the checkpoints."""
+    It is min_rate + exp(s), or min_rate + (max_rate - min_rate) f(s) for f a softplus or sigmoid. A softplus is not
+    bounded by `max_rate`, as in the checkpoints."""
     if link == "exp": return min_rate + torch.exp(s)
     share = F.softplus(s) if link == "softplus" else torch.sigmoid(s)
     return min_rate + (max_rate - min_rate) * share
@@ -115,7 +115,7 @@ def time_features(t: Float[Tensor, " batch"]) -> Float[Tensor, "batch 256"]:
 
 # %% ../../nbs/networks/05_published.ipynb #8b18c9ce
 class Modulation(nn.Module):
-    "A head's input: normalised with a gain, shifted and scaled. By the conditioning."
+    "A head's input: normalised with a gain, then shifted and scaled by the conditioning."
     def __init__(self, trunk: Trunk):
         super().__init__()
         self.norm = nn.Parameter(torch.ones(trunk.width))

@@ -63,7 +63,8 @@ def rotary(
 ) -> tuple[Float[Tensor, "length dim"], Float[Tensor, "length dim"]]:
     """Return cosines and signed sines of the rotary angles for `rotate`.
 
-    Two (length, dim) float32 tensors of position x frequency, the sine negative for the first feature of a pair."""
+    Both are (length, dim) float32 tensors of position x frequency; the sine is negative for the first feature of a
+    pair."""
     freq = base ** (-torch.arange(0, dim, 2, device=device) / dim)
     angle = torch.arange(length, device=device)[:, None] * freq
     cos, sin = angle.cos(), angle.sin()
@@ -425,8 +426,8 @@ class TiedLinear(nn.Module):
 class TokenHead(nn.Module):
     """Logits over the vocabulary, at least float32.
 
-    (batch, length, width) -> (batch, length, vocabulary), or for some columns (n, width) -> (n, vocabulary). Special
-    tokens have -inf. `tied` is an embedding to share."""
+    It maps (batch, length, width) to (batch, length, vocabulary), or (n, width) of some columns to (n, vocabulary).
+    Special tokens have -inf. `tied` is an embedding to share."""
     def __init__(self, width: int, vocabulary_size: int, tied: nn.Embedding | None = None):
         super().__init__()
         self.out = nn.Linear(width, vocabulary_size) if tied is None else TiedLinear(tied)

@@ -233,7 +233,7 @@ class Writing(NamedTuple):
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, text: Callable[[list[str]], str] | None = None) -> "Writing":
-        """Find what each token adds to a text, by writing it alone and after another one.
+        """Find what each token adds to a text, by writing it by itself and after another one.
 
         `text` writes tokens, by default side by side if all are characters, and with spaces between them if not.
         ValueError if a token changes what is written before it."""

@@ -46,7 +46,7 @@ class Kumaraswamy:
         return torch.where(inside, torch.where(early, small, large), ends)
 
     def time(self, tau: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        "Return the time at clock reading `tau`: (1 - e^-tau)^(1/a). The inverse of `tau`."
+        "Return the time at clock reading `tau`, (1 - e^-tau)^(1/a); the inverse of the method `tau`."
         return (-torch.expm1(-tau)) ** (1 / self.a)
 
     def shape(self, t: Float[Tensor, "..."]) -> Float[Tensor, "..."]:

@@ -24,10 +24,9 @@ from .states import Absent, PartialSequences
 
 # %% ../../nbs/process/07_intensities.ipynb #68ccb954
 class Intensities(NamedTuple):
-    """Event rates per channel, and token distributions.
+    """Event rates per channel and unit of clock time, and token distributions.
 
-    Per unit of clock time. A method fills the fields it has; a channel of another package stores its rates in
-    `others`, under its name."""
+    A method fills the fields it has; a channel of another package stores its rates in `others`, under its name."""
     insert: Float[Tensor, "*batch length"] | None = None  # of a mask (a token, with `insert_logits`) per gap
     unmask: Float[Tensor, "*batch length"] | None = None  # of unmasking, per column
     logits: "Logits | Absent" = None  # token distribution per column
@@ -80,7 +79,7 @@ class Intensities(NamedTuple):
         return self._replace(**own, others=others or None)
 
     def total(self) -> Float[Tensor, "*batch"]:
-        "Return the total event rate of each row, (batch,). Summed over channels and columns."
+        "Return the total event rate of each row, (batch,), summed over channels and columns."
         rates = (self.rate(name) for name in CHANNELS)
         return sum(rate for rate in rates if rate is not None).sum(-1)
 
@@ -95,7 +94,7 @@ class IntensityFn(Protocol):
 
 # %% ../../nbs/process/07_intensities.ipynb #23a3f5b6
 def as_tensors(value):
-    "Replace token laws by dense logits, recursively. In lists and tuples too."
+    "Replace token laws by dense logits, in lists and tuples too, recursively."
     if isinstance(value, ActsAsTensor): return value.dense()
     if type(value) in (list, tuple): return type(value)(map(as_tensors, value))
     return value
@@ -156,9 +155,9 @@ class TokenLaws(ActsAsTensor):
         return TokenLaws(law, *known, before=self)
 
     def at(self, where: Bool[Tensor, "batch length"], keep: bool = False) -> Float[Tensor, "n vocabulary"]:
-        """Return the logits of the columns `where`.
+        """Return the logits of the columns `where`, row by row.
 
-        Row by row. With `keep` they are cached, and serve later reads of a subset too."""
+        With `keep` they are cached, and serve later reads of a subset too."""
         return self.chosen(where, keep)[1]
 
     def chosen(
@@ -267,7 +266,7 @@ def unread(fn: Callable, *args, **kwargs):
 def token_laws(
     head: Callable[[Tensor], Tensor], hidden: Float[Tensor, "batch length width"]
 ) -> Float[Tensor | TokenLaws, "batch length vocabulary"]:
-    "Return the logits of a token head. A tensor, or lazy `TokenLaws` within `laws_unread`."
+    "Return the logits of a token head: a tensor, or lazy `TokenLaws` within `laws_unread`."
     return TokenLaws(head, hidden) if _UNREAD.get() else head(hidden)
 
 

@@ -38,7 +38,8 @@ def draw_events(
 
 # %% ../../nbs/process/15_mask_orders.ipynb #615c70fe
 def event_numbers(order: Int[Tensor, "rows events"], length: int) -> Int[Tensor, "rows codes"]:
-    "Return the place of each event code, 0 to 2 length + 1. The number of events for codes not in the order."
+    """Return the place in the order of each event code from 0 to 2 length + 1; a code that is not in it has the number
+    of events."""
     rows, events = order.shape
     number = order.new_full((rows, 2 * length + 2), events)
     number.scatter_(1, order, torch.arange(events, device=order.device).expand(rows, -1))
@@ -59,10 +60,10 @@ def decisions_of(order: Int[Tensor, "rows events"], number: Int[Tensor, "rows co
 def event_log_probs(
     scores: Float[Tensor, "rows length 2"], order: Int[Tensor, "rows events"], number: Int[Tensor, "rows codes"]
 ) -> Float[Tensor, "rows events events"]:
-    """Return [k, e] log-probabilities that event e comes k-th.
+    """Return [k, e] log-probabilities that event e comes k-th, given the first k events of an order.
 
-    Given the first k events of an order: -inf for events that have happened, and for tokens whose mask has not been
-    inserted. Beyond the last event of a row, 0 at [k, k]."""
+    They are -inf for events that have happened, and for tokens whose mask has not been inserted. Beyond the last event
+    of a row they are 0 at [k, k]."""
     events = order.shape[1]
     own = in_order(scores.flatten(1), order, 0.0)
     valid = order < scores.flatten(1).shape[1]

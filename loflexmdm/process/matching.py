@@ -29,7 +29,7 @@ def bregman(target: Float[Tensor, "..."], rate: Float[Tensor, "..."]) -> Float[T
 
 # %% ../../nbs/process/09_matching.ipynb #0b5e5ccf
 class TargetRates(NamedTuple):
-    "Target intensities on the contracted sequence. One aligned state per row."
+    "Target intensities on the contracted sequence, for one aligned state per row."
     gap: Float[Tensor, "batch width"]  # sum of b_in over the dropped columns of each gap
     gap_log: Float[Tensor, "batch width"]  # sum of b_in log b_in over them
     unmask: Float[Tensor, "batch width"]  # b_um of each mask, 0 elsewhere
@@ -45,8 +45,8 @@ def target_rates(
 ) -> TargetRates:
     """Return target intensities on a contracted sequence (Eqs 66-77).
 
-    `x = contract(x1, state)`; per unit of clock time, given the clean sequence and the alignment. `state`, `b_in`,
-    `b_um` are (batch, length) like `x1`; gradients flow to the schedule parameters."""
+    They are per unit of clock time, given the clean sequence and the alignment, and `x = contract(x1, state)`. `state`,
+    `b_in`, `b_um` are (batch, length) like `x1`; gradients flow to the schedule parameters."""
     # sums over the missing columns of each gap
     width = x.tokens.shape[1]
     missing = (state == DROPPED) & x1.valid

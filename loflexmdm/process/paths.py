@@ -24,7 +24,7 @@ from ..support.transfers import to_device
 # %% ../../nbs/process/06_paths.ipynb #1ab3991b
 @dataclass(frozen=True)
 class Coupling:
-    "The starting state of free positions. DROPPED (missing) or MASKED; ValueError for another state."
+    "The starting state of free positions: DROPPED (missing) or MASKED. ValueError for another state."
     start: int  # state at clock reading 0
 
     def __post_init__(self):
@@ -96,9 +96,9 @@ class Path:
         tau: Float[Tensor, " batch"],
         *rates: Float[Tensor, "batch length"],
     ) -> Float[Tensor, " batch"]:
-        """Return log P(state | clean sequence, tau) in nats.
+        """Return log P(state | clean sequence, tau) in nats, summed over free positions: (batch,).
 
-        Summed over free positions: (batch,), differentiable in the rates."""
+        It is differentiable in the rates."""
         each = self.log_probs(x1, state, tau[:, None], *rates)
         return torch.where(x1.free, each, 0.0).sum(-1)
 
@@ -128,9 +128,9 @@ class Path:
 # %% ../../nbs/process/06_paths.ipynb #302a97d9
 @dataclass(frozen=True)
 class InsertUnmask(Path):
-    """Insertion of a mask at rate b_in, its token at rate b_um.
+    """Insertion of a mask at rate b_in, then of its token at rate b_um.
 
-    Both (batch, length), per unit of clock time (Prop 1, Eqs 94-97)."""
+    Both are (batch, length), per unit of clock time (Prop 1, Eqs 94-97)."""
     channels: ClassVar[tuple[str, ...]] = ("insert", "unmask")  # passed by every position, in order
     states: ClassVar[tuple[int, ...]] = (DROPPED, MASKED, CLEAN)  # before, between and after them
 
@@ -192,7 +192,7 @@ class TwoClocks(Path):
 # %% ../../nbs/process/06_paths.ipynb #19dfc6d9
 @dataclass(frozen=True)
 class Unmasking(Path):
-    "Unmasking at rate 1 or w (batch, length). Per unit of clock time."
+    "Unmasking at rate 1 or w (batch, length) per unit of clock time."
     channels: ClassVar[tuple[str, ...]] = ("unmask",)  # that every position passes
     states: ClassVar[tuple[int, ...]] = (MASKED, CLEAN)  # before and after it
 
@@ -263,7 +263,7 @@ def hidden_log_prob(wait: Float[Tensor, "..."], hidden: Bool[Tensor, "..."]) -> 
 # %% ../../nbs/process/06_paths.ipynb #0dcc51d9
 @dataclass(frozen=True)
 class Inserting(Path):
-    "Insertion of tokens at rates b (batch, length). Without masks; per unit of clock time."
+    "Insertion of tokens, without masks, at rates b (batch, length) per unit of clock time."
     channels: ClassVar[tuple[str, ...]] = ("insert",)  # that every position passes
     states: ClassVar[tuple[int, ...]] = (DROPPED, CLEAN)  # before and after it
 

@@ -44,10 +44,10 @@ def in_order(values: Tensor, order: Int[Tensor, "rows events"], padding) -> Tens
 def step_log_probs(
     scores: Float[Tensor, "rows events"], valid: Bool[Tensor, "rows events"]
 ) -> Float[Tensor, "rows events events"]:
-    """Return [k, e] log-probabilities that event e comes k-th.
+    """Return [k, e] log-probabilities that event e comes k-th, given the first k events of an order.
 
-    Given the first k events of an order: -inf for those that have happened. `scores` and `valid` are in that order.
-    Beyond the last event of a row, 0 at [k, k] (Eq 98, factor by factor)."""
+    These are the factors of Eq 98; they are -inf for events that have happened, and 0 at [k, k] beyond the last event
+    of a row. `scores` and `valid` are in that order."""
     events = scores.shape[1]
     later = torch.ones(events, events, dtype=torch.bool, device=scores.device).triu()
 

@@ -32,7 +32,7 @@ class ClockProposal:
         device=None,
         dtype=torch.float32,
     ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-        "Draw `n` stratified readings in random order, with weights. Two (n,) tensors."
+        "Draw `n` stratified readings in random order, with weights: two (n,) tensors."
         if n < 1: raise ValueError(f"n={n}: must be at least 1")
         # one number in each of n equal cells; n counts the rows of all processes
         n = global_rows(n, generator)
@@ -110,7 +110,7 @@ class EventProposal:
         free: Bool[Tensor, "batch length"],
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
-        "Draw readings and their weights, 1 / density. Two (batch,) tensors without gradient."
+        "Draw readings and their weights, 1 / density: two (batch,) tensors without gradient."
         b_in = b_in.detach()
         b_um = b_um.detach()
         some = free.any(-1)

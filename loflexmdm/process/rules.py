@@ -41,7 +41,7 @@ class Rule:
 
     @property
     def parts(self) -> tuple["Rule", ...]:
-        "Rules of which this one consists."
+        "Rules that this one combines."
         return (self,)
 
     def automaton(self, vocabulary: Vocabulary, writing: Writing) -> Automaton | None:

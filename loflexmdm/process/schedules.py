@@ -49,7 +49,7 @@ def sample_states(
 
 # %% ../../nbs/process/04_schedules.ipynb #b0ea6937
 def _moments(u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    "Return the integrals phi, chi, psi at u >= 0. Over s in [0, 1], of e^(-us), s e^(-us) and (1-s) e^(-us)."
+    "Return phi, chi, psi at u >= 0: the integrals over s in [0, 1] of e^(-us), s e^(-us) and (1-s) e^(-us)."
     near = u < 1
     w = torch.where(near, u, 0.0)
     z = torch.where(near, 1.0, u)

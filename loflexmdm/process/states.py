@@ -134,7 +134,7 @@ class PartialSequences(NamedTuple):
         return self.map(Tensor.pin_memory)
 
     def rows(self, index) -> "PartialSequences":
-        "Select rows. By a slice, a list of indices or a boolean (batch,)."
+        "Select rows by a slice, a list of indices or a boolean (batch,)."
         return self.map(lambda v: v[index])
 
     def widened(self, width: int) -> "PartialSequences":
@@ -243,7 +243,7 @@ class Pairs(NamedTuple):
         "Copy the batch to page-locked memory. Copies from there to a GPU can be asynchronous."
         return self.map(Tensor.pin_memory)
     def rows(self, index) -> "Pairs":
-        "Select rows. By a slice, a list of indices or a boolean (batch,)."
+        "Select rows by a slice, a list of indices or a boolean (batch,)."
         return self.map(lambda v: v[index])
     def trim(self) -> "Pairs":
         "Drop padding columns of `x0` and `x1` separately."

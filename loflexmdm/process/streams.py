@@ -99,7 +99,7 @@ class Stream(Dataset):
         begin: Callable[[int], object] | None = None,
         ahead: int = 128,
     ) -> Iterator[Example]:
-        """Yield examples without end, made in `workers` processes, together about `ahead` before they are asked for.
+        """Yield examples without end, made in `workers` processes, which prefetch about `ahead` examples together.
 
         Each process calls `begin` first. `left_out` restarts from zero. ValueError after FRUITLESS rows without a
         usable one."""

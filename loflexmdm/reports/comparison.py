@@ -328,11 +328,12 @@ def compare(
     """Train, sample and score methods on a recipe's task. Returns a `Comparison`. Every method is trained with every
     seed; the results are also written to results.json in `directory`.
 
-    `methods`: names, with options as in "loflexmdm:order=fixed". Each is trained for `steps` optimiser steps of
-    `rows` generator rows (the recipe's by default); keywords replace other values of [train] for all. `samplers`
-    replaces each method's default set; those that cannot simulate a method are skipped. `n` test prompts, `states`
-    per sequence for the bound. Existing runs and results are continued or reused. A method `FILE.py:Class` that the
-    recipe names, and not the call, runs only with `allow_code`. ValueError for bad input, before any training."""
+    `methods`: names, with options as in "loflexmdm:order=fixed". Each is trained for `steps` optimiser steps of `rows`
+    generator rows (the recipe's by default); keywords replace other values of [train] for all. `samplers` replaces each
+    method's default set; those that cannot simulate a method are skipped. Samples are drawn for `n` test prompts, and
+    the bound uses `states` states per sequence. Existing runs and results are continued or reused. A method
+    `FILE.py:Class` that the recipe names, and not the call, runs only with `allow_code`. ValueError for bad input,
+    before any training."""
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not methods or not seeds: raise ValueError(f"methods={list(methods)}, seeds={seeds}: at least one of each")
     _check_sizes(n, states, calls)
@@ -466,7 +467,7 @@ def plot_comparison(rows: Sequence[dict], curves: Sequence[dict] = (), score: st
     first by default; calls are per sequence.
 
     Samplers with a fixed number of steps are joined by a line; crosses are event-driven ones, a ring is the method's
-    default. Bars: standard deviation over seeds."""
+    default. Bars show the standard deviation over seeds."""
     import matplotlib.pyplot as plt  # imported here: training needs no figures
     if axes is None: axes = plt.subplots(1, 2, figsize=(6, 3), layout="constrained")[1]
     score = score or next(iter(rows[0]["scores"]))

@@ -101,7 +101,8 @@ class Choices:
         return score.clamp_min(1e-300).log() / self.softness - torch.log(-torch.log(u))
 
     def choose(self, events: TokenBool, out: Intensities, state: State, drawn: TokenInt) -> TokenBool:
-        """Choose the masks to unmask, (batch, length). Those whose events fired, or as many of the most confident.
+        """Choose the masks to unmask, (batch, length): those whose events fired, or the same number of the most
+        confident.
 
         With a window, no more than it holds; with a `window_ratio`, among this many of the leftmost for each."""
         if self.confidence is None: return events

@@ -144,7 +144,7 @@ def expected_loss(
     before: Rates,
     events: RowFloat,
 ) -> Rates:
-    "Estimate the loss of rate per event. From `excess` over `events` if `known`, else as in known columns."
+    "Estimate the loss of rate per event: `excess` over `events` if `known`, else as in known columns."
     n = events[:, None, None]
     seen = torch.maximum(excess / n.clamp_min(1), _REMEMBERED * before)
     loss = torch.where(n > 0, seen, before)
@@ -206,7 +206,7 @@ def excess_of(rates: Rates, laws: dict[str, TokenLaws], old: Held, channels: Seq
 
 
 def caught_up(missing: Rates, often: RowFloat, u: Float[Tensor, "batch 2"]) -> Bool[Tensor, "batch length channels"]:
-    "Draw the event that makes up for missing rates. At most one True per row."
+    "Draw the event that makes up for missing rates; each row has at most one True."
     happens = u[:, 0] * often < row_total(missing)
     at = inverse_cdf(missing.flatten(1), u[:, 1])[:, None]
     none = torch.zeros_like(missing, dtype=torch.bool)

@@ -44,7 +44,8 @@ def sampler_from(name: str | Sampler | None = None, default: Sampler | None = No
 
 
 def usable_settings(cls: type[Sampler], channels: Sequence[str] | None, settings: Mapping) -> dict:
-    "Return the settings that a sampler has and the channels can use. A confidence ranks masks."
+    """Return the settings that a sampler has and the channels can use. A confidence is usable only if there are masks
+    to rank."""
     known = set(settings_of(cls))
     if channels is not None and "unmask" not in channels: known.discard("confidence")
     return {key: value for key, value in settings.items() if key in known}

@@ -41,7 +41,7 @@ def row_uniforms(
 
 # %% ../../nbs/samplers/02_draws.ipynb #8d9173f3
 def draws(state: State, n: int) -> tuple[TokenFloat, ...]:
-    "Draw `n` uniforms per column. `n` tensors (batch, length) in float64."
+    "Draw `n` uniforms per column, as `n` tensors (batch, length) in float64."
     u = row_uniforms(state.generators, n * state.x.lengths)
     return u.unflatten(-1, (-1, n)).unbind(-1)
 

@@ -23,7 +23,7 @@ from .state import RowInt, State, TokenBool, TokenFloat, TokenInt
 
 # %% ../../nbs/samplers/09_entropy_bounded.ipynb #eb000009
 def excess(entropy: TokenFloat) -> TokenFloat:
-    """Bound the loss of drawing columns together. In nats, (batch, length), for the first 1, 2, ... columns of a row.
+    """Bound the loss of drawing the first 1, 2, ... columns of a row together, in nats, (batch, length).
 
     It is the sum of their entropies without the largest."""
     largest = entropy.cummax(-1).values
@@ -41,15 +41,15 @@ def within(lost: TokenFloat, allowed: Float[Tensor, "#batch length"],
 # %% ../../nbs/samplers/09_entropy_bounded.ipynb #eb000015
 @dataclass(frozen=True)
 class EntropyBounded(MaskSteps):
-    """As many masks per network call as an error allows (Ben-Hamu et al., 2025). For methods that only unmask.
+    """As many masks per network call as an error allows, for methods that only unmask (Ben-Hamu et al., 2025).
 
     Masks are resolved in the order of `confidence` (by entropy unless another is named); k of them together lose at
     most the sum of their entropies without the largest, in nats. `gamma`: what one call may lose, as in the paper.
     `error`: total variation of whole sequences from the network's own distribution, at most, if the network is
     consistent: a call that resolves k of L positions may lose 2 error^2 k / L.
 
-    The error is 0.1 if neither is given. ValueError if both are, for gamma < 0, error outside (0, 1], a confidence
-    that looks at drawn tokens, or choices that change the distribution."""
+    The error is 0.1 if neither is given. ValueError if both are, for gamma < 0, error outside (0, 1], a confidence that
+    looks at drawn tokens, or choices that change the distribution."""
     name: ClassVar[str] = "entropy-bounded"  # on the command line
     papers: ClassVar[tuple[str, ...]] = ("entropy_bounded",)  # keys of the papers to cite
     options: ClassVar[tuple[str, ...]] = ("error", "gamma")  # of its own, on the command line

@@ -83,7 +83,7 @@ class EventDriven(Sampler):
 
     @classmethod
     def compared(cls, channels: Sequence[str], calls: Sequence[int]) -> list[Sampler]:
-        """Return thinning and held intensities. With masks to rank, thinning by confidence too.
+        """Return thinning and held intensities, and thinning by confidence if there are masks to rank.
 
         Only held ones for masked diffusion, whose rates do not depend on time."""
         held = cls(exact=False)
@@ -109,7 +109,8 @@ class EventDriven(Sampler):
         return self.top_p >= 1 and self.confidence is None
 
     def uniforms(self, state: State) -> tuple[RowFloat, Float[Tensor, "batch events 2"], Float[Tensor, "batch n"]]:
-        "Draw the uniforms of one step. The test (batch,), events (batch, events, 2) and tokens of masks."
+        """Draw the uniforms of one step: those of the test (batch,), of events (batch, events, 2) and of tokens of
+        masks (batch, n)."""
         k = self.events_per_call
         every_mask = state.x.lengths
         at_end = state.tau >= state.limits.tau_max  # then every mask is resolved

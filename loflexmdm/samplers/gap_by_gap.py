@@ -26,7 +26,7 @@ from .state import Info, Limits, State, advance, too_short
 
 # %% ../../nbs/samplers/18_gap_by_gap.ipynb #c65e0008
 def lay_out(x: PartialSequences) -> PartialSequences:
-    """Lay sequences with gaps out: prompt, then the gaps' tokens. A mask marks each gap, in both.
+    """Lay sequences with gaps out: prompt, then the gaps' tokens. In both parts a mask marks each gap.
 
     Prompt columns are fixed and closed. `origin` holds candidate columns, by which rows can be sorted."""
     starts = x.fixed & x.open

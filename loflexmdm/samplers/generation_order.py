@@ -102,7 +102,7 @@ def order_correlation(
 
 
 def _unit(c: Sequence[float]) -> list[float]:
-    "Scale a covariate to [0, 1] within its sequence. Divided by its largest value."
+    "Scale a covariate to [0, 1] within its sequence, dividing by its largest value."
     return [v / (max(c) or 1) for v in c]
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #4f415889
@@ -153,7 +153,7 @@ def plot_raster(
 
 # %% ../../nbs/samplers/13_generation_order.ipynb #309a2fa5
 def frames_text(trajectory: Trajectory, vocabulary: Vocabulary, skip: int = 0, most: int = 12) -> list[str]:
-    "Write recorded frames as lines of text. At most `most`, without their first `skip` tokens (a prompt)."
+    "Write at most `most` recorded frames as lines of text, without their first `skip` tokens (a prompt)."
     picked = np.unique(
         np.linspace(0, len(trajectory.frames) - 1, min(most, len(trajectory.frames))).round().astype(int)
     )

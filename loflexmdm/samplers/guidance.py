@@ -153,7 +153,7 @@ class GuidedEvents:
         return _Memories(self.network.read_prompts(prompt), self.network.read_prompts(bare))
 
     def gap_scores(self, memory: _Memories) -> Float[Tensor, "rows outcomes"]:
-        "Return guided scores of the gaps and of stopping. Only conditional ones in the fixed scheme."
+        "Return guided scores of the gaps and of stopping; the fixed scheme returns the conditional ones."
         scores = [self.network.gap_scores(kept) for kept in memory]
         return scores[0] if self.scheme == "fixed" else self._guided(*scores)
 

@@ -97,12 +97,11 @@ class LeftToRight(Sampler):
         short: RowBool,
         u: Float[Tensor, "batch 2"],
     ) -> tuple[RowBool, RowInt]:
-        """Draw the end or a token of each row. Returns ends and tokens, both (batch,).
+        """Draw the end or a token of each row from logits (batch, vocabulary + 1) and two uniforms each. Returns ends
+        and tokens, both (batch,).
 
-        From logits (batch, vocabulary + 1) and two uniforms each.
-
-        Rows that are too `short` get their token from the distribution without the end.
-        ValueError if the logits leave nothing."""
+        Rows that are too `short` get their token from the distribution without the end. ValueError if the logits leave
+        nothing."""
         probs = nucleus(logits, self.top_p, self.temperature)
         tokens = probs[:, :-1]
         if short.any():

@@ -31,8 +31,8 @@ class Decide(Unmask):
 # %% ../../nbs/samplers/15_masks_event_by_event.ipynb #169f3b2c
 @dataclass(frozen=True)
 class EventByEventMasks(EventByEvent):
-    """One mask inserted or decided per step. An outcome, then the token of a decision: exact for the model, but for
-    `temperature` and `top_p` of the tokens and `gap_temperature` of the outcomes.
+    """One mask inserted or decided per step. An outcome is drawn, then the token of a decision, exactly as the model
+    says unless `temperature`, `top_p` (of tokens) or `gap_temperature` (of outcomes) are set.
 
     The network is called as in `EventByEvent`; an event is the number of an outcome: of m items, i places a mask after
     item i, m + i decides item i, and 2 m is the end."""

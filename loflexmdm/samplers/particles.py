@@ -353,7 +353,7 @@ class Population:
         self.state = self.state.rows(index)
 
     def resample(self):
-        "Draw the particles of samples anew whose effective number is below half."
+        "Resample the particles of those samples whose effective number of particles is below half."
         k, moving = self.particles, {slot // self.particles for slot in self.slot}
         low = effective_number(self.log_weights) < k / 2
         alive = (self.log_weights > -torch.inf).any(-1)

@@ -124,8 +124,8 @@ class Planner(MaskSteps):
             raise ValueError(f"window={self.window}: a step has to choose {at_once} positions")
 
     def due(self, x: PartialSequences) -> RowInt:
-        """Count the free positions clean after the next step, (batch,). The first round(L s / steps) beyond those clean
-        now."""
+        """Count the free positions clean after the next step, (batch,): the first of the numbers round(L s / steps)
+        that exceeds those clean now."""
         n = x.free.sum(-1).clamp_min(1)
         clean = (x.free & ~x.masked).sum(-1)
         steps = n if self.steps is None else int(self.steps)
@@ -171,8 +171,8 @@ SOFT = Planner(confidence="sampled", softness=1.0)
 # %% ../../nbs/samplers/08_planner.ipynb #re000003
 @dataclass(frozen=True)
 class Remasking(Ancestral):
-    """Ancestral steps that mask clean tokens again (ReMDM). Each with probability sigma: `share` of the largest
-    possible, and no more than `cap`. The share of tokens that are clean is as without.
+    """Ancestral steps that mask clean tokens again (ReMDM), each with probability sigma: `share` of the largest
+    possible one, and at most `cap`. The expected fraction of clean tokens is unchanged.
 
     ValueError as in `Ancestral`, for a `share` or `cap` outside [0, 1], and for a confidence."""
     name: ClassVar[str] = "remasking"  # on the command line

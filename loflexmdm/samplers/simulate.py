@@ -46,8 +46,8 @@ class EditTrajectory(Trajectory):
         return made
 
     def edits(self) -> list[dict[str, list[int]]]:
-        """Return the events before each frame but the first, by channel. `insert`, `delete`, `substitute`; labels of
-        tokens."""
+        """Return the events before each frame but the first: labels of tokens by channel (`insert`, `delete`,
+        `substitute`)."""
         known, found = [dict(zip(own, ids)) for own, (_, ids) in zip(self.labels, self.frames)], []
         for old, new in zip(known, known[1:]):
             changed = [k for k in new if k in old and new[k] != old[k]]

@@ -126,7 +126,7 @@ class PointByPoint(Sampler):
         return Draws(wait=u[:, 0], test=u[:, 1], token=u[:, 2:2 + width], race=u[:, 2 + width:])
 
     def generators(self, out: Intensities, state: State) -> tuple[torch.Generator, ...]:
-        "Return a generator for each row and point. For soft rules and tokens of channels other than unmask."
+        "Return a generator for each row and point, for soft rules and tokens of channels other than unmask."
         masks_alone = set(state.limits.channels) <= {"insert", "unmask"} and out.insert_logits is None
         if masks_alone and not self.softness: return state.generators
         place = state.memory.number * 2**32 + 2**31
@@ -207,7 +207,7 @@ def carried(out: Intensities, state: State, new: State, origin: TokenInt) -> Int
 
 
 def moved(logits: Logits | None, at: Int[Tensor, "batch taken"], unknown: Bool[Tensor, "batch taken"] | None = None):
-    "Gather the columns `at` of logits or token values. Even logits where `unknown`."
+    "Gather the columns `at` of logits or token values; logits are even where `unknown`."
     if logits is None: return None
     if not isinstance(logits, TokenLaws): return logits.gather(1, at[..., None].expand(-1, -1, logits.shape[-1]))
     found = logits.columns(lambda numbers: numbers.gather(-1, at))
@@ -252,7 +252,7 @@ def merge_states(states: Sequence[State]) -> State:
 
 # %% ../../nbs/samplers/11_speculative.ipynb #sp07001ab
 def check_drawn(after: State, right: Bool[Tensor, " points"]):
-    "Raise ValueError if a point that counts has no token. The logits left none."
+    "Raise ValueError if a point that counts has no token because the logits exclude all."
     undrawn = (after.x.tokens < 0).any(-1)
     if bool((undrawn & right).any()):
         raise ValueError(NO_TOKEN)

@@ -47,7 +47,7 @@ def shown_within(
     speed: Float[Tensor, "n vocabulary"],
     wait: Float[Tensor, " n"],
 ) -> Float[Tensor, "n vocabulary"]:
-    "Compute the log-probability of each token shown within `wait` (n,). From law and speeds."
+    "Compute the log-probability that each token is shown within `wait` (n,), from token distribution and speeds."
     log_hidden = torch.log_softmax(logits.double() - speed.log(), -1)
     shown = -torch.expm1(-speed * wait[:, None])
     return log_hidden + torch.log(shown)
@@ -78,7 +78,7 @@ def leaps(
 
 
 def one_event(chance: dict[str, TokenFloat], u: TokenFloat) -> dict[str, TokenInt]:
-    "Draw at most one event per column. By the channels' probabilities: 0 or 1, (batch, length) by channel."
+    "Draw at most one event per column with the channels' probabilities; return 0 or 1, (batch, length), by channel."
     below = torch.zeros_like(u)
     found = {}
     for name, p in chance.items():
@@ -109,7 +109,7 @@ def poisson_quantile(u: Float[Tensor, "*shape"], rate: Float[Tensor, "*shape"]) 
 
 
 def next_reading(taus: Float[Tensor, " steps"], tau: RowFloat) -> RowFloat:
-    "Return the next reading of each row. First of the ascending `taus` after the clock `tau` (batch,), or the last."
+    "Return the first of the ascending readings `taus` after each row's clock `tau` (batch,), or the last."
     taus = taus.to(tau.device)
     after = torch.searchsorted(taus, tau, right=True)
     return taus[after.clamp_max(len(taus) - 1)]
@@ -155,7 +155,7 @@ class TauLeaping(Sampler):
         check_one_of("grid", self.grid, ("time", "clock"))
 
     def taus(self, tau_max: float, mass: float = 1e-4) -> Float[Tensor, " steps"]:
-        """Return the clock readings of the calls. From 0 to `tau_max`: (steps,) float64.
+        """Return the clock readings of the calls from 0 to `tau_max`, (steps,) float64.
 
         By `tau_max` the slowest event is still to come with probability `mass`."""
         u = torch.linspace(0, 1, int(self.steps), dtype=torch.float64)
@@ -209,8 +209,8 @@ class TauLeaping(Sampler):
 # %% ../../nbs/samplers/05_tau_leaping.ipynb #62d936c4
 @dataclass(frozen=True)
 class Ancestral(TauLeaping):
-    """Ancestral steps, for methods without insertions (MD4, Alg 2). A fixed number, evenly spaced on the clock named
-    `grid`.
+    """A fixed number of ancestral steps, for methods without insertions, evenly spaced on the clock named `grid` (MD4,
+    Alg 2).
 
     The `steps` network calls are at times 0, 1/steps and so on of that clock; the last one resolves all masks. Nothing
     is inserted, so that `hold` changes nothing.

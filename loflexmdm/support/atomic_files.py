@@ -135,7 +135,7 @@ def content_digest(content: Mapping) -> str:
 
 
 def sealed(content: Mapping) -> dict:
-    "Return the JSON object with its digest added. Under the key `digest`."
+    "Return the JSON object with its digest added under the key `digest`."
     return dict(content) | dict(digest=content_digest(content))
 
 

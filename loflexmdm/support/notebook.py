@@ -21,9 +21,9 @@ from .random_numbers import seeded  # noqa: F401, for notebooks
 
 # %% ../../nbs/support/16_notebook.ipynb #81a17bdc
 def setup(figsize: tuple[float, float] | None = None, dpi: float | None = 120, font_size: float | None = None):
-    """Set one thread, small PNG figures and the package's style.
+    """Set one thread, small PNG figures and the package's style for this session.
 
-    For this session. `figsize` is in inches and `font_size` in points; None keeps matplotlib's setting."""
+    `figsize` is in inches and `font_size` in points; None keeps matplotlib's setting."""
     import matplotlib.pyplot as plt
     torch.set_num_threads(1)
     sizes = {"figure.figsize": figsize, "figure.dpi": dpi, "font.size": font_size}
@@ -32,7 +32,7 @@ def setup(figsize: tuple[float, float] | None = None, dpi: float | None = 120, f
 
 
 def _small_pictures():
-    "Show inline figures as PNG of few colours. No effect outside a notebook."
+    "Show inline figures as PNG of few colours; do nothing outside a notebook."
     try: from IPython import get_ipython
     except ImportError: return
     if (shell := get_ipython()) is None: return
@@ -59,7 +59,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence]) -> Any:
 
 
 def cell(text: object) -> str:
-    "Escape a text for a Markdown table's cell. No HTML, link or further cell."
+    "Escape a text for a Markdown table's cell, so that it makes no HTML, link or further cell."
     shown = visible(" ".join(str(text).split())).replace("<", "&lt;").replace("](", "]\\(")
     return re.sub(r"\\*\|", r"\\|", shown)
 

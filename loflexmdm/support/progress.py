@@ -54,8 +54,8 @@ def write_line(text: str):
 class LogLines:
     """Progress printed as lines of a log file.
 
-    Time of day, progress, last postfix, remaining time. The first line after FIRST_LINE seconds, then at intervals
-    that grow by a half up to LONGEST_PAUSE. `clock` gives seconds, `write` takes a line."""
+    A line has the time of day, progress, last postfix and remaining time. The first comes after FIRST_LINE seconds,
+    others at intervals that grow by a half up to LONGEST_PAUSE. `clock` gives seconds, `write` takes a line."""
     def __init__(
         self,
         total: int,

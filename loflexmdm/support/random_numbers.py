@@ -78,8 +78,8 @@ def _mixed(x: int) -> int:
 class Feistel(Sequence):
     """A keyed permutation of range(n), computed element by element.
 
-    Element i is the image of i. Black and Rogaway, "Ciphers with arbitrary finite domains", 2002. ValueError for `n`
-    below 1."""
+    Element i is the image of i, by the construction of Black and Rogaway, "Ciphers with arbitrary finite domains",
+    2002. ValueError for `n` below 1."""
     def __init__(self, n: int, *key):
         if n < 1: raise ValueError(f"n={n}: must be at least 1")
         # sides of the smallest near-square rectangle with n places
@@ -112,7 +112,7 @@ TABLE = 2**21  # largest permutation stored as a table
 def permutation(n: int, *key) -> Sequence[int]:
     """Return a keyed permutation of range(n), as a sequence.
 
-    Up to TABLE numbers a table by torch, beyond it a `Feistel` network. ValueError for `n` below 1."""
+    Up to TABLE numbers it is a table made by torch, beyond it a `Feistel` network. ValueError for `n` below 1."""
     if n > TABLE or n < 1: return Feistel(n, *key)
     drawn = torch.randperm(n, generator=torch.Generator().manual_seed(seed_of(*key)))
     return memoryview(drawn.int().numpy())
@@ -130,7 +130,7 @@ class ShardGenerator(torch.Generator):
 
 
 def global_rows(n: int, generator: torch.Generator | None) -> int:
-    "Return the global batch size for `n` local rows. `n` for a plain generator."
+    "Return the global batch size for `n` local rows, which is `n` for a plain generator."
     return n * generator.world if isinstance(generator, ShardGenerator) else n
 
 
@@ -207,7 +207,8 @@ class Launch(NamedTuple):
 
 
 def current_launch() -> Launch:
-    "Read the ranks set by torchrun. A single process without it. ValueError for variables that are not ranks."
+    """Read the ranks set by torchrun; without it, return those of a single process. ValueError for variables that are
+    not ranks."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     if not all(name in os.environ for name in names): return Launch()
     try: found = Launch(*(int(os.environ[name]) for name in names))

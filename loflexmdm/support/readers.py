@@ -117,10 +117,10 @@ ALWAYS = 2**26
 
 
 def limited_lines(file: TextIO, path: str | os.PathLike) -> Iterator[str]:
-    """Yield the lines of an open text file.
+    """Yield the lines of an open text file, with newline characters.
 
-    With newline characters. ValueError for a line of `limits.LINE` characters, and for a .gz file that unpacks to
-    more than `limits.EXPANSION` times its size."""
+    ValueError for a line of `limits.LINE` characters, and for a .gz file that unpacks to more than `limits.EXPANSION`
+    times its size."""
     most, packed = LINE.now, opener_of(path) is gzip.open
     for number in count(1):
         with unpacking(path): line = file.readline(most)
@@ -155,10 +155,10 @@ def bad_bytes(path: Path) -> str:
 
 # %% ../../nbs/support/10_readers.ipynb #19081665
 def checked_lines(path: str | os.PathLike, errors: str = "strict") -> Iterator[str]:
-    """Yield the lines of a text file.
+    """Yield the lines of a text file, with newline characters.
 
-    With newline characters. ValueError names the file and line of bytes that are not UTF-8 (if `errors` is "strict",
-    as for the built-in `open`), or, then, of a NUL character."""
+    ValueError names the file and line of bytes that are not UTF-8 (if `errors` is "strict", as for the built-in
+    `open`), or, then, of a NUL character."""
     path = Path(path)
     try:
         with open_text(path, errors) as f:

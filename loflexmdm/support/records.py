@@ -739,7 +739,7 @@ def _document(path: Path) -> list:
 
 def _rows_of(value: Mapping) -> list | None:
     """Return the rows of an object of columns or of rows, as pandas writes them (`orient` columns, index, split), or of
-    one that wraps a list of objects. None for another object."""
+    one that wraps a list of objects; None for another object."""
     parts = list(value.values())
     if {"columns", "data"} <= {*value} and all(isinstance(row, list) for row in value["data"]):
         return [dict(zip(map(str, value["columns"]), row)) for row in value["data"]]

@@ -101,11 +101,11 @@ def run_file(file: str | Path, what: str):
 
 # %% ../../nbs/support/02_registries.ipynb #5d575480
 class Registry(Mapping):
-    """Classes of one kind by name.
+    """Classes of one kind by name, from this package and plug-ins.
 
-    From this package and plug-ins. `what` is the kind in messages ("method"), `modules` are single modules, or
-    packages whose modules define such classes, and `group` is the entry-point group of other packages. With a
-    `base` class, by its dotted name, `FILE.py:Class` is a name as well."""
+    `what` is the kind in messages ("method"), `modules` are single modules, or packages whose modules define such
+    classes, and `group` is the entry-point group of other packages. With a `base` class, by its dotted name,
+    `FILE.py:Class` is a name as well."""
     def __init__(
         self,
         what: str,

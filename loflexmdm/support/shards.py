@@ -214,6 +214,6 @@ def read_splits(directory: str | os.PathLike) -> Splits:
 
 # %% ../../nbs/support/12_shards.ipynb #aa5346d3
 def cache_directory() -> Path:
-    "Return LOFLEXMDM_CACHE, or loflexmdm in the user's cache directory. XDG_CACHE_HOME, by default ~/.cache."
+    "Return LOFLEXMDM_CACHE, or loflexmdm in the user's cache directory, which is XDG_CACHE_HOME or ~/.cache."
     if own := os.environ.get("LOFLEXMDM_CACHE"): return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "loflexmdm"

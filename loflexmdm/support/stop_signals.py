@@ -62,7 +62,7 @@ def stopped_by(number: int) -> Stopped:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    "Raise `Stopped` at signals recorded by `stop_signals`. Also for signals recorded before the context."
+    "Raise `Stopped` at signals recorded by `stop_signals`, including those recorded before the context."
     found = {s: signal.getsignal(s) for s in STOP_SIGNALS}
     noted = {s: note for s, note in found.items() if isinstance(note, Caught)}
     for note in noted.values():

@@ -47,7 +47,8 @@ UNWRITABLE = "characters that no text file holds are left out", replace(r"[\0\ud
 
 
 def apply_rules(cells: Iterable, rules: Sequence[Rule], changes: Counter) -> list:
-    "Return cells, of which the texts are as a format can hold them. Counts in `changes` the texts that a rule changes."
+    """Return cells with their texts changed to what a format can hold. Counts in `changes` the texts that a rule
+    changes."""
     found = list(cells)
     for i, cell in enumerate(found):
         if not isinstance(cell, str): continue

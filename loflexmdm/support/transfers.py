@@ -20,7 +20,7 @@ def to_device(values: Any, device: torch.device | str, dtype: torch.dtype | None
 
 
 def lists(*tensors: Tensor) -> list[list]:
-    "Read several tensors of one device as nested lists. One synchronisation with a GPU for all."
+    "Read several tensors of one device as nested lists, with one host-device synchronisation for all."
     moved = [v.to("cpu", non_blocking=True) for v in tensors]
     if any(v.is_cuda for v in tensors): torch.cuda.current_stream(tensors[0].device).synchronize()
     return [v.tolist() for v in moved]

@@ -46,9 +46,9 @@ WRITERS = {".txt": _as_lines, ".csv": _as_table, ".jsonl": _as_jsonl} | dict.fro
 def write_texts(path: str | os.PathLike, texts: Sequence[str]) -> Path:
     """Write texts in the format of the file's extension; return the path.
 
-    A line each (.txt), a column `text` (.csv), objects with the key `text` (.jsonl), or records (.fasta and the
-    like). ValueError for another extension, and for a text that the format cannot represent; a warning for lines that
-    will be taken for another format."""
+    Each text is a line (.txt), a row of the column `text` (.csv), an object with the key `text` (.jsonl), or a record
+    (.fasta and the like). ValueError for another extension, and for a text that the format cannot represent; a warning
+    for lines that will be taken for another format."""
     ending = Path(path).suffix.lower()
     if ending not in WRITERS:
         raise ValueError(f"{path}: the name must end in one of {', '.join(WRITERS)}")

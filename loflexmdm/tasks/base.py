@@ -41,9 +41,9 @@ class Examples(Dataset):
     """Dataset of `size` lazily made examples. Number i is `make(i)`. IndexError beyond the end.
 
     `identity`: `rows` and `digest` of the source rows of the examples; `source`: these and the `name` of the file or
-    data set, if it holds more rows. A resumed run compares them to detect changed data
-    (`data_digests.data_digests`). `length`: returns the number of columns of example i, where it is known before the
-    example is made; batches of similar length ask for it."""
+    data set, if it holds more rows. A resumed run compares them to detect changed data (`data_digests.data_digests`).
+    `length`: returns the number of columns of example i, if it is known before the example is made, as batches of
+    similar length need."""
     def __init__(
         self, size: int, make: Callable[[int], Example], identity: Mapping | None = None, source: Mapping | None = None,
         length: Callable[[int], int] | None = None,
@@ -103,7 +103,8 @@ class TaskTexts:
         return tokens
 
     def features_of(self, tokens: Sequence[str]) -> set[str]:
-        "Return names of what a sequence or prompt has that a model may not have been trained on. None by default."
+        """Return names of features of a sequence or prompt that a model may not have been trained on; by default there
+        are none."""
         return set()
 
     def part(self, text: str) -> list[str]:
@@ -309,7 +310,7 @@ class TaskFiles:
 
     @classmethod
     def papers_of(cls, values: Mapping) -> Mapping[str, str]:
-        "Return the papers of a task with these settings. By default `papers`, for all settings."
+        "Return the papers of a task with these settings, by default `papers` for all settings."
         return cls.papers
 
     def settings(self) -> dict:
@@ -444,8 +445,8 @@ class Task(TaskTexts, TaskData, TaskFiles):
     def score(self, split: str, samples: Samples) -> dict[str, float]:
         """Score samples generated from a split's first prompts, by default by the fraction that is `correct`.
 
-        One sample per prompt of `prompts(split, len(samples))`, in order. ValueError for no samples, whatever a
-        subclass computes."""
+        There is one sample per prompt of `prompts(split, len(samples))`, in order. ValueError for no samples, whatever
+        a subclass computes."""
         _check_samples(samples)
         prompts = self.prompts(split, len(samples)) or [[]] * len(samples)
         answers = map(self.vocabulary.decode, samples.completions())
@@ -454,9 +455,10 @@ class Task(TaskTexts, TaskData, TaskFiles):
         return dict(correct=sum(right) / len(right))
 
     def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]] | None:
-        """Return the first `n` sequences to edit and masks of locked tokens. Fewer if the split has fewer.
+        """Return the first `n` sequences to edit and masks of locked tokens; None for a task that generates instead of
+        editing.
 
-        None for a task that generates instead of editing. `score` evaluates the edited sequences."""
+        There are fewer if the split has fewer. `score` evaluates the edited sequences."""
         return None
 
     def correct(self, prompt: Sequence[str], answer: Sequence[str]) -> bool | None:
@@ -464,7 +466,7 @@ class Task(TaskTexts, TaskData, TaskFiles):
         return None
 
     def describe(self, samples: Samples, prompt_text: str = "") -> list[dict]:
-        """Return the additional columns of each sample in a results file. One dict per sample, all with the same keys.
+        """Return the additional columns of each sample in a results file: one dict per sample, all with the same keys.
 
         `prompt_text`: the user's text, if all samples have the prompt `prompt(prompt_text)`."""
         return [{} for _ in samples.sequences]

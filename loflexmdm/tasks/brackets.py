@@ -54,7 +54,7 @@ def catalan(n: int) -> int:
 # %% ../../nbs/tasks/03_brackets.ipynb #13d9f53b
 @cache
 def split_weights(pairs: int) -> list[int]:
-    """Count balanced strings by number of pairs in the first bracket. Entry i: strings of one kind whose first
+    """Count balanced strings of one kind by number of pairs in the first bracket. Entry i counts those whose first
     bracket encloses i pairs."""
     return [catalan(i) * catalan(pairs - 1 - i) for i in range(pairs)]
 
@@ -176,7 +176,7 @@ class BracketsTask(Task):
         return Examples(size, example)
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list[str]] | None:
-        "Return the conditions of a split's first `n` strings. None without conditions."
+        "Return the conditions of a split's first `n` strings, or None without conditions."
         if not self.conditional: return None
         return [self.condition_of(self.string(split, i)) for i in range(n)]
 
@@ -206,8 +206,8 @@ class BracketsTask(Task):
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
         """Score samples against the exact distribution: valid, length_tv, short_tv, unique. All are fractions; the
-        total variations come with the floor of an ideal sampler. With conditions also `asked`, the fraction of valid
-        strings of the requested depth."""
+        total variations come with the floor of an ideal sampler. With conditions, `asked` is the fraction of valid
+        strings that have the requested depth."""
         strings = self.strings(samples)
         n = len(strings)
         asked = dict(asked=self.fraction_as_requested(samples)) if self.conditional else {}

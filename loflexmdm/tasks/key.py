@@ -28,7 +28,8 @@ def early_ciphers(n: int, b_key: float, b_cipher: float, points: int = 20_000) -
     """Compute P(m ciphers are known before the key) for m = 0..n. `b_key` and `b_cipher` are insertion rates; the rate
     of unmasking is 1.
 
-    float64, by the midpoint rule over clock readings. ValueError for n < 1 or rates that are not positive."""
+    The integral over clock readings is computed by the midpoint rule in float64. ValueError for n < 1 or rates that are
+    not positive."""
     if n < 1: raise ValueError(f"n={n}: must be at least 1")
     for name, b in (("b_key", b_key), ("b_cipher", b_cipher)):
         if not 0 < b < float("inf"):
@@ -110,8 +111,8 @@ class KeyTask(Task):
         return [list(row[i:i + self.width]) for i in starts]
 
     def answer(self, numbers: Sequence[int], key: int) -> list[str]:
-        """Return the answer: key, then ciphers of each block. With several blocks, each block's key precedes its
-        ciphers."""
+        """Return the answer: key, then ciphers of each block. If there are several blocks, each block's key precedes
+        its ciphers."""
         sums = [key]
         for block in self.in_blocks(numbers):
             if self.several:

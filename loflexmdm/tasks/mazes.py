@@ -36,7 +36,7 @@ Ends = tuple[Cell, Cell]  # start and goal of a path
 # %% ../../nbs/tasks/07_mazes.ipynb #4f9f686b
 @dataclass(frozen=True)
 class Maze:
-    "Rectangular grid of cells, some of them walls. Neighbours share a side."
+    "Rectangular grid of cells, some of them walls. Two cells are neighbours if they share a side."
     rows: int  # number of rows
     columns: int  # number of columns
     walls: frozenset[Cell]  # (row, column) of each wall

@@ -89,8 +89,8 @@ def small_splits(
 ) -> dict[bytes, str]:
     """Return the splits of sequences that a small source holds out, by `row_digest`, where the hash would leave none.
 
-    A tenth of the distinct sequences each, and at least one; empty for fewer than `fewest` sequences, for large
-    sources, and for shares of 0."""
+    Each split gets a tenth of the distinct sequences, and at least one. The dict is empty for fewer than `fewest`
+    sequences, for large sources, and for shares of 0."""
     rows = sorted({*digests})
     if not fewest <= len(rows) < ENOUGH: return {}
     places = {row: split_by(row, valid_share, test_share) for row in rows}
@@ -559,7 +559,7 @@ class SequencesTask(WrittenSequences):
         return "" if split == "train" else "held out"
 
     def prompts(self, split: str = "test", n: int = 8) -> list[list] | None:
-        "Return the prompts of a split's first `n` sequences, with `...` at the gap. None without `infill`."
+        "Return the prompts of a split's first `n` sequences, with `...` at the gap; None without `infill`."
         if not self.config.infill: return None
         data = self.dataset(check_split(split))
         return [prompt_of(data[i], self.vocabulary) for i in range(min(n, len(data)))]
@@ -613,10 +613,10 @@ class SequencesTask(WrittenSequences):
         return ((number, _tokens(row.text, c.unit, cut)) for number, row in rows if isinstance(row, Record))
 
     def score(self, split: str, samples: Samples) -> dict[str, float]:
-        """Score samples: new, unique (fractions), length_tv and the floor of an ideal sampler. With `infill` also
-        `restored`, the fraction of gaps in `prompts(split, n)` filled as in the held-out sequence (nan without
-        gaps). Only unique while the task has `access.unread`. For a stream the file is read to its end for `new`;
-        lengths are those of the prepared sequences."""
+        """Score samples: new, unique (fractions), length_tv and the floor of an ideal sampler. With `infill`,
+        `restored` is the fraction of gaps in `prompts(split, n)` filled as in the held-out sequence (nan without gaps).
+        Only `unique` is returned while the task has `access.unread`. For a stream the file is read to its end for
+        `new`; lengths are those of the prepared sequences."""
         made = self.sequences(samples)
         n = len(made)
         unique = len(set(made)) / n
@@ -640,7 +640,7 @@ class SequencesTask(WrittenSequences):
         return {s for s in set(made).intersection(rows) if not self.unusable(s)}
 
     def _restored(self, split: str, made: Sequence[Tokens]) -> dict[str, float]:
-        "Compute the fraction of gaps filled as in the held-out sequence. Empty without `infill`."
+        "Compute the fraction of gaps filled as in the held-out sequence; return {} without `infill`."
         prompts = self.prompts(split, len(made))
         if not prompts: return {}
         data = self.dataset(split)
@@ -751,13 +751,13 @@ ATTEMPTS = 1000  # to draw a sequence that fits, before one is taken as it is
 
 
 def stretch(n: int, draw: random.Random) -> tuple[int, int]:
-    "Draw start and end of a stretch of `n` tokens. Uniform over all stretches, also empty ones."
+    "Draw start and end of a stretch of `n` tokens, uniformly over all stretches, including empty ones."
     a, b = sorted(draw.sample(range(n + 2), 2))
     return a, b - 1
 
 
 def divided(total: int, parts: int, draw: random.Random) -> list[int]:
-    "Divide a number into parts, which may be 0. Uniform over all ways."
+    "Divide a number into parts, which may be 0, uniformly over all ways."
     cuts = sorted(draw.sample(range(total + parts - 1), parts - 1))
     return [b - a - 1 for a, b in zip([-1, *cuts], [*cuts, total + parts - 1])]
 

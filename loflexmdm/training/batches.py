@@ -160,7 +160,8 @@ def _streamed(
 # %% ../../nbs/training/01_batches.ipynb #bt000001
 def batches(data: Dataset, config: TrainConfig, start: int, device: torch.device,
             rank: int = 0, world: int = 1) -> Iterator[PartialSequences | Pairs]:
-    """Yield training batches on `device` from optimiser step `start`. With `world` processes, only the rows of `rank`.
+    """Yield training batches on `device` from optimiser step `start`; of `world` processes each gets the rows of its
+    `rank`.
 
     ValueError if there are no rows."""
     # each optimiser step takes `accumulate` batches

@@ -61,7 +61,8 @@ def recompute_blocks(method: Method, recompute: bool):
 
 
 def regions(method: Method) -> list[nn.Module]:
-    "Return the modules to compile. Each of the alike blocks of a network, as one for all; other networks whole."
+    """Return the modules to compile: the blocks of a network if they are alike, so that one compilation serves all,
+    else the whole network."""
     return [part for network in backbones(method) for part in blocks_alike(network) or [network]]
 
 # %% ../../nbs/training/05_compiling.ipynb #cpfail04

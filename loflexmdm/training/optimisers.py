@@ -151,8 +151,8 @@ class GroupedMuon(torch.optim.Muon):
 # %% ../../nbs/training/02_optimisers.ipynb #ts74cfe6
 def orthogonalised(x: Float[Tensor, "matrices rows columns"], coefficients: tuple[float, float, float], steps: int,
                    eps: float) -> Float[Tensor, "matrices rows columns"]:
-    """Orthogonalise matrices: bring their singular values near 1. Muon's iteration
-    x <- a x + b (x x') x + c (x x')^2 x from x / max(norm, eps)."""
+    """Bring the singular values of matrices near 1 by Muon's iteration x <- a x + b (x x') x + c (x x')^2 x, which
+    starts from x / max(norm, eps)."""
     a, b, c = coefficients
     # the Gram matrix is smaller on the shorter side
     tall = x.shape[1] > x.shape[2]

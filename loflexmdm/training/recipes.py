@@ -378,7 +378,7 @@ def tables_with_key(tables: dict) -> dict[str, list[str]]:
 
 
 def is_shared(having: Sequence[str]) -> bool:
-    "Return True if a setting's key alone does not say which of the tables `having` it is meant."
+    "Return True if a setting's key does not determine which of the tables `having` it is meant."
     return len(having) > 1 and "model" in having
 
 

@@ -90,13 +90,13 @@ def _check_data(trainer: "Trainer"):
 
 # %% ../../nbs/training/06_trainer.ipynb #ts5e69b3
 class Trainer:
-    """Trainer of `method` on `data` (a Dataset of Examples or Pairs). Checkpoints, metrics.jsonl and the best weights
-    go to `directory`.
+    """Trainer of `method` on `data` (a Dataset of Examples or Pairs). It writes checkpoints, metrics.jsonl and the best
+    weights to `directory`.
 
-    Randomness depends only on `config.seed` and the step. The first `valid_size` sequences of
-    the Dataset `valid` are used. A run is resumed only on the data and `settings` it began with, unless
-    `changed_data`. `processes` holds what ranks share; ValueError if they cannot share this run. `logger` gets what is
-    logged, beside the tracker of `config.log`: an object with a method `log(values, step)`."""
+    Randomness depends only on `config.seed` and the step. The first `valid_size` sequences of the Dataset `valid` are
+    used. A run is resumed only on the data and `settings` it began with, unless `changed_data`. `processes` holds what
+    ranks share; ValueError if they cannot share this run. `logger` gets what is logged, beside the tracker of
+    `config.log`: an object with a method `log(values, step)`."""
     def __init__(
         self, method: Method, data: Dataset, config: TrainConfig,
         directory: str | os.PathLike, valid: Dataset | None = None, progress: bool = True,
@@ -272,8 +272,8 @@ class Trainer:
         bar.set_postfix(shown(row) | {"tokens/s": f"{pace:,.0f}", "real": f"{real:.0%}"})
 
     def validate(self) -> float:
-        """Return the validation bound of the averaged model. Tight bound in nats per sequence, infinite outside rank
-        0; the best weights so far go to `best`."""
+        """Return the validation bound of the averaged model: the tight bound in nats per sequence, infinite outside
+        rank 0. The best weights so far are saved in `best`."""
         with self.processes.gathered(self.checkpoints) as checkpoints:
             if checkpoints is None: return math.inf
             model = checkpoints.average.eval()

@@ -66,7 +66,7 @@ def shifted(piece: str, open_rings: int) -> str:
 
 
 def fill_core(core: str, piece: str) -> str:
-    "Replace the `*` of a core by a piece. Empty for a hydrogen."
+    "Replace the `*` of a core by a piece; the piece '' stands for a hydrogen."
     before, after = core.split("*")
     open_rings = set()
     for token in filter(RING.fullmatch, smiles_tokens(before)): open_rings ^= {int(token.removeprefix("%"))}

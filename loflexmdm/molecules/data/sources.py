@@ -138,8 +138,8 @@ def hub_smiles(
     """Yield raw SMILES of a hub data set, '' if missing. Shards and a buffer of rows are shuffled for each seed and
     epoch.
 
-    In a data loader worker: the rows of this worker's shards. ValueError for a data set that cannot be opened and
-    for a wrong column."""
+    A data loader's worker gets only the rows of its own shards. ValueError for a data set that cannot be opened and for
+    a wrong column."""
     rows = open_stream(name, split, revision).shuffle(seed=seed, buffer_size=buffer)
     rows.set_epoch(epoch)
     return _column_of(rows, column or ("safe" if name == HUB else ""), name)

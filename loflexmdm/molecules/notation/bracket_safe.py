@@ -157,7 +157,8 @@ def is_safe_to_cut(bond: Chem.Bond) -> bool:
 
 # %% ../../../nbs/molecules/notation/01_bracket_safe.ipynb #6758459d
 def bonds_to_cut(mol: Chem.Mol, slicer: Slicer = "brics") -> list[int]:
-    "Return indices of bonds to cut without loss of stereochemistry. The slicer proposes them; in increasing order."
+    """Return indices, in increasing order, of the bonds proposed by a slicer that can be cut without loss of
+    stereochemistry."""
     pairs = candidate_pairs(mol, slicer)
     bonds = [mol.GetBondBetweenAtoms(*pair) for pair in pairs]
     if None in bonds: raise ValueError(f"slicer={slicer!r}: atoms {pairs[bonds.index(None)]} are not bonded")

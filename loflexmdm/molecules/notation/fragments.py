@@ -224,12 +224,12 @@ def find_fragment(mol: Chem.Mol, fragment: str) -> tuple[int, ...]:
 def contains_fragment(smiles: str | None, fragment: str) -> bool:
     """Return True if a molecule contains a fragment.
 
-    With attachment points: substituted by heavy atoms at all of them and nowhere else, by distinct atoms for the points
-    of a fragment, every atom and bond as drawn, several fragments on disjoint atoms. Without points: as a substructure.
-    Stereochemistry and isotopes are not compared.
+    A fragment with attachment points must be substituted by heavy atoms at all of them and nowhere else, by a different
+    atom for each point, with every atom and bond as drawn; several fragments must lie on disjoint atoms. A fragment
+    without points is matched as a substructure. Stereochemistry and isotopes are not compared.
 
-    False for None, for text that is not a molecule, and for molecules with open points; ValueError for a fragment
-    that does not parse."""
+    False for None, for text that is not a molecule, and for molecules with open points; ValueError for a fragment that
+    does not parse."""
     fragment_pattern(fragment)
     with rdBase.BlockLogs(): mol = Chem.MolFromSmiles(smiles) if smiles else None
     return mol is not None and bool(find_fragment(mol, fragment))
@@ -260,8 +260,8 @@ SMALLEST, LARGEST = 4, 2 / 3  # minimum heavy atoms of a side; maximum fraction 
 
 
 def scaffold_atoms(mol: Chem.Mol) -> set[int]:
-    """Return atoms of the Murcko scaffold. Rings, chains between them, and atoms doubly bonded to these; empty
-    without rings."""
+    """Return atoms of the Murcko scaffold: rings, chains between them, and atoms doubly bonded to these. The set is
+    empty without rings."""
     keep = {a.GetIdx() for a in mol.GetAtoms()}
     inside = lambda i: sum(n.GetIdx() in keep for n in mol.GetAtomWithIdx(i).GetNeighbors())
     while leaves := {i for i in keep if inside(i) < 2}: keep -= leaves
@@ -307,13 +307,13 @@ def linker_choices(mol: Chem.Mol) -> set[str]:
 
 
 def motif_choices(mol: Chem.Mol) -> set[str]:
-    "Return parts with one attachment point left by a BRICS cut. Neither too small nor too large."
+    "Return parts with one attachment point left by a BRICS cut that are neither too small nor too large."
     sides = (p for bond in bonds_to_cut(mol) for p in split_at(mol, [bond]))
     return {Chem.MolToSmiles(p) for p in sides if SMALLEST <= count_atoms(p) <= LARGEST * mol.GetNumAtoms()}
 
 
 def scaffold_with_points(mol: Chem.Mol) -> str:
-    "Return the Murcko scaffold with points at former side chains. Empty without rings."
+    "Return the Murcko scaffold with points at former side chains, or '' without rings."
     core = scaffold_atoms(mol)
     cut = [b.GetIdx() for b in mol.GetBonds() if (b.GetBeginAtomIdx() in core) != (b.GetEndAtomIdx() in core)]
     return Chem.MolToSmiles(max(split_at(mol, cut), key=lambda p: p.GetRingInfo().NumRings())) if core else ""
@@ -417,8 +417,8 @@ def coloured(mol: Chem.Mol, atoms: Sequence[int], size: tuple[int, int]) -> byte
 
 # %% ../../../nbs/molecules/notation/03_fragments.ipynb #b5c0d633
 def draw_fragment(case: FragmentCase, smiles: str = "", ax=None, size: tuple[int, int] = (300, 200)):
-    """Draw a molecule with its fragment coloured and the prompt beneath. By default the molecule of the case. Returns
-    the axes.
+    """Draw a molecule, by default that of the case, with its fragment coloured and the prompt beneath. Returns the
+    axes.
 
     If the fragment does not match at its points, it is searched for as a substructure. ValueError if that fails too."""
     import io

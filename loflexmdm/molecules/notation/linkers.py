@@ -88,7 +88,7 @@ def link_cuts(mol: Chem.Mol) -> list[Cut]:
 
 
 def _behind(mol: Chem.Mol) -> list[tuple[int, int]]:
-    "List single bonds outside rings, each with the atoms behind it, seen from the first atom, as bits."
+    "List single bonds outside rings, each with the atoms on its far side from the first atom, as bits."
     order, parent = [0], {0: -1}
     for i in order:
         for atom in mol.GetAtomWithIdx(i).GetNeighbors():

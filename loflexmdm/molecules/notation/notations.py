@@ -209,7 +209,7 @@ def _closes(tokens: Sequence[str], rings: Sequence[set], start: int, end: int) -
 
 
 def length_first(spans: Sequence[Span], tokens: Sequence[str], rng: random.Random) -> list[Span]:
-    "Draw a number of atoms among those of the spans, then a span with that number. Empty without spans."
+    "Draw a number of atoms among those of the spans, then a span with that number; return [] without spans."
     groups: dict[int, list[Span]] = {}
     for start, end in spans: groups.setdefault(sum(map(is_atom, tokens[start:end])), []).append((start, end))
     return [rng.choice(groups[rng.choice(sorted(groups))])] if groups else []
@@ -250,7 +250,7 @@ class Notation:
         "Write the same molecule differently, at random."
         return self.write(random_smiles(parse_smiles(self.read(text)), rng))
     def holes(self, tokens: Sequence[str], rng: random.Random) -> list[Span]:
-        "Choose spans to generate in a training prompt. Empty to generate everything."
+        "Choose spans to generate in a training prompt; an empty list means that everything is generated."
         return free_branches(tokens, rng)
     def prompt(self, fragment: str) -> list:
         "Tokenise a fragment, with `...` where it may grow. ValueError without such points."

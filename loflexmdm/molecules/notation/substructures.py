@@ -24,7 +24,7 @@ def substructure(text: str) -> Chem.Mol:
 
 
 def written_hydrogens(pattern: Chem.Mol) -> dict[int, int]:
-    "Return the number of hydrogens of each atom that has some in its brackets. Empty for SMARTS."
+    "Return the number of hydrogens of each atom that has some in its brackets; for SMARTS the dict is empty."
     return {atom.GetIdx(): atom.GetNumExplicitHs() for atom in pattern.GetAtoms() if atom.GetNumExplicitHs()}
 
 

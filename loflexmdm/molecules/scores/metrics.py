@@ -119,7 +119,7 @@ def _morgan(bits: int):
 
 
 def bit_rows(mols: Sequence[Chem.Mol], bits: int = BITS) -> np.ndarray:
-    """Compute packed Morgan fingerprints: uint8 (molecules, bits / 8). Radius 2, without chirality, eight bits to a
+    """Compute packed Morgan fingerprints of radius 2 without chirality: uint8 (molecules, bits / 8), eight bits to a
     byte."""
     made = _morgan(bits).GetFingerprints(list(mols), numThreads=0)
     packed = b"".join(map(DataStructs.BitVectToBinaryText, made))
@@ -146,8 +146,8 @@ def mean_distance(rows: np.ndarray) -> float:
 
 
 def diversity(smiles: Sequence[str | None]) -> float:
-    """Compute the mean Tanimoto distance over pairs of distinct valid molecules. Morgan, radius 2, 2,048 bits; nan
-    for fewer than two."""
+    """Compute the mean Tanimoto distance over pairs of distinct valid molecules, nan for fewer than two. The
+    fingerprints are Morgan's, of radius 2 and 2,048 bits."""
     return mean_distance(bit_rows(list(_different(judge(smiles)).values())))
 
 
@@ -256,7 +256,7 @@ class MoleculeMetrics:
 
 
 def metrics_table(results: Mapping[str, MoleculeMetrics]) -> str:
-    "Format metrics as Markdown, one row per result. Fractions in per cent, diversity from 0 to 1."
+    "Format metrics as Markdown, one row per result, with fractions in per cent and diversity from 0 to 1."
     from loflexmdm.support.notebook import cell  # imported here: it imports torch
     names = ("validity", "uniqueness", "novelty", "diversity", "quality", "quality_with_duplicates")
     show = lambda k, v: "-" if math.isnan(v) else f"{v:.3f}" if k == "diversity" else f"{100 * v:.1f}"

@@ -239,7 +239,7 @@ def stored_reference(path: Path) -> Reference | None:
 
 # %% ../../../nbs/molecules/scores/02_moses.ipynb #f53f75e9
 def moses_reference(name: str = "moses-test", limit: int = 0, processes: int = 1) -> Reference:
-    """Return the reference of a benchmark's molecules, cached. All, or `limit` evenly spaced ones.
+    """Return the reference of a benchmark's molecules, all or `limit` evenly spaced ones; it is cached.
 
     The complete test set takes about a quarter of an hour on one core. ValueError if the wheel is missing."""
     def make():

@@ -28,7 +28,7 @@ from ...support.registries import check_code_allowed, code_allowed, did_you_mean
 # %% ../../../nbs/molecules/scores/05_objectives.ipynb #ob000009
 @cache
 def print_maker(kind: str):
-    "Return RDKit's generator of a fingerprint. ECFP4, ECFP6 (Morgan), FCFP4 (by features) or AP (atom pairs)."
+    "Return RDKit's generator of a fingerprint: ECFP4, ECFP6 (Morgan), FCFP4 (by features) or AP (atom pairs)."
     g = rdFingerprintGenerator
     if kind == "AP": return g.GetAtomPairGenerator(maxDistance=10)
     features = dict(atomInvariantsGenerator=g.GetMorganFeatureAtomInvGen()) if kind == "FCFP4" else {}
