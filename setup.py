@@ -35,5 +35,6 @@ setup(
         "loflexmdm": ["py.typed", "papers.bib", "recipe.schema.json", "help.json", "presets/*.toml", "molecules/scores/*.gz",
                       "structure_editor/*", "pretrained_models/*/*"]
     },
-    entry_points=dict(console_scripts=lines("console_scripts"), nbdev=["loflexmdm=loflexmdm._modidx:d"]),
+    entry_points={key: lines(key) for key in meta if key.startswith("loflexmdm.")}
+    | dict(console_scripts=lines("console_scripts"), nbdev=["loflexmdm=loflexmdm._modidx:d"]),
 )

@@ -79,12 +79,16 @@ def edges(checkout: Checkout) -> set[tuple[str, str]]:
     return {(a, b) for a, b in found if a != b}
 
 
+def room_of(module: str) -> str:
+    "Return the room of a module; the verbs of molecules, which plug into the command line, are one above it."
+    return "verbs" if module.startswith("molecules.verbs") else module.split(".")[0]
+
+
 def arrows_up(checkout: Checkout) -> list[tuple[str, str]]:
     "Return imports of a room on the same floor or above."
     floors = checkout.floors()
-    def floor(module: str) -> int: return floors.get(module.split(".")[0], floors[""])
-    return [(a, b) for a, b in sorted(edges(checkout))
-            if a.split(".")[0] != b.split(".")[0] and floor(b) >= floor(a)]
+    def floor(module: str) -> int: return floors.get(room_of(module), floors[""])
+    return [(a, b) for a, b in sorted(edges(checkout)) if room_of(a) != room_of(b) and floor(b) >= floor(a)]
 
 
 def reachable(start: str, following: dict[str, set[str]]) -> set[str]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from .answers import MODELS, MOST, Answers, cards, file_text
 from .commands import Options, Parser, command, print_status
 from .common import add_device, pick_device
-from .link import LINK_MODELS
+from ..molecules.links import LINK_MODELS
 from .structure_editor import ADDRESS, FILES, ON_LOAD, TEMPLATE, from_molfile, to_molfile
 from ..models.player import Player
 

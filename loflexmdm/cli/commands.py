@@ -16,7 +16,6 @@ import contextlib
 import io
 import json
 import os
-import pkgutil
 import re
 import shlex
 import sys
@@ -24,7 +23,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from datetime import timedelta
-from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.resources import files
 from operator import attrgetter
@@ -37,7 +35,7 @@ import loflexmdm
 from ..support.atomic_files import write_file
 from ..support.limits import clipped_line, visible
 from ..support.progress import is_silent, silence
-from ..support.registries import code_allowed, imported, nearest
+from ..support.registries import Registry, code_allowed, imported, is_own, nearest
 from ..support.stop_signals import Interrupted
 
 # %% ../../nbs/cli/01_commands.ipynb #0557a49c
@@ -140,7 +138,7 @@ class Command:
     continuation: Callable[[Options], str] = attrgetter("command_line")  # command that continues it after a signal
 
 
-COMMANDS: dict[str, Command] = {}  # those of the modules imported so far
+COMMANDS = Registry("command", ("loflexmdm.cli",), "loflexmdm.verbs")
 
 
 def command(name: str, help: str, arguments: Callable, examples: str, **settings) -> Callable:
@@ -148,16 +146,14 @@ def command(name: str, help: str, arguments: Callable, examples: str, **settings
 
     `settings` are further fields of Command."""
     def register(run: Callable[[Options], object]) -> Callable:
-        COMMANDS[name] = Command(name, run, help, arguments, examples, **settings)
+        COMMANDS.add(name, Command(name, run, help, arguments, examples, **settings))
         return run
     return register
 
 
 def find_commands() -> dict[str, Command]:
-    "Return all commands by name, in help order."
-    modules = pkgutil.iter_modules(import_module("loflexmdm.cli").__path__)
-    for module in modules: module.name.startswith("_") or import_module(f"loflexmdm.cli.{module.name}")
-    return dict(sorted(COMMANDS.items(), key=lambda item: item[1].place))
+    "Return all commands by name, in help order, without those of broken plug-ins."
+    return dict(sorted(COMMANDS.usable().items(), key=lambda item: item[1].place))
 
 # %% ../../nbs/cli/01_commands.ipynb #55da6e3f
 def outer_parser() -> tuple[Parser, argparse._SubParsersAction]:
@@ -186,6 +182,7 @@ def full_parser(argv: Sequence[str]) -> tuple[Parser, argparse._SubParsersAction
 def parse(argv: Sequence[str]) -> Options:
     "Parse a command line. ValueError for wrong arguments, SystemExit after --help and --version."
     if (stored := stored_parser(argv)) is not None: stored.parse_args(argv[-1:])  # prints and exits
+    if argv[:1] and argv[0] in COMMANDS.plugins(): COMMANDS[argv[0]]  # or the reason why it cannot be used
     parser, commands = full_parser(argv)
     try: found, extra = parser.parse_known_args(argv)
     except ValueError:
@@ -299,8 +296,9 @@ def write_help(path: str | os.PathLike = HELP) -> Path:
 
 # %% ../../nbs/cli/01_commands.ipynb #he1p0003
 def has_plug_ins() -> bool:
-    "Return True if another package adds parts. Parts are methods, tasks, samplers and networks."
-    return any(group.startswith("loflexmdm.") for group in entry_points().groups)
+    "Return True if another package adds parts: methods, tasks, samplers, networks, rules or commands."
+    groups = [group for group in entry_points().groups if group.startswith("loflexmdm.")]
+    return any(not is_own(point) for group in groups for point in entry_points(group=group))
 
 
 def stored_parser(argv: Sequence[str]) -> Parser | None:
@@ -308,7 +306,7 @@ def stored_parser(argv: Sequence[str]) -> Parser | None:
 
     Return None for other command lines, in a process that has commands already, and if there are plug-ins."""
     *names, last = argv or [""]
-    if last not in ("-h", "--help", "--version") or len(names) > 1 or COMMANDS or has_plug_ins(): return None
+    if last not in ("-h", "--help", "--version") or len(names) > 1 or COMMANDS.classes or has_plug_ins(): return None
     parser, commands = outer_parser()
     if names and last == "--version": return None
 

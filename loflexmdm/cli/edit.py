@@ -186,7 +186,7 @@ def with_columns(rows: Sequence[dict], inputs: Inputs) -> list[dict]:
   loflexmdm edit lead-edits --input leads.csv --salts largest -n 8 --out analogues.sdf   # names are kept
 every row of the input is in the output; a row that cannot be edited has the state "skipped" and the reason
 with --out, finished batches are kept in FILE.partial.jsonl, and after Ctrl-C the same command continues""",
-         options=EditOptions, place=3)
+         options=EditOptions, place=4)
 def run_edit(options: EditOptions):
     "Edit the sequences of a file."
     out, device = output_path(options.out, row_formats(task_class_in(options.argv[1:]))), pick_device(options.device)

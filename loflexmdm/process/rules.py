@@ -20,7 +20,7 @@ from .states import GAP_RANGE, MASK, SPECIAL_TOKENS, Vocabulary, is_ranged
 from ..support.registries import Registry
 
 # %% ../../nbs/process/17_rules.ipynb #af29c790
-RULES = Registry("rule", ("loflexmdm.process.rules", "loflexmdm.molecules.rules"), "loflexmdm.rules")
+RULES = Registry("rule", ("loflexmdm.process.rules",), "loflexmdm.rules")
 
 
 class Rule:

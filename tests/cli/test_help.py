@@ -48,7 +48,7 @@ def pages(name):
 
 found = {name: pages(name) for name in stored["commands"]}
 found["the list"] = [full_parser(["--help"])[0].format_help()]
-commands.COMMANDS = {}
+commands.COMMANDS.classes = {}
 found["the list"].append(stored_parser(["--help"]).format_help())
 print(json.dumps(dict(current=current, found=found)))
 """  # in a process of its own: other tests define methods, which its pages would name
@@ -63,16 +63,16 @@ def test_pages_from_the_table_are_those_of_the_commands(columns):
 
 
 def test_plug_ins_make_the_pages_anew(monkeypatch):
-    monkeypatch.setattr(commands, "COMMANDS", {})
+    monkeypatch.setattr(commands.COMMANDS, "classes", {})
     assert stored_parser(["train", "--help"]) is not None
     point = EntryPoint("toy", "toy.methods", "loflexmdm.methods")
-    monkeypatch.setattr(commands, "entry_points", lambda: EntryPoints([point]))
+    monkeypatch.setattr(commands, "entry_points", lambda **chosen: EntryPoints([point]).select(**chosen))
     assert stored_parser(["train", "--help"]) is None
 
 
 @pytest.mark.parametrize("argv", [[], ["train"], ["train", "brackets", "--help"], ["train", "--version"], ["--quiet"]])
 def test_all_else_is_parsed_in_full(argv, monkeypatch):
-    monkeypatch.setattr(commands, "COMMANDS", {})
+    monkeypatch.setattr(commands.COMMANDS, "classes", {})
     assert stored_parser(argv) is None
 
 

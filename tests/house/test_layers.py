@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "loflexmdm"
 FLOORS = dict(
     support=1, process=2, exact=3, networks=3, samplers=3, methods=4, tasks=5, models=6, molecules=7, training=7,
-    reports=8, cli=9,
+    reports=8, cli=9, verbs=10,
 )
 
 
@@ -67,11 +67,13 @@ def imports_of(module: str, inside: bool) -> set[str]:
     return {name for name in names if name in MODULES} - {module}
 
 
-def room_of(module: str) -> str: return module.split(".")[0]
+def room_of(module: str) -> str:
+    "Return the room of a module. The verbs of molecules lie above the command line, into which they plug."
+    return "verbs" if module.startswith("molecules.verbs") else module.split(".")[0]
 
 
 def test_every_folder_is_a_room_with_a_floor():
-    assert ROOMS == set(FLOORS)
+    assert ROOMS | {"verbs"} == set(FLOORS)
 
 
 def test_imports_form_no_circle():

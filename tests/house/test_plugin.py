@@ -1,4 +1,4 @@
-"""Another package's task, network, method, sampler and channel, installed outside the tree and used in other
+"""Another package's task, network, method, sampler, channel and verb, installed outside the tree and used in other
 processes; and one line for each way in which such a package can be wrong."""
 import json
 import os
@@ -65,6 +65,9 @@ failing = broken_import
 leaving = broken_exit
 [loflexmdm.networks]
 narrow = broken_shape
+[loflexmdm.verbs]
+broken = broken_import
+report = broken_import
 """
 
 
@@ -164,6 +167,28 @@ def test_info_help_and_cite_know_plug_ins(place, run):
     start = "% method any-order: a network trained for all orders at once\n@inproceedings{uria2014"
     for text in papers: assert text.startswith(start)
     assert f"{run}: any-order" in model and 'network = "gru"' in model and "trained: 6 steps" in model
+
+
+@pytest.mark.slow
+def test_a_verb_of_a_plug_in_is_a_command(place):
+    listed, page, counted = told(place, "--help", "count --help", "count banana --letter a")
+    names = [line.split()[0] for line in listed.splitlines() if line.startswith("    ")]
+    assert names.index("link") < names.index("count") and "count letters" in listed
+    assert "--letter LETTER" in page and "loflexmdm count abc --letter b" in page and counted == "3\n"
+    refused(place, {
+        "count": ["the following arguments are required: TEXT"],
+        "count banana --lettre a": ["unknown argument --lettre (did you mean '--letter'?)"],
+    })
+    refused(place, {"count banana": ["'count'", "'link'"]}, sites=())
+
+
+@pytest.mark.slow
+def test_a_verb_that_cannot_be_used_is_named_and_stops_nothing_else(place):
+    both = "site", "broken"
+    refused(place, {"broken now": ["command='broken': plug-in 'broken_import' of loflexmdm-broken cannot be imported"]},
+            both)
+    listed, page, counted = told(place, "--help", "report --help", "count banana", sites=both)
+    assert "broken" not in listed and "pictures" in page and counted == "6\n"  # nobody takes the name of a verb here
 
 
 @pytest.mark.slow
@@ -310,4 +335,4 @@ def test_the_page_has_no_other_module_and_the_entry_points():
     named = {source.split("\n")[0][2:] for source in cells() if re.match(r"# \w+\.py\n", source)}
     assert named == {path.name for path in MODULES}
     fence = re.search(r"```toml\n(.*?)\n```", "\n".join(cells()), re.S)[1]
-    assert fence in (SOURCE / "pyproject.toml").read_text() and fence.count("[project.entry-points.") == 4
+    assert fence in (SOURCE / "pyproject.toml").read_text() and fence.count("[project.entry-points.") == 5

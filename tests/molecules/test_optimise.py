@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from rdkit import Chem
 
-from loflexmdm.cli.optimize import read_leads
+from loflexmdm.molecules.verbs.optimize import read_leads
 from loflexmdm.molecules.optimise import MUTATIONS, Call, CallLog, Genetic, PerScaffold, RandomSearch, Regrow
 from loflexmdm.molecules.optimise import Holding, Screened, murcko, substructure
 from loflexmdm.molecules.optimise import _prompt, alerts, best_calls, best_curve, crossed, join_parts, mutated

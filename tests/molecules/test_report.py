@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from rdkit import Chem
 
-from loflexmdm.cli.report import scores_in
+from loflexmdm.molecules.verbs.report import scores_in
 from loflexmdm.molecules.data.compounds import read_compounds
 from loflexmdm.molecules.data.records import read_smiles
 from loflexmdm.molecules.data.tables import as_sdf, as_smi, molecule_columns
