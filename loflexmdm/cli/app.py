@@ -226,10 +226,10 @@ def explicit_settings(temperature: float | None, top_p: float | None) -> dict:
 
 # %% ../../nbs/cli/16_app.ipynb #ap000020
 STYLE = """
-.la-grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(140px,1fr));gap:8px}
+.la-grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(230px,1fr));gap:8px}
 .la-card{margin:0;padding:6px;border:1px solid #d0d4da;border-radius:6px;background:#fff;color:#1c2026}
 .la-card svg{width:100%;height:auto;display:block}
-.la-card figcaption{font-size:13px;overflow-wrap:anywhere}
+.la-card figcaption{font-size:15px;overflow-wrap:anywhere}
 .la-text{font-family:ui-monospace,monospace;font-size:13px;overflow-wrap:anywhere}
 .la-error{color:#8a1c1c;background:#fdecec;border-left:4px solid #b42318;padding:8px;margin:0}
 .la-status{margin:0;padding:8px 0}

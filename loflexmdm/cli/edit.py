@@ -182,7 +182,8 @@ def with_columns(rows: Sequence[dict], inputs: Inputs) -> list[dict]:
   loflexmdm edit runs/repair --input texts.csv --column sentence --keep 1-3 --out repaired.csv
   loflexmdm edit runs/leads --input leads.smi -n 8 --out edited.csv
   loflexmdm edit runs/leads --input leads.smi -n 32 --keep "c1ccncc1" --gain 0.1 --out better.csv
-  loflexmdm edit lead-edits --input leads.smi -n 32 --charge keep --logp 1:4 --similarity 0.4   # acids stay acids
+  loflexmdm edit lead-edits --input leads.smi -n 32 --goal charge:keep,logp:-1,similarity:0.4   # acids stay acids
+  loflexmdm edit lead-edits --input assay.csv -n 32 --goal pIC50:up,solubility:up --measured assay.csv   # a column
   loflexmdm edit lead-edits --input leads.csv --salts largest -n 8 --out analogues.sdf   # names are kept
 every row of the input is in the output; a row that cannot be edited has the state "skipped" and the reason
 with --out, finished batches are kept in FILE.partial.jsonl, and after Ctrl-C the same command continues""",
@@ -202,6 +203,7 @@ def run_edit(options: EditOptions):
     info = provenance(options, device, request.seed) | used
     print_provenance(info)
     print_sampling(options, method, request.sampler)
+    for line in task.edits.check_goals(**request.options) if request.options else (): print_status(line)
     inputs = read_input(options, task)
     attempts = attempts_at(inputs.rows, model, request.n, request.keep, request.limit(method.config))
     editable = [a for a in attempts if not a.reason]

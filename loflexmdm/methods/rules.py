@@ -120,7 +120,8 @@ class RuledDraw:
         for k in range(most):
             drawn = self.free(rows.rows(left), [(seeds[i] + k) % 2**62 for i in left])
             kept = [self.requirement.accepts(s) for s in drawn.sequences]
-            result = result + RuleResult(len(kept), sum(kept))
+            reasons = [self.requirement.reason(s) for s, ok in zip(drawn.sequences, kept) if not ok]
+            result = result + RuleResult(len(kept), sum(kept), reasons=[*filter(None, reasons)])
             samples = drawn if samples is None else with_rows(samples, left, drawn)
             left = [i for i, ok in zip(left, kept) if not ok]
             if not left: break

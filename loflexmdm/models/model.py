@@ -218,7 +218,8 @@ class Model:
         unknown tokens, a sequence that is too long or has nothing to edit."""
         request = self.edit_request(n, request, **settings)
         parts = list(self.edit_batches(sequences, keep, request=request))
-        found = Generated.merge(parts, self)
+        remarks = self.task.edits.check_goals(**request.options) if request.options else ()
+        found = replace(Generated.merge(parts, self), notes=list(remarks))
         if request.gain is None and not request.options and not request.unique: return found
         return found.pick(accepted_edits(found.rows(), [tuple(s.tokens) for s in found.sources], request, self.task))
 

@@ -440,7 +440,7 @@ class LeadEdits(TaskEdits):
         found = judge_edits(leads, self.task.products(samples))
         return [_row(e) | dict(edits=n) for e, n in zip(found, apart, strict=True)]
 
-    def check_goals(self, **goals): edit_goals(**goals)
+    def check_goals(self, **goals) -> Sequence[str]: return edit_goals(**goals).remarks
 
     def objection(self, row: Mapping, **goals) -> str:
         "Return which goal a molecule misses, or that it is not valid; '' if it meets all."

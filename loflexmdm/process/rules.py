@@ -52,6 +52,10 @@ class Rule:
         "Return True if a finished text satisfies a rule without automaton."
         raise NotImplementedError
 
+    def reason(self, text: str) -> str:
+        "Return why a finished text that breaks the rule does so, '' from a rule that names no reasons."
+        return ""
+
     def __and__(self, other: "Rule") -> "Rule": return All((*self.parts, *as_rule(other).parts))
 
 # %% ../../nbs/process/17_rules.ipynb #3a837bac
@@ -280,8 +284,13 @@ class Requirement(NamedTuple):
     def accepts(self, ids: Sequence[int]) -> bool:
         "Return True if a finished sequence satisfies the rule."
         if self.automaton is not None and not self.automaton.accepts(ids): return False
-        if not self.whole: return True
+        return not self.whole or all(rule.accepts(text) for text in [self.written(ids)] for rule in self.whole)
+
+    def reason(self, ids: Sequence[int]) -> str:
+        "Return why a finished sequence breaks the rule, as far as one of its parts names reasons."
+        return next(filter(None, (rule.reason(self.written(ids)) for rule in self.whole)), "")
+
+    def written(self, ids: Sequence[int]) -> str:
+        "Return a finished sequence as its text."
         first = len(SPECIAL_TOKENS)
-        tokens = [self.vocabulary.tokens[i] for i in ids if first <= i < first + len(self.vocabulary.ordinary)]
-        text = self.text(tokens)
-        return all(rule.accepts(text) for rule in self.whole)
+        return self.text([self.vocabulary.tokens[i] for i in ids if first <= i < first + len(self.vocabulary.ordinary)])

@@ -220,8 +220,9 @@ class TaskEdits(Part):
 
     goals: type | None = None  # dataclass of further conditions of results, whose comments are their help
 
-    def check_goals(self, **goals):
-        "Raise ValueError for goals that cannot be read, before the work begins."
+    def check_goals(self, **goals) -> Sequence[str]:
+        "Return what is to be known of goals, a line each. ValueError for goals that cannot be read."
+        return ()
 
     def objection(self, row: Mapping, **goals) -> str:
         "Return which of the `goals` an edited sequence misses, from its results row; '' if it meets them."

@@ -1,13 +1,24 @@
-"Edits towards a goal: charges of acids and bases, limits, and rows that the command leaves out."
+"Edits towards a goal: charges, properties, changes against the lead, measured columns, functions, rows left out."
 import csv
 import io
+from statistics import fmean
 
 import pytest
 
-from loflexmdm.molecules.edit_goals import EditGoals, charge_of, edit_goals
+from loflexmdm.cli.answers import Answers
+from loflexmdm.molecules.edit_goals import NAMES, EditGoals, charge_of, edit_goals, read_goal, values_of
 from commands import call, refused
 
 DICLOFENAC = "OC(=O)Cc1ccccc1Nc1c(Cl)cccc1Cl"
+ESTER = "COC(=O)Cc1ccccc1Nc1c(Cl)cccc1Cl"
+
+
+@pytest.fixture
+def assay(tmp_path):
+    "A table whose column counts carbons."
+    rows = [f"{'C' * n}O,{n},m{n}" for n in range(1, 21)]
+    (tmp_path / "assay.csv").write_text("\n".join(["smiles,pIC50,name", *rows]) + "\n")
+    return tmp_path / "assay.csv"
 
 
 @pytest.mark.parametrize("smiles, charge", [
@@ -18,25 +29,61 @@ def test_charges(smiles, charge): assert charge_of(smiles) == charge
 
 
 def test_each_goal_is_checked():
-    ester = "COC(=O)Cc1ccccc1Nc1c(Cl)cccc1Cl"
-    assert edit_goals("keep").objection(DICLOFENAC, ester) == "charge +0"
-    assert edit_goals("change").objection(DICLOFENAC, ester) == edit_goals("0").objection(DICLOFENAC, ester) == ""
-    assert edit_goals(None, "0:1").objection(DICLOFENAC, ester) == "logP outside the window"
-    assert edit_goals(None, None, 0.9).objection(DICLOFENAC, ester) == "similarity below 0.9"
-    assert edit_goals() == EditGoals() and EditGoals().objection(DICLOFENAC, ester) == ""
+    assert edit_goals("charge:keep").objection(DICLOFENAC, ESTER) == "charge:keep"
+    assert edit_goals("charge:change").objection(DICLOFENAC, ESTER) == ""
+    assert edit_goals("charge:0..0,logp:0..1").objection(DICLOFENAC, ESTER) == "logp:0..1"
+    assert edit_goals("similarity:0.9").objection(DICLOFENAC, ESTER) == "similarity:0.9"
+    assert edit_goals() == EditGoals() and EditGoals().objection(DICLOFENAC, ESTER) == ""
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "similarity"])
+def test_every_property_can_be_asked_to_rise_or_to_stay(name):
+    before, after = values_of(DICLOFENAC)[name], values_of(ESTER)[name]
+    asked = "up" if after > before else "down" if after < before else "keep"
+    for word in ("up", "down", "keep"):
+        assert (edit_goals(f"{name}:{word}").objection(DICLOFENAC, ESTER) == "") == (word == asked)
+
+
+@pytest.mark.parametrize("asked, after, met", [
+    ("-1", 2.0, True), ("-1", 2.5, False), ("+.5", 3.5, True), ("+.5", 2.5, False), ("2", 2.5, True), ("2.6", 2.5, False),
+    ("2..", 2.5, True), ("..2", 2.5, False), ("-3..-1", -2.0, True), ("change", float("nan"), True),
+    ("up", float("nan"), False)])
+def test_changes_and_limits(asked, after, met): assert read_goal(f"logp:{asked}").is_met(3.0, after) is met
+
+
+def test_a_measured_column_guards_edits(assay):
+    goals = edit_goals("pIC50:up", str(assay))
+    assert goals.objection("CCCO", "CCCCCCCCCCCCO") == "" and goals.objection("CCCCCCCCCCCCO", "CCCO") == "pIC50:up"
+    assert "predicted from 20 molecules, with an error of" in goals.remarks[0]
+
+
+def test_a_function_guards_edits(tmp_path):
+    (tmp_path / "mine.py").write_text("def chlorine(smiles): return smiles.count('Cl')\n")
+    goals = edit_goals("chlorine:-1", None, f"{tmp_path / 'mine.py'}:chlorine")
+    assert goals.objection(DICLOFENAC, DICLOFENAC) == "chlorine:-1"
+    assert goals.objection(DICLOFENAC, "OC(=O)Cc1ccccc1Nc1c(Cl)cccc1") == ""
 
 
 @pytest.mark.parametrize("argv, what", [
-    ("--charge same", "keep, change or a whole number"), ("--logp 3:1", "the lower first"),
-    ("--logp 3", "the lower first"), ("--similarity 2", "from 0 to 1")])
+    ("--goal charge", "must be NAME:WHAT"), ("--goal logp:3..1", "the lower limit comes first"),
+    ("--goal logp:same", "up, down, keep, change"), ("--goal lopg:up", "did you mean 'logp'"),
+    ("--goal pIC50:up", "needs measured=TABLE"), ("--function none.py:f --goal f:up", "no such file")])
 def test_refusals(argv, what, tmp_path):
     (tmp_path / "leads.smi").write_text(f"{DICLOFENAC}\n")
     refused(call(f"edit lead-edits {argv} --input", tmp_path / "leads.smi"), what)
 
 
+def test_calls_of_the_app_name_no_files(assay):
+    answers = Answers(["lead-edits"])
+    for name in ("measured", "function"):
+        with pytest.raises(ValueError, match=f"{name}: names a file"):
+            next(answers.edit("lead-edits", DICLOFENAC, **{name: str(assay)}))
+
+
 def test_the_command_writes_edits_that_meet_the_goals(tmp_path):
     (tmp_path / "leads.smi").write_text(f"{DICLOFENAC} diclofenac\n")
-    code, printed, said = call("edit lead-edits -n 16 --charge keep --similarity 0.4 --input", tmp_path / "leads.smi")
+    code, printed, said = call("edit lead-edits -n 16 --goal charge:keep,similarity:.4 --input", tmp_path / "leads.smi")
     rows = list(csv.DictReader(io.StringIO(printed)))
-    assert code == 0 and rows and "as they miss a goal" in said and "charge +0" in said
-    assert all(charge_of(row["smiles"]) == -1 and float(row["similarity"]) > 0.3 for row in rows)
+    assert code == 0 and rows and "as they miss a goal" in said and "charge:keep" in said
+    assert all(charge_of(row["smiles"]) == -1 for row in rows)
+    assert fmean(float(row["similarity"]) for row in rows) > 0.4

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rdkit import Chem
 
+from loflexmdm.models.pretrained import load
 from loflexmdm.molecules.optimise import Makeable, Similar, proposals_left_out
 from loflexmdm.molecules.scores.makeable import LARGE, Environment, Table, count_environments, environments
 from loflexmdm.molecules.scores.makeable import known_environments, objection, rings_in, unusual, write_table
@@ -111,3 +112,18 @@ def test_goals_say_that_parallel_is_not_used(tmp_path):
     path.write_text("[scoring]\nparallel = 8\n[[scoring.component]]\n[scoring.component.QED]\n"
                     "[[scoring.component.QED.endpoint]]\nname = 'q'\n")
     with pytest.warns(UserWarning, match="parallel=8: not used; molecules are scored one at a time"): read_goals(path)
+
+
+@pytest.mark.parametrize("prompt, settings", [
+    (None, dict(n=12, temperature=1.2)), ("*c1ccncc1", dict(n=12, temperature=1.2)),
+    ("*CCc1cccc(C*)c1", dict(n=4, close=True, ring_size="12-16")),
+])
+def test_samples_are_sound_by_the_rule_and_reasons_are_named(prompt, settings):
+    found = load("molecules-leads").sample(prompt, seed=0, rule="sound", **settings)
+    assert len(found) == settings["n"] and not any(objection(Chem.MolFromSmiles(s)) for s in found.smiles)
+    assert found.rule.tries == found.rule.accepted + len(found.rule.reasons) > len(found) and "left out: " in found.counted()
+
+
+def test_edits_are_sound_by_the_rule():
+    found = load("lead-edits").edit("CC(=O)Nc1ccc(O)cc1", n=12, seed=0, rule="sound")
+    assert len(found) == 12 and not any(objection(Chem.MolFromSmiles(s)) for s in found.smiles)

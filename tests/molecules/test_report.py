@@ -140,3 +140,12 @@ def test_wrong_input(tmp_path, monkeypatch, words, part):
     for name, text in {"m.csv": "smiles,y\nCCO,1\n", "empty.smi": "", "bad.smi": "x\n", "m.pdf": "%PDF-1",
                        "bad.jsonl": '{"a": 1}\n'}.items(): (tmp_path / name).write_text(text)
     refused(call(f"report {words}"), part)
+
+
+def test_an_analogue_stands_beside_its_lead(tmp_path):
+    (tmp_path / "edited.csv").write_text("lead,smiles,name\nCOc1ccccc1,CCOc1ccccc1,a\n,CCO,b\nCCN,CCN,c\n")
+    assert call("report", tmp_path / "edited.csv")[0] == 0
+    page = (tmp_path / "edited.html").read_text()
+    pairs = page.split("<h2>Leads and analogues</h2>")[1].split("<h2>")[0]
+    assert pairs.count("<svg") == 2 and "COc1ccccc1" in pairs and "+14.03" in pairs
+    assert "Leads and analogues" not in report(["CCO"], leads={"CCO": "CCO"})
