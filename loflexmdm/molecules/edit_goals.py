@@ -139,8 +139,8 @@ def edit_goals(goal: str | None = None, measured: str | None = None, function: s
 def _check_name(goal: Goal, known: list[str]):
     "Raise ValueError for a name that is not known."
     if goal.name in known: return
-    raise ValueError(f"goal={goal.text!r}: {goal.name!r}{did_you_mean(goal.name, known)} is none of {', '.join(known)}; "
-                     "a column needs measured=TABLE, a function of yours function=FILE.py:NAME")
+    raise ValueError(f"goal={goal.text!r}: {goal.name!r}{did_you_mean(goal.name, known)} is none of "
+                     f"{', '.join(known)}; a column needs measured=TABLE, a function of yours function=FILE.py:NAME")
 
 
 def _called(score: Callable[[str], tuple[float | None, str]]) -> Callable[[str], float]:

@@ -71,11 +71,9 @@ COUNTERS = dict(
     violations="rate bounds exceeded",
     forced="insertions forced to reach the smallest length",
 )
+REASONS = 8  # why draws broke a rule, that are shown
 
 # %% ../../nbs/samplers/04_simulate.ipynb #rr000003
-REASONS = 8  # that are shown
-
-
 @dataclass(frozen=True, repr=False)
 class RuleResult:
     "Acceptance and weights of draws under a rule. Results of several draws are added."
