@@ -178,7 +178,6 @@ def with_columns(rows: Sequence[dict], inputs: Inputs) -> list[dict]:
 
 # %% ../../nbs/cli/11_edit.ipynb #91d8327f
 @command("edit", "edit given sequences: repair texts, improve molecules", add_edit, """examples:
-  loflexmdm edit runs/repair --input texts.txt
   loflexmdm edit runs/repair --input texts.csv --column sentence --keep 1-3 --out repaired.csv
   loflexmdm edit runs/leads --input leads.smi -n 8 --out edited.csv
   loflexmdm edit runs/leads --input leads.smi -n 32 --keep "c1ccncc1" --gain 0.1 --out better.csv
@@ -203,7 +202,7 @@ def run_edit(options: EditOptions):
     info = provenance(options, device, request.seed) | used
     print_provenance(info)
     print_sampling(options, method, request.sampler)
-    for line in task.edits.check_goals(**request.options) if request.options else (): print_status(line)
+    for line in task.edits.check_goals(**request.options): print_status(line)
     inputs = read_input(options, task)
     attempts = attempts_at(inputs.rows, model, request.n, request.keep, request.limit(method.config))
     editable = [a for a in attempts if not a.reason]

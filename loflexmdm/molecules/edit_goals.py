@@ -7,6 +7,7 @@ __all__ = ['ACIDS', 'BASES', 'NAMES', 'NUMBER', 'AGAINST_LEAD', 'charge_of', 'va
            'GoalOptions', 'EditGoals', 'edit_goals']
 
 # %% ../../nbs/molecules/12_edit_goals.ipynb #eg000004
+import atexit
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -125,7 +126,9 @@ def edit_goals(goal: str | None = None, measured: str | None = None, function: s
     "Read goals as options are written, with what they need. ValueError names the goal and what is allowed."
     goals = tuple(map(read_goal, goal.split(","))) if goal else ()
     further, remarks = {}, []
-    if function: further[function.rpartition(":")[2]] = _called(Scorer(function))
+    if function:
+        further[function.rpartition(":")[2]] = _called(scorer := Scorer(function))
+        atexit.register(scorer.close)
     table = read_compounds(measured) if measured else None
     columns = () if table is None else table.columns
     for name in dict.fromkeys(g.name for g in goals if g.name in columns and g.name not in further):
