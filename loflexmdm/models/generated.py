@@ -43,8 +43,9 @@ class Generated(Samples):
 
     @classmethod
     def of(cls, samples: Samples, model: Any, **more) -> Self:
-        "Return the samples as those of a model, with `more` fields."
-        return cls(**{f.name: getattr(samples, f.name) for f in fields(Samples)}, model=model, **more)
+        "Return the samples as those of a model, in the class that its task has for them, with `more` fields."
+        kind = getattr(model.task, "results", None) or cls
+        return kind(**{f.name: getattr(samples, f.name) for f in fields(Samples)}, model=model, **more)
 
     @classmethod
     def merge(cls, parts: Sequence[Self], model: Any) -> Self:
@@ -63,12 +64,6 @@ class Generated(Samples):
         "Sequences as the task writes them, or their tokens joined by spaces without a task."
         write = " ".join if self.model.task is None else self.model.task.text
         return [write(self.model.vocabulary.decode(s)) for s in self.sequences]
-
-    @property
-    def smiles(self) -> list[str | None]:
-        "Canonical SMILES of each sample, None for invalid ones. ValueError unless the task is one of molecules."
-        if self.model.task is None: raise ValueError("smiles: the model was saved without a task")
-        return self.model.task.smiles_of(self)
 
     def __getitem__(self, i: int | slice) -> str | list[str]:
         "Return the text of sample i, or of several."
@@ -128,7 +123,7 @@ class Generated(Samples):
 
     def save(self, path: str | PathLike) -> Path:
         """Write the rows to a file; return its path. Its extension selects the format: a table (.csv, .jsonl, ...),
-        only texts (.txt, .fasta), or a format of the task (for molecules .smi, .sdf).
+        only texts (.txt, .fasta), or a format of the task.
 
         ValueError for another extension, and for texts that the format cannot hold."""
         check_row_file(Path(path), self.model.task)

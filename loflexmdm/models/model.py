@@ -174,7 +174,7 @@ class Model:
     ) -> Generated:
         """Draw `n` sequences per prompt, or the number in the request.
 
-        A prompt is a text that the task reads (of molecules a fragment), or a list of tokens, not of ids: a number
+        A prompt is a text that the task reads, or a list of tokens, not of ids: a number
         stands for the token that is written so, 4 for "4". `...` marks where tokens may be inserted (at the end if
         nowhere). Lengths count prompt and start token. `settings` are those of `SampleRequest`, of the task's prompts
         and of the sampler. Sequence i depends on its prompt and the i-th seed that `generator` yields, not on

@@ -29,7 +29,7 @@ from .data.matched_pairs import RING, Matched, MatchedPairs, Matching
 from .data.matched_pairs import fitting_cuts, is_heavy_atom, smiles_tokens
 from .data.prepared import is_packaged, prepare, source_line
 from .edit_goals import GoalOptions, edit_goals
-from .files import MoleculeFiles, MoleculeInputs
+from .files import MoleculeFiles, MoleculeInputs, MoleculeSamples
 from .notation.bracket_safe import decode
 from .notation.fragments import fragment_prompt, prompt_tokens
 from .notation.notations import notation_of, selfies_package, simpler
@@ -467,7 +467,7 @@ class MoleculeEditsTask(_MatchedMolecules):
     `found`: the matched pairs, read when first needed."""
     kind = "molecule-edits"
     view = "molecule"
-    inputs, edits, output = MoleculeInputs(), LeadEdits(), LeadOutput()
+    inputs, edits, output, results = MoleculeInputs(), LeadEdits(), LeadOutput(), MoleculeSamples
     papers = dict(qed="a score of molecules", sa_score="a score of molecules")
 
     def sources(self, split: str = "test", n: int = 8) -> tuple[list[list[str]], list[list[bool]]]:

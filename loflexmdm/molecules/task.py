@@ -9,6 +9,7 @@ __all__ = ['PROPERTIES', 'CONDITION', 'CLASS_WORDS', 'DIRECTIONS', 'SCORES', 'bo
 # %% ../../nbs/molecules/01_task.ipynb #ff17d32b
 import io
 import math
+import shlex
 import random
 import re
 import sys
@@ -33,10 +34,10 @@ from .data.cleaning import Cleaning, clean_chunk, molecule_split, small_splits
 from .data.column_values import REPLICATES, measured
 from .data.compounds import read_compounds, standard_fragment
 from .data.prepared import Molecules, Picked, content_of, is_packaged, prepare, source_line
-from .data.records import MOLECULE_FORMATS
+from .data.records import MOLECULE_FORMATS, holds_smiles
 from .data.tables import WRITTEN, molecule_columns
 from .closures import closing_prompts, closing_text, closure_request, split_closing
-from .files import MoleculeFiles, MoleculeInputs
+from .files import MoleculeFiles, MoleculeInputs, MoleculeSamples
 from .growth import LINKERS, SUBSTITUENTS, Growths, growth_of, likely_prompts
 from .growth import grows_rightwards, superstructure_points
 from .notation.bracket_safe import Decoded, read_tokenizer, split_attachments
@@ -861,7 +862,7 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
                              "too; prints the route")
     prompt_options = FragmentOptions
     inputs = MoleculeInputs()
-    output = MoleculeOutput()
+    output, results = MoleculeOutput(), MoleculeSamples
     view = "molecule"
 
     def sequence(self, text: str) -> list[str]:
@@ -869,6 +870,12 @@ class MoleculesTask(_MoleculeExamples, _MoleculeTexts):
         tokens = self.tokens_of(self.notation.write(text))
         self.vocabulary.encode(tokens)
         return tokens
+
+    @classmethod
+    def hint(cls, file: str, texts: Sequence[str]) -> str:
+        "Return a line on a file of texts that are SMILES, '' for another file."
+        command = f"loflexmdm train {shlex.quote(file)} --start-from molecules-leads"
+        return f"its texts are SMILES: `{command}` trains on molecules, with a check of each" * holds_smiles(texts)
 
     @classmethod
     def papers_of(cls, values: Mapping) -> dict[str, str]:

@@ -150,13 +150,14 @@ class TaskTexts:
         to edit. '' if nothing is left out, which is the default, or if the text cannot be read."""
         return ""
 
+    @classmethod
+    def hint(cls, file: str, texts: Sequence[str]) -> str:
+        "Return a line for whoever trains on texts of a file that this task reads better, '' for other texts."
+        return ""
+
     def condition(self, asked: str) -> str:
         "Return the token of a condition, NAME=VALUE such as pIC50=high. ValueError for a task without conditions."
         raise ValueError(f"{asked}: the task {self.kind} has no conditions")
-
-    def smiles_of(self, samples: Samples) -> list[str | None]:
-        "Return the canonical SMILES of each sample, None if invalid. ValueError for tasks without molecules."
-        raise ValueError(f"smiles: sequences of the task {self.kind} are not molecules")
 
 # %% ../../nbs/tasks/01_base.ipynb #3fcee5e0
 def kept_places(n: int, text: str) -> list[bool]:
@@ -425,6 +426,7 @@ class Task(TaskTexts, TaskData, TaskFiles):
     edits = TaskEdits()  # of a task whose sequences are edited
     inputs = TaskInputs()  # files that a user brings
     output = TaskOutput()  # on the terminal and in files
+    results: type | None = None  # class of a model's samples, with more than `models.generated.Generated` has
     view: str = "sequence"  # of the player: sequence, graph or molecule
     kind: str  # name in recipes
     Config: type  # frozen dataclass of int, float, str and bool fields, each with a default
