@@ -27,8 +27,8 @@ from .requests import EditRequest, SampleRequest, TextPrompt, request_of
 from .rows import Quota
 from .saved import checked_sampling, save_method
 from .trained_for import notes
-from ..process.rules import Requirement
-from ..process.states import Example, Vocabulary, collate, filled_example, prefix_example
+from ..process.rules import Requirement, split_ranges, with_ranges
+from ..process.states import Example, Vocabulary, collate, filled_example, is_ranged, prefix_example
 from ..support.arguments import read_count, read_items
 from ..support.limits import ROWS, clipped
 from ..support.progress import progress_bar
@@ -145,12 +145,15 @@ class Model:
         else:
             task = self._reader(text)
             text, changes = task.asked(text, request.ask, **request.options)
-            found = task.prompts_for(text, self.method, request.draws)._replace(text=text, name=name, changes=changes)
+            plain, gaps = (text, []) if text is None else split_ranges(text)
+            found = task.prompts_for(plain, self.method, request.draws)._replace(text=text, name=name, changes=changes)
+            if plain != text: found = found._replace(tokens=[with_ranges(tokens, gaps) for tokens in found.tokens])
         encode_prompts(found.tokens, None, self.vocabulary, request.limit(self.config))
         return found._replace(notes=tuple(self.notes_on(found.tokens[0])))
 
     def notes_on(self, prompt: Sequence) -> list[str]:
         "Return a line for each way in which no training sequence was like a prompt; see `trained_for.notes`."
+        prompt = [... if is_ranged(t, self.vocabulary) else t for t in prompt]
         given = [t for t in prompt if t is not ...]
         features = set() if self.method.task is None else self.task.features_of(given)
         return notes(self.method.trained_for, prompt, features)
