@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['TASK_DATA', 'provenance', 'print_provenance', 'pick_device', 'device_name', 'add_device', 'output_path',
-           'provenance_path', 'partial_path', 'add_force', 'keep_existing', 'add_salts', 'add_reading', 'add_fields',
-           'flag_of', 'free_flag', 'kind_of_option', 'numbers', 'value_of', 'recipe_in', 'task_of', 'task_of_recipe']
+           'provenance_path', 'partial_path', 'add_force', 'keep_existing', 'add_reading', 'check_reading',
+           'add_fields', 'flag_of', 'free_flag', 'kind_of_option', 'numbers', 'value_of', 'recipe_in', 'task_of',
+           'task_of_recipe']
 
 # %% ../../nbs/cli/02_common.ipynb #5ea9d58f
 import argparse
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
@@ -108,18 +109,21 @@ def keep_existing(path: Path | None, force: bool, command_line: str, out: Path |
     raise FileExistsError(f"--out {out}: {path} exists; choose another name, or replace it with --force")
 
 # %% ../../nbs/cli/02_common.ipynb #co5a1t01
-def add_salts(parser: Parser):
-    "Add the option --salts of the commands that read molecules."
-    parser.add_argument("--salts", choices=("refuse", "largest"), help="largest: keep the largest component of a salt")
-
-
-def add_reading(parser: Parser, cls: type[Task] | None):
-    "Add the options by which a task reads a user's file."
-    reader = cls and cls.inputs.options
-    for f in fields(reader) if reader else ():
+def add_reading(parser: Parser, tasks: Iterable[type[Task]]):
+    "Add the options by which tasks read a user's file, each once."
+    readers = {f.name: (f, task.inputs.options) for task in tasks if task.inputs.options
+               for f in fields(task.inputs.options)}
+    for name, (f, reader) in readers.items():
         values = [v for kind in get_args(f.type) for v in get_args(kind)]
-        kind = dict(choices=values) if values else dict(metavar=f.name.upper())
-        parser.add_argument(flag_of(f.name), dest=f"reading.{f.name}", help=comments_of(reader)[f.name], **kind)
+        kind = dict(choices=values) if values else dict(metavar=name.upper())
+        parser.add_argument(flag_of(name), dest=f"reading.{name}", help=comments_of(reader)[name], **kind)
+
+
+def check_reading(task: Task | type[Task], reading: Mapping[str, str]):
+    "Raise ValueError for options of reading that a task does not have."
+    known = {f.name for f in fields(task.inputs.options)} if task.inputs.options else set()
+    for name, value in reading.items():
+        if name not in known: raise ValueError(f"{flag_of(name)} {value}: not for the task {task.kind!r}; leave it out")
 
 # %% ../../nbs/cli/02_common.ipynb #1784695d
 def add_fields(parser: Parser, cls: type, title: str, values: Mapping | None = None, only: Sequence[str] | None = None,

@@ -56,12 +56,10 @@ def attempt(model: Model, row: InputRow, number: int, kept: str | None, limit: i
     text = row.text if isinstance(row.text, str) else " ".join(row.text)
     try:
         if row.reason: raise ValueError(row.reason)
-        tokens = model.lead(row.text, number - 1)
+        tokens, keep = model.lead(row.text, number - 1, kept)
         model.vocabulary.encode(tokens)
         if not tokens: raise ValueError("empty")
         if len(tokens) >= limit: raise ValueError(f"longer than the {limit - 1} tokens that are allowed")
-        keep = [False] * len(tokens) if kept is None else model.task.edits.keep(tokens, kept)
-        if all(keep): raise ValueError("everything is to be kept")
     except ValueError as e: return Attempt(row.number, text, number, [], [], "skipped: " + str(e).split(";")[0])
     return Attempt(row.number, text, number, tokens, keep, left_out=model.task.omitted(text))
 
@@ -142,7 +140,7 @@ def add_edit(parser: Parser, argv: Sequence[str]):
     option("model", metavar="NAME_OR_DIR", help="packaged model, saved model or training directory")
     option("--input", required=True, metavar="FILE", help="texts, a table or JSON lines; molecules: .smi .sdf")
     option("--column", metavar="NAME", help="column or key of the input [the only or usual one]")
-    add_reading(parser, cls)
+    add_reading(parser, [cls] if cls else ())
     option("--out", metavar="FILE", help=f"results file: {' '.join(row_formats(cls))} [print as .csv]")
     add_force(parser)
     add_drawing(parser, EditRequest, cls and cls.edits.goals, defaults=dict(n=1, seed=0))

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['N', 'NOTES', 'STATES', 'EvaluateOptions', 'evaluate_model', 'scored', 'mean_test_bound', 'figure_line',
            'evaluate_samples', 'recorded_task', 'lists', 'read_samples', 'table_of_samples', 'is_sample',
-           'holds_samples', 'evaluate_file', 'reader_of', 'check_states', 'inputs_of', 'text_row', 'score_texts',
-           'mean_scores', 'add_evaluate', 'run_evaluate']
+           'holds_samples', 'evaluate_file', 'reader_of', 'inputs_of', 'text_row', 'score_texts', 'mean_scores',
+           'add_evaluate', 'run_evaluate']
 
 # %% ../../nbs/cli/08_evaluate.ipynb #44171613
 import contextlib
@@ -14,25 +14,25 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from .commands import Parser, command, print_status
 from .common import TASK_DATA, add_force, keep_existing, output_path, pick_device, print_provenance
-from .common import add_salts, provenance, provenance_path, task_of, task_of_recipe
+from .common import add_reading, check_reading, provenance, provenance_path, task_of, task_of_recipe
 from .request_options import DrawOptions, add_drawing, print_sampling
 from ..methods.base import Method
 from ..methods.sampling import Request
 from ..models.model import Model, Scores
 from ..models.pretrained import load
+from ..models.requests import check_states
 from ..models.row_files import TABLES, write_rows
 from ..process.states import Vocabulary, collate, is_gap
 from ..samplers import COUNTERS, Samples
 from ..support.atomic_files import write_file
-from ..support.limits import ROWS
 from ..support.progress import is_silent
 from ..support.random_numbers import seeded
 from ..support.readers import is_file, read_json, read_jsonl
@@ -51,7 +51,7 @@ class EvaluateOptions(DrawOptions):
     task: str | None = None  # recipe of the task; None: the model's own
     task_data: bool = False  # read data that the model names
     column: str | None = None  # of a table
-    salts: str | None = None  # of a file of molecules: refuse or largest
+    reading: Mapping = field(default_factory=dict)  # options of the task's reader
     scored_by: str | None = None  # model that scores the texts of a file
     out: str | None = None  # file of the metrics, or of the texts' scores
     force: bool = False  # replace an existing file
@@ -192,18 +192,16 @@ def holds_samples(path: Path) -> bool:
 
 # %% ../../nbs/cli/08_evaluate.ipynb #75ae7488
 def evaluate_file(path: Path, task_name: str | None, column: str | None, data: bool = False,
-                  salts: str | None = None) -> dict:
+                  reading: Mapping = {}) -> dict:
     "Return the metrics of a file. It holds samples, or another format or column that a task reads."
     if not column and holds_samples(path): return evaluate_samples(path, task_name, data)
     task = task_of_recipe(task_name)
     if task is not None and not task.output.file_suffixes:
         raise ValueError(f"--task {task_name}: the task {task.kind!r} scores only files of `loflexmdm sample`")
     reader = reader_of(path) if task is None else type(task)
-    if salts and reader.kind != "molecules":
-        raise ValueError(f"--salts {salts}: is for molecules, not for the task {reader.kind!r}; leave it out")
-    more = dict(tell=print_status) if reader.kind == "molecules" else {}
-    if salts: more |= dict(salts=salts)
-    return reader.output.evaluate_file(path, column or "", task, progress=sys.stderr.isatty(), **more)
+    check_reading(reader, reading)
+    return reader.output.evaluate_file(path, column or "", task, progress=sys.stderr.isatty(),
+                                       tell=print_status, **reading)
 
 
 def reader_of(path: Path) -> type[Task]:
@@ -224,18 +222,10 @@ def reader_of(path: Path) -> type[Task]:
 STATES = 16  # per text for the bound, if --nll does not say
 
 
-def check_states(states: int):
-    "Raise ValueError for a number of states that gives no bound with an error."
-    if states < 0 or states == 1: raise ValueError(f"nll={states}: must be at least 2, or 0 for none")
-    ROWS.check(states, "nll")
-
-
 def inputs_of(path: Path, options: EvaluateOptions, task: Task) -> Inputs:
     "Read the texts of a file, all of them unless the command says how many."
-    salts = {} if options.salts is None else dict(salts=options.salts)
-    known = {f.name for f in fields(task.inputs.options)} if task.inputs.options else set()
-    if not salts.keys() <= known: raise ValueError(f"--salts {options.salts}: is for molecules; leave it out")
-    return task.inputs.sequences(path, options.column or "", options.n, **salts)
+    check_reading(task, options.reading)
+    return task.inputs.sequences(path, options.column or "", options.n, **options.reading)
 
 
 def text_row(row: InputRow, nats: float, error: float, reason: str) -> dict:
@@ -281,11 +271,11 @@ def add_evaluate(parser: Parser, argv: Sequence[str]):
     "Add the options of evaluate."
     option = parser.add_argument
     option("model", metavar="NAME_OR_DIR_OR_FILE",
-           help="model, file of samples, or file of SMILES: .smi .txt .csv .tsv .parquet, .gz")
-    option("--task", metavar="PRESET_OR_TOML", help="recipe whose task scores [the model's own; none for SMILES]")
+           help="model, file of samples, or file that a task reads: .smi .txt .csv .tsv .parquet, .gz")
+    option("--task", metavar="PRESET_OR_TOML", help="recipe whose task scores [the model's own]")
     option("--task-data", action="store_true", help=TASK_DATA)
-    option("--column", metavar="NAME", help="column of a table, such as that of SMILES")
-    add_salts(parser)
+    option("--column", metavar="NAME", help="column of a table [the only or usual one]")
+    add_reading(parser, TASKS.usable().values())
     option("--model", dest="scored_by", metavar="NAME_OR_DIR", help="model that scores the texts of the file")
     option("--out", metavar="FILE", help=f"file for metrics, .json; scores by --model: {' '.join(TABLES)}")
     add_force(parser)
@@ -311,7 +301,7 @@ def run_evaluate(options: EvaluateOptions):
     path, rows = Path(options.model), []
     if options.scored_by: figures, rows = score_texts(path, options, load(options.scored_by, device))
     elif is_file(path):
-        figures = evaluate_file(path, options.task, options.column, options.task_data, options.salts)
+        figures = evaluate_file(path, options.task, options.column, options.task_data, options.reading)
     else: figures = evaluate_model(options, load(options.model, device).method)
     for key, value in figures.items(): print(end=figure_line(key, value))
     if out is None: return

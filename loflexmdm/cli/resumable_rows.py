@@ -107,7 +107,7 @@ class SavedRows(Rows):
             raise ValueError(f"{self.path}: damaged or changed since it was written (SHA-256); remove it and "
                              f"{provenance_path(self.path)} to start again")
 
-        self.rows = [row for _, row in read_jsonl(self.path)] if saved["bytes"] else []
+        self.extend([row for _, row in read_jsonl(self.path)] if saved["bytes"] else [])
         self.batches = saved["batches"]
         self.size = saved["bytes"]
         self.counters = saved["counters"]

@@ -145,7 +145,7 @@ def run_sample(options: SampleOptions):
     if quota is not None: quota = quota._replace(prompts=len(prompts))
     with rows_of(out, info, decided, model, request.draws * len(prompts), quota) as found:
         if found.batches: print_status(f"continuing: {len(found.rows)} of {found.total} sequences are kept")
-        found.fill(model.sample_batches(prompts, request=request, skip=found.batches))
+        for _ in found.take(model.sample_batches(prompts, request=request, skip=found.batches)): pass
         counted = Samples([], [], **found.counters)
         told = dict(vars(request)) | vars(request.sampler) | dict(out=options.out)
         for line in status_lines(found.rows, counted, model.task, told): print_status(line)

@@ -24,7 +24,7 @@ from ..methods.sampling import Request, edit_batches, encode_prompts, generate, 
 from .generated import Generated, Source
 from .hub import push
 from .requests import EditRequest, SampleRequest, TextPrompt, request_of
-from .rows import Quota
+from .rows import Quota, Rows
 from .saved import checked_sampling, save_method
 from .trained_for import notes
 from ..process.rules import Requirement, split_ranges, with_ranges
@@ -185,17 +185,14 @@ class Model:
         request = self.request(n, request, **settings)
         quota, given = Quota.of(request, self.task), self.prompts_for(prompts, request)
         if quota is not None: quota = quota._replace(prompts=len(given))
-        parts, rows = [], []
-        for part in self._parts(given, request):
-            parts.append(part)
-            if quota is not None: rows += part.rows()
-            if quota is not None and quota.complete(rows): break
+        rows, parts = Rows(self, request.draws * len(given), quota), self._parts(given, request)
+        parts = list(parts if quota is None else rows.take(parts))
         told = lambda lists: list(dict.fromkeys(text for some in lists for text in some if text))
         found = replace(Generated.merge(parts, self), routes=told([prompt.route] for prompt in given),
                         notes=told(prompt.notes for prompt in given))
         if quota is not None:
-            found = found.pick(quota.select(rows))
-            if short := quota.shortfall(len(found), len(rows)): warnings.warn(short, stacklevel=2)
+            found = found.pick(rows.selection.places)
+            if short := quota.shortfall(len(found), len(rows.rows)): warnings.warn(short, stacklevel=2)
         return found.with_bounds(request.nll or 0, request.seed or 0)
 
     def sample_batches(
@@ -240,21 +237,28 @@ class Model:
         "Yield all edits, `batch_size` sequences at a time. ValueError when the first part is requested."
         request = self.edit_request(n, request, **settings)
         sequences = read_items("sequences", sequences)
-        leads = [self.lead(s, k) for s in sequences for k in range(request.n or 1)]
-        if isinstance(keep, str): request = replace(request, keep=keep)
-        elif keep is not None: keep = [k for k in keep for _ in range(request.n or 1)]
-        if request.keep is not None:
-            keep = [self.task.edits.keep(tokens, request.keep) for tokens in leads]
-            if any(map(all, keep)): raise ValueError(f"keep={request.keep!r}: locks every token; leave some free")
+        if isinstance(keep, str): request, keep = replace(request, keep=keep), None
+        n = request.n or 1
+        leads, locked = zip(*[self.lead(s, k, request.keep) for s in sequences for k in range(n)])
+        if keep is not None: locked = [k for k in keep for _ in range(n)]
         start = request.skip * request.batch_size
-        for part in edit_batches(self.method, leads, keep, replace(self._ruled(request), n=None)):
+        for part in edit_batches(self.method, leads, locked, replace(self._ruled(request), n=None)):
             sources = [Source(tokens) for tokens in leads[start:start + len(part)]]
             start += len(part)
             yield Generated.of(part, self, sources=sources, edited=True)
 
-    def lead(self, sequence: str | Sequence[str], variant: int = 0) -> list[str]:
-        "Return the tokens of a sequence to edit; each `variant` may write a text in another way."
-        return self._reader(sequence).edits.source(sequence, variant) if isinstance(sequence, str) else list(sequence)
+    def lead(
+        self, sequence: str | Sequence[str], variant: int = 0, keep: str | None = None,
+    ) -> tuple[list[str], list[bool]]:
+        """Return the tokens of a sequence to edit, and which of them `keep` locks.
+
+        Each `variant` may write a text in another way. ValueError for a text that the task cannot read, and if every
+        token is locked."""
+        is_text = isinstance(sequence, str)
+        tokens = self._reader(sequence).edits.source(sequence, variant) if is_text else list(sequence)
+        locked = [False] * len(tokens) if keep is None else self.task.edits.keep(tokens, keep)
+        if tokens and all(locked): raise ValueError(f"keep={keep!r}: locks every token; leave some free")
+        return tokens, locked
 
     def score(
         self, sequences: str | Sequence[str | Sequence[str]], states: int = 64, seed: int = 0, unit: str = "nats",

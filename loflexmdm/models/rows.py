@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BLOCK', 'APART', 'DESCRIBERS', 'Begin', 'token_columns', 'example_from', 'bounds', 'with_bounds', 'states_of',
-           'Quota', 'describing', 'with_rows', 'Rows']
+           'Quota', 'Selection', 'describing', 'with_rows', 'Rows']
 
 # %% ../../nbs/models/11_rows.ipynb #ro000004
 import os
@@ -91,24 +91,10 @@ class Quota(NamedTuple):
             raise ValueError(f"valid={request.valid}: the model's task does not define valid samples; use n")
         return cls(request.valid, request.unique, task)
 
-    def select(self, rows: Sequence[Mapping]) -> list[int]:
-        "Return the places of the first `n` valid rows of each prompt, by prompt. Fewer if there are fewer."
-        selected, known = {}, set()
-        for i, row in enumerate(rows):
-            text, of_prompt = self.task.output.accepted(row), selected.setdefault(self.prompt_of(row), [])
-            if text is None or self.unique and text in known or len(of_prompt) == self.n: continue
-            known.add(text)
-            of_prompt.append(i)
-        return [i for of_prompt in selected.values() for i in of_prompt]
-
     def prompt_of(self, row: Mapping) -> tuple:
         "Return the key of a row's prompt, the same for all rows of one prompt."
         if self.prompts == 1: return ()
         return (row.get("name"), row["prompt_text"]) if "prompt_text" in row else tuple(row["prompt"])
-
-    def complete(self, rows: Sequence[Mapping]) -> bool:
-        "Return True if the rows hold enough valid ones."
-        return len(self.select(rows)) == self.total
 
     def shortfall(self, found: int, drawn: int) -> str:
         "Describe that rows are missing, '' if none is. ValueError if there is none at all."
@@ -117,6 +103,35 @@ class Quota(NamedTuple):
         kind = "different valid sequences" if self.unique else "valid sequences"
         short = f"only {found} of {self.total} {kind} in {drawn:,} draws; tries allows more draws"
         return short if found < self.total else ""
+
+
+class Selection:
+    "Places of the rows that a quota keeps: the first valid ones of each prompt. Every row is looked at once."
+    def __init__(self, quota: Quota, rows: Sequence[Mapping] = ()):
+        self.quota = quota
+        self.seen = 0  # rows so far
+        self.known: set[str] = set()  # keys of those that are kept
+        self.of_prompt: dict[tuple, list[int]] = {}  # places, by prompt
+        self.add(rows)
+
+    def add(self, rows: Sequence[Mapping]):
+        "Look at further rows."
+        for i, row in enumerate(rows, self.seen):
+            key, kept = self.quota.task.output.accepted(row), self.of_prompt.setdefault(self.quota.prompt_of(row), [])
+            if key is None or self.quota.unique and key in self.known or len(kept) == self.quota.n: continue
+            self.known.add(key)
+            kept.append(i)
+        self.seen += len(rows)
+
+    @property
+    def places(self) -> list[int]:
+        "Places of the rows that are kept, by prompt; fewer than the quota if there are fewer."
+        return [i for kept in self.of_prompt.values() for i in kept]
+
+    @property
+    def complete(self) -> bool:
+        "True if the rows hold enough valid ones."
+        return len(self.places) == self.quota.total
 
 # %% ../../nbs/models/11_rows.ipynb #ro000015
 APART, DESCRIBERS = 1000, 4  # rows from which other processes describe them, and most of these
@@ -167,6 +182,7 @@ class Rows:
         self.model = model
         self.total = total  # most rows that are drawn
         self.quota = quota  # None: all rows are kept
+        self.selection = quota and Selection(quota)
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.rows: list[dict] = []
         self.batches = 0
@@ -174,27 +190,29 @@ class Rows:
     @property
     def complete(self) -> bool:
         "True if no more sequences are needed."
-        return len(self.rows) >= self.total or self.quota is not None and self.quota.complete(self.rows)
+        return len(self.rows) >= self.total or self.selection is not None and self.selection.complete
 
-    def fill(self, parts: Iterable):
-        "Add the rows of parts until there are enough."
+    def take(self, parts: Iterable) -> Iterator:
+        "Yield parts, whose rows are added, until there are enough rows."
         if self.complete: return
         with describing(self.model, 0 if self.quota else self.total - len(self.rows)) as begin:
             for part, rows in with_rows(parts, begin):
                 self.add(part, rows)
+                yield part
                 if self.complete: return
 
     def add(self, part: Samples, rows: Sequence[dict]):
         "Add the rows of a part."
         self.batches += 1
-        self.rows += rows
+        self.extend(rows)
         for key in COUNTERS: self.counters[key] += getattr(part, key)
 
-    def selected(self) -> list[int]:
-        "Return the places of the rows that are kept: all, or those of the quota."
-        return [*range(len(self.rows))] if self.quota is None else self.quota.select(self.rows)
+    def extend(self, rows: Sequence[dict]):
+        "Add rows that are there already."
+        self.rows += rows
+        if self.selection is not None: self.selection.add(rows)
 
     def result(self, states: int = 0, seed: int = 0) -> list[dict]:
         "Return the rows that are kept, with bounds from `states` states of each."
-        rows = [self.rows[i] for i in self.selected()]
-        return with_bounds(rows, bounds(rows, self.model.method, states, seed)) if states else rows
+        rows = self.rows if self.selection is None else [self.rows[i] for i in self.selection.places]
+        return with_bounds(rows, bounds(rows, self.model.method, states, seed)) if states else list(rows)

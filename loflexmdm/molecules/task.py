@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from rdkit import Chem
@@ -37,7 +36,7 @@ from .data.prepared import Molecules, Picked, content_of, is_packaged, prepare, 
 from .data.records import MOLECULE_FORMATS, holds_smiles
 from .data.tables import WRITTEN, molecule_columns
 from .closures import closing_prompts, closing_text, closure_request, split_closing
-from .files import MoleculeFiles, MoleculeInputs, MoleculeSamples
+from .files import MoleculeFiles, MoleculeInputs, MoleculeSamples, SaltOptions
 from .growth import LINKERS, SUBSTITUENTS, Growths, growth_of, likely_prompts
 from .growth import grows_rightwards, superstructure_points
 from .notation.bracket_safe import Decoded, read_tokenizer, split_attachments
@@ -83,11 +82,10 @@ def bounds_from(text: str) -> list[float]:
 
 # %% ../../nbs/molecules/01_task.ipynb #ms12b003
 @dataclass(frozen=True)
-class FragmentOptions:
+class FragmentOptions(SaltOptions):
     "Options of prompts of molecules."
     close: bool = False  # close a ring between the two points of the fragment
     ring_size: str | None = None  # with close, atoms of the ring, as 14 or 12-18; none: 12-20, or as fits
-    salts: Literal["refuse", "largest"] | None = None  # largest: keep the largest component of a salt
 
 
 @config
@@ -828,8 +826,8 @@ class MoleculeOutput(MoleculeFiles):
         column: str = "",
         task: Task | None = None,
         progress: bool = False,
-        salts: str = "refuse",
         tell: Callable[[str], object] = write_line,
+        salts: str = "refuse",
     ) -> dict:
         """Evaluate a file of SMILES: metrics, and invalid rows by reason. Undefined metrics are left out.
 

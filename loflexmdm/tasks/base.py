@@ -393,10 +393,12 @@ class TaskOutput(Part):
         results file; `--nll` overrides it."""
         return 0
 
-    def evaluate_file(self, path: Path, column: str = "", task: "Task | None" = None, progress: bool = False) -> dict:
+    def evaluate_file(self, path: Path, column: str = "", task: "Task | None" = None, progress: bool = False,
+                      tell: Callable[[str], object] = print, **reading) -> dict:
         """Evaluate a file that `loflexmdm sample` did not write. Its type is one of `file_suffixes`.
 
-        `column` selects a table's column; `task`, if given, has the training data. ValueError describes what is
+        `column` selects a table's column; `task`, if given, has the training data; `tell` prints a line on the records;
+        `reading` are options of the task's `inputs`. ValueError describes what is
         wrong with the file."""
         raise NotImplementedError
 

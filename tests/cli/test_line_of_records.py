@@ -89,7 +89,7 @@ def test_samples_are_counted(model, place):
 
 def test_salts_of_texts_are_refused(model, place):
     (place / "w.txt").write_text(TEXTS)
-    refused(call(f"evaluate w.txt --model {model} --salts largest"), "--salts largest: is for molecules; leave it out")
+    refused(call(f"evaluate w.txt --model {model} --salts largest"), "--salts largest: not for the task")
 
 
 def rows_by(path, key):

@@ -12,15 +12,15 @@ __all__ = ['WAYS', 'MODEL', 'BLIND', 'DECISIVE', 'DECISIVE_IF_SET', 'ENDS_WAYS',
 # %% ../../../nbs/molecules/verbs/02_optimize.ipynb #co000003
 from argparse import BooleanOptionalAction
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 from rdkit import Chem
 
 from ...cli.commands import Options, Parser, command, print_status
-from ...cli.common import TASK_DATA, add_device, add_force, add_salts, flag_of, output_path, pick_device
+from ...cli.common import TASK_DATA, add_device, add_force, add_reading, flag_of, output_path, pick_device
 from ...cli.common import print_provenance, provenance
 from .link import request_from
 from ...cli.resumable_rows import model_digest, stopping
@@ -37,6 +37,7 @@ from ..notation.substructures import contains, kept_features
 from ..optimise import Call, CallLog, Genetic, Holding, Makeable, PerScaffold, Proposer, RandomSearch
 from ..optimise import Regrow, Screened, Similar, best_calls, optimise
 from ..optimise import proposals_left_out, top_auc
+from ..task import MoleculesTask
 from ..scores.alerts import CATALOGUES
 from ..scores.makeable import SA_LIMIT, objection
 from ..scores.metrics import bit_rows, flaw, judge, tanimoto
@@ -58,7 +59,7 @@ class OptimizeOptions(Options):
     budget: int = 10_000  # calls of the objective
     start: str | None = None  # file of molecules; None: training molecules
     column: str = ""  # of SMILES in it
-    salts: str = "refuse"  # or largest: keep the largest component
+    reading: Mapping[str, str] = field(default_factory=dict)  # options of reading molecules
     way: str = "model"  # proposal strategy
     model: str = MODEL  # model that regrows parts
     alerts: Sequence[str] | None = None  # catalogues of structural alerts
@@ -110,7 +111,7 @@ def first_molecules(
     "Return the leads, or a population of training molecules. Returned with remarks, and the records of leads."
     scaffold = options.scaffold
     if options.start:
-        leads, note, table = read_leads(options.start, options.column, options.salts)
+        leads, note, table = read_leads(options.start, options.column, **options.reading)
         return *with_ends(*with_scaffold(leads, note, scaffold), options), table
     if options.ends: return first_links(options, model), "", None
     if task is None: raise ValueError("--start: needed, since the model does not know its training molecules")
@@ -162,7 +163,7 @@ def add_optimize(parser: Parser, argv: Sequence[str]):
     option("--budget", type=int, metavar="N", help=f"calls of the objective [{default.budget}]")
     option("--start", metavar="FILE", help=f"first molecules: {' '.join(MOLECULE_FORMATS)} [training molecules]")
     option("--column", metavar="NAME", help="column of SMILES in --start [the only one, or smiles]")
-    add_salts(parser)
+    add_reading(parser, [MoleculesTask])
     option("--way", choices=WAYS, help=f"proposal strategy [{default.way}]")
     option("--model", metavar="NAME_OR_DIR", help=f"model that regrows parts of molecules [{default.model}]")
     option("--alerts", nargs="+", choices=list(CATALOGUES), metavar="NAME",

@@ -8,15 +8,16 @@ __all__ = ['PROPERTIES_BY', 'score_column', 'scores_in', 'ReportOptions', 'add_r
 
 # %% ../../../nbs/molecules/verbs/01_report.ipynb #cr000003
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...cli.commands import Options, Parser, Signed, command, print_status
-from ...cli.common import add_force, add_salts, keep_existing, output_path
+from ...cli.common import add_force, add_reading, keep_existing, output_path
 from ..data.column_values import REPLICATES, Measured, combined
 from ..data.compounds import Compounds, read_compounds
 from ..data.records import MOLECULE_FORMATS
+from ..task import MoleculesTask
 from ..report import SHOWN, report
 from ..scores.metrics import judge
 from ...support.atomic_files import write_file
@@ -50,7 +51,7 @@ class ReportOptions(Options):
     column: str = ""  # of SMILES; empty: the only one, or smiles
     reference: str | None = None  # file of known molecules
     reference_column: str = ""  # of SMILES in the reference
-    salts: str = "refuse"  # or largest: keep the largest component
+    reading: Mapping[str, str] = field(default_factory=dict)  # options of reading molecules
     by: str = "qed"  # property or column that ranks molecules
     replicates: str = "median"  # value of a molecule with several scores
     top: int = 12  # molecules and scaffolds shown
@@ -65,7 +66,7 @@ def add_report(parser: Parser, argv: Sequence[str]):
     option, default = parser.add_argument, ReportOptions
     option("file", metavar="FILE", help=f"molecules: {' '.join(MOLECULE_FORMATS)}")
     option("--column", metavar="NAME", help="column or key of SMILES [the only one, or smiles]")
-    add_salts(parser)
+    add_reading(parser, [MoleculesTask])
     option("--reference", metavar="FILE", help="known molecules, such as training data, to count new ones")
     option("--reference-column", metavar="NAME", help="column of SMILES in the reference")
     option("--by", action=Signed, metavar="NAME",
@@ -88,13 +89,13 @@ def run_report(options: ReportOptions):
     path, by = Path(options.file), options.by
     out = output_path(options.out or str(path.with_suffix(".html")), (".html", ".htm"))
     keep_existing(out, options.force, options.command_line)
-    table = read_compounds(path, options.column, options.salts)
+    table = read_compounds(path, options.column, **options.reading)
     column = score_column(table, by)
     check_molecules(table)
     found = scores_in(table, column, options.replicates) if column else None
     known = None
     if options.reference is not None:
-        known = as_read(read_compounds(options.reference, options.reference_column, options.salts))
+        known = as_read(read_compounds(options.reference, options.reference_column, **options.reading))
     leads = leads_in(table)
     names = {smiles: row.named(table.name) for smiles, row in table.by_smiles().items()}
     page = report(as_read(table), options.title or path.name, known, by, options.top, found and found.values,
