@@ -23,7 +23,9 @@ from ..models.pretrained import load
 from ..models.requests import EditRequest, SampleRequest
 from ..models.row_files import format_rows
 from ..models.rows import Quota, Rows
-from ..molecules.data.tables import MOLECULE_WRITERS
+from ..molecules.data.compounds import standard_fragment
+from ..molecules.data.tables import MOLECULE_WRITERS, molecule_columns
+from ..molecules.links import Refusals, links, request_from, row_of
 from ..molecules.notation.fragments import find_fragment
 from ..molecules.report import molecule_svg
 from ..molecules.scores.metrics import judge
@@ -114,6 +116,15 @@ class Answers:
         for part in model.edit_batches(text.strip(), request=request):
             parts.append(part)
             yield plain(Generated.merge(parts, model).rows())
+
+    def link(self, name: str, ends: str, n: int = 8, seed: int = 0, link_atoms: str | None = None,
+             link_rings: str | None = None, unique: bool = True, sound: bool = True) -> list[dict]:
+        "Return the rows of `loflexmdm link` for one model. ValueError for bad input."
+        check_count(n)
+        request = request_from(link_atoms or None, link_rings or None)
+        found = links([self.model(name)], standard_fragment(ends)[0], n, request, seed, unique, refuse=Refusals(sound))
+        return [dict(text=link.smiles) | row_of(link) | columns
+                for link, columns in zip(found, molecule_columns([link.smiles for link in found]), strict=True)]
 
     def score(self, name: str, texts: Sequence[str], states: int = 64, seed: int = 0) -> list[dict]:
         "Return bounds on -log p of whole texts, in nats, or the reason why a text has none."

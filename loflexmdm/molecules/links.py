@@ -5,11 +5,12 @@
 # %% auto #0
 __all__ = ['LINK_MODELS', 'MANY', 'SPELLINGS', 'AMINE', 'TEXTS', 'ROUTES', 'LinkRequest', 'limits_from', 'LinkGuide',
            'LinkProgress', 'Linking', 'protonated', 'neutral', 'link_prompts', 'inserted_links', 'in_turns', 'counting',
-           'grown_links', 'link_nats', 'Link', 'check_links', 'links']
+           'grown_links', 'link_nats', 'Link', 'check_links', 'links', 'request_from', 'Refusals', 'row_of']
 
 # %% ../../nbs/molecules/09_links.ipynb #ln000004
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -30,6 +31,7 @@ from .notation.linkers import linker_of, two_ends, unlabelled, with_linker
 from .notation.notations import check_length, from_point, is_atom, is_ring, plain_fragment
 from .notation.notations import random_smiles, smiles_prompts, symbols, up_to_point
 from .notation.notations import without_isotopes
+from .scores.makeable import objection
 from .scores.metrics import judge
 from .substituents import Substituents, substituents_of
 from ..process.states import SPECIAL_TOKENS, PartialSequences, Vocabulary, collate, filled_example
@@ -367,3 +369,27 @@ def _link(linker: str, route: str, ends: str, nats: float) -> Link:
     "Describe a linker."
     mol = Chem.MolFromSmiles(linker)
     return Link(with_linker(linker, ends), linker, count_atoms(mol), mol.GetRingInfo().NumRings(), route, nats)
+
+# %% ../../nbs/molecules/09_links.ipynb #ln00rw01
+def request_from(link_atoms: str | None, link_rings: str | None) -> LinkRequest:
+    "Return the limits of the options of these names. ValueError for anything but whole numbers."
+    default = LinkRequest()
+    atoms = limits_from(link_atoms, "--link-atoms", 1) if link_atoms else default.atoms
+    rings = limits_from(link_rings, "--link-rings") if link_rings else default.rings
+    return LinkRequest(atoms, rings)
+
+
+class Refusals:
+    "Soundness of molecules: each call returns why one is refused, '' if it is not; `counts` has the reasons."
+    def __init__(self, sound: bool = True): self.sound, self.counts = sound, Counter()
+
+    def __call__(self, smiles: str) -> str:
+        why = objection(Chem.MolFromSmiles(smiles)) if self.sound else ""
+        if why: self.counts[why] += 1
+        return why
+
+
+def row_of(link: Link) -> dict:
+    "Return a link as a row."
+    nats = None if link.nats == float("inf") else round(link.nats, 3)
+    return link._asdict() | dict(nats=nats, objection=objection(Chem.MolFromSmiles(link.smiles)))

@@ -12,11 +12,14 @@ from urllib.request import Request, urlopen
 
 import pytest
 from commands import call
+from rdkit import Chem
 
 from loflexmdm.cli import answers as answers_module
 from loflexmdm.cli.answers import Answers, cards, drawing, file_text
 from loflexmdm.cli.app import ACTIONS, AppOptions, Calls, check_form, models_for, opened_socket
 from loflexmdm.cli.structure_editor import to_molfile
+from loflexmdm.molecules.closures import ring_size
+from loflexmdm.molecules.scores.makeable import objection
 
 BROWSER = next((f for name in ("chromium", "chromium-browser", "google-chrome") if (f := shutil.which(name))), None)
 MODELS = "molecules-moses-ar", "lead-edits", "star-medium-ordered", "repair-text"
@@ -43,6 +46,24 @@ def test_the_page_closes_a_ring():
     assert "4 drawn" in status
     *_, (status, *_) = calls.molecule("Close", "*CC", name, "", 4, 0, None, None, "drawn")
     assert "two *" in status
+
+
+def test_the_page_asks_for_what_the_shell_asks_for():
+    calls, name = Calls(Answers(["molecules-leads", "lead-edits"])), "molecules-leads"
+
+    def rows(action, text, model, *asked):
+        *_, (status, *_, found) = calls.molecule(action, text, model, "", 3, 0, None, None, "drawn", *asked)
+        assert found and len({row["smiles"] for row in found}) == len(found), status
+        assert not any(objection(Chem.MolFromSmiles(row["smiles"])) for row in found)
+        return found
+
+    ring = "*CCc1cccc(C*)c1"
+    sizes = [ring_size(row["smiles"], ring) for row in rows("Close", ring, name, "12-13", "", "", "", True, True)]
+    assert len(sizes) == 3 and {*sizes} <= {12, 13}
+    links = rows("Link", "*c1ccncc1.*N1CCOCC1", name, "", "3-4", "0", "", True, True)
+    assert {(row["atoms"], row["rings"]) for row in links} <= {(3, 0), (4, 0)} and len(links) == 3
+    edits = rows("Edit", "CC(=O)Nc1ccccc1", "lead-edits", "", "", "", "heavy_atoms:up", True, True)
+    assert all(Chem.MolFromSmiles(row["smiles"]).GetNumAtoms() > 10 for row in edits)
 
 
 def test_a_generation_of_each_action_is_played_as_it_is_drawn(answers):
@@ -169,9 +190,9 @@ def test_the_api_says_what_is_wrong(client):
         client.predict("star-medium", GRAPH, 3, 0, 0, 0, api_name="/sample")
 
 
-def test_the_api_has_the_five_functions_and_no_others(client):
+def test_the_api_has_its_functions_and_no_others(client):
     named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    assert set(named) == {"/models", "/sample", "/edit", "/score", "/generation"}
+    assert set(named) == {"/models", "/sample", "/edit", "/link", "/score", "/generation"}
 
 
 def test_another_host_name_is_refused(server):

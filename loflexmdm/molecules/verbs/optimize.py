@@ -22,7 +22,6 @@ from rdkit import Chem
 from ...cli.commands import Options, Parser, command, print_status
 from ...cli.common import TASK_DATA, add_device, add_force, add_reading, flag_of, output_path, pick_device
 from ...cli.common import print_provenance, provenance
-from .link import request_from
 from ...cli.resumable_rows import model_digest, stopping
 from ...models.model import Model
 from ...models.pretrained import load
@@ -32,6 +31,7 @@ from ..data.sources import BENCHMARKS
 from ..data.records import MOLECULE_FORMATS
 from ..data.tables import LIBRARY_WRITERS
 from ..linker_search import BetweenEnds, Relink, linked
+from ..links import request_from
 from ..notation.linkers import two_ends
 from ..notation.substructures import contains, kept_features
 from ..optimise import Call, CallLog, Genetic, Holding, Makeable, PerScaffold, Proposer, RandomSearch
