@@ -75,7 +75,7 @@ class Generated(Samples):
         "Return the task's columns of each sample: its state and figures, or what became of an edited sequence."
         task = self.model.task
         if task is None: return [{} for _ in self.sequences]
-        if self.edited: return task.edits.describe([list(s.tokens) for s in self.sources], self)
+        if self.edited: return task.edits.describe([s.tokens for s in self.sources], self)
         more = dict(salvage=True) if self.salvage else {}
         found, texts = [], [s.text for s in self.sources] or [""] * len(self.sequences)
         for text, run in groupby(texts):

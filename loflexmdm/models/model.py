@@ -255,8 +255,9 @@ class Model:
         Each `variant` may write a text in another way. ValueError for a text that the task cannot read, and if every
         token is locked."""
         is_text = isinstance(sequence, str)
-        tokens = self._reader(sequence).edits.source(sequence, variant) if is_text else list(sequence)
-        locked = [False] * len(tokens) if keep is None else self.task.edits.keep(tokens, keep)
+        tokens = self._reader(sequence).edits.source(sequence, variant) if is_text else sequence
+        locked = [False] * len(tokens) if self.method.task is None else self.task.edits.locked(tokens)
+        if keep is not None: locked = self.task.edits.keep(tokens, keep)
         if tokens and all(locked): raise ValueError(f"keep={keep!r}: locks every token; leave some free")
         return tokens, locked
 
