@@ -1,6 +1,6 @@
 """Linkers of drugs and macrocycles by a model of SMILES: `python experiments/link_runs.py MODEL... --seeds 0 1 2`.
 
-For ten pairs of ends (`link_cases.toml`): of some draws at the known linker's atoms and rings, how many are as
+For twice ten pairs of ends (`link_cases.toml`): of some draws at the known linker's atoms and rings, how many are as
 requested, how many of these differ, if the known linker is among them, and its -log p under the model. For ten
 fragments with two points: how many single draws close a ring of the requested size, how many draws of the command,
 which tries again, and how many of these differ. Of molecules from nothing: how many are valid. Rows, one of each
@@ -68,6 +68,7 @@ def run(place: str, seed: int, n: int):
     if noted(RESULTS, name, dict(n=n)): return
     model, cases, begun = load(place), tomllib.loads(CASES.read_text()), time.process_time()
     row = dict(name=name, n=n, seed=seed, links=linked(model, cases["known"], n, seed))
+    row |= dict(second=linked(model, cases["second"], n, seed))
     row |= dict(rings=closed(model, cases["rings"], n, seed), from_nothing=de_novo(model, 5 * n, seed))
     note(RESULTS, row | dict(cpu_seconds=round(time.process_time() - begun)))
 
