@@ -48,6 +48,7 @@ def test_the_page_closes_a_ring():
     assert "two *" in status
 
 
+@pytest.mark.slow
 def test_the_page_asks_for_what_the_shell_asks_for():
     calls, name = Calls(Answers(["molecules-leads", "lead-edits"])), "molecules-leads"
 

@@ -19,7 +19,8 @@ def model(): return load("lead-edits")
 def test_edits_keep_the_part_and_are_compared_with_the_whole_lead(model, lead):
     tokens, locked = model.lead(lead)
     found = model.edit(lead, n=4, seed=0)
-    assert isinstance(tokens, Core) and sum(locked) == 1 and tokens.part.replace("*", "") and f"{tokens.part} (kept" in model.task.omitted(lead)
+    assert isinstance(tokens, Core) and sum(locked) == 1
+    assert f"{tokens.part} (kept" in model.task.omitted(lead)
     assert all(row["lead"] == Chem.CanonSmiles(lead) for row in found.rows())
     assert [row["smiles"] or None for row in found.rows()] == found.smiles and any(found.smiles)
     assert all(contains(smiles, "B(O)O") for smiles in found.smiles if smiles and lead == BORTEZOMIB)
