@@ -84,23 +84,4 @@ if TYPE_CHECKING:
     from loflexmdm.training.recipes import recipe as recipe, recipe_from as recipe_from
     from loflexmdm.training.trainer import Trainer as Trainer
 else:
-    _NAMES, __getattr__, __dir__ = lazy_names(__name__, {  # `__all__` comes from `__getattr__`
-        "methods.base": "Method",
-        "methods.lo_flexmdm": "LoFlexMDM",
-        "models.generated": "Generated",
-        "models.model": "Model",
-        "models.pretrained": "load",
-        "process.states": "Vocabulary collate prefix_example",
-        "reports.citations": "citation",
-        "reports.comparison": "compare",
-        "samplers.event_driven": "EventDriven",
-        "samplers.left_to_right": "LeftToRight",
-        "samplers.simulate": "Samples",
-        "samplers.speculative": "Speculative",
-        "samplers.state": "Limits",
-        "samplers.tau_leaping": "TauLeaping",
-        "tasks.base": "Task task_from",
-        "tasks.sequences": "SequencesTask",
-        "training.recipes": "recipe recipe_from",
-        "training.trainer": "Trainer",
-    }, ROOMS)
+    _NAMES, __getattr__, __dir__ = lazy_names(__name__, __file__, ROOMS)  # `__all__` comes from `__getattr__`

@@ -1,4 +1,4 @@
 "Command line: `main` runs it; each module defines a command, or parts shared by several."
-from loflexmdm.cli.commands import main, run_line
+from loflexmdm.cli.commands import Options, command, main, run_line
 
-__all__ = ["main", "run_line"]
+__all__ = ["Options", "command", "main", "run_line"]

@@ -11,6 +11,4 @@ if TYPE_CHECKING:
         total_variation as total_variation,
     )
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        "ctmc": "ToyLaw as_batch compare total_variation",
-    })
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

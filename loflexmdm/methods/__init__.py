@@ -34,16 +34,4 @@ if TYPE_CHECKING:
         generate as generate,
     )
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        "autoregressive": "Autoregressive AutoregressiveConfig",
-        "base": "Method",
-        "edit_flows": "EditFlow EditFlowConfig",
-        "flexmdm": "FlexMDM FlexMDMConfig",
-        "gen_md4": "GenMD4 GenMD4Config",
-        "lo_flexmdm": "LoFlexMDM LoFlexMDMConfig",
-        "masked": "Canvas MaskedConfig MaskedDiffusion clean_log_probs",
-        "papl": "PAPL PAPLConfig",
-        "published": "PublishedConfig PublishedLoFlexMDM",
-        "retrofit": "merge",
-        "sampling": "Request edit_sequences generate",
-    })
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

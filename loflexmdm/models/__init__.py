@@ -13,13 +13,4 @@ if TYPE_CHECKING:
     from loflexmdm.models.saved import load_method as load_method, save_method as save_method
     from loflexmdm.support.saved_files import names as names
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        ".support.saved_files": "names",
-        "generated": "Generated",
-        "hub": "model_card",
-        "import_published": "renamed",
-        "model": "Model",
-        "player": "Player play",
-        "pretrained": "from_hub load",
-        "saved": "load_method save_method",
-    })
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

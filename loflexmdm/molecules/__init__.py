@@ -61,25 +61,4 @@ if TYPE_CHECKING:
         MoleculesTask as MoleculesTask,
     )
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        "closures": "closing_text ring_size",
-        "data.sources": "SOURCES",
-        "edit_task": "MoleculeEditsConfig MoleculeEditsTask judge_edits",
-        "growth": "grow",
-        "links": "LinkRequest",
-        "notation.bracket_safe": (
-            "decode from_bracket_safe parse_smiles plot_fragments reorder to_bracket_safe tokenize"
-        ),
-        "notation.fragments": (
-            "DRUGS FragmentCase case_of contains_fragment draw_fragment find_fragment fragment_prompt "
-            "fragments_of"
-        ),
-        "optimise": "alerts sound best_curve plot_runs top_auc",
-        "orders": "category_rates plot_generation",
-        "scores.makeable": "objection",
-        "scores.metrics": (
-            "compare_properties distances_to metrics_table molecule_grid molecule_metrics "
-            "plot_properties properties"
-        ),
-        "task": "MoleculesConfig MoleculesTask",
-    })
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -18,10 +18,4 @@ if TYPE_CHECKING:
         size_named as size_named,
     )
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        "adder": "Adder",
-        "base": "Backbone network",
-        "build": "build_network check_network",
-        "hugging_face": "HuggingFaceBackbone",
-        "transformer": "SIZES Size SizeName size_named",
-    })
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         Kumaraswamy as Kumaraswamy,
         clock_named as clock_named,
     )
+    from loflexmdm.process.grammars import JsonSchema as JsonSchema
     from loflexmdm.process.intensities import Intensities as Intensities
     from loflexmdm.process.matching import LossTerms as LossTerms
     from loflexmdm.process.paths import hide_some as hide_some
@@ -33,17 +34,4 @@ if TYPE_CHECKING:
     )
     from loflexmdm.process.streams import UNLIMITED as UNLIMITED
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        "channels": "CHANNELS Channel",
-        "clocks": "Clock Kumaraswamy clock_named",
-        "intensities": "Intensities",
-        "matching": "LossTerms",
-        "paths": "hide_some",
-        "rules": "Contains Regex",
-        "schedules": "clock_log_probs order_log_prob",
-        "states": (
-            "ANY BOS Example MASK PAD PartialSequences Vocabulary collate insert_masks parse_prompt "
-            "prefix_example"
-        ),
-        "streams": "UNLIMITED",
-    })
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

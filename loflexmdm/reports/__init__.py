@@ -20,9 +20,4 @@ if TYPE_CHECKING:
         trajectory_strip as trajectory_strip,
     )
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        ".models.player": "Player play",
-        "citations": "citation",
-        "comparison": "Comparison compare describe entrant_recipe samplers_for table",
-        "figures": "edit_strip plot_edits trajectory_strip",
-    })
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -21,10 +21,4 @@ if TYPE_CHECKING:
     from loflexmdm.support.statistics import estimate as estimate
     from loflexmdm.support.stop_signals import Interrupted as Interrupted
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        "configs": "AtLeastTwo config",
-        "notebook": "Checks refusal seeded setup table",
-        "registries": "METHODS NETWORKS SAMPLERS TASKS",
-        "statistics": "estimate",
-        "stop_signals": "Interrupted",
-    })
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -6,23 +6,24 @@
 __all__ = ['lazy_names']
 
 # %% ../../nbs/support/19_lazy.ipynb #lz000004
+import ast
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 
 # %% ../../nbs/support/19_lazy.ipynb #lz000007
-def lazy_names(
-    package: str, modules: Mapping[str, str], rooms: Sequence[str] = ()
-) -> tuple[list[str], Callable, Callable]:
+def lazy_names(package: str, path: str | Path, rooms: Sequence[str] = ()) -> tuple[list[str], Callable, Callable]:
     """Return `__all__`, `__getattr__` and `__dir__` of a package whose names are imported on first use.
 
-    `modules` has the names of each module, between spaces; a module that begins with a dot lies beside the package.
-    `rooms` are subpackages that are imported on first use."""
-    homes = {name: f".{module}" for module, names in modules.items() for name in names.split()}
+    The names are those that its file, `path`, imports under `if TYPE_CHECKING`. `rooms` are subpackages that are
+    imported on first use."""
+    branch = next(n.body for n in ast.parse(Path(path).read_text(encoding="utf-8")).body if isinstance(n, ast.If))
+    homes = {alias.name: node.module for node in branch for alias in node.names if alias.name not in rooms}
 
     def get(name: str):
         if name == "__all__" and rooms and not _called_by_help(): return sorted(homes)
-        if name in homes: return getattr(import_module(homes[name], package), name)
+        if name in homes: return getattr(import_module(homes[name]), name)
         if name in rooms: return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 

@@ -40,14 +40,4 @@ if TYPE_CHECKING:
     )
     from loflexmdm.tasks.words import WordsConfig as WordsConfig, WordsTask as WordsTask
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        "base": "Examples Task TaskEdits TaskOutput check_prompts check_split exact_match task_from",
-        "brackets": "BracketsConfig BracketsTask",
-        "digits": "DigitsConfig DigitsTask",
-        "key": "KeyConfig KeyTask early_ciphers",
-        "mazes": "MazeConfig MazeTask",
-        "repair": "RepairConfig RepairTask",
-        "sequences": "SequencesConfig SequencesTask",
-        "star_graphs": "StarConfig StarTask draw_star_answer draw_star_generation draw_star_graph star_verdict",
-        "words": "WordsConfig WordsTask",
-    })
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

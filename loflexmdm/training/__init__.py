@@ -16,10 +16,4 @@ if TYPE_CHECKING:
     )
     from loflexmdm.training.trainer import Trainer as Trainer
 else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {
-        "distributed": "process_group processes_of",
-        "log": "JsonLines plot_metrics",
-        "optimisers": "TrainConfig",
-        "recipes": "Recipe presets read_tables recipe recipe_from",
-        "trainer": "Trainer",
-    })
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -2,7 +2,7 @@
 "Count the letters of a text: a command of another package."
 from dataclasses import dataclass
 
-from loflexmdm.cli.commands import Options, command
+from loflexmdm.cli import Options, command
 
 
 @dataclass(frozen=True, kw_only=True)
