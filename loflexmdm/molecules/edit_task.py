@@ -23,6 +23,7 @@ from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 
 from ..methods.base import Method
 from ..models.model import Model
+from ..models.player import Picture, Recording
 from .data.cleaning import molecule_split, small_splits
 from .data.exchanged_pairs import exchange, prepare_exchanges
 from .data.matched_pairs import RING, Matched, MatchedPairs, Matching
@@ -34,6 +35,7 @@ from .notation.bracket_safe import decode
 from .notation.fragments import fragment_prompt, prompt_tokens
 from .notation.notations import notation_of, selfies_package, simpler
 from .notation.substructures import find_substructure
+from .pictures import stages_picture
 from .scores.alerts import alerts, catalogue
 from .scores.metrics import Judged, bit_rows, flaw, judge, qed_sa, tanimoto
 from .stand_ins import MARK, Core, core_of, rejoined
@@ -469,9 +471,10 @@ class LeadEdits(TaskEdits):
 
 class LeadOutput(MoleculeFiles):
     "Molecules of edited sequences, for files and the player."
-    def smiles_from(self, tokens: Sequence[str]) -> str:
-        "Return the SMILES of some tokens, which need not be valid."
-        return from_tokens(tokens, self.task.config.notation)
+    def drawing(self, tokens: Sequence[str], changes: Sequence, track: Recording) -> Picture:
+        "Return the molecules that the text was on its way. ValueError if there was none."
+        smiles_from = lambda tokens: from_tokens(tokens, self.task.config.notation)
+        return stages_picture(track, self.task.vocabulary, smiles_from)
 
 # %% ../../nbs/molecules/03_edit_task.ipynb #61a66898
 class MoleculeEditsTask(_MatchedMolecules):

@@ -28,6 +28,7 @@ from rdkit.Chem import QED, Crippen, Descriptors, rdMolDescriptors
 
 # %% ../../nbs/molecules/01_task.ipynb #ms12b005
 from ..methods.base import Method
+from ..models.player import Picture, Recording
 from ..models.requests import TextPrompt
 from .data.cleaning import Cleaning, clean_chunk, molecule_split, small_splits
 from .data.column_values import REPLICATES, measured
@@ -48,6 +49,7 @@ from .notation.notations import check_length, notation_of, simpler, smiles_promp
 from .notation.notations import symbols
 from .notation.substructures import keeps_fragment
 from .orders import atom_tokens, molecule_of
+from .pictures import molecule_picture
 from .substituents import substituents_of
 from .scores.metrics import MoleculeMetrics, flaw, judge, molecule_grid, molecule_metrics
 from ..process.states import ANY, BOS, Example, Vocabulary, filled_example, prefix_example
@@ -785,9 +787,9 @@ class MoleculeOutput(MoleculeFiles):
     "Terminal output, pictures and files of molecules."
     file_suffixes, salvages, slow = MOLECULE_FORMATS, True, True
 
-    def atoms_of(self, tokens: Sequence[str]) -> tuple[Chem.Mol, list[int]]:
-        "Return the molecule of bracket SAFE tokens and its atom tokens. ValueError if the text does not decode."
-        return molecule_of(tokens), atom_tokens(tokens)
+    def drawing(self, tokens: Sequence[str], changes: Sequence, track: Recording) -> Picture:
+        "Return the molecule of bracket SAFE tokens, atoms tinted. ValueError if the text does not decode."
+        return molecule_picture(molecule_of(tokens), atom_tokens(tokens), changes)
 
     def pretty(self, row: Mapping) -> str:
         "Return the SMILES, or - and the text as generated, with the state unless valid."

@@ -367,13 +367,11 @@ class TaskOutput(Part):
         `top_p`, ...)."""
         return []
 
-    def atoms_of(self, tokens: Sequence[str]) -> tuple[Any, list[int]]:
-        "Return the molecule of some tokens and the places of its atoms' tokens. ValueError for other tasks."
-        raise ValueError(f"view='molecule': the task {self.task.kind!r} has no molecules")
+    def drawing(self, tokens: Sequence[str], changes: Sequence, track: Any) -> Any:
+        """Return the player's picture of a sequence, a `models.player.Picture`.
 
-    def smiles_from(self, tokens: Sequence[str]) -> str:
-        "Return the SMILES of some tokens, which need not be valid. ValueError for other tasks."
-        raise ValueError(f"view='molecule': the task {self.task.kind!r} has no molecules")
+        `changes` are those of its columns, `track` is the recording. ValueError for tasks without a picture."""
+        raise ValueError(f"the task {self.task.kind!r} has no drawing of a sequence")
 
     def picture(self, rows: Sequence[Mapping]) -> bytes | None:
         "Return a PNG of the rows to save beside the results, or None."
@@ -433,7 +431,7 @@ class Task(TaskTexts, TaskData, TaskFiles):
     inputs = TaskInputs()  # files that a user brings
     output = TaskOutput()  # on the terminal and in files
     results: type | None = None  # class of a model's samples, with more than `models.generated.Generated` has
-    view: str = "sequence"  # of the player: sequence, graph or molecule
+    view: str = "sequence"  # of the player: sequence, graph, or another word for `output.drawing`
     kind: str  # name in recipes
     Config: type  # frozen dataclass of int, float, str and bool fields, each with a default
     vocabulary: Vocabulary  # vocabulary of the tokens
